@@ -1,0 +1,102 @@
+import { DEFAULT_LIMITS } from '../core/types.ts'
+
+/** What the text of a key must look like; keys without a row in {@link KNOWN_KEYS} hold any text. */
+export type ValueKind =
+  | { readonly type: 'integer'; readonly min: number; readonly max: number }
+  /** A number of bytes, or `infinity`. */
+  | { readonly type: 'bytes'; readonly min: number }
+  | { readonly type: 'choice'; readonly of: readonly string[] }
+  | { readonly type: 'logFile' }
+  | { readonly type: 'text' }
+
+export interface KnownKey {
+  readonly section: string
+  readonly key: string
+  /** The default, as CouchDB would list it; null when the key is unset, and so not listed, by default. */
+  readonly value: string | null
+  readonly kind: ValueKind
+  /** One line for docs/operating.md. */
+  readonly about: string
+}
+
+/** CouchDB's names of log levels, most talkative first (its default.ini, section `[log]`). */
+export const LOG_LEVELS = [
+  'debug',
+  'info',
+  'notice',
+  'warning',
+  'warn',
+  'error',
+  'err',
+  'critical',
+  'crit',
+  'alert',
+  'emergency',
+  'emerg',
+  'none',
+] as const
+
+/** The digests that CouchDB offers for PBKDF2, by its names; `sha` is SHA-1 (couch_passwords). */
+export const PBKDF2_PRFS = ['sha', 'sha224', 'sha256', 'sha384', 'sha512'] as const
+
+const TEXT: ValueKind = { type: 'text' }
+const integer = (min: number, max: number): ValueKind => ({ type: 'integer', min, max })
+const bytes = (min: number): ValueKind => ({ type: 'bytes', min })
+const row = (
+  section: string,
+  key: string,
+  value: string | number | null,
+  kind: ValueKind,
+  about: string,
+): KnownKey => ({
+  section,
+  key,
+  value: value === null ? null : String(value),
+  kind,
+  about,
+})
+
+const { maxDocumentSize, maxAttachmentSize, maxDocumentIdLength } = DEFAULT_LIMITS
+
+/**
+ * Every key that settee reads. Names and defaults are CouchDB's (protocol.md 2.5, 12.2) but for section
+ * `[settee]`, which holds what CouchDB has no word for, and `max_document_id_length`, unbounded in CouchDB.
+ */
+export const KNOWN_KEYS: readonly KnownKey[] = [
+  row('couchdb', 'max_document_size', maxDocumentSize, bytes(1), 'bytes of JSON in one document'),
+  row('couchdb', 'max_attachment_size', maxAttachmentSize, bytes(0), 'bytes in one attachment'),
+  row('couchdb', 'max_document_id_length', maxDocumentIdLength, bytes(1), 'bytes in a document id'),
+  row('couchdb', 'max_dbs_open', 500, integer(1, 100_000), 'databases held open at once; idle ones are closed'),
+  row('chttpd', 'port', 5984, integer(0, 65_535), 'TCP port; 0 takes a free one; read at start'),
+  row('chttpd', 'bind_address', '127.0.0.1', TEXT, 'address to listen on; read at start'),
+  row('chttpd', 'max_http_request_size', 4_294_967_296, bytes(1), 'bytes of one request body, inflated'),
+  row('chttpd', 'changes_timeout', 60_000, integer(1, 86_400_000), 'milliseconds a feed waits by default'),
+  row('chttpd_auth', 'iterations', 600_000, integer(1, 10_000_000), 'PBKDF2 rounds of new password hashes'),
+  row('chttpd_auth', 'pbkdf2_prf', 'sha256', { type: 'choice', of: PBKDF2_PRFS }, 'digest of new hashes'),
+  row('chttpd_auth', 'secret', null, TEXT, 'signs session cookies'),
+  row('log', 'level', 'info', { type: 'choice', of: LOG_LEVELS }, 'least severe level that is logged'),
+  row('log', 'file', null, { type: 'logFile' }, 'log to this file instead of the standard output'),
+  row('uuids', 'max_count', 1000, integer(1, 1_000_000), 'the largest count of one GET /_uuids'),
+  row('settee', 'body_memory', 67_108_864, integer(1_048_576, 2 ** 40), 'bytes of request bodies in memory'),
+]
+
+/**
+ * Sections that cannot be changed over HTTP since they name code to run or routes; protocol.md 12.1.
+ * settee reads none of them, and refuses them as CouchDB does.
+ */
+export const READ_ONLY_SECTIONS: ReadonlySet<string> = new Set([
+  'daemons',
+  'external',
+  'httpd_design_handlers',
+  'httpd_db_handlers',
+  'httpd_global_handlers',
+  'native_query_servers',
+  'os_daemons',
+  'query_servers',
+  'feature_flags',
+])
+
+/** @returns the row of a key that settee reads, undefined for any other */
+export function knownKey(section: string, key: string): KnownKey | undefined {
+  return KNOWN_KEYS.find((known) => known.section === section && known.key === key)
+}

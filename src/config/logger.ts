@@ -1,0 +1,121 @@
+import { closeSync, constants, openSync } from 'node:fs'
+import { type DestinationStream, type Logger, pino } from 'pino'
+import pretty from 'pino-pretty'
+import type { Config } from './config.ts'
+import { StartError } from './start-error.ts'
+
+/** Where log lines go now. */
+interface Sink extends DestinationStream {
+  end(): void
+  on(event: 'error' | 'close', listener: () => void): unknown
+}
+
+export interface Logging {
+  readonly logger: Logger
+  /** Writes out what is waiting, and follows the configuration no longer. */
+  close(): Promise<void>
+}
+
+export interface LoggerOptions {
+  /** Whether the standard output is a terminal: readable lines instead of JSON, unless log/file is set. */
+  readonly tty: boolean
+}
+
+/** Between pino's own info (30) and warn (40), as in CouchDB. */
+const NOTICE = 35
+
+const PINO_LEVELS: Readonly<Record<string, string>> = {
+  debug: 'debug',
+  info: 'info',
+  notice: 'notice',
+  warning: 'warn',
+  warn: 'warn',
+  error: 'error',
+  err: 'error',
+  critical: 'fatal',
+  crit: 'fatal',
+  alert: 'fatal',
+  emergency: 'fatal',
+  emerg: 'fatal',
+  none: 'silent',
+}
+
+/** The rule is that nothing secret is ever handed to the logger; this is for the day somebody forgets. */
+const REDACTED = ['req.headers.authorization', 'req.headers.cookie', 'headers.authorization', 'headers.cookie']
+
+/**
+ * Makes the server's logger: JSON lines on the standard output or in log/file. Changes of log/level and log/file
+ * take effect with the next line; a file that cannot be opened later on is reported, and the old place kept.
+ * @throws StartError when log/file cannot be opened at the start
+ */
+export function makeLogger(config: Config, { tty }: LoggerOptions): Logging {
+  let sink = openSinkAtStart(config, tty)
+  const logger = pino(
+    {
+      level: pinoLevel(config.get('log', 'level')),
+      customLevels: { notice: NOTICE },
+      base: null,
+      timestamp: pino.stdTimeFunctions.isoTime,
+      formatters: { level: (label) => ({ level: label }) },
+      redact: REDACTED,
+    },
+    { write: (line: string) => sink.write(line) },
+  )
+  const reopen = (): void => {
+    try {
+      const old = sink
+      sink = openSink(config, tty)
+      old.end()
+    } catch (error) {
+      logger.error({ err: error }, 'log/file cannot be opened; logging goes on where it was')
+    }
+  }
+  const forget = config.onChange((section, key, value) => {
+    if (section !== 'log') return
+    if (key === 'level') logger.level = pinoLevel(value)
+    if (key === 'file') reopen()
+  })
+  const close = (): Promise<void> => {
+    forget()
+    return ended(sink)
+  }
+  return { logger: logger as unknown as Logger, close }
+}
+
+function pinoLevel(name: string | undefined): string {
+  return PINO_LEVELS[name ?? ''] ?? 'info'
+}
+
+function openSinkAtStart(config: Config, tty: boolean): Sink {
+  try {
+    return openSink(config, tty)
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    throw new StartError(`log/file: ${config.get('log', 'file')} cannot be opened (${code}).`, { cause: error })
+  }
+}
+
+function openSink(config: Config, tty: boolean): Sink {
+  const file = config.get('log', 'file')
+  if (file) return quiet(pino.destination({ fd: openForAppending(file), sync: false }))
+  if (tty) return pretty({ colorize: true, ignore: 'pid,hostname', sync: true })
+  return quiet(pino.destination({ fd: 1, sync: false }))
+}
+
+/** Opened by hand, since pino would report a failure only later, as an event. */
+function openForAppending(file: string): number {
+  return openSync(file, constants.O_APPEND | constants.O_CREAT | constants.O_WRONLY, 0o600)
+}
+
+/** A full disk or a closed pipe must not bring the server down with it. */
+function quiet(sink: Sink): Sink {
+  sink.on('error', () => undefined)
+  return sink
+}
+
+function ended(sink: Sink): Promise<void> {
+  return new Promise((resolve) => {
+    sink.on('close', resolve)
+    sink.end()
+  })
+}

@@ -1,0 +1,81 @@
+import { CouchError } from '../core/errors.ts'
+import { knownKey, READ_ONLY_SECTIONS, type ValueKind } from './defaults.ts'
+
+const MAX_NAME_BYTES = 1024
+const MAX_VALUE_BYTES = 65_536
+// Control characters, the two that Unicode counts as line ends, and half of a surrogate pair, which UTF-8 cannot hold.
+const UNWRITABLE = /[\p{Cc}\u2028\u2029\p{Cs}]/u
+const BRACKET = /[[\]]/
+
+/**
+ * Checks that a section, key and value may be written over HTTP; protocol.md 12.1. Beyond CouchDB's rules a key
+ * must not hold `=` nor begin like a comment, since a line of local.ini could not give it back.
+ * @param value already trimmed
+ * @throws bad_request `Invalid configuration section|key|value`, or saying what a key of ours must hold;
+ *   config_read_only
+ */
+export function checkSetting(section: string, key: string, value: string): void {
+  checkNames(section, key)
+  if (!isSafeText(value, MAX_VALUE_BYTES)) throw new CouchError('bad_request', 'Invalid configuration value')
+  const problem = problemWith(section, key, value) ?? problemAtRuntime(section, key, value)
+  if (problem) throw new CouchError('bad_request', `Invalid configuration value: ${section}/${key} ${problem}`)
+}
+
+/**
+ * The part of {@link checkSetting} that a deletion needs as well.
+ * @throws bad_request, config_read_only
+ */
+export function checkNames(section: string, key: string): void {
+  if (!isSafeName(section)) throw new CouchError('bad_request', 'Invalid configuration section')
+  if (!isSafeName(key) || key.includes('=') || /^[;#]/.test(key)) {
+    throw new CouchError('bad_request', 'Invalid configuration key')
+  }
+  if (READ_ONLY_SECTIONS.has(section)) throw new CouchError('config_read_only')
+}
+
+function isSafeName(text: string): boolean {
+  return text !== '' && text === text.trim() && isSafeText(text, MAX_NAME_BYTES)
+}
+
+function isSafeText(text: string, maxBytes: number): boolean {
+  return !UNWRITABLE.test(text) && !BRACKET.test(text) && Buffer.byteLength(text) <= maxBytes
+}
+
+/**
+ * What is wrong with a value of a key that settee reads, wherever the value comes from.
+ * @returns words that follow the key's name in a sentence, null when nothing is wrong
+ */
+export function problemWith(section: string, key: string, value: string): string | null {
+  const known = knownKey(section, key)
+  return known ? problemOfKind(known.kind, value) : null
+}
+
+function problemOfKind(kind: ValueKind, value: string): string | null {
+  switch (kind.type) {
+    case 'integer':
+      return isWithin(value, kind.min, kind.max)
+        ? null
+        : `must be a whole number from ${kind.min} to ${kind.max}`
+    case 'bytes':
+      return value === 'infinity' || isWithin(value, kind.min, Number.MAX_SAFE_INTEGER)
+        ? null
+        : `must be a whole number of bytes, at least ${kind.min}, or infinity`
+    case 'choice':
+      return kind.of.includes(value) ? null : `must be one of ${kind.of.join(', ')}`
+    default:
+      return null
+  }
+}
+
+function isWithin(value: string, min: number, max: number): boolean {
+  return /^\d{1,16}$/.test(value) && Number(value) >= min && Number(value) <= max
+}
+
+/**
+ * Rules for values that arrive over HTTP only. The log's file: an account that may write the configuration should
+ * not be able to append to just any file of the machine.
+ */
+function problemAtRuntime(section: string, key: string, value: string): string | null {
+  if (knownKey(section, key)?.kind.type !== 'logFile' || value === '') return null
+  return value.endsWith('.log') ? null : 'must be the path of a file that ends in .log'
+}

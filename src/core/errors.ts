@@ -1,0 +1,102 @@
+/**
+ * The one table of everything that can go wrong on the wire: name -> status, `error`, default `reason`.
+ * Sources: protocol.md 1.2; rows that CouchDB does not have are marked "ours". docs/errors.md lists the same
+ * rows, and a test keeps the two equal.
+ */
+export const ERRORS = {
+  invalid_json: [400, 'bad_request', 'invalid UTF-8 JSON'],
+  missing_body: [400, 'bad_request', 'Missing request body'],
+  body_not_object: [400, 'bad_request', 'Request body must be a JSON object'],
+  document_not_object: [400, 'bad_request', 'Document must be a JSON object'],
+  invalid_rev: [400, 'bad_request', 'Invalid rev format'],
+  invalid_revs_list: [400, 'bad_request', 'Invalid list of revisions'],
+  bad_request: [400, 'bad_request', 'The request is not understood.'],
+  too_deep: [400, 'bad_request', 'JSON is nested deeper than 512 levels'], // ours
+  invalid_url: [400, 'bad_request', 'invalid_url_encoding'],
+  gzip_body: [400, 'bad_request', 'Request body is not properly gzipped.'],
+  incomplete_body: [400, 'bad_request', 'The request body ended before it was complete.'], // ours
+  invalid_base64_credentials: [400, 'bad_request', 'Authorization header has invalid base64 value'],
+  json_string_expected: [400, 'bad_request', 'a JSON string expected'],
+  query_parse_error: [400, 'query_parse_error', 'A query parameter is not understood.'],
+  illegal_database_name: [400, 'illegal_database_name', 'The database name is not legal.'],
+  database_name_too_long: [400, 'database_name_too_long', 'At least one path segment is too long.'],
+  illegal_docid: [400, 'illegal_docid', 'The document id is not legal.'],
+  doc_validation: [400, 'doc_validation', 'The document is not valid.'],
+  invalid_design_doc: [400, 'invalid_design_doc', 'The design document is not valid.'],
+  unauthorized: [401, 'unauthorized', 'You are not authorized to access this db.'],
+  wrong_credentials: [401, 'unauthorized', 'Name or password is incorrect.'],
+  not_server_admin: [401, 'unauthorized', 'You are not a server admin.'],
+  forbidden: [403, 'forbidden', 'You are not allowed to access this db.'],
+  config_read_only: [403, 'forbidden', 'Config section blacklisted for modification over HTTP API.'],
+  not_found: [404, 'not_found', 'missing'],
+  deleted: [404, 'not_found', 'deleted'],
+  no_database: [404, 'not_found', 'Database does not exist.'],
+  no_attachment: [404, 'not_found', 'Document is missing attachment'],
+  unknown_config_value: [404, 'not_found', 'unknown_config_value'],
+  no_such_node: [404, 'not_found', 'no such node'],
+  method_not_allowed: [405, 'method_not_allowed', 'The method is not allowed.'],
+  conflict: [409, 'conflict', 'Document update conflict.'],
+  file_exists: [412, 'file_exists', 'The database could not be created, the file already exists.'],
+  missing_stub: [412, 'missing_stub', 'An attachment stub does not match a stored attachment.'],
+  too_large: [413, 'too_large', 'the request entity is too large'],
+  document_too_large: [413, 'document_too_large', ''],
+  attachment_too_large: [413, 'attachment_too_large', ''],
+  uri_too_long: [414, 'too_long', 'the request uri is too long'],
+  bad_content_type: [415, 'bad_content_type', 'Content-Type must be application/json'],
+  all_or_nothing: [417, 'expectation_failed', 'all_or_nothing is not supported'],
+  headers_too_large: [431, 'too_large', 'the request header fields are too large'], // ours
+  internal_server_error: [500, 'internal_server_error', 'Something went wrong on the server; its log has more.'],
+  unavailable: [503, 'service_unavailable', 'The server is busy or stopping; try again.'],
+  contended: [503, 'service_unavailable', 'The document changed too often while it was being written; try again.'], // ours
+  insufficient_storage: [507, 'insufficient_storage', 'The disk is full.'],
+} as const satisfies Record<string, readonly [status: number, error: string, reason: string]>
+
+export type ErrorName = keyof typeof ERRORS
+
+/** What an answer's body says of a failure; `reason` may be any JSON, thrown by a validate function. */
+export interface ErrorBody {
+  error: string
+  reason: unknown
+}
+
+/**
+ * A failure the client is told of. Engines and rooms throw only these; anything else that is thrown is a fault
+ * of ours and reaches the client as `internal_server_error` without its text.
+ */
+export class CouchError extends Error {
+  readonly code: ErrorName
+  readonly reason: unknown
+
+  /**
+   * @param code a row of ERRORS
+   * @param reason replaces the row's reason when given
+   * @param options.cause the underlying error, for the log alone
+   */
+  constructor(code: ErrorName, reason?: unknown, options?: { cause?: unknown }) {
+    const said = reason ?? ERRORS[code][2]
+    super(typeof said === 'string' ? said : JSON.stringify(said), options)
+    this.name = 'CouchError'
+    this.code = code
+    this.reason = said
+  }
+
+  get status(): number {
+    return ERRORS[this.code][0]
+  }
+
+  get error(): string {
+    return ERRORS[this.code][1]
+  }
+
+  /** The body of the answer, protocol.md 1.1. */
+  toBody(): ErrorBody {
+    return { error: this.error, reason: this.reason }
+  }
+}
+
+/** Any thrown value as a CouchError: one that is not ours becomes `internal_server_error` with it as the cause. */
+export function asCouchError(thrown: unknown): CouchError {
+  return thrown instanceof CouchError
+    ? thrown
+    : new CouchError('internal_server_error', undefined, { cause: thrown })
+}

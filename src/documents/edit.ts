@@ -1,0 +1,227 @@
+/**
+ * What comes of writing to one document: pure decisions on its branches. One call takes all the edits that a
+ * request holds for the document, in their order, and makes one write of them.
+ */
+import { CouchError } from '../core/errors.ts'
+import { type Branch, endsIn, leafRev, makeBranch } from '../revisions/branch.ts'
+import { extend, merge } from '../revisions/merge.ts'
+import { formatRev, newRevId, type Rev } from '../revisions/rev.ts'
+import { winner } from '../revisions/winner.ts'
+import type {
+  AttachmentWrite,
+  Decision,
+  DocState,
+  DocWrite,
+  RevisionWrite,
+  StoredAttachment,
+} from '../storage/engine.ts'
+import { type IncomingAttachment, type IncomingDoc, namedRev } from './incoming.ts'
+
+/** One edit of a document. */
+export interface Edit {
+  readonly doc: IncomingDoc
+  /** false: the revision is stored as it is named (replication, protocol.md 6.4). */
+  readonly newEdits: boolean
+  /** An interactive deletion by the DELETE method: the document must be there and live (protocol.md 3.4). */
+  readonly mustBeLive?: boolean
+}
+
+/** The revision an edit made, or why it made none. */
+export type EditResult = { readonly rev: string; readonly deleted: boolean } | CouchError
+
+interface Content {
+  readonly deleted: boolean
+  readonly body: string
+  readonly attachments: readonly AttachmentWrite[]
+}
+
+/** A document while edits are applied to it. */
+class Draft {
+  readonly id: string
+  readonly state: DocState | null
+  readonly revsLimit: number
+  branches: readonly Branch[]
+  /** Contents that the edits brought, by revision. */
+  readonly contents = new Map<string, Content>()
+
+  constructor(id: string, state: DocState | null, revsLimit: number) {
+    this.id = id
+    this.state = state
+    this.revsLimit = revsLimit
+    this.branches = state?.branches ?? []
+  }
+
+  /** The attachments of a revision, stored or brought by an earlier edit; null when no row of it is kept. */
+  attachments(rev: string): readonly (StoredAttachment | AttachmentWrite)[] | null {
+    const brought = this.contents.get(rev)
+    if (brought !== undefined) return brought.attachments
+    if (this.state === null || this.state.body(rev) === null) return null
+    return this.state.attachments(rev)
+  }
+}
+
+/**
+ * Decides edits of one document.
+ * @param state the document as stored; null when it never was
+ * @param revsLimit ancestors kept for each branch
+ * @returns a result an edit, in order, and the write that makes them true
+ */
+export function decideEdits(
+  id: string,
+  state: DocState | null,
+  revsLimit: number,
+  edits: readonly Edit[],
+): Extract<Decision<EditResult[]>, { result: unknown }> {
+  const draft = new Draft(id, state, revsLimit)
+  const result = edits.map((edit) => {
+    try {
+      return edit.newEdits ? editInteractively(draft, edit) : editAsReplica(draft, edit.doc)
+    } catch (error) {
+      if (error instanceof CouchError) return error
+      throw error
+    }
+  })
+  const write = writeOf(draft)
+  return write === undefined ? { result } : { result, write }
+}
+
+/** Protocol.md 3.3 and 6.3: the parent is a leaf, or the tombstone of a document that is made anew. */
+function editInteractively(draft: Draft, { doc, mustBeLive }: Edit): EditResult {
+  const parent = parentOf(draft.branches, doc, mustBeLive ?? false)
+  const pos = (parent?.pos ?? 0) + 1
+  const attachments = doc.attachments.map((attachment) => interactiveAttachment(draft, parent, attachment, pos))
+  const id = newRevId({
+    parent: parent === null ? null : leafRev(parent),
+    deleted: doc.deleted,
+    body: doc.body,
+    attachments,
+  })
+  const rev = formatRev(pos, id)
+  draft.branches = grown(draft, parent, { pos, id }, doc.deleted)
+  draft.contents.set(rev, { deleted: doc.deleted, body: doc.body, attachments })
+  return { rev, deleted: doc.deleted }
+}
+
+function parentOf(branches: readonly Branch[], doc: IncomingDoc, mustBeLive: boolean): Branch | null {
+  const best = winner(branches)
+  const rev = namedRev(doc)
+  if (mustBeLive && best === undefined) throw new CouchError('not_found')
+  if (mustBeLive && best?.deleted) throw new CouchError('deleted')
+  if (best === undefined) {
+    if (rev !== null || mustBeLive) throw new CouchError('conflict')
+    return null
+  }
+  if (rev === null) {
+    if (!best.deleted || doc.deleted) throw new CouchError('conflict')
+    return best
+  }
+  const parent = branches.find((branch) => endsIn(branch, rev))
+  if (parent === undefined || best.deleted) throw new CouchError('conflict')
+  return parent
+}
+
+function grown(draft: Draft, parent: Branch | null, rev: Rev, deleted: boolean): readonly Branch[] {
+  if (parent === null) return [makeBranch(rev.pos, [rev.id], deleted)]
+  // The very revision may have come by replication with a shorter history: then the two become one.
+  if (draft.branches.some((branch) => endsIn(branch, rev))) {
+    const incoming = makeBranch(rev.pos, [rev.id, ...parent.ids], deleted)
+    return merge(draft.branches, incoming, draft.revsLimit).branches
+  }
+  return extend(draft.branches, parent, rev.id, deleted, draft.revsLimit)
+}
+
+function interactiveAttachment(
+  draft: Draft,
+  parent: Branch | null,
+  attachment: IncomingAttachment,
+  pos: number,
+): AttachmentWrite {
+  if (attachment.content !== null) return newAttachment(attachment, pos)
+  const stored = parent === null ? null : draft.attachments(leafRev(parent))
+  return keptAttachment(draft.id, attachment, stored)
+}
+
+function newAttachment({ name, type, content }: IncomingAttachment, revpos: number): AttachmentWrite {
+  if (content === null) throw new RangeError('a stub brings no content')
+  const { bytes, sha256, digest } = content
+  return { name, type, revpos, digest, length: bytes.length, content: { bytes, sha256 } }
+}
+
+function keptAttachment(
+  id: string,
+  { name, revpos }: IncomingAttachment,
+  stored: readonly (StoredAttachment | AttachmentWrite)[] | null,
+): AttachmentWrite {
+  const kept = stored?.find((attachment) => attachment.name === name)
+  if (kept === undefined || (revpos !== undefined && revpos !== kept.revpos)) throw missingStub(id, name)
+  if ('content' in kept) return kept
+  const { type, digest, length, blob } = kept
+  return { name, type, revpos: kept.revpos, digest, length, content: { blob } }
+}
+
+export function missingStub(id: string, name: string): CouchError {
+  return new CouchError('missing_stub', `Invalid attachment stub in ${id} for ${name}`)
+}
+
+/** Protocol.md 6.4: never a conflict; what is known already, leaf or inner, changes nothing. */
+function editAsReplica(draft: Draft, doc: IncomingDoc): EditResult {
+  if (doc.path === null) throw noRevision()
+  const incoming = makeBranch(doc.path.pos, doc.path.ids, doc.deleted)
+  const rev = leafRev(incoming)
+  const wasLeaf = draft.branches.some((branch) => leafRev(branch) === rev)
+  const { branches } = merge(draft.branches, incoming, draft.revsLimit)
+  if (!wasLeaf && branches.some((branch) => leafRev(branch) === rev)) {
+    const attachments = doc.attachments.map((attachment) => replicatedAttachment(draft, incoming, attachment))
+    draft.contents.set(rev, { deleted: doc.deleted, body: doc.body, attachments })
+  }
+  draft.branches = branches
+  return { rev, deleted: doc.deleted }
+}
+
+/** Protocol.md 1.2: a replicated document must name its revision. */
+export function noRevision(): CouchError {
+  return new CouchError(
+    'bad_request',
+    'When `new_edits: false`, the document needs `_rev` or `_revisions` specified',
+  )
+}
+
+function replicatedAttachment(draft: Draft, path: Branch, attachment: IncomingAttachment): AttachmentWrite {
+  if (attachment.content !== null) return newAttachment(attachment, attachment.revpos ?? 0)
+  const ancestor = path.ids
+    .map((id, steps) => draft.attachments(formatRev(path.pos - steps, id)))
+    .find((stored) => stored !== null)
+  return keptAttachment(draft.id, attachment, ancestor ?? null)
+}
+
+/** The difference between the branches as stored and as drafted; undefined when there is none. */
+function writeOf(draft: Draft): DocWrite | undefined {
+  const before = draft.state?.branches ?? []
+  const stored = new Map(before.map((branch) => [leafRev(branch), branch]))
+  const leaves = new Map(draft.branches.map((branch) => [leafRev(branch), branch]))
+  const revisions = [
+    ...before.filter((branch) => !leaves.has(leafRev(branch))).map(superseded),
+    ...[...draft.contents].filter(([rev]) => !leaves.has(rev)).map(supersededAtOnce),
+    ...[...leaves]
+      .filter(([rev, branch]) => stored.get(rev) !== branch)
+      .map(([rev, branch]) => leafWrite(rev, branch, draft.contents.get(rev))),
+  ]
+  const best = winner(draft.branches)
+  if (revisions.length === 0 || best === undefined) return undefined
+  const sameLeaves = leaves.size === stored.size && [...leaves.keys()].every((rev) => stored.has(rev))
+  return { rev: leafRev(best), deleted: best.deleted, sequenced: !sameLeaves, revisions }
+}
+
+function superseded(branch: Branch): RevisionWrite {
+  return { rev: leafRev(branch), deleted: branch.deleted, ancestry: null }
+}
+
+function supersededAtOnce([rev, { deleted, body, attachments }]: [string, Content]): RevisionWrite {
+  return { rev, deleted, ancestry: null, content: { body, attachments } }
+}
+
+function leafWrite(rev: string, branch: Branch, content: Content | undefined): RevisionWrite {
+  const { deleted, ids } = branch
+  if (content === undefined) return { rev, deleted, ancestry: ids }
+  return { rev, deleted, ancestry: ids, content: { body: content.body, attachments: content.attachments } }
+}

@@ -1,0 +1,79 @@
+/**
+ * The bytes an engine stores a branch's ids as. The first byte names the form:
+ *
+ *   1  every id is 32 lower-case hex digits: 16 bytes each, nothing between them
+ *   2  mixed: before each id two bytes, big-endian: 0 for 16 bytes of hex, else the length of its UTF-8 text
+ *
+ * Almost every ancestry is of form 1, and is turned by a single hex conversion.
+ */
+const HEX_FORM = 1
+const MIXED_FORM = 2
+const HEX_BYTES = 16
+const HEX_DIGITS = 32
+const HEX_ID = /^[0-9a-f]{32}$/
+const ALL_HEX = /^[0-9a-f]*$/
+
+/**
+ * @param ids newest first, as `Branch.ids`
+ * @throws RangeError for an id that is empty or longer than 65,535 bytes, which `normalizeRevId` never lets in
+ */
+export function encodeAncestry(ids: readonly string[]): Uint8Array {
+  if (ids.every((id) => id.length === HEX_DIGITS)) {
+    const digits = ids.join('')
+    if (ALL_HEX.test(digits)) return encodeHex(digits)
+  }
+  return Buffer.concat([Uint8Array.of(MIXED_FORM), ...ids.map(encodeMixed)])
+}
+
+/**
+ * The ids that `encodeAncestry` was given.
+ *
+ * @throws RangeError for bytes it did not make
+ */
+export function decodeAncestry(bytes: Uint8Array): string[] {
+  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+  if (buffer[0] === HEX_FORM && buffer.length % HEX_BYTES === 1) return decodeHex(buffer)
+  if (buffer[0] === MIXED_FORM) return decodeMixed(buffer)
+  throw damaged()
+}
+
+function encodeHex(digits: string): Uint8Array {
+  const buffer = Buffer.allocUnsafe(1 + digits.length / 2)
+  buffer[0] = HEX_FORM
+  buffer.write(digits, 1, 'hex')
+  return buffer
+}
+
+function encodeMixed(id: string): Buffer {
+  const isHex = HEX_ID.test(id)
+  const text = Buffer.from(id, isHex ? 'hex' : 'utf8')
+  if (text.length === 0 || text.length > 0xffff) throw new RangeError('A revision id has 1 to 65,535 bytes.')
+  const head = Buffer.alloc(2)
+  head.writeUInt16BE(isHex ? 0 : text.length)
+  return Buffer.concat([head, text])
+}
+
+function decodeHex(buffer: Buffer): string[] {
+  const digits = buffer.toString('hex', 1)
+  const ids: string[] = []
+  for (let at = 0; at < digits.length; at += HEX_DIGITS) ids.push(digits.slice(at, at + HEX_DIGITS))
+  return ids
+}
+
+function decodeMixed(buffer: Buffer): string[] {
+  const ids: string[] = []
+  let at = 1
+  while (at < buffer.length) {
+    if (at + 2 > buffer.length) throw damaged()
+    const length = buffer.readUInt16BE(at)
+    const end = at + 2 + (length || HEX_BYTES)
+    if (end > buffer.length) throw damaged()
+    ids.push(buffer.toString(length === 0 ? 'hex' : 'utf8', at + 2, end))
+    at = end
+  }
+  return ids
+}
+
+function damaged(): RangeError {
+  return new RangeError('Stored ancestry is damaged.')
+}

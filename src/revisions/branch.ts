@@ -1,0 +1,86 @@
+/**
+ * A document's history is a set of branches, design.md 3: each a leaf with its ancestry, which is exactly
+ * CouchDB's `_revisions`. There is no tree; the tree is the union of the branches.
+ *
+ * An engine may load `ids` from disk only when it is read. So code that has a branch of the store decides by
+ * `pos` and `leaf` where these can decide, and reads `ids` last.
+ */
+import { CouchError } from '../core/errors.ts'
+import { formatRev, normalizeRevId, type Rev } from './rev.ts'
+
+export interface Branch {
+  /** The leaf's generation. */
+  readonly pos: number
+  /** The leaf's id; the same as `ids[0]`, but never costs a load. */
+  readonly leaf: string
+  /** Newest first, never empty: `ids[k]` has the generation `pos - k`. */
+  readonly ids: readonly string[]
+  /** Whether the leaf is a tombstone. */
+  readonly deleted: boolean
+}
+
+/** Makes a branch of ids in memory, newest first; throws a RangeError when there are none. */
+export function makeBranch(pos: number, ids: readonly string[], deleted: boolean): Branch {
+  const leaf = ids[0]
+  if (leaf === undefined) throw new RangeError('A branch has at least one revision.')
+  return { pos, leaf, ids, deleted }
+}
+
+/** The leaf as `pos-id`. */
+export function leafRev(branch: Pick<Branch, 'pos' | 'leaf'>): string {
+  return formatRev(branch.pos, branch.leaf)
+}
+
+/** Whether the branch ends in this revision; loads nothing. */
+export function endsIn(branch: Pick<Branch, 'pos' | 'leaf'>, rev: Rev): boolean {
+  return branch.pos === rev.pos && branch.leaf === rev.id
+}
+
+/** Whether the revision is the branch's leaf or one of its ancestors (design.md 3). */
+export function knows(branch: Branch, rev: Rev): boolean {
+  if (branch.pos <= rev.pos) return endsIn(branch, rev)
+  return branch.ids[branch.pos - rev.pos] === rev.id
+}
+
+/** Whether any branch knows the revision; all leaves are asked before an ancestry is loaded. */
+export function isKnown(branches: readonly Branch[], rev: Rev): boolean {
+  return branches.some((branch) => endsIn(branch, rev)) || branches.some((branch) => knows(branch, rev))
+}
+
+/**
+ * The branches that lead to or through a revision, for `latest=true` (protocol.md 3.2): the leaf alone when
+ * the revision is one, none when it is unknown. No leaf comes twice, since no two branches share one.
+ */
+export function leavesBelow(branches: readonly Branch[], rev: Rev): Branch[] {
+  const leaf = branches.find((branch) => endsIn(branch, rev))
+  return leaf ? [leaf] : branches.filter((branch) => knows(branch, rev))
+}
+
+/**
+ * Checks a document's `_revisions` member, `{start, ids}` with ids newest first.
+ *
+ * @returns the leaf's generation and the ids, 32-digit hex ones in lower case
+ * @throws CouchError doc_validation with the reasons of protocol.md 1.2; the bounds (at least one id, no
+ * generation below 1) and their reason are ours
+ */
+export function parseRevisions(value: unknown): { pos: number; ids: string[] } {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw new CouchError('doc_validation', 'Bad special document member: _revisions')
+  }
+  const { start, ids } = value as { start?: unknown; ids?: unknown }
+  if (typeof start !== 'number' || !Number.isSafeInteger(start)) {
+    throw new CouchError('doc_validation', "_revisions.start isn't an integer.")
+  }
+  if (!Array.isArray(ids)) throw new CouchError('doc_validation', "_revisions.ids isn't a array.")
+  if (ids.length === 0 || ids.length > start) {
+    throw new CouchError('doc_validation', '_revisions.ids must have from 1 to _revisions.start members.')
+  }
+  return { pos: start, ids: ids.map(parseRevId) }
+}
+
+function parseRevId(value: unknown): string {
+  if (typeof value !== 'string') throw new CouchError('doc_validation', "RevId isn't a string")
+  const id = normalizeRevId(value)
+  if (id === undefined) throw new CouchError('doc_validation', "RevId isn't a valid hexadecimal")
+  return id
+}

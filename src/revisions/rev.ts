@@ -1,0 +1,103 @@
+import { createHash } from 'node:crypto'
+import { CouchError } from '../core/errors.ts'
+
+/** One revision's name: its generation and its id, the part after the dash. */
+export interface Rev {
+  pos: number
+  id: string
+}
+
+/** What a new revision's id is a digest of. `digest` is the attachment's stored digest, as text. */
+export interface RevContent {
+  parent: string | null
+  deleted: boolean
+  body: string
+  attachments: readonly { name: string; type: string; digest: string }[]
+}
+
+const ERLANG_INTEGER = /^\+?[0-9]+$/
+const HEX_ID = /^[0-9a-f]{32}$/i
+const LONE_SURROGATE = /\p{Surrogate}/u
+
+// Ours: CouchDB sets no bound, but an id is an index key, a header and a part of every ancestry below it.
+const MAX_ID_LENGTH = 512
+
+/**
+ * A revision id as it is stored and compared: 32 hex digits in lower case, any other text as it stands.
+ *
+ * @returns undefined for what is no id: empty, longer than 512, a lone surrogate, or 32 characters not all hex
+ * (protocol.md 2.3)
+ */
+export function normalizeRevId(id: string): string | undefined {
+  if (id.length === 32) return HEX_ID.test(id) ? id.toLowerCase() : undefined
+  if (id === '' || id.length > MAX_ID_LENGTH || LONE_SURROGATE.test(id)) return undefined
+  return id
+}
+
+/**
+ * Reads `3-abc`: split at the first dash, the generation as Erlang reads integers (protocol.md 2.3).
+ *
+ * @throws CouchError invalid_rev for anything else, and for a generation that is no safe integer
+ */
+export function parseRev(text: unknown): Rev {
+  if (typeof text !== 'string') throw new CouchError('invalid_rev')
+  const dash = text.indexOf('-')
+  const digits = text.slice(0, Math.max(dash, 0))
+  const pos = ERLANG_INTEGER.test(digits) ? Number(digits) : Number.NaN
+  const id = normalizeRevId(text.slice(dash + 1))
+  if (!Number.isSafeInteger(pos) || id === undefined) throw new CouchError('invalid_rev')
+  return { pos, id }
+}
+
+/** The text of a revision, `pos-id`. */
+export function formatRev(pos: number, id: string): string {
+  return `${pos}-${id}`
+}
+
+/**
+ * Orders revision ids by their UTF-8 bytes, smaller first (protocol.md 2.3); both must be free of lone
+ * surrogates, as `normalizeRevId` leaves them.
+ */
+export function compareRevIds(a: string, b: string): number {
+  const end = Math.min(a.length, b.length)
+  for (let i = 0; i < end; i++) {
+    const left = a.charCodeAt(i)
+    const right = b.charCodeAt(i)
+    if (left !== right) return byteRank(left) - byteRank(right)
+  }
+  return a.length - b.length
+}
+
+// UTF-16 puts surrogates (characters above U+FFFF) before U+E000 to U+FFFF, UTF-8 puts them after: swap the two.
+function byteRank(unit: number): number {
+  if (unit < 0xd800) return unit
+  return unit < 0xe000 ? unit + 0x2000 : unit - 0x800
+}
+
+/** Orders revisions by generation as a number, then by id, smaller first (protocol.md 2.3). */
+export function compareRevs(a: Rev, b: Rev): number {
+  return a.pos - b.pos || compareRevIds(a.id, b.id)
+}
+
+/**
+ * The id of a new revision: the same edit of the same parent has the same id on every server (protocol.md 6.5).
+ *
+ * @param content.parent the parent as `pos-id`, or null for a first revision
+ * @param content.body the stored text, without `_` members
+ * @returns 32 lower-case hex digits
+ */
+export function newRevId(content: RevContent): string {
+  const hash = createHash('md5')
+  // Each field goes in behind its length, so that no two contents make the same bytes.
+  const add = (field: string) => hash.update(`${Buffer.byteLength(field)}:`).update(field)
+  add(content.parent ?? '') // a parent is never empty text, so null needs no mark of its own
+  add(content.deleted ? '1' : '0')
+  add(content.body)
+  const byName = [...content.attachments].sort((a, b) => compareRevIds(a.name, b.name))
+  for (const { name, type, digest } of byName) {
+    add(name)
+    add(type)
+    add(digest)
+  }
+  return hash.digest('hex')
+}

@@ -1,0 +1,268 @@
+/**
+ * The contract between the house and what keeps its documents. An engine stores outcomes; every rule of
+ * CouchDB's (revisions, winners, conflicts, rights) is decided above it, by pure functions that it calls.
+ *
+ * What holds for every engine, and is checked by test/storage/conformance.ts:
+ * - A promise of a write resolves only after the write is durable; a write that rejects has left no trace.
+ * - The callbacks (`decide`, `read`) are synchronous and pure. An engine may call them more than once for one
+ *   write, always on freshly loaded state, and only the outcome of the last call counts.
+ * - What a callback is handed is valid only until it returns.
+ * - No transaction is open while anything is awaited.
+ * - Ids, revisions and names are compared as bytes of UTF-8.
+ * - A fault of the disk reaches the caller as `insufficient_storage` or `internal_server_error`.
+ */
+import type { SecurityObject } from '../core/types.ts'
+import type { Branch } from '../revisions/branch.ts'
+import type { Epochs } from './sequence.ts'
+
+/** What a kind of engine can do; the house asks for a capability, never for an engine's name. */
+export interface EngineCapabilities {
+  /** Whether data survives the end of the process. */
+  readonly durable: boolean
+  /** Whether another process may write the same databases at the same time. */
+  readonly sharedWriters: boolean
+}
+
+export interface StorageEngine {
+  readonly capabilities: EngineCapabilities
+  /** The list of databases and what belongs to the server. One holder at a time: a second call, here or in
+   * another process, rejects with a plain Error that says who holds it. */
+  openCatalog(): Promise<Catalog>
+  /** Opens a database that exists. @throws no_database */
+  openDatabase(name: string): Promise<DatabaseStore>
+  /** Closes what is open. Idempotent. */
+  close(): Promise<void>
+}
+
+/** A database as the server lists it. */
+export interface DatabaseEntry {
+  readonly name: string
+  /** Never given twice by one server, so that a message to a deleted database reaches no later one of its name. */
+  readonly incarnation: number
+}
+
+export interface Catalog {
+  /** 32 hex digits, made once for the life of the data. */
+  readonly serverUuid: string
+  list(): Promise<DatabaseEntry[]>
+  /** Makes an empty database; durable when resolved. @throws file_exists */
+  create(name: string): Promise<DatabaseEntry>
+  /** Removes a database that nobody holds open. @throws no_database */
+  delete(name: string): Promise<void>
+}
+
+/** What one look at a database shows beside its documents; consistent with the documents handed over with it. */
+export interface StoreView {
+  /** The number of updates so far; the newest row of the feed carries it unless that document was purged. */
+  readonly updateSeq: number
+  readonly epochs: Epochs
+  readonly docCount: number
+  readonly deletedCount: number
+  /** Ancestors kept for each branch, at least 1. */
+  readonly revsLimit: number
+  /** null: none was ever set. */
+  readonly security: SecurityObject | null
+}
+
+/** Facts for the database's information object, protocol.md 4.5. */
+export interface StoreInfo extends StoreView {
+  readonly name: string
+  /** Seconds since 1970 of the database's making. */
+  readonly createdAt: number
+  readonly purgeSeq: number
+  /** Bytes: on disk; of the live data's pages; of the leaves' bodies and attachments as they were sent. */
+  readonly sizes: { readonly file: number; readonly active: number; readonly external: number }
+}
+
+/** A stored attachment of one revision. */
+export interface StoredAttachment {
+  readonly name: string
+  readonly type: string
+  readonly revpos: number
+  /** `md5-` and the base64 of the MD5 of the bytes as they are stored. */
+  readonly digest: string
+  /** Bytes of the content. */
+  readonly length: number
+  /** Names the stored bytes in {@link DatabaseStore.readBlob}. */
+  readonly blob: number
+}
+
+/** A document as it stands when a callback sees it. Members are loaded when they are touched. */
+export interface DocState {
+  readonly id: string
+  /** Its place in the feed. */
+  readonly seq: number
+  /** The winner. */
+  readonly rev: string
+  readonly deleted: boolean
+  /** Every leaf with its ancestry, in no order; `ids` of a branch is loaded when it is touched. */
+  readonly branches: readonly Branch[]
+  /** Every revision of which a row is kept, leaf or superseded. */
+  revisions(): readonly StoredRevision[]
+  /** JSON text of a stored revision without its `_` members; null when that revision's body is not kept. */
+  body(rev: string): string | null
+  /** Attachments of a stored revision in their names' order; empty when there are none. */
+  attachments(rev: string): readonly StoredAttachment[]
+  /** The whole content of one of its attachments, for answers that carry it as base64. */
+  bytes(blob: number): Uint8Array
+}
+
+export interface StoredRevision {
+  readonly rev: string
+  readonly deleted: boolean
+  readonly leaf: boolean
+}
+
+/** What a callback will touch, so that an engine that cannot load in the middle of it can load before. */
+export interface Touches {
+  /** The winner's body and attachments. */
+  readonly body?: boolean
+  /** The leaves. */
+  readonly branches?: boolean
+  /** The bytes of the winner's attachments. */
+  readonly bytes?: boolean
+}
+
+/** One document's write: the unit of atomicity. */
+export interface DocUpdate<R, N = never> {
+  readonly id: string
+  /** About how many bytes it brings; groups of writes are bounded by it. */
+  readonly bytes: number
+  readonly touches?: Touches
+  /** Pure. A throw rejects this update alone. */
+  decide(doc: DocState | null, view: StoreView): Decision<R, N>
+}
+
+/** Either what comes of an update (with no `write`: nothing to store) or what must be known first. */
+export type Decision<R, N = never> =
+  | { readonly result: R; readonly write?: DocWrite }
+  | { readonly needs: readonly N[] }
+
+export type Outcome<R, N = never> =
+  | { readonly result: R }
+  | { readonly needs: readonly N[] }
+  | { readonly error: unknown }
+
+/** The change of one document. */
+export interface DocWrite {
+  /** The winner after the write. */
+  readonly rev: string
+  readonly deleted: boolean
+  /** Whether the document takes the next sequence number; true exactly when its set of leaves changed. */
+  readonly sequenced: boolean
+  /** Rows to make, or to change where that revision has one. */
+  readonly revisions: readonly RevisionWrite[]
+}
+
+export interface RevisionWrite {
+  readonly rev: string
+  readonly deleted: boolean
+  /** The ancestry, newest first, the revision's own id included, for a leaf; null for a superseded revision. */
+  readonly ancestry: readonly string[] | null
+  /** Absent: what is stored stays. */
+  readonly content?: {
+    readonly body: string
+    readonly attachments: readonly AttachmentWrite[]
+  }
+}
+
+export interface AttachmentWrite {
+  readonly name: string
+  readonly type: string
+  readonly revpos: number
+  readonly digest: string
+  readonly length: number
+  readonly content:
+    | { readonly blob: number }
+    /** New bytes with their hash; equal bytes are stored once. */
+    | { readonly sha256: Uint8Array; readonly bytes: Uint8Array }
+}
+
+/** A `_local` document: no history, no feed. */
+export interface LocalDoc {
+  /** With its prefix `_local/`. */
+  readonly id: string
+  /** N of the revision `0-N`. */
+  readonly rev: number
+  readonly body: string
+}
+
+export interface LocalUpdate<R> {
+  readonly id: string
+  /** Pure. `write` null deletes. */
+  decide(
+    doc: LocalDoc | null,
+    view: StoreView,
+  ): { result: R; write?: { readonly rev: number; readonly body: string } | null }
+}
+
+/** A change of what the database keeps about itself. */
+export interface SettingsChange {
+  readonly security?: SecurityObject
+  readonly revsLimit?: number
+}
+
+/** A range of ids in byte order, from `start` on in the direction of reading. */
+export interface IdRange {
+  readonly start?: { readonly id: string; readonly inclusive: boolean }
+  readonly end?: { readonly id: string; readonly inclusive: boolean }
+  readonly descending?: boolean
+}
+
+export interface Paging {
+  /** Rows at most. */
+  readonly limit: number
+  readonly touches?: Touches
+  /** Asked after each row; true ends the page. */
+  enough?(): boolean
+}
+
+export interface Page<R> {
+  readonly rows: R[]
+  /** Whether rows of the range remain. */
+  readonly more: boolean
+  readonly view: StoreView
+}
+
+/** One open database. Methods may be called at any time; writes of several calls may share a commit. */
+export interface DatabaseStore {
+  info(): Promise<StoreInfo>
+  view(): Promise<StoreView>
+
+  /** Documents by id, in the order asked; null for one that never was. */
+  readDocs<R>(
+    ids: readonly string[],
+    read: (doc: DocState | null, id: string, view: StoreView) => R,
+    touches?: Touches,
+  ): Promise<R[]>
+  /** Documents whose winner is not deleted, in the ids' order. */
+  readRange<R>(range: IdRange, paging: Paging, read: (doc: DocState, view: StoreView) => R): Promise<Page<R>>
+  /** How many live documents a range holds; may be called with large ranges and takes several turns then. */
+  countRange(range: IdRange): Promise<number>
+  /** Documents by their place in the feed: above `since` upwards, or, descending, from the newest down. */
+  readChanges<R>(
+    range: { readonly since: number; readonly descending?: boolean; readonly before?: number },
+    paging: Paging,
+    read: (doc: DocState, view: StoreView) => R,
+  ): Promise<Page<R>>
+  /** How many rows of the feed lie above `seq`; in O(log n). */
+  countChanges(seq: number): Promise<number>
+  /** A stretch of an attachment's bytes; null when the blob is not stored. */
+  readBlob(blob: number, offset: number, length: number): Promise<Uint8Array | null>
+
+  /** Writes documents, each atomically, in the order given; the same id may occur again. */
+  updateDocs<R, N = never>(updates: readonly DocUpdate<R, N>[]): Promise<Outcome<R, N>[]>
+
+  readLocals(ids: readonly string[]): Promise<(LocalDoc | null)[]>
+  readLocalRange(range: IdRange, paging: Paging): Promise<Page<LocalDoc>>
+  countLocals(range: IdRange): Promise<number>
+  updateLocals<R>(updates: readonly LocalUpdate<R>[]): Promise<Outcome<R>[]>
+
+  /** Changes settings; a throw of `decide` rejects and changes nothing. */
+  updateSettings<R>(decide: (view: StoreView) => { result: R; write?: SettingsChange }): Promise<R>
+
+  /** Called after each durable commit that gave out sequence numbers, with the newest. */
+  onCommit(listener: (updateSeq: number) => void): void
+  /** Waits for the writes under way, then closes. Idempotent. */
+  close(): Promise<void>
+}

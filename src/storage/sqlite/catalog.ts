@@ -1,0 +1,140 @@
+/**
+ * `server.sqlite`: what belongs to the server and to no database. Which databases there are is what files there
+ * are, so that a file copied into the folder while the server is stopped is served; this file gives each its
+ * incarnation. It is open in one process only, which locks the whole data folder.
+ */
+import { randomBytes } from 'node:crypto'
+import { CouchError } from '../../core/errors.ts'
+import type { Catalog, DatabaseEntry } from '../engine.ts'
+import { Connection, type ConnectionOptions, isBusy, storageError } from './connection.ts'
+import type { Files } from './files.ts'
+import { migrate } from './schema.ts'
+import { State } from './state.ts'
+
+const TABLES = `
+CREATE TABLE IF NOT EXISTS server (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS database (name TEXT PRIMARY KEY, incarnation INTEGER NOT NULL) WITHOUT ROWID;
+`
+
+export class SqliteCatalog implements Catalog {
+  readonly serverUuid: string
+  readonly #files: Files
+  readonly #connection: Connection
+  readonly #options: ConnectionOptions
+
+  /** @throws Error with one clear line when the folder cannot be used or another settee holds it */
+  constructor(dataDir: string, files: Files, options: ConnectionOptions) {
+    this.#files = files
+    this.#options = options
+    files.makeFolder()
+    this.#connection = openLocked(dataDir, files.server, options)
+    try {
+      files.sweep()
+      this.serverUuid = this.#value('uuid', () => randomBytes(16).toString('hex'))
+      this.#adopt()
+    } catch (error) {
+      this.#connection.close()
+      throw error
+    }
+  }
+
+  #value(key: string, make: () => string): string {
+    const stored = this.#connection.prepare<{ value: string }>('SELECT value FROM server WHERE key = ?').get(key)
+    if (stored !== undefined) return stored.value
+    const value = make()
+    this.#connection.prepare('INSERT INTO server (key, value) VALUES (?, ?)').run(key, value)
+    return value
+  }
+
+  /** Lists files that are new here, and forgets those that are gone. */
+  #adopt(): void {
+    const found = new Set(this.#files.databases())
+    const listed = new Set(this.#entries().map(({ name }) => name))
+    this.#connection.exec('BEGIN IMMEDIATE')
+    for (const name of listed) if (!found.has(name)) this.#forget(name)
+    for (const name of found) if (!listed.has(name)) this.#enter(name)
+    this.#connection.exec('COMMIT')
+  }
+
+  #entries(): DatabaseEntry[] {
+    return this.#connection
+      .prepare<DatabaseEntry & object>('SELECT name, incarnation FROM database ORDER BY name')
+      .all()
+  }
+
+  #enter(name: string): number {
+    const next = this.#connection.prepare<{ value: number }>(
+      "INSERT INTO server (key, value) VALUES ('incarnation', 1) " +
+        'ON CONFLICT DO UPDATE SET value = value + 1 RETURNING value',
+    )
+    const incarnation = next.get()?.value as number
+    this.#connection.prepare('INSERT INTO database (name, incarnation) VALUES (?, ?)').run(name, incarnation)
+    return incarnation
+  }
+
+  #forget(name: string): void {
+    this.#connection.prepare('DELETE FROM database WHERE name = ?').run(name)
+  }
+
+  async list(): Promise<DatabaseEntry[]> {
+    return this.#entries()
+  }
+
+  async create(name: string): Promise<DatabaseEntry> {
+    if (this.#isListed(name)) throw new CouchError('file_exists')
+    try {
+      this.#makeFile(name)
+      this.#files.publish(name)
+      this.#connection.exec('BEGIN IMMEDIATE')
+      const incarnation = this.#enter(name)
+      this.#connection.exec('COMMIT')
+      return { name, incarnation }
+    } catch (error) {
+      this.#connection.rollback()
+      throw storageError(error)
+    }
+  }
+
+  #isListed(name: string): boolean {
+    return this.#connection.prepare('SELECT 1 FROM database WHERE name = ?').get(name) !== undefined
+  }
+
+  /** A whole, empty file under its unfinished name; closing it brings everything from the log into the file. */
+  #makeFile(name: string): void {
+    const path = this.#files.unfinishedPath(name)
+    const connection = new Connection(path, this.#options)
+    try {
+      migrate(connection, path)
+      State.create(connection, Math.floor(Date.now() / 1000))
+    } finally {
+      connection.close()
+    }
+  }
+
+  async delete(name: string): Promise<void> {
+    if (!this.#isListed(name)) throw new CouchError('no_database')
+    try {
+      this.#files.remove(name)
+      this.#forget(name)
+    } catch (error) {
+      throw storageError(error)
+    }
+  }
+
+  close(): void {
+    this.#connection.close()
+  }
+}
+
+function openLocked(dataDir: string, path: string, options: ConnectionOptions): Connection {
+  try {
+    const connection = new Connection(path, { ...options, exclusive: true })
+    connection.exec(TABLES)
+    // With an exclusive lock the first write takes the file, and keeps it until it is closed or the process dies.
+    connection.exec('BEGIN IMMEDIATE; COMMIT')
+    return connection
+  } catch (error) {
+    if (isBusy(error)) throw new Error(`the data folder ${dataDir} is in use by another settee`)
+    throw error
+  }
+}

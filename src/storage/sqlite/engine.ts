@@ -1,0 +1,50 @@
+import { existsSync } from 'node:fs'
+import { CouchError } from '../../core/errors.ts'
+import type { Catalog, DatabaseStore, StorageEngine } from '../engine.ts'
+import { SqliteCatalog } from './catalog.ts'
+import { Files } from './files.ts'
+import { SqliteStore } from './store.ts'
+
+export interface SqliteEngineOptions {
+  /** The data folder; databases are files below it. */
+  readonly dataDir: string
+  /** Called before everything that reaches SQLite; a throw takes its place. For fault tests. */
+  readonly onOperation?: (operation: string) => void
+}
+
+/** The embedded engine: a SQLite file a database. Each thread has one of its own over the same folder. */
+export function sqliteEngine({ dataDir, onOperation }: SqliteEngineOptions): StorageEngine {
+  const files = new Files(dataDir)
+  const stores = new Set<SqliteStore>()
+  let catalog: SqliteCatalog | undefined
+  return {
+    capabilities: { durable: true, sharedWriters: false },
+
+    async openCatalog(): Promise<Catalog> {
+      if (catalog !== undefined) throw new Error(`the data folder ${dataDir} is in use by this settee already`)
+      catalog = new SqliteCatalog(dataDir, files, { onOperation })
+      return catalog
+    },
+
+    async openDatabase(name: string): Promise<DatabaseStore> {
+      const path = files.path(name)
+      if (!existsSync(path)) throw new CouchError('no_database')
+      try {
+        const store: SqliteStore = new SqliteStore(name, path, { onOperation }, () => stores.delete(store))
+        stores.add(store)
+        return store
+      } catch (cause) {
+        throw new CouchError('internal_server_error', `The database ${name} cannot be opened; the log has more.`, {
+          cause,
+        })
+      }
+    },
+
+    async close(): Promise<void> {
+      await Promise.all([...stores].map((store) => store.close()))
+      stores.clear()
+      catalog?.close()
+      catalog = undefined
+    },
+  }
+}

@@ -1,0 +1,80 @@
+/** Where a data folder keeps its files, and the folder's own durability. */
+import { closeSync, fsyncSync, mkdirSync, openSync, readdirSync, renameSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { databaseFileName, databaseOfFileName } from '../../core/ids.ts'
+
+const SUFFIX = '.sqlite'
+/** A file that is being made, or is to be removed: left behind by a crash, it goes at the next start. */
+const UNFINISHED = '.unfinished'
+/** What SQLite keeps beside a file. */
+const COMPANIONS = ['-wal', '-shm', '-journal']
+
+export class Files {
+  readonly server: string
+  readonly #folder: string
+
+  constructor(dataDir: string) {
+    this.server = join(dataDir, `server${SUFFIX}`)
+    this.#folder = join(dataDir, 'databases')
+  }
+
+  /** Makes the folder for databases, readable by its owner alone. @throws the file system's error */
+  makeFolder(): void {
+    mkdirSync(this.#folder, { recursive: true, mode: 0o700 })
+  }
+
+  path(database: string): string {
+    return join(this.#folder, databaseFileName(database) + SUFFIX)
+  }
+
+  unfinishedPath(database: string): string {
+    return this.path(database) + UNFINISHED
+  }
+
+  /** The databases that have a file. */
+  databases(): string[] {
+    return readdirSync(this.#folder)
+      .filter((file) => file.endsWith(SUFFIX))
+      .map((file) => databaseOfFileName(file.slice(0, -SUFFIX.length)))
+      .filter((name) => name !== null)
+  }
+
+  /** Gives a finished file its database's name; durable when it returns. */
+  publish(database: string): void {
+    renameSync(this.unfinishedPath(database), this.path(database))
+    this.#sync()
+  }
+
+  /** Removes a database's file: it has no name any more before anything of it is gone. */
+  remove(database: string): void {
+    renameSync(this.path(database), this.unfinishedPath(database))
+    this.#sync()
+    this.#removeWithCompanions(this.path(database))
+    this.#removeWithCompanions(this.unfinishedPath(database))
+    this.#sync()
+  }
+
+  /** Removes what a crash has left: unfinished files, and companions of files that are no more. */
+  sweep(): void {
+    const files = readdirSync(this.#folder)
+    for (const file of files) {
+      const owner = COMPANIONS.reduce((name, companion) => name.replace(new RegExp(`${companion}$`), ''), file)
+      const isOrphan = owner !== file && !files.includes(owner)
+      if (owner.endsWith(UNFINISHED) || isOrphan) rmSync(join(this.#folder, file), { force: true })
+    }
+    this.#sync()
+  }
+
+  #removeWithCompanions(path: string): void {
+    for (const companion of ['', ...COMPANIONS]) rmSync(path + companion, { force: true })
+  }
+
+  #sync(): void {
+    const folder = openSync(this.#folder, 'r')
+    try {
+      fsyncSync(folder)
+    } finally {
+      closeSync(folder)
+    }
+  }
+}

@@ -1,0 +1,43 @@
+/** `_local` documents as rows. */
+import type { IdRange, LocalDoc } from '../engine.ts'
+import type { Connection, Statement } from './connection.ts'
+import { idRange } from './documents.ts'
+
+export class Locals {
+  readonly #connection: Connection
+  readonly #byId: Statement<LocalDoc>
+  readonly #put: Statement
+  readonly #drop: Statement
+
+  constructor(connection: Connection) {
+    this.#connection = connection
+    this.#byId = connection.prepare('SELECT id, rev, body FROM local WHERE id = ?')
+    this.#put = connection.prepare(
+      'INSERT INTO local (id, rev, body) VALUES (?, ?, ?) ' +
+        'ON CONFLICT (id) DO UPDATE SET rev = excluded.rev, body = excluded.body',
+    )
+    this.#drop = connection.prepare('DELETE FROM local WHERE id = ?')
+  }
+
+  byId(id: string): LocalDoc | null {
+    return this.#byId.get(id) ?? null
+  }
+
+  inRange(range: IdRange, limit: number): LocalDoc[] {
+    const { where, values } = idRange(range, 'id')
+    const sql = `SELECT id, rev, body FROM local WHERE ${where} ORDER BY id ${range.descending ? 'DESC' : 'ASC'} LIMIT ?`
+    return this.#connection.prepare<LocalDoc>(sql).all(...values, limit)
+  }
+
+  count(range: IdRange): number {
+    const { where, values } = idRange(range, 'id')
+    const sql = `SELECT count(*) AS n FROM local WHERE ${where}`
+    return this.#connection.prepare<{ n: number }>(sql).get(...values)?.n ?? 0
+  }
+
+  /** Stores what was decided; null removes. */
+  write(id: string, doc: { readonly rev: number; readonly body: string } | null): void {
+    if (doc === null) this.#drop.run(id)
+    else this.#put.run(id, doc.rev, doc.body)
+  }
+}

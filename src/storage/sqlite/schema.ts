@@ -1,0 +1,82 @@
+/** The tables of a database's file. A migration never changes once it has been released; the next is appended. */
+import { APPLICATION_ID, type Connection } from './connection.ts'
+
+const VERSION_1 = `
+-- counters, epochs, limits: what the file knows of itself
+CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+
+-- a row a document: its winner, and its place in the feed
+CREATE TABLE doc (
+  num INTEGER PRIMARY KEY,
+  id TEXT NOT NULL UNIQUE,
+  seq INTEGER NOT NULL UNIQUE,
+  rev TEXT NOT NULL,
+  deleted INTEGER NOT NULL
+);
+
+-- a row a revision: leaves with their ancestry; superseded ones (ancestry null) until compaction
+CREATE TABLE revision (
+  num INTEGER PRIMARY KEY,
+  doc INTEGER NOT NULL,
+  rev TEXT NOT NULL,
+  leaf INTEGER NOT NULL,
+  deleted INTEGER NOT NULL,
+  ancestry BLOB,
+  attachments INTEGER NOT NULL,
+  size INTEGER NOT NULL,
+  body TEXT NOT NULL,
+  UNIQUE (doc, rev)
+);
+CREATE INDEX revision_leaf ON revision (doc) WHERE leaf;
+
+CREATE TABLE attachment (
+  revision INTEGER NOT NULL,
+  name TEXT NOT NULL,
+  blob INTEGER NOT NULL,
+  type TEXT NOT NULL,
+  revpos INTEGER NOT NULL,
+  PRIMARY KEY (revision, name)
+) WITHOUT ROWID;
+
+-- sha256 is null while the content is still arriving (state 'staging')
+CREATE TABLE blob (
+  num INTEGER PRIMARY KEY,
+  sha256 BLOB UNIQUE,
+  md5 BLOB,
+  length INTEGER NOT NULL,
+  state TEXT NOT NULL
+);
+CREATE TABLE chunk (blob INTEGER NOT NULL, position INTEGER NOT NULL, data BLOB NOT NULL, UNIQUE (blob, position));
+
+CREATE TABLE local (id TEXT PRIMARY KEY, rev INTEGER NOT NULL, body TEXT NOT NULL);
+CREATE TABLE security (one INTEGER PRIMARY KEY CHECK (one = 1), version INTEGER NOT NULL, body TEXT NOT NULL);
+CREATE TABLE purge (seq INTEGER PRIMARY KEY, id TEXT NOT NULL, revs TEXT NOT NULL);
+
+-- how many rows of the feed each stretch of 1024^level numbers holds (feed-counts.ts)
+CREATE TABLE feed_count (
+  level INTEGER NOT NULL,
+  bucket INTEGER NOT NULL,
+  rows INTEGER NOT NULL,
+  PRIMARY KEY (level, bucket)
+) WITHOUT ROWID;
+`
+
+const MIGRATIONS: readonly string[] = [VERSION_1]
+
+/**
+ * Brings a file to the newest schema, each step in a transaction of its own.
+ * @throws Error with one clear line for a file that is not settee's or is newer than this settee
+ */
+export function migrate(connection: Connection, file: string): void {
+  const version = connection.pragma('user_version') as number
+  const application = connection.pragma('application_id') as number
+  if (version > 0 && application !== APPLICATION_ID) throw new Error(`${file} is not a settee database`)
+  if (version > MIGRATIONS.length) {
+    throw new Error(`${file} was written by a newer settee (schema ${version}); this one knows ${MIGRATIONS.length}`)
+  }
+  MIGRATIONS.slice(version).forEach((sql, step) => {
+    connection.exec(
+      `BEGIN IMMEDIATE; ${sql} PRAGMA application_id = ${APPLICATION_ID}; PRAGMA user_version = ${version + step + 1}; COMMIT`,
+    )
+  })
+}

@@ -1,0 +1,317 @@
+/** A database in one SQLite file: the contract of storage/engine.ts over the tables of schema.ts. */
+import { statSync } from 'node:fs'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import type {
+  DatabaseStore,
+  DocState,
+  DocUpdate,
+  IdRange,
+  LocalDoc,
+  LocalUpdate,
+  Outcome,
+  Page,
+  Paging,
+  SettingsChange,
+  StoreInfo,
+  StoreView,
+} from '../engine.ts'
+import { Attachments } from './attachments.ts'
+import { Connection, type ConnectionOptions, storageError } from './connection.ts'
+import { Documents } from './documents.ts'
+import { FeedCounts } from './feed-counts.ts'
+import { Locals } from './locals.ts'
+import { migrate } from './schema.ts'
+import { type Counters, State } from './state.ts'
+import { type Job, Writer } from './writer.ts'
+
+/** Rows fetched at once while a page is filled. */
+const FETCH = 100
+/** Rows counted in one turn: about a millisecond's work. */
+const COUNT_STRETCH = 10_000
+
+export class SqliteStore implements DatabaseStore {
+  readonly #name: string
+  readonly #path: string
+  readonly #connection: Connection
+  readonly #documents: Documents
+  readonly #attachments: Attachments
+  readonly #locals: Locals
+  readonly #feed: FeedCounts
+  readonly #state: State
+  readonly #writer: Writer
+  readonly #listeners: ((updateSeq: number) => void)[] = []
+  readonly #onClosed: () => void
+  #closing: Promise<void> | undefined
+
+  /** Opens a file that exists. @throws SqliteError when it cannot be opened */
+  constructor(name: string, path: string, options: ConnectionOptions, onClosed: () => void) {
+    this.#name = name
+    this.#path = path
+    this.#onClosed = onClosed
+    this.#connection = new Connection(path, { ...options, mustExist: true })
+    try {
+      migrate(this.#connection, path)
+      this.#attachments = new Attachments(this.#connection)
+      this.#documents = new Documents(this.#connection, this.#attachments)
+      this.#locals = new Locals(this.#connection)
+      this.#feed = new FeedCounts(this.#connection)
+      this.#state = new State(this.#connection)
+    } catch (error) {
+      this.#connection.close()
+      throw error
+    }
+    this.#writer = new Writer(this.#connection, {
+      mark: () => ({ counters: this.#state.now, feed: this.#feed.mark() }),
+      back: (mark) => this.#back(mark as { counters: Counters; feed: number }),
+      flush: () => {
+        this.#feed.flush()
+        this.#state.flush()
+      },
+      committed: () => this.#committed(),
+    })
+  }
+
+  #back({ counters, feed }: { counters: Counters; feed: number }): void {
+    this.#state.restore(counters)
+    this.#feed.back(feed)
+  }
+
+  #committed(): void {
+    this.#feed.forget()
+    const advanced = this.#state.committed()
+    if (advanced) for (const listener of this.#listeners) listener(this.#state.now.updateSeq)
+  }
+
+  async info(): Promise<StoreInfo> {
+    const { externalBytes, ...view } = this.#state.now
+    return this.#guarded(() => {
+      const pages = (name: string) => Number(this.#connection.pragma(name))
+      return {
+        ...view,
+        name: this.#name,
+        createdAt: this.#state.createdAt,
+        sizes: {
+          file: fileBytes(this.#path) + fileBytes(`${this.#path}-wal`),
+          active: (pages('page_count') - pages('freelist_count')) * pages('page_size'),
+          external: externalBytes,
+        },
+      }
+    })
+  }
+
+  async view(): Promise<StoreView> {
+    return this.#state.now
+  }
+
+  async readDocs<R>(
+    ids: readonly string[],
+    read: (doc: DocState | null, id: string, view: StoreView) => R,
+  ): Promise<R[]> {
+    return this.#guarded(() => ids.map((id) => read(this.#documents.byId(id), id, this.#state.now)))
+  }
+
+  async readRange<R>(
+    range: IdRange,
+    paging: Paging,
+    read: (doc: DocState, view: StoreView) => R,
+  ): Promise<Page<R>> {
+    return this.#page(
+      paging,
+      (last, limit) =>
+        this.#documents.inRange(
+          last === null ? range : { ...range, start: { id: last.id, inclusive: false } },
+          limit,
+          paging.touches,
+        ),
+      read,
+    )
+  }
+
+  async readChanges<R>(
+    range: { readonly since: number; readonly descending?: boolean; readonly before?: number },
+    paging: Paging,
+    read: (doc: DocState, view: StoreView) => R,
+  ): Promise<Page<R>> {
+    const descending = range.descending === true
+    const before = range.before ?? Number.MAX_SAFE_INTEGER
+    return this.#page(
+      paging,
+      (last, limit) => {
+        const above = last === null || descending ? range.since : last.seq
+        const below = last !== null && descending ? last.seq : before
+        return this.#documents.inFeed(above, below, descending, limit, paging.touches)
+      },
+      read,
+    )
+  }
+
+  /** Fills a page by fetches of FETCH rows, each from behind the row before it. */
+  #page<Source, R>(
+    { limit, enough }: Paging,
+    fetch: (last: Source | null, limit: number) => Source[],
+    read: (row: Source, view: StoreView) => R,
+  ): Page<R> {
+    return this.#guarded(() => {
+      const view = this.#state.now
+      const rows: R[] = []
+      for (let last: Source | null = null; ; ) {
+        const wanted = Math.min(FETCH, limit - rows.length + 1)
+        const fetched = fetch(last, wanted)
+        for (const row of fetched) {
+          if (rows.length >= limit || (rows.length > 0 && enough?.())) return { rows, more: true, view }
+          rows.push(read(row, view))
+          last = row
+        }
+        if (fetched.length < wanted) return { rows, more: false, view }
+      }
+    })
+  }
+
+  async countRange(range: IdRange): Promise<number> {
+    const ascending: IdRange = range.descending ? swapped(range) : range
+    let total = 0
+    for (let rest = ascending; ; await nextTurn()) {
+      const deletedToo = this.#state.now.deletedCount === 0
+      const { count, last } = this.#guarded(() =>
+        this.#documents.countStretch(rest, deletedToo, COUNT_STRETCH),
+      )
+      total += count
+      if (last === null || count < COUNT_STRETCH) return total
+      rest = { ...rest, start: { id: last, inclusive: false } }
+    }
+  }
+
+  async countChanges(seq: number): Promise<number> {
+    return this.#guarded(() => this.#feed.above(seq))
+  }
+
+  async readBlob(blob: number, offset: number, length: number): Promise<Uint8Array | null> {
+    return this.#guarded(() => this.#attachments.read(blob, offset, length))
+  }
+
+  async updateDocs<R, N = never>(updates: readonly DocUpdate<R, N>[]): Promise<Outcome<R, N>[]> {
+    return this.#write(
+      updates,
+      ({ bytes }) => bytes,
+      (update): Outcome<R, N> => {
+        const doc = this.#documents.byId(update.id)
+        const decision = update.decide(doc, this.#state.now)
+        if ('needs' in decision) return { needs: decision.needs }
+        if (decision.write !== undefined) {
+          const { write } = decision
+          const seq = write.sequenced || doc === null ? this.#state.takeSeq() : doc.seq
+          const effect = this.#documents.write(update.id, doc, write, seq)
+          if (seq !== effect.oldSeq) this.#feed.move(effect.oldSeq, seq)
+          this.#state.count(effect, write.deleted)
+        }
+        return { result: decision.result }
+      },
+    )
+  }
+
+  async readLocals(ids: readonly string[]): Promise<(LocalDoc | null)[]> {
+    return this.#guarded(() => ids.map((id) => this.#locals.byId(id)))
+  }
+
+  async readLocalRange(range: IdRange, paging: Paging): Promise<Page<LocalDoc>> {
+    return this.#page(
+      paging,
+      (last, limit) =>
+        this.#locals.inRange(
+          last === null ? range : { ...range, start: { id: last.id, inclusive: false } },
+          limit,
+        ),
+      (doc: LocalDoc) => doc,
+    )
+  }
+
+  async countLocals(range: IdRange): Promise<number> {
+    return this.#guarded(() => this.#locals.count(range.descending ? swapped(range) : range))
+  }
+
+  async updateLocals<R>(updates: readonly LocalUpdate<R>[]): Promise<Outcome<R>[]> {
+    return this.#write(
+      updates,
+      () => 1024,
+      ({ id, decide }): Outcome<R> => {
+        const { result, write } = decide(this.#locals.byId(id), this.#state.now)
+        if (write !== undefined) this.#locals.write(id, write)
+        return { result }
+      },
+    )
+  }
+
+  async updateSettings<R>(decide: (view: StoreView) => { result: R; write?: SettingsChange }): Promise<R> {
+    const [outcome] = await this.#write(
+      [decide],
+      () => 1024,
+      (change): Outcome<R> => {
+        const { result, write } = change(this.#state.now)
+        if (write !== undefined) this.#state.change(write)
+        return { result }
+      },
+    )
+    if (outcome !== undefined && 'result' in outcome) return outcome.result
+    throw (outcome as { error: unknown }).error
+  }
+
+  /** Hands each update to the writer as a job of its own; resolves when the last one is answered. */
+  #write<U, O>(
+    updates: readonly U[],
+    bytes: (update: U) => number,
+    apply: (update: U) => O,
+  ): Promise<(O | { error: unknown })[]> {
+    if (this.#closing !== undefined) throw new Error('the store is closed')
+    const outcomes: (O | { error: unknown })[] = new Array(updates.length)
+    let open = updates.length
+    return new Promise((resolve) => {
+      const answer = (at: number, outcome: O | { error: unknown }) => {
+        outcomes[at] = outcome
+        open -= 1
+        if (open === 0) resolve(outcomes)
+      }
+      if (open === 0) resolve(outcomes)
+      updates.forEach((update, at) => {
+        let outcome: O
+        const job: Job = {
+          bytes: bytes(update),
+          apply: () => {
+            outcome = apply(update)
+          },
+          done: () => answer(at, outcome),
+          failed: (error) => answer(at, { error }),
+        }
+        this.#writer.add(job)
+      })
+    })
+  }
+
+  #guarded<R>(work: () => R): R {
+    try {
+      return work()
+    } catch (error) {
+      throw storageError(error)
+    }
+  }
+
+  onCommit(listener: (updateSeq: number) => void): void {
+    this.#listeners.push(listener)
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#writer.drained().then(() => {
+      this.#connection.close()
+      this.#onClosed()
+    })
+    return this.#closing
+  }
+}
+
+/** A descending range read upwards. */
+function swapped({ start, end }: IdRange): IdRange {
+  return { ...(end && { start: end }), ...(start && { end: start }) }
+}
+
+function fileBytes(path: string): number {
+  return statSync(path, { throwIfNoEntry: false })?.size ?? 0
+}

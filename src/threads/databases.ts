@@ -1,0 +1,36 @@
+/** The databases of this server as the HTTP thread sees them: which there are, and a way to each. */
+import type { ChangesSource } from '../changes/page.ts'
+import type { Limits, SecurityObject } from '../core/types.ts'
+import type { Database } from '../documents/database.ts'
+
+/** What happens to a database while somebody watches it. */
+export type DatabaseEvent =
+  | { readonly type: 'committed'; readonly updateSeq: number }
+  | { readonly type: 'secured'; readonly security: SecurityObject | null }
+  /** Deleted, or the server is stopping: feeds end. */
+  | { readonly type: 'gone' }
+
+export interface DatabaseHandle extends Database, ChangesSource {
+  readonly name: string
+  readonly incarnation: number
+  /** The security object as last heard of, fetched at first use: for a fast refusal, never for the last word. */
+  securityCopy(): Promise<SecurityObject | null>
+  /** Calls `listener` on each event until the returned function is called. */
+  watch(listener: (event: DatabaseEvent) => void): () => void
+}
+
+export interface Databases {
+  readonly serverUuid: string
+  /** In byte order. */
+  names(): readonly string[]
+  /** @throws no_database */
+  get(name: string): DatabaseHandle
+  /** @throws illegal_database_name, database_name_too_long, file_exists */
+  create(name: string): Promise<void>
+  /** Ends its feeds and removes it. @throws no_database */
+  delete(name: string): Promise<void>
+  /** New limits for all that is written from now on. */
+  setLimits(limits: Limits): void
+  /** Ends feeds, finishes writes, closes files and stops the threads. Idempotent. */
+  close(): Promise<void>
+}

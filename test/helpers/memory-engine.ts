@@ -1,0 +1,90 @@
+/**
+ * A storage engine in memory, for tests. It honours the whole contract of src/storage/engine.ts with Maps and
+ * sorted arrays: a commit is a draft of the database's state that takes the place of the committed one.
+ *
+ * What a callback is handed stops working when the callback returns, so that a test over this engine finds code
+ * that keeps it.
+ */
+import { randomBytes } from 'node:crypto'
+import { setImmediate as turn } from 'node:timers/promises'
+import { CouchError } from '../../src/core/errors.ts'
+import type { Catalog, DatabaseEntry, DatabaseStore, StorageEngine } from '../../src/storage/engine.ts'
+import { emptyState } from '../storage/memory/state.ts'
+import { type DatabaseRecord, MemoryStore, type Operate } from '../storage/memory/store.ts'
+
+export interface MemoryEngineOptions {
+  /** Called before every operation of the engine; what it throws is a fault of the disk there. */
+  readonly onOperation?: (operation: string) => void
+}
+
+/** Makes an empty engine. What was closed is found again when it is opened again from the same engine. */
+export function memoryEngine(options: MemoryEngineOptions = {}): StorageEngine {
+  return new MemoryEngine((operation) => {
+    try {
+      options.onOperation?.(operation)
+    } catch (cause) {
+      throw new CouchError('internal_server_error', undefined, { cause })
+    }
+  })
+}
+
+class MemoryEngine implements StorageEngine {
+  readonly capabilities = { durable: false, sharedWriters: false }
+  readonly #operate: Operate
+  readonly #serverUuid = randomBytes(16).toString('hex')
+  readonly #databases = new Map<string, DatabaseRecord>()
+  readonly #stores = new Set<MemoryStore>()
+  #lastIncarnation = 0
+  #holder: string | null = null
+
+  constructor(operate: Operate) {
+    this.#operate = operate
+  }
+
+  async openCatalog(): Promise<Catalog> {
+    await turn()
+    if (this.#holder !== null) throw new Error(`The catalog is held by ${this.#holder}.`)
+    this.#holder = `process ${process.pid}`
+    return {
+      serverUuid: this.#serverUuid,
+      list: async () => {
+        this.#operate('list databases')
+        return [...this.#databases.values()].map(({ name, incarnation }) => ({ name, incarnation }))
+      },
+      create: (name) => this.#create(name),
+      delete: (name) => this.#delete(name),
+    }
+  }
+
+  async #create(name: string): Promise<DatabaseEntry> {
+    await turn()
+    this.#operate('create database')
+    if (this.#databases.has(name)) throw new CouchError('file_exists')
+    const incarnation = ++this.#lastIncarnation
+    const createdAt = Math.floor(Date.now() / 1000)
+    this.#databases.set(name, { name, incarnation, createdAt, state: emptyState() })
+    return { name, incarnation }
+  }
+
+  async #delete(name: string): Promise<void> {
+    await turn()
+    this.#operate('delete database')
+    if (!this.#databases.delete(name)) throw new CouchError('no_database')
+  }
+
+  async openDatabase(name: string): Promise<DatabaseStore> {
+    await turn()
+    this.#operate('open database')
+    const record = this.#databases.get(name)
+    if (record === undefined) throw new CouchError('no_database')
+    const store = new MemoryStore(record, this.#operate)
+    this.#stores.add(store)
+    return store
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.#stores].map((store) => store.close()))
+    this.#stores.clear()
+    this.#holder = null
+  }
+}

@@ -1,0 +1,31 @@
+import { type Branch, leafRev, makeBranch } from '../../src/revisions/branch.ts'
+import { sortLeaves } from '../../src/revisions/winner.ts'
+
+/** A branch written as in design.md: `4:f,d,c`, newest first; a `!` at the end marks a deleted leaf. */
+export function branch(text: string): Branch {
+  const [, pos, ids, mark] = /^(\d+):([^!]*)(!?)$/.exec(text) ?? []
+  if (pos === undefined || ids === undefined) throw new Error(`Not a branch: ${text}`)
+  return makeBranch(Number(pos), ids.split(','), mark === '!')
+}
+
+export function branches(...texts: string[]): Branch[] {
+  return texts.map(branch)
+}
+
+/** The branches in that notation, winner first, so that two histories can be compared. */
+export function show(all: readonly Branch[]): string[] {
+  return sortLeaves(all).map((one) => `${one.pos}:${one.ids.join(',')}${one.deleted ? '!' : ''}`)
+}
+
+/** The same branches as an engine gives them, with the leaf of each `ids` that was loaded noted in `loads`. */
+export function lazily(all: readonly Branch[], loads: string[]): Branch[] {
+  return all.map(({ pos, leaf, ids, deleted }) => ({
+    pos,
+    leaf,
+    deleted,
+    get ids() {
+      loads.push(leafRev({ pos, leaf }))
+      return ids
+    },
+  }))
+}

@@ -1,0 +1,110 @@
+import t from 'tap'
+import { compareRevIds, compareRevs, formatRev, newRevId, parseRev } from '../../src/revisions/rev.ts'
+
+const hex = '967a00dff5e02add41819138abb3284d'
+
+t.test('a revision is read as protocol.md 2.3 says', (t) => {
+  const table: [text: string, pos: number, id: string][] = [
+    ['1-abc', 1, 'abc'],
+    ['+2-abc', 2, 'abc'],
+    ['003-abc', 3, 'abc'],
+    ['0-1', 0, '1'],
+    ['4-a-b-', 4, 'a-b-'],
+    [`1-${hex}`, 1, hex],
+    [`1-${hex.toUpperCase()}`, 1, hex],
+    ['1-ABC', 1, 'ABC'],
+    ['1-😀', 1, '😀'],
+    [`1-${'x'.repeat(512)}`, 1, 'x'.repeat(512)],
+    [`${Number.MAX_SAFE_INTEGER}-a`, Number.MAX_SAFE_INTEGER, 'a'],
+  ]
+  for (const [text, pos, id] of table) t.strictSame(parseRev(text), { pos, id }, text.slice(0, 50))
+  t.end()
+})
+
+t.test('what is no revision is refused', (t) => {
+  const table: unknown[] = [
+    '',
+    '1',
+    '1-',
+    '-a',
+    '-1-a',
+    'a-1',
+    '1.5-a',
+    '1e3-a',
+    ' 1-a',
+    '1 -a',
+    '++1-a',
+    '0x1-a',
+    '٣-a',
+    '9007199254740992-a',
+    `1-${'g'.repeat(32)}`,
+    `1-${'x'.repeat(513)}`,
+    '1-\ud800',
+    '1-a\udc00b',
+    null,
+    undefined,
+    1,
+    {},
+    ['1-a'],
+  ]
+  const refused = { code: 'invalid_rev', status: 400, reason: 'Invalid rev format' }
+  for (const text of table) t.throws(() => parseRev(text), refused, JSON.stringify(text)?.slice(0, 50))
+  t.end()
+})
+
+t.test('a revision is written back as it was read', (t) => {
+  t.equal(formatRev(3, 'a-b'), '3-a-b')
+  t.end()
+})
+
+t.test('ids are ordered by their UTF-8 bytes', (t) => {
+  const sorted = ['0', '0a', 'A', 'B', 'a', 'aa', 'b', 'é', '\ud7ff', '\ue000', '\uffff', '😀', '😁', '😁a']
+  for (const [i, a] of sorted.entries()) {
+    for (const [j, b] of sorted.entries())
+      t.equal(Math.sign(compareRevIds(a, b)), Math.sign(i - j), `${a} ${b}`)
+  }
+  t.end()
+})
+
+t.test('revisions are ordered by generation as a number, then by id', (t) => {
+  const sorted = ['2-b', '9-f', '10-a', '10-b'].map(parseRev)
+  t.strictSame([...sorted].reverse().sort(compareRevs), sorted)
+  t.end()
+})
+
+t.test('a new id is a digest of everything that makes the revision, and of nothing else', (t) => {
+  const att = { name: 'a', type: 'text/plain', digest: 'md5-x' }
+  const base = { parent: '1-a', deleted: false, body: '{"a":1}', attachments: [att] }
+  const id = newRevId(base)
+  t.match(id, /^[0-9a-f]{32}$/)
+  t.equal(newRevId({ ...base, attachments: [{ ...att }] }), id)
+
+  const others = [
+    { ...base, parent: null },
+    { ...base, parent: '2-a' },
+    { ...base, deleted: true },
+    { ...base, body: '{"a":2}' },
+    { ...base, attachments: [] },
+    { ...base, attachments: [att, { ...att, name: 'b' }] },
+    { ...base, attachments: [{ ...att, name: 'b' }] },
+    { ...base, attachments: [{ ...att, type: 'text/html' }] },
+    { ...base, attachments: [{ ...att, digest: 'md5-y' }] },
+    { ...base, attachments: [{ name: 'at', type: 'ext/plain', digest: 'md5-x' }] },
+  ]
+  const ids = new Set([id, ...others.map(newRevId)])
+  t.equal(ids.size, others.length + 1, 'each difference shows')
+  t.end()
+})
+
+t.test('the id of a revision never changes between versions, since other servers hold it', (t) => {
+  const content = { parent: null, deleted: false, body: '{}', attachments: [] }
+  t.equal(newRevId(content), 'c74c5963c77e42ddf4eecedfee0fb15b')
+  t.end()
+})
+
+t.test('the order in which attachments are named does not enter the id', (t) => {
+  const [a, b] = ['a', 'b'].map((name) => ({ name, type: 't', digest: 'd' })) as [never, never]
+  const edit = { parent: null, deleted: false, body: '{}' }
+  t.equal(newRevId({ ...edit, attachments: [a, b] }), newRevId({ ...edit, attachments: [b, a] }))
+  t.end()
+})

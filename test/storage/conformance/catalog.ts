@@ -1,0 +1,163 @@
+import type { Test } from 'tap'
+import { CouchError } from '../../../src/core/errors.ts'
+import { put, readOne } from './edits.ts'
+import { type MakeEngine, openNotes, rejectsWith } from './setup.ts'
+
+/** The list of databases, and what belongs to the server. */
+export function catalogTests(t: Test, makeEngine: MakeEngine): void {
+  serverTests(t, makeEngine)
+  createTests(t, makeEngine)
+  deleteTests(t, makeEngine)
+  incarnationTests(t, makeEngine)
+}
+
+function serverTests(t: Test, makeEngine: MakeEngine): void {
+  t.test('the server uuid is 32 hex digits for the life of the data', async (t) => {
+    const { engine, reopen } = await makeEngine(t)
+    const { serverUuid } = await engine.openCatalog()
+    t.match(serverUuid, /^[0-9a-f]{32}$/)
+    t.equal((await (await reopen()).openCatalog()).serverUuid, serverUuid)
+  })
+
+  t.test('the catalog has one holder at a time, and a second is told who it is', async (t) => {
+    const { engine, reopen } = await makeEngine(t)
+    await engine.openCatalog()
+    const error: unknown = await engine.openCatalog().catch((thrown: unknown) => thrown)
+    if (!(error instanceof Error)) return t.fail('a second call must reject with an Error')
+    t.notOk(error instanceof CouchError, 'a plain Error')
+    t.match(error.message, /held|holds|in use|process/i)
+    await (await reopen()).openCatalog()
+  })
+
+  t.test('capabilities are told as booleans', async (t) => {
+    const { capabilities } = (await makeEngine(t)).engine
+    t.type(capabilities.durable, 'boolean')
+    t.type(capabilities.sharedWriters, 'boolean')
+  })
+
+  t.test('an engine and a store are closed twice without an error', async (t) => {
+    const { engine, store } = await openNotes(t, makeEngine)
+    await store.close()
+    await store.close()
+    await engine.close()
+    await engine.close()
+  })
+
+  t.test('closing an engine waits for the writes of its open databases', async (t) => {
+    const { store, reopen } = await openNotes(t, makeEngine)
+    const writing = store.updateDocs([put('a')])
+    const again = await reopen()
+    const [outcome] = await writing
+    t.same(outcome, { result: (await readOne(again.store, 'a'))?.rev })
+  })
+}
+
+function createTests(t: Test, makeEngine: MakeEngine): void {
+  t.test('a database that was made is listed, with the same incarnation after a restart', async (t) => {
+    const { engine, reopen } = await makeEngine(t)
+    const catalog = await engine.openCatalog()
+    t.same(await catalog.list(), [])
+    const names = ['notes', 'notes/of-mine', 'a_$()+-/0', '_users', 'notes2']
+    const made = []
+    for (const name of names) made.push(await catalog.create(name))
+    t.same(made.map(({ name }) => name), names)
+    const byName = (a: { name: string }, b: { name: string }) => (a.name < b.name ? -1 : 1)
+    t.same((await catalog.list()).sort(byName), made.sort(byName))
+    const again = await (await reopen()).openCatalog()
+    t.same((await again.list()).sort(byName), made)
+  })
+
+  t.test('a name is given once: file_exists', async (t) => {
+    const { catalog, store, reopen } = await openNotes(t, makeEngine)
+    await store.updateDocs([put('a')])
+    await rejectsWith(t, catalog.create('notes'), 'file_exists')
+    t.ok(await readOne(store, 'a'), 'what the database holds is still there')
+    await rejectsWith(t, (await reopen()).catalog.create('notes'), 'file_exists')
+  })
+
+  t.test('of two that make the same database at once, one does', async (t) => {
+    const { engine } = await makeEngine(t)
+    const catalog = await engine.openCatalog()
+    const both = await Promise.allSettled([catalog.create('notes'), catalog.create('notes')])
+    t.same(both.map(({ status }) => status).sort(), ['fulfilled', 'rejected'])
+    t.equal((await catalog.list()).length, 1)
+  })
+
+  t.test('a new database is empty', async (t) => {
+    const before = Math.floor(Date.now() / 1000)
+    const { store, reopen } = await openNotes(t, makeEngine)
+    const info = await store.info()
+    t.hasStrict(info, { name: 'notes', updateSeq: 0, docCount: 0, deletedCount: 0, purgeSeq: 0 })
+    t.ok(info.createdAt >= before && info.createdAt <= Date.now() / 1000, 'made just now')
+    t.equal(info.security, null)
+    t.ok(info.revsLimit >= 1)
+    t.equal(info.epochs[0].firstSeq, 0, 'every number has an owner')
+    t.equal(info.sizes.external, 0)
+    t.equal((await (await reopen()).store.info()).createdAt, info.createdAt)
+  })
+
+  t.test('databases keep apart what they hold', async (t) => {
+    const { engine, catalog, store } = await openNotes(t, makeEngine)
+    await catalog.create('other')
+    const other = await engine.openDatabase('other')
+    await Promise.all([store.updateDocs([put('a'), put('b')]), other.updateDocs([put('a', '{"other":1}')])])
+    t.equal((await store.view()).docCount, 2)
+    t.equal((await other.view()).docCount, 1)
+    t.equal((await other.info()).name, 'other')
+    t.equal((await readOne(other, 'a'))?.revisions[0]?.body, '{"other":1}')
+  })
+}
+
+function deleteTests(t: Test, makeEngine: MakeEngine): void {
+  t.test('a database that is not there is neither opened nor deleted: no_database', async (t) => {
+    const { engine, catalog } = await openNotes(t, makeEngine)
+    await rejectsWith(t, engine.openDatabase('other'), 'no_database')
+    await rejectsWith(t, catalog.delete('other'), 'no_database')
+    t.equal((await catalog.list()).length, 1, 'nor made by the attempt')
+  })
+
+  t.test('a deleted database is gone, also after a restart', async (t) => {
+    const { engine, catalog, store } = await openNotes(t, makeEngine)
+    await store.close()
+    await catalog.delete('notes')
+    t.same(await catalog.list(), [])
+    await rejectsWith(t, engine.openDatabase('notes'), 'no_database')
+    await rejectsWith(t, catalog.delete('notes'), 'no_database')
+  })
+
+  t.test('a database made under a deleted one’s name is empty', async (t) => {
+    const { engine, catalog, store } = await openNotes(t, makeEngine)
+    await store.updateDocs([put('a')])
+    await store.updateLocals([{ id: '_local/l', decide: () => ({ result: 0, write: { rev: 1, body: '{}' } }) }])
+    await store.updateSettings(() => ({ result: 0, write: { security: { x: 1 } } }))
+    const [old] = (await store.view()).epochs.slice(-1)
+    await store.close()
+    await catalog.delete('notes')
+    await catalog.create('notes')
+    const later = await engine.openDatabase('notes')
+    t.hasStrict(await later.view(), { updateSeq: 0, docCount: 0, deletedCount: 0, security: null })
+    t.same(await later.readLocals(['_local/l']), [null])
+    t.notOk((await later.view()).epochs.some(({ id }) => id === old?.id), 'tokens of the old one mean nothing')
+  })
+}
+
+function incarnationTests(t: Test, makeEngine: MakeEngine): void {
+  t.test('an incarnation is never given twice', async (t) => {
+    const { engine, reopen } = await makeEngine(t)
+    const given: number[] = []
+    const make = async (catalog: Awaited<ReturnType<typeof engine.openCatalog>>, name: string) => {
+      given.push((await catalog.create(name)).incarnation)
+    }
+    const catalog = await engine.openCatalog()
+    await make(catalog, 'a')
+    await make(catalog, 'b')
+    await catalog.delete('b')
+    await make(catalog, 'b')
+    await catalog.delete('b')
+    await catalog.delete('a')
+    const again = await (await reopen()).openCatalog()
+    await make(again, 'a')
+    await make(again, 'b')
+    t.equal(new Set(given).size, given.length, `all of ${given} differ`)
+  })
+}

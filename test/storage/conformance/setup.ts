@@ -1,0 +1,73 @@
+/** How the conformance suite gets at an engine, and words that its files share. */
+import { inspect } from 'node:util'
+import type { Test } from 'tap'
+import { CouchError, type ErrorName } from '../../../src/core/errors.ts'
+import type { Catalog, DatabaseStore, Outcome, StorageEngine } from '../../../src/storage/engine.ts'
+
+export interface EngineOptions {
+  /** To be called before every operation of the engine; what it throws stands for a fault of the disk there. */
+  readonly onOperation?: (operation: string) => void
+}
+
+export interface EngineUnderTest {
+  readonly engine: StorageEngine
+  /** Closes the engine and opens another over the same data. */
+  reopen(): Promise<StorageEngine>
+}
+
+/** Makes an engine without data, and removes it with the test's teardown. */
+export type MakeEngine = (t: Test, options?: EngineOptions) => Promise<EngineUnderTest>
+
+export interface OpenStore {
+  readonly engine: StorageEngine
+  readonly catalog: Catalog
+  /** A database named `notes`. */
+  readonly store: DatabaseStore
+  /** The same database after the engine was closed and opened again. */
+  reopen(): Promise<OpenStore>
+}
+
+/** An engine with one empty database that is open. */
+export async function openNotes(t: Test, makeEngine: MakeEngine, options?: EngineOptions): Promise<OpenStore> {
+  const { engine, reopen } = await makeEngine(t, options)
+  const catalog = await engine.openCatalog()
+  await catalog.create('notes')
+  const opened = async (from: StorageEngine, itsCatalog: Catalog): Promise<OpenStore> => ({
+    engine: from,
+    catalog: itsCatalog,
+    store: await from.openDatabase('notes'),
+    reopen: async () => {
+      const again = await reopen()
+      return opened(again, await again.openCatalog())
+    },
+  })
+  return opened(engine, catalog)
+}
+
+/** The result of an update that must have one. */
+export function resultOf<R, N>(outcome: Outcome<R, N> | undefined): R {
+  if (outcome === undefined || !('result' in outcome)) throw new Error(`no result but ${inspect(outcome)}`)
+  return outcome.result
+}
+
+/** The only result of an update that was the only one of its call. */
+export async function only<R, N>(outcomes: Promise<Outcome<R, N>[]>): Promise<R> {
+  return resultOf((await outcomes)[0])
+}
+
+/** The error of an update; undefined when it had none. */
+export function errorOf(outcome: Outcome<unknown, unknown> | undefined): unknown {
+  return outcome !== undefined && 'error' in outcome ? outcome.error : undefined
+}
+
+/** Checks that a promise rejects with a row of the error table. */
+export async function rejectsWith(t: Test, promise: Promise<unknown>, code: ErrorName): Promise<void> {
+  const thrown: unknown = await promise.then(
+    () => undefined,
+    (error: unknown) => error,
+  )
+  t.equal(thrown instanceof CouchError ? thrown.code : inspect(thrown), code)
+}
+
+/** Paging without an end that a test would reach. */
+export const ALL = { limit: 1_000_000 }

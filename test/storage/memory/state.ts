@@ -1,0 +1,217 @@
+/** What the engine in memory keeps of one database, and how a write changes it. */
+import { randomBytes } from 'node:crypto'
+import type { SecurityObject } from '../../../src/core/types.ts'
+import type { Branch } from '../../../src/revisions/branch.ts'
+import { parseRev } from '../../../src/revisions/rev.ts'
+import type {
+  AttachmentWrite,
+  DocState,
+  DocWrite,
+  IdRange,
+  LocalDoc,
+  RevisionWrite,
+  StoredAttachment,
+  StoredRevision,
+  StoreView,
+} from '../../../src/storage/engine.ts'
+import { beginEpoch, type Epochs, epochId } from '../../../src/storage/sequence.ts'
+
+interface Row extends StoredRevision {
+  readonly ancestry: readonly string[] | null
+  readonly body: string | null
+  readonly attachments: readonly StoredAttachment[]
+}
+
+export interface StoredDoc {
+  readonly id: string
+  readonly seq: number
+  readonly rev: string
+  readonly deleted: boolean
+  readonly rows: ReadonlyMap<string, Row>
+}
+
+/** A database at one moment. A committed state is never changed again; writes go to a draft of it. */
+export interface State {
+  updateSeq: number
+  epochs: Epochs
+  /** The opening that the newest epoch belongs to. */
+  epochOwner: object | null
+  docCount: number
+  deletedCount: number
+  revsLimit: number
+  security: SecurityObject | null
+  readonly docs: Map<string, StoredDoc>
+  readonly locals: Map<string, LocalDoc>
+  readonly blobs: Map<number, Uint8Array>
+  readonly blobOfHash: Map<string, number>
+}
+
+export function emptyState(): State {
+  return {
+    updateSeq: 0,
+    epochs: [{ id: epochId(randomBytes(9)), firstSeq: 0 }],
+    epochOwner: null,
+    docCount: 0,
+    deletedCount: 0,
+    revsLimit: 1000,
+    security: null,
+    docs: new Map(),
+    locals: new Map(),
+    blobs: new Map(),
+    blobOfHash: new Map(),
+  }
+}
+
+export function draftOf(state: State): State {
+  return {
+    ...state,
+    docs: new Map(state.docs),
+    locals: new Map(state.locals),
+    blobs: new Map(state.blobs),
+    blobOfHash: new Map(state.blobOfHash),
+  }
+}
+
+export function viewOf({ updateSeq, epochs, docCount, deletedCount, revsLimit, security }: State): StoreView {
+  return { updateSeq, epochs, docCount, deletedCount, revsLimit, security }
+}
+
+/** Applies one document's write to a draft. Nothing in here fails half way. */
+export function writeDoc(draft: State, owner: object, id: string, write: DocWrite): void {
+  const before = draft.docs.get(id)
+  const rows = new Map(before?.rows)
+  for (const change of write.revisions) rows.set(change.rev, writeRow(draft, rows.get(change.rev), change))
+  const seq = write.sequenced || before === undefined ? nextSeq(draft, owner) : before.seq
+  draft.docs.set(id, { id, seq, rev: write.rev, deleted: write.deleted, rows })
+  if (before !== undefined) count(draft, before.deleted, -1)
+  count(draft, write.deleted, 1)
+}
+
+function count(draft: State, deleted: boolean, by: number): void {
+  if (deleted) draft.deletedCount += by
+  else draft.docCount += by
+}
+
+function nextSeq(draft: State, owner: object): number {
+  draft.updateSeq += 1
+  if (draft.epochOwner !== owner) {
+    draft.epochs = beginEpoch(draft.epochs, epochId(randomBytes(9)), draft.updateSeq)
+    draft.epochOwner = owner
+  }
+  return draft.updateSeq
+}
+
+function writeRow(draft: State, before: Row | undefined, change: RevisionWrite): Row {
+  const { rev, deleted, ancestry, content } = change
+  const body = content?.body ?? before?.body ?? null
+  const attachments = content?.attachments.map((attachment) => storeAttachment(draft, attachment))
+  const kept = attachments?.sort((a, b) => compareBytes(a.name, b.name)) ?? before?.attachments ?? []
+  return { rev, deleted, leaf: ancestry !== null, ancestry, body, attachments: kept }
+}
+
+function storeAttachment(draft: State, { content, ...facts }: AttachmentWrite): StoredAttachment {
+  if ('blob' in content) return { ...facts, blob: content.blob }
+  const hash = Buffer.from(content.sha256).toString('hex')
+  const blob = draft.blobOfHash.get(hash) ?? draft.blobs.size + 1
+  if (!draft.blobs.has(blob)) draft.blobs.set(blob, Uint8Array.from(content.bytes))
+  draft.blobOfHash.set(hash, blob)
+  return { ...facts, blob }
+}
+
+/** Bytes of the leaves' bodies and attachments. */
+export function externalSize(state: State): number {
+  let size = 0
+  for (const doc of state.docs.values()) {
+    for (const row of doc.rows.values()) {
+      if (!row.leaf) continue
+      size += Buffer.byteLength(row.body ?? '')
+      for (const attachment of row.attachments) size += attachment.length
+    }
+  }
+  return size
+}
+
+/**
+ * Hands a document to a callback, member by member as it is touched, and takes it back afterwards.
+ * @param load called before what an engine would read from its disk
+ */
+export function lend<R>(
+  doc: StoredDoc | undefined,
+  load: (operation: string) => void,
+  use: (doc: DocState | null) => R,
+): R {
+  if (doc === undefined) return use(null)
+  const loans: (() => void)[] = []
+  const lent = <T extends object>(value: T): T => {
+    const { proxy, revoke } = Proxy.revocable(value, {})
+    loans.push(revoke)
+    return proxy
+  }
+  try {
+    return use(lent(docState(doc, load, lent)))
+  } finally {
+    for (const revoke of loans) revoke()
+  }
+}
+
+function docState(
+  doc: StoredDoc,
+  load: (operation: string) => void,
+  lent: (branch: Branch) => Branch,
+): DocState {
+  const { id, seq, rev, deleted, rows } = doc
+  return {
+    id,
+    seq,
+    rev,
+    deleted,
+    get branches() {
+      return [...rows.values()].filter((row) => row.leaf).map((row) => lent(branchOf(row, load)))
+    },
+    revisions: () =>
+      [...rows.values()].map((row) => ({ rev: row.rev, deleted: row.deleted, leaf: row.leaf })),
+    body(wanted) {
+      load('load body')
+      return rows.get(wanted)?.body ?? null
+    },
+    attachments(wanted) {
+      load('load attachments')
+      return rows.get(wanted)?.attachments ?? []
+    },
+  }
+}
+
+function branchOf(row: Row, load: (operation: string) => void): Branch {
+  const { pos, id } = parseRev(row.rev)
+  return {
+    pos,
+    leaf: id,
+    deleted: row.deleted,
+    get ids() {
+      load('load ancestry')
+      return row.ancestry ?? []
+    },
+  }
+}
+
+/** The order of ids and names: by their bytes of UTF-8. */
+export function compareBytes(a: string, b: string): number {
+  return Buffer.compare(Buffer.from(a), Buffer.from(b))
+}
+
+/** The ids that a range holds, in the direction of reading. */
+export function idsInRange(ids: Iterable<string>, range: IdRange): string[] {
+  const direction = range.descending === true ? -1 : 1
+  const after = (
+    { id, inclusive }: { id: string; inclusive: boolean },
+    other: string,
+    side: number,
+  ): boolean => {
+    const order = compareBytes(other, id) * direction * side
+    return inclusive ? order >= 0 : order > 0
+  }
+  return [...ids]
+    .filter((id) => range.start === undefined || after(range.start, id, 1))
+    .filter((id) => range.end === undefined || after(range.end, id, -1))
+    .sort((a, b) => compareBytes(a, b) * direction)
+}

@@ -1,0 +1,255 @@
+/** One open database of the engine in memory. */
+import { setImmediate as turn } from 'node:timers/promises'
+import type {
+  DatabaseEntry,
+  DatabaseStore,
+  DocState,
+  DocUpdate,
+  IdRange,
+  LocalDoc,
+  LocalUpdate,
+  Outcome,
+  Page,
+  Paging,
+  SettingsChange,
+  StoreInfo,
+  StoreView,
+} from '../../../src/storage/engine.ts'
+import {
+  draftOf,
+  externalSize,
+  idsInRange,
+  lend,
+  type State,
+  type StoredDoc,
+  viewOf,
+  writeDoc,
+} from './state.ts'
+
+/** Called before every operation; what it throws is a fault of the disk. */
+export type Operate = (operation: string) => void
+
+export interface DatabaseRecord extends DatabaseEntry {
+  readonly createdAt: number
+  state: State
+}
+
+interface Job {
+  /** Changes the draft; what it returns is called after the commit. */
+  apply(draft: State): () => void
+  reject(error: unknown): void
+}
+
+export class MemoryStore implements DatabaseStore {
+  readonly #record: DatabaseRecord
+  readonly #operate: Operate
+  readonly #listeners: ((updateSeq: number) => void)[] = []
+  #queue: Job[] = []
+  #writing: Promise<void> = Promise.resolve()
+  #closing: Promise<void> | null = null
+
+  constructor(record: DatabaseRecord, operate: Operate) {
+    this.#record = record
+    this.#operate = operate
+  }
+
+  view(): Promise<StoreView> {
+    return this.#read((_, view) => view)
+  }
+
+  info(): Promise<StoreInfo> {
+    const { name, createdAt } = this.#record
+    return this.#read((state, view) => {
+      const external = externalSize(state)
+      return { ...view, name, createdAt, purgeSeq: 0, sizes: { file: external, active: external, external } }
+    })
+  }
+
+  readDocs<R>(ids: readonly string[], read: (doc: DocState | null, id: string, view: StoreView) => R) {
+    return this.#read((state, view) =>
+      ids.map((id) => this.#lend(state.docs.get(id), (doc) => read(doc, id, view))),
+    )
+  }
+
+  readRange<R>(
+    range: IdRange,
+    paging: Paging,
+    read: (doc: DocState, view: StoreView) => R,
+  ): Promise<Page<R>> {
+    return this.#read((state, view) =>
+      this.#page(idsInRange(liveIds(state), range), paging, view, (id) =>
+        this.#lend(state.docs.get(id), (doc) => read(doc as DocState, view)),
+      ),
+    )
+  }
+
+  countRange(range: IdRange): Promise<number> {
+    return this.#read((state) => idsInRange(liveIds(state), range).length)
+  }
+
+  readChanges<R>(
+    range: { readonly since: number; readonly descending?: boolean; readonly before?: number },
+    paging: Paging,
+    read: (doc: DocState, view: StoreView) => R,
+  ): Promise<Page<R>> {
+    return this.#read((state, view) => {
+      const rows = feedAbove(state, range.since).filter((doc) => doc.seq < (range.before ?? Infinity))
+      if (range.descending === true) rows.reverse()
+      return this.#page(rows, paging, view, (row) => this.#lend(row, (doc) => read(doc as DocState, view)))
+    })
+  }
+
+  countChanges(seq: number): Promise<number> {
+    return this.#read((state) => feedAbove(state, seq).length)
+  }
+
+  readBlob(blob: number, offset: number, length: number): Promise<Uint8Array | null> {
+    return this.#read((state) => state.blobs.get(blob)?.slice(offset, offset + length) ?? null)
+  }
+
+  updateDocs<R, N = never>(updates: readonly DocUpdate<R, N>[]): Promise<Outcome<R, N>[]> {
+    return this.#write((draft) => updates.map((update) => caught(() => this.#updateDoc(draft, update))))
+  }
+
+  #updateDoc<R, N>(draft: State, { id, decide }: DocUpdate<R, N>): Outcome<R, N> {
+    this.#operate('read document')
+    const decision = this.#lend(draft.docs.get(id), (doc) => decide(doc, viewOf(draft)))
+    if ('needs' in decision) return { needs: decision.needs }
+    if (decision.write !== undefined) {
+      for (const { rev } of decision.write.revisions) this.#operate(`write revision ${rev}`)
+      this.#operate('write document')
+      writeDoc(draft, this, id, decision.write)
+    }
+    return { result: decision.result }
+  }
+
+  readLocals(ids: readonly string[]): Promise<(LocalDoc | null)[]> {
+    return this.#read((state) => ids.map((id) => state.locals.get(id) ?? null))
+  }
+
+  readLocalRange(range: IdRange, paging: Paging): Promise<Page<LocalDoc>> {
+    return this.#read((state, view) =>
+      this.#page(
+        idsInRange(state.locals.keys(), range),
+        paging,
+        view,
+        (id) => state.locals.get(id) as LocalDoc,
+      ),
+    )
+  }
+
+  countLocals(range: IdRange): Promise<number> {
+    return this.#read((state) => idsInRange(state.locals.keys(), range).length)
+  }
+
+  updateLocals<R>(updates: readonly LocalUpdate<R>[]): Promise<Outcome<R>[]> {
+    return this.#write((draft) => updates.map((update) => caught(() => this.#updateLocal(draft, update))))
+  }
+
+  #updateLocal<R>(draft: State, { id, decide }: LocalUpdate<R>): Outcome<R> {
+    const { result, write } = decide(draft.locals.get(id) ?? null, viewOf(draft))
+    if (write !== undefined) this.#operate('write local document')
+    if (write === null) draft.locals.delete(id)
+    else if (write !== undefined) draft.locals.set(id, { id, rev: write.rev, body: write.body })
+    return { result }
+  }
+
+  updateSettings<R>(decide: (view: StoreView) => { result: R; write?: SettingsChange }): Promise<R> {
+    return this.#write((draft) => {
+      const { result, write } = decide(viewOf(draft))
+      if (write !== undefined) this.#operate('write settings')
+      if (write?.security !== undefined) draft.security = write.security
+      if (write?.revsLimit !== undefined) draft.revsLimit = write.revsLimit
+      return result
+    })
+  }
+
+  onCommit(listener: (updateSeq: number) => void): void {
+    this.#listeners.push(listener)
+  }
+
+  async close(): Promise<void> {
+    this.#closing ??= this.#writing
+    await this.#closing
+  }
+
+  #lend<R>(doc: StoredDoc | undefined, use: (doc: DocState | null) => R): R {
+    return lend(doc, this.#operate, use)
+  }
+
+  #page<T, R>(items: readonly T[], paging: Paging, view: StoreView, read: (item: T) => R): Page<R> {
+    const rows: R[] = []
+    for (const item of items.slice(0, paging.limit)) {
+      this.#operate('read row')
+      rows.push(read(item))
+      if (paging.enough?.() === true) break
+    }
+    return { rows, more: rows.length < items.length, view }
+  }
+
+  async #read<T>(read: (state: State, view: StoreView) => T): Promise<T> {
+    this.#refuseIfClosed()
+    await turn()
+    this.#operate('read')
+    return read(this.#record.state, viewOf(this.#record.state))
+  }
+
+  async #write<T>(change: (draft: State) => T): Promise<T> {
+    this.#refuseIfClosed()
+    return new Promise<T>((resolve, reject) => {
+      const apply = (draft: State): (() => void) => {
+        const result = change(draft)
+        return () => resolve(result)
+      }
+      if (this.#queue.push({ apply, reject }) === 1) this.#writing = turn().then(() => this.#commitQueue())
+    })
+  }
+
+  /** All writes that have arrived share one commit, and one fault of it. */
+  #commitQueue(): void {
+    const jobs = this.#queue
+    this.#queue = []
+    const before = this.#record.state
+    const draft = draftOf(before)
+    const settle: (() => void)[] = []
+    try {
+      this.#operate('begin')
+      for (const job of jobs) settle.push(applied(job, draft))
+      this.#operate('commit')
+    } catch (fault) {
+      for (const job of jobs) job.reject(fault)
+      return
+    }
+    this.#record.state = draft
+    for (const answer of settle) answer()
+    if (draft.updateSeq > before.updateSeq) for (const listener of this.#listeners) listener(draft.updateSeq)
+  }
+
+  #refuseIfClosed(): void {
+    if (this.#closing !== null) throw new Error(`The database ${this.#record.name} is closed.`)
+  }
+}
+
+function applied(job: Job, draft: State): () => void {
+  try {
+    return job.apply(draft)
+  } catch (error) {
+    return () => job.reject(error)
+  }
+}
+
+function caught<R, N>(update: () => Outcome<R, N>): Outcome<R, N> {
+  try {
+    return update()
+  } catch (error) {
+    return { error }
+  }
+}
+
+function* liveIds(state: State): Generator<string> {
+  for (const doc of state.docs.values()) if (!doc.deleted) yield doc.id
+}
+
+function feedAbove(state: State, seq: number): StoredDoc[] {
+  return [...state.docs.values()].filter((doc) => doc.seq > seq).sort((a, b) => a.seq - b.seq)
+}
