@@ -1,24 +1,22 @@
 /**
  * What a feed asks of the thread that owns a database, and what it gets: one page of `_changes` as bytes.
  */
-import type { UserCtx } from '../core/types.ts'
+import type { SecurityObject, UserCtx } from '../core/types.ts'
 import type { Body } from '../documents/database.ts'
-
-/** How rows are framed: protocol.md 5.3. `json` joins them by `,\r\n`; `lines` and `events` end each one. */
-export type Framing = 'json' | 'lines' | 'events'
-
-export interface ChangesOptions {
-  readonly style: 'main_only' | 'all_docs'
-  readonly descending: boolean
-  readonly includeDocs: boolean
-  readonly conflicts: boolean
-  readonly attachments: boolean
-  readonly framing: Framing
-  /** Only rows whose countdown is a multiple of it carry their `seq`; 1: all. */
-  readonly seqInterval: number
-  /** Only these documents (`filter=_doc_ids`). */
-  readonly docIds?: readonly string[]
-}
+import { requireMember } from '../documents/security.ts'
+import type { DatabaseStore, StoreView } from '../storage/engine.ts'
+import { readSequence, sequenceToken } from '../storage/sequence.ts'
+import { docIdRows } from './doc-ids.ts'
+import {
+  type ChangesOptions,
+  type FeedRange,
+  type FeedRows,
+  frameRows,
+  PAGE_ROWS,
+  PAGE_TEXT,
+  readRow,
+  touchesOf,
+} from './rows.ts'
 
 /** Where a page begins: a client's token, `now`, or the number at which the page before it ended. */
 export type Since = string | number
@@ -42,11 +40,137 @@ export interface ChangesPage {
   readonly pending: number
   /** Whether the feed's end was reached: no further page follows until something is written. */
   readonly atTip: boolean
+  /** Changes whenever what the feed holds does: for validators. */
+  readonly state: string
+  /** The security object under which the page was made: whoever shares it must pass it too. */
+  readonly security: SecurityObject | null
+  /** Whether the client's token was of no epoch of this database, so that the feed begins anew. */
+  readonly unknownEpoch: boolean
 }
 
 export interface ChangesSource {
   /** @throws bad_request for a malformed token; unauthorized, forbidden */
   changes(user: UserCtx, request: ChangesRequest): Promise<ChangesPage>
-  /** The `doc_ids` of a POST body. @throws bad_request, invalid_json, body_not_object */
+  /** The `doc_ids` of a POST body; undefined without a list of strings. @throws invalid_json, body_not_object */
   readDocIds(user: UserCtx, body: Body): Promise<readonly string[] | undefined>
+}
+
+/** After so many milliseconds of work a page ends: other databases wait for the thread. */
+const PAGE_MS = 5
+
+const encoder = new TextEncoder()
+
+/**
+ * Makes one page of a feed on the thread that owns the database. The caller's rights are those of the very view
+ * of which the rows are.
+ *
+ * @param request `since` as a number continues a page: above it, or with `descending` below it. As a token it is
+ * ignored with `descending` (protocol.md 5.1)
+ * @throws unauthorized, forbidden; bad_request for a malformed token
+ */
+export async function changesPage(
+  store: DatabaseStore,
+  user: UserCtx,
+  request: ChangesRequest,
+): Promise<ChangesPage> {
+  const { range, unknownEpoch } = await locate(store, user, request)
+  const found = await findRows(store, user, request, range)
+  requireMember(user, found.view.security)
+  const text = frameRows(found.rows, request.options, request.limit)
+  return { ...(await position(store, range, found, request)), bytes: encoder.encode(text), unknownEpoch }
+}
+
+/** Turns `since` into a range of the feed. A token is read only for somebody who may read the database. */
+async function locate(
+  store: DatabaseStore,
+  user: UserCtx,
+  { since, options: { descending } }: ChangesRequest,
+): Promise<{ range: FeedRange; unknownEpoch: boolean }> {
+  if (typeof since === 'number') {
+    const range = descending ? { since: 0, descending, before: since } : { since, descending }
+    return { range, unknownEpoch: false }
+  }
+  const view = await store.view()
+  requireMember(user, view.security)
+  if (descending) return { range: { since: 0, descending }, unknownEpoch: false }
+  if (since === 'now') return { range: { since: view.updateSeq, descending }, unknownEpoch: false }
+  const { seq, unknownEpoch } = readSequence(view.epochs, view.updateSeq, since)
+  return { range: { since: seq, descending }, unknownEpoch }
+}
+
+async function findRows(
+  store: DatabaseStore,
+  user: UserCtx,
+  { options, limit }: ChangesRequest,
+  range: FeedRange,
+): Promise<FeedRows> {
+  if (limit <= 0) return { rows: [], more: true, view: await store.view() }
+  if (options.docIds !== undefined) return docIdRows(store, user, { options, limit, range })
+  return scanRows(store, options, limit, range)
+}
+
+function scanRows(
+  store: DatabaseStore,
+  options: ChangesOptions,
+  limit: number,
+  range: FeedRange,
+): Promise<FeedRows> {
+  let text = 0
+  let start: number | undefined
+  const enough = () => text > PAGE_TEXT || performance.now() - (start ?? 0) > PAGE_MS
+  return store.readChanges(
+    range,
+    { limit: Math.min(limit, PAGE_ROWS), touches: touchesOf(options), enough },
+    (doc, view) => {
+      start ??= performance.now()
+      const row = readRow(doc, view, options)
+      text += row.members.length
+      return row
+    },
+  )
+}
+
+/** Where the page ended and what is behind it: protocol.md 5.3. */
+async function position(
+  store: DatabaseStore,
+  range: FeedRange,
+  found: FeedRows,
+  { limit }: ChangesRequest,
+): Promise<Omit<ChangesPage, 'bytes' | 'unknownEpoch'>> {
+  const { rows, view } = found
+  const lastSeq = limit <= 0 ? emptyEnd(range, view) : endOf(range, found)
+  const pending = found.more ? await countBehind(store, range, lastSeq, limit) : 0
+  return {
+    rows: rows.length,
+    lastSeq,
+    lastToken: sequenceToken(view.epochs, lastSeq),
+    pending,
+    atTip: !found.more || pending === 0,
+    state: `${sequenceToken(view.epochs, view.updateSeq)}.${view.docCount}.${view.deletedCount}`,
+    security: view.security,
+  }
+}
+
+function emptyEnd(range: FeedRange, view: StoreView): number {
+  return range.descending ? (range.before ?? view.updateSeq) : range.since
+}
+
+function endOf(range: FeedRange, { rows, more, view, end }: FeedRows): number {
+  if (range.descending) return rows.at(-1)?.seq ?? emptyEnd(range, view)
+  return more ? (end ?? rows.at(-1)?.seq ?? range.since) : Math.max(view.updateSeq, rows.at(-1)?.seq ?? 0)
+}
+
+async function countBehind(
+  store: DatabaseStore,
+  range: FeedRange,
+  lastSeq: number,
+  limit: number,
+): Promise<number> {
+  if (!range.descending) return store.countChanges(lastSeq)
+  const firstSent = limit <= 0 && range.before === undefined ? Infinity : lastSeq
+  const [all, sent] = await Promise.all([
+    store.countChanges(0),
+    firstSent === Infinity ? 0 : store.countChanges(firstSent - 1),
+  ])
+  return Math.max(0, all - sent)
 }

@@ -1,5 +1,6 @@
 import { open, realpath, rename, rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
+import { syncFolder } from './data-folder.ts'
 
 /**
  * Replaces a file so that a reader, also one after a power cut, finds the old text or the new one and nothing in
@@ -29,14 +30,5 @@ async function writeDurably(path: string, text: string): Promise<void> {
     await file.sync()
   } finally {
     await file.close()
-  }
-}
-
-async function syncFolder(path: string): Promise<void> {
-  const folder = await open(path, 'r')
-  try {
-    await folder.sync()
-  } finally {
-    await folder.close()
   }
 }

@@ -55,7 +55,8 @@ export function parseIni(text: string): Sections {
 export function setInText(text: string, section: string, key: string, value: string): string {
   const { lines, options, headers } = scan(text)
   const old = options.findLast((option) => option.section === section && option.key === key)
-  if (old) return lines.toSpliced(old.first, old.end - old.first, withValue(lines[old.first]!, value)).join('')
+  if (old)
+    return lines.toSpliced(old.first, old.end - old.first, withValue(lines[old.first]!, value)).join('')
   const eol = text.includes('\r\n') ? '\r\n' : '\n'
   const line = `${key} = ${encodeValue(value)}${eol}`
   const header = headers.findLast(({ name }) => name === section)
@@ -134,8 +135,8 @@ function withValue(line: string, value: string): string {
   const equals = line.indexOf('=')
   const eol = /[\r\n]*$/.exec(line)![0]
   const rest = line.slice(equals + 1, line.length - eol.length)
-  const space = /^[ \t]*/.exec(rest)![0]
   const comment = QUOTED.exec(rest)?.[2] ?? COMMENT.exec(rest)?.[0] ?? ''
+  const space = /^[ \t]*/.exec(rest.slice(0, rest.length - comment.length))![0]
   const kept = comment.trim() === '' ? '' : ` ${comment.trim()}`
   return `${line.slice(0, equals + 1)}${space}${encodeValue(value, kept)}${eol}`
 }

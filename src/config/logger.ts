@@ -1,4 +1,4 @@
-import { closeSync, constants, openSync } from 'node:fs'
+import { constants, openSync } from 'node:fs'
 import { type DestinationStream, type Logger, pino } from 'pino'
 import pretty from 'pino-pretty'
 import type { Config } from './config.ts'
@@ -40,8 +40,20 @@ const PINO_LEVELS: Readonly<Record<string, string>> = {
   none: 'silent',
 }
 
+/** What may wait for a slow disk or reader, in bytes; lines beyond it are dropped rather than kept in memory. */
+const MAX_WAITING = 8_388_608
+const MAX_CLOSING_MS = 1000
+
+/** Takes the lines that come after the end, when the real place would throw. */
+const NOWHERE: Sink = { write: () => undefined, end: () => undefined, on: () => undefined }
+
 /** The rule is that nothing secret is ever handed to the logger; this is for the day somebody forgets. */
-const REDACTED = ['req.headers.authorization', 'req.headers.cookie', 'headers.authorization', 'headers.cookie']
+const REDACTED = [
+  'req.headers.authorization',
+  'req.headers.cookie',
+  'headers.authorization',
+  'headers.cookie',
+]
 
 /**
  * Makes the server's logger: JSON lines on the standard output or in log/file. Changes of log/level and log/file
@@ -77,7 +89,9 @@ export function makeLogger(config: Config, { tty }: LoggerOptions): Logging {
   })
   const close = (): Promise<void> => {
     forget()
-    return ended(sink)
+    const last = sink
+    sink = NOWHERE
+    return ended(last)
   }
   return { logger: logger as unknown as Logger, close }
 }
@@ -91,15 +105,18 @@ function openSinkAtStart(config: Config, tty: boolean): Sink {
     return openSink(config, tty)
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException
-    throw new StartError(`log/file: ${config.get('log', 'file')} cannot be opened (${code}).`, { cause: error })
+    throw new StartError(`log/file: ${config.get('log', 'file')} cannot be opened (${code}).`, {
+      cause: error,
+    })
   }
 }
 
 function openSink(config: Config, tty: boolean): Sink {
   const file = config.get('log', 'file')
-  if (file) return quiet(pino.destination({ fd: openForAppending(file), sync: false }))
+  if (file)
+    return quiet(pino.destination({ fd: openForAppending(file), sync: false, maxLength: MAX_WAITING }))
   if (tty) return pretty({ colorize: true, ignore: 'pid,hostname', sync: true })
-  return quiet(pino.destination({ fd: 1, sync: false }))
+  return quiet(pino.destination({ fd: 1, sync: false, maxLength: MAX_WAITING }))
 }
 
 /** Opened by hand, since pino would report a failure only later, as an event. */
@@ -114,8 +131,14 @@ function quiet(sink: Sink): Sink {
 }
 
 function ended(sink: Sink): Promise<void> {
+  if (sink === NOWHERE) return Promise.resolve()
   return new Promise((resolve) => {
-    sink.on('close', resolve)
+    // A pipe whose reader has gone never says that it is closed.
+    const timer = setTimeout(resolve, MAX_CLOSING_MS)
+    sink.on('close', () => {
+      clearTimeout(timer)
+      resolve()
+    })
     sink.end()
   })
 }

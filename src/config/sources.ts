@@ -26,7 +26,9 @@ export function defaultSections(): Sections {
  * @throws StartError when it cannot be read or a key of ours holds nonsense
  */
 export async function readLocalIni(path: string): Promise<Sections> {
-  const sections = parseIni(await readIniText(path).catch((error: NodeJS.ErrnoException) => unreadable(path, error)))
+  const sections = parseIni(
+    await readIniText(path).catch((error: NodeJS.ErrnoException) => unreadable(path, error)),
+  )
   for (const [section, keys] of sections) {
     for (const [key, value] of keys) {
       // An empty value is how CouchDB's ini unsets a key.

@@ -18,7 +18,8 @@ export function checkSetting(section: string, key: string, value: string): void 
   checkNames(section, key)
   if (!isSafeText(value, MAX_VALUE_BYTES)) throw new CouchError('bad_request', 'Invalid configuration value')
   const problem = problemWith(section, key, value) ?? problemAtRuntime(section, key, value)
-  if (problem) throw new CouchError('bad_request', `Invalid configuration value: ${section}/${key} ${problem}`)
+  if (problem)
+    throw new CouchError('bad_request', `Invalid configuration value: ${section}/${key} ${problem}`)
 }
 
 /**

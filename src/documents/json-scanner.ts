@@ -29,9 +29,9 @@ const CLOSE_BRACE = 0x7d
 const PLAIN = /[^"\\\u0000-\u001f\ud800-\udfff]*/y
 /** Escapes and surrogate pairs, a few at a time: without a bound the expression's stack would overflow. */
 const ODD =
-  /(?:\\(?:["\\/bfnrt]|u(?:(?!d[89a-f])[\da-f]{4}|d[89ab][\da-f]{2}\\ud[c-f][\da-f]{2}))|[\ud800-\udbff][\udc00-\udfff]){1,16}/iy
-const LONE = /\\ud[89a-f][\da-f]{2}|[\ud800-\udfff]/iy
-const NUMBER = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:e[-+]?\d+)?/iy
+  /(?:\\(?:["\\/bfnrt]|u(?:(?![dD][89a-fA-F])[\da-fA-F]{4}|[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}))|[\ud800-\udbff][\udc00-\udfff]){1,16}/y
+const LONE = /\\u[dD][89a-fA-F][\da-fA-F]{2}|[\ud800-\udfff]/y
+const NUMBER = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?/y
 
 /** A span of the text, in whose place the span `from` to `to` is written; all are indices of UTF-16 units. */
 export interface Edit {
@@ -177,11 +177,15 @@ class Scanner implements ScannedDocument {
 
   #keep(members: Members, name: string, start: number, separator: number, mark: number): void {
     // The first member that stays has no comma before it, whatever was cut out in front.
-    if (members.isEmpty && start > separator) this.gaps.splice(mark, Infinity, separator, start)
+    const isAfterComma = this.#text.charCodeAt(separator) === COMMA
+    if (members.isEmpty && isAfterComma) this.gaps.splice(mark, 0, separator, separator + 1)
     this.#value()
     const end = this.#at
     const first = members.find(name)
-    if (first === undefined) return members.add(name, start, end)
+    if (first === undefined) {
+      members.add(name, start, end)
+      return
+    }
     if (first.from === first.start) this.moves.push(first)
     first.from = start
     first.to = end
@@ -221,7 +225,8 @@ function plainEnd(text: string, start: number, near: number): number {
   let at = start
   for (; at < start + near; at += 1) {
     const c = text.charCodeAt(at)
-    if (c === QUOTE || c === BACKSLASH || !(c >= 0x20 && c < 0xd800)) return at
+    if (c === QUOTE || c === BACKSLASH || !(c >= 0x20)) return at
+    if (c >= 0xd800) break
   }
   PLAIN.lastIndex = at
   PLAIN.test(text)

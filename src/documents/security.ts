@@ -41,13 +41,3 @@ export function requireDatabaseAdmin(user: UserCtx, security: SecurityObject | n
   if (databaseRole(user, security) === 'admin') return
   throw new CouchError(user.name === null ? 'unauthorized' : 'forbidden', 'You are not a db or server admin.')
 }
-
-/** The same refusal as data, for a row of a bulk answer; null when the user is an admin of the database. */
-export function designDocRefusal(user: UserCtx, security: SecurityObject | null): CouchError | null {
-  try {
-    requireDatabaseAdmin(user, security)
-    return null
-  } catch (refusal) {
-    return refusal as CouchError
-  }
-}

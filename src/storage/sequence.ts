@@ -18,7 +18,8 @@ export type Epochs = readonly [Epoch, ...Epoch[]]
 /** Above this many the two oldest become one. */
 const MAX_EPOCHS = 1000
 
-const TOKEN = /^(\d{1,16})(?:-([0-9A-Za-z_-]{1,64}))?$/
+/** Of any length: CouchDB's own tokens, which clients still hold after a move to settee, are longer than ours. */
+const TOKEN = /^(\d+)(?:-([0-9A-Za-z_-]+))?$/
 
 /** A random name for an epoch, from `randomBytes` of at least 9 bytes. */
 export function epochId(randomBytes: Uint8Array): string {

@@ -31,6 +31,8 @@ export interface Databases {
   delete(name: string): Promise<void>
   /** New limits for all that is written from now on. */
   setLimits(limits: Limits): void
+  /** Tells whoever watches a database that it is over: the server stops. */
+  endFeeds(): void
   /** Ends feeds, finishes writes, closes files and stops the threads. Idempotent. */
   close(): Promise<void>
 }

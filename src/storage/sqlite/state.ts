@@ -10,7 +10,8 @@ import type { Connection, Statement } from './connection.ts'
 import type { WriteEffect } from './documents.ts'
 
 /** A copy stands for one moment: changes make new objects. */
-export interface Counters extends StoreView {
+export interface Counters {
+  readonly view: StoreView
   readonly purgeSeq: number
   /** Bytes that the leaves' bodies and attachments hold. */
   readonly externalBytes: number
@@ -43,12 +44,14 @@ export class State {
     const number = (key: string, absent = 0) => Number(meta.get(key) ?? absent)
     this.createdAt = number('created_at')
     this.#counters = {
-      updateSeq: number('update_seq'),
-      epochs: JSON.parse(String(meta.get('epochs'))) as Epochs,
-      docCount: number('doc_count'),
-      deletedCount: number('deleted_count'),
-      revsLimit: number('revs_limit', DEFAULT_REVS_LIMIT),
-      security: securityOf(connection),
+      view: {
+        updateSeq: number('update_seq'),
+        epochs: JSON.parse(String(meta.get('epochs'))) as Epochs,
+        docCount: number('doc_count'),
+        deletedCount: number('deleted_count'),
+        revsLimit: number('revs_limit', DEFAULT_REVS_LIMIT),
+        security: securityOf(connection),
+      },
       purgeSeq: number('purge_seq'),
       externalBytes: number('external_bytes'),
     }
@@ -73,43 +76,45 @@ export class State {
 
   /** The next sequence number; the first after an opening begins an epoch (design.md 3). */
   takeSeq(): number {
-    const updateSeq = this.#counters.updateSeq + 1
-    const isBegun = this.#epochBegun || this.#counters.epochs !== this.#written.epochs
-    const epochs = isBegun
-      ? this.#counters.epochs
-      : beginEpoch(this.#counters.epochs, epochId(randomBytes(9)), updateSeq)
-    this.#counters = { ...this.#counters, updateSeq, epochs }
+    const { view } = this.#counters
+    const updateSeq = view.updateSeq + 1
+    const isBegun = this.#epochBegun || view.epochs !== this.#written.view.epochs
+    const epochs = isBegun ? view.epochs : beginEpoch(view.epochs, epochId(randomBytes(9)), updateSeq)
+    this.#counters = { ...this.#counters, view: { ...view, updateSeq, epochs } }
     return updateSeq
   }
 
   /** Counts a document's write. */
   count(effect: WriteEffect, deleted: boolean): void {
-    const { docCount, deletedCount, externalBytes } = this.#counters
+    const { view, externalBytes } = this.#counters
     const wasLive = !effect.isNew && !effect.wasDeleted
     const wasDead = !effect.isNew && effect.wasDeleted
     this.#counters = {
       ...this.#counters,
-      docCount: docCount + Number(!deleted) - Number(wasLive),
-      deletedCount: deletedCount + Number(deleted) - Number(wasDead),
+      view: {
+        ...view,
+        docCount: view.docCount + Number(!deleted) - Number(wasLive),
+        deletedCount: view.deletedCount + Number(deleted) - Number(wasDead),
+      },
       externalBytes: externalBytes + effect.externalBytes,
     }
   }
 
   change(change: SettingsChange): void {
-    this.#counters = { ...this.#counters, ...change }
+    this.#counters = { ...this.#counters, view: { ...this.#counters.view, ...change } }
   }
 
   /** Writes what differs from the file; part of the transaction that changed it. */
   flush(): void {
-    const was = this.#written
-    const now = this.#counters
+    const was = this.#written.view
+    const now = this.#counters.view
     const put = (key: string, before: unknown, after: number | string) => {
       if (before !== after) this.#put.run(key, after)
     }
     put('update_seq', was.updateSeq, now.updateSeq)
     put('doc_count', was.docCount, now.docCount)
     put('deleted_count', was.deletedCount, now.deletedCount)
-    put('external_bytes', was.externalBytes, now.externalBytes)
+    put('external_bytes', this.#written.externalBytes, this.#counters.externalBytes)
     put('revs_limit', was.revsLimit, now.revsLimit)
     if (was.epochs !== now.epochs) this.#put.run('epochs', JSON.stringify(now.epochs))
     if (was.security !== now.security) this.#putSecurity.run(JSON.stringify(now.security))
@@ -117,7 +122,7 @@ export class State {
 
   /** The transaction is durable. @returns whether it gave out sequence numbers */
   committed(): boolean {
-    const advanced = this.#counters.updateSeq > this.#written.updateSeq
+    const advanced = this.#counters.view.updateSeq > this.#written.view.updateSeq
     this.#epochBegun ||= advanced
     this.#written = this.#counters
     return advanced

@@ -1,6 +1,7 @@
 /** A database in one SQLite file: the contract of storage/engine.ts over the tables of schema.ts. */
 import { statSync } from 'node:fs'
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import { CouchError } from '../../core/errors.ts'
 import type {
   DatabaseStore,
   DocState,
@@ -79,15 +80,16 @@ export class SqliteStore implements DatabaseStore {
   #committed(): void {
     this.#feed.forget()
     const advanced = this.#state.committed()
-    if (advanced) for (const listener of this.#listeners) listener(this.#state.now.updateSeq)
+    if (advanced) for (const listener of this.#listeners) listener(this.#state.now.view.updateSeq)
   }
 
   async info(): Promise<StoreInfo> {
-    const { externalBytes, ...view } = this.#state.now
     return this.#guarded(() => {
+      const { view, purgeSeq, externalBytes } = this.#state.now
       const pages = (name: string) => Number(this.#connection.pragma(name))
       return {
         ...view,
+        purgeSeq,
         name: this.#name,
         createdAt: this.#state.createdAt,
         sizes: {
@@ -100,14 +102,14 @@ export class SqliteStore implements DatabaseStore {
   }
 
   async view(): Promise<StoreView> {
-    return this.#state.now
+    return this.#guarded(() => this.#state.now.view)
   }
 
   async readDocs<R>(
     ids: readonly string[],
     read: (doc: DocState | null, id: string, view: StoreView) => R,
   ): Promise<R[]> {
-    return this.#guarded(() => ids.map((id) => read(this.#documents.byId(id), id, this.#state.now)))
+    return this.#guarded(() => ids.map((id) => read(this.#documents.byId(id), id, this.#state.now.view)))
   }
 
   async readRange<R>(
@@ -152,7 +154,7 @@ export class SqliteStore implements DatabaseStore {
     read: (row: Source, view: StoreView) => R,
   ): Page<R> {
     return this.#guarded(() => {
-      const view = this.#state.now
+      const { view } = this.#state.now
       const rows: R[] = []
       for (let last: Source | null = null; ; ) {
         const wanted = Math.min(FETCH, limit - rows.length + 1)
@@ -171,7 +173,7 @@ export class SqliteStore implements DatabaseStore {
     const ascending: IdRange = range.descending ? swapped(range) : range
     let total = 0
     for (let rest = ascending; ; await nextTurn()) {
-      const deletedToo = this.#state.now.deletedCount === 0
+      const deletedToo = this.#state.now.view.deletedCount === 0
       const { count, last } = this.#guarded(() =>
         this.#documents.countStretch(rest, deletedToo, COUNT_STRETCH),
       )
@@ -195,7 +197,7 @@ export class SqliteStore implements DatabaseStore {
       ({ bytes }) => bytes,
       (update): Outcome<R, N> => {
         const doc = this.#documents.byId(update.id)
-        const decision = update.decide(doc, this.#state.now)
+        const decision = update.decide(doc, this.#state.now.view)
         if ('needs' in decision) return { needs: decision.needs }
         if (decision.write !== undefined) {
           const { write } = decision
@@ -234,7 +236,7 @@ export class SqliteStore implements DatabaseStore {
       updates,
       () => 1024,
       ({ id, decide }): Outcome<R> => {
-        const { result, write } = decide(this.#locals.byId(id), this.#state.now)
+        const { result, write } = decide(this.#locals.byId(id), this.#state.now.view)
         if (write !== undefined) this.#locals.write(id, write)
         return { result }
       },
@@ -246,7 +248,7 @@ export class SqliteStore implements DatabaseStore {
       [decide],
       () => 1024,
       (change): Outcome<R> => {
-        const { result, write } = change(this.#state.now)
+        const { result, write } = change(this.#state.now.view)
         if (write !== undefined) this.#state.change(write)
         return { result }
       },
@@ -261,7 +263,7 @@ export class SqliteStore implements DatabaseStore {
     bytes: (update: U) => number,
     apply: (update: U) => O,
   ): Promise<(O | { error: unknown })[]> {
-    if (this.#closing !== undefined) throw new Error('the store is closed')
+    if (this.#closing !== undefined) throw new CouchError('unavailable')
     const outcomes: (O | { error: unknown })[] = new Array(updates.length)
     let open = updates.length
     return new Promise((resolve) => {
@@ -287,6 +289,7 @@ export class SqliteStore implements DatabaseStore {
   }
 
   #guarded<R>(work: () => R): R {
+    if (this.#closing !== undefined) throw new CouchError('unavailable')
     try {
       return work()
     } catch (error) {

@@ -23,7 +23,10 @@ function serverTests(t: Test, makeEngine: MakeEngine): void {
     const { engine, reopen } = await makeEngine(t)
     await engine.openCatalog()
     const error: unknown = await engine.openCatalog().catch((thrown: unknown) => thrown)
-    if (!(error instanceof Error)) return t.fail('a second call must reject with an Error')
+    if (!(error instanceof Error)) {
+      t.fail('a second call must reject with an Error')
+      return
+    }
     t.notOk(error instanceof CouchError, 'a plain Error')
     t.match(error.message, /held|holds|in use|process/i)
     await (await reopen()).openCatalog()
@@ -60,7 +63,10 @@ function createTests(t: Test, makeEngine: MakeEngine): void {
     const names = ['notes', 'notes/of-mine', 'a_$()+-/0', '_users', 'notes2']
     const made = []
     for (const name of names) made.push(await catalog.create(name))
-    t.same(made.map(({ name }) => name), names)
+    t.same(
+      made.map(({ name }) => name),
+      names,
+    )
     const byName = (a: { name: string }, b: { name: string }) => (a.name < b.name ? -1 : 1)
     t.same((await catalog.list()).sort(byName), made.sort(byName))
     const again = await (await reopen()).openCatalog()
@@ -117,18 +123,23 @@ function deleteTests(t: Test, makeEngine: MakeEngine): void {
   })
 
   t.test('a deleted database is gone, also after a restart', async (t) => {
-    const { engine, catalog, store } = await openNotes(t, makeEngine)
+    const { engine, catalog, store, reopenEngine } = await openNotes(t, makeEngine)
     await store.close()
     await catalog.delete('notes')
     t.same(await catalog.list(), [])
     await rejectsWith(t, engine.openDatabase('notes'), 'no_database')
     await rejectsWith(t, catalog.delete('notes'), 'no_database')
+    const again = await reopenEngine()
+    t.same(await (await again.openCatalog()).list(), [])
+    await rejectsWith(t, again.openDatabase('notes'), 'no_database')
   })
 
   t.test('a database made under a deleted one’s name is empty', async (t) => {
     const { engine, catalog, store } = await openNotes(t, makeEngine)
     await store.updateDocs([put('a')])
-    await store.updateLocals([{ id: '_local/l', decide: () => ({ result: 0, write: { rev: 1, body: '{}' } }) }])
+    await store.updateLocals([
+      { id: '_local/l', decide: () => ({ result: 0, write: { rev: 1, body: '{}' } }) },
+    ])
     await store.updateSettings(() => ({ result: 0, write: { security: { x: 1 } } }))
     const [old] = (await store.view()).epochs.slice(-1)
     await store.close()
@@ -137,7 +148,10 @@ function deleteTests(t: Test, makeEngine: MakeEngine): void {
     const later = await engine.openDatabase('notes')
     t.hasStrict(await later.view(), { updateSeq: 0, docCount: 0, deletedCount: 0, security: null })
     t.same(await later.readLocals(['_local/l']), [null])
-    t.notOk((await later.view()).epochs.some(({ id }) => id === old?.id), 'tokens of the old one mean nothing')
+    t.notOk(
+      (await later.view()).epochs.some(({ id }) => id === old?.id),
+      'tokens of the old one mean nothing',
+    )
   })
 }
 

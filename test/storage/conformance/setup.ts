@@ -23,12 +23,18 @@ export interface OpenStore {
   readonly catalog: Catalog
   /** A database named `notes`. */
   readonly store: DatabaseStore
+  /** The engine after it was closed and opened again. */
+  reopenEngine(): Promise<StorageEngine>
   /** The same database after the engine was closed and opened again. */
   reopen(): Promise<OpenStore>
 }
 
 /** An engine with one empty database that is open. */
-export async function openNotes(t: Test, makeEngine: MakeEngine, options?: EngineOptions): Promise<OpenStore> {
+export async function openNotes(
+  t: Test,
+  makeEngine: MakeEngine,
+  options?: EngineOptions,
+): Promise<OpenStore> {
   const { engine, reopen } = await makeEngine(t, options)
   const catalog = await engine.openCatalog()
   await catalog.create('notes')
@@ -36,6 +42,7 @@ export async function openNotes(t: Test, makeEngine: MakeEngine, options?: Engin
     engine: from,
     catalog: itsCatalog,
     store: await from.openDatabase('notes'),
+    reopenEngine: reopen,
     reopen: async () => {
       const again = await reopen()
       return opened(again, await again.openCatalog())

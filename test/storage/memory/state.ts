@@ -131,15 +131,18 @@ export function externalSize(state: State): number {
   return size
 }
 
+/** What the members of a document are loaded from when they are touched. */
+export interface Disk {
+  /** Called before each load; what it throws is a fault of the disk. */
+  load(operation: string): void
+  readonly blobs: ReadonlyMap<number, Uint8Array>
+}
+
 /**
  * Hands a document to a callback, member by member as it is touched, and takes it back afterwards.
- * @param load called before what an engine would read from its disk
+ * @param disk what an engine would read from when a member is touched
  */
-export function lend<R>(
-  doc: StoredDoc | undefined,
-  load: (operation: string) => void,
-  use: (doc: DocState | null) => R,
-): R {
+export function lend<R>(doc: StoredDoc | undefined, disk: Disk, use: (doc: DocState | null) => R): R {
   if (doc === undefined) return use(null)
   const loans: (() => void)[] = []
   const lent = <T extends object>(value: T): T => {
@@ -148,17 +151,13 @@ export function lend<R>(
     return proxy
   }
   try {
-    return use(lent(docState(doc, load, lent)))
+    return use(lent(docState(doc, disk, lent)))
   } finally {
     for (const revoke of loans) revoke()
   }
 }
 
-function docState(
-  doc: StoredDoc,
-  load: (operation: string) => void,
-  lent: (branch: Branch) => Branch,
-): DocState {
+function docState(doc: StoredDoc, { load, blobs }: Disk, lent: (branch: Branch) => Branch): DocState {
   const { id, seq, rev, deleted, rows } = doc
   return {
     id,
@@ -178,10 +177,16 @@ function docState(
       load('load attachments')
       return rows.get(wanted)?.attachments ?? []
     },
+    bytes(blob) {
+      load('load bytes')
+      const bytes = blobs.get(blob)
+      if (bytes === undefined) throw new RangeError(`The blob ${blob} is not stored.`)
+      return Uint8Array.from(bytes)
+    },
   }
 }
 
-function branchOf(row: Row, load: (operation: string) => void): Branch {
+function branchOf(row: Row, load: Disk['load']): Branch {
   const { pos, id } = parseRev(row.rev)
   return {
     pos,

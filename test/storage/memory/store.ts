@@ -67,7 +67,7 @@ export class MemoryStore implements DatabaseStore {
 
   readDocs<R>(ids: readonly string[], read: (doc: DocState | null, id: string, view: StoreView) => R) {
     return this.#read((state, view) =>
-      ids.map((id) => this.#lend(state.docs.get(id), (doc) => read(doc, id, view))),
+      ids.map((id) => this.#lend(state, state.docs.get(id), (doc) => read(doc, id, view))),
     )
   }
 
@@ -78,7 +78,7 @@ export class MemoryStore implements DatabaseStore {
   ): Promise<Page<R>> {
     return this.#read((state, view) =>
       this.#page(idsInRange(liveIds(state), range), paging, view, (id) =>
-        this.#lend(state.docs.get(id), (doc) => read(doc as DocState, view)),
+        this.#lend(state, state.docs.get(id), (doc) => read(doc as DocState, view)),
       ),
     )
   }
@@ -95,7 +95,9 @@ export class MemoryStore implements DatabaseStore {
     return this.#read((state, view) => {
       const rows = feedAbove(state, range.since).filter((doc) => doc.seq < (range.before ?? Infinity))
       if (range.descending === true) rows.reverse()
-      return this.#page(rows, paging, view, (row) => this.#lend(row, (doc) => read(doc as DocState, view)))
+      return this.#page(rows, paging, view, (row) =>
+        this.#lend(state, row, (doc) => read(doc as DocState, view)),
+      )
     })
   }
 
@@ -113,7 +115,7 @@ export class MemoryStore implements DatabaseStore {
 
   #updateDoc<R, N>(draft: State, { id, decide }: DocUpdate<R, N>): Outcome<R, N> {
     this.#operate('read document')
-    const decision = this.#lend(draft.docs.get(id), (doc) => decide(doc, viewOf(draft)))
+    const decision = this.#lend(draft, draft.docs.get(id), (doc) => decide(doc, viewOf(draft)))
     if ('needs' in decision) return { needs: decision.needs }
     if (decision.write !== undefined) {
       for (const { rev } of decision.write.revisions) this.#operate(`write revision ${rev}`)
@@ -173,8 +175,8 @@ export class MemoryStore implements DatabaseStore {
     await this.#closing
   }
 
-  #lend<R>(doc: StoredDoc | undefined, use: (doc: DocState | null) => R): R {
-    return lend(doc, this.#operate, use)
+  #lend<R>({ blobs }: State, doc: StoredDoc | undefined, use: (doc: DocState | null) => R): R {
+    return lend(doc, { load: this.#operate, blobs }, use)
   }
 
   #page<T, R>(items: readonly T[], paging: Paging, view: StoreView, read: (item: T) => R): Page<R> {

@@ -1,0 +1,31 @@
+# settee in a container: docker build -t settee . && docker run -p 5984:5984 -v settee-data:/data settee
+
+FROM node:20-bookworm-slim AS build
+# better-sqlite3 is compiled where no ready-made binary fits.
+RUN apt-get update && apt-get install --yes --no-install-recommends python3 make g++ && rm -rf /var/lib/apt/lists/*
+WORKDIR /app
+COPY package.json package-lock.json .npmrc ./
+RUN npm ci
+COPY tsconfig.json tsconfig.build.json ./
+COPY scripts scripts
+COPY src src
+RUN npm run build
+RUN npm prune --omit=dev
+# Copied below with its owner, so that a new volume on /data belongs to the account that the server runs as.
+RUN mkdir data
+
+FROM node:20-bookworm-slim
+ENV NODE_ENV=production SETTEE_BIND=0.0.0.0 SETTEE_DATA=/data
+WORKDIR /app
+COPY --from=build /app/package.json ./
+COPY --from=build /app/node_modules node_modules
+COPY --from=build /app/dist dist
+COPY --from=build --chown=node:node --chmod=700 /app/data /data
+USER node
+VOLUME /data
+EXPOSE 5984
+HEALTHCHECK --interval=30s --timeout=5s --start-period=20s --retries=3 \
+  CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.SETTEE_PORT || 5984}/_up`).then((answer) => process.exit(answer.ok ? 0 : 1), () => process.exit(1))"]
+# Without a shell in between, so that SIGTERM reaches the server.
+ENTRYPOINT ["node", "dist/cli/main.js"]
+CMD ["serve"]

@@ -1,0 +1,77 @@
+import { type FastifyInstance, fastify, LogController } from 'fastify'
+import { BodyMemory } from './http/body-memory.ts'
+import { holdContinue } from './http/continue.ts'
+import { access } from './http/plugins/access.ts'
+import { authentication } from './http/plugins/authentication.ts'
+import { compression } from './http/plugins/compression.ts'
+import { couchHeaders, requestId } from './http/plugins/couch-headers.ts'
+import { answerClientError, answerFrameworkError, errors } from './http/plugins/errors.ts'
+import { methods } from './http/plugins/methods.ts'
+import { requestLog } from './http/plugins/request-log.ts'
+import { parseQuery } from './http/query-params.ts'
+import { rewriteUrl } from './http/rewrite-url.ts'
+import { registerPaths } from './http/route-table.ts'
+import { allDocsRoutes } from './http/routes/all-docs.ts'
+import { attachmentRoutes } from './http/routes/attachment.ts'
+import { bulkRoutes } from './http/routes/bulk.ts'
+import { changesRoutes } from './http/routes/changes.ts'
+import { configRoutes } from './http/routes/config.ts'
+import { databaseRoutes } from './http/routes/database.ts'
+import { documentRoutes } from './http/routes/document.ts'
+import { serverRoutes } from './http/routes/server.ts'
+import type { Services } from './http/services.ts'
+import { validatorCompiler } from './http/shapes.ts'
+
+const MAX_HEADER_BYTES = 64 * 1024
+const HEADERS_TIMEOUT_MS = 60_000
+/** As CouchDB closes idle connections; protocol.md 17. */
+const KEEP_ALIVE_MS = 300_000
+
+/**
+ * Builds the HTTP layer: plugins, then routes. It listens nowhere, and closes nothing of the services.
+ * @returns the app, ready for `listen` or `inject`
+ */
+export async function buildApp(services: Services): Promise<FastifyInstance> {
+  const app = makeServer(services)
+  holdContinue(app.server)
+  app.decorate('services', services)
+  app.decorate('bodyMemory', new BodyMemory(() => services.config.integer('settee', 'body_memory')))
+  app.setValidatorCompiler(validatorCompiler)
+  for (const plugin of [methods, couchHeaders, requestLog, errors, authentication, access, compression]) {
+    await app.register(plugin)
+  }
+  await registerRoutes(app)
+  return app
+}
+
+function makeServer(services: Services): FastifyInstance {
+  return fastify({
+    loggerInstance: services.logger,
+    logController: new LogController({ disableRequestLogging: true }),
+    // What is logged of a request names it; a logger for each would be made for nothing.
+    childLoggerFactory: (logger) => logger,
+    genReqId: requestId,
+    rewriteUrl,
+    routerOptions: { maxParamLength: MAX_HEADER_BYTES, querystringParser: parseQuery },
+    frameworkErrors: answerFrameworkError,
+    clientErrorHandler: answerClientError,
+    http: { maxHeaderSize: MAX_HEADER_BYTES, headersTimeout: HEADERS_TIMEOUT_MS },
+    // An upload may take as long as it takes; body.ts watches over it.
+    requestTimeout: 0,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    forceCloseConnections: 'idle',
+    // Its answer is not of the shape of ours; while the app closes, what comes is served or refused as ever.
+    return503OnClosing: false,
+  }) as unknown as FastifyInstance
+}
+
+async function registerRoutes(app: FastifyInstance): Promise<void> {
+  registerPaths(app, serverRoutes)
+  registerPaths(app, configRoutes)
+  registerPaths(app, databaseRoutes)
+  registerPaths(app, bulkRoutes)
+  registerPaths(app, allDocsRoutes)
+  await app.register(changesRoutes)
+  registerPaths(app, documentRoutes)
+  registerPaths(app, attachmentRoutes)
+}

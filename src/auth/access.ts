@@ -1,0 +1,21 @@
+import { CouchError } from '../core/errors.ts'
+import type { UserCtx } from '../core/types.ts'
+
+/** The role of server admins; protocol.md 11.1. */
+export const ADMIN_ROLE = '_admin'
+
+/** Nobody in particular. */
+export const ANONYMOUS: UserCtx = { name: null, roles: [] }
+
+/** Everybody, while no admin is configured ("admin party"; protocol.md 11.1). */
+export const PARTY_ADMIN: UserCtx = { name: null, roles: [ADMIN_ROLE] }
+
+/** @returns whether the user may do everything */
+export function isServerAdmin(user: UserCtx): boolean {
+  return user.roles.includes(ADMIN_ROLE)
+}
+
+/** @throws not_server_admin, 401 also for who is logged in (protocol.md 11.6) */
+export function requireServerAdmin(user: UserCtx): void {
+  if (!isServerAdmin(user)) throw new CouchError('not_server_admin')
+}

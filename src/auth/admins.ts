@@ -1,0 +1,151 @@
+import { randomBytes } from 'node:crypto'
+import type { Config, WriteOptions } from '../config/config.ts'
+import { secretFromEnvironment } from '../config/sources.ts'
+import { StartError } from '../config/start-error.ts'
+import { CouchError } from '../core/errors.ts'
+import { ADMIN_ROLE } from './access.ts'
+import type { AccountSource } from './credentials.ts'
+import { hashPassword, isHashed, looksHashed, verifyPassword } from './password.ts'
+
+const ADMINS = 'admins'
+
+/** @returns whether no admin is configured, so that everybody may do everything; protocol.md 11.1 */
+export function isOpen(config: Config): boolean {
+  return Object.keys(config.section(ADMINS)).length === 0
+}
+
+/** @returns the server admins of the configuration as accounts for a CredentialChecker */
+export function adminAccounts(config: Config): AccountSource {
+  const roles = [ADMIN_ROLE]
+  const salt = randomBytes(16).toString('hex')
+  const key = randomBytes(32).toString('hex')
+  return {
+    find: (name) => {
+      const stored = config.get(ADMINS, name)
+      return stored === undefined ? null : { stored, roles }
+    },
+    decoy: () => `-pbkdf2:sha256-${key},${salt},${config.integer('chttpd_auth', 'iterations')}`,
+  }
+}
+
+/**
+ * Makes a server admin or changes the password of one. A password that is a hash in one of CouchDB's forms is kept
+ * as it is, which is how set-ups copy admins from one server to another.
+ * @param name already percent-decoded
+ * @returns the old hash, `""` for a new admin (protocol.md 12.1)
+ * @throws bad_request for a bad name, an empty password or a broken hash; as `Config.set`
+ */
+export async function setAdmin(
+  config: Config,
+  name: string,
+  password: string,
+  options: WriteOptions = {},
+): Promise<string> {
+  checkAdminName(name)
+  if (password.trim() === '')
+    throw new CouchError('bad_request', 'The password of an admin must not be empty.')
+  if (!password.isWellFormed()) throw new CouchError('bad_request', 'The password must be valid UTF-8.')
+  if (looksHashed(password) && !isHashed(password)) {
+    throw new CouchError('bad_request', 'The password looks like a hash, but is not a complete one.')
+  }
+  const stored = isHashed(password) ? password : await hash(config, password)
+  return config.set(ADMINS, name, stored, options)
+}
+
+/**
+ * Removes a server admin; without the last one the server is open to everybody.
+ * @returns the old hash
+ * @throws unknown_config_value when there is no such admin; as `Config.delete`
+ */
+export function deleteAdmin(config: Config, name: string, options: WriteOptions = {}): Promise<string> {
+  return config.delete(ADMINS, name, options)
+}
+
+/** Basic credentials end the name at the first colon; what else is refused, `Config.set` refuses. */
+function checkAdminName(name: string): void {
+  if (name.trim() === '') throw new CouchError('bad_request', 'The name of an admin must not be empty.')
+  if (name.includes(':'))
+    throw new CouchError('bad_request', 'The name of an admin must not contain a colon.')
+}
+
+/**
+ * Brings the admins in order when the server starts, as CouchDB and its image do: plain-text passwords of local.ini
+ * are hashed and written back; COUCHDB_USER with COUCHDB_PASSWORD (or their `_FILE`s) is made an admin, in local.ini
+ * when it is not there yet, else for as long as the server runs.
+ * @returns warnings for the log: what could not be written back
+ * @throws StartError
+ */
+export async function prepareAdmins(config: Config, env: NodeJS.ProcessEnv): Promise<string[]> {
+  const warnings: string[] = []
+  for (const [name, stored] of Object.entries(config.section(ADMINS))) {
+    if (stored === '') throw new StartError(`${config.path}: the admin ${name} has no password.`)
+    if (isHashed(stored)) continue
+    if (looksHashed(stored)) throw new StartError(`${config.path}: the hash of the admin ${name} is broken.`)
+    warnings.push(...(await persistIfPossible(config, name, stored, config.path)))
+  }
+  const given = await credentialsFromEnvironment(env)
+  if (given) warnings.push(...(await applyEnvironment(config, given.user, given.password)))
+  return warnings
+}
+
+interface Credentials {
+  readonly user: string
+  readonly password: string
+}
+
+async function credentialsFromEnvironment(env: NodeJS.ProcessEnv): Promise<Credentials | null> {
+  const user = await secretFromEnvironment(env, 'COUCHDB_USER')
+  const password = await secretFromEnvironment(env, 'COUCHDB_PASSWORD')
+  if (user === undefined && password === undefined) return null
+  if (user === undefined) throw new StartError('COUCHDB_PASSWORD is set, but not COUCHDB_USER.')
+  if (password === undefined) throw new StartError('COUCHDB_USER is set, but not COUCHDB_PASSWORD.')
+  return { user, password }
+}
+
+async function applyEnvironment(config: Config, user: string, password: string): Promise<string[]> {
+  const stored = config.get(ADMINS, user)
+  if (stored === undefined) return persistIfPossible(config, user, password, 'COUCHDB_USER')
+  // A hash that still fits is kept: a new salt with every start would be no safer.
+  if (!(await verifyPassword(password, stored))) {
+    await setAtStart(config, user, password, 'COUCHDB_USER', { persist: false })
+  }
+  return []
+}
+
+/** A local.ini on a read-only mount is no reason not to start. */
+async function persistIfPossible(
+  config: Config,
+  name: string,
+  password: string,
+  source: string,
+): Promise<string[]> {
+  try {
+    await setAtStart(config, name, password, source, {})
+    return []
+  } catch (error) {
+    if (!(error instanceof CouchError)) throw error
+    await setAtStart(config, name, password, source, { persist: false })
+    return [`The admin ${name} is kept in memory only: ${error.message}`]
+  }
+}
+
+/** {@link setAdmin}, with a refusal told to the operator instead of a client. */
+async function setAtStart(
+  config: Config,
+  name: string,
+  password: string,
+  source: string,
+  options: WriteOptions,
+): Promise<void> {
+  try {
+    await setAdmin(config, name, password, options)
+  } catch (error) {
+    if (!(error instanceof CouchError) || error.status !== 400) throw error
+    throw new StartError(`${source}: the admin ${name} is refused: ${error.message}`, { cause: error })
+  }
+}
+
+function hash(config: Config, password: string): Promise<string> {
+  const prf = config.get('chttpd_auth', 'pbkdf2_prf') || 'sha256'
+  return hashPassword(password, { iterations: config.integer('chttpd_auth', 'iterations'), prf })
+}

@@ -1,0 +1,249 @@
+/**
+ * Where feeds of one database wait together, on the HTTP thread: one watch, and one request and one encoded buffer
+ * for all that stand at the same place and ask for the same (design.md 4).
+ */
+import type { SecurityObject, UserCtx } from '../core/types.ts'
+import { requireMember } from '../documents/security.ts'
+import { type Clock, systemClock } from './clock.ts'
+import type { ChangesPage, ChangesRequest, ChangesSource } from './page.ts'
+import { PAGE_ROWS } from './rows.ts'
+
+/** What a feed needs of a database's handle; threads/databases.ts has the whole. */
+export interface FeedDatabase extends Pick<ChangesSource, 'changes'> {
+  readonly incarnation: number
+  securityCopy(): Promise<SecurityObject | null>
+  watch(listener: (event: FeedEvent) => void): () => void
+}
+
+export type FeedEvent =
+  | { readonly type: 'committed'; readonly updateSeq: number }
+  | { readonly type: 'secured'; readonly security: SecurityObject | null }
+  | { readonly type: 'gone' }
+
+/** Why a wait was over; `doubt`: the caller's rights are to be looked at again. */
+export type Wake = 'committed' | 'time' | 'doubt' | 'gone' | 'interrupted'
+
+/** One feed's way to its database. */
+export interface FeedSource {
+  /** A page made for this feed alone: the first, which must show all that was written before it was asked for. */
+  page(user: UserCtx, request: ChangesRequest): Promise<ChangesPage>
+  /** A page behind another one, which other feeds may share. @param key the same for equal options */
+  nextPage(user: UserCtx, request: ChangesRequest, key: string): Promise<ChangesPage>
+  /** Waits for a commit above `seq`, at most `ms` milliseconds. One wait at a time. */
+  wait(seq: number, ms: number): Promise<Wake>
+  /** Whether rights may have changed since this was last asked. */
+  takeDoubt(): boolean
+  security(): Promise<SecurityObject | null>
+  /** Ends the wait under way and all later ones: the client has gone. */
+  interrupt(): void
+  leave(): void
+}
+
+/** The source of a feed that never waits. */
+export function directSource(database: Pick<FeedDatabase, 'changes' | 'securityCopy'>): FeedSource {
+  return {
+    page: (user, request) => database.changes(user, request),
+    nextPage: (user, request) => database.changes(user, request),
+    wait: async () => 'interrupted',
+    takeDoubt: () => false,
+    security: () => database.securityCopy(),
+    interrupt() {},
+    leave() {},
+  }
+}
+
+export class FeedHub {
+  readonly #clock: Clock
+  readonly #topics = new Map<number, Topic>()
+
+  constructor(clock: Clock = systemClock) {
+    this.#clock = clock
+  }
+
+  /** How many databases are watched. */
+  get watched(): number {
+    return this.#topics.size
+  }
+
+  /** A place for a feed that will wait; the database is watched until the last such feed has left. */
+  join(database: FeedDatabase): FeedSource {
+    const { incarnation } = database
+    let topic = this.#topics.get(incarnation)
+    if (topic === undefined) {
+      topic = new Topic(database, () => this.#topics.delete(incarnation))
+      this.#topics.set(incarnation, topic)
+    }
+    return new Seat(topic, this.#clock)
+  }
+
+  /** Accounts or admins changed: every waiting feed looks at its caller's rights again. */
+  doubtAll(): void {
+    for (const topic of this.#topics.values()) topic.doubt()
+  }
+}
+
+interface Flight {
+  readonly user: UserCtx
+  readonly page: Promise<ChangesPage>
+}
+
+/** A watched database. */
+class Topic {
+  readonly database: FeedDatabase
+  readonly seats = new Set<Seat>()
+  newest = 0
+  isGone: boolean = false
+  #security: SecurityObject | null | undefined
+  readonly #flights = new Map<string, Flight>()
+  readonly #stop: () => void
+
+  constructor(database: FeedDatabase, onEmpty: () => void) {
+    this.database = database
+    const unwatch = database.watch((event) => this.#hear(event))
+    this.#stop = () => {
+      unwatch()
+      onEmpty()
+    }
+  }
+
+  #hear(event: FeedEvent): void {
+    if (event.type === 'committed') {
+      this.newest = Math.max(this.newest, event.updateSeq)
+      for (const seat of this.seats) seat.committed(this.newest)
+    } else if (event.type === 'secured') {
+      this.#security = event.security
+      this.doubt()
+    } else {
+      this.isGone = true
+      for (const seat of this.seats) seat.ring('gone')
+    }
+  }
+
+  doubt(): void {
+    for (const seat of this.seats) seat.doubt()
+  }
+
+  leave(seat: Seat): void {
+    if (this.seats.delete(seat) && this.seats.size === 0) this.#stop()
+  }
+
+  async security(): Promise<SecurityObject | null> {
+    return this.#security === undefined ? this.database.securityCopy() : this.#security
+  }
+
+  /**
+   * The page for a feed that was here before. Feeds with different limits share it as long as it fits into each;
+   * with a `seq_interval` the limit decides which rows carry their `seq`, so only equal ones share.
+   */
+  async nextPage(user: UserCtx, request: ChangesRequest, key: string): Promise<ChangesPage> {
+    const wide = request.options.seqInterval === 1 ? { ...request, limit: PAGE_ROWS } : request
+    const page = await this.#fly(user, wide, `${wide.since} ${wide.limit} ${key}`)
+    return page !== null && page.rows <= request.limit ? page : this.database.changes(user, request)
+  }
+
+  /** Joins the request that is under way; null when that was refused to another user. */
+  async #fly(user: UserCtx, request: ChangesRequest, key: string): Promise<ChangesPage | null> {
+    const flight = this.#flights.get(key)
+    if (flight === undefined) return this.#takeOff(user, request, key)
+    if (isSameUser(flight.user, user)) return flight.page
+    const page = await flight.page.catch(() => null)
+    if (page !== null) requireMember(user, page.security)
+    return page
+  }
+
+  async #takeOff(user: UserCtx, request: ChangesRequest, key: string): Promise<ChangesPage> {
+    const page = this.database.changes(user, request)
+    this.#flights.set(key, { user, page })
+    try {
+      return await page
+    } finally {
+      this.#flights.delete(key)
+    }
+  }
+}
+
+function isSameUser(a: UserCtx, b: UserCtx): boolean {
+  return (
+    a.name === b.name && a.roles.length === b.roles.length && a.roles.every((role, i) => role === b.roles[i])
+  )
+}
+
+/** One waiting feed; all that it holds while it waits is here. */
+class Seat implements FeedSource {
+  readonly #topic: Topic
+  readonly #clock: Clock
+  #resolve: ((wake: Wake) => void) | null = null
+  #cancelTimer: (() => void) | null = null
+  #awaited = Infinity
+  #isDoubted: boolean = false
+  #isInterrupted: boolean = false
+
+  constructor(topic: Topic, clock: Clock) {
+    this.#topic = topic
+    this.#clock = clock
+    topic.seats.add(this)
+  }
+
+  page(user: UserCtx, request: ChangesRequest): Promise<ChangesPage> {
+    return this.#topic.database.changes(user, request)
+  }
+
+  nextPage(user: UserCtx, request: ChangesRequest, key: string): Promise<ChangesPage> {
+    return this.#topic.nextPage(user, request, key)
+  }
+
+  security(): Promise<SecurityObject | null> {
+    return this.#topic.security()
+  }
+
+  wait(seq: number, ms: number): Promise<Wake> {
+    const wake = this.#wakeAtOnce(seq, ms)
+    if (wake !== null) return Promise.resolve(wake)
+    this.#awaited = seq
+    if (ms !== Infinity) this.#cancelTimer = this.#clock.after(ms, () => this.ring('time'))
+    return new Promise((resolve) => {
+      this.#resolve = resolve
+    })
+  }
+
+  #wakeAtOnce(seq: number, ms: number): Wake | null {
+    if (this.#isInterrupted) return 'interrupted'
+    if (this.#topic.isGone) return 'gone'
+    if (this.#isDoubted) return 'doubt'
+    if (ms <= 0) return 'time'
+    return this.#topic.newest > seq ? 'committed' : null
+  }
+
+  ring(wake: Wake): void {
+    const resolve = this.#resolve
+    this.#resolve = null
+    this.#cancelTimer?.()
+    this.#cancelTimer = null
+    resolve?.(wake)
+  }
+
+  committed(updateSeq: number): void {
+    if (updateSeq > this.#awaited) this.ring('committed')
+  }
+
+  doubt(): void {
+    this.#isDoubted = true
+    this.ring('doubt')
+  }
+
+  takeDoubt(): boolean {
+    const isDoubted = this.#isDoubted
+    this.#isDoubted = false
+    return isDoubted
+  }
+
+  interrupt(): void {
+    this.#isInterrupted = true
+    this.ring('interrupted')
+  }
+
+  leave(): void {
+    this.interrupt()
+    this.#topic.leave(this)
+  }
+}

@@ -1,0 +1,76 @@
+import { startFailureLine } from '../config/start-error.ts'
+
+/** What can be stopped once it has started. */
+export interface Running {
+  close(): Promise<void>
+}
+
+/** The process, as far as starting and stopping touch it. */
+export interface Host {
+  onSignal(listener: () => void): void
+  /** Prints a line for the operator. */
+  error(line: string): void
+  exit(code: number): void
+}
+
+export interface LifecycleOptions {
+  readonly host?: Host
+  /** How long close() may take, in milliseconds. Default 10 s. */
+  readonly graceMs?: number
+}
+
+/** Ctrl-C below `npm start` arrives twice at the same moment: from the terminal, and passed on by npm. */
+const SAME_SIGNAL_MS = 250
+
+const PROCESS: Host = {
+  onSignal: (listener) => {
+    process.on('SIGTERM', listener)
+    process.on('SIGINT', listener)
+  },
+  error: (line) => console.error(line),
+  exit: (code) => process.exit(code),
+}
+
+/**
+ * Starts something and stops it at SIGTERM or SIGINT: exit code 0 when it closed, 1 when it did not start, did not
+ * close in time, or a second signal came.
+ * @returns when it has started, or has failed to
+ */
+export async function runUntilSignalled(
+  start: () => Promise<Running>,
+  { host = PROCESS, graceMs = 10_000 }: LifecycleOptions = {},
+): Promise<void> {
+  let stoppingSince: number | null = null
+  const started = start()
+  host.onSignal(() => {
+    if (stoppingSince === null) {
+      stoppingSince = performance.now()
+      void stop(started, host, graceMs)
+    } else if (performance.now() - stoppingSince > SAME_SIGNAL_MS) {
+      host.exit(1)
+    }
+  })
+  try {
+    await started
+  } catch (error) {
+    host.error(startFailureLine(error))
+    host.exit(1)
+  }
+}
+
+async function stop(started: Promise<Running>, host: Host, graceMs: number): Promise<void> {
+  const timer = setTimeout(() => {
+    host.error(`settee did not stop within ${graceMs / 1000} s; it ends now.`)
+    host.exit(1)
+  }, graceMs)
+  const running = await started.catch(() => null) // its failure is reported where it is awaited
+  try {
+    await running?.close()
+    if (running) host.exit(0)
+  } catch (error) {
+    host.error(`settee did not stop cleanly: ${(error as Error).message}`)
+    host.exit(1)
+  } finally {
+    clearTimeout(timer)
+  }
+}

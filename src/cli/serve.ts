@@ -1,0 +1,10 @@
+import { resolve } from 'node:path'
+import { startServer } from '../server.ts'
+import type { ServeArguments } from './arguments.ts'
+import { runUntilSignalled } from './lifecycle.ts'
+
+/** `settee serve`: runs the server until a signal ends it. */
+export async function serve({ data, flags }: ServeArguments, env: NodeJS.ProcessEnv): Promise<void> {
+  const dataDir = resolve(data ?? (env.SETTEE_DATA?.trim() || 'data'))
+  await runUntilSignalled(() => startServer({ dataDir, env, flags }))
+}

@@ -1,0 +1,194 @@
+/**
+ * `_bulk_docs`, protocol.md 4.1. The whole body is checked before the first write: what is malformed anywhere
+ * changes nothing. It is read in slices, document by document; of a body that is spooled to a file each document
+ * is read twice, so that what is held at a time is bounded.
+ */
+import { Breath } from '../core/breath.ts'
+import { CouchError } from '../core/errors.ts'
+import { checkDocId, isLocalId, newUuid } from '../core/ids.ts'
+import type { Limits, UserCtx } from '../core/types.ts'
+import type { DatabaseStore, DocState } from '../storage/engine.ts'
+import { parseJson } from './body.ts'
+import type { Body } from './database.ts'
+import { missingStub, noRevision } from './edit.ts'
+import { type IncomingDoc, namedRev, readDocument } from './incoming.ts'
+import { checkLocal, updateLocals } from './local-docs.ts'
+import { bodyBytes, bodyLength, bodyText, MAX_TEXT_BYTES } from './request-body.ts'
+import { requireMember } from './security.ts'
+import { SpanScanner, type Spans } from './spans.ts'
+import { updateDocuments } from './update.ts'
+import { formatRev } from '../revisions/rev.ts'
+
+/** Bytes looked through in one step. */
+const SLICE = 256 * 1024
+/** One group of documents: about what one transaction takes. */
+const GROUP_DOCS = 256
+const GROUP_BYTES = 1024 * 1024
+const MAX_OTHER_BYTES = 1024 * 1024
+
+interface BulkRow {
+  readonly id: string
+  readonly doc: IncomingDoc
+}
+
+type RowResult = { readonly rev: string } | CouchError
+
+/** The answer's JSON array in chunks; the first comes when the whole request has been found good. */
+export async function* bulkDocs(
+  store: DatabaseStore,
+  user: UserCtx,
+  body: Body,
+  limits: Limits,
+): AsyncGenerator<Uint8Array> {
+  requireMember(user, (await store.view()).security)
+  const bulk = new Bulk(body, await findSpans(body), limits)
+  await bulk.check(store)
+  let text = '['
+  let isFirst = true
+  for await (const group of bulk.groups()) {
+    const results = await writeGroup(store, user, group, bulk.newEdits)
+    for (const [at, row] of group.entries()) {
+      const line = answerRow(row, results[at] as RowResult, bulk.newEdits)
+      if (line === null) continue
+      text += isFirst ? line : `,${line}`
+      isFirst = false
+    }
+    yield Buffer.from(text)
+    text = ''
+  }
+  yield Buffer.from(`${text}]\n`)
+}
+
+async function findSpans(body: Body): Promise<Spans> {
+  const scanner = new SpanScanner({ member: 'docs', maxSpan: MAX_TEXT_BYTES, maxOther: MAX_OTHER_BYTES })
+  const breath = new Breath()
+  const length = bodyLength(body)
+  for (let at = 0; at < length; at += SLICE) {
+    scanner.push(bodyBytes(body, at, Math.min(at + SLICE, length)))
+    await breath.take()
+  }
+  return scanner.end()
+}
+
+/** A request's documents. */
+class Bulk {
+  readonly newEdits: boolean
+  readonly #body: Body
+  readonly #spans: Spans
+  readonly #limits: Limits
+  /** The documents as checked, where the body is small enough to be held in memory. */
+  readonly #kept: BulkRow[] = []
+
+  /** @throws bad_request, all_or_nothing, invalid_json for what stands beside the documents */
+  constructor(body: Body, spans: Spans, limits: Limits) {
+    this.#body = body
+    this.#spans = spans
+    this.#limits = limits
+    const others = new Map([...spans.others].map(([name, text]) => [name, parseJson(text)]))
+    if (!spans.arrayFound) {
+      if (spans.memberOther === undefined) throw missingDocs()
+      parseJson(spans.memberOther)
+      throw new CouchError('bad_request', '`docs` parameter must be an array.')
+    }
+    const newEdits = others.get('new_edits') ?? true
+    if (typeof newEdits !== 'boolean') {
+      throw new CouchError('bad_request', '`new_edits` parameter must be a boolean.')
+    }
+    if (others.get('all_or_nothing') === true) throw new CouchError('all_or_nothing')
+    this.newEdits = newEdits
+  }
+
+  /** Reads every document once. @throws whatever is wrong with any of them */
+  async check(store: DatabaseStore): Promise<void> {
+    const breath = new Breath()
+    // A `docs` that a later one of the same name has replaced must still be JSON.
+    const { replaced } = this.#spans
+    for (let at = 0; at < replaced.count; at++) {
+      parseJson(bodyText(this.#body, replaced.starts[at], replaced.ends[at]))
+      await breath.take()
+    }
+    for (let at = 0; at < this.#spans.count; at++) {
+      const row = await this.#read(at)
+      await checkStubs(store, row, this.newEdits)
+      if ('bytes' in this.#body) this.#kept.push(row)
+      await breath.take()
+    }
+  }
+
+  async #read(at: number): Promise<BulkRow> {
+    const text = bodyText(this.#body, this.#spans.starts[at] as number, this.#spans.ends[at] as number)
+    const doc = await readDocument(text, this.#limits)
+    const id = doc.id === undefined ? newUuid() : checkDocId(doc.id, this.#limits.maxDocumentIdLength)
+    if (isLocalId(id)) checkLocal(doc)
+    else if (!this.newEdits && doc.path === null) throw noRevision()
+    return { id, doc }
+  }
+
+  /** The documents in order, in groups of about one transaction. */
+  async *groups(): AsyncGenerator<BulkRow[]> {
+    let group: BulkRow[] = []
+    let bytes = 0
+    for (let at = 0; at < this.#spans.count; at++) {
+      const row = this.#kept[at] ?? (await this.#read(at))
+      const size = (this.#spans.ends[at] as number) - (this.#spans.starts[at] as number)
+      if (group.length > 0 && (group.length === GROUP_DOCS || bytes + size > GROUP_BYTES)) {
+        yield group
+        group = []
+        bytes = 0
+      }
+      group.push(row)
+      bytes += size
+    }
+    if (group.length > 0) yield group
+  }
+}
+
+function missingDocs(): CouchError {
+  return new CouchError('bad_request', 'POST body must include `docs` parameter.')
+}
+
+/** A stub of a document that has nothing stored for it fails the request as a whole (protocol.md 4.1). */
+async function checkStubs(store: DatabaseStore, { id, doc }: BulkRow, newEdits: boolean): Promise<void> {
+  const stubs = doc.attachments.filter(({ content }) => content === null)
+  if (stubs.length === 0) return
+  await store.readDocs([id], (state) => {
+    const names = new Set(storedNames(state, doc, newEdits))
+    const absent = stubs.find(({ name }) => !names.has(name))
+    if (absent !== undefined) throw missingStub(id, absent.name)
+  })
+}
+
+function storedNames(state: DocState | null, doc: IncomingDoc, newEdits: boolean): string[] {
+  if (state === null) return []
+  const named = namedRev(doc)
+  const path = newEdits
+    ? [named === null ? state.rev : formatRev(named.pos, named.id)]
+    : (doc.path?.ids ?? []).map((id, steps) => formatRev((doc.path?.pos ?? 0) - steps, id))
+  const stored = path.find((rev) => state.body(rev) !== null)
+  return stored === undefined ? [] : state.attachments(stored).map(({ name }) => name)
+}
+
+async function writeGroup(
+  store: DatabaseStore,
+  user: UserCtx,
+  group: readonly BulkRow[],
+  newEdits: boolean,
+): Promise<RowResult[]> {
+  const local = group.filter(({ id }) => isLocalId(id))
+  const ordinary = group.filter(({ id }) => !isLocalId(id))
+  const [locals, documents] = await Promise.all([
+    local.length === 0 ? [] : updateLocals(store, user, local),
+    updateDocuments(store, user, ordinary.map(({ id, doc }) => ({ id, doc, newEdits }))),
+  ])
+  let atLocal = 0
+  let atDocument = 0
+  return group.map(({ id }) => (isLocalId(id) ? locals[atLocal++] : documents[atDocument++]) as RowResult)
+}
+
+/** One row of the answer; null where replication leaves it out because all is well. */
+function answerRow({ id, doc }: BulkRow, result: RowResult, newEdits: boolean): string | null {
+  if (!(result instanceof CouchError)) return newEdits ? JSON.stringify({ ok: true, id, rev: result.rev }) : null
+  if (newEdits) return JSON.stringify({ id, ...result.toBody() })
+  const named = namedRev(doc)
+  return JSON.stringify({ id, rev: named === null ? null : formatRev(named.pos, named.id), ...result.toBody() })
+}

@@ -1,0 +1,61 @@
+/**
+ * `_local` documents: revisions `0-N` without history, no feed, no replication (protocol.md 3.8). As in CouchDB 3
+ * there is no conflict: each write is one above the revision it names.
+ */
+import { CouchError } from '../core/errors.ts'
+import type { UserCtx } from '../core/types.ts'
+import type { DatabaseStore, LocalUpdate } from '../storage/engine.ts'
+import { type IncomingDoc, namedRev } from './incoming.ts'
+import { requireMember } from './security.ts'
+
+/** A `_local` document's write. */
+export interface LocalEdit {
+  readonly id: string
+  readonly doc: IncomingDoc
+  /** The DELETE method: 404 unless it is there. */
+  readonly mustExist?: boolean
+}
+
+export type LocalResult = { readonly rev: string; readonly deleted: boolean } | CouchError
+
+/**
+ * Writes `_local` documents.
+ * @returns a result an edit, in order
+ * @throws unauthorized, forbidden, bad_request (attachments), invalid_rev
+ */
+export async function updateLocals(
+  store: DatabaseStore,
+  user: UserCtx,
+  edits: readonly LocalEdit[],
+): Promise<LocalResult[]> {
+  for (const { doc } of edits) checkLocal(doc)
+  const outcomes = await store.updateLocals(edits.map((edit) => localUpdate(user, edit)))
+  return outcomes.map((outcome) => {
+    if ('result' in outcome) return outcome.result
+    throw 'error' in outcome ? outcome.error : new CouchError('contended')
+  })
+}
+
+/** Refuses what no `_local` document can hold, before anything is written. */
+export function checkLocal(doc: IncomingDoc): void {
+  if (doc.attachments.length > 0) {
+    throw new CouchError('bad_request', '_local documents do not accept attachments.')
+  }
+  const rev = namedRev(doc)
+  if (rev !== null && (rev.pos !== 0 || !/^\d{1,15}$/.test(rev.id))) throw new CouchError('invalid_rev')
+}
+
+function localUpdate(user: UserCtx, { id, doc, mustExist }: LocalEdit): LocalUpdate<LocalResult> {
+  return {
+    id,
+    decide: (stored, view) => {
+      requireMember(user, view.security)
+      if (doc.deleted) {
+        if (stored === null && mustExist) return { result: new CouchError('not_found') }
+        return { result: { rev: '0-0', deleted: true }, write: null }
+      }
+      const rev = Number(namedRev(doc)?.id ?? 0) + 1
+      return { result: { rev: `0-${rev}`, deleted: false }, write: { rev, body: doc.body } }
+    },
+  }
+}

@@ -1,0 +1,108 @@
+/** A stored revision as the JSON a client gets; protocol.md 3.1. Text is spliced, never parsed. */
+import { CouchError } from '../core/errors.ts'
+import { type Branch, knows, leafRev } from '../revisions/branch.ts'
+import { formatRev, parseRev, type Rev } from '../revisions/rev.ts'
+import { conflicts, deletedConflicts } from '../revisions/winner.ts'
+import type { DocState, LocalDoc, StoredAttachment } from '../storage/engine.ts'
+import { spliceDocument } from './body.ts'
+
+/** Members that come out beside the document's own; absent is false. */
+export interface RenderOptions {
+  readonly revs?: boolean | undefined
+  readonly revsInfo?: boolean | undefined
+  readonly localSeq?: boolean | undefined
+  readonly conflicts?: boolean | undefined
+  readonly deletedConflicts?: boolean | undefined
+  /** Attachments as base64 instead of stubs. */
+  readonly attachments?: boolean | undefined
+}
+
+/** Base64 of more than this does not fit the longest text beside a document. */
+const MAX_INLINE_BYTES = 256 * 1024 * 1024
+
+/**
+ * The JSON text of a revision.
+ * @param rev a revision of the document whose body is kept
+ * @throws not_found when it is not kept, attachment_too_large when base64 cannot hold an attachment
+ */
+export function renderDocument(doc: DocState, rev: string, options: RenderOptions = {}): string {
+  const body = doc.body(rev)
+  if (body === null) throw new CouchError('not_found')
+  const extra = extraMembers(doc, rev, options)
+  return spliceDocument({ id: doc.id, rev, body, deleted: isDeleted(doc, rev), extra: extra.join(',') })
+}
+
+/** A `_local` document's JSON text. */
+export function renderLocal(doc: LocalDoc): string {
+  return spliceDocument({ id: doc.id, rev: `0-${doc.rev}`, body: doc.body })
+}
+
+function isDeleted(doc: DocState, rev: string): boolean {
+  if (rev === doc.rev) return doc.deleted
+  return doc.revisions().find((stored) => stored.rev === rev)?.deleted ?? false
+}
+
+function extraMembers(doc: DocState, rev: string, options: RenderOptions): string[] {
+  const members: string[] = []
+  const add = (name: string, value: unknown) => members.push(`"${name}":${JSON.stringify(value)}`)
+  if (options.revs || options.revsInfo) {
+    const path = pathTo(doc.branches, parseRev(rev))
+    if (options.revs) add('_revisions', { start: path.pos, ids: path.ids })
+    if (options.revsInfo) add('_revs_info', revsInfo(doc, path))
+  }
+  if (options.localSeq) add('_local_seq', doc.seq)
+  const losers = options.conflicts ? conflicts(doc.branches) : []
+  if (losers.length > 0) add('_conflicts', losers)
+  const deletedLosers = options.deletedConflicts ? deletedConflicts(doc.branches) : []
+  if (deletedLosers.length > 0) add('_deleted_conflicts', deletedLosers)
+  const attachments = doc.attachments(rev)
+  if (attachments.length > 0) members.push(attachmentsMember(doc, attachments, options.attachments ?? false))
+  return members
+}
+
+/** The revision with its ancestors, newest first, on any branch that knows it. */
+function pathTo(branches: readonly Branch[], rev: Rev): { pos: number; ids: readonly string[] } {
+  const branch =
+    branches.find(({ pos, leaf }) => pos === rev.pos && leaf === rev.id) ??
+    branches.find((candidate) => knows(candidate, rev))
+  return { pos: rev.pos, ids: branch === undefined ? [rev.id] : branch.ids.slice(branch.pos - rev.pos) }
+}
+
+function revsInfo(doc: DocState, { pos, ids }: { pos: number; ids: readonly string[] }): unknown[] {
+  const stored = new Map(doc.revisions().map((revision) => [revision.rev, revision]))
+  return ids.map((id, steps) => {
+    const rev = formatRev(pos - steps, id)
+    const kept = stored.get(rev)
+    return { rev, status: kept === undefined ? 'missing' : kept.deleted ? 'deleted' : 'available' }
+  })
+}
+
+function attachmentsMember(doc: DocState, attachments: readonly StoredAttachment[], inline: boolean): string {
+  const members = attachments.map((attachment) => {
+    const value = inline ? inlineAttachment(doc, attachment) : attachmentStub(attachment)
+    return `${JSON.stringify(attachment.name)}:${JSON.stringify(value)}`
+  })
+  return `"_attachments":{${members.join(',')}}`
+}
+
+function attachmentStub({ type, revpos, digest, length }: StoredAttachment): object {
+  return { content_type: type, revpos, digest, length, stub: true }
+}
+
+function inlineAttachment(doc: DocState, { name, type, revpos, digest, length, blob }: StoredAttachment): object {
+  if (length > MAX_INLINE_BYTES) throw new CouchError('attachment_too_large', name)
+  const data = Buffer.from(doc.bytes(blob)).toString('base64')
+  return { content_type: type, revpos, digest, data }
+}
+
+/** Whether a document that came out with these options stands for its revision alone, so that it has an ETag. */
+export function hasEtag(doc: DocState, options: RenderOptions): boolean {
+  if (options.revsInfo || options.localSeq) return false
+  if (options.conflicts && conflicts(doc.branches).length > 0) return false
+  return !(options.deletedConflicts && deletedConflicts(doc.branches).length > 0)
+}
+
+/** All leaves, winner first, as revisions' names. */
+export function leafRevs(branches: readonly Branch[]): string[] {
+  return branches.map(leafRev)
+}

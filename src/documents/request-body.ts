@@ -1,0 +1,46 @@
+/** Reading the bytes of a request's body, wherever they are, a bounded piece at a time. */
+import { readSync } from 'node:fs'
+import { CouchError } from '../core/errors.ts'
+import { decodeUtf8, parseJson } from './body.ts'
+import type { Body } from './database.ts'
+
+/** The longest JSON that is read as one text: V8 ends at 512 MB, and an answer needs room beside it. */
+export const MAX_TEXT_BYTES = 400_000_000
+
+export function bodyLength(body: Body): number {
+  return 'bytes' in body ? body.bytes.length : body.length
+}
+
+/** A stretch of the body; of one in memory, no copy. */
+export function bodyBytes(body: Body, start: number, end: number): Uint8Array {
+  if ('bytes' in body) return body.bytes.subarray(start, end)
+  const bytes = Buffer.allocUnsafe(end - start)
+  for (let at = 0; at < bytes.length; ) {
+    const read = readSync(body.file, bytes, at, bytes.length - at, start + at)
+    if (read === 0) throw new RangeError('a spooled body is shorter than it was')
+    at += read
+  }
+  return bytes
+}
+
+/** A stretch of the body as text. @throws invalid_json when it is not UTF-8, document_too_large */
+export function bodyText(body: Body, start = 0, end = bodyLength(body)): string {
+  if (end - start > MAX_TEXT_BYTES) throw new CouchError('document_too_large')
+  return decodeUtf8(bodyBytes(body, start, end))
+}
+
+/**
+ * The whole body as a JSON object.
+ * @param maxBytes the longest body that is worth it
+ * @throws invalid_json, body_not_object, too_large
+ */
+export function bodyObject(body: Body, maxBytes: number): Record<string, unknown> {
+  if (bodyLength(body) > maxBytes) {
+    throw new CouchError('too_large', `the request entity is too large: the limit of this call is ${maxBytes} bytes`)
+  }
+  const value = parseJson(bodyText(body))
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw new CouchError('body_not_object')
+  }
+  return value as Record<string, unknown>
+}

@@ -1,0 +1,121 @@
+import { randomUUID } from 'node:crypto'
+import { read } from 'node:fs'
+import { type FileHandle, open, unlink } from 'node:fs/promises'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { CouchError } from '../core/errors.ts'
+import type { Body } from '../documents/database.ts'
+import type { BodyMemory } from './body-memory.ts'
+
+/** A body larger than this goes to a file however much memory is free (design.md 4). */
+export const MAX_IN_MEMORY = 8 * 1024 * 1024
+
+/**
+ * Gathers one body: in memory while it is small and the budget has room, else in a file that has no name any
+ * more, so that it is gone when the server dies. Whoever makes one calls {@link close} in the end.
+ */
+export class BodyCollector {
+  readonly #memory: BodyMemory
+  readonly #tmpDir: string
+  #chunks: Uint8Array[] = []
+  #length = 0
+  #reserved = 0
+  #file: FileHandle | null = null
+
+  constructor(memory: BodyMemory, tmpDir: string) {
+    this.#memory = memory
+    this.#tmpDir = tmpDir
+  }
+
+  get length(): number {
+    return this.#length
+  }
+
+  /**
+   * Takes the next piece.
+   * @returns a promise when it goes to a file; the next piece must wait for it
+   * @throws insufficient_storage
+   */
+  add(chunk: Uint8Array): undefined | Promise<void> {
+    this.#length += chunk.length
+    if (this.#file === null && this.#length <= MAX_IN_MEMORY && this.#memory.reserve(chunk.length)) {
+      this.#reserved += chunk.length
+      this.#chunks.push(chunk)
+      return undefined
+    }
+    return this.#spool(chunk)
+  }
+
+  /**
+   * The whole body. Bytes in memory stand in an ArrayBuffer of their own, which may be transferred to another
+   * thread; a Buffer of Node's would take its neighbours in the pool along.
+   */
+  finish(): Body {
+    if (this.#file !== null) return { file: this.#file.fd, length: this.#length }
+    const bytes = new Uint8Array(this.#length)
+    let at = 0
+    for (const chunk of this.#chunks) {
+      bytes.set(chunk, at)
+      at += chunk.length
+    }
+    this.#chunks = []
+    return { bytes }
+  }
+
+  /** Gives the memory back and closes the file. Idempotent. */
+  async close(): Promise<void> {
+    this.#chunks = []
+    this.#giveBack()
+    const file = this.#file
+    this.#file = null
+    await file?.close()
+  }
+
+  async #spool(chunk: Uint8Array): Promise<void> {
+    try {
+      if (this.#file === null) {
+        this.#file = await openUnnamed(this.#tmpDir)
+        for (const earlier of this.#chunks) await this.#file.appendFile(earlier)
+        this.#chunks = []
+        this.#giveBack()
+      }
+      await this.#file.appendFile(chunk)
+    } catch (error) {
+      throw spoolFailure(error)
+    }
+  }
+
+  #giveBack(): void {
+    this.#memory.release(this.#reserved)
+    this.#reserved = 0
+  }
+}
+
+const readAt = promisify(read)
+
+/** All bytes of a body, wherever it stands; for small ones. */
+export async function bytesOf(body: Body): Promise<Uint8Array> {
+  if ('bytes' in body) return body.bytes
+  const bytes = new Uint8Array(body.length)
+  let at = 0
+  while (at < bytes.length) {
+    const { bytesRead } = await readAt(body.file, bytes, at, bytes.length - at, at)
+    if (bytesRead === 0) throw new Error('A spooled body is shorter than it was.')
+    at += bytesRead
+  }
+  return bytes
+}
+
+async function openUnnamed(folder: string): Promise<FileHandle> {
+  const path = join(folder, `body-${randomUUID()}`)
+  const file = await open(path, 'wx+', 0o600)
+  await unlink(path)
+  return file
+}
+
+function spoolFailure(error: unknown): unknown {
+  const { code } = error as NodeJS.ErrnoException
+  return code === 'ENOSPC' || code === 'EDQUOT'
+    ? new CouchError('insufficient_storage', undefined, { cause: error })
+    : error
+}

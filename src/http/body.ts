@@ -1,0 +1,154 @@
+/**
+ * Request bodies: from the socket into memory or a file, inflated on the way, bounded, and handed on whole or not
+ * at all. Fastify reads none of them (plugins/methods.ts).
+ */
+import type { IncomingMessage } from 'node:http'
+import { finished, type Readable } from 'node:stream'
+import { createGunzip } from 'node:zlib'
+import type { FastifyRequest } from 'fastify'
+import { CouchError } from '../core/errors.ts'
+import type { Body } from '../documents/database.ts'
+import { BodyCollector } from './body-collector.ts'
+import { sendContinue } from './continue.ts'
+
+/** How large a body may be, inflated, and the configuration key that says so. */
+export interface SizeLimit {
+  readonly bytes: number
+  readonly key: string
+}
+
+/** A client that sends nothing for so long is gone; without this its half-open connection would hold memory. */
+const IDLE_MS = 300_000
+const INFLATE_CHUNK = 64 * 1024
+/** What streams throw when the other side went away. */
+const CUT_OFF = new Set(['ECONNRESET', 'ECONNABORTED', 'EPIPE', 'ERR_STREAM_PREMATURE_CLOSE'])
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** Says how long reading the body took, for the header X-CouchDB-Body-Time. */
+    tellBodyTime: ((ms: number) => void) | null
+  }
+}
+
+/** The limit of whole requests now: `chttpd/max_http_request_size`. */
+export function requestSizeLimit(request: FastifyRequest): SizeLimit {
+  const bytes = request.server.services.config.bytes('chttpd', 'max_http_request_size')
+  return { bytes, key: 'chttpd/max_http_request_size' }
+}
+
+/**
+ * Reads the request's body and calls `use` with it. The body's memory is given back, or its file closed, when
+ * what `use` returns has settled.
+ * @throws missing_body, invalid_json for an empty one, too_large, gzip_body, bad_content_type for another
+ *   encoding, incomplete_body, insufficient_storage; and as `use`
+ */
+export async function withBody<T>(
+  request: FastifyRequest,
+  limit: SizeLimit,
+  use: (body: Body) => Promise<T>,
+): Promise<T> {
+  if (!hasBody(request)) throw new CouchError('missing_body')
+  return withOptionalBody(request, limit, (body) => {
+    if (body === null) throw new CouchError('invalid_json')
+    return use(body)
+  })
+}
+
+/** The same for calls whose body may be missing or empty: then `use` gets null. */
+export async function withOptionalBody<T>(
+  request: FastifyRequest,
+  limit: SizeLimit,
+  use: (body: Body | null) => Promise<T>,
+): Promise<T> {
+  if (!hasBody(request)) return use(null)
+  const encoding = contentEncoding(request)
+  if (Number(request.headers['content-length']) > limit.bytes) throw tooLarge(limit)
+  const { bodyMemory, services } = request.server
+  const collector = new BodyCollector(bodyMemory, services.tmpDir)
+  try {
+    await read(request, encoding, collector, limit)
+    return await use(collector.length === 0 ? null : collector.finish())
+  } finally {
+    await collector.close()
+  }
+}
+
+function hasBody({ headers }: FastifyRequest): boolean {
+  return headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined
+}
+
+function contentEncoding(request: FastifyRequest): 'gzip' | 'identity' {
+  const encoding = request.headers['content-encoding']?.trim().toLowerCase() || 'identity'
+  if (encoding === 'gzip' || encoding === 'identity') return encoding
+  throw new CouchError('bad_content_type', `${encoding} is not a supported content encoding.`)
+}
+
+function tooLarge({ bytes, key }: SizeLimit): CouchError {
+  return new CouchError('too_large', `the request entity is too large: the limit is ${bytes} bytes (${key})`)
+}
+
+async function read(
+  request: FastifyRequest,
+  encoding: 'gzip' | 'identity',
+  collector: BodyCollector,
+  limit: SizeLimit,
+): Promise<void> {
+  const started = performance.now()
+  const { raw } = request
+  const idle = setTimeout(() => raw.destroy(), IDLE_MS)
+  sendContinue(raw)
+  try {
+    if (encoding === 'gzip') await readInflated(raw, collector, limit, idle)
+    else await readChunks(raw, collector, limit, idle)
+  } catch (error) {
+    throw readFailure(error)
+  } finally {
+    clearTimeout(idle)
+    // What is still to come is thrown away, or the connection could serve nobody else.
+    raw.resume()
+    request.tellBodyTime?.(Math.round(performance.now() - started))
+  }
+}
+
+async function readInflated(
+  raw: IncomingMessage,
+  collector: BodyCollector,
+  limit: SizeLimit,
+  idle: NodeJS.Timeout,
+): Promise<void> {
+  const gunzip = createGunzip({ chunkSize: INFLATE_CHUNK })
+  // pipe() alone would leave the inflater waiting for ever after a cut.
+  const forget = finished(raw, { writable: false }, (error) => {
+    if (error) gunzip.destroy(error)
+  })
+  try {
+    await readChunks(raw.pipe(gunzip), collector, limit, idle)
+  } finally {
+    forget()
+    raw.unpipe(gunzip)
+    gunzip.destroy()
+  }
+}
+
+async function readChunks(
+  source: Readable,
+  collector: BodyCollector,
+  limit: SizeLimit,
+  idle: NodeJS.Timeout,
+): Promise<void> {
+  // Destroying the request would close the socket before the refusal can be sent over it.
+  for await (const chunk of source.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
+    if (collector.length + chunk.length > limit.bytes) throw tooLarge(limit)
+    const spooled = collector.add(chunk)
+    if (spooled !== undefined) await spooled
+    idle.refresh()
+  }
+}
+
+function readFailure(error: unknown): unknown {
+  const code = (error as NodeJS.ErrnoException).code ?? ''
+  if (error instanceof CouchError) return error
+  if (code.startsWith('Z_')) return new CouchError('gzip_body', undefined, { cause: error })
+  if (CUT_OFF.has(code)) return new CouchError('incomplete_body', undefined, { cause: error })
+  return error
+}

@@ -1,0 +1,170 @@
+/** Answers that are sent piece by piece, without ever holding more of them than the client's connection takes. */
+import type { ServerResponse } from 'node:http'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { chooseEncoding, type Encoder, makeEncoder } from './stream-encoding.ts'
+
+export interface StreamHead {
+  readonly status: number
+  readonly headers?: Readonly<Record<string, string>>
+  /** The answer stands open for a long time, so that nothing large may be held for it. */
+  readonly waits?: boolean
+}
+
+export interface ResponseStream {
+  /** Aborted when the client has gone before the end. */
+  readonly signal: AbortSignal
+  /**
+   * Sends a piece, at once and whole also when it is compressed. Resolves when the connection takes more or has
+   * gone; never rejects. A longer piece must have been taken before the next is written.
+   */
+  write(bytes: Uint8Array): Promise<void>
+  /** Ends the answer; resolves when all of it was handed over. */
+  end(): Promise<void>
+  /** Breaks the connection: a client takes what it has so far for a failure. */
+  fail(cause: unknown): void
+}
+
+/**
+ * Sends the head, with the headers that hooks and plugins have set on the reply, and takes the answer out of
+ * Fastify's hands. The answer is compressed if the client accepts that. To HEAD only the head is sent.
+ */
+export function openStream(request: FastifyRequest, reply: FastifyReply, head: StreamHead): ResponseStream {
+  const encoding = chooseEncoding(request.headers['accept-encoding'], head.waits ?? false)
+  reply.headers(head.headers ?? {})
+  addVary(reply)
+  if (encoding !== null) {
+    reply.header('Content-Encoding', encoding)
+    weakenEtag(reply)
+  }
+  reply.hijack()
+  const stream = new HttpStream(request, reply.raw, encoding === null ? null : makeEncoder(encoding))
+  stream.open(head.status, reply.getHeaders() as Record<string, string>)
+  return stream
+}
+
+function addVary(reply: FastifyReply): void {
+  const vary = reply.getHeader('vary')
+  reply.header('Vary', vary === undefined ? 'Accept-Encoding' : `${vary}, Accept-Encoding`)
+}
+
+/** A strong validator promises equal bytes, which a compressed answer is not: RFC 9110 8.8.1. */
+function weakenEtag(reply: FastifyReply): void {
+  const etag = reply.getHeader('etag')
+  if (typeof etag === 'string' && !etag.startsWith('W/')) reply.header('ETag', `W/${etag}`)
+}
+
+/**
+ * Sends an answer that is made while it is sent.
+ *
+ * @param answer.chunks asked for its first chunk before the head goes out, so that what it throws there becomes a
+ * proper answer. What it throws later breaks the connection. When the client has gone, its iterator is returned.
+ */
+export async function sendStream(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  answer: StreamHead & { readonly chunks: AsyncIterable<Uint8Array> },
+): Promise<void> {
+  const iterator = answer.chunks[Symbol.asyncIterator]()
+  const giveUp = () => void Promise.resolve(iterator.return?.()).catch(() => {})
+  const goneEarly = () => !reply.raw.headersSent && giveUp()
+  reply.raw.once('close', goneEarly)
+  const first = await iterator.next()
+  reply.raw.off('close', goneEarly)
+  const stream = openStream(request, reply, answer)
+  stream.signal.addEventListener('abort', giveUp, { once: true })
+  if (request.method === 'HEAD' || stream.signal.aborted) giveUp()
+  else await sendAll(stream, iterator, first)
+}
+
+async function sendAll(
+  stream: ResponseStream,
+  iterator: AsyncIterator<Uint8Array>,
+  first: IteratorResult<Uint8Array>,
+): Promise<void> {
+  try {
+    let next = first
+    while (!next.done && !stream.signal.aborted) {
+      await stream.write(next.value)
+      next = await iterator.next()
+    }
+    await stream.end()
+  } catch (thrown) {
+    stream.fail(thrown)
+  }
+}
+
+class HttpStream implements ResponseStream {
+  readonly #request: FastifyRequest
+  readonly #raw: ServerResponse
+  readonly #encoder: Encoder | null
+  readonly #gone = new AbortController()
+
+  constructor(request: FastifyRequest, raw: ServerResponse, encoder: Encoder | null) {
+    this.#request = request
+    this.#raw = raw
+    this.#encoder = encoder
+  }
+
+  get signal(): AbortSignal {
+    return this.#gone.signal
+  }
+
+  open(status: number, headers: Record<string, string>): void {
+    const raw = this.#raw
+    raw.once('close', () => this.#closed())
+    if (raw.destroyed || raw.closed) {
+      this.#closed()
+      return
+    }
+    raw.writeHead(status, headers)
+    if (this.#request.method === 'HEAD') raw.end()
+    else if (this.#encoder !== null && this.#encoder.head.length > 0) raw.write(this.#encoder.head)
+    // What is written in this turn goes out with the head; without it the head goes alone.
+    else process.nextTick(() => raw.destroyed || raw.flushHeaders())
+  }
+
+  #closed(): void {
+    this.#encoder?.close()
+    if (!this.#raw.writableFinished) this.#gone.abort()
+  }
+
+  async write(bytes: Uint8Array): Promise<void> {
+    try {
+      const made = this.#encoder === null ? bytes : this.#encoder.encode(bytes)
+      await this.#put(made instanceof Promise ? await made : made)
+    } catch (thrown) {
+      this.fail(thrown)
+    }
+  }
+
+  async end(): Promise<void> {
+    if (this.signal.aborted || this.#raw.writableEnded) return
+    try {
+      if (this.#encoder !== null) await this.#put(await this.#encoder.finish())
+      this.#raw.end()
+    } catch (thrown) {
+      this.fail(thrown)
+    }
+  }
+
+  fail(cause: unknown): void {
+    if (this.signal.aborted) return
+    this.#request.log.error({ err: cause }, 'an answer broke off while it was sent')
+    this.#raw.destroy()
+  }
+
+  #put(bytes: Uint8Array): Promise<void> | undefined {
+    const raw = this.#raw
+    if (bytes.length === 0 || this.signal.aborted || raw.writableEnded) return undefined
+    if (raw.write(bytes)) return undefined
+    return new Promise((resolve) => {
+      const taken = () => {
+        raw.off('drain', taken)
+        raw.off('close', taken)
+        resolve()
+      }
+      raw.on('drain', taken)
+      raw.on('close', taken)
+    })
+  }
+}

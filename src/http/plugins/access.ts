@@ -1,0 +1,74 @@
+import type { FastifyRequest } from 'fastify'
+import fp from 'fastify-plugin'
+import { isServerAdmin, requireServerAdmin } from '../../auth/access.ts'
+import { CouchError } from '../../core/errors.ts'
+import { checkDatabaseName } from '../../core/ids.ts'
+import { requireDatabaseAdmin, requireMember } from '../../documents/security.ts'
+import type { DatabaseHandle } from '../../threads/databases.ts'
+
+const SERVER_PATH = /^_[a-z_]+$/
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** The database of the route, where there is one; read it with `databaseOf`. */
+    database: DatabaseHandle | null
+  }
+}
+
+/**
+ * Decides, on the matched route's own rule, whether the caller may go on (protocol.md 1.4, 11.4). For a database
+ * this is a fast refusal only: the thread that owns it decides again in the turn of the act.
+ */
+export const access = fp(
+  async (app) => {
+    app.decorateRequest('database')
+    app.addHook('onRequest', checkAccess)
+  },
+  { name: 'access', dependencies: ['authentication'] },
+)
+
+async function checkAccess(request: FastifyRequest): Promise<void> {
+  if (request.is404) return
+  const { user } = request
+  // A route that forgot its rule is closed.
+  switch (request.routeOptions.config.access ?? 'server admin') {
+    case 'public':
+      return
+    case 'user':
+      if (user.name !== null || isServerAdmin(user)) return
+      throw new CouchError('unauthorized', 'You are not an authenticated user')
+    case 'server admin':
+      return requireServerAdmin(user)
+    case 'member':
+      return enterDatabase(request, requireMember)
+    case 'db admin':
+      return enterDatabase(request, requireDatabaseAdmin)
+  }
+}
+
+async function enterDatabase(
+  request: FastifyRequest,
+  requireRole: typeof requireMember | typeof requireDatabaseAdmin,
+): Promise<void> {
+  const { db } = request.params as { db: string }
+  if (db.startsWith('_') && !isLegalName(db)) refuseServerPath(request, db)
+  const database = request.server.services.databases.get(db)
+  if (!isServerAdmin(request.user)) requireRole(request.user, await database.securityCopy())
+  request.database = database
+}
+
+/** An unknown /_name is a path of the server's, not of a database (protocol.md 11.4, 17); so is what is below one. */
+function refuseServerPath(request: FastifyRequest, name: string): never {
+  requireServerAdmin(request.user)
+  const isKnown = SERVER_PATH.test(name) && request.server.hasRoute({ method: 'GET', url: `/${name}` })
+  throw new CouchError(isKnown ? 'not_found' : 'no_database')
+}
+
+function isLegalName(name: string): boolean {
+  try {
+    checkDatabaseName(name)
+    return true
+  } catch {
+    return false
+  }
+}

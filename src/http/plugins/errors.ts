@@ -1,0 +1,111 @@
+/** The one place where an error becomes an answer: a status and `{"error","reason"}` (protocol.md 1.1). */
+import { STATUS_CODES } from 'node:http'
+import type { Socket } from 'node:net'
+import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
+import fp from 'fastify-plugin'
+import { asCouchError, CouchError, type ErrorName } from '../../core/errors.ts'
+import { answerAndClose } from '../lingering-close.ts'
+import { BAD_QUERY } from '../query-params.ts'
+import { refuseUnknownMethod } from '../route-table.ts'
+import { setCouchHeaders } from './couch-headers.ts'
+
+/** What Fastify and its plugins call their own errors, as rows of the table. */
+const TRANSLATIONS: Readonly<Record<string, ErrorName>> = {
+  FST_ERR_BAD_URL: 'invalid_url',
+  FST_ERR_MAX_PARAM_LENGTH: 'uri_too_long',
+  FST_BASIC_AUTH_MISSING_OR_BAD_AUTHORIZATION_HEADER: 'wrong_credentials',
+}
+
+/** Translates errors into answers, and refuses query strings with broken escapes before anything else happens. */
+export const errors = fp(
+  async (app) => {
+    app.setErrorHandler(answerError)
+    app.setNotFoundHandler(refuseUnknownMethod)
+    app.addHook('onRequest', (request, _reply, done) => {
+      done(request.query === BAD_QUERY ? new CouchError('invalid_url') : undefined)
+    })
+  },
+  { name: 'errors', dependencies: ['couch-headers'] },
+)
+
+/** Answers a failed request; never with Fastify's own shape, HTML or a stack. */
+export async function answerError(
+  thrown: unknown,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<unknown> {
+  const error = translated(thrown)
+  logFault(error, request)
+  if (error.status === 401) challenge(request, reply)
+  const payload = bodyOf(error)
+  reply.code(error.status).type('application/json')
+  if (error.code === 'too_large' && !request.raw.complete) {
+    return answerAndClose(request, reply, payload)
+  }
+  return reply.send(payload)
+}
+
+/** For requests that never came to a route: a broken escape in the path, a path that is too long. */
+export function answerFrameworkError(
+  thrown: FastifyError,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): void {
+  setCouchHeaders(request, reply)
+  void answerError(thrown, request, reply)
+}
+
+/** For connections that speak no HTTP: answers once, and cuts them. */
+export function answerClientError(error: NodeJS.ErrnoException, socket: Socket): void {
+  // Node's own rule (_http_server.js): a second answer must not be mixed into one that has begun.
+  const { _httpMessage: begun } = socket as Socket & { _httpMessage?: { headersSent: boolean } | null }
+  if (error.code !== 'ECONNRESET' && socket.writable && !begun?.headersSent) {
+    const answer = error.code === 'HPE_HEADER_OVERFLOW' ? new CouchError('headers_too_large') : notHttp()
+    socket.write(rawAnswer(answer))
+  }
+  socket.destroy()
+}
+
+function notHttp(): CouchError {
+  return new CouchError('bad_request', 'The request is not valid HTTP.')
+}
+
+function rawAnswer(error: CouchError): string {
+  const body = bodyOf(error).toString()
+  return [
+    `HTTP/1.1 ${error.status} ${STATUS_CODES[error.status] ?? ''}`,
+    'Content-Type: application/json',
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    'Cache-Control: must-revalidate',
+    'Connection: close',
+    '',
+    body,
+  ].join('\r\n')
+}
+
+function bodyOf(error: CouchError): Buffer {
+  return Buffer.from(`${JSON.stringify(error.toBody())}\n`)
+}
+
+function translated(thrown: unknown): CouchError {
+  const row = TRANSLATIONS[(thrown as Partial<FastifyError> | null)?.code ?? '']
+  return row === undefined ? asCouchError(thrown) : new CouchError(row, undefined, { cause: thrown })
+}
+
+function logFault(error: CouchError, request: FastifyRequest): void {
+  if (error.status < 500) return
+  const { id, method } = request
+  const [path] = request.url.split('?', 1)
+  request.server.services.logger.error({ err: error.cause ?? error, id, method, path }, 'a request failed')
+}
+
+/** Whether and how a 401 asks for credentials; protocol.md 11.6. */
+function challenge(request: FastifyRequest, reply: FastifyReply): void {
+  const { config } = request.server.services
+  const value =
+    request.headers['x-couchdb-www-authenticate'] ||
+    config.get('chttpd', 'WWW-Authenticate') ||
+    config.get('httpd', 'WWW-Authenticate') ||
+    (config.boolean('chttpd', 'require_valid_user') && 'Basic realm="server"')
+  if (value) reply.header('WWW-Authenticate', value)
+}

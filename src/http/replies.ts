@@ -1,0 +1,57 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { DESIGN_PREFIX, isDesignId, isLocalId, LOCAL_PREFIX } from '../core/ids.ts'
+import { sendStream } from './json-stream.ts'
+
+/** Answers with a value as JSON and a newline; as bytes, or Fastify would name a charset (protocol.md 17). */
+export function sendJson(reply: FastifyReply, status: number, value: unknown): FastifyReply {
+  return sendBytes(reply, status, Buffer.from(`${JSON.stringify(value)}\n`))
+}
+
+/** Answers with JSON that a database's thread has made. */
+export function sendBytes(reply: FastifyReply, status: number, bytes: Uint8Array): FastifyReply {
+  return reply.code(status).type('application/json').send(bytes)
+}
+
+/**
+ * Sends the ETag, and says whether the client has just that already (`If-None-Match`, protocol.md 3.1): then the
+ * answer is 304 without a body.
+ */
+export function isKnownToClient(request: FastifyRequest, reply: FastifyReply, etag: string): boolean {
+  reply.header('ETag', etag)
+  const known = request.headers['if-none-match']
+  if (known === undefined) return false
+  return known
+    .split(/[\s,]+/)
+    .some((each) => each === '*' || (each.startsWith('W/') ? each.slice(2) : each) === etag)
+}
+
+export function sendNotModified(reply: FastifyReply): FastifyReply {
+  return reply.code(304).send()
+}
+
+/** Answers with JSON that is made while it is sent; what `chunks` throws first becomes a proper answer. */
+export function streamJson(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  status: number,
+  chunks: AsyncIterable<Uint8Array>,
+): Promise<void> {
+  return sendStream(request, reply, { status, headers: { 'Content-Type': 'application/json' }, chunks })
+}
+
+/**
+ * The absolute address of a thing, as the client named this server in `Host`; other headers are not believed.
+ * @param segments of the path, not yet encoded
+ */
+export function absoluteUrl(request: FastifyRequest, ...segments: readonly string[]): string {
+  const path = segments.map(encodeURIComponent).join('/')
+  const { host } = request.headers
+  return host === undefined ? `/${path}` : `http://${host}/${path}`
+}
+
+/** The same for a document; the one slash of `_design/x` and `_local/x` stays a slash (protocol.md 2.2). */
+export function documentUrl(request: FastifyRequest, database: string, id: string): string {
+  const prefix = isDesignId(id) ? DESIGN_PREFIX : isLocalId(id) ? LOCAL_PREFIX : ''
+  const segments = prefix === '' ? [id] : [prefix.slice(0, -1), id.slice(prefix.length)]
+  return absoluteUrl(request, database, ...segments)
+}

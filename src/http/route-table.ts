@@ -1,0 +1,94 @@
+/**
+ * How a route file states its routes: a list of paths, each with its methods, who may call them, and the text of
+ * `Allow` for all the others (protocol.md 1.5). The 405 answers are made here, once, for every path.
+ */
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { CouchError } from '../core/errors.ts'
+import { requireJsonType } from './content-type.ts'
+import type { Handler } from './services.ts'
+import type { Schema } from './shapes.ts'
+
+/** Who may call a route (protocol.md 11.4); `user` is anybody who has logged in. */
+export type Access = 'public' | 'user' | 'member' | 'db admin' | 'server admin'
+
+export interface Method {
+  readonly handler: Handler
+  /** When it is not the path's. */
+  readonly access?: Access
+  /** The call demands `Content-Type: application/json` (protocol.md 1.3). */
+  readonly json?: true
+  /** The shape of the query's parameters; absent: read as they come, as CouchDB does with most. */
+  readonly query?: Schema
+  /** `ignored`: the call answers whoever asks, and looks at no credentials. */
+  readonly credentials?: 'ignored'
+  /** The reason of a 401 for wrong credentials, when it is not CouchDB's. */
+  readonly wrongCredentials?: string
+}
+
+export interface Path {
+  readonly url: string
+  /** The text of `Allow`. */
+  readonly allow: string
+  /** The rule of the path, and so of the 405 answers on it. */
+  readonly access: Access
+  readonly methods: Readonly<Partial<Record<MethodName, Method>>>
+}
+
+type MethodName = 'GET' | 'POST' | 'PUT' | 'DELETE' | 'COPY'
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    access?: Access
+    credentials?: 'ignored'
+    wrongCredentials?: string
+  }
+}
+
+/** All that Fastify routes here; any other method ends in {@link refuseUnknownMethod}. */
+const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'COPY', 'PATCH', 'OPTIONS', 'TRACE'] as const
+
+/** Registers the paths: their methods, HEAD for each GET (Fastify does that), and 405 for the rest. */
+export function registerPaths(app: FastifyInstance, paths: readonly Path[]): void {
+  for (const path of paths) {
+    for (const [name, method] of Object.entries(path.methods)) registerMethod(app, path, name, method)
+    registerRefusals(app, path)
+  }
+}
+
+function registerMethod(app: FastifyInstance, path: Path, name: string, method: Method): void {
+  const { credentials, wrongCredentials } = method
+  app.route({
+    method: name,
+    url: path.url,
+    config: {
+      access: method.access ?? path.access,
+      ...(credentials && { credentials }),
+      ...(wrongCredentials && { wrongCredentials }),
+    },
+    ...(method.query && { schema: { querystring: method.query } }),
+    ...(method.json && { preHandler: requireJsonType }),
+    handler: method.handler,
+  })
+}
+
+function registerRefusals(app: FastifyInstance, path: Path): void {
+  const known = new Set(Object.keys(path.methods))
+  if (known.has('GET')) known.add('HEAD')
+  app.route({
+    method: METHODS.filter((method) => !known.has(method)),
+    url: path.url,
+    exposeHeadRoute: false,
+    config: { access: path.access },
+    handler: async (_request, reply) => refuseMethod(reply, path.allow),
+  })
+}
+
+/** The answer to methods that no path knows, like PROPFIND: every path of CouchDB's matches some route of ours. */
+export async function refuseUnknownMethod(_request: FastifyRequest, reply: FastifyReply): Promise<never> {
+  return refuseMethod(reply, 'COPY,DELETE,GET,HEAD,POST,PUT')
+}
+
+function refuseMethod(reply: FastifyReply, allow: string): never {
+  reply.header('Allow', allow)
+  throw new CouchError('method_not_allowed', `Only ${allow} allowed`)
+}

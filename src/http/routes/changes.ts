@@ -1,0 +1,144 @@
+/**
+ * GET, HEAD, POST /:db/_changes   member   protocol.md 5
+ */
+import { createHash } from 'node:crypto'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { ANONYMOUS, PARTY_ADMIN } from '../../auth/access.ts'
+import { isOpen } from '../../auth/admins.ts'
+import { type Caller, Feed } from '../../changes/feed.ts'
+import { filteredIds } from '../../changes/filters.ts'
+import { directSource, FeedHub } from '../../changes/hub.ts'
+import { type FeedKind, type FeedQuery, readFeedQuery } from '../../changes/query.ts'
+import { CouchError } from '../../core/errors.ts'
+import type { UserCtx } from '../../core/types.ts'
+import { requestSizeLimit, withOptionalBody } from '../body.ts'
+import { openStream } from '../json-stream.ts'
+import { queryOf } from '../query-params.ts'
+import { registerPaths } from '../route-table.ts'
+import { databaseOf } from '../services.ts'
+
+/** The routes of `_changes`; their feeds share one hub, and look at their callers' rights when admins change. */
+export async function changesRoutes(app: FastifyInstance): Promise<void> {
+  const hub = new FeedHub()
+  const forget = app.services.config.onChange((section) => {
+    if (section === 'admins') hub.doubtAll()
+  })
+  app.addHook('onClose', async () => forget())
+  const handler = (request: FastifyRequest, reply: FastifyReply) => answerChanges(hub, request, reply)
+  registerPaths(app, [
+    {
+      url: '/:db/_changes',
+      allow: 'GET,POST,HEAD',
+      access: 'member',
+      // Parameters are read by changes/query.ts: their names count in any case, and each has refusals of its own.
+      methods: { GET: { handler }, POST: { handler, json: true } },
+    },
+  ])
+}
+
+async function answerChanges(hub: FeedHub, request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
+  const query = queryFrom(request)
+  const docIds = await docIdsFrom(request, query)
+  const feed = makeFeed(hub, request, reply, query, docIds)
+  try {
+    const { state, unknownEpoch } = await feed.open()
+    if (unknownEpoch)
+      request.log.warn({ since: query.since }, 'a feed begins anew: its since is of another store')
+    if (query.kind === 'normal') {
+      const etag = etagOf(request, state, docIds)
+      reply.header('ETag', etag)
+      if (isFresh(request, etag)) return reply.code(304).send()
+    }
+    const head = { status: 200, headers: headersOf(query.kind), waits: query.kind !== 'normal' }
+    const stream = openStream(request, reply, head)
+    if (request.method !== 'HEAD') await feed.run(stream)
+    return undefined
+  } finally {
+    feed.close()
+  }
+}
+
+function queryFrom(request: FastifyRequest): FeedQuery {
+  const maxWait = request.server.services.config.integer('chttpd', 'changes_timeout')
+  const lastEventId = request.headers['last-event-id']
+  const header = typeof lastEventId === 'string' ? lastEventId : undefined
+  return readFeedQuery(Object.entries(queryOf(request)), maxWait, header)
+}
+
+function docIdsFrom(request: FastifyRequest, query: FeedQuery): Promise<readonly string[] | undefined> {
+  if (request.method !== 'POST') return Promise.resolve(filteredIds(query, undefined, false))
+  return withOptionalBody(request, requestSizeLimit(request), async (body) => {
+    const posted = body === null ? undefined : await databaseOf(request).readDocIds(request.user, body)
+    return filteredIds(query, posted, body !== null)
+  })
+}
+
+function makeFeed(
+  hub: FeedHub,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  query: FeedQuery,
+  docIds: readonly string[] | undefined,
+): Feed {
+  const { kind, since, limit, heartbeat, timeout, style, descending } = query
+  const { includeDocs, conflicts, attachments, seqInterval } = query
+  const options = { style, descending, includeDocs, conflicts, attachments, seqInterval }
+  const database = databaseOf(request)
+  const waits = kind !== 'normal' && request.method !== 'HEAD'
+  return new Feed(waits ? hub.join(database) : directSource(database), callerOf(request, reply), {
+    kind,
+    options: docIds === undefined ? options : { ...options, docIds },
+    since,
+    limit,
+    heartbeat,
+    timeout,
+  })
+}
+
+/** The caller as the hooks found it, and from then on as it stands when asked. */
+function callerOf(request: FastifyRequest, reply: FastifyReply): Caller {
+  let isKnown = false
+  return () => {
+    if (isKnown) return identify(request, reply)
+    isKnown = true
+    return request.user
+  }
+}
+
+/** Says again who is asking, by the credentials that came with the request. @throws wrong_credentials */
+async function identify(request: FastifyRequest, reply: FastifyReply): Promise<UserCtx> {
+  const { server } = request
+  request.user = isOpen(server.services.config) ? PARTY_ADMIN : ANONYMOUS
+  if (request.user === PARTY_ADMIN || request.headers.authorization === undefined) return request.user
+  await new Promise<void>((resolve, reject) => {
+    server.basicAuth.call(server, request, reply, (error) => {
+      if (error instanceof CouchError) reject(error)
+      else resolve()
+    })
+  })
+  return request.user
+}
+
+function headersOf(kind: FeedKind): Record<string, string> {
+  const isEvents = kind === 'eventsource'
+  return {
+    'Content-Type': isEvents ? 'text/event-stream' : 'application/json',
+    'Cache-Control': isEvents ? 'no-cache, no-transform' : 'must-revalidate, no-transform',
+    'X-Accel-Buffering': 'no',
+  }
+}
+
+/** Changes whenever the answer may; of the whole answer, whatever its encoding. */
+function etagOf(request: FastifyRequest, state: string, docIds: readonly string[] | undefined): string {
+  const [, search = ''] = request.url.split('?', 2)
+  const facts = JSON.stringify([databaseOf(request).incarnation, state, search, docIds])
+  return `"${createHash('sha256').update(facts).digest('base64url').slice(0, 22)}"`
+}
+
+/** Whether the client has this answer already: RFC 9110 13.1.2, by weak comparison. */
+function isFresh(request: FastifyRequest, etag: string): boolean {
+  const held = (request.headers['if-none-match'] ?? '')
+    .split(',')
+    .map((tag) => tag.trim().replace(/^W\//, ''))
+  return held.includes(etag) || held.includes('*')
+}

@@ -1,0 +1,153 @@
+/** Calls about a database as a whole; protocol.md 3.5, 4.4 to 4.6, 4.8. */
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { SecurityObject } from '../../core/types.ts'
+import { requestSizeLimit, withBody } from '../body.ts'
+import { queryOf } from '../query-params.ts'
+import { absoluteUrl, documentUrl, sendJson } from '../replies.ts'
+import type { Path } from '../route-table.ts'
+import { databaseOf } from '../services.ts'
+import { type Schema, shape } from '../shapes.ts'
+import { readSmallJson } from '../small-json.ts'
+
+const CREATE_QUERY: Schema = {
+  type: 'object',
+  properties: {
+    q: positive('q'),
+    n: positive('n'),
+    partitioned: {
+      type: 'string',
+      pattern: '^false$',
+      refusal: ['bad_request', 'Invalid `partitioned` parameter: settee has no partitioned databases.'],
+    },
+  },
+}
+
+const DELETE_QUERY: Schema = {
+  type: 'object',
+  properties: {
+    rev: {
+      type: 'null',
+      refusal: [
+        'bad_request',
+        'You tried to DELETE a database with a ?=rev parameter. Did you mean to DELETE a document instead?',
+      ],
+    },
+  },
+}
+
+export const databaseRoutes: readonly Path[] = [
+  {
+    url: '/:db',
+    allow: 'DELETE,GET,HEAD,POST',
+    access: 'member',
+    methods: {
+      PUT: {
+        handler: createDatabase,
+        access: 'server admin',
+        query: CREATE_QUERY,
+        wrongCredentials: 'Name or password is incorrect. You are not a server admin.',
+      },
+      GET: { handler: info },
+      DELETE: { handler: deleteDatabase, access: 'server admin', query: DELETE_QUERY },
+      POST: { handler: postDocument, json: true },
+    },
+  },
+  {
+    url: '/:db/_security',
+    allow: 'PUT,GET',
+    access: 'member',
+    methods: { GET: { handler: security }, PUT: { handler: setSecurity, access: 'db admin' } },
+  },
+  {
+    url: '/:db/_revs_limit',
+    allow: 'PUT,GET',
+    access: 'member',
+    methods: { GET: { handler: revsLimit }, PUT: { handler: setRevsLimit, access: 'db admin' } },
+  },
+  {
+    url: '/:db/_ensure_full_commit',
+    allow: 'POST',
+    access: 'member',
+    methods: { POST: { handler: ensureFullCommit, json: true } },
+  },
+]
+
+function positive(name: string): Schema {
+  const reason = `The \`${name}\` value should be a positive integer.`
+  return { type: 'string', pattern: '^0*[1-9][0-9]*$', refusal: ['bad_request', reason] }
+}
+
+function nameOf(request: FastifyRequest): string {
+  return (request.params as { db: string }).db
+}
+
+async function createDatabase(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const name = nameOf(request)
+  await request.server.services.databases.create(name)
+  reply.header('Location', absoluteUrl(request, name))
+  return sendJson(reply, 201, { ok: true })
+}
+
+async function info(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  return sendJson(reply, 200, await databaseOf(request).info(request.user))
+}
+
+async function deleteDatabase(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  await request.server.services.databases.delete(nameOf(request))
+  return sendJson(reply, 200, { ok: true })
+}
+
+async function postDocument(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const saved = await withBody(request, requestSizeLimit(request), (body) =>
+    databaseOf(request).post(request.user, body),
+  )
+  // It is written all the same: an answer that may be untrue saves nothing here.
+  if (queryOf(request).batch === 'ok') return sendJson(reply, 202, { ok: true, id: saved.id })
+  reply.header('Location', documentUrl(request, nameOf(request), saved.id))
+  return sendJson(reply, 201, { ok: true, id: saved.id, rev: saved.rev })
+}
+
+/** What CouchDB 3 answers for a database without a security object, and what ours does: admins only. */
+const ADMIN_ONLY: SecurityObject = { members: { roles: ['_admin'] }, admins: { roles: ['_admin'] } }
+
+const LIST: Schema = {
+  type: 'object',
+  properties: { names: strings('names'), roles: strings('roles') },
+  refusal: ['bad_request', 'admins or members must be a JSON list of strings'],
+}
+
+const securityBody = shape<SecurityObject>({
+  type: 'object',
+  properties: { admins: LIST, members: LIST, readers: LIST },
+  refusal: ['body_not_object', 'Request body must be a JSON object'],
+})
+
+function strings(name: string): Schema {
+  const refusal = ['bad_request', `${name} must be a JSON list of strings`] as const
+  return { type: 'array', items: { type: 'string', refusal }, refusal }
+}
+
+async function security(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  return sendJson(reply, 200, (await databaseOf(request).security()) ?? ADMIN_ONLY)
+}
+
+async function setSecurity(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const stated = securityBody(await readSmallJson(request))
+  await databaseOf(request).setSecurity(request.user, stated)
+  return sendJson(reply, 200, { ok: true })
+}
+
+async function revsLimit(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  return sendJson(reply, 200, await databaseOf(request).revsLimit(request.user))
+}
+
+async function setRevsLimit(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  await databaseOf(request).setRevsLimit(request.user, await readSmallJson(request))
+  return sendJson(reply, 200, { ok: true })
+}
+
+/** Nothing to do: what was answered is on the disk. The time must be the one of `GET /db` (protocol.md 4.6). */
+async function ensureFullCommit(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const { instance_start_time } = await databaseOf(request).info(request.user)
+  return sendJson(reply, 201, { ok: true, instance_start_time })
+}

@@ -1,0 +1,38 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { Logger } from 'pino'
+import type { CredentialChecker } from '../auth/credentials.ts'
+import type { Config } from '../config/config.ts'
+import type { DatabaseHandle, Databases } from '../threads/databases.ts'
+import type { BodyMemory } from './body-memory.ts'
+
+/** What the HTTP layer works with; the composition root (server.ts) makes it, and closes what needs closing. */
+export interface Services {
+  readonly config: Config
+  readonly credentials: CredentialChecker
+  readonly databases: Databases
+  readonly logger: Logger
+  /** settee's own version, as package.json has it. */
+  readonly version: string
+  /** An existing folder for bodies that are too large for memory. */
+  readonly tmpDir: string
+}
+
+/** A route's code: it answers through the reply, or throws a CouchError. */
+export type Handler = (request: FastifyRequest, reply: FastifyReply) => Promise<unknown>
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    services: Services
+    /** The one budget of this process for bodies in memory (design.md 4). */
+    bodyMemory: BodyMemory
+  }
+}
+
+/**
+ * The database of a route under `/:db` whose rule is `member` or `db admin`: plugins/access.ts has found it and
+ * checked the caller.
+ */
+export function databaseOf(request: FastifyRequest): DatabaseHandle {
+  if (request.database === null) throw new Error(`No database on ${request.routeOptions.url}`)
+  return request.database
+}

@@ -1,0 +1,130 @@
+/** The composition root: configuration, databases, accounts, the HTTP layer; listening; and the way down. */
+import { mkdir, readdir, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { FastifyInstance } from 'fastify'
+import type { Logger } from 'pino'
+import { buildApp } from './app.ts'
+import { adminAccounts, isOpen, prepareAdmins } from './auth/admins.ts'
+import { CredentialChecker } from './auth/credentials.ts'
+import { type Config, openConfig } from './config/config.ts'
+import { limitsOf } from './config/limits.ts'
+import { makeLogger } from './config/logger.ts'
+import type { ConfigFlags } from './config/sources.ts'
+import { StartError } from './config/start-error.ts'
+import { setteeVersion } from './config/version.ts'
+import { openServerDatabases } from './threads/server-databases.ts'
+
+export interface ServerOptions {
+  /** The data folder; made if it is not there. */
+  readonly dataDir: string
+  readonly env: NodeJS.ProcessEnv
+  readonly flags: ConfigFlags
+  /** The file that a database thread runs; by default the one that comes with settee. */
+  readonly threadEntry?: URL
+}
+
+export interface RunningServer {
+  /** Where it listens, with a slash at the end. */
+  readonly url: string
+  /** Stops accepting, ends feeds, finishes writes, lets the data folder go. Idempotent. */
+  close(): Promise<void>
+}
+
+/**
+ * Starts a server.
+ * @throws StartError, or an error of the operating system, when it cannot
+ */
+export async function startServer(options: ServerOptions): Promise<RunningServer> {
+  const { dataDir, env, flags } = options
+  await mkdir(dataDir, { recursive: true, mode: 0o700 })
+  const undo: (() => Promise<unknown>)[] = []
+  const close = once(async () => {
+    for (const step of undo.reverse()) await step()
+  })
+  try {
+    const config = await openConfig({ dataDir, env, flags })
+    const { logger, close: closeLog } = makeLogger(config, { tty: process.stdout.isTTY === true })
+    undo.push(closeLog)
+    for (const warning of await prepareAdmins(config, env)) logger.warn(warning)
+    const app = await composed(options, config, logger, undo)
+    const url = await listen(app, config)
+    warnIfOpen(config, logger, url)
+    logger.info({ url }, `settee ${setteeVersion()} is ready at ${url}`)
+    return { url, close }
+  } catch (error) {
+    await close().catch(() => undefined)
+    throw error
+  }
+}
+
+async function composed(
+  { dataDir, threadEntry }: ServerOptions,
+  config: Config,
+  logger: Logger,
+  undo: (() => Promise<unknown>)[],
+): Promise<FastifyInstance> {
+  const databases = await openServerDatabases({
+    dataDir,
+    limits: limitsOf(config),
+    maxOpen: config.integer('couchdb', 'max_dbs_open'),
+    threadEntry,
+    onFault: (fault) => logger.error({ err: fault }, 'a database thread has died; another takes its place'),
+  }).catch((error: unknown) => {
+    if (error instanceof Error && !('code' in error)) throw new StartError(error.message, { cause: error })
+    throw error
+  })
+  // Feeds end with the databases' `gone`, and only then can the connections that carry them close.
+  undo.push(() => databases.close())
+  config.onChange((section) => {
+    if (section === 'couchdb') databases.setLimits(limitsOf(config))
+  })
+  const tmpDir = await emptyTmpDir(dataDir)
+  const credentials = new CredentialChecker(adminAccounts(config))
+  const services = { config, credentials, databases, logger, version: setteeVersion(), tmpDir }
+  const app = await buildApp(services)
+  undo.push(async () => {
+    databases.endFeeds()
+    await app.close()
+  })
+  return app
+}
+
+/** `data/tmp` holds request bodies while they are served; what stands there at a start is left from a crash. */
+async function emptyTmpDir(dataDir: string): Promise<string> {
+  const tmpDir = join(dataDir, 'tmp')
+  await mkdir(tmpDir, { recursive: true, mode: 0o700 })
+  for (const left of await readdir(tmpDir)) await rm(join(tmpDir, left), { recursive: true, force: true })
+  return tmpDir
+}
+
+async function listen(app: FastifyInstance, config: Config): Promise<string> {
+  const port = config.integer('chttpd', 'port')
+  const host = config.get('chttpd', 'bind_address') ?? '127.0.0.1'
+  await app.listen({ port, host, listenTextResolver: () => '' })
+  const address = app.server.address()
+  if (address === null || typeof address === 'string') throw new Error('settee listens on no port')
+  const shown = address.family === 'IPv6' ? `[${address.address}]` : address.address
+  return `http://${shown}:${address.port}/`
+}
+
+const LOOPBACK = /^(?:127\.|localhost$|\[?::1\]?$)/
+
+/** Said at every start, and again with what to type where others can reach the server. */
+function warnIfOpen(config: Config, logger: Logger, url: string): void {
+  if (!isOpen(config)) return
+  logger.warn('no admin is configured: everybody who reaches this server may read and change everything')
+  const { hostname } = new URL(url)
+  if (LOOPBACK.test(hostname)) return
+  logger.warn(
+    `this server listens beyond this machine (${hostname}) without an admin; make one now: ` +
+      `curl -X PUT ${url}_node/_local/_config/admins/anna -d '"a long password"'`,
+  )
+}
+
+function once(work: () => Promise<void>): () => Promise<void> {
+  let done: Promise<void> | undefined
+  return () => {
+    done ??= work()
+    return done
+  }
+}

@@ -1,0 +1,146 @@
+/** What the HTTP thread and a database thread say to each other, and how it is packed. */
+import type { MessagePort, TransferListItem, Worker } from 'node:worker_threads'
+import type { ChangesSource } from '../changes/page.ts'
+import { asCouchError, CouchError, type ErrorName } from '../core/errors.ts'
+import type { Limits, SecurityObject } from '../core/types.ts'
+import type { Database } from '../documents/database.ts'
+
+/** All that a database thread does for a database. */
+export type ServedDatabase = Database & ChangesSource
+
+/** How each method answers: once, or in chunks that are pulled one by one. */
+export const METHODS: Readonly<Record<keyof ServedDatabase, 'call' | 'stream'>> = {
+  info: 'call',
+  security: 'call',
+  setSecurity: 'call',
+  revsLimit: 'call',
+  setRevsLimit: 'call',
+  open: 'call',
+  openRevs: 'stream',
+  put: 'call',
+  post: 'call',
+  remove: 'call',
+  copy: 'call',
+  bulkDocs: 'stream',
+  bulkGet: 'stream',
+  revsDiff: 'call',
+  missingRevs: 'call',
+  allDocs: 'stream',
+  openAttachment: 'call',
+  readAttachment: 'stream',
+  changes: 'call',
+  readDocIds: 'call',
+}
+
+/** To a database thread. `call` names the answer that belongs to it. */
+export type Request =
+  | {
+      readonly type: 'call'
+      readonly call: number
+      readonly database: string
+      readonly incarnation: number
+      readonly method: keyof ServedDatabase
+      readonly args: readonly unknown[]
+    }
+  /** The next chunk of a stream is wanted. */
+  | { readonly type: 'next'; readonly call: number }
+  | { readonly type: 'cancel'; readonly call: number }
+  /** Closes a database that is about to be removed; what waits for it is refused. */
+  | { readonly type: 'drop'; readonly call: number; readonly database: string }
+  | { readonly type: 'catalog'; readonly call: number; readonly act: CatalogAct }
+  | { readonly type: 'limits'; readonly limits: Limits }
+  | { readonly type: 'stop'; readonly call: number }
+
+export type CatalogAct =
+  | { readonly act: 'open' }
+  | { readonly act: 'create'; readonly name: string }
+  | { readonly act: 'delete'; readonly name: string }
+
+/** From a database thread. */
+export type Reply =
+  | { readonly type: 'answer'; readonly call: number; readonly value: unknown }
+  | { readonly type: 'chunk'; readonly call: number; readonly chunk: Uint8Array }
+  | { readonly type: 'end'; readonly call: number }
+  | { readonly type: 'failed'; readonly call: number; readonly error: WireError }
+  | { readonly type: 'committed'; readonly incarnation: number; readonly updateSeq: number }
+  | { readonly type: 'secured'; readonly incarnation: number; readonly security: SecurityObject }
+
+/** What a database thread starts with. */
+export interface ThreadOptions {
+  readonly dataDir: string
+  readonly limits: Limits
+  /** Databases that one thread keeps open at the most. */
+  readonly maxOpen: number
+}
+
+export interface WireError {
+  readonly code: ErrorName
+  readonly reason: unknown
+  /** The underlying error's stack, for the log. */
+  readonly cause: string | undefined
+}
+
+export function packError(thrown: unknown): WireError {
+  const { code, reason, cause } = asCouchError(thrown)
+  const told = cause instanceof Error ? (cause.stack ?? cause.message) : cause
+  return { code, reason, cause: told === undefined ? undefined : String(told) }
+}
+
+export function unpackError({ code, reason, cause }: WireError): CouchError {
+  return new CouchError(code, reason, cause === undefined ? undefined : { cause })
+}
+
+/**
+ * Gathers the messages of one turn of the event loop and posts them as one: a post costs more than what is in it.
+ */
+export class Outbox<Message extends object> {
+  readonly #port: MessagePort | Worker
+  #messages: Message[] = []
+  #transfers: TransferListItem[] = []
+
+  constructor(port: MessagePort | Worker) {
+    this.#port = port
+  }
+
+  /** @param carriers objects whose byte arrays are handed over instead of being copied */
+  post(message: Message, ...carriers: unknown[]): void {
+    if (this.#messages.length === 0) setImmediate(() => this.#flush())
+    for (const carrier of carriers) this.#transfer(carrier)
+    this.#messages.push(message)
+  }
+
+  #transfer(carrier: unknown): void {
+    if (carrier instanceof Uint8Array) this.#transfers.push(carrier.buffer as ArrayBuffer)
+    else if (typeof carrier === 'object' && carrier !== null) {
+      for (const value of Object.values(carrier)) {
+        if (value instanceof Uint8Array) this.#transfers.push(value.buffer as ArrayBuffer)
+      }
+    }
+  }
+
+  #flush(): void {
+    const messages = this.#messages
+    const transfers = this.#transfers
+    this.#messages = []
+    this.#transfers = []
+    this.#port.postMessage(messages, transfers)
+  }
+}
+
+/**
+ * The same value with byte arrays that own their memory, at its top or one level below: only such can be handed
+ * to another thread. Node's small Buffers share one pool.
+ */
+export function ownBytes<T>(value: T): T {
+  if (value instanceof Uint8Array) return owned(value) as T
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return value
+  const shared = Object.entries(value).filter(([, member]) => member instanceof Uint8Array)
+  if (shared.length === 0) return value
+  return { ...value, ...Object.fromEntries(shared.map(([name, bytes]) => [name, owned(bytes)])) }
+}
+
+function owned(bytes: Uint8Array): Uint8Array {
+  const isWhole = bytes.byteLength === bytes.buffer.byteLength && bytes.byteLength > 0
+  // A plain Uint8Array in either case: a Buffer's class does not survive the post.
+  return isWhole ? new Uint8Array(bytes.buffer) : Uint8Array.prototype.slice.call(bytes)
+}

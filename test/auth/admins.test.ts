@@ -1,0 +1,152 @@
+import { existsSync, mkdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { adminAccounts, deleteAdmin, isOpen, prepareAdmins, setAdmin } from '../../src/auth/admins.ts'
+import { CredentialChecker } from '../../src/auth/credentials.ts'
+import { hashPassword, isHashed, verifyPassword } from '../../src/auth/password.ts'
+import { openConfig } from '../../src/config/config.ts'
+
+const FAST = '[chttpd_auth]\niterations = 7\n'
+const open = (t: Test, ini = '') =>
+  openConfig({ dataDir: t.testdir({ 'local.ini': FAST + ini }), env: {}, flags: {} })
+const HASH = /^-pbkdf2:sha256-[0-9a-f]{64},[0-9a-f]{32},7$/
+
+t.test('the first admin closes the server, the last one leaves it open', async (t) => {
+  const config = await open(t)
+  t.ok(isOpen(config))
+  t.equal(await setAdmin(config, 'anna', 'secret'), '')
+  t.notOk(isOpen(config))
+  const stored = config.get('admins', 'anna')!
+  t.match(stored, HASH)
+  t.match(readFileSync(config.path, 'utf8'), `anna = ${stored}\n`)
+  t.notMatch(readFileSync(config.path, 'utf8'), 'secret')
+  t.equal(await setAdmin(config, 'anna', 'other'), stored, 'the old value')
+  t.match(await deleteAdmin(config, 'anna'), HASH)
+  t.ok(isOpen(config))
+  await t.rejects(deleteAdmin(config, 'anna'), {
+    name: 'CouchError',
+    status: 404,
+    reason: 'unknown_config_value',
+  })
+})
+
+t.test('a hash is kept as it is, in each of the three forms', async (t) => {
+  const config = await open(t)
+  for (const stored of [
+    await hashPassword('x', { iterations: 3, prf: 'sha512' }),
+    '-pbkdf2-0c60c80f961f0e71f3a9b524af6012062fe037a6,salt,1',
+    '-hashed-0c60c80f961f0e71f3a9b524af6012062fe037a6,salt',
+  ]) {
+    await setAdmin(config, 'anna', stored)
+    t.equal(config.get('admins', 'anna'), stored)
+  }
+})
+
+t.test('names and passwords that are refused', async (t) => {
+  const config = await open(t)
+  const table: [name: string, password: string, reason: RegExp][] = [
+    ['anna', '', /must not be empty/],
+    ['anna', '   ', /must not be empty/],
+    ['anna', '-pbkdf2-abc', /looks like a hash/],
+    ['anna', '\ud800', /UTF-8/],
+    ['', 'secret', /name of an admin must not be empty/],
+    [' ', 'secret', /name of an admin must not be empty/],
+    ['an:na', 'secret', /must not contain a colon/],
+    ['an\nna', 'secret', /Invalid configuration key/],
+    ['[anna]', 'secret', /Invalid configuration key/],
+    ['\ud800', 'secret', /Invalid configuration key/],
+  ]
+  for (const [name, password, reason] of table) {
+    await t.rejects(
+      setAdmin(config, name, password),
+      { name: 'CouchError', status: 400, error: 'bad_request', reason },
+      name + password,
+    )
+  }
+  t.ok(isOpen(config))
+})
+
+t.test('unusual names and passwords work', async (t) => {
+  const config = await open(t)
+  const checker = new CredentialChecker(adminAccounts(config))
+  for (const [name, password] of [
+    ['änna b', ' with spaces '],
+    ['__proto__', 'x'],
+    ['a@b.c', '"quoted" ;#\\\n'],
+  ] as const) {
+    await setAdmin(config, name, password)
+    t.strictSame(await checker.check(name, password), { name, roles: ['_admin'] })
+    t.equal(await checker.check(name, `${password}x`), null)
+  }
+  const again = await openConfig({ dataDir: join(config.path, '..'), env: {}, flags: {} })
+  t.strictSame(again.section('admins'), config.section('admins'))
+  t.equal(await checker.check('constructor', 'x'), null)
+  t.equal(await checker.check('toString', ''), null)
+})
+
+t.test('plain text in local.ini is hashed at the start', async (t) => {
+  const config = await open(t, '; people\n[admins]\nanna = pass#word ; she\nbert = "b ;c"\n')
+  t.strictSame(await prepareAdmins(config, {}), [])
+  t.equal(await verifyPassword('pass#word', config.get('admins', 'anna')!), true)
+  t.equal(await verifyPassword('b ;c', config.get('admins', 'bert')!), true)
+  const text = readFileSync(config.path, 'utf8')
+  t.match(text, /; people\n\[admins\]\nanna = -pbkdf2:sha256-\S+ ; she\nbert = -pbkdf2:sha256-\S+\n$/)
+  await prepareAdmins(config, {})
+  t.equal(readFileSync(config.path, 'utf8'), text, 'a second start changes nothing')
+})
+
+t.test('a file that cannot be written is a warning', async (t) => {
+  const config = await open(t, '[admins]\nanna = secret\n')
+  mkdirSync(`${config.path}.tmp/full`, { recursive: true })
+  const warnings = await prepareAdmins(config, { COUCHDB_USER: 'bert', COUCHDB_PASSWORD: 'x' })
+  t.match(warnings, [/^The admin anna is kept in memory only: /, /^The admin bert is kept in memory only: /])
+  t.equal(await verifyPassword('secret', config.get('admins', 'anna')!), true)
+  t.equal(await verifyPassword('x', config.get('admins', 'bert')!), true)
+})
+
+t.test('broken admins in local.ini end the start, rather than leaving it open', async (t) => {
+  const refused = async (ini: string, message: RegExp) =>
+    t.rejects(prepareAdmins(await open(t, `[admins]\n${ini}`), {}), { name: 'StartError', message })
+  await refused('anna =', /the admin anna has no password/)
+  await refused('anna = -pbkdf2-abc', /the hash of the admin anna is broken/)
+  await refused('an:na = x', /the admin an:na is refused: .*colon/)
+})
+
+t.test('the admin of the environment', async (t) => {
+  const dataDir = t.testdir({ 'local.ini': FAST, user: 'anna\n', password: 's3cret\n' })
+  const start = async (env: NodeJS.ProcessEnv) => {
+    const config = await openConfig({ dataDir, env, flags: {} })
+    await prepareAdmins(config, env)
+    return config
+  }
+  const first = await start({
+    COUCHDB_USER_FILE: join(dataDir, 'user'),
+    COUCHDB_PASSWORD_FILE: join(dataDir, 'password'),
+  })
+  const stored = first.get('admins', 'anna')!
+  t.equal(await verifyPassword('s3cret', stored), true)
+  t.equal(await first.stored('admins', 'anna'), stored, 'kept, since local.ini had no such admin')
+  t.equal((await start({})).get('admins', 'anna'), stored)
+  const same = await start({ COUCHDB_USER: 'anna', COUCHDB_PASSWORD: 's3cret' })
+  t.equal(same.get('admins', 'anna'), stored, 'a hash that fits is kept')
+  const changed = await start({ COUCHDB_USER: 'anna', COUCHDB_PASSWORD: 'new' })
+  t.equal(await verifyPassword('new', changed.get('admins', 'anna')!), true)
+  t.equal(await changed.stored('admins', 'anna'), stored, 'local.ini keeps what its owner set')
+  const refused = (env: NodeJS.ProcessEnv, message: RegExp) =>
+    t.rejects(start(env), { name: 'StartError', message })
+  await refused({ COUCHDB_USER: 'anna' }, /^COUCHDB_USER is set, but not COUCHDB_PASSWORD\.$/)
+  await refused({ COUCHDB_PASSWORD: 'x' }, /^COUCHDB_PASSWORD is set, but not COUCHDB_USER\.$/)
+  await refused({ COUCHDB_USER: 'b', COUCHDB_PASSWORD: ' ' }, /^COUCHDB_USER: the admin b is refused/)
+  await refused({ COUCHDB_USER: 'anna', COUCHDB_PASSWORD: ' ' }, /^COUCHDB_USER: the admin anna is refused/)
+})
+
+t.test('accounts', async (t) => {
+  const config = await open(t)
+  const accounts = adminAccounts(config)
+  t.equal(await accounts.find('anna'), null)
+  t.ok(isHashed(accounts.decoy()), 'the decoy costs what a real hash costs')
+  t.match(accounts.decoy(), /,7$/)
+  await setAdmin(config, 'anna', 'x', { persist: false })
+  t.match(await accounts.find('anna'), { stored: HASH, roles: ['_admin'] })
+  t.notMatch(existsSync(config.path) ? readFileSync(config.path, 'utf8') : '', 'anna')
+})

@@ -1,0 +1,81 @@
+import t from 'tap'
+import { put } from '../storage/conformance/edits.ts'
+import { ANNA, BERT, bench, feedOptions, openVectors, settled } from './helpers.ts'
+
+t.test('a hundred feeds at the tip are woken by one commit with one request', async (t) => {
+  const store = await openVectors()
+  const { start, database } = bench(t, store)
+  const feeds = []
+  for (let i = 0; i < 100; i++) {
+    const limit = i % 2 === 0 ? Infinity : 100 + i
+    feeds.push(await start({ kind: 'continuous', since: 'now', limit }))
+  }
+  t.equal(database.requests.length, 100)
+  t.equal(database.listeners.size, 1)
+  await store.updateDocs([put('d')])
+  await settled()
+  t.equal(database.requests.length, 101)
+  await store.updateDocs([put('d')])
+  await settled()
+  t.equal(database.requests.length, 102)
+  for (const { out } of feeds) t.match(out.text, /^\{"seq":"9-[^\n]*\}\n\{"seq":"10-[^\n]*\}\n$/)
+})
+
+t.test('different options do not share', async (t) => {
+  const store = await openVectors()
+  const { start, database } = bench(t, store)
+  await start({ kind: 'continuous', since: 'now' })
+  await start({ kind: 'continuous', since: 'now', options: feedOptions({ style: 'all_docs' }) })
+  await start({ kind: 'continuous', since: 'now', options: feedOptions({ docIds: ['d'] }) })
+  await start({ kind: 'continuous', since: 'now', options: feedOptions({ docIds: ['d'] }) })
+  const before = database.requests.length
+  await store.updateDocs([put('d')])
+  await settled()
+  t.equal(database.requests.length - before, 3)
+})
+
+t.test('a shared page that is longer than a feed wants is not used for it', async (t) => {
+  const store = await openVectors()
+  const { start } = bench(t, store)
+  const all = await start({ kind: 'continuous', since: 'now' })
+  const two = await start({ kind: 'continuous', since: 'now', limit: 2 })
+  await store.updateDocs(['d', 'e', 'f'].map((id) => put(id)))
+  await settled()
+  t.equal(all.out.text.match(/"id"/g)?.length, 3)
+  t.equal(two.out.text.match(/"id"/g)?.length, 2)
+  t.match(two.out.text, /\{"last_seq":"10-[^"]*","pending":1\}\n$/)
+})
+
+t.test('who shares a page must pass its security object', async (t) => {
+  const store = await openVectors()
+  await store.updateSettings(() => ({ result: null, write: { security: { members: {} } } }))
+  const { start } = bench(t, store)
+  const bert = await start({ kind: 'continuous', since: 'now' }, () => BERT)
+  const anna = await start({ kind: 'continuous', since: 'now' }, () => ANNA)
+  // No event tells of it: only the page itself does.
+  await store.updateSettings(() => ({ result: null, write: { security: { members: { names: ['anna'] } } } }))
+  await store.updateDocs([put('d')])
+  await settled()
+  t.match(anna.out.text, /^\{"seq":"9-/)
+  t.match(bert.out.text, /^\{"last_seq":"8-/, 'ended in order, without the row')
+  await store.updateSettings(() => ({ result: null, write: { security: { members: { names: ['bert'] } } } }))
+  await store.updateDocs([put('d')])
+  await settled()
+  t.ok(anna.out.ended)
+})
+
+t.test('a commit during a page is not missed', async (t) => {
+  const store = await openVectors()
+  const { start, database } = bench(t, store)
+  const { out } = await start({ kind: 'continuous', since: 'now' })
+  const original = database.changes.bind(database)
+  let writes = 3
+  database.changes = async (user, request) => {
+    const page = await original(user, request)
+    if (writes-- > 0) await store.updateDocs([put('d')])
+    return page
+  }
+  await store.updateDocs([put('d')])
+  await settled()
+  t.match(out.text, /"seq":"12-[^\n]*\n$/)
+})

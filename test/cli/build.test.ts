@@ -1,0 +1,80 @@
+import {
+  cpSync,
+  existsSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { ROOT, start } from './child.ts'
+
+/** A small project with our build script and settings. */
+async function project(t: Test): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'settee-build-'))
+  t.teardown(() => rm(folder, { recursive: true, force: true }))
+  for (const name of ['scripts', 'package.json', 'tsconfig.json', 'tsconfig.build.json']) {
+    cpSync(join(ROOT, name), join(folder, name), { recursive: true })
+  }
+  symlinkSync(join(ROOT, 'node_modules'), join(folder, 'node_modules'))
+  cpSync(join(ROOT, 'src', 'cli', 'arguments.ts'), join(folder, 'src', 'cli', 'arguments.ts'))
+  cpSync(join(ROOT, 'src', 'config'), join(folder, 'src', 'config'), { recursive: true })
+  cpSync(join(ROOT, 'src', 'core'), join(folder, 'src', 'core'), { recursive: true })
+  const main =
+    "#!/usr/bin/env node\nimport { parseCommand } from './arguments.ts'\nconsole.log(parseCommand([]).name)\n"
+  writeFileSync(join(folder, 'src', 'cli', 'main.ts'), main)
+  return folder
+}
+const build = (t: Test, cwd: string, ...args: string[]) =>
+  start(t, process.execPath, ['scripts/build.mjs', ...args], { cwd }).ended
+const stampOf = (folder: string): number => statSync(join(folder, 'dist', '.stamp')).mtimeMs
+
+t.test('dist is built once, and again when an input has changed', async (t) => {
+  const folder = await project(t)
+  const entry = join(folder, 'dist', 'cli', 'main.js')
+  t.strictSame(await build(t, folder), { code: 0, stdout: '', stderr: '' })
+  t.ok(statSync(entry).mode & 0o100, 'the entry point may be executed')
+  t.match(await start(t, entry, [], { cwd: folder }).ended, { code: 0, stdout: 'serve\n' })
+  const first = stampOf(folder)
+  await build(t, folder)
+  t.equal(stampOf(folder), first, 'nothing to do')
+  writeFileSync(join(folder, 'src', 'extra.ts'), 'export const extra = 1\n')
+  utimesSync(join(folder, 'src', 'extra.ts'), 1, 1) // an old file counts as well
+  await build(t, folder)
+  t.ok(existsSync(join(folder, 'dist', 'extra.js')))
+  rmSync(join(folder, 'src', 'extra.ts'))
+  await build(t, folder)
+  t.notOk(existsSync(join(folder, 'dist', 'extra.js')), 'output of a removed file goes')
+  const last = stampOf(folder)
+  await build(t, folder, '--force')
+  t.not(stampOf(folder), last)
+})
+
+t.test('a build that fails leaves dist as it was', async (t) => {
+  const folder = await project(t)
+  await build(t, folder)
+  const before = readFileSync(join(folder, 'dist', '.stamp'), 'utf8')
+  writeFileSync(join(folder, 'src', 'wrong.ts'), "export const wrong: number = 'text'\n")
+  t.match(await build(t, folder), { code: 1, stdout: /wrong\.ts/, stderr: 'settee: the build failed.\n' })
+  t.equal(readFileSync(join(folder, 'dist', '.stamp'), 'utf8'), before)
+})
+
+t.test('without a compiler an existing dist serves', async (t) => {
+  const folder = await project(t)
+  await build(t, folder)
+  const before = stampOf(folder)
+  rmSync(join(folder, 'node_modules'))
+  writeFileSync(join(folder, 'src', 'extra.ts'), 'export const extra = 1\n')
+  t.match(await build(t, folder), { code: 0, stderr: '' })
+  t.equal(stampOf(folder), before)
+  rmSync(join(folder, 'dist'), { recursive: true })
+  t.match(await build(t, folder), {
+    code: 1,
+    stderr: 'settee: dist/ is missing and cannot be built here; run npm ci first.\n',
+  })
+})

@@ -1,0 +1,80 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { type AddressInfo, createServer } from 'node:net'
+import { fileURLToPath } from 'node:url'
+import type { Test } from 'tap'
+
+export const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+const MAIN = fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url))
+
+export interface RunOptions {
+  readonly cwd?: string
+  readonly env?: NodeJS.ProcessEnv
+}
+
+export interface Ended {
+  /** Exit code, or the signal that ended it. */
+  readonly code: number | NodeJS.Signals | null
+  readonly stdout: string
+  readonly stderr: string
+}
+
+/** A running process whose output is collected; it is killed at the end of the test if it still runs. */
+export interface Child {
+  readonly process: ChildProcess
+  readonly ended: Promise<Ended>
+}
+
+/** The environment of a child: this one without what would change its ways. */
+export function cleanEnv(more: NodeJS.ProcessEnv = {}): NodeJS.ProcessEnv {
+  const own = Object.entries(process.env).filter(
+    ([name]) => !/^(SETTEE_|COUCHDB_|TAP|NODE_OPTIONS)/.test(name),
+  )
+  return { ...Object.fromEntries(own), ...more }
+}
+
+export function start(t: Test, command: string, args: readonly string[], options: RunOptions = {}): Child {
+  const child = spawn(command, args, {
+    cwd: options.cwd ?? ROOT,
+    env: cleanEnv(options.env),
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  const output = { stdout: '', stderr: '' }
+  child.stdout.on('data', (chunk: Buffer) => (output.stdout += chunk.toString()))
+  child.stderr.on('data', (chunk: Buffer) => (output.stderr += chunk.toString()))
+  const ended = once(child, 'close').then(([code, signal]): Ended => ({ code: code ?? signal, ...output }))
+  t.teardown(() => {
+    child.kill('SIGKILL')
+  })
+  return { process: child, ended }
+}
+
+/** `settee <args>` from the sources. */
+export function settee(t: Test, args: readonly string[], options: RunOptions = {}): Child {
+  const tsx = import.meta.resolve('tsx')
+  return start(t, process.execPath, [`--import=${tsx}`, MAIN, ...args], options)
+}
+
+export async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  server.close()
+  await once(server, 'close')
+  return port
+}
+
+/** Asks `/_up` until it answers 200; fails when the process ends before. */
+export async function untilUp(child: Child, url: string): Promise<unknown> {
+  let ended: Ended | null = null
+  void child.ended.then((end) => {
+    ended = end
+  })
+  for (;;) {
+    const answer = await fetch(`${url}/_up`).catch(() => null)
+    if (answer?.status === 200) return answer.json()
+    await answer?.body?.cancel()
+    if (ended) throw new Error(`It ended before it was up: ${JSON.stringify(ended)}`)
+    await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+}

@@ -1,0 +1,103 @@
+import { once } from 'node:events'
+import t from 'tap'
+import { type Host, type Running, runUntilSignalled } from '../../src/cli/lifecycle.ts'
+import { StartError } from '../../src/config/start-error.ts'
+import { start } from './child.ts'
+
+/** A process that only notes what is done to it. */
+function fakeHost() {
+  const lines: string[] = []
+  let signal: () => void = () => undefined
+  let exit: (code: number) => void
+  const exited = new Promise<number>((resolve) => {
+    exit = resolve
+  })
+  const host: Host = {
+    onSignal: (listener) => {
+      signal = listener
+    },
+    error: (line) => lines.push(line),
+    exit: (code) => exit(code),
+  }
+  return { host, lines, exited, signal: () => signal() }
+}
+
+t.test('a start that fails is one line and exit code 1', async (t) => {
+  const { host, lines, exited } = fakeHost()
+  await runUntilSignalled(() => Promise.reject(new StartError('The folder is full.')), { host })
+  t.equal(await exited, 1)
+  t.strictSame(lines, ['The folder is full.'])
+})
+
+t.test('a signal closes and exits with 0', async (t) => {
+  const { host, lines, exited, signal } = fakeHost()
+  let closed = 0
+  const running: Running = {
+    close: async () => {
+      closed += 1
+    },
+  }
+  await runUntilSignalled(async () => running, { host })
+  signal()
+  signal() // the same Ctrl-C, passed on by npm
+  t.equal(await exited, 0)
+  t.equal(closed, 1)
+  t.strictSame(lines, [])
+})
+
+t.test('a signal during the start waits for its end', async (t) => {
+  const { host, exited, signal } = fakeHost()
+  let ready: (running: Running) => void = () => undefined
+  let closed = false
+  const starting = runUntilSignalled(
+    () =>
+      new Promise((resolve) => {
+        ready = resolve
+      }),
+    { host },
+  )
+  signal()
+  ready({
+    close: async () => {
+      closed = true
+    },
+  })
+  await starting
+  t.equal(await exited, 0)
+  t.ok(closed)
+})
+
+t.test('a close that fails or never ends is exit code 1', async (t) => {
+  const failing = fakeHost()
+  await runUntilSignalled(async () => ({ close: () => Promise.reject(new Error('disk gone')) }), failing)
+  failing.signal()
+  t.equal(await failing.exited, 1)
+  t.strictSame(failing.lines, ['settee did not stop cleanly: disk gone'])
+  const hanging = fakeHost()
+  const never = async (): Promise<Running> => ({ close: () => new Promise(() => undefined) })
+  await runUntilSignalled(never, { host: hanging.host, graceMs: 20 })
+  hanging.signal()
+  t.equal(await hanging.exited, 1)
+  t.strictSame(hanging.lines, ['settee did not stop within 0.02 s; it ends now.'])
+})
+
+t.test('a real process, real signals', async (t) => {
+  const script = (close: string): string => `
+    import { runUntilSignalled } from './src/cli/lifecycle.ts'
+    const timer = setInterval(() => {}, 1000)
+    const close = async () => { console.log('closing'); ${close} }
+    await runUntilSignalled(async () => ({ close }))
+    console.log('started')`
+  const run = (close: string) =>
+    start(t, process.execPath, ['--import=tsx', '--input-type=module', '--eval', script(close)])
+  const graceful = run('clearInterval(timer)')
+  await once(graceful.process.stdout!, 'data')
+  graceful.process.kill('SIGTERM')
+  t.match(await graceful.ended, { code: 0, stdout: /closing/, stderr: '' })
+  const stuck = run('await new Promise(() => undefined)')
+  await once(stuck.process.stdout!, 'data')
+  stuck.process.kill('SIGINT')
+  const again = setInterval(() => stuck.process.kill('SIGTERM'), 50) // counts once it is no longer the same moment
+  t.match(await stuck.ended, { code: 1, stderr: '' })
+  clearInterval(again)
+})

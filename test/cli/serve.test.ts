@@ -1,0 +1,70 @@
+import { once } from 'node:events'
+import { createServer } from 'node:net'
+import { join } from 'node:path'
+import t from 'tap'
+import { freePort, settee, untilUp } from './child.ts'
+
+t.test('the server starts, answers, and ends at SIGTERM and SIGINT', async (t) => {
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+    const port = await freePort()
+    const child = settee(t, ['serve', '--port', String(port), '--data', join(t.testdir(), 'new', 'data')])
+    t.match(await untilUp(child, `http://127.0.0.1:${port}`), { status: 'ok' })
+    child.process.kill(signal)
+    const { code, stdout, stderr } = await child.ended
+    t.equal(code, 0, signal)
+    t.equal(stderr, '')
+    t.match(stdout, `http://127.0.0.1:${port}`, 'the URL is told')
+  }
+})
+
+t.test('the environment is heard', async (t) => {
+  const port = await freePort()
+  const env = { SETTEE_PORT: String(port), SETTEE_DATA: t.testdir() }
+  const child = settee(t, [], { env })
+  await untilUp(child, `http://127.0.0.1:${port}`)
+  child.process.kill('SIGTERM')
+  t.equal((await child.ended).code, 0)
+})
+
+t.test('what keeps it from starting is one line and exit code 1', async (t) => {
+  const dataDir = t.testdir({ file: '', bad: { 'local.ini': '[log]\nlevel = loud\n' } })
+  const port = await freePort()
+  const first = settee(t, ['--port', String(port), '--data', join(dataDir, 'held')])
+  await untilUp(first, `http://127.0.0.1:${port}`)
+  const busy = createServer().listen(0, '127.0.0.1')
+  await once(busy, 'listening')
+  t.teardown(() => busy.close())
+  const taken = String((busy.address() as { port: number }).port)
+  const table: [what: string, args: string[], line: RegExp][] = [
+    [
+      'port in use',
+      ['--port', taken, '--data', join(dataDir, 'x')],
+      /Port \d+ on 127\.0\.0\.1 is already in use/,
+    ],
+    [
+      'not its address',
+      ['--bind', '192.0.2.1', '--port', '0', '--data', join(dataDir, 'y')],
+      /no address 192\.0\.2\.1/,
+    ],
+    ['no folder', ['--port', '0', '--data', join(dataDir, 'file', 'data')], /file/],
+    ['unwritable', ['--port', '0', '--data', '/proc/settee'], /\/proc/],
+    ['held', ['--port', '0', '--data', join(dataDir, 'held')], /held/],
+    [
+      'bad level',
+      ['--port', '0', '--data', join(dataDir, 'z'), '--log-level', 'loud'],
+      /--log-level must be one of/,
+    ],
+    [
+      'bad local.ini',
+      ['--port', '0', '--data', join(dataDir, 'bad')],
+      /local\.ini: log\/level must be one of/,
+    ],
+  ]
+  for (const [what, args, line] of table) {
+    const { code, stderr } = await settee(t, args).ended
+    t.equal(code, 1, what)
+    t.match(stderr, line, what)
+    t.match(stderr, /^[^\n]+\n$/, `${what}: one line`)
+    t.notMatch(stderr, /\bat .*:\d+:\d+/, `${what}: no stack`)
+  }
+})

@@ -1,0 +1,247 @@
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { type ConfigOptions, openConfig } from '../../src/config/config.ts'
+import { limitsOf } from '../../src/config/limits.ts'
+import { StartError } from '../../src/config/start-error.ts'
+
+const open = (dataDir: string, options: Partial<ConfigOptions> = {}) =>
+  openConfig({ dataDir, env: {}, flags: {}, ...options })
+interface Refusal {
+  name: string
+  status: number
+  error: string
+  reason?: string | RegExp
+}
+const folder = (t: Test, ini?: string): string => t.testdir(ini === undefined ? {} : { 'local.ini': ini })
+
+t.test('without a file the defaults are listed, as strings', async (t) => {
+  const config = await open(folder(t))
+  const all = config.all()
+  t.match(all, {
+    chttpd: { port: '5984', max_http_request_size: '4294967296' },
+    couchdb: { max_document_size: '8000000' },
+  })
+  t.strictSame(all.log, { level: 'info' }, 'what is unset is not listed')
+  t.notOk('admins' in all)
+  t.strictSame(config.section('nothing'), {})
+  t.equal(config.get('chttpd_auth', 'secret'), undefined)
+  t.notOk(existsSync(config.path), 'reading writes nothing')
+})
+
+t.test('defaults < local.ini < environment < command line', async (t) => {
+  const dataDir = folder(
+    t,
+    '[chttpd]\nport = 1\nbind_address = ::1\n[log]\nlevel = error\nfile = a.log\n[x.y]\nz = 1\n',
+  )
+  const env = { SETTEE_PORT: '2', SETTEE_LOG_LEVEL: ' warning ', SETTEE_BIND: '', COUCHDB_SECRET: 'shh' }
+  const config = await open(dataDir, { env, flags: { port: 3, logFile: 'b.log' } })
+  t.equal(config.integer('chttpd', 'port'), 3)
+  t.equal(config.get('chttpd', 'bind_address'), '::1', 'an empty variable is an unset one')
+  t.equal(config.get('log', 'level'), 'warning')
+  t.equal(config.get('log', 'file'), 'b.log')
+  t.equal(config.get('chttpd_auth', 'secret'), 'shh')
+  t.strictSame(config.section('x.y'), { z: '1' })
+})
+
+t.test('a secret may stand in a file', async (t) => {
+  const dataDir = t.testdir({ secret: 's3\n', empty: '\n' })
+  const config = await open(dataDir, { env: { COUCHDB_SECRET_FILE: join(dataDir, 'secret') } })
+  t.equal(config.get('chttpd_auth', 'secret'), 's3')
+  const refused = (env: NodeJS.ProcessEnv, message: RegExp) => t.rejects(open(dataDir, { env }), { message })
+  await refused(
+    { COUCHDB_SECRET_FILE: '/nowhere' },
+    /^COUCHDB_SECRET_FILE: \/nowhere cannot be read \(ENOENT\)\.$/,
+  )
+  await refused({ COUCHDB_SECRET_FILE: join(dataDir, 'empty') }, /is empty/)
+  await refused({ COUCHDB_SECRET_FILE: '/x', COUCHDB_SECRET: 'y' }, /both set/)
+})
+
+t.test('nonsense at the start is one line that says where it stands', async (t) => {
+  const table: [ini: string, options: Partial<ConfigOptions>, message: RegExp][] = [
+    [
+      '[chttpd]\nport = abc',
+      {},
+      /local\.ini: chttpd\/port must be a whole number from 0 to 65535, not "abc"\.$/,
+    ],
+    ['[log]\nlevel = loud', {}, /log\/level must be one of debug, .*, not "loud"/],
+    [
+      '',
+      { env: { SETTEE_PORT: '70000' } },
+      /^SETTEE_PORT must be a whole number from 0 to 65535, not "70000"\.$/,
+    ],
+    ['', { flags: { logLevel: 'x' } }, /^--log-level must be one of/],
+    ['', { flags: { port: -1 } }, /^--port must be/],
+  ]
+  for (const [ini, options, message] of table) {
+    const error = await open(folder(t, ini), options).catch((error: unknown) => error)
+    t.ok(error instanceof StartError)
+    t.match(error, { message })
+  }
+  await t.rejects(open(t.testdir({ 'local.ini': {} })), { message: /cannot be read \(EISDIR\)/ })
+  const latin1 = t.testdir()
+  writeFileSync(join(latin1, 'local.ini'), Buffer.from('[a]\nb = \xe4\n', 'latin1'))
+  await t.rejects(open(latin1), { message: /cannot be read \(ERR_ENCODING_INVALID_ENCODED_DATA\)/ })
+})
+
+t.test('a change takes effect, is told, and is kept', async (t) => {
+  const dataDir = folder(t, '; mine\n[couchdb]\nmax_document_size = 1000 ; small\n')
+  const config = await open(dataDir, { flags: { logLevel: 'error' } })
+  const told: unknown[] = []
+  const forget = config.onChange((...change) => told.push(change))
+  t.equal(await config.set('couchdb', 'max_document_size', ' 2000 '), '1000')
+  t.equal(await config.set('httpd', 'WWW-Authenticate', 'Basic realm="couchdb"'), '')
+  t.equal(await config.set('log', 'level', 'debug'), 'error')
+  t.equal(await config.set('x', 'y', 'memory', { persist: false }), '')
+  t.equal(config.get('log', 'level'), 'debug', 'beats the command line')
+  t.equal(limitsOf(config).maxDocumentSize, 2000)
+  t.equal(await config.delete('couchdb', 'max_document_size'), '2000')
+  t.equal(limitsOf(config).maxDocumentSize, 8_000_000, 'the default is back')
+  t.equal(await config.delete('x', 'y'), 'memory')
+  t.notOk('x' in config.all())
+  forget()
+  await config.set('x', 'y', 'z')
+  t.strictSame(told, [
+    ['couchdb', 'max_document_size', '2000'],
+    ['httpd', 'WWW-Authenticate', 'Basic realm="couchdb"'],
+    ['log', 'level', 'debug'],
+    ['x', 'y', 'memory'],
+    ['couchdb', 'max_document_size', '8000000'],
+    ['x', 'y', undefined],
+  ])
+  const ini =
+    '; mine\n[couchdb]\n\n[httpd]\nWWW-Authenticate = Basic realm="couchdb"\n\n[log]\nlevel = debug\n\n[x]\ny = z\n'
+  t.equal(readFileSync(config.path, 'utf8'), ini)
+  t.equal(statSync(config.path).mode & 0o777, 0o600)
+  t.strictSame(readdirSync(dataDir), ['local.ini'])
+  const again = await open(dataDir)
+  t.strictSame([again.get('log', 'level'), again.get('x', 'y')], ['debug', 'z'])
+})
+
+t.test('what the owner edits in the meantime is kept', async (t) => {
+  const dataDir = folder(t, '[a]\nb = 1\n')
+  const config = await open(dataDir)
+  writeFileSync(config.path, '# new\n[a]\nb = 1\nc = 2\n')
+  await config.set('a', 'b', '3')
+  t.equal(readFileSync(config.path, 'utf8'), '# new\n[a]\nb = 3\nc = 2\n')
+  t.equal(await config.stored('a', 'c'), '2')
+  t.equal(config.get('a', 'c'), undefined)
+})
+
+t.test('writes at the same time are done one after the other', async (t) => {
+  const config = await open(folder(t))
+  const numbers = Array.from({ length: 20 }, (_, number) => String(number))
+  const old = await Promise.all(numbers.map((number) => config.set('a', 'b', number)))
+  t.strictSame(old, ['', ...numbers.slice(0, -1)])
+  await Promise.all(numbers.map((number) => config.set('c', `k${number}`, number)))
+  t.equal(Object.keys((await open(join(config.path, '..'))).section('c')).length, 20)
+})
+
+t.test('a write that fails changes nothing', async (t) => {
+  const dataDir = folder(t, '[a]\nb = 1\n')
+  const config = await open(dataDir)
+  mkdirSync(`${config.path}.tmp/full`, { recursive: true }) // cannot be removed as a file: every write fails
+  let told = 0
+  config.onChange(() => {
+    told += 1
+  })
+  const failure = {
+    name: 'CouchError',
+    status: 500,
+    error: 'internal_server_error',
+    reason: /local\.ini .*nothing has changed/,
+  }
+  await t.rejects(config.set('a', 'b', '2'), failure)
+  await t.rejects(config.delete('a', 'b'), failure)
+  t.equal(config.get('a', 'b'), '1')
+  t.equal(told, 0)
+  t.equal(await config.set('a', 'b', '3', { persist: false }), '1', 'later writes are not held up')
+  t.equal(readFileSync(config.path, 'utf8'), '[a]\nb = 1\n')
+})
+
+t.test('a link is followed, so that a mounted file stays where it is', async (t) => {
+  const dataDir = t.testdir({ real: { 'my.ini': '[a]\nb = 1\n' } })
+  chmodSync(join(dataDir, 'real', 'my.ini'), 0o644)
+  symlinkSync(join(dataDir, 'real', 'my.ini'), join(dataDir, 'local.ini'))
+  const config = await open(dataDir)
+  await config.set('a', 'b', '2')
+  t.equal(readFileSync(join(dataDir, 'real', 'my.ini'), 'utf8'), '[a]\nb = 2\n')
+})
+
+t.test('what is refused', async (t) => {
+  const config = await open(folder(t))
+  const bad = (reason: string | RegExp) => ({ name: 'CouchError', status: 400, error: 'bad_request', reason })
+  const table: [section: string, key: string, value: string, refusal: Refusal][] = [
+    ['a[', 'b', 'c', bad('Invalid configuration section')],
+    ['', 'b', 'c', bad('Invalid configuration section')],
+    ['a\n', 'b', 'c', bad('Invalid configuration section')],
+    ['a', ']', 'c', bad('Invalid configuration key')],
+    ['a', '', 'c', bad('Invalid configuration key')],
+    ['a', 'b=c', 'd', bad('Invalid configuration key')],
+    ['a', ';b', 'd', bad('Invalid configuration key')],
+    ['a', '#b', 'd', bad('Invalid configuration key')],
+    ['a', ' b', 'd', bad('Invalid configuration key')],
+    ['a', 'b'.repeat(1025), 'd', bad('Invalid configuration key')],
+    ['a', 'b', 'c\nd = e', bad('Invalid configuration value')],
+    ['a', 'b', 'c\u0000', bad('Invalid configuration value')],
+    ['a', 'b', '[c]', bad('Invalid configuration value')],
+    ['a', 'b', '\ud800', bad('Invalid configuration value')],
+    ['a', 'b', 'x'.repeat(65_537), bad('Invalid configuration value')],
+    ['log', 'level', 'loud', bad(/log\/level must be one of/)],
+    ['log', 'level', '', bad(/log\/level must be one of/)],
+    ['log', 'file', '/etc/crontab', bad(/log\/file must be/)],
+    ['chttpd', 'port', '1.5', bad(/must be a whole number from 0 to 65535/)],
+    ['chttpd', 'port', '-1', bad(/must be a whole number/)],
+    ['couchdb', 'max_document_size', '8 MB', bad(/whole number of bytes, at least 1, or infinity/)],
+    ['chttpd_auth', 'iterations', '0', bad(/from 1 to 10000000/)],
+    ['chttpd_auth', 'pbkdf2_prf', 'md5', bad(/must be one of sha,/)],
+    ['query_servers', 'javascript', '/bin/sh', { name: 'CouchError', status: 403, error: 'forbidden' }],
+    ['daemons', 'x', 'y', { name: 'CouchError', status: 403, error: 'forbidden' }],
+  ]
+  for (const [section, key, value, refusal] of table) {
+    await t.rejects(
+      config.set(section, key, value),
+      refusal,
+      JSON.stringify([section, key, value]).slice(0, 60),
+    )
+  }
+  await t.rejects(config.delete('a', 'b'), {
+    name: 'CouchError',
+    status: 404,
+    reason: 'unknown_config_value',
+  })
+  await t.rejects(config.delete('daemons', 'b'), { code: 'config_read_only', status: 403 })
+  await t.rejects(config.set('admins', 'anna', 'plain'), { message: /setAdmin/ }, 'a fault of ours')
+  t.notOk(existsSync(config.path))
+})
+
+t.test('typed readers', async (t) => {
+  const config = await open(
+    folder(t, '[couchdb]\nmax_attachment_size = infinity\nmax_dbs_open =\n[a]\nyes = true\n'),
+  )
+  t.equal(config.bytes('couchdb', 'max_attachment_size'), Number.POSITIVE_INFINITY)
+  t.equal(config.bytes('chttpd', 'max_http_request_size'), 4_294_967_296)
+  t.equal(config.integer('couchdb', 'max_dbs_open'), 500, 'a key set to nothing means its default')
+  t.equal(config.boolean('a', 'yes'), true)
+  t.equal(config.boolean('a', 'no'), false)
+  t.throws(() => config.integer('a', 'no'), { message: /no default/ })
+})
+
+t.test('names that live on Object.prototype are names like any other', async (t) => {
+  const config = await open(folder(t))
+  await config.set('__proto__', '__proto__', '1')
+  await config.set('constructor', 'toString', '2')
+  const all = JSON.parse(JSON.stringify(config.all())) as Record<string, unknown>
+  t.strictSame(Object.getOwnPropertyDescriptor(all, '__proto__')?.value, JSON.parse('{"__proto__":"1"}'))
+  t.strictSame(all.constructor, { toString: '2' })
+  t.equal(config.get('toString', 'x'), undefined)
+})

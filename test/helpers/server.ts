@@ -1,0 +1,104 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { Test } from 'tap'
+import { Agent, request as send } from 'undici'
+import { startServer } from '../../src/server.ts'
+
+/** What a test asks of a server, and what it gets. */
+export interface TestRequest {
+  /** A string or bytes as they are; anything else as JSON with its content type. */
+  readonly body?: unknown
+  readonly headers?: Record<string, string>
+  /** `name:password`. */
+  readonly auth?: string
+}
+
+export interface TestResponse {
+  readonly status: number
+  readonly headers: Record<string, string | string[] | undefined>
+  readonly text: string
+  // biome-ignore lint/suspicious/noExplicitAny: what a test reads of an answer is what it checks
+  readonly json: any
+}
+
+export interface TestServer {
+  /** Without a slash at the end. */
+  readonly url: string
+  readonly dataDir: string
+  request(method: string, path: string, options?: TestRequest): Promise<TestResponse>
+  /** Stops the server; its data stay until the test ends. */
+  close(): Promise<void>
+}
+
+export interface TestServerOptions {
+  /** A data folder to start on; by default an empty one that goes with the test. */
+  readonly dataDir?: string
+  readonly env?: NodeJS.ProcessEnv
+  readonly logLevel?: string
+  readonly logFile?: string
+}
+
+/** A folder that is removed when the test ends. */
+export async function temporaryFolder(t: Pick<Test, 'teardown'>): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'settee-test-'))
+  t.teardown(() => rm(folder, { recursive: true, force: true }))
+  return folder
+}
+
+/** A listening server on a free port, closed when the test ends. */
+export async function startTestServer(
+  t: Pick<Test, 'teardown'>,
+  options: TestServerOptions = {},
+): Promise<TestServer> {
+  const dataDir = options.dataDir ?? (await temporaryFolder(t))
+  const server = await startServer({
+    dataDir,
+    env: options.env ?? {},
+    flags: {
+      port: 0,
+      bind: '127.0.0.1',
+      logLevel: options.logLevel ?? 'none',
+      ...(options.logFile !== undefined && { logFile: options.logFile }),
+    },
+    threadEntry: new URL('./database-thread.mjs', import.meta.url),
+  })
+  const agent = new Agent({ connections: 16 })
+  const close = async () => {
+    await agent.destroy()
+    await server.close()
+  }
+  t.teardown(close)
+  const url = server.url.replace(/\/$/, '')
+  return { url, dataDir, close, request: (method, path, asked) => ask(agent, url, method, path, asked) }
+}
+
+async function ask(
+  dispatcher: Agent,
+  url: string,
+  method: string,
+  path: string,
+  { body, headers = {}, auth }: TestRequest = {},
+): Promise<TestResponse> {
+  const isRaw = body === undefined || typeof body === 'string' || body instanceof Uint8Array
+  const answer = await send(url + path, {
+    method: method as 'GET',
+    dispatcher,
+    headers: {
+      ...(!isRaw && { 'content-type': 'application/json' }),
+      ...(auth !== undefined && { authorization: `Basic ${Buffer.from(auth).toString('base64')}` }),
+      ...headers,
+    },
+    body: isRaw ? ((body ?? null) as string | null) : JSON.stringify(body),
+  })
+  const text = await answer.body.text()
+  return { status: answer.statusCode, headers: answer.headers, text, json: parsed(text) }
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}

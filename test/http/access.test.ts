@@ -1,0 +1,178 @@
+/** Who is asking, and who may do what; protocol.md 1.4, 11.2, 11.4, 11.6, 19.7. */
+import t, { type Test } from 'tap'
+import { type Ask, connect } from './client.ts'
+import { startMemoryServer } from './memory-server.ts'
+
+const JSON_BODY = (body: unknown): Ask => ({ json: body })
+const OPTIONS: Ask = {}
+
+/** A server with the admin `s`, and a database whose member is `m` and whose admin is `d`. */
+async function startSecured(t: Test, settings: Record<string, string> = {}) {
+  const server = await startMemoryServer(t, settings)
+  const call = connect(t, server)
+  await call('PUT', '/db')
+  await call('PUT', '/db/doc', { body: '{}' })
+  const security = { admins: { names: ['d'] }, members: { names: ['m'] } }
+  t.equal((await call('PUT', '/db/_security', { json: security })).status, 200)
+  t.equal((await call('PUT', '/_config/admins/s', { body: '"s"' })).text, '""\n')
+  return { ...server, call }
+}
+
+t.test('the rights matrix', async (t) => {
+  const { call } = await startSecured(t)
+  let serial = 0
+  const matrix: [call: string, ask: Ask, a: number, o: number, m: number, d: number, s: number][] = [
+    ['GET /db', OPTIONS, 401, 403, 200, 200, 200],
+    ['HEAD /db', OPTIONS, 401, 403, 200, 200, 200],
+    ['GET /db/doc', OPTIONS, 401, 403, 200, 200, 200],
+    ['GET /db/missing', OPTIONS, 401, 403, 404, 404, 404],
+    ['PUT /db/new-#', { body: '{}' }, 401, 403, 201, 201, 201],
+    ['POST /db', JSON_BODY({}), 401, 403, 201, 201, 201],
+    ['POST /db/_bulk_docs', JSON_BODY({ docs: [] }), 401, 403, 201, 201, 201],
+    ['POST /db/_bulk_get', JSON_BODY({ docs: [] }), 401, 403, 200, 200, 200],
+    ['POST /db/_revs_diff', JSON_BODY({}), 401, 403, 200, 200, 200],
+    ['GET /db/_all_docs', OPTIONS, 401, 403, 200, 200, 200],
+    ['PUT /db/_local/x', { body: '{}' }, 401, 403, 201, 201, 201],
+    ['GET /db/_security', OPTIONS, 401, 403, 200, 200, 200],
+    ['PUT /db/_design/x-#', { body: '{}' }, 401, 403, 403, 201, 201],
+    ['PUT /db/_design%2Fy-#', { body: '{}' }, 401, 403, 403, 201, 201],
+    ['PUT /db/_revs_limit', { body: '1000' }, 401, 403, 403, 200, 200],
+    ['PATCH /db', OPTIONS, 401, 403, 405, 405, 405],
+    ['GET /db/_bulk_docs', OPTIONS, 401, 403, 405, 405, 405],
+    ['POST /db/_bulk_docs', { body: '{' }, 401, 403, 415, 415, 415],
+    ['PUT /other-#', OPTIONS, 401, 401, 401, 401, 201],
+    ['PUT /Illegal', OPTIONS, 401, 401, 401, 401, 400],
+    ['DELETE /missing', OPTIONS, 401, 401, 401, 401, 404],
+    ['GET /missing', OPTIONS, 404, 404, 404, 404, 404],
+    ['GET /missing/_all_docs', OPTIONS, 404, 404, 404, 404, 404],
+    ['GET /_foo', OPTIONS, 401, 401, 401, 401, 404],
+    ['GET /_foo/bar/baz', OPTIONS, 401, 401, 401, 401, 404],
+    ['GET /_users', OPTIONS, 404, 404, 404, 404, 404],
+    ['GET /_all_dbs', OPTIONS, 401, 401, 401, 401, 200],
+    ['PUT /_all_dbs', OPTIONS, 401, 401, 401, 401, 405],
+    ['GET /_dbs_info', OPTIONS, 401, 401, 401, 401, 200],
+    ['GET /_config', OPTIONS, 401, 401, 401, 401, 200],
+    ['GET /_node/_local/_config/admins', OPTIONS, 401, 401, 401, 401, 200],
+    ['PUT /_node/_local/_config/a/b', { body: '"c"' }, 401, 401, 401, 401, 200],
+    ['GET /', OPTIONS, 200, 200, 200, 200, 200],
+    ['GET /_up', OPTIONS, 200, 200, 200, 200, 200],
+    ['GET /_uuids', OPTIONS, 200, 200, 200, 200, 200],
+  ]
+  for (const [line, ask, ...expected] of matrix) {
+    const seen: number[] = []
+    for (const auth of [undefined, 'o:o', 'm:m', 'd:d', 's:s']) {
+      const [method = '', path = ''] = line.replace('#', String(serial++)).split(' ')
+      seen.push((await call(method, path, auth === undefined ? ask : { ...ask, auth })).status)
+    }
+    t.strictSame(seen, expected, line)
+  }
+  for (const [path, status] of [
+    ['/', 401],
+    ['/db', 401],
+    ['/missing', 401],
+    ['/_uuids', 401],
+    ['/_foo', 401],
+  ] as const) {
+    const answer = await call('GET', path, { auth: 's:wrong' })
+    t.equal(answer.status, status, path)
+    t.strictSame(answer.json, { error: 'unauthorized', reason: 'Name or password is incorrect.' })
+  }
+  t.equal((await call('GET', '/_up', { auth: 's:wrong' })).status, 200, '_up asks for no credentials')
+})
+
+t.test('the words of refusals', async (t) => {
+  const { call } = await startSecured(t)
+  const cases: [line: string, auth: string | undefined, status: number, error: string, reason: string][] = [
+    ['GET /db', undefined, 401, 'unauthorized', 'You are not authorized to access this db.'],
+    ['GET /db', 'o:o', 403, 'forbidden', 'You are not allowed to access this db.'],
+    ['PUT /db/_security', undefined, 401, 'unauthorized', 'You are not authorized to access this db.'],
+    ['PUT /db/_security', 'm:m', 403, 'forbidden', 'You are not a db or server admin.'],
+    ['PUT /db/_design/x', 'm:m', 403, 'forbidden', 'You are not a db or server admin.'],
+    ['PUT /db2', undefined, 401, 'unauthorized', 'You are not a server admin.'],
+    ['PUT /db2', 'd:d', 401, 'unauthorized', 'You are not a server admin.'],
+    ['PUT /db2', 's:no', 401, 'unauthorized', 'Name or password is incorrect. You are not a server admin.'],
+    ['PUT /db/doc', 's:no', 401, 'unauthorized', 'Name or password is incorrect.'],
+    ['DELETE /db', 's:no', 401, 'unauthorized', 'Name or password is incorrect.'],
+  ]
+  for (const [line, auth, status, error, reason] of cases) {
+    const [method = '', path = ''] = line.split(' ')
+    const answer = await call(method, path, auth === undefined ? { body: '{}' } : { body: '{}', auth })
+    t.strictSame([answer.status, answer.json], [status, { error, reason }], `${line} ${auth}`)
+    t.equal(answer.headers['www-authenticate'], undefined)
+  }
+})
+
+t.test('forms of credentials', async (t) => {
+  const { call } = await startSecured(t)
+  const base64 = (text: string) => Buffer.from(text).toString('base64')
+  const cases: [header: string, status: number, reason?: string][] = [
+    [`Basic ${base64('s:s')}`, 200],
+    [`basic ${base64('s:s')}`, 200],
+    [`BASIC   ${base64('s:s')} `, 200],
+    [`Basic ${base64('nocolon')}`, 401, 'You are not authorized to access this db.'],
+    [`Basic ${base64('_:_')}`, 401, 'You are not authorized to access this db.'],
+    ['Basic', 401, 'You are not authorized to access this db.'],
+    ['Basic !!!', 400, 'Authorization header has invalid base64 value'],
+    [`Basic ${base64('s:s\u0007')}`, 401, 'Name or password is incorrect.'],
+    [`Basic ${base64(':')}`, 401, 'Name or password is incorrect.'],
+    [`Basic ${base64('pässwörd:nö')}`, 401, 'Name or password is incorrect.'],
+    [`Bearer ${base64('s:s')}`, 401, 'You are not authorized to access this db.'],
+    ['Negotiate x', 401, 'You are not authorized to access this db.'],
+  ]
+  for (const [authorization, status, reason] of cases) {
+    const answer = await call('GET', '/db', { headers: { authorization } })
+    t.equal(answer.status, status, authorization)
+    if (reason !== undefined) t.equal((answer.json as { reason: string }).reason, reason)
+  }
+})
+
+t.test('while no admin is configured everybody is one, whatever credentials he sends', async (t) => {
+  const { url, call } = await (async () => {
+    const server = await startMemoryServer(t)
+    return { ...server, call: connect(t, server) }
+  })()
+  t.ok(url)
+  for (const authorization of ['Basic !!!', 'Basic dW5rbm93bjp1c2Vy', 'Bearer x']) {
+    t.equal((await call('GET', '/_all_dbs', { headers: { authorization } })).status, 200)
+  }
+  t.equal((await call('PUT', '/db', { auth: 'nobody:knows' })).status, 201)
+  t.equal((await call('PUT', '/db/_design/x', { body: '{}' })).status, 201)
+})
+
+t.test('what a 401 asks for is configured, or said by the client', async (t) => {
+  const { call } = await startSecured(t)
+  const asked = async (headers: Record<string, string> = {}) =>
+    (await call('GET', '/db', { headers })).headers['www-authenticate']
+  t.equal(await asked({ 'X-CouchDB-WWW-Authenticate': 'Cookie' }), 'Cookie')
+  await call('PUT', '/_config/httpd/WWW-Authenticate', { body: '"Basic realm=\\"couchdb\\""', auth: 's:s' })
+  t.equal(await asked(), 'Basic realm="couchdb"')
+  await call('PUT', '/_config/chttpd/WWW-Authenticate', { body: '"Basic realm=\\"x\\""', auth: 's:s' })
+  t.equal(await asked(), 'Basic realm="x"')
+  t.equal((await call('GET', '/db', { auth: 'o:o' })).headers['www-authenticate'], undefined, 'not with 403')
+})
+
+t.test('require_valid_user', async (t) => {
+  const { call } = await startSecured(t, { 'chttpd/require_valid_user': 'true' })
+  for (const path of ['/', '/_uuids', '/db', '/missing']) {
+    const answer = await call('GET', path)
+    t.strictSame(
+      [answer.status, answer.json],
+      [401, { error: 'unauthorized', reason: 'Authentication required.' }],
+    )
+    t.equal(answer.headers['www-authenticate'], 'Basic realm="server"')
+  }
+  t.equal((await call('GET', '/_up')).status, 200)
+  t.equal((await call('GET', '/', { auth: 'o:o' })).status, 200)
+})
+
+t.test('a database that nobody secured is for admins once there is one', async (t) => {
+  const { call } = await startSecured(t)
+  await call('PUT', '/closed', { auth: 's:s' })
+  t.equal((await call('GET', '/closed')).status, 401)
+  t.equal((await call('GET', '/closed', { auth: 'm:m' })).status, 403)
+  await call('PUT', '/closed/_security', { json: { admins: { names: ['m'] } }, auth: 's:s' })
+  t.equal((await call('GET', '/closed', { auth: 'm:m' })).status, 200)
+  t.equal((await call('GET', '/closed', { auth: 'o:o' })).status, 403, 'no members mentioned: closed')
+  await call('PUT', '/closed/_security', { json: { members: { names: [], roles: [] } }, auth: 'm:m' })
+  t.equal((await call('GET', '/closed')).status, 200, 'empty lists of members: public')
+})

@@ -1,0 +1,235 @@
+import { once } from 'node:events'
+import { connect } from 'node:net'
+import { setImmediate as turn } from 'node:timers/promises'
+import { brotliDecompressSync, createGunzip, gunzipSync } from 'node:zlib'
+import { type FastifyReply, type FastifyRequest, fastify } from 'fastify'
+import t, { type Test } from 'tap'
+import { request } from 'undici'
+import { openStream, type ResponseStream, sendStream } from '../../src/http/json-stream.ts'
+import { chooseEncoding, makeEncoder } from '../../src/http/stream-encoding.ts'
+
+type Answer = (request: FastifyRequest, reply: FastifyReply) => Promise<void>
+
+async function serve(t: Test, answer: Answer): Promise<string> {
+  const app = fastify({ forceCloseConnections: true })
+  app.addHook('onRequest', async (_, reply) => {
+    reply.header('X-From-Hook', 'yes')
+  })
+  app.get('/', async (request, reply) => answer(request, reply))
+  t.teardown(() => app.close())
+  return app.listen({ port: 0, host: '127.0.0.1' })
+}
+
+const bytes = (text: string) => Buffer.from(text)
+
+function signal() {
+  let give = () => {}
+  const given = new Promise<void>((resolve) => {
+    give = resolve
+  })
+  return { given, give: () => give() }
+}
+
+async function* pieces(...texts: string[]): AsyncGenerator<Uint8Array> {
+  for (const text of texts) yield bytes(text)
+}
+
+function answerWith(...texts: string[]): Answer {
+  return (request, reply) => sendStream(request, reply, { status: 201, chunks: pieces(...texts) })
+}
+
+t.test('chooseEncoding', async (t) => {
+  const cases: [header: string | undefined, waits: boolean, encoding: string | null][] = [
+    [undefined, false, null],
+    ['', false, null],
+    ['identity', false, null],
+    ['gzip, deflate', false, 'gzip'],
+    ['GZip', true, 'gzip'],
+    ['gzip, deflate, br', false, 'gzip'],
+    ['gzip;q=0.5, br', false, 'br'],
+    ['gzip;q=0.5, br', true, 'gzip'],
+    ['br', false, 'br'],
+    ['br', true, null],
+    ['gzip;q=0', false, null],
+    ['*', false, 'gzip'],
+    ['gzip;q=0, *', false, 'br'],
+    ['gzip;q=rubbish', false, null],
+  ]
+  for (const [header, waits, encoding] of cases) t.equal(chooseEncoding(header, waits), encoding, `${header}`)
+})
+
+t.test('gzip made of pieces is one member that any reader takes', async (t) => {
+  const encoder = makeEncoder('gzip')
+  const texts = ['{"results":[\n', '\n', 'ä'.repeat(100_000), '', 'end']
+  const sent = [encoder.head]
+  for (const text of texts) sent.push(await encoder.encode(bytes(text)))
+  sent.push(await encoder.finish())
+  t.equal(gunzipSync(Buffer.concat(sent)).toString(), texts.join(''))
+  const empty = makeEncoder('gzip')
+  t.equal(gunzipSync(Buffer.concat([empty.head, await empty.finish()])).length, 0)
+})
+
+t.test('each piece can be read when it is written', async (t) => {
+  const encoder = makeEncoder('gzip')
+  const reader = createGunzip()
+  let read = ''
+  reader.on('data', (chunk: Buffer) => {
+    read += chunk.toString()
+  })
+  reader.write(encoder.head)
+  for (const text of ['one\n', 'two\n']) {
+    reader.write(await encoder.encode(bytes(text)))
+    await once(reader, 'data')
+    t.ok(read.endsWith(text))
+  }
+  reader.destroy()
+})
+
+t.test('the same bytes are compressed once', async (t) => {
+  const page = bytes('x'.repeat(50_000))
+  const [a, b] = [makeEncoder('gzip'), makeEncoder('gzip')]
+  await b.encode(bytes('before'))
+  t.equal(await a.encode(page), await b.encode(page))
+})
+
+t.test('head, hooks and body', async (t) => {
+  const url = await serve(t, answerWith('{"a":', '', '1}\n'))
+  const { statusCode, headers, body } = await request(url)
+  t.equal(statusCode, 201)
+  t.match(headers, { 'x-from-hook': 'yes', vary: 'Accept-Encoding', 'transfer-encoding': 'chunked' })
+  t.notOk(headers['content-encoding'])
+  t.equal(await body.text(), '{"a":1}\n')
+})
+
+t.test('compressed answers', async (t) => {
+  const long = 'y'.repeat(200_000)
+  const url = await serve(t, answerWith('[', long, ']'))
+  for (const [encoding, decode] of [
+    ['gzip', gunzipSync],
+    ['br', brotliDecompressSync],
+  ] as const) {
+    const { headers, body } = await request(url, { headers: { 'accept-encoding': encoding } })
+    t.equal(headers['content-encoding'], encoding)
+    const raw = Buffer.from(await body.arrayBuffer())
+    t.ok(raw.length < 5000)
+    t.equal(decode(raw).toString(), `[${long}]`)
+  }
+})
+
+t.test('a strong ETag becomes weak, and Vary is added to', async (t) => {
+  const url = await serve(t, (request, reply) => {
+    reply.header('Vary', 'Origin')
+    return sendStream(request, reply, { status: 200, headers: { ETag: '"x"' }, chunks: pieces('a') })
+  })
+  const plain = await request(url)
+  const packed = await request(url, { headers: { 'accept-encoding': 'gzip' } })
+  t.match(plain.headers, { etag: '"x"', vary: 'Origin, Accept-Encoding' })
+  t.match(packed.headers, { etag: 'W/"x"' })
+  await Promise.all([plain.body.dump(), packed.body.dump()])
+})
+
+t.test('an error before the first piece is an answer of its own', async (t) => {
+  const url = await serve(t, (request, reply) => {
+    const next = () => Promise.reject(Object.assign(new Error('refused'), { statusCode: 403 }))
+    return sendStream(request, reply, { status: 200, chunks: { [Symbol.asyncIterator]: () => ({ next }) } })
+  })
+  const { statusCode, body } = await request(url)
+  t.equal(statusCode, 403)
+  await body.dump()
+})
+
+t.test('an error behind the first piece breaks the connection', async (t) => {
+  const url = await serve(t, (request, reply) => {
+    const chunks = (async function* () {
+      yield bytes('[1,')
+      await turn()
+      throw new Error('disk')
+    })()
+    return sendStream(request, reply, { status: 200, chunks })
+  })
+  const { statusCode, body } = await request(url)
+  t.equal(statusCode, 200)
+  await t.rejects(body.text())
+})
+
+t.test('HEAD gets the head alone', async (t) => {
+  let returned = false
+  const url = await serve(t, (request, reply) => {
+    const chunks = (async function* () {
+      try {
+        yield bytes('[]')
+        yield bytes('never')
+      } finally {
+        returned = true
+      }
+    })()
+    return sendStream(request, reply, { status: 200, chunks })
+  })
+  const { statusCode, headers, body } = await request(url, { method: 'HEAD' })
+  t.equal(statusCode, 200)
+  t.equal(headers['x-from-hook'], 'yes')
+  t.equal(await body.text(), '')
+  t.ok(returned)
+})
+
+t.test('the head goes out at once, also when nothing is written yet', async (t) => {
+  let stream: ResponseStream | undefined
+  const url = await serve(t, async (request, reply) => {
+    stream = openStream(request, reply, { status: 200, waits: true })
+  })
+  const { statusCode, body } = await request(url)
+  t.equal(statusCode, 200)
+  await stream?.write(bytes('later'))
+  await stream?.end()
+  t.equal(await body.text(), 'later')
+})
+
+t.test('a client that goes returns the iterator, also one that is waiting', async (t) => {
+  const returned = signal()
+  const url = await serve(t, (request, reply) => {
+    let asked = 0
+    const iterator: AsyncIterator<Uint8Array> = {
+      next: () => (asked++ === 0 ? Promise.resolve({ value: bytes('[') }) : new Promise(() => {})),
+      return: async () => {
+        returned.give()
+        return { done: true, value: undefined }
+      },
+    }
+    void sendStream(request, reply, { status: 200, chunks: { [Symbol.asyncIterator]: () => iterator } })
+    return new Promise(() => {})
+  })
+  const { body } = await request(url)
+  body.on('error', () => {})
+  body.destroy()
+  await returned.given
+})
+
+t.test('a slow reader holds back what is made for it', async (t) => {
+  let made = 0
+  const stopped = signal()
+  const url = await serve(t, (request, reply) => {
+    const chunks = (async function* () {
+      try {
+        for (;;) {
+          made++
+          yield new Uint8Array(65_536)
+        }
+      } finally {
+        stopped.give()
+      }
+    })()
+    return sendStream(request, reply, { status: 200, chunks })
+  })
+  const { port } = new URL(url)
+  const socket = connect(Number(port), '127.0.0.1')
+  socket.pause()
+  socket.write('GET / HTTP/1.1\r\nHost: x\r\n\r\n')
+  let before = -1
+  while (made !== before || made === 0) {
+    before = made
+    await new Promise((resolve) => setTimeout(resolve, 50))
+  }
+  t.ok(made < 1000, `${made} pieces were made for a reader that takes none`)
+  socket.destroy()
+  await stopped.given
+})

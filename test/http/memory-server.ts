@@ -1,0 +1,108 @@
+/** The HTTP layer over the engine in memory, listening on a free port: no threads, no files of databases. */
+import { mkdtemp, rm } from 'node:fs/promises'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { FastifyInstance } from 'fastify'
+import { pino } from 'pino'
+import { buildApp } from '../../src/app.ts'
+import { adminAccounts } from '../../src/auth/admins.ts'
+import { type AccountSource, CredentialChecker } from '../../src/auth/credentials.ts'
+import { hashPassword } from '../../src/auth/password.ts'
+import { openConfig } from '../../src/config/config.ts'
+import { CouchError } from '../../src/core/errors.ts'
+import { checkDatabaseName } from '../../src/core/ids.ts'
+import { DEFAULT_LIMITS } from '../../src/core/types.ts'
+import { storeDatabase } from '../../src/documents/store-database.ts'
+import type { Catalog } from '../../src/storage/engine.ts'
+import type { DatabaseHandle, Databases } from '../../src/threads/databases.ts'
+import { memoryEngine } from '../helpers/memory-engine.ts'
+
+interface Closing {
+  after(fn: () => Promise<unknown>): unknown
+}
+
+/**
+ * @param settings configuration by `section/key`
+ * @param extend adds routes before the server starts
+ */
+export async function startMemoryServer(
+  t: Closing,
+  settings: Record<string, string> = {},
+  extend: (app: FastifyInstance) => void = () => {},
+) {
+  const dataDir = await mkdtemp(join(tmpdir(), 'settee-http-'))
+  const config = await openConfig({ dataDir, env: {}, flags: {} })
+  await config.set('chttpd_auth', 'iterations', '10')
+  for (const [path, value] of Object.entries(settings)) {
+    const [section = '', key = ''] = path.split('/')
+    await config.set(section, key, value)
+  }
+  const lines: string[] = []
+  const logger = pino({ level: 'debug' }, { write: (line: string) => lines.push(line) })
+  const databases = await memoryDatabases()
+  const credentials = new CredentialChecker(withPlainAccounts(adminAccounts(config)))
+  const app = await buildApp({ config, credentials, databases, logger, version: '0.0.1', tmpDir: dataDir })
+  extend(app)
+  await app.listen({ port: 0, host: '127.0.0.1' })
+  t.after(async () => {
+    await app.close()
+    await rm(dataDir, { recursive: true })
+  })
+  const { port } = app.server.address() as AddressInfo
+  return { url: `http://127.0.0.1:${port}`, port, app, config, databases, lines }
+}
+
+/** Beside the admins anybody whose password is his name: accounts that are no admins. */
+function withPlainAccounts(admins: AccountSource): AccountSource {
+  return {
+    find: async (name) => (await admins.find(name)) ?? { stored: await hashed(name), roles: [] },
+    decoy: admins.decoy,
+  }
+}
+
+const hashes = new Map<string, Promise<string>>()
+
+function hashed(password: string): Promise<string> {
+  const known = hashes.get(password) ?? hashPassword(password, { iterations: 10, prf: 'sha256' })
+  hashes.set(password, known)
+  return known
+}
+
+async function memoryDatabases(): Promise<Databases> {
+  const engine = memoryEngine()
+  const catalog: Catalog = await engine.openCatalog()
+  const handles = new Map<string, DatabaseHandle>()
+  return {
+    serverUuid: '0123456789abcdef0123456789abcdef',
+    names: () => [...handles.keys()].sort((a, b) => (a < b ? -1 : 1)),
+    get: (name) => {
+      const handle = handles.get(name)
+      if (handle === undefined) throw new CouchError('no_database')
+      return handle
+    },
+    create: async (name) => {
+      checkDatabaseName(name)
+      const { incarnation } = await catalog.create(name)
+      const store = await engine.openDatabase(name)
+      const database = storeDatabase(
+        store,
+        () => DEFAULT_LIMITS,
+        () => {},
+      )
+      handles.set(name, {
+        ...database,
+        name,
+        incarnation,
+        securityCopy: () => database.security(),
+        watch: () => () => {},
+      } as unknown as DatabaseHandle)
+    },
+    delete: async (name) => {
+      if (!handles.delete(name)) throw new CouchError('no_database')
+      await catalog.delete(name)
+    },
+    setLimits: () => {},
+    close: async () => {},
+  }
+}

@@ -1,0 +1,198 @@
+import type { Test } from 'tap'
+import type { DatabaseStore } from '../../../src/storage/engine.ts'
+import { sequenceToken } from '../../../src/storage/sequence.ts'
+import { type DocSnapshot, put, readFeed, remove, snapshot } from './edits.ts'
+import { ALL, type MakeEngine, openNotes } from './setup.ts'
+
+/** The feed of changes, its counts and its epochs. */
+export function feedTests(t: Test, makeEngine: MakeEngine): void {
+  orderTests(t, makeEngine)
+  pagingTests(t, makeEngine)
+  countTests(t, makeEngine)
+  epochTests(t, makeEngine)
+}
+
+/** Six documents at 2, 4, 5, 6, 7, 8: b d c(deleted) a e f. */
+async function fill(store: DatabaseStore): Promise<void> {
+  await store.updateDocs([put('a'), put('b'), put('c'), put('d'), remove('c'), put('a', '{"n":2}')])
+  await store.updateDocs([put('e'), put('f')])
+}
+
+const rowsOf = async (store: DatabaseStore, range: Parameters<DatabaseStore['readChanges']>[0]) =>
+  (await store.readChanges(range, ALL, (doc) => `${doc.seq}${doc.id}`)).rows
+
+function orderTests(t: Test, makeEngine: MakeEngine): void {
+  t.test('the feed has each document once, at its latest place, deleted ones too', async (t) => {
+    const { store, reopen } = await openNotes(t, makeEngine)
+    t.same(await rowsOf(store, { since: 0 }), [])
+    await fill(store)
+    const wanted = ['2b', '4d', '5c', '6a', '7e', '8f']
+    t.same(await rowsOf(store, { since: 0 }), wanted)
+    t.same(await rowsOf((await reopen()).store, { since: 0 }), wanted)
+  })
+
+  t.test('upwards the feed begins above since', async (t) => {
+    const { store } = await openNotes(t, makeEngine)
+    await fill(store)
+    t.same(await rowsOf(store, { since: 1 }), ['2b', '4d', '5c', '6a', '7e', '8f'])
+    t.same(await rowsOf(store, { since: 2 }), ['4d', '5c', '6a', '7e', '8f'])
+    t.same(await rowsOf(store, { since: 7 }), ['8f'])
+    t.same(await rowsOf(store, { since: 8 }), [])
+    t.same(await rowsOf(store, { since: 1_000_000 }), [])
+  })
+
+  t.test('descending the feed begins with the newest', async (t) => {
+    const { store } = await openNotes(t, makeEngine)
+    await fill(store)
+    t.same(await rowsOf(store, { since: 0, descending: true }), ['8f', '7e', '6a', '5c', '4d', '2b'])
+    t.same(await rowsOf(store, { since: 5, descending: true }), ['8f', '7e', '6a'])
+  })
+
+  t.test('before is a bound that is itself left out, in both directions', async (t) => {
+    const { store } = await openNotes(t, makeEngine)
+    await fill(store)
+    t.same(await rowsOf(store, { since: 0, descending: true, before: 6 }), ['5c', '4d', '2b'])
+    t.same(await rowsOf(store, { since: 0, descending: true, before: 2 }), [])
+    t.same(await rowsOf(store, { since: 2, before: 6 }), ['4d', '5c'])
+  })
+
+  t.test('the view of a page has the counters of the same moment', async (t) => {
+    const { store } = await openNotes(t, makeEngine)
+    await fill(store)
+    const page = await store.readChanges({ since: 8 }, ALL, () => 1)
+    t.hasStrict(page.view, { updateSeq: 8, docCount: 5, deletedCount: 1 })
+  })
+}
+
+function pagingTests(t: Test, makeEngine: MakeEngine): void {
+  t.test('a page ends at its limit and says whether rows remain', async (t) => {
+    const { store } = await openNotes(t, makeEngine)
+    await fill(store)
+    const page = async (since: number, limit: number) => {
+      const { rows, more } = await store.readChanges({ since }, { limit }, (doc) => doc.seq)
+      return [rows, more]
+    }
+    t.same(await page(0, 2), [[2, 4], true])
+    t.same(await page(4, 2), [[5, 6], true])
+    t.same(await page(6, 2), [[7, 8], false], 'a full page is not a sign of more')
+    t.same(await page(6, 3), [[7, 8], false])
+    t.same(await page(0, 0), [[], true])
+    t.same(await page(8, 0), [[], false])
+  })
+
+  t.test('a page ends where enough says so', async (t) => {
+    const { store } = await openNotes(t, makeEngine)
+    await fill(store)
+    for (const descending of [false, true]) {
+      for (const wanted of [1, 3, 6]) {
+        let asked = 0
+        const enough = () => ++asked >= wanted
+        const page = await store.readChanges(
+          { since: 0, descending },
+          { limit: 100, enough },
+          (doc) => doc.seq,
+        )
+        t.equal(page.rows.length, wanted)
+        t.equal(page.more, wanted < 6, 'more only where rows remain')
+        t.ok(
+          asked === wanted || (wanted === 6 && asked === 5),
+          'asked after each row that another may follow',
+        )
+      }
+    }
+  })
+
+  t.test('pages read one after the other are the whole feed', async (t) => {
+    const { store } = await openNotes(t, makeEngine)
+    await store.updateDocs(Array.from({ length: 300 }, (_, i) => put(`doc${(i * 7) % 211}`, `{"n":${i}}`)))
+    const whole = await rowsOf(store, { since: 0 })
+    t.equal(whole.length, 211)
+    t.same(
+      (await readFeed(store, 7)).map((doc) => `${doc.seq}${doc.id}`),
+      whole,
+    )
+    const down: DocSnapshot[] = []
+    for (let more = true; more; ) {
+      const last = down.at(-1)
+      const range = { since: 0, descending: true, ...(last && { before: last.seq }) }
+      const page = await store.readChanges(range, { limit: 10 }, snapshot)
+      down.push(...page.rows)
+      more = page.more
+    }
+    t.same(
+      down.reverse().map((doc) => `${doc.seq}${doc.id}`),
+      whole,
+    )
+  })
+}
+
+function countTests(t: Test, makeEngine: MakeEngine): void {
+  t.test('countChanges counts the rows above a number', async (t) => {
+    const { store, reopen } = await openNotes(t, makeEngine)
+    t.equal(await store.countChanges(0), 0)
+    await fill(store)
+    const counts = (of: DatabaseStore) =>
+      Promise.all([0, 1, 2, 3, 4, 5, 6, 7, 8, 9].map((seq) => of.countChanges(seq)))
+    t.same(await counts(store), [6, 6, 5, 5, 4, 3, 2, 1, 0, 0])
+    t.same(await counts((await reopen()).store), [6, 6, 5, 5, 4, 3, 2, 1, 0, 0])
+  })
+
+  t.test('countChanges is right in a long feed with many gaps', async (t) => {
+    const { store } = await openNotes(t, makeEngine)
+    for (let round = 0; round < 5; round++) {
+      await store.updateDocs(
+        Array.from({ length: 700 }, (_, i) => put(`doc${(i * (round + 1)) % 900}`, `{"n":${round}}`)),
+      )
+    }
+    const seqs = (await store.readChanges({ since: 0 }, ALL, (doc) => doc.seq)).rows
+    for (let seq = 0; seq <= 3600; seq += seq % 1024 < 1020 ? 17 : 1) {
+      const wanted = seqs.filter((other) => other > seq).length
+      if ((await store.countChanges(seq)) !== wanted) {
+        t.fail(`above ${seq}: not ${wanted}`)
+        return
+      }
+    }
+    t.pass('every count was right')
+  })
+}
+
+function epochTests(t: Test, makeEngine: MakeEngine): void {
+  t.test('the first write of each opening begins an epoch, and tokens never change', async (t) => {
+    let { store, reopen } = await openNotes(t, makeEngine)
+    const tokens: string[] = []
+    for (let opening = 0; opening < 4; opening++) {
+      const before = await store.view()
+      for (const id of ['a', 'b']) {
+        await store.updateDocs([put(id, `{"n":${opening}}`)])
+        const { epochs, updateSeq } = await store.view()
+        tokens.push(sequenceToken(epochs, updateSeq))
+      }
+      const { epochs } = await store.view()
+      const mine = epochs.at(-1)
+      t.equal(mine?.firstSeq, before.updateSeq + 1, 'it owns the numbers from that write on')
+      t.notOk(
+        before.epochs.some(({ id }) => id === mine?.id),
+        'its name is new',
+      )
+      t.same(
+        tokens.map((_, i) => sequenceToken(epochs, i + 1)),
+        tokens,
+      )
+      ;({ store, reopen } = await reopen())
+      t.same((await store.view()).epochs, epochs, 'and lasts')
+    }
+    t.equal(new Set(tokens.map((token) => token.split('-').slice(1).join('-'))).size, 4)
+  })
+
+  t.test('an opening without a write begins no epoch', async (t) => {
+    const first = await openNotes(t, makeEngine)
+    await first.store.updateDocs([put('a')])
+    const before = await first.store.view()
+    const { store, reopen } = await first.reopen()
+    await readFeed(store)
+    await store.updateDocs([{ id: 'a', bytes: 1, decide: () => ({ result: 0 }) }])
+    await store.updateDocs([{ id: 'a', bytes: 1, decide: () => ({ needs: [1] }) }])
+    t.same(await store.view(), before)
+    t.same(await (await reopen()).store.view(), before)
+  })
+}

@@ -1,0 +1,170 @@
+import type { Test } from 'tap'
+import type { DatabaseStore, IdRange } from '../../../src/storage/engine.ts'
+import { put, remove, sortIds } from './edits.ts'
+import { ALL, type MakeEngine, openNotes } from './setup.ts'
+
+/** In UTF-16 the astral one stands before U+FFFD, in UTF-8 after it. */
+const IDS = [
+  '_design/x',
+  'Z',
+  'a',
+  'a\u0000',
+  'a\u0000b',
+  'aa',
+  'b',
+  'é',
+  '\uFFFD',
+  '\u{1F600}',
+  '\u{1F600}a',
+]
+
+/** Ranges of ids over live documents. */
+export function rangeTests(t: Test, makeEngine: MakeEngine): void {
+  orderTests(t, makeEngine)
+  boundTests(t, makeEngine)
+  pagingTests(t, makeEngine)
+  countTests(t, makeEngine)
+}
+
+const idsOf = async (store: DatabaseStore, range: IdRange) =>
+  (await store.readRange(range, ALL, (doc) => doc.id)).rows
+
+function orderTests(t: Test, makeEngine: MakeEngine): void {
+  t.test('ids stand in the order of their bytes in UTF-8', async (t) => {
+    const { store, reopen } = await openNotes(t, makeEngine)
+    t.same(await idsOf(store, {}), [])
+    await store.updateDocs(
+      sortIds(IDS)
+        .reverse()
+        .map((id) => put(id)),
+    )
+    const sorted = sortIds(IDS)
+    t.same(await idsOf(store, {}), sorted)
+    t.same(await idsOf(store, { descending: true }), sorted.toReversed())
+    t.same(await idsOf((await reopen()).store, {}), sorted)
+  })
+
+  t.test('ids that differ only after a zero byte are different documents', async (t) => {
+    const { store } = await openNotes(t, makeEngine)
+    await store.updateDocs([put('a', '{"n":1}'), put('a\u0000', '{"n":2}'), put('a\u0000b', '{"n":3}')])
+    const read = await store.readDocs(['a', 'a\u0000', 'a\u0000b', 'a\u0000c'], (doc) => [
+      doc?.id,
+      doc?.body(doc.rev),
+    ])
+    t.same(read, [
+      ['a', '{"n":1}'],
+      ['a\u0000', '{"n":2}'],
+      ['a\u0000b', '{"n":3}'],
+      [undefined, undefined],
+    ])
+  })
+
+  t.test('a range lists no document whose winner is deleted', async (t) => {
+    const { store } = await openNotes(t, makeEngine)
+    await store.updateDocs([put('a'), put('b'), put('c'), remove('b'), remove('d')])
+    t.same(await idsOf(store, {}), ['a', 'c'])
+    t.equal(await store.countRange({}), 2)
+    await store.updateDocs([put('d')])
+    t.same(await idsOf(store, {}), ['a', 'c', 'd'])
+  })
+}
+
+function boundTests(t: Test, makeEngine: MakeEngine): void {
+  t.test('a range holds what its bounds say, in both directions', async (t) => {
+    const { store } = await openNotes(t, makeEngine)
+    const present = IDS.filter((_, i) => i % 3 !== 2)
+    await store.updateDocs(present.map((id) => put(id)))
+    const sorted = sortIds(present)
+    let tried = 0
+    for (const range of rangesOver([...IDS, '', '\u{10FFFF}'])) {
+      const wanted = within(sorted, range)
+      const read = await idsOf(store, range)
+      const count = await store.countRange(range)
+      tried += 1
+      if (count === wanted.length && JSON.stringify(read) === JSON.stringify(wanted)) continue
+      t.same({ range, read, count }, { range, read: wanted, count: wanted.length })
+    }
+    t.ok(tried > 1000, `${tried} ranges agree with a filter over the sorted ids`)
+  })
+}
+
+function* rangesOver(ids: readonly string[]): Generator<IdRange> {
+  const bounds = [undefined, ...ids.flatMap((id) => [true, false].map((inclusive) => ({ id, inclusive })))]
+  for (const descending of [false, true]) {
+    for (const start of bounds) {
+      for (const end of bounds) yield { ...(start && { start }), ...(end && { end }), descending }
+    }
+  }
+}
+
+/** A second way to the answer: positions in the sorted ids. */
+function within(sorted: readonly string[], { start, end, descending }: IdRange): string[] {
+  const order = descending === true ? sorted.toReversed() : [...sorted]
+  const side = descending === true ? -1 : 1
+  const compare = (a: string, b: string) => side * Buffer.compare(Buffer.from(a), Buffer.from(b))
+  const passed = start && ((id: string) => compare(id, start.id) >= (start.inclusive ? 0 : 1))
+  const reached = end && ((id: string) => compare(id, end.id) >= (end.inclusive ? 1 : 0))
+  const first = passed === undefined ? 0 : order.findIndex(passed)
+  const last = reached === undefined ? -1 : order.findIndex(reached)
+  return first === -1 ? [] : order.slice(first, last === -1 ? order.length : last)
+}
+
+function pagingTests(t: Test, makeEngine: MakeEngine): void {
+  t.test('a page of a range ends at its limit and says whether rows remain', async (t) => {
+    const { store } = await openNotes(t, makeEngine)
+    await store.updateDocs([put('a'), put('b'), put('c'), put('d'), remove('d')])
+    const page = async (range: IdRange, limit: number) => {
+      const { rows, more } = await store.readRange(range, { limit }, (doc) => doc.id)
+      return [rows.join(''), more]
+    }
+    t.same(await page({}, 2), ['ab', true])
+    t.same(await page({}, 3), ['abc', false], 'a deleted document is no row that remains')
+    t.same(await page({ end: { id: 'b', inclusive: true } }, 2), ['ab', false])
+    t.same(await page({}, 0), ['', true])
+    t.same(await page({ start: { id: 'x', inclusive: true } }, 0), ['', false])
+    t.same(await page({ descending: true }, 2), ['cb', true])
+  })
+
+  t.test('a page of a range ends where enough says so', async (t) => {
+    const { store } = await openNotes(t, makeEngine)
+    await store.updateDocs([put('a'), put('b'), put('c')])
+    for (const wanted of [1, 2, 3]) {
+      let asked = 0
+      const page = await store.readRange({}, { limit: 9, enough: () => ++asked === wanted }, (doc) => doc.id)
+      t.same([page.rows.length, page.more], [wanted, wanted < 3])
+    }
+  })
+
+  t.test('pages read one after the other are the whole range', async (t) => {
+    const { store } = await openNotes(t, makeEngine)
+    await store.updateDocs(IDS.map((id) => put(id)))
+    for (const descending of [false, true]) {
+      const read: string[] = []
+      for (let more = true; more; ) {
+        const last = read.at(-1)
+        const start = last === undefined ? {} : { start: { id: last, inclusive: false } }
+        const page = await store.readRange({ ...start, descending }, { limit: 2 }, (doc) => doc.id)
+        read.push(...page.rows)
+        more = page.more
+      }
+      t.same(read, descending ? sortIds(IDS).toReversed() : sortIds(IDS))
+    }
+  })
+}
+
+function countTests(t: Test, makeEngine: MakeEngine): void {
+  t.test('a large range is counted right, and writes go on meanwhile', async (t) => {
+    const { store } = await openNotes(t, makeEngine)
+    const id = (i: number) => `doc-${String(i).padStart(5, '0')}`
+    await store.updateDocs(Array.from({ length: 5000 }, (_, i) => (i % 5 === 0 ? remove(id(i)) : put(id(i)))))
+    t.equal(await store.countRange({}), 4000)
+    t.equal(await store.countRange({ descending: true }), 4000)
+    const start = { id: id(1000), inclusive: true }
+    const end = { id: id(4001), inclusive: false }
+    t.equal(await store.countRange({ start, end }), 2400)
+    t.equal(await store.countRange({ start: end, end: start, descending: true }), 2400)
+    t.equal(await store.countRange({ start: end, end: start }), 0)
+    const [count] = await Promise.all([store.countRange({ end }), store.updateDocs([put('zzz')])])
+    t.equal(count, 3200)
+  })
+}

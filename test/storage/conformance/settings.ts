@@ -1,0 +1,68 @@
+import type { Test } from 'tap'
+import { put } from './edits.ts'
+import { type MakeEngine, openNotes } from './setup.ts'
+
+/** What a database keeps about itself. */
+export function settingsTests(t: Test, makeEngine: MakeEngine): void {
+  t.test('settings that were changed are seen in every view, also after a restart', async (t) => {
+    const { store, reopen } = await openNotes(t, makeEngine)
+    const security = { admins: { names: ['é'], roles: [] }, own: { z: [1, null], a: '\u{1F600}' } }
+    const result = await store.updateSettings(() => ({ result: 'done', write: { security, revsLimit: 7 } }))
+    t.equal(result, 'done')
+    for (const open of [async () => store, async () => (await reopen()).store]) {
+      const from = await open()
+      t.hasStrict(await from.view(), { security, revsLimit: 7 })
+      t.hasStrict(await from.info(), { security, revsLimit: 7 })
+      t.same(await from.readDocs(['a'], (_doc, _id, view) => view.revsLimit), [7])
+    }
+  })
+
+  t.test('a setting that is not named stays', async (t) => {
+    const { store } = await openNotes(t, makeEngine)
+    await store.updateSettings(() => ({ result: 0, write: { security: { x: 1 } } }))
+    await store.updateSettings(() => ({ result: 0, write: { revsLimit: 3 } }))
+    t.hasStrict(await store.view(), { security: { x: 1 }, revsLimit: 3 })
+    await store.updateSettings(() => ({ result: 0, write: { security: {} } }))
+    const { security, revsLimit } = await store.view()
+    t.strictSame([security, revsLimit], [{}, 3], 'and an empty security object is not none')
+  })
+
+  t.test('a decision without a write changes nothing and gets its result', async (t) => {
+    const { store } = await openNotes(t, makeEngine)
+    await store.updateDocs([put('a')])
+    const before = await store.view()
+    t.strictSame(await store.updateSettings((view) => ({ result: view.updateSeq })), 1)
+    t.same(await store.updateSettings(() => ({ result: 2, write: {} })), 2)
+    t.same(await store.view(), before)
+  })
+
+  t.test('a throw of decide rejects and changes nothing', async (t) => {
+    const { store } = await openNotes(t, makeEngine)
+    const before = await store.view()
+    const thrown = new Error('not allowed')
+    const error: unknown = await store
+      .updateSettings(() => {
+        throw thrown
+      })
+      .catch((caught: unknown) => caught)
+    t.equal(error, thrown)
+    t.same(await store.view(), before)
+  })
+
+  t.test('changes of settings at the same time each see the one before', async (t) => {
+    const { store } = await openNotes(t, makeEngine)
+    await store.updateSettings(() => ({ result: 0, write: { revsLimit: 1 } }))
+    const raise = () =>
+      store.updateSettings(({ revsLimit }) => ({ result: 0, write: { revsLimit: revsLimit + 1 } }))
+    await Promise.all(Array.from({ length: 20 }, raise))
+    t.equal((await store.view()).revsLimit, 21)
+  })
+
+  t.test('settings take no sequence number', async (t) => {
+    const { store } = await openNotes(t, makeEngine)
+    await store.updateDocs([put('a')])
+    const { updateSeq, epochs } = await store.view()
+    await store.updateSettings(() => ({ result: 0, write: { security: { x: 1 }, revsLimit: 5 } }))
+    t.hasStrict(await store.view(), { updateSeq, epochs })
+  })
+}

@@ -1,0 +1,11 @@
+import { memoryEngine } from '../helpers/memory-engine.ts'
+import { runStorageTests } from './conformance.ts'
+
+runStorageTests('memory', async (_t, options) => {
+  const engine = memoryEngine(options)
+  const reopen = async () => {
+    await engine.close()
+    return engine
+  }
+  return { engine, reopen }
+})

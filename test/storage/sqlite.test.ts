@@ -1,0 +1,29 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import Sqlite from 'better-sqlite3'
+import { sqliteEngine } from '../../src/storage/sqlite/engine.ts'
+import { runStorageTests } from './conformance.ts'
+
+runStorageTests('sqlite', async (t, options = {}) => {
+  const dataDir = await mkdtemp(join(tmpdir(), 'settee-storage-'))
+  const onOperation = (operation: string) => {
+    try {
+      options.onOperation?.(operation)
+    } catch (cause) {
+      // What the driver throws when the disk fails.
+      throw Object.assign(new Sqlite.SqliteError(String(cause), 'SQLITE_IOERR'), { cause })
+    }
+  }
+  let engine = sqliteEngine({ dataDir, ...(options.onOperation && { onOperation }) })
+  t.teardown(async () => {
+    await engine.close()
+    await rm(dataDir, { recursive: true, force: true })
+  })
+  const reopen = async () => {
+    await engine.close()
+    engine = sqliteEngine({ dataDir, ...(options.onOperation && { onOperation }) })
+    return engine
+  }
+  return { engine, reopen }
+})
