@@ -7,6 +7,7 @@ import { buildApp } from './app.ts'
 import { adminAccounts, isOpen, prepareAdmins } from './auth/admins.ts'
 import { CredentialChecker } from './auth/credentials.ts'
 import { type Config, openConfig } from './config/config.ts'
+import { prepareDataFolder } from './config/data-folder.ts'
 import { limitsOf } from './config/limits.ts'
 import { makeLogger } from './config/logger.ts'
 import type { ConfigFlags } from './config/sources.ts'
@@ -36,7 +37,7 @@ export interface RunningServer {
  */
 export async function startServer(options: ServerOptions): Promise<RunningServer> {
   const { dataDir, env, flags } = options
-  await mkdir(dataDir, { recursive: true, mode: 0o700 })
+  await prepareDataFolder(dataDir)
   const undo: (() => Promise<unknown>)[] = []
   const close = once(async () => {
     for (const step of undo.reverse()) await step()
@@ -49,7 +50,6 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     const app = await composed(options, config, logger, undo)
     const url = await listen(app, config)
     warnIfOpen(config, logger, url)
-    logger.info({ url }, `settee ${setteeVersion()} is ready at ${url}`)
     return { url, close }
   } catch (error) {
     await close().catch(() => undefined)
@@ -100,11 +100,16 @@ async function emptyTmpDir(dataDir: string): Promise<string> {
 async function listen(app: FastifyInstance, config: Config): Promise<string> {
   const port = config.integer('chttpd', 'port')
   const host = config.get('chttpd', 'bind_address') ?? '127.0.0.1'
-  await app.listen({ port, host, listenTextResolver: () => '' })
+  await app.listen({ port, host, listenTextResolver: readyLine })
   const address = app.server.address()
   if (address === null || typeof address === 'string') throw new Error('settee listens on no port')
   const shown = address.family === 'IPv6' ? `[${address.address}]` : address.address
   return `http://${shown}:${address.port}/`
+}
+
+/** Fastify logs it once it listens, for each address that it can be reached at. */
+function readyLine(address: string): string {
+  return `settee ${setteeVersion()} is ready at ${address}/`
 }
 
 const LOOPBACK = /^(?:127\.|localhost$|\[?::1\]?$)/

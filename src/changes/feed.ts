@@ -6,10 +6,10 @@ import { requireMember } from '../documents/security.ts'
 import { type Clock, systemClock } from './clock.ts'
 import { BEAT, bytesOf, COMMENT, epilogue, FRAMINGS, PROLOGUES, SEPARATOR } from './framing.ts'
 import { Heart } from './heart.ts'
-import type { FeedSource } from './hub.ts'
 import type { ChangesPage, Since } from './page.ts'
 import type { FeedKind } from './query.ts'
 import { type ChangesOptions, UNLIMITED } from './rows.ts'
+import type { FeedSource } from './source.ts'
 
 export interface FeedRequest {
   readonly kind: FeedKind

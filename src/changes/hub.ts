@@ -5,56 +5,14 @@
 import type { SecurityObject, UserCtx } from '../core/types.ts'
 import { requireMember } from '../documents/security.ts'
 import { type Clock, systemClock } from './clock.ts'
-import type { ChangesPage, ChangesRequest, ChangesSource } from './page.ts'
+import type { ChangesPage, ChangesRequest } from './page.ts'
 import { PAGE_ROWS } from './rows.ts'
-
-/** What a feed needs of a database's handle; threads/databases.ts has the whole. */
-export interface FeedDatabase extends Pick<ChangesSource, 'changes'> {
-  readonly incarnation: number
-  securityCopy(): Promise<SecurityObject | null>
-  watch(listener: (event: FeedEvent) => void): () => void
-}
-
-export type FeedEvent =
-  | { readonly type: 'committed'; readonly updateSeq: number }
-  | { readonly type: 'secured'; readonly security: SecurityObject | null }
-  | { readonly type: 'gone' }
-
-/** Why a wait was over; `doubt`: the caller's rights are to be looked at again. */
-export type Wake = 'committed' | 'time' | 'doubt' | 'gone' | 'interrupted'
-
-/** One feed's way to its database. */
-export interface FeedSource {
-  /** A page made for this feed alone: the first, which must show all that was written before it was asked for. */
-  page(user: UserCtx, request: ChangesRequest): Promise<ChangesPage>
-  /** A page behind another one, which other feeds may share. @param key the same for equal options */
-  nextPage(user: UserCtx, request: ChangesRequest, key: string): Promise<ChangesPage>
-  /** Waits for a commit above `seq`, at most `ms` milliseconds. One wait at a time. */
-  wait(seq: number, ms: number): Promise<Wake>
-  /** Whether rights may have changed since this was last asked. */
-  takeDoubt(): boolean
-  security(): Promise<SecurityObject | null>
-  /** Ends the wait under way and all later ones: the client has gone. */
-  interrupt(): void
-  leave(): void
-}
-
-/** The source of a feed that never waits. */
-export function directSource(database: Pick<FeedDatabase, 'changes' | 'securityCopy'>): FeedSource {
-  return {
-    page: (user, request) => database.changes(user, request),
-    nextPage: (user, request) => database.changes(user, request),
-    wait: async () => 'interrupted',
-    takeDoubt: () => false,
-    security: () => database.securityCopy(),
-    interrupt() {},
-    leave() {},
-  }
-}
+import type { FeedDatabase, FeedEvent, FeedSource, Wake } from './source.ts'
 
 export class FeedHub {
   readonly #clock: Clock
   readonly #topics = new Map<number, Topic>()
+  #isClosed: boolean = false
 
   constructor(clock: Clock = systemClock) {
     this.#clock = clock
@@ -72,8 +30,15 @@ export class FeedHub {
     if (topic === undefined) {
       topic = new Topic(database, () => this.#topics.delete(incarnation))
       this.#topics.set(incarnation, topic)
+      if (this.#isClosed) topic.end()
     }
     return new Seat(topic, this.#clock)
+  }
+
+  /** The server is stopping: feeds end, also those of clients that come back, as soon as they would wait. */
+  close(): void {
+    this.#isClosed = true
+    for (const topic of this.#topics.values()) topic.end()
   }
 
   /** Accounts or admins changed: every waiting feed looks at its caller's rights again. */
@@ -114,9 +79,13 @@ class Topic {
       this.#security = event.security
       this.doubt()
     } else {
-      this.isGone = true
-      for (const seat of this.seats) seat.ring('gone')
+      this.end()
     }
+  }
+
+  end(): void {
+    this.isGone = true
+    for (const seat of this.seats) seat.ring('gone')
   }
 
   doubt(): void {

@@ -45,9 +45,17 @@ export const ERRORS = {
   bad_content_type: [415, 'bad_content_type', 'Content-Type must be application/json'],
   all_or_nothing: [417, 'expectation_failed', 'all_or_nothing is not supported'],
   headers_too_large: [431, 'too_large', 'the request header fields are too large'], // ours
-  internal_server_error: [500, 'internal_server_error', 'Something went wrong on the server; its log has more.'],
+  internal_server_error: [
+    500,
+    'internal_server_error',
+    'Something went wrong on the server; its log has more.',
+  ],
   unavailable: [503, 'service_unavailable', 'The server is busy or stopping; try again.'],
-  contended: [503, 'service_unavailable', 'The document changed too often while it was being written; try again.'], // ours
+  contended: [
+    503,
+    'service_unavailable',
+    'The document changed too often while it was being written; try again.',
+  ], // ours
   insufficient_storage: [507, 'insufficient_storage', 'The disk is full.'],
 } as const satisfies Record<string, readonly [status: number, error: string, reason: string]>
 

@@ -33,10 +33,7 @@ export function allDocsQuery(asked: AllDocsQuery, body: Body | null): AllDocsQue
   const query = body === null ? asked : { ...bodyQuery(body), ...asked }
   const hasKey = query.key !== undefined || query.startKey !== undefined || query.endKey !== undefined
   if (query.keys !== undefined && hasKey) {
-    throw new CouchError(
-      'query_parse_error',
-      '`keys` is incompatible with `key`, `start_key` and `end_key`',
-    )
+    throw new CouchError('query_parse_error', '`keys` is incompatible with `key`, `start_key` and `end_key`')
   }
   return query
 }
@@ -63,6 +60,7 @@ function checked(name: string, value: unknown, type: 'string' | 'boolean' | 'cou
   if (isRight) return value
   const said = JSON.stringify(value)?.slice(0, 100)
   if (type === 'boolean') throw new CouchError('query_parse_error', `Invalid boolean parameter: ${said}`)
-  if (type === 'count') throw new CouchError('query_parse_error', `Invalid value for positive integer: ${said}`)
+  if (type === 'count')
+    throw new CouchError('query_parse_error', `Invalid value for positive integer: ${said}`)
   throw new CouchError('query_parse_error', `\`${name}\` must be a string.`)
 }

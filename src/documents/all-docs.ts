@@ -3,8 +3,8 @@ import { Breath } from '../core/breath.ts'
 import type { UserCtx } from '../core/types.ts'
 import type { DatabaseStore, DocState, LocalDoc } from '../storage/engine.ts'
 import { sequenceToken } from '../storage/sequence.ts'
-import type { AllDocsKind, AllDocsQuery, Body } from './database.ts'
 import { allDocsQuery } from './all-docs-query.ts'
+import type { AllDocsKind, AllDocsQuery, Body } from './database.ts'
 import { KIND_PREFIX, kindRange, queryRange, rangeBefore } from './id-range.ts'
 import { renderDocument, renderLocal } from './render.ts'
 import { requireMember } from './security.ts'
@@ -57,8 +57,7 @@ async function envelopeCounts(
   query: AllDocsQuery,
 ): Promise<{ total: number | null; offset: number | null }> {
   if (kind === 'local') return { total: null, offset: null }
-  const total =
-    kind === 'all' ? (await store.view()).docCount : await store.countRange(kindRange(kind))
+  const total = kind === 'all' ? (await store.view()).docCount : await store.countRange(kindRange(kind))
   if (query.keys !== undefined) return { total, offset: null }
   const before = rangeBefore(kind, query)
   const counted = before === null ? 0 : await store.countRange(before)
@@ -107,7 +106,11 @@ async function* rangeRows(
 }
 
 function liveRow(doc: DocState, query: AllDocsQuery): string {
-  return row(doc.id, `"rev":${JSON.stringify(doc.rev)}`, query.includeDocs ? winnerText(doc, query) : undefined)
+  return row(
+    doc.id,
+    `"rev":${JSON.stringify(doc.rev)}`,
+    query.includeDocs ? winnerText(doc, query) : undefined,
+  )
 }
 
 function winnerText(doc: DocState, query: AllDocsQuery): string {

@@ -7,6 +7,7 @@ import { Breath } from '../core/breath.ts'
 import { CouchError } from '../core/errors.ts'
 import { checkDocId, isLocalId, newUuid } from '../core/ids.ts'
 import type { Limits, UserCtx } from '../core/types.ts'
+import { formatRev } from '../revisions/rev.ts'
 import type { DatabaseStore, DocState } from '../storage/engine.ts'
 import { parseJson } from './body.ts'
 import type { Body } from './database.ts'
@@ -17,7 +18,6 @@ import { bodyBytes, bodyLength, bodyText, MAX_TEXT_BYTES } from './request-body.
 import { requireMember } from './security.ts'
 import { SpanScanner, type Spans } from './spans.ts'
 import { updateDocuments } from './update.ts'
-import { formatRev } from '../revisions/rev.ts'
 
 /** Bytes looked through in one step. */
 const SLICE = 256 * 1024
@@ -178,7 +178,11 @@ async function writeGroup(
   const ordinary = group.filter(({ id }) => !isLocalId(id))
   const [locals, documents] = await Promise.all([
     local.length === 0 ? [] : updateLocals(store, user, local),
-    updateDocuments(store, user, ordinary.map(({ id, doc }) => ({ id, doc, newEdits }))),
+    updateDocuments(
+      store,
+      user,
+      ordinary.map(({ id, doc }) => ({ id, doc, newEdits })),
+    ),
   ])
   let atLocal = 0
   let atDocument = 0
@@ -187,8 +191,13 @@ async function writeGroup(
 
 /** One row of the answer; null where replication leaves it out because all is well. */
 function answerRow({ id, doc }: BulkRow, result: RowResult, newEdits: boolean): string | null {
-  if (!(result instanceof CouchError)) return newEdits ? JSON.stringify({ ok: true, id, rev: result.rev }) : null
+  if (!(result instanceof CouchError))
+    return newEdits ? JSON.stringify({ ok: true, id, rev: result.rev }) : null
   if (newEdits) return JSON.stringify({ id, ...result.toBody() })
   const named = namedRev(doc)
-  return JSON.stringify({ id, rev: named === null ? null : formatRev(named.pos, named.id), ...result.toBody() })
+  return JSON.stringify({
+    id,
+    rev: named === null ? null : formatRev(named.pos, named.id),
+    ...result.toBody(),
+  })
 }

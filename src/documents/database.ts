@@ -9,9 +9,7 @@
 import type { SecurityObject, UserCtx } from '../core/types.ts'
 
 /** The bytes of a request's body: in memory, or spooled to a file that is open (and closed by the giver). */
-export type Body =
-  | { readonly bytes: Uint8Array }
-  | { readonly file: number; readonly length: number }
+export type Body = { readonly bytes: Uint8Array } | { readonly file: number; readonly length: number }
 
 /** Options of reading a document; protocol.md 3.1. Absent is false. */
 export interface OpenOptions {

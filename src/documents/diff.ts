@@ -60,7 +60,11 @@ export async function revsDiff(store: DatabaseStore, user: UserCtx, body: Body):
   return Buffer.from(`{${rows.join(',')}}\n`)
 }
 
-export async function missingRevsAnswer(store: DatabaseStore, user: UserCtx, body: Body): Promise<Uint8Array> {
+export async function missingRevsAnswer(
+  store: DatabaseStore,
+  user: UserCtx,
+  body: Body,
+): Promise<Uint8Array> {
   const rows = (await missing(store, user, body)).map(
     ([id, { missing: revs }]) => `${JSON.stringify(id)}:${JSON.stringify(revs)}`,
   )

@@ -89,7 +89,9 @@ export function decideEdits(
 function editInteractively(draft: Draft, { doc, mustBeLive }: Edit): EditResult {
   const parent = parentOf(draft.branches, doc, mustBeLive ?? false)
   const pos = (parent?.pos ?? 0) + 1
-  const attachments = doc.attachments.map((attachment) => interactiveAttachment(draft, parent, attachment, pos))
+  const attachments = doc.attachments.map((attachment) =>
+    interactiveAttachment(draft, parent, attachment, pos),
+  )
   const id = newRevId({
     parent: parent === null ? null : leafRev(parent),
     deleted: doc.deleted,

@@ -89,7 +89,10 @@ function attachmentStub({ type, revpos, digest, length }: StoredAttachment): obj
   return { content_type: type, revpos, digest, length, stub: true }
 }
 
-function inlineAttachment(doc: DocState, { name, type, revpos, digest, length, blob }: StoredAttachment): object {
+function inlineAttachment(
+  doc: DocState,
+  { name, type, revpos, digest, length, blob }: StoredAttachment,
+): object {
   if (length > MAX_INLINE_BYTES) throw new CouchError('attachment_too_large', name)
   const data = Buffer.from(doc.bytes(blob)).toString('base64')
   return { content_type: type, revpos, digest, data }

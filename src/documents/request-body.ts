@@ -36,7 +36,10 @@ export function bodyText(body: Body, start = 0, end = bodyLength(body)): string 
  */
 export function bodyObject(body: Body, maxBytes: number): Record<string, unknown> {
   if (bodyLength(body) > maxBytes) {
-    throw new CouchError('too_large', `the request entity is too large: the limit of this call is ${maxBytes} bytes`)
+    throw new CouchError(
+      'too_large',
+      `the request entity is too large: the limit of this call is ${maxBytes} bytes`,
+    )
   }
   const value = parseJson(bodyText(body))
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {

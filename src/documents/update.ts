@@ -27,7 +27,13 @@ export async function updateDocuments(
     if (places === undefined) byId.set(id, [at])
     else places.push(at)
   }
-  const updates = [...byId].map(([id, places]) => documentUpdate(id, user, places.map((at) => edits[at] as Edit)))
+  const updates = [...byId].map(([id, places]) =>
+    documentUpdate(
+      id,
+      user,
+      places.map((at) => edits[at] as Edit),
+    ),
+  )
   const outcomes = await store.updateDocs(updates)
   const results: EditResult[] = new Array(edits.length)
   for (const [group, places] of [...byId.values()].entries()) {
@@ -69,5 +75,8 @@ function designDocRefusal(user: UserCtx, view: StoreView): CouchError | null {
 
 /** About how much an edit writes; ancestry and rows are counted as a quarter of a kilobyte. */
 function editBytes({ doc }: Edit): number {
-  return doc.attachments.reduce((sum, { content }) => sum + (content?.bytes.length ?? 0), doc.body.length + 256)
+  return doc.attachments.reduce(
+    (sum, { content }) => sum + (content?.bytes.length ?? 0),
+    doc.body.length + 256,
+  )
 }

@@ -19,6 +19,8 @@ export interface Method {
   readonly json?: true
   /** The shape of the query's parameters; absent: read as they come, as CouchDB does with most. */
   readonly query?: Schema
+  /** false: the answer goes out as it is stored, with its length and its digest. */
+  readonly compress?: false
   /** `ignored`: the call answers whoever asks, and looks at no credentials. */
   readonly credentials?: 'ignored'
   /** The reason of a 401 for wrong credentials, when it is not CouchDB's. */
@@ -65,6 +67,7 @@ function registerMethod(app: FastifyInstance, path: Path, name: string, method: 
       ...(credentials && { credentials }),
       ...(wrongCredentials && { wrongCredentials }),
     },
+    ...(method.compress === false && { compress: false }),
     ...(method.query && { schema: { querystring: method.query } }),
     ...(method.json && { preHandler: requireJsonType }),
     handler: method.handler,

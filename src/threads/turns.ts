@@ -31,7 +31,10 @@ export class Turns {
         const work = queue.shift()
         if (queue.length === 0) this.#queues.delete(database)
         work?.()
-        if (breath.isDue) return this.#later()
+        if (breath.isDue) {
+          this.#later()
+          return
+        }
       }
     }
   }

@@ -234,6 +234,18 @@ t.test('feeds end in order when their database is gone', async (t) => {
   t.ok(late.out.ended, 'also one that joins before the others have left')
 })
 
+t.test('feeds end in order when the server stops, those of clients that come back too', async (t) => {
+  const { start, hub } = bench(t, await openVectors())
+  const { out } = await start({ kind: 'longpoll', since: 'now', heartbeat: 1000 })
+  hub.close()
+  await settled()
+  t.same(answerOf(out), { seqs: [], last: 8, pending: 0 })
+  const back = await start({ kind: 'longpoll', since: 'now', heartbeat: 1000 })
+  t.same(answerOf(back.out), { seqs: [], last: 8, pending: 0 })
+  const behind = await start({ kind: 'longpoll', since: '7' })
+  t.same(answerOf(behind.out), { seqs: [8], last: 8, pending: 0 })
+})
+
 t.test('feeds end in order when a page is refused since the database is gone', async (t) => {
   const { start, database } = bench(t, await openVectors())
   const { out } = await start({ kind: 'continuous', since: 'now' })

@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
 
@@ -33,8 +34,13 @@ export function cleanEnv(more: NodeJS.ProcessEnv = {}): NodeJS.ProcessEnv {
   return { ...Object.fromEntries(own), ...more }
 }
 
+// tap hands its loaders down to every child through NODE_OPTIONS, whatever environment the child is given; under
+// them the TypeScript compiler does not run, and what is tested should run as it does for a user.
+export const WITHOUT_LOADERS = ['env', '-u', 'NODE_OPTIONS'] as const
+
 export function start(t: Test, command: string, args: readonly string[], options: RunOptions = {}): Child {
-  const child = spawn(command, args, {
+  const [env, ...unset] = WITHOUT_LOADERS
+  const child = spawn(env, [...unset, command, ...args], {
     cwd: options.cwd ?? ROOT,
     env: cleanEnv(options.env),
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -53,6 +59,11 @@ export function start(t: Test, command: string, args: readonly string[], options
 export function settee(t: Test, args: readonly string[], options: RunOptions = {}): Child {
   const tsx = import.meta.resolve('tsx')
   return start(t, process.execPath, [`--import=${tsx}`, MAIN, ...args], options)
+}
+
+/** `settee <args>` as users run it: built, since a database thread cannot be started from the sources. */
+export function builtSettee(t: Test, args: readonly string[], options: RunOptions = {}): Child {
+  return start(t, process.execPath, [join(ROOT, 'dist', 'cli', 'main.js'), ...args], options)
 }
 
 export async function freePort(): Promise<number> {

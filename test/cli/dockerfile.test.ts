@@ -4,7 +4,7 @@ import { mkdir, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
-import { cleanEnv, freePort, ROOT, start, untilUp } from './child.ts'
+import { cleanEnv, freePort, ROOT, start, untilUp, WITHOUT_LOADERS } from './child.ts'
 import { copyContext, execForm, parseDockerfile, runDockerfile } from './dockerfile.ts'
 
 // better-sqlite3 is compiled, which takes a minute or two.
@@ -26,7 +26,8 @@ t.test('the steps of the Dockerfile make a server that runs', async (t) => {
   await mkdir(stages)
   copyContext(ROOT, context)
   const image = runDockerfile(instructions, { context, stages }, (command, cwd, env) => {
-    const { status, stdout, stderr } = spawnSync('sh', ['-c', command], {
+    const [unsetting, ...unset] = WITHOUT_LOADERS
+    const { status, stdout, stderr } = spawnSync(unsetting, [...unset, 'sh', '-c', command], {
       cwd,
       env: envForBuild(env),
       encoding: 'utf8',

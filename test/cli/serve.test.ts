@@ -2,12 +2,24 @@ import { once } from 'node:events'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
-import { freePort, settee, untilUp } from './child.ts'
+import { builtSettee, freePort, ROOT, start, untilUp } from './child.ts'
+
+t.before(async () => {
+  const { code, stdout, stderr } = await start(t, process.execPath, ['scripts/build.mjs'], { cwd: ROOT })
+    .ended
+  if (code !== 0) throw new Error(`${stdout}${stderr}`)
+})
 
 t.test('the server starts, answers, and ends at SIGTERM and SIGINT', async (t) => {
   for (const signal of ['SIGTERM', 'SIGINT'] as const) {
     const port = await freePort()
-    const child = settee(t, ['serve', '--port', String(port), '--data', join(t.testdir(), 'new', 'data')])
+    const child = builtSettee(t, [
+      'serve',
+      '--port',
+      String(port),
+      '--data',
+      join(t.testdir(), 'new', 'data'),
+    ])
     t.match(await untilUp(child, `http://127.0.0.1:${port}`), { status: 'ok' })
     child.process.kill(signal)
     const { code, stdout, stderr } = await child.ended
@@ -20,7 +32,7 @@ t.test('the server starts, answers, and ends at SIGTERM and SIGINT', async (t) =
 t.test('the environment is heard', async (t) => {
   const port = await freePort()
   const env = { SETTEE_PORT: String(port), SETTEE_DATA: t.testdir() }
-  const child = settee(t, [], { env })
+  const child = builtSettee(t, [], { env })
   await untilUp(child, `http://127.0.0.1:${port}`)
   child.process.kill('SIGTERM')
   t.equal((await child.ended).code, 0)
@@ -29,7 +41,7 @@ t.test('the environment is heard', async (t) => {
 t.test('what keeps it from starting is one line and exit code 1', async (t) => {
   const dataDir = t.testdir({ file: '', bad: { 'local.ini': '[log]\nlevel = loud\n' } })
   const port = await freePort()
-  const first = settee(t, ['--port', String(port), '--data', join(dataDir, 'held')])
+  const first = builtSettee(t, ['--port', String(port), '--data', join(dataDir, 'held')])
   await untilUp(first, `http://127.0.0.1:${port}`)
   const busy = createServer().listen(0, '127.0.0.1')
   await once(busy, 'listening')
@@ -61,7 +73,7 @@ t.test('what keeps it from starting is one line and exit code 1', async (t) => {
     ],
   ]
   for (const [what, args, line] of table) {
-    const { code, stderr } = await settee(t, args).ended
+    const { code, stderr } = await builtSettee(t, args).ended
     t.equal(code, 1, what)
     t.match(stderr, line, what)
     t.match(stderr, /^[^\n]+\n$/, `${what}: one line`)

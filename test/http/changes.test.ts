@@ -3,7 +3,7 @@ import type { Readable } from 'node:stream'
 import { createGunzip, gunzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { Agent, type Dispatcher, request } from 'undici'
-import { startTestServer } from '../helpers/server.ts'
+import { startTestServer, type TestServer } from '../helpers/server.ts'
 
 type Headers = Readonly<Record<string, string>>
 
@@ -23,16 +23,23 @@ interface Client {
 
 const JSON_TYPE = { 'content-type': 'application/json' }
 
-async function connect(t: Test): Promise<Client> {
-  const { url } = await startTestServer(t)
+/** For all tests that leave it as it is; each has a database of its own, which it calls `/db`. */
+const shared = await startTestServer(t)
+let databases = 0
+
+async function connect(t: Test, { url }: TestServer = shared): Promise<Client> {
   const dispatcher = new Agent()
+  const database = `/db${databases++}`
   t.teardown(() => dispatcher.destroy())
   const send = (method: string, path: string, body: unknown, headers: Headers) =>
-    request(`${url}${path}`, {
+    request(url + path.replace(/^\/db\b/, database), {
       dispatcher,
       method: method as Dispatcher.HttpMethod,
       headers: body === undefined ? headers : { ...JSON_TYPE, ...headers },
-      body: body === undefined || typeof body === 'string' ? ((body as string | undefined) ?? null) : JSON.stringify(body),
+      body:
+        body === undefined || typeof body === 'string'
+          ? ((body as string | undefined) ?? null)
+          : JSON.stringify(body),
     })
   return {
     open: (path, headers = {}) => send('GET', path, undefined, headers),
@@ -63,11 +70,12 @@ async function until(stream: Readable, text: string): Promise<string> {
 }
 
 /** A server with the database of protocol.md 19.5: `a` at 6, `b` deleted at 7, `c` at 8. */
-async function connectToVectors(t: Test): Promise<Client> {
-  const client = await connect(t)
+async function connectToVectors(t: Test, server?: TestServer): Promise<Client> {
+  const client = await connect(t, server)
   await client.ask('PUT', '/db')
   let rev: unknown
-  for (let n = 0; n < 5; n++) rev = (await client.ask('PUT', '/db/c', { n, ...(n > 0 && { _rev: rev }) })).json.rev
+  for (let n = 0; n < 5; n++)
+    rev = (await client.ask('PUT', '/db/c', { n, ...(n > 0 && { _rev: rev }) })).json.rev
   await client.ask('PUT', '/db/a', {})
   const { status } = await client.ask('POST', '/db/_bulk_docs', {
     new_edits: false,
@@ -101,7 +109,11 @@ t.test('the vectors of protocol.md 19.5', async (t) => {
     ['filter=_doc_ids&doc_ids=["c","a","zz"]', [6, 8], 8, 0],
   ]
   for (const [query, seqs, last, pending] of vectors) {
-    t.same(shortOf(await ask('GET', `/db/_changes?${query.replaceAll('"', '%22')}`)), { seqs, last, pending }, query)
+    t.same(
+      shortOf(await ask('GET', `/db/_changes?${query.replaceAll('"', '%22')}`)),
+      { seqs, last, pending },
+      query,
+    )
   }
   const limited = await ask('GET', '/db/_changes?feed=continuous&limit=3')
   t.match(limited.text, /^(\{"seq":[^\n]*\n){3}\{"last_seq":"8-[^"]*","pending":0\}\n$/)
@@ -112,7 +124,10 @@ t.test('the vectors of protocol.md 19.5', async (t) => {
 t.test('bytes and headers, protocol.md 5.3', async (t) => {
   const { ask } = await connectToVectors(t)
   const { text, headers } = await ask('GET', '/db/_changes')
-  t.match(text, /^\{"results":\[\n\{.*\},\r\n\{.*\},\r\n\{.*\}\n\],\n"last_seq":"8-[0-9A-Za-z_-]+","pending":0\}\n\n$/)
+  t.match(
+    text,
+    /^\{"results":\[\n\{.*\},\r\n\{.*\},\r\n\{.*\}\n\],\n"last_seq":"8-[0-9A-Za-z_-]+","pending":0\}\n\n$/,
+  )
   t.match(headers, {
     'content-type': 'application/json',
     'cache-control': 'must-revalidate, no-transform',
@@ -174,7 +189,12 @@ t.test('refusals', async (t) => {
     ['GET', '/nowhere/_changes', 404, 'Database does not exist.'],
     ['GET', '/db/_changes?since=rubbish', 400, "Malformed sequence supplied in 'since' parameter."],
     ['GET', '/db/_changes?feed=foo', 400, /^Supported `feed` types/],
-    ['GET', '/db/_changes?heartbeat=-1', 400, 'The heartbeat value should be a positive integer (in milliseconds).'],
+    [
+      'GET',
+      '/db/_changes?heartbeat=-1',
+      400,
+      'The heartbeat value should be a positive integer (in milliseconds).',
+    ],
     ['GET', '/db/_changes?heartbeat=foo', 400, /^Invalid heartbeat value/],
     ['GET', '/db/_changes?limit=-1', 400, 'The limit value should be a non-negative integer'],
     ['GET', '/db/_changes?seq_interval=0', 400, 'invalid_seq_interval'],
@@ -205,7 +225,8 @@ t.test('what a PouchDB that follows asks for', async (t) => {
   const followers = await Promise.all([1, 2, 3].map(() => open(`/db/_changes?${query}`)))
   const texts = followers.map(({ body }) => body.text())
   await ask('POST', '/db/_bulk_docs', { docs: [{ _id: 'd' }, { _id: 'e' }] })
-  for (const text of await Promise.all(texts)) t.match(JSON.parse(text), { results: [{ id: 'd' }, { id: 'e' }] })
+  for (const text of await Promise.all(texts))
+    t.match(JSON.parse(text), { results: [{ id: 'd' }, { id: 'e' }] })
 })
 
 t.test('a continuous feed sends each line when it is written, compressed too', async (t) => {
@@ -237,7 +258,9 @@ t.test('Last-Event-ID continues an event stream', async (t) => {
   const { ask } = await connectToVectors(t)
   const first = await ask('GET', '/db/_changes?feed=eventsource&limit=1')
   const [, id = ''] = /^id: (.*)$/m.exec(first.text) ?? []
-  const next = await ask('GET', '/db/_changes?feed=eventsource&limit=1&since=0', undefined, { 'last-event-id': id })
+  const next = await ask('GET', '/db/_changes?feed=eventsource&limit=1&since=0', undefined, {
+    'last-event-id': id,
+  })
   t.match(next.text, /^data: \{"seq":"7-/)
 })
 
@@ -252,7 +275,7 @@ t.test('feeds end in order when their database is deleted', async (t) => {
 })
 
 t.test('feeds end when the server or their database is secured', async (t) => {
-  const { ask, open } = await connectToVectors(t)
+  const { ask, open } = await connectToVectors(t, await startTestServer(t))
   const everybody = (await open('/db/_changes?feed=continuous&since=now&heartbeat=1000')).body.text()
   await ask('PUT', '/_node/_local/_config/admins/anna', '"secret"')
   t.match(await everybody, /\{"last_seq":"8-[^"]*","pending":0\}\n$/)
@@ -286,4 +309,30 @@ t.test('a compressed answer is whole', async (t) => {
   t.match(headers, { 'content-encoding': 'gzip', etag: /^W\/"/ })
   const text = gunzipSync(Buffer.from(await body.arrayBuffer())).toString()
   t.equal((JSON.parse(text) as { results: unknown[] }).results.length, 3)
+})
+
+t.test('a server stops at once, whoever follows and comes back', async (t) => {
+  const server = await startTestServer(t)
+  const { ask, open } = await connectToVectors(t, server)
+  const follow = async () => {
+    const { body } = await open('/db/_changes?feed=longpoll&since=now&heartbeat=60000')
+    return body.text()
+  }
+  const rounds = async () => {
+    let answered = 0
+    for (;;) {
+      const text = await follow().catch(() => null)
+      if (text === null) return answered
+      t.match(JSON.parse(text), { results: [], pending: 0 })
+      answered++
+    }
+  }
+  const followers = [rounds(), rounds(), rounds()]
+  const continuous = (await open('/db/_changes?feed=continuous&since=now&heartbeat=60000')).body.text()
+  await ask('GET', '/db/_changes')
+  const start = performance.now()
+  await server.close()
+  t.ok(performance.now() - start < 3000)
+  t.match(await continuous, /\{"last_seq":"8-[^"]*","pending":0\}\n$/)
+  for (const answered of await Promise.all(followers)) t.ok(answered >= 1)
 })

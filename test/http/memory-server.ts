@@ -103,6 +103,7 @@ async function memoryDatabases(): Promise<Databases> {
       await catalog.delete(name)
     },
     setLimits: () => {},
+    endFeeds: () => {},
     close: async () => {},
   }
 }

@@ -14,13 +14,13 @@ export const attachmentRoutes: readonly Path[] = [
     url: '/:db/:docid/*',
     allow: 'GET,HEAD',
     access: 'member',
-    methods: { GET: { handler: getAttachment } },
+    methods: { GET: { handler: getAttachment, compress: false } },
   },
   {
     url: '/:db/_design/:ddoc/*',
     allow: 'GET,HEAD',
     access: 'member',
-    methods: { GET: { handler: getAttachment } },
+    methods: { GET: { handler: getAttachment, compress: false } },
   },
   // Calls of a design document, like `_view`: what there is of them stands in the table with its full path.
   {

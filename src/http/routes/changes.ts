@@ -7,8 +7,9 @@ import { ANONYMOUS, PARTY_ADMIN } from '../../auth/access.ts'
 import { isOpen } from '../../auth/admins.ts'
 import { type Caller, Feed } from '../../changes/feed.ts'
 import { filteredIds } from '../../changes/filters.ts'
-import { directSource, FeedHub } from '../../changes/hub.ts'
+import { FeedHub } from '../../changes/hub.ts'
 import { type FeedKind, type FeedQuery, readFeedQuery } from '../../changes/query.ts'
+import { directSource } from '../../changes/source.ts'
 import { CouchError } from '../../core/errors.ts'
 import type { UserCtx } from '../../core/types.ts'
 import { requestSizeLimit, withOptionalBody } from '../body.ts'
@@ -23,7 +24,10 @@ export async function changesRoutes(app: FastifyInstance): Promise<void> {
   const forget = app.services.config.onChange((section) => {
     if (section === 'admins') hub.doubtAll()
   })
-  app.addHook('onClose', async () => forget())
+  app.addHook('preClose', async () => {
+    forget()
+    hub.close()
+  })
   const handler = (request: FastifyRequest, reply: FastifyReply) => answerChanges(hub, request, reply)
   registerPaths(app, [
     {

@@ -21,6 +21,8 @@ export class SqliteCatalog implements Catalog {
   readonly #files: Files
   readonly #connection: Connection
   readonly #options: ConnectionOptions
+  /** What is listed: the rows that have a file. */
+  readonly #entries = new Map<string, DatabaseEntry>()
 
   /** @throws Error with one clear line when the folder cannot be used or another settee holds it */
   constructor(dataDir: string, files: Files, options: ConnectionOptions) {
@@ -39,37 +41,42 @@ export class SqliteCatalog implements Catalog {
   }
 
   #value(key: string, make: () => string): string {
-    const stored = this.#connection.prepare<{ value: string }>('SELECT value FROM server WHERE key = ?').get(key)
+    const stored = this.#connection
+      .prepare<{ value: string }>('SELECT value FROM server WHERE key = ?')
+      .get(key)
     if (stored !== undefined) return stored.value
     const value = make()
     this.#connection.prepare('INSERT INTO server (key, value) VALUES (?, ?)').run(key, value)
     return value
   }
 
-  /** Lists files that are new here, and forgets those that are gone. */
+  /** Enters files that are new here, and forgets those that are gone. */
   #adopt(): void {
     const found = new Set(this.#files.databases())
-    const listed = new Set(this.#entries().map(({ name }) => name))
     this.#connection.exec('BEGIN IMMEDIATE')
-    for (const name of listed) if (!found.has(name)) this.#forget(name)
-    for (const name of found) if (!listed.has(name)) this.#enter(name)
+    for (const { name, incarnation } of this.#rows()) {
+      if (found.delete(name)) this.#entries.set(name, { name, incarnation })
+      else this.#forget(name)
+    }
+    for (const name of found) this.#entries.set(name, this.#enter(name))
     this.#connection.exec('COMMIT')
   }
 
-  #entries(): DatabaseEntry[] {
-    return this.#connection
-      .prepare<DatabaseEntry & object>('SELECT name, incarnation FROM database ORDER BY name')
-      .all()
+  #rows(): DatabaseEntry[] {
+    return this.#connection.prepare<DatabaseEntry>('SELECT name, incarnation FROM database').all()
   }
 
-  #enter(name: string): number {
+  /** Gives a database a number that none has had. */
+  #enter(name: string): DatabaseEntry {
     const next = this.#connection.prepare<{ value: number }>(
       "INSERT INTO server (key, value) VALUES ('incarnation', 1) " +
         'ON CONFLICT DO UPDATE SET value = value + 1 RETURNING value',
     )
     const incarnation = next.get()?.value as number
-    this.#connection.prepare('INSERT INTO database (name, incarnation) VALUES (?, ?)').run(name, incarnation)
-    return incarnation
+    this.#connection
+      .prepare('INSERT OR REPLACE INTO database (name, incarnation) VALUES (?, ?)')
+      .run(name, incarnation)
+    return { name, incarnation }
   }
 
   #forget(name: string): void {
@@ -77,31 +84,25 @@ export class SqliteCatalog implements Catalog {
   }
 
   async list(): Promise<DatabaseEntry[]> {
-    return this.#entries()
+    return [...this.#entries.values()].sort((a, b) => (a.name < b.name ? -1 : 1))
   }
 
   async create(name: string): Promise<DatabaseEntry> {
-    if (this.#isListed(name)) throw new CouchError('file_exists')
+    if (this.#entries.has(name)) throw new CouchError('file_exists')
     try {
       this.#makeFile(name)
+      const entry = this.#enter(name)
       this.#files.publish(name)
-      this.#connection.exec('BEGIN IMMEDIATE')
-      const incarnation = this.#enter(name)
-      this.#connection.exec('COMMIT')
-      return { name, incarnation }
+      this.#entries.set(name, entry)
+      return entry
     } catch (error) {
-      this.#connection.rollback()
       throw storageError(error)
     }
   }
 
-  #isListed(name: string): boolean {
-    return this.#connection.prepare('SELECT 1 FROM database WHERE name = ?').get(name) !== undefined
-  }
-
   /** A whole, empty file under its unfinished name; closing it brings everything from the log into the file. */
   #makeFile(name: string): void {
-    const path = this.#files.unfinishedPath(name)
+    const path = this.#files.makeUnfinished(name)
     const connection = new Connection(path, this.#options)
     try {
       migrate(connection, path)
@@ -112,12 +113,13 @@ export class SqliteCatalog implements Catalog {
   }
 
   async delete(name: string): Promise<void> {
-    if (!this.#isListed(name)) throw new CouchError('no_database')
+    if (!this.#entries.has(name)) throw new CouchError('no_database')
     try {
-      this.#files.remove(name)
+      this.#files.remove(name, () => this.#entries.delete(name))
       this.#forget(name)
     } catch (error) {
-      throw storageError(error)
+      // Once the file has lost its name the database is gone; what is left of it goes at the next start.
+      if (this.#entries.has(name)) throw storageError(error)
     }
   }
 

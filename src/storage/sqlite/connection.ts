@@ -34,7 +34,10 @@ export class Connection {
 
   constructor(path: string, options: ConnectionOptions = {}) {
     this.#onOperation = options.onOperation
-    this.#db = new Sqlite(path, { fileMustExist: options.mustExist ?? false, timeout: options.exclusive ? 0 : 1000 })
+    this.#db = new Sqlite(path, {
+      fileMustExist: options.mustExist ?? false,
+      timeout: options.exclusive ? 0 : 1000,
+    })
     try {
       if (options.exclusive) this.pragma('locking_mode = EXCLUSIVE')
       // Take effect only in a file that has no tables yet; for one that has, these two say what it has already.

@@ -135,7 +135,12 @@ export class Documents {
   }
 
   /** Carries out a write at a place of the feed, inside the transaction of the caller. */
-  write(id: string, old: { num: number; seq: number; deleted: boolean } | null, write: DocWrite, seq: number): WriteEffect {
+  write(
+    id: string,
+    old: { num: number; seq: number; deleted: boolean } | null,
+    write: DocWrite,
+    seq: number,
+  ): WriteEffect {
     const num = this.#writeDoc(id, old?.num, write, seq)
     let externalBytes = 0
     for (const revision of write.revisions) externalBytes += this.#writeRevision(num, old === null, revision)
@@ -157,7 +162,8 @@ export class Documents {
     const ancestry = write.ancestry === null ? null : encodeAncestry(write.ancestry)
     const before = stored?.leaf ? stored.size : 0
     if (write.content === undefined) {
-      if (stored === undefined) throw new RangeError(`revision ${write.rev} is not stored and brings no content`)
+      if (stored === undefined)
+        throw new RangeError(`revision ${write.rev} is not stored and brings no content`)
       this.#updateLeaf.run(leaf, write.deleted ? 1 : 0, ancestry, stored.num)
       return leaf * stored.size - before
     }

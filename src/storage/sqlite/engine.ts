@@ -21,7 +21,8 @@ export function sqliteEngine({ dataDir, onOperation }: SqliteEngineOptions): Sto
     capabilities: { durable: true, sharedWriters: false },
 
     async openCatalog(): Promise<Catalog> {
-      if (catalog !== undefined) throw new Error(`the data folder ${dataDir} is in use by this settee already`)
+      if (catalog !== undefined)
+        throw new Error(`the data folder ${dataDir} is in use by this settee already`)
       catalog = new SqliteCatalog(dataDir, files, { onOperation })
       return catalog
     },
@@ -34,9 +35,13 @@ export function sqliteEngine({ dataDir, onOperation }: SqliteEngineOptions): Sto
         stores.add(store)
         return store
       } catch (cause) {
-        throw new CouchError('internal_server_error', `The database ${name} cannot be opened; the log has more.`, {
-          cause,
-        })
+        throw new CouchError(
+          'internal_server_error',
+          `The database ${name} cannot be opened; the log has more.`,
+          {
+            cause,
+          },
+        )
       }
     },
 

@@ -27,7 +27,14 @@ export class Files {
     return join(this.#folder, databaseFileName(database) + SUFFIX)
   }
 
-  unfinishedPath(database: string): string {
+  /** Where a new file is made; what an attempt before has left there goes. */
+  makeUnfinished(database: string): string {
+    const path = this.#unfinished(database)
+    this.#removeWithCompanions(path)
+    return path
+  }
+
+  #unfinished(database: string): string {
     return this.path(database) + UNFINISHED
   }
 
@@ -41,16 +48,20 @@ export class Files {
 
   /** Gives a finished file its database's name; durable when it returns. */
   publish(database: string): void {
-    renameSync(this.unfinishedPath(database), this.path(database))
+    renameSync(this.#unfinished(database), this.path(database))
     this.#sync()
   }
 
-  /** Removes a database's file: it has no name any more before anything of it is gone. */
-  remove(database: string): void {
-    renameSync(this.path(database), this.unfinishedPath(database))
+  /**
+   * Removes a database's file, which loses its name before anything of it is gone.
+   * @param gone called when that is durable
+   */
+  remove(database: string, gone: () => void): void {
+    renameSync(this.path(database), this.#unfinished(database))
     this.#sync()
+    gone()
     this.#removeWithCompanions(this.path(database))
-    this.#removeWithCompanions(this.unfinishedPath(database))
+    this.#removeWithCompanions(this.#unfinished(database))
     this.#sync()
   }
 
@@ -58,7 +69,10 @@ export class Files {
   sweep(): void {
     const files = readdirSync(this.#folder)
     for (const file of files) {
-      const owner = COMPANIONS.reduce((name, companion) => name.replace(new RegExp(`${companion}$`), ''), file)
+      const owner = COMPANIONS.reduce(
+        (name, companion) => name.replace(new RegExp(`${companion}$`), ''),
+        file,
+      )
       const isOrphan = owner !== file && !files.includes(owner)
       if (owner.endsWith(UNFINISHED) || isOrphan) rmSync(join(this.#folder, file), { force: true })
     }

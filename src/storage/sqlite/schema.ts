@@ -72,7 +72,9 @@ export function migrate(connection: Connection, file: string): void {
   const application = connection.pragma('application_id') as number
   if (version > 0 && application !== APPLICATION_ID) throw new Error(`${file} is not a settee database`)
   if (version > MIGRATIONS.length) {
-    throw new Error(`${file} was written by a newer settee (schema ${version}); this one knows ${MIGRATIONS.length}`)
+    throw new Error(
+      `${file} was written by a newer settee (schema ${version}); this one knows ${MIGRATIONS.length}`,
+    )
   }
   MIGRATIONS.slice(version).forEach((sql, step) => {
     connection.exec(

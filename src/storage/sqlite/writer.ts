@@ -31,6 +31,12 @@ export interface Memory {
   committed(): void
 }
 
+interface Entry {
+  readonly job: Job
+  /** Why it was rolled back by itself. */
+  refusal: { readonly error: unknown } | undefined
+}
+
 const GROUP_JOBS = 256
 const GROUP_BYTES = 1024 * 1024
 const GROUP_MS = 5
@@ -38,9 +44,11 @@ const GROUP_MS = 5
 export class Writer {
   readonly #connection: Connection
   readonly #memory: Memory
-  #queue: Job[] = []
+  readonly #queue: Job[] = []
+  /** Writes of a group that failed as a whole: each is tried by itself before anything newer. */
+  readonly #alone: Job[] = []
   #scheduled = false
-  #idle: (() => void)[] = []
+  readonly #idle: (() => void)[] = []
 
   constructor(connection: Connection, memory: Memory) {
     this.#connection = connection
@@ -55,7 +63,11 @@ export class Writer {
 
   /** Resolves when everything taken so far has been answered. */
   async drained(): Promise<void> {
-    if (this.#queue.length > 0) await new Promise<void>((resolve) => this.#idle.push(resolve))
+    if (this.#isBusy) await new Promise<void>((resolve) => this.#idle.push(resolve))
+  }
+
+  get #isBusy(): boolean {
+    return this.#queue.length > 0 || this.#alone.length > 0
   }
 
   #schedule(): void {
@@ -63,65 +75,69 @@ export class Writer {
     this.#scheduled = true
     setImmediate(() => {
       this.#scheduled = false
-      this.#commitGroup()
-      if (this.#queue.length > 0) this.#schedule()
-      else this.#idle.splice(0).forEach((resolve) => {
-          resolve()
-        })
+      this.#turn()
+      if (this.#isBusy) this.#schedule()
+      else for (const resolve of this.#idle.splice(0)) resolve()
     })
   }
 
-  /** One group per turn, so that other work of the thread is served between two. */
+  /** One group, or one write that is tried alone, a turn: other work of the thread is served between two. */
+  #turn(): void {
+    const suspect = this.#alone.shift()
+    if (suspect === undefined) this.#commitGroup()
+    else this.#commitAlone(suspect)
+  }
+
   #commitGroup(): void {
     const before = this.#memory.mark()
-    const group: { job: Job; error?: unknown }[] = []
+    const group: Entry[] = []
     try {
       this.#connection.prepare('BEGIN IMMEDIATE').run()
       this.#applyGroup(group)
       this.#commit()
     } catch {
+      // What went wrong is told to whom it belongs when each is tried alone.
       this.#undo(before)
-      const jobs = [...group.map(({ job }) => job), ...(group.length === 0 ? this.#queue.splice(0, 1) : [])]
-      for (const job of jobs) this.#alone(job)
+      const jobs = group.length > 0 ? group.map(({ job }) => job) : this.#queue.splice(0, 1)
+      this.#alone.push(...jobs)
       return
     }
-    for (const { job, error } of group) {
-      if (error === undefined) job.done()
-      else job.failed(error)
+    this.#memory.committed()
+    for (const { job, refusal } of group) {
+      if (refusal === undefined) job.done()
+      else job.failed(refusal.error)
     }
   }
 
-  #applyGroup(group: { job: Job; error?: unknown }[]): void {
+  #applyGroup(group: Entry[]): void {
     const deadline = performance.now() + GROUP_MS
     let bytes = 0
     while (this.#queue.length > 0 && group.length < GROUP_JOBS) {
       const job = this.#queue[0] as Job
       if (group.length > 0 && (bytes + job.bytes > GROUP_BYTES || performance.now() > deadline)) return
       this.#queue.shift()
-      const entry: { job: Job; error?: unknown } = { job }
+      const entry: Entry = { job, refusal: undefined }
       group.push(entry)
       bytes += job.bytes
-      this.#applyInSavepoint(job, (error) => {
-        entry.error = error
-      })
+      this.#applyInSavepoint(entry)
     }
   }
 
-  #applyInSavepoint(job: Job, refused: (error: unknown) => void): void {
+  #applyInSavepoint(entry: Entry): void {
     const before = this.#memory.mark()
     this.#connection.prepare('SAVEPOINT job').run()
     try {
-      job.apply()
+      entry.job.apply()
     } catch (error) {
       if (!this.#connection.inTransaction) throw error
       this.#connection.prepare('ROLLBACK TO job').run()
       this.#memory.back(before)
-      refused(storageError(error))
+      entry.refusal = { error: storageError(error) }
     }
     this.#connection.prepare('RELEASE job').run()
   }
 
-  #alone(job: Job): void {
+  #commitAlone(job: Job): void {
     const before = this.#memory.mark()
     try {
       this.#connection.prepare('BEGIN IMMEDIATE').run()
@@ -132,13 +148,13 @@ export class Writer {
       job.failed(storageError(error))
       return
     }
+    this.#memory.committed()
     job.done()
   }
 
   #commit(): void {
     this.#memory.flush()
     this.#connection.prepare('COMMIT').run()
-    this.#memory.committed()
   }
 
   #undo(before: unknown): void {

@@ -1,25 +1,17 @@
 import { randomBytes } from 'node:crypto'
-import type { Test } from 'tap'
 import type { DatabaseStore, DocState, DocUpdate, StoredAttachment } from '../../../src/storage/engine.ts'
 import { audit } from './audit.ts'
 import { attachment, put, readOne, remove, sortIds, successor } from './edits.ts'
-import { type MakeEngine, only, openNotes } from './setup.ts'
-
-/** Attachments and the blobs that hold their bytes. */
-export function attachmentTests(t: Test, makeEngine: MakeEngine): void {
-  storeTests(t, makeEngine)
-  contentTests(t, makeEngine)
-  carryTests(t, makeEngine)
-  blobTests(t, makeEngine)
-}
+import { only, openNotes, type StorageCases } from './setup.ts'
 
 async function attachmentsOf(store: DatabaseStore, id: string, rev?: string): Promise<StoredAttachment[]> {
   const found = await readOne(store, id)
   return found?.revisions.find((row) => row.rev === (rev ?? found.rev))?.attachments ?? []
 }
 
-function storeTests(t: Test, makeEngine: MakeEngine): void {
-  t.test('an attachment comes back as it was stored, also after a restart', async (t) => {
+/** Attachments and the blobs that hold their bytes. */
+export const attachmentCases: StorageCases = {
+  'an attachment comes back as it was stored, also after a restart': async (t, makeEngine) => {
     const { store, reopen } = await openNotes(t, makeEngine)
     const bytes = Buffer.from('hello')
     const { content, ...facts } = attachment('greeting.txt', bytes, 3)
@@ -31,9 +23,9 @@ function storeTests(t: Test, makeEngine: MakeEngine): void {
       t.same(others, [])
       t.same(Buffer.from((await from.readBlob(blob, 0, 100)) ?? []), bytes)
     }
-  })
+  },
 
-  t.test('attachments stand in the order of their names’ bytes', async (t) => {
+  'attachments stand in the order of their names’ bytes': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     const names = ['\u{1F600}', 'b', '\uFFFD', 'a', 'a/b', 'B', 'é']
     await only(
@@ -45,9 +37,9 @@ function storeTests(t: Test, makeEngine: MakeEngine): void {
       (await attachmentsOf(store, 'a')).map(({ name }) => name),
       sortIds(names),
     )
-  })
+  },
 
-  t.test('a superseded revision keeps its attachments', async (t) => {
+  'a superseded revision keeps its attachments': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     const old = await only(
       store.updateDocs([put('a', '{}', { attachments: [attachment('x', Buffer.from('old'))] })]),
@@ -57,9 +49,9 @@ function storeTests(t: Test, makeEngine: MakeEngine): void {
     const [kept] = await attachmentsOf(store, 'a', old)
     t.equal(kept?.name, 'x')
     t.same(Buffer.from((await store.readBlob(kept?.blob ?? -1, 0, 3)) ?? []), Buffer.from('old'))
-  })
+  },
 
-  t.test('the external size is that of the leaves’ bodies and attachments', async (t) => {
+  'the external size is that of the leaves’ bodies and attachments': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     const attachments = [attachment('x', Buffer.alloc(1000, 1)), attachment('y', Buffer.alloc(500, 2))]
     const external = async () => (await store.info()).sizes.external
@@ -72,9 +64,9 @@ function storeTests(t: Test, makeEngine: MakeEngine): void {
     await only(store.updateDocs([remove('b')]))
     t.equal(await external(), 10)
     await audit(t, store, 'afterwards')
-  })
+  },
 
-  t.test('sizes are numbers of bytes that grow with the data', async (t) => {
+  'sizes are numbers of bytes that grow with the data': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     const before = (await store.info()).sizes
     await store.updateDocs([put('a', '{}', { attachments: [attachment('x', randomBytes(2_000_000))] })])
@@ -83,11 +75,9 @@ function storeTests(t: Test, makeEngine: MakeEngine): void {
       t.ok(Number.isSafeInteger(sizes[kind]) && sizes[kind] >= 2_000_000, `${kind}: ${sizes[kind]}`)
       t.ok(sizes[kind] > before[kind])
     }
-  })
-}
+  },
 
-function contentTests(t: Test, makeEngine: MakeEngine): void {
-  t.test('a callback gets the whole content of any attachment', async (t) => {
+  'a callback gets the whole content of any attachment': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     const large = randomBytes(600_000)
     const old = [attachment('old', Buffer.from('superseded'))]
@@ -110,11 +100,9 @@ function contentTests(t: Test, makeEngine: MakeEngine): void {
       const page = await store.readChanges({ since: 0 }, { limit: 1, touches }, contents)
       t.same(Object.fromEntries(page.rows[0] ?? []), wanted)
     }
-  })
-}
+  },
 
-function carryTests(t: Test, makeEngine: MakeEngine): void {
-  t.test('an attachment is carried to the next revision by its blob', async (t) => {
+  'an attachment is carried to the next revision by its blob': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     await store.updateDocs([put('a', '{}', { attachments: [attachment('x', Buffer.from('carried'))] })])
     const [first] = await attachmentsOf(store, 'a')
@@ -136,9 +124,9 @@ function carryTests(t: Test, makeEngine: MakeEngine): void {
     t.hasStrict(y, { name: 'y', revpos: 2 })
     t.same(Buffer.from((await store.readBlob(x?.blob ?? -1, 0, 100)) ?? []), Buffer.from('carried'))
     await audit(t, store, 'afterwards')
-  })
+  },
 
-  t.test('equal bytes are stored once', async (t) => {
+  'equal bytes are stored once': async (t, makeEngine) => {
     const { store, reopen } = await openNotes(t, makeEngine)
     const same = (name: string) => attachment(name, Buffer.from('the same'))
     await store.updateDocs([put('a', '{}', { attachments: [same('x'), same('y')] })])
@@ -151,9 +139,9 @@ function carryTests(t: Test, makeEngine: MakeEngine): void {
     const [o, ...equal] = blobs.flat().sort((a, b) => (a.name < b.name ? -1 : 1))
     t.equal(new Set(equal.map(({ blob }) => blob)).size, 1)
     t.not(o?.blob, equal[0]?.blob)
-  })
+  },
 
-  t.test('bytes handed over may be changed afterwards by who handed them', async (t) => {
+  'bytes handed over may be changed afterwards by who handed them': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     const bytes = Buffer.from('before')
     await only(store.updateDocs([put('a', '{}', { attachments: [attachment('x', bytes)] })]))
@@ -163,11 +151,9 @@ function carryTests(t: Test, makeEngine: MakeEngine): void {
     t.same(Buffer.from(read ?? []), Buffer.from('before'))
     read?.fill(0)
     t.same(Buffer.from((await store.readBlob(stored?.blob ?? -1, 0, 100)) ?? []), Buffer.from('before'))
-  })
-}
+  },
 
-function blobTests(t: Test, makeEngine: MakeEngine): void {
-  t.test('a stretch of a blob is read from any offset', async (t) => {
+  'a stretch of a blob is read from any offset': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     const bytes = randomBytes(600_000)
     await only(store.updateDocs([put('a', '{}', { attachments: [attachment('x', bytes)] })]))
@@ -182,28 +168,28 @@ function blobTests(t: Test, makeEngine: MakeEngine): void {
       }
     }
     t.pass(`${offsets.length} offsets`)
-  })
+  },
 
-  t.test('beyond the end of a blob there are no bytes', async (t) => {
+  'beyond the end of a blob there are no bytes': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     await store.updateDocs([put('a', '{}', { attachments: [attachment('x', Buffer.from('12345'))] })])
     const [stored] = await attachmentsOf(store, 'a')
     t.equal((await store.readBlob(stored?.blob ?? -1, 5, 10))?.length, 0)
     t.equal((await store.readBlob(stored?.blob ?? -1, 500, 10))?.length, 0)
     t.same(Buffer.from((await store.readBlob(stored?.blob ?? -1, 3, 10)) ?? []), Buffer.from('45'))
-  })
+  },
 
-  t.test('an attachment may be empty', async (t) => {
+  'an attachment may be empty': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     await store.updateDocs([put('a', '{}', { attachments: [attachment('x', new Uint8Array())] })])
     const [stored] = await attachmentsOf(store, 'a')
     t.equal(stored?.length, 0)
     t.equal((await store.readBlob(stored?.blob ?? -1, 0, 10))?.length, 0)
-  })
+  },
 
-  t.test('a blob that is not stored is null', async (t) => {
+  'a blob that is not stored is null': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     t.equal(await store.readBlob(1, 0, 10), null)
     t.equal(await store.readBlob(123_456, 0, 10), null)
-  })
+  },
 }

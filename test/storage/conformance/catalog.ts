@@ -1,25 +1,17 @@
-import type { Test } from 'tap'
 import { CouchError } from '../../../src/core/errors.ts'
 import { put, readOne } from './edits.ts'
-import { type MakeEngine, openNotes, rejectsWith } from './setup.ts'
+import { openNotes, rejectsWith, type StorageCases } from './setup.ts'
 
 /** The list of databases, and what belongs to the server. */
-export function catalogTests(t: Test, makeEngine: MakeEngine): void {
-  serverTests(t, makeEngine)
-  createTests(t, makeEngine)
-  deleteTests(t, makeEngine)
-  incarnationTests(t, makeEngine)
-}
-
-function serverTests(t: Test, makeEngine: MakeEngine): void {
-  t.test('the server uuid is 32 hex digits for the life of the data', async (t) => {
+export const catalogCases: StorageCases = {
+  'the server uuid is 32 hex digits for the life of the data': async (t, makeEngine) => {
     const { engine, reopen } = await makeEngine(t)
     const { serverUuid } = await engine.openCatalog()
     t.match(serverUuid, /^[0-9a-f]{32}$/)
     t.equal((await (await reopen()).openCatalog()).serverUuid, serverUuid)
-  })
+  },
 
-  t.test('the catalog has one holder at a time, and a second is told who it is', async (t) => {
+  'the catalog has one holder at a time, and a second is told who it is': async (t, makeEngine) => {
     const { engine, reopen } = await makeEngine(t)
     await engine.openCatalog()
     const error: unknown = await engine.openCatalog().catch((thrown: unknown) => thrown)
@@ -30,33 +22,31 @@ function serverTests(t: Test, makeEngine: MakeEngine): void {
     t.notOk(error instanceof CouchError, 'a plain Error')
     t.match(error.message, /held|holds|in use|process/i)
     await (await reopen()).openCatalog()
-  })
+  },
 
-  t.test('capabilities are told as booleans', async (t) => {
+  'capabilities are told as booleans': async (t, makeEngine) => {
     const { capabilities } = (await makeEngine(t)).engine
     t.type(capabilities.durable, 'boolean')
     t.type(capabilities.sharedWriters, 'boolean')
-  })
+  },
 
-  t.test('an engine and a store are closed twice without an error', async (t) => {
+  'an engine and a store are closed twice without an error': async (t, makeEngine) => {
     const { engine, store } = await openNotes(t, makeEngine)
     await store.close()
     await store.close()
     await engine.close()
     await engine.close()
-  })
+  },
 
-  t.test('closing an engine waits for the writes of its open databases', async (t) => {
+  'closing an engine waits for the writes of its open databases': async (t, makeEngine) => {
     const { store, reopen } = await openNotes(t, makeEngine)
     const writing = store.updateDocs([put('a')])
     const again = await reopen()
     const [outcome] = await writing
     t.same(outcome, { result: (await readOne(again.store, 'a'))?.rev })
-  })
-}
+  },
 
-function createTests(t: Test, makeEngine: MakeEngine): void {
-  t.test('a database that was made is listed, with the same incarnation after a restart', async (t) => {
+  'a database that was made is listed, with the same incarnation after a restart': async (t, makeEngine) => {
     const { engine, reopen } = await makeEngine(t)
     const catalog = await engine.openCatalog()
     t.same(await catalog.list(), [])
@@ -71,25 +61,25 @@ function createTests(t: Test, makeEngine: MakeEngine): void {
     t.same((await catalog.list()).sort(byName), made.sort(byName))
     const again = await (await reopen()).openCatalog()
     t.same((await again.list()).sort(byName), made)
-  })
+  },
 
-  t.test('a name is given once: file_exists', async (t) => {
+  'a name is given once: file_exists': async (t, makeEngine) => {
     const { catalog, store, reopen } = await openNotes(t, makeEngine)
     await store.updateDocs([put('a')])
     await rejectsWith(t, catalog.create('notes'), 'file_exists')
     t.ok(await readOne(store, 'a'), 'what the database holds is still there')
     await rejectsWith(t, (await reopen()).catalog.create('notes'), 'file_exists')
-  })
+  },
 
-  t.test('of two that make the same database at once, one does', async (t) => {
+  'of two that make the same database at once, one does': async (t, makeEngine) => {
     const { engine } = await makeEngine(t)
     const catalog = await engine.openCatalog()
     const both = await Promise.allSettled([catalog.create('notes'), catalog.create('notes')])
     t.same(both.map(({ status }) => status).sort(), ['fulfilled', 'rejected'])
     t.equal((await catalog.list()).length, 1)
-  })
+  },
 
-  t.test('a new database is empty', async (t) => {
+  'a new database is empty': async (t, makeEngine) => {
     const before = Math.floor(Date.now() / 1000)
     const { store, reopen } = await openNotes(t, makeEngine)
     const info = await store.info()
@@ -100,9 +90,9 @@ function createTests(t: Test, makeEngine: MakeEngine): void {
     t.equal(info.epochs[0].firstSeq, 0, 'every number has an owner')
     t.equal(info.sizes.external, 0)
     t.equal((await (await reopen()).store.info()).createdAt, info.createdAt)
-  })
+  },
 
-  t.test('databases keep apart what they hold', async (t) => {
+  'databases keep apart what they hold': async (t, makeEngine) => {
     const { engine, catalog, store } = await openNotes(t, makeEngine)
     await catalog.create('other')
     const other = await engine.openDatabase('other')
@@ -111,18 +101,16 @@ function createTests(t: Test, makeEngine: MakeEngine): void {
     t.equal((await other.view()).docCount, 1)
     t.equal((await other.info()).name, 'other')
     t.equal((await readOne(other, 'a'))?.revisions[0]?.body, '{"other":1}')
-  })
-}
+  },
 
-function deleteTests(t: Test, makeEngine: MakeEngine): void {
-  t.test('a database that is not there is neither opened nor deleted: no_database', async (t) => {
+  'a database that is not there is neither opened nor deleted: no_database': async (t, makeEngine) => {
     const { engine, catalog } = await openNotes(t, makeEngine)
     await rejectsWith(t, engine.openDatabase('other'), 'no_database')
     await rejectsWith(t, catalog.delete('other'), 'no_database')
     t.equal((await catalog.list()).length, 1, 'nor made by the attempt')
-  })
+  },
 
-  t.test('a deleted database is gone, also after a restart', async (t) => {
+  'a deleted database is gone, also after a restart': async (t, makeEngine) => {
     const { engine, catalog, store, reopenEngine } = await openNotes(t, makeEngine)
     await store.close()
     await catalog.delete('notes')
@@ -132,9 +120,9 @@ function deleteTests(t: Test, makeEngine: MakeEngine): void {
     const again = await reopenEngine()
     t.same(await (await again.openCatalog()).list(), [])
     await rejectsWith(t, again.openDatabase('notes'), 'no_database')
-  })
+  },
 
-  t.test('a database made under a deleted one’s name is empty', async (t) => {
+  'a database made under a deleted one’s name is empty': async (t, makeEngine) => {
     const { engine, catalog, store } = await openNotes(t, makeEngine)
     await store.updateDocs([put('a')])
     await store.updateLocals([
@@ -152,11 +140,9 @@ function deleteTests(t: Test, makeEngine: MakeEngine): void {
       (await later.view()).epochs.some(({ id }) => id === old?.id),
       'tokens of the old one mean nothing',
     )
-  })
-}
+  },
 
-function incarnationTests(t: Test, makeEngine: MakeEngine): void {
-  t.test('an incarnation is never given twice', async (t) => {
+  'an incarnation is never given twice': async (t, makeEngine) => {
     const { engine, reopen } = await makeEngine(t)
     const given: number[] = []
     const make = async (catalog: Awaited<ReturnType<typeof engine.openCatalog>>, name: string) => {
@@ -173,5 +159,5 @@ function incarnationTests(t: Test, makeEngine: MakeEngine): void {
     await make(again, 'a')
     await make(again, 'b')
     t.equal(new Set(given).size, given.length, `all of ${given} differ`)
-  })
+  },
 }

@@ -1,18 +1,9 @@
 import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises'
-import type { Test } from 'tap'
 import type { DatabaseStore, DocUpdate } from '../../../src/storage/engine.ts'
 import { audit } from './audit.ts'
 import { failing, put, readOne, sortIds, successor, write } from './edits.ts'
 import { putLocal } from './locals.ts'
-import { ALL, errorOf, type MakeEngine, only, openNotes } from './setup.ts'
-
-/** Calls at the same time, and the notice of commits. */
-export function concurrencyTests(t: Test, makeEngine: MakeEngine): void {
-  callTests(t, makeEngine)
-  readTests(t, makeEngine)
-  commitTests(t, makeEngine)
-  noticeTests(t, makeEngine)
-}
+import { ALL, errorOf, only, openNotes, type StorageCases } from './setup.ts'
 
 function counting(id: string): DocUpdate<number> {
   return {
@@ -26,8 +17,14 @@ function counting(id: string): DocUpdate<number> {
   }
 }
 
-function callTests(t: Test, makeEngine: MakeEngine): void {
-  t.test('decide sees every write of the calls before it', async (t) => {
+/** Waits until a list has grown to this length, or for a second. */
+async function grown(list: readonly unknown[], length: number): Promise<void> {
+  for (let waited = 0; waited < 1000 && list.length < length; waited += 5) await delay(5)
+}
+
+/** Calls at the same time, and the notice of commits. */
+export const concurrencyCases: StorageCases = {
+  'decide sees every write of the calls before it': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     const calls = Array.from({ length: 60 }, () => only(store.updateDocs([counting('n')])))
     const results = await Promise.all(calls)
@@ -37,9 +34,9 @@ function callTests(t: Test, makeEngine: MakeEngine): void {
     )
     t.equal((await readOne(store, 'n'))?.branches[0]?.pos, 60)
     await audit(t, store, 'afterwards')
-  })
+  },
 
-  t.test('an update that throws harms no call that shares its commit', async (t) => {
+  'an update that throws harms no call that shares its commit': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     const thrown = new Error('alone')
     const calls = Array.from({ length: 20 }, (_, i) => [put(`${i}a`), failing(`${i}b`, thrown), put(`${i}c`)])
@@ -50,9 +47,9 @@ function callTests(t: Test, makeEngine: MakeEngine): void {
     await t.rejects(settings, thrown)
     t.ok(outcomes.every(([, middle]) => errorOf(middle) === thrown))
     t.equal((await audit(t, store, 'afterwards')).length, 40)
-  })
+  },
 
-  t.test('closing waits for the writes under way', async (t) => {
+  'closing waits for the writes under way': async (t, makeEngine) => {
     const { store, reopen } = await openNotes(t, makeEngine)
     const writing = Array.from({ length: 20 }, (_, i) => only(store.updateDocs([put(`a${i}`), put(`b${i}`)])))
     const locals = store.updateLocals([putLocal('_local/l')])
@@ -63,20 +60,18 @@ function callTests(t: Test, makeEngine: MakeEngine): void {
     const again = (await reopen()).store
     t.equal((await audit(t, again, 'after a restart')).length, 40)
     t.hasStrict(await again.readLocals(['_local/l']), [{ rev: 1 }])
-  })
+  },
 
-  t.test('a write that was answered is read by whoever asks next', async (t) => {
+  'a write that was answered is read by whoever asks next': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     const writeAndRead = async (i: number) => {
       const rev = await only(store.updateDocs([put(`doc${i}`)]))
       return (await readOne(store, `doc${i}`))?.rev === rev
     }
     t.ok((await Promise.all(Array.from({ length: 40 }, (_, i) => writeAndRead(i)))).every(Boolean))
-  })
-}
+  },
 
-function readTests(t: Test, makeEngine: MakeEngine): void {
-  t.test('a page and its view show the same moment while writes go on', async (t) => {
+  'a page and its view show the same moment while writes go on': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     const writing = Promise.all(
       Array.from({ length: 50 }, (_, i) => store.updateDocs([put(`a${i}`), put(`b${i}`)])),
@@ -92,40 +87,38 @@ function readTests(t: Test, makeEngine: MakeEngine): void {
     }
     await writing
     await audit(t, store, 'afterwards')
-  })
-}
+  },
 
-function commitTests(t: Test, makeEngine: MakeEngine): void {
-  t.test(
-    'the order of commits is the order of numbers: who reads on from the last row misses none',
-    async (t) => {
-      const { store } = await openNotes(t, makeEngine)
-      const seen: string[] = []
-      let since = 0
-      let writing = true
-      const follow = async () => {
-        for (let last = false; !last; ) {
-          // An engine may read without ever leaving its turn: then the writes would never have theirs.
-          await turn()
-          last = !writing
-          const page = await store.readChanges({ since }, { limit: 10 }, (doc) => {
-            since = doc.seq
-            return doc.id
-          })
-          seen.push(...page.rows)
-          if (page.more) last = false
-        }
+  'the order of commits is the order of numbers: who reads on from the last row misses none': async (
+    t,
+    makeEngine,
+  ) => {
+    const { store } = await openNotes(t, makeEngine)
+    const seen: string[] = []
+    let since = 0
+    let writing = true
+    const follow = async () => {
+      for (let last = false; !last; ) {
+        // An engine may read without ever leaving its turn: then the writes would never have theirs.
+        await turn()
+        last = !writing
+        const page = await store.readChanges({ since }, { limit: 10 }, (doc) => {
+          since = doc.seq
+          return doc.id
+        })
+        seen.push(...page.rows)
+        if (page.more) last = false
       }
-      const following = follow()
-      const ids = Array.from({ length: 300 }, (_, i) => `doc${i}`)
-      await Promise.all(ids.map((id) => store.updateDocs([put(id)])))
-      writing = false
-      await following
-      t.same(sortIds(seen), sortIds(ids))
-    },
-  )
+    }
+    const following = follow()
+    const ids = Array.from({ length: 300 }, (_, i) => `doc${i}`)
+    await Promise.all(ids.map((id) => store.updateDocs([put(id)])))
+    writing = false
+    await following
+    t.same(sortIds(seen), sortIds(ids))
+  },
 
-  t.test('updates of one call take their numbers in the order given', async (t) => {
+  'updates of one call take their numbers in the order given': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     const ids = Array.from({ length: 400 }, (_, i) => `doc${(i * 37) % 400}`)
     await Promise.all([store.updateDocs(ids.map((id) => put(id))), store.updateDocs([put('x'), put('y')])])
@@ -134,16 +127,9 @@ function commitTests(t: Test, makeEngine: MakeEngine): void {
       feed.filter((id) => id.startsWith('doc')),
       ids,
     )
-  })
-}
+  },
 
-/** Waits until a list has grown to this length, or for a second. */
-async function grown(list: readonly unknown[], length: number): Promise<void> {
-  for (let waited = 0; waited < 1000 && list.length < length; waited += 5) await delay(5)
-}
-
-function noticeTests(t: Test, makeEngine: MakeEngine): void {
-  t.test('a listener is told of a commit when what was committed can be read', async (t) => {
+  'a listener is told of a commit when what was committed can be read': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     const told: { updateSeq: number; read: Promise<string[]> }[] = []
     const readIds = async (from: DatabaseStore) =>
@@ -156,9 +142,9 @@ function noticeTests(t: Test, makeEngine: MakeEngine): void {
     await store.updateDocs([put('c')])
     await grown(told, 2)
     t.equal(told.at(-1)?.updateSeq, 3)
-  })
+  },
 
-  t.test('every listener is told, with numbers that grow up to the newest', async (t) => {
+  'every listener is told, with numbers that grow up to the newest': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     const first: number[] = []
     const second: number[] = []
@@ -176,9 +162,9 @@ function noticeTests(t: Test, makeEngine: MakeEngine): void {
       [...new Set(first)].sort((a, b) => a - b),
     )
     t.same(second, first)
-  })
+  },
 
-  t.test('a listener is not told of what took no sequence number', async (t) => {
+  'a listener is not told of what took no sequence number': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     await store.updateDocs([put('a')])
     const told: number[] = []
@@ -196,5 +182,5 @@ function noticeTests(t: Test, makeEngine: MakeEngine): void {
     await store.updateSettings(() => ({ result: 0, write: { revsLimit: 5 } }))
     await delay(20)
     t.same(told, [])
-  })
+  },
 }

@@ -5,27 +5,11 @@ import { type Epochs, sequenceToken } from '../../../src/storage/sequence.ts'
 import { audit } from './audit.ts'
 import { attachment, put, readFeed, readOne, sortIds } from './edits.ts'
 import { FaultHook } from './fault-hook.ts'
-import { ALL, type MakeEngine, type OpenStore, only, openNotes } from './setup.ts'
+import { ALL, type MakeEngine, type OpenStore, only, openNotes, type StorageCases } from './setup.ts'
 import { type Attempt, REFUSAL, runWorkload, storedMarks } from './workload.ts'
 
 /** More operations than any engine needs for what is tried here. */
 const MOST_OPERATIONS = 3000
-
-/** An error in the place of every operation of a workload, one after the other. */
-export function faultTests(t: Test, makeEngine: MakeEngine): void {
-  t.test('an error at any one operation of a write leaves what was answered, and nothing else', (t) =>
-    writeFaults(t, makeEngine, false),
-  )
-  t.test('errors from any operation on, until the disk works again, leave what was answered alone', (t) =>
-    writeFaults(t, makeEngine, true),
-  )
-  t.test('an error at any operation of a read reaches its caller, and the store goes on', (t) =>
-    readFaults(t, makeEngine),
-  )
-  t.test('an error at any operation of making or deleting a database leaves it made or not', (t) =>
-    catalogFaults(t, makeEngine),
-  )
-}
 
 /** Calls `attempt` with 1, 2, 3 ... until it says that no operation failed. */
 async function untilUnharmed(t: Test, attempt: (failAt: number) => Promise<string | null>): Promise<void> {
@@ -197,4 +181,16 @@ async function checkPresence(
   const [opening] = await Promise.allSettled([engine.openDatabase(name)])
   t.equal(opening.status === 'fulfilled', wanted, `${when}: opened or not`)
   if (opening.status === 'fulfilled') await opening.value.close()
+}
+
+/** An error in the place of every operation of a workload, one after the other. */
+export const faultCases: StorageCases = {
+  'an error at any one operation of a write leaves what was answered, and nothing else': (t, makeEngine) =>
+    writeFaults(t, makeEngine, false),
+  'errors from any operation on, until the disk works again, leave what was answered alone': (
+    t,
+    makeEngine,
+  ) => writeFaults(t, makeEngine, true),
+  'an error at any operation of a read reaches its caller, and the store goes on': readFaults,
+  'an error at any operation of making or deleting a database leaves it made or not': catalogFaults,
 }

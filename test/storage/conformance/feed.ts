@@ -1,16 +1,7 @@
-import type { Test } from 'tap'
 import type { DatabaseStore } from '../../../src/storage/engine.ts'
 import { sequenceToken } from '../../../src/storage/sequence.ts'
 import { type DocSnapshot, put, readFeed, remove, snapshot } from './edits.ts'
-import { ALL, type MakeEngine, openNotes } from './setup.ts'
-
-/** The feed of changes, its counts and its epochs. */
-export function feedTests(t: Test, makeEngine: MakeEngine): void {
-  orderTests(t, makeEngine)
-  pagingTests(t, makeEngine)
-  countTests(t, makeEngine)
-  epochTests(t, makeEngine)
-}
+import { ALL, openNotes, type StorageCases } from './setup.ts'
 
 /** Six documents at 2, 4, 5, 6, 7, 8: b d c(deleted) a e f. */
 async function fill(store: DatabaseStore): Promise<void> {
@@ -21,17 +12,18 @@ async function fill(store: DatabaseStore): Promise<void> {
 const rowsOf = async (store: DatabaseStore, range: Parameters<DatabaseStore['readChanges']>[0]) =>
   (await store.readChanges(range, ALL, (doc) => `${doc.seq}${doc.id}`)).rows
 
-function orderTests(t: Test, makeEngine: MakeEngine): void {
-  t.test('the feed has each document once, at its latest place, deleted ones too', async (t) => {
+/** The feed of changes, its counts and its epochs. */
+export const feedCases: StorageCases = {
+  'the feed has each document once, at its latest place, deleted ones too': async (t, makeEngine) => {
     const { store, reopen } = await openNotes(t, makeEngine)
     t.same(await rowsOf(store, { since: 0 }), [])
     await fill(store)
     const wanted = ['2b', '4d', '5c', '6a', '7e', '8f']
     t.same(await rowsOf(store, { since: 0 }), wanted)
     t.same(await rowsOf((await reopen()).store, { since: 0 }), wanted)
-  })
+  },
 
-  t.test('upwards the feed begins above since', async (t) => {
+  'upwards the feed begins above since': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     await fill(store)
     t.same(await rowsOf(store, { since: 1 }), ['2b', '4d', '5c', '6a', '7e', '8f'])
@@ -39,33 +31,31 @@ function orderTests(t: Test, makeEngine: MakeEngine): void {
     t.same(await rowsOf(store, { since: 7 }), ['8f'])
     t.same(await rowsOf(store, { since: 8 }), [])
     t.same(await rowsOf(store, { since: 1_000_000 }), [])
-  })
+  },
 
-  t.test('descending the feed begins with the newest', async (t) => {
+  'descending the feed begins with the newest': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     await fill(store)
     t.same(await rowsOf(store, { since: 0, descending: true }), ['8f', '7e', '6a', '5c', '4d', '2b'])
     t.same(await rowsOf(store, { since: 5, descending: true }), ['8f', '7e', '6a'])
-  })
+  },
 
-  t.test('before is a bound that is itself left out, in both directions', async (t) => {
+  'before is a bound that is itself left out, in both directions': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     await fill(store)
     t.same(await rowsOf(store, { since: 0, descending: true, before: 6 }), ['5c', '4d', '2b'])
     t.same(await rowsOf(store, { since: 0, descending: true, before: 2 }), [])
     t.same(await rowsOf(store, { since: 2, before: 6 }), ['4d', '5c'])
-  })
+  },
 
-  t.test('the view of a page has the counters of the same moment', async (t) => {
+  'the view of a page has the counters of the same moment': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     await fill(store)
     const page = await store.readChanges({ since: 8 }, ALL, () => 1)
     t.hasStrict(page.view, { updateSeq: 8, docCount: 5, deletedCount: 1 })
-  })
-}
+  },
 
-function pagingTests(t: Test, makeEngine: MakeEngine): void {
-  t.test('a page ends at its limit and says whether rows remain', async (t) => {
+  'a page ends at its limit and says whether rows remain': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     await fill(store)
     const page = async (since: number, limit: number) => {
@@ -78,9 +68,9 @@ function pagingTests(t: Test, makeEngine: MakeEngine): void {
     t.same(await page(6, 3), [[7, 8], false])
     t.same(await page(0, 0), [[], true])
     t.same(await page(8, 0), [[], false])
-  })
+  },
 
-  t.test('a page ends where enough says so', async (t) => {
+  'a page ends where enough says so': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     await fill(store)
     for (const descending of [false, true]) {
@@ -100,9 +90,9 @@ function pagingTests(t: Test, makeEngine: MakeEngine): void {
         )
       }
     }
-  })
+  },
 
-  t.test('pages read one after the other are the whole feed', async (t) => {
+  'pages read one after the other are the whole feed': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     await store.updateDocs(Array.from({ length: 300 }, (_, i) => put(`doc${(i * 7) % 211}`, `{"n":${i}}`)))
     const whole = await rowsOf(store, { since: 0 })
@@ -123,11 +113,9 @@ function pagingTests(t: Test, makeEngine: MakeEngine): void {
       down.reverse().map((doc) => `${doc.seq}${doc.id}`),
       whole,
     )
-  })
-}
+  },
 
-function countTests(t: Test, makeEngine: MakeEngine): void {
-  t.test('countChanges counts the rows above a number', async (t) => {
+  'countChanges counts the rows above a number': async (t, makeEngine) => {
     const { store, reopen } = await openNotes(t, makeEngine)
     t.equal(await store.countChanges(0), 0)
     await fill(store)
@@ -135,9 +123,9 @@ function countTests(t: Test, makeEngine: MakeEngine): void {
       Promise.all([0, 1, 2, 3, 4, 5, 6, 7, 8, 9].map((seq) => of.countChanges(seq)))
     t.same(await counts(store), [6, 6, 5, 5, 4, 3, 2, 1, 0, 0])
     t.same(await counts((await reopen()).store), [6, 6, 5, 5, 4, 3, 2, 1, 0, 0])
-  })
+  },
 
-  t.test('countChanges is right in a long feed with many gaps', async (t) => {
+  'countChanges is right in a long feed with many gaps': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     for (let round = 0; round < 5; round++) {
       await store.updateDocs(
@@ -153,11 +141,9 @@ function countTests(t: Test, makeEngine: MakeEngine): void {
       }
     }
     t.pass('every count was right')
-  })
-}
+  },
 
-function epochTests(t: Test, makeEngine: MakeEngine): void {
-  t.test('the first write of each opening begins an epoch, and tokens never change', async (t) => {
+  'the first write of each opening begins an epoch, and tokens never change': async (t, makeEngine) => {
     let { store, reopen } = await openNotes(t, makeEngine)
     const tokens: string[] = []
     for (let opening = 0; opening < 4; opening++) {
@@ -182,9 +168,9 @@ function epochTests(t: Test, makeEngine: MakeEngine): void {
       t.same((await store.view()).epochs, epochs, 'and lasts')
     }
     t.equal(new Set(tokens.map((token) => token.split('-').slice(1).join('-'))).size, 4)
-  })
+  },
 
-  t.test('an opening without a write begins no epoch', async (t) => {
+  'an opening without a write begins no epoch': async (t, makeEngine) => {
     const first = await openNotes(t, makeEngine)
     await first.store.updateDocs([put('a')])
     const before = await first.store.view()
@@ -194,5 +180,5 @@ function epochTests(t: Test, makeEngine: MakeEngine): void {
     await store.updateDocs([{ id: 'a', bytes: 1, decide: () => ({ needs: [1] }) }])
     t.same(await store.view(), before)
     t.same(await (await reopen()).store.view(), before)
-  })
+  },
 }

@@ -1,10 +1,9 @@
 import { inspect } from 'node:util'
 import fc from 'fast-check'
-import type { Test } from 'tap'
 import type { DatabaseStore, DocUpdate, IdRange } from '../../../src/storage/engine.ts'
 import { snapshot, sortIds } from './edits.ts'
 import { type Command, Model, plan } from './model.ts'
-import { ALL, type MakeEngine, openNotes } from './setup.ts'
+import { ALL, openNotes, type StorageCases } from './setup.ts'
 
 const IDS = ['a', 'a\u0000', 'b', '\uFFFD', '\u{1F600}', '_design/x']
 
@@ -50,28 +49,6 @@ const step: fc.Arbitrary<Step> = fc.record({
   ),
   limit: fc.integer({ min: 0, max: 4 }),
 })
-
-/** Random histories, against a simple model. */
-export function propertyTests(t: Test, makeEngine: MakeEngine): void {
-  t.test('random histories leave what a simple model says', async (t) => {
-    let mark = 0
-    const history = fc.array(step, { minLength: 1, maxLength: 8 })
-    await fc.assert(
-      fc.asyncProperty(history, async (steps) => {
-        let opened = await openNotes(t, makeEngine)
-        const model = new Model()
-        for (const each of steps) {
-          await writeBoth(opened.store, model, each, () => `m${++mark}`)
-          if (each.reopen) opened = await opened.reopen()
-          await compare(opened.store, model, each)
-        }
-        await opened.engine.close()
-      }),
-      { numRuns: 60 },
-    )
-    t.pass(`${mark} updates`)
-  })
-}
 
 const thrown = new Error('thrown by a command')
 
@@ -140,4 +117,26 @@ function isWithin(id: string, { start, end, descending }: IdRange): boolean {
 function equal(found: unknown, wanted: unknown, what: string): void {
   const [a, b] = [found, wanted].map((value) => inspect(value, { depth: 9, sorted: true }))
   if (a !== b) throw new Error(`${what}: found ${a}, wanted ${b}`)
+}
+
+/** Random histories, against a simple model. */
+export const propertyCases: StorageCases = {
+  'random histories leave what a simple model says': async (t, makeEngine) => {
+    let mark = 0
+    const history = fc.array(step, { minLength: 1, maxLength: 8 })
+    await fc.assert(
+      fc.asyncProperty(history, async (steps) => {
+        let opened = await openNotes(t, makeEngine)
+        const model = new Model()
+        for (const each of steps) {
+          await writeBoth(opened.store, model, each, () => `m${++mark}`)
+          if (each.reopen) opened = await opened.reopen()
+          await compare(opened.store, model, each)
+        }
+        await opened.engine.close()
+      }),
+      { numRuns: 60 },
+    )
+    t.pass(`${mark} updates`)
+  },
 }

@@ -1,7 +1,6 @@
-import type { Test } from 'tap'
 import type { DatabaseStore, IdRange } from '../../../src/storage/engine.ts'
 import { put, remove, sortIds } from './edits.ts'
-import { ALL, type MakeEngine, openNotes } from './setup.ts'
+import { ALL, openNotes, type StorageCases } from './setup.ts'
 
 /** In UTF-16 the astral one stands before U+FFFD, in UTF-8 after it. */
 const IDS = [
@@ -18,75 +17,8 @@ const IDS = [
   '\u{1F600}a',
 ]
 
-/** Ranges of ids over live documents. */
-export function rangeTests(t: Test, makeEngine: MakeEngine): void {
-  orderTests(t, makeEngine)
-  boundTests(t, makeEngine)
-  pagingTests(t, makeEngine)
-  countTests(t, makeEngine)
-}
-
 const idsOf = async (store: DatabaseStore, range: IdRange) =>
   (await store.readRange(range, ALL, (doc) => doc.id)).rows
-
-function orderTests(t: Test, makeEngine: MakeEngine): void {
-  t.test('ids stand in the order of their bytes in UTF-8', async (t) => {
-    const { store, reopen } = await openNotes(t, makeEngine)
-    t.same(await idsOf(store, {}), [])
-    await store.updateDocs(
-      sortIds(IDS)
-        .reverse()
-        .map((id) => put(id)),
-    )
-    const sorted = sortIds(IDS)
-    t.same(await idsOf(store, {}), sorted)
-    t.same(await idsOf(store, { descending: true }), sorted.toReversed())
-    t.same(await idsOf((await reopen()).store, {}), sorted)
-  })
-
-  t.test('ids that differ only after a zero byte are different documents', async (t) => {
-    const { store } = await openNotes(t, makeEngine)
-    await store.updateDocs([put('a', '{"n":1}'), put('a\u0000', '{"n":2}'), put('a\u0000b', '{"n":3}')])
-    const read = await store.readDocs(['a', 'a\u0000', 'a\u0000b', 'a\u0000c'], (doc) => [
-      doc?.id,
-      doc?.body(doc.rev),
-    ])
-    t.same(read, [
-      ['a', '{"n":1}'],
-      ['a\u0000', '{"n":2}'],
-      ['a\u0000b', '{"n":3}'],
-      [undefined, undefined],
-    ])
-  })
-
-  t.test('a range lists no document whose winner is deleted', async (t) => {
-    const { store } = await openNotes(t, makeEngine)
-    await store.updateDocs([put('a'), put('b'), put('c'), remove('b'), remove('d')])
-    t.same(await idsOf(store, {}), ['a', 'c'])
-    t.equal(await store.countRange({}), 2)
-    await store.updateDocs([put('d')])
-    t.same(await idsOf(store, {}), ['a', 'c', 'd'])
-  })
-}
-
-function boundTests(t: Test, makeEngine: MakeEngine): void {
-  t.test('a range holds what its bounds say, in both directions', async (t) => {
-    const { store } = await openNotes(t, makeEngine)
-    const present = IDS.filter((_, i) => i % 3 !== 2)
-    await store.updateDocs(present.map((id) => put(id)))
-    const sorted = sortIds(present)
-    let tried = 0
-    for (const range of rangesOver([...IDS, '', '\u{10FFFF}'])) {
-      const wanted = within(sorted, range)
-      const read = await idsOf(store, range)
-      const count = await store.countRange(range)
-      tried += 1
-      if (count === wanted.length && JSON.stringify(read) === JSON.stringify(wanted)) continue
-      t.same({ range, read, count }, { range, read: wanted, count: wanted.length })
-    }
-    t.ok(tried > 1000, `${tried} ranges agree with a filter over the sorted ids`)
-  })
-}
 
 function* rangesOver(ids: readonly string[]): Generator<IdRange> {
   const bounds = [undefined, ...ids.flatMap((id) => [true, false].map((inclusive) => ({ id, inclusive })))]
@@ -109,8 +41,64 @@ function within(sorted: readonly string[], { start, end, descending }: IdRange):
   return first === -1 ? [] : order.slice(first, last === -1 ? order.length : last)
 }
 
-function pagingTests(t: Test, makeEngine: MakeEngine): void {
-  t.test('a page of a range ends at its limit and says whether rows remain', async (t) => {
+/** Ranges of ids over live documents. */
+export const rangeCases: StorageCases = {
+  'ids stand in the order of their bytes in UTF-8': async (t, makeEngine) => {
+    const { store, reopen } = await openNotes(t, makeEngine)
+    t.same(await idsOf(store, {}), [])
+    await store.updateDocs(
+      sortIds(IDS)
+        .reverse()
+        .map((id) => put(id)),
+    )
+    const sorted = sortIds(IDS)
+    t.same(await idsOf(store, {}), sorted)
+    t.same(await idsOf(store, { descending: true }), sorted.toReversed())
+    t.same(await idsOf((await reopen()).store, {}), sorted)
+  },
+
+  'ids that differ only after a zero byte are different documents': async (t, makeEngine) => {
+    const { store } = await openNotes(t, makeEngine)
+    await store.updateDocs([put('a', '{"n":1}'), put('a\u0000', '{"n":2}'), put('a\u0000b', '{"n":3}')])
+    const read = await store.readDocs(['a', 'a\u0000', 'a\u0000b', 'a\u0000c'], (doc) => [
+      doc?.id,
+      doc?.body(doc.rev),
+    ])
+    t.same(read, [
+      ['a', '{"n":1}'],
+      ['a\u0000', '{"n":2}'],
+      ['a\u0000b', '{"n":3}'],
+      [undefined, undefined],
+    ])
+  },
+
+  'a range lists no document whose winner is deleted': async (t, makeEngine) => {
+    const { store } = await openNotes(t, makeEngine)
+    await store.updateDocs([put('a'), put('b'), put('c'), remove('b'), remove('d')])
+    t.same(await idsOf(store, {}), ['a', 'c'])
+    t.equal(await store.countRange({}), 2)
+    await store.updateDocs([put('d')])
+    t.same(await idsOf(store, {}), ['a', 'c', 'd'])
+  },
+
+  'a range holds what its bounds say, in both directions': async (t, makeEngine) => {
+    const { store } = await openNotes(t, makeEngine)
+    const present = IDS.filter((_, i) => i % 3 !== 2)
+    await store.updateDocs(present.map((id) => put(id)))
+    const sorted = sortIds(present)
+    let tried = 0
+    for (const range of rangesOver([...IDS, '', '\u{10FFFF}'])) {
+      const wanted = within(sorted, range)
+      const read = await idsOf(store, range)
+      const count = await store.countRange(range)
+      tried += 1
+      if (count === wanted.length && JSON.stringify(read) === JSON.stringify(wanted)) continue
+      t.same({ range, read, count }, { range, read: wanted, count: wanted.length })
+    }
+    t.ok(tried > 1000, `${tried} ranges agree with a filter over the sorted ids`)
+  },
+
+  'a page of a range ends at its limit and says whether rows remain': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     await store.updateDocs([put('a'), put('b'), put('c'), put('d'), remove('d')])
     const page = async (range: IdRange, limit: number) => {
@@ -123,9 +111,9 @@ function pagingTests(t: Test, makeEngine: MakeEngine): void {
     t.same(await page({}, 0), ['', true])
     t.same(await page({ start: { id: 'x', inclusive: true } }, 0), ['', false])
     t.same(await page({ descending: true }, 2), ['cb', true])
-  })
+  },
 
-  t.test('a page of a range ends where enough says so', async (t) => {
+  'a page of a range ends where enough says so': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     await store.updateDocs([put('a'), put('b'), put('c')])
     for (const wanted of [1, 2, 3]) {
@@ -133,9 +121,9 @@ function pagingTests(t: Test, makeEngine: MakeEngine): void {
       const page = await store.readRange({}, { limit: 9, enough: () => ++asked === wanted }, (doc) => doc.id)
       t.same([page.rows.length, page.more], [wanted, wanted < 3])
     }
-  })
+  },
 
-  t.test('pages read one after the other are the whole range', async (t) => {
+  'pages read one after the other are the whole range': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     await store.updateDocs(IDS.map((id) => put(id)))
     for (const descending of [false, true]) {
@@ -149,11 +137,9 @@ function pagingTests(t: Test, makeEngine: MakeEngine): void {
       }
       t.same(read, descending ? sortIds(IDS).toReversed() : sortIds(IDS))
     }
-  })
-}
+  },
 
-function countTests(t: Test, makeEngine: MakeEngine): void {
-  t.test('a large range is counted right, and writes go on meanwhile', async (t) => {
+  'a large range is counted right, and writes go on meanwhile': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     const id = (i: number) => `doc-${String(i).padStart(5, '0')}`
     await store.updateDocs(Array.from({ length: 5000 }, (_, i) => (i % 5 === 0 ? remove(id(i)) : put(id(i)))))
@@ -166,5 +152,5 @@ function countTests(t: Test, makeEngine: MakeEngine): void {
     t.equal(await store.countRange({ start: end, end: start }), 0)
     const [count] = await Promise.all([store.countRange({ end }), store.updateDocs([put('zzz')])])
     t.equal(count, 3200)
-  })
+  },
 }

@@ -1,8 +1,7 @@
-import type { Test } from 'tap'
 import type { DocWrite } from '../../../src/storage/engine.ts'
 import { audit } from './audit.ts'
 import { attachment, put, readOne, write } from './edits.ts'
-import { type MakeEngine, only, openNotes } from './setup.ts'
+import { only, openNotes, type StorageCases } from './setup.ts'
 
 const content = (body: string) => ({ body, attachments: [] })
 
@@ -24,13 +23,8 @@ const SECOND: DocWrite = {
 }
 
 /** Rows of revisions: leaves and superseded ones. */
-export function revisionTests(t: Test, makeEngine: MakeEngine): void {
-  rowTests(t, makeEngine)
-  conflictTests(t, makeEngine)
-}
-
-function rowTests(t: Test, makeEngine: MakeEngine): void {
-  t.test('a superseded revision keeps its row and its body, and is no leaf', async (t) => {
+export const revisionCases: StorageCases = {
+  'a superseded revision keeps its row and its body, and is no leaf': async (t, makeEngine) => {
     const { store, reopen } = await openNotes(t, makeEngine)
     await store.updateDocs([write('doc', FIRST), write('doc', SECOND)])
     const wanted = {
@@ -42,9 +36,9 @@ function rowTests(t: Test, makeEngine: MakeEngine): void {
     }
     t.hasStrict(await readOne(store, 'doc'), wanted)
     t.hasStrict(await readOne((await reopen()).store, 'doc'), wanted)
-  })
+  },
 
-  t.test('a revision that is not stored has no body and no attachments', async (t) => {
+  'a revision that is not stored has no body and no attachments': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     await store.updateDocs([write('doc', FIRST), write('doc', SECOND), write('other', FIRST)])
     const unknown = ['1-b', '2-a', '3-c', '', 'a', '1-']
@@ -54,9 +48,9 @@ function rowTests(t: Test, makeEngine: MakeEngine): void {
     t.strictSame(read, [unknown.map(() => [null, []])])
     const others = await store.readDocs(['other'], (doc) => doc?.body('2-b'))
     t.strictSame(others, [null], 'a revision of another document is not one of this')
-  })
+  },
 
-  t.test('a superseded revision turns into a leaf again with new content', async (t) => {
+  'a superseded revision turns into a leaf again with new content': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     await store.updateDocs([write('doc', FIRST), write('doc', SECOND)])
     const again = { rev: '1-a', deleted: false, ancestry: ['a'], content: content('{"again":1}') }
@@ -73,9 +67,9 @@ function rowTests(t: Test, makeEngine: MakeEngine): void {
       ['{"again":1}', '{"at":"2-b"}'],
     )
     await audit(t, store, 'afterwards')
-  })
+  },
 
-  t.test('a superseded revision turns into a leaf again with the content that is stored', async (t) => {
+  'a superseded revision turns into a leaf again with the content that is stored': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     const attachments = [attachment('x', Buffer.from('kept'))]
     await store.updateDocs([put('doc', '{"n":1}', { attachments }), put('doc', '{"n":2}')])
@@ -95,42 +89,38 @@ function rowTests(t: Test, makeEngine: MakeEngine): void {
       { ...old, leaf: true },
     )
     await audit(t, store, 'afterwards')
-  })
+  },
 
-  t.test(
-    'a write with content for a revision that has a row takes the place of what was stored',
-    async (t) => {
-      const { store } = await openNotes(t, makeEngine)
-      const attachments = [attachment('x', Buffer.from('1')), attachment('y', Buffer.from('22'))]
-      const rev = await only(store.updateDocs([put('doc', '{"n":1}', { attachments })]))
-      const ancestry = [rev.slice(2)]
-      const change = {
-        rev,
-        deleted: true,
-        ancestry,
-        content: { body: '{}', attachments: attachments.slice(1) },
-      }
-      await only(
-        store.updateDocs([write('doc', { rev, deleted: true, sequenced: true, revisions: [change] })]),
-      )
-      const found = await readOne(store, 'doc')
-      t.hasStrict(found, {
-        rev,
-        deleted: true,
-        seq: 2,
-        revisions: [{ deleted: true, leaf: true, body: '{}' }],
-      })
-      t.same(
-        found?.revisions[0]?.attachments.map(({ name }) => name),
-        ['y'],
-      )
-      t.equal((await audit(t, store, 'afterwards')).length, 1)
-    },
-  )
-}
+  'a write with content for a revision that has a row takes the place of what was stored': async (
+    t,
+    makeEngine,
+  ) => {
+    const { store } = await openNotes(t, makeEngine)
+    const attachments = [attachment('x', Buffer.from('1')), attachment('y', Buffer.from('22'))]
+    const rev = await only(store.updateDocs([put('doc', '{"n":1}', { attachments })]))
+    const ancestry = [rev.slice(2)]
+    const change = {
+      rev,
+      deleted: true,
+      ancestry,
+      content: { body: '{}', attachments: attachments.slice(1) },
+    }
+    await only(store.updateDocs([write('doc', { rev, deleted: true, sequenced: true, revisions: [change] })]))
+    const found = await readOne(store, 'doc')
+    t.hasStrict(found, {
+      rev,
+      deleted: true,
+      seq: 2,
+      revisions: [{ deleted: true, leaf: true, body: '{}' }],
+    })
+    t.same(
+      found?.revisions[0]?.attachments.map(({ name }) => name),
+      ['y'],
+    )
+    t.equal((await audit(t, store, 'afterwards')).length, 1)
+  },
 
-function conflictTests(t: Test, makeEngine: MakeEngine): void {
-  t.test('every leaf of a document with conflicts is a branch with its own ancestry', async (t) => {
+  'every leaf of a document with conflicts is a branch with its own ancestry': async (t, makeEngine) => {
     const { store, reopen } = await openNotes(t, makeEngine)
     const leaf = (rev: string, deleted: boolean, ancestry: string[]): DocWrite => ({
       rev: '3-e',
@@ -151,9 +141,9 @@ function conflictTests(t: Test, makeEngine: MakeEngine): void {
     t.strictSame((await readOne(store, 'doc'))?.branches, wanted)
     t.hasStrict(await readOne(store, 'doc'), { rev: '3-e', deleted: false, seq: 3 })
     t.strictSame((await readOne((await reopen()).store, 'doc'))?.branches, wanted)
-  })
+  },
 
-  t.test('a write that changes several rows changes all of them', async (t) => {
+  'a write that changes several rows changes all of them': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     await store.updateDocs([write('doc', FIRST), write('doc', SECOND)])
     await only(
@@ -182,9 +172,9 @@ function conflictTests(t: Test, makeEngine: MakeEngine): void {
     )
     t.hasStrict(await store.view(), { docCount: 0, deletedCount: 1, updateSeq: 3 })
     await audit(t, store, 'afterwards')
-  })
+  },
 
-  t.test('a long ancestry comes back whole', async (t) => {
+  'a long ancestry comes back whole': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     const ancestry = Array.from({ length: 1000 }, (_, i) =>
       i % 10 === 0 ? `odd-${i}` : `${i}`.padStart(32, 'a'),
@@ -193,5 +183,5 @@ function conflictTests(t: Test, makeEngine: MakeEngine): void {
     const revisions = [{ rev, deleted: false, ancestry, content: content('{}') }]
     await only(store.updateDocs([write('doc', { rev, deleted: false, sequenced: true, revisions })]))
     t.strictSame((await readOne(store, 'doc'))?.branches[0]?.ids, ancestry)
-  })
+  },
 }

@@ -1,10 +1,9 @@
-import type { Test } from 'tap'
 import { put } from './edits.ts'
-import { type MakeEngine, openNotes } from './setup.ts'
+import { openNotes, type StorageCases } from './setup.ts'
 
 /** What a database keeps about itself. */
-export function settingsTests(t: Test, makeEngine: MakeEngine): void {
-  t.test('settings that were changed are seen in every view, also after a restart', async (t) => {
+export const settingsCases: StorageCases = {
+  'settings that were changed are seen in every view, also after a restart': async (t, makeEngine) => {
     const { store, reopen } = await openNotes(t, makeEngine)
     const security = { admins: { names: ['é'], roles: [] }, own: { z: [1, null], a: '\u{1F600}' } }
     const result = await store.updateSettings(() => ({ result: 'done', write: { security, revsLimit: 7 } }))
@@ -15,9 +14,9 @@ export function settingsTests(t: Test, makeEngine: MakeEngine): void {
       t.hasStrict(await from.info(), { security, revsLimit: 7 })
       t.same(await from.readDocs(['a'], (_doc, _id, view) => view.revsLimit), [7])
     }
-  })
+  },
 
-  t.test('a setting that is not named stays', async (t) => {
+  'a setting that is not named stays': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     await store.updateSettings(() => ({ result: 0, write: { security: { x: 1 } } }))
     await store.updateSettings(() => ({ result: 0, write: { revsLimit: 3 } }))
@@ -25,18 +24,18 @@ export function settingsTests(t: Test, makeEngine: MakeEngine): void {
     await store.updateSettings(() => ({ result: 0, write: { security: {} } }))
     const { security, revsLimit } = await store.view()
     t.strictSame([security, revsLimit], [{}, 3], 'and an empty security object is not none')
-  })
+  },
 
-  t.test('a decision without a write changes nothing and gets its result', async (t) => {
+  'a decision without a write changes nothing and gets its result': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     await store.updateDocs([put('a')])
     const before = await store.view()
     t.strictSame(await store.updateSettings((view) => ({ result: view.updateSeq })), 1)
     t.same(await store.updateSettings(() => ({ result: 2, write: {} })), 2)
     t.same(await store.view(), before)
-  })
+  },
 
-  t.test('a throw of decide rejects and changes nothing', async (t) => {
+  'a throw of decide rejects and changes nothing': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     const before = await store.view()
     const thrown = new Error('not allowed')
@@ -47,22 +46,22 @@ export function settingsTests(t: Test, makeEngine: MakeEngine): void {
       .catch((caught: unknown) => caught)
     t.equal(error, thrown)
     t.same(await store.view(), before)
-  })
+  },
 
-  t.test('changes of settings at the same time each see the one before', async (t) => {
+  'changes of settings at the same time each see the one before': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     await store.updateSettings(() => ({ result: 0, write: { revsLimit: 1 } }))
     const raise = () =>
       store.updateSettings(({ revsLimit }) => ({ result: 0, write: { revsLimit: revsLimit + 1 } }))
     await Promise.all(Array.from({ length: 20 }, raise))
     t.equal((await store.view()).revsLimit, 21)
-  })
+  },
 
-  t.test('settings take no sequence number', async (t) => {
+  'settings take no sequence number': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     await store.updateDocs([put('a')])
     const { updateSeq, epochs } = await store.view()
     await store.updateSettings(() => ({ result: 0, write: { security: { x: 1 }, revsLimit: 5 } }))
     t.hasStrict(await store.view(), { updateSeq, epochs })
-  })
+  },
 }

@@ -18,6 +18,9 @@ export interface EngineUnderTest {
 /** Makes an engine without data, and removes it with the test's teardown. */
 export type MakeEngine = (t: Test, options?: EngineOptions) => Promise<EngineUnderTest>
 
+/** Cases by the sentence that each of them checks. */
+export type StorageCases = Record<string, (t: Test, makeEngine: MakeEngine) => Promise<void>>
+
 export interface OpenStore {
   readonly engine: StorageEngine
   readonly catalog: Catalog

@@ -1,0 +1,69 @@
+/** A server in a process of its own, for what cannot be done to one's own process: kill -9. */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { createInterface } from 'node:readline'
+import type { Test } from 'tap'
+import { cleanEnv, freePort, ROOT, WITHOUT_LOADERS } from '../cli/child.ts'
+import { temporaryFolder } from './server.ts'
+
+export interface ChildServer {
+  /** Without a slash at the end; the same after every start. */
+  readonly url: string
+  readonly dataDir: string
+  /** Starts it again after a kill, on the same folder and port. */
+  start(): Promise<void>
+  /** SIGKILL; resolves when the process is gone. */
+  kill(): Promise<void>
+}
+
+const SCRIPT = `
+  const [server, threadEntry, dataDir, port] = process.argv.slice(1)
+  const { startServer } = await import(server)
+  const flags = { port: Number(port), bind: '127.0.0.1', logLevel: 'none' }
+  await startServer({ dataDir, env: {}, flags, threadEntry: new URL(threadEntry) })
+  console.log('listening')`
+
+/** A listening server from the sources, killed at the end of the test if it still runs. */
+export async function startChildServer(
+  t: Test,
+  options: { readonly dataDir?: string } = {},
+): Promise<ChildServer> {
+  const dataDir = options.dataDir ?? (await temporaryFolder(t))
+  const port = await freePort()
+  let child: ChildProcess | undefined
+  const kill = async () => {
+    const dying = child
+    child = undefined
+    if (dying === undefined || dying.exitCode !== null || dying.signalCode !== null) return
+    dying.kill('SIGKILL')
+    await once(dying, 'exit')
+  }
+  const start = async () => {
+    child = await spawnServer(dataDir, port)
+  }
+  t.teardown(kill)
+  await start()
+  return { url: `http://127.0.0.1:${port}`, dataDir, start, kill }
+}
+
+async function spawnServer(dataDir: string, port: number): Promise<ChildProcess> {
+  const [env, ...unset] = WITHOUT_LOADERS
+  const modules = [
+    new URL('../../src/server.ts', import.meta.url).href,
+    new URL('database-thread.mjs', import.meta.url).href,
+  ]
+  const node = ['--import=tsx', '--input-type=module', '--eval', SCRIPT, ...modules, dataDir, String(port)]
+  const child = spawn(env, [...unset, process.execPath, ...node], {
+    cwd: ROOT,
+    env: cleanEnv(),
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  const lines = createInterface({ input: child.stdout })
+  const up = once(lines, 'line')
+  const down = once(child, 'exit').then(([code, signal]) => {
+    throw new Error(`the server ended before it listened: ${code ?? signal}`)
+  })
+  await Promise.race([up, down])
+  down.catch(() => undefined)
+  return child
+}

@@ -1,0 +1,123 @@
+/** Lists of documents; protocol.md 8. */
+import t, { type Test } from 'tap'
+import { startTestServer } from '../helpers/server.ts'
+import { type Answer, connect } from './client.ts'
+
+/** A database of `0` to `3`, a design document, a `_local` one, and `gone`, which was deleted. */
+async function start(t: Test) {
+  const call = connect(t, await startTestServer(t))
+  await call('PUT', '/db')
+  const docs = ['0', '1', '2', '3', '_design/d', '_local/l'].map((_id) => ({ _id }))
+  await call('POST', '/db/_bulk_docs', { json: { docs: [...docs, { _id: 'gone', _deleted: true }] } })
+  return call
+}
+
+function ids({ json }: Answer): unknown[] {
+  return (json as { rows: { key: unknown }[] }).rows.map(({ key }) => key)
+}
+
+t.test('parameters of the address', async (t) => {
+  const call = await start(t)
+  const cases: [query: string, keys: string[], envelope?: object][] = [
+    ['', ['0', '1', '2', '3', '_design/d'], { total_rows: 5, offset: 0 }],
+    ['startkey="2"', ['2', '3', '_design/d'], { total_rows: 5, offset: 2 }],
+    ['start_key="1"&end_key="2"', ['1', '2']],
+    ['startkey="1"&endkey="2"&inclusive_end=false', ['1']],
+    ['descending=true&startkey="2"&endkey="1"', ['2', '1']],
+    ['startkey="3"&endkey="1"', []],
+    ['key="1"', ['1']],
+    ['key="none"', []],
+    ['limit=2&skip=1', ['1', '2'], { offset: 1 }],
+    ['limit=0', []],
+    ['startkey=1', ['0', '1', '2', '3', '_design/d']],
+    ['endkey={}', []],
+    ['key=1', []],
+    ['keys=["3","none","gone","3"]', ['3', 'none', 'gone', '3'], { offset: null }],
+    ['keys=[]', []],
+    ['limit=1&limit=3', ['0', '1', '2']],
+    ['stale=ok&update=false&sorted=true&unknown=1&r=1&reduce=false', ['0', '1', '2', '3', '_design/d']],
+  ]
+  for (const [query, keys, envelope = {}] of cases) {
+    const answer = await call('GET', `/db/_all_docs?${encodeURI(query)}`)
+    t.equal(answer.status, 200, query)
+    t.strictSame(ids(answer), keys, query)
+    t.match(answer.json, envelope)
+  }
+})
+
+t.test('rows', async (t) => {
+  const call = await start(t)
+  const rev = /^1-[0-9a-f]{32}$/
+  const plain = await call('GET', '/db/_all_docs?key="1"')
+  t.match((plain.json as { rows: unknown[] }).rows[0], { id: '1', key: '1', value: { rev } })
+  t.match(plain.text, /^\{"total_rows":5,"offset":1,"rows":\[\r\n\{.*\}\r\n\]\}\n$/)
+  t.equal(plain.headers.etag, undefined)
+  const keyed = await call('GET', '/db/_all_docs?keys=["gone","none"]&include_docs=true')
+  t.match((keyed.json as { rows: unknown[] }).rows, [
+    { id: 'gone', key: 'gone', value: { rev, deleted: true }, doc: null },
+    { key: 'none', error: 'not_found' },
+  ])
+  t.match((await call('GET', '/db/_all_docs?include_docs=TRUE&limit=1')).json, {
+    rows: [{ doc: { _id: '0' } }],
+  })
+  t.match((await call('GET', '/db/_all_docs?update_seq=true')).json, { update_seq: /^\d+-/ })
+  const head = await call('HEAD', '/db/_all_docs')
+  t.strictSame([head.status, head.text], [200, ''])
+})
+
+t.test('POST takes the same in its body', async (t) => {
+  const call = await start(t)
+  const post = (json: unknown, query = '') => call('POST', `/db/_all_docs${query}`, { json })
+  t.strictSame(ids(await post({ keys: ['3', '1'] })), ['3', '1'])
+  t.strictSame(ids(await post({ keys: ['3', '1'] }, '?descending=true')), ['1', '3'])
+  t.strictSame(ids(await post({})), ['0', '1', '2', '3', '_design/d'])
+  t.strictSame(ids(await post({ keys: null, limit: 1 })), ['0'])
+  t.strictSame(ids(await post({ start_key: '1\u0000', limit: 1 })), ['2'])
+  t.strictSame(ids(await post({ limit: 3 }, '?limit=1')), ['0'], 'the address wins')
+  t.match((await post({ keys: ['1'], include_docs: true, deleted: 'ok' }, '?')).json, {
+    rows: [{ doc: { _id: '1' } }],
+  })
+  t.match(await post({ keys: 1 }), {
+    status: 400,
+    json: { error: 'bad_request', reason: '`keys` body member must be an array.' },
+  })
+  t.match(await post([]), { status: 400, json: { reason: 'Request body must be a JSON object' } })
+  t.equal((await call('POST', '/db/_all_docs', { body: '{}' })).status, 415)
+})
+
+t.test('what is refused', async (t) => {
+  const call = await start(t)
+  const cases: [query: string, error: string, reason: string][] = [
+    ['limit=x', 'query_parse_error', 'Invalid value for integer: "x"'],
+    ['skip=-1', 'query_parse_error', 'Invalid value for positive integer: "-1"'],
+    ['descending=yes', 'query_parse_error', 'Invalid boolean parameter: "yes"'],
+    ['include_docs=', 'query_parse_error', 'Invalid boolean parameter: ""'],
+    ['reduce=true', 'query_parse_error', 'Reduce is invalid for map-only views.'],
+    ['group=true', 'query_parse_error', 'Invalid use of grouping on a map view.'],
+    ['startkey=a', 'bad_request', 'invalid UTF-8 JSON'],
+    ['keys={}', 'bad_request', '`keys` parameter must be an array.'],
+    [
+      'keys=["1"]&key="1"',
+      'query_parse_error',
+      '`keys` is incompatible with `key`, `start_key` and `end_key`',
+    ],
+  ]
+  for (const [query, error, reason] of cases) {
+    const answer = await call('GET', `/db/_all_docs?${encodeURI(query)}`)
+    t.strictSame([answer.status, answer.json], [400, { error, reason }], query)
+  }
+})
+
+t.test('_design_docs and _local_docs', async (t) => {
+  const call = await start(t)
+  const design = await call('GET', '/db/_design_docs')
+  t.match(design.json, { total_rows: 1, rows: [{ id: '_design/d', key: '_design/d' }] })
+  const local = await call('GET', '/db/_local_docs?include_docs=true')
+  t.match(local.json, {
+    total_rows: null,
+    offset: null,
+    rows: [{ id: '_local/l', value: { rev: '0-1' }, doc: {} }],
+  })
+  t.strictSame(ids(await call('POST', '/db/_design_docs', { json: { keys: ['_design/d'] } })), ['_design/d'])
+  t.strictSame(ids(await call('POST', '/db/_local_docs', { json: {} })), ['_local/l'])
+})

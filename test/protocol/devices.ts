@@ -1,0 +1,113 @@
+/** PouchDB on a device: databases of both adapters, remotes whose requests are noted, live syncs, and waiting. */
+import { randomUUID } from 'node:crypto'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import PouchDB from 'pouchdb'
+import memoryAdapter from 'pouchdb-adapter-memory'
+import type { Test } from 'tap'
+import { temporaryFolder } from '../helpers/server.ts'
+
+PouchDB.plugin(memoryAdapter)
+
+/** What a note is made of: anything. */
+export type Note = Record<string, unknown>
+export type Device = PouchDB.Database<Note>
+
+export const ADAPTERS = ['memory', 'leveldb'] as const
+export type Adapter = (typeof ADAPTERS)[number]
+
+/** An empty database on a device, destroyed at the end of the test. */
+export async function device(t: Test, adapter: Adapter = 'memory'): Promise<Device> {
+  const db =
+    adapter === 'memory'
+      ? new PouchDB<Note>(`device-${randomUUID()}`, { adapter })
+      : new PouchDB<Note>(join(await temporaryFolder(t), 'device'), { adapter })
+  t.teardown(() => db.destroy())
+  // Each live sync listens to the database; two of them make PouchDB warn of a leak.
+  db.setMaxListeners(50)
+  return db
+}
+
+/** A request that a device made, and how it was answered. */
+export interface Seen {
+  readonly method: string
+  readonly path: string
+  readonly query: URLSearchParams
+  /** 0 while, or if, there is no answer. */
+  status: number
+}
+
+export interface Remote {
+  readonly db: Device
+  /** Every request so far, in the order in which they were made. */
+  readonly seen: Seen[]
+}
+
+/** The database at an address (`http://host:port/notes`) as a device sees it. */
+export function remote(address: string, options: PouchDB.Configuration.RemoteDatabaseConfiguration = {}): Remote {
+  const seen: Seen[] = []
+  const fetch: PouchDB.Core.Options['fetch'] = async (input, init) => {
+    const { pathname, searchParams } = new URL(typeof input === 'string' ? input : input.url)
+    const entry: Seen = { method: init?.method ?? 'GET', path: pathname, query: searchParams, status: 0 }
+    seen.push(entry)
+    const answer = await PouchDB.fetch(input, init)
+    entry.status = answer.status
+    return answer
+  }
+  return { db: new PouchDB<Note>(address, { ...options, fetch }), seen }
+}
+
+/** The `since` of every changes request, in order. */
+export function sinces({ seen }: Remote): string[] {
+  return seen.filter(({ path }) => path.endsWith('/_changes')).map(({ query }) => query.get('since') ?? '')
+}
+
+/** A live sync with retries, cancelled at the end of the test. */
+export interface LiveSync {
+  /** Rows the server refused. */
+  readonly denied: unknown[]
+  readonly errors: unknown[]
+  /** Ends it; resolves when both directions have ended. */
+  stop(): Promise<void>
+}
+
+export function liveSync(t: Test, local: Device, other: Device): LiveSync {
+  const denied: unknown[] = []
+  const errors: unknown[] = []
+  const sync = local.sync(other, { live: true, retry: true, back_off_function: backOff })
+  sync.on('denied', (row) => denied.push(row))
+  sync.on('error', (error) => errors.push(error))
+  const ended = sync.then(
+    () => undefined,
+    () => undefined,
+  )
+  const stop = async () => {
+    sync.cancel()
+    await ended
+  }
+  t.teardown(stop)
+  return { denied, errors, stop }
+}
+
+/** As PouchDB's own, which begins with up to two seconds, but for tests. */
+function backOff(before: number): number {
+  return Math.min(500, before === 0 ? 20 : before * 2)
+}
+
+/** Waits for something to become true. @throws after the deadline */
+export async function until(
+  what: string,
+  isSo: () => boolean | Promise<boolean>,
+  deadlineMs = 30_000,
+): Promise<void> {
+  const end = performance.now() + deadlineMs
+  while (!(await isSo())) {
+    if (performance.now() > end) throw new Error(`after ${deadlineMs} ms still not: ${what}`)
+    await delay(15)
+  }
+}
+
+/** A document's members without those that begin with `_`. */
+export function body(doc: object): Note {
+  return Object.fromEntries(Object.entries(doc).filter(([name]) => !name.startsWith('_')))
+}

@@ -1,0 +1,120 @@
+/** Everything that a device, or the server, knows of its documents: for comparing them. */
+import { isDeepStrictEqual } from 'node:util'
+import type { Test } from 'tap'
+import { body, type Device, until } from './devices.ts'
+import { call } from './served.ts'
+
+/** A leaf with what hangs on it. */
+export interface Leaf {
+  readonly rev: string
+  readonly deleted: boolean
+  /** The ids of its ancestors, newest first, itself included. */
+  readonly ancestry: readonly string[]
+  readonly body: unknown
+  /** Name and digest of each attachment. */
+  readonly attachments: Readonly<Record<string, string>>
+}
+
+/** By document id; leaves by revision. `winner` is null when the document is deleted. */
+export type Histories = Record<string, { readonly winner: string | null; readonly leaves: readonly Leaf[] }>
+
+interface OpenedRev {
+  readonly _rev: string
+  readonly _deleted?: boolean
+  readonly _revisions: { readonly start: number; readonly ids: readonly string[] }
+  readonly _attachments?: Readonly<Record<string, { readonly digest: string }>>
+}
+
+interface Source {
+  /** The ids of all documents, deleted ones too. */
+  ids(): Promise<readonly string[]>
+  /** Of the live documents. */
+  winners(): Promise<ReadonlyMap<string, string>>
+  open(id: string): Promise<readonly { readonly ok?: OpenedRev }[]>
+}
+
+/** What a device has, by `_changes`, `_all_docs` and `open_revs=all&revs=true`. */
+export function deviceHistories(db: Device): Promise<Histories> {
+  return read({
+    ids: async () => (await db.changes({ since: 0, style: 'all_docs' })).results.map(({ id }) => id),
+    winners: async () => new Map((await db.allDocs()).rows.map(({ id, value }) => [id, value.rev])),
+    open: async (id) => (await db.get(id, { open_revs: 'all', revs: true })) as unknown as { ok: OpenedRev }[],
+  })
+}
+
+/** What the server has, by the same three over HTTP. */
+export function serverHistories(server: { readonly url: string }, database: string): Promise<Histories> {
+  const get = async <T>(path: string): Promise<T> => {
+    const { status, json, text } = await call(server, 'GET', `/${database}/${path}`)
+    if (status !== 200) throw new Error(`${path}: ${status} ${text}`)
+    return json as T
+  }
+  return read({
+    ids: async () => {
+      const { results } = await get<{ results: { id: string }[] }>('_changes?style=all_docs')
+      return results.map(({ id }) => id)
+    },
+    winners: async () => {
+      const { rows } = await get<{ rows: { id: string; value: { rev: string } }[] }>('_all_docs')
+      return new Map(rows.map(({ id, value }) => [id, value.rev]))
+    },
+    open: (id) => get(`${encodeURIComponent(id)}?open_revs=all&revs=true`),
+  })
+}
+
+async function read(source: Source): Promise<Histories> {
+  const winners = await source.winners()
+  const histories: Histories = {}
+  for (const id of [...(await source.ids())].sort()) {
+    const opened = await source.open(id)
+    // PouchDB can list a leaf twice.
+    const leaves = new Map(opened.flatMap(({ ok }) => (ok === undefined ? [] : [[ok._rev, leafOf(ok)] as const])))
+    histories[id] = {
+      winner: winners.get(id) ?? null,
+      leaves: [...leaves.values()].sort((a, b) => (a.rev < b.rev ? -1 : 1)),
+    }
+  }
+  return histories
+}
+
+function leafOf(doc: OpenedRev): Leaf {
+  return {
+    rev: doc._rev,
+    deleted: doc._deleted === true,
+    ancestry: doc._revisions.ids,
+    body: body(doc),
+    attachments: Object.fromEntries(
+      Object.entries(doc._attachments ?? {}).map(([name, { digest }]) => [name, digest]),
+    ),
+  }
+}
+
+/** Asserts that devices and server have the same leaves, ancestry, bodies and winners; @returns them. */
+export async function sameEverywhere(
+  t: Test,
+  { server, database, devices }: { server: { readonly url: string }; database: string; devices: readonly Device[] },
+): Promise<Histories> {
+  const there = await serverHistories(server, database)
+  for (const [at, db] of devices.entries()) {
+    t.strictSame(await deviceHistories(db), there, `device ${at + 1} has what the server has`)
+  }
+  return there
+}
+
+/** Waits until they agree; for live syncs. On the deadline it fails with the difference. */
+export async function untilSame(
+  t: Test,
+  all: { server: { readonly url: string }; database: string; devices: readonly Device[] },
+  isDone: (histories: Histories) => boolean = () => true,
+): Promise<Histories> {
+  const agree = async () => {
+    const there = await serverHistories(all.server, all.database)
+    if (!isDone(there)) return false
+    for (const db of all.devices) if (!isDeepStrictEqual(await deviceHistories(db), there)) return false
+    return true
+  }
+  await until('all have the same', agree).catch(() => undefined)
+  const there = await sameEverywhere(t, all)
+  t.ok(isDone(there), 'and it is what was waited for')
+  return there
+}

@@ -1,0 +1,109 @@
+import { join } from 'node:path'
+import t from 'tap'
+import { Connection } from '../../../src/storage/sqlite/connection.ts'
+import { type Job, Writer } from '../../../src/storage/sqlite/writer.ts'
+import { temporaryFolder } from '../../helpers/server.ts'
+
+const NO_MEMORY = { mark: () => 0, back: () => {}, flush: () => {}, committed: () => {} }
+
+/** A table of large rows in a file that cannot grow beyond some pages. */
+async function smallFile(t: Parameters<typeof temporaryFolder>[0], pages: number): Promise<Connection> {
+  const connection = new Connection(join(await temporaryFolder(t), 'small.sqlite'))
+  t.teardown(() => connection.close())
+  connection.exec('CREATE TABLE row (n INTEGER PRIMARY KEY, data BLOB)')
+  connection.pragma(`max_page_count = ${pages}`)
+  return connection
+}
+
+function insert(connection: Connection, n: number, bytes: number, told: string[]): Job {
+  return {
+    bytes,
+    apply: () => {
+      connection.prepare('INSERT INTO row (n, data) VALUES (?, ?)').run(n, Buffer.alloc(bytes))
+    },
+    done: () => told.push(`${n} done`),
+    failed: (error) => told.push(`${n} failed: ${(error as { code?: string } | undefined)?.code}`),
+  }
+}
+
+t.test(
+  'SQLite rolls back the whole transaction when the file is full: each write is then tried alone',
+  async (t) => {
+    const connection = await smallFile(t, 20)
+    const writer = new Writer(connection, NO_MEMORY)
+    const told: string[] = []
+    writer.add(insert(connection, 1, 1_000, told))
+    writer.add(insert(connection, 2, 1_000_000, told))
+    writer.add(insert(connection, 3, 1_000, told))
+    await writer.drained()
+    t.same(told, ['1 done', '2 failed: insufficient_storage', '3 done'])
+    t.same(
+      connection.prepare('SELECT n FROM row ORDER BY n').all(),
+      [{ n: 1 }, { n: 3 }],
+      'only what was answered is stored',
+    )
+    t.notOk(connection.inTransaction)
+  },
+)
+
+t.test('a failed commit answers nobody before each write was tried alone', async (t) => {
+  let commits = 0
+  const connection = new Connection(join(await temporaryFolder(t), 'faulty.sqlite'), {
+    onOperation: (operation) => {
+      if (operation === 'COMMIT' && ++commits === 1) throw new Error('the first commit fails')
+    },
+  })
+  t.teardown(() => connection.close())
+  connection.exec('CREATE TABLE row (n INTEGER PRIMARY KEY, data BLOB)')
+  const writer = new Writer(connection, NO_MEMORY)
+  const told: string[] = []
+  for (const n of [1, 2, 3]) writer.add(insert(connection, n, 10, told))
+  await writer.drained()
+  t.same(told, ['1 done', '2 done', '3 done'])
+  t.equal(commits, 4, 'one for the group, one for each alone')
+})
+
+t.test('a write that throws undefined is a write that failed', async (t) => {
+  const connection = await smallFile(t, 100)
+  const writer = new Writer(connection, NO_MEMORY)
+  const told: string[] = []
+  const refused = insert(connection, 1, 10, told)
+  writer.add({ ...refused, apply: throwUndefined })
+  await writer.drained()
+  t.same(told, ['1 failed: undefined'])
+})
+
+function throwUndefined(): never {
+  throw undefined
+}
+
+t.test('a group is bounded by its bytes and its number of writes', async (t) => {
+  const connection = await smallFile(t, 100_000)
+  const begun: number[] = []
+  let jobs = 0
+  const counted = new Writer(connection, {
+    ...NO_MEMORY,
+    flush: () => {
+      begun.push(jobs)
+      jobs = 0
+    },
+  })
+  const add = (n: number, bytes: number) => {
+    const job = insert(connection, n, 10, [])
+    counted.add({
+      ...job,
+      bytes,
+      apply: () => {
+        jobs += 1
+        job.apply()
+      },
+    })
+  }
+  for (let n = 0; n < 600; n++) add(n, 1)
+  await counted.drained()
+  t.ok(Math.max(...begun) <= 256, `at most 256 writes a group: ${begun}`)
+  begun.length = 0
+  for (let n = 1000; n < 1004; n++) add(n, 600_000)
+  await counted.drained()
+  t.same(begun, [1, 1, 1, 1], 'more than 1 MB never shares a group')
+})
