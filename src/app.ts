@@ -29,7 +29,7 @@ const KEEP_ALIVE_MS = 300_000
 
 /**
  * Builds the HTTP layer: plugins, then routes. It listens nowhere, and closes nothing of the services.
- * @returns the app, ready for `listen` or `inject`
+ * @returns the app; `listen` and `inject` make it ready
  */
 export async function buildApp(services: Services): Promise<FastifyInstance> {
   const app = makeServer(services)
@@ -55,7 +55,11 @@ function makeServer(services: Services): FastifyInstance {
     routerOptions: { maxParamLength: MAX_HEADER_BYTES, querystringParser: parseQuery },
     frameworkErrors: answerFrameworkError,
     clientErrorHandler: answerClientError,
-    http: { maxHeaderSize: MAX_HEADER_BYTES, headersTimeout: HEADERS_TIMEOUT_MS },
+    http: {
+      maxHeaderSize: MAX_HEADER_BYTES,
+      headersTimeout: HEADERS_TIMEOUT_MS,
+      requireHostHeader: false,
+    },
     // An upload may take as long as it takes; body.ts watches over it.
     requestTimeout: 0,
     keepAliveTimeout: KEEP_ALIVE_MS,

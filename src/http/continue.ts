@@ -13,6 +13,10 @@ export function holdContinue(server: Server): void {
     waiting.set(request, response)
     server.emit('request', request, response)
   })
+  // Other expectations may be passed over; Node's answer to them has no body.
+  server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
+    server.emit('request', request, response)
+  })
 }
 
 /** Tells the client to send its body, if it waits for that. */

@@ -96,23 +96,26 @@ export class Thread {
       failed: (error) => arrive({ error }),
     })
     let isOver = false
+    const next = async () => {
+      while (arrived.length === 0) {
+        await new Promise<void>((resolve) => {
+          wake = resolve
+        })
+      }
+      const item = arrived.shift() as (typeof arrived)[number]
+      isOver = !(item instanceof Uint8Array)
+      return item
+    }
     try {
-      while (true) {
-        const item = arrived.shift()
-        if (item === undefined) {
-          await new Promise<void>((resolve) => {
-            wake = resolve
-          })
-          continue
-        }
-        isOver = !(item instanceof Uint8Array)
-        if (item === null) return
+      for (let item = await next(); item !== null; item = await next()) {
         if (!(item instanceof Uint8Array)) throw item.error
         this.#follow({ type: 'next', call })
         yield item
       }
     } finally {
       if (!isOver) this.#follow({ type: 'cancel', call })
+      // The thread may still read what the request brought, a spooled body for one, until it says that it has ended.
+      while (!isOver) await next()
     }
   }
 

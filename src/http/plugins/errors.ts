@@ -21,12 +21,19 @@ export const errors = fp(
   async (app) => {
     app.setErrorHandler(answerError)
     app.setNotFoundHandler(refuseUnknownMethod)
-    app.addHook('onRequest', (request, _reply, done) => {
-      done(request.query === BAD_QUERY ? new CouchError('invalid_url') : undefined)
-    })
+    app.addHook('onRequest', (request, _reply, done) => done(faultOfHead(request)))
   },
   { name: 'errors', dependencies: ['couch-headers'] },
 )
+
+/** Node is told not to look for Host (app.ts), since its answer to who forgets it is not of our shape. */
+function faultOfHead({ query, headers, raw }: FastifyRequest): CouchError | undefined {
+  if (query === BAD_QUERY) return new CouchError('invalid_url')
+  if (headers.host === undefined && raw.httpVersion === '1.1') {
+    return new CouchError('bad_request', 'The header Host is missing.')
+  }
+  return undefined
+}
 
 /** Answers a failed request; never with Fastify's own shape, HTML or a stack. */
 export async function answerError(
