@@ -41,11 +41,11 @@ export function allDocsQuery(asked: AllDocsQuery, body: Body | null): AllDocsQue
 function bodyQuery(body: Body): AllDocsQuery {
   const request = bodyObject(body, MAX_BODY_BYTES)
   const query: Mutable<AllDocsQuery> = {}
-  if (request['keys'] !== undefined && request['keys'] !== null) {
-    if (!Array.isArray(request['keys'])) {
+  if (request.keys !== undefined && request.keys !== null) {
+    if (!Array.isArray(request.keys)) {
       throw new CouchError('bad_request', '`keys` body member must be an array.')
     }
-    query.keys = request['keys']
+    query.keys = request.keys
   }
   for (const [name, value] of Object.entries(request)) {
     const member = Object.hasOwn(MEMBERS, name) ? MEMBERS[name] : undefined

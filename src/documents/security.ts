@@ -13,7 +13,7 @@ export function databaseRole(user: UserCtx, security: SecurityObject | null): Da
   if (user.roles.includes('_admin')) return 'admin'
   if (security === null) return 'none'
   if (isListed(user, security.admins)) return 'admin'
-  const members = security.members ?? (security['readers'] as SecurityList | undefined)
+  const members = security.members ?? (security.readers as SecurityList | undefined)
   if (members === undefined) return 'none'
   return isEmpty(members) || isListed(user, members) ? 'member' : 'none'
 }

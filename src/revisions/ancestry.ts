@@ -2,19 +2,20 @@
  * The bytes an engine stores a branch's ids as. The first byte names the form:
  *
  *   1  every id is 32 lower-case hex digits: 16 bytes each, nothing between them
- *   2  mixed: before each id two bytes, big-endian: 0 for 16 bytes of hex, else the length of its UTF-8 text
+ *   2  mixed: before each id two bytes, big-endian: 65535 for 16 bytes of hex, else the length of its UTF-8 text
  *
  * Almost every ancestry is of form 1, and is turned by a single hex conversion.
  */
 const HEX_FORM = 1
 const MIXED_FORM = 2
 const HEX_BYTES = 16
+const HEX_MARK = 0xffff
 const HEX_DIGITS = 32
 const HEX_ID = /^[0-9a-f]{32}$/
 
 /**
  * @param ids newest first, as `Branch.ids`
- * @throws RangeError for an id that is empty or longer than 65,535 bytes, which `normalizeRevId` never lets in
+ * @throws RangeError for an id of 65,535 bytes or more, which `normalizeRevId` never lets in
  */
 export function encodeAncestry(ids: readonly string[]): Uint8Array {
   const hex = ids.every((id) => id.length === HEX_DIGITS) ? encodeHex(ids.join('')) : undefined
@@ -44,9 +45,9 @@ function encodeHex(digits: string): Uint8Array | undefined {
 function encodeMixed(id: string): Buffer {
   const isHex = HEX_ID.test(id)
   const text = Buffer.from(id, isHex ? 'hex' : 'utf8')
-  if (text.length === 0 || text.length > 0xffff) throw new RangeError('A revision id has 1 to 65,535 bytes.')
+  if (text.length >= HEX_MARK) throw new RangeError('A revision id has less than 65,535 bytes.')
   const head = Buffer.alloc(2)
-  head.writeUInt16BE(isHex ? 0 : text.length)
+  head.writeUInt16BE(isHex ? HEX_MARK : text.length)
   return Buffer.concat([head, text])
 }
 
@@ -63,9 +64,10 @@ function decodeMixed(buffer: Buffer): string[] {
   while (at < buffer.length) {
     if (at + 2 > buffer.length) throw damaged()
     const length = buffer.readUInt16BE(at)
-    const end = at + 2 + (length || HEX_BYTES)
+    const isHex = length === HEX_MARK
+    const end = at + 2 + (isHex ? HEX_BYTES : length)
     if (end > buffer.length) throw damaged()
-    ids.push(buffer.toString(length === 0 ? 'hex' : 'utf8', at + 2, end))
+    ids.push(buffer.toString(isHex ? 'hex' : 'utf8', at + 2, end))
     at = end
   }
   return ids

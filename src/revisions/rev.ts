@@ -23,14 +23,15 @@ const LONE_SURROGATE = /\p{Surrogate}/u
 const MAX_ID_LENGTH = 512
 
 /**
- * A revision id as it is stored and compared: 32 hex digits in lower case, any other text as it stands.
+ * A revision id as it is stored and compared: 32 hex digits in lower case, any other text as it stands, the
+ * empty one too, since CouchDB takes `1-` for a revision.
  *
- * @returns undefined for what is no id: empty, longer than 512, a lone surrogate, or 32 characters not all hex
+ * @returns undefined for what is no id: longer than 512, a lone surrogate, or 32 characters not all hex
  * (protocol.md 2.3)
  */
 export function normalizeRevId(id: string): string | undefined {
   if (id.length === 32) return HEX_ID.test(id) ? id.toLowerCase() : undefined
-  if (id === '' || id.length > MAX_ID_LENGTH || LONE_SURROGATE.test(id)) return undefined
+  if (id.length > MAX_ID_LENGTH || LONE_SURROGATE.test(id)) return undefined
   return id
 }
 

@@ -3,6 +3,7 @@ import t, { type Test } from 'tap'
 import {
   nextPouchCheckpoint,
   type PouchCheckpoint,
+  type PouchSession,
   parsePouchCheckpoint,
   pouchResume,
 } from '../../src/replication/checkpoint.ts'
@@ -14,7 +15,7 @@ import { type Device, device, type Remote, remote, sinces } from '../protocol/de
 const DATABASE = 'notes/of+anna'
 const PATH = `/${encodeURIComponent(DATABASE)}`
 
-type Options = PouchDB.Replication.ReplicateOptions
+type Options = PouchDB.Replicate.ReplicateOptions
 /** What an id is made of, beside the two databases. */
 type Ingredients = Omit<PouchReplication, 'sourceId' | 'targetId'>
 
@@ -111,11 +112,15 @@ for (const [what, options, ingredients] of PULLS) {
 /** Both ends' documents are read, and are what we would have written. */
 async function checkShape(t: Test, both: Pair, id: string): Promise<void> {
   for (const doc of [await onServer(both, id), await onDevice(both, id)]) {
-    const read = parsePouchCheckpoint(doc)
-    if (read === null) return t.fail('no checkpoint', { doc })
-    const { session_id, last_seq } = read
+    const { session_id, last_seq } = checkpoint(doc)
     t.same(own(doc), nextPouchCheckpoint(null, { session_id, last_seq }))
   }
+}
+
+function checkpoint(doc: Record<string, unknown>): PouchCheckpoint {
+  const read = parsePouchCheckpoint(doc)
+  if (read === null) throw new Error(`no checkpoint: ${JSON.stringify(doc)}`)
+  return read
 }
 
 /** The members that are not CouchDB's own. */
@@ -136,9 +141,8 @@ t.test('after many sessions both ends hold what we would have written', async (t
     await both.local.put({ _id: `more:${session}` })
     await both.local.replicate.to(both.away.db)
     const doc = await onServer(both, id)
-    const read = parsePouchCheckpoint(doc)
-    if (read === null) return t.fail('no checkpoint', { doc })
-    expected = nextPouchCheckpoint(expected, { session_id: read.session_id, last_seq: read.last_seq })
+    const { session_id, last_seq } = checkpoint(doc)
+    expected = nextPouchCheckpoint(expected, { session_id, last_seq })
     t.same(own(doc), expected, `session ${session}`)
     t.same(own(await onDevice(both, id)), expected, `session ${session} on the device`)
   }
@@ -154,9 +158,8 @@ t.test('where both ends remember, PouchDB goes on where we would', async (t) => 
     await both.server.request('POST', PATH, { body: { session } })
     await both.local.replicate.from(both.away.db)
   }
-  const sessions = parsePouchCheckpoint(await onServer(both, id))?.history ?? []
-  const [third, second] = sessions
-  if (!third || !second) return t.fail('too few sessions', { sessions })
+  const { history } = checkpoint(await onServer(both, id))
+  const [third, second] = history as [PouchSession, PouchSession]
   const strange = { session_id: 'strange', last_seq: '1-strange' }
   const onlySecond = { ...third, session_id: second.session_id, last_seq: second.last_seq, history: [second] }
   const histories: [what: string, server: object, device: object][] = [

@@ -80,10 +80,16 @@ export class Connection {
   #observed(statement: Statement, sql: string): Statement {
     const before = this.#onOperation
     if (before === undefined) return statement
+    const observed = <V extends unknown[], R>(execute: (...values: V) => R) => {
+      return (...values: V): R => {
+        before(sql)
+        return execute(...values)
+      }
+    }
     return {
-      get: (...values) => (before(sql), statement.get(...values)),
-      all: (...values) => (before(sql), statement.all(...values)),
-      run: (...values) => (before(sql), statement.run(...values)),
+      get: observed((...values: Value[]) => statement.get(...values)),
+      all: observed((...values: Value[]) => statement.all(...values)),
+      run: observed((...values: Value[]) => statement.run(...values)),
     }
   }
 
