@@ -9,9 +9,7 @@ import { temporaryFolder } from '../helpers/server.ts'
 
 PouchDB.plugin(memoryAdapter)
 
-/** What a note is made of: anything. */
-export type Note = Record<string, unknown>
-export type Device = PouchDB.Database<Note>
+export type Device = PouchDB.Database
 
 export const ADAPTERS = ['memory', 'leveldb'] as const
 export type Adapter = (typeof ADAPTERS)[number]
@@ -20,8 +18,8 @@ export type Adapter = (typeof ADAPTERS)[number]
 export async function device(t: Test, adapter: Adapter = 'memory'): Promise<Device> {
   const db =
     adapter === 'memory'
-      ? new PouchDB<Note>(`device-${randomUUID()}`, { adapter })
-      : new PouchDB<Note>(join(await temporaryFolder(t), 'device'), { adapter })
+      ? new PouchDB(`device-${randomUUID()}`, { adapter })
+      : new PouchDB(join(await temporaryFolder(t), 'device'), { adapter })
   t.teardown(() => db.destroy())
   // Each live sync listens to the database; two of them make PouchDB warn of a leak.
   db.setMaxListeners(50)
@@ -44,17 +42,17 @@ export interface Remote {
 }
 
 /** The database at an address (`http://host:port/notes`) as a device sees it. */
-export function remote(address: string, options: PouchDB.Configuration.RemoteDatabaseConfiguration = {}): Remote {
+export function remote(address: string, options: PouchDB.Options = {}): Remote {
   const seen: Seen[] = []
-  const fetch: PouchDB.Core.Options['fetch'] = async (input, init) => {
-    const { pathname, searchParams } = new URL(typeof input === 'string' ? input : input.url)
+  const fetch = async (url: string, init?: { readonly method?: string }): Promise<Response> => {
+    const { pathname, searchParams } = new URL(url)
     const entry: Seen = { method: init?.method ?? 'GET', path: pathname, query: searchParams, status: 0 }
     seen.push(entry)
-    const answer = await PouchDB.fetch(input, init)
+    const answer = await PouchDB.fetch(url, init)
     entry.status = answer.status
     return answer
   }
-  return { db: new PouchDB<Note>(address, { ...options, fetch }), seen }
+  return { db: new PouchDB(address, { ...options, fetch }), seen }
 }
 
 /** The `since` of every changes request, in order. */
@@ -107,7 +105,16 @@ export async function until(
   }
 }
 
+/** Asserts that a call of PouchDB's fails with an error that has these members. */
+export async function rejectsWith(t: Test, call: Promise<unknown>, members: object): Promise<void> {
+  const outcome = await call.then(
+    () => ({ status: 'no error' }),
+    (error: unknown) => error,
+  )
+  t.match(outcome, members)
+}
+
 /** A document's members without those that begin with `_`. */
-export function body(doc: object): Note {
+export function body(doc: object): Record<string, unknown> {
   return Object.fromEntries(Object.entries(doc).filter(([name]) => !name.startsWith('_')))
 }

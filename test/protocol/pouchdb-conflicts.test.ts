@@ -56,7 +56,7 @@ for (const adapter of ADAPTERS) {
       await meet()
       t.strictSame((await agreedOn(t, { server, devices })).conflicts, [])
       t.match(await onServer(server), { text: 'phone and desk', _deleted_conflicts: { length: 1 } })
-      t.equal((await sameEverywhere(t, all))['note']?.leaves.length, 2)
+      t.equal((await sameEverywhere(t, all)).note?.leaves.length, 2)
     })
 
     t.test('resolved on both devices in the same way', async (t) => {
@@ -101,8 +101,8 @@ for (const adapter of ADAPTERS) {
       for (const db of devices) await db.put({ _id: 'same', text: 'the very same' })
       await meet()
       const histories = await sameEverywhere(t, all)
-      t.match(histories['today']?.leaves, [{ rev: /^1-/ }, { rev: /^1-/ }])
-      t.equal(histories['same']?.leaves.length, 1, 'equal texts are one revision')
+      t.match(histories.today?.leaves, [{ rev: /^1-/ }, { rev: /^1-/ }])
+      t.equal(histories.same?.leaves.length, 1, 'equal texts are one revision')
       t.equal((await onServer(server, ''))._rev[0], '1')
     })
 
@@ -118,7 +118,7 @@ for (const adapter of ADAPTERS) {
       await edit(desk, { text: 'z' })
       await meet()
       t.match(await agreedOn(t, { server, devices }), { rev: /^5-/, conflicts: [/^3-/] })
-      t.equal((await sameEverywhere(t, all))['note']?.leaves.length, 3)
+      t.equal((await sameEverywhere(t, all)).note?.leaves.length, 3)
     })
   })
 
@@ -127,7 +127,7 @@ for (const adapter of ADAPTERS) {
       const { server, devices, meet, all } = await shared(t, adapter)
       for (const db of devices) await db.remove(await db.get('note'))
       await meet()
-      t.equal((await sameEverywhere(t, all))['note']?.leaves.length, 1, 'the same deletion is one revision')
+      t.equal((await sameEverywhere(t, all)).note?.leaves.length, 1, 'the same deletion is one revision')
       t.match((await call(server, 'GET', '/notes/note')).json, { error: 'not_found', reason: 'deleted' })
       for (const [at, db] of devices.entries()) await db.put({ _id: 'note', text: `again ${at}` })
       await meet()
@@ -143,14 +143,14 @@ for (const adapter of ADAPTERS) {
       t.equal(status, 201)
       await meet()
       for (const db of devices) t.match(body(await db.get('note')), { text: 'by curl' })
-      t.match((await sameEverywhere(t, all))['note'], { winner: /^3-/, leaves: { length: 1 } })
+      t.match((await sameEverywhere(t, all)).note, { winner: /^3-/, leaves: { length: 1 } })
     })
 
     t.test('a tombstone keeps what was put into it', async (t) => {
       const { devices, meet, all } = await shared(t, adapter)
       await edit(devices[0], { _deleted: true, deletedBy: 'phone' })
       await meet()
-      t.match((await sameEverywhere(t, all))['note'], {
+      t.match((await sameEverywhere(t, all)).note, {
         winner: null,
         leaves: [{ deleted: true, body: { text: 'shared', deletedBy: 'phone' } }],
       })

@@ -52,7 +52,7 @@ for (const adapter of ADAPTERS) {
       t.equal(before?.leaves.length, 1)
     })
 
-    t.test('and what others write to the server', async (t) => {
+    t.test('and what others write to the server', async () => {
       await call(server, 'PUT', '/notes/by-curl', { body: { text: 'hello' } })
       for (const db of devices) {
         await until('it has arrived', async () => (await textOf(db, 'by-curl')) === 'hello')

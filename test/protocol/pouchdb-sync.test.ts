@@ -1,5 +1,5 @@
 import t from 'tap'
-import { ADAPTERS, device, remote, sinces } from './devices.ts'
+import { ADAPTERS, device, rejectsWith, remote, sinces } from './devices.ts'
 import { sameEverywhere } from './histories.ts'
 import { call, serve } from './served.ts'
 
@@ -47,7 +47,7 @@ for (const adapter of ADAPTERS) {
       await devices[1].remove(await devices[1].get('from-0-2'))
       for (const db of [devices[1], devices[0]]) await db.sync(there)
       t.match(await devices[0].get('from-0-1'), { n: 'edited' })
-      await t.rejects(devices[0].get('from-0-2'), { status: 404, reason: 'deleted' })
+      await rejectsWith(t, devices[0].get('from-0-2'), { status: 404, reason: 'deleted' })
       await sameEverywhere(t, all)
     })
 
@@ -136,7 +136,7 @@ t.test('ids that need escapes', async (t) => {
       const { rev } = await there.put({ ...doc, text: 'edited' })
       t.match(await there.get(id, { rev }), { _id: id, text: 'edited' })
       await there.remove(id, rev)
-      await t.rejects(there.get(id), { status: 404, reason: 'deleted' }, JSON.stringify(id))
+      await rejectsWith(t, there.get(id), { status: 404, reason: 'deleted' })
     }
     await phone.sync(there)
     t.match(await phone.info(), { doc_count: 0 })
