@@ -10,6 +10,7 @@ import type { Limits } from '../core/types.ts'
 import { storeDatabase } from '../documents/store-database.ts'
 import type { Catalog } from '../storage/engine.ts'
 import { sqliteEngine } from '../storage/sqlite/engine.ts'
+import { Flow } from './flow.ts'
 import { type Closable, OpenStores } from './open-stores.ts'
 import { Turns } from './turns.ts'
 import {
@@ -35,11 +36,11 @@ class Host {
   readonly #outbox: Outbox<Reply>
   readonly #engine: ReturnType<typeof sqliteEngine>
   readonly #stores: OpenStores<OpenDatabase>
-  readonly #turns = new Turns()
-  /** Streams under way, by call: the other end pulls each chunk. */
-  readonly #streams = new Map<number, { database: string; pull(): void; cancel(): void }>()
+  readonly #turns = new Turns<Call>((request) => this.#serve(request))
+  /** Streams asked for, by call, from the moment they are: a reader may give up before they begin. */
+  readonly #streams = new Map<number, { readonly database: string; readonly flow: Flow }>()
   #limits: Limits
-  #catalog: Catalog | undefined
+  #catalog: Promise<Catalog> | undefined
 
   constructor(outbox: Outbox<Reply>, options: ThreadOptions) {
     this.#outbox = outbox
@@ -73,13 +74,13 @@ class Host {
   #take(request: Request): void {
     switch (request.type) {
       case 'call':
-        this.#turns.add(request.database, () => this.#serve(request))
+        this.#enqueue(request)
         return
       case 'next':
-        this.#streams.get(request.call)?.pull()
+        this.#streams.get(request.call)?.flow.pull()
         return
       case 'cancel':
-        this.#streams.get(request.call)?.cancel()
+        this.#streams.get(request.call)?.flow.cancel()
         return
       case 'limits':
         this.#limits = request.limits
@@ -95,23 +96,37 @@ class Host {
     }
   }
 
+  #enqueue(request: Call): void {
+    const { call, database, method } = request
+    if (METHODS[method] === 'stream') this.#streams.set(call, { database, flow: new Flow() })
+    this.#turns.add(database, request)
+  }
+
   #answer(call: number, work: Promise<unknown>): void {
     work.then(
       (value) => {
         const own = ownBytes(value)
         this.#outbox.post({ type: 'answer', call, value: own }, own)
       },
-      (error: unknown) => this.#outbox.post({ type: 'failed', call, error: packError(error) }),
+      (error: unknown) => this.#failed(call, error),
     )
+  }
+
+  #failed(call: number, error: unknown): void {
+    this.#streams.delete(call)
+    this.#outbox.post({ type: 'failed', call, error: packError(error) })
   }
 
   #serve(request: Call): void {
     const { call, database, incarnation, method, args } = request
-    if (METHODS[method] === 'stream') {
-      const streamed = this.#stores.use(database, incarnation, (opened) => this.#stream(request, opened))
-      streamed.then(
-        () => this.#outbox.post({ type: 'end', call }),
-        (error: unknown) => this.#outbox.post({ type: 'failed', call, error: packError(error) }),
+    const stream = this.#streams.get(call)
+    if (stream !== undefined) {
+      const sent = this.#stores.use(database, incarnation, (opened) =>
+        this.#send(request, stream.flow, opened),
+      )
+      sent.then(
+        () => this.#ended(call),
+        (error: unknown) => this.#failed(call, error),
       )
       return
     }
@@ -121,57 +136,49 @@ class Host {
   }
 
   /** Sends a stream's chunks, each when it is asked for; the first at once. */
-  async #stream({ call, database, method, args }: Call, opened: OpenDatabase): Promise<void> {
-    const start = opened.database[method] as (...given: readonly unknown[]) => AsyncIterable<Uint8Array>
-    let wake: () => void = () => undefined
-    let credit = 1
-    let cancelled = false
-    this.#streams.set(call, {
-      database,
-      pull: () => {
-        credit += 1
-        wake()
-      },
-      cancel: () => {
-        cancelled = true
-        wake()
-      },
-    })
-    try {
-      for await (const chunk of start(...args)) {
-        while (credit === 0 && !cancelled) {
-          await new Promise<void>((resolve) => {
-            wake = resolve
-          })
-        }
-        if (cancelled) return
-        credit -= 1
-        const own = ownBytes(chunk)
-        this.#outbox.post({ type: 'chunk', call, chunk: own }, own)
-      }
-    } finally {
-      this.#streams.delete(call)
+  async #send({ call, method, args }: Call, flow: Flow, { database }: OpenDatabase): Promise<void> {
+    if (!flow.isWanted()) return
+    const start = database[method] as (...given: readonly unknown[]) => AsyncIterable<Uint8Array>
+    for await (const chunk of start(...args)) {
+      if (!(await flow.next())) return
+      const own = ownBytes(chunk)
+      this.#outbox.post({ type: 'chunk', call, chunk: own }, own)
     }
   }
 
-  /** Refuses what waits for a database, ends what it streams, and lets its file go. */
+  #ended(call: number): void {
+    this.#streams.delete(call)
+    this.#outbox.post({ type: 'end', call })
+  }
+
+  /** Refuses what waits for a database, breaks off what it streams, and lets its file go. */
   async #drop(database: string): Promise<void> {
-    for (const stream of this.#streams.values()) if (stream.database === database) stream.cancel()
-    for (const work of this.#turns.take(database)) work()
+    for (const stream of this.#streams.values()) {
+      if (stream.database === database) stream.flow.fail(new CouchError('no_database'))
+    }
+    for (const { call } of this.#turns.take(database)) this.#failed(call, new CouchError('no_database'))
     await this.#stores.drop(database)
   }
 
   async #catalogAct(act: CatalogAct): Promise<unknown> {
-    if (act.act === 'open') {
-      this.#catalog = await this.#engine.openCatalog()
-      return { serverUuid: this.#catalog.serverUuid, databases: await this.#catalog.list() }
-    }
-    if (this.#catalog === undefined) throw new CouchError('unavailable')
-    return act.act === 'create' ? this.#catalog.create(act.name) : this.#catalog.delete(act.name)
+    const catalog = await this.#openCatalog()
+    if (act.act === 'create') return catalog.create(act.name)
+    if (act.act === 'delete') return catalog.delete(act.name)
+    return { serverUuid: catalog.serverUuid, databases: await catalog.list() }
   }
 
+  #openCatalog(): Promise<Catalog> {
+    this.#catalog ??= this.#engine.openCatalog().catch((error: unknown) => {
+      this.#catalog = undefined
+      throw error
+    })
+    return this.#catalog
+  }
+
+  /** Finishes what was asked for before, but for streams, which readers may take any time to read. */
   async #stop(): Promise<void> {
-    for (const stream of this.#streams.values()) stream.cancel()
+    this.#turns.runAll()
+    for (const { flow } of this.#streams.values()) flow.fail(new CouchError('unavailable'))
     await this.#stores.closeAll()
     await this.#engine.close()
   }

@@ -11,6 +11,9 @@ interface Entry<T> {
   readonly opened: Promise<T>
   /** Requests that are being served by it. */
   users: number
+  /** Called when it has no users. */
+  readonly whenIdle: (() => void)[]
+  isDropped: boolean
 }
 
 export class OpenStores<T extends Closable> {
@@ -18,8 +21,9 @@ export class OpenStores<T extends Closable> {
   readonly #max: number
   /** Least recently used first. */
   readonly #entries = new Map<string, Entry<T>>()
-  /** Databases that are being closed: nobody opens one anew before its file is let go. */
+  /** Databases that are being closed: nobody opens one anew before its file is let go. Never rejected. */
   readonly #closing = new Map<string, Promise<void>>()
+  #isOver = false
 
   /** @param max databases kept open beside those in use */
   constructor(max: number, open: (name: string, incarnation: number) => Promise<T>) {
@@ -29,30 +33,40 @@ export class OpenStores<T extends Closable> {
 
   /**
    * Runs a piece of work with a database, which stays open until it is done.
-   * @throws no_database when the database is not of that incarnation any more
+   * @throws no_database when the database is not of that incarnation any more; unavailable after closeAll
    */
   async use<R>(name: string, incarnation: number, work: (opened: T) => Promise<R>): Promise<R> {
     const entry = this.#entry(name, incarnation)
     entry.users += 1
     try {
       return await work(await entry.opened)
+    } catch (error) {
+      // Whatever it says, it comes of the database being taken away.
+      throw entry.isDropped ? new CouchError('no_database', undefined, { cause: error }) : error
     } finally {
-      entry.users -= 1
-      this.#closeSpare()
+      this.#leave(entry)
     }
   }
 
+  #leave(entry: Entry<T>): void {
+    entry.users -= 1
+    if (entry.users === 0) for (const resolve of entry.whenIdle.splice(0)) resolve()
+    this.#closeSpare()
+  }
+
   #entry(name: string, incarnation: number): Entry<T> {
+    if (this.#isOver) throw new CouchError('unavailable')
     const known = this.#entries.get(name)
-    if (known !== undefined) {
-      if (known.incarnation !== incarnation) throw new CouchError('no_database')
-      this.#entries.delete(name)
-      this.#entries.set(name, known)
-      return known
-    }
-    const closed = this.#closing.get(name) ?? Promise.resolve()
-    const opened = closed.then(() => this.#open(name, incarnation))
-    const entry = { incarnation, opened, users: 0 }
+    if (known === undefined) return this.#add(name, incarnation)
+    if (known.incarnation !== incarnation) throw new CouchError('no_database')
+    this.#entries.delete(name)
+    this.#entries.set(name, known)
+    return known
+  }
+
+  #add(name: string, incarnation: number): Entry<T> {
+    const opened = (this.#closing.get(name) ?? Promise.resolve()).then(() => this.#open(name, incarnation))
+    const entry: Entry<T> = { incarnation, opened, users: 0, whenIdle: [], isDropped: false }
     this.#entries.set(name, entry)
     opened.catch(() => {
       if (this.#entries.get(name) === entry) this.#entries.delete(name)
@@ -66,30 +80,46 @@ export class OpenStores<T extends Closable> {
       if (spare <= 0) return
       if (entry.users > 0) continue
       spare -= 1
-      this.#close(name, entry).catch(() => undefined)
+      this.#close(name, entry)
     }
   }
 
-  async #close(name: string, entry: Entry<T>): Promise<void> {
-    this.#entries.delete(name)
-    const closing = entry.opened
+  /** Resolves when the file is let go, or could not be closed any better. */
+  #close(name: string, entry: Entry<T>): Promise<void> {
+    if (this.#entries.get(name) === entry) this.#entries.delete(name)
+    const closing: Promise<void> = entry.opened
       .then((opened) => opened.close())
+      .catch(() => undefined)
       .finally(() => {
         if (this.#closing.get(name) === closing) this.#closing.delete(name)
       })
     this.#closing.set(name, closing)
-    await closing
+    return closing
   }
 
-  /** Closes a database once its writes are done; resolves when its file is let go. */
+  /**
+   * Closes a database that is to be removed, once the writes under way are done; resolves when its file is let go.
+   * Whoever still works with it gets no_database.
+   */
   async drop(name: string): Promise<void> {
     const entry = this.#entries.get(name)
-    if (entry !== undefined) await this.#close(name, entry)
-    else await this.#closing.get(name)
+    if (entry === undefined) {
+      await this.#closing.get(name)
+      return
+    }
+    entry.isDropped = true
+    await this.#close(name, entry)
   }
 
+  /** Lets the work under way end, refuses any more, and closes everything. */
   async closeAll(): Promise<void> {
-    await Promise.allSettled([...this.#entries].map(([name, entry]) => this.#close(name, entry)))
-    await Promise.allSettled(this.#closing.values())
+    this.#isOver = true
+    await Promise.all([...this.#entries].map(([name, entry]) => this.#closeIdle(name, entry)))
+    await Promise.all(this.#closing.values())
+  }
+
+  async #closeIdle(name: string, entry: Entry<T>): Promise<void> {
+    if (entry.users > 0) await new Promise<void>((resolve) => entry.whenIdle.push(resolve))
+    await this.#close(name, entry)
   }
 }

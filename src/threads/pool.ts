@@ -1,11 +1,18 @@
 /** The database threads: started when there is work for them, each owning the databases it was first asked for. */
 import { availableParallelism } from 'node:os'
 import type { Limits } from '../core/types.ts'
+import type { DatabaseEntry } from '../storage/engine.ts'
 import { Thread, type ThreadEvent } from './thread.ts'
 import type { CatalogAct, ThreadOptions } from './wire.ts'
 
 /** Each database has its own log to sync: threads that wait for a disk cost little (design.md 1.2). */
 const MAX_THREADS = Math.min(8, Math.max(2, 2 * availableParallelism()))
+
+/** What the catalog says when it is opened. */
+export interface OpenedCatalog {
+  readonly serverUuid: string
+  readonly databases: readonly DatabaseEntry[]
+}
 
 export interface PoolOptions {
   readonly dataDir: string
@@ -17,6 +24,8 @@ export interface PoolOptions {
   onEvent(event: ThreadEvent): void
   /** A thread has died; its databases are served by another from the next call on. */
   onDeath(databases: readonly string[], fault: unknown): void
+  /** The catalog was opened, at first or again after the thread that held it had died. */
+  onCatalog(opened: OpenedCatalog): void
 }
 
 interface Slot {
@@ -26,24 +35,29 @@ interface Slot {
 
 export class Pool {
   readonly #options: PoolOptions
-  readonly #slots: Slot[] = []
+  /** The first holds the catalog. */
+  readonly #slots: [Slot, ...Slot[]]
   readonly #owners = new Map<string, Slot>()
   #limits: Limits
+  #hasCatalog = false
   #isClosing = false
 
   constructor(options: PoolOptions) {
     this.#options = options
     this.#limits = options.limits
+    this.#slots = [this.#makeSlot()]
   }
 
   /** The thread that owns a database from now on until it is {@link release}d. */
   owner(database: string): Thread {
-    const owner = this.#owners.get(database)
-    if (owner !== undefined) return owner.thread
+    return this.#running(this.#owners.get(database) ?? this.#assign(database))
+  }
+
+  #assign(database: string): Slot {
     const slot = this.#leastLoaded()
     slot.databases.add(database)
     this.#owners.set(database, slot)
-    return slot.thread
+    return slot
   }
 
   release(database: string): void {
@@ -51,44 +65,61 @@ export class Pool {
     this.#owners.delete(database)
   }
 
-  /** Asks the first thread, which holds the catalog. */
+  /** Takes the data folder. @throws when it cannot be used or somebody else holds it */
+  async openCatalog(): Promise<void> {
+    const opened = (await this.catalog({ act: 'open' })) as OpenedCatalog
+    this.#hasCatalog = true
+    this.#options.onCatalog(opened)
+  }
+
   catalog(act: CatalogAct): Promise<unknown> {
-    const [first = this.#start()] = this.#slots
-    return first.thread.ask({ type: 'catalog', act })
+    return this.#running(this.#slots[0]).ask({ type: 'catalog', act })
   }
 
   #leastLoaded(): Slot {
-    const [first, ...others] = this.#slots
-    if (first === undefined) return this.#start()
-    const least = others.reduce((a, b) => (b.databases.size < a.databases.size ? b : a), first)
-    return least.databases.size > 0 && this.#slots.length < MAX_THREADS ? this.#start() : least
-  }
-
-  #start(): Slot {
-    const slot: Slot = { thread: this.#startThread(() => this.#died(slot)), databases: new Set() }
+    const least = this.#slots.reduce((a, b) => (b.databases.size < a.databases.size ? b : a))
+    const isFull = this.#slots.length >= MAX_THREADS || this.#isClosing
+    if (least.databases.size === 0 || isFull) return least
+    const slot = this.#makeSlot()
     this.#slots.push(slot)
     return slot
   }
 
-  #startThread(died: (fault: unknown) => void): Thread {
+  #makeSlot(): Slot {
+    const slot: Slot = { thread: this.#startThread(), databases: new Set() }
+    this.#follow(slot)
+    return slot
+  }
+
+  #startThread(): Thread {
     const { dataDir, maxOpen, entry, onEvent } = this.#options
     const options: ThreadOptions = {
       dataDir,
       limits: this.#limits,
       maxOpen: Math.max(1, Math.floor(maxOpen / MAX_THREADS)),
     }
-    const thread = new Thread(entry, options, onEvent)
-    thread.ended.then(died, died)
-    return thread
+    return new Thread(entry, options, onEvent)
   }
 
-  /** Puts a new thread in a dead one's place; the catalog, if that one held it, is opened again. */
-  #died(slot: Slot): void {
+  #follow(slot: Slot): void {
+    slot.thread.ended.then((fault) => this.#died(slot, fault)).catch(() => undefined)
+  }
+
+  /** A slot's thread; in a dead one's place another, started only now, so that one that cannot live is no loop. */
+  #running(slot: Slot): Thread {
+    if (slot.thread.isRunning || this.#isClosing) return slot.thread
+    slot.thread = this.#startThread()
+    this.#follow(slot)
+    return slot.thread
+  }
+
+  #died(slot: Slot, fault: unknown): void {
     if (this.#isClosing) return
-    const databases = [...slot.databases]
-    slot.thread.ended.then((fault) => this.#options.onDeath(databases, fault)).catch(() => undefined)
-    slot.thread = this.#startThread(() => this.#died(slot))
-    if (this.#slots[0] === slot) this.catalog({ act: 'open' }).catch(() => undefined)
+    this.#options.onDeath([...slot.databases], fault)
+    if (slot !== this.#slots[0] || !this.#hasCatalog) return
+    // The data folder must not stay without its lock.
+    this.#hasCatalog = false
+    this.openCatalog().catch((error: unknown) => this.#options.onDeath([], error))
   }
 
   setLimits(limits: Limits): void {

@@ -1,4 +1,5 @@
 /** The Database interface over a port: what it is asked, the thread that owns the database is asked. */
+import { CouchError } from '../core/errors.ts'
 import type { SecurityObject } from '../core/types.ts'
 import type { DatabaseEntry } from '../storage/engine.ts'
 import type { DatabaseEvent, DatabaseHandle } from './databases.ts'
@@ -11,14 +12,24 @@ export interface ProxiedDatabase {
   readonly handle: DatabaseHandle
   /** Tells everybody who watches. */
   emit(event: DatabaseEvent): void
+  /** The database is removed: whoever watches is told, and whoever still has the handle gets no_database. */
+  retire(): void
 }
 
 /** @param owner the thread that owns the database at the time of a call */
 export function proxyDatabase(entry: DatabaseEntry, owner: () => Thread): ProxiedDatabase {
   const { name: database, incarnation } = entry
-  const served = servedMethods((kind, method, args) => {
-    const request = { type: 'call', database, incarnation, method, args } as const
-    return kind === 'call' ? owner().ask(request) : owner().stream(request)
+  let isRetired = false
+  // Asked when something is sent: after a deletion the name may be another database's, and its thread another.
+  const current = (): Thread => {
+    if (isRetired) throw new CouchError('no_database')
+    return owner()
+  }
+  const served = servedMethods({
+    call: async (method, args) => current().ask({ type: 'call', database, incarnation, method, args }),
+    stream: async function* (method, args) {
+      yield* current().stream({ type: 'call', database, incarnation, method, args })
+    },
   })
   const listeners = new Set<(event: DatabaseEvent) => void>()
   let copy: Promise<SecurityObject | null> | undefined
@@ -40,18 +51,29 @@ export function proxyDatabase(entry: DatabaseEntry, owner: () => Thread): Proxie
   }
   const emit = (event: DatabaseEvent) => {
     if (event.type === 'secured') copy = Promise.resolve(event.security)
+    // After a thread's death the last word may have been lost.
+    if (event.type === 'gone') copy = undefined
     for (const listener of listeners) listener(event)
   }
-  return { entry, handle, emit }
+  const retire = () => {
+    isRetired = true
+    emit({ type: 'gone' })
+  }
+  return { entry, handle, emit, retire }
+}
+
+type Ask<Answer> = (method: keyof ServedDatabase, args: readonly unknown[]) => Answer
+
+interface Asking {
+  readonly call: Ask<Promise<unknown>>
+  readonly stream: Ask<AsyncIterable<Uint8Array>>
 }
 
 /** An object with every method that a database thread serves. */
-function servedMethods(
-  call: (kind: 'call' | 'stream', method: keyof ServedDatabase, args: readonly unknown[]) => unknown,
-): ServedDatabase {
+function servedMethods(asking: Asking): ServedDatabase {
   const methods = Object.entries(METHODS).map(([method, kind]) => [
     method,
-    (...args: unknown[]) => call(kind, method as keyof ServedDatabase, args),
+    (...args: unknown[]) => asking[kind](method as keyof ServedDatabase, args),
   ])
   return Object.fromEntries(methods) as ServedDatabase
 }

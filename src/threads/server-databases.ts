@@ -5,7 +5,7 @@ import { checkDatabaseName } from '../core/ids.ts'
 import type { Limits } from '../core/types.ts'
 import type { DatabaseEntry } from '../storage/engine.ts'
 import type { DatabaseHandle, Databases } from './databases.ts'
-import { Pool } from './pool.ts'
+import { type OpenedCatalog, Pool } from './pool.ts'
 import { type ProxiedDatabase, proxyDatabase } from './proxy.ts'
 import type { ThreadEvent } from './thread.ts'
 
@@ -41,6 +41,11 @@ function firstLine(cause: unknown): string {
   return line.replace(/^\w*Error: /, '')
 }
 
+/** A deletion before this one went through, though the thread died before it could say so. */
+function isGone(error: unknown): boolean {
+  return error instanceof CouchError && error.code === 'no_database'
+}
+
 class ServerDatabases implements Databases {
   #serverUuid = ''
   readonly #pool: Pool
@@ -49,6 +54,7 @@ class ServerDatabases implements Databases {
   /** Makings and deletings under way: one at a time for a name. */
   readonly #changing = new Map<string, Promise<unknown>>()
   #names: readonly string[] | undefined
+  #closed: Promise<void> | undefined
 
   constructor({ dataDir, limits, maxOpen, threadEntry, onFault }: ServerDatabasesOptions) {
     this.#pool = new Pool({
@@ -62,14 +68,20 @@ class ServerDatabases implements Databases {
         // Whoever watches may have missed a commit: feeds end, and their clients come back.
         for (const name of names) this.#byName.get(name)?.emit({ type: 'gone' })
       },
+      onCatalog: (opened) => this.#adopt(opened),
     })
   }
 
-  async open(): Promise<void> {
-    const opened = await this.#pool.catalog({ act: 'open' })
-    const { serverUuid, databases } = opened as { serverUuid: string; databases: DatabaseEntry[] }
+  open(): Promise<void> {
+    return this.#pool.openCatalog()
+  }
+
+  /** Enters what is not known yet: all at first; later what a thread had made when it died before it said so. */
+  #adopt({ serverUuid, databases }: OpenedCatalog): void {
     this.#serverUuid = serverUuid
-    for (const entry of databases) this.#enter(entry)
+    for (const entry of databases) {
+      if (!this.#byName.has(entry.name) && !this.#changing.has(entry.name)) this.#enter(entry)
+    }
   }
 
   get serverUuid(): string {
@@ -120,13 +132,15 @@ class ServerDatabases implements Databases {
       const proxied = this.#byName.get(name)
       if (proxied === undefined) throw new CouchError('no_database')
       this.#leave(proxied.entry)
-      proxied.emit({ type: 'gone' })
+      proxied.retire()
       try {
         await this.#pool.owner(name).ask({ type: 'drop', database: name })
         await this.#pool.catalog({ act: 'delete', name })
       } catch (error) {
-        this.#enter(proxied.entry)
-        throw error
+        if (!isGone(error)) {
+          this.#enter(proxied.entry)
+          throw error
+        }
       }
       this.#pool.release(name)
     })
@@ -151,7 +165,12 @@ class ServerDatabases implements Databases {
     for (const proxied of this.#byName.values()) proxied.emit({ type: 'gone' })
   }
 
-  async close(): Promise<void> {
+  close(): Promise<void> {
+    this.#closed ??= this.#close()
+    return this.#closed
+  }
+
+  async #close(): Promise<void> {
     this.endFeeds()
     await this.#pool.close()
   }

@@ -33,9 +33,21 @@ export class Thread {
     this.#worker.on('message', (replies: readonly Reply[]) => {
       for (const reply of replies) this.#take(reply)
     })
+    let fault: unknown
+    this.#worker.on('error', (thrown) => {
+      fault ??= thrown
+    })
+    // A message that cannot be read may be the answer that somebody waits for.
+    this.#worker.on('messageerror', (thrown) => {
+      fault ??= thrown
+      this.#worker.terminate()
+    })
+    // Not before: until then the thread may still hold its databases' files.
     this.ended = new Promise((resolve) => {
-      this.#worker.once('error', (fault) => this.#end(fault, resolve))
-      this.#worker.once('exit', () => this.#end(undefined, resolve))
+      this.#worker.once('exit', () => {
+        this.#end(fault)
+        resolve(fault)
+      })
     })
   }
 
@@ -43,12 +55,11 @@ export class Thread {
     return !this.#ended
   }
 
-  #end(fault: unknown, resolve: (fault: unknown) => void): void {
+  #end(fault: unknown): void {
     this.#ended = true
     const error = new CouchError('unavailable', undefined, { cause: fault })
     for (const waiting of this.#waiting.values()) waiting.failed(error)
     this.#waiting.clear()
-    resolve(fault)
   }
 
   #take(reply: Reply): void {
@@ -83,39 +94,17 @@ export class Thread {
 
   /** Asks for chunks. Nothing is sent before the first is pulled; one chunk is under way ahead of the reader. */
   async *stream(request: Unnumbered<Request>): AsyncGenerator<Uint8Array> {
-    const arrived: (Uint8Array | { readonly error: unknown } | null)[] = []
-    let wake: () => void = () => undefined
-    const arrive = (item: Uint8Array | { readonly error: unknown } | null) => {
-      arrived.push(item)
-      wake()
-    }
-    const call = this.#send(request, {
-      answer: () => arrive(null),
-      chunk: arrive,
-      end: () => arrive(null),
-      failed: (error) => arrive({ error }),
-    })
-    let isOver = false
-    const next = async () => {
-      while (arrived.length === 0) {
-        await new Promise<void>((resolve) => {
-          wake = resolve
-        })
-      }
-      const item = arrived.shift() as (typeof arrived)[number]
-      isOver = !(item instanceof Uint8Array)
-      return item
-    }
+    const arrivals = new Arrivals()
+    const call = this.#send(request, arrivals)
     try {
-      for (let item = await next(); item !== null; item = await next()) {
-        if (!(item instanceof Uint8Array)) throw item.error
+      for (let item = await arrivals.next(); item !== null; item = await arrivals.next()) {
         this.#follow({ type: 'next', call })
         yield item
       }
     } finally {
-      if (!isOver) this.#follow({ type: 'cancel', call })
+      if (!arrivals.isOver) this.#follow({ type: 'cancel', call })
       // The thread may still read what the request brought, a spooled body for one, until it says that it has ended.
-      while (!isOver) await next()
+      await arrivals.over()
     }
   }
 
@@ -130,11 +119,11 @@ export class Thread {
       waiting.failed(new CouchError('unavailable'))
       return call
     }
-    this.#waiting.set(call, waiting)
     if (request.type === 'call') {
       const args = request.args.map(ownBytes)
       this.#outbox.post({ ...request, call, args }, ...args)
     } else this.#outbox.post({ ...request, call } as Request)
+    this.#waiting.set(call, waiting)
     return call
   }
 
@@ -142,5 +131,56 @@ export class Thread {
   async stop(): Promise<void> {
     if (!this.#ended) await this.ask({ type: 'stop' }).catch(() => undefined)
     await this.#worker.terminate()
+  }
+}
+
+/** What has come of a stream and was not read yet. */
+class Arrivals implements Waiting {
+  readonly #arrived: (Uint8Array | { readonly error: unknown } | null)[] = []
+  #wake: () => void = () => undefined
+  /** Whether the stream's end has arrived. */
+  isOver: boolean = false
+
+  chunk(chunk: Uint8Array): void {
+    this.#arrived.push(chunk)
+    this.#wake()
+  }
+
+  answer(): void {
+    this.end()
+  }
+
+  end(): void {
+    this.#last(null)
+  }
+
+  failed(error: unknown): void {
+    this.#last({ error })
+  }
+
+  #last(item: { readonly error: unknown } | null): void {
+    this.#arrived.push(item)
+    this.isOver = true
+    this.#wake()
+  }
+
+  /** The next chunk; null at the end. @throws what the stream failed with */
+  async next(): Promise<Uint8Array | null> {
+    while (this.#arrived.length === 0) await this.#arrival()
+    const item = this.#arrived.shift()
+    if (item instanceof Uint8Array) return item
+    if (item) throw item.error
+    return null
+  }
+
+  /** Resolves when the stream's end has arrived, whatever it is. */
+  async over(): Promise<void> {
+    while (!this.isOver) await this.#arrival()
+  }
+
+  #arrival(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#wake = resolve
+    })
   }
 }

@@ -4,20 +4,26 @@
  */
 import { Breath } from '../core/breath.ts'
 
-export class Turns {
+export class Turns<Work> {
+  readonly #begin: (work: Work) => void
   /** Insertion order is the order of service: a database served goes to the end. */
-  readonly #queues = new Map<string, (() => void)[]>()
-  #scheduled = false
+  readonly #queues = new Map<string, Work[]>()
+  #isScheduled = false
 
-  /** Takes a piece of work; it is begun in this turn of the event loop or a later one. */
-  add(database: string, work: () => void): void {
+  /** @param begin starts a piece of work; it must not throw */
+  constructor(begin: (work: Work) => void) {
+    this.#begin = begin
+  }
+
+  /** Takes a piece of work, which waits for its database's turn. */
+  add(database: string, work: Work): void {
     const queue = this.#queues.get(database)
     if (queue === undefined) this.#queues.set(database, [work])
     else queue.push(work)
   }
 
   /** Takes away all that waits for a database. */
-  take(database: string): (() => void)[] {
+  take(database: string): Work[] {
     const waiting = this.#queues.get(database) ?? []
     this.#queues.delete(database)
     return waiting
@@ -26,24 +32,34 @@ export class Turns {
   /** Begins what waits, a piece a database in turn, as long as one turn of the event loop may last. */
   run(): void {
     const breath = new Breath()
-    while (this.#queues.size > 0) {
-      for (const [database, queue] of this.#queues) {
-        const work = queue.shift()
-        if (queue.length === 0) this.#queues.delete(database)
-        work?.()
-        if (breath.isDue) {
-          this.#later()
-          return
-        }
-      }
+    while (this.#serveNext()) {
+      if (!breath.isDue) continue
+      this.#later()
+      return
     }
   }
 
+  /** Begins all that waits, however long it takes. */
+  runAll(): void {
+    while (this.#serveNext());
+  }
+
+  #serveNext(): boolean {
+    for (const [database, queue] of this.#queues) {
+      this.#queues.delete(database)
+      const work = queue.shift()
+      if (queue.length > 0) this.#queues.set(database, queue)
+      if (work !== undefined) this.#begin(work)
+      return true
+    }
+    return false
+  }
+
   #later(): void {
-    if (this.#scheduled || this.#queues.size === 0) return
-    this.#scheduled = true
+    if (this.#isScheduled || this.#queues.size === 0) return
+    this.#isScheduled = true
     setImmediate(() => {
-      this.#scheduled = false
+      this.#isScheduled = false
       this.run()
     })
   }

@@ -1,5 +1,5 @@
 /** What the HTTP thread and a database thread say to each other, and how it is packed. */
-import type { MessagePort, TransferListItem, Worker } from 'node:worker_threads'
+import type { MessagePort, Worker } from 'node:worker_threads'
 import type { ChangesSource } from '../changes/page.ts'
 import { asCouchError, CouchError, type ErrorName } from '../core/errors.ts'
 import type { Limits, SecurityObject } from '../core/types.ts'
@@ -94,35 +94,28 @@ export function unpackError({ code, reason, cause }: WireError): CouchError {
  * Gathers the messages of one turn of the event loop and posts them as one: a post costs more than what is in it.
  */
 export class Outbox<Message extends object> {
-  readonly #port: MessagePort | Worker
+  readonly #port: Pick<MessagePort | Worker, 'postMessage'>
   #messages: Message[] = []
-  #transfers: TransferListItem[] = []
+  #transfers = new Set<ArrayBufferLike>()
 
-  constructor(port: MessagePort | Worker) {
+  constructor(port: Pick<MessagePort | Worker, 'postMessage'>) {
     this.#port = port
   }
 
-  /** @param carriers objects whose byte arrays are handed over instead of being copied */
+  /** @param carriers what {@link ownBytes} made: its byte arrays are handed over instead of being copied */
   post(message: Message, ...carriers: unknown[]): void {
     if (this.#messages.length === 0) setImmediate(() => this.#flush())
-    for (const carrier of carriers) this.#transfer(carrier)
-    this.#messages.push(message)
-  }
-
-  #transfer(carrier: unknown): void {
-    if (carrier instanceof Uint8Array) this.#transfers.push(carrier.buffer as ArrayBuffer)
-    else if (typeof carrier === 'object' && carrier !== null) {
-      for (const value of Object.values(carrier)) {
-        if (value instanceof Uint8Array) this.#transfers.push(value.buffer as ArrayBuffer)
-      }
+    for (const carrier of carriers) {
+      for (const [, bytes] of byteMembers(carrier)) this.#transfers.add(bytes.buffer)
     }
+    this.#messages.push(message)
   }
 
   #flush(): void {
     const messages = this.#messages
-    const transfers = this.#transfers
+    const transfers = [...this.#transfers] as ArrayBuffer[]
     this.#messages = []
-    this.#transfers = []
+    this.#transfers = new Set()
     this.#port.postMessage(messages, transfers)
   }
 }
@@ -133,10 +126,18 @@ export class Outbox<Message extends object> {
  */
 export function ownBytes<T>(value: T): T {
   if (value instanceof Uint8Array) return owned(value) as T
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return value
-  const shared = Object.entries(value).filter(([, member]) => member instanceof Uint8Array)
+  const shared = byteMembers(value)
   if (shared.length === 0) return value
   return { ...value, ...Object.fromEntries(shared.map(([name, bytes]) => [name, owned(bytes)])) }
+}
+
+/** The byte arrays that move with a value: itself, or members of an object. A list's are copied. */
+function byteMembers(value: unknown): [name: string, bytes: Uint8Array][] {
+  if (value instanceof Uint8Array) return [['', value]]
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return []
+  return Object.entries(value).filter(
+    (entry): entry is [string, Uint8Array] => entry[1] instanceof Uint8Array,
+  )
 }
 
 function owned(bytes: Uint8Array): Uint8Array {

@@ -31,6 +31,7 @@ export interface Seen {
   readonly method: string
   readonly path: string
   readonly query: URLSearchParams
+  readonly body: string | undefined
   /** 0 while, or if, there is no answer. */
   status: number
 }
@@ -41,12 +42,17 @@ export interface Remote {
   readonly seen: Seen[]
 }
 
+interface Sent {
+  readonly method?: string
+  readonly body?: string
+}
+
 /** The database at an address (`http://host:port/notes`) as a device sees it. */
 export function remote(address: string, options: PouchDB.Options = {}): Remote {
   const seen: Seen[] = []
-  const fetch = async (url: string, init?: { readonly method?: string }): Promise<Response> => {
+  const fetch = async (url: string, init?: Sent): Promise<Response> => {
     const { pathname, searchParams } = new URL(url)
-    const entry: Seen = { method: init?.method ?? 'GET', path: pathname, query: searchParams, status: 0 }
+    const entry: Seen = { method: init?.method ?? 'GET', path: pathname, query: searchParams, body: init?.body, status: 0 }
     seen.push(entry)
     const answer = await PouchDB.fetch(url, init)
     entry.status = answer.status

@@ -11,11 +11,10 @@ import { type PouchReplication, pouchCheckpointId } from '../../src/replication/
 import { startTestServer, type TestServer } from '../helpers/server.ts'
 import { type Device, device, type Remote, remote, sinces } from '../protocol/devices.ts'
 
-/** Lower-case letters are all that a name may do without being escaped. */
+/** A name that has to be escaped in addresses, and so in ids. */
 const DATABASE = 'notes/of+anna'
 const PATH = `/${encodeURIComponent(DATABASE)}`
 
-type Options = PouchDB.Replicate.ReplicateOptions
 /** What an id is made of, beside the two databases. */
 type Ingredients = Omit<PouchReplication, 'sourceId' | 'targetId'>
 
@@ -58,7 +57,7 @@ async function onDevice({ local }: Pair, id: string): Promise<Record<string, unk
 const filterText = 'function (doc, req) { return doc.n > Number(req.query.above) }'
 
 /** Filters and selectors run on the source, so that these are pushes, which the device filters. */
-const PUSHES: [what: string, options: Options, ingredients: Ingredients][] = [
+const PUSHES: [what: string, options: PouchDB.Options, ingredients: Ingredients][] = [
   ['everything', {}, {}],
   ['named documents', { doc_ids: ['note:3', 'note:1'] }, { docIds: ['note:1', 'note:3'] }],
   [
@@ -83,7 +82,7 @@ for (const [what, options, ingredients] of PUSHES) {
       filters: { above: filterText, all: 'function () { return true }' },
       views: { notes: { map: 'function (doc) { emit(doc._id) }' } },
     })
-    const sourceId = await identity(both.local)
+    const sourceId = await both.local.id()
     await both.local.replicate.to(both.away.db, options)
     const id = pouchCheckpointId({ ...ingredients, sourceId, targetId: both.awayId })
     t.same(await localIds(both), [id])
@@ -91,7 +90,7 @@ for (const [what, options, ingredients] of PUSHES) {
   })
 }
 
-const PULLS: [what: string, options: Options, ingredients: Ingredients][] = [
+const PULLS: [what: string, options: PouchDB.Options, ingredients: Ingredients][] = [
   ['everything', {}, {}],
   ['named documents', { doc_ids: ['note:2', 'note:1'] }, { docIds: ['note:1', 'note:2'] }],
 ]
@@ -101,7 +100,7 @@ for (const [what, options, ingredients] of PULLS) {
     const both = await pair(t)
     await both.server.request('PUT', PATH)
     await both.server.request('POST', PATH, { body: { _id: 'note:1' } })
-    const targetId = await identity(both.local)
+    const targetId = await both.local.id()
     await both.local.replicate.from(both.away.db, options)
     const id = pouchCheckpointId({ ...ingredients, sourceId: both.awayId, targetId })
     t.same(await localIds(both), [id])
@@ -128,14 +127,9 @@ function own(doc: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(Object.entries(doc).filter(([name]) => !name.startsWith('_')))
 }
 
-/** `db.id()`, which the types of PouchDB do not know. */
-async function identity(db: Device): Promise<string> {
-  return (db as Device & { id(): Promise<string> }).id()
-}
-
 t.test('after many sessions both ends hold what we would have written', async (t) => {
   const both = await pair(t)
-  const id = pouchCheckpointId({ sourceId: await identity(both.local), targetId: both.awayId })
+  const id = pouchCheckpointId({ sourceId: await both.local.id(), targetId: both.awayId })
   let expected: PouchCheckpoint | null = null
   for (let session = 0; session < 7; session++) {
     await both.local.put({ _id: `more:${session}` })
@@ -151,7 +145,7 @@ t.test('after many sessions both ends hold what we would have written', async (t
 
 t.test('where both ends remember, PouchDB goes on where we would', async (t) => {
   const both = await pair(t)
-  const targetId = await identity(both.local)
+  const targetId = await both.local.id()
   await both.local.replicate.to(both.away.db)
   const id = pouchCheckpointId({ sourceId: both.awayId, targetId })
   for (let session = 0; session < 3; session++) {

@@ -1,7 +1,6 @@
 /** Documents and their revisions as rows. No rule of CouchDB's is here: rows are read and written as decided. */
 import { decodeAncestry, encodeAncestry } from '../../revisions/ancestry.ts'
 import type { Branch } from '../../revisions/branch.ts'
-import { parseRev } from '../../revisions/rev.ts'
 import type {
   DocState,
   DocWrite,
@@ -13,25 +12,13 @@ import type {
 } from '../engine.ts'
 import type { Attachments } from './attachments.ts'
 import type { Connection, Statement, Value } from './connection.ts'
-
-interface DocRow {
-  readonly num: number
-  readonly id: string
-  readonly seq: number
-  readonly rev: string
-  readonly deleted: number
-  /** Only where the winner's body was asked for with the row. */
-  readonly body?: string
-  readonly attachments?: number
-}
-
-interface RevisionRow {
-  readonly num: number
-  readonly rev: string
-  readonly leaf: number
-  readonly deleted: number
-  readonly size: number
-}
+import {
+  type DocRow,
+  type DocumentRows,
+  type RevisionRow,
+  StoredBranch,
+  StoredDocument,
+} from './stored-document.ts'
 
 /** What a write changed beside its own rows: the store's counters follow from it. */
 export interface WriteEffect {
@@ -46,7 +33,7 @@ const DOC = 'd.num, d.id, d.seq, d.rev, d.deleted'
 const DOC_WITH_BODY = `${DOC}, r.body, r.attachments`
 const WITH_BODY = 'doc AS d CROSS JOIN revision AS r ON r.doc = d.num AND r.rev = d.rev'
 
-export class Documents {
+export class Documents implements DocumentRows {
   readonly #connection: Connection
   readonly #attachments: Attachments
   readonly #byId: Statement<DocRow>
@@ -186,7 +173,6 @@ export class Documents {
     return new StoredDocument(row, this)
   }
 
-  /** For {@link StoredDocument}. */
   branchesOf(doc: number): Branch[] {
     return this.#leaves.all(doc).map((row) => new StoredBranch(row, this))
   }
@@ -216,81 +202,6 @@ export class Documents {
   attachmentsOf(doc: number, rev: string): StoredAttachment[] {
     const row = this.#revision.get(doc, rev)
     return row === undefined ? [] : this.#attachments.of(row.num)
-  }
-}
-
-class StoredDocument implements DocState {
-  readonly num: number
-  readonly id: string
-  readonly seq: number
-  readonly rev: string
-  readonly deleted: boolean
-  readonly #documents: Documents
-  #winner: { body: string; attachments: number } | undefined
-  #branches: readonly Branch[] | undefined
-
-  constructor(row: DocRow, documents: Documents) {
-    this.num = row.num
-    this.id = row.id
-    this.seq = row.seq
-    this.rev = row.rev
-    this.deleted = row.deleted === 1
-    this.#documents = documents
-    if (row.body !== undefined) this.#winner = { body: row.body, attachments: row.attachments ?? 0 }
-  }
-
-  get branches(): readonly Branch[] {
-    this.#branches ??= this.#documents.branchesOf(this.num)
-    return this.#branches
-  }
-
-  revisions(): readonly StoredRevision[] {
-    return this.#documents.revisionsOf(this.num)
-  }
-
-  body(rev: string): string | null {
-    return this.#content(rev)?.body ?? null
-  }
-
-  attachments(rev: string): readonly StoredAttachment[] {
-    const content = this.#content(rev)
-    return content === undefined || content.attachments === 0
-      ? []
-      : this.#documents.attachmentsOf(this.num, rev)
-  }
-
-  bytes(blob: number): Uint8Array {
-    return this.#documents.bytesOf(blob)
-  }
-
-  #content(rev: string): { body: string; attachments: number } | undefined {
-    if (rev !== this.rev) return this.#documents.bodyOf(this.num, rev)
-    this.#winner ??= this.#documents.bodyOf(this.num, rev)
-    return this.#winner
-  }
-}
-
-/** A leaf of a document; its ancestry is read from the file when it is touched. */
-class StoredBranch implements Branch {
-  readonly pos: number
-  readonly leaf: string
-  readonly deleted: boolean
-  readonly #num: number
-  readonly #documents: Documents
-  #ids: readonly string[] | undefined
-
-  constructor(row: RevisionRow, documents: Documents) {
-    const { pos, id } = parseRev(row.rev)
-    this.pos = pos
-    this.leaf = id
-    this.deleted = row.deleted === 1
-    this.#num = row.num
-    this.#documents = documents
-  }
-
-  get ids(): readonly string[] {
-    this.#ids ??= this.#documents.ancestryOf(this.#num)
-    return this.#ids
   }
 }
 

@@ -21,12 +21,11 @@ import { Connection, type ConnectionOptions, storageError } from './connection.t
 import { Documents } from './documents.ts'
 import { FeedCounts } from './feed-counts.ts'
 import { Locals } from './locals.ts'
+import { fillPage } from './paging.ts'
 import { migrate } from './schema.ts'
 import { type Counters, State } from './state.ts'
 import { type Job, Writer } from './writer.ts'
 
-/** Rows fetched at once while a page is filled. */
-const FETCH = 100
 /** Rows counted in one turn: about a millisecond's work. */
 const COUNT_STRETCH = 10_000
 
@@ -147,25 +146,15 @@ export class SqliteStore implements DatabaseStore {
     )
   }
 
-  /** Fills a page by fetches of FETCH rows, each from behind the row before it. */
+  /** A page, and the view of the same moment. */
   #page<Source, R>(
-    { limit, enough }: Paging,
+    paging: Paging,
     fetch: (last: Source | null, limit: number) => Source[],
     read: (row: Source, view: StoreView) => R,
   ): Page<R> {
     return this.#guarded(() => {
       const { view } = this.#state.now
-      const rows: R[] = []
-      for (let last: Source | null = null; ; ) {
-        const wanted = Math.min(FETCH, limit - rows.length + 1)
-        const fetched = fetch(last, wanted)
-        for (const row of fetched) {
-          if (rows.length >= limit || (rows.length > 0 && enough?.())) return { rows, more: true, view }
-          rows.push(read(row, view))
-          last = row
-        }
-        if (fetched.length < wanted) return { rows, more: false, view }
-      }
+      return { ...fillPage(paging, fetch, (row) => read(row, view)), view }
     })
   }
 

@@ -1,0 +1,43 @@
+/** A stream's pace on a database thread: its reader pulls chunk by chunk, and may want no more. */
+export class Flow {
+  /** The first chunk goes out unasked. */
+  #credit = 1
+  #isCancelled = false
+  #failure: { readonly error: unknown } | undefined
+  #wake: () => void = () => undefined
+
+  /** The reader wants one chunk more. */
+  pull(): void {
+    this.#credit += 1
+    this.#wake()
+  }
+
+  /** The reader wants nothing more. */
+  cancel(): void {
+    this.#isCancelled = true
+    this.#wake()
+  }
+
+  /** The stream must not go on: its reader is told why, so that what it has is not taken for the whole. */
+  fail(error: unknown): void {
+    this.#failure ??= { error }
+    this.#wake()
+  }
+
+  /** Whether the reader still reads. @throws what the stream was made to fail with */
+  isWanted(): boolean {
+    if (this.#failure !== undefined) throw this.#failure.error
+    return !this.#isCancelled
+  }
+
+  /** Waits until the next chunk is wanted, and counts it as sent; false when none will be. */
+  async next(): Promise<boolean> {
+    while (this.isWanted() && this.#credit === 0) {
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve
+      })
+    }
+    this.#credit -= 1
+    return this.isWanted()
+  }
+}
