@@ -1,7 +1,7 @@
 /** `_all_docs`, `_design_docs` and `_local_docs`, protocol.md 8. */
 import { Breath } from '../core/breath.ts'
 import type { UserCtx } from '../core/types.ts'
-import type { DatabaseStore, DocState, LocalDoc } from '../storage/engine.ts'
+import type { DatabaseStore, DocState, LocalDoc, Touches } from '../storage/engine.ts'
 import { sequenceToken } from '../storage/sequence.ts'
 import { allDocsQuery } from './all-docs-query.ts'
 import type { AllDocsKind, AllDocsQuery, Body } from './database.ts'
@@ -35,7 +35,7 @@ export async function* allDocs(
     ? `,"update_seq":${query.keys ? 'null' : JSON.stringify(sequenceToken(epochs, updateSeq))}`
     : ''
   yield Buffer.from(`{"total_rows":${counts.total},"offset":${counts.offset}${seq},"rows":[\r\n`)
-  for await (const text of source) yield Buffer.from(text)
+  for await (const text of source) if (text !== '') yield Buffer.from(text)
   yield Buffer.from('\r\n]}\n')
 }
 
@@ -74,15 +74,16 @@ async function* rangeRows(
   let range = queryRange(kind, query)
   let skip = query.skip ?? 0
   let left = query.limit ?? Number.POSITIVE_INFINITY
+  const breath = new Breath()
   while (range !== null && left > 0) {
-    const breath = new Breath()
+    await breath.take()
     let chars = 0
     let last = ''
     const page = await store.readRange(
       range,
       {
         limit: Math.min(CHUNK_ROWS, left + skip),
-        touches: { body: query.includeDocs ?? false, bytes: query.attachments ?? false },
+        touches: touchesOf(query),
         enough: () => chars > CHUNK_CHARS || breath.isDue,
       },
       (doc, view) => {
@@ -103,6 +104,10 @@ async function* rangeRows(
     if (!page.more) return
     range = { ...range, start: { id: last, inclusive: false } }
   }
+}
+
+function touchesOf({ includeDocs = false, conflicts = false, attachments = false }: AllDocsQuery): Touches {
+  return { body: includeDocs, branches: includeDocs && conflicts, bytes: includeDocs && attachments }
 }
 
 function liveRow(doc: DocState, query: AllDocsQuery): string {
@@ -159,7 +164,7 @@ async function keyRow(
   query: AllDocsQuery,
 ): Promise<string> {
   const absent = `{"key":${JSON.stringify(key)},"error":"not_found"}`
-  if (typeof key !== 'string') return absent
+  if (typeof key !== 'string' || !key.isWellFormed()) return absent
   if (kind === 'local') {
     const [doc] = await store.readLocals([key])
     return doc ? localRow(doc, query) : absent
@@ -173,7 +178,7 @@ async function keyRow(
       const value = `"rev":${JSON.stringify(doc.rev)},"deleted":true`
       return row(doc.id, value, query.includeDocs ? 'null' : undefined)
     },
-    { body: query.includeDocs ?? false, bytes: query.attachments ?? false },
+    touchesOf(query),
   )
   return text ?? absent
 }
@@ -187,8 +192,13 @@ async function* localRows(
   let range = queryRange('local', query)
   let skip = query.skip ?? 0
   let left = query.limit ?? Number.POSITIVE_INFINITY
+  const breath = new Breath()
   while (range !== null && left > 0) {
-    const page = await store.readLocalRange(range, { limit: Math.min(CHUNK_ROWS, left + skip) })
+    await breath.take()
+    const page = await store.readLocalRange(range, {
+      limit: Math.min(CHUNK_ROWS, left + skip),
+      enough: () => breath.isDue,
+    })
     requireMember(user, page.view.security)
     const ready = page.rows.slice(skip)
     skip -= page.rows.length - ready.length

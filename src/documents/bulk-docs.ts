@@ -8,10 +8,10 @@ import { CouchError } from '../core/errors.ts'
 import { checkDocId, isLocalId, newUuid } from '../core/ids.ts'
 import type { Limits, UserCtx } from '../core/types.ts'
 import { formatRev } from '../revisions/rev.ts'
-import type { DatabaseStore, DocState } from '../storage/engine.ts'
+import type { DatabaseStore } from '../storage/engine.ts'
 import { parseJson } from './body.ts'
 import type { Body } from './database.ts'
-import { missingStub, noRevision } from './edit.ts'
+import { decideEdits, noRevision } from './edit.ts'
 import { type IncomingDoc, namedRev, readDocument } from './incoming.ts'
 import { checkLocal, updateLocals } from './local-docs.ts'
 import { bodyBytes, bodyLength, bodyText, MAX_TEXT_BYTES } from './request-body.ts'
@@ -43,20 +43,26 @@ export async function* bulkDocs(
   requireMember(user, (await store.view()).security)
   const bulk = new Bulk(body, await findSpans(body), limits)
   await bulk.check(store)
-  let text = '['
-  let isFirst = true
+  let before = '['
+  let isAnswered = false
   for await (const group of bulk.groups()) {
     const results = await writeGroup(store, user, group, bulk.newEdits)
-    for (const [at, row] of group.entries()) {
-      const line = answerRow(row, results[at] as RowResult, bulk.newEdits)
-      if (line === null) continue
-      text += isFirst ? line : `,${line}`
-      isFirst = false
-    }
-    yield Buffer.from(text)
-    text = ''
+    if (!isAnswered) refuseIfBroken(results)
+    isAnswered = true
+    const lines = group.map((row, at) => answerRow(row, results[at] as RowResult, bulk.newEdits))
+    const text = lines.filter((line) => line !== null).join(',')
+    if (text === '') continue
+    yield Buffer.from(before + text)
+    before = ','
   }
-  yield Buffer.from(`${text}]\n`)
+  yield Buffer.from(before === '[' ? '[]\n' : ']\n')
+}
+
+/** Where the server itself has failed every document so far, the request fails: nothing of it is stored. */
+function refuseIfBroken(results: readonly RowResult[]): void {
+  const [first] = results
+  const isBroken = (result: RowResult) => result instanceof CouchError && result.status >= 500
+  if (results.every(isBroken)) throw first
 }
 
 async function findSpans(body: Body): Promise<Spans> {
@@ -90,7 +96,7 @@ class Bulk {
       parseJson(spans.memberOther)
       throw new CouchError('bad_request', '`docs` parameter must be an array.')
     }
-    const newEdits = others.get('new_edits') ?? true
+    const newEdits = others.has('new_edits') ? others.get('new_edits') : true
     if (typeof newEdits !== 'boolean') {
       throw new CouchError('bad_request', '`new_edits` parameter must be a boolean.')
     }
@@ -107,9 +113,12 @@ class Bulk {
       parseJson(bodyText(this.#body, replaced.starts[at], replaced.ends[at]))
       await breath.take()
     }
+    const ids = new Set<string>()
     for (let at = 0; at < this.#spans.count; at++) {
       const row = await this.#read(at)
-      await checkStubs(store, row, this.newEdits)
+      // What a document's second edit finds, its first one has made: only the writing can tell.
+      if (!ids.has(row.id)) await checkStubs(store, row, this.newEdits)
+      ids.add(row.id)
       if ('bytes' in this.#body) this.#kept.push(row)
       await breath.take()
     }
@@ -126,9 +135,11 @@ class Bulk {
 
   /** The documents in order, in groups of about one transaction. */
   async *groups(): AsyncGenerator<BulkRow[]> {
+    const breath = new Breath()
     let group: BulkRow[] = []
     let bytes = 0
     for (let at = 0; at < this.#spans.count; at++) {
+      await breath.take()
       const row = this.#kept[at] ?? (await this.#read(at))
       const size = (this.#spans.ends[at] as number) - (this.#spans.starts[at] as number)
       if (group.length > 0 && (group.length === GROUP_DOCS || bytes + size > GROUP_BYTES)) {
@@ -147,25 +158,20 @@ function missingDocs(): CouchError {
   return new CouchError('bad_request', 'POST body must include `docs` parameter.')
 }
 
-/** A stub of a document that has nothing stored for it fails the request as a whole (protocol.md 4.1). */
+/**
+ * A stub that stands for nothing stored fails the request as a whole (protocol.md 4.1). Decided as the write will
+ * be: a document in conflict, or one that is known already, is none of this call's business.
+ */
 async function checkStubs(store: DatabaseStore, { id, doc }: BulkRow, newEdits: boolean): Promise<void> {
-  const stubs = doc.attachments.filter(({ content }) => content === null)
-  if (stubs.length === 0) return
-  await store.readDocs([id], (state) => {
-    const names = new Set(storedNames(state, doc, newEdits))
-    const absent = stubs.find(({ name }) => !names.has(name))
-    if (absent !== undefined) throw missingStub(id, absent.name)
-  })
-}
-
-function storedNames(state: DocState | null, doc: IncomingDoc, newEdits: boolean): string[] {
-  if (state === null) return []
-  const named = namedRev(doc)
-  const path = newEdits
-    ? [named === null ? state.rev : formatRev(named.pos, named.id)]
-    : (doc.path?.ids ?? []).map((id, steps) => formatRev((doc.path?.pos ?? 0) - steps, id))
-  const stored = path.find((rev) => state.body(rev) !== null)
-  return stored === undefined ? [] : state.attachments(stored).map(({ name }) => name)
+  if (doc.attachments.every(({ content }) => content !== null)) return
+  await store.readDocs(
+    [id],
+    (state, _id, view) => {
+      const [result] = decideEdits(id, state, view.revsLimit, [{ doc, newEdits }]).result
+      if (result instanceof CouchError && result.code === 'missing_stub') throw result
+    },
+    { branches: true },
+  )
 }
 
 async function writeGroup(

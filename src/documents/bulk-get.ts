@@ -3,6 +3,7 @@ import { Breath } from '../core/breath.ts'
 import { CouchError } from '../core/errors.ts'
 import { checkDocId, isLocalId } from '../core/ids.ts'
 import type { Limits, UserCtx } from '../core/types.ts'
+import { parseRev, type Rev } from '../revisions/rev.ts'
 import type { DatabaseStore, DocState, StoreView } from '../storage/engine.ts'
 import type { Body, BulkGetOptions } from './database.ts'
 import { openRevisions } from './open.ts'
@@ -18,6 +19,7 @@ const CHUNK_BYTES = 256 * 1024
 interface Asked {
   readonly id: string
   readonly rev: unknown
+  readonly attsSince?: readonly Rev[]
 }
 
 export async function* bulkGet(
@@ -52,19 +54,40 @@ async function result(
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     return failed(null, null, new CouchError('bad_request', 'document must be a JSON object'))
   }
-  const { id, rev } = value as Record<string, unknown>
+  const { id, rev, atts_since: since } = value as Record<string, unknown>
   if (id === undefined) return failed(null, null, new CouchError('bad_request', 'document id missed'))
   try {
     checkDocId(id, limits.maxDocumentIdLength)
   } catch (error) {
     return failed(id, null, error as CouchError)
   }
-  const asked = { id: id as string, rev }
-  if (isLocalId(asked.id)) return localResult(store, user, asked)
+  const named = { id: id as string, rev }
+  if (isLocalId(named.id)) return localResult(store, user, named)
+  try {
+    const asked = since === undefined ? named : { ...named, attsSince: attsSince(since) }
+    return await readResult(store, user, asked, options)
+  } catch (error) {
+    if (error instanceof CouchError && error.status === 400) return failed(id, rev ?? null, error)
+    throw error
+  }
+}
+
+function attsSince(value: unknown): Rev[] {
+  if (!Array.isArray(value)) throw new CouchError('bad_request', 'att_since value must be array of revs.')
+  return value.map(parseRev)
+}
+
+async function readResult(
+  store: DatabaseStore,
+  user: UserCtx,
+  asked: Asked,
+  options: BulkGetOptions,
+): Promise<string> {
+  const bytes = (options.attachments ?? false) || asked.attsSince !== undefined
   const [text] = await store.readDocs(
     [asked.id],
     (doc, _id, view) => documentResult(doc, view, user, asked, options),
-    { body: true, branches: true, bytes: options.attachments ?? false },
+    { body: true, branches: true, bytes },
   )
   return text as string
 }
@@ -73,20 +96,19 @@ function documentResult(
   doc: DocState | null,
   view: StoreView,
   user: UserCtx,
-  { id, rev }: Asked,
+  { id, rev, attsSince }: Asked,
   options: BulkGetOptions,
 ): string {
   requireMember(user, view.security)
   if (doc === null && rev === undefined) return failed(id, 'undefined', new CouchError('not_found'))
-  try {
-    const rows = openRevisions(doc, rev === undefined ? 'all' : [rev], options).map((row) =>
-      'ok' in row ? `{"ok":${row.ok}}` : errorEntry(id, row.missing, new CouchError('not_found')),
-    )
-    return entry(id, rows.join(','))
-  } catch (error) {
-    if (error instanceof CouchError && error.code === 'invalid_rev') return failed(id, rev, error)
-    throw error
-  }
+  const rows = openRevisions(doc, rev === undefined ? 'all' : [rev], {
+    ...options,
+    ...(attsSince && { attsSince }),
+  })
+  const entries = rows.map((row) =>
+    'ok' in row ? `{"ok":${row.ok}}` : errorEntry(id, row.missing, new CouchError('not_found')),
+  )
+  return entry(id, entries.join(','))
 }
 
 async function localResult(store: DatabaseStore, user: UserCtx, { id }: Asked): Promise<string> {

@@ -28,8 +28,7 @@ async function missing(store: DatabaseStore, user: UserCtx, body: Body): Promise
       step,
       (doc, id, view) => {
         requireMember(user, view.security)
-        // `_local` documents have no revisions that anybody could have.
-        return missingRevs(isLocalId(id) ? null : (doc?.branches ?? null), asked.get(id) as Rev[])
+        return missingRevs(hasRevisions(id) ? (doc?.branches ?? null) : null, asked.get(id) as Rev[])
       },
       { branches: true },
     )
@@ -38,6 +37,11 @@ async function missing(store: DatabaseStore, user: UserCtx, body: Body): Promise
     }
   }
   return found
+}
+
+/** `_local` documents have none that anybody could have, nor has what can be no id: engines store UTF-8. */
+function hasRevisions(id: string): boolean {
+  return !isLocalId(id) && id.isWellFormed()
 }
 
 function readAsked(request: Record<string, unknown>): Map<string, Rev[]> {

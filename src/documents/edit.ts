@@ -40,6 +40,8 @@ class Draft {
   readonly id: string
   readonly state: DocState | null
   readonly revsLimit: number
+  /** As stored; read once, since an engine may hand out others at each look. */
+  readonly before: readonly Branch[]
   branches: readonly Branch[]
   /** Contents that the edits brought, by revision. */
   readonly contents = new Map<string, Content>()
@@ -48,7 +50,8 @@ class Draft {
     this.id = id
     this.state = state
     this.revsLimit = revsLimit
-    this.branches = state?.branches ?? []
+    this.before = state?.branches ?? []
+    this.branches = this.before
   }
 
   /** The attachments of a revision, stored or brought by an earlier edit; null when no row of it is kept. */
@@ -124,11 +127,6 @@ function parentOf(branches: readonly Branch[], doc: IncomingDoc, mustBeLive: boo
 
 function grown(draft: Draft, parent: Branch | null, rev: Rev, deleted: boolean): readonly Branch[] {
   if (parent === null) return [makeBranch(rev.pos, [rev.id], deleted)]
-  // The very revision may have come by replication with a shorter history: then the two become one.
-  if (draft.branches.some((branch) => endsIn(branch, rev))) {
-    const incoming = makeBranch(rev.pos, [rev.id, ...parent.ids], deleted)
-    return merge(draft.branches, incoming, draft.revsLimit).branches
-  }
   return extend(draft.branches, parent, rev.id, deleted, draft.revsLimit)
 }
 
@@ -198,7 +196,7 @@ function replicatedAttachment(draft: Draft, path: Branch, attachment: IncomingAt
 
 /** The difference between the branches as stored and as drafted; undefined when there is none. */
 function writeOf(draft: Draft): DocWrite | undefined {
-  const before = draft.state?.branches ?? []
+  const { before } = draft
   const stored = new Map(before.map((branch) => [leafRev(branch), branch]))
   const leaves = new Map(draft.branches.map((branch) => [leafRev(branch), branch]))
   const revisions = [

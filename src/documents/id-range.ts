@@ -51,13 +51,19 @@ function kindHigh(kind: AllDocsKind): Bound | undefined {
 }
 
 function higher(a: Bound | undefined, b: Bound | undefined): Bound | undefined {
-  if (a === undefined || b === undefined) return a ?? b
-  return compareBytes(a.id, b.id) >= 0 ? a : b
+  return stricter(a, b, 1)
 }
 
 function lower(a: Bound | undefined, b: Bound | undefined): Bound | undefined {
+  return stricter(a, b, -1)
+}
+
+/** The bound that lets less pass: of two at one id, the one that excludes it. */
+function stricter(a: Bound | undefined, b: Bound | undefined, direction: number): Bound | undefined {
   if (a === undefined || b === undefined) return a ?? b
-  return compareBytes(a.id, b.id) <= 0 ? a : b
+  const order = compareBytes(a.id, b.id) * direction
+  if (order === 0) return a.inclusive ? b : a
+  return order > 0 ? a : b
 }
 
 function directed(low: Bound | undefined, high: Bound | undefined, descending: boolean): IdRange | null {

@@ -2,7 +2,7 @@
  * `_local` documents: revisions `0-N` without history, no feed, no replication (protocol.md 3.8). As in CouchDB 3
  * there is no conflict: each write is one above the revision it names.
  */
-import { CouchError } from '../core/errors.ts'
+import { asCouchError, CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
 import type { DatabaseStore, LocalUpdate } from '../storage/engine.ts'
 import { type IncomingDoc, namedRev } from './incoming.ts'
@@ -20,8 +20,8 @@ export type LocalResult = { readonly rev: string; readonly deleted: boolean } | 
 
 /**
  * Writes `_local` documents.
- * @returns a result an edit, in order
- * @throws unauthorized, forbidden, bad_request (attachments), invalid_rev
+ * @returns a result an edit, in order: also where the store or the user's rights failed it
+ * @throws bad_request (attachments), invalid_rev: then nothing is written
  */
 export async function updateLocals(
   store: DatabaseStore,
@@ -32,7 +32,7 @@ export async function updateLocals(
   const outcomes = await store.updateLocals(edits.map((edit) => localUpdate(user, edit)))
   return outcomes.map((outcome) => {
     if ('result' in outcome) return outcome.result
-    throw 'error' in outcome ? outcome.error : new CouchError('contended')
+    return 'error' in outcome ? asCouchError(outcome.error) : new CouchError('contended')
   })
 }
 

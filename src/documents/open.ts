@@ -8,7 +8,7 @@ import { formatRev, parseRev } from '../revisions/rev.ts'
 import { sortLeaves } from '../revisions/winner.ts'
 import type { DatabaseStore, DocState } from '../storage/engine.ts'
 import type { AttachmentAnswer, OpenedDocument, OpenOptions } from './database.ts'
-import { hasEtag, renderDocument, renderLocal } from './render.ts'
+import { hasEtag, type RenderOptions, renderDocument, renderLocal } from './render.ts'
 import { requireMember } from './security.ts'
 
 /** GET of a document, protocol.md 3.1. */
@@ -23,7 +23,7 @@ export async function openDocument(
     [id],
     (doc, _id, view) => {
       requireMember(user, view.security)
-      return { ...openState(doc, options) }
+      return openState(doc, options)
     },
     { body: true, branches: true, bytes: options.attachments ?? false },
   )
@@ -80,17 +80,17 @@ export type OpenRevision = { readonly ok: string } | { readonly missing: string 
 export function openRevisions(
   doc: DocState | null,
   revs: readonly unknown[] | 'all',
-  options: OpenOptions,
+  { revs: withPath, attachments, latest, attsSince }: OpenOptions & Pick<RenderOptions, 'attsSince'>,
 ): OpenRevision[] {
   const render = (rev: string): OpenRevision => ({
-    ok: renderDocument(doc as DocState, rev, { revs: options.revs, attachments: options.attachments }),
+    ok: renderDocument(doc as DocState, rev, { revs: withPath, attachments, attsSince }),
   })
   if (revs === 'all') return doc === null ? [] : sortLeaves(doc.branches).map((leaf) => render(leafRev(leaf)))
   const found = new Set<string>()
   const missing: OpenRevision[] = []
   for (const asked of revs.map(parseRev)) {
     const rev = formatRev(asked.pos, asked.id)
-    const leaves = options.latest ? sortLeaves(leavesBelow(doc?.branches ?? [], asked)).map(leafRev) : [rev]
+    const leaves = latest ? sortLeaves(leavesBelow(doc?.branches ?? [], asked)).map(leafRev) : [rev]
     const present = leaves.filter((leaf) => isPresent(doc, leaf))
     for (const leaf of present) found.add(leaf)
     if (present.length === 0) missing.push({ missing: rev })
@@ -99,8 +99,8 @@ export function openRevisions(
 }
 
 function isPresent(doc: DocState | null, rev: string): boolean {
-  if (doc === null || doc.body(rev) === null) return false
-  return rev === doc.rev || isKnown(doc.branches, parseRev(rev))
+  if (doc === null) return false
+  return (rev === doc.rev || isKnown(doc.branches, parseRev(rev))) && doc.body(rev) !== null
 }
 
 /** `open_revs` as a JSON array. @throws not_found for `all` of an unknown document */

@@ -1,6 +1,6 @@
 /** A stored revision as the JSON a client gets; protocol.md 3.1. Text is spliced, never parsed. */
 import { CouchError } from '../core/errors.ts'
-import { type Branch, knows, leafRev } from '../revisions/branch.ts'
+import { type Branch, knows } from '../revisions/branch.ts'
 import { formatRev, parseRev, type Rev } from '../revisions/rev.ts'
 import { conflicts, deletedConflicts } from '../revisions/winner.ts'
 import type { DocState, LocalDoc, StoredAttachment } from '../storage/engine.ts'
@@ -15,6 +15,8 @@ export interface RenderOptions {
   readonly deletedConflicts?: boolean | undefined
   /** Attachments as base64 instead of stubs. */
   readonly attachments?: boolean | undefined
+  /** Attachments that are newer than the revision's newest ancestor among these come as base64. */
+  readonly attsSince?: readonly Rev[] | undefined
 }
 
 /** Base64 of more than this does not fit the longest text beside a document. */
@@ -56,7 +58,9 @@ function extraMembers(doc: DocState, rev: string, options: RenderOptions): strin
   const deletedLosers = options.deletedConflicts ? deletedConflicts(doc.branches) : []
   if (deletedLosers.length > 0) add('_deleted_conflicts', deletedLosers)
   const attachments = doc.attachments(rev)
-  if (attachments.length > 0) members.push(attachmentsMember(doc, attachments, options.attachments ?? false))
+  if (attachments.length > 0) {
+    members.push(attachmentsMember(doc, attachments, inlineFrom(doc, rev, options)))
+  }
   return members
 }
 
@@ -77,9 +81,18 @@ function revsInfo(doc: DocState, { pos, ids }: { pos: number; ids: readonly stri
   })
 }
 
-function attachmentsMember(doc: DocState, attachments: readonly StoredAttachment[], inline: boolean): string {
+/** From which `revpos` on an attachment comes with its bytes. */
+function inlineFrom(doc: DocState, rev: string, { attachments, attsSince }: RenderOptions): number {
+  if (attsSince === undefined) return attachments ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY
+  const { pos, ids } = pathTo(doc.branches, parseRev(rev))
+  const known = new Set(attsSince.map(({ pos: at, id }) => formatRev(at, id)))
+  const steps = ids.findIndex((id, step) => known.has(formatRev(pos - step, id)))
+  return steps === -1 ? Number.NEGATIVE_INFINITY : pos - steps + 1
+}
+
+function attachmentsMember(doc: DocState, attachments: readonly StoredAttachment[], from: number): string {
   const members = attachments.map((attachment) => {
-    const value = inline ? inlineAttachment(doc, attachment) : attachmentStub(attachment)
+    const value = attachment.revpos >= from ? inlineAttachment(doc, attachment) : attachmentStub(attachment)
     return `${JSON.stringify(attachment.name)}:${JSON.stringify(value)}`
   })
   return `"_attachments":{${members.join(',')}}`
@@ -103,9 +116,4 @@ export function hasEtag(doc: DocState, options: RenderOptions): boolean {
   if (options.revsInfo || options.localSeq) return false
   if (options.conflicts && conflicts(doc.branches).length > 0) return false
   return !(options.deletedConflicts && deletedConflicts(doc.branches).length > 0)
-}
-
-/** All leaves, winner first, as revisions' names. */
-export function leafRevs(branches: readonly Branch[]): string[] {
-  return branches.map(leafRev)
 }

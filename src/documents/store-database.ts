@@ -66,7 +66,7 @@ export function storeDatabase(
     openRevs: (user, id, revs, options) => openRevs(store, user, id, revs, options),
 
     put: async (user, id, body, options) => {
-      const doc = await readWithParent(await readBody(body, limits()), options)
+      const doc = readWithParent(await readBody(body, limits(), id), options)
       const newEdits = options.newEdits ?? true
       if (!newEdits && doc.path === null && !isLocalId(id)) throw noRevision()
       return write(user, { id, doc, newEdits })
@@ -123,9 +123,9 @@ function checkRevsLimit(limit: unknown): number {
   return limit as number
 }
 
-async function readBody(body: Body, limits: Limits): Promise<IncomingDoc> {
+async function readBody(body: Body, limits: Limits, id?: string): Promise<IncomingDoc> {
   if (bodyLength(body) === 0) throw new CouchError('invalid_json')
-  return readDocument(bodyText(body), limits)
+  return readDocument(bodyText(body), limits, id)
 }
 
 /** The parent may stand in the body, the query or If-Match; they must agree (protocol.md 3.3). */

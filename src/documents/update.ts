@@ -1,8 +1,8 @@
 /** Writing documents: rights, and the edits of each document as one update of the store. */
-import { CouchError } from '../core/errors.ts'
+import { asCouchError, CouchError } from '../core/errors.ts'
 import { isDesignId } from '../core/ids.ts'
 import type { UserCtx } from '../core/types.ts'
-import type { DatabaseStore, DocUpdate, StoreView } from '../storage/engine.ts'
+import type { DatabaseStore, DocUpdate, Outcome, StoreView } from '../storage/engine.ts'
 import { decideEdits, type Edit, type EditResult } from './edit.ts'
 import { requireDatabaseAdmin, requireMember } from './security.ts'
 
@@ -13,8 +13,8 @@ export interface NamedEdit extends Edit {
 
 /**
  * Carries out edits, each document atomically; edits of the same id are decided together, in their order.
- * @returns a result an edit, in the order given
- * @throws unauthorized, forbidden when the user may not write here at all
+ * @returns a result an edit, in the order given: also where the store or the user's rights failed it, since the
+ * others may be stored
  */
 export async function updateDocuments(
   store: DatabaseStore,
@@ -37,15 +37,15 @@ export async function updateDocuments(
   const outcomes = await store.updateDocs(updates)
   const results: EditResult[] = new Array(edits.length)
   for (const [group, places] of [...byId.values()].entries()) {
-    const outcome = outcomes[group]
-    if (outcome === undefined || !('result' in outcome)) throw errorOf(outcome)
-    for (const [index, at] of places.entries()) results[at] = outcome.result[index] as EditResult
+    const outcome = outcomes[group] as Outcome<EditResult[]>
+    for (const [index, at] of places.entries()) results[at] = resultOf(outcome, index)
   }
   return results
 }
 
-function errorOf(outcome: object | undefined): unknown {
-  return outcome !== undefined && 'error' in outcome ? outcome.error : new CouchError('contended')
+function resultOf(outcome: Outcome<EditResult[]>, index: number): EditResult {
+  if ('result' in outcome) return outcome.result[index] as EditResult
+  return 'error' in outcome ? asCouchError(outcome.error) : new CouchError('contended')
 }
 
 function documentUpdate(id: string, user: UserCtx, edits: readonly Edit[]): DocUpdate<EditResult[]> {

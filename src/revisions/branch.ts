@@ -61,7 +61,7 @@ export function leavesBelow(branches: readonly Branch[], rev: Rev): Branch[] {
  *
  * @returns the leaf's generation and the ids, 32-digit hex ones in lower case
  * @throws CouchError doc_validation with the reasons of protocol.md 1.2; the bounds (at least one id, no
- * generation below 1) and their reason are ours
+ * generation below that of the first revision) and their reason are ours
  */
 export function parseRevisions(value: unknown): { pos: number; ids: string[] } {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
@@ -72,7 +72,8 @@ export function parseRevisions(value: unknown): { pos: number; ids: string[] } {
     throw new CouchError('doc_validation', "_revisions.start isn't an integer.")
   }
   if (!Array.isArray(ids)) throw new CouchError('doc_validation', "_revisions.ids isn't a array.")
-  if (ids.length === 0 || ids.length > start) {
+  // `_local` documents have generation 0 and one id.
+  if (start < 0 || ids.length === 0 || ids.length > Math.max(start, 1)) {
     throw new CouchError('doc_validation', '_revisions.ids must have from 1 to _revisions.start members.')
   }
   return { pos: start, ids: ids.map(parseRevId) }

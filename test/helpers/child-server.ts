@@ -16,12 +16,14 @@ export interface ChildServer {
   kill(): Promise<void>
 }
 
-const SCRIPT = `
+/** As a script, not a module: a database thread takes over the flags, and refuses `--input-type`. */
+const SCRIPT = `(async () => {
   const [server, threadEntry, dataDir, port] = process.argv.slice(1)
   const { startServer } = await import(server)
   const flags = { port: Number(port), bind: '127.0.0.1', logLevel: 'none' }
   await startServer({ dataDir, env: {}, flags, threadEntry: new URL(threadEntry) })
-  console.log('listening')`
+  console.log('listening')
+})()`
 
 /** A listening server from the sources, killed at the end of the test if it still runs. */
 export async function startChildServer(
@@ -52,7 +54,7 @@ async function spawnServer(dataDir: string, port: number): Promise<ChildProcess>
     new URL('../../src/server.ts', import.meta.url).href,
     new URL('database-thread.mjs', import.meta.url).href,
   ]
-  const node = ['--import=tsx', '--input-type=module', '--eval', SCRIPT, ...modules, dataDir, String(port)]
+  const node = ['--import=tsx', '--eval', SCRIPT, ...modules, dataDir, String(port)]
   const child = spawn(env, [...unset, process.execPath, ...node], {
     cwd: ROOT,
     env: cleanEnv(),

@@ -52,7 +52,13 @@ export function remote(address: string, options: PouchDB.Options = {}): Remote {
   const seen: Seen[] = []
   const fetch = async (url: string, init?: Sent): Promise<Response> => {
     const { pathname, searchParams } = new URL(url)
-    const entry: Seen = { method: init?.method ?? 'GET', path: pathname, query: searchParams, body: init?.body, status: 0 }
+    const entry: Seen = {
+      method: init?.method ?? 'GET',
+      path: pathname,
+      query: searchParams,
+      body: init?.body,
+      status: 0,
+    }
     seen.push(entry)
     const answer = await PouchDB.fetch(url, init)
     entry.status = answer.status

@@ -124,7 +124,8 @@ export async function untilSame(
   isDone: (histories: Histories) => boolean = () => true,
 ): Promise<Histories> {
   const agree = async () => {
-    const there = await serverHistories(all.server, all.database)
+    const there = await serverHistories(all.server, all.database).catch(() => null)
+    if (there === null) return false
     if (!isDone(there)) return false
     for (const db of all.devices) if (!isDeepStrictEqual(await deviceHistories(db), there)) return false
     return true

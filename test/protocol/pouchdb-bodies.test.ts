@@ -6,7 +6,18 @@ import { call, serve } from './served.ts'
 /** What JavaScript's own numbers and objects can hold, and so PouchDB. */
 const CARRIED = {
   numbers: [0, -1, 1.5, 0.1 + 0.2, 2 ** 53, -(2 ** 53), 2 ** 53 - 1, 1e21, 1e-7, 5e-324, Number.MAX_VALUE],
-  strings: ['', '\u0000', '\u007f', 'a\\b"c/d', '\u2028\u2029', 'é e\u0301', '🍎👩‍👩‍👧', '</script>', '\ufeff', '\uffff'],
+  strings: [
+    '',
+    '\u0000',
+    '\u007f',
+    'a\\b"c/d',
+    '\u2028\u2029',
+    'é e\u0301',
+    '🍎👩‍👩‍👧',
+    '</script>',
+    '\ufeff',
+    '\uffff',
+  ],
   others: [true, false, null, [], {}, [[]], [null]],
   '2': 'two',
   '1': 'one',
@@ -35,7 +46,7 @@ const EXACT = [
   '{"f":1.0,"g":1.10,"h":1E2,"i":1e+2,"z":-0,"tiny":1e-400,"huge":1e400}',
   '{"2":"two","1":"one","b":0,"a":0}',
   '{"escaped":"\\u0041\\/\\u00e9\\ud83c\\udf4e","\\u006bey":1}',
-  '{"__proto__":{"x":1},"constructor":{"prototype":null}}',
+  '{"in":{"__proto__":{"x":1},"_id":"not its own"},"constructor":{"prototype":null}}',
   `{"pi":3.${'1415926535897932384626433'.repeat(4)}}`,
   '{"nested":[{"f":1.0,"2":9007199254740993,"1":[1.0,[2.0]]}]}',
 ]

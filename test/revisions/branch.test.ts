@@ -73,7 +73,7 @@ t.test('a bad _revisions is refused in the words of protocol.md 1.2', (t) => {
     [{ start: 1 }, ids],
     [{ start: 1, ids: 'a' }, ids],
     [{ start: 1, ids: [] }, bounds],
-    [{ start: 0, ids: ['a'] }, bounds],
+    [{ start: 0, ids: ['2', '1'] }, bounds],
     [{ start: -1, ids: ['a'] }, bounds],
     [{ start: 1, ids: ['b', 'a'] }, bounds],
     [{ start: 1, ids: [1] }, "RevId isn't a string"],

@@ -1,0 +1,83 @@
+/** Ways to put load on a peer. */
+import autocannon from 'autocannon'
+import type { Peer } from './peer.ts'
+import type { Figure } from './trial.ts'
+
+/**
+ * Runs jobs, so many at a time.
+ * @returns seconds from the first job's start to the last one's end
+ * @throws what a job throws
+ */
+export async function inFlight(atOnce: number, jobs: readonly (() => Promise<unknown>)[]): Promise<number> {
+  const rest = jobs.values()
+  const since = performance.now()
+  const worker = async () => {
+    for (const job of rest) await job()
+  }
+  await Promise.all(Array.from({ length: atOnce }, worker))
+  return (performance.now() - since) / 1000
+}
+
+/**
+ * Repeats a job, once unmeasured.
+ * @returns the median of its seconds
+ */
+export async function medianSeconds(rounds: number, job: () => Promise<unknown>): Promise<number> {
+  await job()
+  const seconds: number[] = []
+  for (let round = 0; round < rounds; round++) seconds.push(await inFlight(1, [job]))
+  return seconds.sort((a, b) => a - b)[Math.floor(rounds / 2)] ?? Number.NaN
+}
+
+export interface Shot {
+  readonly method: 'GET' | 'PUT'
+  readonly path: string
+  readonly body?: string
+}
+
+/**
+ * Sends every request once with autocannon, each connection the next one when the last is answered.
+ * @param status that every answer must have
+ * @returns requests a second, and the 99th percentile of the time to an answer
+ * @throws when a request has failed or was answered with another status
+ */
+export async function cannonade(
+  { origin, headers, name }: Peer,
+  shots: readonly Shot[],
+  { connections, status }: { readonly connections: number; readonly status: number },
+): Promise<Figure[]> {
+  // Dealt out as autocannon deals out `amount`, so that each connection sends what it has once.
+  const hands = Array.from({ length: connections }, (_, hand) =>
+    shots.filter((_, n) => n % connections === hand),
+  )
+  const next = hands.values()
+  const setupClient = (client: autocannon.Client) => {
+    const hand: Shot[] = next.next().value ?? []
+    client.setRequests(hand.map((shot) => ({ ...shot, headers: { ...headers } })))
+  }
+  const { result, seconds } = await fire({ url: origin, connections, amount: shots.length, setupClient })
+  const right = result.statusCodeStats?.[`${status}`]?.count ?? 0
+  if (right !== shots.length) {
+    const answers = JSON.stringify(result.statusCodeStats)
+    throw new Error(`${name}: ${right} of ${shots.length} answers are ${status}: ${answers}`)
+  }
+  return [
+    { name: 'requests', unit: 'req/s', value: shots.length / seconds },
+    { name: '99% within', unit: 'ms', value: result.latency.p99 },
+  ]
+}
+
+/** @returns the result, and seconds from the first answer to the last: autocannon's own clock has steps of a second */
+function fire(options: autocannon.Options): Promise<{ result: autocannon.Result; seconds: number }> {
+  return new Promise((resolve, reject) => {
+    let [first, last] = [0, 0]
+    const cannon = autocannon(options, (error: Error | null, result) => {
+      if (error) reject(error)
+      else resolve({ result, seconds: (last - first) / 1000 })
+    })
+    cannon.on('response', () => {
+      last = performance.now()
+      first ||= last
+    })
+  })
+}

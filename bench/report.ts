@@ -1,0 +1,48 @@
+/** What the bench prints. */
+import { spawnSync } from 'node:child_process'
+import { cpus, loadavg } from 'node:os'
+import type { Peer } from './peer.ts'
+import type { Figure } from './trial.ts'
+
+/** A figure with what it is of. */
+export interface Result extends Figure {
+  readonly trial: string
+  readonly peer: string
+}
+
+/** @returns where, when and on what the figures were measured; to be called before the load begins */
+export function circumstances(args: readonly string[], peers: readonly Peer[]): string {
+  const { stdout } = spawnSync('git', ['rev-parse', '--short', 'HEAD'], { encoding: 'utf8' })
+  return [
+    `command     npm run bench -- ${args.join(' ')}`,
+    `when        ${new Date().toISOString()}, commit ${stdout?.trim() || 'unknown'}`,
+    `where       ${cpus().length} x ${cpus()[0]?.model.trim()}, Node ${process.version}`,
+    `load        ${loadavg()[0]?.toFixed(2)} in the minute before`,
+    ...peers.map(({ name, durability }) => `durability  ${name}: ${durability}`),
+  ].join('\n')
+}
+
+/** @returns a Markdown table: a row a figure, a column a peer */
+export function table(results: readonly Result[], peers: readonly Peer[]): string {
+  const names = peers.map(({ name }) => name)
+  const rows = new Map<string, Map<string, number>>()
+  for (const { trial, name, unit, peer, value } of results) {
+    const row = `${trial} | ${name} | ${unit}`
+    rows.set(row, (rows.get(row) ?? new Map<string, number>()).set(peer, value))
+  }
+  const lines = [...rows].map(([row, values]) => line(row, ...names.map((name) => shown(values.get(name)))))
+  return [
+    line('trial', 'figure', 'unit', ...names),
+    line('---', '---', '---', ...names.map(() => '---:')),
+    ...lines,
+  ].join('\n')
+}
+
+function line(...cells: string[]): string {
+  return `| ${cells.join(' | ')} |`
+}
+
+function shown(value: number | undefined): string {
+  if (value === undefined) return '-'
+  return value < 100 ? value.toFixed(1) : Math.round(value).toLocaleString('en')
+}

@@ -1,0 +1,51 @@
+/** What the bench runs: trials, on peers, at a scale. */
+import type { Peer } from './peer.ts'
+import type { Note } from './seed.ts'
+
+/** How much of everything. */
+export interface Scale {
+  /** Documents that are pushed, and that a seeded database holds. */
+  readonly notes: number
+  readonly puts: number
+  readonly gets: number
+  /** Calls of `_revs_diff`. */
+  readonly diffs: number
+  /** How often a short read is repeated; its median counts. */
+  readonly rounds: number
+}
+
+export const FULL: Scale = { notes: 20_000, puts: 30_000, gets: 60_000, diffs: 1_000, rounds: 7 }
+export const QUICK: Scale = { notes: 5_000, puts: 6_000, gets: 10_000, diffs: 200, rounds: 3 }
+
+/** A database that holds notes already. */
+export interface Seeded {
+  /** Its path, `/name`. */
+  readonly path: string
+  readonly notes: readonly Note[]
+}
+
+/** What a trial has to do with. */
+export interface Bench {
+  readonly peer: Peer
+  readonly scale: Scale
+  /** An empty database of its own. @returns its path, `/name` */
+  emptyDatabase(): Promise<string>
+  /** The database with `scale.notes` notes, filled at the first call. Trials only read it. */
+  seeded(): Promise<Seeded>
+}
+
+export interface Figure {
+  /** What was measured, in a word or two. */
+  readonly name: string
+  readonly unit: string
+  readonly value: number
+}
+
+export interface Trial {
+  /** The word by which it is picked. */
+  readonly name: string
+  /** One line for `--help`. */
+  readonly about: string
+  /** @throws when an answer is not what it should be */
+  run(bench: Bench): Promise<Figure[]>
+}

@@ -1,0 +1,32 @@
+import { inFlight } from '../load.ts'
+import { batches, type Note } from '../seed.ts'
+import type { Trial } from '../trial.ts'
+
+const PER_CALL = 100
+const IN_FLIGHT = 4
+
+export const diff: Trial = {
+  name: 'diff',
+  about: `_revs_diff, ${PER_CALL} ids a call of which half are missing, ${IN_FLIGHT} in flight`,
+  async run({ peer, scale, seeded }) {
+    const { path, notes } = await seeded()
+    const bodies = batches(notes, PER_CALL).map((some) =>
+      JSON.stringify(Object.fromEntries(some.map(question))),
+    )
+    const job = (body: string) => async () => {
+      const answer = await peer.call('POST', `${path}/_revs_diff`, 200, body)
+      const missing = Object.keys(JSON.parse(answer.toString()) as object).length
+      if (missing !== PER_CALL / 2) throw new Error(`${peer.name} misses ${missing} of ${PER_CALL}`)
+    }
+    const jobs = (calls: number) =>
+      Array.from({ length: calls }, (_, n) => job(bodies[n % bodies.length] as string))
+    await inFlight(IN_FLIGHT, jobs(scale.diffs / 10))
+    const seconds = await inFlight(IN_FLIGHT, jobs(scale.diffs))
+    return [{ name: 'ids', unit: 'ids/s', value: (scale.diffs * PER_CALL) / seconds }]
+  },
+}
+
+/** Every other note is asked for as it stands; the ones between have been edited elsewhere. */
+function question({ _id, _rev }: Note, n: number): [id: string, revs: string[]] {
+  return [_id, [n % 2 === 0 ? _rev : `4-${'e'.repeat(32)}`]]
+}

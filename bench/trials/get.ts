@@ -1,0 +1,22 @@
+import { cannonade, type Shot } from '../load.ts'
+import { mulberry32, type Note } from '../seed.ts'
+import type { Trial } from '../trial.ts'
+
+const CONNECTIONS = 32
+
+export const get: Trial = {
+  name: 'get',
+  about: `documents by id, in no order, ${CONNECTIONS} connections`,
+  async run({ peer, scale, seeded }) {
+    const { path, notes } = await seeded()
+    const random = mulberry32(1)
+    const shots = (count: number): Shot[] =>
+      Array.from({ length: count }, () => {
+        const { _id } = notes[Math.floor(random() * notes.length)] as Note
+        return { method: 'GET', path: `${path}/${encodeURIComponent(_id)}` }
+      })
+    const settings = { connections: CONNECTIONS, status: 200 }
+    await cannonade(peer, shots(scale.gets / 10), settings)
+    return cannonade(peer, shots(scale.gets), settings)
+  },
+}

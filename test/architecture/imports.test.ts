@@ -1,0 +1,162 @@
+/** The rules of design.md 2, and of the house's style, that a reader of one file alone cannot see broken. */
+import t from 'tap'
+import {
+  circles,
+  importsToTheRight,
+  linesWith,
+  packageOutside,
+  readSources,
+  roomOf,
+  type Source,
+  source,
+} from './sources.ts'
+
+const MAX_LINES = 350
+
+const sources = await readSources()
+
+function none(sources: readonly Source[], breaksRule: (source: Source) => boolean): string[] {
+  return sources.filter(breaksRule).map(({ path }) => path)
+}
+
+t.test('the graph is read: there are files, and what they import is there', async (t) => {
+  t.ok(sources.length > 50)
+  const paths = new Set(sources.map(({ path }) => path))
+  const missing = sources.flatMap(({ imports }) => imports.filter((path) => !paths.has(path)))
+  t.same(missing, [])
+  t.ok(sources.some(({ packages }) => packages.includes('fastify')))
+})
+
+t.test('every file is TypeScript and belongs to a room', async (t) => {
+  t.same(
+    none(sources, ({ path }) => roomOf(path) === undefined || !path.endsWith('.ts')),
+    [],
+  )
+})
+
+t.test('a file imports from its own room and from rooms to its left', async (t) => {
+  t.same(importsToTheRight(sources), [])
+})
+
+t.test('no imports run in a circle', async (t) => {
+  t.same(circles(sources), [])
+})
+
+t.test('fastify stays in http/, app.ts and server.ts', async (t) => {
+  const allowed = (path: string) => path.startsWith('http/') || path === 'app.ts' || path === 'server.ts'
+  for (const name of ['fastify', 'fastify-plugin', '@fastify/basic-auth', '@fastify/compress']) {
+    t.same(packageOutside(sources, name, allowed), [])
+  }
+})
+
+t.test('better-sqlite3 stays in storage/sqlite/', async (t) => {
+  t.same(
+    packageOutside(sources, 'better-sqlite3', (path) => path.startsWith('storage/sqlite/')),
+    [],
+  )
+})
+
+t.test('undici stays in replication/http-peer.ts', async (t) => {
+  t.same(
+    packageOutside(sources, 'undici', (path) => path === 'replication/http-peer.ts'),
+    [],
+  )
+})
+
+t.test('an engine is known to threads/host.ts and server.ts alone', async (t) => {
+  const mayKnow = (path: string) => ['threads/host.ts', 'server.ts'].includes(path) || isEngine(path)
+  t.same(
+    none(sources, ({ path, imports }) => imports.some(isEngine) && !mayKnow(path)),
+    [],
+  )
+})
+
+function isEngine(path: string): boolean {
+  return path.startsWith('storage/sqlite/')
+}
+
+t.test('core/ imports nothing of ours but itself', async (t) => {
+  const isStrange = ({ path, imports }: Source) =>
+    path.startsWith('core/') && imports.some((other) => !other.startsWith('core/'))
+  t.same(none(sources, isStrange), [])
+})
+
+t.test(`no file is longer than ${MAX_LINES} lines`, async (t) => {
+  t.same(
+    none(sources, ({ text }) => text.trimEnd().split('\n').length > MAX_LINES),
+    [],
+  )
+})
+
+t.test('no file hands on what another exports', async (t) => {
+  t.same(
+    none(sources, ({ code }) => /^export\b[^'"`;=(]*\bfrom\s*['"]/m.test(code)),
+    [],
+  )
+  t.same(
+    none(sources, ({ path }) => path !== 'index.ts' && /(?:^|\/)index\.ts$/.test(path)),
+    [],
+  )
+})
+
+t.test('no file is named for having no subject', async (t) => {
+  t.same(
+    none(sources, ({ path }) => /(?:^|[/-])(?:utils?|helpers?|misc|common)\.ts$/.test(path)),
+    [],
+  )
+})
+
+t.test('console stays in cli/', async (t) => {
+  const others = sources.filter(({ path }) => !path.startsWith('cli/'))
+  t.same(
+    linesWith(others, /\bconsole\s*[.[]/, ({ code }) => code),
+    [],
+  )
+})
+
+t.test('nothing is left to be done', async (t) => {
+  t.same(
+    linesWith(sources, /\b(?:TODO|FIXME|XXX|HACK)\b/, ({ text }) => text),
+    [],
+  )
+})
+
+t.test('nothing is of type any, and no type error is silenced', async (t) => {
+  t.same(
+    linesWith(sources, /(?:[:<|&,]\s*|\bas\s+|=>\s*)any\b(?!\s*[(:'])/, ({ code }) => code),
+    [],
+  )
+  t.same(
+    linesWith(sources, /@ts-(?:ignore|nocheck|expect-error)/, ({ text }) => text),
+    [],
+  )
+})
+
+t.test('each rule would see what breaks it', async (t) => {
+  const wrong = [
+    source('core/a.ts', `import type { B } from '../http/b.ts'\n/** : any TODO */\nconst x = 1 as any`),
+    source(
+      'http/b.ts',
+      `import {\n  a,\n} from '../core/a.ts'\nimport 'undici'\n// see http://x\nf(): Promise<any>`,
+    ),
+    source('cli/c.ts', `const later = await import('better-sqlite3')\nexport { a } from '../core/a.ts'`),
+    source('odd/d.ts', `export const url = 'https://example.org'\nexport const from = 'x'`),
+  ]
+  t.same(importsToTheRight(wrong), ['core/a.ts -> http/b.ts'])
+  t.same(circles(wrong), ['core/a.ts -> http/b.ts -> core/a.ts'])
+  t.same(
+    packageOutside(wrong, 'undici', () => false),
+    ['http/b.ts -> undici'],
+  )
+  t.same(
+    packageOutside(wrong, 'better-sqlite3', () => false),
+    ['cli/c.ts -> better-sqlite3'],
+  )
+  t.same(roomOf('odd/d.ts'), undefined)
+  t.same(wrong[3]?.packages, [])
+  t.same(roomOf('storage/sqlite/x.ts'), 'storage/sqlite/')
+  t.same(
+    linesWith(wrong, /\bany\b/, ({ code }) => code),
+    ['core/a.ts: const x = 1 as any', 'http/b.ts: f(): Promise<any>'],
+  )
+})
