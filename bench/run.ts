@@ -43,6 +43,7 @@ function wanted(args: readonly string[]): Wanted | null {
     },
   })
   if (values.help) return null
+  if (values['only-against'] && values.against.length === 0) throw new Error('There is nobody to measure.')
   const unknown = positionals.find((word) => !TRIALS.some(({ name }) => name === word))
   if (unknown !== undefined) throw new Error(`There is no trial "${unknown}".`)
   return {

@@ -56,10 +56,7 @@ t.test('a name is as long as its file may be, slashes counting three', async (t)
 })
 
 t.test('a refusal repeats a bounded part of the name', async (t) => {
-  t.throws(
-    () => checkDatabaseName('A'.repeat(1_000_000)),
-    (error: Error) => error.message.length < 1000,
-  )
+  t.throws(() => checkDatabaseName('A'.repeat(1_000_000)), { message: /^.{300,600}$/ })
 })
 
 t.test('every legal name comes back from its file name', async () => {

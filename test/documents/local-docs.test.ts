@@ -48,6 +48,7 @@ t.test('a bad rev and attachments are refused', async (t) => {
     await t.rejects(put('_local/a', { _rev }), { code: 'invalid_rev' }, _rev)
   }
   await t.rejects(put('_local/a', { _attachments: { a: { data: '' } } }), {
+    code: 'bad_request',
     reason: '_local documents do not accept attachments.',
   })
   t.equal(await put('_local/a', { _attachments: {} }), '0-1', 'none are none')

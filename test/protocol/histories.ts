@@ -1,8 +1,11 @@
 /** Everything that a device, or the server, knows of its documents: for comparing them. */
 import { isDeepStrictEqual } from 'node:util'
 import type { Test } from 'tap'
+import { Agent, request } from 'undici'
 import { body, type Device, until } from './devices.ts'
-import { call } from './served.ts'
+
+/** Documents read at the same time. */
+const AT_A_TIME = 8
 
 /** A leaf with what hangs on it. */
 export interface Leaf {
@@ -50,13 +53,20 @@ export function deviceHistories(db: Device): Promise<Histories> {
 }
 
 /** What the server has, by the same three over HTTP. */
-export function serverHistories(server: { readonly url: string }, database: string): Promise<Histories> {
+export async function serverHistories(
+  server: { readonly url: string },
+  database: string,
+): Promise<Histories> {
+  const agent = new Agent({ connections: AT_A_TIME })
   const get = async <T>(path: string): Promise<T> => {
-    const { status, json, text } = await call(server, 'GET', `/${database}/${path}`)
-    if (status !== 200) throw new Error(`${path}: ${status} ${text}`)
-    return json as T
+    const { statusCode, body: bytes } = await request(`${server.url}/${database}/${path}`, {
+      dispatcher: agent,
+    })
+    const answer = await bytes.json()
+    if (statusCode !== 200) throw new Error(`${path}: ${statusCode} ${JSON.stringify(answer)}`)
+    return answer as T
   }
-  return read({
+  const histories = read({
     ids: async () => {
       const { results } = await get<{ results: { id: string }[] }>('_changes?style=all_docs')
       return results.map(({ id }) => id)
@@ -67,24 +77,28 @@ export function serverHistories(server: { readonly url: string }, database: stri
     },
     open: (id) => get(`${encodeURIComponent(id)}?open_revs=all&revs=true`),
   })
+  return histories.finally(() => agent.destroy())
 }
 
 async function read(source: Source): Promise<Histories> {
   const ids = [...(await source.ids())].sort()
   const winners = await source.winners(ids)
-  const histories: Histories = {}
-  for (const id of ids) {
-    const opened = await source.open(id)
-    // PouchDB can list a leaf twice.
-    const leaves = new Map(
-      opened.flatMap(({ ok }) => (ok === undefined ? [] : [[ok._rev, leafOf(ok)] as const])),
-    )
-    histories[id] = {
-      winner: winners.get(id) ?? null,
-      leaves: [...leaves.values()].sort((a, b) => (a.rev < b.rev ? -1 : 1)),
+  const histories: Histories = Object.fromEntries(ids.map((id) => [id, { winner: null, leaves: [] }]))
+  const waiting = [...ids]
+  const work = async () => {
+    for (let id = waiting.shift(); id !== undefined; id = waiting.shift()) {
+      const leaves = (await source.open(id)).flatMap(({ ok }) => (ok === undefined ? [] : [leafOf(ok)]))
+      histories[id] = { winner: winners.get(id) ?? null, leaves: sortedOnce(leaves) }
     }
   }
+  await Promise.all(Array.from({ length: AT_A_TIME }, work))
   return histories
+}
+
+/** PouchDB can list a leaf twice. */
+function sortedOnce(leaves: readonly Leaf[]): Leaf[] {
+  const byRev = new Map(leaves.map((leaf) => [leaf.rev, leaf]))
+  return [...byRev.values()].sort((a, b) => (a.rev < b.rev ? -1 : 1))
 }
 
 function leafOf(doc: OpenedRev): Leaf {

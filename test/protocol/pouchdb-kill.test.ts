@@ -5,9 +5,9 @@ import { ADAPTERS, device, liveSync, type Remote, remote, sinces, until } from '
 import { sameEverywhere, untilSame } from './histories.ts'
 import { call } from './served.ts'
 
-const NOTES = 600
+const NOTES = 400
 const BATCH = 20
-const ROUNDS = 3
+const ROUNDS = 2
 
 /** The revisions that the server has acknowledged in pushes, as `[id, rev]`. */
 function pushed({ seen }: Remote): (readonly [string, string])[] {
@@ -50,8 +50,6 @@ for (const adapter of ADAPTERS) {
       await server.start()
       t.ok(single.length > 0 && pushed(there).length < NOTES, `${single.length} single writes`)
       t.strictSame(await lost(server, [...pushed(there), ...single]), {}, 'nothing acknowledged is lost')
-      // What has begun must not count as begun only.
-      t.strictSame((await call(server, 'GET', '/_up')).json, { status: 'ok' })
     }
     const there = remote(`${server.url}/notes`)
     const last = await phone.sync(there.db, { batch_size: BATCH })

@@ -29,7 +29,12 @@ export const authentication = fp(
   { name: 'authentication', dependencies: ['errors'] },
 )
 
-async function authenticate(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+/**
+ * Finds `request.user` by the credentials that came with the request; a feed that is open does so again when accounts
+ * have changed.
+ * @throws wrong_credentials, invalid_base64_credentials, unauthorized
+ */
+export async function authenticate(request: FastifyRequest, reply: FastifyReply): Promise<void> {
   const { config } = request.server.services
   request.user = ANONYMOUS
   if (request.routeOptions.config.credentials === 'ignored') return

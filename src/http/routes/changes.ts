@@ -3,18 +3,16 @@
  */
 import { createHash } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { ANONYMOUS, PARTY_ADMIN } from '../../auth/access.ts'
-import { isOpen } from '../../auth/admins.ts'
 import { type Caller, Feed } from '../../changes/feed.ts'
 import { filteredIds } from '../../changes/filters.ts'
 import { FeedHub } from '../../changes/hub.ts'
 import { type FeedKind, type FeedQuery, readFeedQuery } from '../../changes/query.ts'
 import { directSource } from '../../changes/source.ts'
-import { CouchError } from '../../core/errors.ts'
-import type { UserCtx } from '../../core/types.ts'
 import { requestSizeLimit, withOptionalBody } from '../body.ts'
 import { openStream } from '../json-stream.ts'
+import { authenticate } from '../plugins/authentication.ts'
 import { queryOf } from '../query-params.ts'
+import { isKnownToClient, sendNotModified } from '../replies.ts'
 import { registerPaths } from '../route-table.ts'
 import { databaseOf } from '../services.ts'
 
@@ -49,9 +47,7 @@ async function answerChanges(hub: FeedHub, request: FastifyRequest, reply: Fasti
     if (unknownEpoch)
       request.log.warn({ since: query.since }, 'a feed begins anew: its since is of another store')
     if (query.kind === 'normal') {
-      const etag = etagOf(request, state, docIds)
-      reply.header('ETag', etag)
-      if (isFresh(request, etag)) return reply.code(304).send()
+      if (isKnownToClient(request, reply, etagOf(request, state, docIds))) return sendNotModified(reply)
     }
     const head = { status: 200, headers: headersOf(query.kind), waits: query.kind !== 'normal' }
     const stream = openStream(request, reply, head)
@@ -99,28 +95,14 @@ function makeFeed(
   })
 }
 
-/** The caller as the hooks found it, and from then on as it stands when asked. */
+/** The caller as the hooks found it, and from then on as the credentials that came with the request say. */
 function callerOf(request: FastifyRequest, reply: FastifyReply): Caller {
   let isKnown = false
-  return () => {
-    if (isKnown) return identify(request, reply)
+  return async () => {
+    if (isKnown) await authenticate(request, reply)
     isKnown = true
     return request.user
   }
-}
-
-/** Says again who is asking, by the credentials that came with the request. @throws wrong_credentials */
-async function identify(request: FastifyRequest, reply: FastifyReply): Promise<UserCtx> {
-  const { server } = request
-  request.user = isOpen(server.services.config) ? PARTY_ADMIN : ANONYMOUS
-  if (request.user === PARTY_ADMIN || request.headers.authorization === undefined) return request.user
-  await new Promise<void>((resolve, reject) => {
-    server.basicAuth.call(server, request, reply, (error) => {
-      if (error instanceof CouchError) reject(error)
-      else resolve()
-    })
-  })
-  return request.user
 }
 
 function headersOf(kind: FeedKind): Record<string, string> {
@@ -137,12 +119,4 @@ function etagOf(request: FastifyRequest, state: string, docIds: readonly string[
   const [, search = ''] = request.url.split('?', 2)
   const facts = JSON.stringify([databaseOf(request).incarnation, state, search, docIds])
   return `"${createHash('sha256').update(facts).digest('base64url').slice(0, 22)}"`
-}
-
-/** Whether the client has this answer already: RFC 9110 13.1.2, by weak comparison. */
-function isFresh(request: FastifyRequest, etag: string): boolean {
-  const held = (request.headers['if-none-match'] ?? '')
-    .split(',')
-    .map((tag) => tag.trim().replace(/^W\//, ''))
-  return held.includes(etag) || held.includes('*')
 }

@@ -1,0 +1,266 @@
+/** Inline attachments and stubs: protocol.md 7.1. */
+import { createHash } from 'node:crypto'
+import t from 'tap'
+import { ADMIN, body, type Json, jsonOf, openDatabase, text } from './helpers.ts'
+
+const HELLO = { content_type: 'text/plain', data: 'aGVsbG8=' }
+const HELLO_DIGEST = `md5-${createHash('md5').update('hello').digest('base64')}`
+
+t.test('an inline attachment is stored, and read as a stub or with its data', async (t) => {
+  const { put, get } = await openDatabase()
+  await put('x', { _attachments: { 'a.txt': HELLO } })
+  t.same((await get('x'))._attachments, {
+    'a.txt': { content_type: 'text/plain', revpos: 1, digest: HELLO_DIGEST, length: 5, stub: true },
+  })
+  t.same((await get('x', { attachments: true }))._attachments, {
+    'a.txt': { content_type: 'text/plain', revpos: 1, digest: HELLO_DIGEST, data: 'aGVsbG8=' },
+  })
+})
+
+t.test('the text of the md5 example has its digest', async (t) => {
+  const { put, get } = await openDatabase()
+  const data = Buffer.from('This is a base64 encoded text').toString('base64')
+  await put('x', { _attachments: { a: { data } } })
+  t.match((await get('x'))._attachments.a, { digest: 'md5-aEI7pOYCRBLTRQvvqYrrJQ==', length: 29 })
+})
+
+t.test('without a type it is a stream of octets, and empty data is an attachment', async (t) => {
+  const { put, get, database } = await openDatabase()
+  await put('x', { _attachments: { a: { data: '' } } })
+  t.match((await get('x'))._attachments.a, { content_type: 'application/octet-stream', length: 0 })
+  t.match((await get('x', { attachments: true }))._attachments.a, { data: '' })
+  const { blob, length } = await database.openAttachment(ADMIN, 'x', 'a', undefined)
+  t.equal(await text(database.readAttachment(blob, 0, length)), '')
+})
+
+t.test('data may be broken into lines', async (t) => {
+  const { put, get } = await openDatabase()
+  await put('x', { _attachments: { a: { data: 'aGVs\r\nbG8=\n' } } })
+  t.match((await get('x', { attachments: true }))._attachments.a, { data: 'aGVsbG8=' })
+})
+
+t.test('what is no attachment refuses the document', async (t) => {
+  const { put, updateSeq } = await openDatabase({ maxAttachmentSize: 10 })
+  const cases: [attachments: unknown, code: string, reason?: string][] = [
+    [1, 'doc_validation', 'Bad special document member: _attachments'],
+    [null, 'doc_validation', 'Bad special document member: _attachments'],
+    [[], 'doc_validation', 'Bad special document member: _attachments'],
+    [{ _x: { data: '' } }, 'bad_request', "Attachment name '_x' starts with prohibited character '_'"],
+    [{ '': { data: '' } }, 'bad_request', 'Attachment name must not be empty'],
+    [{ a: 1 }, 'bad_request', 'Invalid attachment data for a'],
+    [{ a: {} }, 'bad_request', 'Invalid attachment data for a'],
+    [{ a: { data: 1 } }, 'bad_request', 'Invalid attachment data for a'],
+    [{ a: { data: '', content_type: 1 } }, 'bad_request', 'Invalid attachment data for a'],
+    [{ a: { stub: false } }, 'bad_request', 'Invalid attachment data for a'],
+    [{ a: { data: 'A'.repeat(16) } }, 'attachment_too_large', 'a'],
+  ]
+  for (const [_attachments, code, reason] of cases) {
+    await t.rejects(
+      put('x', { _attachments }),
+      reason ? { code, reason } : { code },
+      JSON.stringify(_attachments),
+    )
+  }
+  for (const data of [
+    'notBase64Encoded=',
+    'a',
+    'ab',
+    'abc',
+    'a===',
+    '====',
+    '=',
+    'ab=c',
+    'abc=abc=',
+    'ab_-',
+    'äää=',
+  ]) {
+    await t.rejects(put('x', { _attachments: { a: { data } } }), { code: 'bad_request' }, data)
+  }
+  await put('y', { _attachments: { a: { data: 'AAAAAAAAAAAAAA==' } } })
+  t.equal(await updateSeq(), 1, 'ten bytes are not too many')
+})
+
+t.test('base64 of any length comes back', async (t) => {
+  const { put, get } = await openDatabase()
+  const _attachments: Json = {}
+  for (const length of [1, 2, 3, 4, 1023, 786_431, 786_432, 786_433, 3_000_001]) {
+    _attachments[`n${length}`] = { data: Buffer.alloc(length, `settee${length}`).toString('base64') }
+  }
+  await put('x', { _attachments })
+  const read = (await get('x', { attachments: true }))._attachments
+  for (const [name, { data }] of Object.entries<Json>(_attachments)) t.ok(read[name].data === data, name)
+})
+
+t.test('a stub keeps, what is left out is removed', async (t) => {
+  const { put, get } = await openDatabase()
+  const first = await put('x', { _attachments: { a: HELLO, b: HELLO } })
+  const second = await put('x', { _rev: first, _attachments: { a: { stub: true } } })
+  t.same((await get('x', { attachments: true }))._attachments, {
+    a: { ...HELLO, revpos: 1, digest: HELLO_DIGEST },
+  })
+  await put('x', { _rev: second })
+  t.notOk('_attachments' in (await get('x')), 'an update without the member removes all')
+  t.match((await get('x', { rev: first, attachments: true }))._attachments, { a: HELLO, b: HELLO })
+})
+
+t.test('an edit may send back what it read', async (t) => {
+  const { put, get } = await openDatabase()
+  await put('x', { n: 1, _attachments: { a: HELLO } })
+  for (const attachments of [false, true]) {
+    const doc = await get('x', { attachments })
+    await put('x', { ...doc, n: doc.n + 1 })
+    t.match((await get('x', { attachments: true }))._attachments.a, { data: 'aGVsbG8=' })
+  }
+  t.match(await get('x'), { n: 3, _attachments: { a: { revpos: 3 } } })
+})
+
+t.test('revpos is the generation that brought the content', async (t) => {
+  const { put, get } = await openDatabase()
+  const first = await put('x', { _attachments: { a: { ...HELLO, revpos: 17 } } })
+  t.equal((await get('x'))._attachments.a.revpos, 1, 'what an interactive write says is ignored')
+  const second = await put('x', { _rev: first, _attachments: { a: { stub: true }, b: HELLO } })
+  t.match((await get('x'))._attachments, { a: { revpos: 1 }, b: { revpos: 2 } })
+  await put('x', { _rev: second, _attachments: { a: HELLO, b: { stub: true, revpos: 2 } } })
+  t.match((await get('x'))._attachments, { a: { revpos: 3 }, b: { revpos: 2 } })
+})
+
+t.test('what else a stub says is ignored', async (t) => {
+  const { put, get } = await openDatabase()
+  const first = await put('x', { _attachments: { a: HELLO } })
+  const stub = { stub: true, digest: 'md5-x', length: 99, content_type: 'image/png', revpos: 'x' }
+  await put('x', { _rev: first, _attachments: { a: stub } })
+  t.match((await get('x'))._attachments.a, { digest: HELLO_DIGEST, length: 5, content_type: 'text/plain' })
+})
+
+t.test('a stub that stands for nothing is 412, alone and in a bulk', async (t) => {
+  const { put, bulk, get, updateSeq } = await openDatabase()
+  const rev = await put('x', { _attachments: { a: HELLO } })
+  const cases: Json[] = [
+    { _id: 'new', _attachments: { a: { stub: true } } },
+    { _id: 'x', _rev: rev, _attachments: { b: { stub: true } } },
+    { _id: 'x', _rev: rev, _attachments: { a: { stub: true, revpos: 2 } } },
+  ]
+  for (const doc of cases) {
+    const [name] = Object.keys(doc._attachments)
+    const expected = { code: 'missing_stub', reason: `Invalid attachment stub in ${doc._id} for ${name}` }
+    await t.rejects(put(doc._id, doc), expected)
+    await t.rejects(bulk({ docs: [{ _id: 'other' }, doc] }), expected)
+    await t.rejects(bulk({ docs: [doc, { _id: 'other' }] }), expected)
+  }
+  await t.rejects(bulk({ new_edits: false, docs: [{ ...cases[0], _rev: '2-a' }] }), { code: 'missing_stub' })
+  t.equal(await updateSeq(), 1)
+  await t.rejects(get('other'), { code: 'not_found' })
+})
+
+t.test('a document made anew may keep what its tombstone has', async (t) => {
+  const { put, get, database } = await openDatabase()
+  const first = await put('x', { _attachments: { a: HELLO } })
+  await put('x', { _rev: first, _deleted: true, _attachments: { a: { stub: true } } })
+  await put('x', { _attachments: { a: { stub: true } } })
+  t.match((await get('x', { attachments: true }))._attachments.a, { data: 'aGVsbG8=', revpos: 1 })
+  await database.remove(ADMIN, 'x', (await get('x'))._rev)
+  await t.rejects(put('x', { _attachments: { a: { stub: true } } }), { code: 'missing_stub' })
+})
+
+t.test('a conflict is told before a stub that is missing', async (t) => {
+  const { put } = await openDatabase()
+  await put('x', {})
+  await t.rejects(put('x', { _attachments: { a: { stub: true } } }), { code: 'conflict' })
+})
+
+t.test('replicated content keeps its revpos, 0 where none came', async (t) => {
+  const { replicate, get } = await openDatabase()
+  const doc = { _attachments: { a: { ...HELLO, revpos: 2 }, b: HELLO } }
+  t.same(await replicate('x', { start: 3, ids: ['c', 'b', 'a'], doc }), [])
+  t.match((await get('x'))._attachments, { a: { revpos: 2 }, b: { revpos: 0 } })
+})
+
+t.test('a replicated stub stands for the nearest ancestor that is stored', async (t) => {
+  const { replicate, get, put } = await openDatabase()
+  await replicate('x', { start: 1, ids: ['a'], doc: { _attachments: { a: { ...HELLO, revpos: 1 } } } })
+  const stub = { _attachments: { a: { stub: true, revpos: 1 } } }
+  t.same(await replicate('x', { start: 4, ids: ['d', 'c', 'b', 'a'], doc: stub }), [])
+  t.match(await get('x', { attachments: true }), {
+    _rev: '4-d',
+    _attachments: { a: { data: 'aGVsbG8=', revpos: 1 } },
+  })
+  const branch = { start: 2, ids: ['z', 'a'] }
+  await t.rejects(replicate('x', { ...branch, doc: { _attachments: { b: { stub: true } } } }), {
+    code: 'missing_stub',
+  })
+  await t.rejects(
+    put('x', { _rev: '2-z', ...{ _attachments: { a: { stub: true } } } }, { newEdits: false }),
+    {
+      code: 'missing_stub',
+    },
+  )
+  t.same(await replicate('x', { ...branch, doc: stub }), [], 'the ancestor need not be a leaf')
+})
+
+t.test('conflicting leaves have attachments of their own', async (t) => {
+  const { replicate, database } = await openDatabase()
+  const doc = (data: string) => ({ _attachments: { a: { data } } })
+  await replicate('x', { start: 1, ids: ['a'], doc: doc('YQ==') }, { start: 1, ids: ['b'], doc: doc('Yg==') })
+  const rows = await jsonOf(database.openRevs(ADMIN, 'x', 'all', { attachments: true }))
+  t.same(
+    rows.map(({ ok }: Json) => [ok._rev, ok._attachments.a.data]),
+    [
+      ['1-b', 'Yg=='],
+      ['1-a', 'YQ=='],
+    ],
+  )
+})
+
+t.test('attachments of different content, type or name are different revisions', async (t) => {
+  const { put } = await openDatabase()
+  const sets = [{}, { a: HELLO }, { b: HELLO }, { a: { ...HELLO, data: '' } }, { a: { data: HELLO.data } }]
+  const revs = new Set<string>()
+  for (const [n, _attachments] of sets.entries()) revs.add(await put(`d${n}`, { _attachments }))
+  t.equal(revs.size, sets.length)
+})
+
+t.test('names may hold slashes and any character', async (t) => {
+  const { put, get } = await openDatabase()
+  const names = ['a/b', 'ä\u{1f600}', 'constructor', ' ', '"']
+  await put('x', { _attachments: Object.fromEntries(names.map((name) => [name, HELLO])) })
+  t.same(new Set(Object.keys((await get('x'))._attachments)), new Set(names))
+  await t.rejects(put('y', '{"_attachments":{"\\ud800":{"data":""}}}'), { code: 'invalid_json' })
+})
+
+t.test('one attachment is opened and read in parts', async (t) => {
+  const { put, database } = await openDatabase()
+  const first = await put('x', { _attachments: { a: HELLO } })
+  const opened = await database.openAttachment(ADMIN, 'x', 'a', undefined)
+  t.match(opened, { type: 'text/plain', length: 5, digest: HELLO_DIGEST })
+  t.equal(await text(database.readAttachment(opened.blob, 0, 5)), 'hello')
+  t.equal(await text(database.readAttachment(opened.blob, 1, 3)), 'el')
+  await t.rejects(text(database.readAttachment(9999, 0, 5)), { code: 'no_attachment' })
+  const second = await put('x', { _rev: first })
+  await t.rejects(database.openAttachment(ADMIN, 'x', 'a', undefined), {
+    code: 'no_attachment',
+    reason: 'Document is missing attachment',
+  })
+  t.match(await database.openAttachment(ADMIN, 'x', 'a', first), { length: 5 }, 'an old revision keeps it')
+  await t.rejects(database.openAttachment(ADMIN, 'x', 'a', '9-no'), { code: 'not_found', reason: 'missing' })
+  await t.rejects(database.openAttachment(ADMIN, 'no', 'a', undefined), { code: 'not_found' })
+  await database.remove(ADMIN, 'x', second)
+  await t.rejects(database.openAttachment(ADMIN, 'x', 'a', undefined), { code: 'deleted' })
+})
+
+t.test('a large attachment is read in steps', async (t) => {
+  const { put, database } = await openDatabase()
+  await put('x', { _attachments: { a: { data: Buffer.alloc(1_000_000, 'x').toString('base64') } } })
+  const { blob, length } = await database.openAttachment(ADMIN, 'x', 'a', undefined)
+  const sizes: number[] = []
+  for await (const chunk of database.readAttachment(blob, 0, length)) sizes.push(chunk.length)
+  t.same(sizes, [262_144, 262_144, 262_144, 213_568])
+})
+
+t.test('a bulk with an attachment that is too large names it', async (t) => {
+  const { database } = await openDatabase({ maxAttachmentSize: 4 })
+  const docs = [{ _id: 'a' }, { _attachments: { big: HELLO } }]
+  await t.rejects(jsonOf(database.bulkDocs(ADMIN, body({ docs }))), {
+    code: 'attachment_too_large',
+    reason: 'big',
+  })
+})

@@ -1,0 +1,268 @@
+/** `_bulk_docs`: protocol.md 4.1. */
+import t, { type Test } from 'tap'
+import { ADMIN, body, jsonOf, openDatabase, spooled } from './helpers.ts'
+
+const BAD_DOCS: [doc: string, code: string][] = [
+  ['1', 'document_not_object'],
+  ['[]', 'document_not_object'],
+  ['null', 'document_not_object'],
+  ['{"_id":1}', 'illegal_docid'],
+  ['{"_id":""}', 'illegal_docid'],
+  ['{"_id":"_x"}', 'illegal_docid'],
+  ['{"_rev":"x"}', 'invalid_rev'],
+  ['{"_revisions":{"start":1,"ids":1}}', 'doc_validation'],
+  ['{"_zing":1}', 'doc_validation'],
+  ['{"a":}', 'invalid_json'],
+  ['{"a":1 2}', 'invalid_json'],
+  ['{"a":"\\ud800"}', 'invalid_json'],
+  ['{"_attachments":{"_x":{"data":""}}}', 'bad_request'],
+  ['{"_attachments":{"x":{"data":"?"}}}', 'bad_request'],
+  ['{"_attachments":{"x":{"stub":true}}}', 'missing_stub'],
+  [`{"a":"${'a'.repeat(1000)}"}`, 'document_too_large'],
+  [`{"_attachments":{"x":{"data":"${'A'.repeat(2000)}"}}}`, 'attachment_too_large'],
+  ['{"_id":"_local/x","_rev":"1-a"}', 'invalid_rev'],
+]
+const LIMITS = { maxDocumentSize: 1000, maxAttachmentSize: 1000 }
+
+/** Sends a body both ways it may come, each to an empty database. */
+async function refused(t: Test, request: string, expected: { code: string; reason?: string }, name: string) {
+  for (const given of [body(request), await spooled(t, request)]) {
+    const { database, store } = await openDatabase(LIMITS)
+    const way = 'bytes' in given ? 'in memory' : 'spooled'
+    await t.rejects(jsonOf(database.bulkDocs(ADMIN, given)), expected, `${name}, ${way}`)
+    t.match(await store.view(), { updateSeq: 0, docCount: 0 }, `${name}: nothing is stored`)
+    t.same(await store.readLocals(['_local/first']), [null])
+  }
+}
+
+t.test('a document that is no good refuses the whole request, wherever it stands', async (t) => {
+  const good = ['{"_id":"_local/first"}', '{"_id":"a"}', '{"_id":"b","n":1}']
+  for (const [bad, code] of BAD_DOCS) {
+    for (const place of [0, 1, 3]) {
+      const docs = good.toSpliced(place, 0, bad)
+      await refused(t, `{"docs":[${docs.join(',')}]}`, { code }, `${bad.slice(0, 50)} at ${place}`)
+    }
+  }
+})
+
+t.test('a body that is no JSON refuses the whole request, wherever the fault stands', async (t) => {
+  const faults = [
+    '',
+    '{',
+    '{"docs":[{"_id":"a"}',
+    '{"docs":[{"_id":"a"}]',
+    '{"docs":[{"_id":"a"}],}',
+    '{"docs":[{"_id":"a"},]}',
+    '{"docs":[,{"_id":"a"}]}',
+    '{"docs":[{"_id":"a"}]} x',
+    '{"docs":[{"_id":"a"}],"other":tru}',
+    '{"other":01,"docs":[{"_id":"a"}]}',
+    '{"docs":[{"_id":"a"}{"_id":"b"}]}',
+  ]
+  for (const fault of faults) await refused(t, fault, { code: 'invalid_json' }, fault)
+})
+
+t.test('a request that has another shape', async (t) => {
+  const cases: [request: string, code: string, reason: string][] = [
+    ['[]', 'body_not_object', 'Request body must be a JSON object'],
+    ['1', 'body_not_object', 'Request body must be a JSON object'],
+    ['{}', 'bad_request', 'POST body must include `docs` parameter.'],
+    ['{"docs":1}', 'bad_request', '`docs` parameter must be an array.'],
+    ['{"docs":{}}', 'bad_request', '`docs` parameter must be an array.'],
+    ['{"docs":[],"new_edits":0}', 'bad_request', '`new_edits` parameter must be a boolean.'],
+    ['{"docs":[],"new_edits":null}', 'bad_request', '`new_edits` parameter must be a boolean.'],
+    ['{"docs":[{"_id":"a"}],"all_or_nothing":true}', 'all_or_nothing', 'all_or_nothing is not supported'],
+  ]
+  for (const [request, code, reason] of cases) await refused(t, request, { code, reason }, request)
+})
+
+t.test('new_edits=false without a revision refuses the whole request', async (t) => {
+  const request = { new_edits: false, docs: [{ _id: 'a', _rev: '1-a' }, { _id: 'b' }] }
+  await refused(
+    t,
+    JSON.stringify(request),
+    {
+      code: 'bad_request',
+      reason: 'When `new_edits: false`, the document needs `_rev` or `_revisions` specified',
+    },
+    'no rev',
+  )
+})
+
+t.test('no documents are all stored', async (t) => {
+  const { bulk } = await openDatabase()
+  t.same(await bulk({ docs: [] }), [])
+  t.same(await bulk({ docs: [], new_edits: false }), [])
+})
+
+t.test('members may stand in any order, and the last of a name counts', async (t) => {
+  const { bulk, get } = await openDatabase()
+  t.same(await bulk('{"docs":[{"_id":"a","_rev":"1-a"}],"new_edits":false}'), [])
+  t.same(await bulk('{"new_edits":true,"docs":[{"_id":"b","_rev":"1-b"}],"new_edits":false,"w":3}'), [])
+  t.match(await bulk('{"docs":[{"_id":"c"}],"docs":[{"_id":"d"}]}'), [{ id: 'd', ok: true }])
+  t.match(await get('a'), { _rev: '1-a' })
+  await t.rejects(get('c'), { code: 'not_found' })
+})
+
+t.test('one row a document in the request order, whatever came of it', async (t) => {
+  const { put, bulk } = await openDatabase()
+  const rev = await put('old', {})
+  const rows = await bulk({
+    docs: [{ _id: 'new' }, { _id: 'old' }, { n: 1 }, { _id: 'old', _rev: rev }, { _id: 'gone', _rev: '3-x' }],
+  })
+  t.match(rows, [
+    { ok: true, id: 'new', rev: /^1-/ },
+    { id: 'old', error: 'conflict', reason: 'Document update conflict.' },
+    { ok: true, id: /^[0-9a-f]{32}$/, rev: /^1-/ },
+    { ok: true, id: 'old', rev: /^2-/ },
+    { id: 'gone', error: 'conflict' },
+  ])
+  t.same(Object.keys(rows[1]), ['id', 'error', 'reason'])
+})
+
+t.test('the same document twice: the first wins', async (t) => {
+  const { put, bulk, get } = await openDatabase()
+  t.match(
+    await bulk({
+      docs: [
+        { _id: 'x', n: 1 },
+        { _id: 'x', n: 2 },
+      ],
+    }),
+    [{ ok: true }, { error: 'conflict' }],
+  )
+  t.match(await get('x'), { n: 1 })
+  const _rev = await put('y', {})
+  const update = { _id: 'y', _rev }
+  t.match(
+    await bulk({
+      docs: [
+        { ...update, n: 1 },
+        { ...update, _deleted: true },
+      ],
+    }),
+    [{ ok: true }, { error: 'conflict' }],
+  )
+})
+
+t.test('a deletion and a document made anew in one request', async (t) => {
+  const { put, bulk, get, updateSeq } = await openDatabase()
+  const _rev = await put('x', {})
+  const rows = await bulk({
+    docs: [
+      { _id: 'x', _rev, _deleted: true },
+      { _id: 'x', n: 1 },
+    ],
+  })
+  t.match(rows, [{ rev: /^2-/ }, { rev: /^3-/ }])
+  t.match(await get('x', { revsInfo: true }), {
+    _revs_info: [{ status: 'available' }, { rev: rows[0].rev, status: 'deleted' }, { status: 'available' }],
+  })
+  t.equal(await updateSeq(), 2, 'one number for both')
+})
+
+t.test('new_edits=false answers failures only, and takes what is known', async (t) => {
+  const { bulk, get, updateSeq } = await openDatabase()
+  const docs = [
+    { _id: 'x', _revisions: { start: 2, ids: ['b', 'a'] }, n: 1 },
+    { _id: 'x', _revisions: { start: 2, ids: ['c', 'a'] }, n: 2 },
+  ]
+  t.same(await bulk({ new_edits: false, docs }), [])
+  t.equal(await updateSeq(), 1, 'several revisions of a document take one number')
+  t.same(await bulk({ new_edits: false, docs }), [])
+  t.equal(await updateSeq(), 1, 'again, they take none')
+  t.match(await get('x', { conflicts: true }), { _rev: '2-c', _conflicts: ['2-b'], n: 2 })
+})
+
+t.test('failures of new_edits=false name the revision', async (t) => {
+  const { bulk } = await openDatabase()
+  const stub = { x: { stub: true } }
+  const rows = await bulk({
+    new_edits: false,
+    docs: [
+      { _id: 'a', _rev: '1-a' },
+      { _id: 'a', _rev: '5-b', _attachments: stub },
+      { _id: 'c', _rev: '1-c' },
+    ],
+  })
+  t.same(rows, [{ id: 'a', rev: '5-b', error: 'missing_stub', reason: 'Invalid attachment stub in a for x' }])
+})
+
+t.test('a stub that the first of two edits brings serves the second', async (t) => {
+  const { bulk, get } = await openDatabase()
+  const file = { 'a.txt': { data: 'aGVsbG8=', revpos: 1 } }
+  const docs = [
+    { _id: 'x', _revisions: { start: 1, ids: ['a'] }, _attachments: file },
+    {
+      _id: 'x',
+      _revisions: { start: 2, ids: ['b', 'a'] },
+      _attachments: { 'a.txt': { stub: true, revpos: 1 } },
+    },
+  ]
+  t.same(await bulk({ new_edits: false, docs }), [])
+  t.match(await get('x', { attachments: true }), {
+    _rev: '2-b',
+    _attachments: { 'a.txt': { data: 'aGVsbG8=' } },
+  })
+})
+
+t.test('a stub is asked for only where the edit would be stored', async (t) => {
+  const { bulk, put, replicate } = await openDatabase()
+  await put('live', {})
+  await replicate('known', { start: 2, ids: ['b', 'a'] })
+  const _attachments = { x: { stub: true } }
+  t.match(await bulk({ docs: [{ _id: 'live', _rev: '9-x', _attachments }] }), [{ error: 'conflict' }])
+  const known = { _id: 'known', _revisions: { start: 1, ids: ['a'] }, _attachments }
+  t.same(await bulk({ new_edits: false, docs: [known] }), [])
+  t.same(await bulk({ new_edits: false, docs: [{ ...known, _revisions: { start: 2, ids: ['b'] } }] }), [])
+})
+
+t.test('a fault of one document is its row, and the others are stored', async (t) => {
+  const onOperation = (operation: string) => {
+    if (operation === 'write revision 1-bad') throw new Error('a damaged page')
+  }
+  const { bulk, get } = await openDatabase({}, { onOperation })
+  const docs = [
+    { _id: 'a', _rev: '1-a' },
+    { _id: 'b', _rev: '1-bad' },
+    { _id: 'c', _rev: '1-c' },
+  ]
+  t.match(await bulk({ new_edits: false, docs }), [{ id: 'b', rev: '1-bad', error: 'internal_server_error' }])
+  t.match(await get('c'), { _rev: '1-c' })
+})
+
+t.test('a fault that hits every document is the answer of the request', async (t) => {
+  let isFull = false
+  const onOperation = (operation: string) => {
+    if (isFull && operation === 'write document') throw new Error('no space')
+  }
+  const { bulk, updateSeq } = await openDatabase({}, { onOperation })
+  isFull = true
+  await t.rejects(bulk({ docs: [{}, {}] }), { code: 'internal_server_error' })
+  t.equal(await updateSeq(), 0)
+})
+
+t.test('a bulk of several groups answers every row, and no chunk is empty', async (t) => {
+  const { database, store } = await openDatabase()
+  for (const newEdits of [true, false]) {
+    const docs = Array.from({ length: 700 }, (_, n) => ({
+      _id: `${newEdits}${n}`,
+      ...(!newEdits && { _rev: '1-a' }),
+    }))
+    let bytes = ''
+    for await (const chunk of database.bulkDocs(ADMIN, body({ docs, new_edits: newEdits }))) {
+      t.ok(chunk.length > 0)
+      bytes += Buffer.from(chunk).toString()
+    }
+    t.equal(JSON.parse(bytes).length, newEdits ? 700 : 0)
+  }
+  t.equal((await store.view()).docCount, 1400)
+})
+
+t.test('edits of one document in several groups are applied in order', async (t) => {
+  const { bulk, get } = await openDatabase()
+  const docs = Array.from({ length: 600 }, (_, n) => ({ _id: n % 300 === 0 ? 'x' : `d${n}`, n }))
+  const rows = await bulk({ docs })
+  t.match([rows[0], rows[300]], [{ ok: true }, { id: 'x', error: 'conflict' }])
+  t.match(await get('x'), { n: 0 })
+})

@@ -1,0 +1,294 @@
+/** Replicated writes and what is seen of them: protocol.md 6.4, 19.1, 19.2; through bulk and through PUT. */
+import t from 'tap'
+import { ADMIN, body, type Opened, openDatabase, type Path, parse, replicated } from './helpers.ts'
+
+type Write = (opened: Opened, path: Path) => Promise<unknown>
+
+const WAYS: [name: string, write: Write][] = [
+  [
+    'bulk',
+    async ({ bulk }, path) => {
+      const failures = await bulk({ new_edits: false, docs: [replicated('x', path)] })
+      if (failures.length > 0) throw new Error(JSON.stringify(failures))
+    },
+  ],
+  ['PUT', ({ put }, path) => put('x', replicated('x', path), { newEdits: false })],
+]
+
+interface Case {
+  readonly name: string
+  readonly stored: readonly Path[]
+  readonly written: Path
+  readonly winner: string
+  readonly conflicts?: readonly string[]
+  /** Whether the document takes a new number. */
+  readonly moves: boolean
+  readonly known: readonly string[]
+  readonly unknown?: readonly string[]
+}
+
+const ABC = { start: 3, ids: ['c', 'b', 'a'] }
+const CASES: Case[] = [
+  {
+    name: 'a history arrives whole',
+    stored: [],
+    written: ABC,
+    winner: '3-c',
+    moves: true,
+    known: ['1-a', '2-b', '3-c'],
+    unknown: ['1-b', '3-a', '4-c'],
+  },
+  {
+    name: 'a sibling of the leaf',
+    stored: [ABC],
+    written: { start: 3, ids: ['d', 'b', 'a'] },
+    winner: '3-d',
+    conflicts: ['3-c'],
+    moves: true,
+    known: ['1-a', '2-b', '3-c', '3-d'],
+  },
+  { name: 'a leaf that is known', stored: [ABC], written: ABC, winner: '3-c', moves: false, known: ['1-a'] },
+  {
+    name: 'an inner revision that is known',
+    stored: [ABC],
+    written: { start: 2, ids: ['b', 'a'] },
+    winner: '3-c',
+    moves: false,
+    known: ['2-b'],
+  },
+  {
+    name: 'a descendant with a gap',
+    stored: [{ start: 1, ids: ['a'] }],
+    written: { start: 4, ids: ['d', 'c', 'b', 'a'] },
+    winner: '4-d',
+    moves: true,
+    known: ['1-a', '2-b', '3-c', '4-d'],
+  },
+  {
+    name: 'no revision in common: another root',
+    stored: [{ start: 1, ids: ['a'] }],
+    written: { start: 3, ids: ['x'] },
+    winner: '3-x',
+    conflicts: ['1-a'],
+    moves: true,
+    known: ['1-a', '3-x'],
+  },
+  {
+    name: 'a known leaf that brings the path to another: the two roots become one',
+    stored: [
+      { start: 1, ids: ['a'] },
+      { start: 3, ids: ['x'] },
+    ],
+    written: { start: 3, ids: ['x', 'y', 'a'] },
+    winner: '3-x',
+    moves: true,
+    known: ['1-a', '2-y', '3-x'],
+  },
+  {
+    name: 'a later path that connects two roots',
+    stored: [
+      { start: 1, ids: ['a'] },
+      { start: 3, ids: ['x'] },
+    ],
+    written: { start: 4, ids: ['z', 'x', 'y', 'a'] },
+    winner: '4-z',
+    moves: true,
+    known: ['1-a', '2-y', '3-x', '4-z'],
+  },
+  {
+    name: 'a live sibling of a tombstone',
+    stored: [{ start: 2, ids: ['b', 'a'], deleted: true }],
+    written: { start: 2, ids: ['c', 'a'] },
+    winner: '2-c',
+    moves: true,
+    known: ['1-a', '2-b', '2-c'],
+  },
+  {
+    name: 'an ancestry that only grew takes no number',
+    stored: [{ start: 3, ids: ['c'] }],
+    written: ABC,
+    winner: '3-c',
+    moves: false,
+    known: ['1-a', '2-b', '3-c'],
+  },
+  {
+    name: 'a leaf turns out to be an ancestor of another',
+    stored: [
+      { start: 2, ids: ['e'] },
+      { start: 1, ids: ['a'] },
+    ],
+    written: { start: 2, ids: ['e', 'a'] },
+    winner: '2-e',
+    moves: true,
+    known: ['1-a', '2-e'],
+  },
+]
+
+for (const [way, write] of WAYS) {
+  t.test(`merges by ${way}`, async (t) => {
+    for (const { name, stored, written, winner, conflicts = [], moves, known, unknown = [] } of CASES) {
+      const opened = await openDatabase()
+      for (const path of stored) await write(opened, path)
+      const before = await opened.updateSeq()
+      await write(opened, written)
+      t.equal(await opened.updateSeq(), before + Number(moves), `${name}: numbers`)
+      const doc = await opened.get('x', { conflicts: true })
+      t.same([doc._rev, doc._conflicts ?? []], [winner, conflicts], `${name}: leaves`)
+      const diff = parse(await opened.database.revsDiff(ADMIN, body({ x: [...known, ...unknown] })))
+      t.same(diff.x?.missing ?? [], unknown, `${name}: revisions known`)
+    }
+  })
+}
+
+t.test('what is seen of a history of which only the leaf was stored', async (t) => {
+  const { get, replicate, database } = await openDatabase()
+  await replicate('x', { ...ABC, doc: { n: 1 } })
+  t.match(await get('x', { revs: true, revsInfo: true }), {
+    _rev: '3-c',
+    _revisions: { start: 3, ids: ['c', 'b', 'a'] },
+    _revs_info: [
+      { rev: '3-c', status: 'available' },
+      { rev: '2-b', status: 'missing' },
+      { rev: '1-a', status: 'missing' },
+    ],
+  })
+  await t.rejects(get('x', { rev: '2-b' }), { code: 'not_found' })
+  await replicate('x', { start: 2, ids: ['b', 'a'], doc: { n: 0 } })
+  await t.rejects(get('x', { rev: '2-b' }), { code: 'not_found' }, 'an inner revision gets no body later')
+  t.same(parse(await database.revsDiff(ADMIN, body({ x: ['1-a', '2-b', '3-c'] }))), {})
+})
+
+t.test('a body that comes with a known revision is ignored', async (t) => {
+  const { get, replicate } = await openDatabase()
+  await replicate('x', { start: 1, ids: ['a'], doc: { n: 1 } })
+  await replicate('x', { start: 1, ids: ['a'], doc: { n: 2 }, deleted: true })
+  t.match(await get('x'), { _rev: '1-a', n: 1 })
+})
+
+t.test('a live leaf revives a deleted document, and a tombstone deletes it', async (t) => {
+  const { get, replicate } = await openDatabase()
+  await replicate('x', { start: 1, ids: ['a'] }, { start: 2, ids: ['b', 'a'], deleted: true })
+  await t.rejects(get('x'), { code: 'deleted' })
+  await replicate('x', { start: 2, ids: ['c', 'a'] })
+  t.match(await get('x', { deletedConflicts: true }), { _rev: '2-c', _deleted_conflicts: ['2-b'] })
+})
+
+const LEAVES: [
+  leaves: Path[],
+  winner: string,
+  conflicts: string[] | undefined,
+  deletedConflicts: string[] | undefined,
+  order: string[],
+][] = [
+  [
+    [
+      { start: 2, ids: ['b'] },
+      { start: 2, ids: ['c'] },
+      { start: 2, ids: ['d'], deleted: true },
+    ],
+    '2-c',
+    ['2-b'],
+    ['2-d'],
+    ['2-c', '2-b', '2-d'],
+  ],
+  [
+    [
+      { start: 3, ids: ['a'], deleted: true },
+      { start: 2, ids: ['z'] },
+    ],
+    '2-z',
+    undefined,
+    ['3-a'],
+    ['2-z', '3-a'],
+  ],
+  [
+    [
+      { start: 10, ids: ['a'] },
+      { start: 9, ids: ['f'] },
+    ],
+    '10-a',
+    ['9-f'],
+    undefined,
+    ['10-a', '9-f'],
+  ],
+  [
+    [
+      { start: 2, ids: ['a'], deleted: true },
+      { start: 2, ids: ['b'], deleted: true },
+    ],
+    '2-b',
+    undefined,
+    ['2-a'],
+    ['2-b', '2-a'],
+  ],
+  [
+    [
+      { start: 2, ids: [`0aff${'0'.repeat(28)}`] },
+      { start: 2, ids: [`0aee${'f'.repeat(28)}`] },
+    ],
+    `2-0aff${'0'.repeat(28)}`,
+    [`2-0aee${'f'.repeat(28)}`],
+    undefined,
+    [`2-0aff${'0'.repeat(28)}`, `2-0aee${'f'.repeat(28)}`],
+  ],
+]
+
+t.test('winner and leaf order are those of 19.1, in whatever order the leaves arrive', async (t) => {
+  for (const [leaves, winner, conflicts, deletedConflicts, order] of LEAVES) {
+    for (const arrival of [leaves, leaves.toReversed()]) {
+      const { replicate, get, database } = await openDatabase()
+      for (const leaf of arrival) await replicate('x', leaf)
+      const isDeleted = leaves.every(({ deleted }) => deleted)
+      if (isDeleted) await t.rejects(get('x'), { code: 'deleted' })
+      const doc = await get('x', { conflicts: true, deletedConflicts: true, deleted: true })
+      t.equal(doc._rev, winner)
+      t.equal(doc._deleted, isDeleted ? true : undefined)
+      t.same([doc._conflicts, doc._deleted_conflicts], [conflicts, deletedConflicts])
+      const chunks: Uint8Array[] = []
+      for await (const chunk of database.openRevs(ADMIN, 'x', 'all', {})) chunks.push(chunk)
+      const rows = parse(Buffer.concat(chunks)) as { ok: { _rev: string } }[]
+      t.same(
+        rows.map(({ ok }) => ok._rev),
+        order,
+      )
+    }
+  }
+})
+
+t.test('interactive edits stand beside replicated ones', async (t) => {
+  const { put, get, replicate } = await openDatabase()
+  const first = await put('x', {})
+  const id = first.slice(2)
+  const mine = await put('x', { _rev: first, who: 'me' })
+  await replicate('x', { start: 2, ids: ['0'.repeat(32), id], doc: { who: 'you' } })
+  t.match(await get('x', { conflicts: true }), { _rev: mine, _conflicts: [`2-${'0'.repeat(32)}`], who: 'me' })
+})
+
+t.test('the same edit made here and elsewhere is one revision', async (t) => {
+  const { put, get, replicate, updateSeq } = await openDatabase()
+  const other = await openDatabase()
+  const first = await put('x', {})
+  const second = await put('x', { _rev: first, n: 1 })
+  t.equal(await other.put('x', {}), first)
+  t.equal(await other.put('x', { _rev: first, n: 1 }), second)
+  await replicate('x', { start: 2, ids: [second.slice(2), first.slice(2)], doc: { n: 1 } })
+  t.equal(await updateSeq(), 2)
+  t.equal((await get('x', { conflicts: true }))._conflicts, undefined)
+})
+
+t.test('an edit that is known already without its history becomes one with it', async (t) => {
+  const other = await openDatabase()
+  const first = await other.put('x', {})
+  const second = await other.put('x', { _rev: first, n: 1 })
+  const { put, get, replicate } = await openDatabase()
+  await put('x', {})
+  await replicate('x', { start: 2, ids: [second.slice(2)], doc: { n: 1 } })
+  t.match(await get('x', { conflicts: true }), { _rev: second, _conflicts: [first] })
+  t.equal(await put('x', { _rev: first, n: 1 }), second)
+  t.same(await get('x', { conflicts: true, revs: true }), {
+    _id: 'x',
+    _rev: second,
+    n: 1,
+    _revisions: { start: 2, ids: [second.slice(2), first.slice(2)] },
+  })
+})

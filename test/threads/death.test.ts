@@ -1,0 +1,131 @@
+/** A database thread that dies of a fault takes nothing with it but what it was asked at that moment. */
+import t, { type Test } from 'tap'
+import { DEFAULT_LIMITS } from '../../src/core/types.ts'
+import type { DatabaseHandle } from '../../src/threads/databases.ts'
+import { ADMIN, text } from '../documents/helpers.ts'
+import { DEADLY_ENTRY, eventsOf, idsOf, put, serve, until } from './served.ts'
+
+const serveDeadly = (t: Test) => serve(t, { threadEntry: DEADLY_ENTRY })
+
+/** Kills the thread that owns a database. */
+async function kill(t: Test, handle: DatabaseHandle): Promise<void> {
+  await t.rejects(handle.open(ADMIN, 'deadly', {}), { code: 'unavailable' })
+}
+
+t.test('pending calls are refused, the next one works, and what was answered is there', async (t) => {
+  const { databases, faults } = await serveDeadly(t)
+  await databases.create('a')
+  const a = databases.get('a')
+  for (let n = 0; n < 20; n += 1) await put(a, `x${n}`, { text: 'a'.repeat(60_000) })
+  const reader = a.allDocs(ADMIN, 'all', { includeDocs: true }, null)[Symbol.asyncIterator]()
+  await reader.next()
+  const pending = [put(a, 'pending'), a.info(ADMIN), text(a.allDocs(ADMIN, 'all', {}, null))]
+  const settled = Promise.allSettled(pending)
+  await kill(t, a)
+  for (const result of await settled) t.match(result, { reason: { code: 'unavailable' } })
+  const rest = async () => {
+    while (!(await reader.next()).done);
+  }
+  await t.rejects(rest(), { code: 'unavailable' })
+  t.equal((await idsOf(a)).length, 20)
+  await put(a, 'after')
+  t.match(faults, [{ message: 'a fault of the thread' }])
+})
+
+t.test('whoever watches is told that it is over, and may watch again', async (t) => {
+  const { databases } = await serveDeadly(t)
+  await databases.create('a')
+  const a = databases.get('a')
+  const events = eventsOf(a)
+  await put(a, 'x')
+  await kill(t, a)
+  await until(() => events.length === 2)
+  t.same(events, [{ type: 'committed', updateSeq: 1 }, { type: 'gone' }])
+  await put(a, 'y')
+  await until(() => events.length === 3)
+  t.match(events[2], { type: 'committed', updateSeq: 2 })
+})
+
+t.test('the security object is asked for anew', async (t) => {
+  const { databases } = await serveDeadly(t)
+  await databases.create('a')
+  const a = databases.get('a')
+  await a.setSecurity(ADMIN, { members: {} })
+  t.same(await a.securityCopy(), { members: {} })
+  await kill(t, a)
+  t.same(await a.securityCopy(), { members: {} })
+})
+
+t.test('the data folder stays held, and databases are made and deleted as before', async (t) => {
+  const { databases, dataDir, faults } = await serveDeadly(t)
+  await databases.create('a')
+  await kill(t, databases.get('a'))
+  await databases.create('b')
+  t.same(databases.names(), ['a', 'b'])
+  await t.rejects(serve(t, { dataDir }), { message: /in use by another settee/ })
+  await put(databases.get('b'), 'x')
+  await databases.delete('a')
+  t.same(databases.names(), ['b'])
+  t.equal(faults.length, 1)
+})
+
+t.test('it may happen again and again', async (t) => {
+  const { databases, faults } = await serveDeadly(t)
+  await databases.create('a')
+  const a = databases.get('a')
+  for (let n = 0; n < 4; n += 1) {
+    await put(a, `x${n}`)
+    await kill(t, a)
+  }
+  t.equal((await idsOf(a)).length, 4)
+  t.equal(faults.length, 4)
+})
+
+t.test('databases of other threads notice nothing', async (t) => {
+  const { databases } = await serveDeadly(t)
+  for (const name of ['a', 'b']) await databases.create(name)
+  const [a, b] = [databases.get('a'), databases.get('b')]
+  await put(a, 'x')
+  await put(b, 'x')
+  const ofB = eventsOf(b)
+  await kill(t, a)
+  await put(b, 'y')
+  t.notMatch(ofB, [{ type: 'gone' }])
+  t.same(await idsOf(b), ['x', 'y'])
+})
+
+t.test('a thread that takes a dead one’s place has the limits of now', async (t) => {
+  const { databases } = await serveDeadly(t)
+  await databases.create('a')
+  const a = databases.get('a')
+  databases.setLimits({ ...DEFAULT_LIMITS, maxDocumentSize: 50 })
+  await kill(t, a)
+  await t.rejects(put(a, 'x', { text: 'a'.repeat(100) }), { code: 'document_too_large' })
+})
+
+t.test('a deletion during which the thread dies can be tried again', async (t) => {
+  const { databases } = await serveDeadly(t)
+  await databases.create('a')
+  const a = databases.get('a')
+  await put(a, 'x')
+  const killed = t.rejects(a.open(ADMIN, 'deadly', {}), { code: 'unavailable' })
+  await t.rejects(databases.delete('a'), { code: 'unavailable' })
+  await killed
+  t.same(databases.names(), ['a'])
+  t.same(await idsOf(databases.get('a')), ['x'])
+  await databases.delete('a')
+  t.same(databases.names(), [])
+  await t.resolves(databases.create('a'))
+})
+
+t.test('a server whose thread has died closes in order', async (t) => {
+  const { databases, dataDir } = await serveDeadly(t)
+  await databases.create('a')
+  const a = databases.get('a')
+  await put(a, 'x')
+  const killed = t.rejects(a.open(ADMIN, 'deadly', {}), { code: 'unavailable' })
+  await databases.close()
+  await killed
+  const next = await serve(t, { dataDir })
+  t.same(await idsOf(next.databases.get('a')), ['x'])
+})

@@ -1,0 +1,65 @@
+import { setImmediate as turn } from 'node:timers/promises'
+import t from 'tap'
+import { Flow } from '../../src/threads/flow.ts'
+
+/** What a waiting call has come to. */
+function watched<T>(promise: Promise<T>) {
+  const seen: { value?: T; error?: unknown } = {}
+  promise.then(
+    (value) => {
+      seen.value = value
+    },
+    (error) => {
+      seen.error = error
+    },
+  )
+  return seen
+}
+
+t.test('the first chunk goes unasked, each further one when it is pulled', async (t) => {
+  const flow = new Flow()
+  t.equal(await flow.next(), true)
+  const second = watched(flow.next())
+  await turn()
+  t.same(second, {})
+  flow.pull()
+  await turn()
+  t.same(second, { value: true })
+})
+
+t.test('what was pulled ahead is remembered', async (t) => {
+  const flow = new Flow()
+  flow.pull()
+  flow.pull()
+  for (let n = 0; n < 3; n += 1) t.equal(await flow.next(), true)
+  const fourth = watched(flow.next())
+  await turn()
+  t.same(fourth, {})
+})
+
+t.test('cancelling ends a wait, and every later one', async (t) => {
+  const flow = new Flow()
+  await flow.next()
+  const waiting = flow.next()
+  flow.cancel()
+  t.equal(await waiting, false)
+  t.equal(await flow.next(), false)
+  t.equal(flow.isWanted(), false)
+})
+
+t.test('cancelling before the beginning is not lost', async (t) => {
+  const flow = new Flow()
+  flow.cancel()
+  t.equal(flow.isWanted(), false)
+  t.equal(await flow.next(), false)
+})
+
+t.test('failing ends a wait with the error, the first that came', async (t) => {
+  const flow = new Flow()
+  await flow.next()
+  const waiting = flow.next()
+  flow.fail(new Error('first'))
+  flow.fail(new Error('second'))
+  await t.rejects(waiting, { message: 'first' })
+  t.throws(() => flow.isWanted(), { message: 'first' })
+})

@@ -1,0 +1,199 @@
+import { setImmediate as turn } from 'node:timers/promises'
+import t from 'tap'
+import { OpenStores } from '../../src/threads/open-stores.ts'
+
+function deferred<T = void>() {
+  let resolve: (value: T) => void = () => undefined
+  const promise = new Promise<T>((settle) => {
+    resolve = settle
+  })
+  return { promise, resolve }
+}
+
+interface FakeStore {
+  readonly name: string
+  readonly incarnation: number
+  isOpen: boolean
+  close(): Promise<void>
+}
+
+/** Stores that note what happens to them; closing waits for `gate`, if there is one. */
+function fakes(max: number, faults: { open?: () => void; close?: () => void } = {}) {
+  const events: string[] = []
+  const gates: { close?: Promise<void> } = {}
+  const stores = new OpenStores<FakeStore>(max, async (name, incarnation) => {
+    faults.open?.()
+    events.push(`open ${name}${incarnation}`)
+    const store = {
+      name,
+      incarnation,
+      isOpen: true,
+      close: async () => {
+        store.isOpen = false
+        events.push(`closing ${name}`)
+        await gates.close
+        faults.close?.()
+        events.push(`closed ${name}`)
+      },
+    }
+    return store
+  })
+  const touch = (name: string, incarnation = 1) => stores.use(name, incarnation, async (store) => store)
+  return { stores, events, gates, touch }
+}
+
+t.test('a database is opened once and used by many at a time', async (t) => {
+  const { events, touch } = fakes(2)
+  const [a, b] = await Promise.all([touch('a'), touch('a')])
+  t.equal(a, b)
+  t.equal(await touch('a'), a)
+  t.same(events, ['open a1'])
+})
+
+t.test('the least recently used is closed when there are too many', async (t) => {
+  const { events, touch } = fakes(2)
+  for (const name of ['a', 'b', 'a', 'c']) await touch(name)
+  await turn()
+  t.same(events, ['open a1', 'open b1', 'open c1', 'closing b', 'closed b'])
+})
+
+t.test('what is in use is never closed, and is when its use ends', async (t) => {
+  const { stores, events, touch } = fakes(1)
+  const gate = deferred()
+  const using = stores.use('a', 1, async (store) => {
+    await gate.promise
+    return store.isOpen
+  })
+  for (const name of ['b', 'c']) await touch(name)
+  await turn()
+  t.notOk(events.includes('closing a'))
+  gate.resolve()
+  t.equal(await using, true)
+  await turn()
+  t.ok(events.includes('closed a'))
+})
+
+t.test('a database is opened again only when its closing is done', async (t) => {
+  const { events, gates, touch } = fakes(1)
+  const gate = deferred()
+  gates.close = gate.promise
+  await touch('a')
+  await touch('b')
+  const again = touch('a')
+  await turn()
+  t.same(events, ['open a1', 'open b1', 'closing a'])
+  gate.resolve()
+  await again
+  t.same(events.slice(3, 5), ['closed a', 'open a1'])
+})
+
+t.test('a closing that fails keeps nobody from opening', async (t) => {
+  const { touch } = fakes(1, {
+    close: () => {
+      throw new Error('the disk')
+    },
+  })
+  for (const name of ['a', 'b', 'a']) t.match(await touch(name), { name, isOpen: true })
+})
+
+t.test('another incarnation of an open database is not there', async (t) => {
+  const { touch } = fakes(2)
+  await touch('a', 1)
+  await t.rejects(touch('a', 2), { code: 'no_database' })
+  t.match(await touch('a', 1), { incarnation: 1 })
+})
+
+t.test('an opening that fails is told to all who wait, and tried again for the next', async (t) => {
+  let isBroken = true
+  const { touch, events } = fakes(2, {
+    open: () => {
+      if (isBroken) throw new Error('damaged')
+    },
+  })
+  const results = await Promise.allSettled([touch('a'), touch('a')])
+  t.match(results, [{ reason: { message: 'damaged' } }, { reason: { message: 'damaged' } }])
+  isBroken = false
+  await touch('a')
+  t.same(events, ['open a1'])
+})
+
+t.test('a dropped database is closed at once; whoever works with it finds it gone', async (t) => {
+  const { stores, events, touch } = fakes(2)
+  const gate = deferred()
+  const using = stores.use('a', 1, async (store) => {
+    await gate.promise
+    if (!store.isOpen) throw new Error('it is closed')
+    return 'done'
+  })
+  await turn()
+  await stores.drop('a')
+  t.same(events, ['open a1', 'closing a', 'closed a'])
+  gate.resolve()
+  await t.rejects(using, { code: 'no_database' })
+  t.match(await touch('a', 2), { incarnation: 2 })
+})
+
+t.test('what was done before the drop is done', async (t) => {
+  const { stores } = fakes(2)
+  const gate = deferred()
+  const using = stores.use('a', 1, async () => {
+    await gate.promise
+    return 'written'
+  })
+  await turn()
+  const dropped = stores.drop('a')
+  gate.resolve()
+  await dropped
+  t.equal(await using, 'written')
+})
+
+t.test('dropping waits for a closing under way, and for an opening', async (t) => {
+  const { stores, gates, touch, events } = fakes(1)
+  const gate = deferred()
+  gates.close = gate.promise
+  await touch('a')
+  await touch('b')
+  let isDropped = false
+  const dropping = stores.drop('a').then(() => {
+    isDropped = true
+  })
+  await turn()
+  t.equal(isDropped, false)
+  gate.resolve()
+  await dropping
+  const opening = touch('c')
+  await stores.drop('c')
+  t.ok(events.includes('closed c'))
+  t.match(await opening, { name: 'c' })
+  await stores.drop('never opened')
+})
+
+t.test('a database that cannot be opened can be dropped', async (t) => {
+  const { stores, touch } = fakes(1, {
+    open: () => {
+      throw new Error('damaged')
+    },
+  })
+  const opening = touch('a')
+  await t.resolves(stores.drop('a'))
+  await t.rejects(opening)
+})
+
+t.test('closing everything waits for what is in use, and refuses the rest', async (t) => {
+  const { stores, events, touch } = fakes(5)
+  const gate = deferred()
+  const using = stores.use('a', 1, async (store) => {
+    await gate.promise
+    return store.isOpen
+  })
+  await touch('b')
+  const closing = stores.closeAll()
+  await turn()
+  t.same(events.slice(2), ['closing b', 'closed b'])
+  await t.rejects(touch('c'), { code: 'unavailable' })
+  await t.rejects(touch('b'), { code: 'unavailable' })
+  gate.resolve()
+  t.equal(await using, true, 'it was open to the end')
+  await closing
+  t.ok(events.includes('closed a'))
+})

@@ -1,0 +1,74 @@
+/** Databases over real threads and files. */
+import { readdirSync, readlinkSync } from 'node:fs'
+import { setImmediate as turn } from 'node:timers/promises'
+import type { Test } from 'tap'
+import { DEFAULT_LIMITS } from '../../src/core/types.ts'
+import type { DatabaseEvent, DatabaseHandle, Databases } from '../../src/threads/databases.ts'
+import { openServerDatabases, type ServerDatabasesOptions } from '../../src/threads/server-databases.ts'
+import { ADMIN, body, jsonOf } from '../documents/helpers.ts'
+import { temporaryFolder } from '../helpers/server.ts'
+
+export const DEADLY_ENTRY = new URL('./deadly-thread.mjs', import.meta.url)
+const ENTRY = new URL('../helpers/database-thread.mjs', import.meta.url)
+
+export interface Served {
+  readonly databases: Databases
+  readonly dataDir: string
+  readonly faults: unknown[]
+}
+
+/** Databases in a folder, by default an empty one; closed when the test ends. */
+export async function serve(t: Test, options: Partial<ServerDatabasesOptions> = {}): Promise<Served> {
+  const dataDir = options.dataDir ?? (await temporaryFolder(t))
+  const faults: unknown[] = []
+  const databases = await openServerDatabases({
+    dataDir,
+    limits: DEFAULT_LIMITS,
+    maxOpen: 100,
+    threadEntry: ENTRY,
+    onFault: (fault) => faults.push(fault),
+    ...options,
+  })
+  t.teardown(() => databases.close())
+  return { databases, dataDir, faults }
+}
+
+export async function put(handle: DatabaseHandle, id: string, doc: unknown = {}): Promise<string> {
+  return (await handle.put(ADMIN, id, body(doc), {})).rev
+}
+
+/** The ids of all live documents. */
+export async function idsOf(handle: DatabaseHandle): Promise<string[]> {
+  const { rows } = await jsonOf(handle.allDocs(ADMIN, 'all', {}, null))
+  return rows.map(({ id }: { id: string }) => id)
+}
+
+/** The events of a database from now on. */
+export function eventsOf(handle: DatabaseHandle): DatabaseEvent[] {
+  const events: DatabaseEvent[] = []
+  handle.watch((event) => events.push(event))
+  return events
+}
+
+/** The databases whose files this process has open. */
+export function openFiles(dataDir: string): string[] {
+  const names = new Set<string>()
+  for (const file of readdirSync('/proc/self/fd')) {
+    const match = linkOf(file).startsWith(`${dataDir}/databases/`) && /([^/]+)\.sqlite/.exec(linkOf(file))
+    if (match) names.add(match[1] as string)
+  }
+  return [...names].sort()
+}
+
+function linkOf(file: string): string {
+  try {
+    return readlinkSync(`/proc/self/fd/${file}`)
+  } catch {
+    return '' // closed in the meantime
+  }
+}
+
+/** Waits, turn by turn, until something holds. */
+export async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
+  while (!(await holds())) await turn()
+}

@@ -1,0 +1,132 @@
+/** The HTTP thread's end of a port, over a thread that says what it is told to. */
+import { setImmediate as turn } from 'node:timers/promises'
+import t, { type Test } from 'tap'
+import { DEFAULT_LIMITS } from '../../src/core/types.ts'
+import { Thread, type ThreadEvent } from '../../src/threads/thread.ts'
+
+const ENTRY = new URL('./scripted-thread.mjs', import.meta.url)
+
+function scripted(t: Test) {
+  const events: ThreadEvent[] = []
+  const options = { dataDir: '', limits: DEFAULT_LIMITS, maxOpen: 1 }
+  const thread = new Thread(ENTRY, options, (event) => events.push(event))
+  t.teardown(() => thread.stop())
+  const request = (script: unknown) =>
+    ({ type: 'call', database: 'd', incarnation: 1, method: 'info', args: [script] }) as const
+  return {
+    thread,
+    events,
+    ask: (script: unknown) => thread.ask(request(script)),
+    stream: (script: unknown) => thread.stream(request(script)),
+  }
+}
+
+const chunk = (text: string) => ({ type: 'chunk', chunk: new Uint8Array(Buffer.from(text)) })
+const end = { type: 'end' }
+const failed = { type: 'failed', error: { code: 'conflict', reason: 'it is taken', cause: undefined } }
+
+async function texts(stream: AsyncIterable<Uint8Array>): Promise<string[]> {
+  const found: string[] = []
+  for await (const bytes of stream) found.push(Buffer.from(bytes).toString())
+  return found
+}
+
+t.test('answers reach those who asked', async (t) => {
+  const { ask } = scripted(t)
+  const answers = [1, { a: 2 }, null, undefined].map((value) => ask([{ type: 'answer', value }]))
+  t.same(await Promise.all(answers), [1, { a: 2 }, null, undefined])
+  await t.rejects(ask([failed]), { code: 'conflict', reason: 'it is taken' })
+})
+
+t.test('a stream gives its chunks and ends, or throws', async (t) => {
+  const { stream } = scripted(t)
+  t.same(await texts(stream([chunk('a'), chunk('b'), end])), ['a', 'b'])
+  t.same(await texts(stream([end])), [])
+  await t.rejects(texts(stream([failed])), { code: 'conflict' }, 'before its first chunk')
+  await t.rejects(texts(stream([chunk('a'), failed])), { code: 'conflict' }, 'after it')
+})
+
+t.test(
+  'a stream sends nothing before it is read, and then asks for a chunk with each it takes',
+  async (t) => {
+    const { stream, ask } = scripted(t)
+    const chunks = stream([chunk('a'), chunk('b'), end])
+    t.match(await ask('seen'), { next: 0 })
+    await chunks.next()
+    t.match(await ask('seen'), { next: 1, cancel: 0 })
+    await chunks.next()
+    t.match(await ask('seen'), { next: 2 })
+    t.match(await chunks.next(), { done: true })
+    t.match(await ask('seen'), { next: 2, cancel: 0 }, 'one that has ended is not cancelled')
+  },
+)
+
+t.test('a reader that gives up cancels, and waits until the thread has let go', async (t) => {
+  const { stream, ask } = scripted(t)
+  for await (const _ of stream([chunk('a'), chunk('late')])) break
+  t.match(await ask('seen'), { cancel: 1 })
+  const unread = stream([chunk('a')])
+  await unread.return(undefined)
+  t.match(await ask('seen'), { cancel: 1 }, 'one that was never read is not known there')
+})
+
+t.test('a stream that fails after it was given up harms nobody', async (t) => {
+  const { stream, ask } = scripted(t)
+  const chunks = stream([chunk('a'), chunk('b'), failed])
+  await chunks.next()
+  await chunks.return(undefined)
+  t.equal(await ask([{ type: 'answer', value: 'fine' }]), 'fine')
+})
+
+t.test('replies to nobody are ignored, events are told', async (t) => {
+  const { ask, events } = scripted(t)
+  const event = { type: 'committed', incarnation: 3, updateSeq: 7 }
+  await ask([{ type: 'answer', call: 999 }, chunk('stray'), event, { type: 'answer', value: 1 }])
+  t.match(events, [event])
+})
+
+t.test('a thread that dies fails all who wait, and whoever asks later', async (t) => {
+  const { thread, ask, stream } = scripted(t)
+  const calls = [ask([]), ask([])]
+  const chunks = stream([chunk('a')])
+  await chunks.next()
+  const reading = chunks.next()
+  const dying = ask('die')
+  for (const waiting of [...calls, reading, dying]) await t.rejects(waiting, { code: 'unavailable' })
+  t.match(await thread.ended, { message: 'the thread has died' })
+  t.equal(thread.isRunning, false)
+  await t.rejects(ask([]), { code: 'unavailable' })
+  await t.rejects(texts(stream([])), { code: 'unavailable' })
+  thread.tell({ type: 'limits', limits: DEFAULT_LIMITS })
+})
+
+t.test('a reader may give up a stream whose thread has died', async (t) => {
+  const { stream, ask } = scripted(t)
+  const chunks = stream([chunk('a')])
+  await chunks.next()
+  await t.rejects(ask('die'))
+  t.match(await chunks.return(undefined), { done: true })
+})
+
+t.test('the death tells its cause', async (t) => {
+  const { ask } = scripted(t)
+  const error = await ask('die').catch((thrown: Error) => thrown)
+  t.match((error as Error).cause, { message: 'the thread has died' })
+})
+
+t.test('stopping is idempotent and leaves no fault', async (t) => {
+  const { thread, ask } = scripted(t)
+  await ask('seen')
+  await Promise.all([thread.stop(), thread.stop()])
+  await thread.stop()
+  t.equal(await thread.ended, undefined)
+})
+
+t.test('a file that is no thread is a death like another', async (t) => {
+  const options = { dataDir: '', limits: DEFAULT_LIMITS, maxOpen: 1 }
+  const thread = new Thread(new URL('./no-such-file.mjs', import.meta.url), options, () => undefined)
+  await t.rejects(thread.ask({ type: 'stop' }), { code: 'unavailable' })
+  t.match(await thread.ended, { code: 'ERR_MODULE_NOT_FOUND' })
+  await thread.stop()
+  await turn()
+})

@@ -1,0 +1,82 @@
+import { setImmediate as turn } from 'node:timers/promises'
+import t from 'tap'
+import { Turns } from '../../src/threads/turns.ts'
+
+/** Holds the thread longer than one turn may last. */
+function work(ms: number): void {
+  for (const end = performance.now() + ms; performance.now() < end; );
+}
+
+/** Turns that note what is begun, each piece holding the thread for `ms`. */
+function noting(ms = 0) {
+  const begun: string[] = []
+  const turns = new Turns<string>((piece) => {
+    begun.push(piece)
+    work(ms)
+  })
+  return { begun, turns }
+}
+
+t.test('what waits is begun in the order of one database', async (t) => {
+  const { begun, turns } = noting()
+  for (const piece of ['1', '2', '3']) turns.add('a', piece)
+  t.same(begun, [], 'nothing before it is run')
+  turns.run()
+  t.same(begun, ['1', '2', '3'])
+})
+
+t.test('databases take turns, a piece each', async (t) => {
+  const { begun, turns } = noting()
+  for (const piece of ['a1', 'a2', 'a3', 'b1', 'c1', 'c2']) turns.add(piece[0] as string, piece)
+  turns.run()
+  t.same(begun, ['a1', 'b1', 'c1', 'a2', 'c2', 'a3'])
+})
+
+t.test(
+  'slow work of one database does not keep another waiting, over several turns of the loop',
+  async (t) => {
+    const { begun, turns } = noting(7)
+    for (const piece of ['a1', 'a2', 'a3', 'a4']) turns.add('a', piece)
+    turns.run()
+    t.same(begun, ['a1'], 'one turn of the loop is bounded')
+    turns.add('b', 'b1')
+    turns.run()
+    while (begun.length < 5) await turn()
+    t.ok(begun.indexOf('b1') <= 2, begun.join())
+  },
+)
+
+t.test('what is left is begun later without being asked for', async (t) => {
+  const { begun, turns } = noting(7)
+  for (let n = 0; n < 5; n += 1) turns.add(`d${n}`, `${n}`)
+  turns.run()
+  while (begun.length < 5) await turn()
+  t.same(begun, ['0', '1', '2', '3', '4'])
+})
+
+t.test('what is taken away is not begun', async (t) => {
+  const { begun, turns } = noting()
+  for (const piece of ['a1', 'b1', 'a2']) turns.add(piece[0] as string, piece)
+  t.same(turns.take('a'), ['a1', 'a2'])
+  t.same(turns.take('a'), [])
+  turns.run()
+  t.same(begun, ['b1'])
+})
+
+t.test('all can be begun at once', async (t) => {
+  const { begun, turns } = noting(3)
+  for (let n = 0; n < 6; n += 1) turns.add(`d${n % 2}`, `${n}`)
+  turns.runAll()
+  t.equal(begun.length, 6)
+})
+
+t.test('work that adds work is served', async (t) => {
+  const begun: string[] = []
+  const turns = new Turns<string>((piece) => {
+    begun.push(piece)
+    if (piece === '1') turns.add('a', '2')
+  })
+  turns.add('a', '1')
+  turns.run()
+  t.same(begun, ['1', '2'])
+})

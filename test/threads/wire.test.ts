@@ -1,0 +1,107 @@
+import { setImmediate as turn } from 'node:timers/promises'
+import { MessageChannel } from 'node:worker_threads'
+import t, { type Test } from 'tap'
+import { CouchError } from '../../src/core/errors.ts'
+import { Outbox, ownBytes, packError, unpackError } from '../../src/threads/wire.ts'
+
+function isWhole(bytes: Uint8Array): boolean {
+  return bytes.byteLength === bytes.buffer.byteLength
+}
+
+/** A port, and what arrives at the other end, batch by batch. */
+function channel(t: Test) {
+  const { port1, port2 } = new MessageChannel()
+  const batches: unknown[][] = []
+  port2.on('message', (batch) => batches.push(batch))
+  t.teardown(() => port1.close())
+  const arrived = async (count: number) => {
+    while (batches.length < count) await turn()
+    return batches
+  }
+  return { outbox: new Outbox<object>(port1), arrived }
+}
+
+t.test('the messages of one turn travel as one, in their order', async (t) => {
+  const { outbox, arrived } = channel(t)
+  outbox.post({ n: 1 })
+  outbox.post({ n: 2 })
+  await arrived(1)
+  outbox.post({ n: 3 })
+  t.same(await arrived(2), [[{ n: 1 }, { n: 2 }], [{ n: 3 }]])
+})
+
+t.test('small Buffers, which share Node’s pool, are copied and never detached', async (t) => {
+  const pooled = Buffer.from('pooled')
+  const neighbour = Buffer.from('neighbour')
+  t.notOk(isWhole(pooled))
+  const { outbox, arrived } = channel(t)
+  const own = ownBytes({ body: { bytes: pooled }, bytes: pooled })
+  outbox.post({ own }, own)
+  t.match(await arrived(1), [[{ own: { bytes: new Uint8Array(Buffer.from('pooled')) } }]])
+  t.equal(pooled.toString(), 'pooled')
+  t.equal(neighbour.toString(), 'neighbour')
+  t.equal(Buffer.from('after').toString(), 'after', 'the pool still serves')
+})
+
+t.test('bytes that own their memory are handed over', async (t) => {
+  const large = Buffer.alloc(100_000, 'x')
+  const { outbox, arrived } = channel(t)
+  const own = ownBytes(large)
+  t.notOk(Buffer.isBuffer(own))
+  outbox.post({ own }, own)
+  const [[message]] = (await arrived(1)) as [[{ own: Uint8Array }]]
+  t.equal(message.own.length, 100_000)
+  t.equal(large.length, 0, 'nothing was copied')
+})
+
+t.test('a stretch of larger memory is copied alone', async (t) => {
+  const whole = new Uint8Array(1000).fill(7)
+  const own = ownBytes(whole.subarray(10, 20))
+  t.ok(isWhole(own))
+  t.same(own, new Uint8Array(10).fill(7))
+})
+
+t.test('the same memory may be sent twice in one turn', async (t) => {
+  const bytes = new Uint8Array(10_000).fill(1)
+  const { outbox, arrived } = channel(t)
+  const own = ownBytes({ a: bytes, b: bytes })
+  outbox.post({ own }, own)
+  outbox.post({ own }, own)
+  const [batch] = (await arrived(1)) as { own: { a: Uint8Array; b: Uint8Array } }[][]
+  for (const { own: got } of batch ?? []) t.same([got.a.length, got.b.length], [10_000, 10_000])
+})
+
+t.test('byte arrays deeper down, and in lists, are copied', async (t) => {
+  const deep = Buffer.alloc(10_000, 'd')
+  const listed = Buffer.from('listed')
+  const { outbox, arrived } = channel(t)
+  const value = { at: { bytes: deep }, list: [listed] }
+  t.equal(ownBytes(value), value)
+  t.equal(ownBytes(value.list), value.list)
+  outbox.post({ value }, value, value.list)
+  const [[message]] = (await arrived(1)) as [[{ value: { at: { bytes: Uint8Array } } }]]
+  t.equal(message.value.at.bytes.length, 10_000)
+  t.equal(deep.length, 10_000)
+  t.equal(listed.toString(), 'listed')
+})
+
+t.test('values without bytes stay the same', async (t) => {
+  for (const value of [null, undefined, 1, 'text', {}, [1], { a: { b: 1 } }]) t.equal(ownBytes(value), value)
+  t.equal(ownBytes(new Uint8Array(0)).length, 0)
+})
+
+t.test('errors of ours keep their name and reason over the wire, causes become text', async (t) => {
+  const cause = new Error('the disk')
+  const packed = structuredClone(packError(new CouchError('forbidden', { why: [1] }, { cause })))
+  const error = unpackError(packed)
+  t.match(error, { code: 'forbidden', reason: { why: [1] }, status: 403 })
+  t.match(error.cause, /^Error: the disk\n/)
+  t.equal(unpackError(packError(new CouchError('conflict'))).cause, undefined)
+})
+
+t.test('anything else thrown is a fault of ours', async (t) => {
+  for (const thrown of [new TypeError('x is no function'), 'text', undefined]) {
+    t.equal(unpackError(structuredClone(packError(thrown))).code, 'internal_server_error')
+  }
+  t.match(unpackError(packError(new TypeError('x is no function'))).cause, /x is no function/)
+})
