@@ -25,7 +25,7 @@ export class OpenStores<T extends Closable> {
   readonly #closing = new Map<string, Promise<void>>()
   #isOver = false
 
-  /** @param max databases kept open beside those in use */
+  /** @param max databases kept open, unless more are in use */
   constructor(max: number, open: (name: string, incarnation: number) => Promise<T>) {
     this.#open = open
     this.#max = max

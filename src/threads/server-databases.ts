@@ -12,7 +12,7 @@ import type { ThreadEvent } from './thread.ts'
 export interface ServerDatabasesOptions {
   readonly dataDir: string
   readonly limits: Limits
-  /** Databases kept open at the most, beside those in use. */
+  /** Databases kept open at the most, unless more are in use. */
   readonly maxOpen: number
   /** The file that a thread runs; by default host.ts beside this file. */
   readonly threadEntry?: URL | undefined

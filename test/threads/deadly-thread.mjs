@@ -1,7 +1,8 @@
-// A database thread that dies of an open of the document `deadly`, before it serves what came with it.
+// A database thread that dies when it is asked for the document `deadly`, before it answers anything of that moment.
 import { parentPort } from 'node:worker_threads'
+
+await import('../helpers/database-thread.mjs')
 
 parentPort.on('message', (requests) => {
   if (requests.some(({ args }) => args?.[1] === 'deadly')) throw new Error('a fault of the thread')
 })
-await import('../helpers/database-thread.mjs')

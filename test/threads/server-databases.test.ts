@@ -280,6 +280,6 @@ t.test('a folder that cannot be used, or a thread that cannot start, is one clea
     t.notMatch((error as Error).message, '\n')
     return (error as Error).message
   }
-  t.match(await onto({ dataDir: '/proc/settee' }), /\/proc\/settee/)
+  t.match(await onto({ dataDir: '/dev/null' }), /\/dev\/null/)
   t.match(await onto({ threadEntry: new URL('./no-such-file.mjs', import.meta.url) }), /no-such-file/)
 })

@@ -81,7 +81,12 @@ t.test('a stream that fails after it was given up harms nobody', async (t) => {
 t.test('replies to nobody are ignored, events are told', async (t) => {
   const { ask, events } = scripted(t)
   const event = { type: 'committed', incarnation: 3, updateSeq: 7 }
-  await ask([{ type: 'answer', call: 999 }, chunk('stray'), event, { type: 'answer', value: 1 }])
+  await ask([
+    { type: 'answer', call: 999 },
+    { ...chunk('stray'), call: 998 },
+    event,
+    { type: 'answer', value: 1 },
+  ])
   t.match(events, [event])
 })
 

@@ -1,0 +1,38 @@
+import { setImmediate as turn } from 'node:timers/promises'
+import t from 'tap'
+import { Breath } from '../../src/core/breath.ts'
+
+/** Works without a pause until a breath is due. */
+function hold(breath: Breath): void {
+  while (!breath.isDue);
+}
+
+t.test('a breath is due when the thread was held for some milliseconds', async (t) => {
+  const since = performance.now()
+  const breath = new Breath()
+  t.equal(breath.isDue, false)
+  hold(breath)
+  t.ok(performance.now() - since >= 5)
+})
+
+t.test('taking one that is due gives the event loop a turn, and begins anew', async (t) => {
+  const breath = new Breath()
+  hold(breath)
+  let isServed = false
+  setImmediate(() => {
+    isServed = true
+  })
+  await breath.take()
+  t.equal(isServed, true)
+  t.equal(breath.isDue, false)
+})
+
+t.test('taking one that is not due costs no turn', async (t) => {
+  let isServed = false
+  const served = turn().then(() => {
+    isServed = true
+  })
+  await new Breath().take()
+  t.equal(isServed, false)
+  await served
+})
