@@ -1,6 +1,7 @@
 /**
  * `_local` documents: revisions `0-N` without history, no feed, no replication (protocol.md 3.8). As in CouchDB 3
- * there is no conflict: each write is one above the revision it names.
+ * there is no conflict: each write is one above the revision it names, and attachments are dropped, which PouchDB's
+ * own suite holds CouchDB to.
  */
 import { asCouchError, CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
@@ -21,7 +22,7 @@ export type LocalResult = { readonly rev: string; readonly deleted: boolean } | 
 /**
  * Writes `_local` documents.
  * @returns a result an edit, in order: also where the store or the user's rights failed it
- * @throws bad_request (attachments), invalid_rev: then nothing is written
+ * @throws invalid_rev: then nothing is written
  */
 export async function updateLocals(
   store: DatabaseStore,
@@ -36,11 +37,8 @@ export async function updateLocals(
   })
 }
 
-/** Refuses what no `_local` document can hold, before anything is written. */
+/** Refuses a revision that no `_local` document can have, before anything is written. */
 export function checkLocal(doc: IncomingDoc): void {
-  if (doc.attachments.length > 0) {
-    throw new CouchError('bad_request', '_local documents do not accept attachments.')
-  }
   const rev = namedRev(doc)
   if (rev !== null && (rev.pos !== 0 || !/^\d{1,15}$/.test(rev.id))) throw new CouchError('invalid_rev')
 }

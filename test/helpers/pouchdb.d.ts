@@ -62,7 +62,13 @@ declare namespace PouchDB {
   interface AllDocs {
     total_rows: number
     offset: number
-    rows: { id: string; key: string; value: { rev: string; deleted?: boolean }; doc?: StoredDoc; error?: string }[]
+    rows: {
+      id: string
+      key: string
+      value: { rev: string; deleted?: boolean }
+      doc?: StoredDoc
+      error?: string
+    }[]
   }
 
   interface ReplicationResult {
@@ -132,7 +138,11 @@ declare namespace PouchDB {
     plugin(plugin: unknown): Static
     defaults(options: Options): Static
     fetch(url: string, options?: Options): Promise<Response>
-    replicate(source: string | Database, target: string | Database, options?: Options): Running<ReplicationResult>
+    replicate(
+      source: string | Database,
+      target: string | Database,
+      options?: Options,
+    ): Running<ReplicationResult>
     sync(source: string | Database, target: string | Database, options?: Options): Running<SyncResult>
     readonly version: string
   }
