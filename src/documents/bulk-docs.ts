@@ -11,7 +11,7 @@ import { formatRev } from '../revisions/rev.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
 import { parseJson } from './body.ts'
 import type { Body } from './database.ts'
-import { decideEdits, noRevision } from './edit.ts'
+import { decideEdits, replicatedPath } from './edit.ts'
 import { type IncomingDoc, namedRev, readDocument } from './incoming.ts'
 import { checkLocal, updateLocals } from './local-docs.ts'
 import { bodyBytes, bodyLength, bodyText, MAX_TEXT_BYTES } from './request-body.ts'
@@ -129,7 +129,7 @@ class Bulk {
     const doc = await readDocument(text, this.#limits)
     const id = doc.id === undefined ? newUuid() : checkDocId(doc.id, this.#limits.maxDocumentIdLength)
     if (isLocalId(id)) checkLocal(doc)
-    else if (!this.newEdits && doc.path === null) throw noRevision()
+    else if (!this.newEdits) replicatedPath(doc)
     return { id, doc }
   }
 

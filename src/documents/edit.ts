@@ -165,8 +165,8 @@ export function missingStub(id: string, name: string): CouchError {
 
 /** Protocol.md 6.4: never a conflict; what is known already, leaf or inner, changes nothing. */
 function editAsReplica(draft: Draft, doc: IncomingDoc): EditResult {
-  if (doc.path === null) throw noRevision()
-  const incoming = makeBranch(doc.path.pos, doc.path.ids, doc.deleted)
+  const path = replicatedPath(doc)
+  const incoming = makeBranch(path.pos, path.ids, doc.deleted)
   const rev = leafRev(incoming)
   const wasLeaf = draft.branches.some((branch) => leafRev(branch) === rev)
   const { branches } = merge(draft.branches, incoming, draft.revsLimit)
@@ -178,12 +178,20 @@ function editAsReplica(draft: Draft, doc: IncomingDoc): EditResult {
   return { rev, deleted: doc.deleted }
 }
 
-/** Protocol.md 1.2: a replicated document must name its revision. */
-export function noRevision(): CouchError {
-  return new CouchError(
-    'bad_request',
-    'When `new_edits: false`, the document needs `_rev` or `_revisions` specified',
-  )
+/**
+ * The revision that a replicated document names, with its ancestry.
+ * @throws bad_request when it names none (protocol.md 1.2); invalid_rev for generation 0, which only `_local`
+ * documents have
+ */
+export function replicatedPath(doc: IncomingDoc): NonNullable<IncomingDoc['path']> {
+  if (doc.path === null) {
+    throw new CouchError(
+      'bad_request',
+      'When `new_edits: false`, the document needs `_rev` or `_revisions` specified',
+    )
+  }
+  if (doc.path.pos === 0) throw new CouchError('invalid_rev')
+  return doc.path
 }
 
 function replicatedAttachment(draft: Draft, path: Branch, attachment: IncomingAttachment): AttachmentWrite {

@@ -11,7 +11,7 @@ import { bulkGet } from './bulk-get.ts'
 import { copySource } from './copy.ts'
 import type { Body, Database, DatabaseInfo, PutOptions, SavedDocument } from './database.ts'
 import { missingRevsAnswer, revsDiff } from './diff.ts'
-import { type EditResult, noRevision } from './edit.ts'
+import { type EditResult, replicatedPath } from './edit.ts'
 import { type IncomingDoc, namedRev, readDocument } from './incoming.ts'
 import { type LocalEdit, updateLocals } from './local-docs.ts'
 import { openAttachment, openDocument, openRevs, readAttachment } from './open.ts'
@@ -68,7 +68,7 @@ export function storeDatabase(
     put: async (user, id, body, options) => {
       const doc = readWithParent(await readBody(body, limits(), id), options)
       const newEdits = options.newEdits ?? true
-      if (!newEdits && doc.path === null && !isLocalId(id)) throw noRevision()
+      if (!newEdits && !isLocalId(id)) replicatedPath(doc)
       return write(user, { id, doc, newEdits })
     },
     post: async (user, body) => {

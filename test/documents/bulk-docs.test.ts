@@ -89,6 +89,17 @@ t.test('new_edits=false without a revision refuses the whole request', async (t)
   )
 })
 
+t.test('generation 0 belongs to _local documents: any other that names it refuses the request', async (t) => {
+  const request = {
+    new_edits: false,
+    docs: [
+      { _id: 'a', _rev: '1-a' },
+      { _id: 'b', _rev: '0-1' },
+    ],
+  }
+  await refused(t, JSON.stringify(request), { code: 'invalid_rev', reason: 'Invalid rev format' }, '0-1')
+})
+
 t.test('no documents are all stored', async (t) => {
   const { bulk } = await openDatabase()
   t.same(await bulk({ docs: [] }), [])

@@ -13,7 +13,7 @@ import { call, serve } from './served.ts'
 const { RANDOM_SYNC_SEED, RANDOM_SYNC_RUNS, RANDOM_SYNC_STEPS } = process.env
 const RUNS = Number(RANDOM_SYNC_RUNS ?? 3)
 const STEPS = Number(RANDOM_SYNC_STEPS ?? 120)
-const SMALL_REVS_LIMIT = 20
+const SMALL_REVS_LIMIT = 4
 const FIRST_SEED = RANDOM_SYNC_SEED === undefined ? randomInt(2 ** 31) : Number(RANDOM_SYNC_SEED)
 
 type Made = Omit<RandomRunOptions, 'random'>
