@@ -1,0 +1,118 @@
+/** What is open, for how long, and how a server's databases are closed. */
+import t from 'tap'
+import { ADMIN, text } from '../documents/helpers.ts'
+import { eventsOf, idsOf, openFiles, put, serve, until } from './served.ts'
+
+const isLinux = process.platform === 'linux'
+
+t.test('many databases on few threads, of which only a few are open', { skip: !isLinux }, async (t) => {
+  const { databases, dataDir } = await serve(t, { maxOpen: 1 })
+  const names = Array.from({ length: 40 }, (_, n) => `d${n}`)
+  for (const name of names) await databases.create(name)
+  await Promise.all(names.map((name) => put(databases.get(name), name)))
+  await Promise.all(names.map((name) => put(databases.get(name), 'second')))
+  for (const name of names) t.same(await idsOf(databases.get(name)), [name, 'second'].sort())
+  await until(() => openFiles(dataDir).length <= 8)
+  t.pass('what is not used is closed')
+})
+
+t.test(
+  'a stream keeps its database open, and one that is given up lets it go',
+  { skip: !isLinux },
+  async (t) => {
+    const { databases, dataDir } = await serve(t, { maxOpen: 1 })
+    const others = Array.from({ length: 20 }, (_, n) => `d${n}`)
+    for (const name of ['a', ...others]) await databases.create(name)
+    const a = databases.get('a')
+    for (let n = 0; n < 30; n += 1) await put(a, `x${n}`, { text: 'a'.repeat(100_000) })
+    const touchOthers = () => Promise.all(others.map((name) => databases.get(name).info(ADMIN)))
+    const reader = a.allDocs(ADMIN, 'all', { includeDocs: true }, null)[Symbol.asyncIterator]()
+    await reader.next()
+    await touchOthers()
+    t.ok(openFiles(dataDir).includes('a'))
+    await reader.return?.()
+    await touchOthers()
+    await until(() => !openFiles(dataDir).includes('a'))
+    t.equal((await idsOf(a)).length, 30, 'and it is opened again for the next')
+  },
+)
+
+t.test('many readers at different speeds get all of their streams', async (t) => {
+  const { databases } = await serve(t)
+  await databases.create('a')
+  const a = databases.get('a')
+  for (let n = 0; n < 20; n += 1) await put(a, `x${n}`, { text: 'a'.repeat(60_000) })
+  const read = async (slowness: number) => {
+    let count = 0
+    let bytes = ''
+    for await (const chunk of a.allDocs(ADMIN, 'all', { includeDocs: true }, null)) {
+      bytes += Buffer.from(chunk).toString()
+      count += 1
+      for (let n = 0; n < slowness; n += 1) await a.revsLimit(ADMIN)
+    }
+    t.ok(count > 3)
+    return JSON.parse(bytes).rows.length
+  }
+  t.same(await Promise.all([0, 1, 5].map(read)), [20, 20, 20])
+})
+
+t.test(
+  'closing finishes the writes under way, and what was answered is there at the next start',
+  async (t) => {
+    const { databases, dataDir } = await serve(t)
+    await databases.create('a')
+    const a = databases.get('a')
+    const events = eventsOf(a)
+    const writes = Array.from({ length: 100 }, (_, n) => put(a, `x${n}`))
+    const closing = databases.close()
+    t.equal(databases.close(), closing, 'twice is once')
+    await t.resolves(Promise.all(writes))
+    await closing
+    await databases.close()
+    t.ok(events.some(({ type }) => type === 'gone'))
+    await t.rejects(a.info(ADMIN), { code: 'unavailable' })
+    await t.rejects(text(a.allDocs(ADMIN, 'all', {}, null)), { code: 'unavailable' })
+    await t.rejects(databases.create('b'), { code: 'unavailable' })
+    if (isLinux) t.same(openFiles(dataDir), [])
+    const next = await serve(t, { dataDir })
+    t.equal(next.databases.serverUuid, databases.serverUuid)
+    t.equal((await idsOf(next.databases.get('a'))).length, 100)
+  },
+)
+
+t.test('closing breaks off streams, which do not seem to end', async (t) => {
+  const { databases } = await serve(t)
+  await databases.create('a')
+  const a = databases.get('a')
+  for (let n = 0; n < 20; n += 1) await put(a, `x${n}`, { text: 'a'.repeat(60_000) })
+  const reader = a.allDocs(ADMIN, 'all', { includeDocs: true }, null)[Symbol.asyncIterator]()
+  await reader.next()
+  await databases.close()
+  const rest = async () => {
+    while (!(await reader.next()).done);
+  }
+  await t.rejects(rest(), { code: 'unavailable' })
+})
+
+t.test('a second server on one data folder is told who holds it, and the first goes on', async (t) => {
+  const { databases, dataDir } = await serve(t)
+  await t.rejects(serve(t, { dataDir }), {
+    message: `the data folder ${dataDir} is in use by another settee`,
+    code: undefined,
+  })
+  await databases.create('a')
+  await put(databases.get('a'), 'x')
+  await databases.close()
+  await t.resolves(serve(t, { dataDir }))
+})
+
+t.test('a folder that cannot be used, or a thread that cannot start, is one clear line', async (t) => {
+  const onto = async (options: Parameters<typeof serve>[1]) => {
+    const error = await serve(t, options).catch((thrown: unknown) => thrown)
+    t.type(error, Error)
+    t.notMatch((error as Error).message, '\n')
+    return (error as Error).message
+  }
+  t.match(await onto({ dataDir: '/dev/null' }), /\/dev\/null/)
+  t.match(await onto({ threadEntry: new URL('./no-such-file.mjs', import.meta.url) }), /no-such-file/)
+})
