@@ -12,12 +12,20 @@ export function sendBytes(reply: FastifyReply, status: number, bytes: Uint8Array
   return reply.code(status).type('application/json').send(bytes)
 }
 
+/** What an ETag may hold between its quotes: RFC 9110 8.8.3. */
+const ETAG = /^"[\x21\x23-\x7e\x80-\xff]*"$/
+
+/** Sends the ETag, unless it cannot be one: a revision's id is any text that a replicating client has made. */
+export function setEtag(reply: FastifyReply, etag: string): void {
+  if (ETAG.test(etag)) reply.header('ETag', etag)
+}
+
 /**
  * Sends the ETag, and says whether the client has just that already (`If-None-Match`, protocol.md 3.1): then the
  * answer is 304 without a body.
  */
 export function isKnownToClient(request: FastifyRequest, reply: FastifyReply, etag: string): boolean {
-  reply.header('ETag', etag)
+  setEtag(reply, etag)
   const known = request.headers['if-none-match']
   if (known === undefined) return false
   return known

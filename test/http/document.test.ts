@@ -251,6 +251,23 @@ t.test('ids in addresses', async (t) => {
   }
 })
 
+t.test('a revision whose id no header can hold is stored and read, without an ETag', async (t) => {
+  const { call } = await start(t)
+  for (const [doc, _rev] of [
+    ['/db/line', '1-a\nb'],
+    ['/db/euro', '1-€'],
+    ['/db/empty', '1-'],
+  ] as const) {
+    t.match(await call('PUT', `${doc}?new_edits=false`, { body: JSON.stringify({ _rev }) }), {
+      status: 201,
+      json: { rev: _rev },
+    })
+    t.match(await call('GET', doc), { status: 200, json: { _rev } })
+  }
+  t.equal((await call('GET', '/db/euro')).headers.etag, undefined)
+  t.equal((await call('GET', '/db/empty')).headers.etag, '"1-"')
+})
+
 t.test('_local documents', async (t) => {
   const { call, put } = await start(t)
   t.match(await put('/db/_local/a', {}), { status: 201, json: { id: '_local/a', rev: '0-1' } })

@@ -6,7 +6,15 @@ import { requestSizeLimit, withBody } from '../body.ts'
 import { mediaType } from '../content-type.ts'
 import { copyTarget, idOf, openOptions, openRevsParam, parentRev } from '../document-params.ts'
 import { type Query, queryOf } from '../query-params.ts'
-import { documentUrl, isKnownToClient, sendBytes, sendJson, sendNotModified, streamJson } from '../replies.ts'
+import {
+  documentUrl,
+  isKnownToClient,
+  sendBytes,
+  sendJson,
+  sendNotModified,
+  setEtag,
+  streamJson,
+} from '../replies.ts'
 import type { Path } from '../route-table.ts'
 import { databaseOf } from '../services.ts'
 
@@ -75,7 +83,7 @@ async function deleteDocument(request: FastifyRequest, reply: FastifyReply): Pro
   const { rev } = parentRev(request)
   const saved = await databaseOf(request).remove(request.user, idOf(request), rev)
   if (isBatch(queryOf(request))) return sendBatch(reply, saved)
-  reply.header('ETag', `"${saved.rev}"`)
+  setEtag(reply, `"${saved.rev}"`)
   return sendJson(reply, 200, { ok: true, id: saved.id, rev: saved.rev })
 }
 
@@ -117,6 +125,7 @@ function sendSaved(
   { id, rev }: SavedDocument,
 ): FastifyReply {
   const { db } = request.params as { db: string }
-  reply.headers({ ETag: `"${rev}"`, Location: documentUrl(request, db, id) })
+  setEtag(reply, `"${rev}"`)
+  reply.header('Location', documentUrl(request, db, id))
   return sendJson(reply, status, { ok: true, id, rev })
 }
