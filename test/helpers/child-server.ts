@@ -19,6 +19,8 @@ export interface ChildServer {
 /** As a script, not a module: a database thread takes over the flags, and refuses `--input-type`. */
 const SCRIPT = `(async () => {
   const [server, threadEntry, dataDir, port] = process.argv.slice(1)
+  // Whoever started it may die without a word; then this ends, too.
+  process.stdin.on('end', () => process.exit(1)).resume()
   const { startServer } = await import(server)
   const flags = { port: Number(port), bind: '127.0.0.1', logLevel: 'none' }
   await startServer({ dataDir, env: {}, flags, threadEntry: new URL(threadEntry) })
@@ -58,7 +60,7 @@ async function spawnServer(dataDir: string, port: number): Promise<ChildProcess>
   const child = spawn(env, [...unset, process.execPath, ...node], {
     cwd: ROOT,
     env: cleanEnv(),
-    stdio: ['ignore', 'pipe', 'inherit'],
+    stdio: ['pipe', 'pipe', 'inherit'],
   })
   const lines = createInterface({ input: child.stdout })
   const up = once(lines, 'line')

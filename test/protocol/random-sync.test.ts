@@ -11,7 +11,7 @@ import { VALIDATION } from './random-sync-edits.ts'
 import { call, serve } from './served.ts'
 
 const { RANDOM_SYNC_SEED, RANDOM_SYNC_RUNS, RANDOM_SYNC_STEPS } = process.env
-const RUNS = Number(RANDOM_SYNC_RUNS ?? 3)
+const RUNS = Number(RANDOM_SYNC_RUNS ?? 2)
 const STEPS = Number(RANDOM_SYNC_STEPS ?? 120)
 /**
  * Longer than a device ever lags behind: one that does can forget, with the last of a batch, that it knew a leaf
