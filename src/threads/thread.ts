@@ -15,6 +15,14 @@ interface Waiting {
 
 type Unnumbered<T> = T extends { call: number } ? Omit<T, 'call'> : never
 
+/** Flags that mean the same in a thread; others, such as `--input-type`, are about the main program's own text. */
+const THREAD_FLAG = /^--(?:cpu-prof|heap-prof|enable-source-maps|trace-|max-)/
+
+/** Of Node's flags those that a database thread is started with. */
+export function threadFlags(flags: readonly string[]): string[] {
+  return flags.filter((flag) => THREAD_FLAG.test(flag))
+}
+
 export class Thread {
   readonly #worker: Worker
   readonly #outbox: Outbox<Request>
@@ -27,7 +35,7 @@ export class Thread {
 
   /** @param entry the file that runs host.ts */
   constructor(entry: URL, options: ThreadOptions, onEvent: (event: ThreadEvent) => void) {
-    this.#worker = new Worker(entry, { workerData: options })
+    this.#worker = new Worker(entry, { workerData: options, execArgv: threadFlags(process.execArgv) })
     this.#outbox = new Outbox<Request>(this.#worker)
     this.#onEvent = onEvent
     this.#worker.on('message', (replies: readonly Reply[]) => {
