@@ -1,6 +1,7 @@
 /** Ranges of ids for `_all_docs` and its kin: what a query asks for, within the ids of its kind. Pure. */
+
+import { compareUtf8 } from '../core/bytes.ts'
 import { DESIGN_PREFIX, LOCAL_PREFIX } from '../core/ids.ts'
-import { compareRevIds as compareBytes } from '../revisions/rev.ts'
 import type { IdRange } from '../storage/engine.ts'
 import type { AllDocsKind, AllDocsQuery } from './database.ts'
 
@@ -61,13 +62,13 @@ function lower(a: Bound | undefined, b: Bound | undefined): Bound | undefined {
 /** The bound that lets less pass: of two at one id, the one that excludes it. */
 function stricter(a: Bound | undefined, b: Bound | undefined, direction: number): Bound | undefined {
   if (a === undefined || b === undefined) return a ?? b
-  const order = compareBytes(a.id, b.id) * direction
+  const order = compareUtf8(a.id, b.id) * direction
   if (order === 0) return a.inclusive ? b : a
   return order > 0 ? a : b
 }
 
 function directed(low: Bound | undefined, high: Bound | undefined, descending: boolean): IdRange | null {
-  if (low !== undefined && high !== undefined && compareBytes(low.id, high.id) > 0) return null
+  if (low !== undefined && high !== undefined && compareUtf8(low.id, high.id) > 0) return null
   const [start, end] = descending ? [high, low] : [low, high]
   return { ...(start && { start }), ...(end && { end }), descending }
 }

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { compareUtf8 } from '../core/bytes.ts'
 import { CouchError } from '../core/errors.ts'
 
 /** One revision's name: its generation and its id, the part after the dash. */
@@ -55,29 +56,9 @@ export function formatRev(pos: number, id: string): string {
   return `${pos}-${id}`
 }
 
-/**
- * Orders revision ids by their UTF-8 bytes, smaller first (protocol.md 2.3); both must be free of lone
- * surrogates, as `normalizeRevId` leaves them.
- */
-export function compareRevIds(a: string, b: string): number {
-  const end = Math.min(a.length, b.length)
-  for (let i = 0; i < end; i++) {
-    const left = a.charCodeAt(i)
-    const right = b.charCodeAt(i)
-    if (left !== right) return byteRank(left) - byteRank(right)
-  }
-  return a.length - b.length
-}
-
-// UTF-16 puts surrogates (characters above U+FFFF) before U+E000 to U+FFFF, UTF-8 puts them after: swap the two.
-function byteRank(unit: number): number {
-  if (unit < 0xd800) return unit
-  return unit < 0xe000 ? unit + 0x2000 : unit - 0x800
-}
-
 /** Orders revisions by generation as a number, then by id, smaller first (protocol.md 2.3). */
 export function compareRevs(a: Rev, b: Rev): number {
-  return a.pos - b.pos || compareRevIds(a.id, b.id)
+  return a.pos - b.pos || compareUtf8(a.id, b.id)
 }
 
 /**
@@ -94,7 +75,7 @@ export function newRevId(content: RevContent): string {
   add(content.parent ?? '') // a parent is never empty text, so null needs no mark of its own
   add(content.deleted ? '1' : '0')
   add(content.body)
-  const byName = [...content.attachments].sort((a, b) => compareRevIds(a.name, b.name))
+  const byName = [...content.attachments].sort((a, b) => compareUtf8(a.name, b.name))
   for (const { name, type, digest } of byName) {
     add(name)
     add(type)

@@ -1,5 +1,5 @@
+import { compareUtf8 } from '../core/bytes.ts'
 import { leafRev } from './branch.ts'
-import { compareRevIds } from './rev.ts'
 
 /** What decides between leaves; a Branch is one, and so is a row that knows no ancestry. */
 export interface Leaf {
@@ -10,7 +10,7 @@ export interface Leaf {
 
 /** Orders leaves, the winner first: live before deleted, then generation, then id by bytes (protocol.md 6.1). */
 export function compareLeaves(a: Leaf, b: Leaf): number {
-  return Number(a.deleted) - Number(b.deleted) || b.pos - a.pos || compareRevIds(b.leaf, a.leaf)
+  return Number(a.deleted) - Number(b.deleted) || b.pos - a.pos || compareUtf8(b.leaf, a.leaf)
 }
 
 /** The same leaves in a new array, winner first: the order of `changes` with style=all_docs (protocol.md 19.1). */
