@@ -7,6 +7,7 @@ import { compression } from './http/plugins/compression.ts'
 import { couchHeaders, requestId } from './http/plugins/couch-headers.ts'
 import { answerClientError, answerFrameworkError, errors } from './http/plugins/errors.ts'
 import { methods } from './http/plugins/methods.ts'
+import { preferMinimal } from './http/plugins/prefer-minimal.ts'
 import { requestLog } from './http/plugins/request-log.ts'
 import { parseQuery } from './http/query-params.ts'
 import { rewriteUrl } from './http/rewrite-url.ts'
@@ -17,8 +18,11 @@ import { bulkRoutes } from './http/routes/bulk.ts'
 import { changesRoutes } from './http/routes/changes.ts'
 import { configRoutes } from './http/routes/config.ts'
 import { databaseRoutes } from './http/routes/database.ts'
+import { dbUpdatesRoutes } from './http/routes/db-updates.ts'
 import { documentRoutes } from './http/routes/document.ts'
+import { maintenanceRoutes } from './http/routes/maintenance.ts'
 import { serverRoutes } from './http/routes/server.ts'
+import { viewRoutes } from './http/routes/views.ts'
 import type { Services } from './http/services.ts'
 import { validatorCompiler } from './http/shapes.ts'
 
@@ -37,9 +41,8 @@ export async function buildApp(services: Services): Promise<FastifyInstance> {
   app.decorate('services', services)
   app.decorate('bodyMemory', new BodyMemory(() => services.config.integer('settee', 'body_memory')))
   app.setValidatorCompiler(validatorCompiler)
-  for (const plugin of [methods, couchHeaders, requestLog, errors, authentication, access, compression]) {
-    await app.register(plugin)
-  }
+  const plugins = [methods, couchHeaders, requestLog, errors, authentication, access, preferMinimal, compression]
+  for (const plugin of plugins) await app.register(plugin)
   await registerRoutes(app)
   return app
 }
@@ -73,9 +76,12 @@ async function registerRoutes(app: FastifyInstance): Promise<void> {
   registerPaths(app, serverRoutes)
   registerPaths(app, configRoutes)
   registerPaths(app, databaseRoutes)
+  registerPaths(app, maintenanceRoutes)
   registerPaths(app, bulkRoutes)
   registerPaths(app, allDocsRoutes)
+  registerPaths(app, viewRoutes)
   await app.register(changesRoutes)
+  await app.register(dbUpdatesRoutes)
   registerPaths(app, documentRoutes)
   registerPaths(app, attachmentRoutes)
 }

@@ -22,6 +22,8 @@ export interface ServerOptions {
   readonly flags: ConfigFlags
   /** The file that a database thread runs; by default the one that comes with settee. */
   readonly threadEntry?: URL
+  /** The file that a thread for design documents' functions runs; by default the one that comes with settee. */
+  readonly sandboxEntry?: URL
 }
 
 export interface RunningServer {
@@ -57,8 +59,11 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   }
 }
 
+/** Sections whose keys say how large things may be. */
+const LIMIT_SECTIONS: ReadonlySet<string> = new Set(['couchdb', 'purge', 'settee'])
+
 async function composed(
-  { dataDir, threadEntry }: ServerOptions,
+  { dataDir, threadEntry, sandboxEntry }: ServerOptions,
   config: Config,
   logger: Logger,
   undo: (() => Promise<unknown>)[],
@@ -68,7 +73,10 @@ async function composed(
     limits: limitsOf(config),
     maxOpen: config.integer('couchdb', 'max_dbs_open'),
     threadEntry,
-    onFault: (fault) => logger.error({ err: fault }, 'a database thread has died; another takes its place'),
+    sandboxEntry,
+    onFault: (fault) => logger.error({ err: fault }, 'a thread has died; another takes its place'),
+    onCompactionFault: (database, fault) =>
+      logger.error({ err: fault, database }, 'a compaction has failed; the next begins where it ended'),
   }).catch((error: unknown) => {
     if (error instanceof Error && !('code' in error)) throw new StartError(error.message, { cause: error })
     throw error
@@ -76,7 +84,7 @@ async function composed(
   // Feeds end with the databases' `gone`, and only then can the connections that carry them close.
   undo.push(() => databases.close())
   config.onChange((section) => {
-    if (section === 'couchdb') databases.setLimits(limitsOf(config))
+    if (LIMIT_SECTIONS.has(section)) databases.setLimits(limitsOf(config))
   })
   const tmpDir = await emptyTmpDir(dataDir)
   const credentials = new CredentialChecker(adminAccounts(config))

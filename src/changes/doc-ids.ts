@@ -1,24 +1,17 @@
 /** `filter=_doc_ids`: the documents are looked up, and the feed is never read through for them. */
 import type { UserCtx } from '../core/types.ts'
-import type { Body } from '../documents/database.ts'
-import { bodyObject } from '../documents/request-body.ts'
 import { requireMember } from '../documents/security.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
 import {
   type ChangesOptions,
   type FeedRange,
   type FeedRows,
+  type FeedSearch,
   PAGE_TEXT,
   type Row,
   readRow,
   touchesOf,
 } from './rows.ts'
-
-interface Search {
-  readonly options: ChangesOptions
-  readonly limit: number
-  readonly range: FeedRange
-}
 
 interface Place {
   readonly id: string
@@ -30,15 +23,13 @@ const LOOKUPS_A_TURN = 500
 const BODIES_A_TURN = 20
 /** Every page looks the whole list up, so these pages are longer than those of the whole feed. */
 const MOST_ROWS = 5000
-/** The longest list that is read: its JSON is parsed in one turn. */
-const MAX_BODY_BYTES = 32 * 1024 * 1024
 
 /**
  * The rows of listed documents, in the feed's order. A document that moves up the feed between two turns is left
  * to the next page: the rows are those of the view with which the search began.
  * @throws unauthorized, forbidden
  */
-export async function docIdRows(store: DatabaseStore, user: UserCtx, search: Search): Promise<FeedRows> {
+export async function docIdRows(store: DatabaseStore, user: UserCtx, search: FeedSearch): Promise<FeedRows> {
   const view = await store.view()
   requireMember(user, view.security)
   const places = await findPlaces(store, search, view.updateSeq)
@@ -48,7 +39,11 @@ export async function docIdRows(store: DatabaseStore, user: UserCtx, search: Sea
 }
 
 /** Where the listed documents stand within the range, in the order asked for. */
-async function findPlaces(store: DatabaseStore, { options, range }: Search, tip: number): Promise<Place[]> {
+async function findPlaces(
+  store: DatabaseStore,
+  { options, range }: FeedSearch,
+  tip: number,
+): Promise<Place[]> {
   const ids = [...new Set(options.docIds)]
   const places = await ((await isShort(store, range, ids.length))
     ? placesInFeed(store, range, new Set(ids))
@@ -101,7 +96,7 @@ function placeOf(doc: Place | null): Place | null {
 async function readPlaces(
   store: DatabaseStore,
   user: UserCtx,
-  { options, limit }: Search,
+  { options, limit }: FeedSearch,
   places: readonly Place[],
 ): Promise<{ rows: Row[]; used: number }> {
   const rows: Row[] = []
@@ -136,19 +131,4 @@ function readPart(
     },
     touchesOf(options),
   )
-}
-
-/**
- * The `doc_ids` of a POST body, on the database's thread; protocol.md 5.5.
- * @returns undefined when there is no such member or it is not a list of strings
- * @throws invalid_json, body_not_object, too_large
- */
-export function readDocIds(body: Body): readonly string[] | undefined {
-  const { doc_ids: ids } = bodyObject(body, MAX_BODY_BYTES)
-  return asDocIds(ids)
-}
-
-/** A value as a list of document ids; undefined when it is none. */
-export function asDocIds(value: unknown): readonly string[] | undefined {
-  return Array.isArray(value) && value.every((id) => typeof id === 'string') ? value : undefined
 }

@@ -59,7 +59,7 @@ export class Feed {
   #wanted: number
   #sent = 0
   #lastToken = ''
-  #pending = 0
+  #pending: number | null = 0
   /** When the last row was sent, or the first page: the time-out counts from here. */
   #changedAt = 0
   #writing = 0
@@ -123,9 +123,17 @@ export class Feed {
     while (next !== 'end' && !out.signal.aborted) {
       if (next === 'wait' && !(await this.#isWoken())) return
       if (this.#source.takeDoubt()) await this.#checkCaller()
-      this.#page = await this.#source.nextPage(this.#user, this.#pageRequest(), this.#key)
+      this.#page = await this.#nextPage()
       next = await this.#send(out)
     }
+  }
+
+  /** A function's filter sees who asks and how, and so is of its feed alone. */
+  #nextPage(): Promise<ChangesPage> {
+    const isShared = this.#options.filter?.kind !== 'function'
+    return isShared
+      ? this.#source.nextPage(this.#user, this.#pageRequest(), this.#key)
+      : this.#source.page(this.#user, this.#pageRequest())
   }
 
   #pageRequest() {
@@ -139,8 +147,9 @@ export class Feed {
     if (page.rows > 0) {
       if (this.#sent > 0 && this.#options.framing === 'json') await this.#write(out, SEPARATOR)
       await this.#write(out, page.bytes)
-      this.#changedAt = this.#clock.now()
     }
+    // Rows that a filter kept back were changes, too.
+    if (page.rows > 0 || !page.atTip) this.#changedAt = this.#clock.now()
     this.#sent += page.rows
     this.#wanted -= page.rows
     this.#position = page.lastSeq
@@ -210,13 +219,13 @@ export class Feed {
 
   /** Rights withdrawn, the database deleted, the server stopping: a feed that waits says where it stood. */
   #endsInOrder(thrown: unknown): boolean {
-    return (
-      this.#kind !== 'normal' && thrown instanceof CouchError && [401, 403, 404, 503].includes(thrown.status)
-    )
+    if (this.#kind === 'normal' || !(thrown instanceof CouchError)) return false
+    return thrown.code === 'no_database' || [401, 403, 503].includes(thrown.status)
   }
 }
 
 function keyOf(options: ChangesOptions): string {
   const text = JSON.stringify(options)
-  return options.docIds === undefined ? text : createHash('sha256').update(text).digest('base64')
+  const isLong = options.docIds !== undefined || options.filter !== undefined
+  return isLong ? createHash('sha256').update(text).digest('base64') : text
 }

@@ -41,9 +41,9 @@ export const BEAT: Readonly<Record<FeedKind, Uint8Array>> = {
 /** An event stream's comment: nothing for its reader, bytes for the proxies between. */
 export const COMMENT = bytesOf(':\n\n')
 
-/** What ends a feed. */
-export function epilogue(kind: FeedKind, lastToken: string, pending: number): string {
-  const end = `"last_seq":"${lastToken}","pending":${pending}}\n`
+/** What ends a feed; without `pending` as that of `_db_updates` ends (protocol.md 4.9). */
+export function epilogue(kind: FeedKind, lastToken: string, pending: number | null): string {
+  const end = `"last_seq":"${lastToken}"${pending === null ? '' : `,"pending":${pending}`}}\n`
   if (kind === 'continuous') return `{${end}`
-  return kind === 'eventsource' ? '' : `\n],\n${end}\n`
+  return kind === 'eventsource' ? '' : `\n],\n${end}${pending === null ? '' : '\n'}`
 }

@@ -7,11 +7,18 @@ import { requireMember } from '../documents/security.ts'
 import type { DatabaseStore, StoreView } from '../storage/engine.ts'
 import { readSequence, sequenceToken } from '../storage/sequence.ts'
 import { docIdRows } from './doc-ids.ts'
+import type { FilterBody } from './filter-body.ts'
+import { functionRows } from './filter-function.ts'
+import { type FunctionHouse, openJudge } from './filter-judge.ts'
+import { runsFunction } from './filter-kinds.ts'
+import { openSieve, scanFiltered } from './filter-scan.ts'
 import {
   type ChangesOptions,
   type FeedRange,
   type FeedRows,
+  type FeedSearch,
   frameRows,
+  PAGE_MS,
   PAGE_ROWS,
   PAGE_TEXT,
   readRow,
@@ -36,8 +43,8 @@ export interface ChangesPage {
   readonly lastSeq: number
   /** The same as a token, for `last_seq`. */
   readonly lastToken: string
-  /** Rows of the feed behind `lastSeq`, before filtering. */
-  readonly pending: number
+  /** Rows of the feed behind `lastSeq`, before filtering; null where a feed does not tell. */
+  readonly pending: number | null
   /** Whether the feed's end was reached: no further page follows until something is written. */
   readonly atTip: boolean
   /** Changes whenever what the feed holds does: for validators. */
@@ -49,14 +56,11 @@ export interface ChangesPage {
 }
 
 export interface ChangesSource {
-  /** @throws bad_request for a malformed token; unauthorized, forbidden */
+  /** @throws bad_request for a malformed token; unauthorized, forbidden; invalid_selector, and as functions do */
   changes(user: UserCtx, request: ChangesRequest): Promise<ChangesPage>
-  /** The `doc_ids` of a POST body; undefined without a list of strings. @throws invalid_json, body_not_object */
-  readDocIds(user: UserCtx, body: Body): Promise<readonly string[] | undefined>
+  /** What filters take from a POST body. @throws invalid_json, body_not_object, too_large, invalid_selector */
+  readFilterBody(user: UserCtx, body: Body, withText: boolean): Promise<FilterBody>
 }
-
-/** After so many milliseconds of work a page ends: other databases wait for the thread. */
-const PAGE_MS = 5
 
 const encoder = new TextEncoder()
 
@@ -66,15 +70,20 @@ const encoder = new TextEncoder()
  *
  * @param request `since` as a number continues a page: above it, or with `descending` below it. As a token it is
  * ignored with `descending` (protocol.md 5.1)
- * @throws unauthorized, forbidden; bad_request for a malformed token
+ * @throws unauthorized, forbidden; bad_request for a malformed token; for filters invalid_selector, not_found,
+ *   deleted, and as the sandbox does
  */
 export async function changesPage(
   store: DatabaseStore,
   user: UserCtx,
   request: ChangesRequest,
+  house: FunctionHouse,
 ): Promise<ChangesPage> {
   const { range, unknownEpoch } = await locate(store, user, request)
-  const found = await findRows(store, user, request, range)
+  const { options, limit } = request
+  const find = await finderOf(store, user, options, house)
+  const found =
+    limit <= 0 ? { rows: [], more: true, view: await store.view() } : await find({ options, limit, range })
   requireMember(user, found.view.security)
   const text = frameRows(found.rows, request.options, request.limit)
   return { ...(await position(store, range, found, request)), bytes: encoder.encode(text), unknownEpoch }
@@ -98,23 +107,24 @@ async function locate(
   return { range: { since: seq, descending }, unknownEpoch }
 }
 
-async function findRows(
+/** What finds a page's rows. A filter that is wrong is refused here, also where no rows are wanted. */
+async function finderOf(
   store: DatabaseStore,
   user: UserCtx,
-  { options, limit }: ChangesRequest,
-  range: FeedRange,
-): Promise<FeedRows> {
-  if (limit <= 0) return { rows: [], more: true, view: await store.view() }
-  if (options.docIds !== undefined) return docIdRows(store, user, { options, limit, range })
-  return scanRows(store, options, limit, range)
+  { docIds, filter }: ChangesOptions,
+  house: FunctionHouse,
+): Promise<(search: FeedSearch) => Promise<FeedRows>> {
+  if (docIds !== undefined) return (search) => docIdRows(store, user, search)
+  if (filter === undefined) return (search) => scanRows(store, search)
+  if (runsFunction(filter)) {
+    const judge = await openJudge(store, user, filter, house)
+    return (search) => functionRows(store, user, search, judge)
+  }
+  const sieve = openSieve(filter)
+  return (search) => scanFiltered(store, search, sieve)
 }
 
-function scanRows(
-  store: DatabaseStore,
-  options: ChangesOptions,
-  limit: number,
-  range: FeedRange,
-): Promise<FeedRows> {
+function scanRows(store: DatabaseStore, { options, limit, range }: FeedSearch): Promise<FeedRows> {
   let text = 0
   let start: number | undefined
   const enough = () => text > PAGE_TEXT || performance.now() - (start ?? 0) > PAGE_MS
@@ -156,8 +166,9 @@ function emptyEnd(range: FeedRange, view: StoreView): number {
 }
 
 function endOf(range: FeedRange, { rows, more, view, end }: FeedRows): number {
-  if (range.descending) return rows.at(-1)?.seq ?? emptyEnd(range, view)
-  return more ? (end ?? rows.at(-1)?.seq ?? range.since) : Math.max(view.updateSeq, rows.at(-1)?.seq ?? 0)
+  const last = end ?? rows.at(-1)?.seq
+  if (range.descending) return last ?? emptyEnd(range, view)
+  return more ? (last ?? range.since) : Math.max(view.updateSeq, last ?? 0)
 }
 
 async function countBehind(

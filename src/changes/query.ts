@@ -10,6 +10,7 @@ export interface FeedQuery {
   readonly includeDocs: boolean
   readonly conflicts: boolean
   readonly attachments: boolean
+  readonly attEncodingInfo: boolean
   readonly seqInterval: number
   readonly since: string
   /** Infinity: none. */
@@ -63,6 +64,7 @@ export function readFeedQuery(
     includeDocs: isOn('include_docs'),
     conflicts: isOn('conflicts'),
     attachments: isOn('attachments'),
+    attEncodingInfo: isOn('att_encoding_info'),
     seqInterval: seqIntervalOf(given.get('seq_interval')),
     since: sinceOf(given.get('since')),
     limit: countOf('limit', given.get('limit')) ?? Infinity,

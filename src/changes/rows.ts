@@ -5,6 +5,8 @@ import { leafRev } from '../revisions/branch.ts'
 import { sortLeaves } from '../revisions/winner.ts'
 import type { DocState, StoreView, Touches } from '../storage/engine.ts'
 import { sequenceToken } from '../storage/sequence.ts'
+import { trimFields } from './filter-fields.ts'
+import type { ChangesFilter } from './filter-kinds.ts'
 
 /** How rows are framed: protocol.md 5.3. `json` joins them by `,\r\n`; `lines` and `events` end each one. */
 export type Framing = 'json' | 'lines' | 'events'
@@ -15,11 +17,14 @@ export interface ChangesOptions {
   readonly includeDocs: boolean
   readonly conflicts: boolean
   readonly attachments: boolean
+  readonly attEncodingInfo: boolean
   readonly framing: Framing
   /** Only rows whose countdown is a multiple of it carry their `seq`; 1: all. */
   readonly seqInterval: number
   /** Only these documents (`filter=_doc_ids`). */
   readonly docIds?: readonly string[]
+  /** Only documents of which a revision passes; absent: all. */
+  readonly filter?: ChangesFilter
 }
 
 /** A stretch of the feed: `since < seq < before`, from its low or, descending, from its high end. */
@@ -27,6 +32,14 @@ export interface FeedRange {
   readonly since: number
   readonly descending: boolean
   readonly before?: number
+}
+
+/** What a page is to be made of. */
+export interface FeedSearch {
+  readonly options: ChangesOptions
+  /** Rows at most; Infinity for no limit. */
+  readonly limit: number
+  readonly range: FeedRange
 }
 
 /** A row before it is known whether it carries its `seq`. */
@@ -55,8 +68,11 @@ export const PAGE_ROWS = 500
 /** After about so much text a page ends, so that no thread and no socket holds more. */
 export const PAGE_TEXT = 1_000_000
 
+/** After so many milliseconds of work a page ends: other databases wait for the thread. */
+export const PAGE_MS = 5
+
 /** What {@link readRow} will touch of a document. */
-export function touchesOf(options: ChangesOptions): Touches {
+export function touchesOf(options: ChangesOptions): Required<Touches> {
   const { style, includeDocs, conflicts, attachments } = options
   return {
     body: includeDocs,
@@ -65,23 +81,50 @@ export function touchesOf(options: ChangesOptions): Touches {
   }
 }
 
-/** A document's row; pure, for use in an engine's callbacks. */
-export function readRow(doc: DocState, view: StoreView, options: ChangesOptions): Row {
-  const revs = options.style === 'all_docs' ? sortLeaves(doc.branches).map(leafRev) : [doc.rev]
-  const changes = revs.map((rev) => `{"rev":${JSON.stringify(rev)}}`).join(',')
-  const deleted = doc.deleted ? ',"deleted":true' : ''
+/** What is known of a row before it is known which revisions it lists. */
+export interface RowParts {
+  readonly seq: number
+  readonly token: string
+  readonly id: string
+  readonly deleted: boolean
+  /** The member `doc`, or `error`, with a comma before it; '' without `include_docs`. */
+  readonly doc: string
+}
+
+/** The revisions that a row lists unless a filter keeps some back: the winner, or all leaves, winner first. */
+export function listedRevs(doc: DocState, { style }: Pick<ChangesOptions, 'style'>): readonly string[] {
+  return style === 'all_docs' ? sortLeaves(doc.branches).map(leafRev) : [doc.rev]
+}
+
+/** A document's row; pure, for use in an engine's callbacks. @param revs those that it lists */
+export function readRow(
+  doc: DocState,
+  view: StoreView,
+  options: ChangesOptions,
+  revs: readonly string[] = listedRevs(doc, options),
+): Row {
+  return makeRow(readParts(doc, view, options), revs)
+}
+
+export function readParts(doc: DocState, view: StoreView, options: ChangesOptions): RowParts {
+  const { id, seq, deleted } = doc
   const body = options.includeDocs ? documentMember(doc, options) : ''
-  return {
-    seq: doc.seq,
-    token: sequenceToken(view.epochs, doc.seq),
-    members: `"id":${JSON.stringify(doc.id)},"changes":[${changes}]${deleted}${body}`,
-  }
+  return { id, seq, token: sequenceToken(view.epochs, seq), deleted, doc: body }
+}
+
+export function makeRow({ seq, token, id, deleted, doc }: RowParts, revs: readonly string[]): Row {
+  const changes = revs.map((rev) => `{"rev":${JSON.stringify(rev)}}`).join(',')
+  const members = `"id":${JSON.stringify(id)},"changes":[${changes}]${deleted ? ',"deleted":true' : ''}${doc}`
+  return { seq, token, members }
 }
 
 /** One document that cannot be told of does not hold up all behind it: protocol.md 5.2. */
-function documentMember(doc: DocState, { conflicts, attachments }: ChangesOptions): string {
+function documentMember(doc: DocState, options: ChangesOptions): string {
+  const { conflicts, attachments, attEncodingInfo, filter } = options
+  const fields = filter?.kind === 'selector' ? filter.fields : undefined
   try {
-    return `,"doc":${renderDocument(doc, doc.rev, { conflicts, attachments })}`
+    const text = renderDocument(doc, doc.rev, { conflicts, attachments, attEncodingInfo })
+    return `,"doc":${fields === undefined ? text : trimFields(text, fields)}`
   } catch (thrown) {
     if (!(thrown instanceof CouchError)) throw thrown
     return `,"error":${JSON.stringify(thrown.error)}`

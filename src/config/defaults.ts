@@ -57,6 +57,10 @@ const row = (
 })
 
 const { maxDocumentSize, maxAttachmentSize, maxDocumentIdLength } = DEFAULT_LIMITS
+const { maxPurgedDocuments, maxPurgedRevisions, functionTimeout, functionMemory } = DEFAULT_LIMITS
+
+const PREFER_MINIMAL =
+  'Cache-Control, Content-Length, Content-Range, Content-Type, ETag, Server, Transfer-Encoding, Vary'
 
 /**
  * Every key that settee reads. Names and defaults are CouchDB's (protocol.md 2.5, 12.2) but for section
@@ -73,9 +77,32 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
     integer(1, 100_000),
     'databases held open at once; idle ones are closed; read at start',
   ),
+  row(
+    'couchdb',
+    'os_process_timeout',
+    functionTimeout,
+    integer(1, 86_400_000),
+    "milliseconds that one call of a design document's function may take",
+  ),
+  row(
+    'purge',
+    'max_document_id_number',
+    maxPurgedDocuments,
+    integer(1, 1_000_000),
+    'documents that one _purge names',
+  ),
+  row(
+    'purge',
+    'max_revisions_number',
+    maxPurgedRevisions,
+    integer(1, 1_000_000),
+    'revisions that one _purge names',
+  ),
   row('chttpd', 'port', 5984, integer(0, 65_535), 'TCP port; 0 takes a free one; read at start'),
   row('chttpd', 'bind_address', '127.0.0.1', TEXT, 'address to listen on; read at start'),
   row('chttpd', 'max_http_request_size', 4_294_967_296, bytes(1), 'bytes of one request body, inflated'),
+  row('chttpd', 'max_uri_length', 'infinity', bytes(1), 'bytes of a request address'),
+  row('chttpd', 'prefer_minimal', PREFER_MINIMAL, TEXT, 'headers of answers to Prefer: return=minimal'),
   row('chttpd', 'changes_timeout', 60_000, integer(1, 86_400_000), 'milliseconds a feed waits by default'),
   row('chttpd_auth', 'iterations', 600_000, integer(1, 10_000_000), 'PBKDF2 rounds of new password hashes'),
   row('chttpd_auth', 'pbkdf2_prf', 'sha256', { type: 'choice', of: PBKDF2_PRFS }, 'digest of new hashes'),
@@ -84,6 +111,20 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
   row('log', 'file', null, { type: 'logFile' }, 'log to this file instead of the standard output'),
   row('uuids', 'max_count', 1000, integer(1, 1_000_000), 'the largest count of one GET /_uuids'),
   row('settee', 'body_memory', 67_108_864, integer(1_048_576, 2 ** 40), 'bytes of request bodies in memory'),
+  row(
+    'settee',
+    'view_memory',
+    DEFAULT_LIMITS.maxViewBytes,
+    integer(1_048_576, 2 ** 40),
+    'bytes of view rows in a thread',
+  ),
+  row(
+    'settee',
+    'function_memory',
+    functionMemory,
+    integer(16_777_216, 2 ** 32),
+    'bytes that one function of a design document may take',
+  ),
 ]
 
 /**

@@ -23,6 +23,9 @@ export const ERRORS = {
   illegal_docid: [400, 'illegal_docid', 'The document id is not legal.'],
   doc_validation: [400, 'doc_validation', 'The document is not valid.'],
   invalid_design_doc: [400, 'invalid_design_doc', 'The design document is not valid.'],
+  compilation_error: [400, 'compilation_error', 'A function of the design document does not compile.'],
+  invalid_selector: [400, 'bad_request', 'The selector is not understood.'],
+  md5_mismatch: [400, 'bad_request', 'md5_mismatch'],
   unauthorized: [401, 'unauthorized', 'You are not authorized to access this db.'],
   wrong_credentials: [401, 'unauthorized', 'Name or password is incorrect.'],
   not_server_admin: [401, 'unauthorized', 'You are not a server admin.'],
@@ -36,6 +39,8 @@ export const ERRORS = {
   no_such_node: [404, 'not_found', 'no such node'],
   method_not_allowed: [405, 'method_not_allowed', 'The method is not allowed.'],
   conflict: [409, 'conflict', 'Document update conflict.'],
+  missing_rev: [409, 'not_found', 'missing_rev'],
+  gone: [410, 'gone', 'Temporary views are not supported in CouchDB'],
   file_exists: [412, 'file_exists', 'The database could not be created, the file already exists.'],
   missing_stub: [412, 'missing_stub', 'An attachment stub does not match a stored attachment.'],
   too_large: [413, 'too_large', 'the request entity is too large'],
@@ -43,6 +48,7 @@ export const ERRORS = {
   attachment_too_large: [413, 'attachment_too_large', ''],
   uri_too_long: [414, 'too_long', 'the request uri is too long'],
   bad_content_type: [415, 'bad_content_type', 'Content-Type must be application/json'],
+  range: [416, 'requested_range_not_satisfiable', 'Requested range not satisfiable'],
   all_or_nothing: [417, 'expectation_failed', 'all_or_nothing is not supported'],
   headers_too_large: [431, 'too_large', 'the request header fields are too large'], // ours
   internal_server_error: [
@@ -50,12 +56,16 @@ export const ERRORS = {
     'internal_server_error',
     'Something went wrong on the server; its log has more.',
   ],
+  function_error: [500, 'unknown_error', 'A function of a design document failed.'],
+  function_timeout: [500, 'timeout', 'A function of a design document ran longer than it may.'], // ours
+  function_memory: [500, 'out_of_memory', 'A function of a design document took more memory than it may.'], // ours
   unavailable: [503, 'service_unavailable', 'The server is busy or stopping; try again.'],
   contended: [
     503,
     'service_unavailable',
     'The document changed too often while it was being written; try again.',
   ], // ours
+  view_too_large: [507, 'view_too_large', 'The rows of the view take more memory than they may.'], // ours
   insufficient_storage: [507, 'insufficient_storage', 'The disk is full.'],
 } as const satisfies Record<string, readonly [status: number, error: string, reason: string]>
 

@@ -17,11 +17,20 @@ export interface SecurityObject {
   readonly [other: string]: unknown
 }
 
-/** How large things may be, in bytes; protocol.md 2.5. Infinity where the configuration says `infinity`. */
+/** How large things may be: bytes where nothing else is said; protocol.md 2.5. Infinity where the configuration says `infinity`. */
 export interface Limits {
   readonly maxDocumentSize: number
   readonly maxAttachmentSize: number
   readonly maxDocumentIdLength: number
+  /** Documents, and revisions of them all, that one `_purge` may name. */
+  readonly maxPurgedDocuments: number
+  readonly maxPurgedRevisions: number
+  /** How long one call of a design document's function may take, in ms. */
+  readonly functionTimeout: number
+  /** Bytes that one such function may take, those of the engine that runs it included. */
+  readonly functionMemory: number
+  /** What the rows of all views that one thread holds may weigh, in bytes. */
+  readonly maxViewBytes: number
 }
 
 /** The limits of CouchDB 3.5, but for the id, which CouchDB leaves unbounded. */
@@ -29,4 +38,9 @@ export const DEFAULT_LIMITS: Limits = {
   maxDocumentSize: 8_000_000,
   maxAttachmentSize: 1_073_741_824,
   maxDocumentIdLength: 8_000,
+  maxPurgedDocuments: 100,
+  maxPurgedRevisions: 1_000,
+  functionTimeout: 5_000,
+  functionMemory: 67_108_864,
+  maxViewBytes: 67_108_864,
 }

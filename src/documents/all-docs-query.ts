@@ -7,22 +7,24 @@ import { bodyObject } from './request-body.ts'
 const MAX_BODY_BYTES = 64 * 1024 * 1024
 
 type Mutable<T> = { -readonly [Name in keyof T]: T[Name] }
+type Members = Readonly<Record<string, unknown>>
 
 /** Which member of the query each name of a body sets, and what it must be. */
-const MEMBERS: Readonly<Record<string, readonly [keyof AllDocsQuery, 'string' | 'boolean' | 'count']>> = {
-  key: ['key', 'string'],
-  startkey: ['startKey', 'string'],
-  start_key: ['startKey', 'string'],
-  endkey: ['endKey', 'string'],
-  end_key: ['endKey', 'string'],
-  inclusive_end: ['inclusiveEnd', 'boolean'],
-  descending: ['descending', 'boolean'],
-  limit: ['limit', 'count'],
-  skip: ['skip', 'count'],
-  include_docs: ['includeDocs', 'boolean'],
-  conflicts: ['conflicts', 'boolean'],
-  attachments: ['attachments', 'boolean'],
-  update_seq: ['updateSeq', 'boolean'],
+const MEMBERS: Readonly<Record<string, readonly [keyof AllDocsQuery, (value: unknown) => unknown]>> = {
+  key: ['key', rangeKey],
+  startkey: ['startKey', rangeKey],
+  start_key: ['startKey', rangeKey],
+  endkey: ['endKey', rangeKey],
+  end_key: ['endKey', rangeKey],
+  inclusive_end: ['inclusiveEnd', booleanOf],
+  descending: ['descending', booleanOf],
+  limit: ['limit', countOf],
+  skip: ['skip', countOf],
+  include_docs: ['includeDocs', booleanOf],
+  conflicts: ['conflicts', booleanOf],
+  attachments: ['attachments', booleanOf],
+  att_encoding_info: ['attEncodingInfo', booleanOf],
+  update_seq: ['updateSeq', booleanOf],
 }
 
 /**
@@ -30,7 +32,35 @@ const MEMBERS: Readonly<Record<string, readonly [keyof AllDocsQuery, 'string' | 
  * @throws query_parse_error, bad_request, body_not_object, invalid_json
  */
 export function allDocsQuery(asked: AllDocsQuery, body: Body | null): AllDocsQuery {
-  const query = body === null ? asked : { ...bodyQuery(body), ...asked }
+  return whole(body === null ? asked : { ...bodyQuery(body), ...asked })
+}
+
+function bodyQuery(body: Body): AllDocsQuery {
+  const members = bodyObject(body, MAX_BODY_BYTES)
+  if (members.queries !== undefined) {
+    throw new CouchError('bad_request', 'The `queries` parameter is no longer supported at this endpoint')
+  }
+  return memberQuery(members, '`keys` body member must be an array.')
+}
+
+/**
+ * The queries of a body of `_all_docs/queries`.
+ * @param asked what the address says; each query overrides it
+ * @throws as {@link allDocsQuery}, for whichever query is at fault
+ */
+export function allDocsQueriesOf(asked: AllDocsQuery, body: Body): AllDocsQuery[] {
+  const { queries } = bodyObject(body, MAX_BODY_BYTES)
+  if (queries === undefined) throw new CouchError('bad_request', 'POST body must include `queries` parameter.')
+  if (!Array.isArray(queries)) throw new CouchError('bad_request', '`queries` member must be an array.')
+  return (queries as readonly unknown[]).map((members) => {
+    if (typeof members !== 'object' || members === null || Array.isArray(members)) {
+      throw new CouchError('bad_request', '`queries` member must be an array of objects.')
+    }
+    return whole({ ...asked, ...memberQuery(members as Members, '`keys` member must be an array.') })
+  })
+}
+
+function whole(query: AllDocsQuery): AllDocsQuery {
   const hasKey = query.key !== undefined || query.startKey !== undefined || query.endKey !== undefined
   if (query.keys !== undefined && hasKey) {
     throw new CouchError('query_parse_error', '`keys` is incompatible with `key`, `start_key` and `end_key`')
@@ -38,29 +68,49 @@ export function allDocsQuery(asked: AllDocsQuery, body: Body | null): AllDocsQue
   return query
 }
 
-function bodyQuery(body: Body): AllDocsQuery {
-  const request = bodyObject(body, MAX_BODY_BYTES)
+function memberQuery(members: Members, keysReason: string): AllDocsQuery {
   const query: Mutable<AllDocsQuery> = {}
-  if (request.keys !== undefined && request.keys !== null) {
-    if (!Array.isArray(request.keys)) {
-      throw new CouchError('bad_request', '`keys` body member must be an array.')
-    }
-    query.keys = request.keys
+  if (members.keys !== undefined && members.keys !== null) {
+    if (!Array.isArray(members.keys)) throw new CouchError('bad_request', keysReason)
+    query.keys = members.keys
   }
-  for (const [name, value] of Object.entries(request)) {
+  refuseReducing(members)
+  for (const [name, value] of Object.entries(members)) {
     const member = Object.hasOwn(MEMBERS, name) ? MEMBERS[name] : undefined
-    if (member !== undefined) Object.assign(query, { [member[0]]: checked(name, value, member[1]) })
+    if (member !== undefined) Object.assign(query, { [member[0]]: member[1](value) })
   }
   return query
 }
 
-function checked(name: string, value: unknown, type: 'string' | 'boolean' | 'count'): unknown {
-  const isRight =
-    type === 'count' ? Number.isSafeInteger(value) && (value as number) >= 0 : typeof value === type
-  if (isRight) return value
-  const said = JSON.stringify(value)?.slice(0, 100)
-  if (type === 'boolean') throw new CouchError('query_parse_error', `Invalid boolean parameter: ${said}`)
-  if (type === 'count')
-    throw new CouchError('query_parse_error', `Invalid value for positive integer: ${said}`)
-  throw new CouchError('query_parse_error', `\`${name}\` must be a string.`)
+/** A list of documents has nothing to reduce or to group. */
+function refuseReducing({ reduce = false, group = false, group_level: level = 0 }: Members): void {
+  if (booleanOf(reduce)) throw parseError('Reduce is invalid for map-only views.')
+  if (booleanOf(group) || level !== 0) throw parseError('Invalid use of grouping on a map view.')
+}
+
+/**
+ * A key of a range. One that is no string stands before every id, as Erlang's order of terms has it: as a start it
+ * bounds nothing, as an end it leaves nothing.
+ */
+export function rangeKey(value: unknown): string {
+  return typeof value === 'string' ? value : ''
+}
+
+function booleanOf(value: unknown): boolean {
+  if (typeof value === 'boolean') return value
+  throw parseError(`Invalid boolean parameter: ${shown(value)}`)
+}
+
+function countOf(value: unknown): number {
+  if (!Number.isSafeInteger(value)) throw parseError(`Invalid value for integer: ${shown(value)}`)
+  if ((value as number) < 0) throw parseError(`Invalid value for positive integer: ${shown(value)}`)
+  return value as number
+}
+
+function shown(value: unknown): string {
+  return JSON.stringify(value).slice(0, 100)
+}
+
+function parseError(reason: string): CouchError {
+  return new CouchError('query_parse_error', reason)
 }

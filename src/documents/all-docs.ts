@@ -3,7 +3,7 @@ import { Breath } from '../core/breath.ts'
 import type { UserCtx } from '../core/types.ts'
 import type { DatabaseStore, DocState, LocalDoc, Touches } from '../storage/engine.ts'
 import { sequenceToken } from '../storage/sequence.ts'
-import { allDocsQuery } from './all-docs-query.ts'
+import { allDocsQueriesOf, allDocsQuery } from './all-docs-query.ts'
 import type { AllDocsKind, AllDocsQuery, Body } from './database.ts'
 import { KIND_PREFIX, kindRange, queryRange, rangeBefore } from './id-range.ts'
 import { renderDocument, renderLocal } from './render.ts'
@@ -13,6 +13,7 @@ import { requireMember } from './security.ts'
 const CHUNK_ROWS = 500
 const CHUNK_CHARS = 256 * 1024
 
+/** The answer in chunks. @throws at its first, as `allDocsQuery`; unauthorized, forbidden */
 export async function* allDocs(
   store: DatabaseStore,
   user: UserCtx,
@@ -20,9 +21,41 @@ export async function* allDocs(
   asked: AllDocsQuery,
   body: Body | null,
 ): AsyncGenerator<Uint8Array> {
-  const { security, updateSeq, epochs } = await store.view()
-  requireMember(user, security)
-  const query = allDocsQuery(asked, body)
+  requireMember(user, (await store.view()).security)
+  for await (const text of listing(store, user, kind, allDocsQuery(asked, body))) yield Buffer.from(text)
+  yield Buffer.from('\n')
+}
+
+/**
+ * Several queries in one body (protocol.md 8.3): their answers one after the other, in chunks.
+ * @param asked what each query has where it does not say otherwise itself
+ * @throws at its first chunk, as `allDocsQueriesOf`; unauthorized, forbidden
+ */
+export async function* allDocsQueries(
+  store: DatabaseStore,
+  user: UserCtx,
+  kind: AllDocsKind,
+  asked: AllDocsQuery,
+  body: Body,
+): AsyncGenerator<Uint8Array> {
+  requireMember(user, (await store.view()).security)
+  const queries = allDocsQueriesOf(asked, body)
+  yield Buffer.from('{"results":[\r\n')
+  for (const [at, query] of queries.entries()) {
+    if (at > 0) yield Buffer.from(',\r\n')
+    for await (const text of listing(store, user, kind, query)) yield Buffer.from(text)
+  }
+  yield Buffer.from('\r\n]}\n')
+}
+
+/** One query's envelope with its rows, protocol.md 8.2. */
+async function* listing(
+  store: DatabaseStore,
+  user: UserCtx,
+  kind: AllDocsKind,
+  query: AllDocsQuery,
+): AsyncGenerator<string> {
+  const { updateSeq, epochs } = await store.view()
   const rows = new Rows()
   const source =
     query.keys !== undefined
@@ -34,9 +67,9 @@ export async function* allDocs(
   const seq = query.updateSeq
     ? `,"update_seq":${query.keys ? 'null' : JSON.stringify(sequenceToken(epochs, updateSeq))}`
     : ''
-  yield Buffer.from(`{"total_rows":${counts.total},"offset":${counts.offset}${seq},"rows":[\r\n`)
-  for await (const text of source) if (text !== '') yield Buffer.from(text)
-  yield Buffer.from('\r\n]}\n')
+  yield `{"total_rows":${counts.total},"offset":${counts.offset}${seq},"rows":[\r\n`
+  for await (const text of source) if (text !== '') yield text
+  yield '\r\n]}'
 }
 
 /** Joins rows by `,\r\n` across chunks. */
@@ -119,7 +152,8 @@ function liveRow(doc: DocState, query: AllDocsQuery): string {
 }
 
 function winnerText(doc: DocState, query: AllDocsQuery): string {
-  return renderDocument(doc, doc.rev, { conflicts: query.conflicts, attachments: query.attachments })
+  const { conflicts, attachments, attEncodingInfo } = query
+  return renderDocument(doc, doc.rev, { conflicts, attachments, attEncodingInfo })
 }
 
 function row(id: string, value: string, doc: string | undefined): string {

@@ -14,7 +14,8 @@ export interface SplitDocument {
 /** What a stored document is sent back from. */
 export interface DocumentParts {
   id: string
-  rev: string
+  /** null: without `_rev`. */
+  rev: string | null
   /** As SplitDocument has it. */
   body: string
   deleted?: boolean
@@ -58,7 +59,8 @@ export function splitDocument(text: string): SplitDocument {
  * The text of a document as it is sent, its members in CouchDB's order (protocol.md 3.1). Nothing is parsed.
  */
 export function spliceDocument(parts: DocumentParts): string {
-  const members = [`"_id":${JSON.stringify(parts.id)},"_rev":${JSON.stringify(parts.rev)}`]
+  const members = [`"_id":${JSON.stringify(parts.id)}`]
+  if (parts.rev !== null) members.push(`"_rev":${JSON.stringify(parts.rev)}`)
   if (parts.body.length > 2) members.push(parts.body.slice(1, -1))
   if (parts.deleted === true) members.push('"_deleted":true')
   if (parts.extra) members.push(parts.extra)

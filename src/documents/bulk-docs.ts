@@ -4,7 +4,7 @@
  * is read twice, so that what is held at a time is bounded.
  */
 import { Breath } from '../core/breath.ts'
-import { CouchError } from '../core/errors.ts'
+import { CouchError, type ErrorName } from '../core/errors.ts'
 import { checkDocId, isLocalId, newUuid } from '../core/ids.ts'
 import type { Limits, UserCtx } from '../core/types.ts'
 import { formatRev } from '../revisions/rev.ts'
@@ -18,6 +18,7 @@ import { bodyBytes, bodyLength, bodyText, MAX_TEXT_BYTES } from './request-body.
 import { requireMember } from './security.ts'
 import { SpanScanner, type Spans } from './spans.ts'
 import { updateDocuments } from './update.ts'
+import type { WriteChecks } from './validate.ts'
 
 /** Bytes looked through in one step. */
 const SLICE = 256 * 1024
@@ -25,6 +26,7 @@ const SLICE = 256 * 1024
 const GROUP_DOCS = 256
 const GROUP_BYTES = 1024 * 1024
 const MAX_OTHER_BYTES = 1024 * 1024
+const MAX_REFUSALS = 10_000
 
 interface BulkRow {
   readonly id: string
@@ -39,14 +41,16 @@ export async function* bulkDocs(
   user: UserCtx,
   body: Body,
   limits: Limits,
+  checks: WriteChecks,
 ): AsyncGenerator<Uint8Array> {
   requireMember(user, (await store.view()).security)
   const bulk = new Bulk(body, await findSpans(body), limits)
   await bulk.check(store)
+  if (bulk.allOrNothing) throw new CouchError('all_or_nothing', await bulk.refusals())
   let before = '['
   let isAnswered = false
   for await (const group of bulk.groups()) {
-    const results = await writeGroup(store, user, group, bulk.newEdits)
+    const results = await writeGroup(store, user, group, bulk.newEdits, checks)
     if (!isAnswered) refuseIfBroken(results)
     isAnswered = true
     const lines = group.map((row, at) => answerRow(row, results[at] as RowResult, bulk.newEdits))
@@ -58,10 +62,18 @@ export async function* bulkDocs(
   yield Buffer.from(before === '[' ? '[]\n' : ']\n')
 }
 
+/** What fails a document for a function of a design document: its row says so, as with any other refusal. */
+const FUNCTION_FAILURES: ReadonlySet<ErrorName> = new Set([
+  'function_error',
+  'function_timeout',
+  'function_memory',
+])
+
 /** Where the server itself has failed every document so far, the request fails: nothing of it is stored. */
 function refuseIfBroken(results: readonly RowResult[]): void {
   const [first] = results
-  const isBroken = (result: RowResult) => result instanceof CouchError && result.status >= 500
+  const isBroken = (result: RowResult) =>
+    result instanceof CouchError && result.status >= 500 && !FUNCTION_FAILURES.has(result.code)
   if (results.every(isBroken)) throw first
 }
 
@@ -79,13 +91,15 @@ async function findSpans(body: Body): Promise<Spans> {
 /** A request's documents. */
 class Bulk {
   readonly newEdits: boolean
+  /** Asked for something that nobody has done since CouchDB 2. */
+  readonly allOrNothing: boolean
   readonly #body: Body
   readonly #spans: Spans
   readonly #limits: Limits
   /** The documents as checked, where the body is small enough to be held in memory. */
   readonly #kept: BulkRow[] = []
 
-  /** @throws bad_request, all_or_nothing, invalid_json for what stands beside the documents */
+  /** @throws bad_request, invalid_json for what stands beside the documents */
   constructor(body: Body, spans: Spans, limits: Limits) {
     this.#body = body
     this.#spans = spans
@@ -100,7 +114,7 @@ class Bulk {
     if (typeof newEdits !== 'boolean') {
       throw new CouchError('bad_request', '`new_edits` parameter must be a boolean.')
     }
-    if (others.get('all_or_nothing') === true) throw new CouchError('all_or_nothing')
+    this.allOrNothing = others.get('all_or_nothing') === true
     this.newEdits = newEdits
   }
 
@@ -131,6 +145,18 @@ class Bulk {
     if (isLocalId(id)) checkLocal(doc)
     else if (!this.newEdits) replicatedPath(doc)
     return { id, doc }
+  }
+
+  /** A row a document, which says that it was not stored: protocol.md 4.1. Of a huge request the first rows. */
+  async refusals(): Promise<unknown[]> {
+    const rows: unknown[] = []
+    for await (const group of this.groups()) {
+      for (const { id } of group) {
+        rows.push({ id, rev: '0-', error: 'not_implemented', reason: 'all_or_nothing is not supported' })
+      }
+      if (rows.length >= MAX_REFUSALS) break
+    }
+    return rows
   }
 
   /** The documents in order, in groups of about one transaction. */
@@ -179,6 +205,7 @@ async function writeGroup(
   user: UserCtx,
   group: readonly BulkRow[],
   newEdits: boolean,
+  checks: WriteChecks,
 ): Promise<RowResult[]> {
   const local = group.filter(({ id }) => isLocalId(id))
   const ordinary = group.filter(({ id }) => !isLocalId(id))
@@ -188,6 +215,7 @@ async function writeGroup(
       store,
       user,
       ordinary.map(({ id, doc }) => ({ id, doc, newEdits })),
+      checks,
     ),
   ])
   let atLocal = 0

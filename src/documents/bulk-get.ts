@@ -3,25 +3,35 @@ import { Breath } from '../core/breath.ts'
 import { CouchError } from '../core/errors.ts'
 import { checkDocId, isLocalId } from '../core/ids.ts'
 import type { Limits, UserCtx } from '../core/types.ts'
-import { parseRev, type Rev } from '../revisions/rev.ts'
-import type { DatabaseStore, DocState, StoreView } from '../storage/engine.ts'
+import type { DatabaseStore } from '../storage/engine.ts'
 import type { Body, BulkGetOptions } from './database.ts'
-import { openRevisions } from './open.ts'
-import { renderLocal } from './render.ts'
+import {
+  beginRevisions,
+  type OpenRow,
+  type RevisionsAsked,
+  revisionPages,
+  revisionsAsked,
+} from './open-revisions.ts'
+import { inlinePieces } from './parts.ts'
+import { type Piece, pieceChunks } from './pieces.ts'
+import { type ContentForm, type RenderedDocument, renderLocal } from './render.ts'
 import { bodyObject } from './request-body.ts'
 import { requireMember } from './security.ts'
+import { readContent } from './stored-content.ts'
 
 /** A list of ids and revisions: this many bytes hold about a million. */
 const MAX_REQUEST_BYTES = 64 * 1024 * 1024
-/** Bytes of rows in one chunk of the answer. */
-const CHUNK_BYTES = 256 * 1024
 
-interface Asked {
-  readonly id: string
-  readonly rev: unknown
-  readonly attsSince?: readonly Rev[]
+/** What one input comes to. */
+export interface BulkGetResult {
+  /** As it was sent; null for an input that has none. */
+  readonly id: unknown
+  readonly pages: AsyncIterable<readonly BulkGetRow[]> | Iterable<readonly BulkGetRow[]>
 }
 
+export type BulkGetRow = RenderedDocument | { readonly error: object }
+
+/** `_bulk_get` as JSON. @throws bad_request and as bodyObject does, before the first chunk */
 export async function* bulkGet(
   store: DatabaseStore,
   user: UserCtx,
@@ -29,28 +39,59 @@ export async function* bulkGet(
   options: BulkGetOptions,
   limits: Limits,
 ): AsyncGenerator<Uint8Array> {
+  const results = bulkGetResults(store, user, body, options, limits, 'data')
+  yield* pieceChunks(jsonPieces(results), (content, start, end) => readContent(store, content, start, end))
+}
+
+async function* jsonPieces(results: AsyncIterable<BulkGetResult>): AsyncGenerator<Piece> {
+  let opening = '{"results":['
+  for await (const { id, pages } of results) {
+    yield `${opening}{"id":${JSON.stringify(id)},"docs":[`
+    let separator = ''
+    for await (const rows of pages) {
+      for (const row of rows) {
+        if ('error' in row) yield separator + JSON.stringify(row)
+        else yield* [`${separator}{"ok":`, ...inlinePieces(row), '}']
+        separator = ','
+      }
+    }
+    yield ']}'
+    opening = ','
+  }
+  yield opening === ',' ? ']}\n' : `${opening}]}\n`
+}
+
+/**
+ * The results in the inputs' order; each one's pages are to be read before the next result is asked for.
+ * @param form how attachments come that come with their content
+ * @throws bad_request and as bodyObject does, before the first
+ */
+export async function* bulkGetResults(
+  store: DatabaseStore,
+  user: UserCtx,
+  body: Body,
+  options: BulkGetOptions,
+  limits: Limits,
+  form: ContentForm,
+): AsyncGenerator<BulkGetResult> {
   requireMember(user, (await store.view()).security)
   const { docs } = bodyObject(body, MAX_REQUEST_BYTES)
   if (!Array.isArray(docs)) throw new CouchError('bad_request', "Missing JSON list of 'docs'.")
   const breath = new Breath()
-  let text = '{"results":['
-  for (const [at, asked] of docs.entries()) {
+  for (const asked of docs) {
     await breath.take()
-    text += (at === 0 ? '' : ',') + (await result(store, user, asked, options, limits))
-    if (text.length < CHUNK_BYTES) continue
-    yield Buffer.from(text)
-    text = ''
+    yield await resultOf(store, user, asked, options, limits, form)
   }
-  yield Buffer.from(`${text}]}\n`)
 }
 
-async function result(
+async function resultOf(
   store: DatabaseStore,
   user: UserCtx,
   value: unknown,
   options: BulkGetOptions,
   limits: Limits,
-): Promise<string> {
+  form: ContentForm,
+): Promise<BulkGetResult> {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     return failed(null, null, new CouchError('bad_request', 'document must be a JSON object'))
   }
@@ -61,70 +102,56 @@ async function result(
   } catch (error) {
     return failed(id, null, error as CouchError)
   }
-  const named = { id: id as string, rev }
-  if (isLocalId(named.id)) return localResult(store, user, named)
+  if (isLocalId(id as string)) return localResult(store, user, id as string)
   try {
-    const asked = since === undefined ? named : { ...named, attsSince: attsSince(since) }
-    return await readResult(store, user, asked, options)
+    const sinceRevs = since === undefined ? {} : { attsSince: attsSince(since) }
+    const revs = rev === undefined ? 'all' : [rev]
+    const asked = revisionsAsked(id as string, revs, { ...options, ...sinceRevs }, form)
+    return await documentResult(store, user, asked)
   } catch (error) {
-    if (error instanceof CouchError && error.status === 400) return failed(id, rev ?? null, error)
+    if (!(error instanceof CouchError)) throw error
+    if (error.code === 'not_found') return failed(id, 'undefined', error)
+    if (error.status === 400) return failed(id, rev ?? null, error)
     throw error
   }
 }
 
-function attsSince(value: unknown): Rev[] {
-  if (!Array.isArray(value)) throw new CouchError('bad_request', 'att_since value must be array of revs.')
-  return value.map(parseRev)
+/** Whether they are revisions is looked at where they are used. */
+function attsSince(value: unknown): string[] {
+  if (Array.isArray(value)) return value
+  throw new CouchError('bad_request', 'att_since value must be array of revs.')
 }
 
-async function readResult(
+/** @throws not_found when every leaf of an unknown document is asked for; invalid_rev */
+async function documentResult(
   store: DatabaseStore,
   user: UserCtx,
-  asked: Asked,
-  options: BulkGetOptions,
-): Promise<string> {
-  const bytes = (options.attachments ?? false) || asked.attsSince !== undefined
-  const [text] = await store.readDocs(
-    [asked.id],
-    (doc, _id, view) => documentResult(doc, view, user, asked, options),
-    { body: true, branches: true, bytes },
-  )
-  return text as string
+  asked: RevisionsAsked,
+): Promise<BulkGetResult> {
+  const begun = await beginRevisions(store, user, asked)
+  return { id: asked.id, pages: withErrors(asked.id, revisionPages(store, user, asked, begun)) }
 }
 
-function documentResult(
-  doc: DocState | null,
-  view: StoreView,
-  user: UserCtx,
-  { id, rev, attsSince }: Asked,
-  options: BulkGetOptions,
-): string {
-  requireMember(user, view.security)
-  if (doc === null && rev === undefined) return failed(id, 'undefined', new CouchError('not_found'))
-  const rows = openRevisions(doc, rev === undefined ? 'all' : [rev], {
-    ...options,
-    ...(attsSince && { attsSince }),
-  })
-  const entries = rows.map((row) =>
-    'ok' in row ? `{"ok":${row.ok}}` : errorEntry(id, row.missing, new CouchError('not_found')),
-  )
-  return entry(id, entries.join(','))
+async function* withErrors(
+  id: string,
+  pages: AsyncIterable<readonly OpenRow[]>,
+): AsyncGenerator<readonly BulkGetRow[]> {
+  for await (const rows of pages) {
+    yield rows.map((row) => ('missing' in row ? errorRow(id, row.missing, new CouchError('not_found')) : row))
+  }
 }
 
-async function localResult(store: DatabaseStore, user: UserCtx, { id }: Asked): Promise<string> {
+async function localResult(store: DatabaseStore, user: UserCtx, id: string): Promise<BulkGetResult> {
   requireMember(user, (await store.view()).security)
   const [doc] = await store.readLocals([id])
-  return doc ? entry(id, `{"ok":${renderLocal(doc)}}`) : failed(id, 'undefined', new CouchError('not_found'))
+  if (!doc) return failed(id, 'undefined', new CouchError('not_found'))
+  return { id, pages: [[{ rev: `0-${doc.rev}`, texts: [renderLocal(doc)], contents: [] }]] }
 }
 
-function entry(id: unknown, docs: string): string {
-  return `{"id":${JSON.stringify(id)},"docs":[${docs}]}`
+function errorRow(id: unknown, rev: unknown, error: CouchError): BulkGetRow {
+  return { error: { id, rev, ...error.toBody() } }
 }
 
-function errorEntry(id: unknown, rev: unknown, error: CouchError): string {
-  return JSON.stringify({ error: { id, rev, ...error.toBody() } })
-}
-
-function failed(id: unknown, rev: unknown, error: CouchError): string {
-  return entry(id, errorEntry(id, rev, error))
+function failed(id: unknown, rev: unknown, error: CouchError): BulkGetResult {
+  return { id, pages: [[errorRow(id, rev, error)]] }
 }

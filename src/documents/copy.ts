@@ -1,24 +1,47 @@
 /** COPY, protocol.md 3.6: a document's body and attachments as they are stored, to be written under another id. */
-import { createHash } from 'node:crypto'
 import { CouchError } from '../core/errors.ts'
 import { isLocalId } from '../core/ids.ts'
 import type { UserCtx } from '../core/types.ts'
 import { isKnown } from '../revisions/branch.ts'
 import { formatRev, parseRev } from '../revisions/rev.ts'
-import type { DatabaseStore, DocState, StoredAttachment } from '../storage/engine.ts'
-import type { IncomingAttachment, IncomingDoc } from './incoming.ts'
+import type { BlobPin, DatabaseStore, DocState } from '../storage/engine.ts'
+import type { IncomingDoc } from './incoming.ts'
 import { requireMember } from './security.ts'
+import { pinContents } from './stored-content.ts'
+
+/** How often the source is read again when a compaction has come between reading and holding it. */
+const ATTEMPTS = 5
 
 /**
- * The source as if a client had sent it.
- * @throws not_found, deleted, invalid_rev
+ * Calls `use` with the source as if a client had sent it. Its attachments name what is stored, which is held until
+ * the promise of `use` has settled.
+ * @throws not_found, deleted, invalid_rev, contended; and as `use`
  */
-export async function copySource(
+export async function withCopySource<T>(
+  store: DatabaseStore,
+  user: UserCtx,
+  source: { readonly id: string; readonly rev?: string },
+  use: (copied: IncomingDoc) => Promise<T>,
+): Promise<T> {
+  if (isLocalId(source.id)) return use(await copyLocal(store, user, source.id))
+  for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+    const copied = await copyDocument(store, user, source)
+    const pins = await pinAttachments(store, copied)
+    if (pins === null) continue
+    try {
+      return await use(copied)
+    } finally {
+      for (const pin of pins) pin.release()
+    }
+  }
+  throw new CouchError('contended')
+}
+
+async function copyDocument(
   store: DatabaseStore,
   user: UserCtx,
   source: { readonly id: string; readonly rev?: string },
 ): Promise<IncomingDoc> {
-  if (isLocalId(source.id)) return copyLocal(store, user, source.id)
   const [copied] = await store.readDocs(
     [source.id],
     (doc, _id, view) => {
@@ -26,9 +49,27 @@ export async function copySource(
       if (doc === null) throw new CouchError('not_found')
       return copyRevision(doc, sourceRev(doc, source.rev))
     },
-    { body: true, branches: true, bytes: true },
+    { body: true, branches: true },
   )
   return copied as IncomingDoc
+}
+
+/** Holds what the attachments name; null when some of it is gone by now. */
+async function pinAttachments(
+  store: DatabaseStore,
+  { attachments }: IncomingDoc,
+): Promise<readonly BlobPin[] | null> {
+  const contents = attachments.flatMap(({ content }) =>
+    content !== null && 'blob' in content.content
+      ? [{ blob: content.content.blob, digest: content.digest }]
+      : [],
+  )
+  try {
+    return await pinContents(store, contents)
+  } catch (error) {
+    if (error instanceof CouchError && error.code === 'no_attachment') return null
+    throw error
+  }
 }
 
 function sourceRev(doc: DocState, asked: string | undefined): string {
@@ -44,14 +85,13 @@ function sourceRev(doc: DocState, asked: string | undefined): string {
 function copyRevision(doc: DocState, rev: string): IncomingDoc {
   const body = doc.body(rev)
   if (body === null) throw new CouchError('not_found')
-  const attachments = doc.attachments(rev).map((attachment) => copyAttachment(doc, attachment))
+  const attachments = doc.attachments(rev).map(({ name, type, blob, revpos: _, ...facts }) => ({
+    name,
+    type,
+    revpos: undefined,
+    content: { ...facts, content: { blob } },
+  }))
   return { id: undefined, path: null, deleted: false, body, attachments }
-}
-
-function copyAttachment(doc: DocState, { name, type, digest, blob }: StoredAttachment): IncomingAttachment {
-  const bytes = doc.bytes(blob)
-  const sha256 = createHash('sha256').update(bytes).digest()
-  return { name, type, revpos: undefined, content: { bytes, sha256, digest } }
 }
 
 async function copyLocal(store: DatabaseStore, user: UserCtx, id: string): Promise<IncomingDoc> {

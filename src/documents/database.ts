@@ -7,6 +7,7 @@
  * own thread, in the turn of the act.
  */
 import type { SecurityObject, UserCtx } from '../core/types.ts'
+import type { AttachmentEncoding } from '../storage/engine.ts'
 
 /** The bytes of a request's body: in memory, or spooled to a file that is open (and closed by the giver). */
 export type Body = { readonly bytes: Uint8Array } | { readonly file: number; readonly length: number }
@@ -22,6 +23,10 @@ export interface OpenOptions {
   readonly localSeq?: boolean
   /** Attachments as base64 instead of stubs. */
   readonly attachments?: boolean
+  /** Attachments newer than the newest of these ancestors come with their content, the others as stubs. */
+  readonly attsSince?: readonly string[]
+  /** `encoding` and `encoded_length` beside attachments that are stored coded. */
+  readonly attEncodingInfo?: boolean
   /** A deleted winner is answered instead of 404. */
   readonly deleted?: boolean
 }
@@ -33,6 +38,21 @@ export interface OpenedDocument {
   readonly json: Uint8Array
 }
 
+/** A document and, apart from it, the attachments that come with their content. */
+export interface OpenedParts {
+  readonly etag: string | null
+  /** The document's JSON and a newline. */
+  readonly json: Uint8Array
+  /** With the form `data`: where in `json` the base64 of each part stands. Else none: they say `follows`. */
+  readonly holes: readonly number[]
+  /** In the order of the JSON; none: the answer is the JSON alone. */
+  readonly parts: readonly AttachmentPart[]
+}
+
+export interface AttachmentPart extends AttachmentAnswer {
+  readonly name: string
+}
+
 /** Options of writing one document. */
 export interface PutOptions {
   /** The parent revision from the query or If-Match; it must agree with the body's. */
@@ -41,6 +61,17 @@ export interface PutOptions {
   readonly revFrom?: 'query' | 'etag'
   /** false stores the given revision as it is (protocol.md 6.4). Default true. */
   readonly newEdits?: boolean
+  /** The body is multipart/related with this boundary: the JSON, then its attachments (protocol.md 7.2). */
+  readonly boundary?: string
+}
+
+/** An attachment that is written by itself; protocol.md 7.4. */
+export interface AttachmentPut {
+  readonly type: string
+  /** The parent revision; undefined for a document that is not there yet. */
+  readonly rev?: string
+  /** How the body is coded, and stored. */
+  readonly encoding: AttachmentEncoding
 }
 
 export interface SavedDocument {
@@ -62,6 +93,7 @@ export interface AllDocsQuery {
   readonly includeDocs?: boolean
   readonly conflicts?: boolean
   readonly attachments?: boolean
+  readonly attEncodingInfo?: boolean
   readonly updateSeq?: boolean
 }
 
@@ -71,12 +103,17 @@ export type AllDocsKind = 'all' | 'design' | 'local'
 export interface BulkGetOptions {
   readonly revs?: boolean
   readonly attachments?: boolean
+  readonly attEncodingInfo?: boolean
   readonly latest?: boolean
 }
 
 export interface AttachmentAnswer {
   readonly type: string
+  /** Bytes of the content, decoded. */
   readonly length: number
+  readonly encoding: AttachmentEncoding
+  /** Bytes as they are stored, and as {@link Database.readAttachment} gives them. */
+  readonly storedLength: number
   readonly digest: string
   /** For {@link Database.readAttachment}. */
   readonly blob: number
@@ -107,6 +144,15 @@ export interface Database {
   revsLimit(user: UserCtx): Promise<number>
   /** @throws bad_request unless a positive integer */
   setRevsLimit(user: UserCtx, limit: unknown): Promise<void>
+  /** Begins to clean up, unless that is at work already; resolves at once. For database admins. */
+  compact(user: UserCtx): Promise<void>
+  /** `_purge`: the answer's JSON. For server admins. @throws bad_request, invalid_rev, protocol.md 4.7 */
+  purge(user: UserCtx, body: Body): Promise<Uint8Array>
+  /** `_purged_infos`: the answer's JSON. */
+  purgedInfos(user: UserCtx): Promise<Uint8Array>
+  purgedInfosLimit(user: UserCtx): Promise<number>
+  /** @throws bad_request unless a positive integer */
+  setPurgedInfosLimit(user: UserCtx, limit: unknown): Promise<void>
 
   /** Reads a document, `_local/` and `_design/` ones too. @throws not_found, deleted, invalid_rev */
   open(user: UserCtx, id: string, options: OpenOptions): Promise<OpenedDocument>
@@ -117,11 +163,40 @@ export interface Database {
     revs: readonly unknown[] | 'all',
     options: OpenOptions,
   ): AsyncIterable<Uint8Array>
+  /**
+   * A document whose wanted attachments are still to be read, one after the other.
+   * @param form `data`: as base64 in the JSON; `follows`: behind it, as multipart/related (protocol.md 7.3)
+   * @throws as {@link Database.open}
+   */
+  openParts(
+    user: UserCtx,
+    id: string,
+    options: OpenOptions,
+    form: 'data' | 'follows',
+  ): Promise<OpenedParts>
+  /** `open_revs` as multipart/mixed with this boundary; protocol.md 3.2. */
+  openRevsMixed(
+    user: UserCtx,
+    id: string,
+    revs: readonly unknown[] | 'all',
+    options: OpenOptions,
+    boundary: string,
+  ): AsyncIterable<Uint8Array>
 
   /** Writes a document from its JSON. @throws conflict, and all that protocol.md 3.3 lists */
   put(user: UserCtx, id: string, body: Body, options: PutOptions): Promise<SavedDocument>
   /** Writes a document whose id is in its JSON, or is made here. */
   post(user: UserCtx, body: Body): Promise<SavedDocument>
+  /**
+   * Writes a document from CouchDB's upload form, which has this boundary; protocol.md 3.7.
+   * @throws not_found, conflict, bad_request; and as {@link Database.put}
+   */
+  postForm(
+    user: UserCtx,
+    id: string,
+    body: Body,
+    options: Pick<PutOptions, 'rev' | 'revFrom'> & { readonly boundary: string },
+  ): Promise<SavedDocument>
   remove(user: UserCtx, id: string, rev: string | undefined): Promise<SavedDocument>
   copy(
     user: UserCtx,
@@ -133,12 +208,34 @@ export interface Database {
    * the request as a whole is refused (protocol.md 4.1). */
   bulkDocs(user: UserCtx, body: Body): AsyncIterable<Uint8Array>
   bulkGet(user: UserCtx, body: Body, options: BulkGetOptions): AsyncIterable<Uint8Array>
+  /** `_bulk_get` as multipart with this boundary; protocol.md 4.2. */
+  bulkGetMixed(user: UserCtx, body: Body, options: BulkGetOptions, boundary: string): AsyncIterable<Uint8Array>
   revsDiff(user: UserCtx, body: Body): Promise<Uint8Array>
   missingRevs(user: UserCtx, body: Body): Promise<Uint8Array>
   allDocs(user: UserCtx, kind: AllDocsKind, query: AllDocsQuery, body: Body | null): AsyncIterable<Uint8Array>
 
+  /** Several queries in one body (`_all_docs/queries`), which override `query`; protocol.md 8.3. */
+  allDocsQueries(user: UserCtx, kind: AllDocsKind, query: AllDocsQuery, body: Body): AsyncIterable<Uint8Array>
+
   /** @throws not_found, deleted, no_attachment */
   openAttachment(user: UserCtx, id: string, name: string, rev: string | undefined): Promise<AttachmentAnswer>
-  /** The bytes from `start` up to, not including, `end`. */
-  readAttachment(blob: number, start: number, end: number): AsyncIterable<Uint8Array>
+  /**
+   * Stored bytes from `start` up to, not including, `end`; held against compaction while they are read.
+   * @throws no_attachment when the blob is gone or another one by now
+   */
+  readAttachment(
+    found: Pick<AttachmentAnswer, 'blob' | 'digest'>,
+    start: number,
+    end: number,
+  ): AsyncIterable<Uint8Array>
+  /** Writes an attachment as an edit of its document. @throws conflict, missing_rev, and as {@link Database.put} */
+  putAttachment(
+    user: UserCtx,
+    id: string,
+    name: string,
+    body: Body | null,
+    options: AttachmentPut,
+  ): Promise<SavedDocument>
+  /** @throws not_found, no_attachment, conflict, missing_rev */
+  removeAttachment(user: UserCtx, id: string, name: string, rev: string | undefined): Promise<SavedDocument>
 }

@@ -3,6 +3,7 @@
  * request holds for the document, in their order, and makes one write of them.
  */
 import { CouchError } from '../core/errors.ts'
+import { isDesignId } from '../core/ids.ts'
 import { type Branch, endsIn, leafRev, makeBranch } from '../revisions/branch.ts'
 import { extend, merge } from '../revisions/merge.ts'
 import { formatRev, newRevId, type Rev } from '../revisions/rev.ts'
@@ -15,7 +16,8 @@ import type {
   RevisionWrite,
   StoredAttachment,
 } from '../storage/engine.ts'
-import { type IncomingAttachment, type IncomingDoc, namedRev } from './incoming.ts'
+import { amendedDocument } from './attachment-edit.ts'
+import { checkNewAttachmentName, type IncomingAttachment, type IncomingDoc, namedRev } from './incoming.ts'
 
 /** One edit of a document. */
 export interface Edit {
@@ -24,10 +26,44 @@ export interface Edit {
   readonly newEdits: boolean
   /** An interactive deletion by the DELETE method: the document must be there and live (protocol.md 3.4). */
   readonly mustBeLive?: boolean
+  /**
+   * The edit is of this attachment alone: `doc` holds it, or none for its removal, and the parent's revision. All
+   * else stays as the parent has it (protocol.md 7.4). Only for the first edit of a document.
+   */
+  readonly attachment?: string
 }
 
 /** The revision an edit made, or why it made none. */
 export type EditResult = { readonly rev: string; readonly deleted: boolean } | CouchError
+
+/** A revision that an edit is about to make. */
+export interface Candidate {
+  /** Which of the edits makes it. */
+  readonly at: number
+  readonly doc: IncomingDoc
+  readonly rev: string
+  readonly attachments: readonly AttachmentWrite[]
+  /**
+   * What it follows (protocol.md 9.2): the parent of an edit made here, the nearest ancestor whose body is kept of a
+   * replicated one; null when there is none, and for a document that is made anew after its deletion.
+   */
+  readonly old: OldRevision | null
+}
+
+interface OldContent {
+  readonly deleted: boolean
+  readonly body: string
+  readonly attachments: readonly (StoredAttachment | AttachmentWrite)[]
+}
+
+export interface OldRevision extends OldContent {
+  readonly pos: number
+  /** Its own id and those of its ancestors, newest first. */
+  readonly ids: readonly string[]
+}
+
+/** Looks at what is about to be made; throws a CouchError to refuse it. Pure. */
+export type Inspect = (candidate: Candidate) => void
 
 interface Content {
   readonly deleted: boolean
@@ -40,16 +76,21 @@ class Draft {
   readonly id: string
   readonly state: DocState | null
   readonly revsLimit: number
+  readonly inspect: Inspect | undefined
   /** As stored; read once, since an engine may hand out others at each look. */
   readonly before: readonly Branch[]
   branches: readonly Branch[]
   /** Contents that the edits brought, by revision. */
   readonly contents = new Map<string, Content>()
+  /** Contents of stored revisions that were asked for, and which of all stored ones are deleted. */
+  readonly #contents = new Map<string, OldContent | null>()
+  #deleted: ReadonlyMap<string, boolean> | undefined
 
-  constructor(id: string, state: DocState | null, revsLimit: number) {
+  constructor(id: string, state: DocState | null, revsLimit: number, inspect: Inspect | undefined) {
     this.id = id
     this.state = state
     this.revsLimit = revsLimit
+    this.inspect = inspect
     this.before = state?.branches ?? []
     this.branches = this.before
   }
@@ -61,12 +102,40 @@ class Draft {
     if (this.state === null || this.state.body(rev) === null) return null
     return this.state.attachments(rev)
   }
+
+  /**
+   * The newest of some revisions whose body is kept, or was brought by an earlier edit.
+   * @param ids newest first, the first of generation `pos`
+   */
+  nearest(pos: number, ids: readonly string[]): OldRevision | null {
+    for (const [steps, id] of ids.entries()) {
+      const rev = formatRev(pos - steps, id)
+      const content = this.contents.get(rev) ?? this.#kept(rev)
+      if (content !== null) return { ...content, pos: pos - steps, ids: ids.slice(steps) }
+    }
+    return null
+  }
+
+  #kept(rev: string): OldContent | null {
+    const { state } = this
+    if (state === null) return null
+    this.#deleted ??= new Map(state.revisions().map((stored) => [stored.rev, stored.deleted]))
+    const deleted = this.#deleted.get(rev)
+    if (deleted === undefined) return null
+    const known = this.#contents.get(rev)
+    if (known !== undefined) return known
+    const body = state.body(rev)
+    const content = body === null ? null : { deleted, body, attachments: state.attachments(rev) }
+    this.#contents.set(rev, content)
+    return content
+  }
 }
 
 /**
  * Decides edits of one document.
  * @param state the document as stored; null when it never was
  * @param revsLimit ancestors kept for each branch
+ * @param inspect asked about each revision that would be made; an edit that it refuses changes nothing
  * @returns a result an edit, in order, and the write that makes them true
  */
 export function decideEdits(
@@ -74,11 +143,13 @@ export function decideEdits(
   state: DocState | null,
   revsLimit: number,
   edits: readonly Edit[],
+  inspect?: Inspect,
 ): Extract<Decision<EditResult[]>, { result: unknown }> {
-  const draft = new Draft(id, state, revsLimit)
-  const result = edits.map((edit) => {
+  const draft = new Draft(id, state, revsLimit, inspect)
+  const result = edits.map((asked, at) => {
     try {
-      return edit.newEdits ? editInteractively(draft, edit) : editAsReplica(draft, edit.doc)
+      const edit = amendedEdit(state, asked)
+      return edit.newEdits ? editInteractively(draft, edit, at) : editAsReplica(draft, edit.doc, at)
     } catch (error) {
       if (error instanceof CouchError) return error
       throw error
@@ -88,8 +159,14 @@ export function decideEdits(
   return write === undefined ? { result } : { result, write }
 }
 
+function amendedEdit(state: DocState | null, edit: Edit): Edit {
+  return edit.attachment === undefined
+    ? edit
+    : { ...edit, doc: amendedDocument(state, edit.attachment, edit.doc) }
+}
+
 /** Protocol.md 3.3 and 6.3: the parent is a leaf, or the tombstone of a document that is made anew. */
-function editInteractively(draft: Draft, { doc, mustBeLive }: Edit): EditResult {
+function editInteractively(draft: Draft, { doc, mustBeLive }: Edit, at: number): EditResult {
   const parent = parentOf(draft.branches, doc, mustBeLive ?? false)
   const pos = (parent?.pos ?? 0) + 1
   const attachments = doc.attachments.map((attachment) =>
@@ -102,6 +179,11 @@ function editInteractively(draft: Draft, { doc, mustBeLive }: Edit): EditResult 
     attachments,
   })
   const rev = formatRev(pos, id)
+  if (draft.inspect !== undefined) {
+    const follows = parent !== null && doc.path !== null
+    const old = follows ? draft.nearest(parent.pos, parent.ids) : null
+    draft.inspect({ at, doc, rev, attachments, old })
+  }
   draft.branches = grown(draft, parent, { pos, id }, doc.deleted)
   draft.contents.set(rev, { deleted: doc.deleted, body: doc.body, attachments })
   return { rev, deleted: doc.deleted }
@@ -136,15 +218,17 @@ function interactiveAttachment(
   attachment: IncomingAttachment,
   pos: number,
 ): AttachmentWrite {
-  if (attachment.content !== null) return newAttachment(attachment, pos)
+  if (attachment.content !== null) {
+    checkNewAttachmentName(attachment.name)
+    return newAttachment(attachment, pos)
+  }
   const stored = parent === null ? null : draft.attachments(leafRev(parent))
   return keptAttachment(draft.id, attachment, stored)
 }
 
 function newAttachment({ name, type, content }: IncomingAttachment, revpos: number): AttachmentWrite {
   if (content === null) throw new RangeError('a stub brings no content')
-  const { bytes, sha256, digest } = content
-  return { name, type, revpos, digest, length: bytes.length, content: { bytes, sha256 } }
+  return { name, type, revpos, ...content }
 }
 
 function keptAttachment(
@@ -155,8 +239,8 @@ function keptAttachment(
   const kept = stored?.find((attachment) => attachment.name === name)
   if (kept === undefined || (revpos !== undefined && revpos !== kept.revpos)) throw missingStub(id, name)
   if ('content' in kept) return kept
-  const { type, digest, length, blob } = kept
-  return { name, type, revpos: kept.revpos, digest, length, content: { blob } }
+  const { blob, ...facts } = kept
+  return { ...facts, content: { blob } }
 }
 
 export function missingStub(id: string, name: string): CouchError {
@@ -164,14 +248,19 @@ export function missingStub(id: string, name: string): CouchError {
 }
 
 /** Protocol.md 6.4: never a conflict; what is known already, leaf or inner, changes nothing. */
-function editAsReplica(draft: Draft, doc: IncomingDoc): EditResult {
+function editAsReplica(draft: Draft, doc: IncomingDoc, at: number): EditResult {
   const path = replicatedPath(doc)
   const incoming = makeBranch(path.pos, path.ids, doc.deleted)
   const rev = leafRev(incoming)
   const wasLeaf = draft.branches.some((branch) => leafRev(branch) === rev)
   const { branches } = merge(draft.branches, incoming, draft.revsLimit)
-  if (!wasLeaf && branches.some((branch) => leafRev(branch) === rev)) {
+  const leaf = branches.find((branch) => leafRev(branch) === rev)
+  if (!wasLeaf && leaf !== undefined) {
     const attachments = doc.attachments.map((attachment) => replicatedAttachment(draft, incoming, attachment))
+    if (draft.inspect !== undefined) {
+      const old = draft.nearest(leaf.pos - 1, leaf.ids.slice(1))
+      draft.inspect({ at, doc, rev, attachments, old })
+    }
     draft.contents.set(rev, { deleted: doc.deleted, body: doc.body, attachments })
   }
   draft.branches = branches
@@ -217,7 +306,8 @@ function writeOf(draft: Draft): DocWrite | undefined {
   const best = winner(draft.branches)
   if (revisions.length === 0 || best === undefined) return undefined
   const sameLeaves = leaves.size === stored.size && [...leaves.keys()].every((rev) => stored.has(rev))
-  return { rev: leafRev(best), deleted: best.deleted, sequenced: !sameLeaves, revisions }
+  const write = { rev: leafRev(best), deleted: best.deleted, sequenced: !sameLeaves, revisions }
+  return isDesignId(draft.id) ? { ...write, design: true } : write
 }
 
 function superseded(branch: Branch): RevisionWrite {

@@ -5,6 +5,7 @@ import { CouchError } from '../core/errors.ts'
 import type { Limits } from '../core/types.ts'
 import { parseRevisions } from '../revisions/branch.ts'
 import { parseRev, type Rev } from '../revisions/rev.ts'
+import type { AttachmentEncoding, AttachmentWrite } from '../storage/engine.ts'
 import { splitDocument } from './body.ts'
 
 /** Members that a client may send back as it got them, and that mean nothing in a write (protocol.md 2.4). */
@@ -16,12 +17,11 @@ const NOT_BASE64 = /[^A-Za-z0-9+/]/
 /** Characters decoded and hashed in one go, about two milliseconds' work; groups of four stay whole. */
 const BASE64_STEP = 1024 * 1024
 
-/** An attachment that came with its bytes. */
-export interface NewContent {
-  readonly bytes: Uint8Array
-  readonly sha256: Uint8Array
-  readonly digest: string
-}
+/** An attachment's content: its bytes, or the name of what is staged or stored already. */
+export type IncomingContent = Pick<
+  AttachmentWrite,
+  'digest' | 'length' | 'encoding' | 'storedLength' | 'content'
+>
 
 export interface IncomingAttachment {
   readonly name: string
@@ -29,7 +29,15 @@ export interface IncomingAttachment {
   /** As sent, if a number was. */
   readonly revpos: number | undefined
   /** null: a stub, which stands for what is stored. */
-  readonly content: NewContent | null
+  readonly content: IncomingContent | null
+}
+
+/** An attachment whose content follows the document's JSON, in a part of its own (protocol.md 7.2). */
+export interface FollowingAttachment extends Omit<IncomingAttachment, 'content'> {
+  readonly encoding: AttachmentEncoding
+  /** How many bytes are to follow, and their digest, where the document says so. */
+  readonly storedLength: number | undefined
+  readonly digest: string | undefined
 }
 
 export interface IncomingDoc {
@@ -51,6 +59,22 @@ export interface IncomingDoc {
  * document_too_large, attachment_too_large
  */
 export async function readDocument(text: string, limits: Limits, address?: string): Promise<IncomingDoc> {
+  const { doc, follows } = await readLeadingDocument(text, limits, address)
+  const [first] = follows
+  if (first !== undefined) throw badData(first.name)
+  return doc
+}
+
+/**
+ * Reads a document whose attachments may follow it.
+ * @returns the document without those that follow, and these, in no order
+ * @throws as {@link readDocument}
+ */
+export async function readLeadingDocument(
+  text: string,
+  limits: Limits,
+  address?: string,
+): Promise<{ readonly doc: IncomingDoc; readonly follows: readonly FollowingAttachment[] }> {
   const { special, body } = splitDocument(text)
   for (const name of special.keys()) {
     if (!UNDERSTOOD.has(name) && !DROPPED.has(name)) throw badMember(name)
@@ -61,14 +85,9 @@ export async function readDocument(text: string, limits: Limits, address?: strin
   }
   const deleted = special.has('_deleted') ? special.get('_deleted') : false
   if (typeof deleted !== 'boolean') throw badMember('_deleted')
-  const attachments = special.get('_attachments')
-  return {
-    id,
-    path: readPath(special),
-    deleted,
-    body,
-    attachments: attachments === undefined ? [] : await readAttachments(attachments, limits),
-  }
+  const value = special.get('_attachments')
+  const { attachments, follows } = await readAttachments(value === undefined ? {} : value, limits)
+  return { doc: { id, path: readPath(special), deleted, body, attachments }, follows }
 }
 
 function badMember(name: string): CouchError {
@@ -87,19 +106,31 @@ export function namedRev(doc: IncomingDoc): Rev | null {
   return doc.path === null ? null : { pos: doc.path.pos, id: doc.path.ids[0] as string }
 }
 
-async function readAttachments(value: unknown, limits: Limits): Promise<IncomingAttachment[]> {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw badMember('_attachments')
-  const attachments: IncomingAttachment[] = []
-  for (const [name, entry] of Object.entries(value)) {
-    attachments.push(await readAttachment(name, entry, limits))
-  }
-  return attachments
+interface Attachments {
+  readonly attachments: readonly IncomingAttachment[]
+  readonly follows: readonly FollowingAttachment[]
 }
 
-async function readAttachment(name: string, entry: unknown, limits: Limits): Promise<IncomingAttachment> {
+async function readAttachments(value: unknown, limits: Limits): Promise<Attachments> {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw badMember('_attachments')
+  const attachments: IncomingAttachment[] = []
+  const follows: FollowingAttachment[] = []
+  for (const [name, entry] of Object.entries(value)) {
+    const read = await readAttachment(name, entry, limits)
+    if ('content' in read) attachments.push(read)
+    else follows.push(read)
+  }
+  return { attachments, follows }
+}
+
+async function readAttachment(
+  name: string,
+  entry: unknown,
+  limits: Limits,
+): Promise<IncomingAttachment | FollowingAttachment> {
   checkAttachmentName(name)
   if (typeof entry !== 'object' || entry === null || Array.isArray(entry)) throw badData(name)
-  const { data, stub, content_type: type, revpos } = entry as Record<string, unknown>
+  const { data, stub, follows, content_type: type, revpos } = entry as Record<string, unknown>
   if (type !== undefined && typeof type !== 'string') throw badData(name)
   const common = {
     name,
@@ -107,8 +138,34 @@ async function readAttachment(name: string, entry: unknown, limits: Limits): Pro
     revpos: Number.isSafeInteger(revpos) ? (revpos as number) : undefined,
   }
   if (stub === true) return { ...common, content: null }
+  if (follows === true) return { ...common, ...readFollowing(name, entry as Record<string, unknown>) }
   if (typeof data !== 'string') throw badData(name)
   return { ...common, content: await decoded(data, name, limits) }
+}
+
+function readFollowing(
+  name: string,
+  entry: Record<string, unknown>,
+): Pick<FollowingAttachment, 'encoding' | 'storedLength' | 'digest'> {
+  const { encoding: coding = 'identity', length, encoded_length: encodedLength, digest } = entry
+  if (typeof coding !== 'string') throw badData(name)
+  const encoding = readEncoding(coding)
+  // With an encoding `length` is of what is decoded, or, of one that a client has put into CouchDB itself, not.
+  const storedLength = encoding === null ? length : encodedLength
+  if (storedLength !== undefined && !Number.isSafeInteger(storedLength)) throw badData(name)
+  return {
+    encoding,
+    storedLength: storedLength as number | undefined,
+    digest: typeof digest === 'string' && digest.startsWith('md5-') ? digest : undefined,
+  }
+}
+
+/** How an attachment is coded. @throws bad_content_type for what is neither gzip nor identity (protocol.md 7.4) */
+export function readEncoding(coding: string): AttachmentEncoding {
+  const name = coding.trim().toLowerCase()
+  if (name === 'gzip') return 'gzip'
+  if (name === 'identity' || name === '') return null
+  throw new CouchError('bad_content_type', 'Only gzip and identity content-encodings are supported')
 }
 
 /** @throws bad_request, protocol.md 1.2 */
@@ -120,12 +177,28 @@ export function checkAttachmentName(name: string): void {
   }
 }
 
+/**
+ * What a name must be beside that where it is given here and now. CouchDB takes any; but no client can ask for one
+ * with a segment `..`, and control characters break the headers that names stand in. Replication takes what there is:
+ * a refusal would hold it up for good, and a name is a key and nothing else.
+ * @throws bad_request
+ */
+export function checkNewAttachmentName(name: string): void {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for
+  if (/[\u0000-\u001f\u007f]/.test(name)) {
+    throw new CouchError('bad_request', 'Attachment name must not contain control characters')
+  }
+  if (name.split('/').some((segment) => segment === '.' || segment === '..')) {
+    throw new CouchError('bad_request', 'Attachment name must not contain the segments . or ..')
+  }
+}
+
 function badData(name: string): CouchError {
   return new CouchError('bad_request', `Invalid attachment data for ${name}`)
 }
 
 /** Decodes and hashes content in steps, so that a large one does not hold the thread. */
-async function decoded(data: string, name: string, limits: Limits): Promise<NewContent> {
+async function decoded(data: string, name: string, limits: Limits): Promise<IncomingContent> {
   const { digits, length } = base64Content(data, name)
   if (length > limits.maxAttachmentSize) throw new CouchError('attachment_too_large', name)
   const bytes = Buffer.allocUnsafeSlow(length)
@@ -142,7 +215,9 @@ async function decoded(data: string, name: string, limits: Limits): Promise<NewC
     filled = end
     await breath.take()
   }
-  return { bytes, sha256: sha256.digest(), digest: `md5-${md5.digest('base64')}` }
+  const content = { bytes, sha256: sha256.digest() }
+  const digest = `md5-${md5.digest('base64')}`
+  return { digest, length, encoding: null, storedLength: length, content }
 }
 
 /** The digits of base64 text without white space and padding, and how many bytes they stand for. */

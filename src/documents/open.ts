@@ -1,4 +1,4 @@
-/** Reading documents: by id, by revision, all open revisions, and many at once. */
+/** Reading one document, or an attachment of it, by id and revision. */
 import { createHash } from 'node:crypto'
 import { CouchError } from '../core/errors.ts'
 import { isLocalId } from '../core/ids.ts'
@@ -7,40 +7,96 @@ import { isKnown, leafRev, leavesBelow } from '../revisions/branch.ts'
 import { formatRev, parseRev } from '../revisions/rev.ts'
 import { sortLeaves } from '../revisions/winner.ts'
 import type { DatabaseStore, DocState } from '../storage/engine.ts'
-import type { AttachmentAnswer, OpenedDocument, OpenOptions } from './database.ts'
-import { hasEtag, type RenderOptions, renderDocument, renderLocal } from './render.ts'
+import type { AttachmentAnswer, OpenedDocument, OpenedParts, OpenOptions } from './database.ts'
+import { filledPieces } from './parts.ts'
+import { pieceChunks, piecesLength } from './pieces.ts'
+import {
+  type ContentForm,
+  hasEtag,
+  type RenderedDocument,
+  type RenderOptions,
+  renderInTexts,
+  renderLocal,
+} from './render.ts'
 import { requireMember } from './security.ts'
+import { type ReadContent, readContent } from './stored-content.ts'
 
-/** GET of a document, protocol.md 3.1. */
+/** Contents that `open` puts into one JSON text at the most, in bytes; `openParts` has no such bound. */
+const MAX_INLINE_BYTES = 256 * 1024 * 1024
+
+/**
+ * GET of a document, protocol.md 3.1.
+ * @throws attachment_too_large when its attachments are too much for one text in memory
+ */
 export async function openDocument(
   store: DatabaseStore,
   user: UserCtx,
   id: string,
   options: OpenOptions,
 ): Promise<OpenedDocument> {
+  const opened = await openParts(store, user, id, options, 'data')
+  if (opened.parts.length === 0) return { etag: opened.etag, json: opened.json }
+  const pieces = filledPieces(opened)
+  if (piecesLength(pieces) > MAX_INLINE_BYTES) throw new CouchError('attachment_too_large', id)
+  const chunks: Uint8Array[] = []
+  const read: ReadContent = (content, start, end) => readContent(store, content, start, end)
+  for await (const chunk of pieceChunks(pieces, read)) chunks.push(chunk)
+  return { etag: opened.etag, json: Buffer.concat(chunks) }
+}
+
+/** A document's JSON and, apart from it, the attachments that come with their content. */
+export async function openParts(
+  store: DatabaseStore,
+  user: UserCtx,
+  id: string,
+  options: OpenOptions,
+  form: ContentForm,
+): Promise<OpenedParts> {
   if (isLocalId(id)) return openLocal(store, user, id)
+  const render = renderOptions(options, form)
   const [opened] = await store.readDocs(
     [id],
     (doc, _id, view) => {
       requireMember(user, view.security)
-      return openState(doc, options)
+      const rev = chooseRevision(doc, options)
+      const state = doc as DocState
+      return {
+        etag: hasEtag(state, render) ? `"${rev}"` : null,
+        document: renderInTexts(state, rev, form, render),
+      }
     },
-    { body: true, branches: true, bytes: options.attachments ?? false },
+    { body: true, branches: true },
   )
   if (opened === undefined) throw new CouchError('not_found')
-  return { etag: opened.etag, json: Buffer.from(`${opened.text}\n`) }
+  return inBytes(opened.etag, opened.document)
 }
 
-function openState(doc: DocState | null, options: OpenOptions): { etag: string | null; text: string } {
-  const rev = chooseRevision(doc, options)
-  // With `rev` only `revs` is honoured, a quirk that clients see (protocol.md 3.1).
-  const rendered =
-    options.rev === undefined ? options : { revs: options.revs, attachments: options.attachments }
-  const state = doc as DocState
-  return {
-    etag: hasEtag(state, rendered) ? `"${rev}"` : null,
-    text: renderDocument(state, rev, rendered),
+function renderOptions(options: OpenOptions, form: ContentForm): RenderOptions {
+  const { rev, revs, attachments } = options
+  const common = {
+    revs,
+    attachments,
+    attsSince: options.attsSince?.map(parseRev),
+    // A reader of parts must know how they are coded, asked or not; so does CouchDB.
+    attEncodingInfo: form === 'follows' || options.attEncodingInfo,
   }
+  // With `rev` only these are honoured, a quirk that clients see (protocol.md 3.1).
+  if (rev !== undefined) return common
+  const { revsInfo, localSeq, conflicts, deletedConflicts } = options
+  return { ...common, revsInfo, localSeq, conflicts, deletedConflicts }
+}
+
+function inBytes(etag: string | null, { texts, contents }: RenderedDocument): OpenedParts {
+  const holes: number[] = []
+  let length = 0
+  for (const text of texts.slice(0, -1)) {
+    length += Buffer.byteLength(text)
+    holes.push(length)
+  }
+  const parts = contents.map(({ name, type, length, encoding, storedLength, digest, blob }) => {
+    return { name, type, length, encoding, storedLength, digest, blob }
+  })
+  return { etag, json: Buffer.from(`${texts.join('')}\n`), holes, parts }
 }
 
 function chooseRevision(doc: DocState | null, options: OpenOptions): string {
@@ -60,70 +116,13 @@ function chooseRevision(doc: DocState | null, options: OpenOptions): string {
   return rev
 }
 
-async function openLocal(store: DatabaseStore, user: UserCtx, id: string): Promise<OpenedDocument> {
+async function openLocal(store: DatabaseStore, user: UserCtx, id: string): Promise<OpenedParts> {
   requireMember(user, (await store.view()).security)
   const [doc] = await store.readLocals([id])
   if (doc === null || doc === undefined) throw new CouchError('not_found')
   const text = renderLocal(doc)
-  return { etag: `"${createHash('md5').update(text).digest('base64')}"`, json: Buffer.from(`${text}\n`) }
-}
-
-/** One of the revisions that `open_revs` or `_bulk_get` was asked for. */
-export type OpenRevision = { readonly ok: string } | { readonly missing: string }
-
-/**
- * The revisions asked for of one document, as JSON texts; protocol.md 3.2. Their order is the leaves' or the
- * request's; each leaf comes once.
- * @param revs names as sent, or all leaves
- * @throws invalid_rev
- */
-export function openRevisions(
-  doc: DocState | null,
-  revs: readonly unknown[] | 'all',
-  { revs: withPath, attachments, latest, attsSince }: OpenOptions & Pick<RenderOptions, 'attsSince'>,
-): OpenRevision[] {
-  const render = (rev: string): OpenRevision => ({
-    ok: renderDocument(doc as DocState, rev, { revs: withPath, attachments, attsSince }),
-  })
-  if (revs === 'all') return doc === null ? [] : sortLeaves(doc.branches).map((leaf) => render(leafRev(leaf)))
-  const found = new Set<string>()
-  const missing: OpenRevision[] = []
-  for (const asked of revs.map(parseRev)) {
-    const rev = formatRev(asked.pos, asked.id)
-    const leaves = latest ? sortLeaves(leavesBelow(doc?.branches ?? [], asked)).map(leafRev) : [rev]
-    const present = leaves.filter((leaf) => isPresent(doc, leaf))
-    for (const leaf of present) found.add(leaf)
-    if (present.length === 0) missing.push({ missing: rev })
-  }
-  return [...[...found].map(render), ...missing]
-}
-
-function isPresent(doc: DocState | null, rev: string): boolean {
-  if (doc === null) return false
-  return (rev === doc.rev || isKnown(doc.branches, parseRev(rev))) && doc.body(rev) !== null
-}
-
-/** `open_revs` as a JSON array. @throws not_found for `all` of an unknown document */
-export async function* openRevs(
-  store: DatabaseStore,
-  user: UserCtx,
-  id: string,
-  revs: readonly unknown[] | 'all',
-  options: OpenOptions,
-): AsyncGenerator<Uint8Array> {
-  const [rows] = await store.readDocs(
-    [id],
-    (doc, _id, view) => {
-      requireMember(user, view.security)
-      if (doc === null && revs === 'all') throw new CouchError('not_found')
-      return openRevisions(doc, revs, options).map((row) =>
-        'ok' in row ? `{"ok":${row.ok}}` : JSON.stringify(row),
-      )
-    },
-    { branches: true, bytes: options.attachments ?? false },
-  )
-  for (const [at, row] of (rows ?? []).entries()) yield Buffer.from((at === 0 ? '[' : ',') + row)
-  yield Buffer.from(rows?.length ? ']\n' : '[]\n')
+  const etag = `"${createHash('md5').update(text).digest('base64')}"`
+  return { etag, json: Buffer.from(`${text}\n`), holes: [], parts: [] }
 }
 
 /** An attachment of a revision, protocol.md 7.4. */
@@ -141,26 +140,8 @@ export async function openAttachment(
     if (state.body(opened) === null) throw new CouchError('not_found')
     const found = state.attachments(opened).find((attachment) => attachment.name === name)
     if (found === undefined) throw new CouchError('no_attachment')
-    const { type, length, digest, blob } = found
-    return { type, length, digest, blob }
+    const { type, length, encoding, storedLength, digest, blob } = found
+    return { type, length, encoding, storedLength, digest, blob }
   })
   return answer as AttachmentAnswer
-}
-
-/** Bytes of one step of a download. */
-const DOWNLOAD_STEP = 256 * 1024
-
-/** A stored blob's bytes from `start` up to, not including, `end`. */
-export async function* readAttachment(
-  store: DatabaseStore,
-  blob: number,
-  start: number,
-  end: number,
-): AsyncGenerator<Uint8Array> {
-  for (let at = start; at < end; ) {
-    const step = await store.readBlob(blob, at, Math.min(DOWNLOAD_STEP, end - at))
-    if (step === null || step.length === 0) throw new CouchError('no_attachment')
-    yield step
-    at += step.length
-  }
 }

@@ -1,4 +1,5 @@
 /** A stored revision as the JSON a client gets; protocol.md 3.1. Text is spliced, never parsed. */
+import { gunzipSync } from 'node:zlib'
 import { CouchError } from '../core/errors.ts'
 import { type Branch, knows } from '../revisions/branch.ts'
 import { formatRev, parseRev, type Rev } from '../revisions/rev.ts'
@@ -17,21 +18,68 @@ export interface RenderOptions {
   readonly attachments?: boolean | undefined
   /** Attachments that are newer than the revision's newest ancestor among these come as base64. */
   readonly attsSince?: readonly Rev[] | undefined
+  /** `encoding` and `encoded_length` beside attachments that are stored coded. */
+  readonly attEncodingInfo?: boolean | undefined
+}
+
+/** How attachments come that come with their content: as base64 in the JSON, or behind it. */
+export type ContentForm = 'data' | 'follows'
+
+export interface RenderedDocument {
+  readonly rev: string
+  /** The JSON, cut where the base64 of an attachment stands: one text more than such attachments. */
+  readonly texts: readonly string[]
+  /** Attachments that come with their content, in the JSON's order; with the form `follows` they cut no text. */
+  readonly contents: readonly StoredAttachment[]
 }
 
 /** Base64 of more than this does not fit the longest text beside a document. */
 const MAX_INLINE_BYTES = 256 * 1024 * 1024
 
 /**
- * The JSON text of a revision.
+ * The JSON text of a revision, whole.
  * @param rev a revision of the document whose body is kept
  * @throws not_found when it is not kept, attachment_too_large when base64 cannot hold an attachment
  */
 export function renderDocument(doc: DocState, rev: string, options: RenderOptions = {}): string {
+  const { texts, contents } = renderInTexts(doc, rev, 'data', options)
+  if (contents.length === 0) return texts.join('')
+  return texts.map((text, at) => text + inlineData(doc, contents[at])).join('')
+}
+
+function inlineData(doc: DocState, content: StoredAttachment | undefined): string {
+  if (content === undefined) return ''
+  const { name, length, encoding, blob } = content
+  if (length > MAX_INLINE_BYTES) throw new CouchError('attachment_too_large', name)
+  const stored = doc.bytes(blob)
+  const bytes = encoding === 'gzip' ? gunzipSync(stored, { maxOutputLength: length + 1 }) : stored
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('base64')
+}
+
+/**
+ * The JSON text of a revision without its attachments' contents, which are read later, and in steps.
+ * @param rev a revision of the document whose body is kept
+ * @throws not_found when it is not kept
+ */
+export function renderInTexts(
+  doc: DocState,
+  rev: string,
+  form: ContentForm,
+  options: RenderOptions = {},
+): RenderedDocument {
   const body = doc.body(rev)
   if (body === null) throw new CouchError('not_found')
-  const extra = extraMembers(doc, rev, options)
-  return spliceDocument({ id: doc.id, rev, body, deleted: isDeleted(doc, rev), extra: extra.join(',') })
+  const members = extraMembers(doc, rev, options)
+  const parts = { id: doc.id, rev, body, deleted: isDeleted(doc, rev) }
+  const attachments = doc.attachments(rev)
+  if (attachments.length === 0) {
+    return { rev, texts: [spliceDocument({ ...parts, extra: members.join(',') })], contents: [] }
+  }
+  const { texts, contents } = attachmentsMember(attachments, form, inlineFrom(doc, rev, options), options)
+  const [first = '', ...rest] = texts
+  const opening = spliceDocument({ ...parts, extra: [...members, first].join(',') }).slice(0, -1)
+  const all = [opening, ...rest]
+  return { rev, texts: all.with(-1, `${all.at(-1)}}`), contents }
 }
 
 /** A `_local` document's JSON text. */
@@ -57,10 +105,6 @@ function extraMembers(doc: DocState, rev: string, options: RenderOptions): strin
   if (losers.length > 0) add('_conflicts', losers)
   const deletedLosers = options.deletedConflicts ? deletedConflicts(doc.branches) : []
   if (deletedLosers.length > 0) add('_deleted_conflicts', deletedLosers)
-  const attachments = doc.attachments(rev)
-  if (attachments.length > 0) {
-    members.push(attachmentsMember(doc, attachments, inlineFrom(doc, rev, options)))
-  }
   return members
 }
 
@@ -90,25 +134,37 @@ function inlineFrom(doc: DocState, rev: string, { attachments, attsSince }: Rend
   return steps === -1 ? Number.NEGATIVE_INFINITY : pos - steps + 1
 }
 
-function attachmentsMember(doc: DocState, attachments: readonly StoredAttachment[], from: number): string {
-  const members = attachments.map((attachment) => {
-    const value = attachment.revpos >= from ? inlineAttachment(doc, attachment) : attachmentStub(attachment)
-    return `${JSON.stringify(attachment.name)}:${JSON.stringify(value)}`
-  })
-  return `"_attachments":{${members.join(',')}}`
+/** The member `_attachments`, cut at each content that is to stand in it; protocol.md 7.1. */
+function attachmentsMember(
+  attachments: readonly StoredAttachment[],
+  form: ContentForm,
+  from: number,
+  { attEncodingInfo }: RenderOptions,
+): Pick<RenderedDocument, 'texts' | 'contents'> {
+  const texts: string[] = []
+  const contents: StoredAttachment[] = []
+  let text = '"_attachments":{'
+  for (const [at, attachment] of attachments.entries()) {
+    text += (at === 0 ? '' : ',') + attachmentOpening(attachment)
+    const isContent = attachment.revpos >= from
+    if (isContent) contents.push(attachment)
+    if (isContent && form === 'data') {
+      texts.push(`${text},"data":"`)
+      text = '"'
+    } else text += `,"length":${attachment.length},"${isContent ? 'follows' : 'stub'}":true`
+    if (attEncodingInfo) text += encodingMembers(attachment)
+    text += '}'
+  }
+  return { texts: [...texts, `${text}}`], contents }
 }
 
-function attachmentStub({ type, revpos, digest, length }: StoredAttachment): object {
-  return { content_type: type, revpos, digest, length, stub: true }
+function attachmentOpening({ name, type, revpos, digest }: StoredAttachment): string {
+  const members = `"content_type":${JSON.stringify(type)},"revpos":${revpos},"digest":${JSON.stringify(digest)}`
+  return `${JSON.stringify(name)}:{${members}`
 }
 
-function inlineAttachment(
-  doc: DocState,
-  { name, type, revpos, digest, length, blob }: StoredAttachment,
-): object {
-  if (length > MAX_INLINE_BYTES) throw new CouchError('attachment_too_large', name)
-  const data = Buffer.from(doc.bytes(blob)).toString('base64')
-  return { content_type: type, revpos, digest, data }
+function encodingMembers({ encoding, storedLength }: StoredAttachment): string {
+  return encoding === null ? '' : `,"encoding":"${encoding}","encoded_length":${storedLength}`
 }
 
 /** Whether a document that came out with these options stands for its revision alone, so that it has an ETag. */

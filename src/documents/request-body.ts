@@ -14,9 +14,26 @@ export function bodyLength(body: Body): number {
 /** A stretch of the body; of one in memory, no copy. */
 export function bodyBytes(body: Body, start: number, end: number): Uint8Array {
   if ('bytes' in body) return body.bytes.subarray(start, end)
-  const bytes = Buffer.allocUnsafe(end - start)
+  return readFully(body.file, Buffer.allocUnsafe(end - start), start)
+}
+
+/**
+ * A stretch of the body, a step after the other. Each is good until the next is asked for: of a body in a file all are
+ * read into the same memory, since a large upload would else leave hundreds of megabytes to be collected.
+ * @param step bytes of a step, but for the last
+ */
+export function* bodySteps(body: Body, start: number, end: number, step: number): Generator<Uint8Array> {
+  const memory = 'bytes' in body ? null : Buffer.allocUnsafeSlow(Math.min(step, end - start))
+  for (let at = start; at < end; at += step) {
+    const next = Math.min(at + step, end)
+    if ('bytes' in body) yield body.bytes.subarray(at, next)
+    else yield readFully(body.file, (memory as Buffer).subarray(0, next - at), at)
+  }
+}
+
+function readFully(file: number, bytes: Buffer, start: number): Buffer {
   for (let at = 0; at < bytes.length; ) {
-    const read = readSync(body.file, bytes, at, bytes.length - at, start + at)
+    const read = readSync(file, bytes, at, bytes.length - at, start + at)
     if (read === 0) throw new RangeError('a spooled body is shorter than it was')
     at += read
   }

@@ -35,6 +35,21 @@ export function requireMember(user: UserCtx, security: SecurityObject | null): v
   throw new CouchError('forbidden', 'You are not allowed to access this db.')
 }
 
+/** @throws not_server_admin */
+export function requireServerAdmin(user: UserCtx): void {
+  if (!user.roles.includes('_admin')) throw new CouchError('not_server_admin')
+}
+
+/**
+ * For `_compact` and `_view_cleanup`, which refuse whoever is no admin with 401 (protocol.md 19.7).
+ * @throws unauthorized or forbidden for anybody who is no member, unauthorized for one who is no admin
+ */
+export function requireMaintainer(user: UserCtx, security: SecurityObject | null): void {
+  requireMember(user, security)
+  if (databaseRole(user, security) === 'admin') return
+  throw new CouchError('unauthorized', 'You are not a server or db admin.')
+}
+
 /** @throws unauthorized or forbidden for anybody who is no admin of the database */
 export function requireDatabaseAdmin(user: UserCtx, security: SecurityObject | null): void {
   requireMember(user, security)

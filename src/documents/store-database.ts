@@ -3,40 +3,57 @@ import { CouchError } from '../core/errors.ts'
 import { checkDocId, isLocalId, newUuid } from '../core/ids.ts'
 import type { Limits, SecurityObject, UserCtx } from '../core/types.ts'
 import { formatRev, parseRev, type Rev } from '../revisions/rev.ts'
+import type { Sandbox } from '../sandbox/sandbox.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
 import { sequenceToken } from '../storage/sequence.ts'
-import { allDocs } from './all-docs.ts'
+import { allDocs, allDocsQueries } from './all-docs.ts'
+import { withStaging } from './attachments.ts'
 import { bulkDocs } from './bulk-docs.ts'
 import { bulkGet } from './bulk-get.ts'
-import { copySource } from './copy.ts'
+import { withCopySource } from './copy.ts'
 import type { Body, Database, DatabaseInfo, PutOptions, SavedDocument } from './database.ts'
 import { missingRevsAnswer, revsDiff } from './diff.ts'
 import { type EditResult, replicatedPath } from './edit.ts'
-import { type IncomingDoc, namedRev, readDocument } from './incoming.ts'
+import { readForm, stageForm } from './form-upload.ts'
+import { checkAttachmentName, type IncomingDoc, namedRev, readDocument } from './incoming.ts'
 import { type LocalEdit, updateLocals } from './local-docs.ts'
-import { openAttachment, openDocument, openRevs, readAttachment } from './open.ts'
+import { maintenance } from './maintenance.ts'
+import { bulkGetMixed, openRevsMixed } from './mixed.ts'
+import { readMultipart, stageFollowing } from './multipart-document.ts'
+import { openAttachment, openDocument, openParts } from './open.ts'
+import { openRevs } from './open-revisions.ts'
+import { removedRev } from './remove.ts'
 import { bodyLength, bodyText } from './request-body.ts'
 import { requireDatabaseAdmin, requireMember } from './security.ts'
+import { readContent } from './stored-content.ts'
 import { type NamedEdit, updateDocuments } from './update.ts'
+import { WriteChecks } from './validate.ts'
 
 /** What CouchDB 3.5 calls its file format; clients read it and do nothing with it. */
 const DISK_FORMAT_VERSION = 8
 
-/**
- * @param store the database's documents
- * @param limits asked anew for each request, since they can change while the server runs
- * @param onSecured called after a new security object is durable
- */
-export function storeDatabase(
-  store: DatabaseStore,
-  limits: () => Limits,
-  onSecured: (security: SecurityObject) => void,
-): Database {
+/** What a database works with beside its store. */
+export interface StoreDatabaseOptions {
+  /** Asked anew for each request, since they can change while the server runs. */
+  limits(): Limits
+  /** Called after a new security object is durable. */
+  onSecured(security: SecurityObject): void
+  /** Runs the functions of its design documents. */
+  readonly sandbox: Sandbox
+  readonly incarnation: number
+  /** Compacts the store in the background, unless that is at work; what comes of it is told to somebody else. */
+  startCompaction(): void
+}
+
+/** @param store the database's documents */
+export function storeDatabase(store: DatabaseStore, options: StoreDatabaseOptions): Database {
+  const { limits, onSecured } = options
+  const checks = new WriteChecks(store, options.sandbox, options.incarnation)
   const write = async (user: UserCtx, edit: NamedEdit & LocalEdit): Promise<SavedDocument> => {
     checkDocId(edit.id, limits().maxDocumentIdLength)
     const results: EditResult[] = isLocalId(edit.id)
       ? await updateLocals(store, user, [edit])
-      : await updateDocuments(store, user, [edit])
+      : await updateDocuments(store, user, [edit], checks)
     return saved(edit.id, results[0])
   }
 
@@ -62,39 +79,82 @@ export function storeDatabase(
       })
     },
 
+    ...maintenance(store, options),
+
     open: (user, id, options) => openDocument(store, user, id, options),
     openRevs: (user, id, revs, options) => openRevs(store, user, id, revs, options),
+    openParts: (user, id, options, form) => openParts(store, user, id, options, form),
+    openRevsMixed: (user, id, revs, options, boundary) =>
+      openRevsMixed(store, user, id, revs, options, boundary),
 
     put: async (user, id, body, options) => {
-      const doc = readWithParent(await readBody(body, limits(), id), options)
       const newEdits = options.newEdits ?? true
-      if (!newEdits && !isLocalId(id)) replicatedPath(doc)
-      return write(user, { id, doc, newEdits })
+      const read = (doc: IncomingDoc) => {
+        const withParent = readWithParent(doc, options)
+        if (!newEdits && !isLocalId(id)) replicatedPath(withParent)
+        return withParent
+      }
+      if (options.boundary === undefined) {
+        return write(user, { id, doc: read(await readBody(body, limits(), id)), newEdits })
+      }
+      checkDocId(id, limits().maxDocumentIdLength)
+      requireMember(user, (await store.view()).security)
+      const { doc, follows } = await readMultipart(body, options.boundary, limits(), id)
+      const leading = { doc: read(doc), follows }
+      return withStaging(store, limits(), async (staging) =>
+        write(user, { id, doc: await stageFollowing(leading, body, staging), newEdits }),
+      )
     },
     post: async (user, body) => {
       const doc = await readBody(body, limits())
       const id = doc.id === undefined ? newUuid() : checkDocId(doc.id, limits().maxDocumentIdLength)
       return write(user, { id, doc, newEdits: true })
     },
+    postForm: async (user, id, body, options) => {
+      checkDocId(id, limits().maxDocumentIdLength)
+      requireMember(user, (await store.view()).security)
+      const form = await readForm(store, body, options.boundary, limits(), id)
+      const doc = readWithParent(form.doc, options)
+      return withStaging(store, limits(), async (staging) =>
+        write(user, { id, doc: await stageForm({ ...form, doc }, body, staging), newEdits: true }),
+      )
+    },
     remove: async (user, id, rev) => {
-      const doc = tombstone(rev === undefined ? null : parseRev(rev))
+      const doc = tombstone(await removedRev(store, user, id, rev))
       return write(user, { id, doc, newEdits: true, mustBeLive: true, mustExist: true })
     },
     copy: async (user, source, target) => {
       checkDocId(target.id, limits().maxDocumentIdLength)
-      const copied = await copySource(store, user, source)
       const parent = target.rev === undefined ? null : parseRev(target.rev)
-      return write(user, { id: target.id, doc: { ...copied, path: pathOf(parent) }, newEdits: true })
+      return withCopySource(store, user, source, (copied) =>
+        write(user, { id: target.id, doc: { ...copied, path: pathOf(parent) }, newEdits: true }),
+      )
     },
 
-    bulkDocs: (user, body) => bulkDocs(store, user, body, limits()),
+    bulkDocs: (user, body) => bulkDocs(store, user, body, limits(), checks),
     bulkGet: (user, body, options) => bulkGet(store, user, body, options, limits()),
+    bulkGetMixed: (user, body, options, boundary) =>
+      bulkGetMixed(store, user, body, options, limits(), boundary),
     revsDiff: (user, body) => revsDiff(store, user, body),
     missingRevs: (user, body) => missingRevsAnswer(store, user, body),
     allDocs: (user, kind, query, body) => allDocs(store, user, kind, query, body),
+    allDocsQueries: (user, kind, query, body) => allDocsQueries(store, user, kind, query, body),
 
     openAttachment: (user, id, name, rev) => openAttachment(store, user, id, name, rev),
-    readAttachment: (blob, start, end) => readAttachment(store, blob, start, end),
+    readAttachment: (found, start, end) => readContent(store, found, start, end),
+    putAttachment: async (user, id, name, body, { type, rev, encoding }) => {
+      const doc = attachmentEdit(id, name, rev)
+      checkDocId(id, limits().maxDocumentIdLength)
+      requireMember(user, (await store.view()).security)
+      return withStaging(store, limits(), async (staging) => {
+        const given = body ?? { bytes: new Uint8Array() }
+        const content = await staging.take(given, { start: 0, end: bodyLength(given) }, name, encoding)
+        const attachments = [{ name, type, revpos: undefined, content }]
+        return write(user, { id, doc: { ...doc, attachments }, newEdits: true, attachment: name })
+      })
+    },
+    removeAttachment: async (user, id, name, rev) =>
+      write(user, { id, doc: attachmentEdit(id, name, rev), newEdits: true, attachment: name }),
   }
 }
 
@@ -111,7 +171,7 @@ async function databaseInfo(store: DatabaseStore, user: UserCtx): Promise<Databa
     doc_del_count: info.deletedCount,
     doc_count: info.docCount,
     disk_format_version: DISK_FORMAT_VERSION,
-    compact_running: false,
+    compact_running: info.compacting,
     cluster: { q: 1, n: 1, w: 1, r: 1 },
   }
 }
@@ -145,6 +205,17 @@ function readWithParent(doc: IncomingDoc, { rev, revFrom }: PutOptions): Incomin
 
 function pathOf(rev: Rev | null): IncomingDoc['path'] {
   return rev === null ? null : { pos: rev.pos, ids: [rev.id] }
+}
+
+/**
+ * An edit of one attachment, yet without its content.
+ * @throws bad_request for its name, and for a `_local` document; invalid_rev
+ */
+function attachmentEdit(id: string, name: string, rev: string | undefined): IncomingDoc {
+  if (isLocalId(id)) throw new CouchError('bad_request', '_local documents do not accept attachments.')
+  checkAttachmentName(name)
+  const path = pathOf(rev === undefined ? null : parseRev(rev))
+  return { id: undefined, path, deleted: false, body: '{}', attachments: [] }
 }
 
 function tombstone(parent: Rev | null): IncomingDoc {

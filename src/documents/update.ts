@@ -1,63 +1,133 @@
-/** Writing documents: rights, and the edits of each document as one update of the store. */
+/**
+ * Writing documents: rights, and the edits of each document as one update of the store.
+ *
+ * What a design document's functions say of an edit is found out between two rounds, with no lock held
+ * (design.md 1.4): a round decides on what is stored now and on what is known already, and either writes or says
+ * what it needs. A document that needs nothing is written in the first round.
+ */
 import { asCouchError, CouchError } from '../core/errors.ts'
 import { isDesignId } from '../core/ids.ts'
 import type { UserCtx } from '../core/types.ts'
 import type { DatabaseStore, DocUpdate, Outcome, StoreView } from '../storage/engine.ts'
 import { decideEdits, type Edit, type EditResult } from './edit.ts'
 import { requireDatabaseAdmin, requireMember } from './security.ts'
+import { Examination, Findings, type Need, type Round, type WriteChecks } from './validate.ts'
 
 /** An edit and the document it is of. */
 export interface NamedEdit extends Edit {
   readonly id: string
 }
 
+/** Rounds of a document beyond one for each of its edits, each of which can depend on the one before. */
+const SPARE_ROUNDS = 5
+
+/** The edits of one document, in their order, and where in the request they stand. */
+interface DocumentEdits {
+  readonly id: string
+  readonly edits: Edit[]
+  readonly places: number[]
+  readonly known: Findings
+  rounds: number
+}
+
+type Results = EditResult[]
+
+interface Waiting {
+  readonly document: DocumentEdits
+  readonly needs: readonly Need[]
+}
+
 /**
  * Carries out edits, each document atomically; edits of the same id are decided together, in their order.
- * @returns a result an edit, in the order given: also where the store or the user's rights failed it, since the
- * others may be stored
+ * @returns a result an edit, in the order given: also where the store, the user's rights or a function of a
+ * design document failed it, since the others may be stored
  */
 export async function updateDocuments(
   store: DatabaseStore,
   user: UserCtx,
   edits: readonly NamedEdit[],
-): Promise<EditResult[]> {
-  const byId = new Map<string, number[]>()
-  for (const [at, { id }] of edits.entries()) {
-    const places = byId.get(id)
-    if (places === undefined) byId.set(id, [at])
-    else places.push(at)
-  }
-  const updates = [...byId].map(([id, places]) =>
-    documentUpdate(
-      id,
-      user,
-      places.map((at) => edits[at] as Edit),
-    ),
-  )
-  const outcomes = await store.updateDocs(updates)
-  const results: EditResult[] = new Array(edits.length)
-  for (const [group, places] of [...byId.values()].entries()) {
-    const outcome = outcomes[group] as Outcome<EditResult[]>
-    for (const [index, at] of places.entries()) results[at] = resultOf(outcome, index)
+  checks: WriteChecks,
+): Promise<Results> {
+  const results: Results = new Array(edits.length)
+  const examination = new Examination(checks, user)
+  let open = byDocument(edits)
+  while (open.length > 0) {
+    const round = examination.round()
+    const outcomes = await store.updateDocs(open.map((document) => documentUpdate(document, user, round)))
+    const waiting: Waiting[] = []
+    for (const [at, document] of open.entries()) {
+      const outcome = outcomes[at] as Outcome<Results, Need>
+      if ('needs' in outcome && hasRoundsLeft(document)) waiting.push({ document, needs: outcome.needs })
+      else settle(results, document, outcome)
+    }
+    open = await meetNeeds(waiting, results, examination)
   }
   return results
 }
 
-function resultOf(outcome: Outcome<EditResult[]>, index: number): EditResult {
+function byDocument(edits: readonly NamedEdit[]): DocumentEdits[] {
+  const documents = new Map<string, DocumentEdits>()
+  for (const [at, edit] of edits.entries()) {
+    let document = documents.get(edit.id)
+    if (document === undefined) {
+      document = { id: edit.id, edits: [], places: [], known: new Findings(), rounds: 0 }
+      documents.set(edit.id, document)
+    }
+    document.edits.push(edit)
+    document.places.push(at)
+  }
+  return [...documents.values()]
+}
+
+function hasRoundsLeft({ rounds, edits }: DocumentEdits): boolean {
+  return rounds < edits.length + SPARE_ROUNDS
+}
+
+function settle(results: Results, { places }: DocumentEdits, outcome: Outcome<Results, Need>): void {
+  for (const [index, at] of places.entries()) results[at] = resultOf(outcome, index)
+}
+
+function resultOf(outcome: Outcome<Results, Need>, index: number): EditResult {
   if ('result' in outcome) return outcome.result[index] as EditResult
   return 'error' in outcome ? asCouchError(outcome.error) : new CouchError('contended')
 }
 
-function documentUpdate(id: string, user: UserCtx, edits: readonly Edit[]): DocUpdate<EditResult[]> {
+/** @returns the documents that go into the next round */
+async function meetNeeds(
+  waiting: readonly Waiting[],
+  results: Results,
+  examination: Examination,
+): Promise<DocumentEdits[]> {
+  if (waiting.length === 0) return []
+  try {
+    const refusals = await examination.meet(waiting.flatMap(({ needs }) => needs))
+    let next = 0
+    for (const { document, needs } of waiting) {
+      // One that was only put off has not had its turn.
+      if (needs.length > 0) document.rounds += 1
+      for (const need of needs) {
+        const refusal = refusals[next++] as CouchError | null
+        if (need.kind !== 'validators') document.known.add(need, refusal)
+      }
+    }
+  } catch (error) {
+    for (const { document } of waiting) settle(results, document, { error })
+    return []
+  }
+  return waiting.map(({ document }) => document)
+}
+
+function documentUpdate(document: DocumentEdits, user: UserCtx, round: Round): DocUpdate<Results, Need> {
+  const { id, edits, known } = document
   return {
     id,
     bytes: edits.reduce((sum, edit) => sum + editBytes(edit), 0),
-    touches: { branches: true },
+    touches: { branches: true, body: round.touchesBody },
     decide: (doc, view) => {
       requireMember(user, view.security)
       const refusal = isDesignId(id) ? designDocRefusal(user, view) : null
       if (refusal !== null) return { result: edits.map(() => refusal) }
-      return decideEdits(id, doc, view.revsLimit, edits)
+      return round.decide(id, view, known, (inspect) => decideEdits(id, doc, view.revsLimit, edits, inspect))
     },
   }
 }
@@ -76,7 +146,7 @@ function designDocRefusal(user: UserCtx, view: StoreView): CouchError | null {
 /** About how much an edit writes; ancestry and rows are counted as a quarter of a kilobyte. */
 function editBytes({ doc }: Edit): number {
   return doc.attachments.reduce(
-    (sum, { content }) => sum + (content?.bytes.length ?? 0),
+    (sum, { content }) => sum + (content !== null && 'bytes' in content.content ? content.storedLength : 0),
     doc.body.length + 256,
   )
 }

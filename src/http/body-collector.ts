@@ -3,6 +3,7 @@ import { read } from 'node:fs'
 import { type FileHandle, open, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
+import { discard } from '../core/discard.ts'
 import { CouchError } from '../core/errors.ts'
 import type { Body } from '../documents/database.ts'
 import type { BodyMemory } from './body-memory.ts'
@@ -32,7 +33,7 @@ export class BodyCollector {
   }
 
   /**
-   * Takes the next piece.
+   * Takes the next piece, which is the collector's own from now on.
    * @returns a promise when it goes to a file; the next piece must wait for it
    * @throws insufficient_storage
    */
@@ -75,14 +76,19 @@ export class BodyCollector {
     try {
       if (this.#file === null) {
         this.#file = await openUnnamed(this.#tmpDir)
-        for (const earlier of this.#chunks) await this.#file.appendFile(earlier)
+        for (const earlier of this.#chunks) await this.#append(this.#file, earlier)
         this.#chunks = []
         this.#giveBack()
       }
-      await this.#file.appendFile(chunk)
+      await this.#append(this.#file, chunk)
     } catch (error) {
       throw spoolFailure(error)
     }
+  }
+
+  async #append(file: FileHandle, chunk: Uint8Array): Promise<void> {
+    await file.appendFile(chunk)
+    discard(chunk)
   }
 
   #giveBack(): void {

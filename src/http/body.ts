@@ -15,6 +15,8 @@ import { sendContinue } from './continue.ts'
 export interface SizeLimit {
   readonly bytes: number
   readonly key: string
+  /** What a larger body is refused with; by default `too_large`. */
+  refusal?(): CouchError
 }
 
 /** A client that sends nothing for so long is gone; without this its half-open connection would hold memory. */
@@ -60,8 +62,26 @@ export async function withOptionalBody<T>(
   limit: SizeLimit,
   use: (body: Body | null) => Promise<T>,
 ): Promise<T> {
+  return useBody(request, limit, () => contentEncoding(request), use)
+}
+
+/** The same for calls that keep the body as it comes: coded or not, it is not looked into. */
+export async function withRawBody<T>(
+  request: FastifyRequest,
+  limit: SizeLimit,
+  use: (body: Body | null) => Promise<T>,
+): Promise<T> {
+  return useBody(request, limit, () => 'identity', use)
+}
+
+async function useBody<T>(
+  request: FastifyRequest,
+  limit: SizeLimit,
+  encodingOf: () => 'gzip' | 'identity',
+  use: (body: Body | null) => Promise<T>,
+): Promise<T> {
   if (!hasBody(request)) return use(null)
-  const encoding = contentEncoding(request)
+  const encoding = encodingOf()
   if (Number(request.headers['content-length']) > limit.bytes) throw tooLarge(limit)
   const { bodyMemory, services } = request.server
   const collector = new BodyCollector(bodyMemory, services.tmpDir)
@@ -83,7 +103,8 @@ function contentEncoding(request: FastifyRequest): 'gzip' | 'identity' {
   throw new CouchError('bad_content_type', `${encoding} is not a supported content encoding.`)
 }
 
-function tooLarge({ bytes, key }: SizeLimit): CouchError {
+function tooLarge({ bytes, key, refusal }: SizeLimit): CouchError {
+  if (refusal !== undefined) return refusal()
   return new CouchError('too_large', `the request entity is too large: the limit is ${bytes} bytes (${key})`)
 }
 

@@ -1,5 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 import { CouchError } from '../core/errors.ts'
+import { headerParameter } from '../documents/multipart.ts'
 
 /**
  * The media type of the request's body in lower case, its parameters left out; empty when none is stated.
@@ -7,6 +8,11 @@ import { CouchError } from '../core/errors.ts'
 export function mediaType(request: FastifyRequest): string {
   const [type = ''] = (request.headers['content-type'] ?? '').split(';', 1)
   return type.trim().toLowerCase()
+}
+
+/** The boundary that the header of a multipart body states; empty, which is none, when it states none. */
+export function multipartBoundary(request: FastifyRequest): string {
+  return headerParameter(request.headers['content-type'] ?? '', 'boundary') ?? ''
 }
 
 /**

@@ -27,12 +27,17 @@ export function idOf(request: FastifyRequest): string {
   return docid
 }
 
-/** The options of reading a document. */
+/**
+ * The options of reading a document.
+ * @throws invalid_json, invalid_revs_list, invalid_rev for a bad `atts_since`
+ */
 export function openOptions(query: Query): OpenOptions {
   const rev = textParam(query, 'rev')
   const meta = isOn(query, 'meta')
+  const attsSince = attsSinceParam(query)
   return {
     ...(rev !== undefined && { rev }),
+    ...(attsSince !== undefined && { attsSince }),
     latest: isOn(query, 'latest'),
     revs: isOn(query, 'revs'),
     revsInfo: meta || isOn(query, 'revs_info'),
@@ -40,8 +45,17 @@ export function openOptions(query: Query): OpenOptions {
     deletedConflicts: meta || isOn(query, 'deleted_conflicts'),
     localSeq: isOn(query, 'local_seq'),
     attachments: isOn(query, 'attachments'),
+    attEncodingInfo: isOn(query, 'att_encoding_info'),
     deleted: isOn(query, 'deleted'),
   }
+}
+
+function attsSinceParam(query: Query): readonly string[] | undefined {
+  const revs = jsonParam(query, 'atts_since')
+  if (revs === undefined) return undefined
+  if (!Array.isArray(revs)) throw new CouchError('invalid_revs_list')
+  if (!revs.every((rev) => typeof rev === 'string')) throw new CouchError('invalid_rev')
+  return revs
 }
 
 /**

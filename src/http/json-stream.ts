@@ -1,13 +1,20 @@
 /** Answers that are sent piece by piece, without ever holding more of them than the client's connection takes. */
 import type { ServerResponse } from 'node:http'
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { discard } from '../core/discard.ts'
+import { reduceHeaders } from './plugins/prefer-minimal.ts'
 import { chooseEncoding, type Encoder, makeEncoder } from './stream-encoding.ts'
+
+/** A client that takes nothing for so long is gone; what is read for it would be held for ever. */
+const STALLED_MS = 300_000
 
 export interface StreamHead {
   readonly status: number
   readonly headers?: Readonly<Record<string, string>>
   /** The answer stands open for a long time, so that nothing large may be held for it. */
   readonly waits?: boolean
+  /** The answer is never compressed: its bytes are the thing itself. */
+  readonly asIs?: boolean
 }
 
 export interface ResponseStream {
@@ -29,22 +36,25 @@ export interface ResponseStream {
  * Fastify's hands. The answer is compressed if the client accepts that. To HEAD only the head is sent.
  */
 export function openStream(request: FastifyRequest, reply: FastifyReply, head: StreamHead): ResponseStream {
-  const encoding = chooseEncoding(request.headers['accept-encoding'], head.waits ?? false)
+  const encoding = head.asIs ? null : chooseEncoding(request.headers['accept-encoding'], head.waits ?? false)
   reply.headers(head.headers ?? {})
-  addVary(reply)
+  if (!head.asIs) addVary(reply, 'Accept-Encoding')
   if (encoding !== null) {
     reply.header('Content-Encoding', encoding)
+    reply.removeHeader('Content-Length')
     weakenEtag(reply)
   }
+  reduceHeaders(request, reply)
   reply.hijack()
   const stream = new HttpStream(request, reply.raw, encoding === null ? null : makeEncoder(encoding))
   stream.open(head.status, reply.getHeaders() as Record<string, string>)
   return stream
 }
 
-function addVary(reply: FastifyReply): void {
+/** Names a header of the request that the answer depends on, beside those that are named already. */
+export function addVary(reply: FastifyReply, name: string): void {
   const vary = reply.getHeader('vary')
-  reply.header('Vary', vary === undefined ? 'Accept-Encoding' : `${vary}, Accept-Encoding`)
+  reply.header('Vary', vary === undefined ? name : `${vary}, ${name}`)
 }
 
 /** A strong validator promises equal bytes, which a compressed answer is not: RFC 9110 8.8.1. */
@@ -73,18 +83,21 @@ export async function sendStream(
   const stream = openStream(request, reply, answer)
   stream.signal.addEventListener('abort', giveUp, { once: true })
   if (request.method === 'HEAD' || stream.signal.aborted) giveUp()
-  else await sendAll(stream, iterator, first)
+  else await sendAll(stream, iterator, first, answer.asIs ?? false)
 }
 
 async function sendAll(
   stream: ResponseStream,
   iterator: AsyncIterator<Uint8Array>,
   first: IteratorResult<Uint8Array>,
+  asIs: boolean,
 ): Promise<void> {
   try {
     let next = first
     while (!next.done && !stream.signal.aborted) {
       await stream.write(next.value)
+      // Written, or broken off: a large chunk is never left in the socket's queue.
+      if (asIs && !stream.signal.aborted) discard(next.value)
       next = await iterator.next()
     }
     await stream.end()
@@ -158,7 +171,9 @@ class HttpStream implements ResponseStream {
     if (bytes.length === 0 || this.signal.aborted || raw.writableEnded) return undefined
     if (raw.write(bytes)) return undefined
     return new Promise((resolve) => {
+      const stalled = setTimeout(() => raw.destroy(), STALLED_MS)
       const taken = () => {
+        clearTimeout(stalled)
         raw.off('drain', taken)
         raw.off('close', taken)
         resolve()

@@ -1,5 +1,6 @@
 import { finished } from 'node:stream'
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { reduceHeaders } from './plugins/prefer-minimal.ts'
 
 /** How long a client that was refused may go on sending before the connection is cut. */
 const LINGER_MS = 2000
@@ -14,6 +15,7 @@ export async function answerAndClose(
   reply: FastifyReply,
   payload: Buffer,
 ): Promise<void> {
+  reduceHeaders(request, reply)
   reply.hijack()
   const { raw } = reply
   for (const [name, value] of Object.entries(reply.getHeaders())) {

@@ -47,14 +47,33 @@ export function streamJson(
   return sendStream(request, reply, { status, headers: { 'Content-Type': 'application/json' }, chunks })
 }
 
+/** A name or an address, and a port: what may stand in a `Location`. */
+const HOST = /^(?:[\w.-]+|\[[0-9a-f:.]+\])(?::\d+)?$/i
+
 /**
- * The absolute address of a thing, as the client named this server in `Host`; other headers are not believed.
+ * The absolute address of a thing, as the client named this server: in `Host`, or, where a proxy stands between, in
+ * `X-Forwarded-Host`, `-Ssl` and `-Proto` (protocol.md 3.9).
  * @param segments of the path, not yet encoded
  */
 export function absoluteUrl(request: FastifyRequest, ...segments: readonly string[]): string {
   const path = segments.map(encodeURIComponent).join('/')
-  const { host } = request.headers
-  return host === undefined ? `/${path}` : `http://${host}/${path}`
+  const { headers } = request
+  const host = hostOf(request)
+  if (host === undefined) return `/${path}`
+  const isSecure = headers['x-forwarded-ssl'] === 'on' || firstOf(headers['x-forwarded-proto']) === 'https'
+  return `${isSecure ? 'https' : 'http'}://${host}/${path}`
+}
+
+/** How the client named this server. */
+export function hostOf({ headers }: FastifyRequest): string | undefined {
+  const forwarded = firstOf(headers['x-forwarded-host'])
+  return HOST.test(forwarded) ? forwarded : headers.host
+}
+
+/** Of a header that several proxies have added to, what the first of them said. */
+function firstOf(header: string | string[] | undefined): string {
+  const [first = ''] = String(header ?? '').split(',', 1)
+  return first.trim()
 }
 
 /** The same for a document; the one slash of `_design/x` and `_local/x` stays a slash (protocol.md 2.2). */

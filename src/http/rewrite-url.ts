@@ -2,7 +2,7 @@ import type { IncomingMessage } from 'node:http'
 
 /** `http://host/path`, as a client of a proxy sends it; what may stand before the host is nobody's business. */
 const ABSOLUTE = /^[a-z][a-z0-9+.-]*:\/\/[^/?]*/i
-const OVERRIDES = new Set(['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'TRACE', 'COPY'])
+const OVERRIDES = new Set(['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'TRACE', 'CONNECT', 'COPY'])
 
 /**
  * Brings a request's address into the one form that the route table knows (protocol.md 2.1, 17): empty segments
@@ -26,6 +26,7 @@ function rewritePath(path: string): string {
 /** For clients that can only GET and POST (protocol.md 1.1): honoured on POST alone. */
 function overrideMethod(request: IncomingMessage): void {
   const wanted = request.headers['x-http-method-override']
-  if (request.method === 'POST' && typeof wanted === 'string' && OVERRIDES.has(wanted))
-    request.method = wanted
+  if (request.method !== 'POST' || typeof wanted !== 'string' || !OVERRIDES.has(wanted)) return
+  // On the connection it is a POST still, whose client waits for the body that a HEAD would not have.
+  request.method = wanted === 'HEAD' ? 'GET' : wanted
 }

@@ -8,8 +8,11 @@ import { requireJsonType } from './content-type.ts'
 import type { Handler } from './services.ts'
 import type { Schema } from './shapes.ts'
 
-/** Who may call a route (protocol.md 11.4); `user` is anybody who has logged in. */
-export type Access = 'public' | 'user' | 'member' | 'db admin' | 'server admin'
+/**
+ * Who may call a route (protocol.md 11.4); `user` is anybody who has logged in, `maintainer` an admin of the
+ * database whose lack is answered with 401 (protocol.md 19.7).
+ */
+export type Access = 'public' | 'user' | 'member' | 'db admin' | 'maintainer' | 'server admin'
 
 export interface Method {
   readonly handler: Handler

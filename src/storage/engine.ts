@@ -13,6 +13,7 @@
  */
 import type { SecurityObject } from '../core/types.ts'
 import type { Branch } from '../revisions/branch.ts'
+import type { Catalog } from './catalog.ts'
 import type { Epochs } from './sequence.ts'
 
 /** What a kind of engine can do; the house asks for a capability, never for an engine's name. */
@@ -34,23 +35,6 @@ export interface StorageEngine {
   close(): Promise<void>
 }
 
-/** A database as the server lists it. */
-export interface DatabaseEntry {
-  readonly name: string
-  /** Never given twice by one server, so that a message to a deleted database reaches no later one of its name. */
-  readonly incarnation: number
-}
-
-export interface Catalog {
-  /** 32 hex digits, made once for the life of the data. */
-  readonly serverUuid: string
-  list(): Promise<DatabaseEntry[]>
-  /** Makes an empty database; durable when resolved. @throws file_exists */
-  create(name: string): Promise<DatabaseEntry>
-  /** Removes a database that nobody holds open. @throws no_database */
-  delete(name: string): Promise<void>
-}
-
 /** What one look at a database shows beside its documents; consistent with the documents handed over with it. */
 export interface StoreView {
   /** The number of updates so far; the newest row of the feed carries it unless that document was purged. */
@@ -60,6 +44,10 @@ export interface StoreView {
   readonly deletedCount: number
   /** Ancestors kept for each branch, at least 1. */
   readonly revsLimit: number
+  /** Purges that are remembered, at least 1. */
+  readonly purgedInfosLimit: number
+  /** Grows with each write that says it is of a design document ({@link DocWrite.design}). */
+  readonly designVersion: number
   /** null: none was ever set. */
   readonly security: SecurityObject | null
 }
@@ -70,6 +58,8 @@ export interface StoreInfo extends StoreView {
   /** Seconds since 1970 of the database's making. */
   readonly createdAt: number
   readonly purgeSeq: number
+  /** Whether {@link DatabaseStore.compact} is at work. */
+  readonly compacting: boolean
   /** Bytes: on disk; of the live data's pages; of the leaves' bodies and attachments as they were sent. */
   readonly sizes: { readonly file: number; readonly active: number; readonly external: number }
 }
@@ -81,11 +71,17 @@ export interface StoredAttachment {
   readonly revpos: number
   /** `md5-` and the base64 of the MD5 of the bytes as they are stored. */
   readonly digest: string
-  /** Bytes of the content. */
+  /** Bytes of the content, decoded. */
   readonly length: number
+  /** How the stored bytes are coded; null: not at all. */
+  readonly encoding: AttachmentEncoding
+  /** Bytes as they are stored: `length`, unless they are coded. */
+  readonly storedLength: number
   /** Names the stored bytes in {@link DatabaseStore.readBlob}. */
   readonly blob: number
 }
+
+export type AttachmentEncoding = 'gzip' | null
 
 /** A document as it stands when a callback sees it. Members are loaded when they are touched. */
 export interface DocState {
@@ -103,7 +99,7 @@ export interface DocState {
   body(rev: string): string | null
   /** Attachments of a stored revision in their names' order; empty when there are none. */
   attachments(rev: string): readonly StoredAttachment[]
-  /** The whole content of one of its attachments, for answers that carry it as base64. */
+  /** The whole content of one of its attachments as it is stored, for answers that carry it as base64. */
   bytes(blob: number): Uint8Array
 }
 
@@ -150,6 +146,8 @@ export interface DocWrite {
   readonly deleted: boolean
   /** Whether the document takes the next sequence number; true exactly when its set of leaves changed. */
   readonly sequenced: boolean
+  /** The document is a design document, and with it {@link StoreView.designVersion} grows. */
+  readonly design?: boolean
   /** Rows to make, or to change where that revision has one. */
   readonly revisions: readonly RevisionWrite[]
 }
@@ -171,11 +169,74 @@ export interface AttachmentWrite {
   readonly type: string
   readonly revpos: number
   readonly digest: string
+  /** Bytes of the content, decoded. */
   readonly length: number
-  readonly content:
+  readonly encoding: AttachmentEncoding
+  readonly storedLength: number
+  readonly content: /** A stored blob, or one that is staged and finished. */
     | { readonly blob: number }
     /** New bytes with their hash; equal bytes are stored once. */
     | { readonly sha256: Uint8Array; readonly bytes: Uint8Array }
+}
+
+/** A content on its way into the store, a piece at a time; no document names it yet, and a restart forgets it. */
+export interface BlobStage {
+  /** Takes the next piece; resolves when it is stored. Calls do not overlap. */
+  append(bytes: Uint8Array): Promise<void>
+  /** The content is whole. Where equal content is stored already, that takes its place. */
+  finish(): Promise<StagedBlob>
+  /**
+   * Lets go of it: what no revision names by now is removed. To be called in the end, whatever happened.
+   * Idempotent; never rejects.
+   */
+  release(): Promise<void>
+}
+
+export interface StagedBlob {
+  readonly blob: number
+  /** `md5-` and the base64 of the MD5 of the bytes. */
+  readonly digest: string
+  readonly length: number
+}
+
+/** Holds a blob: as long as it is held, nothing removes it. */
+export interface BlobPin {
+  readonly digest: string
+  readonly length: number
+  /** Idempotent. */
+  release(): void
+}
+
+/** Forgetting revisions of one document as if they had never been (protocol.md 4.7). */
+export interface PurgeUpdate<R> {
+  readonly id: string
+  /** Pure. */
+  decide(doc: DocState | null, view: StoreView): { readonly result: R; readonly write?: PurgeWrite }
+}
+
+export interface PurgeWrite {
+  /** The leaves that go, for the list of purges. */
+  readonly purged: readonly string[]
+  /** Stored revisions that go: the leaves, and ancestors that no other leaf has. */
+  readonly removed: readonly string[]
+  /** What stays of the document; null: it is forgotten whole, its place in the feed too. */
+  readonly rest: DocWrite | null
+  /** As {@link DocWrite.design}. */
+  readonly design?: boolean
+}
+
+/** A purge that is remembered. */
+export interface PurgeInfo {
+  readonly seq: number
+  readonly id: string
+  readonly revs: readonly string[]
+}
+
+/** How far a compaction is. */
+export interface CompactionProgress {
+  /** Of `total` steps of about equal work. */
+  readonly done: number
+  readonly total: number
 }
 
 /** A `_local` document: no history, no feed. */
@@ -200,6 +261,7 @@ export interface LocalUpdate<R> {
 export interface SettingsChange {
   readonly security?: SecurityObject
   readonly revsLimit?: number
+  readonly purgedInfosLimit?: number
 }
 
 /** A range of ids in byte order, from `start` on in the direction of reading. */
@@ -249,9 +311,22 @@ export interface DatabaseStore {
   countChanges(seq: number): Promise<number>
   /** A stretch of an attachment's bytes; null when the blob is not stored. */
   readBlob(blob: number, offset: number, length: number): Promise<Uint8Array | null>
+  /** Holds a blob while it is read; null when it is not stored. */
+  pinBlob(blob: number): Promise<BlobPin | null>
+  /** Begins to take in a content. */
+  stageBlob(): Promise<BlobStage>
 
   /** Writes documents, each atomically, in the order given; the same id may occur again. */
   updateDocs<R, N = never>(updates: readonly DocUpdate<R, N>[]): Promise<Outcome<R, N>[]>
+  /** Purges, each document atomically; `purgeSeq` grows by one for each that purged something. */
+  purgeDocs<R>(updates: readonly PurgeUpdate<R>[]): Promise<Outcome<R>[]>
+  /** The newest purges, oldest first, as many as `purgedInfosLimit` at the most. */
+  readPurges(): Promise<PurgeInfo[]>
+  /**
+   * Removes superseded bodies and blobs that nothing names, and gives freed pages back, in steps between which
+   * other work is served. A call while one is at work joins it.
+   */
+  compact(onProgress?: (progress: CompactionProgress) => void): Promise<void>
 
   readLocals(ids: readonly string[]): Promise<(LocalDoc | null)[]>
   readLocalRange(range: IdRange, paging: Paging): Promise<Page<LocalDoc>>

@@ -2,6 +2,9 @@
 import type { ChangesSource } from '../changes/page.ts'
 import type { Limits, SecurityObject } from '../core/types.ts'
 import type { Database } from '../documents/database.ts'
+import type { ViewSource } from '../query/views.ts'
+import type { CatalogUpdates, UpdatesRange } from '../storage/catalog.ts'
+import type { CompactionTask } from './tasks.ts'
 
 /** What happens to a database while somebody watches it. */
 export type DatabaseEvent =
@@ -10,7 +13,7 @@ export type DatabaseEvent =
   /** Deleted, or the server is stopping: feeds end. */
   | { readonly type: 'gone' }
 
-export interface DatabaseHandle extends Database, ChangesSource {
+export interface DatabaseHandle extends Database, ChangesSource, ViewSource {
   readonly name: string
   readonly incarnation: number
   /** The security object as last heard of, fetched at first use: for a fast refusal, never for the last word. */
@@ -29,6 +32,15 @@ export interface Databases {
   create(name: string): Promise<void>
   /** Ends its feeds and removes it. @throws no_database */
   delete(name: string): Promise<void>
+  /** What happened to databases, of each pair of name and type the latest; for `_db_updates`. */
+  updates(range: UpdatesRange, limit: number): Promise<CatalogUpdates>
+  /**
+   * Calls `listener` when there may be further updates, until the returned function is called. Writes are told of
+   * within about a second.
+   */
+  watchUpdates(listener: () => void): () => void
+  /** The compactions under way. */
+  tasks(): readonly CompactionTask[]
   /** New limits for all that is written from now on. */
   setLimits(limits: Limits): void
   /** Tells whoever watches a database that it is over: the server stops. */

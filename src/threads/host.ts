@@ -3,13 +3,17 @@
  * what to do by the HTTP thread (pool.ts), in batches of messages, and answers in batches.
  */
 import { parentPort, workerData } from 'node:worker_threads'
-import { readDocIds } from '../changes/doc-ids.ts'
+import { readFilterBody } from '../changes/filter-body.ts'
 import { changesPage } from '../changes/page.ts'
 import { CouchError } from '../core/errors.ts'
 import type { Limits } from '../core/types.ts'
 import { storeDatabase } from '../documents/store-database.ts'
-import type { Catalog } from '../storage/engine.ts'
+import { ViewMemory } from '../query/view-memory.ts'
+import { storeViews } from '../query/views.ts'
+import { SandboxClient } from '../sandbox/client.ts'
+import type { Catalog } from '../storage/catalog.ts'
 import { sqliteEngine } from '../storage/sqlite/engine.ts'
+import { Compactions } from './compactions.ts'
 import { Flow } from './flow.ts'
 import { type Closable, OpenStores } from './open-stores.ts'
 import { Turns } from './turns.ts'
@@ -31,14 +35,23 @@ interface OpenDatabase extends Closable {
   readonly database: ServedDatabase
 }
 
+/** How long functions may take when the thread stops, in ms; then what waits for them is refused. */
+const FUNCTIONS_GRACE_MS = 2000
+
 /** Serves one port until it is told to stop. */
 class Host {
   readonly #outbox: Outbox<Reply>
   readonly #engine: ReturnType<typeof sqliteEngine>
   readonly #stores: OpenStores<OpenDatabase>
+  readonly #functions: SandboxClient
+  readonly #compactions = new Compactions({
+    accompany: (database, incarnation, work) => this.#stores.accompany(database, incarnation, work),
+    tell: (reply) => this.#outbox.post(reply),
+  })
   readonly #turns = new Turns<Call>((request) => this.#serve(request))
   /** Streams asked for, by call, from the moment they are: a reader may give up before they begin. */
   readonly #streams = new Map<number, { readonly database: string; readonly flow: Flow }>()
+  readonly #views = new ViewMemory(() => this.#limits.maxViewBytes)
   #limits: Limits
   #catalog: Promise<Catalog> | undefined
 
@@ -46,23 +59,32 @@ class Host {
     this.#outbox = outbox
     this.#limits = options.limits
     this.#engine = sqliteEngine({ dataDir: options.dataDir })
+    this.#functions = new SandboxClient(options.sandbox, () => outbox.post({ type: 'sandbox' }))
     this.#stores = new OpenStores(options.maxOpen, (name, incarnation) => this.#open(name, incarnation))
   }
 
   async #open(name: string, incarnation: number): Promise<OpenDatabase> {
     const store = await this.#engine.openDatabase(name)
+    const { sandbox } = this.#functions
     store.onCommit((updateSeq) => this.#outbox.post({ type: 'committed', incarnation, updateSeq }))
-    const documents = storeDatabase(
-      store,
-      () => this.#limits,
-      (security) => this.#outbox.post({ type: 'secured', incarnation, security }),
-    )
+    const documents = storeDatabase(store, {
+      limits: () => this.#limits,
+      onSecured: (security) => this.#outbox.post({ type: 'secured', incarnation, security }),
+      sandbox,
+      incarnation,
+      startCompaction: () => this.#compactions.start(name, incarnation, store),
+    })
     const database: ServedDatabase = {
       ...documents,
-      changes: (user, request) => changesPage(store, user, request),
-      readDocIds: async (_user, body) => readDocIds(body),
+      ...storeViews({ store, sandbox, incarnation, memory: this.#views }),
+      changes: (user, request) => changesPage(store, user, request, { sandbox, name, incarnation }),
+      readFilterBody: async (_user, body, withText) => readFilterBody(body, withText),
     }
-    return { database, close: () => store.close() }
+    const close = () => {
+      this.#views.forget(store)
+      return store.close()
+    }
+    return { database, close }
   }
 
   /** Takes a batch of messages. */
@@ -84,6 +106,9 @@ class Host {
         return
       case 'limits':
         this.#limits = request.limits
+        return
+      case 'sandbox':
+        this.#functions.notice(request.notice)
         return
       case 'drop':
         this.#answer(request.call, this.#drop(request.database))
@@ -164,6 +189,8 @@ class Host {
     const catalog = await this.#openCatalog()
     if (act.act === 'create') return catalog.create(act.name)
     if (act.act === 'delete') return catalog.delete(act.name)
+    if (act.act === 'noteUpdated') return catalog.noteUpdated(act.names)
+    if (act.act === 'readUpdates') return catalog.readUpdates(act.range, act.limit)
     return { serverUuid: catalog.serverUuid, databases: await catalog.list() }
   }
 
@@ -179,7 +206,10 @@ class Host {
   async #stop(): Promise<void> {
     this.#turns.runAll()
     for (const { flow } of this.#streams.values()) flow.fail(new CouchError('unavailable'))
+    const timer = setTimeout(() => this.#functions.close(), FUNCTIONS_GRACE_MS)
     await this.#stores.closeAll()
+    clearTimeout(timer)
+    this.#functions.close()
     await this.#engine.close()
   }
 }

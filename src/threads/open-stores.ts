@@ -11,6 +11,8 @@ interface Entry<T> {
   readonly opened: Promise<T>
   /** Requests that are being served by it. */
   users: number
+  /** Pieces of work in its background. */
+  companions: number
   /** Called when it has no users. */
   readonly whenIdle: (() => void)[]
   isDropped: boolean
@@ -39,12 +41,34 @@ export class OpenStores<T extends Closable> {
     const entry = this.#entry(name, incarnation)
     entry.users += 1
     try {
+      return await this.#run(entry, work)
+    } finally {
+      this.#leave(entry)
+    }
+  }
+
+  /**
+   * Runs work in the background of a database, which is not closed for want of room before it is done. When the
+   * database is closed for good, by {@link drop} or {@link closeAll}, the work ends of what it then meets.
+   * @throws as {@link use}
+   */
+  async accompany<R>(name: string, incarnation: number, work: (opened: T) => Promise<R>): Promise<R> {
+    const entry = this.#entry(name, incarnation)
+    entry.companions += 1
+    try {
+      return await this.#run(entry, work)
+    } finally {
+      entry.companions -= 1
+      this.#closeSpare()
+    }
+  }
+
+  async #run<R>(entry: Entry<T>, work: (opened: T) => Promise<R>): Promise<R> {
+    try {
       return await work(await entry.opened)
     } catch (error) {
       // Whatever it says, it comes of the database being taken away.
       throw entry.isDropped ? new CouchError('no_database', undefined, { cause: error }) : error
-    } finally {
-      this.#leave(entry)
     }
   }
 
@@ -66,7 +90,7 @@ export class OpenStores<T extends Closable> {
 
   #add(name: string, incarnation: number): Entry<T> {
     const opened = (this.#closing.get(name) ?? Promise.resolve()).then(() => this.#open(name, incarnation))
-    const entry: Entry<T> = { incarnation, opened, users: 0, whenIdle: [], isDropped: false }
+    const entry: Entry<T> = { incarnation, opened, users: 0, companions: 0, whenIdle: [], isDropped: false }
     this.#entries.set(name, entry)
     opened.catch(() => {
       if (this.#entries.get(name) === entry) this.#entries.delete(name)
@@ -78,7 +102,7 @@ export class OpenStores<T extends Closable> {
     let spare = this.#entries.size - this.#max
     for (const [name, entry] of this.#entries) {
       if (spare <= 0) return
-      if (entry.users > 0) continue
+      if (entry.users > 0 || entry.companions > 0) continue
       spare -= 1
       this.#close(name, entry)
     }

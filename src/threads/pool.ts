@@ -1,7 +1,8 @@
 /** The database threads: started when there is work for them, each owning the databases it was first asked for. */
 import { availableParallelism } from 'node:os'
 import type { Limits } from '../core/types.ts'
-import type { DatabaseEntry } from '../storage/engine.ts'
+import type { SandboxPool } from '../sandbox/pool.ts'
+import type { DatabaseEntry } from '../storage/catalog.ts'
 import { Thread, type ThreadEvent } from './thread.ts'
 import type { CatalogAct, ThreadOptions } from './wire.ts'
 
@@ -21,6 +22,8 @@ export interface PoolOptions {
   readonly maxOpen: number
   /** The file that a thread runs. */
   readonly entry: URL
+  /** The threads that run functions of design documents. */
+  readonly sandboxes: SandboxPool
   onEvent(event: ThreadEvent): void
   /** A thread has died; its databases are served by another from the next call on. */
   onDeath(databases: readonly string[], fault: unknown): void
@@ -92,13 +95,17 @@ export class Pool {
   }
 
   #startThread(): Thread {
-    const { dataDir, maxOpen, entry, onEvent } = this.#options
+    const { dataDir, maxOpen, entry, sandboxes, onEvent } = this.#options
+    const member = sandboxes.join((notice, ...ports) => thread.tell({ type: 'sandbox', notice }, ...ports))
     const options: ThreadOptions = {
       dataDir,
       limits: this.#limits,
       maxOpen: Math.max(1, Math.floor(maxOpen / MAX_THREADS)),
+      sandbox: member.access,
     }
-    return new Thread(entry, options, onEvent)
+    const thread = new Thread(entry, options, onEvent, member.need)
+    thread.ended.then(member.leave).catch(() => undefined)
+    return thread
   }
 
   #follow(slot: Slot): void {

@@ -1,7 +1,7 @@
 /** The Database interface over a port: what it is asked, the thread that owns the database is asked. */
 import { CouchError } from '../core/errors.ts'
 import type { SecurityObject } from '../core/types.ts'
-import type { DatabaseEntry } from '../storage/engine.ts'
+import type { DatabaseEntry } from '../storage/catalog.ts'
 import type { DatabaseEvent, DatabaseHandle } from './databases.ts'
 import type { Thread } from './thread.ts'
 import { METHODS, type ServedDatabase } from './wire.ts'

@@ -3,11 +3,16 @@ import { extname } from 'node:path'
 import { CouchError } from '../core/errors.ts'
 import { checkDatabaseName } from '../core/ids.ts'
 import type { Limits } from '../core/types.ts'
-import type { DatabaseEntry } from '../storage/engine.ts'
+import type { FunctionLimits } from '../sandbox/board.ts'
+import { SandboxPool } from '../sandbox/pool.ts'
+import type { CatalogUpdates, DatabaseEntry, UpdatesRange } from '../storage/catalog.ts'
 import type { DatabaseHandle, Databases } from './databases.ts'
 import { type OpenedCatalog, Pool } from './pool.ts'
 import { type ProxiedDatabase, proxyDatabase } from './proxy.ts'
-import type { ThreadEvent } from './thread.ts'
+import { type CompactionTask, Tasks } from './tasks.ts'
+import { type ThreadEvent, threadFlags } from './thread.ts'
+import { UpdateNotes } from './update-notes.ts'
+import { type CatalogAct, unpackError } from './wire.ts'
 
 export interface ServerDatabasesOptions {
   readonly dataDir: string
@@ -16,8 +21,12 @@ export interface ServerDatabasesOptions {
   readonly maxOpen: number
   /** The file that a thread runs; by default host.ts beside this file. */
   readonly threadEntry?: URL | undefined
-  /** A database thread has died. */
+  /** The file that a thread for functions of design documents runs; by default the sandbox's own. */
+  readonly sandboxEntry?: URL | undefined
+  /** A thread has died. */
   onFault(fault: unknown): void
+  /** A compaction has failed; the database is as it was, less what was cleaned up by then. */
+  onCompactionFault(database: string, fault: unknown): void
 }
 
 /**
@@ -46,27 +55,50 @@ function isGone(error: unknown): boolean {
   return error instanceof CouchError && error.code === 'no_database'
 }
 
+function functionLimits({ functionTimeout, functionMemory }: Limits): FunctionLimits {
+  return { timeoutMs: functionTimeout, memory: functionMemory }
+}
+
 class ServerDatabases implements Databases {
+  readonly #onCompactionFault: ServerDatabasesOptions['onCompactionFault']
+  readonly #tasks = new Tasks()
   #serverUuid = ''
+  readonly #sandboxes: SandboxPool
   readonly #pool: Pool
   readonly #byName = new Map<string, ProxiedDatabase>()
   readonly #byIncarnation = new Map<number, ProxiedDatabase>()
   /** Makings and deletings under way: one at a time for a name. */
   readonly #changing = new Map<string, Promise<unknown>>()
+  readonly #notes = new UpdateNotes({ note: (names) => this.#catalogChange({ act: 'noteUpdated', names }) })
+  readonly #updateListeners = new Set<() => void>()
   #names: readonly string[] | undefined
   #closed: Promise<void> | undefined
 
-  constructor({ dataDir, limits, maxOpen, threadEntry, onFault }: ServerDatabasesOptions) {
+  constructor(options: ServerDatabasesOptions) {
+    const { dataDir, limits, maxOpen, threadEntry, onFault, onCompactionFault } = options
+    this.#onCompactionFault = onCompactionFault
+    this.#sandboxes = new SandboxPool({
+      entry: options.sandboxEntry,
+      execArgv: threadFlags(process.execArgv),
+      limits: functionLimits(limits),
+      onFault,
+    })
     this.#pool = new Pool({
       dataDir,
       limits,
       maxOpen,
       entry: threadEntry ?? new URL(`./host${extname(import.meta.url)}`, import.meta.url),
+      sandboxes: this.#sandboxes,
       onEvent: (event) => this.#tell(event),
       onDeath: (names, fault) => {
         onFault(fault)
         // Whoever watches may have missed a commit: feeds end, and their clients come back.
-        for (const name of names) this.#byName.get(name)?.emit({ type: 'gone' })
+        for (const name of names) {
+          const proxied = this.#byName.get(name)
+          proxied?.emit({ type: 'gone' })
+          if (proxied !== undefined) this.#tasks.forget(proxied.entry.incarnation)
+          this.#notes.add(name)
+        }
       },
       onCatalog: (opened) => this.#adopt(opened),
     })
@@ -82,6 +114,18 @@ class ServerDatabases implements Databases {
     for (const entry of databases) {
       if (!this.#byName.has(entry.name) && !this.#changing.has(entry.name)) this.#enter(entry)
     }
+    this.#tellUpdated()
+  }
+
+  /** A change of the catalog, which is told of once it is durable. */
+  async #catalogChange(act: CatalogAct): Promise<unknown> {
+    const answer = await this.#pool.catalog(act)
+    this.#tellUpdated()
+    return answer
+  }
+
+  #tellUpdated(): void {
+    for (const listener of this.#updateListeners) listener()
   }
 
   get serverUuid(): string {
@@ -98,13 +142,23 @@ class ServerDatabases implements Databases {
   #leave({ name, incarnation }: DatabaseEntry): void {
     this.#byName.delete(name)
     this.#byIncarnation.delete(incarnation)
+    this.#tasks.forget(incarnation)
     this.#names = undefined
   }
 
   #tell(event: ThreadEvent): void {
     const proxied = this.#byIncarnation.get(event.incarnation)
-    if (event.type === 'committed') proxied?.emit({ type: 'committed', updateSeq: event.updateSeq })
-    else proxied?.emit({ type: 'secured', security: event.security })
+    if (proxied === undefined) return
+    if (event.type === 'committed') {
+      this.#notes.add(proxied.entry.name)
+      proxied.emit({ type: 'committed', updateSeq: event.updateSeq })
+    } else if (event.type === 'secured') proxied.emit({ type: 'secured', security: event.security })
+    else this.#noteCompaction(proxied.entry, event)
+  }
+
+  #noteCompaction(entry: DatabaseEntry, event: Extract<ThreadEvent, { type: 'compaction' }>): void {
+    this.#tasks.note(entry, event.progress)
+    if (event.fault !== undefined) this.#onCompactionFault(entry.name, unpackError(event.fault))
   }
 
   /** Legal names are ASCII, so the order of UTF-16 is that of bytes. */
@@ -123,7 +177,7 @@ class ServerDatabases implements Databases {
     checkDatabaseName(name)
     return this.#alone(name, async () => {
       if (this.#byName.has(name)) throw new CouchError('file_exists')
-      this.#enter((await this.#pool.catalog({ act: 'create', name })) as DatabaseEntry)
+      this.#enter((await this.#catalogChange({ act: 'create', name })) as DatabaseEntry)
     })
   }
 
@@ -135,7 +189,7 @@ class ServerDatabases implements Databases {
       proxied.retire()
       try {
         await this.#pool.owner(name).ask({ type: 'drop', database: name })
-        await this.#pool.catalog({ act: 'delete', name })
+        await this.#catalogChange({ act: 'delete', name })
       } catch (error) {
         if (!isGone(error)) {
           this.#enter(proxied.entry)
@@ -143,6 +197,7 @@ class ServerDatabases implements Databases {
         }
       }
       this.#pool.release(name)
+      this.#notes.remove(name)
     })
   }
 
@@ -157,8 +212,22 @@ class ServerDatabases implements Databases {
     }
   }
 
+  updates(range: UpdatesRange, limit: number): Promise<CatalogUpdates> {
+    return this.#pool.catalog({ act: 'readUpdates', range, limit }) as Promise<CatalogUpdates>
+  }
+
+  watchUpdates(listener: () => void): () => void {
+    this.#updateListeners.add(listener)
+    return () => this.#updateListeners.delete(listener)
+  }
+
+  tasks(): readonly CompactionTask[] {
+    return this.#tasks.list()
+  }
+
   setLimits(limits: Limits): void {
     this.#pool.setLimits(limits)
+    this.#sandboxes.setLimits(functionLimits(limits))
   }
 
   endFeeds(): void {
@@ -172,6 +241,8 @@ class ServerDatabases implements Databases {
 
   async #close(): Promise<void> {
     this.endFeeds()
+    await this.#notes.close()
     await this.#pool.close()
+    await this.#sandboxes.close()
   }
 }

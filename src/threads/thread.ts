@@ -1,10 +1,10 @@
 /** The HTTP thread's end of one database thread: calls and streams over its port. */
-import { Worker } from 'node:worker_threads'
+import { type MessagePort, Worker } from 'node:worker_threads'
 import { CouchError } from '../core/errors.ts'
 import { Outbox, ownBytes, type Reply, type Request, type ThreadOptions, unpackError } from './wire.ts'
 
 /** What a thread tells without being asked. */
-export type ThreadEvent = Extract<Reply, { type: 'committed' | 'secured' }>
+export type ThreadEvent = Extract<Reply, { type: 'committed' | 'secured' | 'compaction' }>
 
 interface Waiting {
   answer(value: unknown): void
@@ -28,16 +28,26 @@ export class Thread {
   readonly #outbox: Outbox<Request>
   readonly #waiting = new Map<number, Waiting>()
   readonly #onEvent: (event: ThreadEvent) => void
+  readonly #onSandbox: () => void
   #calls = 0
   #ended = false
   /** Resolves when the thread has ended, with its fault if it died of one. */
   readonly ended: Promise<unknown>
 
-  /** @param entry the file that runs host.ts */
-  constructor(entry: URL, options: ThreadOptions, onEvent: (event: ThreadEvent) => void) {
+  /**
+   * @param entry the file that runs host.ts
+   * @param onSandbox called when functions wait there for a sandbox thread
+   */
+  constructor(
+    entry: URL,
+    options: ThreadOptions,
+    onEvent: (event: ThreadEvent) => void,
+    onSandbox: () => void,
+  ) {
     this.#worker = new Worker(entry, { workerData: options, execArgv: threadFlags(process.execArgv) })
     this.#outbox = new Outbox<Request>(this.#worker)
     this.#onEvent = onEvent
+    this.#onSandbox = onSandbox
     this.#worker.on('message', (replies: readonly Reply[]) => {
       for (const reply of replies) this.#take(reply)
     })
@@ -71,8 +81,12 @@ export class Thread {
   }
 
   #take(reply: Reply): void {
-    if (reply.type === 'committed' || reply.type === 'secured') {
+    if (reply.type === 'committed' || reply.type === 'secured' || reply.type === 'compaction') {
       this.#onEvent(reply)
+      return
+    }
+    if (reply.type === 'sandbox') {
+      this.#onSandbox()
       return
     }
     const waiting = this.#waiting.get(reply.call)
@@ -88,8 +102,8 @@ export class Thread {
   }
 
   /** Tells the thread something that has no answer. */
-  tell(request: Extract<Request, { type: 'limits' }>): void {
-    if (!this.#ended) this.#outbox.post(request)
+  tell(request: Extract<Request, { type: 'limits' | 'sandbox' }>, ...ports: MessagePort[]): void {
+    if (!this.#ended) this.#outbox.post(request, ...ports)
   }
 
   /** Asks for one answer. */

@@ -1,12 +1,16 @@
 /** What the HTTP thread and a database thread say to each other, and how it is packed. */
-import type { MessagePort, Worker } from 'node:worker_threads'
+import { MessagePort, type TransferListItem, type Worker } from 'node:worker_threads'
 import type { ChangesSource } from '../changes/page.ts'
 import { asCouchError, CouchError, type ErrorName } from '../core/errors.ts'
 import type { Limits, SecurityObject } from '../core/types.ts'
 import type { Database } from '../documents/database.ts'
+import type { ViewSource } from '../query/views.ts'
+import type { SandboxAccess, SandboxNotice } from '../sandbox/messages.ts'
+import type { UpdatesRange } from '../storage/catalog.ts'
+import type { CompactionProgress } from '../storage/engine.ts'
 
 /** All that a database thread does for a database. */
-export type ServedDatabase = Database & ChangesSource
+export type ServedDatabase = Database & ChangesSource & ViewSource
 
 /** How each method answers: once, or in chunks that are pulled one by one. */
 export const METHODS: Readonly<Record<keyof ServedDatabase, 'call' | 'stream'>> = {
@@ -15,21 +19,36 @@ export const METHODS: Readonly<Record<keyof ServedDatabase, 'call' | 'stream'>> 
   setSecurity: 'call',
   revsLimit: 'call',
   setRevsLimit: 'call',
+  compact: 'call',
+  purge: 'call',
+  purgedInfos: 'call',
+  purgedInfosLimit: 'call',
+  setPurgedInfosLimit: 'call',
   open: 'call',
   openRevs: 'stream',
+  openParts: 'call',
+  openRevsMixed: 'stream',
   put: 'call',
   post: 'call',
+  postForm: 'call',
   remove: 'call',
   copy: 'call',
   bulkDocs: 'stream',
   bulkGet: 'stream',
+  bulkGetMixed: 'stream',
   revsDiff: 'call',
   missingRevs: 'call',
   allDocs: 'stream',
+  allDocsQueries: 'stream',
   openAttachment: 'call',
   readAttachment: 'stream',
+  putAttachment: 'call',
+  removeAttachment: 'call',
+  view: 'stream',
+  viewQueries: 'stream',
+  viewInfo: 'call',
   changes: 'call',
-  readDocIds: 'call',
+  readFilterBody: 'call',
 }
 
 /** To a database thread. `call` names the answer that belongs to it. */
@@ -49,12 +68,15 @@ export type Request =
   | { readonly type: 'drop'; readonly call: number; readonly database: string }
   | { readonly type: 'catalog'; readonly call: number; readonly act: CatalogAct }
   | { readonly type: 'limits'; readonly limits: Limits }
+  | { readonly type: 'sandbox'; readonly notice: SandboxNotice }
   | { readonly type: 'stop'; readonly call: number }
 
 export type CatalogAct =
   | { readonly act: 'open' }
   | { readonly act: 'create'; readonly name: string }
   | { readonly act: 'delete'; readonly name: string }
+  | { readonly act: 'noteUpdated'; readonly names: readonly string[] }
+  | { readonly act: 'readUpdates'; readonly range: UpdatesRange; readonly limit: number }
 
 /** From a database thread. */
 export type Reply =
@@ -64,6 +86,15 @@ export type Reply =
   | { readonly type: 'failed'; readonly call: number; readonly error: WireError }
   | { readonly type: 'committed'; readonly incarnation: number; readonly updateSeq: number }
   | { readonly type: 'secured'; readonly incarnation: number; readonly security: SecurityObject }
+  /** Functions of design documents wait for a thread to run on. */
+  | { readonly type: 'sandbox' }
+  /** How far a compaction is; null: it has ended, with its fault if it failed. */
+  | {
+      readonly type: 'compaction'
+      readonly incarnation: number
+      readonly progress: CompactionProgress | null
+      readonly fault?: WireError
+    }
 
 /** What a database thread starts with. */
 export interface ThreadOptions {
@@ -71,6 +102,7 @@ export interface ThreadOptions {
   readonly limits: Limits
   /** Databases that one thread keeps open at the most. */
   readonly maxOpen: number
+  readonly sandbox: SandboxAccess
 }
 
 export interface WireError {
@@ -96,16 +128,19 @@ export function unpackError({ code, reason, cause }: WireError): CouchError {
 export class Outbox<Message extends object> {
   readonly #port: Pick<MessagePort | Worker, 'postMessage'>
   #messages: Message[] = []
-  #transfers = new Set<ArrayBufferLike>()
+  #transfers = new Set<ArrayBufferLike | MessagePort>()
 
   constructor(port: Pick<MessagePort | Worker, 'postMessage'>) {
     this.#port = port
   }
 
-  /** @param carriers what {@link ownBytes} made: its byte arrays are handed over instead of being copied */
+  /**
+   * @param carriers ports, and what {@link ownBytes} made: its byte arrays are handed over instead of being copied
+   */
   post(message: Message, ...carriers: unknown[]): void {
     if (this.#messages.length === 0) setImmediate(() => this.#flush())
     for (const carrier of carriers) {
+      if (carrier instanceof MessagePort) this.#transfers.add(carrier)
       for (const [, bytes] of byteMembers(carrier)) this.#transfers.add(bytes.buffer)
     }
     this.#messages.push(message)
@@ -113,7 +148,7 @@ export class Outbox<Message extends object> {
 
   #flush(): void {
     const messages = this.#messages
-    const transfers = [...this.#transfers] as ArrayBuffer[]
+    const transfers = [...this.#transfers] as TransferListItem[]
     this.#messages = []
     this.#transfers = new Set()
     this.#port.postMessage(messages, transfers)

@@ -4,12 +4,14 @@ import { setImmediate as turn } from 'node:timers/promises'
 import type { Test } from 'tap'
 import type { Clock } from '../../src/changes/clock.ts'
 import { Feed, type FeedOutput, type FeedRequest } from '../../src/changes/feed.ts'
+import type { FunctionHouse } from '../../src/changes/filter-judge.ts'
 import { FeedHub } from '../../src/changes/hub.ts'
 import { type ChangesPage, type ChangesRequest, changesPage } from '../../src/changes/page.ts'
 import type { ChangesOptions } from '../../src/changes/rows.ts'
 import { directSource, type FeedDatabase, type FeedEvent } from '../../src/changes/source.ts'
 import type { SecurityObject, UserCtx } from '../../src/core/types.ts'
 import type { DatabaseStore } from '../../src/storage/engine.ts'
+import { localSandbox } from '../helpers/local-sandbox.ts'
 import { memoryEngine } from '../helpers/memory-engine.ts'
 import { put, remove } from '../storage/conformance/edits.ts'
 
@@ -23,9 +25,13 @@ export const OPTIONS: ChangesOptions = {
   includeDocs: false,
   conflicts: false,
   attachments: false,
+  attEncodingInfo: false,
   framing: 'json',
   seqInterval: 1,
 }
+
+/** Functions are run on this thread. */
+export const HOUSE: FunctionHouse = { sandbox: localSandbox(), name: 'notes', incarnation: 1 }
 
 /** An empty open database. */
 export async function openStore(): Promise<DatabaseStore> {
@@ -67,6 +73,7 @@ export class FakeDatabase implements FeedDatabase {
   readonly store: DatabaseStore
   readonly requests: ChangesRequest[] = []
   readonly listeners = new Set<(event: FeedEvent) => void>()
+  house: FunctionHouse = HOUSE
   /** Awaited before each page. */
   gate: Promise<void> = Promise.resolve()
 
@@ -78,7 +85,7 @@ export class FakeDatabase implements FeedDatabase {
   async changes(user: UserCtx, request: ChangesRequest): Promise<ChangesPage> {
     this.requests.push(request)
     await this.gate
-    return changesPage(this.store, user, request)
+    return changesPage(this.store, user, request, this.house)
   }
 
   async securityCopy(): Promise<SecurityObject | null> {

@@ -1,6 +1,4 @@
 import t from 'tap'
-import { asDocIds, readDocIds } from '../../src/changes/doc-ids.ts'
-import { filteredIds } from '../../src/changes/filters.ts'
 import { readFeedQuery } from '../../src/changes/query.ts'
 import { CouchError } from '../../src/core/errors.ts'
 
@@ -27,6 +25,7 @@ t.test('defaults', async (t) => {
     includeDocs: false,
     conflicts: false,
     attachments: false,
+    attEncodingInfo: false,
     seqInterval: 1,
     since: '0',
     limit: Infinity,
@@ -86,49 +85,4 @@ t.test('refusals, protocol.md 1.2', async (t) => {
       search,
     )
   }
-})
-
-t.test('filters', async (t) => {
-  t.equal(filteredIds(read(''), ['a'], true), undefined, 'a list without a filter is no filter')
-  t.same(filteredIds(read('filter=_doc_ids'), ['a'], true), ['a'])
-  t.same(filteredIds(read('filter=_doc_ids&doc_ids=["a","b"]'), undefined, false), ['a', 'b'])
-  const cases: [search: string, hasBody: boolean, reason: string | RegExp][] = [
-    ['filter=_doc_ids', false, '`doc_ids` filter parameter is not a list of doc ids.'],
-    ['filter=_doc_ids', true, '`doc_ids` filter parameter is not a list of doc ids.'],
-    ['filter=_doc_ids&doc_ids={}', false, '`doc_ids` filter parameter is not a list of doc ids.'],
-    ['filter=_doc_ids&doc_ids=[1]', false, '`doc_ids` filter parameter is not a list of doc ids.'],
-    ['filter=_doc_ids&doc_ids=[', false, 'invalid UTF-8 JSON'],
-    ['filter=_nothing', false, 'unknown builtin filter name'],
-    ['filter=one', false, '`filter` must be of the form `designname/filtername`'],
-    ['filter=one/two/three', false, '`filter` must be of the form `designname/filtername`'],
-    ['filter=_selector', false, 'Selector must be specified in POST payload'],
-    ['filter=_view', false, '`view` filter parameter is not provided.'],
-    ['filter=_selector', true, /does not support `filter=_selector` yet/],
-    ['filter=_view&view=a/b', false, /does not support/],
-    ['filter=_design', false, /does not support/],
-    ['filter=mobile/sync', false, /does not support `filter=mobile\/sync` yet/],
-  ]
-  for (const [search, hasBody, reason] of cases) {
-    t.match(
-      reasonOf(() => filteredIds(read(search), undefined, hasBody)),
-      reason,
-      search,
-    )
-  }
-})
-
-t.test('the body of a POST', async (t) => {
-  const readText = (text: string) => readDocIds({ bytes: Buffer.from(text) })
-  t.same(readText('{"doc_ids":["a","b"]}'), ['a', 'b'])
-  t.equal(readText('{}'), undefined)
-  t.equal(readText('{"doc_ids":"a"}'), undefined)
-  t.equal(
-    reasonOf(() => readText('[]')),
-    'Request body must be a JSON object',
-  )
-  t.equal(
-    reasonOf(() => readText('{"doc_ids":')),
-    'invalid UTF-8 JSON',
-  )
-  t.equal(asDocIds(['a', 1]), undefined)
 })

@@ -198,6 +198,7 @@ t.test('a POST body has the parameters by CouchDB’s names, and the address ove
   t.equal(idsOf(await post({})).length, 6)
   t.same(idsOf(await post({ start_key: 'b', end_key: 'c' })), ['b', 'c'])
   t.same(idsOf(await post({ startkey: 'b', endkey: 'c', inclusive_end: false })), ['b'])
+  t.equal(idsOf(await post({ startkey: 1, endkey: 'a' })).length, 3, 'what is no string stands before every id')
   t.same(idsOf(await post({ startkey: 'b', descending: true, limit: 1, skip: 1 })), ['a'])
   t.same(idsOf(await post({ keys: null, key: 'a', unknown: 1, stale: 'ok' })), ['a'])
   t.same(idsOf(await post({ limit: 1 }, { limit: 2 })), ['Z', '_design/d'])
@@ -218,7 +219,8 @@ t.test('a POST body that is no good', async (t) => {
     [{ limit: 1.5 }, 'query_parse_error'],
     [{ skip: '1' }, 'query_parse_error'],
     [{ descending: 1 }, 'query_parse_error'],
-    [{ startkey: 1 }, 'query_parse_error'],
+    [{ queries: [] }, 'bad_request', 'The `queries` parameter is no longer supported at this endpoint'],
+    [{ reduce: true }, 'query_parse_error', 'Reduce is invalid for map-only views.'],
   ]
   for (const [request, code, reason] of cases) {
     await t.rejects(post(request), reason ? { code, reason } : { code }, JSON.stringify(request))
@@ -254,4 +256,21 @@ t.test('large documents make small pages, and no chunk is empty', async (t) => {
   t.equal(JSON.parse(Buffer.concat(chunks).toString()).rows.length, 20)
   const skipped = await chunksOf(database.allDocs(ADMIN, 'all', { skip: 1000 }, null))
   t.ok(skipped.every(({ length }) => length > 0))
+})
+
+t.test('queries override what the address says, and all are read before the first chunk', async (t) => {
+  const { put, database } = await openDatabase()
+  for (const id of ['a', 'b', 'c']) await put(id, {})
+  const ask = (queries: unknown, asked = {}) =>
+    jsonOf(database.allDocsQueries(ADMIN, 'all', asked, body({ queries })))
+  const { results } = await ask([{ startkey: 'b' }, { limit: 1 }, {}], { limit: 2, descending: true })
+  t.same(
+    results.map(({ rows }: { rows: { id: string }[] }) => rows.map(({ id }) => id)),
+    [['b', 'a'], ['c'], ['c', 'b']],
+  )
+  t.same(await ask([]), { results: [] })
+  const refused = database.allDocsQueries(ADMIN, 'all', {}, body({ queries: [{}, { limit: 'x' }] }))
+  await t.rejects(refused[Symbol.asyncIterator]().next(), { code: 'query_parse_error' })
+  const stranger = { name: 'x', roles: [] }
+  await t.rejects(jsonOf(database.allDocsQueries(stranger, 'all', {}, body({ queries: [] }))), { code: 'forbidden' })
 })

@@ -7,7 +7,9 @@ import type { Test } from 'tap'
 import { DEFAULT_LIMITS, type Limits, type SecurityObject, type UserCtx } from '../../src/core/types.ts'
 import type { Body, Database, PutOptions } from '../../src/documents/database.ts'
 import { storeDatabase } from '../../src/documents/store-database.ts'
-import type { DatabaseStore } from '../../src/storage/engine.ts'
+import type { Sandbox } from '../../src/sandbox/sandbox.ts'
+import type { DatabaseStore, StorageEngine } from '../../src/storage/engine.ts'
+import { localSandbox } from '../helpers/local-sandbox.ts'
 import { type MemoryEngineOptions, memoryEngine } from '../helpers/memory-engine.ts'
 
 export const ADMIN: UserCtx = { name: 'root', roles: ['_admin'] }
@@ -43,16 +45,27 @@ export interface Path {
 export async function openDatabase(
   limits: Partial<Limits> = {},
   options: MemoryEngineOptions = {},
+  sandbox: Sandbox = localSandbox(),
 ): Promise<Opened> {
-  const engine = memoryEngine(options)
-  await (await engine.openCatalog()).create('notes')
+  return openOn(memoryEngine(options), limits, sandbox)
+}
+
+/** An empty database over an engine that has none yet. */
+export async function openOn(
+  engine: StorageEngine,
+  limits: Partial<Limits> = {},
+  sandbox: Sandbox = localSandbox(),
+): Promise<Opened> {
+  const { incarnation } = await (await engine.openCatalog()).create('notes')
   const store = await engine.openDatabase('notes')
   const secured: SecurityObject[] = []
-  const database = storeDatabase(
-    store,
-    () => ({ ...DEFAULT_LIMITS, ...limits }),
-    (security) => secured.push(security),
-  )
+  const database = storeDatabase(store, {
+    limits: () => ({ ...DEFAULT_LIMITS, ...limits }),
+    onSecured: (security) => secured.push(security),
+    sandbox,
+    incarnation,
+    startCompaction: () => void store.compact(),
+  })
   const bulk = async (request: unknown) => JSON.parse(await text(database.bulkDocs(ADMIN, body(request))))
   return {
     database,

@@ -18,9 +18,12 @@ t.test('what is missing or deleted is not there, whatever the rev', async (t) =>
   const { put, database } = await openDatabase()
   await t.rejects(database.remove(ADMIN, 'x', '1-a'), { code: 'not_found' })
   await t.rejects(database.remove(ADMIN, 'x', undefined), { code: 'not_found' })
+  await t.rejects(database.remove(ADMIN, 'x', 'nonsense'), { code: 'not_found' })
+  await t.rejects(database.remove(ADMIN, '_local/x', 'nonsense'), { code: 'not_found' })
   const { rev } = await database.remove(ADMIN, 'y', await put('y', {}))
   await t.rejects(database.remove(ADMIN, 'y', rev), { code: 'deleted' })
   await t.rejects(database.remove(ADMIN, 'y', undefined), { code: 'deleted' })
+  await t.rejects(database.remove(ADMIN, 'y', 'nonsense'), { code: 'deleted' })
 })
 
 t.test('without a rev, or with one that is no leaf, it is a conflict', async (t) => {

@@ -10,6 +10,8 @@ export interface ChildServer {
   /** Without a slash at the end; the same after every start. */
   readonly url: string
   readonly dataDir: string
+  /** Of the process that runs now. */
+  pid(): number
   /** Starts it again after a kill, on the same folder and port. */
   start(): Promise<void>
   /** SIGKILL; resolves when the process is gone. */
@@ -18,12 +20,12 @@ export interface ChildServer {
 
 /** As a script, not a module: a database thread takes over the flags, and refuses `--input-type`. */
 const SCRIPT = `(async () => {
-  const [server, threadEntry, dataDir, port] = process.argv.slice(1)
+  const [server, threadEntry, sandboxEntry, dataDir, port] = process.argv.slice(1)
   // Whoever started it may die without a word; then this ends, too.
   process.stdin.on('end', () => process.exit(1)).resume()
   const { startServer } = await import(server)
   const flags = { port: Number(port), bind: '127.0.0.1', logLevel: 'none' }
-  await startServer({ dataDir, env: {}, flags, threadEntry: new URL(threadEntry) })
+  await startServer({ dataDir, env: {}, flags, threadEntry: new URL(threadEntry), sandboxEntry: new URL(sandboxEntry) })
   console.log('listening')
 })()`
 
@@ -47,7 +49,8 @@ export async function startChildServer(
   }
   t.teardown(kill)
   await start()
-  return { url: `http://127.0.0.1:${port}`, dataDir, start, kill }
+  const pid = () => child?.pid ?? Number.NaN
+  return { url: `http://127.0.0.1:${port}`, dataDir, pid, start, kill }
 }
 
 async function spawnServer(dataDir: string, port: number): Promise<ChildProcess> {
@@ -55,6 +58,7 @@ async function spawnServer(dataDir: string, port: number): Promise<ChildProcess>
   const modules = [
     new URL('../../src/server.ts', import.meta.url).href,
     new URL('database-thread.mjs', import.meta.url).href,
+    new URL('sandbox-thread.mjs', import.meta.url).href,
   ]
   const node = ['--import=tsx', '--eval', SCRIPT, ...modules, dataDir, String(port)]
   const child = spawn(env, [...unset, process.execPath, ...node], {

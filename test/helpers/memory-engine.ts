@@ -8,17 +8,24 @@
 import { randomBytes } from 'node:crypto'
 import { setImmediate as turn } from 'node:timers/promises'
 import { CouchError } from '../../src/core/errors.ts'
-import type { Catalog, DatabaseEntry, DatabaseStore, StorageEngine } from '../../src/storage/engine.ts'
+import type { Catalog, DatabaseEntry } from '../../src/storage/catalog.ts'
+import type { DatabaseStore, StorageEngine } from '../../src/storage/engine.ts'
 import { emptyState } from '../storage/memory/state.ts'
 import { type DatabaseRecord, MemoryStore, type Operate } from '../storage/memory/store.ts'
+import { MemoryUpdates } from '../storage/memory/updates.ts'
 
 export interface MemoryEngineOptions {
   /** Called before every operation of the engine; what it throws is a fault of the disk there. */
   readonly onOperation?: (operation: string) => void
 }
 
+interface ContentsCount {
+  /** The contents that a database keeps, whether anything names them or not. */
+  keptContents(database: string): { readonly blobs: number; readonly bytes: number }
+}
+
 /** Makes an empty engine. What was closed is found again when it is opened again from the same engine. */
-export function memoryEngine(options: MemoryEngineOptions = {}): StorageEngine {
+export function memoryEngine(options: MemoryEngineOptions = {}): StorageEngine & ContentsCount {
   return new MemoryEngine((operation) => {
     try {
       options.onOperation?.(operation)
@@ -28,12 +35,13 @@ export function memoryEngine(options: MemoryEngineOptions = {}): StorageEngine {
   })
 }
 
-class MemoryEngine implements StorageEngine {
+class MemoryEngine implements StorageEngine, ContentsCount {
   readonly capabilities = { durable: false, sharedWriters: false }
   readonly #operate: Operate
   readonly #serverUuid = randomBytes(16).toString('hex')
   readonly #databases = new Map<string, DatabaseRecord>()
   readonly #stores = new Set<MemoryStore>()
+  readonly #updates = new MemoryUpdates()
   #lastIncarnation = 0
   #holder: string | null = null
 
@@ -45,6 +53,7 @@ class MemoryEngine implements StorageEngine {
     await turn()
     if (this.#holder !== null) throw new Error(`The catalog is held by ${this.#holder}.`)
     this.#holder = `process ${process.pid}`
+    this.#updates.reopen()
     return {
       serverUuid: this.#serverUuid,
       list: async () => {
@@ -53,6 +62,18 @@ class MemoryEngine implements StorageEngine {
       },
       create: (name) => this.#create(name),
       delete: (name) => this.#delete(name),
+      noteUpdated: async (names) => {
+        await turn()
+        this.#operate('note updates')
+        this.#updates.note(
+          names.filter((name) => this.#databases.has(name)),
+          'updated',
+        )
+      },
+      readUpdates: async (range, limit) => {
+        this.#operate('read updates')
+        return this.#updates.read(range, limit)
+      },
     }
   }
 
@@ -63,6 +84,7 @@ class MemoryEngine implements StorageEngine {
     const incarnation = ++this.#lastIncarnation
     const createdAt = Math.floor(Date.now() / 1000)
     this.#databases.set(name, { name, incarnation, createdAt, state: emptyState() })
+    this.#updates.note([name], 'created')
     return { name, incarnation }
   }
 
@@ -70,6 +92,14 @@ class MemoryEngine implements StorageEngine {
     await turn()
     this.#operate('delete database')
     if (!this.#databases.delete(name)) throw new CouchError('no_database')
+    this.#updates.note([name], 'deleted')
+  }
+
+  keptContents(database: string): { blobs: number; bytes: number } {
+    const state = this.#databases.get(database)?.state
+    const pieces = [...(state?.blobs.values() ?? []), ...[...(state?.staged.values() ?? [])].flat()]
+    const bytes = pieces.reduce((sum, { length }) => sum + length, 0)
+    return { blobs: (state?.blobs.size ?? 0) + (state?.staged.size ?? 0), bytes }
   }
 
   async openDatabase(name: string): Promise<DatabaseStore> {

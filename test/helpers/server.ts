@@ -62,6 +62,7 @@ export async function startTestServer(
       ...(options.logFile !== undefined && { logFile: options.logFile }),
     },
     threadEntry: new URL('./database-thread.mjs', import.meta.url),
+    sandboxEntry: new URL('./sandbox-thread.mjs', import.meta.url),
   })
   const agent = new Agent({ connections: 16 })
   const close = async () => {

@@ -35,7 +35,7 @@ t.test('parameters of the address', async (t) => {
     ['keys=["3","none","gone","3"]', ['3', 'none', 'gone', '3'], { offset: null }],
     ['keys=[]', []],
     ['limit=1&limit=3', ['0', '1', '2']],
-    ['stale=ok&update=false&sorted=true&unknown=1&r=1&reduce=false', ['0', '1', '2', '3', '_design/d']],
+    ['stale=ok&update=false&sorted=true&unknown=1&r=1&reduce=false&group=false&group_level=0&startkey_docid=2&endkey_docid=1', ['0', '1', '2', '3', '_design/d']],
   ]
   for (const [query, keys, envelope = {}] of cases) {
     const answer = await call('GET', `/db/_all_docs?${encodeURI(query)}`)
@@ -81,6 +81,20 @@ t.test('POST takes the same in its body', async (t) => {
     status: 400,
     json: { error: 'bad_request', reason: '`keys` body member must be an array.' },
   })
+  t.strictSame(ids(await post({ startkey: 1, endkey: '1', reduce: false, group: false })), ['0', '1'])
+  t.strictSame(ids(await post({ key: null })), [])
+  const refused: [body: object, error: string, reason: string][] = [
+    [{ queries: [] }, 'bad_request', 'The `queries` parameter is no longer supported at this endpoint'],
+    [{ reduce: true }, 'query_parse_error', 'Reduce is invalid for map-only views.'],
+    [{ group_level: 1 }, 'query_parse_error', 'Invalid use of grouping on a map view.'],
+    [{ limit: 'x' }, 'query_parse_error', 'Invalid value for integer: "x"'],
+    [{ skip: -1 }, 'query_parse_error', 'Invalid value for positive integer: -1'],
+    [{ descending: 1 }, 'query_parse_error', 'Invalid boolean parameter: 1'],
+  ]
+  for (const [body, error, reason] of refused) {
+    const { status, json } = await post(body)
+    t.strictSame([status, json], [400, { error, reason }])
+  }
   t.match(await post([]), { status: 400, json: { reason: 'Request body must be a JSON object' } })
   t.equal((await call('POST', '/db/_all_docs', { body: '{}' })).status, 415)
 })
@@ -94,6 +108,8 @@ t.test('what is refused', async (t) => {
     ['include_docs=', 'query_parse_error', 'Invalid boolean parameter: ""'],
     ['reduce=true', 'query_parse_error', 'Reduce is invalid for map-only views.'],
     ['group=true', 'query_parse_error', 'Invalid use of grouping on a map view.'],
+    ['group_level=1', 'query_parse_error', 'Invalid use of grouping on a map view.'],
+    ['group=yes', 'query_parse_error', 'Invalid boolean parameter: "yes"'],
     ['startkey=a', 'bad_request', 'invalid UTF-8 JSON'],
     ['keys={}', 'bad_request', '`keys` parameter must be an array.'],
     [
@@ -120,4 +136,55 @@ t.test('_design_docs and _local_docs', async (t) => {
   })
   t.strictSame(ids(await call('POST', '/db/_design_docs', { json: { keys: ['_design/d'] } })), ['_design/d'])
   t.strictSame(ids(await call('POST', '/db/_local_docs', { json: {} })), ['_local/l'])
+})
+
+t.test('several queries in one body', async (t) => {
+  const call = await start(t)
+  const post = (path: string, json: unknown) => call('POST', `/db/${path}`, { json })
+  const three = await post('_all_docs/queries', {
+    queries: [{ keys: ['3', 'none'] }, { startkey: '1', endkey: '2' }, { limit: 1, update_seq: true }],
+  })
+  t.equal(three.status, 200)
+  const { results } = three.json as { results: { rows: { key: string }[] }[] }
+  t.strictSame(
+    results.map(({ rows }) => rows.map(({ key }) => key)),
+    [['3', 'none'], ['1', '2'], ['0']],
+  )
+  t.match(results, [
+    { total_rows: 5, offset: null },
+    { total_rows: 5, offset: 1 },
+    { update_seq: /^\d+-/ },
+  ])
+  t.match(three.text, /^\{"results":\[\r\n\{"total_rows":5,"offset":null,"rows":\[\r\n/)
+  t.match(three.text, /\r\n\]\},\r\n\{"total_rows":5,"offset":1,/)
+  t.ok(three.text.endsWith('\r\n]}\r\n]}\n'))
+  t.equal((await post('_all_docs/queries', { queries: [] })).text, '{"results":[\r\n\r\n]}\n')
+  t.match((await post('_all_docs/queries?limit=1', { queries: [{}, { limit: 2 }] })).json, {
+    results: [{ rows: { length: 1 } }, { rows: { length: 2 } }],
+  })
+  t.match((await post('_design_docs/queries', { queries: [{ include_docs: true }, { limit: 0 }] })).json, {
+    results: [{ total_rows: 1, rows: [{ doc: { _id: '_design/d' } }] }, { rows: [] }],
+  })
+  t.match((await post('_local_docs/queries', { queries: [{}] })).json, {
+    results: [{ total_rows: null, rows: [{ id: '_local/l' }] }],
+  })
+  t.equal((await call('POST', '/db/_all_docs/queries', { body: '{"queries":[]}' })).status, 200, 'any type')
+})
+
+t.test('one bad query refuses them all', async (t) => {
+  const call = await start(t)
+  const cases: [body: unknown, reason: string][] = [
+    [{}, 'POST body must include `queries` parameter.'],
+    [{ queries: {} }, '`queries` member must be an array.'],
+    [{ queries: [{}, 1] }, '`queries` member must be an array of objects.'],
+    [{ queries: [{}, { keys: 1 }] }, '`keys` member must be an array.'],
+    [{ queries: [{ limit: -1 }] }, 'Invalid value for positive integer: -1'],
+    [{ queries: [{}, { keys: [], key: 'x' }] }, '`keys` is incompatible with `key`, `start_key` and `end_key`'],
+    [[], 'Request body must be a JSON object'],
+  ]
+  for (const [json, reason] of cases) {
+    t.match(await call('POST', '/db/_all_docs/queries', { json }), { status: 400, json: { reason } })
+  }
+  const get = await call('GET', '/db/_all_docs/queries')
+  t.strictSame([get.status, get.headers.allow], [405, 'POST'])
 })

@@ -14,8 +14,9 @@ import { CouchError } from '../../src/core/errors.ts'
 import { checkDatabaseName } from '../../src/core/ids.ts'
 import { DEFAULT_LIMITS } from '../../src/core/types.ts'
 import { storeDatabase } from '../../src/documents/store-database.ts'
-import type { Catalog } from '../../src/storage/engine.ts'
+import type { Catalog } from '../../src/storage/catalog.ts'
 import type { DatabaseHandle, Databases } from '../../src/threads/databases.ts'
+import { localSandbox } from '../helpers/local-sandbox.ts'
 import { memoryEngine } from '../helpers/memory-engine.ts'
 
 interface Closing {
@@ -85,11 +86,13 @@ async function memoryDatabases(): Promise<Databases> {
       checkDatabaseName(name)
       const { incarnation } = await catalog.create(name)
       const store = await engine.openDatabase(name)
-      const database = storeDatabase(
-        store,
-        () => DEFAULT_LIMITS,
-        () => {},
-      )
+      const database = storeDatabase(store, {
+        limits: () => DEFAULT_LIMITS,
+        onSecured: () => {},
+        sandbox: localSandbox(),
+        incarnation,
+        startCompaction: () => void store.compact(),
+      })
       handles.set(name, {
         ...database,
         name,
@@ -102,6 +105,9 @@ async function memoryDatabases(): Promise<Databases> {
       if (!handles.delete(name)) throw new CouchError('no_database')
       await catalog.delete(name)
     },
+    updates: (range, limit) => catalog.readUpdates(range, limit),
+    watchUpdates: () => () => {},
+    tasks: () => [],
     setLimits: () => {},
     endFeeds: () => {},
     close: async () => {},

@@ -34,4 +34,9 @@ t.test('a POST may name another method', async (t) => {
   t.equal(rewrite('/db', 'GET', header).method, 'GET')
   t.equal(rewrite('/db', 'POST', { 'x-http-method-override': 'put' }).method, 'POST')
   t.equal(rewrite('/db', 'POST', { 'x-http-method-override': 'PROPFIND' }).method, 'POST')
+  t.equal(rewrite('/db', 'PUT', { 'x-http-method-override': 'DELETE' }).method, 'PUT')
+  for (const method of ['GET', 'POST', 'PUT', 'DELETE', 'TRACE', 'CONNECT', 'COPY']) {
+    t.equal(rewrite('/db', 'POST', { 'x-http-method-override': method }).method, method)
+  }
+  t.equal(rewrite('/db', 'POST', { 'x-http-method-override': 'HEAD' }).method, 'GET', 'whose body is read')
 })

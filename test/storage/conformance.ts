@@ -5,31 +5,41 @@
 import t from 'tap'
 import { attachmentCases } from './conformance/attachments.ts'
 import { catalogCases } from './conformance/catalog.ts'
+import { catalogUpdateCases } from './conformance/catalog-updates.ts'
+import { compactionCases } from './conformance/compaction.ts'
 import { concurrencyCases } from './conformance/concurrency.ts'
 import { docCases } from './conformance/docs.ts'
 import { faultCases } from './conformance/faults.ts'
 import { feedCases } from './conformance/feed.ts'
 import { localCases } from './conformance/locals.ts'
 import { propertyCases } from './conformance/property.ts'
+import { purgeCases } from './conformance/purge.ts'
 import { rangeCases } from './conformance/ranges.ts'
 import { revisionCases } from './conformance/revisions.ts'
 import { settingsCases } from './conformance/settings.ts'
 import type { MakeEngine, StorageCases } from './conformance/setup.ts'
+import { stagingCases } from './conformance/staging.ts'
+import { stagingFaultCases } from './conformance/staging-faults.ts'
 import { updateCases } from './conformance/updates.ts'
 
 const PARTS: Record<string, StorageCases> = {
   catalog: catalogCases,
+  'updates of the catalog': catalogUpdateCases,
   documents: docCases,
   updates: updateCases,
   revisions: revisionCases,
   feed: feedCases,
   ranges: rangeCases,
   attachments: attachmentCases,
+  staging: stagingCases,
   'local documents': localCases,
   settings: settingsCases,
+  purge: purgeCases,
+  compaction: compactionCases,
   concurrency: concurrencyCases,
   'random histories': propertyCases,
   faults: faultCases,
+  'faults while staging': stagingFaultCases,
 }
 
 /** The fault cases open and close hundreds of databases, which takes its time on a slow disk. */

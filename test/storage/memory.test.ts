@@ -7,5 +7,5 @@ runStorageTests('memory', async (_t, options) => {
     await engine.close()
     return engine
   }
-  return { engine, reopen }
+  return { engine, reopen, keptContents: () => engine.keptContents('notes') }
 })

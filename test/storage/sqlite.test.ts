@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import { sqliteEngine } from '../../src/storage/sqlite/engine.ts'
+import type { KeptContents } from './conformance/setup.ts'
 import { runStorageTests } from './conformance.ts'
 
 runStorageTests('sqlite', async (t, options = {}) => {
@@ -25,5 +26,16 @@ runStorageTests('sqlite', async (t, options = {}) => {
     engine = sqliteEngine({ dataDir, ...(options.onOperation && { onOperation }) })
     return engine
   }
-  return { engine, reopen }
+  return { engine, reopen, keptContents: () => keptContents(join(dataDir, 'databases', 'notes.sqlite')) }
 })
+
+function keptContents(path: string): KeptContents {
+  const file = new Sqlite(path, { readonly: true })
+  try {
+    const { blobs } = file.prepare('SELECT count(*) AS blobs FROM blob').get() as { blobs: number }
+    const chunks = file.prepare('SELECT total(length(data)) AS bytes FROM chunk').get() as { bytes: number }
+    return { blobs, bytes: chunks.bytes }
+  } finally {
+    file.close()
+  }
+}

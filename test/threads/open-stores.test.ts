@@ -198,3 +198,37 @@ t.test('closing everything waits for what is in use, and refuses the rest', asyn
   await closing
   t.ok(events.includes('closed a'))
 })
+
+t.test('work in the background keeps a database from being closed for want of room', async (t) => {
+  const { stores, events, touch } = fakes(1)
+  const gate = deferred()
+  const working = stores.accompany('a', 1, async (store) => {
+    await gate.promise
+    return store.isOpen
+  })
+  for (const name of ['b', 'c']) await touch(name)
+  await turn()
+  t.notOk(events.includes('closing a'))
+  gate.resolve()
+  t.equal(await working, true)
+  await touch('d')
+  await turn()
+  t.ok(events.includes('closed a'))
+})
+
+t.test('work in the background does not keep it from being dropped, or closed with all others', async (t) => {
+  for (const end of ['drop', 'closeAll'] as const) {
+    const { stores, events } = fakes(2)
+    const gate = deferred()
+    const working = stores.accompany('a', 1, async (store) => {
+      await gate.promise
+      if (!store.isOpen) throw new Error('it is closed')
+    })
+    const outcome = working.catch((error: unknown) => error)
+    await turn()
+    await (end === 'drop' ? stores.drop('a') : stores.closeAll())
+    t.same(events, ['open a1', 'closing a', 'closed a'])
+    gate.resolve()
+    t.match(await outcome, end === 'drop' ? { code: 'no_database' } : { message: 'it is closed' })
+  }
+})

@@ -10,6 +10,7 @@ import { temporaryFolder } from '../helpers/server.ts'
 
 export const DEADLY_ENTRY = new URL('./deadly-thread.mjs', import.meta.url)
 const ENTRY = new URL('../helpers/database-thread.mjs', import.meta.url)
+const SANDBOX_ENTRY = new URL('../helpers/sandbox-thread.mjs', import.meta.url)
 
 export interface Served {
   readonly databases: Databases
@@ -26,7 +27,9 @@ export async function serve(t: Test, options: Partial<ServerDatabasesOptions> = 
     limits: DEFAULT_LIMITS,
     maxOpen: 100,
     threadEntry: ENTRY,
+    sandboxEntry: SANDBOX_ENTRY,
     onFault: (fault) => faults.push(fault),
+    onCompactionFault: (_database, fault) => faults.push(fault),
     ...options,
   })
   t.teardown(() => databases.close())

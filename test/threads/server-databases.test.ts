@@ -33,8 +33,8 @@ t.test('every method answers over the port as it does beside the store', async (
   t.equal(opened.etag, `"${rev}"`)
   t.match(Buffer.from(opened.json).toString(), '"n":1.0,')
   t.match(await notes.info(ADMIN), { db_name: 'notes', doc_count: 1 })
-  const { blob } = await notes.openAttachment(ADMIN, 'x', 'a', undefined)
-  t.equal(await text(notes.readAttachment(blob, 0, 5)), 'hello')
+  const found = await notes.openAttachment(ADMIN, 'x', 'a', undefined)
+  t.equal(await text(notes.readAttachment(found, 0, 5)), 'hello')
   t.match(await jsonOf(notes.bulkDocs(ADMIN, body({ docs: [{ _id: 'y' }, { _id: 'x' }] }))), [
     { id: 'y' },
     { error: 'conflict' },

@@ -2,14 +2,25 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { DEFAULT_LIMITS } from '../../src/core/types.ts'
+import { Board } from '../../src/sandbox/board.ts'
 import { Thread, type ThreadEvent } from '../../src/threads/thread.ts'
 
 const ENTRY = new URL('./scripted-thread.mjs', import.meta.url)
+const OPTIONS = {
+  dataDir: '',
+  limits: DEFAULT_LIMITS,
+  maxOpen: 1,
+  sandbox: { board: new Board().memory, client: 1 },
+}
 
 function scripted(t: Test) {
   const events: ThreadEvent[] = []
-  const options = { dataDir: '', limits: DEFAULT_LIMITS, maxOpen: 1 }
-  const thread = new Thread(ENTRY, options, (event) => events.push(event))
+  const thread = new Thread(
+    ENTRY,
+    OPTIONS,
+    (event) => events.push(event),
+    () => undefined,
+  )
   t.teardown(() => thread.stop())
   const request = (script: unknown) =>
     ({ type: 'call', database: 'd', incarnation: 1, method: 'info', args: [script] }) as const
@@ -128,8 +139,8 @@ t.test('stopping is idempotent and leaves no fault', async (t) => {
 })
 
 t.test('a file that is no thread is a death like another', async (t) => {
-  const options = { dataDir: '', limits: DEFAULT_LIMITS, maxOpen: 1 }
-  const thread = new Thread(new URL('./no-such-file.mjs', import.meta.url), options, () => undefined)
+  const none = () => undefined
+  const thread = new Thread(new URL('./no-such-file.mjs', import.meta.url), OPTIONS, none, none)
   await t.rejects(thread.ask({ type: 'stop' }), { code: 'unavailable' })
   t.match(await thread.ended, { code: 'ERR_MODULE_NOT_FOUND' })
   await thread.stop()

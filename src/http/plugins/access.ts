@@ -3,7 +3,7 @@ import fp from 'fastify-plugin'
 import { isServerAdmin, requireServerAdmin } from '../../auth/access.ts'
 import { CouchError } from '../../core/errors.ts'
 import { checkDatabaseName } from '../../core/ids.ts'
-import { requireDatabaseAdmin, requireMember } from '../../documents/security.ts'
+import { requireDatabaseAdmin, requireMaintainer, requireMember } from '../../documents/security.ts'
 import type { DatabaseHandle } from '../../threads/databases.ts'
 
 const SERVER_PATH = /^_[a-z_]+$/
@@ -43,12 +43,14 @@ async function checkAccess(request: FastifyRequest): Promise<void> {
       return enterDatabase(request, requireMember)
     case 'db admin':
       return enterDatabase(request, requireDatabaseAdmin)
+    case 'maintainer':
+      return enterDatabase(request, requireMaintainer)
   }
 }
 
 async function enterDatabase(
   request: FastifyRequest,
-  requireRole: typeof requireMember | typeof requireDatabaseAdmin,
+  requireRole: typeof requireMember | typeof requireDatabaseAdmin | typeof requireMaintainer,
 ): Promise<void> {
   const { db } = request.params as { db: string }
   if (db.startsWith('_') && !isLegalName(db)) refuseServerPath(request, db)

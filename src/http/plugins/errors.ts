@@ -27,7 +27,11 @@ export const errors = fp(
 )
 
 /** Node is told not to look for Host (app.ts), since its answer to who forgets it is not of our shape. */
-function faultOfHead({ query, headers, raw }: FastifyRequest): CouchError | undefined {
+function faultOfHead(request: FastifyRequest): CouchError | undefined {
+  const { query, headers, raw, server, originalUrl } = request
+  if (originalUrl.length > server.services.config.bytes('chttpd', 'max_uri_length')) {
+    return new CouchError('uri_too_long')
+  }
   if (query === BAD_QUERY) return new CouchError('invalid_url')
   if (headers.host === undefined && raw.httpVersion === '1.1') {
     return new CouchError('bad_request', 'The header Host is missing.')
@@ -46,7 +50,7 @@ export async function answerError(
   if (error.status === 401) challenge(request, reply)
   const payload = bodyOf(error)
   reply.code(error.status).type('application/json')
-  if (error.code === 'too_large' && !request.raw.complete) {
+  if (error.status === 413 && !request.raw.complete) {
     return answerAndClose(request, reply, payload)
   }
   return reply.send(payload)

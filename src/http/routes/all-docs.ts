@@ -1,6 +1,7 @@
 /** Lists of documents; protocol.md 8. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { CouchError } from '../../core/errors.ts'
+import { rangeKey } from '../../documents/all-docs-query.ts'
 import type { AllDocsKind, AllDocsQuery, Body } from '../../documents/database.ts'
 import { requestSizeLimit, withBody } from '../body.ts'
 import { COUNT, count, jsonParam, type Query, queryOf, VIEW_BOOLEAN, viewBoolean } from '../query-params.ts'
@@ -26,27 +27,43 @@ const QUERY: Schema = {
       pattern: '^[fF][aA][lL][sS][eE]$',
       refusal: ['query_parse_error', 'Reduce is invalid for map-only views.'],
     },
-    group: { type: 'null', refusal: ['query_parse_error', 'Invalid use of grouping on a map view.'] },
-    group_level: { type: 'null', refusal: ['query_parse_error', 'Invalid use of grouping on a map view.'] },
+    group: { allOf: [VIEW_BOOLEAN, ungrouped('^[fF][aA][lL][sS][eE]$')] },
+    group_level: ungrouped('^0+$'),
   },
 }
 
 export const allDocsRoutes: readonly Path[] = [
-  listPath('/:db/_all_docs', 'all'),
-  listPath('/:db/_design_docs', 'design'),
-  listPath('/:db/_local_docs', 'local'),
+  ...listPaths('/:db/_all_docs', 'all'),
+  ...listPaths('/:db/_design_docs', 'design'),
+  ...listPaths('/:db/_local_docs', 'local'),
 ]
 
-function listPath(url: string, kind: AllDocsKind): Path {
+function ungrouped(pattern: string): Schema {
   return {
-    url,
-    allow: 'GET,HEAD,POST',
-    access: 'member',
-    methods: {
-      GET: { handler: listing(kind), query: QUERY },
-      POST: { handler: listingOfBody(kind), query: QUERY, json: true },
-    },
+    type: 'string',
+    pattern,
+    refusal: ['query_parse_error', 'Invalid use of grouping on a map view.'],
   }
+}
+
+function listPaths(url: string, kind: AllDocsKind): readonly Path[] {
+  return [
+    {
+      url,
+      allow: 'GET,HEAD,POST',
+      access: 'member',
+      methods: {
+        GET: { handler: listing(kind), query: QUERY },
+        POST: { handler: listingOfBody(kind), query: QUERY, json: true },
+      },
+    },
+    {
+      url: `${url}/queries`,
+      allow: 'POST',
+      access: 'member',
+      methods: { POST: { handler: listings(kind), query: QUERY } },
+    },
+  ]
 }
 
 function listing(kind: AllDocsKind): Handler {
@@ -58,6 +75,15 @@ function listingOfBody(kind: AllDocsKind): Handler {
     withBody(request, requestSizeLimit(request), (body) => sendList(request, reply, kind, body))
 }
 
+function listings(kind: AllDocsKind): Handler {
+  return (request, reply) =>
+    withBody(request, requestSizeLimit(request), (body) => {
+      const query = allDocsQuery(queryOf(request))
+      const lists = databaseOf(request).allDocsQueries(request.user, kind, query, body)
+      return streamJson(request, reply, 200, lists)
+    })
+}
+
 async function sendList(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -65,8 +91,7 @@ async function sendList(
   body: Body | null,
 ): Promise<void> {
   const query = allDocsQuery(queryOf(request))
-  const rows = databaseOf(request).allDocs(request.user, kind, query, body)
-  return streamJson(request, reply, 200, rows)
+  return streamJson(request, reply, 200, databaseOf(request).allDocs(request.user, kind, query, body))
 }
 
 /** @throws invalid_json; bad_request for `keys` that are no list, query_parse_error for keys beside a range */
@@ -84,6 +109,7 @@ function allDocsQuery(query: Query): AllDocsQuery {
     includeDocs: viewBoolean(query, 'include_docs'),
     conflicts: viewBoolean(query, 'conflicts'),
     attachments: viewBoolean(query, 'attachments'),
+    attEncodingInfo: viewBoolean(query, 'att_encoding_info'),
     updateSeq: viewBoolean(query, 'update_seq'),
   }
   return Object.fromEntries(Object.entries(read).filter(([, value]) => value !== undefined))
@@ -94,11 +120,7 @@ function listed(keys: unknown): readonly unknown[] | undefined {
   throw new CouchError('bad_request', '`keys` parameter must be an array.')
 }
 
-/**
- * A key of a range. One that is no string stands before every id, as Erlang's order of terms has it: as a start it
- * bounds nothing, as an end it leaves nothing.
- */
 function keyParam(query: Query, ...aliases: readonly string[]): string | undefined {
   const key = jsonParam(query, ...aliases)
-  return key === undefined || typeof key === 'string' ? key : ''
+  return key === undefined ? undefined : rangeKey(key)
 }

@@ -1,26 +1,40 @@
-/** Attachments on their own addresses; protocol.md 7.4. Reading them, so far: writing comes through documents. */
-import { Readable } from 'node:stream'
+/** Attachments on their own addresses; protocol.md 7.4. Writing them stands in attachment-writes.ts. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { CouchError } from '../../core/errors.ts'
 import { isLocalId } from '../../core/ids.ts'
+import type { AttachmentAnswer } from '../../documents/database.ts'
+import { newBoundary } from '../../documents/parts.ts'
+import { contentRange, isRangeOf, rangePieces, readRanges } from '../byte-ranges.ts'
 import { idOf } from '../document-params.ts'
+import { addVary, type StreamHead } from '../json-stream.ts'
+import { multipartHead, sendPieces } from '../multipart-answer.ts'
 import { queryOf, textParam } from '../query-params.ts'
 import { isKnownToClient, sendNotModified } from '../replies.ts'
 import type { Path } from '../route-table.ts'
 import { databaseOf } from '../services.ts'
+import { chooseEncoding } from '../stream-encoding.ts'
+import { deleteAttachment, putAttachment } from './attachment-writes.ts'
 
 export const attachmentRoutes: readonly Path[] = [
   {
     url: '/:db/:docid/*',
-    allow: 'GET,HEAD',
+    allow: 'DELETE,GET,HEAD,PUT',
     access: 'member',
-    methods: { GET: { handler: getAttachment, compress: false } },
+    methods: {
+      GET: { handler: getAttachment, compress: false },
+      PUT: { handler: putAttachment },
+      DELETE: { handler: deleteAttachment },
+    },
   },
   {
     url: '/:db/_design/:ddoc/*',
-    allow: 'GET,HEAD',
+    allow: 'DELETE,GET,HEAD,PUT',
     access: 'member',
-    methods: { GET: { handler: getAttachment, compress: false } },
+    methods: {
+      GET: { handler: getAttachment, compress: false },
+      PUT: { handler: putAttachment, access: 'db admin' },
+      DELETE: { handler: deleteAttachment, access: 'db admin' },
+    },
   },
   // Calls of a design document, like `_view`: what there is of them stands in the table with its full path.
   {
@@ -39,21 +53,64 @@ export const attachmentRoutes: readonly Path[] = [
 /** What Node lets into a header; the type comes from whoever wrote the attachment. */
 const HEADER_TEXT = /^[\x20-\x7e\x80-\xff]+$/
 
-async function getAttachment(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+async function getAttachment(request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
   const id = idOf(request)
   if (isLocalId(id)) throw new CouchError('bad_request', '_local documents do not accept attachments.')
   const { '*': name } = request.params as { '*': string }
-  const database = databaseOf(request)
   const rev = textParam(queryOf(request), 'rev')
-  const found = await database.openAttachment(request.user, id, name, rev)
-  reply.headers({ 'Accept-Ranges': 'none', 'Content-Security-Policy': 'sandbox' })
-  if (isKnownToClient(request, reply, `"${found.digest.replace(/^md5-/, '')}"`)) return sendNotModified(reply)
-  reply.headers({
-    'Content-Type': HEADER_TEXT.test(found.type) ? found.type : 'application/octet-stream',
-    'Content-Length': String(found.length),
-  })
-  const wanted = request.method === 'HEAD' ? 0 : found.length
-  return reply.send(Readable.from(database.readAttachment(found.blob, 0, wanted), { objectMode: false }))
+  const content = await databaseOf(request).openAttachment(request.user, id, name, rev)
+  const etag = `"${content.digest.replace(/^md5-/, '')}"`
+  const isPlain = content.encoding === null
+  reply.headers({ 'Accept-Ranges': isPlain ? 'bytes' : 'none', 'Content-Security-Policy': 'sandbox' })
+  if (!isPlain) addVary(reply, 'Accept-Encoding')
+  if (isKnownToClient(request, reply, etag)) return sendNotModified(reply)
+  const type = HEADER_TEXT.test(content.type) ? content.type : 'application/octet-stream'
+  if (isPlain) return sendRanges(request, reply, content, type, etag)
+  return sendCoded(request, reply, content, type)
+}
+
+/** A content that is stored as it is: of such a client may ask for parts. */
+async function sendRanges(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  content: AttachmentAnswer,
+  type: string,
+  etag: string,
+): Promise<void> {
+  const { range: asked, 'if-range': ifRange } = request.headers
+  const ranges = isRangeOf(ifRange, etag) ? readRanges(asked, content.length) : 'whole'
+  if (ranges === 'unsatisfiable') {
+    reply.header('Content-Range', `bytes */${content.length}`)
+    throw new CouchError('range')
+  }
+  if (ranges === 'whole') {
+    return sendPieces(request, reply, wholeHead(type), [{ content, form: 'stored' }])
+  }
+  const [range] = ranges
+  if (range !== undefined && ranges.length === 1) {
+    const headers = { 'Content-Type': type, 'Content-Range': contentRange(range, content.length) }
+    const head = { status: 206, headers, asIs: true }
+    return sendPieces(request, reply, head, [{ content, form: 'stored', range }])
+  }
+  const boundary = newBoundary()
+  const pieces = rangePieces(content, type, ranges, boundary)
+  return sendPieces(request, reply, multipartHead('multipart/byteranges', boundary), pieces)
+}
+
+/** A content that is stored as gzip: inflated on the way for clients that do not take it so. */
+async function sendCoded(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  content: AttachmentAnswer,
+  type: string,
+): Promise<void> {
+  const takesGzip = chooseEncoding(request.headers['accept-encoding'], true) === 'gzip'
+  if (takesGzip) reply.header('Content-Encoding', 'gzip')
+  return sendPieces(request, reply, wholeHead(type), [{ content, form: takesGzip ? 'stored' : 'decoded' }])
+}
+
+function wholeHead(type: string): StreamHead {
+  return { status: 200, headers: { 'Content-Type': type }, asIs: true }
 }
 
 async function refuseUnknown(): Promise<never> {

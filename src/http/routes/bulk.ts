@@ -1,12 +1,19 @@
 /** Many documents in one call; protocol.md 4.1 to 4.3. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { CouchError } from '../../core/errors.ts'
 import type { Body, Database } from '../../documents/database.ts'
+import { newBoundary } from '../../documents/parts.ts'
+import { bulkMultipart } from '../accept.ts'
 import { requestSizeLimit, withBody } from '../body.ts'
+import { type StreamHead, sendStream } from '../json-stream.ts'
+import { multipartHead } from '../multipart-answer.ts'
 import { isOn, queryOf } from '../query-params.ts'
-import { sendBytes, streamJson } from '../replies.ts'
+import { sendBytes, sendJson } from '../replies.ts'
 import type { Path } from '../route-table.ts'
 import { databaseOf } from '../services.ts'
 import type { Schema } from '../shapes.ts'
+
+const JSON_HEAD: StreamHead = { status: 200, headers: { 'Content-Type': 'application/json' } }
 
 /** Parameters that `_bulk_get` reads from each entry of its body, not from the address. */
 const BULK_GET_QUERY: Schema = {
@@ -32,8 +39,16 @@ function notInQuery(name: string): [string, Schema] {
   return [name, { type: 'null', refusal: ['bad_request', `"${name}" query parameter is not acceptable`] }]
 }
 
-async function bulkDocs(request: FastifyRequest, reply: FastifyReply): Promise<void> {
-  return streamRows(request, reply, 201, (database, body) => database.bulkDocs(request.user, body))
+async function bulkDocs(request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
+  try {
+    return await streamRows(request, reply, { ...JSON_HEAD, status: 201 }, (database, body) =>
+      database.bulkDocs(request.user, body),
+    )
+  } catch (thrown) {
+    if (!(thrown instanceof CouchError) || thrown.code !== 'all_or_nothing') throw thrown
+    // The one refusal whose body is no error object: a row a document.
+    return sendJson(reply, thrown.status, thrown.reason)
+  }
 }
 
 async function bulkGet(request: FastifyRequest, reply: FastifyReply): Promise<void> {
@@ -41,9 +56,19 @@ async function bulkGet(request: FastifyRequest, reply: FastifyReply): Promise<vo
   const options = {
     revs: isOn(query, 'revs'),
     attachments: isOn(query, 'attachments'),
+    attEncodingInfo: isOn(query, 'att_encoding_info'),
     latest: isOn(query, 'latest'),
   }
-  return streamRows(request, reply, 200, (database, body) => database.bulkGet(request.user, body, options))
+  const type = bulkMultipart(request.headers.accept)
+  if (type === null) {
+    return streamRows(request, reply, JSON_HEAD, (database, body) =>
+      database.bulkGet(request.user, body, options),
+    )
+  }
+  const boundary = newBoundary()
+  return streamRows(request, reply, multipartHead(type, boundary), (database, body) =>
+    database.bulkGetMixed(request.user, body, options, boundary),
+  )
 }
 
 async function revsDiff(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
@@ -66,13 +91,13 @@ async function sendAnswer(
 function streamRows(
   request: FastifyRequest,
   reply: FastifyReply,
-  status: number,
+  head: StreamHead,
   ask: (database: Database, body: Body) => AsyncIterable<Uint8Array>,
 ): Promise<void> {
   return withBody(request, requestSizeLimit(request), async (body) => {
     const rows = ask(databaseOf(request), body)[Symbol.asyncIterator]()
     try {
-      await streamJson(request, reply, status, { [Symbol.asyncIterator]: () => rows })
+      await sendStream(request, reply, { ...head, chunks: { [Symbol.asyncIterator]: () => rows } })
     } finally {
       // A client that went away ends the sending at once; the body's file must stay open until its reader has
       // stopped, or the reader would read whatever gets the file's number next.

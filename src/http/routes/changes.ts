@@ -4,11 +4,14 @@
 import { createHash } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { type Caller, Feed } from '../../changes/feed.ts'
-import { filteredIds } from '../../changes/filters.ts'
+import type { FilterBody } from '../../changes/filter-body.ts'
+import { runsFunction } from '../../changes/filter-kinds.ts'
+import { asksForFunction, type FilterOptions, readFilter } from '../../changes/filters.ts'
 import { FeedHub } from '../../changes/hub.ts'
 import { type FeedKind, type FeedQuery, readFeedQuery } from '../../changes/query.ts'
 import { directSource } from '../../changes/source.ts'
 import { requestSizeLimit, withOptionalBody } from '../body.ts'
+import { filterRequest } from '../filter-request.ts'
 import { openStream } from '../json-stream.ts'
 import { authenticate } from '../plugins/authentication.ts'
 import { queryOf } from '../query-params.ts'
@@ -40,14 +43,15 @@ export async function changesRoutes(app: FastifyInstance): Promise<void> {
 
 async function answerChanges(hub: FeedHub, request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
   const query = queryFrom(request)
-  const docIds = await docIdsFrom(request, query)
-  const feed = makeFeed(hub, request, reply, query, docIds)
+  const filter = await filterFrom(request, query)
+  const feed = makeFeed(hub, request, reply, query, filter)
   try {
     const { state, unknownEpoch } = await feed.open()
     if (unknownEpoch)
       request.log.warn({ since: query.since }, 'a feed begins anew: its since is of another store')
-    if (query.kind === 'normal') {
-      if (isKnownToClient(request, reply, etagOf(request, state, docIds))) return sendNotModified(reply)
+    // What a function says may depend on anything, so its answers have no validator.
+    if (query.kind === 'normal' && !runsFunction(filter.filter)) {
+      if (isKnownToClient(request, reply, etagOf(request, state, filter))) return sendNotModified(reply)
     }
     const head = { status: 200, headers: headersOf(query.kind), waits: query.kind !== 'normal' }
     const stream = openStream(request, reply, head)
@@ -65,12 +69,17 @@ function queryFrom(request: FastifyRequest): FeedQuery {
   return readFeedQuery(Object.entries(queryOf(request)), maxWait, header)
 }
 
-function docIdsFrom(request: FastifyRequest, query: FeedQuery): Promise<readonly string[] | undefined> {
-  if (request.method !== 'POST') return Promise.resolve(filteredIds(query, undefined, false))
-  return withOptionalBody(request, requestSizeLimit(request), async (body) => {
-    const posted = body === null ? undefined : await databaseOf(request).readDocIds(request.user, body)
-    return filteredIds(query, posted, body !== null)
-  })
+async function filterFrom(request: FastifyRequest, query: FeedQuery): Promise<FilterOptions> {
+  const body = request.method === 'POST' ? await filterBody(request, asksForFunction(query)) : undefined
+  return readFilter(query, body, async () =>
+    filterRequest(request, await databaseOf(request).info(request.user), body?.text),
+  )
+}
+
+function filterBody(request: FastifyRequest, withText: boolean): Promise<FilterBody | undefined> {
+  return withOptionalBody(request, requestSizeLimit(request), async (body) =>
+    body === null ? undefined : databaseOf(request).readFilterBody(request.user, body, withText),
+  )
 }
 
 function makeFeed(
@@ -78,16 +87,16 @@ function makeFeed(
   request: FastifyRequest,
   reply: FastifyReply,
   query: FeedQuery,
-  docIds: readonly string[] | undefined,
+  filter: FilterOptions,
 ): Feed {
   const { kind, since, limit, heartbeat, timeout, style, descending } = query
-  const { includeDocs, conflicts, attachments, seqInterval } = query
-  const options = { style, descending, includeDocs, conflicts, attachments, seqInterval }
+  const { includeDocs, conflicts, attachments, attEncodingInfo, seqInterval } = query
+  const content = { includeDocs, conflicts, attachments, attEncodingInfo }
   const database = databaseOf(request)
   const waits = kind !== 'normal' && request.method !== 'HEAD'
   return new Feed(waits ? hub.join(database) : directSource(database), callerOf(request, reply), {
     kind,
-    options: docIds === undefined ? options : { ...options, docIds },
+    options: { style, descending, ...content, seqInterval, ...filter },
     since,
     limit,
     heartbeat,
@@ -115,8 +124,8 @@ function headersOf(kind: FeedKind): Record<string, string> {
 }
 
 /** Changes whenever the answer may; of the whole answer, whatever its encoding. */
-function etagOf(request: FastifyRequest, state: string, docIds: readonly string[] | undefined): string {
+function etagOf(request: FastifyRequest, state: string, filter: FilterOptions): string {
   const [, search = ''] = request.url.split('?', 2)
-  const facts = JSON.stringify([databaseOf(request).incarnation, state, search, docIds])
+  const facts = JSON.stringify([databaseOf(request).incarnation, state, search, filter])
   return `"${createHash('sha256').update(facts).digest('base64url').slice(0, 22)}"`
 }

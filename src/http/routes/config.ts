@@ -5,13 +5,14 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { deleteAdmin, setAdmin } from '../../auth/admins.ts'
 import { CouchError } from '../../core/errors.ts'
+import { NODE_NAME } from '../node-name.ts'
 import { sendJson } from '../replies.ts'
 import type { Path } from '../route-table.ts'
 import { shape } from '../shapes.ts'
 import { readSmallJson } from '../small-json.ts'
 
 /** The names by which clients call the one node there is; the first is the one it tells (protocol.md 12.1). */
-const NODE_NAMES = ['nonode@nohost', '_local', 'couchdb@127.0.0.1']
+const NODE_NAMES = [NODE_NAME, '_local', 'couchdb@127.0.0.1']
 
 export const configRoutes: readonly Path[] = [
   { url: '/_node/:node', allow: 'GET,HEAD', access: 'server admin', methods: { GET: { handler: nodeName } } },
@@ -46,7 +47,7 @@ interface Params {
 
 async function nodeName(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   paramsOf(request)
-  return sendJson(reply, 200, { name: NODE_NAMES[0] })
+  return sendJson(reply, 200, { name: NODE_NAME })
 }
 
 async function wholeConfig(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {

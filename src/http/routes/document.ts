@@ -1,20 +1,14 @@
 /** Calls about one document; protocol.md 3. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { CouchError } from '../../core/errors.ts'
+import { isDesignId, isLocalId } from '../../core/ids.ts'
 import type { SavedDocument } from '../../documents/database.ts'
 import { requestSizeLimit, withBody } from '../body.ts'
-import { mediaType } from '../content-type.ts'
+import { mediaType, multipartBoundary } from '../content-type.ts'
 import { copyTarget, idOf, openOptions, openRevsParam, parentRev } from '../document-params.ts'
+import { sendRevisions, sendWithContents } from '../multipart-answer.ts'
 import { type Query, queryOf } from '../query-params.ts'
-import {
-  documentUrl,
-  isKnownToClient,
-  sendBytes,
-  sendJson,
-  sendNotModified,
-  setEtag,
-  streamJson,
-} from '../replies.ts'
+import { documentUrl, hostOf, isKnownToClient, sendBytes, sendJson, sendNotModified, setEtag } from '../replies.ts'
 import type { Path } from '../route-table.ts'
 import { databaseOf } from '../services.ts'
 
@@ -23,7 +17,9 @@ const METHODS: Path['methods'] = {
   PUT: { handler: putDocument },
   DELETE: { handler: deleteDocument },
   COPY: { handler: copyDocument },
+  POST: { handler: postForm },
 }
+const ALLOW = 'DELETE,GET,HEAD,POST,PUT,COPY'
 
 /**
  * `/:db/:docid` takes `_design%2Fx` and `_local%2Fx` as well, and answers: CouchDB redirects a GET of the former,
@@ -32,21 +28,22 @@ const METHODS: Path['methods'] = {
 export const documentRoutes: readonly Path[] = [
   {
     url: '/:db/:docid',
-    allow: 'DELETE,GET,HEAD,POST,PUT,COPY',
+    allow: ALLOW,
     access: 'member',
-    methods: { ...METHODS, POST: { handler: postForm } },
+    methods: METHODS,
   },
   {
     url: '/:db/_design/:ddoc',
-    allow: 'DELETE,GET,HEAD,PUT,COPY',
+    allow: ALLOW,
     access: 'member',
     methods: {
       ...METHODS,
       PUT: { handler: putDocument, access: 'db admin' },
+      POST: { handler: postForm, access: 'db admin' },
       DELETE: { handler: deleteDocument, access: 'db admin' },
     },
   },
-  { url: '/:db/_local/:local', allow: 'DELETE,GET,HEAD,PUT,COPY', access: 'member', methods: METHODS },
+  { url: '/:db/_local/:local', allow: ALLOW, access: 'member', methods: METHODS },
   { url: '/:db/_local/:local/*', allow: 'GET,HEAD', access: 'member', methods: allMethods(refuseAttachment) },
 ]
 
@@ -56,22 +53,24 @@ function allMethods(handler: () => Promise<never>): Path['methods'] {
 
 async function getDocument(request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
   const query = queryOf(request)
+  const id = idOf(request)
   const revs = openRevsParam(query)
-  const database = databaseOf(request)
   const options = openOptions(query)
-  if (revs !== undefined) {
-    return streamJson(request, reply, 200, database.openRevs(request.user, idOf(request), revs, options))
-  }
-  const { etag, json } = await database.open(request.user, idOf(request), options)
+  if (revs !== undefined) return sendRevisions(request, reply, id, revs, options)
+  if (options.attachments || options.attsSince) return sendWithContents(request, reply, id, options)
+  const { etag, json } = await databaseOf(request).open(request.user, id, options)
   if (etag !== null && isKnownToClient(request, reply, etag)) return sendNotModified(reply)
   return sendBytes(reply, 200, json)
 }
 
 async function putDocument(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  if (mediaType(request) === 'multipart/related') throw new CouchError('bad_content_type')
   const id = idOf(request)
   const query = queryOf(request)
-  const options = { ...parentRev(request), ...(query.new_edits === 'false' && { newEdits: false }) }
+  const options = {
+    ...parentRev(request),
+    ...(query.new_edits === 'false' && { newEdits: false }),
+    ...(mediaType(request) === 'multipart/related' && { boundary: multipartBoundary(request) }),
+  }
   const saved = await withBody(request, requestSizeLimit(request), (body) =>
     databaseOf(request).put(request.user, id, body, options),
   )
@@ -96,13 +95,32 @@ async function copyDocument(request: FastifyRequest, reply: FastifyReply): Promi
 }
 
 /**
- * CouchDB's upload form for browsers is not offered. Its first refusal is kept, since clients know it as the
- * answer of a server that lacks a call (protocol.md 3.7).
+ * CouchDB's upload form for browsers, protocol.md 3.7. Its first refusal is known to clients as the answer of a
+ * server that lacks a call.
  */
-async function postForm(request: FastifyRequest): Promise<never> {
-  if ((request.params as { docid: string }).docid.startsWith('_')) throw new CouchError('not_found')
-  if (request.headers.referer === undefined) throw new CouchError('bad_request', 'Referer header required.')
-  throw new CouchError('bad_content_type', 'Form uploads are not supported: PUT the document as JSON.')
+async function postForm(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const id = idOf(request)
+  if (id.startsWith('_') && !isDesignId(id) && !isLocalId(id)) throw new CouchError('not_found')
+  requireOwnReferer(request)
+  if (mediaType(request) !== 'multipart/form-data') {
+    throw new CouchError('bad_content_type', 'Content-Type must be multipart/form-data')
+  }
+  const options = { ...parentRev(request), boundary: multipartBoundary(request) }
+  const { rev } = await withBody(request, requestSizeLimit(request), (body) =>
+    databaseOf(request).postForm(request.user, id, body, options),
+  )
+  setEtag(reply, `"${rev}"`)
+  return sendJson(reply, 201, { ok: true, id, rev })
+}
+
+/** A form can be sent from any page; so only those of this server may. */
+function requireOwnReferer(request: FastifyRequest): void {
+  const { referer } = request.headers
+  if (referer === undefined) throw new CouchError('bad_request', 'Referer header required.')
+  const host = /^[a-z][a-z0-9+.-]*:\/\/([^/?#]*)/i.exec(referer)?.[1] ?? ''
+  if (host.toLowerCase() !== hostOf(request)?.toLowerCase()) {
+    throw new CouchError('bad_request', 'Referer header must match host.')
+  }
 }
 
 async function refuseAttachment(): Promise<never> {

@@ -5,22 +5,28 @@
  */
 import { randomBytes } from 'node:crypto'
 import { CouchError } from '../../core/errors.ts'
-import type { Catalog, DatabaseEntry } from '../engine.ts'
+import type { Catalog, CatalogUpdates, DatabaseEntry, UpdatesRange } from '../catalog.ts'
 import { Connection, type ConnectionOptions, isBusy, storageError } from './connection.ts'
 import type { Files } from './files.ts'
 import { migrate } from './schema.ts'
 import { State } from './state.ts'
+import { UPDATE_LOG_SCHEMA, UpdateLog } from './update-log.ts'
 
-const TABLES = `
+/** The first release's file has its tables and no version: hence IF NOT EXISTS. */
+const VERSION_1 = `
 CREATE TABLE IF NOT EXISTS server (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS database (name TEXT PRIMARY KEY, incarnation INTEGER NOT NULL) WITHOUT ROWID;
 `
+
+/** As with a database's file: what has been released never changes, the next step is appended. */
+const MIGRATIONS: readonly string[] = [VERSION_1, UPDATE_LOG_SCHEMA]
 
 export class SqliteCatalog implements Catalog {
   readonly serverUuid: string
   readonly #files: Files
   readonly #connection: Connection
   readonly #options: ConnectionOptions
+  readonly #updates: UpdateLog
   /** What is listed: the rows that have a file. */
   readonly #entries = new Map<string, DatabaseEntry>()
 
@@ -33,6 +39,7 @@ export class SqliteCatalog implements Catalog {
     try {
       files.sweep()
       this.serverUuid = this.#value('uuid', () => randomBytes(16).toString('hex'))
+      this.#updates = new UpdateLog(this.#connection)
       this.#adopt()
     } catch (error) {
       this.#connection.close()
@@ -50,16 +57,35 @@ export class SqliteCatalog implements Catalog {
     return value
   }
 
-  /** Enters files that are new here, and forgets those that are gone. */
+  /**
+   * Enters files that are new here, and forgets those that are gone. Databases that nobody closed count as written
+   * to: what was to be noted of them was lost when the server ended.
+   */
   #adopt(): void {
     const found = new Set(this.#files.databases())
+    this.#transaction(() => {
+      for (const { name, incarnation } of this.#rows()) {
+        if (found.delete(name)) this.#entries.set(name, { name, incarnation })
+        else this.#forget(name)
+      }
+      this.#updates.note(
+        [...this.#entries.keys()].filter((name) => this.#files.isLeftOpen(name)),
+        'updated',
+      )
+      for (const name of found) this.#entries.set(name, this.#enter(name))
+    })
+  }
+
+  #transaction<R>(work: () => R): R {
     this.#connection.exec('BEGIN IMMEDIATE')
-    for (const { name, incarnation } of this.#rows()) {
-      if (found.delete(name)) this.#entries.set(name, { name, incarnation })
-      else this.#forget(name)
+    try {
+      const result = work()
+      this.#connection.exec('COMMIT')
+      return result
+    } catch (error) {
+      this.#connection.rollback()
+      throw error
     }
-    for (const name of found) this.#entries.set(name, this.#enter(name))
-    this.#connection.exec('COMMIT')
   }
 
   #rows(): DatabaseEntry[] {
@@ -76,11 +102,13 @@ export class SqliteCatalog implements Catalog {
     this.#connection
       .prepare('INSERT OR REPLACE INTO database (name, incarnation) VALUES (?, ?)')
       .run(name, incarnation)
+    this.#updates.note([name], 'created')
     return { name, incarnation }
   }
 
   #forget(name: string): void {
     this.#connection.prepare('DELETE FROM database WHERE name = ?').run(name)
+    this.#updates.note([name], 'deleted')
   }
 
   async list(): Promise<DatabaseEntry[]> {
@@ -89,13 +117,20 @@ export class SqliteCatalog implements Catalog {
 
   async create(name: string): Promise<DatabaseEntry> {
     if (this.#entries.has(name)) throw new CouchError('file_exists')
+    let isPublished = false
     try {
       this.#makeFile(name)
-      const entry = this.#enter(name)
-      this.#files.publish(name)
+      const entry = this.#transaction(() => {
+        const entered = this.#enter(name)
+        // A crash before the commit leaves a file that the next start enters.
+        this.#files.publish(name)
+        isPublished = true
+        return entered
+      })
       this.#entries.set(name, entry)
       return entry
     } catch (error) {
+      if (isPublished) this.#files.withdraw(name)
       throw storageError(error)
     }
   }
@@ -116,10 +151,27 @@ export class SqliteCatalog implements Catalog {
     if (!this.#entries.has(name)) throw new CouchError('no_database')
     try {
       this.#files.remove(name, () => this.#entries.delete(name))
-      this.#forget(name)
+      this.#transaction(() => this.#forget(name))
     } catch (error) {
       // Once the file has lost its name the database is gone; what is left of it goes at the next start.
       if (this.#entries.has(name)) throw storageError(error)
+    }
+  }
+
+  async noteUpdated(names: readonly string[]): Promise<void> {
+    const listed = names.filter((name) => this.#entries.has(name))
+    try {
+      if (listed.length > 0) this.#transaction(() => this.#updates.note(listed, 'updated'))
+    } catch (error) {
+      throw storageError(error)
+    }
+  }
+
+  async readUpdates(range: UpdatesRange, limit: number): Promise<CatalogUpdates> {
+    try {
+      return this.#updates.read(range, limit)
+    } catch (error) {
+      throw storageError(error)
     }
   }
 
@@ -131,7 +183,7 @@ export class SqliteCatalog implements Catalog {
 function openLocked(dataDir: string, path: string, options: ConnectionOptions): Connection {
   try {
     const connection = new Connection(path, { ...options, exclusive: true })
-    connection.exec(TABLES)
+    migrate(connection, path, MIGRATIONS)
     // With an exclusive lock the first write takes the file, and keeps it until it is closed or the process dies.
     connection.exec('BEGIN IMMEDIATE; COMMIT')
     return connection

@@ -11,6 +11,9 @@ export const APPLICATION_ID = 0x73747465
 export type Value = string | number | bigint | Uint8Array | null
 export type Row = Record<string, unknown>
 
+/** How long to wait for another process that holds a lock on the file, in ms. */
+const BUSY_MS = 1000
+
 /** Rows come as objects of the named columns; what a statement's columns hold is stated where it is prepared. */
 export interface Statement<R extends object = Row> {
   get(...values: Value[]): R | undefined
@@ -36,7 +39,7 @@ export class Connection {
     this.#onOperation = options.onOperation
     this.#db = new Sqlite(path, {
       fileMustExist: options.mustExist ?? false,
-      timeout: options.exclusive ? 0 : 1000,
+      timeout: options.exclusive ? 0 : BUSY_MS,
     })
     try {
       if (options.exclusive) this.pragma('locking_mode = EXCLUSIVE')
@@ -96,6 +99,16 @@ export class Connection {
   /** Ends the open transaction, if SQLite has not done so by itself. */
   rollback(): void {
     if (this.#db.inTransaction) this.#db.exec('ROLLBACK')
+  }
+
+  /** Brings the log into the file and empties it, as far as readers of other processes let that happen at once. */
+  checkpoint(): void {
+    this.pragma('busy_timeout = 0')
+    try {
+      this.prepare('PRAGMA wal_checkpoint(TRUNCATE)').all()
+    } finally {
+      this.pragma(`busy_timeout = ${BUSY_MS}`)
+    }
   }
 
   close(): void {

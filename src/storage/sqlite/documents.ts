@@ -11,6 +11,7 @@ import type {
   Touches,
 } from '../engine.ts'
 import type { Attachments } from './attachments.ts'
+import type { Blobs } from './blobs.ts'
 import type { Connection, Statement, Value } from './connection.ts'
 import {
   type DocRow,
@@ -36,6 +37,7 @@ const WITH_BODY = 'doc AS d CROSS JOIN revision AS r ON r.doc = d.num AND r.rev 
 export class Documents implements DocumentRows {
   readonly #connection: Connection
   readonly #attachments: Attachments
+  readonly #blobs: Blobs
   readonly #byId: Statement<DocRow>
   readonly #insertDoc: Statement
   readonly #updateDoc: Statement
@@ -43,14 +45,16 @@ export class Documents implements DocumentRows {
   readonly #insertRevision: Statement
   readonly #updateRevision: Statement
   readonly #updateLeaf: Statement
+  readonly #dropRevision: Statement
   readonly #leaves: Statement<RevisionRow>
   readonly #all: Statement<RevisionRow>
   readonly #ancestry: Statement<{ ancestry: Uint8Array }>
   readonly #body: Statement<{ body: string; attachments: number }>
 
-  constructor(connection: Connection, attachments: Attachments) {
+  constructor(connection: Connection, attachments: Attachments, blobs: Blobs) {
     this.#connection = connection
     this.#attachments = attachments
+    this.#blobs = blobs
     this.#byId = connection.prepare(`SELECT ${DOC} FROM doc AS d WHERE id = ?`)
     this.#insertDoc = connection.prepare('INSERT INTO doc (id, seq, rev, deleted) VALUES (?, ?, ?, ?)')
     this.#updateDoc = connection.prepare('UPDATE doc SET seq = ?, rev = ?, deleted = ? WHERE num = ?')
@@ -67,6 +71,7 @@ export class Documents implements DocumentRows {
     this.#updateLeaf = connection.prepare(
       'UPDATE revision SET leaf = ?, deleted = ?, ancestry = ? WHERE num = ?',
     )
+    this.#dropRevision = connection.prepare('DELETE FROM revision WHERE num = ?')
     this.#leaves = connection.prepare(
       'SELECT num, rev, leaf, deleted, size FROM revision WHERE doc = ? AND leaf',
     )
@@ -169,6 +174,12 @@ export class Documents implements DocumentRows {
     return num
   }
 
+  /** Removes a revision's row, by its number, and what it says of attachments. */
+  dropRevision(num: number): void {
+    this.#attachments.drop(num)
+    this.#dropRevision.run(num)
+  }
+
   #state(row: DocRow): DocState & { readonly num: number } {
     return new StoredDocument(row, this)
   }
@@ -194,7 +205,7 @@ export class Documents implements DocumentRows {
   }
 
   bytesOf(blob: number): Uint8Array {
-    const bytes = this.#attachments.read(blob, 0, Number.MAX_SAFE_INTEGER)
+    const bytes = this.#blobs.read(blob, 0, Number.MAX_SAFE_INTEGER)
     if (bytes === null) throw new RangeError(`blob ${blob} is not stored`)
     return bytes
   }

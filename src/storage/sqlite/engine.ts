@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs'
 import { CouchError } from '../../core/errors.ts'
-import type { Catalog, DatabaseStore, StorageEngine } from '../engine.ts'
+import type { Catalog } from '../catalog.ts'
+import type { DatabaseStore, StorageEngine } from '../engine.ts'
 import { SqliteCatalog } from './catalog.ts'
 import { Files } from './files.ts'
 import { SqliteStore } from './store.ts'

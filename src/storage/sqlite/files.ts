@@ -1,5 +1,5 @@
 /** Where a data folder keeps its files, and the folder's own durability. */
-import { closeSync, fsyncSync, mkdirSync, openSync, readdirSync, renameSync, rmSync } from 'node:fs'
+import { closeSync, fsyncSync, mkdirSync, openSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { databaseFileName, databaseOfFileName } from '../../core/ids.ts'
 
@@ -46,10 +46,26 @@ export class Files {
       .filter((name) => name !== null)
   }
 
+  /** Whether a database's log was left behind: closing the file removes it. */
+  isLeftOpen(database: string): boolean {
+    const log = statSync(`${this.path(database)}-wal`, { throwIfNoEntry: false })
+    return log !== undefined && log.size > 0
+  }
+
   /** Gives a finished file its database's name; durable when it returns. */
   publish(database: string): void {
     renameSync(this.#unfinished(database), this.path(database))
     this.#sync()
+  }
+
+  /** Takes back a file that was just published and that nobody has seen. Never throws. */
+  withdraw(database: string): void {
+    try {
+      this.#removeWithCompanions(this.path(database))
+      this.#sync()
+    } catch {
+      // It is empty, and the next start enters it.
+    }
   }
 
   /**

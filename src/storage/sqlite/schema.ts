@@ -61,22 +61,40 @@ CREATE TABLE feed_count (
 ) WITHOUT ROWID;
 `
 
-const MIGRATIONS: readonly string[] = [VERSION_1]
+const VERSION_2 = `
+-- how the blob's bytes are coded (null: not at all), and the bytes they decode to (null: as many as the blob has)
+ALTER TABLE attachment ADD COLUMN encoding TEXT;
+ALTER TABLE attachment ADD COLUMN length INTEGER;
+
+-- what an opening sweeps is found at once, however many blobs there are
+CREATE INDEX blob_staging ON blob (num) WHERE state = 'staging';
+
+-- whether any revision names a blob, asked when it may be removed
+CREATE INDEX attachment_blob ON attachment (blob);
+`
+
+/** The steps from nothing to the newest schema of a database. */
+export const MIGRATIONS: readonly string[] = [VERSION_1, VERSION_2]
 
 /**
  * Brings a file to the newest schema, each step in a transaction of its own.
+ * @param migrations the file's kind: by default a database's
  * @throws Error with one clear line for a file that is not settee's or is newer than this settee
  */
-export function migrate(connection: Connection, file: string): void {
+export function migrate(
+  connection: Connection,
+  file: string,
+  migrations: readonly string[] = MIGRATIONS,
+): void {
   const version = connection.pragma('user_version') as number
   const application = connection.pragma('application_id') as number
   if (version > 0 && application !== APPLICATION_ID) throw new Error(`${file} is not a settee database`)
-  if (version > MIGRATIONS.length) {
+  if (version > migrations.length) {
     throw new Error(
-      `${file} was written by a newer settee (schema ${version}); this one knows ${MIGRATIONS.length}`,
+      `${file} was written by a newer settee (schema ${version}); this one knows ${migrations.length}`,
     )
   }
-  MIGRATIONS.slice(version).forEach((sql, step) => {
+  migrations.slice(version).forEach((sql, step) => {
     connection.exec(
       `BEGIN IMMEDIATE; ${sql} PRAGMA application_id = ${APPLICATION_ID}; PRAGMA user_version = ${version + step + 1}; COMMIT`,
     )

@@ -18,6 +18,7 @@ export interface Counters {
 }
 
 const DEFAULT_REVS_LIMIT = 1000
+const DEFAULT_PURGED_INFOS_LIMIT = 1000
 
 export class State {
   readonly createdAt: number
@@ -50,6 +51,8 @@ export class State {
         docCount: number('doc_count'),
         deletedCount: number('deleted_count'),
         revsLimit: number('revs_limit', DEFAULT_REVS_LIMIT),
+        purgedInfosLimit: number('purged_infos_limit', DEFAULT_PURGED_INFOS_LIMIT),
+        designVersion: number('design_version'),
         security: securityOf(connection),
       },
       purgeSeq: number('purge_seq'),
@@ -100,6 +103,33 @@ export class State {
     }
   }
 
+  /** Counts a document that was forgotten whole. @param externalBytes what its leaves held */
+  uncount(deleted: boolean, externalBytes: number): void {
+    const { view, externalBytes: held } = this.#counters
+    this.#counters = {
+      ...this.#counters,
+      view: {
+        ...view,
+        docCount: view.docCount - Number(!deleted),
+        deletedCount: view.deletedCount - Number(deleted),
+      },
+      externalBytes: held - externalBytes,
+    }
+  }
+
+  /** The number of the next purge. */
+  takePurgeSeq(): number {
+    const purgeSeq = this.#counters.purgeSeq + 1
+    this.#counters = { ...this.#counters, purgeSeq }
+    return purgeSeq
+  }
+
+  /** Notes that a design document was written or purged. */
+  touchDesign(): void {
+    const { view } = this.#counters
+    this.#counters = { ...this.#counters, view: { ...view, designVersion: view.designVersion + 1 } }
+  }
+
   change(change: SettingsChange): void {
     this.#counters = { ...this.#counters, view: { ...this.#counters.view, ...change } }
   }
@@ -114,8 +144,11 @@ export class State {
     put('update_seq', was.updateSeq, now.updateSeq)
     put('doc_count', was.docCount, now.docCount)
     put('deleted_count', was.deletedCount, now.deletedCount)
+    put('purge_seq', this.#written.purgeSeq, this.#counters.purgeSeq)
     put('external_bytes', this.#written.externalBytes, this.#counters.externalBytes)
     put('revs_limit', was.revsLimit, now.revsLimit)
+    put('purged_infos_limit', was.purgedInfosLimit, now.purgedInfosLimit)
+    put('design_version', was.designVersion, now.designVersion)
     if (was.epochs !== now.epochs) this.#put.run('epochs', JSON.stringify(now.epochs))
     if (was.security !== now.security) this.#putSecurity.run(JSON.stringify(now.security))
   }

@@ -1,8 +1,10 @@
 /** A database in one SQLite file: the contract of storage/engine.ts over the tables of schema.ts. */
 import { statSync } from 'node:fs'
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { CouchError } from '../../core/errors.ts'
 import type {
+  BlobPin,
+  BlobStage,
+  CompactionProgress,
   DatabaseStore,
   DocState,
   DocUpdate,
@@ -12,19 +14,27 @@ import type {
   Outcome,
   Page,
   Paging,
+  PurgeInfo,
+  PurgeUpdate,
   SettingsChange,
   StoreInfo,
   StoreView,
 } from '../engine.ts'
+import { Access } from './access.ts'
 import { Attachments } from './attachments.ts'
-import { Connection, type ConnectionOptions, storageError } from './connection.ts'
+import { Blobs } from './blobs.ts'
+import { Compaction } from './compaction.ts'
+import { Connection, type ConnectionOptions } from './connection.ts'
 import { Documents } from './documents.ts'
 import { FeedCounts } from './feed-counts.ts'
+import { Holds } from './holds.ts'
 import { Locals } from './locals.ts'
 import { fillPage } from './paging.ts'
+import { Purges } from './purge.ts'
 import { migrate } from './schema.ts'
+import { Staging } from './staging.ts'
 import { type Counters, State } from './state.ts'
-import { type Job, Writer } from './writer.ts'
+import { Writer } from './writer.ts'
 
 /** Rows counted in one turn: about a millisecond's work. */
 const COUNT_STRETCH = 10_000
@@ -34,11 +44,15 @@ export class SqliteStore implements DatabaseStore {
   readonly #path: string
   readonly #connection: Connection
   readonly #documents: Documents
-  readonly #attachments: Attachments
+  readonly #blobs: Blobs
+  readonly #holds = new Holds()
+  readonly #staging: Staging
   readonly #locals: Locals
   readonly #feed: FeedCounts
   readonly #state: State
-  readonly #writer: Writer
+  readonly #purges: Purges
+  readonly #access: Access
+  readonly #compaction: Compaction
   readonly #listeners: ((updateSeq: number) => void)[] = []
   readonly #onClosed: () => void
   #closing: Promise<void> | undefined
@@ -51,8 +65,9 @@ export class SqliteStore implements DatabaseStore {
     this.#connection = new Connection(path, { ...options, mustExist: true })
     try {
       migrate(this.#connection, path)
-      this.#attachments = new Attachments(this.#connection)
-      this.#documents = new Documents(this.#connection, this.#attachments)
+      this.#blobs = new Blobs(this.#connection)
+      const attachments = new Attachments(this.#connection, this.#blobs)
+      this.#documents = new Documents(this.#connection, attachments, this.#blobs)
       this.#locals = new Locals(this.#connection)
       this.#feed = new FeedCounts(this.#connection)
       this.#state = new State(this.#connection)
@@ -60,7 +75,7 @@ export class SqliteStore implements DatabaseStore {
       this.#connection.close()
       throw error
     }
-    this.#writer = new Writer(this.#connection, {
+    const writer = new Writer(this.#connection, {
       mark: () => ({ counters: this.#state.now, feed: this.#feed.mark() }),
       back: (mark) => this.#back(mark as { counters: Counters; feed: number }),
       flush: () => {
@@ -68,6 +83,17 @@ export class SqliteStore implements DatabaseStore {
         this.#state.flush()
       },
       committed: () => this.#committed(),
+    })
+    this.#access = new Access(writer)
+    this.#staging = new Staging(this.#access, this.#blobs, this.#holds)
+    this.#staging.sweep()
+    const parts = { documents: this.#documents, feed: this.#feed, state: this.#state }
+    this.#purges = new Purges(this.#connection, parts)
+    this.#compaction = new Compaction(this.#connection, {
+      access: this.#access,
+      documents: this.#documents,
+      blobs: this.#blobs,
+      holds: this.#holds,
     })
   }
 
@@ -83,12 +109,13 @@ export class SqliteStore implements DatabaseStore {
   }
 
   async info(): Promise<StoreInfo> {
-    return this.#guarded(() => {
+    return this.#access.read(() => {
       const { view, purgeSeq, externalBytes } = this.#state.now
       const pages = (name: string) => Number(this.#connection.pragma(name))
       return {
         ...view,
         purgeSeq,
+        compacting: this.#compaction.isRunning,
         name: this.#name,
         createdAt: this.#state.createdAt,
         sizes: {
@@ -101,14 +128,14 @@ export class SqliteStore implements DatabaseStore {
   }
 
   async view(): Promise<StoreView> {
-    return this.#guarded(() => this.#state.now.view)
+    return this.#access.read(() => this.#state.now.view)
   }
 
   async readDocs<R>(
     ids: readonly string[],
     read: (doc: DocState | null, id: string, view: StoreView) => R,
   ): Promise<R[]> {
-    return this.#guarded(() => ids.map((id) => read(this.#documents.byId(id), id, this.#state.now.view)))
+    return this.#access.read(() => ids.map((id) => read(this.#documents.byId(id), id, this.#state.now.view)))
   }
 
   async readRange<R>(
@@ -152,7 +179,7 @@ export class SqliteStore implements DatabaseStore {
     fetch: (last: Source | null, limit: number) => Source[],
     read: (row: Source, view: StoreView) => R,
   ): Page<R> {
-    return this.#guarded(() => {
+    return this.#access.read(() => {
       const { view } = this.#state.now
       return { ...fillPage(paging, fetch, (row) => read(row, view)), view }
     })
@@ -163,7 +190,7 @@ export class SqliteStore implements DatabaseStore {
     let total = 0
     for (let rest = ascending; ; await nextTurn()) {
       const deletedToo = this.#state.now.view.deletedCount === 0
-      const { count, last } = this.#guarded(() =>
+      const { count, last } = this.#access.read(() =>
         this.#documents.countStretch(rest, deletedToo, COUNT_STRETCH),
       )
       total += count
@@ -173,15 +200,23 @@ export class SqliteStore implements DatabaseStore {
   }
 
   async countChanges(seq: number): Promise<number> {
-    return this.#guarded(() => this.#feed.above(seq))
+    return this.#access.read(() => this.#feed.above(seq))
   }
 
   async readBlob(blob: number, offset: number, length: number): Promise<Uint8Array | null> {
-    return this.#guarded(() => this.#attachments.read(blob, offset, length))
+    return this.#access.read(() => this.#blobs.read(blob, offset, length))
+  }
+
+  async pinBlob(blob: number): Promise<BlobPin | null> {
+    return this.#staging.pin(blob)
+  }
+
+  async stageBlob(): Promise<BlobStage> {
+    return this.#staging.begin()
   }
 
   async updateDocs<R, N = never>(updates: readonly DocUpdate<R, N>[]): Promise<Outcome<R, N>[]> {
-    return this.#write(
+    return this.#access.write(
       updates,
       ({ bytes }) => bytes,
       (update): Outcome<R, N> => {
@@ -194,14 +229,36 @@ export class SqliteStore implements DatabaseStore {
           const effect = this.#documents.write(update.id, doc, write, seq)
           if (seq !== effect.oldSeq) this.#feed.move(effect.oldSeq, seq)
           this.#state.count(effect, write.deleted)
+          if (write.design) this.#state.touchDesign()
         }
         return { result: decision.result }
       },
     )
   }
 
+  async purgeDocs<R>(updates: readonly PurgeUpdate<R>[]): Promise<Outcome<R>[]> {
+    return this.#access.write(
+      updates,
+      () => 1024,
+      ({ id, decide }): Outcome<R> => {
+        const doc = this.#documents.byId(id)
+        const { result, write } = decide(doc, this.#state.now.view)
+        if (doc !== null && write !== undefined) this.#purges.carryOut(doc, write)
+        return { result }
+      },
+    )
+  }
+
+  async readPurges(): Promise<PurgeInfo[]> {
+    return this.#access.read(() => this.#purges.newest())
+  }
+
+  async compact(onProgress?: (progress: CompactionProgress) => void): Promise<void> {
+    return this.#compaction.run(onProgress)
+  }
+
   async readLocals(ids: readonly string[]): Promise<(LocalDoc | null)[]> {
-    return this.#guarded(() => ids.map((id) => this.#locals.byId(id)))
+    return this.#access.read(() => ids.map((id) => this.#locals.byId(id)))
   }
 
   async readLocalRange(range: IdRange, paging: Paging): Promise<Page<LocalDoc>> {
@@ -217,11 +274,11 @@ export class SqliteStore implements DatabaseStore {
   }
 
   async countLocals(range: IdRange): Promise<number> {
-    return this.#guarded(() => this.#locals.count(range.descending ? swapped(range) : range))
+    return this.#access.read(() => this.#locals.count(range.descending ? swapped(range) : range))
   }
 
   async updateLocals<R>(updates: readonly LocalUpdate<R>[]): Promise<Outcome<R>[]> {
-    return this.#write(
+    return this.#access.write(
       updates,
       () => 1024,
       ({ id, decide }): Outcome<R> => {
@@ -233,57 +290,11 @@ export class SqliteStore implements DatabaseStore {
   }
 
   async updateSettings<R>(decide: (view: StoreView) => { result: R; write?: SettingsChange }): Promise<R> {
-    const [outcome] = await this.#write(
-      [decide],
-      () => 1024,
-      (change): Outcome<R> => {
-        const { result, write } = change(this.#state.now.view)
-        if (write !== undefined) this.#state.change(write)
-        return { result }
-      },
-    )
-    if (outcome !== undefined && 'result' in outcome) return outcome.result
-    throw (outcome as { error: unknown }).error
-  }
-
-  /** Hands each update to the writer as a job of its own; resolves when the last one is answered. */
-  #write<U, O>(
-    updates: readonly U[],
-    bytes: (update: U) => number,
-    apply: (update: U) => O,
-  ): Promise<(O | { error: unknown })[]> {
-    if (this.#closing !== undefined) throw new CouchError('unavailable')
-    const outcomes: (O | { error: unknown })[] = new Array(updates.length)
-    let open = updates.length
-    return new Promise((resolve) => {
-      const answer = (at: number, outcome: O | { error: unknown }) => {
-        outcomes[at] = outcome
-        open -= 1
-        if (open === 0) resolve(outcomes)
-      }
-      if (open === 0) resolve(outcomes)
-      updates.forEach((update, at) => {
-        let outcome: O
-        const job: Job = {
-          bytes: bytes(update),
-          apply: () => {
-            outcome = apply(update)
-          },
-          done: () => answer(at, outcome),
-          failed: (error) => answer(at, { error }),
-        }
-        this.#writer.add(job)
-      })
+    return this.#access.writeOne(1024, () => {
+      const { result, write } = decide(this.#state.now.view)
+      if (write !== undefined) this.#state.change(write)
+      return result
     })
-  }
-
-  #guarded<R>(work: () => R): R {
-    if (this.#closing !== undefined) throw new CouchError('unavailable')
-    try {
-      return work()
-    } catch (error) {
-      throw storageError(error)
-    }
   }
 
   onCommit(listener: (updateSeq: number) => void): void {
@@ -291,11 +302,15 @@ export class SqliteStore implements DatabaseStore {
   }
 
   close(): Promise<void> {
-    this.#closing ??= this.#writer.drained().then(() => {
-      this.#connection.close()
-      this.#onClosed()
-    })
+    this.#closing ??= this.#close()
     return this.#closing
+  }
+
+  async #close(): Promise<void> {
+    await this.#access.close()
+    await this.#compaction.ended()
+    this.#connection.close()
+    this.#onClosed()
   }
 }
 

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { gzipSync } from 'node:zlib'
 import type { DatabaseStore, DocState, DocUpdate, StoredAttachment } from '../../../src/storage/engine.ts'
 import { audit } from './audit.ts'
 import { attachment, put, readOne, remove, sortIds, successor } from './edits.ts'
@@ -37,6 +38,28 @@ export const attachmentCases: StorageCases = {
       (await attachmentsOf(store, 'a')).map(({ name }) => name),
       sortIds(names),
     )
+  },
+
+  'a coded attachment has its length decoded and as it is stored, also after a restart': async (
+    t,
+    makeEngine,
+  ) => {
+    const { store, reopen } = await openNotes(t, makeEngine)
+    const plain = Buffer.alloc(1000, 'a')
+    const bytes = gzipSync(plain)
+    const coded = { ...attachment('x', bytes), length: plain.length, encoding: 'gzip' as const }
+    await only(store.updateDocs([put('a', '{}', { attachments: [coded, attachment('y', bytes)] })]))
+    for (const open of [async () => store, async () => (await reopen()).store]) {
+      const from = await open()
+      const [x, y] = await attachmentsOf(from, 'a')
+      const { digest } = coded
+      t.hasStrict(x, { length: 1000, encoding: 'gzip', storedLength: bytes.length, digest })
+      t.hasStrict(y, { length: bytes.length, encoding: null, storedLength: bytes.length, digest })
+      t.equal(x?.blob, y?.blob, 'the same bytes, coded or not')
+      const read = await from.readDocs(['a'], (doc) => doc && Buffer.from(doc.bytes(x?.blob ?? -1)))
+      t.same(read, [bytes], 'a callback gets them as they are stored')
+      t.same(Buffer.from((await from.readBlob(x?.blob ?? -1, 0, 5000)) ?? []), bytes)
+    }
   },
 
   'a superseded revision keeps its attachments': async (t, makeEngine) => {

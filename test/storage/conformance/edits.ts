@@ -12,6 +12,7 @@ import { ALL } from './setup.ts'
 
 export interface EditOptions {
   readonly deleted?: boolean
+  readonly design?: boolean
   readonly attachments?: readonly AttachmentWrite[]
   readonly bytes?: number
 }
@@ -36,14 +37,14 @@ export function remove(id: string, body = '{}'): DocUpdate<string> {
 
 /** The write of a new revision on top of the winner. */
 export function successor(doc: DocState | null, body: string, options: EditOptions = {}): DocWrite {
-  const { deleted = false, attachments = [] } = options
+  const { deleted = false, design = false, attachments = [] } = options
   const parent = doc?.branches.find((branch) => leafRev(branch) === doc.rev)
   const hash = createHash('md5').update(`${doc?.rev} ${deleted} ${body}`).digest('hex')
   const rev = `${(parent?.pos ?? 0) + 1}-${hash}`
   const ancestry = [hash, ...(parent?.ids ?? [])]
   const superseded = doc === null ? [] : [{ rev: doc.rev, deleted: doc.deleted, ancestry: null }]
   const leaf = { rev, deleted, ancestry, content: { body, attachments } }
-  return { rev, deleted, sequenced: true, revisions: [...superseded, leaf] }
+  return { rev, deleted, sequenced: true, ...(design && { design }), revisions: [...superseded, leaf] }
 }
 
 /** An update that makes exactly this write. */
@@ -66,7 +67,9 @@ export function failing(id: string, error: unknown): DocUpdate<string> {
 export function attachment(name: string, bytes: Uint8Array, revpos = 1): AttachmentWrite {
   const digest = `md5-${createHash('md5').update(bytes).digest('base64')}`
   const sha256 = createHash('sha256').update(bytes).digest()
-  return { name, type: 'text/plain', revpos, digest, length: bytes.length, content: { sha256, bytes } }
+  const { length } = bytes
+  const content = { sha256, bytes }
+  return { name, type: 'text/plain', revpos, digest, length, encoding: null, storedLength: length, content }
 }
 
 /** All that a document state shows, as plain data that outlives the callback. */

@@ -1,6 +1,7 @@
 import type { Test } from 'tap'
 import { CouchError } from '../../../src/core/errors.ts'
-import type { Catalog, DatabaseStore, StorageEngine } from '../../../src/storage/engine.ts'
+import type { Catalog } from '../../../src/storage/catalog.ts'
+import type { DatabaseStore, StorageEngine } from '../../../src/storage/engine.ts'
 import { type Epochs, sequenceToken } from '../../../src/storage/sequence.ts'
 import { audit } from './audit.ts'
 import { attachment, put, readFeed, readOne, sortIds } from './edits.ts'
@@ -12,7 +13,10 @@ import { type Attempt, REFUSAL, runWorkload, storedMarks } from './workload.ts'
 const MOST_OPERATIONS = 3000
 
 /** Calls `attempt` with 1, 2, 3 ... until it says that no operation failed. */
-async function untilUnharmed(t: Test, attempt: (failAt: number) => Promise<string | null>): Promise<void> {
+export async function untilUnharmed(
+  t: Test,
+  attempt: (failAt: number) => Promise<string | null>,
+): Promise<void> {
   for (let failAt = 1; failAt <= MOST_OPERATIONS; failAt++) {
     if ((await attempt(failAt)) !== null) continue
     t.comment(`${failAt - 1} operations failed in turn`)
@@ -69,7 +73,7 @@ function isExpected(mark: string, error: unknown): boolean {
   return (mark === 'refused' && error === REFUSAL) || isStorageFault(error)
 }
 
-function isStorageFault(error: unknown): boolean {
+export function isStorageFault(error: unknown): boolean {
   return error instanceof CouchError && ['insufficient_storage', 'internal_server_error'].includes(error.code)
 }
 

@@ -1,4 +1,4 @@
-import { put } from './edits.ts'
+import { attachment, put } from './edits.ts'
 import { openNotes, type StorageCases } from './setup.ts'
 
 /** What a database keeps about itself. */
@@ -55,6 +55,49 @@ export const settingsCases: StorageCases = {
       store.updateSettings(({ revsLimit }) => ({ result: 0, write: { revsLimit: revsLimit + 1 } }))
     await Promise.all(Array.from({ length: 20 }, raise))
     t.equal((await store.view()).revsLimit, 21)
+  },
+
+  'a thousand purges are remembered unless a setting says otherwise': async (t, makeEngine) => {
+    const { store, reopen } = await openNotes(t, makeEngine)
+    t.equal((await store.view()).purgedInfosLimit, 1000)
+    await store.updateSettings(() => ({ result: 0, write: { purgedInfosLimit: 3 } }))
+    t.hasStrict(await store.view(), { purgedInfosLimit: 3, revsLimit: 1000 })
+    t.equal((await (await reopen()).store.view()).purgedInfosLimit, 3)
+  },
+
+  'the design version grows by one with each write of a design document, and with no other': async (
+    t,
+    makeEngine,
+  ) => {
+    const { store, reopen } = await openNotes(t, makeEngine)
+    const version = async () => (await store.view()).designVersion
+    t.equal(await version(), 0)
+    await store.updateDocs([put('a'), put('_design/x', '{}', { design: true }), put('b')])
+    t.equal(await version(), 1)
+    await store.updateDocs([
+      put('_design/x', '{"n":2}', { design: true }),
+      put('_design/x', '{}', { design: true, deleted: true }),
+    ])
+    await store.updateSettings(() => ({ result: 0, write: { revsLimit: 5 } }))
+    t.equal(await version(), 3)
+    const seen = await store.updateDocs([{ id: 'a', bytes: 1, decide: (_doc, view) => ({ result: view }) }])
+    t.hasStrict(seen, [{ result: { designVersion: 3 } }])
+    t.equal((await (await reopen()).store.view()).designVersion, 3)
+  },
+
+  'the design version does not move with a write that is rejected': async (t, makeEngine) => {
+    const { store } = await openNotes(t, makeEngine)
+    const content = { blob: 99 }
+    const gone = { ...attachment('x', Buffer.from('gone')), content }
+    const outcomes = await store.updateDocs([
+      put('_design/x', '{}', { design: true, attachments: [gone] }),
+      put('_design/y', '{}', { design: true }),
+    ])
+    t.same(
+      outcomes.map((outcome) => 'error' in outcome),
+      [true, false],
+    )
+    t.hasStrict(await store.view(), { designVersion: 1, docCount: 1, updateSeq: 1 })
   },
 
   'settings take no sequence number': async (t, makeEngine) => {

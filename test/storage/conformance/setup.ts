@@ -2,15 +2,24 @@
 import { inspect } from 'node:util'
 import type { Test } from 'tap'
 import { CouchError, type ErrorName } from '../../../src/core/errors.ts'
-import type { Catalog, DatabaseStore, Outcome, StorageEngine } from '../../../src/storage/engine.ts'
+import type { Catalog } from '../../../src/storage/catalog.ts'
+import type { DatabaseStore, Outcome, StorageEngine } from '../../../src/storage/engine.ts'
 
 export interface EngineOptions {
   /** To be called before every operation of the engine; what it throws stands for a fault of the disk there. */
   readonly onOperation?: (operation: string) => void
 }
 
+/** The contents that a database keeps, counted behind the engine's back. */
+export interface KeptContents {
+  readonly blobs: number
+  readonly bytes: number
+}
+
 export interface EngineUnderTest {
   readonly engine: StorageEngine
+  /** What the database `notes` keeps, whether anything names it or not. */
+  keptContents(): KeptContents
   /** Closes the engine and opens another over the same data. */
   reopen(): Promise<StorageEngine>
 }
@@ -26,6 +35,7 @@ export interface OpenStore {
   readonly catalog: Catalog
   /** A database named `notes`. */
   readonly store: DatabaseStore
+  keptContents(): KeptContents
   /** The engine after it was closed and opened again. */
   reopenEngine(): Promise<StorageEngine>
   /** The same database after the engine was closed and opened again. */
@@ -38,13 +48,14 @@ export async function openNotes(
   makeEngine: MakeEngine,
   options?: EngineOptions,
 ): Promise<OpenStore> {
-  const { engine, reopen } = await makeEngine(t, options)
+  const { engine, reopen, keptContents } = await makeEngine(t, options)
   const catalog = await engine.openCatalog()
   await catalog.create('notes')
   const opened = async (from: StorageEngine, itsCatalog: Catalog): Promise<OpenStore> => ({
     engine: from,
     catalog: itsCatalog,
     store: await from.openDatabase('notes'),
+    keptContents,
     reopenEngine: reopen,
     reopen: async () => {
       const again = await reopen()

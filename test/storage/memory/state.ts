@@ -1,5 +1,6 @@
 /** What the engine in memory keeps of one database, and how a write changes it. */
 import { randomBytes } from 'node:crypto'
+import { CouchError } from '../../../src/core/errors.ts'
 import type { SecurityObject } from '../../../src/core/types.ts'
 import type { Branch } from '../../../src/revisions/branch.ts'
 import { parseRev } from '../../../src/revisions/rev.ts'
@@ -9,6 +10,7 @@ import type {
   DocWrite,
   IdRange,
   LocalDoc,
+  PurgeInfo,
   RevisionWrite,
   StoredAttachment,
   StoredRevision,
@@ -39,11 +41,21 @@ export interface State {
   docCount: number
   deletedCount: number
   revsLimit: number
+  purgedInfosLimit: number
+  designVersion: number
+  purgeSeq: number
+  purges: readonly PurgeInfo[]
   security: SecurityObject | null
   readonly docs: Map<string, StoredDoc>
   readonly locals: Map<string, LocalDoc>
+  /** The contents that are whole. */
   readonly blobs: Map<number, Uint8Array>
   readonly blobOfHash: Map<string, number>
+  /** Those of them that no revision has named yet. */
+  readonly unnamed: Set<number>
+  /** The pieces of contents that are not whole yet. */
+  readonly staged: Map<number, readonly Uint8Array[]>
+  lastBlob: number
 }
 
 export function emptyState(): State {
@@ -54,11 +66,18 @@ export function emptyState(): State {
     docCount: 0,
     deletedCount: 0,
     revsLimit: 1000,
+    purgedInfosLimit: 1000,
+    designVersion: 0,
+    purgeSeq: 0,
+    purges: [],
     security: null,
     docs: new Map(),
     locals: new Map(),
     blobs: new Map(),
     blobOfHash: new Map(),
+    unnamed: new Set(),
+    staged: new Map(),
+    lastBlob: 0,
   }
 }
 
@@ -69,11 +88,31 @@ export function draftOf(state: State): State {
     locals: new Map(state.locals),
     blobs: new Map(state.blobs),
     blobOfHash: new Map(state.blobOfHash),
+    unnamed: new Set(state.unnamed),
+    staged: new Map(state.staged),
   }
 }
 
-export function viewOf({ updateSeq, epochs, docCount, deletedCount, revsLimit, security }: State): StoreView {
-  return { updateSeq, epochs, docCount, deletedCount, revsLimit, security }
+export function viewOf(state: State): StoreView {
+  const { updateSeq, epochs, docCount, deletedCount, revsLimit, purgedInfosLimit, designVersion, security } =
+    state
+  return { updateSeq, epochs, docCount, deletedCount, revsLimit, purgedInfosLimit, designVersion, security }
+}
+
+/** What a restart leaves of a state: contents that no revision named are forgotten. */
+export function reopened(state: State): State {
+  const draft = draftOf(state)
+  for (const blob of [...draft.staged.keys(), ...draft.unnamed]) dropUnnamed(draft, blob)
+  return draft
+}
+
+/** Refuses a write that names contents which are not there. @throws no_attachment */
+export function checkContents({ blobs }: State, { revisions }: DocWrite): void {
+  for (const { name, content } of revisions.flatMap((revision) => revision.content?.attachments ?? [])) {
+    if ('blob' in content && !blobs.has(content.blob)) {
+      throw new CouchError('no_attachment', `The content of the attachment ${name} is not stored any more.`)
+    }
+  }
 }
 
 /** Applies one document's write to a draft. Nothing in here fails half way. */
@@ -83,11 +122,13 @@ export function writeDoc(draft: State, owner: object, id: string, write: DocWrit
   for (const change of write.revisions) rows.set(change.rev, writeRow(draft, rows.get(change.rev), change))
   const seq = write.sequenced || before === undefined ? nextSeq(draft, owner) : before.seq
   draft.docs.set(id, { id, seq, rev: write.rev, deleted: write.deleted, rows })
+  if (write.design) draft.designVersion += 1
   if (before !== undefined) count(draft, before.deleted, -1)
   count(draft, write.deleted, 1)
 }
 
-function count(draft: State, deleted: boolean, by: number): void {
+/** Counts a document in, or out. */
+export function count(draft: State, deleted: boolean, by: number): void {
   if (deleted) draft.deletedCount += by
   else draft.docCount += by
 }
@@ -110,12 +151,29 @@ function writeRow(draft: State, before: Row | undefined, change: RevisionWrite):
 }
 
 function storeAttachment(draft: State, { content, ...facts }: AttachmentWrite): StoredAttachment {
-  if ('blob' in content) return { ...facts, blob: content.blob }
-  const hash = Buffer.from(content.sha256).toString('hex')
-  const blob = draft.blobOfHash.get(hash) ?? draft.blobs.size + 1
-  if (!draft.blobs.has(blob)) draft.blobs.set(blob, Uint8Array.from(content.bytes))
-  draft.blobOfHash.set(hash, blob)
+  const blob = 'blob' in content ? content.blob : storeBytes(draft, content.sha256, content.bytes)
+  draft.unnamed.delete(blob)
   return { ...facts, blob }
+}
+
+/** The blob of a content, which is stored now, under `blob` if that is given, unless it is already. */
+export function storeBytes(draft: State, sha256: Uint8Array, bytes: Uint8Array, blob?: number): number {
+  const hash = Buffer.from(sha256).toString('hex')
+  const known = draft.blobOfHash.get(hash)
+  if (known !== undefined) return known
+  if (blob === undefined) draft.lastBlob += 1
+  const made = blob ?? draft.lastBlob
+  draft.blobs.set(made, Uint8Array.from(bytes))
+  draft.blobOfHash.set(hash, made)
+  return made
+}
+
+/** Forgets a content that no revision has named, whole or not; others stay. */
+export function dropUnnamed(draft: State, blob: number): void {
+  draft.staged.delete(blob)
+  if (!draft.unnamed.delete(blob)) return
+  draft.blobs.delete(blob)
+  for (const [hash, other] of draft.blobOfHash) if (other === blob) draft.blobOfHash.delete(hash)
 }
 
 /** Bytes of the leaves' bodies and attachments. */

@@ -1,7 +1,11 @@
 /** One open database of the engine in memory. */
 import { setImmediate as turn } from 'node:timers/promises'
+import { CouchError } from '../../../src/core/errors.ts'
+import type { DatabaseEntry } from '../../../src/storage/catalog.ts'
 import type {
-  DatabaseEntry,
+  BlobPin,
+  BlobStage,
+  CompactionProgress,
   DatabaseStore,
   DocState,
   DocUpdate,
@@ -11,15 +15,21 @@ import type {
   Outcome,
   Page,
   Paging,
+  PurgeInfo,
+  PurgeUpdate,
   SettingsChange,
   StoreInfo,
   StoreView,
 } from '../../../src/storage/engine.ts'
+import { dropForsaken, dropSuperseded, purgeDoc } from './purge.ts'
+import { MemoryStaging } from './staging.ts'
 import {
+  checkContents,
   draftOf,
   externalSize,
   idsInRange,
   lend,
+  reopened,
   type State,
   type StoredDoc,
   viewOf,
@@ -43,14 +53,26 @@ interface Job {
 export class MemoryStore implements DatabaseStore {
   readonly #record: DatabaseRecord
   readonly #operate: Operate
+  readonly #staging: MemoryStaging
   readonly #listeners: ((updateSeq: number) => void)[] = []
   #queue: Job[] = []
   #writing: Promise<void> = Promise.resolve()
   #closing: Promise<void> | null = null
+  #compacting: Promise<void> | null = null
+  readonly #watchers = new Set<(progress: CompactionProgress) => void>()
 
   constructor(record: DatabaseRecord, operate: Operate) {
     this.#record = record
     this.#operate = operate
+    record.state = reopened(record.state)
+    this.#staging = new MemoryStaging({
+      read: (read) => this.#read(read),
+      write: (operation, change) =>
+        this.#write((draft) => {
+          operate(operation)
+          return change(draft)
+        }),
+    })
   }
 
   view(): Promise<StoreView> {
@@ -61,7 +83,9 @@ export class MemoryStore implements DatabaseStore {
     const { name, createdAt } = this.#record
     return this.#read((state, view) => {
       const external = externalSize(state)
-      return { ...view, name, createdAt, purgeSeq: 0, sizes: { file: external, active: external, external } }
+      const sizes = { file: external, active: external, external }
+      const { purgeSeq } = state
+      return { ...view, name, createdAt, purgeSeq, compacting: this.#compacting !== null, sizes }
     })
   }
 
@@ -109,6 +133,14 @@ export class MemoryStore implements DatabaseStore {
     return this.#read((state) => state.blobs.get(blob)?.slice(offset, offset + length) ?? null)
   }
 
+  pinBlob(blob: number): Promise<BlobPin | null> {
+    return this.#staging.pin(blob)
+  }
+
+  stageBlob(): Promise<BlobStage> {
+    return this.#staging.begin()
+  }
+
   updateDocs<R, N = never>(updates: readonly DocUpdate<R, N>[]): Promise<Outcome<R, N>[]> {
     return this.#write((draft) => updates.map((update) => caught(() => this.#updateDoc(draft, update))))
   }
@@ -118,11 +150,57 @@ export class MemoryStore implements DatabaseStore {
     const decision = this.#lend(draft, draft.docs.get(id), (doc) => decide(doc, viewOf(draft)))
     if ('needs' in decision) return { needs: decision.needs }
     if (decision.write !== undefined) {
+      checkContents(draft, decision.write)
       for (const { rev } of decision.write.revisions) this.#operate(`write revision ${rev}`)
       this.#operate('write document')
       writeDoc(draft, this, id, decision.write)
     }
     return { result: decision.result }
+  }
+
+  purgeDocs<R>(updates: readonly PurgeUpdate<R>[]): Promise<Outcome<R>[]> {
+    return this.#write((draft) => updates.map((update) => caught(() => this.#purgeDoc(draft, update))))
+  }
+
+  #purgeDoc<R>(draft: State, { id, decide }: PurgeUpdate<R>): Outcome<R> {
+    this.#operate('read document')
+    const { result, write } = this.#lend(draft, draft.docs.get(id), (doc) => decide(doc, viewOf(draft)))
+    if (write !== undefined) {
+      this.#operate('purge document')
+      purgeDoc(draft, this, id, write)
+    }
+    return { result }
+  }
+
+  readPurges(): Promise<PurgeInfo[]> {
+    return this.#read(({ purges }, { purgedInfosLimit }) => purges.slice(-purgedInfosLimit))
+  }
+
+  compact(onProgress?: (progress: CompactionProgress) => void): Promise<void> {
+    if (onProgress !== undefined) this.#watchers.add(onProgress)
+    this.#compacting ??= this.#compact().finally(() => {
+      this.#compacting = null
+      this.#watchers.clear()
+    })
+    return this.#compacting
+  }
+
+  async #compact(): Promise<void> {
+    const ids = await this.#read((state) => [...state.docs.keys()])
+    const total = ids.length + 1
+    for (let done = 0; done < ids.length; done += 10) {
+      for (const tell of this.#watchers) tell({ done, total })
+      await this.#compactStep((draft) => dropSuperseded(draft, ids.slice(done, done + 10)))
+    }
+    await this.#compactStep((draft) => dropForsaken(draft, (blob) => this.#staging.isHeld(blob)))
+    for (const tell of this.#watchers) tell({ done: total, total })
+  }
+
+  #compactStep(change: (draft: State) => void): Promise<void> {
+    return this.#write((draft) => {
+      this.#operate('compact')
+      change(draft)
+    })
   }
 
   readLocals(ids: readonly string[]): Promise<(LocalDoc | null)[]> {
@@ -162,6 +240,7 @@ export class MemoryStore implements DatabaseStore {
       if (write !== undefined) this.#operate('write settings')
       if (write?.security !== undefined) draft.security = write.security
       if (write?.revsLimit !== undefined) draft.revsLimit = write.revsLimit
+      if (write?.purgedInfosLimit !== undefined) draft.purgedInfosLimit = write.purgedInfosLimit
       return result
     })
   }
@@ -228,7 +307,7 @@ export class MemoryStore implements DatabaseStore {
   }
 
   #refuseIfClosed(): void {
-    if (this.#closing !== null) throw new Error(`The database ${this.#record.name} is closed.`)
+    if (this.#closing !== null) throw new CouchError('unavailable')
   }
 }
 

@@ -1,0 +1,155 @@
+/**
+ * Design documents as they are written, protocol.md 9.1: their shape, and whether the functions of their views
+ * compile. Filters and validate functions compile at their first use, as in CouchDB.
+ */
+import { CouchError } from '../core/errors.ts'
+import type { Sandbox, UserFunction } from '../sandbox/sandbox.ts'
+
+type Members = Readonly<Record<string, unknown>>
+
+/**
+ * What may stand where, in the order in which couch_mrview looks at it; `*` is each member there is. `autoupdate` is
+ * not among it: CouchDB takes any value, and one that it holds must not stop a replication to here.
+ */
+const FIELDS: readonly (readonly [path: string, kinds: string])[] = [
+  ['filters', 'object'],
+  ['filters.*', 'object or string'],
+  ['language', 'string'],
+  ['lists', 'object'],
+  ['lists.*', 'object or string'],
+  ['options', 'object'],
+  ['options.include_design', 'boolean'],
+  ['options.local_seq', 'boolean'],
+  ['options.partitioned', 'boolean'],
+  ['rewrites', 'string or array'],
+  ['shows', 'object'],
+  ['shows.*', 'object or string'],
+  ['updates', 'object'],
+  ['updates.*', 'object or string'],
+  ['validate_doc_update', 'string'],
+  ['views', 'object'],
+  ['views.*', 'object'],
+]
+
+/** CouchDB looks at the beginning alone; tools leave the end of a line behind the name. */
+const BUILTIN_REDUCE =
+  /^_(sum|count|stats|approx_count_distinct|first|last|(top|bottom)_([1-9][0-9]?|100)(?![0-9]))/
+
+/** The modules that views share (CommonJS), which are no view. */
+const LIBRARY = 'lib'
+
+/** A function of a view, by the members that lead to it. */
+export interface ViewFunction {
+  readonly view: string
+  readonly member: 'map' | 'reduce'
+  readonly text: string
+}
+
+/**
+ * Checks a design document that is to be written. Pure.
+ * @param body its JSON text
+ * @returns the functions that must compile before it may be written
+ * @throws invalid_design_doc
+ */
+export function checkDesignDoc(body: string): ViewFunction[] {
+  const doc = JSON.parse(body) as Members
+  checkShape(doc)
+  const functions = viewFunctions(doc)
+  for (const { member, text } of functions) if (member === 'reduce') checkBuiltin(text)
+  if (languageOf(doc) !== 'javascript') return []
+  return functions.filter(({ member, text }) => member === 'map' || !text.startsWith('_'))
+}
+
+/**
+ * Compiles functions of a design document.
+ * @param fn names the database, the document and its new revision
+ * @throws compilation_error for the first that does not; function_timeout, function_memory, unavailable when that
+ * cannot be found out
+ */
+export async function compileViews(
+  sandbox: Sandbox,
+  fn: Omit<UserFunction, 'path'>,
+  functions: readonly ViewFunction[],
+): Promise<void> {
+  for (const { view, member } of functions) await compile(sandbox, { ...fn, path: ['views', view, member] })
+}
+
+/** The language of a design document's functions. */
+export function languageOf(doc: Members): unknown {
+  return doc.language === undefined ? 'javascript' : doc.language
+}
+
+function checkShape(doc: Members): void {
+  for (const [path, kinds] of FIELDS) checkField(doc, path.split('.'), kinds, [])
+  checkField(doc, ['views', '*', 'map'], languageOf(doc) === 'query' ? 'object' : 'string', [])
+  checkField(doc, ['views', '*', 'reduce'], 'string', [])
+  for (const [view, members] of views(doc)) {
+    if (members.map === undefined) {
+      throw new CouchError('invalid_design_doc', `View \`${view}\` must contain map function`)
+    }
+  }
+}
+
+/** What stands above the field has been found to be an object where it must be one. */
+function checkField(
+  parent: Members,
+  [step, ...rest]: readonly string[],
+  kinds: string,
+  above: readonly string[],
+): void {
+  const names = step === '*' ? Object.keys(parent) : [step as string]
+  for (const name of names) {
+    const value = parent[name]
+    if (value === undefined) continue
+    const at = [...above, name]
+    if (rest.length > 0) {
+      const isLibrary = above[0] === 'views' && name === LIBRARY
+      if (isObject(value) && !isLibrary) checkField(value, rest, kinds, at)
+    } else if (!kinds.split(' or ').some((kind) => isOfKind(value, kind))) {
+      const reason = `\`${at.join('.')}\` field must have ${kinds} type`
+      throw new CouchError('invalid_design_doc', reason)
+    }
+  }
+}
+
+function isOfKind(value: unknown, kind: string): boolean {
+  if (kind === 'object') return isObject(value)
+  return kind === 'array' ? Array.isArray(value) : typeof value === kind
+}
+
+function isObject(value: unknown): value is Members {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** Its views, once its shape is known to be right. */
+function views(doc: Members): [name: string, members: Members][] {
+  const all = Object.entries((doc.views ?? {}) as Record<string, Members>)
+  return all.filter(([name]) => name !== LIBRARY)
+}
+
+function viewFunctions(doc: Members): ViewFunction[] {
+  return views(doc).flatMap(([view, members]) =>
+    (['map', 'reduce'] as const).flatMap((member) => {
+      const text = members[member]
+      return typeof text === 'string' ? [{ view, member, text }] : []
+    }),
+  )
+}
+
+function checkBuiltin(text: string): void {
+  if (!text.startsWith('_') || BUILTIN_REDUCE.test(text)) return
+  throw new CouchError('invalid_design_doc', `\`${text}\` is not a supported reduce function.`)
+}
+
+async function compile(sandbox: Sandbox, fn: UserFunction): Promise<void> {
+  try {
+    await sandbox.compile(fn)
+  } catch (error) {
+    if (!(error instanceof CouchError) || error.code !== 'compilation_error') throw error
+    const [, view, member] = fn.path
+    throw new CouchError(
+      'compilation_error',
+      `Compilation of the ${member} function in the '${view}' view failed: ${error.message}`,
+    )
+  }
+}

@@ -1,0 +1,34 @@
+/** Compaction, purge, and what is kept of purges, as methods of a database; protocol.md 4.6, 4.7. */
+import type { Limits } from '../core/types.ts'
+import type { DatabaseStore } from '../storage/engine.ts'
+import type { Database } from './database.ts'
+import { purge, purgedInfos, purgedInfosLimit, setPurgedInfosLimit } from './purge.ts'
+import { requireMaintainer } from './security.ts'
+
+export type Maintenance = Pick<
+  Database,
+  'compact' | 'purge' | 'purgedInfos' | 'purgedInfosLimit' | 'setPurgedInfosLimit'
+>
+
+interface MaintenanceOptions {
+  limits(): Limits
+  /** Compacts the store in the background, unless that is at work; what comes of it is told to somebody else. */
+  startCompaction(): void
+}
+
+/** @param store the database's documents */
+export function maintenance(
+  store: DatabaseStore,
+  { limits, startCompaction }: MaintenanceOptions,
+): Maintenance {
+  return {
+    compact: async (user) => {
+      requireMaintainer(user, (await store.view()).security)
+      startCompaction()
+    },
+    purge: (user, body) => purge(store, user, body, limits()),
+    purgedInfos: (user) => purgedInfos(store, user),
+    purgedInfosLimit: (user) => purgedInfosLimit(store, user),
+    setPurgedInfosLimit: (user, limit) => setPurgedInfosLimit(store, user, limit),
+  }
+}

@@ -1,0 +1,134 @@
+/** `_purge`, protocol.md 4.7: leaves are forgotten, and with them the ancestors that serve no other leaf. */
+import { asCouchError, CouchError } from '../core/errors.ts'
+import { isDesignId, isLocalId } from '../core/ids.ts'
+import type { Limits, UserCtx } from '../core/types.ts'
+import { isKnown, leafRev } from '../revisions/branch.ts'
+import { formatRev, parseRev } from '../revisions/rev.ts'
+import { winner } from '../revisions/winner.ts'
+import type { DatabaseStore, DocState, Outcome, PurgeUpdate, PurgeWrite } from '../storage/engine.ts'
+import type { Body } from './database.ts'
+import { bodyObject } from './request-body.ts'
+import { requireMember, requireServerAdmin } from './security.ts'
+
+/** Room for far more revisions than a request may name by default. */
+const MAX_REQUEST_BYTES = 16 * 1024 * 1024
+
+/**
+ * Decides what goes of a document. Only leaves do: of any other revision that is named nothing comes.
+ * @param doc the document as stored; null when it never was
+ * @param revs revisions named, in any order
+ * @returns the leaves that go, in the order named, and the write that makes them go
+ */
+export function decidePurge(
+  doc: DocState | null,
+  revs: readonly string[],
+): { readonly result: readonly string[]; readonly write?: PurgeWrite } {
+  if (doc === null) return { result: [] }
+  const branches = [...doc.branches]
+  const leaves = new Set(branches.map(leafRev))
+  const purged = [...new Set(revs)].filter((rev) => leaves.has(rev))
+  if (purged.length === 0) return { result: [] }
+  const gone = new Set(purged)
+  const left = branches.filter((branch) => !gone.has(leafRev(branch)))
+  const removed = doc
+    .revisions()
+    .map(({ rev }) => rev)
+    .filter((rev) => gone.has(rev) || !isKnown(left, parseRev(rev)))
+  const best = winner(left)
+  const rest =
+    best === undefined
+      ? null
+      : { rev: leafRev(best), deleted: best.deleted, sequenced: true, revisions: [] }
+  return { result: purged, write: { purged, removed, rest, ...(isDesignId(doc.id) && { design: true }) } }
+}
+
+/**
+ * Carries out `_purge`.
+ * @param body `{id: [rev, ...], ...}`
+ * @returns the answer's JSON; a document that the store failed to purge has the error in its place
+ * @throws not_server_admin; bad_request for too many ids or revisions, body_not_object, invalid_revs_list,
+ * invalid_rev; what the store failed with when it failed with every document
+ */
+export async function purge(
+  store: DatabaseStore,
+  user: UserCtx,
+  body: Body,
+  limits: Limits,
+): Promise<Uint8Array> {
+  requireServerAdmin(user)
+  const asked = readAsked(bodyObject(body, MAX_REQUEST_BYTES), limits)
+  const stored = asked.filter(([id]) => mayBeStored(id))
+  const outcomes = await store.purgeDocs(stored.map(([id, revs]) => purgeUpdate(id, revs)))
+  const failures = outcomes.flatMap((outcome) => ('error' in outcome ? [outcome.error] : []))
+  if (failures.length > 0 && failures.length === asked.length) throw asCouchError(failures[0])
+  const results = new Map(stored.map(([id], at) => [id, outcomes[at]]))
+  const rows = asked.map(([id]) => `${JSON.stringify(id)}:${JSON.stringify(resultOf(results.get(id)))}`)
+  return Buffer.from(`{"purge_seq":null,"purged":{${rows.join(',')}}}\n`)
+}
+
+function purgeUpdate(id: string, revs: readonly string[]): PurgeUpdate<readonly string[]> {
+  return { id, decide: (doc) => decidePurge(doc, revs) }
+}
+
+/** What `purged` says of a document: the revisions that went, or the error. */
+function resultOf(outcome: Outcome<readonly string[]> | undefined): unknown {
+  if (outcome === undefined) return []
+  if ('error' in outcome) return asCouchError(outcome.error).toBody()
+  return 'result' in outcome ? outcome.result : []
+}
+
+/** `_local` documents have no revisions that could be purged, nor has what can be no id: engines store UTF-8. */
+function mayBeStored(id: string): boolean {
+  return !isLocalId(id) && id.isWellFormed()
+}
+
+function readAsked(
+  request: Record<string, unknown>,
+  { maxPurgedDocuments, maxPurgedRevisions }: Limits,
+): [id: string, revs: string[]][] {
+  const asked = Object.entries(request)
+  if (asked.length > maxPurgedDocuments) {
+    throw new CouchError('bad_request', 'Exceeded maximum number of documents.')
+  }
+  const listed = asked.map(([id, revs]): [string, unknown[]] => [id, listOf(revs)])
+  if (listed.reduce((sum, [, revs]) => sum + revs.length, 0) > maxPurgedRevisions) {
+    throw new CouchError('bad_request', 'Exceeded maximum number of revisions.')
+  }
+  return listed.map(([id, revs]) => [id, revs.map(revOf)])
+}
+
+function listOf(revs: unknown): unknown[] {
+  if (!Array.isArray(revs)) throw new CouchError('invalid_revs_list')
+  return revs
+}
+
+function revOf(value: unknown): string {
+  const { pos, id } = parseRev(value)
+  return formatRev(pos, id)
+}
+
+/** `_purged_infos`: the purges that are remembered, oldest first. */
+export async function purgedInfos(store: DatabaseStore, user: UserCtx): Promise<Uint8Array> {
+  requireMember(user, (await store.view()).security)
+  const infos = (await store.readPurges()).map(({ id, revs }) => ({ id, revs }))
+  return Buffer.from(`${JSON.stringify({ purged_infos: infos })}\n`)
+}
+
+/** How many purges are remembered. @throws not_server_admin */
+export async function purgedInfosLimit(store: DatabaseStore, user: UserCtx): Promise<number> {
+  requireServerAdmin(user)
+  return (await store.view()).purgedInfosLimit
+}
+
+/** @throws not_server_admin, bad_request unless a positive integer */
+export async function setPurgedInfosLimit(
+  store: DatabaseStore,
+  user: UserCtx,
+  limit: unknown,
+): Promise<void> {
+  requireServerAdmin(user)
+  if (!Number.isSafeInteger(limit) || (limit as number) < 1) {
+    throw new CouchError('bad_request', '`purged_infos_limit` must be positive integer')
+  }
+  await store.updateSettings(() => ({ result: undefined, write: { purgedInfosLimit: limit as number } }))
+}

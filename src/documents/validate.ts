@@ -1,0 +1,218 @@
+/**
+ * What the functions of design documents have to say of a write: validate functions of an ordinary document, the
+ * check of a design document that is itself written. `_local` documents do not come here.
+ */
+import type { CouchError } from '../core/errors.ts'
+import { isDesignId } from '../core/ids.ts'
+import type { UserCtx } from '../core/types.ts'
+import type { Sandbox, UserFunction, ValidateCall } from '../sandbox/sandbox.ts'
+import type { DatabaseStore, Decision, StoreView } from '../storage/engine.ts'
+import { spliceDocument } from './body.ts'
+import { checkDesignDoc, compileViews, type ViewFunction } from './design-docs.ts'
+import type { EditResult, Inspect } from './edit.ts'
+import { type ValidatorList, Validators } from './validators.ts'
+import { type CallContext, callContext, judge, refusalFrom, validateCall } from './verdicts.ts'
+
+/** Characters of documents that one round gathers for validate functions; others are put off to the next. */
+const ROUND_CHARS = 16 * 1024 * 1024
+
+/** What must be known before an edit can be decided; `at` is the edit's place among those of its document. */
+export type Need =
+  | { readonly kind: 'validators' }
+  | {
+      readonly kind: 'verdict'
+      readonly at: number
+      readonly list: ValidatorList
+      readonly call: ValidateCall
+    }
+  | {
+      readonly kind: 'compilation'
+      readonly at: number
+      readonly body: string
+      readonly fn: Omit<UserFunction, 'path'>
+      readonly functions: readonly ViewFunction[]
+    }
+
+type Verdict = Extract<Need, { kind: 'verdict' }>
+type Asked = Exclude<Need, { kind: 'validators' }>
+
+/** What was found out of one edit: null where nothing speaks against it. */
+interface Finding {
+  readonly need: Asked
+  readonly refusal: CouchError | null
+}
+
+/** What is known so far of the edits of one document. */
+export class Findings {
+  readonly #byEdit = new Map<number, Finding[]>()
+
+  get isEmpty(): boolean {
+    return this.#byEdit.size === 0
+  }
+
+  add(need: Asked, refusal: CouchError | null): void {
+    const found = this.#byEdit.get(need.at)
+    if (found === undefined) this.#byEdit.set(need.at, [{ need, refusal }])
+    else found.push({ need, refusal })
+  }
+
+  /** undefined when it is not known yet. */
+  find(at: number, matches: (need: Asked) => boolean): CouchError | null | undefined {
+    return this.#byEdit.get(at)?.find(({ need }) => matches(need))?.refusal
+  }
+}
+
+/** The checks of one open database. */
+export class WriteChecks {
+  readonly sandbox: Sandbox
+  readonly incarnation: number
+  readonly validators: Validators
+
+  constructor(store: DatabaseStore, sandbox: Sandbox, incarnation: number) {
+    this.sandbox = sandbox
+    this.incarnation = incarnation
+    this.validators = new Validators(store, incarnation)
+  }
+}
+
+/** The checks of one request, round by round. */
+export class Examination {
+  readonly #checks: WriteChecks
+  readonly #user: UserCtx
+  /** The list that this request has read, which may be too long to be kept for others. */
+  #list: ValidatorList | null = null
+
+  constructor(checks: WriteChecks, user: UserCtx) {
+    this.#checks = checks
+    this.#user = user
+  }
+
+  round(): Round {
+    const list = this.#checks.validators.known ?? this.#list
+    return new Round(this.#checks.incarnation, this.#user, list)
+  }
+
+  /**
+   * Finds out what is needed; nothing is locked meanwhile.
+   * @returns a refusal or null for each need, in their order
+   * @throws contended, or a fault of the store, when the list of validate functions cannot be read
+   */
+  async meet(needs: readonly Need[]): Promise<(CouchError | null)[]> {
+    if (needs.some(({ kind }) => kind === 'validators')) {
+      this.#list = await this.#checks.validators.read()
+    }
+    const [ofDesigns, ofVerdicts] = await Promise.all([this.#compile(needs), this.#judge(needs)])
+    return needs.map((need) => ofDesigns.get(need) ?? ofVerdicts.get(need) ?? null)
+  }
+
+  async #compile(needs: readonly Need[]): Promise<Map<Need, CouchError | null>> {
+    const refusals = new Map<Need, CouchError | null>()
+    for (const need of needs) {
+      if (need.kind !== 'compilation') continue
+      const compiled = compileViews(this.#checks.sandbox, need.fn, need.functions)
+      refusals.set(need, await compiled.then(() => null, refusalFrom))
+    }
+    return refusals
+  }
+
+  async #judge(needs: readonly Need[]): Promise<Map<Need, CouchError | null>> {
+    const asked = needs.filter((need) => need.kind === 'verdict')
+    const [first] = asked
+    if (first === undefined) return new Map()
+    // One round knows one list.
+    const calls = asked.map(({ call }) => call)
+    const refusals = await judge(this.#checks.sandbox, first.list.functions, calls)
+    return new Map(asked.map((need, at) => [need, refusals[at] ?? null]))
+  }
+}
+
+/** One attempt at the documents of a request. */
+export class Round {
+  readonly #incarnation: number
+  readonly #user: UserCtx
+  readonly #list: ValidatorList | null
+  #charsLeft = ROUND_CHARS
+
+  constructor(incarnation: number, user: UserCtx, list: ValidatorList | null) {
+    this.#incarnation = incarnation
+    this.#user = user
+    this.#list = list
+  }
+
+  /** Whether documents as they are stored will be looked at. */
+  get touchesBody(): boolean {
+    return (this.#list?.functions.length ?? 0) > 0
+  }
+
+  /**
+   * Decides the edits of a document, or tells what must be known before; with no needs at all the document is put
+   * off to the next round. Where something is not known, it goes on as if nothing spoke against the edit, so that
+   * what the later ones need is asked for at once.
+   * @param apply decides, asking `inspect` about each revision that would be made
+   */
+  decide(
+    id: string,
+    view: StoreView,
+    known: Findings,
+    apply: (inspect?: Inspect) => Decision<EditResult[]>,
+  ): Decision<EditResult[], Need> {
+    const needs: Need[] = []
+    if (isDesignId(id)) {
+      const decision = apply(this.#inspectDesign(id, known, needs))
+      return needs.length === 0 ? decision : { needs }
+    }
+    const list = this.#list
+    if (list === null || list.designVersion !== view.designVersion) return { needs: [{ kind: 'validators' }] }
+    if (list.functions.length === 0) return apply()
+    if (this.#charsLeft <= 0 && known.isEmpty) return { needs }
+    const context = callContext(list.database, this.#user, view.security)
+    const decision = apply(this.#inspectOrdinary(id, list, context, known, needs))
+    return needs.length === 0 ? decision : { needs }
+  }
+
+  /** Whether functions compile is found out for a body. */
+  #inspectDesign(id: string, known: Findings, needs: Need[]): Inspect {
+    return ({ at, doc: { body, deleted }, rev }) => {
+      if (deleted) return
+      const functions = checkDesignDoc(body)
+      if (functions.length === 0) return
+      const refusal = known.find(at, (need) => need.kind === 'compilation' && need.body === body)
+      if (refusal !== undefined) return refuse(refusal)
+      const fn = { database: this.#incarnation, ddoc: id, rev, source: spliceDocument({ id, rev, body }) }
+      needs.push({ kind: 'compilation', at, body, fn, functions })
+    }
+  }
+
+  /** A verdict holds for the functions and for the very texts that they were asked about, and for nothing else. */
+  #inspectOrdinary(
+    id: string,
+    list: ValidatorList,
+    context: CallContext,
+    known: Findings,
+    needs: Need[],
+  ): Inspect {
+    return (candidate) => {
+      const { at } = candidate
+      const call = validateCall(id, candidate, context)
+      const refusal = known.find(at, (need) => need.kind === 'verdict' && isSame(need, list, call))
+      if (refusal !== undefined) return refuse(refusal)
+      this.#charsLeft -= call.newDoc.length + call.oldDoc.length
+      needs.push({ kind: 'verdict', at, list, call })
+    }
+  }
+}
+
+function refuse(refusal: CouchError | null): void {
+  if (refusal !== null) throw refusal
+}
+
+function isSame(need: Verdict, { key }: ValidatorList, call: ValidateCall): boolean {
+  const { newDoc, oldDoc, userCtx, security } = need.call
+  return (
+    need.list.key === key &&
+    userCtx === call.userCtx &&
+    security === call.security &&
+    newDoc === call.newDoc &&
+    oldDoc === call.oldDoc
+  )
+}

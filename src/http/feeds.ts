@@ -1,0 +1,81 @@
+/** Answers that are feeds: what `_changes` and `_db_updates` share. */
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { type Caller, Feed, type FeedRequest } from '../changes/feed.ts'
+import { FeedHub } from '../changes/hub.ts'
+import type { FeedKind } from '../changes/query.ts'
+import { directSource, type FeedDatabase } from '../changes/source.ts'
+import { openStream } from './json-stream.ts'
+import { authenticate } from './plugins/authentication.ts'
+import { isKnownToClient, sendNotModified } from './replies.ts'
+
+/** A hub whose feeds look at their callers' rights when admins change, and end when the app closes. */
+export function feedHub(app: FastifyInstance): FeedHub {
+  const hub = new FeedHub()
+  const forget = app.services.config.onChange((section) => {
+    if (section === 'admins') hub.doubtAll()
+  })
+  app.addHook('preClose', async () => {
+    forget()
+    hub.close()
+  })
+  return hub
+}
+
+export interface FeedAnswer {
+  readonly hub: FeedHub
+  readonly database: FeedDatabase
+  readonly asked: FeedRequest
+  /** The validator of a normal feed, of what its first page says of the state. */
+  etagOf(state: string): string
+}
+
+/**
+ * Answers with a feed: a normal one has a validator, the others wait. What is wrong with the request is thrown before
+ * the first byte.
+ */
+export async function answerFeed(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { hub, database, asked, etagOf }: FeedAnswer,
+): Promise<unknown> {
+  const { kind, since } = asked
+  const waits = kind !== 'normal' && request.method !== 'HEAD'
+  const source = waits ? hub.join(database) : directSource(database)
+  const feed = new Feed(source, callerOf(request, reply), asked)
+  try {
+    const { state, unknownEpoch } = await feed.open()
+    if (unknownEpoch) request.log.warn({ since }, 'a feed begins anew: its since is of another store')
+    if (kind === 'normal' && isKnownToClient(request, reply, etagOf(state))) return sendNotModified(reply)
+    const stream = openStream(request, reply, { status: 200, headers: headersOf(kind), waits: kind !== 'normal' })
+    if (request.method !== 'HEAD') await feed.run(stream)
+    return undefined
+  } finally {
+    feed.close()
+  }
+}
+
+/** The caller as the hooks found it, and from then on as the credentials that came with the request say. */
+function callerOf(request: FastifyRequest, reply: FastifyReply): Caller {
+  let isKnown = false
+  return async () => {
+    if (isKnown) await authenticate(request, reply)
+    isKnown = true
+    return request.user
+  }
+}
+
+function headersOf(kind: FeedKind): Record<string, string> {
+  const isEvents = kind === 'eventsource'
+  return {
+    'Content-Type': isEvents ? 'text/event-stream' : 'application/json',
+    'Cache-Control': isEvents ? 'no-cache, no-transform' : 'must-revalidate, no-transform',
+    // nginx passes lines on as they come.
+    'X-Accel-Buffering': 'no',
+  }
+}
+
+/** The header Last-Event-ID. */
+export function lastEventId({ headers }: FastifyRequest): string | undefined {
+  const id = headers['last-event-id']
+  return typeof id === 'string' ? id : undefined
+}

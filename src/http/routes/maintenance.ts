@@ -1,0 +1,131 @@
+/** Cleaning up, purging, and what is at work; protocol.md 4.6, 4.7, 15. */
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { DESIGN_PREFIX } from '../../core/ids.ts'
+import type { DatabaseHandle } from '../../threads/databases.ts'
+import type { CompactionTask } from '../../threads/tasks.ts'
+import { requestSizeLimit, withBody } from '../body.ts'
+import { NODE_NAME } from '../node-name.ts'
+import { sendBytes, sendJson } from '../replies.ts'
+import type { Path } from '../route-table.ts'
+import { databaseOf } from '../services.ts'
+import { readSmallJson } from '../small-json.ts'
+
+export const maintenanceRoutes: readonly Path[] = [
+  {
+    url: '/:db/_compact',
+    allow: 'POST',
+    access: 'maintainer',
+    methods: { POST: { handler: compact, json: true } },
+  },
+  {
+    url: '/:db/_compact/:ddoc',
+    allow: 'POST',
+    access: 'maintainer',
+    methods: { POST: { handler: compactViews, json: true } },
+  },
+  {
+    url: '/:db/_view_cleanup',
+    allow: 'POST',
+    access: 'maintainer',
+    methods: { POST: { handler: cleanUpViews } },
+  },
+  {
+    url: '/:db/_purge',
+    allow: 'POST',
+    access: 'server admin',
+    methods: { POST: { handler: purge, json: true } },
+  },
+  {
+    url: '/:db/_purged_infos',
+    allow: 'GET',
+    access: 'member',
+    methods: { GET: { handler: purgedInfos } },
+  },
+  {
+    url: '/:db/_purged_infos_limit',
+    allow: 'GET,PUT',
+    access: 'server admin',
+    methods: { GET: { handler: purgedInfosLimit }, PUT: { handler: setPurgedInfosLimit } },
+  },
+  {
+    url: '/_active_tasks',
+    allow: 'GET,HEAD',
+    access: 'server admin',
+    methods: { GET: { handler: activeTasks } },
+  },
+  {
+    url: '/_membership',
+    allow: 'GET',
+    access: 'server admin',
+    methods: { GET: { handler: membership } },
+  },
+]
+
+/** The database of a route for server admins, which plugins/access.ts does not enter. @throws no_database */
+function namedDatabase(request: FastifyRequest): DatabaseHandle {
+  const { db } = request.params as { db: string }
+  return request.server.services.databases.get(db)
+}
+
+async function compact(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  await databaseOf(request).compact(request.user)
+  return sendJson(reply, 202, { ok: true })
+}
+
+/** Indexes of views are in memory: there is nothing to compact. @throws not_found, deleted, as CouchDB does */
+async function compactViews(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const { ddoc } = request.params as { ddoc: string }
+  await databaseOf(request).open(request.user, DESIGN_PREFIX + ddoc, {})
+  return sendJson(reply, 202, { ok: true })
+}
+
+/** As {@link compactViews}: an index that is asked for no more leaves by itself. */
+async function cleanUpViews(_request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  return sendJson(reply, 202, { ok: true })
+}
+
+async function purge(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const database = namedDatabase(request)
+  const answer = await withBody(request, requestSizeLimit(request), (body) =>
+    database.purge(request.user, body),
+  )
+  return sendBytes(reply, 201, answer)
+}
+
+async function purgedInfos(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  return sendBytes(reply, 200, await databaseOf(request).purgedInfos(request.user))
+}
+
+async function purgedInfosLimit(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  return sendJson(reply, 200, await namedDatabase(request).purgedInfosLimit(request.user))
+}
+
+async function setPurgedInfosLimit(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const database = namedDatabase(request)
+  await database.setPurgedInfosLimit(request.user, await readSmallJson(request))
+  return sendJson(reply, 200, { ok: true })
+}
+
+async function activeTasks(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  return sendJson(reply, 200, request.server.services.databases.tasks().map(activeTask))
+}
+
+/** A compaction in the members that CouchDB gives it; there is a pid in the form of Erlang's for each database. */
+function activeTask({ database, incarnation, done, total, startedAt, updatedAt }: CompactionTask): object {
+  return {
+    node: NODE_NAME,
+    pid: `<0.${incarnation}.0>`,
+    process_status: 'running',
+    type: 'database_compaction',
+    database,
+    changes_done: done,
+    total_changes: total,
+    progress: Math.floor((100 * done) / total),
+    started_on: startedAt,
+    updated_on: updatedAt,
+  }
+}
+
+async function membership(_request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  return sendJson(reply, 200, { all_nodes: [NODE_NAME], cluster_nodes: [NODE_NAME] })
+}

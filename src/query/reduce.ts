@@ -1,0 +1,214 @@
+/** CouchDB's own reduce functions, protocol.md 9.3. Pure: rows in, the JSON text of a value out. */
+import type { Compare } from './collation.ts'
+import type { ViewRow } from './view-rows.ts'
+
+/** What a reduce function takes in, row by row in the keys' order, and what it makes of one group of rows. */
+export interface Reducer {
+  add(row: ViewRow): void
+  /** The JSON text of the result. */
+  result(): string
+}
+
+/** `_top_5`; what stands behind a name is ignored, as in CouchDB. */
+const NAME = /^(_[a-z]+(?:_[a-z]+)*)(?:_(\d+))?/
+
+/**
+ * A new reducer for one group of rows.
+ * @param name as the design document has it, which was checked when that was written
+ * @param order of the view's keys
+ */
+export function builtinReducer(name: string, order: Compare): Reducer {
+  const [, word, rank] = NAME.exec(name) ?? []
+  switch (word) {
+    case '_count':
+      return counting()
+    case '_sum':
+      return summing()
+    case '_stats':
+      return statistics()
+    case '_first':
+      return keeping(false)
+    case '_last':
+      return keeping(true)
+    case '_top':
+      return ranking(Number(rank), (a, b) => order(b, a))
+    case '_bottom':
+      return ranking(Number(rank), order)
+    default:
+      return countingKeys(order)
+  }
+}
+
+function counting(): Reducer {
+  let count = 0
+  return {
+    add: () => {
+      count += 1
+    },
+    result: () => String(count),
+  }
+}
+
+/** Rows come in their order: a key is new when it differs from the one before. So it is exact, in no memory. */
+function countingKeys(order: Compare): Reducer {
+  let count = 0
+  let last: ViewRow | undefined
+  return {
+    add: (row) => {
+      if (last === undefined || order(last.key, row.key) !== 0) count += 1
+      last = row
+    },
+    result: () => String(count),
+  }
+}
+
+function keeping(newest: boolean): Reducer {
+  let kept: string | undefined
+  return {
+    add: ({ valueText }) => {
+      if (newest || kept === undefined) kept = valueText
+    },
+    result: () => kept ?? 'null',
+  }
+}
+
+/** The first `most` values in an order. */
+function ranking(most: number, order: Compare): Reducer {
+  const best: unknown[] = []
+  return {
+    add: ({ valueText }) => {
+      const value: unknown = JSON.parse(valueText)
+      const at = best.findIndex((other) => order(value, other) < 0)
+      best.splice(at === -1 ? best.length : at, 0, value)
+      if (best.length > most) best.pop()
+    },
+    result: () => JSON.stringify(best),
+  }
+}
+
+/** A value that cannot be reduced is answered in the result's place: CouchDB's object for it. */
+class ReduceFault extends Error {
+  readonly value: unknown
+
+  constructor(message: string, value: unknown) {
+    super(message)
+    this.value = value
+  }
+
+  toJson(): string {
+    return JSON.stringify({ error: 'builtin_reduce_error', reason: this.message, caused_by: this.value })
+  }
+}
+
+/** A reducer that folds values, and stops at the first that is none of its kind. */
+function folding(fold: (value: unknown) => void, result: () => unknown): Reducer {
+  let fault: ReduceFault | undefined
+  return {
+    add: ({ valueText }) => {
+      if (fault !== undefined) return
+      try {
+        fold(JSON.parse(valueText))
+      } catch (error) {
+        if (!(error instanceof ReduceFault)) throw error
+        fault = error
+      }
+    },
+    result: () => fault?.toJson() ?? JSON.stringify(result()),
+  }
+}
+
+const SUM_REASON =
+  'The _sum function requires that map values be numbers, arrays of numbers, or objects. Objects cannot be mixed ' +
+  'with other data structures. Objects can be arbitrarily nested, provided that the values for all fields are ' +
+  'themselves numbers, arrays of numbers, or objects.'
+
+function summing(): Reducer {
+  let total: unknown = 0
+  return folding(
+    (value) => {
+      total = sum(total, value)
+    },
+    () => total,
+  )
+}
+
+type Members = Record<string, unknown>
+
+function isMembers(value: unknown): value is Members {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** Numbers add; lists add place by place, a number counting as a list of one; objects add member by member. */
+function sum(a: unknown, b: unknown): unknown {
+  if (typeof a === 'number' && typeof b === 'number') return a + b
+  if (isMembers(b)) return a === 0 || isMembers(a) ? sumMembers(a === 0 ? {} : a, b) : fail(SUM_REASON, b)
+  if (isMembers(a)) return fail(SUM_REASON, b)
+  return sumLists(listOf(a), listOf(b))
+}
+
+function listOf(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : [value]
+}
+
+function sumLists(a: readonly unknown[], b: readonly unknown[]): unknown[] {
+  const length = Math.max(a.length, b.length)
+  return Array.from({ length }, (_, at) => numberOf(a[at] ?? 0) + numberOf(b[at] ?? 0))
+}
+
+function numberOf(value: unknown): number {
+  return typeof value === 'number' ? value : fail(SUM_REASON, value)
+}
+
+function sumMembers(a: unknown, b: Members): Members {
+  const total = new Map(Object.entries(a as Members))
+  for (const [name, value] of Object.entries(b)) total.set(name, sum(total.get(name) ?? 0, value))
+  return Object.fromEntries(total)
+}
+
+function fail(reason: string, value: unknown): never {
+  throw new ReduceFault(reason, value)
+}
+
+interface Statistics {
+  sum: number
+  count: number
+  min: number
+  max: number
+  sumsqr: number
+}
+
+function statistics(): Reducer {
+  let total: Statistics | Statistics[] | undefined
+  return folding(
+    (value) => {
+      total = Array.isArray(value) ? mergedLists(total, value) : merged(total, value)
+    },
+    () => total ?? null,
+  )
+}
+
+function mergedLists(total: Statistics | Statistics[] | undefined, values: readonly unknown[]): Statistics[] {
+  const known = total === undefined ? undefined : listOf(total)
+  if (known !== undefined && known.length !== values.length) notNumbers(values)
+  return values.map((value, at) => merged(known?.[at] as Statistics | undefined, value))
+}
+
+function merged(total: Statistics | Statistics[] | undefined, value: unknown): Statistics {
+  if (typeof value !== 'number' || Array.isArray(total)) return notNumbers(value)
+  if (total === undefined) return { sum: value, count: 1, min: value, max: value, sumsqr: value * value }
+  return {
+    sum: total.sum + value,
+    count: total.count + 1,
+    min: Math.min(total.min, value),
+    max: Math.max(total.max, value),
+    sumsqr: total.sumsqr + value * value,
+  }
+}
+
+function notNumbers(value: unknown): never {
+  const shown = JSON.stringify(value)
+  return fail(
+    `The _stats function requires that map values be numbers or arrays of numbers, not '${shown}'`,
+    value,
+  )
+}

@@ -1,0 +1,44 @@
+/**
+ * `$regex` of selectors, in time that grows with the pattern and the text and never with their combinations: RE2's
+ * automata instead of JavaScript's backtracking, in which 28 characters can hold a thread for seconds.
+ */
+import { RE2JS } from 're2js'
+import { CouchError } from '../core/errors.ts'
+
+/** Characters of a pattern. */
+const MAX_PATTERN = 2000
+/** Instructions a pattern may compile to; most have less than fifty. */
+const MAX_PROGRAM = 3000
+/** Instructions times characters: about 200 ms where every character costs every instruction. */
+const MAX_STEPS = 20_000_000
+
+/**
+ * Compiles a pattern. It is found anywhere in a text, unless it says otherwise. RE2 has no lookaround, no
+ * backreferences and no possessive quantifiers, as CouchDB's PCRE has: such patterns are refused.
+ * @throws invalid_selector for what is no pattern, or one that RE2 does not know, or that is too large; the compiled
+ *   pattern throws it for a text that is too long for it
+ */
+export function compileRegex(pattern: string): (text: string) => boolean {
+  if (pattern.length > MAX_PATTERN) throw refusal(`it is longer than ${MAX_PATTERN} characters`)
+  const compiled = parse(pattern)
+  const size = compiled.programSize()
+  if (size > MAX_PROGRAM) throw refusal('it is too large')
+  const longest = MAX_STEPS / size
+  return (text) => {
+    if (text.length > longest) throw refusal(`a text of ${text.length} characters is too long for it`)
+    return compiled.test(text)
+  }
+}
+
+function parse(pattern: string): RE2JS {
+  try {
+    return RE2JS.compile(pattern)
+  } catch (cause) {
+    const said = cause instanceof Error ? cause.message.slice(0, 200) : ''
+    throw refusal(`it is none that RE2 knows (${said})`, cause)
+  }
+}
+
+function refusal(why: string, cause?: unknown): CouchError {
+  return new CouchError('invalid_selector', `Bad argument for operator $regex: ${why}`, { cause })
+}

@@ -1,0 +1,219 @@
+/** The answers of a view, protocol.md 9.3: rows of a map, and rows of a reduce, as JSON in chunks. */
+import { Breath } from '../core/breath.ts'
+import type { Sandbox, UserFunction } from '../sandbox/sandbox.ts'
+import type { Compare } from './collation.ts'
+import { builtinReducer } from './reduce.ts'
+import type { Grouping, ViewQuery } from './view-query.ts'
+import { type Stretch, stretchOf, type ViewRow } from './view-rows.ts'
+
+/** Rows of a view under a query, before anything is read for them. */
+export interface Selection {
+  readonly rows: readonly ViewRow[]
+  /** In the order of the answer; read from their ends when the query descends. */
+  readonly stretches: readonly Stretch[]
+  readonly query: ViewQuery
+  readonly order: Compare
+}
+
+/** Rows of the answer that are made at a time. */
+const STEP = 100
+
+/** What of a view's rows a query asks for. */
+export function select(rows: readonly ViewRow[], query: ViewQuery, order: Compare): Selection {
+  const { keys, inclusiveEnd, descending } = query
+  if (keys === undefined) return { rows, stretches: [stretchOf(rows, query, order)], query, order }
+  const ordered = descending ? [...keys].reverse() : keys
+  const stretches = ordered.map((key) => {
+    const edge = { key, docId: undefined }
+    return stretchOf(rows, { start: edge, end: edge, inclusiveEnd, descending }, order)
+  })
+  return { rows, stretches, query, order }
+}
+
+/** How many rows of the whole view stand before the first of the answer. */
+export function offsetOf({ rows, stretches, query }: Selection): number {
+  const [first] = stretches
+  const before = first === undefined ? 0 : query.descending ? rows.length - first.to : first.from
+  return Math.min(rows.length, before + query.skip)
+}
+
+function* walk({ rows, stretches, query }: Selection): Generator<ViewRow> {
+  for (const { from, to } of stretches) {
+    for (let at = 0; at < to - from; at++) yield rows[query.descending ? to - 1 - at : from + at] as ViewRow
+  }
+}
+
+/**
+ * Rows of a map, some at a time.
+ * @param docsOf the JSON of the documents that belong to rows, `null` for one that is gone; absent: not asked for
+ */
+export async function* mapRows(
+  selection: Selection,
+  docsOf: ((rows: readonly ViewRow[]) => Promise<readonly string[]>) | undefined,
+): AsyncGenerator<string[]> {
+  const { skip, limit } = selection.query
+  const breath = new Breath()
+  let at = 0
+  let ready: ViewRow[] = []
+  const made = async () => {
+    const docs = await docsOf?.(ready)
+    const texts = ready.map((row, place) => mapRow(row, docs?.[place]))
+    ready = []
+    return texts
+  }
+  for (const row of walk(selection)) {
+    if (at >= skip + limit) break
+    at += 1
+    if (at % STEP === 0) await breath.take()
+    if (at <= skip) continue
+    ready.push(row)
+    if (ready.length === STEP) yield await made()
+  }
+  if (ready.length > 0) yield await made()
+}
+
+function mapRow({ id, keyText, valueText }: ViewRow, doc: string | undefined): string {
+  const member = doc === undefined ? '' : `,"doc":${doc}`
+  return `{"id":${JSON.stringify(id)},"key":${keyText},"value":${valueText}${member}}`
+}
+
+/** Rows that are reduced together, and the JSON text of their common key. */
+interface Group {
+  readonly key: string
+  readonly rows: ViewRow[]
+}
+
+/** The groups of a selection, each when it is complete; `skip` and `limit` count groups. */
+async function* groupsOf(selection: Selection): AsyncGenerator<Group> {
+  const { grouping, skip, limit } = selection.query
+  const breath = new Breath()
+  let group: Group | undefined
+  let complete = 0
+  let seen = 0
+  const isWanted = () => complete > skip && complete <= skip + limit
+  for (const row of walk(selection)) {
+    seen += 1
+    if (seen % STEP === 0) await breath.take()
+    if (group !== undefined && isSameGroup(group.rows[0] as ViewRow, row, grouping, selection.order)) {
+      group.rows.push(row)
+      continue
+    }
+    complete += group === undefined ? 0 : 1
+    if (group !== undefined && isWanted()) yield group
+    if (complete >= skip + limit) return
+    group = { key: groupKey(row, grouping), rows: [row] }
+  }
+  complete += 1
+  if (group !== undefined && isWanted()) yield group
+}
+
+function isSameGroup(a: ViewRow, b: ViewRow, grouping: Grouping, order: Compare): boolean {
+  if (grouping === 'none') return true
+  return order(levelOf(a.key, grouping), levelOf(b.key, grouping)) === 0
+}
+
+/** A key as far as it counts: of an array, its first elements. */
+function levelOf(key: unknown, grouping: Grouping): unknown {
+  return typeof grouping === 'number' && Array.isArray(key) ? key.slice(0, grouping) : key
+}
+
+function groupKey({ key, keyText }: ViewRow, grouping: Grouping): string {
+  if (grouping === 'none') return 'null'
+  return typeof grouping === 'number' && Array.isArray(key) ? JSON.stringify(levelOf(key, grouping)) : keyText
+}
+
+/** Rows of a reduce, some at a time. @param reduce makes the results of groups, a JSON text each */
+export async function* reducedRows(
+  selection: Selection,
+  reduce: (groups: readonly (readonly ViewRow[])[]) => Promise<readonly string[]>,
+): AsyncGenerator<string[]> {
+  let ready: Group[] = []
+  const made = async () => {
+    const results = await reduce(ready.map(({ rows }) => rows))
+    const texts = ready.map(({ key }, at) => `{"key":${key},${results[at]}}`)
+    ready = []
+    return texts
+  }
+  for await (const group of groupsOf(selection)) {
+    ready.push(group)
+    if (ready.length === STEP) yield await made()
+  }
+  if (ready.length > 0) yield await made()
+}
+
+/** Reduces groups by one of CouchDB's own functions. @returns the member that follows each row's key */
+export async function reduceBuiltin(
+  name: string,
+  order: Compare,
+  groups: readonly (readonly ViewRow[])[],
+): Promise<string[]> {
+  const breath = new Breath()
+  const results: string[] = []
+  for (const rows of groups) {
+    const reducer = builtinReducer(name, order)
+    for (const [at, row] of rows.entries()) {
+      if (at % STEP === 0) await breath.take()
+      reducer.add(row)
+    }
+    results.push(`"value":${reducer.result()}`)
+  }
+  return results
+}
+
+/** CouchDB's bound: a result longer than this that is more than half of what it was made of is refused. */
+const MAX_RESULT = 5000
+
+/** Reduces groups by a user's function, in pieces whose results are reduced again. */
+export async function reduceByFunction(
+  sandbox: Sandbox,
+  fn: UserFunction,
+  groups: readonly (readonly ViewRow[])[],
+): Promise<string[]> {
+  const results: string[] = []
+  for (const rows of groups) results.push(await reduceGroup(sandbox, fn, rows))
+  return results
+}
+
+async function reduceGroup(sandbox: Sandbox, fn: UserFunction, rows: readonly ViewRow[]): Promise<string> {
+  const pieces = piecesOf(rows)
+  const results = await sandbox.reduce(
+    fn,
+    pieces.map((piece) => ({
+      keys: `[${piece.map(({ id, keyText }) => `[${keyText},${JSON.stringify(id)}]`).join(',')}]`,
+      values: listText(piece.map(({ valueText }) => valueText)),
+      rereduce: false,
+    })),
+  )
+  for (const [at, piece] of pieces.entries()) {
+    const overflow = overflowOf(results[at] as string, piece)
+    if (overflow !== null) return overflow
+  }
+  return `"value":${await rereduce(sandbox, fn, results)}`
+}
+
+async function rereduce(sandbox: Sandbox, fn: UserFunction, results: readonly string[]): Promise<string> {
+  let rest = results
+  while (rest.length > 1) {
+    const calls = piecesOf(rest).map((piece) => ({ keys: 'null', values: listText(piece), rereduce: true }))
+    rest = await sandbox.reduce(fn, calls)
+  }
+  return rest[0] ?? 'null'
+}
+
+function listText(texts: readonly string[]): string {
+  return `[${texts.join(',')}]`
+}
+
+function piecesOf<T>(list: readonly T[]): T[][] {
+  const pieces: T[][] = []
+  for (let at = 0; at < list.length; at += STEP) pieces.push(list.slice(at, at + STEP))
+  return pieces
+}
+
+function overflowOf(result: string, piece: readonly ViewRow[]): string | null {
+  if (result.length <= MAX_RESULT) return null
+  const input = piece.reduce((sum, { valueText }) => sum + valueText.length, 0)
+  if (result.length * 2 <= input) return null
+  const reason = `Reduce output must shrink more rapidly: input size: ${input} output size: ${result.length}`
+  return `"error":"reduce_overflow_error","reason":${JSON.stringify(reason)}`
+}

@@ -1,0 +1,220 @@
+/**
+ * The views of one design document, held in memory in their order and brought up to date from the feed when they are
+ * asked for. CouchDB's order of strings is ICU's, which no index of the store can follow (docs/decisions/0003).
+ */
+import { Breath } from '../core/breath.ts'
+import { CouchError } from '../core/errors.ts'
+import { isDesignId } from '../core/ids.ts'
+import { renderDocument } from '../documents/render.ts'
+import type { Sandbox, UserFunction } from '../sandbox/sandbox.ts'
+import type { DatabaseStore, DocState } from '../storage/engine.ts'
+import type { Compare } from './collation.ts'
+import { mergeRows, Runs, sortRows, type ViewRow } from './view-rows.ts'
+
+/** Documents, and characters of documents, that go to the map functions at a time. */
+const PAGE_DOCS = 250
+const PAGE_CHARS = 1024 * 1024
+/** What a row weighs beside its texts. */
+const ROW_BYTES = 200
+
+/** One view's definition. */
+export interface ViewDefinition {
+  readonly name: string
+  readonly map: UserFunction
+}
+
+export interface ViewOptions {
+  /** Design documents are mapped too. */
+  readonly includeDesign: boolean
+  /** Documents carry `_local_seq`. */
+  readonly localSeq: boolean
+  readonly order: Compare
+}
+
+/** A document that is to be mapped; null: it is gone, or not for views. */
+interface Candidate {
+  readonly id: string
+  readonly seq: number
+  readonly text: string | null
+}
+
+/** Rows of all documents of one refresh, sorted as they come. */
+interface Gathered {
+  /** Where each document was met last: one that is written meanwhile is met twice. */
+  readonly seqs: Map<string, number>
+  readonly runs: Map<string, Runs>
+}
+
+export class ViewIndex {
+  readonly #store: DatabaseStore
+  readonly #sandbox: Sandbox
+  readonly #definitions: readonly ViewDefinition[]
+  readonly #options: ViewOptions
+  readonly #maxBytes: () => number
+  #rows = new Map<string, readonly ViewRow[]>()
+  #seq = 0
+  #purgeSeq = 0
+  #bytes = 0
+  #refreshing: Promise<void> | undefined
+
+  /** @param maxBytes about what its rows may weigh, now */
+  constructor(
+    store: DatabaseStore,
+    sandbox: Sandbox,
+    definitions: readonly ViewDefinition[],
+    options: ViewOptions,
+    maxBytes: () => number,
+  ) {
+    this.#store = store
+    this.#sandbox = sandbox
+    this.#definitions = definitions
+    this.#options = options
+    this.#maxBytes = maxBytes
+  }
+
+  /** About what it weighs. */
+  get bytes(): number {
+    return this.#bytes
+  }
+
+  /** Up to which update of the database it goes. */
+  get seq(): number {
+    return this.#seq
+  }
+
+  get isRefreshing(): boolean {
+    return this.#refreshing !== undefined
+  }
+
+  /** A view's rows as they are now; the list never changes. */
+  rows(view: string): readonly ViewRow[] {
+    return this.#rows.get(view) ?? []
+  }
+
+  /**
+   * Takes in all that was written before the call.
+   * @throws view_too_large, and as the sandbox
+   */
+  async refresh(): Promise<void> {
+    // What is under way may have read past a write that the caller has seen answered.
+    while (this.#refreshing !== undefined) await this.#refreshing.catch(() => undefined)
+    this.#refreshing = this.#refresh()
+    try {
+      await this.#refreshing
+    } finally {
+      this.#refreshing = undefined
+    }
+  }
+
+  async #refresh(): Promise<void> {
+    const { purgeSeq, updateSeq } = await this.#store.info()
+    if (purgeSeq !== this.#purgeSeq) this.#forget(purgeSeq)
+    if (updateSeq === this.#seq) return
+    const gathered: Gathered = { seqs: new Map(), runs: new Map() }
+    for (const { name } of this.#definitions) gathered.runs.set(name, new Runs(this.#options.order))
+    let weight = this.#bytes
+    let since = this.#seq
+    for (let more = true; more; ) {
+      const page = await this.#page(since)
+      weight += await this.#map(page.docs, gathered)
+      if (weight > this.#maxBytes()) throw new CouchError('view_too_large')
+      since = page.end
+      more = page.more
+    }
+    await this.#take(gathered, since)
+  }
+
+  /** A purge leaves no row in the feed: what was gathered of the documents is not to be trusted. */
+  #forget(purgeSeq: number): void {
+    this.#rows = new Map()
+    this.#seq = 0
+    this.#bytes = 0
+    this.#purgeSeq = purgeSeq
+  }
+
+  async #page(since: number): Promise<{ docs: readonly Candidate[]; end: number; more: boolean }> {
+    let chars = 0
+    let end = since
+    const page = await this.#store.readChanges(
+      { since },
+      { limit: PAGE_DOCS, touches: { body: true }, enough: () => chars > PAGE_CHARS },
+      (doc) => {
+        end = doc.seq
+        const text = this.#textOf(doc)
+        chars += text?.length ?? 0
+        return { id: doc.id, seq: doc.seq, text }
+      },
+    )
+    return { docs: page.rows, end: page.more ? end : page.view.updateSeq, more: page.more }
+  }
+
+  #textOf(doc: DocState): string | null {
+    const { includeDesign, localSeq } = this.#options
+    if (doc.deleted || (isDesignId(doc.id) && !includeDesign)) return null
+    return renderDocument(doc, doc.rev, { localSeq })
+  }
+
+  /** @returns about what the new rows weigh */
+  async #map(docs: readonly Candidate[], { seqs, runs }: Gathered): Promise<number> {
+    for (const { id, seq } of docs) seqs.set(id, seq)
+    const live = docs.filter((doc): doc is Candidate & { text: string } => doc.text !== null)
+    if (live.length === 0) return 0
+    const texts = live.map(({ text }) => text)
+    let weight = 0
+    for (const { name, map } of this.#definitions) {
+      const emitted = await this.#sandbox.map(map, texts)
+      const rows = live.flatMap((doc, at) => rowsOf(doc, emitted[at] as string))
+      for (const { keyText, valueText } of rows) weight += keyText.length + valueText.length + ROW_BYTES
+      await runs.get(name)?.add(sortRows(rows, this.#options.order))
+    }
+    return weight
+  }
+
+  async #take({ seqs, runs }: Gathered, seq: number): Promise<void> {
+    const rows = new Map<string, readonly ViewRow[]>()
+    for (const [name, run] of runs) {
+      const kept = await filtered(this.rows(name), ({ id }) => !seqs.has(id))
+      const added = await filtered(await run.all(), (row) => seqs.get(row.id) === row.seq)
+      rows.set(name, await mergeRows(kept, added, this.#options.order))
+    }
+    this.#rows = rows
+    this.#seq = seq
+    this.#bytes = 0
+    for (const list of rows.values()) this.#bytes += await weightOf(list)
+  }
+}
+
+/** The list of `[key, value]` that a map function has emitted, as rows. */
+function rowsOf({ id, seq }: Candidate, emitted: string): ViewRow[] {
+  if (emitted === '[]') return []
+  return (JSON.parse(emitted) as [unknown, unknown][]).map(([key, value]) => ({
+    id,
+    seq,
+    key,
+    keyText: JSON.stringify(key),
+    valueText: JSON.stringify(value),
+  }))
+}
+
+async function filtered(
+  rows: readonly ViewRow[],
+  isWanted: (row: ViewRow) => boolean,
+): Promise<readonly ViewRow[]> {
+  const kept: ViewRow[] = []
+  const breath = new Breath()
+  for (const [at, row] of rows.entries()) {
+    if (at % 1024 === 0) await breath.take()
+    if (isWanted(row)) kept.push(row)
+  }
+  return kept
+}
+
+async function weightOf(rows: readonly ViewRow[]): Promise<number> {
+  let weight = 0
+  const breath = new Breath()
+  for (const [at, { keyText, valueText }] of rows.entries()) {
+    if (at % 1024 === 0) await breath.take()
+    weight += keyText.length + valueText.length + ROW_BYTES
+  }
+  return weight
+}

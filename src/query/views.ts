@@ -1,0 +1,327 @@
+/** The views of design documents, protocol.md 9.3 and 9.5, on the thread that owns the database. */
+import { createHash } from 'node:crypto'
+import { CouchError } from '../core/errors.ts'
+import type { UserCtx } from '../core/types.ts'
+import type { Body } from '../documents/database.ts'
+import { renderDocument } from '../documents/render.ts'
+import { bodyLength, bodyObject } from '../documents/request-body.ts'
+import { requireMember } from '../documents/security.ts'
+import type { Sandbox, UserFunction } from '../sandbox/sandbox.ts'
+import type { DatabaseStore } from '../storage/engine.ts'
+import { sequenceToken } from '../storage/sequence.ts'
+import { type Compare, compareJson, compareRaw } from './collation.ts'
+import {
+  mapRows,
+  offsetOf,
+  reduceBuiltin,
+  reduceByFunction,
+  reducedRows,
+  type Selection,
+  select,
+} from './view-answer.ts'
+import { type ViewDefinition, ViewIndex } from './view-index.ts'
+import type { ViewMemory } from './view-memory.ts'
+import { emptyRange, readViewQuery, reduces, type ViewQuery } from './view-query.ts'
+import type { ViewRow } from './view-rows.ts'
+
+/** Parameters of an address, as text. */
+export type Parameters = readonly (readonly [name: string, text: string])[]
+
+/** What a database thread does for views. */
+export interface ViewSource {
+  /**
+   * A view's rows as JSON in chunks.
+   * @param ddoc `_design/name`
+   * @throws not_found, deleted, `missing_named_view`; query_parse_error; view_too_large; as the sandbox
+   */
+  view(
+    user: UserCtx,
+    ddoc: string,
+    view: string,
+    parameters: Parameters,
+    body: Body | null,
+  ): AsyncIterable<Uint8Array>
+  /** Several queries of one view in one body. */
+  viewQueries(user: UserCtx, ddoc: string, view: string, body: Body): AsyncIterable<Uint8Array>
+  /** What `_info` of a design document tells, as JSON. */
+  viewInfo(user: UserCtx, ddoc: string): Promise<Uint8Array>
+}
+
+export interface ViewSurroundings {
+  readonly store: DatabaseStore
+  readonly sandbox: Sandbox
+  readonly incarnation: number
+  readonly memory: ViewMemory
+}
+
+/** About a million keys. */
+const MAX_BODY_BYTES = 64 * 1024 * 1024
+
+/** A design document as views see it. */
+interface DesignDoc {
+  readonly id: string
+  readonly rev: string
+  readonly source: string
+  readonly language: unknown
+  readonly options: Readonly<Record<string, unknown>>
+  readonly views: Readonly<Record<string, { readonly map: unknown; readonly reduce?: unknown }>>
+}
+
+/** A view ready to be asked. */
+interface OpenView {
+  readonly name: string
+  readonly index: ViewIndex
+  readonly order: Compare
+  /** One of CouchDB's own by its name, or a user's. */
+  readonly reduce: string | UserFunction | undefined
+}
+
+/** The views of one open database; whoever closes it lets go of its indexes ({@link ViewMemory.forget}). */
+export function storeViews(surroundings: ViewSurroundings): ViewSource {
+  const { store } = surroundings
+  return {
+    view: async function* (user, ddoc, name, parameters, body) {
+      requireMember(user, (await store.view()).security)
+      const view = await openView(surroundings, ddoc, name)
+      const members = body === null || bodyLength(body) === 0 ? null : bodyObject(body, MAX_BODY_BYTES)
+      if (members?.queries !== undefined) {
+        throw new CouchError('bad_request', 'The `queries` parameter is no longer supported at this endpoint')
+      }
+      yield* answer(surroundings, user, view, readViewQuery(parameters, members))
+      yield Buffer.from('\n')
+    },
+    viewQueries: async function* (user, ddoc, name, body) {
+      requireMember(user, (await store.view()).security)
+      const view = await openView(surroundings, ddoc, name)
+      const queries = readQueries(bodyObject(body, MAX_BODY_BYTES)).map((query) => readViewQuery([], query))
+      for (const query of queries) checkQuery(view, query)
+      let before = '{"results":[\r\n'
+      for (const query of queries) {
+        yield Buffer.from(before)
+        yield* answer(surroundings, user, view, query)
+        before = ',\r\n'
+      }
+      yield Buffer.from(queries.length === 0 ? '{"results":[\r\n\r\n]}\n' : '\r\n]}\n')
+    },
+    viewInfo: async (user, ddoc) => {
+      requireMember(user, (await store.view()).security)
+      return Buffer.from(`${JSON.stringify(await viewInfo(surroundings, ddoc))}\n`)
+    },
+  }
+}
+
+function readQueries({ queries }: Readonly<Record<string, unknown>>): Record<string, unknown>[] {
+  if (queries === undefined)
+    throw new CouchError('bad_request', 'POST body must include `queries` parameter.')
+  const isList = Array.isArray(queries) && queries.every((query) => isMembers(query))
+  if (!isList) throw new CouchError('bad_request', '`queries` member must be an array.')
+  return queries as Record<string, unknown>[]
+}
+
+function isMembers(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** @throws not_found, deleted */
+async function readDesignDoc(store: DatabaseStore, id: string): Promise<DesignDoc> {
+  const [found] = await store.readDocs(
+    [id],
+    (doc) => {
+      if (doc === null) throw new CouchError('not_found')
+      if (doc.deleted) throw new CouchError('deleted')
+      return { rev: doc.rev, source: renderDocument(doc, doc.rev) }
+    },
+    { body: true },
+  )
+  const { rev, source } = found as { rev: string; source: string }
+  const members = JSON.parse(source) as Record<string, unknown>
+  return {
+    id,
+    rev,
+    source,
+    language: members.language ?? 'javascript',
+    options: isMembers(members.options) ? members.options : {},
+    views: (isMembers(members.views) ? members.views : {}) as DesignDoc['views'],
+  }
+}
+
+async function openView(surroundings: ViewSurroundings, id: string, name: string): Promise<OpenView> {
+  const ddoc = await readDesignDoc(surroundings.store, id)
+  const view = Object.hasOwn(ddoc.views, name) ? ddoc.views[name] : undefined
+  if (name === LIBRARY || typeof view?.map !== 'string')
+    throw new CouchError('not_found', 'missing_named_view')
+  if (ddoc.language !== 'javascript') {
+    throw new CouchError('function_error', `unknown_query_language: ${String(ddoc.language)}`)
+  }
+  const reduce = typeof view.reduce === 'string' && view.reduce !== '' ? view.reduce : undefined
+  const isOwn = reduce?.startsWith('_')
+  return {
+    name,
+    index: indexOf(surroundings, ddoc),
+    order: orderOf(ddoc),
+    reduce: reduce === undefined || isOwn ? reduce : functionOf(surroundings, ddoc, [name, 'reduce']),
+  }
+}
+
+/** CommonJS modules, no view. */
+const LIBRARY = 'lib'
+
+function orderOf({ options }: DesignDoc): Compare {
+  return options.collation === 'raw' ? compareRaw : compareJson
+}
+
+function functionOf(
+  { incarnation }: ViewSurroundings,
+  { id, rev, source }: DesignDoc,
+  path: readonly string[],
+): UserFunction {
+  return { database: incarnation, ddoc: id, rev, source, path: ['views', ...path] }
+}
+
+/** What an index depends on: two design documents with the same views share one. */
+function signatureOf({ language, options, views }: DesignDoc): string {
+  return createHash('md5')
+    .update(JSON.stringify([language, options, views]))
+    .digest('hex')
+}
+
+function indexOf(surroundings: ViewSurroundings, ddoc: DesignDoc): ViewIndex {
+  const { store, sandbox, incarnation, memory } = surroundings
+  const make = () => {
+    const definitions: ViewDefinition[] = Object.entries(ddoc.views)
+      .filter(([name, view]) => name !== LIBRARY && typeof view?.map === 'string')
+      .map(([name]) => ({ name, map: functionOf(surroundings, ddoc, [name, 'map']) }))
+    const { include_design: includeDesign, local_seq: localSeq } = ddoc.options
+    const options = {
+      includeDesign: includeDesign === true,
+      localSeq: localSeq === true,
+      order: orderOf(ddoc),
+    }
+    return new ViewIndex(store, sandbox, definitions, options, () => memory.maxBytes)
+  }
+  return memory.use(store, `${incarnation} ${signatureOf(ddoc)}`, make)
+}
+
+/** Holds a query against its view. @returns whether the answer is reduced */
+function checkQuery({ reduce, order }: OpenView, query: ViewQuery): boolean {
+  const isReduced = reduces(query, reduce !== undefined)
+  const { start, end, descending } = query
+  if (start !== undefined && end !== undefined) {
+    const compared = order(start.key, end.key)
+    if (descending ? compared < 0 : compared > 0) throw emptyRange(descending)
+  }
+  return isReduced
+}
+
+/** One answer without the newline behind it. */
+async function* answer(
+  surroundings: ViewSurroundings,
+  user: UserCtx,
+  view: OpenView,
+  query: ViewQuery,
+): AsyncGenerator<Uint8Array> {
+  const isReduced = checkQuery(view, query)
+  await bringUpToDate(surroundings, view.index, query)
+  const selection = select(view.index.rows(view.name), query, view.order)
+  const rows = isReduced
+    ? reducedRows(selection, reducing(surroundings, view))
+    : mapRows(selection, query.includeDocs ? documentsOf(surroundings, user, query) : undefined)
+  yield Buffer.from(`{${await envelope(surroundings, view, selection, isReduced)}"rows":[\r\n`)
+  let before = ''
+  for await (const texts of rows) {
+    yield Buffer.from(before + texts.join(',\r\n'))
+    before = ',\r\n'
+  }
+  yield Buffer.from('\r\n]}')
+}
+
+async function bringUpToDate(
+  { memory }: ViewSurroundings,
+  index: ViewIndex,
+  { update }: ViewQuery,
+): Promise<void> {
+  if (update === 'never') return
+  const refreshed = index.refresh().finally(() => memory.trim())
+  // What goes wrong is told to the next who waits for it.
+  if (update === 'after') refreshed.catch(() => undefined)
+  else await refreshed
+}
+
+async function envelope(
+  { store }: ViewSurroundings,
+  { index }: OpenView,
+  selection: Selection,
+  isReduced: boolean,
+): Promise<string> {
+  const { rows, query } = selection
+  const seq = query.updateSeq
+    ? `"update_seq":${JSON.stringify(sequenceToken((await store.view()).epochs, index.seq))},`
+    : ''
+  if (isReduced || !query.sorted) return seq
+  return `"total_rows":${rows.length},${seq}"offset":${offsetOf(selection)},`
+}
+
+function reducing(
+  { sandbox }: ViewSurroundings,
+  { reduce, order }: OpenView,
+): (groups: readonly (readonly ViewRow[])[]) => Promise<readonly string[]> {
+  if (typeof reduce === 'string') return (groups) => reduceBuiltin(reduce, order, groups)
+  return (groups) => reduceByFunction(sandbox, reduce as UserFunction, groups)
+}
+
+/** The documents of rows: each row's own, or the one that its value names as `_id`, perhaps of a revision `_rev`. */
+function documentsOf(
+  { store }: ViewSurroundings,
+  user: UserCtx,
+  query: ViewQuery,
+): (rows: readonly ViewRow[]) => Promise<string[]> {
+  const { conflicts, attachments, attEncodingInfo } = query
+  const read = ({ id, rev }: Link) =>
+    store.readDocs(
+      [id],
+      (doc, _id, view) => {
+        requireMember(user, view.security)
+        if (doc === null || (rev === undefined && doc.deleted)) return 'null'
+        if (rev !== undefined && doc.body(rev) === null) return 'null'
+        return renderDocument(doc, rev ?? doc.rev, { conflicts, attachments, attEncodingInfo })
+      },
+      { body: true, branches: conflicts, bytes: attachments },
+    )
+  return async (rows) => (await Promise.all(rows.map((row) => read(linkOf(row))))).flat()
+}
+
+interface Link {
+  readonly id: string
+  readonly rev: string | undefined
+}
+
+function linkOf({ id, valueText }: ViewRow): Link {
+  if (!valueText.startsWith('{') || !valueText.includes('"_id"')) return { id, rev: undefined }
+  const { _id: linked, _rev: rev } = JSON.parse(valueText) as Record<string, unknown>
+  if (typeof linked !== 'string') return { id, rev: undefined }
+  return { id: linked, rev: typeof rev === 'string' ? rev : undefined }
+}
+
+async function viewInfo(surroundings: ViewSurroundings, id: string): Promise<object> {
+  const { store } = surroundings
+  const ddoc = await readDesignDoc(store, id)
+  const index = indexOf(surroundings, ddoc)
+  const { updateSeq, purgeSeq } = await store.info()
+  const pending = updateSeq - index.seq
+  return {
+    name: id.slice('_design/'.length),
+    view_index: {
+      signature: signatureOf(ddoc),
+      language: ddoc.language,
+      sizes: { file: 0, external: index.bytes, active: index.bytes },
+      updater_running: index.isRefreshing,
+      compact_running: false,
+      waiting_commit: false,
+      waiting_clients: 0,
+      updates_pending: { minimum: pending, preferred: pending, total: pending },
+      update_seq: index.seq,
+      purge_seq: purgeSeq,
+      collator_versions: [process.versions.icu ?? 'none'],
+    },
+  }
+}

@@ -1,0 +1,264 @@
+/**
+ * What surrounds a function in QuickJS: CouchDB's environment for it, and the way in for calls. It is JavaScript
+ * for QuickJS, so a text. What it needs of the language it takes before any function of a user's can change it; a
+ * function that bends its own world still spoils nothing but its own results.
+ *
+ * It evaluates to an object of functions from texts to a text:
+ * - `load(source, path)`: reads the design document and compiles the function; `null`, or `[code, reason]` as JSON;
+ * - `share(text)`: the argument that all calls of a piece share;
+ * - `filter(doc)`: `true`, `false`, or `!` and what was thrown;
+ * - `map(doc)`, `reduce(args)`, `validate(args)`: as sandbox.ts says of their results.
+ *
+ * Sources: protocol.md 9.2; CouchDB's own functions of these names in its query server.
+ */
+export const ENVIRONMENT = String.raw`(function () {
+  'use strict'
+  const { parse, stringify } = JSON
+  const { freeze, keys: keysOf, create } = Object
+  const { apply } = Reflect
+  const { isArray: isList } = Array
+  const hasOwn = Object.prototype.hasOwnProperty
+  const ErrorOfEngine = InternalError
+  const ErrorOfSyntax = SyntaxError
+  const MAX_TOLD = 1000
+  const MAX_REASON = 8192
+  const evaluate = eval
+
+  let ddoc, fn, shared
+  let emitted = []
+  let count = 0
+
+  globalThis.emit = function emit(key, value) { emitted[count++] = [key, value] }
+  globalThis.log = function log() {}
+  globalThis.sum = function sum(values) {
+    let total = 0
+    for (const i in values) total += values[i]
+    return total
+  }
+  globalThis.isArray = function isArray(value) { return isList(value) }
+  globalThis.toJSON = function toJSON(value) { return stringify(value) }
+
+  function owns(object, name) { return apply(hasOwn, object, [name]) }
+
+  function bounded(text, max) { return text.length > max ? text.slice(0, max) + '...' : text }
+
+  // QuickJS says this of itself; the call cannot go on.
+  function isMemory(thrown) {
+    return thrown instanceof ErrorOfEngine && apply(hasOwn, thrown, ['message']) &&
+      typeof thrown.message === 'string' && thrown.message.slice(0, 13) === 'out of memory'
+  }
+
+  function told(thrown, max) {
+    try {
+      if (typeof thrown === 'string') return bounded(thrown, max)
+      if (thrown instanceof Error) return bounded(thrown.name + ': ' + thrown.message, max)
+      const json = stringify(thrown)
+      return bounded(json === undefined ? String(thrown) : json, max)
+    } catch (error) {
+      if (isMemory(error)) throw error
+      return 'something that cannot be shown as text'
+    }
+  }
+
+  // As CouchDB takes a function: as an expression. It may end in a semicolon or a comment, or be a small program.
+  function compile(text) {
+    let failure
+    for (const form of ['(' + text + '\n)', '0, ' + text, text]) {
+      let value
+      try {
+        value = evaluate(form)
+      } catch (error) {
+        if (isMemory(error)) throw error
+        failure ??= told(error, MAX_TOLD)
+        if (error instanceof ErrorOfSyntax) continue
+        break
+      }
+      if (typeof value === 'function') return value
+      failure ??= 'Expression does not eval to a function.'
+    }
+    throw failure
+  }
+
+  function locate(path) {
+    let at = ddoc
+    for (let i = 0; i < path.length; i += 1) {
+      if (typeof at !== 'object' || at === null || isList(at)) return { code: 'not_found', reason: 'json_mismatch' }
+      if (!owns(at, path[i])) return { code: 'not_found', reason: 'missing json key: ' + path[i] }
+      at = at[path[i]]
+    }
+    return { value: at }
+  }
+
+  function load(source, path) {
+    ddoc = parse(source)
+    const { code, reason, value } = locate(parse(path))
+    if (code !== undefined) return stringify([code, reason])
+    if (typeof value !== 'string') return stringify(['compilation_error', 'It is not a string.'])
+    try {
+      fn = compile(value)
+    } catch (failure) {
+      if (typeof failure !== 'string') throw failure
+      return stringify(['compilation_error', failure + ' (' + bounded(value, MAX_TOLD) + ')'])
+    }
+    return 'null'
+  }
+
+  function share(text) { shared = parse(text); return 'null' }
+
+  // CommonJS modules from the members of the design document.
+  const modules = create(null)
+
+  function steps(name) {
+    const list = []
+    let step = ''
+    for (let i = 0; i <= name.length; i += 1) {
+      if (i < name.length && name[i] !== '/') { step += name[i]; continue }
+      if (step !== '') list[list.length] = step
+      step = ''
+    }
+    return list
+  }
+
+  function resolve(folder, name) {
+    const list = steps(name)
+    const path = []
+    const isRelative = list[0] === '.' || list[0] === '..'
+    if (isRelative) for (let i = 0; i < folder.length; i += 1) path[i] = folder[i]
+    for (let i = 0; i < list.length; i += 1) {
+      if (list[i] === '.') continue
+      if (list[i] !== '..') { path[path.length] = list[i]; continue }
+      if (path.length === 0) throw new Error('invalid_require_path: ' + bounded(name, 200) + ' has no parent')
+      path.length -= 1
+    }
+    return path
+  }
+
+  function requireFrom(folder) {
+    return function require(given) {
+      const name = String(given)
+      const path = resolve(folder, name)
+      const id = stringify(path)
+      if (modules[id] !== undefined) return modules[id].exports
+      const { reason, value } = locate(path)
+      if (reason !== undefined) {
+        throw new Error('invalid_require_path: ' + bounded(name, 200) + ' is not in the design document')
+      }
+      if (typeof value !== 'string') {
+        throw new Error('invalid_require_path: ' + bounded(name, 200) + ' is not a string')
+      }
+      return run(path, id, name, value)
+    }
+  }
+
+  function run(path, id, name, text) {
+    let joined = ''
+    const folder = []
+    for (let i = 0; i < path.length; i += 1) {
+      joined += (i === 0 ? '' : '/') + path[i]
+      if (i < path.length - 1) folder[i] = path[i]
+    }
+    const module = { id: joined, exports: {} }
+    // There before it runs, so that modules may require each other.
+    modules[id] = module
+    try {
+      const body = evaluate('(function (module, exports, require) { ' + text + '\n})')
+      apply(body, globalThis, [module, module.exports, requireFrom(folder)])
+    } catch (error) {
+      delete modules[id]
+      if (isMemory(error)) throw error
+      throw new Error("Module require('" + bounded(name, 200) + "') raised error " + told(error, MAX_TOLD))
+    }
+    return module.exports
+  }
+
+  globalThis.require = requireFrom([])
+
+  function filter(text) {
+    try {
+      return apply(fn, ddoc, [parse(text), shared]) ? 'true' : 'false'
+    } catch (error) {
+      if (isMemory(error)) throw error
+      return '!' + told(error, MAX_TOLD)
+    }
+  }
+
+  function seal(value) {
+    if (typeof value !== 'object' || value === null) return
+    freeze(value)
+    const names = keysOf(value)
+    for (let i = 0; i < names.length; i += 1) seal(value[names[i]])
+  }
+
+  function textOf(value) {
+    const json = stringify(value)
+    return json === undefined ? 'null' : json
+  }
+
+  function map(text) {
+    emitted = []
+    count = 0
+    const doc = parse(text)
+    seal(doc)
+    try {
+      apply(fn, undefined, [doc])
+      let rows = ''
+      for (let i = 0; i < count; i += 1) {
+        rows += (i === 0 ? '[' : ',[') + textOf(emitted[i][0]) + ',' + textOf(emitted[i][1]) + ']'
+      }
+      return '[' + rows + ']'
+    } catch (error) {
+      if (isMemory(error)) throw error
+      return '[]'
+    }
+  }
+
+  function reduce(text) {
+    const args = parse(text)
+    try {
+      return textOf(apply(fn, undefined, [args[0], args[1], args[2]]))
+    } catch (error) {
+      if (isMemory(error)) throw error
+      return 'null'
+    }
+  }
+
+  function reasonText(value) {
+    let json
+    try { json = textOf(value) } catch (error) { if (isMemory(error)) throw error }
+    return json === undefined || json.length > MAX_REASON ? stringify(told(value, MAX_REASON)) : json
+  }
+
+  function verdict(error, reason) {
+    return '{"error":' + stringify(error) + ',"reason":' + reasonText(reason) + '}'
+  }
+
+  // Of an object the first of its members that CouchDB knows; of an object with one member, that member's value.
+  function verdictOf(thrown) {
+    if (typeof thrown === 'object' && thrown !== null) {
+      const names = keysOf(thrown)
+      for (let i = 0; i < names.length; i += 1) {
+        if (names[i] === 'forbidden' || names[i] === 'unauthorized') return verdict(names[i], thrown[names[i]])
+      }
+      if (names.length === 1 && !(thrown instanceof Error)) return verdict('unknown_error', thrown[names[0]])
+    }
+    return verdict('unknown_error', told(thrown, MAX_TOLD))
+  }
+
+  function validate(text) {
+    const args = parse(text)
+    try {
+      apply(fn, ddoc, [args[0], args[1], args[2], args[3]])
+      return 'null'
+    } catch (error) {
+      if (isMemory(error)) throw error
+      try {
+        return verdictOf(error)
+      } catch (second) {
+        if (isMemory(second)) throw second
+        return verdict('unknown_error', told(second, MAX_TOLD))
+      }
+    }
+  }
+
+  return { load, share, filter, map, reduce, validate }
+})()`

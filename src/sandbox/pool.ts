@@ -1,0 +1,194 @@
+/**
+ * The sandbox threads as the main thread has them: started when a function waits for one, watched, ended when they
+ * were idle for long. Database threads use them by ports of their own.
+ */
+
+import { availableParallelism } from 'node:os'
+import { extname } from 'node:path'
+import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads'
+import { Board, type FunctionLimits, MAX_SLOTS, type Seat } from './board.ts'
+import type { Introduction, SandboxAccess, SandboxNotice, SandboxThreadOptions } from './messages.ts'
+
+/** Threads while none is held by a long call. */
+const MAX_THREADS = Math.max(2, Math.min(4, availableParallelism()))
+/** A call that takes longer holds its thread: another may be started beside the {@link MAX_THREADS}, in ms. */
+const HELD_MS = 100
+/** How much longer than its time a call may take until its thread is ended, in ms. */
+const GRACE_MS = 2000
+/** A thread that was free for so long ends, in ms. */
+const IDLE_MS = 5 * 60_000
+const WATCH_MS = 250
+/** Stack of a thread in MB; WebAssembly's frames are larger than QuickJS counts them. */
+const STACK_MB = 32
+
+export interface SandboxPoolOptions {
+  /** The file that a thread runs; by default worker.ts beside this file. */
+  readonly entry?: URL | undefined
+  /** Node's flags for the threads. */
+  readonly execArgv: readonly string[]
+  readonly limits: FunctionLimits
+  /** A thread that nobody ended has died. */
+  onFault(fault: unknown): void
+}
+
+/** Sends a notice to a database thread, with the port that it holds. */
+type Tell = (notice: SandboxNotice, ...ports: MessagePort[]) => void
+
+/** A database thread's part in the pool. */
+export interface SandboxMember {
+  readonly access: SandboxAccess
+  /** Work waits there for a thread. */
+  need(): void
+  /** The database thread has ended. */
+  leave(): void
+}
+
+interface Client {
+  readonly number: number
+  readonly tell: Tell
+  /** Threads to which it has a port. */
+  readonly known: Set<number>
+}
+
+interface SandboxThread {
+  readonly seat: Seat
+  readonly worker: Worker
+  isReady: boolean
+  /** Why it was ended; undefined while nobody has. */
+  ending: 'timeout' | 'ended' | undefined
+}
+
+export class SandboxPool {
+  readonly #options: SandboxPoolOptions
+  readonly #board = new Board()
+  readonly #threads = new Map<number, SandboxThread>()
+  /** Database threads that have asked for a thread. */
+  readonly #clients = new Map<number, Client>()
+  #clientCount = 0
+  #threadCount = 0
+  #watch: NodeJS.Timeout | undefined
+  #isClosed = false
+
+  constructor(options: SandboxPoolOptions) {
+    this.#options = options
+    this.#board.limits = options.limits
+  }
+
+  /** What calls that begin from now on may take. */
+  setLimits(limits: FunctionLimits): void {
+    this.#board.limits = limits
+  }
+
+  /** Takes in a database thread. */
+  join(tell: Tell): SandboxMember {
+    this.#clientCount += 1
+    const client: Client = { number: this.#clientCount, tell, known: new Set() }
+    return {
+      access: { board: this.#board.memory, client: client.number },
+      need: () => this.#need(client),
+      leave: () => this.#clients.delete(client.number),
+    }
+  }
+
+  #need(client: Client): void {
+    if (this.#isClosed) return
+    this.#clients.set(client.number, client)
+    for (const thread of this.#threads.values()) this.#introduce(client, thread)
+    if (this.#mayStart()) this.#start()
+  }
+
+  #introduce(client: Client, { seat, worker, isReady, ending }: SandboxThread): void {
+    if (!isReady || ending !== undefined || client.known.has(seat.thread)) return
+    client.known.add(seat.thread)
+    const { port1, port2 } = new MessageChannel()
+    const introduction: Introduction = { client: client.number, port: port1 }
+    worker.postMessage(introduction, [port1])
+    client.tell({ type: 'thread', seat, port: port2 }, port2)
+  }
+
+  #mayStart(): boolean {
+    const threads = [...this.#threads.values()]
+    // One at a time; and those who ask look again when it is there.
+    if (threads.length >= MAX_SLOTS || threads.some(({ isReady }) => !isReady)) return false
+    const held = threads.filter(({ seat }) => this.#board.busyMs(seat) > HELD_MS)
+    return threads.length - held.length < MAX_THREADS
+  }
+
+  #start(): void {
+    this.#threadCount += 1
+    let slot = 0
+    while (this.#threads.has(slot)) slot += 1
+    const seat: Seat = { slot, thread: this.#threadCount }
+    const workerData: SandboxThreadOptions = { board: this.#board.memory, seat }
+    const worker = new Worker(this.#entry, {
+      workerData,
+      execArgv: [...this.#options.execArgv],
+      resourceLimits: { stackSizeMb: STACK_MB },
+    })
+    const thread: SandboxThread = { seat, worker, isReady: false, ending: undefined }
+    this.#threads.set(slot, thread)
+    this.#follow(thread)
+    this.#watch ??= setInterval(() => this.#look(), WATCH_MS).unref()
+  }
+
+  get #entry(): URL {
+    return this.#options.entry ?? new URL(`./worker${extname(import.meta.url)}`, import.meta.url)
+  }
+
+  #follow(thread: SandboxThread): void {
+    let fault: unknown
+    thread.worker.on('error', (thrown) => {
+      fault ??= thrown
+    })
+    thread.worker.once('message', () => {
+      thread.isReady = true
+      this.#board.open(thread.seat)
+      for (const client of this.#clients.values()) this.#introduce(client, thread)
+    })
+    thread.worker.once('exit', () => this.#ended(thread, fault))
+  }
+
+  #ended(thread: SandboxThread, fault: unknown): void {
+    const { seat, ending, isReady } = thread
+    this.#board.close(seat)
+    this.#threads.delete(seat.slot)
+    if (this.#threads.size === 0) {
+      clearInterval(this.#watch)
+      this.#watch = undefined
+    }
+    if (this.#isClosed) return
+    if (ending === undefined) this.#options.onFault(fault ?? new Error('a sandbox thread has ended'))
+    const notice: SandboxNotice = isReady
+      ? { type: 'lost', seat, reason: ending ?? 'died' }
+      : { type: 'failed', cause: String(fault) }
+    for (const { known, tell } of this.#clients.values()) {
+      if (known.delete(seat.thread) || !isReady) tell(notice)
+    }
+  }
+
+  /** Ends threads whose call should have been stopped long ago, and those that nobody needs. */
+  #look(): void {
+    const tooLong = this.#board.limits.timeoutMs + GRACE_MS
+    for (const thread of this.#threads.values()) {
+      if (!thread.isReady || thread.ending !== undefined) continue
+      if (this.#board.busyMs(thread.seat) > tooLong) {
+        this.#board.close(thread.seat)
+        this.#end(thread, 'timeout')
+      } else if (this.#board.idleMs(thread.seat) > IDLE_MS && this.#board.closeIfFree(thread.seat)) {
+        this.#end(thread, 'ended')
+      }
+    }
+  }
+
+  #end(thread: SandboxThread, reason: 'timeout' | 'ended'): void {
+    thread.ending = reason
+    thread.worker.terminate()
+  }
+
+  /** Ends all threads, whatever they are at. */
+  async close(): Promise<void> {
+    this.#isClosed = true
+    clearInterval(this.#watch)
+    await Promise.all([...this.#threads.values()].map(({ worker }) => worker.terminate()))
+  }
+}

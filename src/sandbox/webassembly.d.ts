@@ -1,0 +1,12 @@
+/** What quickjs.ts uses of WebAssembly: its types come with the library of browsers, which is not ours. */
+declare namespace WebAssembly {
+  interface Module {
+    readonly [Symbol.toStringTag]: string
+  }
+  class Memory {
+    /** @param size in pages of 64 KiB */
+    constructor(size: { readonly initial: number; readonly maximum: number })
+    readonly buffer: ArrayBuffer
+  }
+  function compile(bytes: Uint8Array): Promise<Module>
+}

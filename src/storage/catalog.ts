@@ -1,0 +1,44 @@
+/** The contract's other half: the list of databases, and what belongs to the server; see engine.ts. */
+import type { Epochs } from './sequence.ts'
+
+/** A database as the server lists it. */
+export interface DatabaseEntry {
+  readonly name: string
+  /** Never given twice by one server, so that a message to a deleted database reaches no later one of its name. */
+  readonly incarnation: number
+}
+
+export interface Catalog {
+  /** 32 hex digits, made once for the life of the data. */
+  readonly serverUuid: string
+  list(): Promise<DatabaseEntry[]>
+  /** Makes an empty database; durable when resolved. @throws file_exists */
+  create(name: string): Promise<DatabaseEntry>
+  /** Removes a database that nobody holds open. @throws no_database */
+  delete(name: string): Promise<void>
+  /** Notes that databases were written to; of one that is not listed (any more), nothing. */
+  noteUpdated(names: readonly string[]): Promise<void>
+  /** What happened to databases, of each pair of name and type the latest; at most `limit` rows of the range. */
+  readUpdates(range: UpdatesRange, limit: number): Promise<CatalogUpdates>
+}
+
+/** Above `since` upwards, or, descending, from the newest below `before` down. */
+export interface UpdatesRange {
+  readonly since: number
+  readonly descending?: boolean
+  readonly before?: number
+}
+
+/** What `_db_updates` tells of, protocol.md 4.9. */
+export interface CatalogUpdate {
+  readonly seq: number
+  readonly name: string
+  readonly type: 'created' | 'updated' | 'deleted'
+}
+
+export interface CatalogUpdates {
+  readonly rows: readonly CatalogUpdate[]
+  /** The number of things that happened so far. */
+  readonly lastSeq: number
+  readonly epochs: Epochs
+}

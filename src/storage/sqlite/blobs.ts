@@ -1,0 +1,145 @@
+/** The contents of attachments, in chunks; equal contents are stored once. */
+import type { Connection, Statement } from './connection.ts'
+
+/** Bytes of a chunk: small enough to be read in a turn, large enough to cost few rows. */
+export const CHUNK_BYTES = 256 * 1024
+
+/** An MD5 as digests of attachments are written, protocol.md 7. */
+export function digestOf(md5: Uint8Array): string {
+  return `md5-${Buffer.from(md5).toString('base64')}`
+}
+
+/** A blob that is whole. */
+export interface BlobRow {
+  readonly md5: Uint8Array
+  /** Bytes as they are stored. */
+  readonly length: number
+  /** `staging`: no revision has named it yet. */
+  readonly state: 'staging' | 'stored'
+}
+
+const WHOLE = 'SELECT md5, length, state FROM blob WHERE num = ? AND sha256 IS NOT NULL'
+
+export class Blobs {
+  readonly #whole: Statement<BlobRow>
+  readonly #byHash: Statement<{ num: number }>
+  readonly #begin: Statement
+  readonly #complete: Statement
+  readonly #name: Statement
+  readonly #insertChunk: Statement
+  readonly #chunk: Statement<{ data: Uint8Array }>
+  readonly #staging: Statement<{ num: number }>
+  readonly #isStaging: Statement
+  readonly #abandon: Statement
+  readonly #dropChunks: Statement
+  readonly #drop: Statement
+  /** A number is not given again while the file is open, so that whoever still has one meets no other content. */
+  #lastNum: number
+
+  constructor(connection: Connection) {
+    this.#whole = connection.prepare(WHOLE)
+    this.#byHash = connection.prepare('SELECT num FROM blob WHERE sha256 = ?')
+    this.#begin = connection.prepare("INSERT INTO blob (num, length, state) VALUES (?, 0, 'staging')")
+    this.#complete = connection.prepare('UPDATE blob SET sha256 = ?, md5 = ?, length = ? WHERE num = ?')
+    this.#name = connection.prepare("UPDATE blob SET state = 'stored' WHERE num = ?")
+    this.#insertChunk = connection.prepare('INSERT INTO chunk (blob, position, data) VALUES (?, ?, ?)')
+    this.#chunk = connection.prepare('SELECT data FROM chunk WHERE blob = ? AND position = ?')
+    this.#staging = connection.prepare("SELECT num FROM blob WHERE state = 'staging'")
+    this.#isStaging = connection.prepare("SELECT 1 FROM blob WHERE num = ? AND state = 'staging'")
+    this.#abandon = connection.prepare("UPDATE blob SET sha256 = NULL WHERE num = ? AND state = 'staging'")
+    this.#dropChunks = connection.prepare(
+      'DELETE FROM chunk WHERE rowid IN (SELECT rowid FROM chunk WHERE blob = ? LIMIT ?)',
+    )
+    this.#drop = connection.prepare('DELETE FROM blob WHERE num = ?')
+    this.#lastNum =
+      connection.prepare<{ num: number | null }>('SELECT max(num) AS num FROM blob').get()?.num ?? 0
+  }
+
+  /** A blob that is whole; undefined when there is none of this number. */
+  find(blob: number): BlobRow | undefined {
+    return this.#whole.get(blob)
+  }
+
+  /** The whole blob of a content, by its SHA-256. */
+  byHash(sha256: Uint8Array): number | undefined {
+    return this.#byHash.get(sha256)?.num
+  }
+
+  /** Makes an empty blob that no revision names. @returns its number */
+  begin(): number {
+    this.#lastNum += 1
+    this.#begin.run(this.#lastNum)
+    return this.#lastNum
+  }
+
+  addChunk(blob: number, position: number, data: Uint8Array): void {
+    this.#insertChunk.run(blob, position, data)
+  }
+
+  /** The blob has all its chunks. */
+  complete(blob: number, sha256: Uint8Array, md5: Uint8Array, length: number): void {
+    this.#complete.run(sha256, md5, length, blob)
+  }
+
+  /** A revision names the blob from now on. @returns false when there is no whole blob of this number */
+  name(blob: number): boolean {
+    const row = this.find(blob)
+    if (row?.state === 'staging') this.#name.run(blob)
+    return row !== undefined
+  }
+
+  /** The blob of a content that a revision names, stored now unless it is already. */
+  store(sha256: Uint8Array, md5: Uint8Array, bytes: Uint8Array): number {
+    const known = this.byHash(sha256)
+    const blob = known ?? this.begin()
+    if (known === undefined) {
+      for (let position = 0; position * CHUNK_BYTES < bytes.length; position++) {
+        this.addChunk(blob, position, bytes.subarray(position * CHUNK_BYTES, (position + 1) * CHUNK_BYTES))
+      }
+      this.complete(blob, sha256, md5, bytes.length)
+    }
+    this.name(blob)
+    return blob
+  }
+
+  /** Bytes of a blob from an offset on, not beyond its end; null when there is no such blob. */
+  read(blob: number, offset: number, length: number): Uint8Array | null {
+    const row = this.find(blob)
+    if (row === undefined) return null
+    const end = Math.min(offset + length, row.length)
+    const parts: Uint8Array[] = []
+    for (let at = offset; at < end; ) {
+      const position = Math.floor(at / CHUNK_BYTES)
+      const start = at - position * CHUNK_BYTES
+      const chunk = this.#chunk.get(blob, position)?.data
+      if (chunk === undefined || chunk.length <= start) throw new RangeError(`blob ${blob} is incomplete`)
+      const part = chunk.subarray(start, Math.min(chunk.length, start + end - at))
+      parts.push(part)
+      at += part.length
+    }
+    return parts.length === 1 ? (parts[0] as Uint8Array) : Buffer.concat(parts)
+  }
+
+  /** Whether no revision has named this blob, whole or not. */
+  isStaging(blob: number): boolean {
+    return this.#isStaging.get(blob) !== undefined
+  }
+
+  /** The blobs that no revision has named, whole or not. */
+  staging(): number[] {
+    return this.#staging.all().map(({ num }) => num)
+  }
+
+  /** Takes the hash from a blob that no revision has named, so that it is found no more. @returns whether it was one */
+  abandon(blob: number): boolean {
+    return this.#abandon.run(blob).changes > 0
+  }
+
+  /** Removes some chunks of a blob that is found no more, and the blob with the last. @returns whether it is gone */
+  removeSome(blob: number, chunks: number): boolean {
+    const { changes } = this.#dropChunks.run(blob, chunks)
+    if (changes === chunks) return false
+    this.#drop.run(blob)
+    return true
+  }
+}

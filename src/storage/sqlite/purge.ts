@@ -1,0 +1,87 @@
+/** Forgetting revisions as if they had never been, and the list of what was forgotten; protocol.md 4.7. */
+import type { PurgeInfo, PurgeWrite } from '../engine.ts'
+import type { Connection, Statement } from './connection.ts'
+import type { Documents } from './documents.ts'
+import type { FeedCounts } from './feed-counts.ts'
+import type { State } from './state.ts'
+
+interface PurgedRow {
+  readonly num: number
+  readonly leaf: number
+  readonly size: number
+}
+
+/** What a purge changes beside the rows of its document. */
+interface Surroundings {
+  readonly documents: Documents
+  readonly feed: FeedCounts
+  readonly state: State
+}
+
+type PurgedDoc = NonNullable<ReturnType<Documents['byId']>>
+
+export class Purges {
+  readonly #around: Surroundings
+  readonly #one: Statement<PurgedRow>
+  readonly #all: Statement<PurgedRow>
+  readonly #dropDoc: Statement
+  readonly #note: Statement
+  readonly #forget: Statement
+  readonly #newest: Statement<{ seq: number; id: string; revs: string }>
+
+  constructor(connection: Connection, around: Surroundings) {
+    this.#around = around
+    this.#one = connection.prepare('SELECT num, leaf, size FROM revision WHERE doc = ? AND rev = ?')
+    this.#all = connection.prepare('SELECT num, leaf, size FROM revision WHERE doc = ?')
+    this.#dropDoc = connection.prepare('DELETE FROM doc WHERE num = ?')
+    this.#note = connection.prepare('INSERT INTO purge (seq, id, revs) VALUES (?, ?, ?)')
+    this.#forget = connection.prepare('DELETE FROM purge WHERE seq <= ?')
+    this.#newest = connection.prepare('SELECT seq, id, revs FROM purge WHERE seq > ? ORDER BY seq')
+  }
+
+  /** Carries out what was decided of a document, inside the transaction of the caller. */
+  carryOut(doc: PurgedDoc, { purged, removed, rest, design }: PurgeWrite): void {
+    const { state } = this.#around
+    if (rest === null) this.#forgetDoc(doc)
+    else this.#keep(doc, removed, rest)
+    if (design) state.touchDesign()
+    const seq = state.takePurgeSeq()
+    this.#note.run(seq, doc.id, JSON.stringify(purged))
+    this.#forget.run(seq - state.now.view.purgedInfosLimit)
+  }
+
+  #forgetDoc(doc: PurgedDoc): void {
+    const { feed, state } = this.#around
+    const freed = this.#drop(this.#all.all(doc.num))
+    this.#dropDoc.run(doc.num)
+    feed.move(doc.seq, null)
+    state.uncount(doc.deleted, freed)
+  }
+
+  #keep(doc: PurgedDoc, removed: readonly string[], rest: NonNullable<PurgeWrite['rest']>): void {
+    const { documents, feed, state } = this.#around
+    const freed = this.#drop(removed.flatMap((rev) => this.#one.get(doc.num, rev) ?? []))
+    const seq = rest.sequenced ? state.takeSeq() : doc.seq
+    const effect = documents.write(doc.id, doc, rest, seq)
+    if (seq !== doc.seq) feed.move(doc.seq, seq)
+    state.count({ ...effect, externalBytes: effect.externalBytes - freed }, rest.deleted)
+  }
+
+  /** Removes revisions with their attachments. @returns the bytes that leaves among them held */
+  #drop(rows: readonly PurgedRow[]): number {
+    let freed = 0
+    for (const { num, leaf, size } of rows) {
+      this.#around.documents.dropRevision(num)
+      freed += leaf * size
+    }
+    return freed
+  }
+
+  /** The purges that are remembered, oldest first. */
+  newest(): PurgeInfo[] {
+    const { purgeSeq, view } = this.#around.state.now
+    return this.#newest
+      .all(purgeSeq - view.purgedInfosLimit)
+      .map(({ seq, id, revs }) => ({ seq, id, revs: JSON.parse(revs) as string[] }))
+  }
+}

@@ -1,0 +1,91 @@
+/**
+ * What happened to databases, for `_db_updates`: the part of server.sqlite that has numbers and epochs of its own.
+ * Of each pair of name and type it keeps the latest, as CouchDB's database `_global_changes` does, so that it grows
+ * with the names there were and not with time.
+ */
+import { randomBytes } from 'node:crypto'
+import type { CatalogUpdate, CatalogUpdates, UpdatesRange } from '../catalog.ts'
+import { beginEpoch, type Epochs, epochId } from '../sequence.ts'
+import type { Connection } from './connection.ts'
+
+/** The table; databases that were there before it count as made when it was. */
+export const UPDATE_LOG_SCHEMA = `
+CREATE TABLE database_update (
+  seq INTEGER PRIMARY KEY,
+  name TEXT NOT NULL,
+  type TEXT NOT NULL,
+  UNIQUE (name, type)
+);
+INSERT INTO database_update (seq, name, type)
+  SELECT row_number() OVER (ORDER BY incarnation), name, 'created' FROM database;
+INSERT INTO server (key, value) SELECT 'update_seq', count(*) FROM database;
+`
+
+export class UpdateLog {
+  readonly #connection: Connection
+  /** Of this opening; it begins with the first row (design.md 3). */
+  readonly #epoch = epochId(randomBytes(9))
+
+  /** The very first opening's epoch owns every number from 0 on, also of what the schema has noted. */
+  constructor(connection: Connection) {
+    this.#connection = connection
+    if (this.#get('update_epochs') === undefined) this.#putEpochs([{ id: this.#epoch, firstSeq: 0 }])
+  }
+
+  /** Notes the same of several databases, with the next numbers. Part of the caller's transaction. */
+  note(names: readonly string[], type: CatalogUpdate['type']): void {
+    if (names.length === 0) return
+    let seq = this.#lastSeq()
+    this.#beginEpoch(seq + 1)
+    const insert = this.#connection.prepare(
+      'INSERT OR REPLACE INTO database_update (seq, name, type) VALUES (?, ?, ?)',
+    )
+    for (const name of names) insert.run(++seq, name, type)
+    this.#put('update_seq', seq)
+  }
+
+  #beginEpoch(firstSeq: number): void {
+    const epochs = this.#epochs()
+    if (epochs.at(-1)?.id === this.#epoch) return
+    this.#putEpochs(beginEpoch(epochs, this.#epoch, firstSeq))
+  }
+
+  /** @returns rows of the range, in its direction */
+  read(
+    { since, descending = false, before = Number.MAX_SAFE_INTEGER }: UpdatesRange,
+    limit: number,
+  ): CatalogUpdates {
+    const rows = this.#connection
+      .prepare<CatalogUpdate>(
+        `SELECT seq, name, type FROM database_update WHERE seq > ? AND seq < ?
+         ORDER BY seq ${descending ? 'DESC' : 'ASC'} LIMIT ?`,
+      )
+      .all(since, before, Math.min(limit, Number.MAX_SAFE_INTEGER))
+    return { rows, lastSeq: this.#lastSeq(), epochs: this.#epochs() }
+  }
+
+  #lastSeq(): number {
+    return Number(this.#get('update_seq') ?? 0)
+  }
+
+  #epochs(): Epochs {
+    return JSON.parse(String(this.#get('update_epochs'))) as Epochs
+  }
+
+  #putEpochs(epochs: Epochs): void {
+    this.#put('update_epochs', JSON.stringify(epochs))
+  }
+
+  #get(key: string): unknown {
+    return this.#connection.prepare<{ value: unknown }>('SELECT value FROM server WHERE key = ?').get(key)
+      ?.value
+  }
+
+  #put(key: string, value: string | number): void {
+    this.#connection
+      .prepare(
+        'INSERT INTO server (key, value) VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value',
+      )
+      .run(key, value)
+  }
+}

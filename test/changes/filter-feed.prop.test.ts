@@ -1,0 +1,133 @@
+import fc from 'fast-check'
+import t from 'tap'
+import type { ChangesFilter } from '../../src/changes/filter-kinds.ts'
+import type { FeedKind } from '../../src/changes/query.ts'
+import type { DatabaseStore } from '../../src/storage/engine.ts'
+import { type EditOptions, put, write } from '../storage/conformance/edits.ts'
+import { bench, type FakeDatabase, feedOptions, HOUSE, type JsonRow, openStore } from './helpers.ts'
+
+interface Leaf {
+  readonly n: number
+  readonly deleted: boolean
+}
+
+/** What all filters here let through. */
+const passes = (doc: { n?: unknown }): boolean => Number(doc.n) % 3 === 0
+
+const FILTERS: Record<string, ChangesFilter> = {
+  selector: { kind: 'selector', selector: '{"n":{"$mod":[3,0]}}' },
+  function: { kind: 'function', ddoc: '_design/d', name: 'f', request: '{}' },
+  view: { kind: 'view', ddoc: '_design/d', name: 'v' },
+}
+
+const DESIGN = '{"filters":{"f":"x"},"views":{"v":{"map":"x"}}}'
+
+const parsed = (doc: string) => JSON.parse(doc) as { n?: unknown }
+
+const sandbox = {
+  ...HOUSE.sandbox,
+  filter: async (_fn: unknown, docs: readonly string[]) => docs.map((doc) => passes(parsed(doc))),
+  map: async (_fn: unknown, docs: readonly string[]) =>
+    docs.map((doc) => (passes(parsed(doc)) ? '[[null,null]]' : '[]')),
+}
+
+const leaf = fc.record({ n: fc.integer({ min: 0, max: 8 }), deleted: fc.boolean() })
+const leaves = fc.array(leaf, { minLength: 1, maxLength: 4 })
+
+/** A document of one leaf, or of several in conflict. */
+function edit(at: number, [first, ...others]: Leaf[]) {
+  const id = `d${at}`
+  const options: EditOptions = { deleted: first?.deleted ?? false }
+  if (others.length === 0) return put(id, `{"n":${first?.n}}`, options)
+  const all = [first as Leaf, ...others].map(({ n, deleted }, i) => ({
+    rev: `1-${i}`,
+    deleted,
+    ancestry: [String(i)],
+    content: { body: `{"n":${n}}`, attachments: [] },
+  }))
+  const winner = all.findLast(({ deleted }) => !deleted) ?? (all.at(-1) as (typeof all)[0])
+  return write(id, { rev: winner.rev, deleted: winner.deleted, sequenced: true, revisions: all })
+}
+
+/** The store, with pages that end where they are told to. */
+function withPageSizes(store: DatabaseStore, sizes: readonly number[]): void {
+  const readChanges = store.readChanges.bind(store) as DatabaseStore['readChanges']
+  let asked = 0
+  store.readChanges = (range, paging, read) => {
+    const limit = Math.min(paging.limit, sizes[asked++ % sizes.length] ?? 1)
+    return readChanges(range, { ...paging, limit }, read)
+  }
+}
+
+interface Asked {
+  readonly kind: FeedKind
+  readonly since: string
+  readonly limit: number
+  readonly style: 'main_only' | 'all_docs'
+  readonly descending: boolean
+  readonly includeDocs: boolean
+}
+
+function requestOf({ kind, since, limit, ...options }: Asked, filter?: ChangesFilter) {
+  const whole = feedOptions(filter === undefined ? options : { ...options, filter })
+  return { kind, since, limit, options: whole, timeout: 0 }
+}
+
+function rowsIn(text: string): JsonRow[] {
+  return text
+    .split('\n')
+    .filter((line) => line.startsWith('{"seq"'))
+    .map((line) => JSON.parse(line.replace(/,\r?$/, '')) as JsonRow)
+}
+
+/** The unfiltered rows, with what does not pass taken away. */
+async function expected(database: FakeDatabase, rows: readonly JsonRow[]): Promise<JsonRow[]> {
+  const kept: JsonRow[] = []
+  for (const row of rows) {
+    const [bodies] = await database.store.readDocs([row.id], (doc) =>
+      row.changes.map(({ rev }) => doc?.body(rev) ?? '{}'),
+    )
+    const changes = row.changes.filter((_change, i) => passes(parsed(bodies?.[i] ?? '{}')))
+    if (changes.length > 0) kept.push({ ...row, changes })
+  }
+  return kept
+}
+
+t.test('a filtered feed is the whole feed without what does not pass', async (t) => {
+  const scenario = {
+    docs: fc.array(leaves, { maxLength: 20 }),
+    sizes: fc.array(fc.integer({ min: 1, max: 5 }), { minLength: 1, maxLength: 4 }),
+    name: fc.constantFrom(...Object.keys(FILTERS)),
+    kind: fc.constantFrom<FeedKind>('normal', 'longpoll', 'continuous'),
+    since: fc.integer({ min: 0, max: 10 }),
+    limit: fc.oneof(fc.constant(Infinity), fc.integer({ min: 1, max: 6 })),
+    style: fc.constantFrom<Asked['style']>('main_only', 'all_docs'),
+    descending: fc.boolean(),
+    includeDocs: fc.boolean(),
+  }
+  await fc.assert(
+    fc.asyncProperty(fc.record(scenario), async ({ docs, sizes, name, since, ...asked }) => {
+      const store = await openStore()
+      await store.updateDocs([put('_design/d', DESIGN)])
+      for (const [at, doc] of docs.entries()) await store.updateDocs([edit(at, doc)])
+      withPageSizes(store, sizes)
+      const { start, database } = bench(t, store)
+      database.house = { ...HOUSE, sandbox }
+      const whole = { ...asked, since: String(since) }
+      const all = await start(requestOf({ ...whole, kind: 'normal', limit: Infinity }))
+      const some = await start(requestOf(whole, FILTERS[name]))
+      await Promise.all([all.done, some.done])
+      const wanted = (await expected(database, rowsIn(all.out.text))).slice(0, asked.limit)
+      const found = rowsIn(some.out.text)
+      if (JSON.stringify(found) !== JSON.stringify(wanted)) {
+        throw new Error(`${JSON.stringify(found)}\n${JSON.stringify(wanted)}`)
+      }
+      const lastSeq = /"last_seq":"(\d+)/.exec(some.out.text)?.[1]
+      const isCut = found.length === asked.limit
+      const tip = asked.descending ? all.out.text.match(/"last_seq":"(\d+)/)?.[1] : String(docs.length + 1)
+      const end = isCut ? String(Number.parseInt(found.at(-1)?.seq ?? '', 10)) : tip
+      if (lastSeq !== end && !(isCut && lastSeq === tip)) throw new Error(`last_seq ${lastSeq}, not ${end}`)
+    }),
+    { numRuns: 300 },
+  )
+})

@@ -1,0 +1,212 @@
+import { setImmediate as turn } from 'node:timers/promises'
+import t from 'tap'
+import type { FeedRequest } from '../../src/changes/feed.ts'
+import type { ChangesFilter } from '../../src/changes/filter-kinds.ts'
+import type { DatabaseStore } from '../../src/storage/engine.ts'
+import { put, remove } from '../storage/conformance/edits.ts'
+import { rejectsWith } from '../storage/conformance/setup.ts'
+import {
+  ANNA,
+  BERT,
+  bench,
+  type FakeOutput,
+  feedOptions,
+  HOUSE,
+  numberOf,
+  openStore,
+  settled,
+} from './helpers.ts'
+
+const SYNC: ChangesFilter = {
+  kind: 'function',
+  ddoc: '_design/mobile',
+  name: 'sync',
+  request: '{"uuid":"1"}',
+}
+const NOTES: ChangesFilter = { kind: 'selector', selector: '{"_id":{"$beginsWith":"note:"}}' }
+const MAPPED: ChangesFilter = { kind: 'view', ddoc: '_design/mobile', name: 'notes' }
+
+const DESIGN = {
+  filters: { sync: "(doc) => doc._id.indexOf('file:') === -1 && doc._id[0] !== '_'" },
+  views: { notes: { map: "(doc) => { if (doc._id.startsWith('note:')) emit(null) }" } },
+}
+
+/** The mobile filter's design document at 1, and so many files above it. */
+async function openFiles(files: number): Promise<DatabaseStore> {
+  const store = await openStore()
+  await store.updateDocs([put('_design/mobile', JSON.stringify(DESIGN))])
+  await store.updateDocs(Array.from({ length: files }, (_, i) => put(`file:${i}`)))
+  return store
+}
+
+/** The store, with pages of a selector's feed that look at few documents. */
+function withShortPages(store: DatabaseStore): DatabaseStore {
+  const readChanges = store.readChanges.bind(store) as DatabaseStore['readChanges']
+  store.readChanges = (range, paging, read) => readChanges(range, { ...paging, limit: 100 }, read)
+  return store
+}
+
+function filtered(kind: FeedRequest['kind'], filter: ChangesFilter, asked: Partial<FeedRequest> = {}) {
+  return { kind, options: feedOptions({ filter }), ...asked }
+}
+
+function answerOf(out: FakeOutput) {
+  const { results, last_seq, pending } = JSON.parse(out.text) as {
+    results: { id: string }[]
+    last_seq: string
+    pending: number
+  }
+  return { ids: results.map(({ id }) => id), last: numberOf(last_seq), pending }
+}
+
+function idsIn(text: string): string[] {
+  return [...text.matchAll(/"id":"([^"]*)"/g)].map(([, id]) => id ?? '')
+}
+
+async function until(isSo: () => boolean): Promise<void> {
+  for (let turns = 0; turns < 20_000 && !isSo(); turns++) await turn()
+}
+
+for (const filter of [SYNC, NOTES, MAPPED]) {
+  t.test(`feeds with ${filter.kind}`, async (t) => {
+    const store = await openFiles(600)
+    const { start } = bench(t, store)
+    const normal = await start(filtered('normal', filter))
+    await normal.done
+    t.same(answerOf(normal.out), { ids: [], last: 601, pending: 0 }, 'what is kept back advances last_seq')
+    const longpoll = await start(filtered('longpoll', filter))
+    const continuous = await start(filtered('continuous', filter, { heartbeat: 1000 }))
+    const events = await start(filtered('eventsource', filter, { heartbeat: 1000 }))
+    await until(() => longpoll.out.text !== '')
+    await store.updateDocs([put('file:x'), remove('file:1')])
+    await settled()
+    t.notOk(longpoll.out.ended, 'a longpoll goes on waiting')
+    await store.updateDocs([put('note:1')])
+    await until(() => longpoll.out.ended && events.out.text.includes('note:1'))
+    t.same(answerOf(longpoll.out), { ids: ['note:1'], last: 604, pending: 0 })
+    await store.updateDocs([remove('note:1')])
+    await until(() => idsIn(continuous.out.text).length === 2 && idsIn(events.out.text).length === 2)
+    t.same(idsIn(continuous.out.text), ['note:1', 'note:1'])
+    t.same(idsIn(events.out.text), ['note:1', 'note:1'])
+    const limited = await start(filtered('normal', filter, { limit: 1 }))
+    await limited.done
+    t.same(answerOf(limited.out), { ids: ['note:1'], last: 605, pending: 0 })
+  })
+}
+
+t.test('a longpoll that is still looking ends after 90 seconds where it stands', async (t) => {
+  const store = withShortPages(await openFiles(2000))
+  const { start, clock, database } = bench(t, store)
+  const changes = database.changes.bind(database)
+  database.changes = async (user, request) => {
+    const page = await changes(user, request)
+    await clock.pass(40_000)
+    return page
+  }
+  const { out, done } = await start(filtered('longpoll', NOTES, { heartbeat: 10_000 }))
+  await until(() => out.ended)
+  await done
+  const { ids, last, pending } = answerOf(out)
+  t.same(ids, [])
+  t.equal((last ?? 0) + pending, 2001)
+  t.ok((last ?? 0) > 0 && pending > 0)
+  t.match(out.text, /^\{"results":\[\n\n+/, 'with white space while it looks')
+})
+
+t.test('looking through the feed does not use up the time-out', async (t) => {
+  const store = withShortPages(await openFiles(2000))
+  const { start, clock, database } = bench(t, store)
+  const changes = database.changes.bind(database)
+  let atTip = false
+  database.changes = async (user, request) => {
+    await clock.pass(400)
+    const page = await changes(user, request)
+    atTip = page.atTip
+    return page
+  }
+  const { out } = await start(filtered('continuous', NOTES, { timeout: 1000 }))
+  await until(() => atTip)
+  await settled()
+  await store.updateDocs([put('note:1')])
+  await until(() => out.text !== '')
+  t.same(idsIn(out.text), ['note:1'])
+})
+
+t.test('a reader that goes ends the search between two pages', async (t) => {
+  const store = withShortPages(await openFiles(3000))
+  const { start, database } = bench(t, store)
+  const { out, done } = await start(filtered('longpoll', NOTES))
+  await until(() => database.requests.length > 1)
+  out.disconnect()
+  await done
+  const asked = database.requests.length
+  await settled()
+  t.ok((database.requests.at(-1)?.since ?? 3000) < 3000 && database.requests.length === asked)
+  t.notOk(out.ended)
+})
+
+t.test('a feed that looks through much does not hold up another', async (t) => {
+  const store = await openFiles(5000)
+  const { start, database } = bench(t, store)
+  let batches = 0
+  let quick = 0
+  const sandbox = {
+    ...HOUSE.sandbox,
+    filter: async (_fn: unknown, docs: readonly string[]) => {
+      batches += 1
+      await turn()
+      return docs.map(() => false)
+    },
+  }
+  database.house = { ...HOUSE, sandbox }
+  const slow = await start(filtered('longpoll', SYNC, { heartbeat: 1000 }))
+  for (let round = 0; round < 5; round++) {
+    const other = await start({ kind: 'longpoll', since: String(5000 + round) })
+    await other.done
+    quick += answerOf(other.out).ids.length
+    await store.updateDocs([put('file:again')])
+  }
+  t.ok(quick >= 5)
+  await until(() => batches >= 13)
+  t.notOk(slow.out.ended)
+})
+
+t.test('a design document that vanishes, or a function that fails, cuts the feed', async (t) => {
+  const store = await openFiles(1)
+  const { start } = bench(t, store)
+  const continuous = await start(filtered('continuous', SYNC))
+  const longpoll = await start(filtered('longpoll', MAPPED))
+  const filters = { sync: "() => { throw 'no' }" }
+  await store.updateDocs([put('_design/mobile', JSON.stringify({ filters }))])
+  await until(() => continuous.out.failure !== undefined && longpoll.out.failure !== undefined)
+  t.match(continuous.out.failure, { code: 'function_error' })
+  t.match(longpoll.out.failure, { code: 'not_found', reason: 'missing json key: views' })
+  t.notOk(continuous.out.ended || longpoll.out.ended)
+  await rejectsWith(t, start(filtered('longpoll', SYNC)), 'function_error')
+  await store.updateDocs([remove('_design/mobile')])
+  await rejectsWith(t, start(filtered('longpoll', SYNC)), 'deleted')
+})
+
+t.test('who shares pages', async (t) => {
+  const store = await openFiles(1)
+  await store.updateSettings(() => ({ result: null, write: { security: { members: {} } } }))
+  const cases: [name: string, filters: ChangesFilter[], pages: number][] = [
+    ['equal selectors', [NOTES, NOTES, NOTES], 1],
+    ['different selectors', [NOTES, { kind: 'selector', selector: '{"a":1}' }, NOTES], 2],
+    ['equal views', [MAPPED, MAPPED, MAPPED], 1],
+    ['filter functions do not', [SYNC, SYNC, SYNC], 3],
+  ]
+  for (const [name, filters, pages] of cases) {
+    await t.test(name, async (t) => {
+      const { start, database } = bench(t, store)
+      for (const [i, filter] of filters.entries()) {
+        await start(filtered('continuous', filter, { since: 'now' }), () => (i % 2 === 0 ? ANNA : BERT))
+      }
+      const before = database.requests.length
+      await store.updateDocs([put('note:1')])
+      await until(() => database.requests.length >= before + pages)
+      await settled()
+      t.equal(database.requests.length - before, pages)
+    })
+  }
+})

@@ -1,0 +1,19 @@
+/** Every engine there is, for what must hold over each. */
+import type { Test } from 'tap'
+import type { StorageEngine } from '../../src/storage/engine.ts'
+import { sqliteEngine } from '../../src/storage/sqlite/engine.ts'
+import { memoryEngine } from '../helpers/memory-engine.ts'
+import { temporaryFolder } from '../helpers/server.ts'
+
+type MakeEngine = (t: Pick<Test, 'teardown'>) => Promise<StorageEngine>
+
+/** By name, how to make one without data; it is closed and removed at the end of the test. */
+export const ENGINES: Readonly<Record<string, MakeEngine>> = {
+  memory: async () => memoryEngine(),
+  sqlite: async (t) => {
+    const dataDir = await temporaryFolder(t)
+    const engine = sqliteEngine({ dataDir })
+    t.teardown(() => engine.close())
+    return engine
+  },
+}

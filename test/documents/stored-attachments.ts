@@ -1,0 +1,104 @@
+/** Revisions with attachments written straight into a store: their coding and revpos are the test's to choose. */
+import { createHash } from 'node:crypto'
+import { gzipSync } from 'node:zlib'
+import type { BlobPin, DatabaseStore } from '../../src/storage/engine.ts'
+
+export interface TestAttachment {
+  readonly name: string
+  readonly content: string | Uint8Array
+  readonly type?: string
+  readonly revpos?: number
+  readonly gzip?: boolean
+  /** The length that is claimed, when it is not the content's. */
+  readonly length?: number
+}
+
+export interface TestRevision {
+  readonly rev: string
+  /** Newest first, without the revision's own. */
+  readonly ancestors?: readonly string[]
+  /** Whether another revision has taken its place. */
+  readonly superseded?: boolean
+  readonly deleted?: boolean
+  readonly body?: string
+  readonly attachments?: readonly TestAttachment[]
+}
+
+/** Writes a document; the last revision is its winner. */
+export async function storeRevisions(
+  store: DatabaseStore,
+  id: string,
+  ...revisions: readonly TestRevision[]
+): Promise<void> {
+  const winner = revisions.at(-1) as TestRevision
+  const write = {
+    rev: winner.rev,
+    deleted: winner.deleted ?? false,
+    sequenced: true,
+    revisions: revisions.map((revision) => ({
+      rev: revision.rev,
+      deleted: revision.deleted ?? false,
+      ancestry: revision.superseded ? null : [idOf(revision.rev), ...(revision.ancestors ?? []).map(idOf)],
+      content: {
+        body: revision.body ?? '{}',
+        attachments: (revision.attachments ?? []).map(attachmentWrite),
+      },
+    })),
+  }
+  const [outcome] = await store.updateDocs([{ id, bytes: 0, decide: () => ({ result: null, write }) }])
+  if (outcome === undefined || 'error' in outcome) throw outcome?.error
+}
+
+function idOf(rev: string): string {
+  return rev.slice(rev.indexOf('-') + 1)
+}
+
+function attachmentWrite({ name, content, type, revpos, gzip, length }: TestAttachment) {
+  const plain = Buffer.from(content as Uint8Array)
+  const bytes = gzip ? gzipSync(plain) : plain
+  return {
+    name,
+    type: type ?? 'text/plain',
+    revpos: revpos ?? 1,
+    digest: digestOf(bytes),
+    length: length ?? plain.length,
+    encoding: gzip ? ('gzip' as const) : null,
+    storedLength: bytes.length,
+    content: { sha256: createHash('sha256').update(bytes).digest(), bytes },
+  }
+}
+
+export function digestOf(bytes: string | Uint8Array): string {
+  return `md5-${createHash('md5').update(bytes).digest('base64')}`
+}
+
+/** The store, and how many of its pins are held. */
+export function countingPins(store: DatabaseStore): { store: DatabaseStore; held(): number } {
+  let count = 0
+  const counted = (pin: BlobPin): BlobPin => {
+    let isHeld = true
+    count += 1
+    return {
+      digest: pin.digest,
+      length: pin.length,
+      release: () => {
+        if (isHeld) count -= 1
+        isHeld = false
+        pin.release()
+      },
+    }
+  }
+  const counting = new Proxy(store, {
+    get: (target, name) => {
+      if (name === 'pinBlob') {
+        return async (blob: number) => {
+          const pin = await target.pinBlob(blob)
+          return pin === null ? null : counted(pin)
+        }
+      }
+      const member = Reflect.get(target, name)
+      return typeof member === 'function' ? member.bind(target) : member
+    },
+  })
+  return { store: counting, held: () => count }
+}

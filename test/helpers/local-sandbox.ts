@@ -1,0 +1,34 @@
+import type { FunctionLimits } from '../../src/sandbox/board.ts'
+import { Runner } from '../../src/sandbox/runner.ts'
+import type { Sandbox } from '../../src/sandbox/sandbox.ts'
+import { errorOf, sandboxOver, type Work } from '../../src/sandbox/work.ts'
+
+const DEFAULT: FunctionLimits = { timeoutMs: 5000, memory: 67_108_864 }
+/** The main thread's stack is small. */
+const STACK = 128 * 1024
+
+/**
+ * The sandbox without its threads: runs functions on this one, and holds it while they run.
+ * @param limits for tests of functions that go beyond them
+ */
+export function localSandbox(limits: Partial<FunctionLimits> = {}): Sandbox {
+  const runner = new Runner({ limits: () => ({ ...DEFAULT, ...limits }), stack: STACK })
+  let last: Promise<unknown> = Promise.resolve()
+  return sandboxOver((work) => {
+    const done = last.then(() => runAll(runner, work))
+    last = done.catch(() => undefined)
+    return done
+  })
+}
+
+async function runAll(runner: Runner, work: Work): Promise<readonly string[]> {
+  const results: string[] = []
+  let source: string | null = null
+  while (results.length < work.calls.length) {
+    const outcome = await runner.run({ ...work, calls: work.calls.slice(results.length) }, source)
+    if (outcome.type === 'failed') throw errorOf(outcome)
+    if (outcome.type === 'done') results.push(...outcome.results)
+    source = outcome.type === 'unknown' ? work.fn.source : null
+  }
+  return results
+}

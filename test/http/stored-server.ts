@@ -1,0 +1,59 @@
+/** The HTTP layer over one database `db` whose store the test has in hand: what it holds, and what stands in it. */
+import { mkdtemp, rm } from 'node:fs/promises'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { pino } from 'pino'
+import { buildApp } from '../../src/app.ts'
+import { CredentialChecker } from '../../src/auth/credentials.ts'
+import { openConfig } from '../../src/config/config.ts'
+import { CouchError } from '../../src/core/errors.ts'
+import { DEFAULT_LIMITS } from '../../src/core/types.ts'
+import { storeDatabase } from '../../src/documents/store-database.ts'
+import type { Sandbox } from '../../src/sandbox/sandbox.ts'
+import type { DatabaseHandle, Databases } from '../../src/threads/databases.ts'
+import { countingPins } from '../documents/stored-attachments.ts'
+import { memoryEngine } from '../helpers/memory-engine.ts'
+
+interface Closing {
+  after(fn: () => Promise<unknown>): unknown
+}
+
+/** Listens on a free port; whoever asks is let in. */
+export async function startStoredServer(t: Closing) {
+  const dataDir = await mkdtemp(join(tmpdir(), 'settee-http-'))
+  const config = await openConfig({ dataDir, env: {}, flags: {} })
+  const engine = memoryEngine()
+  const { incarnation } = await (await engine.openCatalog()).create('db')
+  const { store, held } = countingPins(await engine.openDatabase('db'))
+  const database = storeDatabase(store, {
+    limits: () => DEFAULT_LIMITS,
+    onSecured: () => {},
+    // No document here has functions.
+    sandbox: {} as Sandbox,
+    incarnation,
+    startCompaction: () => {},
+  })
+  const security = { members: { names: [], roles: [] } }
+  await store.updateSettings(() => ({ result: undefined, write: { security } }))
+  const handle = { ...database, name: 'db', incarnation, securityCopy: () => database.security() }
+  const databases = {
+    serverUuid: '',
+    get: (name: string) => {
+      if (name !== 'db') throw new CouchError('no_database')
+      return { ...handle, watch: () => () => {} } as unknown as DatabaseHandle
+    },
+    endFeeds: () => {},
+  } as unknown as Databases
+  const accounts = { find: async () => null, decoy: async () => '' }
+  const credentials = new CredentialChecker(accounts as never)
+  const logger = pino({ level: 'silent' })
+  const app = await buildApp({ config, credentials, databases, logger, version: '0.0.1', tmpDir: dataDir })
+  await app.listen({ port: 0, host: '127.0.0.1' })
+  t.after(async () => {
+    await app.close()
+    await rm(dataDir, { recursive: true })
+  })
+  const { port } = app.server.address() as AddressInfo
+  return { url: `http://127.0.0.1:${port}`, port, store, held }
+}

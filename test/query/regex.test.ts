@@ -1,0 +1,66 @@
+import t from 'tap'
+import { CouchError } from '../../src/core/errors.ts'
+import { compileRegex } from '../../src/query/regex.ts'
+
+function refusalOf(act: () => unknown): unknown {
+  try {
+    act()
+    return 'nothing was thrown'
+  } catch (thrown) {
+    return thrown instanceof CouchError && thrown.code === 'invalid_selector' ? thrown.reason : thrown
+  }
+}
+
+t.test('patterns', async (t) => {
+  const cases: [pattern: string, text: string, matches: boolean][] = [
+    ['^foo', 'foobar', true],
+    ['^foo', 'a foo', false],
+    ['o+b', 'foobar', true],
+    ['(?i)FOO', 'foo', true],
+    ['^.$', 'é', true],
+    ['^(?:note|book):', 'note:1', true],
+    ['[[:digit:]]{2}$', 'a12', true],
+    ['\\bfile:', 'xfile:2', false],
+    ['a.b', 'a\nb', false],
+    ['(?s)a.b', 'a\nb', true],
+    ['', '', true],
+  ]
+  for (const [pattern, text, matches] of cases) t.equal(compileRegex(pattern)(text), matches, pattern)
+})
+
+t.test('what RE2 does not know is refused, and so is what is no pattern', async (t) => {
+  for (const pattern of ['a(?=b)', 'a(?!b)', '(?<=a)b', '(a)\\1', 'a++', '(?>a)', '(', '[', '*', 'a{2,1}']) {
+    t.match(
+      refusalOf(() => compileRegex(pattern)),
+      /^Bad argument for operator \$regex: /,
+      pattern,
+    )
+  }
+})
+
+t.test('a pattern that would hold JavaScript’s for hours takes no time', async (t) => {
+  const start = performance.now()
+  t.notOk(compileRegex('^(a|aa)+$')(`${'a'.repeat(10_000)}b`))
+  t.notOk(compileRegex('(x+x+)+y')('x'.repeat(10_000)))
+  t.ok(performance.now() - start < 2000)
+})
+
+t.test('patterns are bounded, and what they are held against', async (t) => {
+  t.match(
+    refusalOf(() => compileRegex('a'.repeat(2001))),
+    /longer than 2000 characters/,
+  )
+  t.match(
+    refusalOf(() => compileRegex('(a?){1000}')),
+    /too large/,
+  )
+  t.match(
+    refusalOf(() => compileRegex('((a{100}){100}){100}')),
+    /none that RE2 knows/,
+  )
+  t.match(
+    refusalOf(() => compileRegex('[ab]{500}c')('ab'.repeat(50_000))),
+    /too long/,
+  )
+  t.ok(compileRegex('^a')('a'.repeat(1_000_000)))
+})

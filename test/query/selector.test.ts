@@ -1,0 +1,285 @@
+import t from 'tap'
+import { CouchError } from '../../src/core/errors.ts'
+import { compileSelector } from '../../src/query/selector.ts'
+
+const DOC = {
+  _id: 'note:1',
+  _rev: '1-a',
+  type: 'note',
+  n: 5,
+  f: 1.5,
+  yes: true,
+  nothing: null,
+  tags: ['red', 'green'],
+  list: [1, 2, 3],
+  empty: [],
+  parts: [{ a: 1, b: { c: 'x' } }, { a: 2 }],
+  size: { w: 3, 'h.x': 4 },
+  'a.b': 'dotted',
+  $odd: 1,
+  cams: { cam1: {}, cam2: {} },
+}
+
+function passes(selector: unknown, doc: unknown = DOC): boolean {
+  return compileSelector(selector).matches(doc)
+}
+
+t.test('conditions, protocol.md 10.2', async (t) => {
+  const cases: [selector: object, matches: boolean][] = [
+    [{}, true],
+    [{ type: 'note' }, true],
+    [{ type: 'Note' }, false],
+    [{ type: { $eq: 'note' }, n: 5 }, true],
+    [{ type: 'note', n: 6 }, false],
+    [{ n: { $gt: 4, $lt: 6 } }, true],
+    [{ n: { $gt: 5 } }, false],
+    [{ n: { $gte: 5 } }, true],
+    [{ n: { $lte: 4 } }, false],
+    [{ n: { $ne: 4 } }, true],
+    [{ n: { $ne: 5 } }, false],
+    // Across types, in the order of keys.
+    [{ n: { $lt: '' } }, true],
+    [{ n: { $gt: true } }, true],
+    [{ nothing: { $lt: false } }, true],
+    [{ nothing: null }, true],
+    [{ tags: { $gt: 'zzz' } }, true],
+    [{ size: { $gt: [] } }, true],
+    [{ type: { $gt: 'NOTE' } }, false],
+    [{ type: { $lt: 'NOTE' } }, true],
+    // Ids by their bytes.
+    [{ _id: { $gt: 'NOTE:1' } }, true],
+    [{ _id: { $gte: 'note:', $lt: 'note;' } }, true],
+    [{ _id: { $gt: null } }, true],
+    [{ _id: { $lt: {} } }, false],
+    [{ _id: { $in: ['note:2', 'note:1'] } }, true],
+    // Fields within fields.
+    [{ size: { w: 3 } }, true],
+    [{ 'size.w': 3 }, true],
+    [{ 'size.h\\.x': 4 }, true],
+    [{ size: { 'h\\.x': 4 } }, true],
+    [{ 'a\\.b': 'dotted' }, true],
+    [{ 'a.b': 'dotted' }, false],
+    [{ 'list.1': 2 }, true],
+    [{ 'list.3': 2 }, false],
+    [{ 'list.x': 2 }, false],
+    [{ 'parts.0.b.c': 'x' }, true],
+    [{ '\\$odd': 1 }, true],
+    [{ cams: { cam1: {} } }, true],
+    [{ size: {} }, false],
+    [{ empty: [] }, true],
+    // Operators.
+    [{ n: { $exists: true } }, true],
+    [{ x: { $exists: false } }, true],
+    [{ x: { $exists: true } }, false],
+    [{ n: { $exists: false } }, false],
+    [{ nothing: { $exists: true } }, true],
+    [{ 'size.x': { $exists: false } }, true],
+    [{ nothing: { $type: 'null' } }, true],
+    [{ yes: { $type: 'boolean' } }, true],
+    [{ n: { $type: 'number' } }, true],
+    [{ type: { $type: 'string' } }, true],
+    [{ tags: { $type: 'array' } }, true],
+    [{ size: { $type: 'object' } }, true],
+    [{ size: { $type: 'thing' } }, false],
+    [{ n: { $in: [1, 5, 'x'] } }, true],
+    [{ n: { $in: [] } }, false],
+    [{ n: { $nin: [] } }, true],
+    [{ n: { $nin: [1, 2] } }, true],
+    [{ n: { $nin: [1, 5] } }, false],
+    [{ tags: { $in: ['blue', 'green'] } }, true],
+    [{ tags: { $nin: ['blue', 'green'] } }, false],
+    [{ tags: { $in: [['red', 'green']] } }, false],
+    [{ tags: { $size: 2 } }, true],
+    [{ type: { $size: 4 } }, false],
+    [{ n: { $mod: [4, 1] } }, true],
+    [{ n: { $mod: [4, 0] } }, false],
+    [{ f: { $mod: [1, 0] } }, false],
+    [{ type: { $regex: '^no' } }, true],
+    [{ n: { $regex: '5' } }, false],
+    [{ type: { $beginsWith: 'no' } }, true],
+    [{ type: { $beginsWith: 'No' } }, false],
+    [{ n: { $beginsWith: '5' } }, false],
+    [{ tags: { $all: ['green'] } }, true],
+    [{ tags: { $all: ['green', 'blue'] } }, false],
+    [{ tags: { $all: [['red', 'green']] } }, true],
+    [{ tags: { $all: [] } }, false],
+    [{ type: { $all: ['note'] } }, false],
+    [{ list: { $elemMatch: { $gt: 2 } } }, true],
+    [{ list: { $elemMatch: { $gt: 2, $lt: 3 } } }, false],
+    [{ parts: { $elemMatch: { a: 2 } } }, true],
+    [{ parts: { $elemMatch: { 'b.c': 'x', a: 2 } } }, false],
+    [{ type: { $elemMatch: { $eq: 'n' } } }, false],
+    [{ list: { $allMatch: { $gt: 0 } } }, true],
+    [{ list: { $allMatch: { $gt: 1 } } }, false],
+    [{ empty: { $allMatch: { $gt: 1 } } }, false],
+    [{ cams: { $keyMapMatch: { $eq: 'cam2' } } }, true],
+    [{ cams: { $keyMapMatch: { $eq: 'cam3' } } }, false],
+    [{ tags: { $keyMapMatch: { $eq: '0' } } }, false],
+    // Combinations.
+    [{ $and: [{ n: 5 }, { type: 'note' }] }, true],
+    [{ $or: [{ n: 6 }, { type: 'note' }] }, true],
+    [{ $or: [{ n: 6 }, { type: 'book' }] }, false],
+    [{ $nor: [{ n: 6 }, { type: 'book' }] }, true],
+    [{ $nor: [{ n: 6 }, { type: 'note' }] }, false],
+    [{ $not: { n: 6 } }, true],
+    [{ n: { $not: { $gt: 5 } } }, true],
+    [{ n: { $or: [{ $lt: 3 }, { $gt: 4 }] } }, true],
+    [{ size: { $and: [{ w: 3 }, { 'h\\.x': 4 }] } }, true],
+    [{ n: { $and: [5] } }, true],
+    [{ $and: [] }, true],
+    [{ $or: [] }, true],
+    [{ $not: { $or: [] } }, true],
+    // An empty selector among others is a value, as in CouchDB.
+    [{ $and: [{}] }, false],
+    [{ list: { $elemMatch: {} } }, false],
+  ]
+  for (const [selector, matches] of cases) t.equal(passes(selector), matches, JSON.stringify(selector))
+})
+
+t.test('an absent field fails every condition but $exists: false', async (t) => {
+  const conditions: object[] = [
+    { $eq: 1 },
+    { $ne: 1 },
+    { $lt: 1 },
+    { $lte: 1 },
+    { $gt: null },
+    { $gte: null },
+    { $in: [1] },
+    { $nin: [1] },
+    { $nin: [] },
+    { $exists: true },
+    { $type: 'null' },
+    { $size: 0 },
+    { $mod: [1, 0] },
+    { $regex: '' },
+    { $beginsWith: '' },
+    { $all: [1] },
+    { $elemMatch: { $gt: 0 } },
+    { $allMatch: { $gt: 0 } },
+    { $keyMapMatch: { $eq: 'a' } },
+  ]
+  for (const condition of conditions) {
+    const told = JSON.stringify(condition)
+    t.notOk(passes({ x: condition }), told)
+    if (Object.keys(condition)[0] === '$exists') continue
+    // Negations are pushed down to the condition, and that fails as well.
+    t.notOk(passes({ $not: { x: condition } }), `not ${told}`)
+    t.notOk(passes({ x: { $not: condition } }), `x not ${told}`)
+    t.notOk(passes({ $nor: [{ x: condition }] }), `nor ${told}`)
+    t.notOk(passes({ $not: { $and: [{ x: condition }, { n: 5 }] } }), `not all of ${told}`)
+    t.ok(passes({ $not: { $not: { n: 5 } } }))
+  }
+  t.ok(passes({ $not: { x: { $exists: true } } }))
+  t.ok(passes({ $nor: [{ x: { $exists: true } }] }))
+  t.notOk(passes({ $not: { x: { $exists: false } } }))
+})
+
+t.test('LiveSync’s selector drops what has no type', async (t) => {
+  const selector = { type: { $ne: 'leaf' } }
+  t.notOk(passes(selector, { _id: 'h:1', type: 'leaf' }))
+  t.notOk(passes(selector, { _id: 'x' }))
+  t.ok(passes(selector, { _id: 'f:1', type: 'plain' }))
+})
+
+t.test('quirks of CouchDB’s', async (t) => {
+  // A way that leads through what is no object is not the same as an absent field.
+  t.notOk(passes({ 'n.x': { $exists: false } }))
+  t.notOk(passes({ 'list.9': { $exists: false } }))
+  // Within arrays negations are not pushed.
+  const doc = { parts: [{ a: 1 }, { b: 2 }] }
+  t.ok(passes({ parts: { $elemMatch: { b: { $ne: 1 } } } }, doc))
+  t.notOk(passes({ parts: { $elemMatch: { c: { $ne: 1 } } } }, doc))
+  t.ok(passes({ parts: { $elemMatch: { c: { $not: { $eq: 1 } } } } }, doc))
+  t.notOk(passes({ parts: { $elemMatch: { $nor: [{ a: 1 }, { b: 2 }] } } }, doc))
+  // Texts are equal when they collate as equal; members of $all are the very same.
+  t.ok(passes({ s: 'e\u0301' }, { s: '\u00e9' }))
+  t.ok(passes({ s: { $in: ['x', 'e\u0301', 'a'] } }, { s: '\u00e9' }))
+  t.notOk(passes({ s: { $all: ['e\u0301'] } }, { s: ['\u00e9'] }))
+})
+
+t.test('names like those of Object’s members are names', async (t) => {
+  t.notOk(passes({ constructor: { $exists: true } }))
+  t.notOk(passes({ 'size.toString': { $exists: true } }))
+  const odd = JSON.parse('{"__proto__": {"a": 1}}') as object
+  t.ok(passes(odd, JSON.parse('{"__proto__": {"a": 1}}')))
+  t.notOk(passes(odd, {}))
+})
+
+t.test('refusals', async (t) => {
+  const bad = (operator: string, told: string) => `Bad argument for operator ${operator}: ${told}`
+  const cases: [selector: unknown, reason: string | RegExp][] = [
+    ['x', 'Selector error: expected a JSON object'],
+    [[], 'Selector error: expected a JSON object'],
+    [null, 'Selector error: expected a JSON object'],
+    [{ a: { $foo: 1 } }, 'Invalid operator: $foo'],
+    [{ a: { $constructor: 1 } }, 'Invalid operator: $constructor'],
+    [{ $text: 'x' }, 'Unsupported operator: $text'],
+    [{ a: { $where: 'x' } }, 'Unsupported operator: $where'],
+    [{ $and: {} }, bad('$and', '{}')],
+    [{ $or: 1 }, bad('$or', '1')],
+    [{ $nor: 'a' }, bad('$nor', '"a"')],
+    [{ $not: [] }, bad('$not', '[]')],
+    [{ a: { $in: 'b' } }, bad('$in', '"b"')],
+    [{ a: { $nin: {} } }, bad('$nin', '{}')],
+    [{ a: { $exists: 1 } }, bad('$exists', '1')],
+    [{ a: { $type: 1 } }, bad('$type', '1')],
+    [{ a: { $mod: [0, 1] } }, bad('$mod', '[0,1]')],
+    [{ a: { $mod: [1.5, 1] } }, bad('$mod', '[1.5,1]')],
+    [{ a: { $mod: [1] } }, bad('$mod', '[1]')],
+    [{ a: { $regex: 1 } }, bad('$regex', '1')],
+    [{ a: { $regex: '(' } }, /^Bad argument for operator \$regex: /],
+    [{ a: { $beginsWith: 1 } }, bad('$beginsWith', '1')],
+    [{ a: { $all: 1 } }, bad('$all', '1')],
+    [{ a: { $size: -1 } }, bad('$size', '-1')],
+    [{ a: { $size: 1.5 } }, bad('$size', '1.5')],
+    [{ a: { $elemMatch: 1 } }, bad('$elemMatch', '1')],
+    [{ a: { $allMatch: [] } }, bad('$allMatch', '[]')],
+    [{ a: { $keyMapMatch: null } }, bad('$keyMapMatch', 'null')],
+    [{ a: { $elemMatch: { $foo: 1 } } }, 'Invalid operator: $foo'],
+    [{ $gt: 1 }, 'One or more conditions is missing a field name.'],
+    [{ $not: {} }, 'One or more conditions is missing a field name.'],
+    [{ '': 1 }, 'One or more conditions is missing a field name.'],
+    [{ $elemMatch: { a: 1 } }, 'One or more conditions is missing a field name.'],
+    [{ 'a..b': 1 }, 'Invalid field name: a..b'],
+    [{ a: { '': 1 } }, 'Invalid field name: a.'],
+    [{ a: { $size: 'x'.repeat(1000) } }, /^.{200,300}$/],
+    [nested(70), /nested deeper than 64/],
+    [{ $or: Array.from({ length: 5001 }, (_, a) => ({ a })) }, /more than 5000 conditions/],
+  ]
+  for (const [selector, reason] of cases) {
+    const name = JSON.stringify(selector).slice(0, 60)
+    try {
+      compileSelector(selector)
+      t.fail(name)
+    } catch (thrown) {
+      t.match(thrown, { code: 'invalid_selector', reason }, name)
+      t.ok(thrown instanceof CouchError)
+    }
+  }
+})
+
+function nested(levels: number): object {
+  return levels === 0 ? { a: 1 } : { $not: nested(levels - 1) }
+}
+
+t.test('a document that holds too much for a selector is refused, the next is not', async (t) => {
+  const selector = compileSelector({ list: { $elemMatch: { $gt: 1 } } })
+  const list = Array.from({ length: 500_001 }, () => 0)
+  t.throws(() => selector.matches({ list }), { code: 'invalid_selector' })
+  t.ok(selector.matches({ list: [2] }))
+})
+
+t.test('long lists of values are looked up, not gone through', async (t) => {
+  const ids = Array.from({ length: 20_000 }, (_, i) => `note:${i}`)
+  const selector = compileSelector({ ids: { $in: ids } })
+  const start = performance.now()
+  t.notOk(selector.matches({ ids: Array.from({ length: 20_000 }, (_, i) => `book:${i}`) }))
+  t.ok(performance.now() - start < 3000)
+  t.ok(selector.matches({ ids: 'note:777' }))
+})
+
+t.test('which members are looked at', async (t) => {
+  const selector = compileSelector({ $or: [{ 'a.b': 1 }, { $not: { _conflicts: { $exists: true } } }] })
+  t.ok(selector.mentions('a') && selector.mentions('_conflicts'))
+  t.notOk(selector.mentions('b'))
+})

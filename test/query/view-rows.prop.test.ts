@@ -1,0 +1,50 @@
+import fc from 'fast-check'
+import t from 'tap'
+import { compareJson } from '../../src/query/collation.ts'
+import { readViewQuery } from '../../src/query/view-query.ts'
+import { mergeRows, Runs, sortRows, stretchOf, type ViewRow } from '../../src/query/view-rows.ts'
+
+const key = fc.oneof(fc.integer({ min: 0, max: 5 }), fc.constantFrom(null, 'a', 'B', 'b', [1], [1, 2], {}))
+const row: fc.Arbitrary<ViewRow> = fc.record({
+  id: fc.constantFrom('a', 'b', 'c', 'd'),
+  seq: fc.constant(1),
+  key,
+  keyText: fc.constant(''),
+  valueText: fc.constant(''),
+})
+
+const inOrder = (rows: readonly ViewRow[]) => rows.map((one) => `${JSON.stringify(one.key)} ${one.id}`)
+
+t.test('runs, however they come, make the same list as sorting all', async (t) => {
+  const property = fc.asyncProperty(fc.array(fc.array(row, { maxLength: 12 })), async (pages) => {
+    const runs = new Runs(compareJson)
+    for (const page of pages) await runs.add(sortRows([...page], compareJson))
+    const all = sortRows(pages.flat(), compareJson)
+    t.strictSame(inOrder(await runs.all()), inOrder(all))
+    t.strictSame(inOrder(await mergeRows(all, [], compareJson)), inOrder(all))
+  })
+  await fc.assert(property, { numRuns: 200 })
+})
+
+t.test('a stretch is what a plain comparison would keep', async (t) => {
+  const bounds = fc.record({
+    start: fc.option(key, { nil: undefined }),
+    end: fc.option(key, { nil: undefined }),
+    inclusiveEnd: fc.boolean(),
+    descending: fc.boolean(),
+  })
+  const property = fc.property(fc.array(row), bounds, (unsorted, asked) => {
+    const rows = sortRows([...unsorted], compareJson)
+    const edge = (at: unknown) => (at === undefined ? undefined : { key: at, docId: undefined })
+    const query = { ...readViewQuery([], null), ...asked, start: edge(asked.start), end: edge(asked.end) }
+    const { from, to } = stretchOf(rows, query, compareJson)
+    const sign = asked.descending ? -1 : 1
+    const expected = rows.filter((one) => {
+      const isBehind = asked.start === undefined || sign * compareJson(one.key, asked.start) >= 0
+      const toEnd = asked.end === undefined ? -1 : sign * compareJson(one.key, asked.end)
+      return isBehind && (toEnd < 0 || (toEnd === 0 && asked.inclusiveEnd))
+    })
+    t.strictSame(inOrder(rows.slice(from, to)), inOrder(expected))
+  })
+  fc.assert(property, { numRuns: 500 })
+})

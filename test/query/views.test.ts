@@ -1,0 +1,201 @@
+import t from 'tap'
+import { ADMIN, NOBODY } from '../documents/helpers.ts'
+import { bodyOf, openViews, textOf } from './view-helpers.ts'
+
+const BY_KIND = {
+  language: 'javascript',
+  views: {
+    kind: { map: 'function (doc) { emit(doc.kind, doc.size) }', reduce: '_sum' },
+    counted: { map: 'function (doc) { emit(doc.kind, null) }', reduce: '_count' },
+    stats: { map: 'function (doc) { emit([doc.kind, doc._id], doc.size) }', reduce: '_stats' },
+    distinct: { map: 'function (doc) { emit(doc.kind) }', reduce: '_approx_count_distinct' },
+    best: { map: 'function (doc) { emit(null, doc.size) }', reduce: '_top_2' },
+    own: {
+      map: 'doc => emit(doc.kind, doc.size)',
+      reduce: '(keys, values, rereduce) => values.reduce((a, b) => a + b, 0)',
+    },
+    long: { map: 'doc => emit(doc.kind)', reduce: '() => "x".repeat(6000)' },
+    plain: { map: 'function (doc) { emit(doc.kind) }' },
+    linked: { map: 'doc => emit(doc._id, { _id: "a" })' },
+    throwing: { map: 'function (doc) { if (doc._id === "b") throw new Error("no"); emit(doc._id) }' },
+  },
+}
+
+async function filled() {
+  const opened = await openViews()
+  await opened.put('_design/d', BY_KIND)
+  await opened.put('a', { kind: 'note', size: 1 })
+  await opened.put('b', { kind: 'book', size: 2 })
+  await opened.put('c', { kind: 'note', size: 4 })
+  return opened
+}
+
+const ids = ({ rows }: { rows: { id: string }[] }) => rows.map(({ id }) => id)
+
+t.test('rows come by key, then by id, with their place in the view', async (t) => {
+  const { query } = await filled()
+  const rows = [
+    { id: 'b', key: 'book', value: 2 },
+    { id: 'a', key: 'note', value: 1 },
+    { id: 'c', key: 'note', value: 4 },
+  ]
+  t.strictSame(await query('kind', { reduce: false }), { total_rows: 3, offset: 0, rows })
+  const descending = await query('kind', { reduce: false, descending: true })
+  t.strictSame(descending.rows, rows.toReversed?.() ?? [...rows].reverse())
+  t.strictSame(await query('kind', { reduce: false, limit: 1, skip: 1 }), {
+    total_rows: 3,
+    offset: 1,
+    rows: [rows[1]],
+  })
+})
+
+t.test('ranges', async (t) => {
+  const { query } = await filled()
+  t.strictSame(ids(await query('plain', { key: 'note' })), ['a', 'c'])
+  t.strictSame(ids(await query('plain', { startkey: 'c' })), ['a', 'c'])
+  t.strictSame(ids(await query('plain', { endkey: 'note', inclusive_end: false })), ['b'])
+  t.strictSame(ids(await query('plain', { startkey: 'note', startkey_docid: 'b' })), ['c'])
+  t.strictSame(ids(await query('plain', { endkey: 'note', endkey_docid: 'b' })), ['b', 'a'])
+  const down = { descending: true, startkey: 'note', endkey: 'book' }
+  t.strictSame(ids(await query('plain', down)), ['c', 'a', 'b'])
+  t.strictSame(ids(await query('plain', { ...down, inclusive_end: false })), ['c', 'a'])
+  t.strictSame(ids(await query('plain', { keys: ['note', 'x', 'book'] })), ['a', 'c', 'b'])
+  t.strictSame(ids(await query('plain', {}, { keys: ['book'] })), ['b'])
+  t.strictSame((await query('plain', { key: 'x' })).rows, [])
+})
+
+t.test('reduces', async (t) => {
+  const { query } = await filled()
+  t.strictSame(await query('kind'), { rows: [{ key: null, value: 7 }] })
+  t.strictSame(await query('kind', { key: 'x' }), { rows: [] })
+  const groups = {
+    rows: [
+      { key: 'book', value: 2 },
+      { key: 'note', value: 5 },
+    ],
+  }
+  t.strictSame(await query('kind', { group: true }), groups)
+  t.strictSame(await query('own', { group: true }), groups)
+  t.strictSame(await query('own'), { rows: [{ key: null, value: 7 }] })
+  t.strictSame((await query('counted', { group: true, limit: 1 })).rows, [{ key: 'book', value: 1 }])
+  t.strictSame((await query('counted', { group: true, skip: 1 })).rows, [{ key: 'note', value: 2 }])
+  t.strictSame((await query('stats', { group_level: 1 })).rows[1], {
+    key: ['note'],
+    value: { sum: 5, count: 2, min: 1, max: 4, sumsqr: 17 },
+  })
+  t.strictSame((await query('distinct')).rows, [{ key: null, value: 2 }])
+  t.strictSame((await query('best')).rows, [{ key: null, value: [4, 2] }])
+  const keys = await query('kind', { group: true, keys: ['note', 'book'] })
+  t.strictSame(keys.rows, [...groups.rows].reverse())
+  t.match(await query('long'), { rows: [{ key: null, error: 'reduce_overflow_error' }] })
+})
+
+t.test('a value that cannot be summed is told in the place of the sum', async (t) => {
+  const { put, query } = await filled()
+  await put('d', { kind: 'odd', size: 'much' })
+  const { rows } = await query('kind', { group: true })
+  t.match(rows[2], { key: 'odd', value: { error: 'builtin_reduce_error', caused_by: 'much' } })
+})
+
+t.test('documents beside rows', async (t) => {
+  const { query, put } = await filled()
+  const { rows } = await query('plain', { include_docs: true, key: 'book' })
+  t.match(rows, [{ id: 'b', doc: { _id: 'b', kind: 'book', size: 2 } }])
+  const linked = await query('linked', { include_docs: true })
+  t.strictSame(
+    linked.rows.map(({ doc }: { doc: { _id: string } }) => doc._id),
+    ['a', 'a', 'a'],
+  )
+  await put('a', { _deleted: true, _rev: linked.rows[0].doc._rev })
+  const gone = await query('linked', { include_docs: true })
+  t.strictSame(
+    gone.rows.map(({ doc }: { doc: unknown }) => doc),
+    [null, null],
+  )
+})
+
+t.test('a map that throws leaves out that document alone', async (t) => {
+  const { query } = await filled()
+  t.strictSame(ids(await query('throwing')), ['a', 'c'])
+})
+
+t.test('an index follows the database, and maps only what was written since', async (t) => {
+  const { query, put, get, mapped, database } = await filled()
+  await query('plain')
+  mapped.length = 0
+  const { _rev } = await get('a')
+  await put('a', { _rev, kind: 'zoo' })
+  t.strictSame(ids(await query('plain')), ['b', 'c', 'a'])
+  t.ok(mapped.length > 0 && mapped.every((id) => id === 'a'))
+  await database.remove(ADMIN, 'b', (await get('b'))._rev)
+  t.strictSame(ids(await query('plain', { update: false })), ['b', 'c', 'a'])
+  t.strictSame(ids(await query('plain')), ['c', 'a'])
+})
+
+t.test('what was purged leaves the index', async (t) => {
+  const { query, get, database } = await filled()
+  await query('plain')
+  const { _rev } = await get('b')
+  await database.purge(ADMIN, bodyOf({ b: [_rev] }))
+  t.strictSame(ids(await query('plain')), ['a', 'c'])
+})
+
+t.test('design documents are mapped only where they ask for it', async (t) => {
+  const { query, put, get } = await filled()
+  t.notOk(ids(await query('linked')).includes('_design/d'))
+  const { _rev } = await get('_design/d')
+  await put('_design/d', { ...BY_KIND, _rev, options: { include_design: true } })
+  t.ok(ids(await query('linked')).includes('_design/d'))
+})
+
+t.test('several queries of one view', async (t) => {
+  const { views } = await filled()
+  const queries = [{ key: 'book' }, { key: 'note', limit: 1 }]
+  const answer = await textOf(views.viewQueries(ADMIN, '_design/d', 'plain', bodyOf({ queries })))
+  const { results } = JSON.parse(answer)
+  t.strictSame(results.map(ids), [['b'], ['a']])
+  const none = await textOf(views.viewQueries(ADMIN, '_design/d', 'plain', bodyOf({ queries: [] })))
+  t.strictSame(JSON.parse(none), { results: [] })
+})
+
+t.test('what is asked wrongly is refused with the words of CouchDB', async (t) => {
+  const { query, views } = await filled()
+  const refused = (name: string, parameters: Record<string, unknown>, reason: string) =>
+    t.rejects(query(name, parameters), { code: 'query_parse_error', reason })
+  await refused('plain', { reduce: true }, 'Reduce is invalid for map-only views.')
+  await refused('plain', { group: true }, 'Invalid use of grouping on a map view.')
+  await refused('kind', { include_docs: true }, '`include_docs` is invalid for reduce')
+  await refused('kind', { keys: ['a', 'b'] }, 'Multi-key fetches for reduce views must use `group=true`')
+  await refused('plain', { limit: -1 }, '`limit` must be a positive integer.')
+  await refused('plain', { limit: 'x' }, 'Invalid value for integer: "x"')
+  await refused('plain', { descending: 'x' }, 'Invalid boolean parameter: "x"')
+  await refused('plain', { stale: 'x' }, 'Invalid value for `stale`.')
+  await refused('plain', { keys: 1 }, '`keys` must be an array of strings.')
+  await refused(
+    'plain',
+    { startkey: 'b', endkey: 'a' },
+    'No rows can match your key range, reverse your start_key and end_key or set descending=true',
+  )
+  await t.rejects(query('plain', {}, { keys: {} }), { reason: '`keys` member must be an array.' })
+  await t.rejects(query('nothing'), { code: 'not_found', reason: 'missing_named_view' })
+  await t.rejects(query('toString'), { code: 'not_found', reason: 'missing_named_view' })
+  await t.rejects(query('plain', {}, undefined, NOBODY), { code: 'unauthorized' })
+  await t.rejects(textOf(views.view(ADMIN, '_design/x', 'v', [], null)), { code: 'not_found' })
+})
+
+t.test('rows that weigh too much are refused, and the database lives on', async (t) => {
+  const { put, query } = await openViews(2_000)
+  await put('_design/d', BY_KIND)
+  await put('a', { kind: 'x'.repeat(3_000) })
+  await t.rejects(query('plain'), { code: 'view_too_large' })
+})
+
+t.test('what _info tells', async (t) => {
+  const { views, query } = await filled()
+  await query('plain')
+  const info = JSON.parse(Buffer.from(await views.viewInfo(ADMIN, '_design/d')).toString())
+  t.match(info, {
+    name: 'd',
+    view_index: { language: 'javascript', updater_running: false, updates_pending: { total: 0 } },
+  })
+})

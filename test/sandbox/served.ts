@@ -1,0 +1,40 @@
+/** Sandboxes over real threads, as the threads of databases have them. */
+import type { Test } from 'tap'
+import type { FunctionLimits } from '../../src/sandbox/board.ts'
+import { SandboxClient } from '../../src/sandbox/client.ts'
+import { SandboxPool, type SandboxPoolOptions } from '../../src/sandbox/pool.ts'
+import type { Sandbox } from '../../src/sandbox/sandbox.ts'
+
+const ENTRY = new URL('../helpers/sandbox-thread.mjs', import.meta.url)
+
+export const LIMITS: FunctionLimits = { timeoutMs: 5000, memory: 67_108_864 }
+
+export interface ServedSandbox {
+  readonly pool: SandboxPool
+  readonly sandbox: Sandbox
+  readonly faults: unknown[]
+  /** Another database thread's sandbox. */
+  join(): SandboxClient
+  readonly client: SandboxClient
+}
+
+/** A pool with one client, closed when the test ends. */
+export function serveSandbox(t: Test, options: Partial<SandboxPoolOptions> = {}): ServedSandbox {
+  const faults: unknown[] = []
+  const pool = new SandboxPool({
+    entry: ENTRY,
+    execArgv: [],
+    limits: LIMITS,
+    onFault: (fault) => faults.push(fault),
+    ...options,
+  })
+  t.teardown(() => pool.close())
+  const join = () => {
+    const member = pool.join((notice) => client.notice(notice))
+    const client = new SandboxClient(member.access, member.need)
+    t.teardown(() => client.close())
+    return client
+  }
+  const client = join()
+  return { pool, client, sandbox: client.sandbox, faults, join }
+}

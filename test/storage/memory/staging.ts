@@ -1,0 +1,134 @@
+/** Contents on their way into a database of the engine in memory, and who holds which. */
+import { createHash } from 'node:crypto'
+import type { BlobPin, BlobStage, StagedBlob } from '../../../src/storage/engine.ts'
+import { dropUnnamed, type State, storeBytes } from './state.ts'
+
+/** How the store reads and writes: each is an operation of the disk, and may fail. */
+export interface StagingStore {
+  read<T>(read: (state: State) => T): Promise<T>
+  write<T>(operation: string, change: (draft: State) => T): Promise<T>
+}
+
+export class MemoryStaging {
+  readonly #store: StagingStore
+  /** Stages and pins, with the blob each of them holds. */
+  readonly #holders = new Map<object, number>()
+
+  constructor(store: StagingStore) {
+    this.#store = store
+  }
+
+  isHeld(blob: number): boolean {
+    return [...this.#holders.values()].includes(blob)
+  }
+
+  begin(): Promise<BlobStage> {
+    return this.#store.read(() => new MemoryStage(this.#store, this))
+  }
+
+  async pin(blob: number): Promise<BlobPin | null> {
+    return this.#store.read(({ blobs }) => {
+      const bytes = blobs.get(blob)
+      if (bytes === undefined) return null
+      const pin: BlobPin = {
+        digest: md5(bytes),
+        length: bytes.length,
+        release: () => void this.release(pin, blob),
+      }
+      this.hold(pin, blob)
+      return pin
+    })
+  }
+
+  hold(holder: object, blob: number): void {
+    this.#holders.set(holder, blob)
+  }
+
+  /** Ends a hold; then a blob goes that nobody holds and no revision has named. Never rejects. */
+  async release(holder: object, ...blobs: number[]): Promise<void> {
+    this.#holders.delete(holder)
+    try {
+      const isLeft = await this.#store.read(({ staged, unnamed }) =>
+        blobs.some((blob) => staged.has(blob) || unnamed.has(blob)),
+      )
+      if (!isLeft) return
+      await this.#store.write('remove what was staged', (draft) => {
+        for (const blob of blobs) if (!this.isHeld(blob)) dropUnnamed(draft, blob)
+      })
+    } catch {
+      // The next opening forgets it.
+    }
+  }
+}
+
+class MemoryStage implements BlobStage {
+  readonly #store: StagingStore
+  readonly #staging: MemoryStaging
+  #own: number | undefined
+  #last: Promise<unknown> = Promise.resolve()
+  #finished: Promise<StagedBlob> | undefined
+  #released: Promise<void> | undefined
+
+  constructor(store: StagingStore, staging: MemoryStaging) {
+    this.#store = store
+    this.#staging = staging
+  }
+
+  append(bytes: Uint8Array): Promise<void> {
+    if (this.#finished !== undefined) return Promise.reject(new RangeError('the content was finished'))
+    return this.#next(async () => {
+      this.#own = await this.#store.write('stage bytes', (draft) => {
+        const blob = this.#own ?? this.#begin(draft)
+        draft.staged.set(blob, [...(draft.staged.get(blob) ?? []), Uint8Array.from(bytes)])
+        return blob
+      })
+    })
+  }
+
+  finish(): Promise<StagedBlob> {
+    this.#finished ??= this.#next(() => this.#store.write('finish', (draft) => this.#finish(draft)))
+    return this.#finished
+  }
+
+  #finish(draft: State): StagedBlob {
+    const own = this.#own ?? this.#begin(draft)
+    const bytes = Buffer.concat(draft.staged.get(own) ?? [])
+    draft.staged.delete(own)
+    const blob = storeBytes(draft, createHash('sha256').update(bytes).digest(), bytes, own)
+    if (blob === own) draft.unnamed.add(own)
+    this.#staging.hold(this, blob)
+    this.#own = own
+    return { blob, digest: md5(bytes), length: bytes.length }
+  }
+
+  #begin(draft: State): number {
+    draft.lastBlob += 1
+    this.#staging.hold(this, draft.lastBlob)
+    return draft.lastBlob
+  }
+
+  release(): Promise<void> {
+    this.#released ??= this.#last.then(
+      () => this.#letGo(),
+      () => this.#letGo(),
+    )
+    return this.#released
+  }
+
+  async #letGo(): Promise<void> {
+    const finished = await this.#finished?.catch(() => undefined)
+    const blobs = [this.#own, finished?.blob].filter((blob) => blob !== undefined)
+    await this.#staging.release(this, ...new Set(blobs))
+  }
+
+  async #next<R>(work: () => Promise<R>): Promise<R> {
+    if (this.#released !== undefined) throw new RangeError('the stage was released')
+    const done = this.#last.then(work)
+    this.#last = done
+    return done
+  }
+}
+
+function md5(bytes: Uint8Array): string {
+  return `md5-${createHash('md5').update(bytes).digest('base64')}`
+}

@@ -1,0 +1,52 @@
+/** Database threads reach the threads that run functions of design documents. */
+import t, { type Test } from 'tap'
+import { DEFAULT_LIMITS } from '../../src/core/types.ts'
+import type { DatabaseHandle } from '../../src/threads/databases.ts'
+import type { ServerDatabasesOptions } from '../../src/threads/server-databases.ts'
+import { put, serve } from './served.ts'
+
+const FORBID = `function (newDoc) { if (newDoc.no) throw { forbidden: 'not ' + newDoc._id } }`
+
+async function guarded(
+  t: Test,
+  validate: string,
+  options: Partial<ServerDatabasesOptions> = {},
+): Promise<{ notes: DatabaseHandle } & Awaited<ReturnType<typeof serve>>> {
+  const served = await serve(t, options)
+  await served.databases.create('notes')
+  const notes = served.databases.get('notes')
+  await put(notes, '_design/guard', { validate_doc_update: validate })
+  return { ...served, notes }
+}
+
+t.test('a write is judged by a function on a thread of its own', async (t) => {
+  const { notes } = await guarded(t, FORBID)
+  await put(notes, 'a', { no: false })
+  await t.rejects(put(notes, 'b', { no: true }), { code: 'forbidden', reason: 'not b' })
+})
+
+t.test('every database thread reaches them', async (t) => {
+  const { databases } = await guarded(t, FORBID)
+  for (const name of ['b', 'c', 'd', 'e']) {
+    await databases.create(name)
+    await put(databases.get(name), '_design/guard', { validate_doc_update: FORBID })
+  }
+  for (const name of ['b', 'c', 'd', 'e']) {
+    await t.rejects(put(databases.get(name), 'x', { no: true }), { code: 'forbidden' })
+  }
+})
+
+t.test('what a call may take changes while the server runs', async (t) => {
+  const { databases, notes } = await guarded(t, 'function () { for (;;); }')
+  databases.setLimits({ ...DEFAULT_LIMITS, functionTimeout: 50 })
+  await t.rejects(put(notes, 'a'), { code: 'function_timeout' })
+})
+
+t.test('when the databases are closed, a function that never ends is not waited for', async (t) => {
+  const { databases, notes } = await guarded(t, 'function () { for (;;); }', {
+    limits: { ...DEFAULT_LIMITS, functionTimeout: 3_600_000 },
+  })
+  const refused = t.rejects(put(notes, 'a'), { code: 'unavailable' })
+  await databases.close()
+  await refused
+})
