@@ -39,10 +39,13 @@ export async function buildApp(services: Services): Promise<FastifyInstance> {
   const app = makeServer(services)
   holdContinue(app.server)
   app.decorate('services', services)
+  app.decorate('paths', [])
   app.decorate('bodyMemory', new BodyMemory(() => services.config.integer('settee', 'body_memory')))
   app.setValidatorCompiler(validatorCompiler)
-  const plugins = [methods, couchHeaders, requestLog, errors, authentication, access, preferMinimal, compression]
-  for (const plugin of plugins) await app.register(plugin)
+  for (const plugin of [methods, couchHeaders, requestLog, errors, authentication, access]) {
+    await app.register(plugin)
+  }
+  for (const plugin of [preferMinimal, compression]) await app.register(plugin)
   await registerRoutes(app)
   return app
 }

@@ -36,9 +36,7 @@ export function decidePurge(
     .filter((rev) => gone.has(rev) || !isKnown(left, parseRev(rev)))
   const best = winner(left)
   const rest =
-    best === undefined
-      ? null
-      : { rev: leafRev(best), deleted: best.deleted, sequenced: true, revisions: [] }
+    best === undefined ? null : { rev: leafRev(best), deleted: best.deleted, sequenced: true, revisions: [] }
   return { result: purged, write: { purged, removed, rest, ...(isDesignId(doc.id) && { design: true }) } }
 }
 

@@ -49,8 +49,26 @@ export async function updateDocuments(
   checks: WriteChecks,
 ): Promise<Results> {
   const results: Results = new Array(edits.length)
+  const documents = byDocument(edits)
+  // The last, so that they do not validate what came along with them, as in CouchDB: whoever restores or
+  // replicates a database has documents that are older than its rules.
+  const designs = documents.filter(({ id }) => isDesignId(id))
+  const ordinary = designs.length === 0 ? documents : documents.filter(({ id }) => !isDesignId(id))
+  await carryOut(store, user, ordinary, checks, results)
+  await carryOut(store, user, designs, checks, results)
+  return results
+}
+
+/** Puts the results of these documents in their places. */
+async function carryOut(
+  store: DatabaseStore,
+  user: UserCtx,
+  documents: readonly DocumentEdits[],
+  checks: WriteChecks,
+  results: Results,
+): Promise<void> {
   const examination = new Examination(checks, user)
-  let open = byDocument(edits)
+  let open = documents
   while (open.length > 0) {
     const round = examination.round()
     const outcomes = await store.updateDocs(open.map((document) => documentUpdate(document, user, round)))
@@ -62,7 +80,6 @@ export async function updateDocuments(
     }
     open = await meetNeeds(waiting, results, examination)
   }
-  return results
 }
 
 function byDocument(edits: readonly NamedEdit[]): DocumentEdits[] {

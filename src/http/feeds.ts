@@ -25,8 +25,8 @@ export interface FeedAnswer {
   readonly hub: FeedHub
   readonly database: FeedDatabase
   readonly asked: FeedRequest
-  /** The validator of a normal feed, of what its first page says of the state. */
-  etagOf(state: string): string
+  /** The validator of a normal feed, of what its first page says of the state; null: it has none. */
+  etagOf(state: string): string | null
 }
 
 /**
@@ -45,7 +45,8 @@ export async function answerFeed(
   try {
     const { state, unknownEpoch } = await feed.open()
     if (unknownEpoch) request.log.warn({ since }, 'a feed begins anew: its since is of another store')
-    if (kind === 'normal' && isKnownToClient(request, reply, etagOf(state))) return sendNotModified(reply)
+    const etag = kind === 'normal' ? etagOf(state) : null
+    if (etag !== null && isKnownToClient(request, reply, etag)) return sendNotModified(reply)
     const stream = openStream(request, reply, { status: 200, headers: headersOf(kind), waits: kind !== 'normal' })
     if (request.method !== 'HEAD') await feed.run(stream)
     return undefined

@@ -13,7 +13,7 @@ export interface StreamHead {
   readonly headers?: Readonly<Record<string, string>>
   /** The answer stands open for a long time, so that nothing large may be held for it. */
   readonly waits?: boolean
-  /** The answer is never compressed: its bytes are the thing itself. */
+  /** The answer is never compressed: its bytes are the thing itself, and the memory of its chunks is nobody else's. */
   readonly asIs?: boolean
 }
 
@@ -46,7 +46,8 @@ export function openStream(request: FastifyRequest, reply: FastifyReply, head: S
   }
   reduceHeaders(request, reply)
   reply.hijack()
-  const stream = new HttpStream(request, reply.raw, encoding === null ? null : makeEncoder(encoding))
+  const encoder = encoding === null ? null : makeEncoder(encoding)
+  const stream = new HttpStream(request, reply.raw, encoder, head.asIs ?? false)
   stream.open(head.status, reply.getHeaders() as Record<string, string>)
   return stream
 }
@@ -83,21 +84,18 @@ export async function sendStream(
   const stream = openStream(request, reply, answer)
   stream.signal.addEventListener('abort', giveUp, { once: true })
   if (request.method === 'HEAD' || stream.signal.aborted) giveUp()
-  else await sendAll(stream, iterator, first, answer.asIs ?? false)
+  else await sendAll(stream, iterator, first)
 }
 
 async function sendAll(
   stream: ResponseStream,
   iterator: AsyncIterator<Uint8Array>,
   first: IteratorResult<Uint8Array>,
-  asIs: boolean,
 ): Promise<void> {
   try {
     let next = first
     while (!next.done && !stream.signal.aborted) {
       await stream.write(next.value)
-      // Written, or broken off: a large chunk is never left in the socket's queue.
-      if (asIs && !stream.signal.aborted) discard(next.value)
       next = await iterator.next()
     }
     await stream.end()
@@ -110,12 +108,14 @@ class HttpStream implements ResponseStream {
   readonly #request: FastifyRequest
   readonly #raw: ServerResponse
   readonly #encoder: Encoder | null
+  readonly #asIs: boolean
   readonly #gone = new AbortController()
 
-  constructor(request: FastifyRequest, raw: ServerResponse, encoder: Encoder | null) {
+  constructor(request: FastifyRequest, raw: ServerResponse, encoder: Encoder | null, asIs: boolean) {
     this.#request = request
     this.#raw = raw
     this.#encoder = encoder
+    this.#asIs = asIs
   }
 
   get signal(): AbortSignal {
@@ -174,11 +174,16 @@ class HttpStream implements ResponseStream {
       const stalled = setTimeout(() => raw.destroy(), STALLED_MS)
       const taken = () => {
         clearTimeout(stalled)
-        raw.off('drain', taken)
+        raw.off('drain', drained)
         raw.off('close', taken)
         resolve()
       }
-      raw.on('drain', taken)
+      const drained = () => {
+        // Bytes that are sent as they are were made for this answer alone.
+        if (this.#asIs) discard(bytes)
+        taken()
+      }
+      raw.on('drain', drained)
       raw.on('close', taken)
     })
   }

@@ -42,6 +42,10 @@ export interface Path {
 type MethodName = 'GET' | 'POST' | 'PUT' | 'DELETE' | 'COPY'
 
 declare module 'fastify' {
+  interface FastifyInstance {
+    /** Every path that is registered: for tests that must miss none. */
+    paths: Path[]
+  }
   interface FastifyContextConfig {
     access?: Access
     credentials?: 'ignored'
@@ -54,6 +58,7 @@ const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'COPY', 'PATCH', 'OPTIO
 
 /** Registers the paths: their methods, HEAD for each GET (Fastify does that), and 405 for the rest. */
 export function registerPaths(app: FastifyInstance, paths: readonly Path[]): void {
+  app.paths.push(...paths)
   for (const path of paths) {
     for (const [name, method] of Object.entries(path.methods)) registerMethod(app, path, name, method)
     registerRefusals(app, path)

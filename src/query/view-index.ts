@@ -137,7 +137,7 @@ export class ViewIndex {
     let end = since
     const page = await this.#store.readChanges(
       { since },
-      { limit: PAGE_DOCS, touches: { body: true }, enough: () => chars > PAGE_CHARS },
+      { limit: PAGE_DOCS, touches: { body: true, branches: true }, enough: () => chars > PAGE_CHARS },
       (doc) => {
         end = doc.seq
         const text = this.#textOf(doc)
@@ -151,7 +151,8 @@ export class ViewIndex {
   #textOf(doc: DocState): string | null {
     const { includeDesign, localSeq } = this.#options
     if (doc.deleted || (isDesignId(doc.id) && !includeDesign)) return null
-    return renderDocument(doc, doc.rev, { localSeq })
+    // As couch_mrview opens them for map functions.
+    return renderDocument(doc, doc.rev, { localSeq, conflicts: true, deletedConflicts: true })
   }
 
   /** @returns about what the new rows weigh */

@@ -9,7 +9,7 @@ import { Board, type Seat } from './board.ts'
 import { type Job, JobQueue } from './job-queue.ts'
 import type { RunReply, RunRequest, SandboxAccess, SandboxNotice } from './messages.ts'
 import type { Sandbox } from './sandbox.ts'
-import { errorOf, nameOf, type Outcome, sandboxOver, type Work } from './work.ts'
+import { type Call, errorOf, lengthOf, nameOf, type Outcome, sandboxOver, type Work } from './work.ts'
 
 /** The first work has waited so long: another thread is asked for. In ms. */
 const LONG_WAIT_MS = 20
@@ -181,12 +181,12 @@ export class SandboxClient {
 }
 
 /** The calls that a job goes on with, as many as may be sent at once. */
-function nextCalls({ work: { calls }, results }: Job): readonly string[] {
+function nextCalls({ work: { calls }, results }: Job): readonly Call[] {
   const start = results.length
   let end = start
   let length = 0
   while (end < calls.length && end - start < MAX_PIECE_CALLS) {
-    length += calls[end]?.length ?? 0
+    length += lengthOf(calls[end] as Call)
     if (length > MAX_PIECE_TEXT && end > start) break
     end += 1
   }

@@ -6,8 +6,9 @@
  * It evaluates to an object of functions from texts to a text:
  * - `load(source, path)`: reads the design document and compiles the function; `null`, or `[code, reason]` as JSON;
  * - `share(text)`: the argument that all calls of a piece share;
- * - `filter(doc)`: `true`, `false`, or `!` and what was thrown;
- * - `map(doc)`, `reduce(args)`, `validate(args)`: as sandbox.ts says of their results.
+ * - `give(text)`: the next argument of the call that follows;
+ * - `filter()`: `true`, `false`, or `!` and what was thrown;
+ * - `map()`, `reduce()`, `validate()`: as sandbox.ts says of their results.
  *
  * Sources: protocol.md 9.2; CouchDB's own functions of these names in its query server.
  */
@@ -25,6 +26,7 @@ export const ENVIRONMENT = String.raw`(function () {
   const evaluate = eval
 
   let ddoc, fn, shared
+  let args = []
   let emitted = []
   let count = 0
 
@@ -105,6 +107,14 @@ export const ENVIRONMENT = String.raw`(function () {
 
   function share(text) { shared = parse(text); return 'null' }
 
+  function give(text) { args[args.length] = parse(text); return 'null' }
+
+  function taken() {
+    const list = args
+    args = []
+    return list
+  }
+
   // CommonJS modules from the members of the design document.
   const modules = create(null)
 
@@ -173,9 +183,10 @@ export const ENVIRONMENT = String.raw`(function () {
 
   globalThis.require = requireFrom([])
 
-  function filter(text) {
+  function filter() {
+    const given = taken()
     try {
-      return apply(fn, ddoc, [parse(text), shared]) ? 'true' : 'false'
+      return apply(fn, ddoc, [given[0], shared]) ? 'true' : 'false'
     } catch (error) {
       if (isMemory(error)) throw error
       return '!' + told(error, MAX_TOLD)
@@ -194,10 +205,11 @@ export const ENVIRONMENT = String.raw`(function () {
     return json === undefined ? 'null' : json
   }
 
-  function map(text) {
+  function map() {
     emitted = []
     count = 0
-    const doc = parse(text)
+    const given = taken()
+    const doc = given[0]
     seal(doc)
     try {
       apply(fn, undefined, [doc])
@@ -212,10 +224,10 @@ export const ENVIRONMENT = String.raw`(function () {
     }
   }
 
-  function reduce(text) {
-    const args = parse(text)
+  function reduce() {
+    const given = taken()
     try {
-      return textOf(apply(fn, undefined, [args[0], args[1], args[2]]))
+      return textOf(apply(fn, undefined, given))
     } catch (error) {
       if (isMemory(error)) throw error
       return 'null'
@@ -244,10 +256,10 @@ export const ENVIRONMENT = String.raw`(function () {
     return verdict('unknown_error', told(thrown, MAX_TOLD))
   }
 
-  function validate(text) {
-    const args = parse(text)
+  function validate() {
+    const given = taken()
     try {
-      apply(fn, ddoc, [args[0], args[1], args[2], args[3]])
+      apply(fn, ddoc, given)
       return 'null'
     } catch (error) {
       if (isMemory(error)) throw error
@@ -260,5 +272,5 @@ export const ENVIRONMENT = String.raw`(function () {
     }
   }
 
-  return { load, share, filter, map, reduce, validate }
+  return { load, share, give, filter, map, reduce, validate }
 })()`

@@ -5,12 +5,12 @@ import type { FunctionLimits } from './board.ts'
 import { ENVIRONMENT } from './environment.ts'
 import { type Instance, newInstance, OutOfMemory } from './quickjs.ts'
 import type { UserFunction } from './sandbox.ts'
-import type { CallKind } from './work.ts'
+import type { Call, CallKind } from './work.ts'
 
 /** What may be called of {@link ENVIRONMENT}. */
-type Entry = 'load' | 'share' | Exclude<CallKind, 'compile'>
+type Entry = 'load' | 'share' | 'give' | Exclude<CallKind, 'compile'>
 
-const ENTRIES: readonly Entry[] = ['load', 'share', 'filter', 'map', 'reduce', 'validate']
+const ENTRIES: readonly Entry[] = ['load', 'share', 'give', 'filter', 'map', 'reduce', 'validate']
 
 /** Bytes below its bound from which on a memory counts as full. */
 const FULL = 1_048_576
@@ -79,9 +79,12 @@ export class FunctionContext {
    * @returns JSON text
    * @throws function_error, function_timeout, function_memory
    */
-  call(kind: Exclude<CallKind, 'compile'>, text: string): string {
+  call(kind: Exclude<CallKind, 'compile'>, call: Call): string {
     this.#calls += 1
-    const result = this.#enter(kind, text)
+    const texts = typeof call === 'string' ? [call] : call
+    // One by one, so that the text of one is gone when the next comes.
+    for (const text of texts) this.#enter('give', text)
+    const result = this.#enter(kind)
     if (!result.startsWith('!')) return result
     // Out of memory in the making of an error about it.
     if (result === '!null' && this.#isFull()) throw this.#spent(new CouchError('function_memory'))

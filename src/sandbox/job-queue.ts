@@ -1,6 +1,6 @@
 /** What waits for a sandbox thread: a queue for each database, and the queues take turns. */
 import { CouchError } from '../core/errors.ts'
-import { keyOf, type Work } from './work.ts'
+import { keyOf, lengthOf, type Work } from './work.ts'
 
 /** Calls and characters that may wait; a single piece of work may be larger. */
 const MAX_CALLS = 20_000
@@ -47,7 +47,7 @@ export class JobQueue {
 
   /** @returns the results. @throws unavailable when too much waits; and what the job is failed with */
   async add(work: Work): Promise<readonly string[]> {
-    const text = work.calls.reduce((sum, call) => sum + call.length, 0)
+    const text = work.calls.reduce((sum, call) => sum + lengthOf(call), 0)
     const isFull = this.#calls + work.calls.length > MAX_CALLS || this.#text + text > MAX_TEXT
     if (isFull && !this.isEmpty) throw new CouchError('unavailable')
     this.#calls += work.calls.length

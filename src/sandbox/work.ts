@@ -7,14 +7,17 @@ export type CallKind = 'compile' | 'filter' | 'map' | 'reduce' | 'validate'
 /** A function without the text of its design document. */
 export type FunctionName = Omit<UserFunction, 'source'>
 
+/** JSON text of an argument, or a list of such texts: many calls have one only. */
+export type Call = string | readonly string[]
+
 /** Calls of one function. */
 export interface Work {
   readonly kind: CallKind
   readonly fn: UserFunction
   /** JSON text of a further argument of all calls. */
   readonly shared: string
-  /** JSON text of each call's arguments: a document, or a list. */
-  readonly calls: readonly string[]
+  /** JSON texts of each call's arguments. */
+  readonly calls: readonly Call[]
 }
 
 /** What may be sent to a thread at once. */
@@ -45,7 +48,7 @@ export type FailureCode =
 export function sandboxOver(run: (work: Work) => Promise<readonly string[]>): Sandbox {
   return {
     compile: async (fn) => {
-      await run({ kind: 'compile', fn, shared: 'null', calls: ['null'] })
+      await run({ kind: 'compile', fn, shared: 'null', calls: [[]] })
     },
     filter: async (fn, docs, req) => {
       const results = await run({ kind: 'filter', fn, shared: req, calls: docs })
@@ -53,17 +56,20 @@ export function sandboxOver(run: (work: Work) => Promise<readonly string[]>): Sa
     },
     map: async (fn, docs) => [...(await run({ kind: 'map', fn, shared: 'null', calls: docs }))],
     reduce: async (fn, calls) => {
-      const texts = calls.map(({ keys, values, rereduce }) => `[${keys},${values},${rereduce}]`)
+      const texts = calls.map(({ keys, values, rereduce }) => [keys, values, String(rereduce)])
       return [...(await run({ kind: 'reduce', fn, shared: 'null', calls: texts }))]
     },
     validate: async (fn, calls) => {
-      const texts = calls.map(
-        ({ newDoc, oldDoc, userCtx, security }) => `[${newDoc},${oldDoc},${userCtx},${security}]`,
-      )
+      const texts = calls.map(({ newDoc, oldDoc, userCtx, security }) => [newDoc, oldDoc, userCtx, security])
       const results = await run({ kind: 'validate', fn, shared: 'null', calls: texts })
       return results.map((result) => JSON.parse(result) as Verdict)
     },
   }
+}
+
+/** Characters of a call's arguments. */
+export function lengthOf(call: Call): number {
+  return typeof call === 'string' ? call.length : call.reduce((sum, text) => sum + text.length, 0)
 }
 
 export function nameOf({ database, ddoc, rev, path }: FunctionName): FunctionName {

@@ -12,7 +12,9 @@ async function compact({ database, store }: Opened): Promise<void> {
 async function edited({ put }: Opened, id: string, times: number): Promise<string[]> {
   const revs: string[] = []
   for (let n = 0; n < times; n++) {
-    const _attachments = { file: { content_type: 'text/plain', data: Buffer.from(`${n}`).toString('base64') } }
+    const _attachments = {
+      file: { content_type: 'text/plain', data: Buffer.from(`${n}`).toString('base64') },
+    }
     revs.push(await put(id, { n, _attachments, ...(n > 0 && { _rev: revs.at(-1) }) }))
   }
   return revs

@@ -133,13 +133,20 @@ async function check({ store }: Opened, model: Model, world: readonly Node[]): P
     for (const node of world) {
       assert.equal(isKnown(doc.branches, node), isKnown(wanted.branches, node), nodeKey(node))
     }
-    assert.ok(doc.rows.every((rev) => isKnown(wanted.branches, parsedRev(rev))), 'no row of what is unknown')
+    assert.ok(
+      doc.rows.every((rev) => isKnown(wanted.branches, parsedRev(rev))),
+      'no row of what is unknown',
+    )
   }
   await checkCounts(store, model)
 }
 
 async function checkCounts(store: Opened['store'], model: Model): Promise<void> {
-  const feed = await store.readChanges({ since: 0 }, { limit: 100 }, (doc) => `${doc.seq} ${doc.id} ${doc.rev}`)
+  const feed = await store.readChanges(
+    { since: 0 },
+    { limit: 100 },
+    (doc) => `${doc.seq} ${doc.id} ${doc.rev}`,
+  )
   assert.deepEqual(feed.rows, model.feed())
   const { updateSeq, docCount, deletedCount, purgeSeq, sizes } = await store.info()
   const dead = [...model.docs.values()].filter(({ branches }) => winner(branches)?.deleted).length
@@ -147,8 +154,13 @@ async function checkCounts(store: Opened['store'], model: Model): Promise<void> 
     [updateSeq, purgeSeq, docCount, deletedCount],
     [model.updateSeq, model.purgeSeq, model.docs.size - dead, dead],
   )
-  const bytes = [...model.docs.values()].flatMap(({ branches }) => branches.map(({ leaf }) => `{"of":"${leaf}"}`.length))
-  assert.equal(sizes.external, bytes.reduce((sum, length) => sum + length, 0))
+  const bytes = [...model.docs.values()].flatMap(({ branches }) =>
+    branches.map(({ leaf }) => `{"of":"${leaf}"}`.length),
+  )
+  assert.equal(
+    sizes.external,
+    bytes.reduce((sum, length) => sum + length, 0),
+  )
   for (let since = 0; since <= updateSeq; since += 1) {
     const above = [...model.docs.values()].filter(({ seq }) => seq > since).length
     assert.equal(await store.countChanges(since), above, `pending above ${since}`)

@@ -27,7 +27,11 @@ async function revsDiff({ database }: Opened, request: unknown): Promise<Json> {
 }
 
 async function feed({ store }: Opened): Promise<string[]> {
-  const page = await store.readChanges({ since: 0 }, { limit: 1000 }, ({ id, seq, rev }) => `${seq} ${id} ${rev}`)
+  const page = await store.readChanges(
+    { since: 0 },
+    { limit: 1000 },
+    ({ id, seq, rev }) => `${seq} ${id} ${rev}`,
+  )
   return page.rows
 }
 
@@ -120,7 +124,11 @@ overEngines('tombstones are purged like any leaf', async (t, opened) => {
 
 overEngines('what is purged comes back by replication', async (t, opened) => {
   const { bulk, get } = opened
-  const doc = replicated('x', { start: 2, ids: ['b', 'a'], doc: { n: 1, _attachments: { f: { data: 'eA==' } } } })
+  const doc = replicated('x', {
+    start: 2,
+    ids: ['b', 'a'],
+    doc: { n: 1, _attachments: { f: { data: 'eA==' } } },
+  })
   await bulk({ new_edits: false, docs: [doc] })
   await purge(opened, { x: ['2-b'] })
   await opened.store.compact()
@@ -142,9 +150,17 @@ overEngines('a purged design document is one that changed', async (t, opened) =>
 
 t.test('protocol.md 19.8', async (t) => {
   const opened = await openDatabase()
-  const [one, , three] = [await opened.put('doc1', {}), await opened.put('doc2', {}), await opened.put('doc3', {})]
+  const [one, , three] = [
+    await opened.put('doc1', {}),
+    await opened.put('doc2', {}),
+    await opened.put('doc3', {}),
+  ]
   const bad = `3-${'b'.repeat(32)}`
-  t.same(await purge(opened, { doc1: [one], doc2: [bad], doc3: [three] }), { doc1: [one], doc2: [], doc3: [three] })
+  t.same(await purge(opened, { doc1: [one], doc2: [bad], doc3: [three] }), {
+    doc1: [one],
+    doc2: [],
+    doc3: [three],
+  })
 })
 
 t.test('a request that is not understood purges nothing', async (t) => {
@@ -162,7 +178,11 @@ t.test('a request that is not understood purges nothing', async (t) => {
     [{ x: [rev, rev, rev], y: ['1-a', '1-b'] }, 'bad_request', 'Exceeded maximum number of revisions.'],
   ]
   for (const [request, code, reason] of cases) {
-    await t.rejects(opened.database.purge(ADMIN, body(request)), { code, reason, status: 400 }, JSON.stringify(request))
+    await t.rejects(
+      opened.database.purge(ADMIN, body(request)),
+      { code, reason, status: 400 },
+      JSON.stringify(request),
+    )
   }
   t.match(await opened.get('x'), { _rev: rev })
   t.same(await purge(opened, { x: [rev, rev, rev], y: [], z: ['1-a'] }), { x: [rev], y: [], z: [] })
@@ -188,12 +208,17 @@ t.test('names that are special to JavaScript, or no UTF-8, are ids like others',
   const revs = [await opened.put('constructor', {}), await opened.put('1', {})]
   const request = `{"__proto__":["1-a"],"constructor":["${revs[0]}"],"1":["${revs[1]}"],"\\ud800":["1-a"]}`
   const purged = await purge(opened, request)
-  t.same(Object.entries(purged).map(([id, gone]) => [id, (gone as string[]).length]).sort(), [
-    ['1', 1],
-    ['__proto__', 0],
-    ['constructor', 1],
-    ['\ud800', 0],
-  ])
+  t.same(
+    Object.entries(purged)
+      .map(([id, gone]) => [id, (gone as string[]).length])
+      .sort(),
+    [
+      ['1', 1],
+      ['__proto__', 0],
+      ['constructor', 1],
+      ['\ud800', 0],
+    ],
+  )
 })
 
 t.test('a fault of the disk is told: of one document in its row, of all as the answer', async (t) => {

@@ -16,6 +16,8 @@ const SIZE = process.env.SETTEE_LARGE ? 1024 * MB : 300 * MB
 /** What the process may take beside what it takes when it has nothing to do. */
 const MAX_GROWTH = 60 * MB
 
+const OPTIONS = { skip: process.platform !== 'linux' && 'reads /proc', timeout: SIZE / 1000 }
+
 /** Bytes that repeat nowhere, in pieces of 1 MB, and their MD5. */
 function contentOf(size: number) {
   const md5 = createHash('md5')
@@ -74,7 +76,7 @@ function get(url: string): Promise<{ length: number; digest: string }> {
   })
 }
 
-t.test(`${SIZE / MB} MB up and down`, { skip: process.platform !== 'linux' && 'reads /proc' }, async (t) => {
+t.test(`${SIZE / MB} MB up and down`, OPTIONS, async (t) => {
   const server = await startChildServer(t)
   await call(server, 'PUT', '/db')
   await put(`${server.url}/db/warm/a`, {}, contentOf(2 * MB).stream())

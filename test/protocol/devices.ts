@@ -79,8 +79,9 @@ export function remote(address: string, options: PouchDB.Options = {}): Remote {
  */
 function forgiveInfo(db: Device): void {
   const info = db.info.bind(db)
-  db.info = () => {
-    const asked = info()
+  // Called with a callback, too: by `compact()`.
+  db.info = (...given: Parameters<typeof info>) => {
+    const asked = info(...given)
     const plainThen = asked.then.bind(asked)
     const then: typeof plainThen = (done, failed) => {
       const next = plainThen(done, failed)

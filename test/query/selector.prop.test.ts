@@ -93,6 +93,7 @@ function pushed(selector: unknown, negated: boolean): Doc {
 
 function judge(selector: Doc, doc: Doc): boolean {
   const [[name = '', arg] = []] = Object.entries(selector) as [string, Doc & Doc[]][]
+  if (arg === undefined) return true
   if (name === '$and') return arg.every((one: Doc) => judge(one, doc))
   if (name === '$or') return arg.some((one: Doc) => judge(one, doc))
   const isNegated = '$negated' in arg

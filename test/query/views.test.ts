@@ -119,6 +119,13 @@ t.test('a map that throws leaves out that document alone', async (t) => {
   t.strictSame(ids(await query('throwing')), ['a', 'c'])
 })
 
+t.test('a map function sees conflicts', async (t) => {
+  const { put, replicate, query } = await openViews()
+  await put('_design/d', { views: { v: { map: 'doc => { if (doc._conflicts) emit(doc._conflicts) }' } } })
+  await replicate('a', { start: 1, ids: ['a'] }, { start: 1, ids: ['b'] })
+  t.match((await query('v')).rows, [{ id: 'a', key: ['1-a'] }])
+})
+
 t.test('an index follows the database, and maps only what was written since', async (t) => {
   const { query, put, get, mapped, database } = await filled()
   await query('plain')
@@ -176,7 +183,7 @@ t.test('what is asked wrongly is refused with the words of CouchDB', async (t) =
     { startkey: 'b', endkey: 'a' },
     'No rows can match your key range, reverse your start_key and end_key or set descending=true',
   )
-  await t.rejects(query('plain', {}, { keys: {} }), { reason: '`keys` member must be an array.' })
+  await t.rejects(query('plain', {}, { keys: {} }), { message: '`keys` member must be an array.' })
   await t.rejects(query('nothing'), { code: 'not_found', reason: 'missing_named_view' })
   await t.rejects(query('toString'), { code: 'not_found', reason: 'missing_named_view' })
   await t.rejects(query('plain', {}, undefined, NOBODY), { code: 'unauthorized' })

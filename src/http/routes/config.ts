@@ -16,9 +16,23 @@ const NODE_NAMES = [NODE_NAME, '_local', 'couchdb@127.0.0.1']
 
 export const configRoutes: readonly Path[] = [
   { url: '/_node/:node', allow: 'GET,HEAD', access: 'server admin', methods: { GET: { handler: nodeName } } },
+  { url: '/_node', allow: 'GET,HEAD', access: 'server admin', methods: anyMethod(refuseIncomplete) },
+  { url: '/_node/:node/*', allow: 'GET,HEAD', access: 'server admin', methods: anyMethod(refuseUnknown) },
   ...configPaths('/_node/:node/_config'),
   ...configPaths('/_config'),
 ]
+
+function anyMethod(handler: () => Promise<never>): Path['methods'] {
+  return { GET: { handler }, POST: { handler }, PUT: { handler }, DELETE: { handler }, COPY: { handler } }
+}
+
+async function refuseIncomplete(): Promise<never> {
+  throw new CouchError('bad_request', 'Incomplete path to _node request')
+}
+
+async function refuseUnknown(): Promise<never> {
+  throw new CouchError('not_found')
+}
 
 function configPaths(base: string): readonly Path[] {
   return [

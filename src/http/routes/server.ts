@@ -32,7 +32,7 @@ export const serverRoutes: readonly Path[] = [
   },
   {
     url: '/_uuids',
-    allow: 'GET,HEAD',
+    allow: 'GET',
     access: 'public',
     methods: { GET: { handler: uuids, query: COUNT_QUERY } },
   },

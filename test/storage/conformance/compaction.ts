@@ -26,7 +26,9 @@ async function rowCount(store: DatabaseStore): Promise<number> {
 async function fill(store: DatabaseStore): Promise<{ blob: number; old: string }> {
   const files = [attachment('kept', Buffer.from('kept')), attachment('shared', Buffer.from('shared'))]
   const old = await only(
-    store.updateDocs([put('a', '{"n":1}', { attachments: [...files, attachment('old', randomBytes(3000))] })]),
+    store.updateDocs([
+      put('a', '{"n":1}', { attachments: [...files, attachment('old', randomBytes(3000))] }),
+    ]),
   )
   await store.updateDocs([put('a', '{"n":2}'), put('a', '{"n":3}', { attachments: files })])
   await store.updateDocs([put('b', '{}', { attachments: [attachment('shared', Buffer.from('shared'))] })])
@@ -203,8 +205,10 @@ export const compactionCases: StorageCases = {
     await t.rejects(again.store.compact(), { code: 'unavailable' })
   },
 
-  'an error at any operation is told, harms nothing, and the next compaction does the rest': (t, makeEngine) =>
-    faults(t, makeEngine),
+  'an error at any operation is told, harms nothing, and the next compaction does the rest': (
+    t,
+    makeEngine,
+  ) => faults(t, makeEngine),
 }
 
 async function faults(t: Test, makeEngine: Parameters<typeof openNotes>[1]): Promise<void> {

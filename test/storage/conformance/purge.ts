@@ -207,7 +207,10 @@ export const purgeCases: StorageCases = {
     await only(store.purgeDocs([forget('e')]))
     await store.updateSettings(() => ({ result: 0, write: { purgedInfosLimit: 100 } }))
     const again = (await reopen()).store
-    t.match(await again.readPurges(), [{ seq: 4, id: 'd' }, { seq: 5, id: 'e' }])
+    t.match(await again.readPurges(), [
+      { seq: 4, id: 'd' },
+      { seq: 5, id: 'e' },
+    ])
     t.equal((await again.readPurges()).length, 2, 'what was cut does not come back')
     t.equal((await again.info()).purgeSeq, 5)
   },
@@ -234,7 +237,10 @@ export const purgeCases: StorageCases = {
     t.same(told, [3])
   },
 
-  'an error at any operation of a purge leaves what was answered, and nothing else': async (t, makeEngine) => {
+  'an error at any operation of a purge leaves what was answered, and nothing else': async (
+    t,
+    makeEngine,
+  ) => {
     for (const lasting of [false, true]) {
       for (let failAt = 1; ; failAt++) {
         const hook = new FaultHook()
