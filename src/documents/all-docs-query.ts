@@ -50,7 +50,8 @@ function bodyQuery(body: Body): AllDocsQuery {
  */
 export function allDocsQueriesOf(asked: AllDocsQuery, body: Body): AllDocsQuery[] {
   const { queries } = bodyObject(body, MAX_BODY_BYTES)
-  if (queries === undefined) throw new CouchError('bad_request', 'POST body must include `queries` parameter.')
+  if (queries === undefined)
+    throw new CouchError('bad_request', 'POST body must include `queries` parameter.')
   if (!Array.isArray(queries)) throw new CouchError('bad_request', '`queries` member must be an array.')
   return (queries as readonly unknown[]).map((members) => {
     if (typeof members !== 'object' || members === null || Array.isArray(members)) {

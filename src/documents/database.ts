@@ -168,12 +168,7 @@ export interface Database {
    * @param form `data`: as base64 in the JSON; `follows`: behind it, as multipart/related (protocol.md 7.3)
    * @throws as {@link Database.open}
    */
-  openParts(
-    user: UserCtx,
-    id: string,
-    options: OpenOptions,
-    form: 'data' | 'follows',
-  ): Promise<OpenedParts>
+  openParts(user: UserCtx, id: string, options: OpenOptions, form: 'data' | 'follows'): Promise<OpenedParts>
   /** `open_revs` as multipart/mixed with this boundary; protocol.md 3.2. */
   openRevsMixed(
     user: UserCtx,
@@ -209,7 +204,12 @@ export interface Database {
   bulkDocs(user: UserCtx, body: Body): AsyncIterable<Uint8Array>
   bulkGet(user: UserCtx, body: Body, options: BulkGetOptions): AsyncIterable<Uint8Array>
   /** `_bulk_get` as multipart with this boundary; protocol.md 4.2. */
-  bulkGetMixed(user: UserCtx, body: Body, options: BulkGetOptions, boundary: string): AsyncIterable<Uint8Array>
+  bulkGetMixed(
+    user: UserCtx,
+    body: Body,
+    options: BulkGetOptions,
+    boundary: string,
+  ): AsyncIterable<Uint8Array>
   revsDiff(user: UserCtx, body: Body): Promise<Uint8Array>
   missingRevs(user: UserCtx, body: Body): Promise<Uint8Array>
   allDocs(user: UserCtx, kind: AllDocsKind, query: AllDocsQuery, body: Body | null): AsyncIterable<Uint8Array>

@@ -57,7 +57,11 @@ export async function readForm(
 }
 
 /** The document of a form with its files, staged. @throws attachment_too_large; and as the store */
-export async function stageForm({ doc, files }: UploadForm, body: Body, staging: Staging): Promise<IncomingDoc> {
+export async function stageForm(
+  { doc, files }: UploadForm,
+  body: Body,
+  staging: Staging,
+): Promise<IncomingDoc> {
   const names = new Set(files.map(({ name }) => name))
   const attachments: IncomingAttachment[] = doc.attachments.filter(({ name }) => !names.has(name))
   for (const { name, type, part } of files) {

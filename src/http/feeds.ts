@@ -1,4 +1,5 @@
 /** Answers that are feeds: what `_changes` and `_db_updates` share. */
+import { createHash } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { type Caller, Feed, type FeedRequest } from '../changes/feed.ts'
 import { FeedHub } from '../changes/hub.ts'
@@ -47,7 +48,11 @@ export async function answerFeed(
     if (unknownEpoch) request.log.warn({ since }, 'a feed begins anew: its since is of another store')
     const etag = kind === 'normal' ? etagOf(state) : null
     if (etag !== null && isKnownToClient(request, reply, etag)) return sendNotModified(reply)
-    const stream = openStream(request, reply, { status: 200, headers: headersOf(kind), waits: kind !== 'normal' })
+    const stream = openStream(request, reply, {
+      status: 200,
+      headers: headersOf(kind),
+      waits: kind !== 'normal',
+    })
     if (request.method !== 'HEAD') await feed.run(stream)
     return undefined
   } finally {
@@ -73,6 +78,13 @@ function headersOf(kind: FeedKind): Record<string, string> {
     // nginx passes lines on as they come.
     'X-Accel-Buffering': 'no',
   }
+}
+
+/** A validator of what the answer depends on beside the address; of the whole answer, whatever its encoding. */
+export function feedTag(request: FastifyRequest, facts: readonly unknown[]): string {
+  const [, search = ''] = request.url.split('?', 2)
+  const text = JSON.stringify([...facts, search])
+  return `"${createHash('sha256').update(text).digest('base64url').slice(0, 22)}"`
 }
 
 /** The header Last-Event-ID. */

@@ -207,7 +207,11 @@ t.test('parameters', async (t) => {
     ['heartbeat', 'yes'],
     ['heartbeat', '0'],
   ] as const) {
-    t.throws(() => read({ [name]: value }), { code: 'bad_request', reason: 'invalid_integer' }, `${name}=${value}`)
+    t.throws(
+      () => read({ [name]: value }),
+      { code: 'bad_request', reason: 'invalid_integer' },
+      `${name}=${value}`,
+    )
   }
   const reason = 'Supported `feed` types: normal, continuous, longpoll, eventsource'
   t.throws(() => read({ feed: 'live' }), { code: 'bad_request', reason })

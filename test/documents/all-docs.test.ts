@@ -198,7 +198,11 @@ t.test('a POST body has the parameters by CouchDB’s names, and the address ove
   t.equal(idsOf(await post({})).length, 6)
   t.same(idsOf(await post({ start_key: 'b', end_key: 'c' })), ['b', 'c'])
   t.same(idsOf(await post({ startkey: 'b', endkey: 'c', inclusive_end: false })), ['b'])
-  t.equal(idsOf(await post({ startkey: 1, endkey: 'a' })).length, 3, 'what is no string stands before every id')
+  t.equal(
+    idsOf(await post({ startkey: 1, endkey: 'a' })).length,
+    3,
+    'what is no string stands before every id',
+  )
   t.same(idsOf(await post({ startkey: 'b', descending: true, limit: 1, skip: 1 })), ['a'])
   t.same(idsOf(await post({ keys: null, key: 'a', unknown: 1, stale: 'ok' })), ['a'])
   t.same(idsOf(await post({ limit: 1 }, { limit: 2 })), ['Z', '_design/d'])
@@ -272,5 +276,7 @@ t.test('queries override what the address says, and all are read before the firs
   const refused = database.allDocsQueries(ADMIN, 'all', {}, body({ queries: [{}, { limit: 'x' }] }))
   await t.rejects(refused[Symbol.asyncIterator]().next(), { code: 'query_parse_error' })
   const stranger = { name: 'x', roles: [] }
-  await t.rejects(jsonOf(database.allDocsQueries(stranger, 'all', {}, body({ queries: [] }))), { code: 'forbidden' })
+  await t.rejects(jsonOf(database.allDocsQueries(stranger, 'all', {}, body({ queries: [] }))), {
+    code: 'forbidden',
+  })
 })

@@ -96,6 +96,8 @@ t.test('what is refused stores nothing', async (t) => {
   }
   const { body } = await form(['_doc', '{}'])
   await t.rejects(database.postForm(ADMIN, 'x', body, { boundary: 'other' }), { code: 'bad_request' })
-  await t.rejects(database.postForm({ name: 'o', roles: [] }, 'x', body, { boundary: 'x' }), { code: 'forbidden' })
+  await t.rejects(database.postForm({ name: 'o', roles: [] }, 'x', body, { boundary: 'x' }), {
+    code: 'forbidden',
+  })
   t.same(await store.view(), before)
 })

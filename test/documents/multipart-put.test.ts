@@ -1,6 +1,8 @@
 /** A document with its attachments behind it: protocol.md 7.2, 19.6. */
 import { gzipSync } from 'node:zlib'
+import fc from 'fast-check'
 import t, { type Test } from 'tap'
+import { CouchError } from '../../src/core/errors.ts'
 import type { Body, PutOptions } from '../../src/documents/database.ts'
 import { follows, md5, named, type RelatedPart, related } from '../helpers/related.ts'
 import { ADMIN, type Json, type Opened, openDatabase, spooled } from './helpers.ts'
@@ -286,4 +288,38 @@ t.test('the attachments of a _local document are dropped, as they are from any w
   const bytes = related('B', { n: 1, _attachments: { a: follows(LARGE) } }, [{ content: LARGE }])
   t.match(await database.put(ADMIN, '_local/l', { bytes }, { boundary: 'B' }), { rev: '0-1' })
   t.strictSame(await get('_local/l'), { _id: '_local/l', _rev: '0-1', n: 1 })
+})
+
+t.test('a damaged body is refused, or stored as what it says', async (t) => {
+  const { database, updateSeq } = await start()
+  const zipped = gzipSync('three')
+  const doc = {
+    _attachments: { a: follows('one'), b: follows('two', { digest: md5('two') }), 3: follows('') },
+  }
+  Object.assign(doc._attachments[3], { encoding: 'gzip', encoded_length: zipped.length })
+  const parts = [{ content: zipped }, { content: 'one' }, { content: 'two' }]
+  const good = related('B', doc, parts)
+  const edit = fc.record({
+    at: fc.nat({ max: good.length }),
+    drop: fc.nat({ max: 3 }),
+    add: fc.constantFrom('', '\r\n', '-', '"', '}', '0', 'x', '\0', '\r\n--B\r\n\r\n', '\r\n--B--'),
+  })
+  let stored = 0
+  let refused = 0
+  const damaged = fc.asyncProperty(fc.array(edit, { minLength: 1, maxLength: 3 }), async (edits) => {
+    let bytes = good
+    for (const { at, drop, add } of edits) {
+      bytes = Buffer.concat([bytes.subarray(0, at), Buffer.from(add), bytes.subarray(at + drop)])
+    }
+    try {
+      await database.put(ADMIN, `x${stored}`, { bytes }, { boundary: 'B' })
+      stored += 1
+    } catch (error) {
+      if (!(error instanceof CouchError) || error.status >= 500) throw error
+      refused += 1
+    }
+    if ((await updateSeq()) !== stored) throw new Error('something was stored')
+  })
+  await fc.assert(damaged, { numRuns: 2000 })
+  t.ok(stored > 50 && refused > 500, `${stored} stored, ${refused} refused`)
 })

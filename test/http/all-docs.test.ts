@@ -35,7 +35,10 @@ t.test('parameters of the address', async (t) => {
     ['keys=["3","none","gone","3"]', ['3', 'none', 'gone', '3'], { offset: null }],
     ['keys=[]', []],
     ['limit=1&limit=3', ['0', '1', '2']],
-    ['stale=ok&update=false&sorted=true&unknown=1&r=1&reduce=false&group=false&group_level=0&startkey_docid=2&endkey_docid=1', ['0', '1', '2', '3', '_design/d']],
+    [
+      'stale=ok&update=false&sorted=true&unknown=1&r=1&reduce=false&group=false&group_level=0&startkey_docid=2&endkey_docid=1',
+      ['0', '1', '2', '3', '_design/d'],
+    ],
   ]
   for (const [query, keys, envelope = {}] of cases) {
     const answer = await call('GET', `/db/_all_docs?${encodeURI(query)}`)
@@ -150,11 +153,7 @@ t.test('several queries in one body', async (t) => {
     results.map(({ rows }) => rows.map(({ key }) => key)),
     [['3', 'none'], ['1', '2'], ['0']],
   )
-  t.match(results, [
-    { total_rows: 5, offset: null },
-    { total_rows: 5, offset: 1 },
-    { update_seq: /^\d+-/ },
-  ])
+  t.match(results, [{ total_rows: 5, offset: null }, { total_rows: 5, offset: 1 }, { update_seq: /^\d+-/ }])
   t.match(three.text, /^\{"results":\[\r\n\{"total_rows":5,"offset":null,"rows":\[\r\n/)
   t.match(three.text, /\r\n\]\},\r\n\{"total_rows":5,"offset":1,/)
   t.ok(three.text.endsWith('\r\n]}\r\n]}\n'))
@@ -179,7 +178,10 @@ t.test('one bad query refuses them all', async (t) => {
     [{ queries: [{}, 1] }, '`queries` member must be an array of objects.'],
     [{ queries: [{}, { keys: 1 }] }, '`keys` member must be an array.'],
     [{ queries: [{ limit: -1 }] }, 'Invalid value for positive integer: -1'],
-    [{ queries: [{}, { keys: [], key: 'x' }] }, '`keys` is incompatible with `key`, `start_key` and `end_key`'],
+    [
+      { queries: [{}, { keys: [], key: 'x' }] },
+      '`keys` is incompatible with `key`, `start_key` and `end_key`',
+    ],
     [[], 'Request body must be a JSON object'],
   ]
   for (const [json, reason] of cases) {

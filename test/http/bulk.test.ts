@@ -158,3 +158,19 @@ t.test('_bulk_get', async (t) => {
   }
   t.equal((await call('POST', '/db/_bulk_get', { body: '{"docs":[]}' })).status, 415)
 })
+
+t.test('all or nothing is refused with a row a document', async (t) => {
+  const call = connect(t, await startTestServer(t))
+  await call('PUT', '/db')
+  const docs = [{ _id: 'a' }, { _id: 'b', _rev: '1-a' }]
+  const { status, json, headers } = await call('POST', '/db/_bulk_docs', {
+    json: { docs, all_or_nothing: true },
+  })
+  const refused = { rev: '0-', error: 'not_implemented', reason: 'all_or_nothing is not supported' }
+  t.strictSame([status, json], [417, ['a', 'b'].map((id) => ({ id, ...refused }))])
+  t.equal(headers['content-type'], 'application/json')
+  t.match((await call('GET', '/db')).json, { doc_count: 0 })
+  const bad = { docs: [{ _zing: 1 }], all_or_nothing: true }
+  t.equal((await call('POST', '/db/_bulk_docs', { json: bad })).status, 400)
+  t.equal((await call('POST', '/db/_bulk_docs', { json: { docs, all_or_nothing: false } })).status, 201)
+})

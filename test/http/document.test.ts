@@ -39,7 +39,9 @@ t.test('interactive writes', async (t) => {
   })
   const deleted = { status: 404, json: { error: 'not_found', reason: 'deleted' } }
   t.match(await call('GET', '/db/x'), deleted)
-  t.match(await call('DELETE', '/db/x'), deleted)
+  for (const query of ['', '?rev=1-a', '?rev=rubbish'])
+    t.match(await call('DELETE', `/db/x${query}`), deleted)
+  t.match(await call('DELETE', '/db/none?rev=rubbish'), { status: 404, json: { reason: 'missing' } })
   for (const rev of [revOf(third), revOf(first)]) t.equal((await put('/db/x', { _rev: rev })).status, 409)
   t.match(await put('/db/x', {}), { status: 201, json: { rev: /^4-/ } })
   t.match((await call('GET', '/db/x?revs=true')).json, { _revisions: { start: 4, ids: { length: 4 } } })
@@ -287,12 +289,12 @@ t.test('_local documents', async (t) => {
 })
 
 t.test('calls that are not there', async (t) => {
-  const { call } = await start(t)
+  const { call, url } = await start(t)
   t.match(await call('POST', '/db/doc', { json: {} }), {
     status: 400,
     json: { error: 'bad_request', reason: 'Referer header required.' },
   })
-  t.equal((await call('POST', '/db/doc', { body: '', headers: { referer: 'x' } })).status, 415)
+  t.equal((await call('POST', '/db/doc', { body: '', headers: { referer: `${url}/` } })).status, 415)
   t.match(await call('POST', '/db/_unheard_of', { json: {} }), { status: 404, json: { reason: 'missing' } })
   t.match(await call('GET', '/db/_design/d/_view/v'), { status: 404, json: { reason: 'missing' } })
   t.match(await call('POST', '/db/doc', { body: '{}', headers: { 'X-HTTP-Method-Override': 'PUT' } }), {

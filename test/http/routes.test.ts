@@ -75,8 +75,20 @@ const ROWS: Readonly<Record<string, Row>> = {
   '/:db/_design/:ddoc/_view/:view/queries': row('/db/_design/d/_view/v/queries', 'POST', { POST: 415 }),
   '/:db/_design/:ddoc/_info': row('/db/_design/d/_info', 'GET', { GET: 200 }),
   '/:db/:docid': row('/db/doc', DOCUMENT, { GET: 200, POST: 400, PUT: 400, COPY: 400, DELETE: 409 }),
-  '/:db/_design/:ddoc': row('/db/_design/d', DOCUMENT, { GET: 200, POST: 400, PUT: 400, COPY: 400, DELETE: 409 }),
-  '/:db/_local/:local': row('/db/_local/l', DOCUMENT, { GET: 200, POST: 400, PUT: 400, COPY: 400, DELETE: 200 }),
+  '/:db/_design/:ddoc': row('/db/_design/d', DOCUMENT, {
+    GET: 200,
+    POST: 400,
+    PUT: 400,
+    COPY: 400,
+    DELETE: 409,
+  }),
+  '/:db/_local/:local': row('/db/_local/l', DOCUMENT, {
+    GET: 200,
+    POST: 400,
+    PUT: 400,
+    COPY: 400,
+    DELETE: 200,
+  }),
   '/:db/_local/:local/*': row('/db/_local/l/a', 'GET,HEAD', {
     GET: 400,
     POST: 400,

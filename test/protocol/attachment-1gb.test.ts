@@ -16,7 +16,9 @@ const SIZE = process.env.SETTEE_LARGE ? 1024 * MB : 300 * MB
 /** What the process may take beside what it takes when it has nothing to do. */
 const MAX_GROWTH = 60 * MB
 
-const OPTIONS = { skip: process.platform !== 'linux' && 'reads /proc', timeout: SIZE / 1000 }
+const OPTIONS = { skip: process.platform !== 'linux' && 'reads /proc' }
+
+t.setTimeout(SIZE / 1000)
 
 /** Bytes that repeat nowhere, in pieces of 1 MB, and their MD5. */
 function contentOf(size: number) {

@@ -307,7 +307,9 @@ async function ended(reader: EventEmitter): Promise<string> {
   return last
 }
 
-const PIXELS = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0, 0xff, 0xfe, 0x0d, 0x0a, 0x2d, 0x2d])
+const PIXELS = Buffer.from([
+  0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0, 0xff, 0xfe, 0x0d, 0x0a, 0x2d, 0x2d,
+])
 
 t.test('attachments one by one', async (t) => {
   const { db } = await emptyDatabase(t)
@@ -347,7 +349,7 @@ t.test('attachments one by one', async (t) => {
 t.test('attachments as multipart/related', async (t) => {
   const { db } = await emptyDatabase(t)
   // nano counts characters for a part's Content-Length, so that the boundary alone tells where a text ends.
-  const parts = [
+  const parts: { name: string; data: string | Buffer; content_type: string }[] = [
     { name: 'text.txt', data: 'zwölf Äpfel 🍎', content_type: 'text/plain' },
     { name: 'pixels.png', data: PIXELS, content_type: 'image/png' },
     { name: 'empty', data: '', content_type: 'application/x-empty' },
@@ -357,7 +359,7 @@ t.test('attachments as multipart/related', async (t) => {
   const stored = await db.get('note')
   t.match(stored, { _rev: made.rev, text: 'mit Anhängen' })
   t.strictSame(
-    Object.entries(stored._attachments ?? {})
+    Object.entries((stored._attachments ?? {}) as Record<string, { length: number }>)
       .map(([name, { length }]) => [name, length])
       .sort(),
     parts.map(({ name, data }) => [name, Buffer.from(data).length]).sort(),

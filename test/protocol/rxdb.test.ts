@@ -61,7 +61,8 @@ function replicate(
   const [seen, errors]: [string[], unknown[]] = [[], []]
   const ended = new AbortController()
   const state = replicateCouchDB<Note>({
-    replicationIdentifier: `notes-${randomUUID()}`,
+    // The same each time: what it has replicated is kept under this name.
+    replicationIdentifier: 'notes',
     collection,
     url: `${server.url}/notes/`,
     live,
@@ -81,9 +82,8 @@ function replicate(
     if (!ended.signal.aborted) errors.push(error)
   })
   t.teardown(async () => {
-    const cancelled = state.cancel()
+    await state.cancel()
     ended.abort()
-    await cancelled
   })
   return { state, errors, seen }
 }
@@ -220,7 +220,10 @@ t.test('live replication', async (t) => {
   await same({ a: 'two' })
   await desk.insert({ id: 'b', text: 'again' })
   await same({ a: 'two', b: 'again' })
-  const there = Array.from({ length: 3 * BATCH }, (_, n) => [`c-${String(n).padStart(2, '0')}`, `${n}`] as const)
+  const there = Array.from(
+    { length: 3 * BATCH },
+    (_, n) => [`c-${String(n).padStart(2, '0')}`, `${n}`] as const,
+  )
   await phone.bulkInsert(there.map(([id, text]) => ({ id, text })))
   await same({ a: 'two', b: 'again', ...Object.fromEntries(there) })
 

@@ -5,7 +5,8 @@ import fp from 'fastify-plugin'
  * Headers without which an answer would be read wrongly, or that are meant for whoever stands between; they stay
  * whatever is configured. CouchDB adds those of CORS after its reduction (chttpd.erl).
  */
-const NEEDED = /^(?:content-encoding|set-cookie|x-accel-buffering|connection|keep-alive|date|access-control-.*)$/
+const NEEDED =
+  /^(?:content-encoding|set-cookie|x-accel-buffering|connection|keep-alive|date|access-control-.*)$/
 
 /**
  * `Prefer: return=minimal` (RFC 7240 4.2; protocol.md 1.1): answers carry only the headers that
@@ -32,6 +33,8 @@ export function reduceHeaders(request: FastifyRequest, reply: FastifyReply): voi
 }
 
 function prefersMinimal(header: string | string[] | undefined): boolean {
-  const preferences = String(header ?? '').toLowerCase().split(/[,;]/)
+  const preferences = String(header ?? '')
+    .toLowerCase()
+    .split(/[,;]/)
   return preferences.some((each) => /^\s*return\s*=\s*"?minimal"?\s*$/.test(each))
 }

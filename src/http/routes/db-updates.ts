@@ -1,10 +1,9 @@
 /**
  * GET, HEAD /_db_updates   server admin   protocol.md 4.9
  */
-import { createHash } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { readUpdatesQuery, updatesDatabase } from '../../changes/db-updates.ts'
-import { answerFeed, feedHub, lastEventId } from '../feeds.ts'
+import { answerFeed, feedHub, feedTag, lastEventId } from '../feeds.ts'
 import { queryOf } from '../query-params.ts'
 import { registerPaths } from '../route-table.ts'
 
@@ -16,7 +15,7 @@ export async function dbUpdatesRoutes(app: FastifyInstance): Promise<void> {
   const handler = async (request: FastifyRequest, reply: FastifyReply) => {
     const maxWait = config.integer('chttpd', 'changes_timeout')
     const asked = readUpdatesQuery(queryOf(request), maxWait, lastEventId(request))
-    return answerFeed(request, reply, { hub, database, asked, etagOf: (state) => etagOf(request, state) })
+    return answerFeed(request, reply, { hub, database, asked, etagOf: (state) => feedTag(request, [state]) })
   }
   registerPaths(app, [
     {
@@ -27,10 +26,4 @@ export async function dbUpdatesRoutes(app: FastifyInstance): Promise<void> {
       methods: { GET: { handler } },
     },
   ])
-}
-
-function etagOf(request: FastifyRequest, state: string): string {
-  const [, search = ''] = request.url.split('?', 2)
-  const facts = JSON.stringify([state, search])
-  return `"${createHash('sha256').update(facts).digest('base64url').slice(0, 22)}"`
 }

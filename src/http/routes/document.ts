@@ -8,7 +8,15 @@ import { mediaType, multipartBoundary } from '../content-type.ts'
 import { copyTarget, idOf, openOptions, openRevsParam, parentRev } from '../document-params.ts'
 import { sendRevisions, sendWithContents } from '../multipart-answer.ts'
 import { type Query, queryOf } from '../query-params.ts'
-import { documentUrl, hostOf, isKnownToClient, sendBytes, sendJson, sendNotModified, setEtag } from '../replies.ts'
+import {
+  documentUrl,
+  hostOf,
+  isKnownToClient,
+  sendBytes,
+  sendJson,
+  sendNotModified,
+  setEtag,
+} from '../replies.ts'
 import type { Path } from '../route-table.ts'
 import { databaseOf } from '../services.ts'
 
