@@ -25,19 +25,34 @@ interface Design {
   readonly security: SecurityObject | null
 }
 
+/** A function as its design document has it. */
+export interface FoundFunction extends Design {
+  readonly path: readonly string[]
+  /** What stands at the path. */
+  readonly value: unknown
+}
+
 /**
  * Finds the function of a filter. It is looked up for every page, so that a change of its design document counts.
  * @throws unauthorized, forbidden; not_found, deleted, with the texts of protocol.md 5.6
  */
-export async function openJudge(
+export async function findFunction(
   store: DatabaseStore,
   user: UserCtx,
   filter: FunctionFilter,
+): Promise<FoundFunction> {
+  const design = await readDesign(store, user, filter.ddoc)
+  const path = [filter.kind === 'view' ? 'views' : 'filters', filter.name]
+  return { ...design, path, value: valueOfKeys(design.source, path) }
+}
+
+/** @param user who asks: functions are told */
+export function openJudge(
+  { rev, source, security, path }: FoundFunction,
+  user: UserCtx,
+  filter: FunctionFilter,
   { sandbox, name, incarnation }: FunctionHouse,
-): Promise<Judge> {
-  const { rev, source, security } = await readDesign(store, user, filter.ddoc)
-  const path = filter.kind === 'view' ? ['views', filter.name] : ['filters', filter.name]
-  requireKeys(source, path)
+): Judge {
   const fn = { database: incarnation, ddoc: filter.ddoc, rev, source }
   if (filter.kind === 'view') {
     const map = { ...fn, path: [...path, 'map'] }
@@ -63,7 +78,7 @@ async function readDesign(store: DatabaseStore, user: UserCtx, ddoc: string): Pr
 }
 
 /** @throws not_found for the first key that is not there */
-function requireKeys(source: string, path: readonly string[]): void {
+function valueOfKeys(source: string, path: readonly string[]): unknown {
   let value: unknown = JSON.parse(source)
   for (const key of path) {
     if (typeof value !== 'object' || value === null || Array.isArray(value)) {
@@ -72,6 +87,7 @@ function requireKeys(source: string, path: readonly string[]): void {
     if (!Object.hasOwn(value, key)) throw new CouchError('not_found', `missing json key: ${key}`)
     value = (value as Record<string, unknown>)[key]
   }
+  return value
 }
 
 function hasEmitted(emitted: string): boolean {

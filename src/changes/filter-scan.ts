@@ -1,10 +1,15 @@
-/** `filter=_design` and `filter=_selector`: the feed is read through, and what passes is decided on the way. */
+/**
+ * `filter=_design`, `filter=_selector` and plain filter functions: the feed is read through, and what passes is decided
+ * on the way.
+ */
 import { isDesignId } from '../core/ids.ts'
 import { renderDocument } from '../documents/render.ts'
 import { compileSelector, type Selector } from '../query/selector.ts'
+import { leafRev } from '../revisions/branch.ts'
 import type { DatabaseStore, DocState, Touches } from '../storage/engine.ts'
 import { BoundedCache } from './bounded-cache.ts'
 import type { ChangesFilter, FunctionFilter } from './filter-kinds.ts'
+import { type PlainFilter, plainFilter } from './plain-filter.ts'
 import {
   type ChangesOptions,
   type FeedRows,
@@ -44,6 +49,16 @@ export function openSieve(filter: Exclude<ChangesFilter, FunctionFilter>): OpenS
 }
 
 /**
+ * A filter function that needs no sandbox.
+ * @param text the function as its design document has it
+ * @returns null when it is not plain
+ */
+export function openPlain(text: unknown): OpenSieve | null {
+  const filter = typeof text === 'string' ? plainFilter(text) : null
+  return filter && ((options) => plainSieve(filter, options))
+}
+
+/**
  * One page of a filtered feed; it may have no rows, and yet an `end` behind what was looked through.
  * @throws invalid_selector when a document holds too much for the selector
  */
@@ -75,6 +90,20 @@ export async function scanFiltered(
 function designSieve(options: ChangesOptions): Sieve {
   const passing = (doc: DocState) => (isDesignId(doc.id) ? listedRevs(doc, options) : [])
   return { passing, touches: touchesOf(options) }
+}
+
+function plainSieve(filter: PlainFilter, options: ChangesOptions): Sieve {
+  const passing = (doc: DocState) =>
+    listedRevs(doc, options).filter((rev) =>
+      filter({ _id: doc.id, _rev: rev, _deleted: isDeleted(doc, rev) || undefined }),
+    )
+  return { passing, touches: touchesOf(options) }
+}
+
+/** Leaves are loaded when they are looked at. */
+function isDeleted(doc: DocState, rev: string): boolean {
+  if (rev === doc.rev) return doc.deleted
+  return doc.branches.some((leaf) => leafRev(leaf) === rev && leaf.deleted)
 }
 
 /** A selector sees a revision as a reader does; with `main_only`, as CouchDB has it, its conflicts as well. */

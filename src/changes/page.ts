@@ -9,9 +9,9 @@ import { readSequence, sequenceToken } from '../storage/sequence.ts'
 import { docIdRows } from './doc-ids.ts'
 import type { FilterBody } from './filter-body.ts'
 import { functionRows } from './filter-function.ts'
-import { type FunctionHouse, openJudge } from './filter-judge.ts'
+import { type FunctionHouse, findFunction, openJudge } from './filter-judge.ts'
 import { runsFunction } from './filter-kinds.ts'
-import { openSieve, scanFiltered } from './filter-scan.ts'
+import { openPlain, openSieve, scanFiltered } from './filter-scan.ts'
 import {
   type ChangesOptions,
   type FeedRange,
@@ -117,7 +117,10 @@ async function finderOf(
   if (docIds !== undefined) return (search) => docIdRows(store, user, search)
   if (filter === undefined) return (search) => scanRows(store, search)
   if (runsFunction(filter)) {
-    const judge = await openJudge(store, user, filter, house)
+    const found = await findFunction(store, user, filter)
+    const plain = filter.kind === 'function' ? openPlain(found.value) : null
+    if (plain !== null) return (search) => scanFiltered(store, search, plain)
+    const judge = openJudge(found, user, filter, house)
     return (search) => functionRows(store, user, search, judge)
   }
   const sieve = openSieve(filter)

@@ -204,14 +204,14 @@ class Parser {
 
   #or(): Expression {
     let left = this.#and()
-    while (this.#takeIf('||')) left = valueOf(left, this.#and(), (a, b) => (doc) => a(doc) || b(doc))
+    while (this.#takeIf('||')) left = joined(left, this.#and(), (a, b) => (doc) => a(doc) || b(doc))
     return left
   }
 
   #and(): Expression {
     let left = this.#comparison(EQUALITIES)
     while (this.#takeIf('&&')) {
-      left = valueOf(left, this.#comparison(EQUALITIES), (a, b) => (doc) => a(doc) && b(doc))
+      left = joined(left, this.#comparison(EQUALITIES), (a, b) => (doc) => a(doc) && b(doc))
     }
     return left
   }
@@ -222,7 +222,7 @@ class Parser {
     for (let { type, text } = this.#next(); type === 'sign' && operators.includes(text); ) {
       this.#at += 1
       const compare = COMPARISONS[text] as (a: Primitive, b: Primitive) => boolean
-      left = valueOf(left, operand(), (a, b) => (doc) => compare(a(doc), b(doc)))
+      left = joined(left, operand(), (a, b) => (doc) => compare(a(doc), b(doc)))
       ;({ type, text } = this.#next())
     }
     return left
@@ -331,6 +331,6 @@ class Parser {
 }
 
 /** Of two operands; whether it is a text is not followed further. */
-function valueOf(a: Expression, b: Expression, make: (a: Run, b: Run) => Run): Expression {
+function joined(a: Expression, b: Expression, make: (a: Run, b: Run) => Run): Expression {
   return { isText: false, run: make(a.run, b.run) }
 }

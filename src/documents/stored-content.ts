@@ -31,8 +31,9 @@ export async function* readContent(
     for (let at = start; at < end; ) {
       const step = await store.readBlob(content.blob, at, Math.min(STEP_BYTES, end - at))
       if (step === null || step.length === 0) throw new CouchError('no_attachment')
-      yield step
+      // Before it is handed on: whoever takes it may empty it (core/discard.ts).
       at += step.length
+      yield step
     }
   } finally {
     pin.release()

@@ -7,8 +7,9 @@
  * - `load(source, path)`: reads the design document and compiles the function; `null`, or `[code, reason]` as JSON;
  * - `share(text)`: the argument that all calls of a piece share;
  * - `give(text)`: the next argument of the call that follows;
- * - `filter()`: `true`, `false`, or `!` and what was thrown;
+ * - `filter()`: `true`, `false`, or what was thrown;
  * - `map()`, `reduce()`, `validate()`: as sandbox.ts says of their results.
+ * A `!` stands before the result when the function threw.
  *
  * Sources: protocol.md 9.2; CouchDB's own functions of these names in its query server.
  */
@@ -220,7 +221,7 @@ export const ENVIRONMENT = String.raw`(function () {
       return '[' + rows + ']'
     } catch (error) {
       if (isMemory(error)) throw error
-      return '[]'
+      return '![]'
     }
   }
 
@@ -230,7 +231,7 @@ export const ENVIRONMENT = String.raw`(function () {
       return textOf(apply(fn, undefined, given))
     } catch (error) {
       if (isMemory(error)) throw error
-      return 'null'
+      return '!null'
     }
   }
 
@@ -264,10 +265,10 @@ export const ENVIRONMENT = String.raw`(function () {
     } catch (error) {
       if (isMemory(error)) throw error
       try {
-        return verdictOf(error)
+        return '!' + verdictOf(error)
       } catch (second) {
         if (isMemory(second)) throw second
-        return verdict('unknown_error', told(second, MAX_TOLD))
+        return '!' + verdict('unknown_error', told(second, MAX_TOLD))
       }
     }
   }

@@ -10,10 +10,10 @@ import type { Call, CallKind } from './work.ts'
 /** What may be called of {@link ENVIRONMENT}. */
 type Entry = 'load' | 'share' | 'give' | Exclude<CallKind, 'compile'>
 
-const ENTRIES: readonly Entry[] = ['load', 'share', 'give', 'filter', 'map', 'reduce', 'validate']
+/** Begins a result of a function that threw. */
+const THREW = '!'
 
-/** Bytes below its bound from which on a memory counts as full. */
-const FULL = 1_048_576
+const ENTRIES: readonly Entry[] = ['load', 'share', 'give', 'filter', 'map', 'reduce', 'validate']
 
 export class FunctionContext {
   readonly limits: FunctionLimits
@@ -85,14 +85,16 @@ export class FunctionContext {
     // One by one, so that the text of one is gone when the next comes.
     for (const text of texts) this.#enter('give', text)
     const result = this.#enter(kind)
-    if (!result.startsWith('!')) return result
-    // Out of memory in the making of an error about it.
-    if (result === '!null' && this.#isFull()) throw this.#spent(new CouchError('function_memory'))
-    throw new CouchError('function_error', result.slice(1))
+    if (!result.startsWith(THREW)) return result
+    // Where there is not even memory for an error that says so, QuickJS throws null.
+    if (this.#instance.memory.isExhausted) throw this.#spent(new CouchError('function_memory'))
+    if (kind === 'filter') throw new CouchError('function_error', result.slice(1))
+    return result.slice(1)
   }
 
   #enter(entry: Entry, ...texts: readonly string[]): string {
     this.#clock.start(this.limits.timeoutMs)
+    this.#instance.memory.isExhausted = false
     try {
       return this.#run(entry, texts)
     } catch (thrown) {
@@ -121,7 +123,8 @@ export class FunctionContext {
   /** Of what the environment did not catch, or what befell WebAssembly itself. */
   #errorOf(thrown: unknown): CouchError {
     if (this.#clock.hasStopped) return new CouchError('function_timeout')
-    if (thrown instanceof OutOfMemory || this.#isFull()) return new CouchError('function_memory')
+    if (thrown instanceof OutOfMemory || this.#instance.memory.isExhausted)
+      return new CouchError('function_memory')
     if (thrown instanceof Uncaught) {
       const isMemory = thrown.message === '' || thrown.message.startsWith('out of memory')
       return isMemory ? new CouchError('function_memory') : new CouchError('function_error', thrown.message)
@@ -129,10 +132,6 @@ export class FunctionContext {
     // The stack of the thread came to its end before that of QuickJS.
     if (thrown instanceof RangeError) return new CouchError('function_error', 'InternalError: stack overflow')
     return new CouchError('function_error', undefined, { cause: thrown })
-  }
-
-  #isFull(): boolean {
-    return this.bytes > this.#instance.maximum - FULL
   }
 }
 

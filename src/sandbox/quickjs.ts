@@ -23,9 +23,20 @@ export class OutOfMemory extends Error {}
 
 export interface Instance {
   readonly context: QuickJSContext
-  readonly memory: WebAssembly.Memory
-  /** Bytes that `memory` may grow to. */
-  readonly maximum: number
+  readonly memory: BoundedMemory
+}
+
+/** A memory that notes when it would not grow any more. */
+export class BoundedMemory extends WebAssembly.Memory {
+  /** Whether the last attempt to let it grow, since this was set to false, was in vain. */
+  isExhausted = false
+
+  override grow(pages: number): number {
+    this.isExhausted = true
+    const before = super.grow(pages)
+    this.isExhausted = false
+    return before
+  }
 }
 
 let compiled: Promise<WebAssembly.Module> | undefined
@@ -56,12 +67,12 @@ export async function newInstance(
   shouldStop: () => boolean,
 ): Promise<Instance> {
   const pages = Math.max(INITIAL_PAGES, Math.floor(maximum / PAGE))
-  const memory = new WebAssembly.Memory({ initial: INITIAL_PAGES, maximum: pages })
+  const memory = new BoundedMemory({ initial: INITIAL_PAGES, maximum: pages })
   const wasmModule = await compileQuickJS()
   const variant = newVariant(RELEASE_SYNC, { wasmModule, wasmMemory: memory })
   const module = await newQuickJSWASMModuleFromVariant(refusingNull(variant))
   const runtime = module.newRuntime({ interruptHandler: shouldStop, maxStackSizeBytes: stack })
-  return { context: runtime.newContext(), memory, maximum: pages * PAGE }
+  return { context: runtime.newContext(), memory }
 }
 
 /** quickjs-emscripten writes to wherever `malloc` points, also when that is nowhere. */

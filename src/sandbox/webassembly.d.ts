@@ -7,6 +7,8 @@ declare namespace WebAssembly {
     /** @param size in pages of 64 KiB */
     constructor(size: { readonly initial: number; readonly maximum: number })
     readonly buffer: ArrayBuffer
+    /** @throws RangeError when it would be larger than its maximum */
+    grow(pages: number): number
   }
   function compile(bytes: Uint8Array): Promise<Module>
 }

@@ -63,6 +63,13 @@ t.test('undici stays in replication/http-peer.ts', async (t) => {
   )
 })
 
+t.test('re2js stays in query/regex.ts', async (t) => {
+  t.same(
+    packageOutside(sources, 're2js', (path) => path === 'query/regex.ts'),
+    [],
+  )
+})
+
 t.test('an engine is known to threads/host.ts and server.ts alone', async (t) => {
   const mayKnow = (path: string) => ['threads/host.ts', 'server.ts'].includes(path) || isEngine(path)
   t.same(

@@ -1,0 +1,85 @@
+/** Who is served next of those who wait for a sandbox thread. */
+import t from 'tap'
+import { type Job, JobQueue } from '../../src/sandbox/job-queue.ts'
+import type { Call, Work } from '../../src/sandbox/work.ts'
+
+const work = (database: number, rev = '1-a', calls: readonly Call[] = ['{}']): Work => ({
+  kind: 'filter',
+  fn: { database, ddoc: '_design/x', rev, path: ['filters', 'f'], source: '{}' },
+  shared: '{}',
+  calls,
+})
+
+function served(queue: JobQueue): string[] {
+  const order: string[] = []
+  for (let job = queue.next(); job !== undefined; job = queue.next()) {
+    order.push(`${job.work.fn.database}:${job.work.fn.rev}`)
+    queue.finish(job)
+  }
+  return order
+}
+
+t.test('databases take turns, the jobs of one come in order', async (t) => {
+  const queue = new JobQueue()
+  const done = [work(1, 'a'), work(1, 'b'), work(1, 'c'), work(2, 'd'), work(3, 'e'), work(2, 'f')].map(
+    (one) => queue.add(one),
+  )
+  t.same(served(queue), ['1:a', '2:d', '3:e', '1:b', '2:f', '1:c'])
+  await Promise.all(done)
+  t.ok(queue.isEmpty)
+})
+
+t.test('one database is given two threads at the most', async (t) => {
+  const queue = new JobQueue()
+  for (const rev of ['a', 'b', 'c']) queue.add(work(1, rev)).catch(() => undefined)
+  const first = queue.next() as Job
+  t.equal((queue.next() as Job).key.includes('"b"'), true)
+  t.equal(queue.next(), undefined)
+  const other = queue.add(work(2))
+  const of2 = queue.next() as Job
+  t.equal(of2.work.fn.database, 2)
+  queue.finish(of2)
+  await other
+  queue.finish(first)
+  t.equal(queue.next()?.work.fn.rev, 'c')
+})
+
+t.test(
+  'a job that gives way goes behind the others of its database, one that could not begin stays first',
+  async (t) => {
+    const queue = new JobQueue()
+    const all = [work(1, 'a'), work(1, 'b'), work(2, 'c')].map((one) => queue.add(one))
+    const a = queue.next() as Job
+    queue.putFirst(a)
+    t.equal(queue.next(), a)
+    queue.putBack(a)
+    t.same(served(queue), ['2:c', '1:b', '1:a'])
+    await Promise.all(all)
+  },
+)
+
+t.test('no more waits than may, but for a single large piece of work', async (t) => {
+  const queue = new JobQueue()
+  const calls = Array.from({ length: 30_000 }, () => '{}')
+  const large = queue.add(work(1, 'a', calls))
+  await t.rejects(queue.add(work(2)), { code: 'unavailable' })
+  queue.finish(queue.next() as Job)
+  await large
+  const next = queue.add(work(2))
+  t.same(served(queue), ['2:1-a'])
+  await next
+})
+
+t.test('failing all refuses what waits and what is at work', async (t) => {
+  const queue = new JobQueue()
+  const [a, b] = [queue.add(work(1, 'a')), queue.add(work(1, 'b'))]
+  const refused = Promise.all([t.rejects(a, { message: 'over' }), t.rejects(b, { message: 'over' })])
+  const job = queue.next() as Job
+  queue.failAll(new Error('over'))
+  queue.finish(job)
+  queue.putBack(job)
+  queue.putFirst(job)
+  t.equal(queue.next(), undefined)
+  t.ok(queue.isEmpty)
+  await refused
+})
