@@ -100,14 +100,18 @@ export class Board {
     if (this.#change(slot, owner, FREE)) this.#tellFreed()
   }
 
+  isFree({ slot }: Seat): boolean {
+    return this.#load(slot, OWNER) === FREE
+  }
+
   /** How long a claimed thread has been at the call it is at, in ms; 0 for a free one. */
   busyMs({ slot }: Seat): number {
     return this.#load(slot, OWNER) > FREE ? this.#age(slot) : 0
   }
 
   /** How long a thread has been free, in ms; 0 for a claimed one. */
-  idleMs({ slot }: Seat): number {
-    return this.#load(slot, OWNER) === FREE ? this.#age(slot) : 0
+  idleMs(seat: Seat): number {
+    return this.isFree(seat) ? this.#age(seat.slot) : 0
   }
 
   /** A count that grows whenever a thread becomes free. */

@@ -15,9 +15,8 @@ const MAX_THREADS = Math.max(2, Math.min(4, availableParallelism()))
 const HELD_MS = 100
 /** How much longer than its time a call may take until its thread is ended, in ms. */
 const GRACE_MS = 2000
-/** A thread that was free for so long ends, in ms. */
 const IDLE_MS = 5 * 60_000
-const WATCH_MS = 250
+const WATCH_MS = 100
 /** Stack of a thread in MB; WebAssembly's frames are larger than QuickJS counts them. */
 const STACK_MB = 32
 
@@ -27,6 +26,8 @@ export interface SandboxPoolOptions {
   /** Node's flags for the threads. */
   readonly execArgv: readonly string[]
   readonly limits: FunctionLimits
+  /** A thread that was free for so long ends, in ms; by default after five minutes. */
+  readonly idleMs?: number
   /** A thread that nobody ended has died. */
   onFault(fault: unknown): void
 }
@@ -66,12 +67,19 @@ export class SandboxPool {
   readonly #clients = new Map<number, Client>()
   #clientCount = 0
   #threadCount = 0
+  readonly #idleMs: number
   #watch: NodeJS.Timeout | undefined
   #isClosed = false
 
   constructor(options: SandboxPoolOptions) {
     this.#options = options
     this.#board.limits = options.limits
+    this.#idleMs = options.idleMs ?? IDLE_MS
+  }
+
+  /** How many threads there are. */
+  get size(): number {
+    return this.#threads.size
   }
 
   /** What calls that begin from now on may take. */
@@ -110,8 +118,13 @@ export class SandboxPool {
     const threads = [...this.#threads.values()]
     // One at a time; and those who ask look again when it is there.
     if (threads.length >= MAX_SLOTS || threads.some(({ isReady }) => !isReady)) return false
-    const held = threads.filter(({ seat }) => this.#board.busyMs(seat) > HELD_MS)
+    if (threads.some(({ seat }) => this.#board.isFree(seat))) return false
+    const held = threads.filter(({ seat }) => this.#isHeld(seat))
     return threads.length - held.length < MAX_THREADS
+  }
+
+  #isHeld(seat: Seat): boolean {
+    return this.#board.busyMs(seat) > HELD_MS
   }
 
   #start(): void {
@@ -166,7 +179,7 @@ export class SandboxPool {
     }
   }
 
-  /** Ends threads whose call should have been stopped long ago, and those that nobody needs. */
+  /** Ends threads whose call should have been stopped long ago, and those that nobody needs; keeps one free. */
   #look(): void {
     const tooLong = this.#board.limits.timeoutMs + GRACE_MS
     for (const thread of this.#threads.values()) {
@@ -174,10 +187,12 @@ export class SandboxPool {
       if (this.#board.busyMs(thread.seat) > tooLong) {
         this.#board.close(thread.seat)
         this.#end(thread, 'timeout')
-      } else if (this.#board.idleMs(thread.seat) > IDLE_MS && this.#board.closeIfFree(thread.seat)) {
+      } else if (this.#board.idleMs(thread.seat) > this.#idleMs && this.#board.closeIfFree(thread.seat)) {
         this.#end(thread, 'ended')
       }
     }
+    const threads = [...this.#threads.values()]
+    if (threads.every(({ seat }) => this.#isHeld(seat)) && this.#mayStart()) this.#start()
   }
 
   #end(thread: SandboxThread, reason: 'timeout' | 'ended'): void {

@@ -70,6 +70,13 @@ t.test('re2js stays in query/regex.ts', async (t) => {
   )
 })
 
+t.test('QuickJS stays in sandbox/', async (t) => {
+  t.same(
+    packageOutside(sources, 'quickjs-emscripten', (path) => path.startsWith('sandbox/')),
+    [],
+  )
+})
+
 t.test('an engine is known to threads/host.ts and server.ts alone', async (t) => {
   const mayKnow = (path: string) => ['threads/host.ts', 'server.ts'].includes(path) || isEngine(path)
   t.same(

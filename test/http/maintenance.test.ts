@@ -1,7 +1,10 @@
 /** Compaction, purge and what is at work, over HTTP: protocol.md 1.5, 4.6, 4.7, 15, 19.7, 19.8. */
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
+import Sqlite from 'better-sqlite3'
 import t, { type Test } from 'tap'
-import { startTestServer } from '../helpers/server.ts'
+import { startTestServer, temporaryFolder } from '../helpers/server.ts'
 import { type Ask, type Call, connect } from './client.ts'
 import { startMemoryServer } from './memory-server.ts'
 
@@ -190,6 +193,25 @@ t.test('_active_tasks shows compactions under way', async (t) => {
   t.same(others, [])
   await compacted(call)
   while ((await call('GET', '/_active_tasks')).text !== '[]\n') await delay(5)
+})
+
+t.test('a compaction that fails is logged, and the server goes on', async (t) => {
+  const logFile = join(await temporaryFolder(t), 'settee.log')
+  const server = await startTestServer(t, { logLevel: 'info', logFile })
+  const call = connect(t, server)
+  await call('PUT', '/db')
+  const rev = await put(call, 'x')
+  const damage = new Sqlite(join(server.dataDir, 'databases', 'db.sqlite'))
+  damage.exec('DROP TABLE blob')
+  damage.close()
+  t.equal((await call('POST', '/db/_compact', { json: {} })).status, 202)
+  while (!(await readFile(logFile, 'utf8')).includes('a compaction has failed')) await delay(5)
+  const lines = (await readFile(logFile, 'utf8')).trim().split('\n')
+  const logged = lines.map((line) => JSON.parse(line)).filter(({ msg }) => /compaction/.test(msg))
+  t.match(logged, [{ level: 'error', database: 'db' }])
+  t.equal((await call('GET', '/_active_tasks')).text, '[]\n')
+  t.match((await call('GET', '/db')).json, { compact_running: false })
+  t.match((await call('GET', '/db/x')).json, { _rev: rev })
 })
 
 t.test('_membership names the one node by the name it tells', async (t) => {

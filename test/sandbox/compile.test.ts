@@ -35,12 +35,15 @@ t.test('what is no function is a compilation error', async (t) => {
 
 t.test('views are told of in the words of CouchDB', async (t) => {
   await t.rejects(shared.compile(mapOf('function (')), {
+    code: 'compilation_error',
     reason: /^Compilation of the map function in the 'v' view failed: SyntaxError/,
   })
   await t.rejects(shared.compile(reduceOf('function (')), {
+    code: 'compilation_error',
     reason: /^Compilation of the reduce function in the 'v' view failed: SyntaxError/,
   })
   await t.rejects(shared.compile(validatorOf('function (')), {
+    code: 'compilation_error',
     reason: /^Compilation of the function validate_doc_update failed: SyntaxError/,
   })
 })

@@ -35,6 +35,7 @@ t.test('a filter that throws fails with what it threw', async (t) => {
   )
   await failsWith(`'x'.repeat(5000000)`, `${'x'.repeat(1000)}...`)
   await t.rejects(filter('function (doc) { return doc.a.b }', [{}]), {
+    code: 'function_error',
     reason: /^TypeError: .*'b' of undefined/,
   })
 })

@@ -1,5 +1,5 @@
 /** CommonJS modules in design documents. */
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { filterOf, shared } from './functions.ts'
 
 async function found(expression: string, lib: Record<string, unknown>): Promise<unknown> {
@@ -11,13 +11,11 @@ async function found(expression: string, lib: Record<string, unknown>): Promise<
   return JSON.parse(rows)[0]?.[0]
 }
 
-const fails = (t: Tap, expression: string, lib: Record<string, unknown>, reason: RegExp) =>
+const fails = (t: Test, expression: string, lib: Record<string, unknown>, reason: RegExp) =>
   t.rejects(shared.filter(filterOf(`function () { ${expression} }`, { lib }), ['{}'], '{}'), {
     code: 'function_error',
     reason,
   })
-
-type Tap = Parameters<Parameters<typeof t.test>[1] & object>[0]
 
 t.test('exports, module.exports, and views/lib', async (t) => {
   const lib = {

@@ -4,7 +4,7 @@ import type { DatabaseStore, DocUpdate, PurgeUpdate } from '../../../src/storage
 import { audit } from './audit.ts'
 import { attachment, put, readFeed, readOne, remove } from './edits.ts'
 import { FaultHook } from './fault-hook.ts'
-import { ALL, errorOf, only, openNotes, resultOf, type StorageCases } from './setup.ts'
+import { ALL, errorOf, type MakeEngine, only, openNotes, resultOf, type StorageCases } from './setup.ts'
 
 /** Forgets a document whole; its result says whether there was one. */
 function forget(id: string, options: { readonly design?: true } = {}): PurgeUpdate<boolean> {
@@ -241,37 +241,42 @@ export const purgeCases: StorageCases = {
     t,
     makeEngine,
   ) => {
-    for (const lasting of [false, true]) {
-      for (let failAt = 1; ; failAt++) {
-        const hook = new FaultHook()
-        const opened = await openNotes(t, makeEngine, { onOperation: hook.onOperation })
-        const { store } = opened
-        await store.updateDocs([put('a'), put('b'), put('b', '{"n":2}'), put('stays')])
-        await store.updateDocs<null>([forked('c')])
-        hook.arm(failAt, lasting)
-        const purges = [forget('a'), forget('b'), forgetLeaf('c', '2-b', { rev: '2-a' })]
-        const outcomes = await store
-          .purgeDocs<unknown>(purges)
-          .catch((error: unknown) => purges.map(() => ({ error })))
-        const fired = hook.disarm()
-        const done = outcomes.map((outcome) => 'result' in outcome)
-        const when = `failed at ${fired ?? 'nothing'}`
-        for (const open of [async () => store, async () => (await opened.reopen()).store]) {
-          const from = await open()
-          t.equal((await readOne(from, 'a')) === null, done[0], when)
-          t.equal((await readOne(from, 'b')) === null, done[1], when)
-          t.equal((await readOne(from, 'c'))?.branches.length, done[2] ? 1 : 2, when)
-          t.equal((await from.info()).purgeSeq, done.filter(Boolean).length, when)
-          t.equal((await from.readPurges()).length, done.filter(Boolean).length, when)
-          await purgeAudit(t, from, when)
-        }
-        for (const outcome of outcomes) {
-          const error = errorOf(outcome)
-          if (error !== undefined) t.match(error, { code: /^(insufficient_storage|internal_server_error)$/ })
-        }
-        await opened.engine.close()
-        if (fired === null) break
-      }
-    }
+    for (const lasting of [false, true]) await faults(t, makeEngine, lasting)
   },
+}
+
+/** Purges while an operation fails, of documents of their own at each attempt; all in one store. */
+async function faults(t: Test, makeEngine: MakeEngine, lasting: boolean): Promise<void> {
+  const hook = new FaultHook()
+  const opened = await openNotes(t, makeEngine, { onOperation: hook.onOperation })
+  const { store } = opened
+  let purged = 0
+  const left: string[] = []
+  for (let fired: string | null = '', failAt = 1; fired !== null; failAt++) {
+    const [a, b, c] = ['a', 'b', 'c'].map((name) => `${name}${failAt}`) as [string, string, string]
+    await store.updateDocs([put(a), put(b), put(b, '{"n":2}')])
+    await store.updateDocs<null>([forked(c)])
+    hook.arm(failAt, lasting)
+    const purges = [forget(a), forget(b), forgetLeaf(c, '2-b', { rev: '2-a' })]
+    const outcomes = await store
+      .purgeDocs<unknown>(purges)
+      .catch((error: unknown) => purges.map(() => ({ error })))
+    fired = hook.disarm()
+    const when = `failed at ${fired ?? 'nothing'}`
+    const done = outcomes.map((outcome) => 'result' in outcome)
+    for (const error of outcomes.map(errorOf).filter((each) => each !== undefined)) {
+      t.match(error, { code: /^(insufficient_storage|internal_server_error)$/ }, when)
+    }
+    purged += done.filter(Boolean).length
+    t.equal((await readOne(store, a)) === null, done[0], when)
+    t.equal((await readOne(store, b)) === null, done[1], when)
+    t.equal((await readOne(store, c))?.branches.length, done[2] ? 1 : 2, when)
+    t.same([(await store.info()).purgeSeq, (await store.readPurges()).length], [purged, purged], when)
+    left.push(...[done[0] ? [] : a, done[1] ? [] : b, c].flat())
+    if (failAt % 10 === 0) await purgeAudit(t, store, when)
+  }
+  const { store: again } = await opened.reopen()
+  const feed = await purgeAudit(t, again, 'after a restart')
+  t.same(new Set(feed.map(({ id }) => id)), new Set(left))
+  t.equal((await again.readPurges()).length, purged)
 }

@@ -1,0 +1,14 @@
+// A sandbox thread that dies of the call `deadly`, and the first that is started of the call `once`.
+import { parentPort, workerData } from 'node:worker_threads'
+
+await import('../helpers/sandbox-thread.mjs')
+
+const isFirst = workerData.seat.thread === 1
+
+parentPort.on('message', ({ port }) => {
+  port.on('message', ({ piece }) => {
+    const calls = piece.calls.map(String)
+    if (calls.includes('"deadly"') || (isFirst && calls.includes('"once"')))
+      throw new Error('a fault of the thread')
+  })
+})
