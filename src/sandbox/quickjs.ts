@@ -42,7 +42,7 @@ export class BoundedMemory extends WebAssembly.Memory {
 let compiled: Promise<WebAssembly.Module> | undefined
 
 /** QuickJS compiled, once for all instances of a thread. */
-export function compileQuickJS(): Promise<WebAssembly.Module> {
+function compileQuickJS(): Promise<WebAssembly.Module> {
   compiled ??= readQuickJS()
   return compiled
 }

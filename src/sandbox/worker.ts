@@ -2,8 +2,9 @@
 import { setPriority } from 'node:os'
 import { parentPort, workerData } from 'node:worker_threads'
 import { Board } from './board.ts'
+import { ENVIRONMENT } from './environment.ts'
 import type { Introduction, RunReply, RunRequest, SandboxThreadOptions } from './messages.ts'
-import { compileQuickJS } from './quickjs.ts'
+import { newInstance } from './quickjs.ts'
 import { Runner } from './runner.ts'
 import { failureOf } from './work.ts'
 
@@ -26,8 +27,14 @@ if (parentPort !== null) {
     })
   })
   lowerPriority()
-  await compileQuickJS()
+  await compile()
   parentPort.postMessage('ready')
+}
+
+/** The first instance takes far longer than the next: that is no time of a function's. */
+async function compile(): Promise<void> {
+  const { context } = await newInstance(0, STACK, () => false)
+  context.unwrapResult(context.evalCode(ENVIRONMENT)).dispose()
 }
 
 /** Only Linux knows a priority for a thread; elsewhere it would be the whole process's. */

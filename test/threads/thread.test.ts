@@ -142,7 +142,7 @@ t.test('a file that is no thread is a death like another', async (t) => {
   const none = () => undefined
   const thread = new Thread(new URL('./no-such-file.mjs', import.meta.url), OPTIONS, none, none)
   await t.rejects(thread.ask({ type: 'stop' }), { code: 'unavailable' })
-  t.match(await thread.ended, { code: 'ERR_MODULE_NOT_FOUND' })
+  t.match(await thread.ended, { code: /MODULE_NOT_FOUND$/ })
   await thread.stop()
   await turn()
 })
