@@ -17,6 +17,8 @@ const HELD_MS = 100
 const GRACE_MS = 2000
 const IDLE_MS = 5 * 60_000
 const WATCH_MS = 100
+/** After a thread has come, others are seen to be needed only when it has had time to work, in ms. */
+const SETTLE_MS = 50
 /** Stack of a thread in MB; WebAssembly's frames are larger than QuickJS counts them. */
 const STACK_MB = 32
 
@@ -68,6 +70,7 @@ export class SandboxPool {
   #clientCount = 0
   #threadCount = 0
   readonly #idleMs: number
+  #lastReady = Number.NEGATIVE_INFINITY
   #watch: NodeJS.Timeout | undefined
   #isClosed = false
 
@@ -119,6 +122,7 @@ export class SandboxPool {
     // One at a time; and those who ask look again when it is there.
     if (threads.length >= MAX_SLOTS || threads.some(({ isReady }) => !isReady)) return false
     if (threads.some(({ seat }) => this.#board.isFree(seat))) return false
+    if (performance.now() - this.#lastReady < SETTLE_MS) return false
     const held = threads.filter(({ seat }) => this.#isHeld(seat))
     return threads.length - held.length < MAX_THREADS
   }
@@ -155,6 +159,7 @@ export class SandboxPool {
     })
     thread.worker.once('message', () => {
       thread.isReady = true
+      this.#lastReady = performance.now()
       this.#board.open(thread.seat)
       for (const client of this.#clients.values()) this.#introduce(client, thread)
     })
