@@ -107,7 +107,7 @@ class Topic {
   async nextPage(user: UserCtx, request: ChangesRequest, key: string): Promise<ChangesPage> {
     const wide = request.options.seqInterval === 1 ? { ...request, limit: PAGE_ROWS } : request
     const page = await this.#fly(user, wide, `${wide.since} ${wide.limit} ${key}`)
-    return page !== null && page.rows <= request.limit ? page : this.database.changes(user, request)
+    return page !== null && fits(page, request) ? page : this.database.changes(user, request)
   }
 
   /** Joins the request that is under way; null when that was refused to another user. */
@@ -129,6 +129,11 @@ class Topic {
       this.#flights.delete(key)
     }
   }
+}
+
+/** A filtered page may end behind its last row; a feed whose limit that row reaches ends with the row. */
+function fits({ rows }: ChangesPage, { limit, options }: ChangesRequest): boolean {
+  return rows < limit || (rows === limit && options.filter === undefined)
 }
 
 function isSameUser(a: UserCtx, b: UserCtx): boolean {

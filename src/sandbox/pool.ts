@@ -122,7 +122,7 @@ export class SandboxPool {
     // One at a time; and those who ask look again when it is there.
     if (threads.length >= MAX_SLOTS || threads.some(({ isReady }) => !isReady)) return false
     if (threads.some(({ seat }) => this.#board.isFree(seat))) return false
-    if (performance.now() - this.#lastReady < SETTLE_MS) return false
+    if (threads.length > 0 && performance.now() - this.#lastReady < SETTLE_MS) return false
     const held = threads.filter(({ seat }) => this.#isHeld(seat))
     return threads.length - held.length < MAX_THREADS
   }

@@ -28,6 +28,9 @@ export function serveSandbox(t: Test, options: Partial<SandboxPoolOptions> = {})
     onFault: (fault) => faults.push(fault),
     ...options,
   })
+  // As the threads of a server are: to wait for a sandbox thread keeps no process alive.
+  const alive = setInterval(() => undefined, 60_000)
+  t.teardown(() => clearInterval(alive))
   t.teardown(() => pool.close())
   const join = () => {
     const member = pool.join((notice) => client.notice(notice))
