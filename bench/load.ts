@@ -26,7 +26,21 @@ export async function medianSeconds(rounds: number, job: () => Promise<unknown>)
   await job()
   const seconds: number[] = []
   for (let round = 0; round < rounds; round++) seconds.push(await inFlight(1, [job]))
-  return seconds.sort((a, b) => a - b)[Math.floor(rounds / 2)] ?? Number.NaN
+  return medianOf(seconds)
+}
+
+export function megabytes(bytes: number): number {
+  return bytes / 1e6
+}
+
+export function medianOf(values: readonly number[]): number {
+  return percentileOf(values, 0.5)
+}
+
+/** @param share 0 to 1; NaN for no values */
+export function percentileOf(values: readonly number[], share: number): number {
+  const sorted = [...values].sort((a, b) => a - b)
+  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN
 }
 
 export interface Shot {

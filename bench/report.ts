@@ -1,6 +1,7 @@
 /** What the bench prints. */
 import { spawnSync } from 'node:child_process'
 import { cpus, loadavg } from 'node:os'
+import { medianOf } from './load.ts'
 import type { Peer } from './peer.ts'
 import type { Figure } from './trial.ts'
 
@@ -19,12 +20,24 @@ export function circumstances(args: readonly string[], peers: readonly Peer[]): 
     `where       ${cpus().length} x ${cpus()[0]?.model.trim()}, Node ${process.version}`,
     `load        ${loadavg()[0]?.toFixed(2)} in the minute before`,
     ...peers.map(({ name, durability }) => `durability  ${name}: ${durability}`),
+    ...peers.flatMap(({ name, startMs }) =>
+      startMs === undefined ? [] : [`started     ${name}: ${Math.round(startMs)} ms to its first answer`],
+    ),
   ].join('\n')
 }
 
+/** @returns each figure of the first round, with the median of all rounds */
+export function medians(rounds: readonly (readonly Result[])[]): Result[] {
+  const [first = []] = rounds
+  return first.map((result, at) => ({
+    ...result,
+    value: medianOf(rounds.map((round) => round[at]?.value ?? Number.NaN)),
+  }))
+}
+
 /** @returns a Markdown table: a row a figure, a column a peer */
-export function table(results: readonly Result[], peers: readonly Peer[]): string {
-  const names = peers.map(({ name }) => name)
+export function table(results: readonly Result[]): string {
+  const names = [...new Set(results.map(({ peer }) => peer))]
   const rows = new Map<string, Map<string, number>>()
   for (const { trial, name, unit, peer, value } of results) {
     const row = `${trial} | ${name} | ${unit}`
@@ -44,5 +57,6 @@ function line(...cells: string[]): string {
 
 function shown(value: number | undefined): string {
   if (value === undefined) return '-'
+  if (value < 10) return value.toFixed(2)
   return value < 100 ? value.toFixed(1) : Math.round(value).toLocaleString('en')
 }

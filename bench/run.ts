@@ -1,32 +1,68 @@
-/** The bench: `npm run bench -- [words] [--quick] [--against NAME=URL]`; see {@link HELP}. */
-import { randomUUID } from 'node:crypto'
+/** The bench: `npm run bench -- [words] [options]`; see {@link HELP}. */
 import { parseArgs } from 'node:util'
-import { type Peer, runningPeer, startSettee } from './peer.ts'
-import { circumstances, type Result, table } from './report.ts'
-import { makeNotes } from './seed.ts'
-import { type Bench, FULL, QUICK, type Scale, type Seeded, type Trial } from './trial.ts'
+import { bareLimit } from './bare-limit.ts'
+import { Databases } from './databases.ts'
+import { type Peer, runningPeer } from './peer.ts'
+import { startPouchdbServer } from './pouchdb-server.ts'
+import { circumstances, medians, type Result, table } from './report.ts'
+import { startSettee } from './settee.ts'
+import { slowFsync } from './slow-fsync.ts'
+import { FULL, QUICK, type Scale, type Trial } from './trial.ts'
 import { alldocs } from './trials/alldocs.ts'
+import { attach } from './trials/attach.ts'
+import { bulkget } from './trials/bulkget.ts'
 import { changes } from './trials/changes.ts'
+import { conflicts } from './trials/conflicts.ts'
+import { depth } from './trials/depth.ts'
 import { diff } from './trials/diff.ts'
+import { fanout } from './trials/fanout.ts'
+import { filter } from './trials/filter.ts'
+import { firstsync } from './trials/firstsync.ts'
 import { get } from './trials/get.ts'
-import { push, pushNotes } from './trials/push.ts'
+import { huge } from './trials/huge.ts'
+import { many } from './trials/many.ts'
+import { memory } from './trials/memory.ts'
+import { push } from './trials/push.ts'
 import { put } from './trials/put.ts'
 
-const TRIALS: readonly Trial[] = [push, put, get, diff, changes, alldocs]
+const TRIALS: readonly Trial[] = [
+  push,
+  put,
+  get,
+  diff,
+  bulkget,
+  changes,
+  alldocs,
+  fanout,
+  filter,
+  attach,
+  firstsync,
+  memory,
+  huge,
+  depth,
+  many,
+  conflicts,
+]
 
-const HELP = `npm run bench -- [words] [--quick] [--against NAME=URL]...
+const HELP = `npm run bench -- [words] [options]
 
-Words choose trials; without any, all are run:
-${TRIALS.map(({ name, about }) => `  ${name.padEnd(9)}${about}`).join('\n')}
+Words choose trials; without any, all are run but those with a star:
+${TRIALS.map(({ name, about, isAlone }) => `  ${name.padEnd(10)}${isAlone ? '* ' : ''}${about}`).join('\n')}
 
 --quick                smaller, for every change
+--repeat N             N rounds; the medians are told
+--slow-fsync MS        so much longer takes every fsync of the servers that are started here
+--pouchdb-server       beside settee pouchdb-server, which is installed into bench/.peers when it is first wanted
 --against NAME=URL     beside settee another server, with its credentials in the URL
---only-against         without settee`
+--no-settee            without settee`
 
 interface Wanted {
   readonly trials: readonly Trial[]
   readonly scale: Scale
+  readonly rounds: number
+  readonly slowness: number
   readonly against: readonly string[]
+  readonly pouchdbServer: boolean
   readonly settee: boolean
 }
 
@@ -37,62 +73,40 @@ function wanted(args: readonly string[]): Wanted | null {
     allowPositionals: true,
     options: {
       quick: { type: 'boolean', default: false },
+      repeat: { type: 'string', default: '1' },
+      'slow-fsync': { type: 'string', default: '0' },
+      'pouchdb-server': { type: 'boolean', default: false },
       against: { type: 'string', multiple: true, default: [] },
-      'only-against': { type: 'boolean', default: false },
+      'no-settee': { type: 'boolean', default: false },
       help: { type: 'boolean', default: false },
     },
   })
   if (values.help) return null
-  if (values['only-against'] && values.against.length === 0) throw new Error('There is nobody to measure.')
   const unknown = positionals.find((word) => !TRIALS.some(({ name }) => name === word))
   if (unknown !== undefined) throw new Error(`There is no trial "${unknown}".`)
   return {
-    trials: TRIALS.filter(({ name }) => positionals.length === 0 || positionals.includes(name)),
+    trials: TRIALS.filter(({ name, isAlone }) =>
+      positionals.length === 0 ? !isAlone : positionals.includes(name),
+    ),
     scale: values.quick ? QUICK : FULL,
+    rounds: numberOf(values.repeat),
+    slowness: numberOf(values['slow-fsync']),
     against: values.against,
-    settee: !values['only-against'],
+    pouchdbServer: values['pouchdb-server'],
+    settee: !values['no-settee'],
   }
+}
+
+function numberOf(text: string): number {
+  const value = Number(text)
+  if (!(value >= 0)) throw new Error(`"${text}" is not a number.`)
+  return value
 }
 
 function peerAgainst(text: string): Peer {
   const [, name, url] = /^([^=]+)=(https?:.+)$/.exec(text) ?? []
   if (name === undefined || url === undefined) throw new Error(`--against takes NAME=URL, not "${text}".`)
   return runningPeer(name, url)
-}
-
-/** A peer's databases for one run of the bench. */
-class Databases implements Bench {
-  readonly peer: Peer
-  readonly scale: Scale
-  readonly #made: string[] = []
-  #seeded: Promise<Seeded> | undefined
-
-  constructor(peer: Peer, scale: Scale) {
-    this.peer = peer
-    this.scale = scale
-  }
-
-  readonly emptyDatabase = async (): Promise<string> => {
-    const path = `/bench-${randomUUID()}`
-    await this.peer.call('PUT', path, 201)
-    this.#made.push(path)
-    return path
-  }
-
-  readonly seeded = (): Promise<Seeded> => {
-    this.#seeded ??= this.#seed()
-    return this.#seeded
-  }
-
-  async #seed(): Promise<Seeded> {
-    const [path, notes] = [await this.emptyDatabase(), makeNotes(this.scale.notes)]
-    await pushNotes(this.peer, path, notes)
-    return { path, notes }
-  }
-
-  async clear(): Promise<void> {
-    for (const path of this.#made) await this.peer.call('DELETE', path, 200)
-  }
 }
 
 async function runTrials(peers: readonly Peer[], { trials, scale }: Wanted): Promise<Result[]> {
@@ -111,17 +125,37 @@ async function runTrials(peers: readonly Peer[], { trials, scale }: Wanted): Pro
   return results
 }
 
-async function main(args: readonly string[]): Promise<void> {
-  const asked = wanted(args)
-  if (asked === null) return console.log(HELP)
+/** One round, on servers that have done nothing before. */
+async function round(asked: Wanted, tell: (peers: readonly Peer[]) => void): Promise<Result[]> {
+  const env = await slowFsync(asked.slowness)
   const peers = asked.against.map(peerAgainst)
   try {
-    if (asked.settee) peers.unshift(await startSettee())
-    console.log(circumstances(args, peers))
-    console.log(`\n${table(await runTrials(peers, asked), peers)}`)
+    if (asked.pouchdbServer) peers.unshift(await startPouchdbServer(env))
+    if (asked.settee) peers.unshift(await startSettee(env))
+    if (peers.length === 0) throw new Error('There is nobody to measure.')
+    tell(peers)
+    const results = await runTrials(peers, asked)
+    if (asked.trials.includes(push)) results.push(bare(asked.scale, env))
+    return results
   } finally {
     for (const peer of peers) await peer.close()
   }
+}
+
+function bare({ notes }: Scale, env: Readonly<Record<string, string>>): Result {
+  const value = bareLimit(notes, env)
+  return { trial: push.name, peer: 'bare limit', name: 'documents', unit: 'docs/s', value }
+}
+
+async function main(args: readonly string[]): Promise<void> {
+  const asked = wanted(args)
+  if (asked === null) return console.log(HELP)
+  const rounds: Result[][] = []
+  for (let n = 0; n < Math.max(1, asked.rounds); n++) {
+    const tell = (peers: readonly Peer[]) => n === 0 && console.log(circumstances(args, peers))
+    rounds.push(await round(asked, tell))
+  }
+  console.log(`\n${table(medians(rounds))}`)
 }
 
 await main(process.argv.slice(2)).catch((error: Error) => {

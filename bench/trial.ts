@@ -10,12 +10,51 @@ export interface Scale {
   readonly gets: number
   /** Calls of `_revs_diff`. */
   readonly diffs: number
+  /** Documents that each of the listening feeds hears of. */
+  readonly fanouts: number
+  /** Documents that are filtered. */
+  readonly filtered: number
+  /** Of 1 MB each. */
+  readonly attachments: number
+  /** Notes that a first sync brings. */
+  readonly pulled: number
+  /** Documents of 1 kB in one call. */
+  readonly huge: number
+  /** Documents in a database that grows. */
+  readonly sizes: readonly number[]
+  readonly databases: number
   /** How often a short read is repeated; its median counts. */
   readonly rounds: number
 }
 
-export const FULL: Scale = { notes: 20_000, puts: 30_000, gets: 60_000, diffs: 1_000, rounds: 7 }
-export const QUICK: Scale = { notes: 5_000, puts: 6_000, gets: 10_000, diffs: 200, rounds: 3 }
+export const FULL: Scale = {
+  notes: 20_000,
+  puts: 30_000,
+  gets: 60_000,
+  diffs: 1_000,
+  fanouts: 500,
+  filtered: 50_000,
+  attachments: 100,
+  pulled: 10_000,
+  huge: 200_000,
+  sizes: [1_000, 10_000, 100_000, 1_000_000],
+  databases: 5_000,
+  rounds: 7,
+}
+export const QUICK: Scale = {
+  notes: 5_000,
+  puts: 6_000,
+  gets: 10_000,
+  diffs: 200,
+  fanouts: 100,
+  filtered: 10_000,
+  attachments: 20,
+  pulled: 2_000,
+  huge: 20_000,
+  sizes: [1_000, 10_000],
+  databases: 200,
+  rounds: 3,
+}
 
 /** A database that holds notes already. */
 export interface Seeded {
@@ -46,6 +85,8 @@ export interface Trial {
   readonly name: string
   /** One line for `--help`. */
   readonly about: string
+  /** Run only when its word is given: it asks for much time, or for a server that has done nothing yet. */
+  readonly isAlone?: boolean
   /** @throws when an answer is not what it should be */
   run(bench: Bench): Promise<Figure[]>
 }

@@ -18,14 +18,25 @@ export const push: Trial = {
 }
 
 /**
- * Pushes notes as a replicator does, the bodies made before the clock starts.
+ * Pushes notes as a replicator does into an empty database, the bodies made before the clock starts; what was
+ * answered for is counted after it has stopped.
  * @returns seconds
- * @throws when a document is refused
+ * @throws when a document is refused, or is not there
  */
 export async function pushNotes(peer: Peer, path: string, notes: readonly Note[]): Promise<number> {
   const jobs = pushBodies(notes, PER_BATCH).map((body) => async () => {
     const answer = (await peer.call('POST', `${path}/_bulk_docs`, 201, body)).toString().trim()
     if (answer !== '[]') throw new Error(`${peer.name} refuses notes: ${answer.slice(0, 300)}`)
   })
-  return inFlight(IN_FLIGHT, jobs)
+  const seconds = await inFlight(IN_FLIGHT, jobs)
+  await requireDocuments(peer, path, notes.length)
+  return seconds
+}
+
+/** @throws when the database holds another number of documents */
+export async function requireDocuments(peer: Peer, path: string, count: number): Promise<void> {
+  const { doc_count: found } = JSON.parse((await peer.call('GET', path, 200)).toString()) as {
+    doc_count: number
+  }
+  if (found !== count) throw new Error(`${peer.name} has ${found} of ${count} documents in ${path}`)
 }

@@ -1,6 +1,7 @@
 import { cannonade, type Shot } from '../load.ts'
 import { makeNotes, newDocument } from '../seed.ts'
 import type { Trial } from '../trial.ts'
+import { requireDocuments } from './push.ts'
 
 const CONNECTIONS = 32
 
@@ -17,6 +18,9 @@ export const put: Trial = {
       }))
     const settings = { connections: CONNECTIONS, status: 201 }
     await cannonade(peer, shotsInto(await emptyDatabase(), scale.puts / 10), settings)
-    return cannonade(peer, shotsInto(await emptyDatabase(), scale.puts), settings)
+    const path = await emptyDatabase()
+    const figures = await cannonade(peer, shotsInto(path, scale.puts), settings)
+    await requireDocuments(peer, path, scale.puts)
+    return figures
   },
 }

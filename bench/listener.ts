@@ -1,0 +1,50 @@
+/** Continuous feeds that are read as they come. */
+import { type ClientRequest, type IncomingMessage, request } from 'node:http'
+import type { Peer } from './peer.ts'
+
+export interface Listener {
+  /** Resolves with the next row of this document, at once when it has come already. */
+  row(id: string): Promise<void>
+  close(): void
+}
+
+/**
+ * Opens a continuous feed of what is yet to come.
+ * @returns when its headers have arrived
+ * @throws when it is refused
+ */
+export async function listen(peer: Peer, path: string): Promise<Listener> {
+  const address = `${peer.origin}${path}/_changes?feed=continuous&since=now&heartbeat=60000`
+  const call = request(address, { headers: { ...peer.headers }, agent: false })
+  const answer = await answerOf(call)
+  if (answer.statusCode !== 200) throw new Error(`${peer.name}: a feed is answered ${answer.statusCode}`)
+  const waiting = new Map<string, () => void>()
+  const seen = new Set<string>()
+  let rest = ''
+  answer.setEncoding('utf8').on('data', (text: string) => {
+    const lines = (rest + text).split('\n')
+    rest = lines.pop() ?? ''
+    for (const line of lines) {
+      const id = /"id":"([^"]*)"/.exec(line)?.[1]
+      if (id === undefined) continue
+      seen.add(id)
+      waiting.get(id)?.()
+    }
+  })
+  return {
+    row: (id) => new Promise((resolve) => (seen.has(id) ? resolve() : waiting.set(id, resolve))),
+    close: () => call.destroy(),
+  }
+}
+
+function answerOf(call: ClientRequest): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) => {
+    call.on('response', (answer) => {
+      // The end of a feed that was closed on purpose is no error.
+      answer.on('error', () => undefined)
+      resolve(answer)
+    })
+    call.on('error', reject)
+    call.end()
+  })
+}

@@ -1,0 +1,44 @@
+/** pouchdb-server as a peer. It is installed beside the bench when it is first wanted: settee has no need of it. */
+import { spawnSync } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import { mkdir, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:net'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import type { Peer } from './peer.ts'
+import { startServer } from './server-process.ts'
+
+const VERSION = '4.2.0'
+const FOLDER = fileURLToPath(new URL('.peers', import.meta.url))
+const MAIN = join(FOLDER, 'node_modules/pouchdb-server/bin/pouchdb-server')
+
+/** @throws when it cannot be installed, or ends before it is ready */
+export async function startPouchdbServer(env: Readonly<Record<string, string>> = {}): Promise<Peer> {
+  if (!existsSync(MAIN)) await install()
+  const port = await freePort()
+  return startServer({
+    name: 'pouchdb-server',
+    durability: 'none: LevelDB without sync',
+    args: (folder) => [MAIN, '--port', `${port}`, '--dir', folder, '--no-stdout-logs', '--no-color'],
+    // Its dependencies leave rejections unhandled, which ends a newer Node.
+    env: { ...env, NODE_OPTIONS: '--unhandled-rejections=warn --no-deprecation' },
+    address: (printed) => (/has started on port/.test(printed) ? `http://127.0.0.1:${port}` : undefined),
+  })
+}
+
+async function install(): Promise<void> {
+  await mkdir(FOLDER, { recursive: true })
+  await writeFile(join(FOLDER, 'package.json'), '{"private":true}')
+  const args = ['install', '--no-audit', '--no-fund', '--loglevel=error', `pouchdb-server@${VERSION}`]
+  const { status } = spawnSync('npm', args, { cwd: FOLDER, stdio: 'inherit' })
+  if (status !== 0) throw new Error('pouchdb-server cannot be installed')
+}
+
+/** It has no word for "any port". */
+async function freePort(): Promise<number> {
+  const probe = createServer()
+  await new Promise<void>((resolve) => probe.listen(0, '127.0.0.1', resolve))
+  const { port } = probe.address() as { port: number }
+  await new Promise((resolve) => probe.close(resolve))
+  return port
+}

@@ -1,0 +1,64 @@
+/** Servers that the bench starts, each a process of its own on a folder of its own. */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type Peer, peerAt } from './peer.ts'
+
+export interface Command {
+  readonly name: string
+  readonly durability: string
+  /** What to run on an empty folder. */
+  readonly args: (folder: string) => readonly string[]
+  /** Beside the environment that is there. */
+  readonly env: Readonly<Record<string, string>>
+  /** Finds the server's address in what it has printed so far; undefined while it is not ready. */
+  readonly address: (printed: string) => string | undefined
+}
+
+/**
+ * Starts a server with Node.
+ * @throws when it ends before it is ready
+ */
+export async function startServer({ name, durability, args, env, address }: Command): Promise<Peer> {
+  const folder = await mkdtemp(join(tmpdir(), 'settee-bench-'))
+  const since = performance.now()
+  const child = spawn(process.execPath, args(folder), {
+    cwd: folder,
+    env: { ...process.env, NODE_OPTIONS: '', ...env },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  const ended = once(child, 'close')
+  const stop = async () => {
+    child.kill('SIGTERM')
+    await ended
+    await rm(folder, { recursive: true, force: true })
+  }
+  try {
+    const url = await readyAddress(child, name, address)
+    await (await fetch(new URL(url).origin)).text()
+    const startMs = performance.now() - since
+    return peerAt(name, url, { durability, pid: child.pid as number, startMs, stop })
+  } catch (error) {
+    await stop()
+    throw error
+  }
+}
+
+async function readyAddress(
+  child: ChildProcess,
+  name: string,
+  addressIn: Command['address'],
+): Promise<string> {
+  let text = ''
+  for await (const chunk of child.stdout as AsyncIterable<Buffer>) {
+    text += chunk.toString()
+    const address = addressIn(text)
+    if (address === undefined) continue
+    // Left unread, what it prints would fill the pipe.
+    child.stdout?.resume()
+    return address
+  }
+  throw new Error(`${name} has ended before it was ready: ${text}`)
+}

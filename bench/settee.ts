@@ -1,0 +1,21 @@
+/** settee as a peer: built, and started from dist/. */
+import { spawnSync } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+import type { Peer } from './peer.ts'
+import { startServer } from './server-process.ts'
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url))
+const MAIN = fileURLToPath(new URL('../dist/cli/main.js', import.meta.url))
+
+/** @param env for the server alone @throws when settee cannot be built, or ends before it is ready */
+export async function startSettee(env: Readonly<Record<string, string>> = {}): Promise<Peer> {
+  const built = spawnSync(process.execPath, ['scripts/build.mjs'], { cwd: ROOT, stdio: 'inherit' })
+  if (built.status !== 0) throw new Error('settee cannot be built')
+  return startServer({
+    name: 'settee',
+    durability: 'fsync before every answer',
+    args: (folder) => [MAIN, 'serve', '--port', '0', '--data', folder],
+    env,
+    address: (printed) => /is ready at (http:[^"\s]+)/.exec(printed)?.[1],
+  })
+}

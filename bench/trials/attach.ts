@@ -1,0 +1,36 @@
+import { createHash, randomBytes } from 'node:crypto'
+import { inFlight } from '../load.ts'
+import type { Trial } from '../trial.ts'
+
+const BYTES = 1_000_000
+const IN_FLIGHT = 4
+
+export const attach: Trial = {
+  name: 'attach',
+  about: `attachments of 1 MB, each on a document of its own, up and then down, ${IN_FLIGHT} in flight`,
+  async run({ peer, scale, emptyDatabase }) {
+    const path = await emptyDatabase()
+    const contents = Array.from({ length: scale.attachments }, () => randomBytes(BYTES))
+    const digests = contents.map(digestOf)
+    const up = contents.map((content, n) => async () => {
+      await peer.call('PUT', `${path}/doc${n}/file.bin`, 201, content, 'application/octet-stream')
+    })
+    const arrived: Buffer[] = []
+    const down = contents.map((_, n) => async () => {
+      arrived[n] = await peer.call('GET', `${path}/doc${n}/file.bin`, 200)
+    })
+    const [upward, downward] = [await inFlight(IN_FLIGHT, up), await inFlight(IN_FLIGHT, down)]
+    if (arrived.some((content, n) => digestOf(content) !== digests[n])) {
+      throw new Error(`${peer.name} gives back other bytes`)
+    }
+    const megabytes = (contents.length * BYTES) / 1e6
+    return [
+      { name: 'up', unit: 'MB/s', value: megabytes / upward },
+      { name: 'down', unit: 'MB/s', value: megabytes / downward },
+    ]
+  },
+}
+
+function digestOf(content: Uint8Array): string {
+  return createHash('md5').update(content).digest('base64')
+}
