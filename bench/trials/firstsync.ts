@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import PouchDB from 'pouchdb'
 import memoryAdapter from 'pouchdb-adapter-memory'
-import { makeNotes, type Note } from '../seed.ts'
+import { makeNotes, type Note, pushBodies } from '../seed.ts'
 import type { Trial } from '../trial.ts'
 import { pushNotes } from './push.ts'
 
@@ -14,7 +14,9 @@ export const firstsync: Trial = {
     PouchDB.plugin(memoryAdapter)
     const path = await emptyDatabase()
     const notes = makeNotes(scale.pulled)
-    await pushNotes(peer, path, [...notes, ...notes.slice(0, CONFLICTS).map(conflictOf)])
+    await pushNotes(peer, path, notes)
+    const [edits] = pushBodies(notes.slice(0, CONFLICTS).map(conflictOf), CONFLICTS)
+    await peer.call('POST', `${path}/_bulk_docs`, 201, edits)
     const device = new PouchDB(`bench-${randomUUID()}`, { adapter: 'memory' })
     try {
       const since = performance.now()
