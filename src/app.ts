@@ -1,5 +1,6 @@
 import { type FastifyInstance, fastify, LogController } from 'fastify'
 import { BodyMemory } from './http/body-memory.ts'
+import { closeWithin } from './http/connections.ts'
 import { holdContinue } from './http/continue.ts'
 import { access } from './http/plugins/access.ts'
 import { authentication } from './http/plugins/authentication.ts'
@@ -30,14 +31,26 @@ const MAX_HEADER_BYTES = 64 * 1024
 const HEADERS_TIMEOUT_MS = 60_000
 /** As CouchDB closes idle connections; protocol.md 17. */
 const KEEP_ALIVE_MS = 300_000
+/** Leaves the databases their part of the time that a process has to end in (cli/lifecycle.ts). */
+const CLOSE_GRACE_MS = 5000
+
+export interface AppOptions {
+  /** How long requests under way may take when the app closes, in milliseconds; then they are cut. Default 5 s. */
+  readonly closeGraceMs?: number | undefined
+}
 
 /**
  * Builds the HTTP layer: plugins, then routes. It listens nowhere, and closes nothing of the services.
  * @returns the app; `listen` and `inject` make it ready
  */
-export async function buildApp(services: Services): Promise<FastifyInstance> {
+export async function buildApp(services: Services, options: AppOptions = {}): Promise<FastifyInstance> {
   const app = makeServer(services)
   holdContinue(app.server)
+  closeWithin(app.server, {
+    graceMs: options.closeGraceMs ?? CLOSE_GRACE_MS,
+    onCut: (count) =>
+      services.logger.warn({ count }, 'connections were cut: their requests had not ended in time'),
+  })
   app.decorate('services', services)
   app.decorate('paths', [])
   app.decorate('bodyMemory', new BodyMemory(() => services.config.integer('settee', 'body_memory')))

@@ -24,12 +24,17 @@ export interface ServerOptions {
   readonly threadEntry?: URL
   /** The file that a thread for design documents' functions runs; by default the one that comes with settee. */
   readonly sandboxEntry?: URL
+  /** How long requests under way may take when the server closes, in milliseconds. Default 5 s. */
+  readonly closeGraceMs?: number
 }
 
 export interface RunningServer {
   /** Where it listens, with a slash at the end. */
   readonly url: string
-  /** Stops accepting, ends feeds, finishes writes, lets the data folder go. Idempotent. */
+  /**
+   * Stops accepting, ends feeds, finishes what is under way or cuts it when its time is over, lets the data folder go.
+   * Idempotent.
+   */
   close(): Promise<void>
 }
 
@@ -63,7 +68,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
 const LIMIT_SECTIONS: ReadonlySet<string> = new Set(['couchdb', 'purge', 'settee'])
 
 async function composed(
-  { dataDir, threadEntry, sandboxEntry }: ServerOptions,
+  { dataDir, threadEntry, sandboxEntry, closeGraceMs }: ServerOptions,
   config: Config,
   logger: Logger,
   undo: (() => Promise<unknown>)[],
@@ -89,7 +94,7 @@ async function composed(
   const tmpDir = await emptyTmpDir(dataDir)
   const credentials = new CredentialChecker(adminAccounts(config))
   const services = { config, credentials, databases, logger, version: setteeVersion(), tmpDir }
-  const app = await buildApp(services)
+  const app = await buildApp(services, { closeGraceMs })
   undo.push(async () => {
     databases.endFeeds()
     await app.close()

@@ -2,7 +2,7 @@
  * `fields` of a selector feed: the parts of a document that are sent. They are cut out of the document's text, so that
  * values come as they were stored; protocol.md 5.5, CouchDB's mango_fields.
  */
-import { parseFieldPath } from '../query/field-path.ts'
+import { isPlace, parseFieldPath } from '../query/field-path.ts'
 
 /** A value's place in a text. */
 interface Span {
@@ -10,23 +10,44 @@ interface Span {
   readonly end: number
 }
 
+/** Fields that are looked for, by the next step of their ways. */
+interface Wanted {
+  readonly below: Map<string, Wanted>
+  /** null until it is found. */
+  span: Span | null
+}
+
 /** Values, by name, of an object that is put together: the text of one, or a further object. */
 type Parts = Map<string, string | Parts>
 
 /**
  * Keeps the named fields of a document, in the order of the names; those that it lacks are left out. A field of an
- * array's element comes in an object of its own under the element's number, as CouchDB has it.
+ * array's element comes in an object of its own under the element's number, as CouchDB has it. The text is gone
+ * through once, however many fields there are.
  * @param text JSON of an object without white space between its tokens and without duplicate names
  * @param fields names as `parseFieldPath` reads them
  * @throws invalid_selector for a malformed name
  */
 export function trimFields(text: string, fields: readonly string[]): string {
+  const root: Wanted = { below: new Map(), span: null }
+  const fieldsWanted = fields.map(parseFieldPath).map((path) => ({ path, wanted: plant(root, path) }))
+  found(text, root, { start: 0, end: text.length })
   const parts: Parts = new Map()
-  for (const path of fields.map(parseFieldPath)) {
-    const span = findValue(text, path)
-    if (span !== null) put(parts, path, text.slice(span.start, span.end))
+  for (const { path, wanted } of fieldsWanted) {
+    if (wanted.span !== null) put(parts, path, text.slice(wanted.span.start, wanted.span.end))
   }
   return objectText(parts)
+}
+
+/** @returns the end of a way that leads there from now on */
+function plant(root: Wanted, path: readonly string[]): Wanted {
+  let at = root
+  for (const step of path) {
+    const next = at.below.get(step) ?? { below: new Map(), span: null }
+    at.below.set(step, next)
+    at = next
+  }
+  return at
 }
 
 function put(parts: Parts, [name = '', ...rest]: readonly string[], value: string): void {
@@ -49,38 +70,41 @@ function objectText(parts: Parts): string {
   return `{${members.join(',')}}`
 }
 
-function findValue(text: string, path: readonly string[]): Span | null {
-  let span: Span | null = { start: 0, end: text.length }
-  for (const step of path) {
-    if (span === null) return null
-    const start: number = span.start
-    if (text[start] === '{') span = findMember(text, start, step)
-    else span = text[start] === '[' ? findElement(text, start, step) : null
-  }
-  return span
+function found(text: string, wanted: Wanted, span: Span): void {
+  wanted.span = span
+  if (wanted.below.size === 0) return
+  if (text[span.start] === '{') findMembers(text, span.start, wanted.below)
+  else if (text[span.start] === '[') findElements(text, span.start, wanted.below)
 }
 
-function findMember(text: string, start: number, wanted: string): Span | null {
-  for (let at = start + 1; text[at] === '"'; ) {
+function findMembers(text: string, start: number, wanted: Wanted['below']): void {
+  let left = wanted.size
+  for (let at = start + 1; left > 0 && text[at] === '"'; ) {
     const nameEnd = stringEnd(text, at)
     const end = valueEnd(text, nameEnd + 1)
-    if (isName(text.slice(at, nameEnd), wanted)) return { start: nameEnd + 1, end }
+    const one = wanted.get(nameOf(text.slice(at, nameEnd)))
+    if (one !== undefined) {
+      found(text, one, { start: nameEnd + 1, end })
+      left -= 1
+    }
     at = end + 1
   }
-  return null
 }
 
-function isName(quoted: string, wanted: string): boolean {
-  return quoted.includes('\\') ? JSON.parse(quoted) === wanted : quoted.slice(1, -1) === wanted
+function nameOf(quoted: string): string {
+  return quoted.includes('\\') ? (JSON.parse(quoted) as string) : quoted.slice(1, -1)
 }
 
-function findElement(text: string, start: number, wanted: string): Span | null {
-  if (!/^\d+$/.test(wanted) || text[start + 1] === ']') return null
+function findElements(text: string, start: number, wanted: Wanted['below']): void {
+  const places = [...wanted]
+    .filter(([step]) => isPlace(step))
+    .map(([step, one]) => ({ index: Number(step), one }))
+    .sort((a, b) => a.index - b.index)
   let at = start + 1
-  for (let index = 0; ; index++) {
+  let next = 0
+  for (let index = 0; next < places.length && text[at] !== ']' && text[at - 1] !== ']'; index++) {
     const end = valueEnd(text, at)
-    if (index === Number(wanted)) return { start: at, end }
-    if (text[end] !== ',') return null
+    for (; places[next]?.index === index; next++) found(text, (places[next] as { one: Wanted }).one, { start: at, end })
     at = end + 1
   }
 }
@@ -105,9 +129,12 @@ function valueEnd(text: string, start: number): number {
 
 /** Index behind the closing quote of the string that begins at an index. */
 function stringEnd(text: string, start: number): number {
-  for (let at = start + 1; ; at++) {
-    const c = text[at]
-    if (c === '\\') at++
-    else if (c === '"' || c === undefined) return at + 1
+  for (let at = start; ; ) {
+    at = text.indexOf('"', at + 1)
+    if (at === -1) return text.length
+    // An even number of backslashes before a quote is of pairs.
+    let slashes = 0
+    while (text[at - 1 - slashes] === '\\') slashes += 1
+    if (slashes % 2 === 0) return at + 1
   }
 }

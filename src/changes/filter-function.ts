@@ -41,10 +41,15 @@ interface Batch {
 /** Documents of a batch; a feed that wants fewer rows has smaller ones, down to the least. */
 const MOST_DOCS = 400
 const LEAST_DOCS = 100
+/** Documents of a page's first batch, and how many times as many each batch has as the one before. */
+const FIRST_DOCS = 10
+const GROWTH = 4
 /** Characters of a batch. */
 const BATCH_TEXT = 1_000_000
-/** A page begins no further batch after so many milliseconds: its reader may have gone. */
+/** A page reads no further batch after so many milliseconds: its reader may have gone. */
 const FUNCTION_PAGE_MS = 100
+/** After so many it also gives up the one that is read: the function is slow, and a reader may wait for the position. */
+const LATE_MS = 200
 /** Ancestors of a revision that a function sees: CouchDB's default of `query_server_config/revs_limit`. */
 const SEEN_ANCESTORS = 20
 
@@ -62,15 +67,17 @@ export async function functionRows(
   const rows: Row[] = []
   let text = 0
   let range = search.range
-  for (let batch = await readBatch(store, user, search, range); ; ) {
+  let size = FIRST_DOCS
+  for (let batch = await readBatch(store, user, search, range, size); ; ) {
     const isLast = !batch.more || text > PAGE_TEXT || performance.now() - begun > FUNCTION_PAGE_MS
     range = behind(range, batch)
-    const ahead = isLast ? null : readBatch(store, user, search, range)
+    size *= GROWTH
+    const ahead = isLast ? null : readBatch(store, user, search, range, size)
     const [verdicts, next] = await Promise.all([judge(docsOf(batch)), ahead])
     const { passed, used } = sift(batch, verdicts, search.limit - rows.length)
     rows.push(...passed)
     text += passed.reduce((sum, { members }) => sum + members.length, 0)
-    const isFull = rows.length >= search.limit
+    const isFull = rows.length >= search.limit || performance.now() - begun > LATE_MS
     if (next === null || isFull) return pageOf(rows, batch, used)
     batch = next
   }
@@ -86,8 +93,9 @@ async function readBatch(
   user: UserCtx,
   { options, limit }: FeedSearch,
   range: FeedRange,
+  size: number,
 ): Promise<Batch> {
-  const most = Math.min(MOST_DOCS, Math.max(LEAST_DOCS, limit))
+  const most = Math.min(size, MOST_DOCS, Math.max(LEAST_DOCS, limit))
   const touches = { ...touchesOf(options), body: true, branches: true }
   let docs = 0
   let text = 0

@@ -10,6 +10,9 @@ import type { ChangesOptions } from './rows.ts'
 /** The part of a feed's options that says what passes. */
 export type FilterOptions = Pick<ChangesOptions, 'docIds' | 'filter'>
 
+/** Names of fields that are sent: each is looked for in each document. */
+const MAX_FIELDS = 1000
+
 type AskedFilter = Pick<FeedQuery, 'filter' | 'docIds' | 'view'>
 
 /**
@@ -57,6 +60,7 @@ function selectorFilter(body: FilterBody | undefined): ChangesFilter {
   if (selector === undefined) throw badRequest('Selector error: expected a JSON object')
   if (fields === undefined) return { kind: 'selector', selector }
   if (!Array.isArray(fields)) throw badRequest('Selector error: fields must be JSON array')
+  if (fields.length > MAX_FIELDS) throw badRequest(`Selector error: there are more than ${MAX_FIELDS} fields`)
   const wrong = fields.find((field) => typeof field !== 'string')
   if (wrong !== undefined) throw badRequest(`Invalid JSON for field spec: ${JSON.stringify(wrong)}`)
   for (const field of fields as string[]) parseFieldPath(field)

@@ -2,27 +2,36 @@
  * Filter functions so plain that they need no sandbox, like the one by which phones leave files out: they look at
  * nothing but `_id`, `_rev` and `_deleted`, compare, and search texts. Whatever is not wholly of the grammar below is
  * none, and is run as the program that it is. What is of it says the same here as there, since each of its operations
- * is the language's own, on texts, numbers and truth values that are there in any case.
+ * is the language's own, on texts, numbers and truth values that are there in any case; nothing that a function could
+ * assign to, call or shadow is of it, and no text or object is turned into a value of another type but a truth value.
  *
- *     function = "function" [name] "(" doc ["," req] ")" "{" statements "}" [";"]
- *              | doc "=>" body [";"]  |  "(" doc ["," req] ")" "=>" body [";"]
- *     body     = "{" statements "}"  |  expression
- *     statement = "return" expression  |  "if" "(" expression ")" (statement | "{" statements "}")
- *     expression: || && === !== == != < > <= >= ! ( ), literals, doc._id, doc._rev, doc._deleted, .length and the
- *     methods of texts listed in METHODS, called with literals. No comments.
+ *     function = "function" [name] "(" doc ["," req] ")" block [";"]
+ *              | (doc | "(" doc ["," req] ")") "=>" (block | expression) [";"]
+ *     block     = "{" ["'use strict';"] {statement} "}"
+ *     statement = "return" expression [";"]  |  "if" "(" expression ")" branch ["else" branch]
+ *     branch    = statement  |  "{" {statement} "}"
+ *     expression: ?: || && === !== == != < > <= >= ! ( ), literals, doc._id, doc._rev, doc._deleted; of texts `length`,
+ *     the methods listed in METHODS, called with literals, and `match`; of patterns `test` and `exec`.
  */
-
-/** What a plain filter looks at. */
-export interface PlainDoc {
-  readonly _id: string
-  readonly _rev: string
-  readonly _deleted: true | undefined
-}
+import { NotPlain, searcher, TokenReader, tokenize } from './plain-tokens.ts'
+import {
+  COMPARISONS,
+  EQUALITIES,
+  type Expression,
+  isComparable,
+  METHODS,
+  type PlainDoc,
+  RELATIONS,
+  type Run,
+  type Value,
+} from './plain-values.ts'
 
 export type PlainFilter = (doc: PlainDoc) => boolean
 
 /** Characters of a function that is looked at. */
 const MAX_TEXT = 2000
+/** Levels of brackets, negations and branches: the sandbox's stack holds more than these. */
+const MAX_DEPTH = 40
 
 /**
  * @param text a function as its design document has it
@@ -32,7 +41,7 @@ export function plainFilter(text: string): PlainFilter | null {
   const tokens = text.length > MAX_TEXT ? null : tokenize(text)
   if (tokens === null) return null
   try {
-    const run = new Parser(tokens).parse()
+    const run = new Parser(new TokenReader(tokens)).parse()
     return (doc) => Boolean(run(doc))
   } catch (thrown) {
     if (thrown instanceof NotPlain) return null
@@ -40,127 +49,57 @@ export function plainFilter(text: string): PlainFilter | null {
   }
 }
 
-class NotPlain extends Error {}
+/** What a statement returns; `GOES_ON` when it does not. */
+type Statement = (doc: PlainDoc) => Value | typeof GOES_ON
 
-type Primitive = string | number | boolean | undefined
-type Run = (doc: PlainDoc) => Primitive
+const GOES_ON: unique symbol = Symbol('goes on')
 
-interface Expression {
-  readonly run: Run
-  readonly isText: boolean
-}
-
-/** Says what a function returns; `GOES_ON` when it has not returned yet. */
-type Statement = (doc: PlainDoc) => Primitive | typeof GOES_ON
-
-const GOES_ON = Symbol('goes on')
-
-interface Token {
-  readonly type: 'number' | 'text' | 'name' | 'sign' | 'end'
-  readonly text: string
-  /** Whether a line ends before it. */
-  readonly isOnNewLine: boolean
-}
-
-const TOKEN =
-  /(\s*)(?:(0|[1-9]\d{0,8})(?![\w.$])|('(?:[^'\\\r\n\u2028\u2029]|\\['"\\])*'|"(?:[^"\\\r\n\u2028\u2029]|\\['"\\])*")|([A-Za-z_]\w*)|(===|!==|==|!=|<=|>=|=>|&&|\|\||[(){};,.!<>-]))/y
-const NEW_LINE = /[\r\n\u2028\u2029]/
-
-/** null when something is no token of the grammar. */
-function tokenize(text: string): readonly Token[] | null {
-  const trimmed = text.trim()
-  const tokens: Token[] = []
-  for (TOKEN.lastIndex = 0; TOKEN.lastIndex < trimmed.length; ) {
-    const found = TOKEN.exec(trimmed)
-    if (found === null) return null
-    const [, space = '', number, quoted, name, sign] = found
-    const isOnNewLine = NEW_LINE.test(space)
-    if (number !== undefined) tokens.push({ type: 'number', text: number, isOnNewLine })
-    else if (quoted !== undefined) tokens.push({ type: 'text', text: unquoted(quoted), isOnNewLine })
-    else if (name !== undefined) tokens.push({ type: 'name', text: name, isOnNewLine })
-    else tokens.push({ type: 'sign', text: sign ?? '', isOnNewLine })
-  }
-  return [...tokens, { type: 'end', text: '', isOnNewLine: true }]
-}
-
-function unquoted(quoted: string): string {
-  return quoted.slice(1, -1).replace(/\\(.)/g, '$1')
-}
-
-/** Methods that are the same wherever the language is; none depends on a version of Unicode. */
-const METHODS: Readonly<Record<string, { readonly givesText: boolean; readonly call: Method }>> = {
-  indexOf: { givesText: false, call: String.prototype.indexOf as Method },
-  lastIndexOf: { givesText: false, call: String.prototype.lastIndexOf as Method },
-  includes: { givesText: false, call: String.prototype.includes as Method },
-  startsWith: { givesText: false, call: String.prototype.startsWith as Method },
-  endsWith: { givesText: false, call: String.prototype.endsWith as Method },
-  charAt: { givesText: true, call: String.prototype.charAt as Method },
-  slice: { givesText: true, call: String.prototype.slice as Method },
-  substring: { givesText: true, call: String.prototype.substring as Method },
-}
-
-type Method = (this: string, ...args: Primitive[]) => Primitive
-
-const COMPARISONS: Readonly<Record<string, (a: Primitive, b: Primitive) => boolean>> = {
-  '===': (a, b) => a === b,
-  '!==': (a, b) => a !== b,
-  // biome-ignore lint/suspicious/noDoubleEquals: the function's own operator
-  '==': (a, b) => a == b,
-  // biome-ignore lint/suspicious/noDoubleEquals: the function's own operator
-  '!=': (a, b) => a != b,
-  '<': (a, b) => (a as number) < (b as number),
-  '>': (a, b) => (a as number) > (b as number),
-  '<=': (a, b) => (a as number) <= (b as number),
-  '>=': (a, b) => (a as number) >= (b as number),
-}
-
-const EQUALITIES: readonly string[] = ['===', '!==', '==', '!=']
-const RELATIONS: readonly string[] = ['<', '>', '<=', '>=']
-
-/** Names that parameters may have without meaning anything else. */
-const NAME = /^(?:doc|d|document|note|item|record|_doc|req|request|r|_req|_|sync|filter|mobile|fun)$/
+/** Names that mean nothing else; nor does one with a capital, a digit or an underscore, unlike the language's words. */
+const NAME = /^(?:doc|d|document|note|item|record|req|request|r|sync|filter|mobile|fun)$|[A-Z\d_]/
 
 /** By recursive descent; each method reads one rule of the grammar. */
 class Parser {
-  readonly #tokens: readonly Token[]
-  #at = 0
+  readonly #tokens: TokenReader
+  #depth = 0
   #doc = ''
 
-  constructor(tokens: readonly Token[]) {
+  constructor(tokens: TokenReader) {
     this.#tokens = tokens
   }
 
   parse(): Run {
-    const run = this.#peek('name', 'function') ? this.#function() : this.#arrow()
-    this.#takeIf(';')
-    if (this.#next().type !== 'end') throw new NotPlain()
+    const run = this.#tokens.isNext('name', 'function') ? this.#function() : this.#arrow()
+    this.#tokens.takeSign(';')
+    if (this.#tokens.next.type !== 'end') throw new NotPlain()
     return run
   }
 
   #function(): Run {
-    this.#at += 1
-    if (this.#next().type === 'name') this.#name()
-    this.#expect('(')
+    this.#tokens.take('name')
+    if (this.#tokens.next.type === 'name') this.#name()
+    this.#tokens.expect('(')
     this.#parameters()
     return this.#block()
   }
 
   #arrow(): Run {
-    if (this.#takeIf('(')) this.#parameters()
+    if (this.#tokens.takeSign('(')) this.#parameters()
     else this.#doc = this.#name()
-    if (this.#next().isOnNewLine) throw new NotPlain()
-    this.#expect('=>')
-    return this.#peek('sign', '{') ? this.#block() : this.#or().run
+    if (this.#tokens.next.isOnNewLine) throw new NotPlain()
+    this.#tokens.expect('=>')
+    return this.#tokens.isNext('sign', '{') ? this.#block() : this.#expression().run
   }
 
   /** Up to the closing parenthesis. */
   #parameters(): void {
     this.#doc = this.#name()
-    if (this.#takeIf(',') && this.#name() === this.#doc) throw new NotPlain()
-    this.#expect(')')
+    if (this.#tokens.takeSign(',') && this.#name() === this.#doc) throw new NotPlain()
+    this.#tokens.expect(')')
   }
 
   #block(): Run {
+    this.#tokens.expect('{')
+    if (this.#tokens.takeIf('text', 'use strict')) this.#tokens.expect(';')
     const run = this.#statements()
     return (doc) => {
       const result = run(doc)
@@ -168,10 +107,10 @@ class Parser {
     }
   }
 
+  /** Up to the closing brace. */
   #statements(): Statement {
-    this.#expect('{')
     const statements: Statement[] = []
-    while (!this.#takeIf('}')) statements.push(this.#statement())
+    while (!this.#tokens.takeSign('}')) statements.push(this.#statement())
     return (doc) => {
       for (const statement of statements) {
         const result = statement(doc)
@@ -182,36 +121,64 @@ class Parser {
   }
 
   #statement(): Statement {
-    const { text } = this.#take('name')
+    const { text } = this.#tokens.take('name')
     if (text === 'return') return this.#return()
     if (text !== 'if') throw new NotPlain()
-    this.#expect('(')
-    const condition = this.#or().run
-    this.#expect(')')
-    const then = this.#peek('sign', '{') ? this.#statements() : this.#statement()
-    return (doc) => (condition(doc) ? then(doc) : GOES_ON)
+    this.#tokens.expect('(')
+    const condition = this.#expression().run
+    this.#tokens.expect(')')
+    const then = this.#branch()
+    const otherwise = this.#tokens.takeIf('name', 'else') ? this.#branch() : goesOn
+    return (doc) => (condition(doc) ? then(doc) : otherwise(doc))
+  }
+
+  #branch(): Statement {
+    return this.#nested(() => (this.#tokens.takeSign('{') ? this.#statements() : this.#statement()))
   }
 
   #return(): Statement {
     // What begins on another line is not returned.
-    if (this.#next().isOnNewLine) throw new NotPlain()
-    const { run } = this.#or()
-    const isEnded = this.#takeIf(';') || this.#peek('sign', '}')
-    const { type, isOnNewLine } = this.#next()
+    if (this.#tokens.next.isOnNewLine) throw new NotPlain()
+    const { run } = this.#expression()
+    const isEnded = this.#tokens.takeSign(';') || this.#tokens.isNext('sign', '}')
+    const { type, isOnNewLine } = this.#tokens.next
     if (!isEnded && !(type === 'name' && isOnNewLine)) throw new NotPlain()
     return run
   }
 
+  #expression(): Expression {
+    return this.#nested(() => {
+      const test = this.#or()
+      if (!this.#tokens.takeSign('?')) return test
+      const yes = this.#expression()
+      this.#tokens.expect(':')
+      const no = this.#expression()
+      return { kind: common(yes, no), run: (doc) => (test.run(doc) ? yes.run(doc) : no.run(doc)) }
+    })
+  }
+
+  #nested<T>(read: () => T): T {
+    this.#depth += 1
+    if (this.#depth > MAX_DEPTH) throw new NotPlain()
+    const result = read()
+    this.#depth -= 1
+    return result
+  }
+
   #or(): Expression {
     let left = this.#and()
-    while (this.#takeIf('||')) left = joined(left, this.#and(), (a, b) => (doc) => a(doc) || b(doc))
+    while (this.#tokens.takeSign('||')) {
+      const [a, b] = [left, this.#and()]
+      left = { kind: common(a, b), run: (doc) => a.run(doc) || b.run(doc) }
+    }
     return left
   }
 
   #and(): Expression {
     let left = this.#comparison(EQUALITIES)
-    while (this.#takeIf('&&')) {
-      left = joined(left, this.#comparison(EQUALITIES), (a, b) => (doc) => a(doc) && b(doc))
+    while (this.#tokens.takeSign('&&')) {
+      const [a, b] = [left, this.#comparison(EQUALITIES)]
+      left = { kind: common(a, b), run: (doc) => a.run(doc) && b.run(doc) }
     }
     return left
   }
@@ -219,118 +186,120 @@ class Parser {
   #comparison(operators: readonly string[]): Expression {
     const operand = () => (operators === EQUALITIES ? this.#comparison(RELATIONS) : this.#unary())
     let left = operand()
-    for (let { type, text } = this.#next(); type === 'sign' && operators.includes(text); ) {
-      this.#at += 1
-      const compare = COMPARISONS[text] as (a: Primitive, b: Primitive) => boolean
-      left = joined(left, operand(), (a, b) => (doc) => compare(a(doc), b(doc)))
-      ;({ type, text } = this.#next())
+    for (;;) {
+      const operator = operators.find((sign) => this.#tokens.takeSign(sign))
+      const compare = operator === undefined ? undefined : COMPARISONS[operator]
+      if (operator === undefined || compare === undefined) return left
+      const [a, b] = [left, operand()]
+      if (!isComparable(operator, a.kind, b.kind)) throw new NotPlain()
+      left = { kind: 'bare', run: (doc) => compare(a.run(doc), b.run(doc)) }
     }
-    return left
   }
 
   #unary(): Expression {
-    if (!this.#takeIf('!')) return this.#postfix()
-    const { run } = this.#unary()
-    return { isText: false, run: (doc) => !run(doc) }
+    if (!this.#tokens.takeSign('!')) return this.#postfix()
+    const { run } = this.#nested(() => this.#unary())
+    return { kind: 'bare', run: (doc) => !run(doc) }
   }
 
   #postfix(): Expression {
     let value = this.#primary()
-    while (this.#takeIf('.')) {
-      if (!value.isText) throw new NotPlain()
-      value = this.#ofText(value.run, this.#take('name').text)
+    while (this.#tokens.takeSign('.')) {
+      if (value.kind !== 'text') throw new NotPlain()
+      value = this.#ofText(value.run as (doc: PlainDoc) => string, this.#tokens.take('name').text)
     }
     return value
   }
 
-  #ofText(text: Run, name: string): Expression {
-    if (name === 'length') return { isText: false, run: (doc) => (text(doc) as string).length }
+  #ofText(text: (doc: PlainDoc) => string, name: string): Expression {
+    if (name === 'length') return { kind: 'bare', run: (doc) => text(doc).length }
+    if (name === 'match') return this.#match(text)
     const method = Object.hasOwn(METHODS, name) ? METHODS[name] : undefined
     if (method === undefined) throw new NotPlain()
-    const args = this.#arguments()
-    const { givesText, call } = method
-    return { isText: givesText, run: (doc) => call.apply(text(doc) as string, args) }
+    const { gives, takes, call } = method
+    this.#tokens.expect('(')
+    const args = [this.#literal(takes)]
+    if (this.#tokens.takeSign(',')) args.push(this.#literal('number'))
+    this.#tokens.expect(')')
+    return { kind: gives, run: (doc) => call.apply(text(doc), args) }
   }
 
-  #arguments(): Primitive[] {
-    this.#expect('(')
-    const args = [this.#literal()]
-    if (this.#takeIf(',')) args.push(this.#literal())
-    this.#expect(')')
-    return args
+  #match(text: (doc: PlainDoc) => string): Expression {
+    this.#tokens.expect('(')
+    const finds = searcher(this.#tokens.take('pattern').text)
+    this.#tokens.expect(')')
+    return found((doc) => finds(text(doc)))
   }
 
   #primary(): Expression {
-    if (this.#takeIf('(')) {
-      const inner = this.#or()
-      this.#expect(')')
+    if (this.#tokens.takeSign('(')) {
+      const inner = this.#expression()
+      this.#tokens.expect(')')
       return inner
     }
-    if (this.#peek('name', this.#doc)) return this.#member()
+    if (this.#tokens.next.type === 'pattern') return this.#pattern()
+    if (this.#tokens.takeIf('name', this.#doc)) return this.#member()
+    if (this.#tokens.takeIf('name', 'null')) return { kind: 'nothing', run: () => null }
+    if (this.#tokens.takeIf('name', 'undefined')) return { kind: 'nothing', run: () => undefined }
     const value = this.#literal()
-    return { isText: typeof value === 'string', run: () => value }
+    return { kind: typeof value === 'string' ? 'text' : 'bare', run: () => value }
+  }
+
+  #pattern(): Expression {
+    const finds = searcher(this.#tokens.take('pattern').text)
+    this.#tokens.expect('.')
+    const method = this.#tokens.take('name').text
+    this.#tokens.expect('(')
+    const { kind, run } = this.#expression()
+    this.#tokens.expect(')')
+    if (kind !== 'text') throw new NotPlain()
+    const isFound = (doc: PlainDoc) => finds(run(doc) as string)
+    if (method === 'exec') return found(isFound)
+    if (method !== 'test') throw new NotPlain()
+    return { kind: 'bare', run: isFound }
   }
 
   #member(): Expression {
-    this.#at += 1
-    this.#expect('.')
-    switch (this.#take('name').text) {
+    this.#tokens.expect('.')
+    switch (this.#tokens.take('name').text) {
       case '_id':
-        return { isText: true, run: ({ _id }) => _id }
+        return { kind: 'text', run: ({ _id }) => _id }
       case '_rev':
-        return { isText: true, run: ({ _rev }) => _rev }
+        return { kind: 'text', run: ({ _rev }) => _rev }
       case '_deleted':
-        return { isText: false, run: ({ _deleted }) => _deleted }
+        return { kind: 'bare', run: ({ _deleted }) => _deleted }
       default:
         throw new NotPlain()
     }
   }
 
-  #literal(): Primitive {
-    const isNegative = this.#takeIf('-')
-    const { type, text } = this.#next()
-    this.#at += 1
-    if (type === 'number') return isNegative ? -Number(text) : Number(text)
-    if (isNegative) throw new NotPlain()
+  /** @param wanted any type, where it is left out */
+  #literal(wanted?: 'text' | 'number'): string | number | boolean {
+    const isNegative = this.#tokens.takeSign('-')
+    const { type } = this.#tokens.next
+    const { text } = this.#tokens.take(isNegative ? 'number' : (wanted ?? type))
+    if (type === 'number' && wanted !== 'text') return isNegative ? -Number(text) : Number(text)
     if (type === 'text') return text
     if (type === 'name' && (text === 'true' || text === 'false')) return text === 'true'
     throw new NotPlain()
   }
 
   #name(): string {
-    const { text } = this.#take('name')
+    const { text } = this.#tokens.take('name')
     if (!NAME.test(text)) throw new NotPlain()
     return text
   }
-
-  #next(): Token {
-    return this.#tokens[this.#at] ?? (this.#tokens.at(-1) as Token)
-  }
-
-  #peek(type: Token['type'], text: string): boolean {
-    const next = this.#next()
-    return next.type === type && next.text === text
-  }
-
-  #take(type: Token['type']): Token {
-    const next = this.#next()
-    if (next.type !== type) throw new NotPlain()
-    this.#at += 1
-    return next
-  }
-
-  #takeIf(sign: string): boolean {
-    const isThere = this.#peek('sign', sign)
-    if (isThere) this.#at += 1
-    return isThere
-  }
-
-  #expect(sign: string): void {
-    if (!this.#takeIf(sign)) throw new NotPlain()
-  }
 }
 
-/** Of two operands; whether it is a text is not followed further. */
-function joined(a: Expression, b: Expression, make: (a: Run, b: Run) => Run): Expression {
-  return { isText: false, run: make(a.run, b.run) }
+function goesOn(): typeof GOES_ON {
+  return GOES_ON
+}
+
+/** A list, as new as any match, or null. */
+function found(isFound: (doc: PlainDoc) => boolean): Expression {
+  return { kind: 'mixed', run: (doc) => (isFound(doc) ? [] : null) }
+}
+
+function common(a: Expression, b: Expression): Expression['kind'] {
+  return a.kind === b.kind ? a.kind : 'mixed'
 }

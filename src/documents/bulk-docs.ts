@@ -12,7 +12,7 @@ import type { DatabaseStore } from '../storage/engine.ts'
 import { parseJson } from './body.ts'
 import type { Body } from './database.ts'
 import { decideEdits, replicatedPath } from './edit.ts'
-import { type IncomingDoc, namedRev, readDocument } from './incoming.ts'
+import { checkNewAttachmentNames, type IncomingDoc, namedRev, readDocument } from './incoming.ts'
 import { checkLocal, updateLocals } from './local-docs.ts'
 import { bodyBytes, bodyLength, bodyText, MAX_TEXT_BYTES } from './request-body.ts'
 import { requireMember } from './security.ts'
@@ -143,7 +143,8 @@ class Bulk {
     const doc = await readDocument(text, this.#limits)
     const id = doc.id === undefined ? newUuid() : checkDocId(doc.id, this.#limits.maxDocumentIdLength)
     if (isLocalId(id)) checkLocal(doc)
-    else if (!this.newEdits) replicatedPath(doc)
+    else if (this.newEdits) checkNewAttachmentNames(doc)
+    else replicatedPath(doc)
     return { id, doc }
   }
 

@@ -71,7 +71,7 @@ export async function compileViews(
   fn: Omit<UserFunction, 'path'>,
   functions: readonly ViewFunction[],
 ): Promise<void> {
-  for (const { view, member } of functions) await compile(sandbox, { ...fn, path: ['views', view, member] })
+  for (const { view, member } of functions) await sandbox.compile({ ...fn, path: ['views', view, member] })
 }
 
 /** The language of a design document's functions. */
@@ -139,17 +139,4 @@ function viewFunctions(doc: Members): ViewFunction[] {
 function checkBuiltin(text: string): void {
   if (!text.startsWith('_') || BUILTIN_REDUCE.test(text)) return
   throw new CouchError('invalid_design_doc', `\`${text}\` is not a supported reduce function.`)
-}
-
-async function compile(sandbox: Sandbox, fn: UserFunction): Promise<void> {
-  try {
-    await sandbox.compile(fn)
-  } catch (error) {
-    if (!(error instanceof CouchError) || error.code !== 'compilation_error') throw error
-    const [, view, member] = fn.path
-    throw new CouchError(
-      'compilation_error',
-      `Compilation of the ${member} function in the '${view}' view failed: ${error.message}`,
-    )
-  }
 }

@@ -193,6 +193,11 @@ export function checkNewAttachmentName(name: string): void {
   }
 }
 
+/** The same for all contents that a document brings; what is kept of earlier ones may have any name. @throws bad_request */
+export function checkNewAttachmentNames({ attachments }: IncomingDoc): void {
+  for (const { name, content } of attachments) if (content !== null) checkNewAttachmentName(name)
+}
+
 function badData(name: string): CouchError {
   return new CouchError('bad_request', `Invalid attachment data for ${name}`)
 }

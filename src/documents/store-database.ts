@@ -90,6 +90,7 @@ export function storeDatabase(store: DatabaseStore, options: StoreDatabaseOption
     put: async (user, id, body, options) => {
       const newEdits = options.newEdits ?? true
       const read = (doc: IncomingDoc) => {
+        checkOwnId(doc, limits())
         const withParent = readWithParent(doc, options)
         if (!newEdits && !isLocalId(id)) replicatedPath(withParent)
         return withParent
@@ -114,6 +115,7 @@ export function storeDatabase(store: DatabaseStore, options: StoreDatabaseOption
       checkDocId(id, limits().maxDocumentIdLength)
       requireMember(user, (await store.view()).security)
       const form = await readForm(store, body, options.boundary, limits(), id)
+      checkOwnId(form.doc, limits())
       const doc = readWithParent(form.doc, options)
       return withStaging(store, limits(), async (staging) =>
         write(user, { id, doc: await stageForm({ ...form, doc }, body, staging), newEdits: true }),
@@ -186,6 +188,11 @@ function checkRevsLimit(limit: unknown): number {
 async function readBody(body: Body, limits: Limits, id?: string): Promise<IncomingDoc> {
   if (bodyLength(body) === 0) throw new CouchError('invalid_json')
   return readDocument(bodyText(body), limits, id)
+}
+
+/** The address says which document it is; `_id`, where there is one, must be an id all the same (protocol.md 2.2). */
+function checkOwnId(doc: IncomingDoc, { maxDocumentIdLength }: Limits): void {
+  if (doc.id !== undefined) checkDocId(doc.id, maxDocumentIdLength)
 }
 
 /** The parent may stand in the body, the query or If-Match; they must agree (protocol.md 3.3). */

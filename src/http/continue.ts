@@ -19,8 +19,14 @@ export function holdContinue(server: Server): void {
   })
 }
 
-/** Tells the client to send its body, if it waits for that. */
+/**
+ * Tells the client to send its body, if it waits for that. Where an earlier request of the connection is not answered
+ * yet it is told after that: Node would keep the line for then, but send it behind the head of the answer.
+ */
 export function sendContinue(request: IncomingMessage): void {
-  waiting.get(request)?.writeContinue()
+  const response = waiting.get(request)
   waiting.delete(request)
+  if (response === undefined) return
+  if (response.socket !== null) response.writeContinue()
+  else response.once('socket', () => response.headersSent || response.writeContinue())
 }

@@ -12,6 +12,9 @@ export function sendBytes(reply: FastifyReply, status: number, bytes: Uint8Array
   return reply.code(status).type('application/json').send(bytes)
 }
 
+/** What Node lets into a header; it throws at anything else, and nobody is answered. */
+export const HEADER_TEXT = /^[\t\x20-\x7e\x80-\xff]+$/
+
 /** What an ETag may hold between its quotes: RFC 9110 8.8.3. */
 const ETAG = /^"[\x21\x23-\x7e\x80-\xff]*"$/
 

@@ -2,11 +2,14 @@ import type { IncomingMessage } from 'node:http'
 
 /** `http://host/path`, as a client of a proxy sends it; what may stand before the host is nobody's business. */
 const ABSOLUTE = /^[a-z][a-z0-9+.-]*:\/\/[^/?]*/i
+/** A design document's id with its slash escaped, where a name follows. */
+const ESCAPED_DESIGN = /^(\/[^/]+\/_design)%2[fF](?=[^/])/
 const OVERRIDES = new Set(['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'TRACE', 'CONNECT', 'COPY'])
 
 /**
  * Brings a request's address into the one form that the route table knows (protocol.md 2.1, 17): empty segments
- * are dropped, `+` in the path is a space. The query stays as it is.
+ * are dropped, `+` in the path is a space, and `_design%2Fx` is `_design/x`, with what is below it: CouchDB
+ * redirects a GET of the former, but nano takes any redirect for an error (clients.md 1.5). The query stays as it is.
  */
 export function rewriteUrl(request: IncomingMessage): string {
   overrideMethod(request)
@@ -20,7 +23,8 @@ function rewritePath(path: string): string {
   const spaced = path.includes('+') ? path.replaceAll('+', '%20') : path
   const single = spaced.includes('//') ? spaced.replace(/\/{2,}/g, '/') : spaced
   if (single === '') return '/'
-  return single.length > 1 && single.endsWith('/') ? single.slice(0, -1) : single
+  const bare = single.length > 1 && single.endsWith('/') ? single.slice(0, -1) : single
+  return bare.includes('/_design%') ? bare.replace(ESCAPED_DESIGN, '$1/') : bare
 }
 
 /** For clients that can only GET and POST (protocol.md 1.1): honoured on POST alone. */

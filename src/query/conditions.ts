@@ -3,13 +3,17 @@
  * that is there. Source: protocol.md 10.2, CouchDB's mango_selector.
  */
 import { CouchError } from '../core/errors.ts'
+import { LOOK, type Spend, stepsThrough, stepsToCompare } from './budget.ts'
 import type { Compare } from './collation.ts'
 import { compileRegex } from './regex.ts'
 
 export type Predicate = (value: unknown) => boolean
 
 /** Makes a condition of its argument. @throws invalid_selector for an argument of the wrong kind */
-type Condition = (arg: unknown, compare: Compare) => Predicate
+type Condition = (arg: unknown, compare: Compare, spend: Spend) => Predicate
+
+/** Times the steps through a value in which it is made a text. */
+const STEPS_TO_TEXT = 3
 
 /** Characters of an argument that an error repeats. */
 const TOLD = 200
@@ -27,14 +31,14 @@ const OPPOSITES: Readonly<Record<string, string>> = {
 }
 
 const CONDITIONS: Readonly<Record<string, Condition>> = {
-  $lt: (arg, compare) => (value) => compare(value, arg) < 0,
-  $lte: (arg, compare) => (value) => compare(value, arg) <= 0,
-  $eq: (arg, compare) => (value) => compare(value, arg) === 0,
-  $ne: (arg, compare) => (value) => compare(value, arg) !== 0,
-  $gte: (arg, compare) => (value) => compare(value, arg) >= 0,
-  $gt: (arg, compare) => (value) => compare(value, arg) > 0,
-  $in: (arg, compare) => isAmong(listOf('$in', arg), compare),
-  $nin: (arg, compare) => not(isAmong(listOf('$nin', arg), compare)),
+  $lt: comparing((order) => order < 0),
+  $lte: comparing((order) => order <= 0),
+  $eq: comparing((order) => order === 0),
+  $ne: comparing((order) => order !== 0),
+  $gte: comparing((order) => order >= 0),
+  $gt: comparing((order) => order > 0),
+  $in: (arg, compare, spend) => isAmong(listOf('$in', arg), compare, spend),
+  $nin: (arg, compare, spend) => not(isAmong(listOf('$nin', arg), compare, spend)),
   $type: (arg) => {
     const wanted = textOf('$type', arg)
     return (value) => typeName(value) === wanted
@@ -47,20 +51,21 @@ const CONDITIONS: Readonly<Record<string, Condition>> = {
     const [divisor, remainder] = divisionOf(arg)
     return (value) => Number.isInteger(value) && (value as number) % divisor === remainder
   },
-  $regex: (arg) => {
-    const matches = compileRegex(textOf('$regex', arg))
+  $regex: (arg, _compare, spend) => {
+    const matches = compileRegex(textOf('$regex', arg), spend)
     return (value) => typeof value === 'string' && matches(value)
   },
   $beginsWith: (arg) => {
     const beginning = textOf('$beginsWith', arg)
     return (value) => typeof value === 'string' && value.startsWith(beginning)
   },
-  $all: (arg) => hasAll(listOf('$all', arg)),
+  $all: (arg, _compare, spend) => hasAll(listOf('$all', arg), spend),
 }
 
 /**
  * Compiles a condition.
  * @param isNegated where there is an opposite, it is taken; any other condition is turned round as it is
+ * @param spend told of the steps of what takes long with long values
  * @throws invalid_selector for an unknown operator, or an argument of the wrong kind
  */
 export function compileCondition(
@@ -68,12 +73,20 @@ export function compileCondition(
   arg: unknown,
   compare: Compare,
   isNegated: boolean,
+  spend: Spend,
 ): Predicate {
   const make = Object.hasOwn(CONDITIONS, operator) ? CONDITIONS[operator] : undefined
   if (make === undefined) throw unknownOperator(operator)
   const opposite = isNegated ? OPPOSITES[operator] : undefined
-  if (opposite !== undefined) return (CONDITIONS[opposite] as Condition)(arg, compare)
-  return isNegated ? not(make(arg, compare)) : make(arg, compare)
+  if (opposite !== undefined) return (CONDITIONS[opposite] as Condition)(arg, compare, spend)
+  return isNegated ? not(make(arg, compare, spend)) : make(arg, compare, spend)
+}
+
+function comparing(isWanted: (order: number) => boolean): Condition {
+  return (arg, compare, spend) => (value) => {
+    spend(stepsToCompare(value, arg))
+    return isWanted(compare(value, arg))
+  }
 }
 
 /** Known to CouchDB, and refused by it, but for `$text`, which needs an index that settee does not have. */
@@ -110,13 +123,14 @@ export function not(matches: Predicate): Predicate {
 }
 
 /** The value itself or, where it is an array, any of its elements. */
-function isAmong(list: readonly unknown[], compare: Compare): Predicate {
+function isAmong(list: readonly unknown[], compare: Compare, spend: Spend): Predicate {
   const sorted = [...list].sort(compare)
   const isListed = (value: unknown): boolean => {
     let low = 0
     let high = sorted.length - 1
     while (low <= high) {
       const middle = (low + high) >> 1
+      spend(stepsToCompare(value, sorted[middle]))
       const order = compare(value, sorted[middle])
       if (order === 0) return true
       if (order < 0) high = middle - 1
@@ -124,15 +138,20 @@ function isAmong(list: readonly unknown[], compare: Compare): Predicate {
     }
     return false
   }
-  return (value) => (Array.isArray(value) ? value.some(isListed) : isListed(value))
+  const isElementListed = (value: unknown): boolean => {
+    spend(LOOK)
+    return isListed(value)
+  }
+  return (value) => (Array.isArray(value) ? value.some(isElementListed) : isListed(value))
 }
 
 /** Values are the same here, not merely equal in the order of keys; an array holds itself, as CouchDB has it. */
-function hasAll(list: readonly unknown[]): Predicate {
+function hasAll(list: readonly unknown[], spend: Spend): Predicate {
   const wanted = list.map((value) => JSON.stringify(value))
   const only = list.length === 1 && Array.isArray(list[0]) ? wanted[0] : undefined
   return (value) => {
     if (!Array.isArray(value) || wanted.length === 0) return false
+    spend(STEPS_TO_TEXT * stepsThrough(value))
     const held = new Set(value.map((element) => JSON.stringify(element)))
     return wanted.every((text) => held.has(text)) || (only !== undefined && JSON.stringify(value) === only)
   }

@@ -4,28 +4,30 @@
  */
 import { RE2JS } from 're2js'
 import { CouchError } from '../core/errors.ts'
+import type { Spend } from './budget.ts'
 
 /** Characters of a pattern. */
 const MAX_PATTERN = 2000
 /** Instructions a pattern may compile to; most have less than fifty. */
 const MAX_PROGRAM = 3000
-/** Instructions times characters: about 200 ms where every character costs every instruction. */
-const MAX_STEPS = 20_000_000
+/** Steps in which an instruction is made, so that a selector may have 10,000 of them. */
+const STEPS_TO_MAKE = 2000
 
 /**
  * Compiles a pattern. It is found anywhere in a text, unless it says otherwise. RE2 has no lookaround, no
  * backreferences and no possessive quantifiers, as CouchDB's PCRE has: such patterns are refused.
- * @throws invalid_selector for what is no pattern, or one that RE2 does not know, or that is too large; the compiled
- *   pattern throws it for a text that is too long for it
+ * @param spend told of the steps in which the pattern is made, and before a search of those that it can take: every
+ *   instruction for every character
+ * @throws invalid_selector for what is no pattern, or one that RE2 does not know, or that is too large
  */
-export function compileRegex(pattern: string): (text: string) => boolean {
+export function compileRegex(pattern: string, spend: Spend): (text: string) => boolean {
   if (pattern.length > MAX_PATTERN) throw refusal(`it is longer than ${MAX_PATTERN} characters`)
   const compiled = parse(pattern)
   const size = compiled.programSize()
   if (size > MAX_PROGRAM) throw refusal('it is too large')
-  const longest = MAX_STEPS / size
+  spend(size * STEPS_TO_MAKE)
   return (text) => {
-    if (text.length > longest) throw refusal(`a text of ${text.length} characters is too long for it`)
+    spend(size * text.length)
     return compiled.test(text)
   }
 }

@@ -6,6 +6,7 @@
  * `$elemMatch` and its kin it does not push, so there a `$not` is passed by what lacks the field.
  */
 import { CouchError } from '../core/errors.ts'
+import { Budget, LOOK } from './budget.ts'
 import { type Compare, compareJson, compareRaw } from './collation.ts'
 import { badArgument, compileCondition, listOf, not, type Predicate } from './conditions.ts'
 import { ABSENT, NO_WAY, parseFieldPath, valueAt } from './field-path.ts'
@@ -19,10 +20,8 @@ export interface Selector {
 
 /** Levels of a selector. */
 const MAX_DEPTH = 64
-/** Fields and operators of a selector; values of `$in` and its like are not counted. */
+/** Fields, operators and junctions of a selector; values of `$in` and its like are not counted. */
 const MAX_CONDITIONS = 5000
-/** Elements that are looked at in arrays of one document, so that a document holds no thread for long. */
-const MAX_STEPS = 500_000
 
 /**
  * Compiles a selector.
@@ -37,7 +36,7 @@ export function compileSelector(selector: unknown): Selector {
   const matches = Object.keys(selector).length === 0 ? () => true : compiler.compile(selector, compiler.root)
   return {
     matches: (value) => {
-      compiler.restart()
+      compiler.budget.restart()
       return matches(value)
     },
     mentions: (name) => compiler.names.has(name),
@@ -59,6 +58,8 @@ interface Place {
 }
 
 class Compiler {
+  /** Of the document that is looked at. */
+  readonly budget = new Budget()
   /** First names of all fields. */
   readonly names = new Set<string>()
   readonly root: Place = {
@@ -70,12 +71,6 @@ class Compiler {
     compare: compareJson,
   }
   #conditions = 0
-  #steps = 0
-
-  /** To be called before each value that is looked at. */
-  restart(): void {
-    this.#steps = 0
-  }
 
   compile(selector: unknown, place: Place): Predicate {
     if (place.depth > MAX_DEPTH) throw tooLarge(`it is nested deeper than ${MAX_DEPTH} levels`)
@@ -118,7 +113,8 @@ class Compiler {
   #junction(operator: '$and' | '$or', selectors: readonly unknown[], place: Place): Predicate {
     const below = { ...place, isRoot: false, depth: place.depth + 1 }
     const parts = selectors.map((selector) => this.compile(selector, below))
-    if (parts.length === 0) return () => true
+    this.#count()
+    if (parts.length === 0) return this.#looking(() => true)
     const isAll = (operator === '$and') !== place.isNegated
     return isAll
       ? (value) => parts.every((matches) => matches(value))
@@ -135,26 +131,32 @@ class Compiler {
     const { compare } = valuePlace(place)
     const below = { ...this.root, isElement: true, isRoot: false, depth: place.depth + 1, compare }
     const inner = this.compile(arg, below)
-    const matches: Predicate = (value) => {
-      this.#step()
-      return inner(value)
-    }
+    const matches = this.#looking(inner)
     const found: Predicate = {
       $elemMatch: (value: unknown) => Array.isArray(value) && value.some(matches),
       $allMatch: (value: unknown) => Array.isArray(value) && value.length > 0 && value.every(matches),
-      $keyMapMatch: (value: unknown) => isObject(value) && Object.keys(value).some(matches),
+      $keyMapMatch: (value: unknown) => isObject(value) && this.#keysOf(value).some(matches),
     }[operator]
     return place.isNegated ? not(found) : found
   }
 
-  #step(): void {
-    if (++this.#steps > MAX_STEPS) throw tooLarge('a document has too many elements for it')
+  #keysOf(value: object): readonly string[] {
+    const keys = Object.keys(value)
+    this.budget.spend(keys.length * LOOK)
+    return keys
+  }
+
+  #looking(matches: Predicate, looks = 1): Predicate {
+    return (value) => {
+      this.budget.spend(looks * LOOK)
+      return matches(value)
+    }
   }
 
   #condition(operator: string, arg: unknown, place: Place): Predicate {
     if (operator === '$exists') return this.#exists(arg, place)
     const { compare } = valuePlace(place)
-    return this.#ofField(compileCondition(operator, arg, compare, place.isNegated), place)
+    return this.#ofField(compileCondition(operator, arg, compare, place.isNegated, this.budget.spend), place)
   }
 
   #exists(arg: unknown, place: Place): Predicate {
@@ -162,21 +164,22 @@ class Compiler {
     const mustExist = arg !== place.isNegated
     if (mustExist) return this.#ofField(() => true, place)
     const path = this.#pathOf(place)
-    return (value) => valueAt(value, path) === ABSENT
+    return this.#looking((value) => valueAt(value, path) === ABSENT, path.length)
   }
 
   /** The condition, asked of the place's field where that is there. */
   #ofField(condition: Predicate, place: Place): Predicate {
     const path = this.#pathOf(place)
-    if (path.length === 0) return condition
-    return (value) => {
+    if (path.length === 0) return this.#looking(condition)
+    const matches: Predicate = (value) => {
       const found = valueAt(value, path)
       return found !== ABSENT && found !== NO_WAY && condition(found)
     }
+    return this.#looking(matches, path.length)
   }
 
   #pathOf({ field, isRoot }: Place): readonly string[] {
-    if (++this.#conditions > MAX_CONDITIONS) throw tooLarge(`it has more than ${MAX_CONDITIONS} conditions`)
+    this.#count()
     if (field === '') {
       if (!isRoot) return []
       throw new CouchError('invalid_selector', 'One or more conditions is missing a field name.')
@@ -184,6 +187,10 @@ class Compiler {
     const path = parseFieldPath(field)
     this.names.add(path[0] ?? '')
     return path
+  }
+
+  #count(): void {
+    if (++this.#conditions > MAX_CONDITIONS) throw tooLarge(`it has more than ${MAX_CONDITIONS} conditions`)
   }
 }
 

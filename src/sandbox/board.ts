@@ -109,6 +109,19 @@ export class Board {
     return this.#load(slot, OWNER) > FREE ? this.#age(slot) : 0
   }
 
+  /**
+   * A mark of the call that a claimed thread is at: another call has another one, unless it begins in the same
+   * millisecond. Undefined for a thread that is free or gone.
+   */
+  callOf(seat: Seat): number | undefined {
+    return this.#load(seat.slot, OWNER) > FREE ? this.markOf(seat) : undefined
+  }
+
+  /** The mark of the call that a thread came to last, or of when it became free. */
+  markOf({ slot }: Seat): number {
+    return this.#load(slot, SINCE)
+  }
+
   /** How long a thread has been free, in ms; 0 for a claimed one. */
   idleMs(seat: Seat): number {
     return this.isFree(seat) ? this.#age(seat.slot) : 0

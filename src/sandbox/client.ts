@@ -16,6 +16,12 @@ const LONG_WAIT_MS = 20
 const MAX_PIECE_CALLS = 256
 /** Characters of a piece's calls, unless a single one is longer. */
 const MAX_PIECE_TEXT = 1_048_576
+/** Characters of one job's results: a function that makes more of what it is given takes too much memory. */
+const MAX_RESULT_TEXT = 134_217_728
+/** Work may wait for its next piece so long, and besides as long as a call may take. In ms. */
+const MAX_WAIT_MS = 60_000
+/** How often is looked for work that has waited too long, in ms. */
+const LOOK_MS = 1000
 /** Which thread a function was run on last, for so many functions. */
 const MAX_REMEMBERED = 256
 
@@ -37,14 +43,20 @@ export class SandboxClient {
   readonly #threads = new Map<number, SandboxThread>()
   /** Where a function is ready; least recently used first. */
   readonly #lastSlots = new Map<string, number>()
+  readonly #maxWaitMs: number
+  #look: NodeJS.Timeout | undefined
   #isWaiting = false
   #isClosed = false
 
-  /** @param askForThread tells the main thread that work waits for a sandbox thread */
-  constructor({ board, client }: SandboxAccess, askForThread: () => void) {
+  /**
+   * @param askForThread tells the main thread that work waits for a sandbox thread
+   * @param maxWaitMs for tests
+   */
+  constructor({ board, client }: SandboxAccess, askForThread: () => void, maxWaitMs = MAX_WAIT_MS) {
     this.#board = new Board(board)
     this.#number = client
     this.#askForThread = askForThread
+    this.#maxWaitMs = maxWaitMs
     this.sandbox = sandboxOver((work) => this.#run(work))
   }
 
@@ -52,13 +64,32 @@ export class SandboxClient {
     if (this.#isClosed) return Promise.reject(new CouchError('unavailable'))
     if (work.calls.length === 0) return Promise.resolve([])
     const done = this.#queue.add(work)
-    this.#pump()
+    this.#lookLater()
+    // Where nobody is free, the newcomer finds nobody either.
+    if (!this.#isWaiting) this.#pump()
     return done
+  }
+
+  /** While there is work, looks now and then for what has waited too long. */
+  #lookLater(): void {
+    this.#look ??= setTimeout(() => {
+      this.#look = undefined
+      const longest = this.#maxWaitMs + this.#board.limits.timeoutMs
+      this.#queue.failWaiting(performance.now() - longest, new CouchError('unavailable'))
+      if (!this.#queue.isEmpty) this.#lookLater()
+    }, LOOK_MS).unref()
+  }
+
+  /** Refuses what a database still asks for, which is gone. What is being run is not waited for. */
+  forget(database: number): void {
+    this.#queue.failAllOf(database, new CouchError('no_database'))
+    this.#pump()
   }
 
   /** Takes what the main thread tells. */
   notice(notice: SandboxNotice): void {
-    if (notice.type === 'thread') this.#join(notice.seat, notice.port)
+    if (notice.type === 'thread' && this.#isClosed) notice.port.close()
+    else if (notice.type === 'thread') this.#join(notice.seat, notice.port)
     else if (notice.type === 'lost') this.#lose(notice.seat, notice.reason)
     else if (this.#threads.size === 0) this.#queue.failAll(new CouchError('unavailable', undefined, notice))
     this.#pump()
@@ -166,7 +197,9 @@ export class SandboxClient {
     else if (outcome.type === 'unknown') this.#queue.putFirst(job)
     else {
       job.results.push(...outcome.results)
-      if (job.results.length < job.work.calls.length) this.#queue.putBack(job)
+      for (const result of outcome.results) job.resultText += result.length
+      if (job.resultText > MAX_RESULT_TEXT) this.#queue.fail(job, new CouchError('function_memory'))
+      else if (job.results.length < job.work.calls.length) this.#queue.putBack(job)
       else this.#queue.finish(job)
     }
   }
@@ -174,6 +207,7 @@ export class SandboxClient {
   /** Takes no more work, and refuses what is not done. Idempotent. */
   close(): void {
     this.#isClosed = true
+    clearTimeout(this.#look)
     this.#queue.failAll(new CouchError('unavailable'))
     for (const { port } of this.#threads.values()) port.close()
     this.#threads.clear()

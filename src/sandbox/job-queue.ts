@@ -16,29 +16,40 @@ export interface Job {
   readonly key: string
   /** Results of the first calls. */
   readonly results: string[]
+  /** Characters of the results. */
+  resultText: number
   /** When it began to wait for its next piece, on this thread's clock. */
   since: number
+  isAtWork: boolean
   /** The thread that is to run it must be told the design document. */
   needsSource: boolean
   /** A thread has died with a piece of it. */
   wasLost: boolean
-  readonly text: number
+  readonly size: Size
   resolve(results: readonly string[]): void
   reject(error: unknown): void
 }
 
-/** A database's jobs that wait, and how many are being run. */
+/** How much work is: calls, and characters of their arguments. */
+interface Size {
+  readonly calls: number
+  readonly text: number
+}
+
+/** A database's jobs that wait, how many are being run, and how much all these are. */
 interface DatabaseQueue {
   readonly jobs: Job[]
   atWork: number
+  size: Size
 }
+
+const NOTHING: Size = { calls: 0, text: 0 }
 
 export class JobQueue {
   /** In the order of service: a database that was served goes to the end. */
   readonly #databases = new Map<number, DatabaseQueue>()
   readonly #jobs = new Set<Job>()
-  #calls = 0
-  #text = 0
+  #size = NOTHING
   #count = 0
 
   get isEmpty(): boolean {
@@ -47,11 +58,8 @@ export class JobQueue {
 
   /** @returns the results. @throws unavailable when too much waits; and what the job is failed with */
   async add(work: Work): Promise<readonly string[]> {
-    const text = work.calls.reduce((sum, call) => sum + lengthOf(call), 0)
-    const isFull = this.#calls + work.calls.length > MAX_CALLS || this.#text + text > MAX_TEXT
-    if (isFull && !this.isEmpty) throw new CouchError('unavailable')
-    this.#calls += work.calls.length
-    this.#text += text
+    const size = sizeOf(work)
+    if (!this.#makeRoom(work.fn.database, size)) throw new CouchError('unavailable')
     this.#count += 1
     return new Promise((resolve, reject) => {
       const job: Job = {
@@ -59,14 +67,17 @@ export class JobQueue {
         work,
         key: keyOf(work.fn),
         results: [],
+        resultText: 0,
         since: performance.now(),
+        isAtWork: false,
         needsSource: false,
         wasLost: false,
-        text,
+        size,
         resolve,
         reject,
       }
       this.#jobs.add(job)
+      this.#resize(this.#of(job), size, 1)
       this.#of(job).jobs.push(job)
     })
   }
@@ -74,9 +85,31 @@ export class JobQueue {
   #of({ work }: Job): DatabaseQueue {
     const known = this.#databases.get(work.fn.database)
     if (known !== undefined) return known
-    const made: DatabaseQueue = { jobs: [], atWork: 0 }
+    const made: DatabaseQueue = { jobs: [], atWork: 0, size: NOTHING }
     this.#databases.set(work.fn.database, made)
     return made
+  }
+
+  #resize(queue: DatabaseQueue, size: Size, sign: 1 | -1): void {
+    queue.size = sum(queue.size, size, sign)
+    this.#size = sum(this.#size, size, sign)
+  }
+
+  /**
+   * When too much waits, the database with the most of it gives way, so that one cannot shut out the others: its
+   * newest job that was not begun is refused. @returns false when the newcomer's own has the most
+   */
+  #makeRoom(database: number, size: Size): boolean {
+    while (!this.isEmpty && shareOf(sum(this.#size, size, 1)) > 1) {
+      const [largest] = [...this.#databases.values()].sort((a, b) => shareOf(b.size) - shareOf(a.size))
+      const own = this.#databases.get(database)?.size ?? NOTHING
+      if (largest === undefined || shareOf(sum(own, size, 1)) >= shareOf(largest.size)) return false
+      const newest = largest.jobs.findLast(({ results }) => results.length === 0)
+      // Who has a single job that is larger than may wait has it to the end.
+      if (newest === undefined || largest.jobs.length + largest.atWork === 1) return false
+      this.fail(newest, new CouchError('unavailable'))
+    }
+    return true
   }
 
   /** The job that is to be served now, if there is one; it counts as at work until it is put back or done. */
@@ -85,6 +118,7 @@ export class JobQueue {
       if (queue.atWork >= MAX_AT_WORK) continue
       const job = queue.jobs.shift()
       if (job === undefined) continue
+      job.isAtWork = true
       queue.atWork += 1
       this.#databases.delete(database)
       this.#databases.set(database, queue)
@@ -96,22 +130,26 @@ export class JobQueue {
   /** A job goes on after the others of its database. */
   putBack(job: Job): void {
     if (!this.#jobs.has(job)) return
-    const queue = this.#of(job)
-    queue.atWork -= 1
     job.since = performance.now()
-    queue.jobs.push(job)
+    this.#rest(job).jobs.push(job)
   }
 
   /** A job could not be begun, and is the next of all. */
   putFirst(job: Job): void {
     if (!this.#jobs.has(job)) return
     const { database } = job.work.fn
-    const queue = this.#of(job)
-    queue.atWork -= 1
+    const queue = this.#rest(job)
     queue.jobs.unshift(job)
     const others = [...this.#databases].filter(([other]) => other !== database)
     this.#databases.clear()
     for (const [other, its] of [[database, queue] as const, ...others]) this.#databases.set(other, its)
+  }
+
+  #rest(job: Job): DatabaseQueue {
+    const queue = this.#of(job)
+    job.isAtWork = false
+    queue.atWork -= 1
+    return queue
   }
 
   finish(job: Job): void {
@@ -124,21 +162,40 @@ export class JobQueue {
 
   /** Whatever waits or is at work is over. */
   failAll(error: unknown): void {
-    for (const job of this.#jobs) job.reject(error)
-    this.#jobs.clear()
-    this.#databases.clear()
-    this.#calls = 0
-    this.#text = 0
+    for (const job of this.#jobs) this.fail(job, error)
   }
 
-  /** A job that was at work is over. */
+  /** Whatever a database has waiting or at work is over. */
+  failAllOf(database: number, error: unknown): void {
+    for (const job of this.#jobs) if (job.work.fn.database === database) this.fail(job, error)
+  }
+
+  /** Whatever began to wait for its next piece before a time on this thread's clock has waited too long. */
+  failWaiting(before: number, error: unknown): void {
+    for (const job of this.#jobs) if (!job.isAtWork && job.since < before) this.fail(job, error)
+  }
+
+  /** A job is over. */
   #leave(job: Job): boolean {
     if (!this.#jobs.delete(job)) return false
-    this.#calls -= job.work.calls.length
-    this.#text -= job.text
     const queue = this.#of(job)
-    queue.atWork -= 1
+    this.#resize(queue, job.size, -1)
+    if (job.isAtWork) queue.atWork -= 1
+    else queue.jobs.splice(queue.jobs.indexOf(job), 1)
     if (queue.atWork === 0 && queue.jobs.length === 0) this.#databases.delete(job.work.fn.database)
     return true
   }
+}
+
+function sizeOf({ calls }: Work): Size {
+  return { calls: calls.length, text: calls.reduce((text, call) => text + lengthOf(call), 0) }
+}
+
+function sum(a: Size, b: Size, sign: 1 | -1): Size {
+  return { calls: a.calls + sign * b.calls, text: a.text + sign * b.text }
+}
+
+/** The part of what may wait; more than 1 is too much. */
+function shareOf({ calls, text }: Size): number {
+  return Math.max(calls / MAX_CALLS, text / MAX_TEXT)
 }

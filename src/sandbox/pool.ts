@@ -19,6 +19,8 @@ const IDLE_MS = 5 * 60_000
 const WATCH_MS = 100
 /** After a thread has come, others are seen to be needed only when it has had time to work, in ms. */
 const SETTLE_MS = 50
+/** When a thread could not be started, another is tried only after so long, in ms. */
+const RETRY_MS = 1000
 /** Stack of a thread in MB; WebAssembly's frames are larger than QuickJS counts them. */
 const STACK_MB = 32
 
@@ -57,6 +59,9 @@ interface SandboxThread {
   readonly seat: Seat
   readonly worker: Worker
   isReady: boolean
+  /** The mark of the call at which it was seen last, and when it was first seen at it. */
+  call: number | undefined
+  callSeen: number
   /** Why it was ended; undefined while nobody has. */
   ending: 'timeout' | 'ended' | undefined
 }
@@ -71,6 +76,7 @@ export class SandboxPool {
   #threadCount = 0
   readonly #idleMs: number
   #lastReady = Number.NEGATIVE_INFINITY
+  #lastFailed = Number.NEGATIVE_INFINITY
   #watch: NodeJS.Timeout | undefined
   #isClosed = false
 
@@ -123,6 +129,7 @@ export class SandboxPool {
     if (threads.length >= MAX_SLOTS || threads.some(({ isReady }) => !isReady)) return false
     if (threads.some(({ seat }) => this.#board.isFree(seat))) return false
     if (threads.length > 0 && performance.now() - this.#lastReady < SETTLE_MS) return false
+    if (performance.now() - this.#lastFailed < RETRY_MS) return false
     const held = threads.filter(({ seat }) => this.#isHeld(seat))
     return threads.length - held.length < MAX_THREADS
   }
@@ -131,21 +138,49 @@ export class SandboxPool {
     return this.#board.busyMs(seat) > HELD_MS
   }
 
+  /**
+   * For how long a thread has been seen at the call that it is at, in ms. What the board says is not enough to end a
+   * thread for: between a claim and its mark the time of an idle thread counts as the claim's.
+   */
+  #callMs(thread: SandboxThread): number {
+    const call = this.#board.callOf(thread.seat)
+    if (call !== thread.call) thread.callSeen = performance.now()
+    thread.call = call
+    return call === undefined ? 0 : performance.now() - thread.callSeen
+  }
+
   #start(): void {
     this.#threadCount += 1
     let slot = 0
     while (this.#threads.has(slot)) slot += 1
     const seat: Seat = { slot, thread: this.#threadCount }
-    const workerData: SandboxThreadOptions = { board: this.#board.memory, seat }
-    const worker = new Worker(this.#entry, {
-      workerData,
-      execArgv: [...this.#options.execArgv],
-      resourceLimits: { stackSizeMb: STACK_MB },
-    })
-    const thread: SandboxThread = { seat, worker, isReady: false, ending: undefined }
+    const worker = this.#tryStart({ board: this.#board.memory, seat })
+    if (worker === undefined) return
+    const thread = { seat, worker, isReady: false, call: undefined, callSeen: 0, ending: undefined }
     this.#threads.set(slot, thread)
     this.#follow(thread)
     this.#watch ??= setInterval(() => this.#look(), WATCH_MS).unref()
+  }
+
+  /** Undefined where the system gives no more threads. */
+  #tryStart(workerData: SandboxThreadOptions): Worker | undefined {
+    try {
+      return new Worker(this.#entry, {
+        workerData,
+        execArgv: [...this.#options.execArgv],
+        resourceLimits: { stackSizeMb: STACK_MB },
+      })
+    } catch (error) {
+      this.#failed(error)
+      return undefined
+    }
+  }
+
+  /** No thread could be started: who has none waits for nothing. */
+  #failed(fault: unknown): void {
+    this.#lastFailed = performance.now()
+    this.#options.onFault(fault)
+    for (const { tell } of this.#clients.values()) tell({ type: 'failed', cause: String(fault) })
   }
 
   get #entry(): URL {
@@ -175,12 +210,14 @@ export class SandboxPool {
       this.#watch = undefined
     }
     if (this.#isClosed) return
-    if (ending === undefined) this.#options.onFault(fault ?? new Error('a sandbox thread has ended'))
-    const notice: SandboxNotice = isReady
-      ? { type: 'lost', seat, reason: ending ?? 'died' }
-      : { type: 'failed', cause: String(fault) }
+    const cause = fault ?? new Error('a sandbox thread has ended')
+    if (!isReady) {
+      this.#failed(cause)
+      return
+    }
+    if (ending === undefined) this.#options.onFault(cause)
     for (const { known, tell } of this.#clients.values()) {
-      if (known.delete(seat.thread) || !isReady) tell(notice)
+      if (known.delete(seat.thread)) tell({ type: 'lost', seat, reason: ending ?? 'died' })
     }
   }
 
@@ -189,15 +226,20 @@ export class SandboxPool {
     const tooLong = this.#board.limits.timeoutMs + GRACE_MS
     for (const thread of this.#threads.values()) {
       if (!thread.isReady || thread.ending !== undefined) continue
-      if (this.#board.busyMs(thread.seat) > tooLong) {
+      if (this.#callMs(thread) > tooLong) {
         this.#board.close(thread.seat)
-        this.#end(thread, 'timeout')
+        this.#end(thread, this.#hasMovedOn(thread) ? 'ended' : 'timeout')
       } else if (this.#board.idleMs(thread.seat) > this.#idleMs && this.#board.closeIfFree(thread.seat)) {
         this.#end(thread, 'ended')
       }
     }
     const threads = [...this.#threads.values()]
     if (threads.every(({ seat }) => this.#isHeld(seat)) && this.#mayStart()) this.#start()
+  }
+
+  /** Whether a thread came to another call just before it was closed: that one is not to blame. */
+  #hasMovedOn({ seat, call }: SandboxThread): boolean {
+    return this.#board.markOf(seat) !== call
   }
 
   #end(thread: SandboxThread, reason: 'timeout' | 'ended'): void {

@@ -20,6 +20,8 @@ export interface RunnerOptions {
   readonly stack: number
   /** Called before each call. */
   onCall?(): void
+  /** Bytes of all functions that are kept ready; by default 768 MiB. */
+  readonly maxBytes?: number
 }
 
 export class Runner {
@@ -44,6 +46,7 @@ export class Runner {
       return failureOf(error)
     } finally {
       if (this.#contexts.get(key)?.isSpent === true) this.#contexts.delete(key)
+      this.#dropSpare()
     }
   }
 
@@ -64,7 +67,6 @@ export class Runner {
       FunctionContext.make({ ...fn, source }, this.#options.limits(), this.#options.stack),
     )
     this.#contexts.set(key, context)
-    this.#dropSpare()
     return context
   }
 
@@ -84,7 +86,7 @@ export class Runner {
     for (const context of this.#contexts.values()) bytes += context.bytes
     for (const [key, context] of this.#contexts) {
       if (this.#contexts.size === 1) return
-      if (this.#contexts.size <= MAX_CONTEXTS && bytes <= MAX_BYTES) return
+      if (this.#contexts.size <= MAX_CONTEXTS && bytes <= (this.#options.maxBytes ?? MAX_BYTES)) return
       this.#contexts.delete(key)
       bytes -= context.bytes
     }

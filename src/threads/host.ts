@@ -82,6 +82,7 @@ class Host {
     }
     const close = () => {
       this.#views.forget(store)
+      this.#functions.forget(incarnation)
       return store.close()
     }
     return { database, close }

@@ -1,5 +1,5 @@
 import { setImmediate as turn } from 'node:timers/promises'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import type { FeedRequest } from '../../src/changes/feed.ts'
 import type { ChangesFilter } from '../../src/changes/filter-kinds.ts'
 import type { DatabaseStore } from '../../src/storage/engine.ts'
@@ -8,6 +8,7 @@ import { rejectsWith } from '../storage/conformance/setup.ts'
 import {
   ANNA,
   BERT,
+  type Bench,
   bench,
   type FakeOutput,
   feedOptions,
@@ -112,6 +113,42 @@ t.test('a longpoll that is still looking ends after 90 seconds where it stands',
   t.ok((last ?? 0) > 0 && pending > 0)
   t.match(out.text, /^\{"results":\[\n\n+/, 'with white space while it looks')
 })
+
+/** Lets a database's function take seven seconds of the bench's time for a document, and pass none. */
+function slowDown(t: Test, { database, clock }: Bench): void {
+  const filter = async (_fn: unknown, docs: readonly string[]) => {
+    await clock.pass(docs.length * 7000)
+    return docs.map(() => false)
+  }
+  database.house = { ...HOUSE, sandbox: { ...HOUSE.sandbox, filter } }
+  const now = performance.now.bind(performance)
+  performance.now = () => now() + clock.now()
+  t.teardown(() => Reflect.deleteProperty(performance, 'now'))
+}
+
+for (const kind of ['normal', 'longpoll', 'continuous', 'eventsource'] as const) {
+  t.test(
+    `${kind}: while a slow function lets nothing through, the heart beats and the feed moves on`,
+    async (t) => {
+      const scene = bench(t, await openFiles(49))
+      slowDown(t, scene)
+      const { out, done } = await scene.start(filtered(kind, SYNC, { heartbeat: 10_000 }))
+      await until(() => out.ended || scene.database.requests.length > 4)
+      const beats = out.text.split(kind === 'eventsource' ? 'event: heartbeat\ndata: \n\n' : '\n').length
+      t.ok(beats >= 7, `${beats} beats in 70 seconds`)
+      const positions = scene.database.requests.map(({ since }) => since)
+      t.same(positions.slice(0, 2), ['0', 10], 'a page has looked at ten documents')
+      if (kind === 'longpoll') {
+        await done
+        t.same(answerOf(out), { ids: [], last: 20, pending: 30 }, 'it ends after 90 seconds where it stands')
+        const again = await scene.start(filtered(kind, SYNC, { since: '20' }))
+        await again.done
+        t.same(answerOf(again.out), { ids: [], last: 40, pending: 10 }, 'and goes on from there')
+      } else t.same(positions.slice(2, 5), [20, 30, 40])
+      if (kind === 'continuous') t.match(out.text, /^\n+$/)
+    },
+  )
+}
 
 t.test('looking through the feed does not use up the time-out', async (t) => {
   const store = withShortPages(await openFiles(2000))

@@ -279,6 +279,34 @@ t.test('rights are those of the turn in which documents are shown to a function'
   t.equal(shown, 0)
 })
 
+t.test(
+  'a function that takes long is shown few documents in a page, and the page says how far it came',
+  async (t) => {
+    const store = await openStore()
+    await store.updateDocs([put('_design/d', JSON.stringify(DESIGN))])
+    await store.updateDocs(Array.from({ length: 500 }, (_, i) => put(`d${i}`)))
+    const now = performance.now.bind(performance)
+    let late = 0
+    performance.now = () => now() + late
+    t.teardown(() => Reflect.deleteProperty(performance, 'now'))
+    let shown = 0
+    const filter = async (_fn: unknown, docs: readonly string[]) => {
+      shown += docs.length
+      late += docs.length * 1000
+      return docs.map(() => false)
+    }
+    const house = { ...HOUSE, sandbox: { ...HOUSE.sandbox, filter } }
+    const asked = { filter: named('all'), house }
+    const page = await pageOf(store, asked)
+    t.same(
+      { shown, rows: page.rows, lastSeq: page.lastSeq, atTip: page.atTip },
+      { shown: 10, rows: 0, lastSeq: 10, atTip: false },
+    )
+    const next = await pageOf(store, { ...asked, since: page.lastSeq })
+    t.same({ shown, lastSeq: next.lastSeq }, { shown: 20, lastSeq: 20 })
+  },
+)
+
 t.test('batches and pages are bounded', async (t) => {
   const store = await openStore()
   const text = 'x'.repeat(10_000)

@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { type PlainDoc, plainFilter } from '../../src/changes/plain-filter.ts'
+import { plainFilter } from '../../src/changes/plain-filter.ts'
+import type { PlainDoc } from '../../src/changes/plain-values.ts'
 import { localSandbox } from '../helpers/local-sandbox.ts'
 
 function doc(_id: string, isDeleted = false): PlainDoc {
@@ -11,6 +12,9 @@ function passes(text: string, ...docs: PlainDoc[]): boolean[] | null {
   const filter = plainFilter(text)
   return filter && docs.map(filter)
 }
+
+/** More of them, to hunt: as PLAIN_FILTER_RUNS says. */
+const RUNS = Number(process.env.PLAIN_FILTER_RUNS ?? 120)
 
 const NOTE = doc('note:1')
 const FILE = doc('file:1')
@@ -41,8 +45,65 @@ t.test('filters as people write them', async (t) => {
     ['d => 0', [false, false, false]],
     ["d => 'a' < d._id && 1 < 2 === true", [true, true, true]],
     ["_ => _._id === 'it\\'s' || _._id === \"file:1\"", [false, true, false]],
+    [
+      "(doc) => (doc._id || doc._rev).length > 6 ? doc._id.substr(-2, 1) === ':' : false",
+      [false, false, true],
+    ],
+    [
+      "function noFiles(doc, req) {\n  'use strict';\n  return doc._id.search\n}".replace('search', 'length'),
+      [true, true, true],
+    ],
+    ['doc => doc._deleted === undefined && doc._deleted == null', [true, true, false]],
+    ['doc => doc._id.match(/:/) !== null ? doc._id.match(/x/) : null', [false, false, true]],
   ]
   for (const [text, expected] of cases) t.same(passes(text, NOTE, FILE, GONE), expected, text)
+})
+
+/** The mobile filter's one meaning, as it is spelled. */
+const SPELLINGS = [
+  "function(doc, req) { return doc._id.indexOf('file:') === -1 }",
+  'function(doc, req) { return doc._id.indexOf("file:") === -1; }',
+  "function(doc) { return doc._id.indexOf('file:') == -1 }",
+  "function(doc) { return doc._id.indexOf('file:') < 0 }",
+  "function(doc) { return !(doc._id.indexOf('file:') !== -1) }",
+  "function(doc) { return !(doc._id.indexOf('file:') >= 0) }",
+  "function(doc) { return !(doc._id.indexOf('file:') > -1) }",
+  "function(doc) { return !doc._id.includes('file:') }",
+  "function(doc) { return doc._id.includes('file:') === false }",
+  'function(doc) { return !/file:/.test(doc._id) }',
+  'function(doc) { return !/file\\:/.test(doc._id) }',
+  'function(doc) { return /file:/.test(doc._id) === false }',
+  'function(doc) { return !doc._id.match(/file:/) }',
+  'function(doc) { return doc._id.match(/file:/) === null }',
+  'function(doc) { return doc._id.match(/file:/) == null }',
+  'function(doc) { return /file:/.exec(doc._id) === null }',
+  "(doc) => doc._id.indexOf('file:') === -1",
+  "(doc, req) => { return doc._id.indexOf('file:') === -1; };",
+  "doc => !doc._id.includes('file:')",
+  "function(doc) { if (doc._id.indexOf('file:') !== -1) return false; return true }",
+  "function(doc) {\n  if (doc._id.indexOf('file:') !== -1) {\n    return false;\n  }\n  return true;\n}\n",
+  "function(doc) { if (doc._id.indexOf('file:') === -1) { return true } else { return false } }",
+  "function(doc)\n{\n  if (doc._id.indexOf('file:') >= 0)\n    return false\n  else\n    return true\n}",
+  "function(doc) { if (doc._id.indexOf('file:') === -1) return true }",
+  "function(doc) { return doc._id.indexOf('file:') === -1 ? true : false }",
+  "function(doc) {\n  // no files on phones\n  return doc._id.indexOf('file:') === -1 /* none */\n}",
+  "function mobileSync(doc, req) {\r\n\t'use strict';\r\n\treturn doc._id.indexOf('file:') === -1;\r\n}",
+]
+/** Files begin with it; `xfile:2` is none. */
+const BEGINNINGS = [
+  "(doc) => !doc._id.startsWith('file:')",
+  "(doc) => doc._id.indexOf('file:') !== 0",
+  "(doc) => doc._id.slice(0, 5) !== 'file:'",
+  "(doc) => doc._id.substr(0, 5) !== 'file:'",
+  "(doc) => doc._id.substring(0, 5) !== 'file:'",
+  "(doc) => doc._id.lastIndexOf('file:', 0) !== 0",
+  '(doc) => !/^file:/.test(doc._id)',
+  '(doc) => !doc._id.match(/^file:/)',
+]
+
+t.test('the spellings of the mobile filter', async (t) => {
+  for (const text of SPELLINGS) t.same(passes(text, NOTE, FILE, GONE), [true, false, false], text)
+  for (const text of BEGINNINGS) t.same(passes(text, NOTE, FILE, GONE), [true, false, true], text)
 })
 
 t.test('whatever else there is runs as the program that it is', async (t) => {
@@ -54,19 +115,14 @@ t.test('whatever else there is runs as the program that it is', async (t) => {
     'function(doc, req) { return doc._id === req.query.id }',
     "function(doc) { return doc['_id'] === 'a' }",
     'function(doc) { for (;;) {} }',
-    'function(doc) { return doc._id.match(/x/) }',
-    'function(doc) { return /x/.test(doc._id) }',
     'function(doc) { return doc._id.toLowerCase() }',
     'function(doc) { return doc._id.constructor }',
     'function(doc) { return doc._id.indexOf(doc._rev) }',
     'function(doc) { return doc._deleted.length }',
-    'function(doc) { return (doc._id || doc._rev).length }',
     'function(doc) { return doc._id = 1 }',
     'function(doc) { return doc._id - 1 }',
     'function(doc) { return - -1 }',
     'function(doc) { return --1 }',
-    'function(doc) { // true\n return true }',
-    'function(doc) { /* */ return true }',
     'function(doc) { return doc._id <!--x\n}',
     'function(doc) { return 010 }',
     'function(doc) { return 1.5 }',
@@ -94,76 +150,262 @@ t.test('whatever else there is runs as the program that it is', async (t) => {
     'function(doc) { return document._id }',
     "function(doc) { return doc._id.indexOf('a', 1, 2) }",
     'function(doc) { return doc._id.indexOf() }',
-    'function(doc) { if (doc._deleted) return 1; else return 2 }',
+    // Texts that would be turned into numbers, or objects into texts.
+    'doc => doc._id == 1',
+    'doc => doc._id < 1',
+    "doc => doc._id.length == '3'",
+    "doc => doc._deleted == 'true'",
+    'doc => (doc._id || 1) == 1',
+    "doc => doc._id.match(/a/) == 'a'",
+    'doc => doc._id.match(/a/) < 1',
+    'doc => null < 1',
+    'doc => doc._id.indexOf(1)',
+    "doc => doc._id.slice('1')",
+    "doc => doc._id.indexOf('a', '1')",
+    // Patterns that remember, or that stand for more than their characters.
+    'doc => /a/g.test(doc._id)',
+    'doc => /a/y.test(doc._id)',
+    'doc => /a/i.test(doc._id)',
+    'doc => /a.b/.test(doc._id)',
+    'doc => /a+/.test(doc._id)',
+    'doc => /(a|b)/.test(doc._id)',
+    'doc => /[ab]/.test(doc._id)',
+    'doc => /a$b/.test(doc._id)',
+    'doc => /a^/.test(doc._id)',
+    'doc => /\\d/.test(doc._id)',
+    'doc => /ä/.test(doc._id)',
+    'doc => /(?:a+)+$/.test(doc._id)',
+    'doc => /a/.test(doc._id.length)',
+    'doc => /a/.test(doc)',
+    'doc => /a/.source',
+    'doc => /a/',
+    "doc => doc._id.match('a')",
+    'doc => doc._id.match(/a/).length',
+    'doc => doc._id.search(/a/)',
+    // Comments that are none, and what else the language has for the same signs.
+    'doc => true /* ',
+    'doc => true <!-- 1',
+    'doc => true\n--> 1',
+    'doc => doc?._id',
+    'doc => doc._id ?? true',
+    "doc => 'a\u0000b' === doc._id",
+    "function(doc) { 'use strict' return true }",
+    'function(doc) { if (doc._deleted) return 1 else return 2 }',
+    'function(doc) { else return 2 }',
+    'function(eval) { return true }',
+    'function(doc, arguments) { return true }',
+    'function(await) { return true }',
+    'function(doc) { return this }',
+    'function(doc) { return undefined._id }',
+    `doc => ${'('.repeat(60)}true${')'.repeat(60)}`,
+    `doc => ${'!'.repeat(60)}true`,
+    `doc => ${'('.repeat(990)}true${')'.repeat(990)}`,
+    `doc => { ${'if (true) '.repeat(60)} return true }`,
     `function(doc) { return doc._id === '${'x'.repeat(2000)}' }`,
   ]
   for (const text of texts) t.equal(plainFilter(text), null, text.slice(0, 80))
 })
 
-t.test('it says what the sandbox says', async () => {
-  const text = fc.oneof(
-    fc.constantFrom('file:', 'note:', 'f', '', "it's", 'ö😀', '10'),
-    fc.string({ maxLength: 4 }),
+const text = fc.oneof(
+  fc.constantFrom(
+    'file:',
+    'note:',
+    'xfile:2',
+    'f',
+    '',
+    "it's",
+    'ö😀',
+    '10',
+    '\\',
+    '/^$',
+    'a\u0000',
+    'e\u0301',
+  ),
+  fc.string({ maxLength: 4 }),
+  fc.string({ maxLength: 3, unit: 'binary' }).filter((one) => one.isWellFormed()),
+)
+const plainText = text.filter((one) => !/[\p{Cc}\u2028\u2029]/u.test(one))
+const quoted = fc.tuple(plainText, fc.constantFrom("'", '"')).map(([one, quote]) => {
+  return quote + one.replaceAll('\\', '\\\\').replaceAll(quote, `\\${quote}`) + quote
+})
+const number = fc.integer({ min: -3, max: 12 }).map(String)
+const pattern = fc
+  .tuple(
+    fc.constantFrom('', '^'),
+    fc.constantFrom('file:', ':', 'x', 'f', 'a-b', '\\/', '\\.', '\\$', '\\\\', '\\^\\$', "it's", '_ 1'),
+    fc.constantFrom('', '$'),
   )
-  const quoted = text
-    .filter((one) => !/[\\\r\n\u2028\u2029]/.test(one))
-    .map((one) => `'${one.replaceAll("'", "\\'")}'`)
-  const number = fc.integer({ min: -3, max: 12 }).map(String)
-  const literal = fc.oneof(quoted, number, fc.constantFrom('true', 'false'))
-  const searches = fc.constantFrom('indexOf', 'lastIndexOf', 'includes', 'startsWith', 'endsWith')
-  const cuts = fc.constantFrom('slice', 'substring', 'charAt')
-  const member = fc.constantFrom('doc._id', 'doc._rev')
-  const textual = fc.oneof(
+  .map((parts) => `/${parts.join('')}/`)
+const searches = fc.constantFrom('indexOf', 'lastIndexOf', 'includes', 'startsWith', 'endsWith')
+const cuts = fc.constantFrom('slice', 'substring', 'substr', 'charAt')
+const member = fc.constantFrom('doc._id', 'doc._rev')
+const { textual } = fc.letrec<{ textual: string }>((tie) => ({
+  textual: fc.oneof(
+    { maxDepth: 2 },
     member,
-    fc.tuple(member, cuts, number, number).map(([of, cut, a, b]) => `${of}.${cut}(${a}, ${b})`),
-    fc.tuple(member, cuts, literal).map(([of, cut, a]) => `${of}.${cut}(${a})`),
-  )
-  const { expression } = fc.letrec<{ expression: string }>((tie) => ({
-    expression: fc.oneof(
-      { maxDepth: 4 },
-      literal,
-      fc.constant('doc._deleted'),
-      textual,
-      fc.tuple(textual, searches, literal).map(([of, search, arg]) => `${of}.${search}(${arg})`),
-      textual.map((of) => `${of}.length`),
-      tie('expression').map((inner) => `!${inner}`),
-      tie('expression').map((inner) => `(${inner})`),
-      fc
-        .tuple(
-          tie('expression'),
-          fc.constantFrom('===', '!==', '==', '!=', '<', '>', '<=', '>=', '&&', '||'),
-          tie('expression'),
-        )
-        .map(([a, operator, b]) => `${a} ${operator} ${b}`),
-    ),
-  }))
-  const body = fc.oneof(
-    expression.map((one) => `(doc) => ${one}`),
-    expression.map((one) => `function (doc, req) { return ${one}; }`),
+    quoted,
+    fc.tuple(tie('textual'), cuts, number, number).map(([of, cut, a, b]) => `${of}.${cut}(${a}, ${b})`),
+    fc.tuple(tie('textual'), cuts, number).map(([of, cut, a]) => `${of}.${cut}(${a})`),
+  ),
+}))
+const bare = fc.oneof(
+  number,
+  fc.constantFrom('true', 'false', 'doc._deleted', 'doc._deleted'),
+  fc.tuple(textual, searches, quoted).map(([of, search, arg]) => `${of}.${search}(${arg})`),
+  fc.tuple(textual, searches, quoted, number).map(([of, search, a, b]) => `${of}.${search}(${a}, ${b})`),
+  textual.map((of) => `${of}.length`),
+  fc.tuple(pattern, textual).map(([one, of]) => `${one}.test(${of})`),
+)
+const matched = fc.tuple(pattern, textual).map(([one, of]) => `${of}.match(${one})`)
+const exact = fc.constantFrom('===', '!==')
+const coercing = fc.constantFrom('===', '!==', '==', '!=', '<', '>', '<=', '>=')
+const { expression } = fc.letrec<{ expression: string }>((tie) => ({
+  expression: fc.oneof(
+    { maxDepth: 4 },
+    bare,
+    textual,
+    matched,
+    fc.tuple(bare, coercing, bare).map((parts) => parts.join(' ')),
+    fc.tuple(textual, coercing, textual).map((parts) => parts.join(' ')),
     fc
-      .tuple(expression, expression, expression)
-      .map(([a, b, c]) => `function sync(doc) {\n  if (${a}) return ${b}\n  return ${c}\n}`),
+      .tuple(matched, fc.constantFrom('===', '!==', '==', '!='), fc.constantFrom('null', 'undefined'))
+      .map((parts) => parts.join('')),
+    tie('expression').map((inner) => `!${inner}`),
+    tie('expression').map((inner) => `(${inner})`),
+    fc
+      .tuple(tie('expression'), fc.constantFrom('&&', '||'), tie('expression'))
+      .map((parts) => parts.join(' ')),
+    fc.tuple(tie('expression'), exact, tie('expression')).map((parts) => parts.join('')),
+    fc.tuple(tie('expression'), tie('expression'), tie('expression')).map(([a, b, c]) => `(${a}?${b}:${c})`),
+  ),
+}))
+const body = fc.oneof(
+  expression.map((one) => `(doc) => ${one}`),
+  expression.map((one) => `function (doc, req) { return ${one}; }`),
+  fc
+    .tuple(expression, expression, expression)
+    .map(([a, b, c]) => `function sync(doc) {\n  if (${a}) return ${b}\n  return ${c}\n}`),
+  fc
+    .tuple(expression, expression, expression, expression)
+    .map(([a, b, c, d]) => `doc => {if(${a}){if(${b})return ${c};}else return ${d}\nreturn 'x'}`),
+)
+const docs = fc.array(fc.record({ id: text, isDeleted: fc.boolean() }), { minLength: 1, maxLength: 4 })
+
+/** What else may stand in a program, or between two of its words. */
+const SCRAPS = [
+  ...'! - + * / % ~ ^ & | < > = ? : . , ; ( ) { } [ ] ` \' " \\ # @ $ _ \n \r \t \u2028 \u00a0 \ufeff \u180e \u200c'.split(
+    ' ',
+  ),
+  ...'<!-- --> // /* */ -- ++ ** ?? ?. ... => == === !== != >= <= && || && << >>> 0x1 1e1 1n .5 01'.split(
+    ' ',
+  ),
+  ...'in of instanceof typeof void delete new this null undefined NaN true false let var const yield'.split(
+    ' ',
+  ),
+  ...'return if else for while do break a: async await arguments eval doc req _id _deleted .length'.split(
+    ' ',
+  ),
+  ..."/x/ /x/g /x/y /x/i /[/]/ /(a|b)+$/ [0] ['_id'] .match .test .constructor 'use\u0020strict'; \\u0064oc \u0000".split(
+    ' ',
+  ),
+]
+const WORDS = /\w+|\s+|[^\w\s]/g
+
+/** A program with some of its words left out, doubled, changed for others, or with something between them. */
+const mutated = fc
+  .tuple(
+    fc.oneof(body, fc.constantFrom(...SPELLINGS, ...BEGINNINGS)),
+    fc.array(
+      fc.record({
+        at: fc.nat(),
+        how: fc.constantFrom('drop', 'double', 'put', 'change'),
+        scrap: fc.constantFrom(...SCRAPS),
+      }),
+      { minLength: 1, maxLength: 3 },
+    ),
   )
-  const docs = fc.array(fc.record({ id: text, isDeleted: fc.boolean() }), { minLength: 1, maxLength: 4 })
-  const sandbox = localSandbox()
-  let rev = 0
+  .map(([text, edits]) => edits.reduce(mutate, text))
+
+function mutate(text: string, { at, how, scrap }: { at: number; how: string; scrap: string }): string {
+  const words = text.match(WORDS) ?? []
+  const place = at % (words.length + 1)
+  const word = words[place] ?? ''
+  const replaced = { drop: [], double: [word, word], put: [scrap, word], change: [scrap] }[how] ?? []
+  return words.toSpliced(place, 1, ...replaced).join('')
+}
+
+const sandbox = localSandbox()
+let rev = 0
+
+/** @returns null when the text is not plain; throws when the sandbox says otherwise, or says nothing */
+async function agree(text: string, docs: readonly { id: string; isDeleted: boolean }[]): Promise<boolean> {
+  const seen = docs.map(({ id, isDeleted }) => doc(id, isDeleted))
+  const told = passes(text, ...seen)
+  if (told === null) return false
+  const source = JSON.stringify({ filters: { f: text } })
+  const fn = { database: 1, ddoc: '_design/d', rev: String(rev++), path: ['filters', 'f'], source }
+  const said = await sandbox.filter(
+    fn,
+    seen.map((one) => JSON.stringify(one)),
+    '{}',
+  )
+  if (JSON.stringify(said) !== JSON.stringify(told)) throw new Error(`${told}, and there ${said}: ${text}`)
+  return true
+}
+
+t.test('it says what the sandbox says', async (t) => {
   let plain = 0
   await fc.assert(
     fc.asyncProperty(body, docs, async (body, docs) => {
-      const seen = docs.map(({ id, isDeleted }) => doc(`${id}:1`, isDeleted))
-      const told = passes(body, ...seen)
-      if (told === null) return true
-      plain += 1
-      const source = JSON.stringify({ filters: { f: body } })
-      const fn = { database: 1, ddoc: '_design/d', rev: String(rev++), path: ['filters', 'f'], source }
-      const said = await sandbox.filter(
-        fn,
-        seen.map((one) => JSON.stringify(one)),
-        '{}',
-      )
-      return JSON.stringify(said) === JSON.stringify(told)
+      if (await agree(body, docs)) plain += 1
     }),
-    { numRuns: 150 },
+    { numRuns: RUNS },
   )
-  t.ok(plain > 130, `${plain} of 150 were plain`)
+  t.ok(plain > RUNS * 0.9, `${plain} of ${RUNS} were plain`)
+})
+
+t.test('whatever of its neighbours it takes for plain is the program that it seems', async (t) => {
+  let plain = 0
+  await fc.assert(
+    fc.asyncProperty(mutated, docs, async (text, docs) => {
+      if (await agree(text, docs)) plain += 1
+    }),
+    { numRuns: RUNS * 10 },
+  )
+  t.ok(plain > RUNS / 2, `${plain} of ${RUNS * 10} were plain`)
+})
+
+t.test('space and comments of every kind', async () => {
+  const spaces = [
+    '\t',
+    '\v',
+    '\f',
+    '\u00a0',
+    '\ufeff',
+    '\u1680',
+    '\u2003',
+    '\u202f',
+    '\u205f',
+    '\u3000',
+    '\u2028',
+    '\u2029',
+    '\r\n',
+    '\r',
+    '/**/',
+    '/*\n*/',
+    '/***/',
+    '// x\n',
+    '//\u2028',
+    '/* // */',
+    '// /*\n',
+    "/*\u2029 ' */",
+  ]
+  for (const [i, space] of spaces.entries()) {
+    const text = SPELLINGS[i % SPELLINGS.length] ?? ''
+    const words = text.match(WORDS) ?? []
+    await agree(space + text.replaceAll(' ', space) + space, [{ id: 'file:1', isDeleted: false }])
+    await agree(words.toSpliced((i * 7) % words.length, 0, space).join(''), [
+      { id: 'note:1', isDeleted: true },
+    ])
+  }
 })

@@ -264,3 +264,19 @@ t.test('a bulk with an attachment that is too large names it', async (t) => {
     reason: 'big',
   })
 })
+
+t.test(
+  'a bulk with a name that is refused stores nothing, and keeps what replication has brought',
+  async (t) => {
+    const { bulk, replicate, get, updateSeq } = await openDatabase()
+    for (const name of ['a\0b', '..', 'a/./b', 'a\r\nb']) {
+      const docs = [{ _id: 'x' }, { _id: 'y', _attachments: { a: HELLO, [name]: HELLO } }, { _id: 'z' }]
+      await t.rejects(bulk({ docs }), { code: 'bad_request' }, JSON.stringify(name))
+      await t.rejects(bulk({ docs: docs.slice(1) }), { code: 'bad_request' }, JSON.stringify(name))
+    }
+    t.equal(await updateSeq(), 0)
+    await replicate('x', { start: 1, ids: ['a'], doc: { _attachments: { '../a': HELLO } } })
+    await bulk({ docs: [{ _id: 'x', _rev: '1-a', _attachments: { '../a': { stub: true } } }] })
+    t.match(await get('x'), { _rev: /^2-/, _attachments: { '../a': { length: 5 } } })
+  },
+)

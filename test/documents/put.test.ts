@@ -140,6 +140,15 @@ t.test('an _id in the body gives way to the address', async (t) => {
   await t.rejects(get('y'), { code: 'not_found' })
 })
 
+t.test('an _id in the body must be an id, though the address counts', async (t) => {
+  const { put, get } = await openDatabase({ maxDocumentIdLength: 20 })
+  for (const _id of [5, null, '', '_y', '_design/', 'y'.repeat(21)]) {
+    await t.rejects(put('x', { _id }), { code: 'illegal_docid' }, JSON.stringify(_id))
+  }
+  await t.rejects(get('x'), { code: 'not_found' })
+  t.equal(await put('_local/x', { _id: 'y' }), '0-1')
+})
+
 t.test('what is refused', async (t) => {
   const { put, store } = await openDatabase({ maxDocumentSize: 100, maxDocumentIdLength: 20 })
   const tooDeep = `{"a":${'['.repeat(513)}${']'.repeat(513)}}`

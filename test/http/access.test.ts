@@ -149,6 +149,10 @@ t.test('what a 401 asks for is configured, or said by the client', async (t) => 
   await call('PUT', '/_config/chttpd/WWW-Authenticate', { body: '"Basic realm=\\"x\\""', auth: 's:s' })
   t.equal(await asked(), 'Basic realm="x"')
   t.equal((await call('GET', '/db', { auth: 'o:o' })).headers['www-authenticate'], undefined, 'not with 403')
+  await call('PUT', '/_config/chttpd/WWW-Authenticate', { body: '"漢字"', auth: 's:s' })
+  const answer = await call('GET', '/db')
+  t.match(answer, { status: 401, json: { error: 'unauthorized' } }, 'what no header can hold is left out')
+  t.equal(answer.headers['www-authenticate'], undefined)
 })
 
 t.test('require_valid_user', async (t) => {

@@ -90,6 +90,14 @@ t.test('other documents, other methods', async (t) => {
       json: { reason: 'Only DELETE,GET,HEAD,PUT allowed' },
     })
   }
+  for (const method of ['GET', 'POST', 'PUT', 'DELETE', 'COPY']) {
+    const headers = { destination: 'copy' }
+    const nowhere = await call(method, '/db/_design/d/_nothing', {
+      headers,
+      ...(method !== 'GET' && { body: 'x' }),
+    })
+    t.match(nowhere, { status: 404, json: { error: 'not_found', reason: 'missing' } }, `${method} of no part`)
+  }
 })
 
 t.test('rights', async (t) => {

@@ -243,6 +243,34 @@ t.test('a client that waits for 100-continue is refused without sending, or told
   accepted.socket.destroy()
 })
 
+t.test(
+  'who waits for 100-continue behind another request is told to go on before its own answer',
+  async (t) => {
+    let open = () => {}
+    const opened = new Promise<void>((resolve) => {
+      open = resolve
+    })
+    const { url } = await startMemoryServer(t, {}, (app) => {
+      const config = { access: 'public' } as const
+      app.get('/_slow', { config }, async () => opened.then(() => ({ slow: true })))
+      app.put('/_read', { config }, async (request) => {
+        await withBody(request, LIMIT, async () => {})
+        // After the answer to this has been made, which must wait for that to the other.
+        setImmediate(() => setImmediate(open))
+        return { read: true }
+      })
+    })
+    const first = 'GET /_slow HTTP/1.1\r\nHost: x\r\n\r\n'
+    const second = 'PUT /_read HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n{}'
+    const { text } = await speak(t, url, first + second)
+    while (!text().includes('"read"')) await delay(5)
+    t.match(
+      text(),
+      /^HTTP\/1.1 200 OK\r\n(?:.+\r\n)+\r\n\{"slow":true\}HTTP\/1.1 200 OK\r\n(?:.+\r\n)+\r\n\{"read":true\}$/,
+    )
+  },
+)
+
 t.test('the time of reading is told', async (t) => {
   const { url } = await startReader(t)
   const { socket, text } = await speak(t, url, 'PUT /_read HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{')

@@ -275,39 +275,113 @@ t.test('a filter reads parameters of its own', async (t) => {
   t.same(await ids('filter=mobile/ofType&type=b'), [])
 })
 
-t.test('what a filter does to the machine is nobody else’s harm', async (t) => {
+t.test('a filter that throws, loops for ever or eats memory is an error for its request alone', async (t) => {
   const { ask, open } = await withNotes(t)
+  const config = '/_node/_local/_config/couchdb/os_process_timeout'
+  await ask('PUT', config, '"500"')
+  t.teardown(() => ask('DELETE', config))
   const filters = {
     sync: SYNC,
-    greedy: '() => { const all = []; for (;;) all.push(new Array(10000).fill(1)) }',
+    notes: "(doc) => doc._id.split(':')[0] === 'note'",
+    throws: "(doc) => { throw new Error('no') }",
+    loops: '() => { for (;;); }',
+    eats: '() => { const all = []; for (;;) all.push(new Array(10000).fill(1)) }',
+    nests: '(doc) => { const f = () => f() + 1; return f() }',
   }
   await ask('PUT', '/db/_design/bad', { filters })
-  const healthy = await open('/db/_changes?filter=bad/sync&feed=continuous&since=now&heartbeat=60000')
-  const bad = await ask('GET', '/db/_changes?filter=bad/greedy')
-  t.equal(bad.status, 500)
-  t.equal(typeof bad.json.error, 'string')
-  const line = until(healthy.body, 'note:7')
+  const watch = (name: string) =>
+    open(`/db/_changes?filter=bad/${name}&feed=continuous&since=now&heartbeat=60000`)
+  const healthy = [await watch('sync'), await watch('notes')]
+  const cases: [name: string, error: string | RegExp][] = [
+    ['throws', 'unknown_error'],
+    ['loops', 'timeout'],
+    ['eats', 'out_of_memory'],
+    ['nests', 'unknown_error'],
+  ]
+  for (const feed of ['normal', 'longpoll', 'continuous', 'eventsource']) {
+    const all = cases.map(async ([name, error]) => {
+      const answer = await ask('GET', `/db/_changes?filter=bad/${name}&feed=${feed}`)
+      t.match(answer, { status: 500, json: { error, reason: String } }, `${feed} ${name}`)
+    })
+    const other = ask('GET', '/db/_changes?filter=bad/notes&since=0')
+    t.same(
+      idsIn((await other).text),
+      ['note:1', 'note:2'],
+      'another function of the same design document goes on',
+    )
+    await Promise.all(all)
+  }
+  const lines = healthy.map(({ body }) => until(body, 'note:7'))
   await ask('PUT', '/db/note:7', {})
-  t.same(idsIn(await line), ['note:7'])
-  healthy.body.on('error', () => {}).destroy()
+  for (const line of lines) t.same(idsIn(await line), ['note:7'], 'and so do the feeds that were open')
+  for (const { body } of healthy) body.on('error', () => {}).destroy()
 })
 
-t.test('a changed filter counts in a feed that waits, a removed one cuts it', async (t) => {
+t.test('a filter that fails for a later document cuts its own feed alone', async (t) => {
+  const { ask, open } = await withNotes(t)
+  const filters = { picky: "(doc) => { if (doc.bad) throw new Error('no'); return true }", sync: SYNC }
+  await ask('PUT', '/db/_design/bad', { filters })
+  const [picky, sync] = await Promise.all(
+    ['picky', 'sync'].map((name) =>
+      open(`/db/_changes?filter=bad/${name}&feed=continuous&since=now&heartbeat=60000`),
+    ),
+  )
+  const cut = picky?.body.text().then(
+    () => 'ended in order',
+    () => 'cut',
+  )
+  const line = until((sync as Dispatcher.ResponseData).body, 'note:bad')
+  await ask('PUT', '/db/note:bad', { bad: true })
+  t.equal(await cut, 'cut')
+  t.same(idsIn(await line), ['note:bad'])
+  sync?.body.on('error', () => {}).destroy()
+})
+
+t.test(
+  'while a slow filter lets nothing through, the heart beats, and a longpoll’s end is a place to go on',
+  async (t) => {
+    const { ask, open } = await withNotes(t)
+    const filters = { slow: '() => { const end = Date.now() + 20; while (Date.now() < end); return false }' }
+    await ask('PUT', '/db/_design/slow', { filters })
+    await ask('POST', '/db/_bulk_docs', {
+      docs: Array.from({ length: 60 }, (_, i) => ({ _id: `file:${i + 10}` })),
+    })
+    for (const feed of ['continuous', 'longpoll']) {
+      const { body } = await open(`/db/_changes?filter=slow/slow&feed=${feed}&heartbeat=100`)
+      const text = await until(body, '\n\n\n')
+      t.match(text, /^(\{"results":\[)?\n+$/, feed)
+      body.on('error', () => {}).destroy()
+    }
+    const { json } = await ask('GET', '/db/_changes?filter=slow/slow&feed=longpoll&timeout=0')
+    t.match(json, { results: [], last_seq: /^70-/, pending: 0 })
+    const again = await ask('GET', `/db/_changes?filter=slow/slow&since=${json.last_seq}`)
+    t.match(again.json, { results: [], last_seq: json.last_seq, pending: 0 })
+  },
+)
+
+t.test('a changed filter counts in a feed that is open, a removed one cuts it', async (t) => {
   const client = await withNotes(t)
   const { ask, open } = client
   const { body } = await open('/db/_changes?filter=mobile/sync&feed=continuous&since=now&heartbeat=60000')
-  const text = body.text().then(
-    (text) => text,
-    (error: Error) => error,
+  const lines = body[Symbol.asyncIterator]()
+  const nextIds = async () => idsIn(String((await lines.next()).value))
+  await ask('PUT', '/db/note:8', {})
+  t.same(await nextIds(), ['note:8'])
+  const change = async (sync: string) => {
+    const { json } = await ask('GET', '/db/_design/mobile')
+    await ask('PUT', '/db/_design/mobile', { ...json, filters: { sync } })
+  }
+  // From one that needs no sandbox to one that does, and back.
+  await change("(doc) => doc._id.split(':')[0] === 'file'")
+  await ask('POST', '/db/_bulk_docs', { docs: [{ _id: 'note:9' }, { _id: 'file:9' }] })
+  t.same(await nextIds(), ['file:9'])
+  await change("(doc) => doc._id.startsWith('note:')")
+  await ask('POST', '/db/_bulk_docs', { docs: [{ _id: 'file:10' }, { _id: 'note:10' }] })
+  t.same(await nextIds(), ['note:10'])
+  const rest = nextIds().then(
+    () => 'another line',
+    () => 'cut',
   )
-  const { json } = await ask('GET', '/db/_design/mobile')
-  const filters = { sync: "(doc) => doc._id.startsWith('file:')" }
-  await ask('PUT', '/db/_design/mobile', { ...json, filters })
-  const again = await open('/db/_changes?filter=mobile/sync&feed=continuous&since=now&heartbeat=60000')
-  const line = until(again.body, 'file:8')
-  await ask('POST', '/db/_bulk_docs', { docs: [{ _id: 'note:8' }, { _id: 'file:8' }] })
-  t.same(idsIn(await line), ['file:8'])
-  again.body.on('error', () => {}).destroy()
   await remove(client, '_design/mobile')
-  t.ok((await text) instanceof Error, 'the connection breaks')
+  t.equal(await rest, 'cut')
 })

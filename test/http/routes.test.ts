@@ -102,6 +102,7 @@ const ROWS: Readonly<Record<string, Row>> = {
     GET: 404,
     POST: 404,
     PUT: 404,
+    COPY: 404,
     DELETE: 404,
   }),
 }

@@ -105,6 +105,7 @@ t.test('_dbs_info', async (t) => {
     { key: 'b', info: { db_name: 'b' } },
   ])
   for (const [body, reason] of [
+    [[], 'Request body must be a JSON object'],
     [{}, '`keys` member must exist.'],
     [{ keys: 'a' }, '`keys` member must be an array.'],
     [{ keys: Array.from({ length: 101 }, () => 'a') }, 'too_many_keys'],

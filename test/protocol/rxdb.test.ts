@@ -4,6 +4,7 @@ import { type RxCouchDBReplicationState, replicateCouchDB } from 'rxdb/plugins/r
 import { getRxStorageMemory } from 'rxdb/plugins/storage-memory'
 import t, { type Test } from 'tap'
 import { startTestServer, type TestServer } from '../helpers/server.ts'
+import { until } from './devices.ts'
 
 interface Note {
   id: string
@@ -45,6 +46,7 @@ interface Running {
 }
 
 interface How {
+  readonly live?: boolean
   /** Called before a request goes out, with its method and address. */
   readonly before?: (method: string, url: string) => Promise<void>
 }
@@ -54,28 +56,35 @@ function replicate(
   t: Test,
   server: TestServer,
   collection: RxCollection<Note>,
-  { before }: How = {},
+  { live = false, before }: How = {},
 ): Running {
   const [seen, errors]: [string[], unknown[]] = [[], []]
+  const ended = new AbortController()
   const state = replicateCouchDB<Note>({
     // The same each time: what it has replicated is kept under this name.
     replicationIdentifier: 'notes',
     collection,
     url: `${server.url}/notes/`,
-    live: false,
+    live,
     retryTime: RETRY,
     waitForLeadership: false,
     fetch: async (url, init) => {
       const method = init?.method ?? 'GET'
       seen.push(`${method} ${String(url).slice(server.url.length)}`)
       await before?.(method, String(url))
-      return await fetch(url, init)
+      // RxDB's own longpoll would go on until the server ends it.
+      return await fetch(url, { ...init, signal: ended.signal })
     },
     pull: { batchSize: BATCH },
     push: { batchSize: BATCH },
   })
-  state.error$.subscribe((error) => errors.push(error))
-  t.teardown(() => state.cancel())
+  state.error$.subscribe((error) => {
+    if (!ended.signal.aborted) errors.push(error)
+  })
+  t.teardown(async () => {
+    await state.cancel()
+    ended.abort()
+  })
   return { state, errors, seen }
 }
 
@@ -188,4 +197,38 @@ t.test('one-shot replication', async (t) => {
     t.strictSame(await texts(phone), { raced: 'of another' })
     t.match((await server.request('GET', '/notes/raced')).json, { _rev: /^1-/, text: 'of another' })
   })
+})
+
+t.test('live replication', async (t) => {
+  const server = await serverWithNotes(t)
+  const [phone, desk] = [await client(t), await client(t)]
+  const running = [phone, desk].map((collection) => replicate(t, server, collection, { live: true }))
+  for (const { state } of running) await state.awaitInitialReplication()
+  const same = (wanted: Record<string, string>) =>
+    until(`all have ${JSON.stringify(wanted)}`, async () => {
+      const all = [await texts(phone), await texts(desk), await textsThere(server)]
+      return all.every((one) => JSON.stringify(one) === JSON.stringify(wanted))
+    })
+
+  await phone.insert({ id: 'a', text: 'one' })
+  await same({ a: 'one' })
+  await desk.upsert({ id: 'a', text: 'two' })
+  await same({ a: 'two' })
+  await server.request('PUT', '/notes/b', { body: { text: 'by curl' } })
+  await same({ a: 'two', b: 'by curl' })
+  await phone.findOne('b').remove()
+  await same({ a: 'two' })
+  await desk.insert({ id: 'b', text: 'again' })
+  await same({ a: 'two', b: 'again' })
+  const there = Array.from(
+    { length: 3 * BATCH },
+    (_, n) => [`c-${String(n).padStart(2, '0')}`, `${n}`] as const,
+  )
+  await phone.bulkInsert(there.map(([id, text]) => ({ id, text })))
+  await same({ a: 'two', b: 'again', ...Object.fromEntries(there) })
+
+  for (const { seen, errors } of running) {
+    t.strictSame(errors, [])
+    t.ok(seen.some((request) => request.includes('feed=longpoll')))
+  }
 })

@@ -24,6 +24,12 @@ t.test('views through a listening server, over its threads and a restart', async
   const queries = [{ group: true }, { reduce: false, limit: 0 }]
   const both = await call(server, 'POST', `${view}/queries`, { body: { queries } })
   t.match(both.json, { results: [sums, { total_rows: 600, rows: [] }] })
+  const escaped = view.replace('_design/', '_design%2F')
+  t.strictSame(
+    (await call(server, 'GET', `${escaped}?group=true`)).json,
+    sums,
+    'CouchDB redirects to the other',
+  )
   await server.stop()
   await server.start()
   t.strictSame((await call(server, 'GET', `${view}?group=true`)).json, sums)

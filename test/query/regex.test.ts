@@ -1,6 +1,9 @@
 import t from 'tap'
 import { CouchError } from '../../src/core/errors.ts'
-import { compileRegex } from '../../src/query/regex.ts'
+import { Budget } from '../../src/query/budget.ts'
+import { compileRegex as compileWithin } from '../../src/query/regex.ts'
+
+const compileRegex = (pattern: string) => compileWithin(pattern, new Budget().spend)
 
 function refusalOf(act: () => unknown): unknown {
   try {
@@ -60,7 +63,15 @@ t.test('patterns are bounded, and what they are held against', async (t) => {
   )
   t.match(
     refusalOf(() => compileRegex('[ab]{500}c')('ab'.repeat(50_000))),
-    /too long/,
+    /too much/,
   )
   t.ok(compileRegex('^a')('a'.repeat(1_000_000)))
+  const { spend } = new Budget()
+  t.match(
+    refusalOf(() => {
+      for (let i = 0; i < 20; i++) compileWithin(`(a?){500}${i}`, spend)
+    }),
+    /too much/,
+    'and so are all of a selector together',
+  )
 })

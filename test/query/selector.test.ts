@@ -18,6 +18,11 @@ const DOC = {
   'a.b': 'dotted',
   $odd: 1,
   cams: { cam1: {}, cam2: {} },
+  neg: -3,
+  grid: [
+    [1, 2],
+    [3, 4],
+  ],
 }
 
 function passes(selector: unknown, doc: unknown = DOC): boolean {
@@ -129,6 +134,43 @@ t.test('conditions, protocol.md 10.2', async (t) => {
     [{ $and: [] }, true],
     [{ $or: [] }, true],
     [{ $not: { $or: [] } }, true],
+    // Conditions turned round, where the field is there and of another kind.
+    [{ n: { $not: { $regex: '5' } } }, true],
+    [{ n: { $not: { $size: 1 } } }, true],
+    [{ type: { $not: { $mod: [2, 0] } } }, true],
+    [{ type: { $not: { $beginsWith: 'no' } } }, false],
+    [{ n: { $not: { $elemMatch: { $gt: 1 } } } }, true],
+    [{ list: { $not: { $allMatch: { $gt: 1 } } } }, true],
+    [{ n: { $nor: [{ $lt: 3 }, { $gt: 9 }] } }, true],
+    [{ $nor: [{ $not: { n: 5 } }, { $nor: [{ type: 'note' }] }] }, true],
+    [{ $not: { $not: { $not: { n: 6 } } } }, true],
+    [{ $not: { n: { $in: [5] }, type: { $ne: 'note' } } }, true],
+    // null is a value like any other.
+    [{ nothing: { $in: [null] } }, true],
+    [{ nothing: { $ne: 1 } }, true],
+    [{ nothing: { $gte: null } }, true],
+    [{ x: null }, false],
+    [{ x: { $in: [null] } }, false],
+    [{ x: { $gte: null } }, false],
+    // Numbers.
+    [{ neg: { $mod: [2, -1] } }, true],
+    [{ neg: { $mod: [2, 1] } }, false],
+    [{ neg: { $mod: [-2, -1] } }, true],
+    [{ n: { $eq: 5.0 } }, true],
+    [{ n: { $in: ['5'] } }, false],
+    // Elements within elements, members within elements, and ways through both.
+    [{ grid: { $elemMatch: { $elemMatch: { $gt: 3 } } } }, true],
+    [{ grid: { $allMatch: { $elemMatch: { $gt: 1 } } } }, true],
+    [{ grid: { $allMatch: { $elemMatch: { $gt: 2 } } } }, false],
+    [{ 'grid.1.0': 3 }, true],
+    [{ grid: { 1: { 0: { $gt: 2 } } } }, true],
+    [{ grid: { $elemMatch: { $eq: [3, 4] } } }, true],
+    [{ grid: { $in: [[3, 4]] } }, true],
+    [{ parts: { $elemMatch: { b: { c: { $exists: false } } } } }, true],
+    [{ parts: { $elemMatch: { 'b.c': { $exists: false } } } }, true],
+    [{ parts: { $allMatch: { $or: [{ a: 1 }, { a: { $gt: 1 } }] } } }, true],
+    [{ cams: { $keyMapMatch: { $or: [{ $eq: 'x' }, { $beginsWith: 'cam' }] } } }, true],
+    [{ cams: { $keyMapMatch: { $not: { $beginsWith: 'cam' } } } }, false],
     // An empty selector among others is a value, as in CouchDB.
     [{ $and: [{}] }, false],
     [{ list: { $elemMatch: {} } }, false],
@@ -241,6 +283,8 @@ t.test('refusals', async (t) => {
     [{ '': 1 }, 'One or more conditions is missing a field name.'],
     [{ $elemMatch: { a: 1 } }, 'One or more conditions is missing a field name.'],
     [{ 'a..b': 1 }, 'Invalid field name: a..b'],
+    [{ ['a.'.repeat(6000)]: { $and: [1, 2] } }, /^Invalid field name: a\.a\..{100,250}$/],
+    [{ $and: Array(5001).fill({ $and: [] }) }, /more than 5000 conditions/],
     [{ a: { '': 1 } }, 'Invalid field name: a.'],
     [{ a: { $size: 'x'.repeat(1000) } }, /^.{200,300}$/],
     [nested(70), /nested deeper than 64/],
@@ -264,9 +308,71 @@ function nested(levels: number): object {
 
 t.test('a document that holds too much for a selector is refused, the next is not', async (t) => {
   const selector = compileSelector({ list: { $elemMatch: { $gt: 1 } } })
-  const list = Array.from({ length: 500_001 }, () => 0)
+  const list = Array.from({ length: 1_000_000 }, () => 0)
   t.throws(() => selector.matches({ list }), { code: 'invalid_selector' })
   t.ok(selector.matches({ list: [2] }))
+})
+
+t.test('whatever a selector looks at is counted', async (t) => {
+  const any = (count: number, part: (i: number) => object) => ({
+    $or: Array.from({ length: count }, (_, i) => part(i)),
+  })
+  const list = Array.from({ length: 30_000 }, () => 0)
+  const object = Object.fromEntries(list.map((_, i) => [`k${i}`, i]))
+  const text = `c${'abbaabab'.repeat(5000)}`
+  const slow = '[ab]*a[ab]{100}c'
+  const cases: [name: string, selector: object][] = [
+    ['elements in $in', any(200, (i) => ({ list: { $in: [`x${i}`] } }))],
+    ['elements in $nin', { $and: Array(200).fill({ list: { $nin: ['x'] } }) }],
+    ['conditions within $elemMatch', { list: { $elemMatch: any(500, (i) => ({ $eq: `x${i}` })) } }],
+    ['conditions within $allMatch', { list: { $allMatch: { $not: any(500, (i) => ({ $eq: `x${i}` })) } } }],
+    ['$elemMatch within $elemMatch', { lists: { $elemMatch: any(30, () => ({ $elemMatch: { $gt: 1 } })) } }],
+    [
+      'junctions of nothing',
+      { list: { $elemMatch: { $and: [...Array(500).fill({ $and: [] }), { $gt: 1 }] } } },
+    ],
+    [
+      'negated junctions of nothing',
+      { list: { $allMatch: { $and: Array(500).fill({ $not: { $nor: [] } }) } } },
+    ],
+    ['keys in $keyMapMatch', any(200, () => ({ object: { $keyMapMatch: { $eq: 'x' } } }))],
+    ['first keys in $keyMapMatch', { $and: Array(200).fill({ object: { $keyMapMatch: { $eq: 'k0' } } }) }],
+    ['objects that are compared', any(200, (i) => ({ object: { $eq: { k0: i + 1 } } }))],
+    ['arrays that are compared', any(1000, (i) => ({ list: { $eq: [0, 0, 0, i + 1] } }))],
+    ['$all', any(200, (i) => ({ list: { $all: [`x${i}`] } }))],
+    ['long texts', any(4000, (i) => ({ long: { $lt: `x${i}` } }))],
+    ['patterns on one text', any(20, () => ({ text: { $regex: slow } }))],
+    ['a pattern on many texts', { texts: { $elemMatch: { $regex: slow } } }],
+    ['fields that exist', { list: { $elemMatch: { $or: Array(500).fill({ a: { $exists: true } }) } } }],
+  ]
+  const doc = {
+    list,
+    object,
+    text,
+    long: 'y'.repeat(2_000_000),
+    lists: Array(60).fill(list),
+    texts: Array(20).fill(text),
+  }
+  for (const [name, selector] of cases) {
+    const compiled = compileSelector(selector)
+    const start = performance.now()
+    t.throws(() => compiled.matches(doc), { code: 'invalid_selector', reason: /too much/ }, name)
+    t.ok(performance.now() - start < 3000, name)
+  }
+})
+
+t.test('what is long without being much to look at passes', async (t) => {
+  const body = 'some words of a note, and a todo\n'.repeat(30_000)
+  const selector = {
+    $and: [{ body: { $regex: 'todo$' } }, { body: { $regex: '(?i)NOTE' } }, { body: { $gt: 'a' } }],
+  }
+  t.notOk(passes(selector, { body }))
+  t.ok(passes({ body: { $regex: '(?m)todo$' } }, { body }))
+  const parts = Array.from({ length: 100_000 }, (_, i) => ({ i, kind: 'text' }))
+  const members = Array.from({ length: 1000 }, (_, i) => ({ object: { k0: { $gt: i } } }))
+  t.notOk(passes({ $or: members }, { object: Object.fromEntries(parts.map(({ i }) => [`k${i}`, 0])) }))
+  t.ok(passes({ parts: { $elemMatch: { i: 99_999, kind: { $in: ['text', 'image'] } } } }, { parts }))
+  t.ok(passes({ _id: { $in: parts.map(({ i }) => `note:${i}`) } }, { _id: 'note:777' }))
 })
 
 t.test('long lists of values are looked up, not gone through', async (t) => {

@@ -83,3 +83,88 @@ t.test('failing all refuses what waits and what is at work', async (t) => {
   t.ok(queue.isEmpty)
   await refused
 })
+
+/** Takes on a job, and notes how it ends. */
+function ask(queue: JobQueue, database: number, calls: number, ends: string[] = []): string[] {
+  const texts = Array.from({ length: calls }, () => '{}')
+  queue.add(work(database, `${calls}`, texts)).then(
+    () => ends.push('done'),
+    (error: { code?: string; message: string }) => ends.push(error.code ?? error.message),
+  )
+  return ends
+}
+
+/** Lets what was refused be told. */
+const told = () => new Promise(setImmediate)
+
+t.test('when too much waits, the database with the most of it gives way', async (t) => {
+  const queue = new JobQueue()
+  const many = Array.from({ length: 10 }, () => ask(queue, 1, 1900))
+  const begun = queue.next() as Job
+  const small = ask(queue, 2, 500)
+  await told()
+  t.same(small, [], 'there is room')
+  const second = ask(queue, 3, 2000)
+  await told()
+  t.same(second, [])
+  t.same(many[9], ['unavailable'], 'the newest')
+  t.same(many.slice(0, 9).flat(), [])
+  t.same(ask(queue, 1, 1900, many[9]), ['unavailable'])
+  await told()
+  t.same(many[9], ['unavailable', 'unavailable'], 'the newcomer is of the one with the most')
+  for (let database = 4; database < 12; database += 1) ask(queue, database, 2000)
+  await told()
+  t.equal(many.flat().length, 10, 'all that had not begun, and the newcomer')
+  t.same(many[0], [])
+  queue.finish(begun)
+  await told()
+  t.same(many[0], ['done'])
+  queue.failAll(new Error('over'))
+})
+
+t.test('what was begun is not pushed out', async (t) => {
+  const queue = new JobQueue()
+  const [first, second] = [ask(queue, 1, 9000), ask(queue, 1, 9000)]
+  for (const job of [queue.next() as Job, queue.next() as Job]) {
+    job.results.push('true')
+    queue.putBack(job)
+  }
+  const refused = ask(queue, 2, 3000)
+  await told()
+  t.same([first, second, refused], [[], [], ['unavailable']])
+  queue.failAll(new Error('over'))
+})
+
+t.test('what a database asks for is refused, whether it waits or is at work', async (t) => {
+  const queue = new JobQueue()
+  const ends = [ask(queue, 1, 1), ask(queue, 2, 1), ask(queue, 1, 1), ask(queue, 1, 1)]
+  const atWork = queue.next() as Job
+  queue.failAllOf(1, new Error('gone'))
+  await told()
+  t.same(ends, [['gone'], [], ['gone'], ['gone']])
+  queue.putBack(atWork)
+  t.same(served(queue), ['2:1'])
+  t.ok(queue.isEmpty)
+  ask(queue, 1, 1)
+  t.same(served(queue), ['1:1'], 'it may have two threads again')
+})
+
+t.test('what has waited too long is refused, what is at work is not', async (t) => {
+  const queue = new JobQueue()
+  const ends = [ask(queue, 1, 1), ask(queue, 1, 2), ask(queue, 1, 3)]
+  const [first, second] = [queue.next() as Job, queue.next() as Job]
+  queue.failWaiting(performance.now() - 60_000, new Error('late'))
+  await told()
+  t.same(ends.flat(), [])
+  const now = performance.now() + 1
+  queue.failWaiting(now, new Error('late'))
+  await told()
+  t.same(ends, [[], [], ['late']])
+  while (performance.now() < now) await told()
+  queue.putBack(first)
+  queue.failWaiting(now, new Error('late'))
+  queue.finish(second)
+  await told()
+  t.same(ends, [[], ['done'], ['late']], 'it counts from when it was put back')
+  queue.failAll(new Error('over'))
+})

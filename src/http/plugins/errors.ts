@@ -6,6 +6,7 @@ import fp from 'fastify-plugin'
 import { asCouchError, CouchError, type ErrorName } from '../../core/errors.ts'
 import { answerAndClose } from '../lingering-close.ts'
 import { BAD_QUERY } from '../query-params.ts'
+import { HEADER_TEXT } from '../replies.ts'
 import { refuseUnknownMethod } from '../route-table.ts'
 import { setCouchHeaders } from './couch-headers.ts'
 
@@ -118,5 +119,6 @@ function challenge(request: FastifyRequest, reply: FastifyReply): void {
     config.get('chttpd', 'WWW-Authenticate') ||
     config.get('httpd', 'WWW-Authenticate') ||
     (config.boolean('chttpd', 'require_valid_user') && 'Basic realm="server"')
-  if (value) reply.header('WWW-Authenticate', value)
+  // A configured text may be any; Node would throw at what is none, and the refusal would be lost.
+  if (value && HEADER_TEXT.test(value)) reply.header('WWW-Authenticate', value)
 }

@@ -9,7 +9,7 @@ import { idOf } from '../document-params.ts'
 import { addVary, type StreamHead } from '../json-stream.ts'
 import { multipartHead, sendPieces } from '../multipart-answer.ts'
 import { queryOf, textParam } from '../query-params.ts'
-import { isKnownToClient, sendNotModified } from '../replies.ts'
+import { HEADER_TEXT, isKnownToClient, sendNotModified } from '../replies.ts'
 import type { Path } from '../route-table.ts'
 import { databaseOf } from '../services.ts'
 import { chooseEncoding } from '../stream-encoding.ts'
@@ -46,12 +46,10 @@ export const attachmentRoutes: readonly Path[] = [
       POST: { handler: refuseUnknown },
       PUT: { handler: refuseUnknown },
       DELETE: { handler: refuseUnknown },
+      COPY: { handler: refuseUnknown },
     },
   },
 ]
-
-/** What Node lets into a header; the type comes from whoever wrote the attachment. */
-const HEADER_TEXT = /^[\x20-\x7e\x80-\xff]+$/
 
 async function getAttachment(request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
   const id = idOf(request)
@@ -64,6 +62,7 @@ async function getAttachment(request: FastifyRequest, reply: FastifyReply): Prom
   reply.headers({ 'Accept-Ranges': isPlain ? 'bytes' : 'none', 'Content-Security-Policy': 'sandbox' })
   if (!isPlain) addVary(reply, 'Accept-Encoding')
   if (isKnownToClient(request, reply, etag)) return sendNotModified(reply)
+  // It comes from whoever wrote the attachment.
   const type = HEADER_TEXT.test(content.type) ? content.type : 'application/octet-stream'
   if (isPlain) return sendRanges(request, reply, content, type, etag)
   return sendCoded(request, reply, content, type)

@@ -29,10 +29,7 @@ const METHODS: Path['methods'] = {
 }
 const ALLOW = 'DELETE,GET,HEAD,POST,PUT,COPY'
 
-/**
- * `/:db/:docid` takes `_design%2Fx` and `_local%2Fx` as well, and answers: CouchDB redirects a GET of the former,
- * but nano takes any redirect for an error (clients.md 1.5).
- */
+/** `/:db/:docid` takes `_local%2Fx` as well; rewrite-url.ts has seen to `_design%2Fx`. */
 export const documentRoutes: readonly Path[] = [
   {
     url: '/:db/:docid',

@@ -91,8 +91,10 @@ async function dbsInfo(request: FastifyRequest, reply: FastifyReply): Promise<vo
 }
 
 const keysBody = shape<{ keys: readonly string[] }>({
-  type: 'object',
-  required: ['keys'],
+  allOf: [
+    { type: 'object', refusal: ['body_not_object', 'Request body must be a JSON object'] },
+    { required: ['keys'], refusal: ['bad_request', '`keys` member must exist.'] },
+  ],
   properties: {
     keys: {
       type: 'array',
@@ -100,7 +102,6 @@ const keysBody = shape<{ keys: readonly string[] }>({
       refusal: ['bad_request', '`keys` member must be an array.'],
     },
   },
-  refusal: ['bad_request', '`keys` member must exist.'],
 })
 
 /** CouchDB's `chttpd/max_db_number_for_dbs_info_req`, protocol.md 2.5. */

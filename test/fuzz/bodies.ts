@@ -1,0 +1,286 @@
+/** A body for each call, as its grammar has it. */
+import { gzipSync } from 'node:zlib'
+import { md5 } from '../helpers/related.ts'
+import type { Choices } from './choices.ts'
+import { designText, documentText, ordinary } from './documents.ts'
+import {
+  ATTACHMENT_NAMES,
+  type Facts,
+  GUARDED_VAULT,
+  KEPT_IDS,
+  ODD_IDS,
+  ODD_REVISIONS,
+  REVISIONS,
+  VAULTS,
+  WILD_DATABASES,
+  WILD_IDS,
+} from './world.ts'
+
+export interface BodyPlace {
+  readonly choices: Choices
+  readonly facts: Facts
+  readonly route: string
+  readonly method: string
+  readonly database: string
+}
+
+export interface FuzzBody {
+  readonly bytes: Buffer
+  /** The media type that fits; null: any. */
+  readonly type: string | null
+  /** It must go out as it is, since a slip could touch what is kept. */
+  readonly isFixed?: boolean
+}
+
+type Maker = (place: BodyPlace) => FuzzBody
+
+const JSON_TYPE = 'application/json'
+const BOUNDARY = 'fuzz-boundary'
+
+/** By the route, or by its method and route where they differ; other routes get JSON of any kind. */
+const MAKERS: Readonly<Record<string, Maker>> = {
+  '/:db': document,
+  'POST /:db/:docid': form,
+  '/:db/:docid': (place) => (place.choices.chance(0.2) ? multipart(place) : document(place)),
+  'POST /:db/_design/:ddoc': form,
+  '/:db/_design/:ddoc': ({ choices, database }) => json(designText(choices, isVault(database))),
+  '/:db/_local/:local': ({ choices }) => json(`{${ordinary(choices).join(',')}}`),
+  '/:db/:docid/*': content,
+  '/:db/_design/:ddoc/*': content,
+  '/:db/_bulk_docs': bulkDocs,
+  '/:db/_bulk_get': bulkGet,
+  '/:db/_revs_diff': (place) => json(idsAndRevs(place, true)),
+  '/:db/_missing_revs': (place) => json(idsAndRevs(place, true)),
+  '/:db/_purge': (place) => json(idsAndRevs(place, false)),
+  '/:db/_all_docs': list,
+  '/:db/_design_docs': list,
+  '/:db/_local_docs': list,
+  '/:db/_all_docs/queries': lists,
+  '/:db/_design_docs/queries': lists,
+  '/:db/_local_docs/queries': lists,
+  '/:db/_design/:ddoc/_view/:view': list,
+  '/:db/_design/:ddoc/_view/:view/queries': lists,
+  '/:db/_changes': changes,
+  '/:db/_security': security,
+  '/:db/_revs_limit': limit,
+  '/:db/_purged_infos_limit': limit,
+  '/_node/:node/_config/:section/:key': setting,
+  '/_config/:section/:key': setting,
+  '/_dbs_info': ({ choices }) =>
+    json(`{"keys":${JSON.stringify(choices.some([...WILD_DATABASES, ...VAULTS, 'x'], 0.4))}}`),
+}
+
+export function makeBody(place: BodyPlace): FuzzBody {
+  const { choices, route, method } = place
+  const make = MAKERS[`${method} ${route}`] ?? MAKERS[route]
+  if (make === undefined || choices.chance(0.02)) return json(choices.json())
+  return make(place)
+}
+
+function isVault(database: string): boolean {
+  return VAULTS.includes(database)
+}
+
+function json(text: string): FuzzBody {
+  return { bytes: Buffer.from(text), type: JSON_TYPE }
+}
+
+function document({ choices, database }: BodyPlace): FuzzBody {
+  return json(documentText(choices, { isVault: isVault(database), isListed: isVault(database) }))
+}
+
+function bulkDocs({ choices, database }: BodyPlace): FuzzBody {
+  const most = choices.chance(0.02) ? 200 : 6
+  const docs = choices.list(most, () => documentText(choices, { isVault: isVault(database), isListed: true }))
+  if (choices.chance(0.5)) return json(`{"docs":[${docs}]}`)
+  // Without a validate function, a replicated revision could win.
+  if (isVault(database) && database !== GUARDED_VAULT) return losing(choices)
+  return json(`{${choices.pick(['', '"all_or_nothing":false,'])}"docs":[${docs}],"new_edits":false}`)
+}
+
+/** Replicated branches of kept documents, none of which wins over what is kept. */
+function losing(choices: Choices): FuzzBody {
+  const docs = choices.list(4, () => ({
+    _id: choices.pick(KEPT_IDS),
+    _rev: choices.pick(REVISIONS),
+    lost: true,
+  }))
+  return { ...json(JSON.stringify({ new_edits: false, docs })), isFixed: true }
+}
+
+function bulkGet({ choices, facts, database }: BodyPlace): FuzzBody {
+  const ids = isVault(database) ? KEPT_IDS : WILD_IDS
+  const revs = isVault(database) ? facts.revisions : REVISIONS
+  const docs = choices.list(8, () => {
+    const rev = choices.chance(0.5) ? `,"rev":${JSON.stringify(choices.mostly(revs, ODD_REVISIONS))}` : ''
+    const since = choices.chance(0.1) ? `,"atts_since":${JSON.stringify([choices.pick(revs)])}` : ''
+    return `{"id":${JSON.stringify(choices.mostly(ids, ODD_IDS))}${rev}${since}}`
+  })
+  return json(`{"docs":[${docs}]}`)
+}
+
+/** @param isRead whether the call can only read: what is right in a vault is told to no other */
+function idsAndRevs({ choices, facts, database }: BodyPlace, isRead: boolean): string {
+  const ids = isVault(database) ? KEPT_IDS : WILD_IDS
+  const revs = isVault(database) && isRead ? facts.revisions : REVISIONS
+  const members = choices.list(choices.chance(0.02) ? 120 : 6, () => {
+    const listed = choices.list(4, () => choices.mostly(revs, ODD_REVISIONS))
+    return `${JSON.stringify(choices.mostly(ids, ODD_IDS))}:${JSON.stringify(listed)}`
+  })
+  return `{${members}}`
+}
+
+function list(place: BodyPlace): FuzzBody {
+  return json(listText(place))
+}
+
+function lists(place: BodyPlace): FuzzBody {
+  return json(`{"queries":[${place.choices.list(5, () => listText(place))}]}`)
+}
+
+function listText({ choices }: BodyPlace): string {
+  const id = () => JSON.stringify(choices.pick([...WILD_IDS, ...KEPT_IDS]))
+  const members = {
+    keys: () => `[${choices.list(8, () => (choices.chance(0.9) ? id() : choices.json()))}]`,
+    key: () => choices.json(),
+    startkey: id,
+    end_key: id,
+    descending: () => choices.mostly(['true', 'false'], ['1', '"true"']),
+    limit: () => choices.mostly(['0', '3'], ['-1', '"3"', '1.5', '1e99']),
+    skip: () => choices.edge(),
+    include_docs: () => 'true',
+    attachments: () => 'true',
+    conflicts: () => 'true',
+    update_seq: () => 'true',
+    reduce: () => choices.pick(['true', 'false', 'null']),
+    group: () => 'true',
+    group_level: () => choices.edge(),
+  }
+  const chosen = choices.some(Object.entries(members), 0.2)
+  return `{${chosen.map(([name, make]) => `"${name}":${make()}`)}}`
+}
+
+function changes({ choices }: BodyPlace): FuzzBody {
+  const members: string[] = []
+  if (choices.chance(0.5))
+    members.push(`"doc_ids":${JSON.stringify(choices.some([...WILD_IDS, ...KEPT_IDS], 0.2))}`)
+  if (choices.chance(0.6)) members.push(`"selector":${selector(choices, 3)}`)
+  if (choices.chance(0.2))
+    members.push(`"fields":${choices.pick(['["_id","n"]', '["a.b",["c"]]', '1', '[1]'])}`)
+  return choices.chance(0.05) ? { bytes: Buffer.alloc(0), type: JSON_TYPE } : json(`{${members}}`)
+}
+
+function selector(choices: Choices, depth: number): string {
+  const below = () => selector(choices, depth - 1)
+  if (depth > 0 && choices.chance(0.4)) {
+    const operator = choices.pick([
+      '$and',
+      '$or',
+      '$nor',
+      '$not',
+      '$all',
+      '$elemMatch',
+      '$allMatch',
+      '$keyMapMatch',
+    ])
+    return `{"${operator}":${choices.chance(0.7) ? `[${choices.list(3, below)}]` : below()}}`
+  }
+  const operator = choices.pick(
+    '$eq $ne $lt $lte $gt $gte $exists $type $in $nin $size $mod $regex $beginsWith $text $x'.split(' '),
+  )
+  const value = choices.pick([
+    choices.json(),
+    'true',
+    '[2,1]',
+    '[0,0]',
+    '"(a+)+$"',
+    '"string"',
+    '"(?=x)"',
+    `[${choices.json()},${choices.json()}]`,
+  ])
+  return `{"${choices.pick(['_id', 'n', 'a.b', 'a\\\\.b', '', 'type0'])}":{"${operator}":${value}}}`
+}
+
+function security({ choices }: BodyPlace): FuzzBody {
+  const names = () => choices.mostly(['["anna"]', '[]'], ['[1]', '"x"', 'null'])
+  const side = () => `{"names":${names()},"roles":${names()}}`
+  return json(
+    choices.mostly([`{"admins":${side()},"members":${side()}}`, '{}', `{"x":${choices.json()}}`], ['[]']),
+  )
+}
+
+function limit({ choices }: BodyPlace): FuzzBody {
+  return json(choices.mostly(['1', '2', '1000'], [choices.edge(), choices.json(), '']))
+}
+
+function setting({ choices }: BodyPlace): FuzzBody {
+  return json(choices.mostly([JSON.stringify(choices.text()), '"5"', '"true"'], [choices.json()]))
+}
+
+function content({ choices }: BodyPlace): FuzzBody {
+  const bytes = choices.chance(0.004) ? choices.bytes(310_000) : choices.bytes(choices.below(300))
+  const type = choices.pick([
+    'text/plain',
+    'image/jpeg',
+    'application/json',
+    'x',
+    '',
+    'text/plain; charset="é"',
+  ])
+  return { bytes: choices.chance(0.1) ? gzipSync(bytes) : bytes, type }
+}
+
+function multipart({ choices, database }: BodyPlace): FuzzBody {
+  const names = choices.some(ATTACHMENT_NAMES, 0.2)
+  const contents = names.map(() => choices.bytes(choices.below(100)))
+  const entries = names.map(
+    (name, at) => `${JSON.stringify(name)}:${follower(choices, contents[at] as Buffer)}`,
+  )
+  const following = `"_attachments":{${entries}}`
+  const doc = documentText(choices, { isVault: isVault(database), isListed: isVault(database), following })
+  const parts = names.map((name, at) => part(choices, name, contents[at] as Buffer))
+  if (choices.chance(0.1)) parts.pop()
+  if (choices.chance(0.1)) parts.push(part(choices, 'more', Buffer.from('more')))
+  const head = Buffer.from(`--${BOUNDARY}\r\nContent-Type: application/json\r\n\r\n${doc}`)
+  const bytes = Buffer.concat([head, ...parts, Buffer.from(`\r\n--${BOUNDARY}--`)])
+  const boundary = choices.mostly(
+    [BOUNDARY, `"${BOUNDARY}"`],
+    ['other', '', `${BOUNDARY}x`, 'x'.repeat(300)],
+    0.03,
+  )
+  return { bytes, type: `multipart/related; boundary=${boundary}` }
+}
+
+function follower(choices: Choices, bytes: Buffer): string {
+  const length = choices.mostly([bytes.length], [0, 5, -1, 1e9])
+  const digest = choices.mostly([md5(bytes)], ['md5-AAAAAAAAAAAAAAAAAAAAAA==', 'x'])
+  const said = [`"follows":true`, `"length":${length}`, `"content_type":"text/plain"`]
+  if (choices.chance(0.3)) said.push(`"digest":"${digest}"`)
+  if (choices.chance(0.3)) said.push(`"revpos":${choices.below(4)}`)
+  if (choices.chance(0.1)) said.push('"encoding":"gzip"', `"encoded_length":${bytes.length}`)
+  return `{${said}}`
+}
+
+function part(choices: Choices, name: string, bytes: Buffer): Buffer {
+  const headers = choices.chance(0.5)
+    ? `Content-Disposition: attachment; filename="${name.replace(/["\r\n]/g, '')}"\r\n`
+    : choices.pick(['', 'Content-Type: text/plain\r\n', 'broken\r\n', ': x\r\n'])
+  return Buffer.concat([Buffer.from(`\r\n--${BOUNDARY}\r\n${headers}\r\n`), bytes])
+}
+
+function form({ choices, database }: BodyPlace): FuzzBody {
+  const field = (name: string, value: Buffer | string, more = '') =>
+    Buffer.concat([
+      Buffer.from(`--${BOUNDARY}\r\nContent-Disposition: form-data; name="${name}"${more}\r\n\r\n`),
+      Buffer.from(value),
+      Buffer.from('\r\n'),
+    ])
+  const fields: Buffer[] = []
+  if (choices.chance(0.6)) fields.push(field('_doc', documentText(choices, { isVault: isVault(database) })))
+  if (choices.chance(0.6)) fields.push(field('_rev', choices.mostly(REVISIONS, ODD_REVISIONS)))
+  for (const name of choices.some(ATTACHMENT_NAMES, 0.15)) {
+    fields.push(field('_attachments', choices.bytes(30), `; filename="${name.replace(/["\r\n]/g, '')}"`))
+  }
+  const bytes = Buffer.concat([...fields, Buffer.from(`--${BOUNDARY}--\r\n`)])
+  return { bytes, type: `multipart/form-data; boundary=${BOUNDARY}` }
+}

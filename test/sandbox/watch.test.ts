@@ -1,0 +1,126 @@
+/** How the pool watches its threads, seen from a client that the test plays itself. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import t, { type Test } from 'tap'
+import { Board, type Seat } from '../../src/sandbox/board.ts'
+import type { SandboxNotice } from '../../src/sandbox/messages.ts'
+import { SandboxPool, type SandboxPoolOptions } from '../../src/sandbox/pool.ts'
+
+const ENTRY = new URL('../helpers/sandbox-thread.mjs', import.meta.url)
+/** A call of 1 ms is too long when it has taken this much more. */
+const TOO_LONG_MS = 2000
+const LIMITS = { timeoutMs: 1, memory: 67_108_864 }
+
+function serve(t: Test, options: Partial<SandboxPoolOptions> = {}) {
+  const faults: unknown[] = []
+  const notices: SandboxNotice[] = []
+  const onFault = (fault: unknown) => faults.push(fault)
+  const pool = new SandboxPool({ entry: ENTRY, execArgv: [], limits: LIMITS, onFault, ...options })
+  t.teardown(() => pool.close())
+  const { access, need, leave } = pool.join((notice, ...ports) => {
+    notices.push(notice)
+    for (const port of ports) port.close()
+  })
+  return { pool, faults, notices, need, leave, client: access.client, board: new Board(access.board) }
+}
+
+/** The seat of a thread that was started. */
+async function thread({ notices, need }: Pick<ReturnType<typeof serve>, 'notices' | 'need'>): Promise<Seat> {
+  need()
+  for (;;) {
+    const [first] = notices
+    if (first?.type === 'thread') return first.seat
+    await sleep(5)
+  }
+}
+
+/** What was told of threads that are gone; meanwhile a spare one may have come. */
+function lost({ notices }: Pick<ReturnType<typeof serve>, 'notices'>): SandboxNotice[] {
+  return notices.filter(({ type }) => type === 'lost')
+}
+
+async function until(holds: () => boolean): Promise<void> {
+  while (!holds()) await sleep(5)
+}
+
+t.test('a thread whose call takes too long is ended, and its place taken by another', async (t) => {
+  const pool = serve(t)
+  const seat = await thread(pool)
+  const begun = performance.now()
+  pool.board.claim(seat, pool.client)
+  await until(() => lost(pool).length > 0)
+  t.ok(performance.now() - begun > TOO_LONG_MS)
+  t.same(lost(pool), [{ type: 'lost', seat, reason: 'timeout' }])
+  t.notOk(pool.board.claim(seat, pool.client))
+  pool.need()
+  await until(() => pool.notices.some((notice) => notice.type === 'thread' && notice.seat.thread > 1))
+  t.same(pool.faults, [])
+})
+
+t.test('the time that a thread was idle is not that of the call which has just claimed it', async (t) => {
+  const pool = serve(t)
+  const seat = await thread(pool)
+  const { hrtime } = process
+  const long = 60
+  // As it looks in the moment between the claim and its mark.
+  const captured = t.capture(process, 'hrtime', (() => {
+    const [seconds, nanoseconds] = hrtime()
+    return [seconds - long, nanoseconds]
+  }) as typeof hrtime)
+  t.ok(pool.board.claim(seat, pool.client))
+  captured.restore()
+  t.ok(pool.board.busyMs(seat) > TOO_LONG_MS)
+  await sleep(300)
+  t.same(lost(pool), [], 'it was looked at, and not ended')
+  pool.board.begin(seat)
+  pool.board.release(seat, pool.client)
+  t.ok(pool.board.isFree(seat))
+})
+
+t.test(
+  'a call that has begun just before its thread was ended for the last one is tried again',
+  async (t) => {
+    const pool = serve(t)
+    const seat = await thread(pool)
+    const { close } = Board.prototype
+    const captured = t.capture(Board.prototype, 'close', function (this: Board, given: Seat) {
+      captured.restore()
+      // Another call, between the look at the thread and its end.
+      this.begin(given)
+      close.call(this, given)
+    } as typeof close)
+    pool.board.claim(seat, pool.client)
+    await until(() => lost(pool).length > 0)
+    t.same(lost(pool), [{ type: 'lost', seat, reason: 'ended' }])
+  },
+)
+
+t.test('what a database thread had claimed when it died is given back', async (t) => {
+  const pool = serve(t)
+  const seat = await thread(pool)
+  pool.board.claim(seat, pool.client)
+  pool.leave()
+  await until(() => !pool.board.claim(seat, pool.client) && pool.board.callOf(seat) === undefined)
+})
+
+t.test('where the system gives no thread, it is asked for one now and then only', async (t) => {
+  for (const entry of [
+    // Refused before there is a thread, as where there may be no more of them.
+    new URL('https://localhost/worker.js'),
+    new URL('./no-such-file.mjs', import.meta.url),
+  ]) {
+    const { need, notices, faults, pool } = serve(t, { entry })
+    const end = performance.now() + 500
+    while (performance.now() < end || notices.length === 0) {
+      need()
+      await sleep(10)
+    }
+    t.match(notices, [{ type: 'failed', cause: String }])
+    t.equal(notices.length, 1, entry.href)
+    t.equal(faults.length, 1)
+    t.equal(pool.size, 0)
+    await until(() => {
+      need()
+      return notices.length === 2
+    })
+  }
+})

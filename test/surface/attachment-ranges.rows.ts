@@ -1,0 +1,134 @@
+/** Parts of attachments: protocol.md 7.4. */
+import { ATTACHED, ETAG, TEXT, ZIPPED } from './contents.ts'
+import { type Answer, type Ask, failed, type Row } from './table.ts'
+
+const range = (value: string, more: Readonly<Record<string, string>> = {}): Ask => [
+  'GET /{db}/x/a',
+  { headers: { Range: value, ...more } },
+]
+
+const WHOLE: Answer = { text: TEXT, headers: { 'content-length': '29', 'content-range': null } }
+
+/** From one byte to another, both of them included. */
+function partial(first: number, last: number): Answer {
+  const text = TEXT.slice(first, last + 1)
+  return {
+    status: 206,
+    text,
+    headers: {
+      'content-range': `bytes ${first}-${last}/29`,
+      'content-length': String(text.length),
+      'content-type': 'text/plain',
+      etag: ETAG,
+    },
+  }
+}
+
+const UNSATISFIABLE: Answer = failed(
+  416,
+  'requested_range_not_satisfiable',
+  'Requested range not satisfiable',
+)
+const place = (where: string, content: string) => ({
+  'content-type': 'text/plain',
+  'content-range': `bytes ${where}/29`,
+  content,
+})
+const singles = (count: number) =>
+  `bytes=${Array.from({ length: count }, (_, at) => `${2 * at}-${2 * at}`).join(',')}`
+
+export const rows: readonly Row[] = [
+  {
+    of: '7.4 Range: one',
+    says: 'a-b, a- and -n',
+    given: [ATTACHED],
+    steps: [
+      [range('bytes=0-3'), partial(0, 3)],
+      [range('bytes=5-5'), partial(5, 5)],
+      [range('bytes=25-'), partial(25, 28)],
+      [range('bytes=-4'), partial(25, 28)],
+      [
+        ['HEAD /{db}/x/a', { headers: { Range: 'bytes=0-3' } }],
+        { status: 206, text: '', headers: { 'content-range': 'bytes 0-3/29', 'content-length': '4' } },
+      ],
+    ],
+  },
+  {
+    of: '7.4 Range: from 0',
+    says: 'is the whole',
+    given: [ATTACHED],
+    ask: range('bytes=0-'),
+    answer: WHOLE,
+  },
+  {
+    of: '7.4 Range: beyond the end',
+    says: 'is clipped',
+    given: [ATTACHED],
+    ask: range('bytes=25-400'),
+    answer: partial(25, 28),
+  },
+  {
+    of: '7.4 Range: 416',
+    says: 'reversed, or from beyond the end',
+    given: [ATTACHED],
+    steps: [
+      [range('bytes=5-3'), UNSATISFIABLE],
+      [range('bytes=29-'), UNSATISFIABLE],
+      [range('bytes=300-310'), { ...UNSATISFIABLE, headers: { 'content-range': 'bytes */29' } }],
+    ],
+  },
+  {
+    of: '7.4 Range: two to nine',
+    says: 'multipart/byteranges, in the order in which they are asked for',
+    given: [ATTACHED],
+    steps: [
+      [
+        range('bytes=0-3,-4,5-6'),
+        {
+          status: 206,
+          headers: {
+            'content-type': /^multipart\/byteranges; boundary="[^"]+"$/,
+            'content-length': /^\d+$/,
+            'content-range': null,
+          },
+          parts: [place('0-3', 'This'), place('25-28', 'text'), place('5-6', 'is')],
+        },
+      ],
+      [range(singles(9)), { status: 206, headers: { 'content-type': /^multipart\/byteranges/ } }],
+    ],
+  },
+  {
+    of: '7.4 Range: ten and more',
+    says: 'are the whole',
+    given: [ATTACHED],
+    ask: range(singles(10)),
+    answer: WHOLE,
+  },
+  {
+    of: '7.4 Range: malformed',
+    says: 'is ignored',
+    given: [ATTACHED],
+    steps: ['bytes:0-3', 'bytes=a-b', 'bytes', '0-3', 'lines=0-3', 'bytes='].map((value) => [
+      range(value),
+      WHOLE,
+    ]),
+  },
+  {
+    of: '7.4 Range: gzip',
+    says: 'there are no ranges of what is stored so',
+    given: [ZIPPED],
+    steps: [
+      [range('bytes=0-3'), WHOLE],
+      [range('bytes=300-'), WHOLE],
+    ],
+  },
+  {
+    of: '7.4 Range: If-Range',
+    says: 'a range of this very content, or all of another',
+    given: [ATTACHED],
+    steps: [
+      [range('bytes=0-3', { 'If-Range': ETAG }), partial(0, 3)],
+      [range('bytes=0-3', { 'If-Range': '"other"' }), WHOLE],
+    ],
+  },
+]

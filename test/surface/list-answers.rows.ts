@@ -1,0 +1,197 @@
+/** What lists of documents answer, and their kinds: protocol.md 8.2, 8.3. */
+import { of } from './histories.ts'
+import { ABCD, ALL, gone, live, rows, unknown } from './listed.ts'
+import { type Answer, type Ask, failed, put, type Row, stored } from './table.ts'
+
+const ENVELOPE: readonly Row[] = [
+  {
+    of: ['8.2 framing', '8.2 no ETag', '8.2 row'],
+    says: 'a row a line, chunked',
+    given: [stored(of('a', '1-a'), of('b', '2-b a'))],
+    ask: ALL,
+    answer: {
+      text:
+        '{"total_rows":2,"offset":0,"rows":[\r\n' +
+        '{"id":"a","key":"a","value":{"rev":"1-a"}},\r\n' +
+        '{"id":"b","key":"b","value":{"rev":"2-b"}}\r\n]}\n',
+      headers: { 'content-type': 'application/json', 'transfer-encoding': 'chunked', etag: null },
+    },
+  },
+  {
+    of: ['8.2 row of an unknown id', '8.2 row of a deleted document'],
+    says: 'with keys only',
+    given: [ABCD],
+    steps: [
+      [
+        `${ALL}?keys=["x","bb","a"]`,
+        { json: { total_rows: 4, offset: null, rows: [unknown('x'), gone('bb', '1-a'), live('a')] } },
+      ],
+      [
+        `${ALL}?keys=["x","bb"]&include_docs=true`,
+        {
+          json: { total_rows: 4, offset: null, rows: [unknown('x'), { ...gone('bb', '1-a'), doc: null }] },
+        },
+      ],
+    ],
+  },
+  {
+    of: '8.2 no deleted documents',
+    says: 'in a range',
+    given: [ABCD],
+    ask: `${ALL}?startkey="b"&endkey="c"`,
+    answer: rows('bc', 1),
+  },
+  {
+    of: ['8.2 total_rows', '8.2 offset'],
+    says: 'all live documents, whatever the range; those before its first row',
+    given: [ABCD, put('_design/d')],
+    steps: [
+      [`${ALL}?startkey="c"&limit=1`, { json: { total_rows: 5, offset: 3, rows: [live('c')] } }],
+      [`${ALL}?keys=[]`, { json: { total_rows: 5, offset: null, rows: [] } }],
+    ],
+  },
+  {
+    of: '8.2 order',
+    says: 'of bytes: design documents stand between Z and a',
+    given: [
+      ...['a', 'Z', '0', '%C3%A4', '_design%2Fd', 'B', '%F0%9F%94%91', '%EF%BF%BD'].map((id) => put(id)),
+    ],
+    ask: ALL,
+    answer: {
+      like: {
+        rows: ['0', 'B', 'Z', '_design/d', 'a', 'ä', '\uFFFD', '🔑'].map((id) => ({ id, key: id })),
+      },
+    },
+  },
+  {
+    of: '8.2 no rows',
+    says: 'an empty array, also of a range that is reversed, or of an empty database',
+    steps: [
+      [ALL, { text: '{"total_rows":0,"offset":0,"rows":[\r\n\r\n]}\n' }],
+      [ABCD, { status: 201 }],
+      [`${ALL}?startkey="x"`, { json: { total_rows: 4, offset: 4, rows: [] } }],
+      [`${ALL}?startkey="c"&endkey="b"`, { like: { total_rows: 4, rows: [] } }],
+    ],
+  },
+  { of: '8.2 no keys', says: 'no rows', given: [ABCD], ask: `${ALL}?keys=[]`, answer: rows('', null) },
+]
+
+const post = (path: string, json: unknown, query = ''): Ask => [`POST /{db}/${path}${query}`, { json }]
+const wrongKeys: Answer = failed(400, 'bad_request', '`keys` body member must be an array.')
+const DESIGNS = [
+  ABCD,
+  put('_design/d', {}, { keep: { d: 'rev' } }),
+  put('_design/e', {}, { keep: { e: 'rev' } }),
+]
+const D = live('_design/d', '{d}')
+const E = live('_design/e', '{e}')
+const LOCALS = [ABCD, put('_local/k'), put('_local/l', { v: 1 })]
+const K = live('_local/k', '0-1')
+const L = live('_local/l', '0-1')
+
+const VARIANTS: readonly Row[] = [
+  {
+    of: '8.3 POST',
+    says: 'the same parameters in the body',
+    given: [ABCD],
+    steps: [
+      [post('_all_docs', {}), rows('abcd', 0)],
+      [post('_all_docs', { keys: ['c', 'a'] }), rows('ca', null)],
+      [post('_all_docs', { startkey: 'b', limit: 2 }), rows('bc', 1)],
+      [post('_all_docs', { key: 'b' }), rows('b', 1)],
+      [post('_all_docs', { descending: true, skip: 3 }), rows('a', 3)],
+      [post('_all_docs', { keys: ['a'], include_docs: true }), { like: { rows: [{ doc: { _id: 'a' } }] } }],
+      [post('_all_docs', []), failed(400, 'bad_request', 'Request body must be a JSON object')],
+      [
+        ['POST /{db}/_all_docs', { body: '{}' }],
+        failed(415, 'bad_content_type', 'Content-Type must be application/json'),
+      ],
+    ],
+  },
+  {
+    of: '8.1 query over body',
+    says: 'what both say, the query says',
+    given: [ABCD],
+    ask: post('_all_docs', { limit: 1, skip: 1 }, '?limit=2'),
+    answer: rows('bc', 1),
+  },
+  {
+    of: '8.3 POST keys null',
+    says: 'is none',
+    given: [ABCD],
+    ask: post('_all_docs', { keys: null }),
+    answer: rows('abcd', 0),
+  },
+  {
+    of: '8.3 POST keys of the wrong type',
+    says: 'refused',
+    steps: [
+      [post('_all_docs', { keys: 'a' }), wrongKeys],
+      [post('_all_docs', { keys: { a: 1 } }), wrongKeys],
+    ],
+  },
+  {
+    of: '8.3 queries',
+    says: 'an envelope each; the content type is not looked at',
+    given: [ABCD],
+    steps: [
+      [
+        [
+          'POST /{db}/_all_docs/queries',
+          { body: '{"queries":[{"keys":["d"]},{"limit":1},{"startkey":"x"}]}' },
+        ],
+        {
+          text:
+            '{"results":[\r\n{"total_rows":4,"offset":null,"rows":[\r\n' +
+            '{"id":"d","key":"d","value":{"rev":"1-a"}}\r\n]},\r\n' +
+            '{"total_rows":4,"offset":0,"rows":[\r\n{"id":"a","key":"a","value":{"rev":"1-a"}}\r\n]},\r\n' +
+            '{"total_rows":4,"offset":4,"rows":[\r\n\r\n]}\r\n]}\n',
+        },
+      ],
+      [
+        post('_all_docs/queries', {}),
+        failed(400, 'bad_request', 'POST body must include `queries` parameter.'),
+      ],
+      [
+        post('_all_docs/queries', { queries: 1 }),
+        failed(400, 'bad_request', '`queries` member must be an array.'),
+      ],
+    ],
+  },
+  {
+    of: ['8.3 _design_docs', '8.3 _design_docs keys', '8.3 _design_docs queries'],
+    says: 'design documents only, and how many of them there are',
+    given: DESIGNS,
+    steps: [
+      ['GET /{db}/_design_docs', { json: { total_rows: 2, offset: 0, rows: [D, E] } }],
+      ['GET /{db}/_design_docs?descending=true&limit=1', { like: { total_rows: 2, rows: [E] } }],
+      [
+        'GET /{db}/_design_docs?keys=["_design/e","a","_design/z"]',
+        { json: { total_rows: 2, offset: null, rows: [E, unknown('_design/z')] } },
+      ],
+      [post('_design_docs', { keys: ['_design/d'] }), { like: { rows: [D] } }],
+      [
+        post('_design_docs/queries', { queries: [{ skip: 1 }, { key: '_design/d' }] }),
+        { like: { results: [{ rows: [E] }, { rows: [D] }] } },
+      ],
+    ],
+  },
+  {
+    of: ['8.3 _local_docs', '8.3 _local_docs queries', '8.3 _local_docs include_system'],
+    says: '_local documents, which nobody counts; there are none of the system',
+    given: LOCALS,
+    steps: [
+      ['GET /{db}/_local_docs', { json: { total_rows: null, offset: null, rows: [K, L] } }],
+      ['GET /{db}/_local_docs?include_system=true', { like: { rows: [K, L] } }],
+      [
+        'GET /{db}/_local_docs?key="_local/l"&include_docs=true',
+        { like: { rows: [{ ...L, doc: { _id: '_local/l', _rev: '0-1', v: 1 } }] } },
+      ],
+      ['GET /{db}/_local_docs?descending=true&limit=1', { like: { rows: [L] } }],
+      [post('_local_docs', { keys: ['_local/l', '_local/z'] }), { like: { rows: [L, unknown('_local/z')] } }],
+      [post('_local_docs/queries', { queries: [{ limit: 1 }] }), { like: { results: [{ rows: [K] }] } }],
+    ],
+  },
+]
+
+export const LIST_ANSWERS: readonly Row[] = [...ENVELOPE, ...VARIANTS]

@@ -1,0 +1,184 @@
+/** The parameters of `_all_docs`: protocol.md 8.1. */
+import { CONFLICT, DATA, INLINE, STUB } from './histories.ts'
+import { ABCD, ALL, live, rows } from './listed.ts'
+import { type Answer, failed, put, type Row } from './table.ts'
+
+const parse = (reason: string | RegExp): Answer => failed(400, 'query_parse_error', reason)
+
+const RANGES: readonly Row[] = [
+  {
+    of: '8.1 key',
+    says: 'one document, or none; null is none',
+    given: [ABCD],
+    steps: [
+      [`${ALL}?key="b"`, rows('b', 1)],
+      [`${ALL}?key="bb"`, { like: { rows: [] } }],
+      [`${ALL}?key="x"`, { like: { rows: [] } }],
+      [`${ALL}?key=b`, failed(400, 'bad_request', 'invalid UTF-8 JSON')],
+    ],
+  },
+  {
+    of: '8.1 keys',
+    says: 'a row a key, in their order, as often as it is named',
+    given: [ABCD],
+    steps: [
+      [`${ALL}?keys=["d","a","d"]`, rows('dad', null)],
+      [`${ALL}?keys=["d","a","b"]&descending=true`, rows('bad', null)],
+      [`${ALL}?keys=["d","a","b"]&skip=1&limit=1`, rows('a', null)],
+      [`${ALL}?keys="d"`, failed(400, 'bad_request', '`keys` parameter must be an array.')],
+    ],
+  },
+  {
+    of: '8.1 keys with others',
+    says: 'refused',
+    given: [ABCD],
+    steps: ['key="a"', 'startkey="a"', 'start_key="a"', 'endkey="b"', 'end_key="b"'].map((other) => [
+      `${ALL}?keys=["a"]&${other}`,
+      parse('`keys` is incompatible with `key`, `start_key` and `end_key`'),
+    ]),
+  },
+  {
+    of: ['8.1 startkey', '8.1 start_key', '8.1 endkey', '8.1 end_key'],
+    says: 'from the one to the other, both with them',
+    given: [ABCD],
+    steps: [
+      [`${ALL}?startkey="b"&endkey="c"`, rows('bc', 1)],
+      [`${ALL}?start_key="bb"&end_key="cc"`, rows('c', 2)],
+      [`${ALL}?startkey="c"`, rows('cd', 2)],
+      [`${ALL}?endkey="b"`, rows('ab', 0)],
+    ],
+  },
+  {
+    of: '8.1 inclusive_end',
+    says: 'false leaves the end out',
+    given: [ABCD],
+    steps: [
+      [`${ALL}?endkey="c"&inclusive_end=false`, rows('ab', 0)],
+      [`${ALL}?endkey="c"&inclusive_end=TRUE`, rows('abc', 0)],
+      [`${ALL}?endkey="c"&inclusive_end=no`, parse('Invalid boolean parameter: "no"')],
+    ],
+  },
+  {
+    of: '8.1 descending',
+    says: 'start and end change places',
+    given: [ABCD],
+    steps: [
+      [`${ALL}?descending=true`, rows('dcba', 0)],
+      [`${ALL}?descending=true&startkey="c"&endkey="b"`, rows('cb', 1)],
+      [`${ALL}?descending=true&startkey="c"&endkey="b"&inclusive_end=false`, rows('c', 1)],
+      [`${ALL}?descending=true&startkey="b"&endkey="c"`, { like: { rows: [] } }],
+      [`${ALL}?descending=x`, parse('Invalid boolean parameter: "x"')],
+    ],
+  },
+  {
+    of: ['8.1 limit', '8.1 skip'],
+    says: 'whole numbers, none below 0',
+    given: [ABCD],
+    steps: [
+      [`${ALL}?limit=2`, rows('ab', 0)],
+      [`${ALL}?skip=1&limit=2`, rows('bc', 1)],
+      [`${ALL}?startkey="b"&skip=1`, rows('cd', 2)],
+      [`${ALL}?limit=0`, { like: { total_rows: 4, rows: [] } }],
+      [`${ALL}?skip=9`, { like: { total_rows: 4, rows: [] } }],
+      [`${ALL}?limit=x`, parse('Invalid value for integer: "x"')],
+      [`${ALL}?limit=-1`, parse('Invalid value for positive integer: "-1"')],
+      [`${ALL}?skip=-1`, parse('Invalid value for positive integer: "-1"')],
+    ],
+  },
+]
+
+const SWITCHES: readonly Row[] = [
+  {
+    of: ['8.1 include_docs', '8.1 conflicts'],
+    says: 'the winners, with their conflicts if those are asked for too',
+    given: [CONFLICT],
+    steps: [
+      [
+        `${ALL}?include_docs=true`,
+        {
+          json: {
+            total_rows: 1,
+            offset: 0,
+            rows: [live('x', '2-c', { doc: { _id: 'x', _rev: '2-c', v: 3 } })],
+          },
+        },
+      ],
+      [
+        `${ALL}?include_docs=true&conflicts=true`,
+        { like: { rows: [{ doc: { _id: 'x', _rev: '2-c', v: 3, _conflicts: ['2-b'] } }] } },
+      ],
+      [`${ALL}?conflicts=true`, { json: { total_rows: 1, offset: 0, rows: [live('x', '2-c')] } }],
+    ],
+  },
+  {
+    of: ['8.1 attachments', '8.1 att_encoding_info'],
+    says: 'in base64; of an encoding there is nothing to say',
+    given: [put('x', { _attachments: { t: INLINE } }, { keep: { rev: 'rev' } })],
+    steps: [
+      [
+        `${ALL}?include_docs=true&attachments=true`,
+        { like: { rows: [{ doc: { _attachments: { t: DATA } } }] } },
+      ],
+      [
+        `${ALL}?include_docs=true&att_encoding_info=true`,
+        {
+          json: {
+            total_rows: 1,
+            offset: 0,
+            rows: [live('x', '{rev}', { doc: { _id: 'x', _rev: '{rev}', _attachments: { t: STUB } } })],
+          },
+        },
+      ],
+    ],
+  },
+  {
+    of: '8.1 update_seq',
+    says: 'in the envelope; null with keys',
+    given: [ABCD],
+    steps: [
+      [`${ALL}?update_seq=true&limit=0`, { json: { total_rows: 4, offset: 0, update_seq: /^5-/, rows: [] } }],
+      [
+        `${ALL}?update_seq=true&keys=["a"]`,
+        { json: { total_rows: 4, offset: null, update_seq: null, rows: [live('a')] } },
+      ],
+    ],
+  },
+  {
+    of: ['startkey_docid', 'endkey_docid', 'stale', 'update', 'stable', 'sorted'].map(
+      (name) => `8.1 ${name}`,
+    ),
+    says: 'accepted, without effect',
+    given: [ABCD],
+    steps: [
+      'startkey_docid=c',
+      'endkey_docid=a',
+      'start_key_doc_id=c',
+      'stale=ok',
+      'stale=update_after',
+      'update=false',
+      'update=lazy',
+      'stable=true',
+      'sorted=false',
+    ].map((query) => [`${ALL}?${query}`, rows('abcd', 0)]),
+  },
+  {
+    of: ['8.1 reduce', '8.1 group'],
+    says: 'there is nothing to reduce',
+    given: [ABCD],
+    steps: [
+      [`${ALL}?reduce=true`, parse('Reduce is invalid for map-only views.')],
+      [`${ALL}?group=true`, parse('Invalid use of grouping on a map view.')],
+      [`${ALL}?group_level=1`, parse('Invalid use of grouping on a map view.')],
+      [`${ALL}?reduce=false`, rows('abcd', 0)],
+    ],
+  },
+  {
+    of: '8.1 unknown parameters',
+    says: 'ignored',
+    given: [ABCD],
+    ask: `${ALL}?foo=bar&_x=1`,
+    answer: rows('abcd', 0),
+  },
+]
+
+export const LISTS: readonly Row[] = [...RANGES, ...SWITCHES]

@@ -1,0 +1,293 @@
+/**
+ * Runs tables of what the protocol promises: a row is data, a request and its answer. Each table has one listening
+ * server, each row a database of its own.
+ *
+ *     { of: '3.1 rev', says: 'a revision that was superseded',
+ *       given: [put('x', { v: 1 }, { keep: { first: 'rev' } }), put('x', { _rev: '{first}' })],
+ *       ask: 'GET /{db}/x?rev={first}', answer: { json: { _id: 'x', _rev: '{first}', v: 1 } } },
+ */
+import type { Test } from 'tap'
+import { Pool } from 'undici'
+import { startTestServer } from '../helpers/server.ts'
+import { type Forms, formsOf } from './forms.ts'
+import type { User } from './users.ts'
+
+export interface Row {
+  /** The key, or keys, of parameters.ts that the row is about. */
+  readonly of: string | readonly string[]
+  readonly says: string
+  /** Requests before: each must succeed, or have the status it names. */
+  readonly given?: readonly Ask[]
+  readonly ask?: Ask
+  readonly answer?: Answer
+  /** For several requests in order, each with its answer; instead of `ask` and `answer`. */
+  readonly steps?: readonly (readonly [ask: Ask, answer: Answer])[]
+}
+
+/**
+ * A request: its line, such as `GET /{db}/x`, or with more than that. `{db}` and the names kept of earlier answers
+ * are put in wherever they stand in it, and in the answer that is expected.
+ */
+export type Ask = string | readonly [line: string, more: AskMore]
+
+export interface AskMore {
+  /** Sent as JSON, with its content type unless `headers` has one. */
+  readonly json?: unknown
+  /** Sent as it is, without a content type. */
+  readonly body?: string | Buffer
+  readonly headers?: Readonly<Record<string, string>>
+  /** Who asks: by default a server admin. The table must run on `startServerWithUsers`. */
+  readonly as?: User
+  /** For a request of `given`: the status it must have; by default any of success. */
+  readonly status?: number
+  /** Names for values of the answer, by their path in its JSON (`results.0.seq`), or `header etag`. */
+  readonly keep?: Readonly<Record<string, string>>
+  /** Requests made once the head of the answer is there, while its body is not. */
+  readonly meanwhile?: readonly Ask[]
+  /** Reads the answer until its text matches, and hangs up. */
+  readonly until?: RegExp
+}
+
+export interface Answer extends Forms {
+  /** 200 by default. */
+  readonly status?: number
+  /** The whole JSON; a pattern stands for a string or a number that matches it. */
+  readonly json?: unknown
+  /** A part of the JSON: of objects the members that are named here, of arrays all. */
+  readonly like?: unknown
+  /** The whole text, or a pattern in it. */
+  readonly text?: string | RegExp
+  /** By lower-case name; null is for a header that is not there. */
+  readonly headers?: Readonly<Record<string, string | RegExp | null>>
+  /** How long it takes, in milliseconds. */
+  readonly took?: readonly [least: number, most: number]
+  /** Whether the connection breaks before the answer is whole. */
+  readonly broken?: boolean
+}
+
+/** What a table runs on. */
+export interface Listening {
+  readonly url: string
+  /** The `Authorization` of who asks; without this nobody logs in, and everybody is an admin. */
+  readonly authorization?: (user: User) => string | undefined
+}
+
+/** Documents with revisions of one's own choice. */
+export function stored(...docs: readonly unknown[]): Ask {
+  return ['POST /{db}/_bulk_docs', { json: { new_edits: false, docs }, keep: {} }]
+}
+
+/** A document written by PUT. */
+export function put(id: string, doc: unknown = {}, more: AskMore = {}): Ask {
+  return [`PUT /{db}/${id}`, { ...more, json: doc }]
+}
+
+/** The answer of an error. */
+export function failed(status: number, error: string, reason: string | RegExp): Answer {
+  return { status, json: { error, reason } }
+}
+
+/** Runs each row as a test. */
+export function runTable(
+  t: Test,
+  rows: readonly Row[],
+  start: (t: Test) => Promise<Listening> = startTestServer,
+): void {
+  t.test(`${rows.length} rows`, async (t) => {
+    const server = await start(t)
+    const pool = new Pool(server.url)
+    t.teardown(() => pool.destroy())
+    for (const [index, row] of rows.entries()) {
+      const run = new Run(server, pool, `row-${index}`)
+      await t.test(`${[row.of].flat().join(', ')}: ${row.says}`, (t) => run.row(t, row))
+    }
+  })
+}
+
+interface Answered {
+  readonly status: number
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>
+  readonly bytes: Buffer
+  readonly text: string
+  readonly json: unknown
+  readonly took: number
+  readonly broken: boolean
+}
+
+/** One row, with the names it has kept so far. */
+class Run {
+  readonly #server: Listening
+  readonly #pool: Pool
+  readonly #kept: Record<string, string>
+
+  constructor(server: Listening, pool: Pool, db: string) {
+    this.#server = server
+    this.#pool = pool
+    this.#kept = { db }
+  }
+
+  async row(t: Test, { given = [], ask, answer = {}, steps = [] }: Row): Promise<void> {
+    await this.#prepare('PUT /{db}')
+    for (const each of given) await this.#prepare(each)
+    for (const [one, expected] of ask === undefined ? steps : [[ask, answer] as const]) {
+      this.#check(t, lineOf(one), await this.#send(one), expected)
+    }
+    await this.#send('DELETE /{db}')
+  }
+
+  async #prepare(ask: Ask): Promise<void> {
+    const { status, text } = await this.#send(ask)
+    const { status: wanted, body } = moreOf(ask) as AskMore
+    const good = wanted === undefined ? status >= 200 && status < 300 : status === wanted
+    const replicated = lineOf(ask).includes('_bulk_docs') && body === undefined && /"error"/.test(text)
+    if (!good || replicated) throw new Error(`${lineOf(ask)} was answered ${status}: ${text}`)
+  }
+
+  async #send(ask: Ask): Promise<Answered> {
+    const { method, path, more } = this.#filled(ask)
+    const { json, body, headers, as, keep = {}, meanwhile = [], until } = more
+    if (as !== undefined && this.#server.authorization === undefined) throw new Error(`${as} cannot log in`)
+    const authorization = this.#server.authorization?.(as ?? 's')
+    const asked = performance.now()
+    const answer = await this.#pool.request({
+      method: method as 'GET',
+      path,
+      headers: {
+        ...(json !== undefined && { 'content-type': 'application/json' }),
+        ...(authorization !== undefined && { authorization }),
+        ...headers,
+      },
+      body: json === undefined ? (body ?? null) : JSON.stringify(json),
+    })
+    for (const each of meanwhile) await this.#prepare(each)
+    const { bytes, broken } = await read(answer.body, until)
+    const took = performance.now() - asked
+    const text = bytes.toString()
+    const { statusCode: status, headers: head } = answer
+    const answered = { status, headers: head, bytes, text, json: parsed(text), took, broken }
+    for (const [name, path] of Object.entries(keep)) this.#kept[name] = valueAt(answered, path)
+    return answered
+  }
+
+  #filled(ask: Ask) {
+    const [method = '', path = ''] = this.#fill(lineOf(ask)).split(' ')
+    const { meanwhile, until, ...more } = moreOf(ask)
+    const filled = this.#fillAll(more) as AskMore
+    return { method, path, more: { ...filled, ...(meanwhile && { meanwhile }), ...(until && { until }) } }
+  }
+
+  /** @throws Error for a name that was not kept */
+  #fill(text: string): string {
+    return text.replace(/\{(\w+)\}/g, (whole, name: string) => {
+      const value = this.#kept[name]
+      if (value === undefined) throw new Error(`nothing was kept as ${whole}`)
+      return value
+    })
+  }
+
+  #fillAll(value: unknown): unknown {
+    if (typeof value === 'string') return this.#fill(value)
+    if (Array.isArray(value)) return value.map((each) => this.#fillAll(each))
+    if (!isPlain(value)) return value
+    return Object.fromEntries(
+      Object.entries(value).map(([key, each]) => [this.#fill(key), this.#fillAll(each)]),
+    )
+  }
+
+  #check(t: Test, line: string, found: Answered, expected: Answer): void {
+    const {
+      status = 200,
+      json,
+      like,
+      text,
+      headers = {},
+      took,
+      broken,
+      ...forms
+    } = this.#fillAll(expected) as Answer
+    t.equal(found.status, status, `${line}: ${found.text.slice(0, 300)}`)
+    if (json !== undefined) t.strictSame(found.json, settled(json, found.json), 'its JSON')
+    if (like !== undefined)
+      t.strictSame(part(found.json, like), settled(like, found.json), 'its JSON, in part')
+    if (typeof text === 'string') t.equal(found.text, text, 'its text')
+    else if (text) t.match(found.text, text, 'its text')
+    for (const [form, value, wanted] of formsOf(found, forms)) {
+      t.strictSame(value, settled(wanted, value), `its ${form}`)
+    }
+    if (took) t.ok(took[0] <= found.took && found.took <= took[1], `it took ${found.took} ms`)
+    t.equal(found.broken, broken ?? false, 'whether it broke')
+    for (const [name, value] of Object.entries(headers)) {
+      if (value === null) t.notOk(name in found.headers, `no ${name}: ${found.headers[name]}`)
+      else if (typeof value === 'string') t.equal(found.headers[name], value, name)
+      else t.match(found.headers[name], value, name)
+    }
+  }
+}
+
+/** @returns what is expected, with each pattern replaced by what was found in its place if it matches that */
+function settled(expected: unknown, found: unknown): unknown {
+  if (expected instanceof RegExp) {
+    const isText = typeof found === 'string' || typeof found === 'number'
+    return isText && expected.test(String(found)) ? found : expected
+  }
+  if (Array.isArray(expected)) {
+    return expected.map((each, index) => settled(each, Array.isArray(found) ? found[index] : undefined))
+  }
+  if (!isPlain(expected)) return expected
+  const other = isPlain(found) ? found : {}
+  return Object.fromEntries(Object.entries(expected).map(([key, each]) => [key, settled(each, other[key])]))
+}
+
+/** @returns of what was found what the expected part speaks of */
+function part(found: unknown, expected: unknown): unknown {
+  if (Array.isArray(found) && Array.isArray(expected)) {
+    return found.map((each, index) => part(each, expected[index]))
+  }
+  if (!isPlain(found) || !isPlain(expected)) return found
+  const named = Object.entries(found).filter(([key]) => key in expected)
+  return Object.fromEntries(named.map(([key, value]) => [key, part(value, expected[key])]))
+}
+
+function isPlain(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype
+}
+
+function lineOf(ask: Ask): string {
+  return typeof ask === 'string' ? ask : ask[0]
+}
+
+function moreOf(ask: Ask): AskMore {
+  return typeof ask === 'string' ? {} : ask[1]
+}
+
+async function read(body: AsyncIterable<Buffer>, until: RegExp | undefined) {
+  const chunks: Buffer[] = []
+  try {
+    for await (const chunk of body) {
+      chunks.push(chunk)
+      // Leaving the loop destroys the stream, and with it the connection.
+      if (until?.test(Buffer.concat(chunks).toString())) break
+    }
+    return { bytes: Buffer.concat(chunks), broken: false }
+  } catch {
+    return { bytes: Buffer.concat(chunks), broken: true }
+  }
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown
+  } catch {
+    return undefined
+  }
+}
+
+/** @throws Error when nothing stands there */
+function valueAt({ json, headers, text }: Answered, path: string): string {
+  const [, header] = /^header (.*)$/.exec(path) ?? []
+  const steps = header === undefined ? path.split('.') : [header]
+  let value: unknown = header === undefined ? json : headers
+  for (const step of steps) value = (value as Record<string, unknown> | undefined)?.[step]
+  if (typeof value !== 'string' && typeof value !== 'number') throw new Error(`no ${path} in ${text}`)
+  return String(value)
+}

@@ -1,0 +1,67 @@
+/** A whole server over threads and files, as src/server.ts makes it, with accounts that are no admins. */
+import type { AddressInfo } from 'node:net'
+import { pino } from 'pino'
+import type { Test } from 'tap'
+import { buildApp } from '../../src/app.ts'
+import { adminAccounts } from '../../src/auth/admins.ts'
+import { type AccountSource, CredentialChecker } from '../../src/auth/credentials.ts'
+import { hashPassword } from '../../src/auth/password.ts'
+import { openConfig } from '../../src/config/config.ts'
+import { limitsOf } from '../../src/config/limits.ts'
+import { openServerDatabases } from '../../src/threads/server-databases.ts'
+import { temporaryFolder } from '../helpers/server.ts'
+import type { Ask, Listening } from './table.ts'
+
+/**
+ * As in protocol.md 19.7: the server admin, one to be a database's admin, one its member, one neither; `r` has the
+ * role `staff`. The password is the name.
+ */
+export type User = 's' | 'd' | 'm' | 'o' | 'r' | 'anonymous'
+
+/** Makes `d` the admin of the row's database and `m` its member. */
+export const SECURED: Ask = [
+  'PUT /{db}/_security',
+  { json: { admins: { names: ['d'] }, members: { names: ['m'] } } },
+]
+
+/** Listens on a free port. */
+export async function startServerWithUsers(t: Test): Promise<Required<Listening>> {
+  const dataDir = await temporaryFolder(t)
+  const config = await openConfig({ dataDir, env: {}, flags: {} })
+  const plain = { iterations: 10, prf: 'sha256' } as const
+  await config.set('admins', 's', await hashPassword('s', plain))
+  const databases = await openServerDatabases({
+    dataDir,
+    limits: limitsOf(config),
+    maxOpen: 100,
+    threadEntry: new URL('../helpers/database-thread.mjs', import.meta.url),
+    sandboxEntry: new URL('../helpers/sandbox-thread.mjs', import.meta.url),
+    onFault: (fault) => t.fail('a thread has died', { fault }),
+    onCompactionFault: (database, fault) => t.fail(`compaction of ${database}`, { fault }),
+  })
+  const admins = adminAccounts(config)
+  const stored = new Map<string, string>()
+  for (const name of ['d', 'm', 'o', 'r']) stored.set(name, await hashPassword(name, plain))
+  const accounts: AccountSource = {
+    find: async (name) => {
+      const hash = stored.get(name)
+      return hash === undefined ? admins.find(name) : { stored: hash, roles: name === 'r' ? ['staff'] : [] }
+    },
+    decoy: () => stored.get('o') as string,
+  }
+  const credentials = new CredentialChecker(accounts)
+  const logger = pino({ level: 'silent' })
+  const app = await buildApp({ config, credentials, databases, logger, version: '0.0.1', tmpDir: dataDir })
+  await app.listen({ port: 0, host: '127.0.0.1' })
+  t.teardown(async () => {
+    databases.endFeeds()
+    await app.close()
+    await databases.close()
+  })
+  const { port } = app.server.address() as AddressInfo
+  return { url: `http://127.0.0.1:${port}`, authorization }
+}
+
+function authorization(user: User): string | undefined {
+  return user === 'anonymous' ? undefined : `Basic ${Buffer.from(`${user}:${user}`).toString('base64')}`
+}
