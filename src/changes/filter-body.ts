@@ -30,15 +30,15 @@ export function readFilterBody(body: Body, withText: boolean): FilterBody {
   const docIds = asDocIds(ids)
   return {
     ...(docIds !== undefined && { docIds }),
-    ...(selector !== undefined && { selector: jsonText('selector', selector) }),
-    ...(fields !== undefined && jsonText('list of fields', fields) !== '' && { fields }),
+    ...(selector !== undefined && { selector: selectorText(selector) }),
+    ...(fields !== undefined && { fields }),
     ...(withText && { text: bodyText(body) }),
   }
 }
 
-function jsonText(what: string, value: unknown): string {
-  const text = JSON.stringify(value)
-  if (text.length > MAX_TEXT) throw tooLarge('invalid_selector', `Selector error: the ${what}`)
+function selectorText(selector: unknown): string {
+  const text = JSON.stringify(selector)
+  if (text.length > MAX_TEXT) throw tooLarge('invalid_selector', 'Selector error: the selector')
   return text
 }
 

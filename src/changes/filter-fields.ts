@@ -100,12 +100,16 @@ function findElements(text: string, start: number, wanted: Wanted['below']): voi
     .filter(([step]) => isPlace(step))
     .map(([step, one]) => ({ index: Number(step), one }))
     .sort((a, b) => a.index - b.index)
+  let index = 0
   let at = start + 1
-  let next = 0
-  for (let index = 0; next < places.length && text[at] !== ']' && text[at - 1] !== ']'; index++) {
-    const end = valueEnd(text, at)
-    for (; places[next]?.index === index; next++) found(text, (places[next] as { one: Wanted }).one, { start: at, end })
-    at = end + 1
+  if (text[at] === ']') return
+  for (const place of places) {
+    for (; index < place.index; index++) {
+      const end = valueEnd(text, at)
+      if (text[end] !== ',') return
+      at = end + 1
+    }
+    found(text, place.one, { start: at, end: valueEnd(text, at) })
   }
 }
 

@@ -101,7 +101,8 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
   row('chttpd', 'port', 5984, integer(0, 65_535), 'TCP port; 0 takes a free one; read at start'),
   row('chttpd', 'bind_address', '127.0.0.1', TEXT, 'address to listen on; read at start'),
   row('chttpd', 'max_http_request_size', 4_294_967_296, bytes(1), 'bytes of one request body, inflated'),
-  row('chttpd', 'max_uri_length', 'infinity', bytes(1), 'bytes of a request address'),
+  // Below this the address that sets it back would be refused as well.
+  row('chttpd', 'max_uri_length', 'infinity', bytes(1024), 'bytes of a request address'),
   row('chttpd', 'prefer_minimal', PREFER_MINIMAL, TEXT, 'headers of answers to Prefer: return=minimal'),
   row('chttpd', 'changes_timeout', 60_000, integer(1, 86_400_000), 'milliseconds a feed waits by default'),
   row('chttpd_auth', 'iterations', 600_000, integer(1, 10_000_000), 'PBKDF2 rounds of new password hashes'),

@@ -1,6 +1,7 @@
 /** The text of documents, design.md 3 "Bodies": stored as it came, never parsed again to be read. */
 import { Buffer, isAscii, isUtf8 } from 'node:buffer'
 import { CouchError } from '../core/errors.ts'
+import { isTooDeep, MAX_JSON_DEPTH } from '../core/json-depth.ts'
 import { type Edit, scanDocument } from './json-scanner.ts'
 
 /** One document taken apart. */
@@ -67,12 +68,21 @@ export function spliceDocument(parts: DocumentParts): string {
   return `{${members.join(',')}}`
 }
 
+/** A text that is shorter has no room for more levels than there may be. */
+const SURELY_SHALLOW = 2 * MAX_JSON_DEPTH
+
 /**
  * JSON.parse for what clients send.
  *
- * @throws CouchError `invalid_json`
+ * @throws CouchError `invalid_json`, `too_deep` (512 levels)
  */
 export function parseJson(text: string): unknown {
+  const value = parsed(text)
+  if (text.length > SURELY_SHALLOW && isTooDeep(value)) throw new CouchError('too_deep')
+  return value
+}
+
+function parsed(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch (cause) {

@@ -49,7 +49,7 @@ export function bodyText(body: Body, start = 0, end = bodyLength(body)): string 
 /**
  * The whole body as a JSON object.
  * @param maxBytes the longest body that is worth it
- * @throws invalid_json, body_not_object, too_large
+ * @throws invalid_json, body_not_object, too_deep, too_large
  */
 export function bodyObject(body: Body, maxBytes: number): Record<string, unknown> {
   if (bodyLength(body) > maxBytes) {

@@ -1,6 +1,6 @@
 /** CouchDB's reading of the query string; protocol.md 17. */
 import type { FastifyRequest } from 'fastify'
-import { CouchError } from '../core/errors.ts'
+import { parseJson } from '../documents/body.ts'
 import type { Schema } from './shapes.ts'
 
 /** The parameters, decoded; of a repeated one the last. */
@@ -85,14 +85,10 @@ export function count(query: Query, name: string): number | undefined {
 
 /**
  * A parameter that is JSON text, under the first of its names that is given; undefined without any.
- * @throws invalid_json
+ * @throws invalid_json, too_deep
  */
 export function jsonParam(query: Query, ...names: readonly string[]): unknown {
   const name = names.find((each) => textParam(query, each) !== undefined)
   if (name === undefined) return undefined
-  try {
-    return JSON.parse(query[name] ?? '') as unknown
-  } catch {
-    throw new CouchError('invalid_json')
-  }
+  return parseJson(query[name] ?? '')
 }

@@ -1,11 +1,11 @@
 import type { FastifyRequest } from 'fastify'
 import { CouchError } from '../core/errors.ts'
+import { isTooDeep } from '../core/json-depth.ts'
 import { type SizeLimit, withBody } from './body.ts'
 import { bytesOf } from './body-collector.ts'
 
 /** Bodies that are ours are small: security objects, configuration values, lists of names. */
 const LIMIT: SizeLimit = { bytes: 1024 * 1024, key: 'the largest body of this call' }
-const MAX_DEPTH = 512
 
 /**
  * Reads a small JSON body here, on the HTTP thread: one that is about the server, and no document.
@@ -22,11 +22,6 @@ function parse(bytes: Uint8Array): unknown {
   } catch {
     throw new CouchError('invalid_json')
   }
-  if (isDeeper(value, MAX_DEPTH)) throw new CouchError('too_deep')
+  if (isTooDeep(value)) throw new CouchError('too_deep')
   return value
-}
-
-function isDeeper(value: unknown, levels: number): boolean {
-  if (typeof value !== 'object' || value === null) return false
-  return levels === 0 || Object.values(value).some((member) => isDeeper(member, levels - 1))
 }

@@ -8,7 +8,7 @@ export const NO_WAY = Symbol('no way')
 
 const UNESCAPED_DOT = /(?<!\\)\./
 /** Characters of a field's name. */
-const MAX_FIELD = 10_000
+const MAX_FIELD = 1000
 /** A place in an array; no array is so long that it has more digits. */
 const PLACE = /^\d{1,16}$/
 

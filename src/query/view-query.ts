@@ -48,7 +48,7 @@ type Given = ReadonlyMap<string, unknown>
  * Reads a query.
  * @param pairs parameters of the address as text, which override the body's
  * @param body members of a body, if there was one
- * @throws query_parse_error with CouchDB's texts; bad_request for a body's `keys` that are no list; invalid_json
+ * @throws query_parse_error with CouchDB's texts; bad_request for a body's `keys` that are no list; invalid_json, too_deep
  */
 export function readViewQuery(
   pairs: readonly (readonly [name: string, text: string])[],

@@ -1,6 +1,8 @@
+import { isDeepStrictEqual as isSame } from 'node:util'
 import fc from 'fast-check'
 import t from 'tap'
 import { trimFields } from '../../src/changes/filter-fields.ts'
+import { parseFieldPath, valueAt } from '../../src/query/field-path.ts'
 
 t.test('fields come as they were stored', async (t) => {
   const text =
@@ -15,6 +17,11 @@ t.test('fields come as they were stored', async (t) => {
     [['x\\.y', 'q"', 't'], '{"x.y":"{[","q\\"":1,"t":true}'],
     [['a.b.d.1.e'], '{"a":{"b":{"d":{"1":{"e":null}}}}}'],
     [['a.b.d.2', 'list.0', 'n.x', 'nowhere', 'a.b.x'], '{}'],
+    [
+      ['a.b.d.1', 'a.b.d.0', 'a.b.d.01', 'a.b.d.x', 'a.b.d.1.e'],
+      '{"a":{"b":{"d":{"1":{"e":null},"0":1,"01":{"e":null}}}}}',
+    ],
+    [['a.b.d.1.e', 'a.b.d.1', 'n', 'n'], '{"a":{"b":{"d":{"1":{"e":null}}}},"n":1.0}'],
   ]
   for (const [fields, expected] of cases) t.equal(trimFields(text, fields), expected, fields.join())
   t.equal(trimFields('{}', ['a']), '{}')
@@ -30,6 +37,39 @@ t.test('a field’s text is what JSON.parse finds there', async () => {
       const [wanted] = members[at % members.length] as [string, unknown]
       const trimmed = trimFields(JSON.stringify(doc), [wanted, `${wanted}.x`])
       return trimmed === JSON.stringify({ [wanted]: doc[wanted] })
+    }),
+    { numRuns: 2000 },
+  )
+})
+
+t.test('fields are found together as each by itself', async () => {
+  const step = fc.constantFrom('a', 'b', '0', '1', 'x"')
+  const { value } = fc.letrec<{ value: unknown }>((tie) => ({
+    value: fc.oneof(
+      { maxDepth: 4 },
+      fc.constantFrom<unknown>(1, null, 'te"x\\', '\\"]}', []),
+      fc.array(tie('value'), { maxLength: 3 }),
+      fc.dictionary(fc.constantFrom('a', 'b', '0', 'x"'), tie('value'), { maxKeys: 4 }),
+    ),
+  }))
+  const paths = fc.array(fc.array(step, { minLength: 1, maxLength: 4 }), { minLength: 1, maxLength: 6 })
+  fc.assert(
+    fc.property(fc.dictionary(step, value), paths, (doc, paths) => {
+      const text = JSON.stringify(doc)
+      const stored = JSON.parse(text) as unknown
+      const fields = paths.map((path) => path.join('.'))
+      const together = JSON.parse(trimFields(text, fields)) as unknown
+      return fields.every((field) => {
+        const path = parseFieldPath(field)
+        const wanted = valueAt(stored, path)
+        const isFound = typeof wanted !== 'symbol'
+        const alone = JSON.parse(trimFields(text, [field])) as unknown
+        const told = isFound ? path.reduceRight<unknown>((inner, name) => ({ [name]: inner }), wanted) : {}
+        const held = isFound
+          ? path.reduce<unknown>((at, name) => (at as Record<string, unknown>)[name], together)
+          : 0
+        return isSame(alone, told) && (!isFound || isSame(held, wanted))
+      })
     }),
     { numRuns: 2000 },
   )

@@ -68,6 +68,11 @@ t.test('refusals, protocol.md 5.6', async (t) => {
     ['filter=_selector', { selector: '{}', fields: null }, 'Selector error: fields must be JSON array'],
     ['filter=_selector', { selector: '{}', fields: ['a', 1] }, 'Invalid JSON for field spec: 1'],
     ['filter=_selector', { selector: '{}', fields: ['a..b'] }, 'Invalid field name: a..b'],
+    [
+      'filter=_selector',
+      { selector: '{}', fields: Array(1001).fill('a') },
+      'Selector error: there are more than 1000 fields',
+    ],
     ['filter=_view', undefined, '`view` filter parameter is not provided.'],
     ['filter=_view&view=', undefined, '`view` filter parameter is not provided.'],
     ['filter=_view&view=one', undefined, '`view` must be of the form `designname/viewname`'],

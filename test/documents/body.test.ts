@@ -141,6 +141,15 @@ t.test('a document is put together in the order of CouchDB', async (t) => {
 t.test('parseJson parses, or refuses as CouchDB does', async (t) => {
   t.same(parseJson('[1,{"a":null}]'), [1, { a: null }])
   t.throws(() => parseJson('{'), { code: 'invalid_json', status: 400, reason: 'invalid UTF-8 JSON' })
+  const nested = (levels: number) => '['.repeat(levels) + ']'.repeat(levels)
+  t.ok(parseJson(nested(512)))
+  t.throws(() => parseJson(nested(513)), refused('too_deep'))
+  t.throws(
+    () => parseJson(`{"a":${nested(100_000)}}`),
+    refused('too_deep'),
+    'before anything walks through it',
+  )
+  t.ok(parseJson(`[${`${nested(511)},`.repeat(3)}1]`), 'many of them are no depth')
 })
 
 t.test('decodeUtf8 takes UTF-8 and nothing else', async (t) => {

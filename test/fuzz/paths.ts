@@ -36,7 +36,6 @@ type Generator = (place: Place) => string
 const HARMLESS_KEYS = [
   ['chttpd', 'port'],
   ['chttpd', 'bind_address'],
-  ['chttpd', 'prefer_minimal'],
   ['chttpd', 'WWW-Authenticate'],
   ['couchdb', 'max_dbs_open'],
   ['admins', 'another'],

@@ -157,7 +157,8 @@ export class RequestMaker {
     headers.push(...framing.headers)
     const bytes = Buffer.concat([head(method, wireTarget(target), headers, framing.version), framing.bytes])
     const leavesAfter = staysOpen(target) ? 40 + choices.below(200) : null
-    const isHttp = [...USUAL, ...UNUSUAL].includes(method as 'GET') && /^(?:\/|http:\/\/[\w.-]+(?:\/|$))/.test(target)
+    const isHttp =
+      [...USUAL, ...UNUSUAL].includes(method as 'GET') && /^(?:\/|http:\/\/[\w.-]+(?:\/|$))/.test(target)
     const isSound = !isBroken && isHttp && framing.isSound && leavesAfter === null && !choices.chance(0.005)
     const sent = isBroken ? mutated(bytes, choices) : bytes
     return { index, route: path.url, method, target, bytes: sent, isSound, leavesAfter }

@@ -286,7 +286,7 @@ class Loner {
     this.#reader.add(bytes)
     try {
       for (;;) {
-        const answer = this.#reader.take(this.#answers.length === 0 ? method : 'GET')
+        const answer = this.#reader.take(method)
         if (answer === null) break
         this.#answers.push(answer)
       }

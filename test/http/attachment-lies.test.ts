@@ -22,7 +22,7 @@ const BASE64 = LARGE.toString('base64')
 /** With which nothing is wrong. */
 const FINE = { data: Buffer.alloc(3000, 'fine').toString('base64') }
 
-t.setTimeout(60_000)
+t.setTimeout(300_000)
 
 interface Expected {
   readonly status: number

@@ -174,3 +174,21 @@ t.test('all or nothing is refused with a row a document', async (t) => {
   t.equal((await call('POST', '/db/_bulk_docs', { json: bad })).status, 400)
   t.equal((await call('POST', '/db/_bulk_docs', { json: { docs, all_or_nothing: false } })).status, 201)
 })
+
+t.test('what is nested too deep for an answer to say it again is refused', async (t) => {
+  const { call } = await start(t)
+  const deep = '['.repeat(20_000) + ']'.repeat(20_000)
+  const headers = { 'content-type': 'application/json' }
+  const refused = { status: 400, json: { error: 'bad_request', reason: /nested deeper/ } }
+  for (const [name, body] of [
+    ['_bulk_get', `{"docs":[{"id":${deep}}]}`],
+    ['_bulk_get', `{"docs":[{"id":"x","rev":${deep}}]}`],
+    ['_revs_diff', `{"x":${deep}}`],
+    ['_all_docs', `{"keys":[${deep}]}`],
+    ['_purge', `{"x":${deep}}`],
+    ['_changes', `{"selector":${deep}}`],
+  ] as const) {
+    t.match(await call('POST', `/db/${name}`, { body, headers }), refused, name)
+  }
+  t.match(await call('GET', `/db/_all_docs?key=${deep}`), refused)
+})

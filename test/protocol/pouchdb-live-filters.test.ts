@@ -16,7 +16,7 @@ const DOCS = [
   { _id: 'note:3', book: 'a' },
 ]
 
-t.setTimeout(60_000)
+t.setTimeout(300_000)
 
 async function serveNotes(t: Test): Promise<{ server: ServedServer; db: Device }> {
   const server = await serve(t)

@@ -14,7 +14,7 @@ export interface ServedSandbox {
   readonly sandbox: Sandbox
   readonly faults: unknown[]
   /** Another database thread's sandbox. */
-  join(): SandboxClient
+  join(maxWaitMs?: number): SandboxClient
   readonly client: SandboxClient
 }
 
@@ -32,9 +32,9 @@ export function serveSandbox(t: Test, options: Partial<SandboxPoolOptions> = {})
   const alive = setInterval(() => undefined, 60_000)
   t.teardown(() => clearInterval(alive))
   t.teardown(() => pool.close())
-  const join = () => {
+  const join = (maxWaitMs?: number) => {
     const member = pool.join((notice) => client.notice(notice))
-    const client = new SandboxClient(member.access, member.need)
+    const client = new SandboxClient(member.access, member.need, maxWaitMs)
     t.teardown(() => client.close())
     return client
   }

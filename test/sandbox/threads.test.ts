@@ -88,7 +88,7 @@ t.test('a function that never ends holds up no other database', async (t) => {
   const [median = 0, p98 = 0] = [later[50], later[97]]
   const longest = Math.max(...waits)
   t.comment(`ms: median ${median.toFixed(2)}, p98 ${p98.toFixed(1)}, longest ${longest.toFixed(0)}`)
-  t.ok(longest < 4000, 'nobody waits for a function to end')
+  t.ok(longest < 5500, 'nobody waits for a function to end')
   t.ok(p98 < 150, `p98 ${p98}`)
   await hanging
 })

@@ -192,10 +192,12 @@ export const GET: readonly Row[] = [
   },
   {
     of: '3.1 order of members',
-    says: '_id and _rev stand in front; the other members as they were sent',
+    says: '_id, _rev and the other _ members in front (docs/compatibility.md), the rest as it was sent',
     given: [['PUT /{db}/y', { body: '{"z":1, "2":[1.0, -0], "a":{"_b":null}}', keep: { rev: 'rev' } }]],
-    ask: 'GET /{db}/y',
-    answer: { text: '{"_id":"y","_rev":"{rev}","z":1,"2":[1.0,-0],"a":{"_b":null}}\n' },
+    steps: [
+      ['GET /{db}/y', { text: '{"_id":"y","_rev":"{rev}","z":1,"2":[1.0,-0],"a":{"_b":null}}\n' }],
+      ['GET /{db}/y?revs=true', { text: /^\{"_id":"y","_rev":"[^"]+","_revisions":\{[^}]+\},"z":1,"2":/ }],
+    ],
   },
   {
     of: '3.1 HEAD',

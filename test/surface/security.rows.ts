@@ -203,6 +203,17 @@ const RIGHTS: readonly Row[] = [
     ]),
   },
   {
+    of: '8.3 _users and _replicator',
+    says: 'are for server admins, as is any database that nobody has secured',
+    steps: ['_users', '_replicator'].flatMap((name) => [
+      [`PUT /${name}`, { status: 201 }] as const,
+      [get(`${name}/_all_docs`, 'm'), NOT_ALLOWED] as const,
+      [get(`${name}/_all_docs`, 'anonymous'), NOT_AUTHORIZED] as const,
+      [`GET /${name}/_all_docs`, { like: { rows: [] } }] as const,
+      [`DELETE /${name}`, OK] as const,
+    ]),
+  },
+  {
     of: '4.6 _compact rights',
     says: '401 for who is no admin of the database, logged in or not',
     given: [SECURED],

@@ -224,7 +224,10 @@ class Run {
   }
 }
 
-/** @returns what is expected, with each pattern replaced by what was found in its place if it matches that */
+/**
+ * @returns what is expected, with each pattern replaced by what was found in its place if it matches that, and
+ *   without members that are undefined: those must not be there
+ */
 function settled(expected: unknown, found: unknown): unknown {
   if (expected instanceof RegExp) {
     const isText = typeof found === 'string' || typeof found === 'number'
@@ -235,7 +238,8 @@ function settled(expected: unknown, found: unknown): unknown {
   }
   if (!isPlain(expected)) return expected
   const other = isPlain(found) ? found : {}
-  return Object.fromEntries(Object.entries(expected).map(([key, each]) => [key, settled(each, other[key])]))
+  const named = Object.entries(expected).filter(([, each]) => each !== undefined)
+  return Object.fromEntries(named.map(([key, each]) => [key, settled(each, other[key])]))
 }
 
 /** @returns of what was found what the expected part speaks of */

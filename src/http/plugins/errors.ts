@@ -120,5 +120,5 @@ function challenge(request: FastifyRequest, reply: FastifyReply): void {
     config.get('httpd', 'WWW-Authenticate') ||
     (config.boolean('chttpd', 'require_valid_user') && 'Basic realm="server"')
   // A configured text may be any; Node would throw at what is none, and the refusal would be lost.
-  if (value && HEADER_TEXT.test(value)) reply.header('WWW-Authenticate', value)
+  if (typeof value === 'string' && HEADER_TEXT.test(value)) reply.header('WWW-Authenticate', value)
 }

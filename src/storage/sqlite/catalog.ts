@@ -138,7 +138,7 @@ export class SqliteCatalog implements Catalog {
   /** A whole, empty file under its unfinished name; closing it brings everything from the log into the file. */
   #makeFile(name: string): void {
     const path = this.#files.makeUnfinished(name)
-    const connection = new Connection(path, this.#options)
+    const connection = new Connection(path, { ...this.#options, isDraft: true })
     try {
       migrate(connection, path)
       State.create(connection, Math.floor(Date.now() / 1000))

@@ -26,6 +26,8 @@ export interface ConnectionOptions {
   readonly onOperation?: ((operation: string) => void) | undefined
   /** Opens a file that must exist. */
   readonly mustExist?: boolean
+  /** Syncs nothing: for a file that nobody knows of yet, which publishing it then syncs as a whole. */
+  readonly isDraft?: boolean
   /** Keeps every other process out for as long as the file is open. */
   readonly exclusive?: boolean
 }
@@ -48,7 +50,7 @@ export class Connection {
       this.pragma('auto_vacuum = INCREMENTAL')
       this.pragma('journal_mode = WAL')
       // The driver's WAL default is NORMAL, which loses acknowledged writes at a power cut (design.md 6).
-      this.pragma('synchronous = FULL')
+      this.pragma(`synchronous = ${options.isDraft ? 'OFF' : 'FULL'}`)
       this.pragma('journal_size_limit = 16777216')
       this.pragma('temp_store = MEMORY')
     } catch (error) {

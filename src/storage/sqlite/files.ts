@@ -52,8 +52,9 @@ export class Files {
     return log !== undefined && log.size > 0
   }
 
-  /** Gives a finished file its database's name; durable when it returns. */
+  /** Gives a finished file its database's name; it and what it holds are durable when this returns. */
   publish(database: string): void {
+    syncPath(this.#unfinished(database))
     renameSync(this.#unfinished(database), this.path(database))
     this.#sync()
   }
@@ -100,11 +101,15 @@ export class Files {
   }
 
   #sync(): void {
-    const folder = openSync(this.#folder, 'r')
-    try {
-      fsyncSync(folder)
-    } finally {
-      closeSync(folder)
-    }
+    syncPath(this.#folder)
+  }
+}
+
+function syncPath(path: string): void {
+  const descriptor = openSync(path, 'r')
+  try {
+    fsyncSync(descriptor)
+  } finally {
+    closeSync(descriptor)
   }
 }
