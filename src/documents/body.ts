@@ -47,7 +47,7 @@ const PIECES_AT_ONCE = 4096
  */
 export function splitDocument(text: string): SplitDocument {
   if (!OBJECT_START.test(text)) {
-    parseJson(text)
+    parsed(text)
     throw new CouchError('document_not_object')
   }
   const { cut, gaps, moves } = scanDocument(text, isSpecial)

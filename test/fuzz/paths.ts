@@ -4,6 +4,7 @@ import type { Choices } from './choices.ts'
 import {
   ATTACHMENT_NAMES,
   DESIGN_NAMES,
+  KEPT_ATTACHMENTS,
   KEPT_IDS,
   LOCAL_NAMES,
   MEMBER_NAMES,
@@ -56,7 +57,7 @@ const PARAMETERS: Readonly<Record<string, Generator>> = {
   node: ({ choices }) => choices.mostly(['_local', 'nonode@nohost'], ['couchdb@127.0.0.1', 'x', '']),
   section: (place) => configKey(place)[0],
   key: (place) => configKey(place)[1],
-  '*': ({ choices }) => choices.pick(ATTACHMENT_NAMES),
+  '*': attachmentName,
 }
 
 /** The parameters of a pattern that nothing here can make. */
@@ -99,6 +100,11 @@ function parameterOf(segment: string): string | undefined {
 function documentId({ choices, database, isRead }: Place): string {
   if (!VAULTS.includes(database)) return choices.mostly(WILD_IDS, ODD_IDS)
   return isRead ? choices.mostly(KEPT_IDS, ODD_IDS) : choices.pick(KEPT_IDS)
+}
+
+function attachmentName({ choices, database, isRead }: Place): string {
+  const isKept = VAULTS.includes(database) && isRead && choices.chance(0.7)
+  return choices.pick(isKept ? KEPT_ATTACHMENTS : ATTACHMENT_NAMES)
 }
 
 /** In a vault no other is written: its functions would decide on what is kept. */

@@ -12,13 +12,15 @@ export interface QueryPlace {
   readonly isVault: boolean
 }
 
+const NESTED = '['.repeat(2000) + ']'.repeat(2000)
+
 type Value = (place: QueryPlace) => string
 
 const boolean: Value = ({ choices }) => choices.mostly(['true', 'false'], ['TRUE', '1', '', 'null', 'yes'])
 const count: Value = ({ choices }) =>
   choices.mostly(['0', '1', '2', '10', '1000'], ['-1', '', 'x', '1e3', '99999999999999999999999', '+1'])
 const key: Value = ({ choices }) =>
-  choices.mostly([JSON.stringify(choices.pick(WILD_IDS)), choices.json()], ['', '{', choices.text()])
+  choices.mostly([JSON.stringify(choices.pick(WILD_IDS)), choices.json()], ['', '{', choices.text(), NESTED])
 const docId: Value = ({ choices }) => choices.pick(WILD_IDS)
 const rev: Value = (place) => revision(place)
 const revs: Value = (place) =>
@@ -134,7 +136,7 @@ const OTHERS: Readonly<Record<string, Value>> = {
   count,
   r: count,
   callback: ({ choices }) => choices.text(),
-  ['__proto__']: ({ choices }) => choices.text(),
+  ['__proto__' as string]: ({ choices }) => choices.text(),
   constructor: ({ choices }) => choices.text(),
   toString: boolean,
   '': ({ choices }) => choices.text(),

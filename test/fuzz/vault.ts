@@ -1,6 +1,15 @@
 /** What the requests must not be able to change: it is filled before them, and looked at after them. */
 import { createHash } from 'node:crypto'
-import { ADMIN, type Facts, GUARD_ID, GUARDED_VAULT, KEPT_IDS, VAULTS, WILD_DATABASES } from './world.ts'
+import {
+  ADMIN,
+  type Facts,
+  GUARD_ID,
+  GUARDED_VAULT,
+  KEPT_ATTACHMENTS,
+  KEPT_IDS,
+  VAULTS,
+  WILD_DATABASES,
+} from './world.ts'
 
 export interface Called {
   readonly status: number
@@ -72,7 +81,9 @@ function history(id: string, at: number) {
     ids: Array.from({ length: start }, (_, back) => hash(start - back > 5 ? branch : 'root', start - back)),
   })
   const data = Buffer.from(`attachment of ${id}`).toString('base64')
-  const attachments = { 'note.txt': { content_type: 'text/plain', data }, 'folder/file.bin': { data } }
+  const attachments = Object.fromEntries(
+    KEPT_ATTACHMENTS.map((name) => [name, { content_type: 'text/plain', data }]),
+  )
   return [
     { _id: id, _revisions: path('winner', 12), at, text: 'kept 😀', _attachments: attachments },
     { _id: id, _revisions: path('conflict', 11), at, conflict: true },

@@ -35,6 +35,8 @@ export const KEPT_IDS: readonly string[] = [
   `kept-${'long'.repeat(200)}`,
 ]
 
+export const KEPT_ATTACHMENTS: readonly string[] = ['note.txt', 'folder/file.bin']
+
 /** The design document in each vault; no request names it as the target of a write that could succeed. */
 export const GUARD_ID = '_design/guard'
 

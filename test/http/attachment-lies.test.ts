@@ -4,56 +4,20 @@
  * before, row by row, and no body is left in the folder for them. What CouchDB takes without a look, as the digest of
  * inline data, is taken here, too, and what is stored is the truth. Protocol.md 1.2, 4.1, 7.1, 7.2, 7.4.
  */
-import { readdirSync } from 'node:fs'
-import { connect as connectSocket } from 'node:net'
-import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { follows, md5, named, type RelatedPart, related } from '../helpers/related.ts'
-import { startTestServer } from '../helpers/server.ts'
-import { storedTables } from '../helpers/stored-rows.ts'
-import { type Answer, type Ask, connect } from './client.ts'
+import type { Ask } from './client.ts'
+import { bad, LARGE, OTHER_LARGE, RELATED, type Refusal, startUntouched } from './untouched.ts'
 
-const RELATED = { 'content-type': 'multipart/related;boundary="B"' }
-/** Above what goes into the document's own write: it is staged. */
-const LARGE = Buffer.alloc(700_000, 'settee')
-const OTHER_LARGE = Buffer.alloc(600_000, 'couch')
 const BASE64 = LARGE.toString('base64')
 /** With which nothing is wrong. */
 const FINE = { data: Buffer.alloc(3000, 'fine').toString('base64') }
 
 t.setTimeout(300_000)
 
-interface Expected {
-  readonly status: number
-  readonly reason?: string
-}
-
-function bad(reason?: string): Expected {
-  return { status: 400, ...(reason !== undefined && { reason }) }
-}
-
 const CONTROL = bad('Attachment name must not contain control characters')
 const SEGMENT = bad('Attachment name must not contain the segments . or ..')
-
-/** A server with one document `doc` that has two attachments, `small` and `large`. */
-async function start(t: Test) {
-  const server = await startTestServer(t)
-  const call = connect(t, server)
-  await call('PUT', '/db')
-  const _attachments = { small: { data: 'c21hbGw=' }, large: { data: OTHER_LARGE.toString('base64') } }
-  const { rev } = (await call('PUT', '/db/doc', { json: { n: 1, _attachments } })).json as { rev: string }
-  const before = storedTables(server.dataDir, 'db')
-  const isUntouched = (t: Test, title: string) => {
-    t.strictSame(storedTables(server.dataDir, 'db'), before, `${title}: nothing stored`)
-    t.strictSame(readdirSync(join(server.dataDir, 'tmp')), [], `${title}: no body left`)
-  }
-  const refused = (t: Test, title: string, answer: Answer, { status, reason }: Expected) => {
-    t.match(answer, { status, json: { error: String, ...(reason !== undefined && { reason }) } }, title)
-    isUntouched(t, title)
-  }
-  return { ...server, call, rev, refused, isUntouched }
-}
 
 /** A revision as a replicator names it, above one that may be stored. */
 function replica(doc: object, parent: string): object {
@@ -104,7 +68,7 @@ function good(_id: string) {
   return { _id, _attachments: { fine: FINE } }
 }
 
-const INLINE: readonly [title: string, entries: unknown, expected: Expected][] = [
+const INLINE: readonly [title: string, entries: unknown, expected: Refusal][] = [
   ['no base64', { a: { data: 'notBase64Encoded=' } }, bad('Invalid attachment data for a')],
   ['base64 cut', { a: { data: `${BASE64}abc` } }, bad('Invalid attachment data for a')],
   ['base64 for addresses', { a: { data: 'ab_-' } }, bad('Invalid attachment data for a')],
@@ -136,7 +100,7 @@ const INLINE: readonly [title: string, entries: unknown, expected: Expected][] =
 ]
 
 /** Refused where they are given, taken from replication: no address leads to them, and they harm nobody. */
-const NAMES: readonly [title: string, name: string, expected: Expected][] = [
+const NAMES: readonly [title: string, name: string, expected: Refusal][] = [
   ['NUL', 'a\0b', CONTROL],
   ['a line end', 'a\r\nX: y', CONTROL],
   ['..', '..', SEGMENT],
@@ -146,7 +110,7 @@ const NAMES: readonly [title: string, name: string, expected: Expected][] = [
 ]
 
 t.test('in JSON', async (t) => {
-  const { call, rev, refused } = await start(t)
+  const { call, rev, refused } = await startUntouched(t)
   for (const { way, ask, isReplication } of JSON_WAYS) {
     for (const [title, entries, expected] of INLINE) {
       const more = Array.isArray(entries) ? entries : { fine: FINE, ...(entries as object) }
@@ -162,7 +126,7 @@ t.test('in JSON', async (t) => {
 })
 
 t.test('names that are strange and legal, and what nobody looks at', async (t) => {
-  const { call, rev } = await start(t)
+  const { call, rev } = await startUntouched(t)
   const lies = { digest: md5('another'), length: 1, revpos: 7, encoding: 'gzip', encoded_length: 1 }
   const names = ['a/b', '/', 'a//b', '...', 'a..b', 'ä%2F', '"', 'constructor']
   const _attachments = Object.fromEntries(names.map((name) => [name, { data: 'dHJ1ZQ==', ...lies }]))
@@ -192,7 +156,7 @@ const CODED = { follows: true, encoding: 'gzip', encoded_length: ZIPPED.length }
 const large: RelatedPart = { content: LARGE }
 
 /** Each behind an attachment that is staged already when the lie is found, and one that stays as it is. */
-const FOLLOWING: readonly [title: string, entries: Entries, parts: RelatedPart[], expected: Expected][] = [
+const FOLLOWING: readonly [title: string, entries: Entries, parts: RelatedPart[], expected: Refusal][] = [
   ['longer', { b: follows('on') }, [{ content: 'one' }], bad('attachment longer than expected')],
   ['shorter', { b: follows('one!') }, [{ content: 'one' }], bad('attachment shorter than expected')],
   [
@@ -264,7 +228,7 @@ const FOLLOWING: readonly [title: string, entries: Entries, parts: RelatedPart[]
 ]
 
 t.test('in multipart/related', async (t) => {
-  const { call, rev, refused } = await start(t)
+  const { call, rev, refused } = await startUntouched(t)
   const put = (entries: Entries, parts: RelatedPart[], isReplication: boolean, boundary = 'B') => {
     const doc = { _attachments: { a: follows(LARGE), small: { stub: true }, ...entries } }
     const body = related(boundary, isReplication ? replica(doc, rev) : { _rev: rev, ...doc }, [
@@ -302,9 +266,9 @@ t.test('in multipart/related', async (t) => {
 })
 
 t.test('by themselves', async (t) => {
-  const { call, rev, refused } = await start(t)
+  const { call, rev, refused } = await startUntouched(t)
   const gzip = { 'content-encoding': 'gzip' }
-  const cases: [title: string, path: string, ask: Ask, expected: Expected][] = [
+  const cases: [title: string, path: string, ask: Ask, expected: Refusal][] = [
     ['no gzip', `a?rev=${rev}`, { headers: gzip }, bad('Request body is not properly gzipped.')],
     ['gzip that is cut', `a?rev=${rev}`, { headers: gzip, body: ZIPPED.subarray(0, -1) }, bad()],
     ['another coding', `a?rev=${rev}`, { headers: { 'content-encoding': 'br' } }, { status: 415 }],
@@ -327,7 +291,7 @@ t.test('by themselves', async (t) => {
 })
 
 t.test('too large, whatever way it comes', async (t) => {
-  const { call, rev, refused } = await start(t)
+  const { call, rev, refused } = await startUntouched(t)
   await call('PUT', '/_node/_local/_config/couchdb/max_attachment_size', { json: '650000' })
   const refusal = { status: 413, reason: 'b' }
   const fits = Buffer.alloc(640_000, 'x')
@@ -354,82 +318,3 @@ t.test('too large, whatever way it comes', async (t) => {
     refused(t, title, await call('PUT', '/db/doc', { body, headers: RELATED }), refusal)
   }
 })
-
-/** The requests that store `LARGE`: each is cut at every boundary of the chunks that it is sent in. */
-function uploads(rev: string): [title: string, path: string, type: string, body: Buffer, coding?: string][] {
-  const doc = { _id: 'doc', _rev: rev, _attachments: { a: { data: BASE64 } } }
-  const json = 'application/json'
-  const one = Buffer.from(JSON.stringify(doc))
-  const many = Buffer.from(JSON.stringify({ docs: [good('a'), doc, good('b')] }))
-  const multipart = related('B', { _rev: rev, _attachments: { a: follows(LARGE) } }, [large])
-  return [
-    ['PUT', 'PUT /db/doc', json, one],
-    ['POST', 'POST /db', json, one],
-    ['PUT, gzipped', 'PUT /db/doc', json, gzipSync(one, { level: 0 }), 'gzip'],
-    ['_bulk_docs', 'POST /db/_bulk_docs', json, many],
-    ['multipart/related', 'PUT /db/doc', RELATED['content-type'], multipart],
-    [
-      'multipart/related, gzipped',
-      'PUT /db/doc',
-      RELATED['content-type'],
-      gzipSync(multipart, { level: 0 }),
-      'gzip',
-    ],
-    ['by itself', `PUT /db/doc/a?rev=${rev}`, 'a/b', LARGE],
-    ['by itself, gzipped', `PUT /db/doc/a?rev=${rev}`, 'a/b', gzipSync(LARGE, { level: 0 }), 'gzip'],
-  ]
-}
-
-t.test('an upload cut at every boundary of its chunks', async (t) => {
-  const { call, url, rev, isUntouched } = await start(t)
-  // Some of the bodies are spooled, some are not.
-  await call('PUT', '/_node/_local/_config/settee/body_memory', { json: '1048576' })
-  for (const [title, line, type, body, coding] of uploads(rev)) {
-    const about = `Host: x\r\nContent-Type: ${type}\r\n${coding ? `Content-Encoding: ${coding}\r\n` : ''}`
-    const chunks = inChunks(body, Math.ceil(body.length / 7))
-    const ends = chunks.map((_, at) => Buffer.concat(chunks.slice(0, at)))
-    const whole = Buffer.concat(chunks)
-    // The last of them lacks only the end of the last, empty chunk.
-    const cuts = [...ends, whole, Buffer.concat([whole, Buffer.from('0\r\n')])]
-    const head = Buffer.from(`${line} HTTP/1.1\r\n${about}Transfer-Encoding: chunked\r\n\r\n`)
-    const statuses = await Promise.all(cuts.map((cut) => sendAndCut(url, Buffer.concat([head, cut]))))
-    t.ok(
-      statuses.every((status) => status === undefined || status === 400),
-      `${title}: ${statuses}`,
-    )
-    const sized = Buffer.from(`${line} HTTP/1.1\r\n${about}Content-Length: ${body.length}\r\n\r\n`)
-    const short = [0, 1, body.length - 1].map((end) => Buffer.concat([sized, body.subarray(0, end)]))
-    await Promise.all(short.map((bytes) => sendAndCut(url, bytes)))
-    isUntouched(t, title)
-  }
-  for (const [title, line, type, body, coding] of uploads(rev).slice(-1)) {
-    const [method, path] = line.split(' ') as [string, string]
-    const headers = { 'content-type': type, ...(coding && { 'content-encoding': coding }) }
-    t.match(await call(method, path, { body, headers }), { status: 201 }, `${title}, whole`)
-  }
-})
-
-/** The body in the chunks of `Transfer-Encoding: chunked`, without the last, empty one. */
-function inChunks(body: Buffer, size: number): Buffer[] {
-  return Array.from({ length: Math.ceil(body.length / size) }, (_, n) => {
-    const chunk = body.subarray(n * size, (n + 1) * size)
-    return Buffer.concat([Buffer.from(`${chunk.length.toString(16)}\r\n`), chunk, Buffer.from('\r\n')])
-  })
-}
-
-/** Sends all of it, then closes; resolves when the server has closed, too, with the status it answered, if it did. */
-function sendAndCut(url: string, bytes: Buffer): Promise<number | undefined> {
-  const { port } = new URL(url)
-  return new Promise((resolve, reject) => {
-    let answer = ''
-    const socket = connectSocket(Number(port), '127.0.0.1', () => socket.end(bytes))
-    socket.setEncoding('latin1').on('data', (text: string) => {
-      answer += text
-    })
-    socket.on('error', reject)
-    socket.on('close', () => {
-      const [, status] = /^HTTP\/1\.1 (\d+)/.exec(answer) ?? []
-      resolve(status === undefined ? undefined : Number(status))
-    })
-  })
-}

@@ -19,7 +19,7 @@ const read = (headers: Readonly<Record<string, string>>, path = 'x/a'): Ask => [
 /** Its content, without a word of how it is coded. */
 const PLAIN: Answer = {
   text: TEXT,
-  headers: { 'content-encoding': null, 'content-length': '29', 'content-type': 'text/plain' },
+  headers: { 'content-encoding': undefined, 'content-length': '29', 'content-type': 'text/plain' },
 }
 const CODED: Answer = {
   gunzipped: TEXT,
@@ -44,10 +44,10 @@ export const rows: readonly Row[] = [
         etag: ETAG,
         'cache-control': 'must-revalidate',
         'accept-ranges': 'bytes',
-        'content-encoding': null,
+        'content-encoding': undefined,
         'content-security-policy': 'sandbox',
-        'content-disposition': null,
-        'content-md5': null,
+        'content-disposition': undefined,
+        'content-md5': undefined,
       },
     },
   },
@@ -139,7 +139,7 @@ export const rows: readonly Row[] = [
     says: 'what is stored as it is goes out as it is',
     given: [ATTACHED],
     ask: read({ 'Accept-Encoding': 'gzip, br' }),
-    answer: { text: TEXT, headers: { 'content-encoding': null, 'accept-ranges': 'bytes' } },
+    answer: { text: TEXT, headers: { 'content-encoding': undefined, 'accept-ranges': 'bytes' } },
   },
   {
     of: ['7.4 PUT', '7.4 PUT new document', '7.4 PUT Location'],
@@ -284,7 +284,7 @@ export const rows: readonly Row[] = [
     steps: [
       [
         ['DELETE /{db}/x/b?rev={second}', { keep: { third: 'rev' } }],
-        { json: { ok: true, id: 'x', rev: /^3-[0-9a-f]{32}$/ }, headers: { location: null } },
+        { json: { ok: true, id: 'x', rev: /^3-[0-9a-f]{32}$/ }, headers: { location: undefined } },
       ],
       ['GET /{db}/x/b', noAttachment],
       ['GET /{db}/x/a', { text: TEXT }],

@@ -7,7 +7,7 @@ const range = (value: string, more: Readonly<Record<string, string>> = {}): Ask 
   { headers: { Range: value, ...more } },
 ]
 
-const WHOLE: Answer = { text: TEXT, headers: { 'content-length': '29', 'content-range': null } }
+const WHOLE: Answer = { text: TEXT, headers: { 'content-length': '29', 'content-range': undefined } }
 
 /** From one byte to another, both of them included. */
 function partial(first: number, last: number): Answer {
@@ -89,7 +89,7 @@ export const rows: readonly Row[] = [
           headers: {
             'content-type': /^multipart\/byteranges; boundary="[^"]+"$/,
             'content-length': /^\d+$/,
-            'content-range': null,
+            'content-range': undefined,
           },
           parts: [place('0-3', 'This'), place('25-28', 'text'), place('5-6', 'is')],
         },

@@ -103,7 +103,7 @@ export const rows: readonly Row[] = [
     ask: 'GET /{db}/_changes?feed=longpoll',
     answer: {
       text: whole(`${ROW},\\r\\n${ROW},\\r\\n${ROW}`, 8, 0),
-      headers: { 'content-type': 'application/json', 'transfer-encoding': 'chunked', etag: null },
+      headers: { 'content-type': 'application/json', 'transfer-encoding': 'chunked', etag: undefined },
     },
   },
   {
@@ -128,7 +128,7 @@ export const rows: readonly Row[] = [
     ask: 'GET /{db}/_changes?feed=continuous&limit=3',
     answer: {
       text: new RegExp(`^(${ROW}\\n){3}\\{"last_seq":${TOKEN},"pending":0\\}\\n$`),
-      headers: { 'content-type': 'application/json', 'transfer-encoding': 'chunked', etag: null },
+      headers: { 'content-type': 'application/json', 'transfer-encoding': 'chunked', etag: undefined },
     },
   },
   {
@@ -145,7 +145,7 @@ export const rows: readonly Row[] = [
     ask: 'GET /{db}/_changes?feed=eventsource&limit=3',
     answer: {
       text: new RegExp(`^(data: \\{"seq":(${TOKEN}).*\\}\\nid: \\2\\n\\n){3}$`),
-      headers: { 'content-type': 'text/event-stream', 'cache-control': /^no-cache\b/, etag: null },
+      headers: { 'content-type': 'text/event-stream', 'cache-control': /^no-cache\b/, etag: undefined },
     },
   },
   {

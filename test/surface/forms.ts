@@ -28,11 +28,11 @@ const READERS: { readonly [form in keyof Forms]-?: (found: Found) => unknown } =
   gunzipped: ({ bytes }) => gunzipSync(bytes).toString(),
 }
 
-/** The forms of which a row says something: the name of each, what was found, what is expected. */
-export function formsOf(found: Found, expected: Forms): [form: string, found: unknown, expected: unknown][] {
+/** The forms of which a row says something: the name of each, and what was found. */
+export function formsOf(found: Found, expected: Forms): [form: string, found: unknown][] {
   const forms = Object.keys(READERS) as (keyof Forms)[]
   const named = forms.filter((form) => expected[form] !== undefined)
-  return named.map((form) => [form, READERS[form](found), expected[form]])
+  return named.map((form) => [form, READERS[form](found)])
 }
 
 /** Without what follows the last end: where an answer was read `until` something, that may be a piece. */

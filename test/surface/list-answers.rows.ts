@@ -14,7 +14,7 @@ const ENVELOPE: readonly Row[] = [
         '{"total_rows":2,"offset":0,"rows":[\r\n' +
         '{"id":"a","key":"a","value":{"rev":"1-a"}},\r\n' +
         '{"id":"b","key":"b","value":{"rev":"2-b"}}\r\n]}\n',
-      headers: { 'content-type': 'application/json', 'transfer-encoding': 'chunked', etag: null },
+      headers: { 'content-type': 'application/json', 'transfer-encoding': 'chunked', etag: undefined },
     },
   },
   {

@@ -45,12 +45,13 @@ export class Connection {
     })
     try {
       if (options.exclusive) this.pragma('locking_mode = EXCLUSIVE')
+      if (options.isDraft) this.pragma('synchronous = OFF')
       // Take effect only in a file that has no tables yet; for one that has, these two say what it has already.
       this.pragma('page_size = 8192')
       this.pragma('auto_vacuum = INCREMENTAL')
       this.pragma('journal_mode = WAL')
       // The driver's WAL default is NORMAL, which loses acknowledged writes at a power cut (design.md 6).
-      this.pragma(`synchronous = ${options.isDraft ? 'OFF' : 'FULL'}`)
+      if (!options.isDraft) this.pragma('synchronous = FULL')
       this.pragma('journal_size_limit = 16777216')
       this.pragma('temp_store = MEMORY')
     } catch (error) {
