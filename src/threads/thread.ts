@@ -15,8 +15,11 @@ interface Waiting {
 
 type Unnumbered<T> = T extends { call: number } ? Omit<T, 'call'> : never
 
-/** Flags that mean the same in a thread; others, such as `--input-type`, are about the main program's own text. */
-const THREAD_FLAG = /^--(?:cpu-prof|heap-prof|enable-source-maps|trace-|max-)/
+/**
+ * Flags that mean the same in a thread. V8's own, such as `--max-old-space-size`, are of the whole process, and Node
+ * refuses them for a thread; others, such as `--input-type`, are about the main program's own text.
+ */
+const THREAD_FLAG = /^--(?:cpu-prof|heap-prof|enable-source-maps|trace-warnings|trace-uncaught)/
 
 /** Of Node's flags those that a database thread is started with. */
 export function threadFlags(flags: readonly string[]): string[] {

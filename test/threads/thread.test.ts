@@ -3,7 +3,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { DEFAULT_LIMITS } from '../../src/core/types.ts'
 import { Board } from '../../src/sandbox/board.ts'
-import { Thread, type ThreadEvent } from '../../src/threads/thread.ts'
+import { Thread, type ThreadEvent, threadFlags } from '../../src/threads/thread.ts'
 
 const ENTRY = new URL('./scripted-thread.mjs', import.meta.url)
 const OPTIONS = {
@@ -145,4 +145,9 @@ t.test('a file that is no thread is a death like another', async (t) => {
   t.match(await thread.ended, { code: /MODULE_NOT_FOUND$/ })
   await thread.stop()
   await turn()
+})
+
+t.test('flags of the process that a thread takes', async (t) => {
+  const flags = ['--max-old-space-size=100', '--cpu-prof', '--input-type=module', '--trace-gc', '--expose-gc']
+  t.same(threadFlags(flags), ['--cpu-prof'])
 })
