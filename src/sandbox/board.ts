@@ -1,7 +1,7 @@
 /**
  * The few numbers that the main thread, the sandbox threads and the database threads share: which sandbox thread is
- * free, who has it, since when it is at the call it is at, and how long and large a call may be. They stand in shared
- * memory, since a thread that is held by a function answers nobody.
+ * free, who has it, since when it is at the call it is at, who waits for one, and how long and large a call may be.
+ * They stand in shared memory, since a thread that is held by a function answers nobody.
  */
 
 /** Sandbox threads at the most, those that are held by a long call included. */
@@ -33,6 +33,11 @@ const OWNER = 0
 const SINCE = 1
 const THREAD = 2
 const CELLS = 3
+/** A cell for each who waits: since when, or 0. Two database threads with one cell would share their turn. */
+const WAITERS = FIRST + CELLS * MAX_SLOTS
+const MAX_WAITERS = 64
+/** Who has waited so much longer goes first, in ms. */
+const AHEAD_MS = 10
 
 /** Owners beside database threads, which have numbers from 1. */
 const FREE = 0
@@ -44,7 +49,7 @@ export class Board {
 
   /** @param memory of another thread's board; without it the board is new, and no thread is on it */
   constructor(memory?: SharedArrayBuffer) {
-    this.memory = memory ?? new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT * (FIRST + CELLS * MAX_SLOTS))
+    this.memory = memory ?? new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT * (WAITERS + MAX_WAITERS))
     this.#cells = new Int32Array(this.memory)
     if (memory !== undefined) return
     for (let slot = 0; slot < MAX_SLOTS; slot += 1) this.#store(slot, OWNER, ABSENT)
@@ -127,6 +132,27 @@ export class Board {
     return this.isFree(seat) ? this.#age(seat.slot) : 0
   }
 
+  /** A database thread waits from now on, unless it does already. */
+  wait(client: number): void {
+    // 0 says that nobody waits.
+    Atomics.compareExchange(this.#cells, waiterOf(client), 0, now() | 1)
+  }
+
+  stopWaiting(client: number): void {
+    Atomics.store(this.#cells, waiterOf(client), 0)
+  }
+
+  /** Whether a database thread that takes a sandbox thread now takes it from one that has waited longer. */
+  overtakes(client: number): boolean {
+    const own = waiterOf(client)
+    const since = Atomics.load(this.#cells, own) || now()
+    for (let cell = WAITERS; cell < WAITERS + MAX_WAITERS; cell += 1) {
+      const other = Atomics.load(this.#cells, cell)
+      if (cell !== own && other !== 0 && ((since - other) | 0) > AHEAD_MS) return true
+    }
+    return false
+  }
+
   /** A count that grows whenever a thread becomes free. */
   get freed(): number {
     return Atomics.load(this.#cells, FREED)
@@ -135,9 +161,10 @@ export class Board {
   /**
    * Resolves when {@link freed} is not what it was any more.
    * @param ms resolves after so long in any case
+   * @returns false when the time was over
    */
-  async whenFreed(seen: number, ms: number): Promise<void> {
-    await Atomics.waitAsync(this.#cells, FREED, seen, ms).value
+  async whenFreed(seen: number, ms: number): Promise<boolean> {
+    return (await Atomics.waitAsync(this.#cells, FREED, seen, ms).value) !== 'timed-out'
   }
 
   #tellFreed(): void {
@@ -161,6 +188,10 @@ export class Board {
   #change(slot: number, from: number, to: number): boolean {
     return Atomics.compareExchange(this.#cells, FIRST + slot * CELLS + OWNER, from, to) === from
   }
+}
+
+function waiterOf(client: number): number {
+  return WAITERS + (client % MAX_WAITERS)
 }
 
 /** Milliseconds on a clock that all threads share and nobody sets, in 32 bits. */

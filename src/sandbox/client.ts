@@ -13,6 +13,8 @@ import { type Call, errorOf, lengthOf, nameOf, type Outcome, sandboxOver, type W
 
 /** The first work has waited so long: another thread is asked for. In ms. */
 const LONG_WAIT_MS = 20
+/** A free thread is left so long to a database thread that has waited longer, in ms. */
+const YIELD_MS = 5
 const MAX_PIECE_CALLS = 256
 /** Characters of a piece's calls, unless a single one is longer. */
 const MAX_PIECE_TEXT = 1_048_576
@@ -46,6 +48,8 @@ export class SandboxClient {
   readonly #maxWaitMs: number
   #look: NodeJS.Timeout | undefined
   #isWaiting = false
+  /** A thread was left to another, who did not take it. */
+  #mayOvertake = false
   #isClosed = false
 
   /**
@@ -121,13 +125,19 @@ export class SandboxClient {
     for (;;) {
       const { freed } = this.#board
       const job = this.#queue.next()
-      if (job === undefined) return
-      const thread = this.#claim(job)
-      if (thread === undefined) {
-        this.#queue.putFirst(job)
-        this.#wait(freed, job)
+      if (job === undefined) {
+        this.#board.stopWaiting(this.#number)
         return
       }
+      const yields = !this.#mayOvertake && this.#board.overtakes(this.#number)
+      const thread = yields ? undefined : this.#claim(job)
+      this.#mayOvertake = false
+      if (thread === undefined) {
+        this.#queue.putFirst(job)
+        this.#wait(freed, job, yields)
+        return
+      }
+      this.#board.stopWaiting(this.#number)
       this.#send(thread, job)
     }
   }
@@ -148,13 +158,15 @@ export class SandboxClient {
   }
 
   /** Tries again when a thread has become free, and asks for another when that takes long. */
-  #wait(freed: number, job: Job): void {
+  #wait(freed: number, job: Job, yields: boolean): void {
+    this.#board.wait(this.#number)
     if (this.#threads.size === 0 || performance.now() - job.since > LONG_WAIT_MS) this.#askForThread()
     if (this.#isWaiting) return
     this.#isWaiting = true
-    this.#board.whenFreed(freed, LONG_WAIT_MS).then(
-      () => {
+    this.#board.whenFreed(freed, yields ? YIELD_MS : LONG_WAIT_MS).then(
+      (isFreed) => {
         this.#isWaiting = false
+        this.#mayOvertake = yields && !isFreed
         this.#pump()
       },
       (error: unknown) => this.#queue.failAll(error),
@@ -208,6 +220,7 @@ export class SandboxClient {
   close(): void {
     this.#isClosed = true
     clearTimeout(this.#look)
+    this.#board.stopWaiting(this.#number)
     this.#queue.failAll(new CouchError('unavailable'))
     for (const { port } of this.#threads.values()) port.close()
     this.#threads.clear()

@@ -103,8 +103,13 @@ export class SandboxPool {
     return {
       access: { board: this.#board.memory, client: client.number },
       need: () => this.#need(client),
-      leave: () => this.#clients.delete(client.number),
+      leave: () => this.#leave(client),
     }
+  }
+
+  #leave({ number }: Client): void {
+    this.#clients.delete(number)
+    this.#board.stopWaiting(number)
   }
 
   #need(client: Client): void {

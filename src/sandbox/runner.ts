@@ -11,7 +11,7 @@ const MAX_RESULTS = 1_048_576
 /** Functions kept ready. Each reserves some GB of addresses, of which small machines have 512. */
 const MAX_CONTEXTS = 24
 /** Bytes of memory of all functions that are kept ready, more than one only. */
-const MAX_BYTES = 768 * 1_048_576
+const MAX_BYTES = 512 * 1_048_576
 
 export interface RunnerOptions {
   /** Asked before each piece. */
@@ -20,7 +20,7 @@ export interface RunnerOptions {
   readonly stack: number
   /** Called before each call. */
   onCall?(): void
-  /** Bytes of all functions that are kept ready; by default 768 MiB. */
+  /** Bytes of all functions that are kept ready; by default 512 MiB. */
   readonly maxBytes?: number
 }
 

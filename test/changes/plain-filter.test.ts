@@ -14,7 +14,7 @@ function passes(text: string, ...docs: PlainDoc[]): boolean[] | null {
 }
 
 /** More of them, to hunt: as PLAIN_FILTER_RUNS says. */
-const RUNS = Number(process.env.PLAIN_FILTER_RUNS ?? 120)
+const RUNS = Number(process.env.PLAIN_FILTER_RUNS ?? 60)
 
 const NOTE = doc('note:1')
 const FILE = doc('file:1')

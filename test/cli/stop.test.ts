@@ -66,6 +66,13 @@ t.test('it ends in its time whatever its clients do', async (t) => {
   await put('/db', null)
   await put('/db/doc', '{"text":"kept"}')
   await put('/db/big/file', BIG)
+  await put('/slow', null)
+  await put('/slow/_design/x', '{"validate_doc_update":"function (doc) { if (doc.loop) for (;;); }"}')
+  const timeout = await fetch(`${url}/_node/_local/_config/couchdb/os_process_timeout`, {
+    method: 'PUT',
+    body: '"60000"',
+  })
+  t.equal(timeout.status, 200)
 
   const continuous = get('/db/_changes?feed=continuous&heartbeat=10000')
   const feeds = await Promise.all(Array.from({ length: FEEDS }, () => open(t, port, continuous)))
@@ -78,6 +85,8 @@ t.test('it ends in its time whatever its clients do', async (t) => {
   upload.socket.write('x'.repeat(100_000))
   const download = await open(t, port, get('/db/big/file'))
   download.socket.pause()
+  const loop = 'PUT /slow/doc HTTP/1.1\r\nHost: x\r\nContent-Length: 13\r\n\r\n{"loop":true}'
+  const judged = await open(t, port, loop, false)
   const idle = await open(t, port, get('/db'))
   const silent = await open(t, port, '', false)
 
@@ -90,7 +99,12 @@ t.test('it ends in its time whatever its clients do', async (t) => {
   t.ok(feedsEnded < 4000, `whoever only waits is let go at once: ${feedsEnded} ms`)
   t.ok(all < 10_000, `${all} ms`)
   t.strictSame([code, stderr], [0, ''])
-  t.match(stdout, /"count":2,.*connections were cut/, 'the upload and the download')
+  t.match(
+    stdout,
+    /"count":3,.*connections were cut/,
+    'the upload, the download, and who waits for a function',
+  )
+  t.equal(judged.text(), '')
   for (const feed of feeds) t.match(feed.text(), /\{"last_seq":"[^"]+","pending":0\}\n\r\n0\r\n\r\n$/)
   t.match(longpoll.text(), /"last_seq":"[^"]+".*\r\n0\r\n\r\n$/s)
   t.match(upload.text(), /^HTTP\/1.1 100 Continue\r\n\r\n$/)
@@ -99,4 +113,5 @@ t.test('it ends in its time whatever its clients do', async (t) => {
   t.match((await again.request('GET', '/db/doc')).json, { text: 'kept' })
   t.match(await again.request('GET', '/db/big/file'), { status: 200, text: BIG.toString() })
   t.match(await again.request('GET', '/db/half'), { status: 404 })
+  t.match(await again.request('GET', '/slow/doc'), { status: 404 })
 })

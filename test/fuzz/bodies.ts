@@ -218,7 +218,9 @@ function setting({ choices }: BodyPlace): FuzzBody {
 }
 
 function content({ choices }: BodyPlace): FuzzBody {
-  const bytes = choices.chance(0.004) ? choices.bytes(310_000) : choices.bytes(choices.below(300))
+  const bytes = choices.bytes(
+    choices.chance(0.05) ? choices.pick([70_000, 290_000, 290_000, 310_000]) : choices.below(300),
+  )
   const type = choices.pick([
     'text/plain',
     'image/jpeg',
@@ -232,7 +234,7 @@ function content({ choices }: BodyPlace): FuzzBody {
 
 function multipart({ choices, database }: BodyPlace): FuzzBody {
   const names = choices.some(ATTACHMENT_NAMES, 0.2)
-  const contents = names.map(() => choices.bytes(choices.below(100)))
+  const contents = names.map(() => choices.bytes(choices.below(choices.chance(0.02) ? 90_000 : 100)))
   const entries = names.map(
     (name, at) => `${JSON.stringify(name)}:${follower(choices, contents[at] as Buffer)}`,
   )

@@ -27,9 +27,9 @@ const REQUESTS = Number(process.env.SETTEE_FUZZ ?? 100_000)
 const SEED = Number(process.env.SETTEE_FUZZ_SEED ?? Math.floor(Math.random() * 2 ** 31))
 const MB = 1024 * 1024
 /** Of the whole process, database threads and sandboxes included. */
-const MAX_MEMORY = 1200 * MB
+const MAX_MEMORY = 1000 * MB
 const SAMPLE_MS = 500
-const MAX_SHOWN = 50
+const MAX_SHOWN = 5
 /** What `serve` allows itself at SIGTERM. */
 const GRACE_MS = 10_000
 

@@ -8,6 +8,7 @@ export interface HeadersPlace {
   readonly choices: Choices
   readonly facts: Facts
   readonly index: number
+  readonly route: string
   readonly method: string
   readonly database: string
   /** The request can only read. */
@@ -83,6 +84,19 @@ const FIELDS: Readonly<Record<string, Maker>> = {
   'X-Long': () => 'x'.repeat(9000),
 }
 
+/** What such a call often comes with. */
+function fitting(place: HeadersPlace): Header[] {
+  const { choices, route, method } = place
+  const isRead = method === 'GET' || method === 'HEAD'
+  if (route.endsWith('/*') && isRead) return [['Range', (FIELDS.Range as Maker)(place)]]
+  if (isRead && /:docid$|:ddoc$/.test(route)) return [['Accept', choices.pick(MULTIPART)]]
+  if (route.endsWith('_bulk_get')) return [['Accept', choices.pick(MULTIPART)]]
+  if (method === 'POST' && /:docid$|:ddoc$/.test(route)) return [['Referer', 'http://127.0.0.1/_utils']]
+  return []
+}
+
+const MULTIPART = ['multipart/mixed', 'multipart/related', 'multipart/mixed, multipart/related;q=0.5']
+
 /** Destinations in a vault name no revision that it has, so that nothing can be copied over what is kept. */
 function destination(choices: Choices, database: string): string {
   const isVault = VAULTS.includes(database)
@@ -115,9 +129,10 @@ export function makeHeaders(place: HeadersPlace): Header[] {
   headers.push(['X-Couch-Request-ID', choices.chance(0.99) ? requestId(index) : 'not one of mine, é'])
   if (method === 'COPY' && choices.chance(0.9))
     headers.push(['Destination', destination(choices, place.database)])
+  if (choices.chance(0.3)) headers.push(...fitting(place))
   const names = choices.chance(0.5) ? [] : choices.list(4, () => choices.pick(Object.keys(FIELDS)))
   for (const name of new Set(names)) {
-    if (name === 'Destination' && method === 'COPY') continue
+    if (headers.some(([said]) => said === name)) continue
     headers.push([choices.chance(0.1) ? name.toLowerCase() : name, (FIELDS[name] as Maker)(place)])
   }
   if (choices.chance(0.005))

@@ -10,6 +10,7 @@ import {
   MEMBER_NAMES,
   NO_DATABASES,
   ODD_IDS,
+  PACKED_ID,
   VAULTS,
   WILD_DATABASES,
   WILD_IDS,
@@ -98,8 +99,11 @@ function parameterOf(segment: string): string | undefined {
 }
 
 function documentId({ choices, database, isRead }: Place): string {
-  if (!VAULTS.includes(database)) return choices.mostly(WILD_IDS, ODD_IDS)
-  return isRead ? choices.mostly(KEPT_IDS, ODD_IDS) : choices.pick(KEPT_IDS)
+  if (!VAULTS.includes(database)) {
+    return choices.chance(0.1) ? `new-${choices.below(100_000)}` : choices.mostly(WILD_IDS, ODD_IDS)
+  }
+  if (!isRead) return choices.pick(KEPT_IDS)
+  return choices.chance(0.1) ? PACKED_ID : choices.mostly(KEPT_IDS, ODD_IDS)
 }
 
 function attachmentName({ choices, database, isRead }: Place): string {

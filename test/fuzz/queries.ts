@@ -6,6 +6,7 @@ export interface QueryPlace {
   readonly choices: Choices
   readonly facts: Facts
   readonly route: string
+  readonly method: string
   /** The request can only read: nothing it says can change a kept document. */
   readonly isRead: boolean
   /** It is about a vault. */
@@ -132,15 +133,17 @@ const CREATING = {
   rev,
 } satisfies Record<string, Value>
 
-const OTHERS: Readonly<Record<string, Value>> = {
+const text: Value = ({ choices }) => choices.text()
+
+const OTHERS = {
   count,
   r: count,
-  callback: ({ choices }) => choices.text(),
-  ['__proto__' as string]: ({ choices }) => choices.text(),
-  constructor: ({ choices }) => choices.text(),
+  callback: text,
+  ['__proto__']: text,
+  constructor: text,
   toString: boolean,
-  '': ({ choices }) => choices.text(),
-}
+  '': text,
+} satisfies Record<string, unknown>
 
 const ALL: Readonly<Record<string, Value>> = Object.assign(
   Object.create(null),
@@ -161,6 +164,12 @@ function namesFor(route: string): readonly string[] {
   return [...Object.keys(READING), ...Object.keys(WRITING)]
 }
 
+/** One that the body says more of, or one that there is. */
+function fittingFilter({ choices, method, isVault }: QueryPlace): string {
+  if (method === 'POST' && choices.chance(0.6)) return choices.pick(['_selector', '_doc_ids'])
+  return `${isVault ? 'guard' : 'one'}/${choices.pick(['plain', 'heavy', 'broken', 'lib'])}`
+}
+
 function functionNames(choices: Choices): string[] {
   return ['one', 'guard'].map((design) => `${design}/${choices.pick(MEMBER_NAMES)}`)
 }
@@ -179,6 +188,7 @@ export function makeQuery(place: QueryPlace): string {
     return pair(choices, name, (ALL[name] as Value)(place))
   })
   if (isFeed) pairs.push(pair(choices, 'timeout', '30'))
+  if (isFeed && choices.chance(0.4)) pairs.push(pair(choices, 'filter', fittingFilter(place)))
   if (choices.chance(0.08)) pairs.push(choices.pick(pairs) ?? '')
   const mayBend = isRead || !isVault
   if (mayBend && choices.chance(0.03)) pairs.push(bent(choices))

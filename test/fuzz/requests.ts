@@ -258,8 +258,14 @@ const LIES: readonly ((
   }),
 ]
 
+/** Four megabytes from next to nothing. */
+const BOMB = gzipSync(Buffer.alloc(4_000_000, 0x20))
+const PADDING = Buffer.alloc(1_200_000, 0x20)
+
 function coded(choices: Choices, { bytes, isFixed }: FuzzBody): { bytes: Buffer; coding: readonly Header[] } {
   if (isFixed || choices.chance(0.94)) return { bytes, coding: [] }
+  // More than all bodies together may take of memory.
+  if (choices.chance(0.03)) return { bytes: Buffer.concat([bytes, PADDING]), coding: [] }
   const coding = (value: string): readonly Header[] => [['Content-Encoding', value]]
   const packed = gzipSync(bytes)
   return choices.pick([
@@ -269,8 +275,7 @@ function coded(choices: Choices, { bytes, isFixed }: FuzzBody): { bytes: Buffer;
     { bytes, coding: coding('gzip') },
     { bytes: packed, coding: [] },
     { bytes, coding: coding(choices.pick(['deflate', 'br', 'identity', 'x', 'gzip, gzip'])) },
-    // A megabyte and a half from next to nothing.
-    { bytes: gzipSync(Buffer.alloc(1_500_000, 0x20)), coding: coding('gzip') },
+    { bytes: BOMB, coding: coding('gzip') },
   ])
 }
 

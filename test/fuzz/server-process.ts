@@ -36,7 +36,7 @@ const LOCAL_INI = `
 ${ADMIN.name} = ${ADMIN.password}
 [chttpd]
 changes_timeout = 400
-max_http_request_size = 1000000
+max_http_request_size = 3000000
 max_uri_length = 20000
 [chttpd_auth]
 iterations = 10

@@ -1,5 +1,6 @@
 /** What the requests must not be able to change: it is filled before them, and looked at after them. */
 import { createHash } from 'node:crypto'
+import { gzipSync } from 'node:zlib'
 import {
   ADMIN,
   type Facts,
@@ -7,9 +8,12 @@ import {
   GUARDED_VAULT,
   KEPT_ATTACHMENTS,
   KEPT_IDS,
+  PACKED_ID,
   VAULTS,
   WILD_DATABASES,
 } from './world.ts'
+
+const AUTHORIZATION = `Basic ${Buffer.from(`${ADMIN.name}:${ADMIN.password}`).toString('base64')}`
 
 export interface Called {
   readonly status: number
@@ -18,10 +22,7 @@ export interface Called {
 
 /** A request with nothing odd about it, as the admin. */
 export async function call(port: number, method: string, path: string, body?: unknown): Promise<Called> {
-  const headers = {
-    authorization: `Basic ${Buffer.from(`${ADMIN.name}:${ADMIN.password}`).toString('base64')}`,
-    'content-type': 'application/json',
-  }
+  const headers = { authorization: AUTHORIZATION, 'content-type': 'application/json' }
   const sent = body === undefined ? {} : { body: JSON.stringify(body) }
   const answer = await fetch(`http://127.0.0.1:${port}${path}`, { method, headers, ...sent })
   return { status: answer.status, text: await answer.text() }
@@ -33,6 +34,7 @@ export async function fillVaults(port: number): Promise<Facts> {
     await succeed(port, 'PUT', `/${encodeURIComponent(name)}`)
   for (const name of VAULTS) {
     await succeed(port, 'POST', `/${name}/_bulk_docs`, { new_edits: false, docs: KEPT_IDS.flatMap(history) })
+    await putPacked(port, `/${name}/${PACKED_ID}/note.txt`)
     await succeed(port, 'PUT', `/${name}/${GUARD_ID}`, guard(name))
   }
   const leaves = KEPT_IDS.flatMap((id) => history(id, KEPT_IDS.indexOf(id)))
@@ -46,7 +48,7 @@ export async function fillVaults(port: number): Promise<Facts> {
 export async function readVaults(port: number): Promise<Map<string, string>> {
   const found = new Map<string, string>()
   for (const name of VAULTS) {
-    for (const id of [...KEPT_IDS, GUARD_ID]) {
+    for (const id of [...KEPT_IDS, PACKED_ID, GUARD_ID]) {
       const path = `/${name}/${encodeURIComponent(id)}`
       for (const query of ['?attachments=true', ...leavesOf(id)]) {
         const { status, text } = await call(port, 'GET', path + query)
@@ -67,6 +69,13 @@ async function succeed(port: number, method: string, path: string, body?: unknow
   const answer = await call(port, method, path, body)
   if (answer.status >= 300) throw new Error(`${method} ${path}: ${answer.status} ${answer.text}`)
   return answer
+}
+
+async function putPacked(port: number, path: string): Promise<void> {
+  const headers = { authorization: AUTHORIZATION, 'content-type': 'text/plain', 'content-encoding': 'gzip' }
+  const body = gzipSync('packed '.repeat(1000))
+  const { status } = await fetch(`http://127.0.0.1:${port}${path}`, { method: 'PUT', headers, body })
+  if (status !== 201) throw new Error(`PUT ${path}: ${status}`)
 }
 
 /**
@@ -92,7 +101,7 @@ function history(id: string, at: number) {
 }
 
 function leavesOf(id: string): string[] {
-  if (id === GUARD_ID) return []
+  if (!KEPT_IDS.includes(id)) return []
   return history(id, 0).map(({ _revisions: { start, ids } }) => `?rev=${start}-${ids[0]}`)
 }
 
@@ -105,6 +114,7 @@ function guard(vault: string): object {
       plain: 'function (doc, req) { return doc.at % 2 === 0 }',
       heavy: 'function (doc, req) { return JSON.stringify(doc).indexOf(req.query.type || "k") >= 0 }',
       broken: 'function (doc) { throw new Error("thrown by a filter") }',
+      lib: "function (doc) { return doc._id.indexOf('kept-1') === -1 }",
     },
     views: {
       plain: { map: 'function (doc) { emit(doc._id, doc.at) }', reduce: '_stats' },

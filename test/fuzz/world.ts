@@ -37,6 +37,9 @@ export const KEPT_IDS: readonly string[] = [
 
 export const KEPT_ATTACHMENTS: readonly string[] = ['note.txt', 'folder/file.bin']
 
+/** Also in each vault: its attachment is stored as gzip. It is only read. */
+export const PACKED_ID = 'kept-packed'
+
 /** The design document in each vault; no request names it as the target of a write that could succeed. */
 export const GUARD_ID = '_design/guard'
 

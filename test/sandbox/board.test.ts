@@ -66,11 +66,33 @@ t.test('who waits is told when a thread becomes free', async (t) => {
   const other = new Board(board.memory)
   const waiting = board.whenFreed(board.freed, 60_000)
   other.open(seat)
-  await waiting
+  t.ok(await waiting)
   const { freed } = board
   other.claim(seat, 1)
   other.release(seat, 1)
-  await board.whenFreed(freed, 60_000)
-  await board.whenFreed(board.freed, 1)
-  t.pass('and after the time it was willing to wait')
+  t.ok(await board.whenFreed(freed, 60_000), 'it already has')
+  t.notOk(await board.whenFreed(board.freed, 1), 'and after the time it was willing to wait')
+})
+
+t.test('who has waited longer goes first', async (t) => {
+  const board = new Board()
+  const other = new Board(board.memory)
+  let ms = 2 ** 31 - 15
+  t.capture(process, 'hrtime', (() => [Math.floor(ms / 1000), (ms % 1000) * 1e6]) as never)
+  t.notOk(board.overtakes(1), 'nobody waits')
+  other.wait(2)
+  ms += 10
+  t.notOk(board.overtakes(1), 'hardly longer')
+  ms += 20
+  t.ok(board.overtakes(1), 'also across the turn of the clock')
+  t.notOk(other.overtakes(2), 'not itself')
+  board.wait(1)
+  ms += 1000
+  other.wait(2)
+  t.ok(board.overtakes(1), 'each counts from when it began to wait')
+  t.notOk(other.overtakes(2))
+  other.stopWaiting(2)
+  t.notOk(board.overtakes(1))
+  other.wait(2)
+  t.ok(other.overtakes(2), 'and begins anew when it was served')
 })

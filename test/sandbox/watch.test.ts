@@ -98,7 +98,11 @@ t.test('what a database thread had claimed when it died is given back', async (t
   const pool = serve(t)
   const seat = await thread(pool)
   pool.board.claim(seat, pool.client)
+  pool.board.wait(pool.client)
+  await sleep(50)
+  t.ok(pool.board.overtakes(pool.client + 1))
   pool.leave()
+  t.notOk(pool.board.overtakes(pool.client + 1), 'nobody waits behind the dead')
   await until(() => !pool.board.claim(seat, pool.client) && pool.board.callOf(seat) === undefined)
 })
 

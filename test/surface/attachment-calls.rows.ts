@@ -1,8 +1,9 @@
 /** Attachments on their own addresses: protocol.md 7.4. Ranges stand in attachment-ranges.rows.ts. */
 import { md5 } from '../helpers/related.ts'
+import type { Answer } from './answers.ts'
 import { ATTACHED, ETAG, GZIP, GZIP_DIGEST, GZIP_ETAG, GZIP_INFO, STUB, TEXT, ZIPPED } from './contents.ts'
 import { SIX, set, THREE, unset } from './feeds.ts'
-import { type Answer, type Ask, failed, put, type Row } from './table.ts'
+import { type Ask, failed, put, type Row } from './table.ts'
 
 const missing: Answer = failed(404, 'not_found', 'missing')
 const noAttachment: Answer = failed(404, 'not_found', 'Document is missing attachment')

@@ -1,6 +1,8 @@
 /** Parts of attachments: protocol.md 7.4. */
+
+import type { Answer } from './answers.ts'
 import { ATTACHED, ETAG, TEXT, ZIPPED } from './contents.ts'
-import { type Answer, type Ask, failed, type Row } from './table.ts'
+import { type Ask, failed, type Row } from './table.ts'
 
 const range = (value: string, more: Readonly<Record<string, string>> = {}): Ask => [
   'GET /{db}/x/a',

@@ -1,6 +1,8 @@
 /** The vectors of protocol.md 19.6, in their order: a text of 29 bytes that is stored as it is. */
+
+import type { Answer } from './answers.ts'
 import { ATTACHED, follows, INLINE, KEPT, multipart, part, READ, TEXT } from './contents.ts'
-import { type Answer, type Ask, failed, put, type Row } from './table.ts'
+import { type Ask, failed, put, type Row } from './table.ts'
 
 const conflict: Answer = failed(409, 'conflict', 'Document update conflict.')
 const missingRev: Answer = failed(409, 'not_found', 'missing_rev')

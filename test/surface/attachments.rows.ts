@@ -1,5 +1,6 @@
 /** The forms of `_attachments`, and the facts about them: protocol.md 7.1. */
 import { md5 } from '../helpers/related.ts'
+import type { Answer } from './answers.ts'
 import {
   ATTACHED,
   BASE64,
@@ -17,7 +18,7 @@ import {
   TEXT,
 } from './contents.ts'
 import { set, unset } from './feeds.ts'
-import { type Answer, type Ask, failed, put, type Row, stored } from './table.ts'
+import { type Ask, failed, put, type Row, stored } from './table.ts'
 
 const saved: Answer = { status: 201 }
 const attachments = (entries: unknown): Answer => ({ like: { _attachments: entries } })

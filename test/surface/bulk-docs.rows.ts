@@ -1,6 +1,8 @@
 /** `_bulk_docs`: protocol.md 4.1. */
+
+import type { Answer } from './answers.ts'
 import { CHAIN, DELETED, GONE, INLINE, of, STUB, x } from './histories.ts'
-import { type Answer, type Ask, failed, put, type Row, stored } from './table.ts'
+import { type Ask, failed, put, type Row, stored } from './table.ts'
 
 const malformed = (reason: string): Answer => failed(400, 'bad_request', reason)
 const NOTHING: readonly [Ask, Answer] = ['GET /{db}', { like: { doc_count: 0, update_seq: /^0-/ } }]

@@ -1,6 +1,8 @@
 /** `_bulk_get`, `_revs_diff` and `_missing_revs`: protocol.md 4.2, 4.3. */
+
+import type { Answer } from './answers.ts'
 import { CHAIN, CONFLICT, DATA, DELETED, DIGEST, GONE, INLINE, STUB, x } from './histories.ts'
-import { type Answer, type Ask, failed, put, type Row, stored } from './table.ts'
+import { type Ask, failed, put, type Row, stored } from './table.ts'
 
 const malformed = (reason: string): Answer => failed(400, 'bad_request', reason)
 

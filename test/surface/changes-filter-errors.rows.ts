@@ -1,5 +1,6 @@
 /** What is refused before the first byte: protocol.md 5.6, and 1.2 on the body of `_changes`. */
-import { type Answer, type Ask, failed, put, type Row } from './table.ts'
+import type { Answer } from './answers.ts'
+import { type Ask, failed, put, type Row } from './table.ts'
 
 const refused = (reason: string): Answer => failed(400, 'bad_request', reason)
 const absent = (reason: string): Answer => failed(404, 'not_found', reason)

@@ -1,6 +1,8 @@
 /** The parameters of `_changes`: protocol.md 5.1. */
+
+import type { Answer } from './answers.ts'
 import { A, B, C, events, feed, lines, SIX, set, THREE, unset } from './feeds.ts'
-import { type Answer, failed, put, type Row, stored } from './table.ts'
+import { failed, put, type Row, stored } from './table.ts'
 
 const malformed = (reason: string): Answer => failed(400, 'bad_request', reason)
 const HELLO = { _attachments: { hello: { content_type: 'text/plain', data: 'aGVsbG8=' } } }

@@ -1,6 +1,8 @@
 /** The vectors of protocol.md 19.5, in their order: `a` at 6, `b`, which is deleted, at 7, and `c` at 8. */
+
+import type { Answer } from './answers.ts'
 import { A, B, C, feed, lines, THREE } from './feeds.ts'
-import { type Answer, type Ask, failed, type Row } from './table.ts'
+import { type Ask, failed, type Row } from './table.ts'
 
 function vector(number: number, says: string, ask: Ask, answer: Answer): Row {
   return { of: `19.5 #${number}`, says, given: THREE, ask, answer }

@@ -1,6 +1,8 @@
 /** Databases: protocol.md 4.4, 4.5. */
+
+import type { Answer } from './answers.ts'
 import { DELETED, GONE, of } from './histories.ts'
-import { type Answer, failed, put, type Row, stored } from './table.ts'
+import { failed, put, type Row, stored } from './table.ts'
 
 const malformed = (reason: string): Answer => failed(400, 'bad_request', reason)
 const MADE: Answer = { status: 201, json: { ok: true } }

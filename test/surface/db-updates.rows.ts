@@ -1,5 +1,6 @@
 /** `_db_updates`: protocol.md 4.9. Other rows' databases stand in it as well: so each begins where it is `now`. */
-import { type Answer, type Ask, failed, type Row } from './table.ts'
+import type { Answer } from './answers.ts'
+import { type Ask, failed, type Row } from './table.ts'
 
 const NOW: Ask = ['GET /_db_updates?since=now', { keep: { now: 'last_seq' } }]
 const MAKE = 'PUT /{db}-a'

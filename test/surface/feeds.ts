@@ -1,5 +1,6 @@
 /** What the tables about `_changes` share: the database of protocol.md 19.5, and how an answer is written down. */
-import { type Answer, type Ask, stored } from './table.ts'
+import type { Answer } from './answers.ts'
+import { type Ask, stored } from './table.ts'
 
 /** A document's revision with this many before it, so that its number in the feed is the last of them. */
 function version(id: string, number: number) {

@@ -1,6 +1,8 @@
 /** Winners, merges and what is missing: the vectors of protocol.md 19.1 to 19.3. */
+
+import type { Answer } from './answers.ts'
 import { DELETED, of, x } from './histories.ts'
-import { type Answer, type Ask, failed, put, type Row, stored } from './table.ts'
+import { type Ask, failed, put, type Row, stored } from './table.ts'
 
 /** A line of 19.1: leaves, the deleted ones with (d), and what is seen of them in whatever order they came. */
 function winner(

@@ -1,7 +1,9 @@
 /** What lists of documents answer, and their kinds: protocol.md 8.2, 8.3. */
+
+import type { Answer } from './answers.ts'
 import { of } from './histories.ts'
 import { ABCD, ALL, gone, live, rows, unknown } from './listed.ts'
-import { type Answer, type Ask, failed, put, type Row, stored } from './table.ts'
+import { type Ask, failed, put, type Row, stored } from './table.ts'
 
 const ENVELOPE: readonly Row[] = [
   {

@@ -1,6 +1,8 @@
 /** What the tables about lists share: their database, and their rows. */
+
+import type { Answer } from './answers.ts'
 import { DELETED, of } from './histories.ts'
-import { type Answer, stored } from './table.ts'
+import { stored } from './table.ts'
 
 export const live = (id: string, rev: string | RegExp = '1-a', more = {}) => ({
   id,

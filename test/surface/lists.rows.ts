@@ -1,7 +1,9 @@
 /** The parameters of `_all_docs`: protocol.md 8.1. */
+
+import type { Answer } from './answers.ts'
 import { CONFLICT, DATA, INLINE, STUB } from './histories.ts'
 import { ABCD, ALL, live, rows } from './listed.ts'
-import { type Answer, failed, put, type Row } from './table.ts'
+import { failed, put, type Row } from './table.ts'
 
 const parse = (reason: string | RegExp): Answer => failed(400, 'query_parse_error', reason)
 

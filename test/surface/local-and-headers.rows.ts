@@ -1,6 +1,8 @@
 /** `_local` documents, and headers: protocol.md 3.8, 3.9. */
+
+import type { Answer } from './answers.ts'
 import { INLINE } from './histories.ts'
-import { type Answer, failed, put, type Row } from './table.ts'
+import { failed, put, type Row } from './table.ts'
 
 const MISSING: Answer = failed(404, 'not_found', 'missing')
 const saved = (rev: string): Answer => ({ status: 201, json: { ok: true, id: '_local/l', rev } })

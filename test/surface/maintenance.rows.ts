@@ -1,6 +1,8 @@
 /** Maintenance and purges: protocol.md 4.6, 4.7. */
+
+import type { Answer } from './answers.ts'
 import { CHAIN, CONFLICT, of, x } from './histories.ts'
-import { type Answer, type Ask, failed, put, type Row, stored } from './table.ts'
+import { type Ask, failed, put, type Row, stored } from './table.ts'
 
 const malformed = (reason: string): Answer => failed(400, 'bad_request', reason)
 const JSON_TYPE = { 'content-type': 'application/json' }

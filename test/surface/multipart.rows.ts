@@ -1,4 +1,6 @@
 /** Documents with their attachments behind them, in and out: protocol.md 7.2, 7.3. */
+
+import type { Answer } from './answers.ts'
 import {
   ATTACHED,
   BASE64,
@@ -16,7 +18,7 @@ import {
   TEXT,
   ZIPPED,
 } from './contents.ts'
-import { type Answer, type Ask, failed, put, type Row } from './table.ts'
+import { type Ask, failed, put, type Row } from './table.ts'
 
 const saved: Answer = { status: 201 }
 const malformed = (reason: string | RegExp): Answer => failed(400, 'bad_request', reason)

@@ -1,7 +1,8 @@
 /** PUT of a document: protocol.md 3.3. */
 import { related } from '../helpers/related.ts'
+import type { Answer } from './answers.ts'
 import { CHAIN, CONFLICT, DELETED, GONE, INLINE, x } from './histories.ts'
-import { type Answer, failed, put, type Row, stored } from './table.ts'
+import { failed, put, type Row, stored } from './table.ts'
 
 const CONFLICTING: Answer = failed(409, 'conflict', 'Document update conflict.')
 const malformed = (reason: string | RegExp): Answer => failed(400, 'bad_request', reason)

@@ -1,6 +1,8 @@
 /** DELETE, POST to a database, COPY and the upload form: protocol.md 3.4 to 3.7. */
+
+import type { Answer } from './answers.ts'
 import { CHAIN, CONFLICT, GONE, INLINE, STUB, x } from './histories.ts'
-import { type Answer, type Ask, type AskMore, failed, put, type Row, stored } from './table.ts'
+import { type Ask, type AskMore, failed, put, type Row, stored } from './table.ts'
 
 const CONFLICTING: Answer = failed(409, 'conflict', 'Document update conflict.')
 const MISSING: Answer = failed(404, 'not_found', 'missing')
@@ -76,7 +78,7 @@ const POST: readonly Row[] = [
         {
           status: 201,
           json: { ok: true, id: /^[0-9a-f]{32}$/, rev: /^1-[0-9a-f]{32}$/ },
-          headers: { location: 'http://h/{db}/{id}', etag: null },
+          headers: { location: 'http://h/{db}/{id}', etag: undefined },
         },
       ],
       ['GET /{db}/{id}', { json: { _id: '{id}', _rev: '{rev}', v: 1 } }],
@@ -285,7 +287,7 @@ const FORM: readonly Row[] = [
   },
   {
     of: '3.7 JSON',
-    says: 'refused as a form from nowhere, as servers without a call answer it',
+    says: 'a call that is none is missing (docs/compatibility.md)',
     ask: ['POST /{db}/_no_such_call', { json: {} }],
     answer: MISSING,
   },

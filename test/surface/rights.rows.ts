@@ -2,7 +2,8 @@
  * Who may do what: protocol.md 19.7, in its order. `d` is the admin of the row's database, `m` its member, `o`
  * neither, `s` the server's admin.
  */
-import { type Answer, type Ask, type AskMore, failed, put, type Row } from './table.ts'
+import type { Answer } from './answers.ts'
+import { type Ask, type AskMore, failed, put, type Row } from './table.ts'
 import { SECURED, type User } from './users.ts'
 
 const LOGIN: Answer = failed(401, 'unauthorized', 'You are not authorized to access this db.')

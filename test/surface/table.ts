@@ -1,5 +1,5 @@
 /**
- * Runs tables of what the protocol promises: a row is data, a request and its answer. Each table has one listening
+ * Runs tables of what the protocol promises: a row is data, a request and its answer. Each file has one listening
  * server, each row a database of its own.
  *
  *     { of: '3.1 rev', says: 'a revision that was superseded',
@@ -9,7 +9,7 @@
 import file, { type Test } from 'tap'
 import { Pool } from 'undici'
 import { startTestServer } from '../helpers/server.ts'
-import { type Forms, formsOf } from './forms.ts'
+import { type Answer, type Answered, compared, isPlain } from './answers.ts'
 import type { User } from './users.ts'
 
 export interface Row {
@@ -46,23 +46,6 @@ export interface AskMore {
   readonly meanwhile?: readonly Ask[]
   /** Reads the answer until its text matches, and hangs up. */
   readonly until?: RegExp
-}
-
-export interface Answer extends Forms {
-  /** 200 by default. */
-  readonly status?: number
-  /** The whole JSON; a pattern stands for a string or a number that matches it. */
-  readonly json?: unknown
-  /** A part of the JSON: of objects the members that are named here, of arrays all. */
-  readonly like?: unknown
-  /** The whole text, or a pattern in it. */
-  readonly text?: string | RegExp
-  /** By lower-case name; undefined is for a header that is not there. */
-  readonly headers?: Readonly<Record<string, string | RegExp | undefined>>
-  /** How long it takes, in milliseconds. */
-  readonly took?: readonly [least: number, most: number]
-  /** Whether the connection breaks before the answer is whole. */
-  readonly broken?: boolean
 }
 
 /** What a table runs on. */
@@ -114,16 +97,6 @@ async function open(start: Start) {
   const pool = new Pool(server.url)
   file.teardown(() => pool.destroy())
   return { server, pool }
-}
-
-interface Answered {
-  readonly status: number
-  readonly headers: Readonly<Record<string, string | string[] | undefined>>
-  readonly bytes: Buffer
-  readonly text: string
-  readonly json: unknown
-  readonly took: number
-  readonly broken: boolean
 }
 
 /** One row, with the names it has kept so far. */
@@ -209,58 +182,11 @@ class Run {
   /** One assertion, which shows all that was looked at. */
   #check(t: Test, line: string, found: Answered, expected: Answer): void {
     const answer = this.#fillAll(expected) as Answer
-    const seen = seenOf(found, answer)
-    const { took, broken = false, status = 200, ...others } = answer
-    const wanted = settled({ ...others, broken, status }, seen)
+    const { seen, wanted } = compared(found, answer)
     t.strictSame(seen, wanted, line, { answered: found.text.slice(0, 1_000) })
+    const { took } = answer
     if (took) t.ok(took[0] <= found.took && found.took <= took[1], `it took ${found.took} ms`)
   }
-}
-
-/** Of an answer, what the expected one speaks of. */
-function seenOf(found: Answered, { json, like, text, headers, took: _, ...others }: Answer) {
-  const { status, broken } = found
-  return {
-    ...(json !== undefined && { json: found.json }),
-    ...(like !== undefined && { like: part(found.json, like) }),
-    ...(text !== undefined && { text: found.text }),
-    ...(headers !== undefined && { headers: part({ ...found.headers }, headers) }),
-    ...Object.fromEntries(formsOf(found, others)),
-    broken,
-    status,
-  }
-}
-
-/**
- * @returns what is expected, with each pattern replaced by what was found in its place if it matches that, and
- *   without members that are undefined: those must not be there
- */
-function settled(expected: unknown, found: unknown): unknown {
-  if (expected instanceof RegExp) {
-    const isText = typeof found === 'string' || typeof found === 'number'
-    return isText && expected.test(String(found)) ? found : expected
-  }
-  if (Array.isArray(expected)) {
-    return expected.map((each, index) => settled(each, Array.isArray(found) ? found[index] : undefined))
-  }
-  if (!isPlain(expected)) return expected
-  const other = isPlain(found) ? found : {}
-  const named = Object.entries(expected).filter(([, each]) => each !== undefined)
-  return Object.fromEntries(named.map(([key, each]) => [key, settled(each, other[key])]))
-}
-
-/** @returns of what was found what the expected part speaks of */
-function part(found: unknown, expected: unknown): unknown {
-  if (Array.isArray(found) && Array.isArray(expected)) {
-    return found.map((each, index) => part(each, expected[index]))
-  }
-  if (!isPlain(found) || !isPlain(expected)) return found
-  const named = Object.entries(found).filter(([key]) => key in expected)
-  return Object.fromEntries(named.map(([key, value]) => [key, part(value, expected[key])]))
-}
-
-function isPlain(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype
 }
 
 function lineOf(ask: Ask): string {

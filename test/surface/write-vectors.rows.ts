@@ -1,6 +1,8 @@
 /** Writes, purges, COPY and the rest: the vectors of protocol.md 19.4 and 19.8. */
+
+import type { Answer } from './answers.ts'
 import { of } from './histories.ts'
-import { type Answer, type Ask, type AskMore, failed, put, type Row, stored } from './table.ts'
+import { type Ask, type AskMore, failed, put, type Row, stored } from './table.ts'
 
 const CONFLICT: Answer = failed(409, 'conflict', 'Document update conflict.')
 const DELETED: Answer = failed(404, 'not_found', 'deleted')
