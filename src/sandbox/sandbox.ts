@@ -33,8 +33,9 @@ export type Verdict = null | {
 
 /**
  * Every method rejects with a CouchError when the function is absent (not_found `missing json key: <name>`), does
- * not compile (compilation_error), runs longer than it may (function_timeout), takes more memory than it may
- * (function_memory), or cannot be run now because too many are waiting (unavailable).
+ * not compile (compilation_error), runs longer than it may (function_timeout), takes more memory than it may or makes
+ * far more than that of many documents (function_memory), cannot be run because too many are waiting or it has waited
+ * too long (unavailable), or its database is gone (no_database).
  */
 export interface Sandbox {
   /** Compiles a function and runs nothing. */

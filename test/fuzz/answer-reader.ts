@@ -33,9 +33,11 @@ export class AnswerReader {
     return this.#head !== null || this.#bytes.length > 0
   }
 
-  /** The status of the answer that has begun; undefined before its head is whole. */
-  get status(): number | undefined {
-    return this.#head?.status
+  /** How far the answer has come, for people. */
+  get progress(): string {
+    const waiting = this.#bytes.toString('latin1', 0, 200)
+    const chunks = this.#chunks.map(({ length }) => length)
+    return `${JSON.stringify(this.#head)}, chunks ${chunks}, then ${this.#bytes.length} bytes ${JSON.stringify(waiting)}`
   }
 
   add(bytes: Buffer): void {

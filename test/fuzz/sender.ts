@@ -30,7 +30,7 @@ const LANES = 20
 const LONERS = 20
 const PIPELINED = 8
 /** Above what the slowest legitimate answer takes: a view whose map function runs into its time with each document. */
-const MAX_MS = 60_000
+const MAX_MS = 15_000
 const MAX_TRIES = 5
 /** A lane is given up, in the midst of its answers, after so many. */
 const LANE_LIFE = 3000
@@ -162,7 +162,7 @@ class Lane {
   constructor(socket: Socket, options: LaneOptions) {
     this.#socket = socket
     this.#options = options
-    this.#timer = setTimeout(() => this.#fail('no answer in time'), MAX_MS)
+    this.#timer = setTimeout(() => this.#fail(`no answer in time: ${this.#reader.progress}`), MAX_MS)
     socket.on('data', (bytes: Buffer) => this.#read(bytes))
     socket.on('error', () => undefined)
     socket.on('close', () => this.#closed())
@@ -273,7 +273,7 @@ class Loner {
   constructor(socket: Socket, request: FuzzRequest, resolve: (outcome: Outcome) => void) {
     this.#socket = socket
     this.#request = request
-    this.#late = setTimeout(() => this.#fail('no end in time'), MAX_MS)
+    this.#late = setTimeout(() => this.#fail(`no end in time: ${this.#reader.progress}`), MAX_MS)
     if (request.leavesAfter === null) this.#endIn(SILENCE_MS)
     socket.on('data', (bytes: Buffer) => this.#read(bytes))
     socket.on('error', () => undefined)

@@ -233,3 +233,33 @@ t.test('a slow reader holds back what is made for it', async (t) => {
   socket.destroy()
   await stopped.given
 })
+
+t.test('bytes that are sent as they are stay until they are written, also behind another answer', async (t) => {
+  const second = signal()
+  let asked = 0
+  const url = await serve(t, async (request, reply) => {
+    asked++
+    if (asked % 2 === 1) {
+      await second.given
+      await sendStream(request, reply, { status: 200, chunks: pieces('x'.repeat(17_000)) })
+      return
+    }
+    const chunks = pieces('y'.repeat(17_000), 'z'.repeat(17_000))
+    setImmediate(second.give)
+    await sendStream(request, reply, { status: 200, asIs: true, chunks })
+  })
+  const socket = connect(Number(new URL(url).port), '127.0.0.1')
+  t.teardown(() => socket.destroy())
+  let text = ''
+  socket.on('data', (chunk: Buffer) => {
+    text += chunk.toString('latin1')
+  })
+  const rounds = 20
+  for (let round = 1; round <= rounds; round++) {
+    socket.write('GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n')
+    while (text.split('\r\n0\r\n\r\n').length <= 2 * round) await turn()
+  }
+  for (const letter of ['x', 'y', 'z']) {
+    t.equal(text.split(letter.repeat(17_000)).length - 1, rounds, `${letter} came whole each time`)
+  }
+})
