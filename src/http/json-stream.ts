@@ -169,21 +169,18 @@ class HttpStream implements ResponseStream {
   #put(bytes: Uint8Array): Promise<void> | undefined {
     const raw = this.#raw
     if (bytes.length === 0 || this.signal.aborted || raw.writableEnded) return undefined
-    if (raw.write(bytes)) return undefined
+    // Bytes that are sent as they are were made for this answer alone. That it drains does not say that they are
+    // written: Node tells it, too, when another answer of the connection grows.
+    if (raw.write(bytes, this.#asIs ? () => discard(bytes) : undefined)) return undefined
     return new Promise((resolve) => {
       const stalled = setTimeout(() => raw.destroy(), STALLED_MS)
       const taken = () => {
         clearTimeout(stalled)
-        raw.off('drain', drained)
+        raw.off('drain', taken)
         raw.off('close', taken)
         resolve()
       }
-      const drained = () => {
-        // Bytes that are sent as they are were made for this answer alone.
-        if (this.#asIs) discard(bytes)
-        taken()
-      }
-      raw.on('drain', drained)
+      raw.on('drain', taken)
       raw.on('close', taken)
     })
   }

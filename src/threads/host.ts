@@ -38,6 +38,9 @@ interface OpenDatabase extends Closable {
 /** How long functions may take when the thread stops, in ms; then what waits for them is refused. */
 const FUNCTIONS_GRACE_MS = 2000
 
+/** How long a deletion waits for the requests that came before it, in ms: a reader may take any time. */
+const DROP_PATIENCE_MS = 500
+
 /** Serves one port until it is told to stop. */
 class Host {
   readonly #outbox: Outbox<Reply>
@@ -177,12 +180,13 @@ class Host {
     this.#outbox.post({ type: 'end', call })
   }
 
-  /** Refuses what waits for a database, breaks off what it streams, and lets its file go. */
+  /** Does what was asked before, as far as that is soon done; breaks off the rest, and lets the file go. */
   async #drop(database: string): Promise<void> {
+    for (const request of this.#turns.take(database)) this.#serve(request)
+    await this.#stores.settle(database, DROP_PATIENCE_MS)
     for (const stream of this.#streams.values()) {
       if (stream.database === database) stream.flow.fail(new CouchError('no_database'))
     }
-    for (const { call } of this.#turns.take(database)) this.#failed(call, new CouchError('no_database'))
     await this.#stores.drop(database)
   }
 

@@ -121,6 +121,19 @@ export class OpenStores<T extends Closable> {
     return closing
   }
 
+  /** Waits until nobody uses a database, or so many milliseconds; what is in its background does not count. */
+  async settle(name: string, ms: number): Promise<void> {
+    const entry = this.#entries.get(name)
+    if (entry === undefined || entry.users === 0) return
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, ms)
+      entry.whenIdle.push(() => {
+        clearTimeout(timer)
+        resolve()
+      })
+    })
+  }
+
   /**
    * Closes a database that is to be removed, once the writes under way are done; resolves when its file is let go.
    * Whoever still works with it gets no_database.

@@ -134,6 +134,20 @@ t.test('a dropped database is closed at once; whoever works with it finds it gon
   t.match(await touch('a', 2), { incarnation: 2 })
 })
 
+t.test('waiting until a database is not in use, and no longer than is said', async (t) => {
+  const { stores, events } = fakes(2)
+  const gate = deferred()
+  const using = stores.use('a', 1, () => gate.promise)
+  await turn()
+  await stores.settle('a', 20)
+  const settled = stores.settle('a', 100_000).then(() => events.push('settled'))
+  gate.resolve()
+  await Promise.all([using, settled])
+  t.same(events, ['open a1', 'settled'])
+  await stores.settle('a', 100_000)
+  await stores.settle('never opened', 100_000)
+})
+
 t.test('what was done before the drop is done', async (t) => {
   const { stores } = fakes(2)
   const gate = deferred()
