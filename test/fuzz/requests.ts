@@ -1,11 +1,11 @@
 /** Whole requests: a route, a method, and all that goes with them, as bytes for the wire. */
-import { gzipSync } from 'node:zlib'
 import type { Path } from '../../src/http/route-table.ts'
 import { type FuzzBody, makeBody } from './bodies.ts'
 import { Choices } from './choices.ts'
 import { ordinary } from './documents.ts'
+import { frame, head, type Unframed, wireTarget } from './framing.ts'
 import { type Header, makeHeaders, requestId } from './headers.ts'
-import { brokenGzip, mutated } from './mutations.ts'
+import { mutated } from './mutations.ts'
 import { makeAddress, pickDatabase } from './paths.ts'
 import { makeQuery } from './queries.ts'
 import { ADMIN, type Facts, GUARDED_VAULT, VAULTS, WILD_DATABASES } from './world.ts'
@@ -47,7 +47,6 @@ const DEEP = /:docid|:ddoc$|_bulk_docs$|_bulk_get$|_changes$|_view\/:view$|_all_
 
 /** A kept document is attacked only when the request that makes it has long been answered. */
 const SETTLED = 3000
-const SAFE_HOST = '127.0.0.1'
 
 export class RequestMaker {
   readonly #choices: Choices
@@ -127,8 +126,8 @@ export class RequestMaker {
     const target = address.path + makeQuery(place)
     const headers = makeHeaders(place)
     if (!isVault && method === 'POST' && choices.chance(0.04)) headers.push(override(choices))
-    const draft: Draft = { index, path, method, target, headers, body: this.#body(place), isVault }
-    return this.#framed(draft)
+    const unframed = { route: path.url, method, target, headers, body: this.#body(place), isVault }
+    return this.#framed(index, unframed)
   }
 
   /** Mostly one that the path has. A vault is never deleted. */
@@ -152,12 +151,12 @@ export class RequestMaker {
     return { ...body, bytes: mutated(body.bytes, choices) }
   }
 
-  #framed(draft: Draft): FuzzRequest {
+  #framed(index: number, unframed: Unframed): FuzzRequest {
     const choices = this.#choices
-    const { index, path, method, target, headers } = draft
-    const isBroken = !draft.isVault && choices.chance(0.01)
-    const framing = frame(choices, draft)
-    headers.push(...framing.headers)
+    const { route, method, target, isVault } = unframed
+    const isBroken = !isVault && choices.chance(0.01)
+    const framing = frame(choices, unframed)
+    const headers = [...unframed.headers, ...framing.headers]
     const bytes = Buffer.concat([head(method, wireTarget(target), headers, framing.version), framing.bytes])
     const leavesAfter = staysOpen(target) ? 40 + choices.below(200) : null
     const isHttp =
@@ -166,160 +165,13 @@ export class RequestMaker {
     const isSound =
       !isBroken && isHttp && areHeaders && framing.isSound && leavesAfter === null && !choices.chance(0.005)
     const sent = isBroken ? mutated(bytes, choices) : bytes
-    return { index, route: path.url, method, target, bytes: sent, isSound, leavesAfter }
+    return { index, route, method, target, bytes: sent, isSound, leavesAfter }
   }
-}
-
-interface Draft {
-  readonly index: number
-  readonly path: Path
-  readonly method: string
-  readonly target: string
-  readonly headers: Header[]
-  readonly body: FuzzBody | null
-  readonly isVault: boolean
-}
-
-interface Framing {
-  readonly headers: readonly Header[]
-  readonly bytes: Buffer
-  readonly isSound: boolean
-  readonly version?: string
-}
-
-/** How the body is told from what follows, and how it is coded; seldom with a lie. */
-function frame(choices: Choices, { body, headers, isVault }: Draft): Framing {
-  const expects = headers.some(([name]) => name === 'Upgrade') ? { isSound: false } : { isSound: true }
-  if (body === null)
-    return {
-      headers: choices.chance(0.02) ? [['Content-Length', '0']] : [],
-      bytes: Buffer.alloc(0),
-      ...expects,
-    }
-  const { bytes, coding } = coded(choices, body)
-  const type = typeOf(choices, body)
-  const said = [...coding, ...(type === null ? [] : [['Content-Type', type] as Header])]
-  const kind = choices.weighted({ length: 90, chunked: 7, expecting: 1, odd: 2 })
-  const length: Header = ['Content-Length', String(bytes.length)]
-  if (kind === 'length') return { headers: [...said, length], bytes, ...expects }
-  if (kind === 'chunked') {
-    return {
-      headers: [...said, ['Transfer-Encoding', 'chunked']],
-      bytes: chunked(choices, bytes),
-      ...expects,
-    }
-  }
-  if (kind === 'expecting')
-    return { headers: [...said, length, ['Expect', '100-continue']], bytes, ...expects }
-  // What is left of a body is read as the next request: in a vault that shall be none.
-  const lies = LIES.slice(isVault ? 2 : 0)
-  return { ...choices.pick(lies)(bytes, said, choices), isSound: false }
-}
-
-const LIES: readonly ((
-  bytes: Buffer,
-  said: readonly Header[],
-  choices: Choices,
-) => Omit<Framing, 'isSound'>)[] = [
-  (bytes, said) => ({ headers: [...said, ['Content-Length', String(bytes.length >> 1)]], bytes }),
-  (bytes, said) => ({ headers: said, bytes }),
-  (bytes, said) => ({ headers: [...said, ['Content-Length', String(bytes.length + 9)]], bytes }),
-  (bytes, said) => ({ headers: [...said, ['Content-Length', '-1']], bytes }),
-  (bytes, said) => ({ headers: [...said, ['Content-Length', '99999999999999999999']], bytes }),
-  (bytes, said) => ({ headers: [...said, ['Content-Length', '5'], ['Content-Length', '6']], bytes }),
-  (bytes, said) => ({ headers: [...said, ['Content-Length', '5'], ['Transfer-Encoding', 'chunked']], bytes }),
-  (bytes, said) => ({ headers: [...said, ['Transfer-Encoding', 'gzip']], bytes }),
-  (bytes, said) => ({ headers: [...said, ['Transfer-Encoding', 'chunked']], bytes }),
-  (bytes, said, choices) => ({
-    headers: [...said, ['Transfer-Encoding', 'chunked']],
-    bytes: mutated(chunked(choices, bytes), choices),
-  }),
-  (bytes, said) => ({
-    headers: [...said, ['Content-Length', String(bytes.length)]],
-    bytes,
-    version: 'HTTP/1.0',
-  }),
-  (bytes, said) => ({
-    headers: [...said, ['Content-Length', String(bytes.length)]],
-    bytes,
-    version: 'HTTP/9.9',
-  }),
-  (bytes, said) => ({
-    headers: [...said, ['Content-Length', String(bytes.length)], ['X-Huge', 'x'.repeat(70_000)]],
-    bytes,
-  }),
-  (bytes, said) => ({
-    headers: [...said, ['Content-Length', String(bytes.length)], ['Connection', 'close']],
-    bytes,
-  }),
-  (bytes, said) => ({
-    headers: [...said, ['Content-Length', String(bytes.length)], ['X-Bad', 'a\u0001\u007f']],
-    bytes,
-  }),
-]
-
-/** Four megabytes from next to nothing. */
-const BOMB = gzipSync(Buffer.alloc(4_000_000, 0x20))
-const PADDING = Buffer.alloc(1_200_000, 0x20)
-
-function coded(choices: Choices, { bytes, isFixed }: FuzzBody): { bytes: Buffer; coding: readonly Header[] } {
-  if (isFixed || choices.chance(0.94)) return { bytes, coding: [] }
-  // More than all bodies together may take of memory.
-  if (choices.chance(0.03)) return { bytes: Buffer.concat([bytes, PADDING]), coding: [] }
-  const coding = (value: string): readonly Header[] => [['Content-Encoding', value]]
-  const packed = gzipSync(bytes)
-  return choices.pick([
-    { bytes: packed, coding: coding('gzip') },
-    { bytes: packed, coding: coding('GZIP ') },
-    { bytes: brokenGzip(packed, choices), coding: coding('gzip') },
-    { bytes, coding: coding('gzip') },
-    { bytes: packed, coding: [] },
-    { bytes, coding: coding(choices.pick(['deflate', 'br', 'identity', 'x', 'gzip, gzip'])) },
-    { bytes: BOMB, coding: coding('gzip') },
-  ])
-}
-
-function typeOf(choices: Choices, { type }: FuzzBody): string | null {
-  if (choices.chance(0.95)) return type
-  return choices.pick([
-    null,
-    'application/json; charset=utf-8',
-    'APPLICATION/JSON',
-    'text/plain',
-    'application/x-www-form-urlencoded',
-    'multipart/related',
-    'multipart/related; boundary=',
-    'multipart/related; boundary=fuzz-boundary',
-    'multipart/form-data; boundary="',
-    'x',
-    ';',
-  ])
-}
-
-function chunked(choices: Choices, bytes: Buffer): Buffer {
-  const pieces: Buffer[] = []
-  for (let at = 0; at < bytes.length; ) {
-    const size = 1 + choices.below(Math.max(20, bytes.length >> 1))
-    const piece = bytes.subarray(at, at + size)
-    pieces.push(Buffer.from(`${piece.length.toString(16)}\r\n`), piece, Buffer.from('\r\n'))
-    at += size
-  }
-  return Buffer.concat([...pieces, Buffer.from('0\r\n\r\n')])
 }
 
 function override(choices: Choices): Header {
   const method = choices.pick(['GET', 'HEAD', 'PUT', 'DELETE', 'COPY', 'TRACE', 'CONNECT', 'PATCH', 'x', ''])
   return ['X-HTTP-Method-Override', method]
-}
-
-function head(method: string, target: string, headers: readonly Header[], version = 'HTTP/1.1'): Buffer {
-  const lines = headers.map(([name, value]) => `${name}: ${value}\r\n`).join('')
-  return Buffer.from(`${method} ${target} ${version}\r\nHost: ${SAFE_HOST}\r\n${lines}\r\n`, 'latin1')
-}
-
-/** What would end the first line, or is no ASCII, goes as an escape: HTTP has no word for it. */
-function wireTarget(target: string): string {
-  return target.replace(/[^\x21-\x7e]+/gu, (odd) => encodeURIComponent(odd.toWellFormed()))
 }
 
 /** Whether the answer may stay open as long as others write: a feed that waits. */
