@@ -2,6 +2,7 @@
 import type { ServerResponse } from 'node:http'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { discard } from '../core/discard.ts'
+import { asCouchError } from '../core/errors.ts'
 import { reduceHeaders } from './plugins/prefer-minimal.ts'
 import { chooseEncoding, type Encoder, makeEncoder } from './stream-encoding.ts'
 
@@ -162,7 +163,11 @@ class HttpStream implements ResponseStream {
 
   fail(cause: unknown): void {
     if (this.signal.aborted) return
-    this.#request.log.error({ err: cause }, 'an answer broke off while it was sent')
+    const { id, method, url, log } = this.#request
+    const [path] = url.split('?', 1)
+    // That a database went meanwhile, or a right to read it, is no fault.
+    const level = asCouchError(cause).status < 500 ? 'warn' : 'error'
+    log[level]({ err: cause, id, method, path }, 'an answer broke off while it was sent')
     this.#raw.destroy()
   }
 

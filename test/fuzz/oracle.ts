@@ -25,7 +25,7 @@ export function faultOf({ request, answers, fault, hasLeft, isRepeated }: Outcom
     const found = faultOfAnswer(request, answer, hasLeft === true)
     if (found !== null) return `${found}: ${shown(answer)}`
   }
-  if (request.isSound && answers.length !== 1) return `${answers.length} answers`
+  if (request.isHonest && !hasLeft && answers.length !== 1) return `${answers.length} answers`
   const [answer] = answers
   if (answer === undefined) return null
   if (request.keeps && answer.status !== 201 && !isRepeated) return `a document is refused: ${shown(answer)}`
@@ -33,9 +33,9 @@ export function faultOf({ request, answers, fault, hasLeft, isRepeated }: Outcom
   return null
 }
 
-/** The answer broke off after its head, and not since the client left; the server must say in its log why. */
-export function isBrokenOff({ request, answers }: Outcome): boolean {
-  return request.isSound && answers.some(({ isWhole }) => !isWhole)
+/** Answers that broke off after their head, and not since the client left; the server must say in its log why. */
+export function brokenOff({ request, answers, hasLeft }: Outcome): readonly Answer[] {
+  return request.isHonest && !hasLeft ? answers.filter(({ isWhole }) => !isWhole) : []
 }
 
 function faultOfAnswer(request: FuzzRequest, answer: Answer, hasLeft: boolean): string | null {

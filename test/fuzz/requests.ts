@@ -17,7 +17,9 @@ export interface FuzzRequest {
   readonly method: string
   readonly target: string
   readonly bytes: Buffer
-  /** It leaves its connection fit for others; else it gets one of its own, which it may spoil. */
+  /** It is HTTP, and its body is what it says; else there may be no answer, or several. */
+  readonly isHonest: boolean
+  /** It leaves its connection fit for others; else it gets one of its own. */
   readonly isSound: boolean
   /** After so many milliseconds of an answer that stays open the client leaves; null: it waits for the end. */
   readonly leavesAfter: number | null
@@ -111,7 +113,7 @@ export class RequestMaker {
     const bytes = body === undefined ? null : Buffer.from(body)
     if (bytes !== null) headers.push(['Content-Length', String(bytes.length)])
     const all = Buffer.concat([head(method, target, headers), bytes ?? Buffer.alloc(0)])
-    return { index, route, method, target, bytes: all, isSound: true, leavesAfter: null }
+    return { index, route, method, target, bytes: all, isHonest: true, isSound: true, leavesAfter: null }
   }
 
   #random(index: number): FuzzRequest {
@@ -162,10 +164,10 @@ export class RequestMaker {
     const isHttp =
       [...USUAL, ...UNUSUAL].includes(method as 'GET') && /^(?:\/|http:\/\/[\w.-]+(?:\/|$))/.test(target)
     const areHeaders = headers.every(([, value]) => /^[\t\x20-\x7e\x80-\xff]*$/.test(value))
-    const isSound =
-      !isBroken && isHttp && areHeaders && framing.isSound && leavesAfter === null && !choices.chance(0.005)
+    const isHonest = !isBroken && isHttp && areHeaders && framing.isSound
+    const isSound = isHonest && leavesAfter === null && !choices.chance(0.005)
     const sent = isBroken ? mutated(bytes, choices) : bytes
-    return { index, route, method, target, bytes: sent, isSound, leavesAfter }
+    return { index, route, method, target, bytes: sent, isHonest, isSound, leavesAfter }
   }
 }
 

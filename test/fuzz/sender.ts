@@ -265,6 +265,7 @@ class Loner {
   readonly #answers: Answer[] = []
   readonly #begun = performance.now()
   #fault: string | undefined
+  #isLeaving = false
   #hasLeft = false
   readonly #late: NodeJS.Timeout
   /** Until the client ends its half of the connection, or, where the answer stays open, leaves. */
@@ -274,7 +275,7 @@ class Loner {
     this.#socket = socket
     this.#request = request
     this.#late = setTimeout(() => this.#fail(`no end in time: ${this.#reader.progress}`), MAX_MS)
-    if (request.leavesAfter === null) this.#endIn(SILENCE_MS)
+    if (!request.isHonest) this.#endIn(SILENCE_MS)
     socket.on('data', (bytes: Buffer) => this.#read(bytes))
     socket.on('error', () => undefined)
     socket.on('close', () => resolve(this.#outcome()))
@@ -294,8 +295,8 @@ class Loner {
       this.#fail((error as Error).message)
       return
     }
-    if (leavesAfter === null) this.#endIn(this.#answers.length > 0 ? AFTERMATH_MS : SILENCE_MS)
-    else this.#ending ??= setTimeout(() => this.#leave(), leavesAfter)
+    if (leavesAfter !== null) this.#leaveIn(leavesAfter)
+    else if (this.#answers.length > 0) this.#endIn(AFTERMATH_MS)
   }
 
   #endIn(ms: number): void {
@@ -303,9 +304,14 @@ class Loner {
     this.#ending = setTimeout(() => this.#socket.end(), ms)
   }
 
-  #leave(): void {
-    this.#hasLeft = true
-    this.#socket.destroy()
+  #leaveIn(ms: number): void {
+    if (this.#isLeaving) return
+    this.#isLeaving = true
+    clearTimeout(this.#ending)
+    this.#ending = setTimeout(() => {
+      this.#hasLeft = true
+      this.#socket.destroy()
+    }, ms)
   }
 
   #fail(fault: string): void {

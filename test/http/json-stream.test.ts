@@ -5,13 +5,15 @@ import { brotliDecompressSync, createGunzip, gunzipSync } from 'node:zlib'
 import { type FastifyReply, type FastifyRequest, fastify } from 'fastify'
 import t, { type Test } from 'tap'
 import { request } from 'undici'
+import { CouchError } from '../../src/core/errors.ts'
 import { openStream, type ResponseStream, sendStream } from '../../src/http/json-stream.ts'
 import { chooseEncoding, makeEncoder } from '../../src/http/stream-encoding.ts'
 
 type Answer = (request: FastifyRequest, reply: FastifyReply) => Promise<void>
 
-async function serve(t: Test, answer: Answer): Promise<string> {
-  const app = fastify({ forceCloseConnections: true })
+async function serve(t: Test, answer: Answer, log?: string[]): Promise<string> {
+  const logger = log !== undefined && { stream: { write: (line: string) => void log.push(line) } }
+  const app = fastify({ forceCloseConnections: true, logger })
   app.addHook('onRequest', async (_, reply) => {
     reply.header('X-From-Hook', 'yes')
   })
@@ -232,6 +234,30 @@ t.test('a slow reader holds back what is made for it', async (t) => {
   t.ok(made < 1000, `${made} pieces were made for a reader that takes none`)
   socket.destroy()
   await stopped.given
+})
+
+t.test('an answer that breaks off is logged by its request, as an error only where it is one', async (t) => {
+  const log: string[] = []
+  const causes = [new CouchError('no_database'), new CouchError('function_error'), new Error('unforeseen')]
+  async function* broken(cause: unknown): AsyncGenerator<Uint8Array> {
+    yield bytes('begun')
+    throw cause
+  }
+  const answer: Answer = (request, reply) =>
+    sendStream(request, reply, { status: 200, chunks: broken(causes.shift()) })
+  const url = await serve(t, answer, log)
+  for (let times = causes.length; times > 0; times--) {
+    await t.rejects(request(`${url}/?secret=1`).then(({ body }) => body.text()))
+  }
+  const lines = log.map(
+    (line) => JSON.parse(line) as { level: number; msg: string; path: string; id: string },
+  )
+  const breaks = lines.filter(({ msg }) => msg === 'an answer broke off while it was sent')
+  t.strictSame(
+    breaks.map(({ level }) => level),
+    [40, 50, 50],
+  )
+  t.match(breaks, Array(3).fill({ id: /^req-/, method: 'GET', path: /^\/$/ }))
 })
 
 t.test('bytes that are sent as they are stay until they are written', async (t) => {
