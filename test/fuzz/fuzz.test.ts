@@ -196,7 +196,14 @@ async function checkFiles(t: Test, dataDir: string): Promise<void> {
     const database = new Database(file, { readonly: true })
     t.strictSame(database.pragma('integrity_check'), [{ integrity_check: 'ok' }], file)
     t.strictSame(database.pragma('foreign_key_check'), [], file)
+    if (files.includes(file)) t.equal(miscounted(database), 0, `each document's leaves are counted: ${file}`)
     database.close()
   }
   t.strictSame(await readdir(join(dataDir, 'tmp')), [], 'no body is left')
+}
+
+/** Documents that do not say how many leaves they have. */
+function miscounted(database: Database.Database): number {
+  const leaves = '(SELECT count(*) FROM revision AS r WHERE r.doc = d.num AND r.leaf)'
+  return database.prepare(`SELECT count(*) FROM doc AS d WHERE d.leaves <> ${leaves}`).pluck().get() as number
 }

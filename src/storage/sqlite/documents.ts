@@ -21,6 +21,14 @@ import {
   StoredDocument,
 } from './stored-document.ts'
 
+/** A document as it is before a write. */
+export type OldDocument = Pick<StoredDocument, 'num' | 'seq' | 'deleted' | 'leaves'>
+
+/** A document's row, and where its id stands among those asked for. */
+interface PlacedRow extends DocRow {
+  readonly place: number
+}
+
 /** What a write changed beside its own rows: the store's counters follow from it. */
 export interface WriteEffect {
   readonly isNew: boolean
@@ -30,17 +38,23 @@ export interface WriteEffect {
   readonly externalBytes: number
 }
 
-const DOC = 'd.num, d.id, d.seq, d.rev, d.deleted'
+const DOC = 'd.num, d.id, d.seq, d.rev, d.deleted, d.leaves'
 const DOC_WITH_BODY = `${DOC}, r.body, r.attachments`
 const WITH_BODY = 'doc AS d CROSS JOIN revision AS r ON r.doc = d.num AND r.rev = d.rev'
+const BY_IDS = 'FROM json_each(?) AS j CROSS JOIN doc AS d ON d.id = j.value'
+const BY_IDS_WITH_BODY = `${BY_IDS} CROSS JOIN revision AS r ON r.doc = d.num AND r.rev = d.rev`
 
 export class Documents implements DocumentRows {
   readonly #connection: Connection
   readonly #attachments: Attachments
   readonly #blobs: Blobs
   readonly #byId: Statement<DocRow>
+  readonly #byIdWithBody: Statement<DocRow>
+  readonly #byIds: Statement<PlacedRow>
+  readonly #byIdsWithBody: Statement<PlacedRow>
   readonly #insertDoc: Statement
   readonly #updateDoc: Statement
+  readonly #countLeaves: Statement<{ n: number }>
   readonly #revision: Statement<RevisionRow>
   readonly #insertRevision: Statement
   readonly #updateRevision: Statement
@@ -48,7 +62,7 @@ export class Documents implements DocumentRows {
   readonly #dropRevision: Statement
   readonly #leaves: Statement<RevisionRow>
   readonly #all: Statement<RevisionRow>
-  readonly #ancestry: Statement<{ ancestry: Uint8Array }>
+  readonly #ancestry: Statement<{ ancestry: Uint8Array | null }>
   readonly #body: Statement<{ body: string; attachments: number }>
 
   constructor(connection: Connection, attachments: Attachments, blobs: Blobs) {
@@ -56,8 +70,16 @@ export class Documents implements DocumentRows {
     this.#attachments = attachments
     this.#blobs = blobs
     this.#byId = connection.prepare(`SELECT ${DOC} FROM doc AS d WHERE id = ?`)
-    this.#insertDoc = connection.prepare('INSERT INTO doc (id, seq, rev, deleted) VALUES (?, ?, ?, ?)')
-    this.#updateDoc = connection.prepare('UPDATE doc SET seq = ?, rev = ?, deleted = ? WHERE num = ?')
+    this.#byIdWithBody = connection.prepare(`SELECT ${DOC_WITH_BODY} FROM ${WITH_BODY} WHERE d.id = ?`)
+    this.#byIds = connection.prepare(`SELECT j.key AS place, ${DOC} ${BY_IDS}`)
+    this.#byIdsWithBody = connection.prepare(`SELECT j.key AS place, ${DOC_WITH_BODY} ${BY_IDS_WITH_BODY}`)
+    this.#insertDoc = connection.prepare(
+      'INSERT INTO doc (id, seq, rev, deleted, leaves) VALUES (?, ?, ?, ?, ?)',
+    )
+    this.#updateDoc = connection.prepare(
+      'UPDATE doc SET seq = ?, rev = ?, deleted = ?, leaves = ? WHERE num = ?',
+    )
+    this.#countLeaves = connection.prepare('SELECT count(*) AS n FROM revision WHERE doc = ? AND leaf')
     this.#revision = connection.prepare(
       'SELECT num, rev, leaf, deleted, size FROM revision WHERE doc = ? AND rev = ?',
     )
@@ -76,14 +98,25 @@ export class Documents implements DocumentRows {
       'SELECT num, rev, leaf, deleted, size FROM revision WHERE doc = ? AND leaf',
     )
     this.#all = connection.prepare('SELECT num, rev, leaf, deleted, size FROM revision WHERE doc = ?')
-    this.#ancestry = connection.prepare('SELECT ancestry FROM revision WHERE num = ?')
+    this.#ancestry = connection.prepare('SELECT ancestry FROM revision WHERE doc = ? AND rev = ?')
     this.#body = connection.prepare('SELECT body, attachments FROM revision WHERE doc = ? AND rev = ?')
   }
 
   /** A document by id, and its row's number for {@link write}. */
-  byId(id: string): (DocState & { readonly num: number }) | null {
-    const row = this.#byId.get(id)
+  byId(id: string, touches?: Touches): StoredDocument | null {
+    const row = (touches?.body ? this.#byIdWithBody : this.#byId).get(id)
     return row === undefined ? null : this.#state(row)
+  }
+
+  /** Documents by id, in the order asked; null for one that is not there. */
+  byIds(ids: readonly string[], touches: Touches | undefined): (StoredDocument | null)[] {
+    // SQLite's JSON ends a text at its first NUL.
+    if (ids.length === 1 || ids.some((id) => id.includes('\0')))
+      return ids.map((id) => this.byId(id, touches))
+    const found: (StoredDocument | null)[] = ids.map(() => null)
+    const rows = (touches?.body ? this.#byIdsWithBody : this.#byIds).all(JSON.stringify(ids))
+    for (const row of rows) found[row.place] = this.#state(row)
+    return found
   }
 
   /** Live documents of a range, in its direction. */
@@ -127,45 +160,46 @@ export class Documents implements DocumentRows {
   }
 
   /** Carries out a write at a place of the feed, inside the transaction of the caller. */
-  write(
-    id: string,
-    old: { num: number; seq: number; deleted: boolean } | null,
-    write: DocWrite,
-    seq: number,
-  ): WriteEffect {
-    const num = this.#writeDoc(id, old?.num, write, seq)
+  write(id: string, old: OldDocument | null, write: DocWrite, seq: number): WriteEffect {
+    const num = old === null ? this.#addDoc(id, write, seq) : old.num
     let externalBytes = 0
-    for (const revision of write.revisions) externalBytes += this.#writeRevision(num, old === null, revision)
+    let leaves = old?.leaves ?? 0
+    for (const revision of write.revisions) {
+      const change = this.#writeRevision(num, old === null, revision)
+      externalBytes += change.bytes
+      leaves += change.leaves
+    }
+    if (old !== null) {
+      const count = old.leaves === 0 ? (this.#countLeaves.get(num)?.n ?? 0) : leaves
+      this.#updateDoc.run(seq, write.rev, Number(write.deleted), count, num)
+    }
     return { isNew: old === null, wasDeleted: old?.deleted ?? false, oldSeq: old?.seq ?? null, externalBytes }
   }
 
-  #writeDoc(id: string, num: number | undefined, write: DocWrite, seq: number): number {
-    const deleted = write.deleted ? 1 : 0
-    if (num === undefined) {
-      return Number(this.#insertDoc.run(id, seq, write.rev, deleted).lastInsertRowid)
-    }
-    this.#updateDoc.run(seq, write.rev, deleted, num)
-    return num
+  #addDoc(id: string, { rev, deleted, revisions }: DocWrite, seq: number): number {
+    const leaves = revisions.filter(({ ancestry }) => ancestry !== null).length
+    return Number(this.#insertDoc.run(id, seq, rev, Number(deleted), leaves).lastInsertRowid)
   }
 
-  #writeRevision(doc: number, docIsNew: boolean, write: RevisionWrite): number {
+  /** @returns by how much it changes the bytes that leaves hold, and their number */
+  #writeRevision(doc: number, docIsNew: boolean, write: RevisionWrite): { bytes: number; leaves: number } {
     const stored = docIsNew ? undefined : this.#revision.get(doc, write.rev)
     const leaf = write.ancestry === null ? 0 : 1
     const ancestry = write.ancestry === null ? null : encodeAncestry(write.ancestry)
-    const before = stored?.leaf ? stored.size : 0
+    const [wasLeaf, before] = stored?.leaf ? [1, stored.size] : [0, 0]
     if (write.content === undefined) {
       if (stored === undefined)
         throw new RangeError(`revision ${write.rev} is not stored and brings no content`)
-      this.#updateLeaf.run(leaf, write.deleted ? 1 : 0, ancestry, stored.num)
-      return leaf * stored.size - before
+      this.#updateLeaf.run(leaf, Number(write.deleted), ancestry, stored.num)
+      return { bytes: leaf * stored.size - before, leaves: leaf - wasLeaf }
     }
     const { body, attachments } = write.content
     const size = attachments.reduce((sum, { length }) => sum + length, Buffer.byteLength(body))
-    const columns = [leaf, write.deleted ? 1 : 0, ancestry, attachments.length, size, body]
+    const columns = [leaf, Number(write.deleted), ancestry, attachments.length, size, body]
     const num = this.#putRevision(doc, write.rev, stored?.num, columns)
     if (stored !== undefined) this.#attachments.drop(num)
     this.#attachments.write(num, attachments)
-    return leaf * size - before
+    return { bytes: leaf * size - before, leaves: leaf - wasLeaf }
   }
 
   #putRevision(doc: number, rev: string, num: number | undefined, columns: Value[]): number {
@@ -180,12 +214,12 @@ export class Documents implements DocumentRows {
     this.#dropRevision.run(num)
   }
 
-  #state(row: DocRow): DocState & { readonly num: number } {
+  #state(row: DocRow): StoredDocument {
     return new StoredDocument(row, this)
   }
 
   branchesOf(doc: number): Branch[] {
-    return this.#leaves.all(doc).map((row) => new StoredBranch(row, this))
+    return this.#leaves.all(doc).map(({ rev, deleted }) => new StoredBranch(doc, rev, deleted === 1, this))
   }
 
   revisionsOf(doc: number): StoredRevision[] {
@@ -198,10 +232,10 @@ export class Documents implements DocumentRows {
     return this.#body.get(doc, rev)
   }
 
-  ancestryOf(revision: number): string[] {
-    const row = this.#ancestry.get(revision)
-    if (row === undefined) throw new RangeError('an ancestry was read after its callback had returned')
-    return decodeAncestry(row.ancestry)
+  ancestryOf(doc: number, rev: string): string[] {
+    const ancestry = this.#ancestry.get(doc, rev)?.ancestry
+    if (!ancestry) throw new RangeError('an ancestry was read after its callback had returned')
+    return decodeAncestry(ancestry)
   }
 
   bytesOf(blob: number): Uint8Array {

@@ -62,7 +62,9 @@ export class Purges {
     const { documents, feed, state } = this.#around
     const freed = this.#drop(removed.flatMap((rev) => this.#one.get(doc.num, rev) ?? []))
     const seq = rest.sequenced ? state.takeSeq() : doc.seq
-    const effect = documents.write(doc.id, doc, rest, seq)
+    const { id, num, deleted } = doc
+    // Its leaves are counted anew.
+    const effect = documents.write(id, { num, deleted, seq: doc.seq, leaves: 0 }, rest, seq)
     if (seq !== doc.seq) feed.move(doc.seq, seq)
     state.count({ ...effect, externalBytes: effect.externalBytes - freed }, rest.deleted)
   }

@@ -73,8 +73,13 @@ CREATE INDEX blob_staging ON blob (num) WHERE state = 'staging';
 CREATE INDEX attachment_blob ON attachment (blob);
 `
 
+const VERSION_3 = `
+-- how many leaves the document has, so that of most nothing but this row is read; 0: not counted yet
+ALTER TABLE doc ADD COLUMN leaves INTEGER NOT NULL DEFAULT 0;
+`
+
 /** The steps from nothing to the newest schema of a database. */
-export const MIGRATIONS: readonly string[] = [VERSION_1, VERSION_2]
+export const MIGRATIONS: readonly string[] = [VERSION_1, VERSION_2, VERSION_3]
 
 /**
  * Brings a file to the newest schema, each step in a transaction of its own.

@@ -19,6 +19,7 @@ import type {
   SettingsChange,
   StoreInfo,
   StoreView,
+  Touches,
 } from '../engine.ts'
 import { Access } from './access.ts'
 import { Attachments } from './attachments.ts'
@@ -38,6 +39,9 @@ import { Writer } from './writer.ts'
 
 /** Rows counted in one turn: about a millisecond's work. */
 const COUNT_STRETCH = 10_000
+/** Documents read by id at once, and those of them whose bodies are read with them. */
+const READ_ROWS = 100
+const READ_BODIES = 20
 
 export class SqliteStore implements DatabaseStore {
   readonly #name: string
@@ -134,8 +138,19 @@ export class SqliteStore implements DatabaseStore {
   async readDocs<R>(
     ids: readonly string[],
     read: (doc: DocState | null, id: string, view: StoreView) => R,
+    touches?: Touches,
   ): Promise<R[]> {
-    return this.#access.read(() => ids.map((id) => read(this.#documents.byId(id), id, this.#state.now.view)))
+    return this.#access.read(() => {
+      const { view } = this.#state.now
+      const results: R[] = []
+      const step = touches?.body ? READ_BODIES : READ_ROWS
+      for (let at = 0; at < ids.length; at += step) {
+        const some = ids.slice(at, at + step)
+        const docs = this.#documents.byIds(some, touches)
+        for (const [n, doc] of docs.entries()) results.push(read(doc, some[n] as string, view))
+      }
+      return results
+    })
   }
 
   async readRange<R>(

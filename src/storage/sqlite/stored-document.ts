@@ -9,6 +9,8 @@ export interface DocRow {
   readonly seq: number
   readonly rev: string
   readonly deleted: number
+  /** 0: not counted yet. */
+  readonly leaves: number
   /** Only where the winner's body was asked for with the row. */
   readonly body?: string
   readonly attachments?: number
@@ -27,7 +29,7 @@ export interface DocumentRows {
   branchesOf(doc: number): Branch[]
   revisionsOf(doc: number): StoredRevision[]
   bodyOf(doc: number, rev: string): { readonly body: string; readonly attachments: number } | undefined
-  ancestryOf(revision: number): readonly string[]
+  ancestryOf(doc: number, rev: string): readonly string[]
   attachmentsOf(doc: number, rev: string): StoredAttachment[]
   bytesOf(blob: number): Uint8Array
 }
@@ -38,6 +40,8 @@ export class StoredDocument implements DocState {
   readonly seq: number
   readonly rev: string
   readonly deleted: boolean
+  /** 0: not counted yet. */
+  readonly leaves: number
   readonly #rows: DocumentRows
   #winner: { readonly body: string; readonly attachments: number } | undefined
   #branches: readonly Branch[] | undefined
@@ -48,12 +52,16 @@ export class StoredDocument implements DocState {
     this.seq = row.seq
     this.rev = row.rev
     this.deleted = row.deleted === 1
+    this.leaves = row.leaves
     this.#rows = rows
     if (row.body !== undefined) this.#winner = { body: row.body, attachments: row.attachments ?? 0 }
   }
 
   get branches(): readonly Branch[] {
-    this.#branches ??= this.#rows.branchesOf(this.num)
+    this.#branches ??=
+      this.leaves === 1
+        ? [new StoredBranch(this.num, this.rev, this.deleted, this.#rows)]
+        : this.#rows.branchesOf(this.num)
     return this.#branches
   }
 
@@ -86,21 +94,23 @@ export class StoredBranch implements Branch {
   readonly pos: number
   readonly leaf: string
   readonly deleted: boolean
-  readonly #num: number
+  readonly #doc: number
+  readonly #rev: string
   readonly #rows: DocumentRows
   #ids: readonly string[] | undefined
 
-  constructor(row: RevisionRow, rows: DocumentRows) {
-    const { pos, id } = parseRev(row.rev)
+  constructor(doc: number, rev: string, deleted: boolean, rows: DocumentRows) {
+    const { pos, id } = parseRev(rev)
     this.pos = pos
     this.leaf = id
-    this.deleted = row.deleted === 1
-    this.#num = row.num
+    this.deleted = deleted
+    this.#doc = doc
+    this.#rev = rev
     this.#rows = rows
   }
 
   get ids(): readonly string[] {
-    this.#ids ??= this.#rows.ancestryOf(this.#num)
+    this.#ids ??= this.#rows.ancestryOf(this.#doc, this.#rev)
     return this.#ids
   }
 }

@@ -54,9 +54,18 @@ t.test('a file of version 1 is brought to the newest, with what it holds', async
   t.hasStrict(await store.view(), { revsLimit: 1000, purgedInfosLimit: 1000, designVersion: 0 })
   await only(store.updateDocs([put('b', '{}', { attachments: [{ ...facts, content }] })]))
   t.same((await readOne(store, 'b'))?.revisions[0]?.attachments, [{ ...facts, blob: 1 }])
+  await only(store.updateDocs([put('a', '{"again":1}')]))
   await audit(t, store, 'afterwards')
   await engine.close()
   const file = new Sqlite(path, { readonly: true })
+  t.same(
+    file.prepare('SELECT id, leaves FROM doc ORDER BY id').raw().all(),
+    [
+      ['a', 1],
+      ['b', 1],
+    ],
+    'counted',
+  )
   t.equal(file.pragma('user_version', { simple: true }), MIGRATIONS.length)
   file.close()
 })
