@@ -72,7 +72,7 @@ export const PAGE_TEXT = 1_000_000
 export const PAGE_MS = 5
 
 /** What {@link readRow} will touch of a document. */
-export function touchesOf(options: ChangesOptions): Required<Touches> {
+export function touchesOf(options: ChangesOptions): Required<Omit<Touches, 'ancestry'>> {
   const { style, includeDocs, conflicts, attachments } = options
   return {
     body: includeDocs,

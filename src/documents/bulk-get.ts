@@ -7,8 +7,10 @@ import type { DatabaseStore } from '../storage/engine.ts'
 import type { Body, BulkGetOptions } from './database.ts'
 import {
   beginRevisions,
+  beginTogether,
   type OpenRow,
   type RevisionsAsked,
+  type RevisionsBegun,
   revisionPages,
   revisionsAsked,
 } from './open-revisions.ts'
@@ -21,6 +23,11 @@ import { readContent } from './stored-content.ts'
 
 /** A list of ids and revisions: this many bytes hold about a million. */
 const MAX_REQUEST_BYTES = 64 * 1024 * 1024
+
+/** Characters of answers that are gathered before they are handed on. */
+const GATHERED = 32 * 1024
+/** Documents that are read in one turn. */
+const TOGETHER = 50
 
 /** What one input comes to. */
 export interface BulkGetResult {
@@ -43,22 +50,33 @@ export async function* bulkGet(
   yield* pieceChunks(jsonPieces(results), (content, start, end) => readContent(store, content, start, end))
 }
 
+/** Texts are gathered, since each piece that is handed on costs more than what is in it. */
 async function* jsonPieces(results: AsyncIterable<BulkGetResult>): AsyncGenerator<Piece> {
-  let opening = '{"results":['
+  let text = '{"results":['
+  let comma = ''
   for await (const { id, pages } of results) {
-    yield `${opening}{"id":${JSON.stringify(id)},"docs":[`
+    text += `${comma}{"id":${JSON.stringify(id)},"docs":[`
     let separator = ''
     for await (const rows of pages) {
       for (const row of rows) {
-        if ('error' in row) yield separator + JSON.stringify(row)
-        else yield* [`${separator}{"ok":`, ...inlinePieces(row), '}']
+        text += separator
+        if ('error' in row) text += JSON.stringify(row)
+        else if (row.contents.length === 0) text += `{"ok":${row.texts[0]}}`
+        else {
+          yield* [`${text}{"ok":`, ...inlinePieces(row), '}']
+          text = ''
+        }
         separator = ','
       }
+      if (text.length > GATHERED) {
+        yield text
+        text = ''
+      }
     }
-    yield ']}'
-    opening = ','
+    text += ']}'
+    comma = ','
   }
-  yield opening === ',' ? ']}\n' : `${opening}]}\n`
+  yield `${text}]}\n`
 }
 
 /**
@@ -78,20 +96,26 @@ export async function* bulkGetResults(
   const { docs } = bodyObject(body, MAX_REQUEST_BYTES)
   if (!Array.isArray(docs)) throw new CouchError('bad_request', "Missing JSON list of 'docs'.")
   const breath = new Breath()
-  for (const asked of docs) {
+  for (let at = 0; at < docs.length; at += TOGETHER) {
     await breath.take()
-    yield await resultOf(store, user, asked, options, limits, form)
+    const inputs = docs.slice(at, at + TOGETHER).map((value) => readInput(value, options, limits, form))
+    const begun = await beginDocuments(store, user, inputs)
+    for (const input of inputs) {
+      await breath.take()
+      yield await resultOf(store, user, input, begun.get(input))
+    }
   }
 }
 
-async function resultOf(
-  store: DatabaseStore,
-  user: UserCtx,
-  value: unknown,
-  options: BulkGetOptions,
-  limits: Limits,
-  form: ContentForm,
-): Promise<BulkGetResult> {
+/** What one input asks for, or what is wrong with it. */
+type Input = BulkGetResult | { readonly local: string } | DocumentInput
+
+interface DocumentInput {
+  readonly rev: unknown
+  readonly asked: RevisionsAsked
+}
+
+function readInput(value: unknown, options: BulkGetOptions, limits: Limits, form: ContentForm): Input {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     return failed(null, null, new CouchError('bad_request', 'document must be a JSON object'))
   }
@@ -102,18 +126,66 @@ async function resultOf(
   } catch (error) {
     return failed(id, null, error as CouchError)
   }
-  if (isLocalId(id as string)) return localResult(store, user, id as string)
+  if (isLocalId(id as string)) return { local: id as string }
   try {
     const sinceRevs = since === undefined ? {} : { attsSince: attsSince(since) }
     const revs = rev === undefined ? 'all' : [rev]
-    const asked = revisionsAsked(id as string, revs, { ...options, ...sinceRevs }, form)
-    return await documentResult(store, user, asked)
+    return { rev, asked: revisionsAsked(id as string, revs, { ...options, ...sinceRevs }, form) }
   } catch (error) {
-    if (!(error instanceof CouchError)) throw error
-    if (error.code === 'not_found') return failed(id, 'undefined', error)
-    if (error.status === 400) return failed(id, rev ?? null, error)
-    throw error
+    return refused(id as string, rev, error)
   }
+}
+
+/** Documents that bring no contents of attachments, which are held one document at a time, are read together. */
+async function beginDocuments(store: DatabaseStore, user: UserCtx, inputs: readonly Input[]) {
+  const simple = inputs.filter(
+    (input): input is DocumentInput =>
+      'asked' in input && !input.asked.render.attachments && input.asked.render.attsSince === undefined,
+  )
+  const begun = await beginTogether(
+    store,
+    user,
+    simple.map(({ asked }) => asked),
+  )
+  return new Map<Input, (typeof begun)[number]>(simple.map((input, at) => [input, begun[at] ?? null]))
+}
+
+async function resultOf(
+  store: DatabaseStore,
+  user: UserCtx,
+  input: Input,
+  begun: RevisionsBegun | CouchError | null | undefined,
+): Promise<BulkGetResult> {
+  if ('pages' in input) return input
+  if ('local' in input) return localResult(store, user, input.local)
+  const { asked, rev } = input
+  try {
+    if (begun instanceof CouchError) throw begun
+    const first = begun ?? (await beginRevisions(store, user, asked))
+    return { id: asked.id, pages: pagesOf(store, user, asked, first) }
+  } catch (error) {
+    return refused(asked.id, rev, error)
+  }
+}
+
+function pagesOf(
+  store: DatabaseStore,
+  user: UserCtx,
+  asked: RevisionsAsked,
+  begun: RevisionsBegun,
+): BulkGetResult['pages'] {
+  const isWhole = begun.done === begun.plan.length
+  const isBare = begun.rows.every((row) => 'missing' in row || row.contents.length === 0)
+  if (isWhole && isBare) return [errorRows(asked.id, begun.rows)]
+  return withErrors(asked.id, revisionPages(store, user, asked, begun))
+}
+
+/** What is wrong with one input is told in its row. @throws what is wrong with all of them */
+function refused(id: string, rev: unknown, error: unknown): BulkGetResult {
+  if (!(error instanceof CouchError)) throw error
+  if (error.code === 'not_found') return failed(id, 'undefined', error)
+  if (error.status === 400) return failed(id, rev ?? null, error)
+  throw error
 }
 
 /** Whether they are revisions is looked at where they are used. */
@@ -122,23 +194,15 @@ function attsSince(value: unknown): string[] {
   throw new CouchError('bad_request', 'att_since value must be array of revs.')
 }
 
-/** @throws not_found when every leaf of an unknown document is asked for; invalid_rev */
-async function documentResult(
-  store: DatabaseStore,
-  user: UserCtx,
-  asked: RevisionsAsked,
-): Promise<BulkGetResult> {
-  const begun = await beginRevisions(store, user, asked)
-  return { id: asked.id, pages: withErrors(asked.id, revisionPages(store, user, asked, begun)) }
-}
-
 async function* withErrors(
   id: string,
   pages: AsyncIterable<readonly OpenRow[]>,
 ): AsyncGenerator<readonly BulkGetRow[]> {
-  for await (const rows of pages) {
-    yield rows.map((row) => ('missing' in row ? errorRow(id, row.missing, new CouchError('not_found')) : row))
-  }
+  for await (const rows of pages) yield errorRows(id, rows)
+}
+
+function errorRows(id: string, rows: readonly OpenRow[]): BulkGetRow[] {
+  return rows.map((row) => ('missing' in row ? errorRow(id, row.missing, new CouchError('not_found')) : row))
 }
 
 async function localResult(store: DatabaseStore, user: UserCtx, id: string): Promise<BulkGetResult> {

@@ -59,6 +59,53 @@ export async function beginRevisions(
 }
 
 /**
+ * The same for several documents in one turn, as far as a page goes.
+ * @returns for each what {@link beginRevisions} gives or throws; null for one that is to be begun by itself
+ */
+export async function beginTogether(
+  store: DatabaseStore,
+  user: UserCtx,
+  all: readonly RevisionsAsked[],
+): Promise<(RevisionsBegun | CouchError | null)[]> {
+  const breath = new Breath()
+  const unread = all.values()
+  let chars = 0
+  return store.readDocs(
+    all.map(({ id }) => id),
+    (doc, _id, view) => {
+      requireMember(user, view.security)
+      const asked = unread.next().value as RevisionsAsked
+      if (chars >= PAGE_CHARS || breath.isDue) return null
+      const begun = attempt(() => beginWith(doc, asked))
+      if (!(begun instanceof CouchError)) chars += charsOf(begun.rows)
+      return begun
+    },
+    { body: true, branches: true, ancestry: all.some(({ render }) => render.revs) },
+  )
+}
+
+function attempt<T>(work: () => T): T | CouchError {
+  try {
+    return work()
+  } catch (error) {
+    if (error instanceof CouchError) return error
+    throw error
+  }
+}
+
+function beginWith(doc: DocState | null, asked: RevisionsAsked): RevisionsBegun {
+  const plan = planRows(doc, asked)
+  const rows = renderPage(doc, plan, 0, asked)
+  return { plan, rows, done: rows.length }
+}
+
+function charsOf(rows: readonly OpenRow[]): number {
+  let chars = 0
+  for (const row of rows) if (!('missing' in row)) for (const text of row.texts) chars += text.length
+  return chars
+}
+
+/**
  * Pages of rows, as many as there are. The contents that a page's attachments name are held until the next is asked
  * for.
  * @param begun what {@link beginRevisions} gave for the same asked
@@ -94,8 +141,8 @@ async function readStretch(
     [asked.id],
     (doc, _id, view) => {
       requireMember(user, view.security)
-      const plan = before?.plan ?? planRows(doc, asked)
-      const done = before?.done ?? 0
+      if (before === null) return beginWith(doc, asked)
+      const { plan, done } = before
       const rows = renderPage(doc, plan, done, asked)
       return { plan, rows, done: done + rows.length }
     },
@@ -139,7 +186,7 @@ function renderPage(
     const planned = plan[from + rows.length] as PlannedRow
     const row = 'missing' in planned ? planned : rowOf(doc, planned.rev, form, render)
     rows.push(row)
-    if (!('missing' in row)) for (const text of row.texts) chars += text.length
+    chars += charsOf([row])
   }
   return rows
 }

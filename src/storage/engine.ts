@@ -115,6 +115,8 @@ export interface Touches {
   readonly body?: boolean
   /** The leaves. */
   readonly branches?: boolean
+  /** The winner's ancestry. */
+  readonly ancestry?: boolean
   /** The bytes of the winner's attachments. */
   readonly bytes?: boolean
 }

@@ -52,6 +52,7 @@ export class Documents implements DocumentRows {
   readonly #byIdWithBody: Statement<DocRow>
   readonly #byIds: Statement<PlacedRow>
   readonly #byIdsWithBody: Statement<PlacedRow>
+  readonly #byIdsWithAncestry: Statement<PlacedRow>
   readonly #insertDoc: Statement
   readonly #updateDoc: Statement
   readonly #countLeaves: Statement<{ n: number }>
@@ -73,6 +74,9 @@ export class Documents implements DocumentRows {
     this.#byIdWithBody = connection.prepare(`SELECT ${DOC_WITH_BODY} FROM ${WITH_BODY} WHERE d.id = ?`)
     this.#byIds = connection.prepare(`SELECT j.key AS place, ${DOC} ${BY_IDS}`)
     this.#byIdsWithBody = connection.prepare(`SELECT j.key AS place, ${DOC_WITH_BODY} ${BY_IDS_WITH_BODY}`)
+    this.#byIdsWithAncestry = connection.prepare(
+      `SELECT j.key AS place, ${DOC_WITH_BODY}, r.ancestry ${BY_IDS_WITH_BODY}`,
+    )
     this.#insertDoc = connection.prepare(
       'INSERT INTO doc (id, seq, rev, deleted, leaves) VALUES (?, ?, ?, ?, ?)',
     )
@@ -114,7 +118,8 @@ export class Documents implements DocumentRows {
     if (ids.length === 1 || ids.some((id) => id.includes('\0')))
       return ids.map((id) => this.byId(id, touches))
     const found: (StoredDocument | null)[] = ids.map(() => null)
-    const rows = (touches?.body ? this.#byIdsWithBody : this.#byIds).all(JSON.stringify(ids))
+    const withBody = touches?.ancestry ? this.#byIdsWithAncestry : this.#byIdsWithBody
+    const rows = (touches?.body ? withBody : this.#byIds).all(JSON.stringify(ids))
     for (const row of rows) found[row.place] = this.#state(row)
     return found
   }

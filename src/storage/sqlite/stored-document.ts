@@ -1,4 +1,5 @@
 /** A document as its rows show it; what is not asked for is not read. */
+import { decodeAncestry } from '../../revisions/ancestry.ts'
 import type { Branch } from '../../revisions/branch.ts'
 import { parseRev } from '../../revisions/rev.ts'
 import type { DocState, StoredAttachment, StoredRevision } from '../engine.ts'
@@ -14,6 +15,8 @@ export interface DocRow {
   /** Only where the winner's body was asked for with the row. */
   readonly body?: string
   readonly attachments?: number
+  /** Only where it was asked for with the row. */
+  readonly ancestry?: Uint8Array
 }
 
 export interface RevisionRow {
@@ -45,6 +48,7 @@ export class StoredDocument implements DocState {
   readonly #rows: DocumentRows
   #winner: { readonly body: string; readonly attachments: number } | undefined
   #branches: readonly Branch[] | undefined
+  readonly #ancestry: Uint8Array | undefined
 
   constructor(row: DocRow, rows: DocumentRows) {
     this.num = row.num
@@ -54,13 +58,14 @@ export class StoredDocument implements DocState {
     this.deleted = row.deleted === 1
     this.leaves = row.leaves
     this.#rows = rows
+    this.#ancestry = row.ancestry
     if (row.body !== undefined) this.#winner = { body: row.body, attachments: row.attachments ?? 0 }
   }
 
   get branches(): readonly Branch[] {
     this.#branches ??=
       this.leaves === 1
-        ? [new StoredBranch(this.num, this.rev, this.deleted, this.#rows)]
+        ? [new StoredBranch(this.num, this.rev, this.deleted, this.#rows, this.#ancestry)]
         : this.#rows.branchesOf(this.num)
     return this.#branches
   }
@@ -99,7 +104,8 @@ export class StoredBranch implements Branch {
   readonly #rows: DocumentRows
   #ids: readonly string[] | undefined
 
-  constructor(doc: number, rev: string, deleted: boolean, rows: DocumentRows) {
+  /** @param ancestry as it is stored, where it has been read already */
+  constructor(doc: number, rev: string, deleted: boolean, rows: DocumentRows, ancestry?: Uint8Array) {
     const { pos, id } = parseRev(rev)
     this.pos = pos
     this.leaf = id
@@ -107,6 +113,7 @@ export class StoredBranch implements Branch {
     this.#doc = doc
     this.#rev = rev
     this.#rows = rows
+    if (ancestry !== undefined) this.#ids = decodeAncestry(ancestry)
   }
 
   get ids(): readonly string[] {
