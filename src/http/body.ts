@@ -151,19 +151,37 @@ async function readInflated(
   }
 }
 
-async function readChunks(
+/**
+ * Reads a stream to its end; events, since an async iterator costs a small body more than all else. The stream is left
+ * open: destroying the request would close the socket before a refusal can be sent over it.
+ */
+function readChunks(
   source: Readable,
   collector: BodyCollector,
   limit: SizeLimit,
   idle: NodeJS.Timeout,
 ): Promise<void> {
-  // Destroying the request would close the socket before the refusal can be sent over it.
-  for await (const chunk of source.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
-    if (collector.length + chunk.length > limit.bytes) throw tooLarge(limit)
-    const spooled = collector.add(chunk)
-    if (spooled !== undefined) await spooled
-    idle.refresh()
-  }
+  return new Promise((resolve, reject) => {
+    let spooling = Promise.resolve()
+    const settle = (error?: unknown) => {
+      source.off('data', take).off('end', settle).off('error', settle).off('close', cut)
+      const tell = () => (error === undefined ? resolve() : reject(error))
+      // The collector must not be closed while it is at its file.
+      spooling.then(tell, tell)
+    }
+    const cut = () => settle(new CouchError('incomplete_body'))
+    const take = (chunk: Buffer) => {
+      idle.refresh()
+      if (collector.length + chunk.length > limit.bytes) return settle(tooLarge(limit))
+      const spooled = collector.add(chunk)
+      if (spooled === undefined) return
+      source.pause()
+      spooling = spooled
+      spooled.then(() => source.resume(), settle)
+    }
+    if (source.destroyed) return cut()
+    source.on('data', take).on('end', settle).on('error', settle).on('close', cut)
+  })
 }
 
 function readFailure(error: unknown): unknown {
