@@ -141,7 +141,7 @@ export class Outbox<Message extends object> {
     if (this.#messages.length === 0) setImmediate(() => this.#flush())
     for (const carrier of carriers) {
       if (carrier instanceof MessagePort) this.#transfers.add(carrier)
-      for (const [, bytes] of byteMembers(carrier)) this.#transfers.add(bytes.buffer)
+      for (const bytes of bytesIn(carrier)) this.#transfers.add(bytes.buffer)
     }
     this.#messages.push(message)
   }
@@ -161,19 +161,31 @@ export class Outbox<Message extends object> {
  */
 export function ownBytes<T>(value: T): T {
   if (value instanceof Uint8Array) return owned(value) as T
-  const shared = byteMembers(value)
-  if (shared.length === 0) return value
-  return { ...value, ...Object.fromEntries(shared.map(([name, bytes]) => [name, owned(bytes)])) }
+  const names = byteMembers(value)
+  if (names.length === 0) return value
+  const members = value as Readonly<Record<string, Uint8Array>>
+  return { ...value, ...Object.fromEntries(names.map((name) => [name, owned(members[name] as Uint8Array)])) }
 }
 
 /** The byte arrays that move with a value: itself, or members of an object. A list's are copied. */
-function byteMembers(value: unknown): [name: string, bytes: Uint8Array][] {
-  if (value instanceof Uint8Array) return [['', value]]
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return []
-  return Object.entries(value).filter(
-    (entry): entry is [string, Uint8Array] => entry[1] instanceof Uint8Array,
-  )
+function bytesIn(value: unknown): Uint8Array[] {
+  if (value instanceof Uint8Array) return [value]
+  return byteMembers(value).map((name) => (value as Readonly<Record<string, Uint8Array>>)[name] as Uint8Array)
 }
+
+/** Names of the members that are byte arrays. Asked of all that is sent, and mostly in vain: so without a list. */
+function byteMembers(value: unknown): readonly string[] {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return NONE
+  let names: string[] | undefined
+  for (const name in value) {
+    if (!((value as Readonly<Record<string, unknown>>)[name] instanceof Uint8Array)) continue
+    names ??= []
+    names.push(name)
+  }
+  return names ?? NONE
+}
+
+const NONE: readonly string[] = []
 
 function owned(bytes: Uint8Array): Uint8Array {
   const isWhole = bytes.byteLength === bytes.buffer.byteLength && bytes.byteLength > 0
