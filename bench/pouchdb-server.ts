@@ -22,7 +22,7 @@ export async function startPouchdbServer(env: Readonly<Record<string, string>> =
     args: (folder) => [MAIN, '--port', `${port}`, '--dir', folder, '--no-stdout-logs', '--no-color'],
     // Its dependencies leave rejections unhandled, which ends a newer Node.
     env: { ...env, NODE_OPTIONS: '--unhandled-rejections=warn --no-deprecation' },
-    address: (printed) => (/has started on port/.test(printed) ? `http://127.0.0.1:${port}` : undefined),
+    address: (printed) => /has started on (http:\S+)/.exec(printed)?.[1],
   })
 }
 

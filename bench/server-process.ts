@@ -4,6 +4,7 @@ import { once } from 'node:events'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import type { Readable } from 'node:stream'
 import { type Peer, peerAt } from './peer.ts'
 
 export interface Command {
@@ -16,6 +17,9 @@ export interface Command {
   /** Finds the server's address in what it has printed so far; undefined while it is not ready. */
   readonly address: (printed: string) => string | undefined
 }
+
+/** A server that is not ready by then, in milliseconds, is ended. */
+const PATIENCE_MS = 30_000
 
 /**
  * Starts a server with Node.
@@ -30,13 +34,16 @@ export async function startServer({ name, durability, args, env, address }: Comm
     stdio: ['ignore', 'pipe', 'inherit'],
   })
   const ended = once(child, 'close')
+  const late = setTimeout(() => child.kill('SIGKILL'), PATIENCE_MS)
   const stop = async () => {
+    clearTimeout(late)
     child.kill('SIGTERM')
     await ended
     await rm(folder, { recursive: true, force: true })
   }
   try {
     const url = await readyAddress(child, name, address)
+    clearTimeout(late)
     await (await fetch(new URL(url).origin)).text()
     const startMs = performance.now() - since
     return peerAt(name, url, { durability, pid: child.pid as number, startMs, stop })
@@ -52,7 +59,8 @@ async function readyAddress(
   addressIn: Command['address'],
 ): Promise<string> {
   let text = ''
-  for await (const chunk of child.stdout as AsyncIterable<Buffer>) {
+  const printed = (child.stdout as Readable).iterator({ destroyOnReturn: false })
+  for await (const chunk of printed as AsyncIterable<Buffer>) {
     text += chunk.toString()
     const address = addressIn(text)
     if (address === undefined) continue
