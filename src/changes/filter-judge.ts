@@ -1,5 +1,7 @@
 /** What a function of a design document says of documents, for filters; protocol.md 5.5, 5.6. */
+
 import { CouchError } from '../core/errors.ts'
+import { isJsonObject } from '../core/json-object.ts'
 import type { SecurityObject, UserCtx } from '../core/types.ts'
 import { requireMember } from '../documents/security.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
@@ -81,11 +83,11 @@ async function readDesign(store: DatabaseStore, user: UserCtx, ddoc: string): Pr
 function valueOfKeys(source: string, path: readonly string[]): unknown {
   let value: unknown = JSON.parse(source)
   for (const key of path) {
-    if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    if (!isJsonObject(value)) {
       throw new CouchError('not_found', 'json_mismatch')
     }
     if (!Object.hasOwn(value, key)) throw new CouchError('not_found', `missing json key: ${key}`)
-    value = (value as Record<string, unknown>)[key]
+    value = value[key]
   }
   return value
 }

@@ -1,5 +1,7 @@
 /** The parameters of `_all_docs` from the address and from a POST body of the same names; protocol.md 8.1. */
+
 import { CouchError } from '../core/errors.ts'
+import { isJsonObject } from '../core/json-object.ts'
 import type { AllDocsQuery, Body } from './database.ts'
 import { bodyObject } from './request-body.ts'
 
@@ -54,10 +56,10 @@ export function allDocsQueriesOf(asked: AllDocsQuery, body: Body): AllDocsQuery[
     throw new CouchError('bad_request', 'POST body must include `queries` parameter.')
   if (!Array.isArray(queries)) throw new CouchError('bad_request', '`queries` member must be an array.')
   return (queries as readonly unknown[]).map((members) => {
-    if (typeof members !== 'object' || members === null || Array.isArray(members)) {
+    if (!isJsonObject(members)) {
       throw new CouchError('bad_request', '`queries` member must be an array of objects.')
     }
-    return whole({ ...asked, ...memberQuery(members as Members, '`keys` member must be an array.') })
+    return whole({ ...asked, ...memberQuery(members, '`keys` member must be an array.') })
   })
 }
 

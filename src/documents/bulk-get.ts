@@ -1,7 +1,9 @@
 /** `_bulk_get`, protocol.md 4.2: one result an input, in order, whatever is wrong with it. */
+
 import { Breath } from '../core/breath.ts'
 import { CouchError } from '../core/errors.ts'
 import { checkDocId, isLocalId } from '../core/ids.ts'
+import { isJsonObject } from '../core/json-object.ts'
 import type { Limits, UserCtx } from '../core/types.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
 import type { Body, BulkGetOptions } from './database.ts'
@@ -116,10 +118,10 @@ interface DocumentInput {
 }
 
 function readInput(value: unknown, options: BulkGetOptions, limits: Limits, form: ContentForm): Input {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+  if (!isJsonObject(value)) {
     return failed(null, null, new CouchError('bad_request', 'document must be a JSON object'))
   }
-  const { id, rev, atts_since: since } = value as Record<string, unknown>
+  const { id, rev, atts_since: since } = value
   if (id === undefined) return failed(null, null, new CouchError('bad_request', 'document id missed'))
   try {
     checkDocId(id, limits.maxDocumentIdLength)

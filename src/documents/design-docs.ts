@@ -2,7 +2,9 @@
  * Design documents as they are written, protocol.md 9.1: their shape, and whether the functions of their views
  * compile. Filters and validate functions compile at their first use, as in CouchDB.
  */
+
 import { CouchError } from '../core/errors.ts'
+import { isJsonObject } from '../core/json-object.ts'
 import type { Sandbox, UserFunction } from '../sandbox/sandbox.ts'
 
 type Members = Readonly<Record<string, unknown>>
@@ -104,7 +106,7 @@ function checkField(
     const at = [...above, name]
     if (rest.length > 0) {
       const isLibrary = above[0] === 'views' && name === LIBRARY
-      if (isObject(value) && !isLibrary) checkField(value, rest, kinds, at)
+      if (isJsonObject(value) && !isLibrary) checkField(value, rest, kinds, at)
     } else if (!kinds.split(' or ').some((kind) => isOfKind(value, kind))) {
       const reason = `\`${at.join('.')}\` field must have ${kinds} type`
       throw new CouchError('invalid_design_doc', reason)
@@ -113,12 +115,8 @@ function checkField(
 }
 
 function isOfKind(value: unknown, kind: string): boolean {
-  if (kind === 'object') return isObject(value)
+  if (kind === 'object') return isJsonObject(value)
   return kind === 'array' ? Array.isArray(value) : typeof value === kind
-}
-
-function isObject(value: unknown): value is Members {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 /** Its views, once its shape is known to be right. */

@@ -1,7 +1,9 @@
 /** A client's document: its JSON taken apart and checked as far as that needs no look at what is stored. */
+
 import { createHash } from 'node:crypto'
 import { Breath } from '../core/breath.ts'
 import { CouchError } from '../core/errors.ts'
+import { isJsonObject } from '../core/json-object.ts'
 import type { Limits } from '../core/types.ts'
 import { parseRevisions } from '../revisions/branch.ts'
 import { parseRev, type Rev } from '../revisions/rev.ts'
@@ -112,7 +114,7 @@ interface Attachments {
 }
 
 async function readAttachments(value: unknown, limits: Limits): Promise<Attachments> {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw badMember('_attachments')
+  if (!isJsonObject(value)) throw badMember('_attachments')
   const attachments: IncomingAttachment[] = []
   const follows: FollowingAttachment[] = []
   for (const [name, entry] of Object.entries(value)) {
@@ -129,8 +131,8 @@ async function readAttachment(
   limits: Limits,
 ): Promise<IncomingAttachment | FollowingAttachment> {
   checkAttachmentName(name)
-  if (typeof entry !== 'object' || entry === null || Array.isArray(entry)) throw badData(name)
-  const { data, stub, follows, content_type: type, revpos } = entry as Record<string, unknown>
+  if (!isJsonObject(entry)) throw badData(name)
+  const { data, stub, follows, content_type: type, revpos } = entry
   if (type !== undefined && typeof type !== 'string') throw badData(name)
   const common = {
     name,

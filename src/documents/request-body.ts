@@ -1,6 +1,8 @@
 /** Reading the bytes of a request's body, wherever they are, a bounded piece at a time. */
+
 import { readSync } from 'node:fs'
 import { CouchError } from '../core/errors.ts'
+import { isJsonObject } from '../core/json-object.ts'
 import { decodeUtf8, parseJson } from './body.ts'
 import type { Body } from './database.ts'
 
@@ -59,8 +61,6 @@ export function bodyObject(body: Body, maxBytes: number): Record<string, unknown
     )
   }
   const value = parseJson(bodyText(body))
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    throw new CouchError('body_not_object')
-  }
-  return value as Record<string, unknown>
+  if (!isJsonObject(value)) throw new CouchError('body_not_object')
+  return value
 }

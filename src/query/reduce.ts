@@ -1,4 +1,5 @@
 /** CouchDB's own reduce functions, protocol.md 9.3. Pure: rows in, the JSON text of a value out. */
+import { isJsonObject } from '../core/json-object.ts'
 import type { Compare } from './collation.ts'
 import type { ViewRow } from './view-rows.ts'
 
@@ -134,15 +135,12 @@ function summing(): Reducer {
 
 type Members = Record<string, unknown>
 
-function isMembers(value: unknown): value is Members {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
 /** Numbers add; lists add place by place, a number counting as a list of one; objects add member by member. */
 function sum(a: unknown, b: unknown): unknown {
   if (typeof a === 'number' && typeof b === 'number') return a + b
-  if (isMembers(b)) return a === 0 || isMembers(a) ? sumMembers(a === 0 ? {} : a, b) : fail(SUM_REASON, b)
-  if (isMembers(a)) return fail(SUM_REASON, b)
+  if (isJsonObject(b))
+    return a === 0 || isJsonObject(a) ? sumMembers(a === 0 ? {} : a, b) : fail(SUM_REASON, b)
+  if (isJsonObject(a)) return fail(SUM_REASON, b)
   return sumLists(listOf(a), listOf(b))
 }
 

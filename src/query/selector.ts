@@ -5,7 +5,9 @@
  * document without the field fails each of them, `{"$not": {"a": 1}}` too, and passes `$exists: false` alone. Within
  * `$elemMatch` and its kin it does not push, so there a `$not` is passed by what lacks the field.
  */
+
 import { CouchError } from '../core/errors.ts'
+import { isJsonObject } from '../core/json-object.ts'
 import { Budget, LOOK } from './budget.ts'
 import { type Compare, compareJson, compareRaw } from './collation.ts'
 import { badArgument, compileCondition, listOf, not, type Predicate } from './conditions.ts'
@@ -29,7 +31,7 @@ const MAX_CONDITIONS = 5000
  * @throws invalid_selector with the text of CouchDB's refusal; that of a selector that is too large is ours
  */
 export function compileSelector(selector: unknown): Selector {
-  if (!isObject(selector)) {
+  if (!isJsonObject(selector)) {
     throw new CouchError('invalid_selector', 'Selector error: expected a JSON object')
   }
   const compiler = new Compiler()
@@ -74,7 +76,7 @@ class Compiler {
 
   compile(selector: unknown, place: Place): Predicate {
     if (place.depth > MAX_DEPTH) throw tooLarge(`it is nested deeper than ${MAX_DEPTH} levels`)
-    const members = isObject(selector) ? Object.entries(selector) : []
+    const members = isJsonObject(selector) ? Object.entries(selector) : []
     const [first] = members
     // CouchDB takes an empty object, too, for the value that the field must have.
     if (first === undefined) return this.#condition('$eq', selector, place)
@@ -91,12 +93,12 @@ class Compiler {
       case '$nor':
         return this.#negate({ $or: listOf(name, arg) }, place)
       case '$not':
-        if (!isObject(arg)) throw badArgument(name, arg)
+        if (!isJsonObject(arg)) throw badArgument(name, arg)
         return this.#negate(arg, place)
       case '$elemMatch':
       case '$allMatch':
       case '$keyMapMatch':
-        if (!isObject(arg)) throw badArgument(name, arg)
+        if (!isJsonObject(arg)) throw badArgument(name, arg)
         return this.#ofField(this.#nested(name, arg, place), place)
       default:
         if (name.startsWith('$')) return this.#condition(name, arg, place)
@@ -135,7 +137,7 @@ class Compiler {
     const found: Predicate = {
       $elemMatch: (value: unknown) => Array.isArray(value) && value.some(matches),
       $allMatch: (value: unknown) => Array.isArray(value) && value.length > 0 && value.every(matches),
-      $keyMapMatch: (value: unknown) => isObject(value) && this.#keysOf(value).some(matches),
+      $keyMapMatch: (value: unknown) => isJsonObject(value) && this.#keysOf(value).some(matches),
     }[operator]
     return place.isNegated ? not(found) : found
   }
@@ -197,10 +199,6 @@ class Compiler {
 /** Ids are compared by their bytes, as everywhere. */
 function valuePlace(place: Place): Place {
   return place.field === '_id' ? { ...place, compare: compareRaw } : place
-}
-
-function isObject(value: unknown): value is object {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 function tooLarge(why: string): CouchError {

@@ -1,6 +1,8 @@
 /** The views of design documents, protocol.md 9.3 and 9.5, on the thread that owns the database. */
+
 import { createHash } from 'node:crypto'
 import { CouchError } from '../core/errors.ts'
+import { isJsonObject } from '../core/json-object.ts'
 import type { UserCtx } from '../core/types.ts'
 import type { Body } from '../documents/database.ts'
 import { renderDocument } from '../documents/render.ts'
@@ -113,13 +115,9 @@ export function storeViews(surroundings: ViewSurroundings): ViewSource {
 function readQueries({ queries }: Readonly<Record<string, unknown>>): Record<string, unknown>[] {
   if (queries === undefined)
     throw new CouchError('bad_request', 'POST body must include `queries` parameter.')
-  const isList = Array.isArray(queries) && queries.every((query) => isMembers(query))
+  const isList = Array.isArray(queries) && queries.every(isJsonObject)
   if (!isList) throw new CouchError('bad_request', '`queries` member must be an array.')
   return queries as Record<string, unknown>[]
-}
-
-function isMembers(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 /** @throws not_found, deleted */
@@ -140,8 +138,8 @@ async function readDesignDoc(store: DatabaseStore, id: string): Promise<DesignDo
     rev,
     source,
     language: members.language ?? 'javascript',
-    options: isMembers(members.options) ? members.options : {},
-    views: (isMembers(members.views) ? members.views : {}) as DesignDoc['views'],
+    options: isJsonObject(members.options) ? members.options : {},
+    views: (isJsonObject(members.views) ? members.views : {}) as DesignDoc['views'],
   }
 }
 

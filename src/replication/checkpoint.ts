@@ -3,6 +3,7 @@
  * CouchDB's and PouchDB's; both hold the sessions that wrote them, newest first. Sources: protocol.md 14.2;
  * Checkpointer of PouchDB 9; compare_replication_logs of CouchDB's couch_replicator.
  */
+import { isJsonObject } from '../core/json-object.ts'
 import { COUCH_ID_VERSION } from './replication-id.ts'
 
 /** A position in the source's feed, as the source gave it. */
@@ -70,7 +71,7 @@ const COUCH_SESSIONS = 50
  *   left out.
  */
 export function parsePouchCheckpoint(doc: unknown): PouchCheckpoint | null {
-  if (!isObject(doc) || doc.version !== POUCH_VERSION) return null
+  if (!isJsonObject(doc) || doc.version !== POUCH_VERSION) return null
   const { session_id, last_seq, replicator, history } = doc
   if (!isText(session_id) || !isPosition(last_seq) || !Array.isArray(history)) return null
   return {
@@ -87,7 +88,7 @@ export function parsePouchCheckpoint(doc: unknown): PouchCheckpoint | null {
  * the resume rule needs are kept as they are.
  */
 export function parseCouchCheckpoint(doc: unknown): CouchCheckpoint | null {
-  if (!isObject(doc)) return null
+  if (!isJsonObject(doc)) return null
   const { session_id, source_last_seq, replication_id_version, history } = doc
   if (!isText(session_id) || !isPosition(source_last_seq) || !Array.isArray(history)) return null
   return {
@@ -203,10 +204,6 @@ function lower(atSource: Position, atTarget: Position): Position {
   return (theirs ?? Number.NaN) < (ours ?? Number.NaN) ? atTarget : atSource
 }
 
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
 function isText(value: unknown): value is string {
   return typeof value === 'string' && value !== ''
 }
@@ -216,9 +213,9 @@ function isPosition(value: unknown): value is Position {
 }
 
 function isPouchSession(value: unknown): value is PouchSession {
-  return isObject(value) && isText(value.session_id) && isPosition(value.last_seq)
+  return isJsonObject(value) && isText(value.session_id) && isPosition(value.last_seq)
 }
 
 function isCouchSession(value: unknown): value is CouchSession {
-  return isObject(value) && isText(value.session_id) && isPosition(value.recorded_seq)
+  return isJsonObject(value) && isText(value.session_id) && isPosition(value.recorded_seq)
 }

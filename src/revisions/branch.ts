@@ -5,7 +5,9 @@
  * An engine may load `ids` from disk only when it is read. So code that has a branch of the store decides by
  * `pos` and `leaf` where these can decide, and reads `ids` last.
  */
+
 import { CouchError } from '../core/errors.ts'
+import { isJsonObject } from '../core/json-object.ts'
 import { formatRev, normalizeRevId, type Rev } from './rev.ts'
 
 export interface Branch {
@@ -64,10 +66,10 @@ export function leavesBelow(branches: readonly Branch[], rev: Rev): Branch[] {
  * generation below that of the first revision) and their reason are ours
  */
 export function parseRevisions(value: unknown): { pos: number; ids: string[] } {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+  if (!isJsonObject(value)) {
     throw new CouchError('doc_validation', 'Bad special document member: _revisions')
   }
-  const { start, ids } = value as { start?: unknown; ids?: unknown }
+  const { start, ids } = value
   if (typeof start !== 'number' || !Number.isSafeInteger(start)) {
     throw new CouchError('doc_validation', "_revisions.start isn't an integer.")
   }
