@@ -3,8 +3,8 @@
  * `_changes` it is one more database, which only server admins may read.
  */
 import { CouchError } from '../core/errors.ts'
-import type { SecurityObject, UserCtx } from '../core/types.ts'
-import { requireMember } from '../documents/security.ts'
+import type { UserCtx } from '../core/types.ts'
+import { ADMIN_ONLY, requireMember } from '../documents/security.ts'
 import type { CatalogUpdate, CatalogUpdates, UpdatesRange } from '../storage/catalog.ts'
 import { type Epochs, readSequence, sequenceToken } from '../storage/sequence.ts'
 import type { FeedRequest } from './feed.ts'
@@ -23,7 +23,6 @@ export interface UpdatesOrigin {
 
 /** No database's incarnation is 0. */
 const INCARNATION = 0
-const ADMIN_ONLY: SecurityObject = { members: { roles: ['_admin'] }, admins: { roles: ['_admin'] } }
 
 /** The updates as a feed's database. */
 export function updatesDatabase(origin: UpdatesOrigin): FeedDatabase {

@@ -1,6 +1,8 @@
 /** The object `req` that filter functions see, protocol.md 9.2: JSON text, made on two threads. */
+
 import type { SecurityObject, UserCtx } from '../core/types.ts'
 import type { DatabaseInfo } from '../documents/database.ts'
+import { ADMIN_ONLY } from '../documents/security.ts'
 
 /** What the HTTP thread knows of a request; members as CouchDB has them, in its order. */
 export interface KnownRequest {
@@ -18,9 +20,6 @@ export interface KnownRequest {
   readonly body: string | undefined
   readonly peer: string
 }
-
-/** What a database without a security object answers when it is asked for one. */
-const ADMIN_ONLY: SecurityObject = { members: { roles: ['_admin'] }, admins: { roles: ['_admin'] } }
 
 /** JSON text of the object but for the members that {@link completeRequest} adds. */
 export function packRequest(known: KnownRequest): string {

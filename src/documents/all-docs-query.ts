@@ -5,9 +5,6 @@ import { isJsonObject } from '../core/json-object.ts'
 import type { AllDocsQuery, Body } from './database.ts'
 import { bodyObject } from './request-body.ts'
 
-/** About a million keys. */
-const MAX_BODY_BYTES = 64 * 1024 * 1024
-
 type Mutable<T> = { -readonly [Name in keyof T]: T[Name] }
 type Members = Readonly<Record<string, unknown>>
 
@@ -38,7 +35,7 @@ export function allDocsQuery(asked: AllDocsQuery, body: Body | null): AllDocsQue
 }
 
 function bodyQuery(body: Body): AllDocsQuery {
-  const members = bodyObject(body, MAX_BODY_BYTES)
+  const members = bodyObject(body)
   if (members.queries !== undefined) {
     throw new CouchError('bad_request', 'The `queries` parameter is no longer supported at this endpoint')
   }
@@ -51,7 +48,7 @@ function bodyQuery(body: Body): AllDocsQuery {
  * @throws as {@link allDocsQuery}, for whichever query is at fault
  */
 export function allDocsQueriesOf(asked: AllDocsQuery, body: Body): AllDocsQuery[] {
-  const { queries } = bodyObject(body, MAX_BODY_BYTES)
+  const { queries } = bodyObject(body)
   if (queries === undefined)
     throw new CouchError('bad_request', 'POST body must include `queries` parameter.')
   if (!Array.isArray(queries)) throw new CouchError('bad_request', '`queries` member must be an array.')

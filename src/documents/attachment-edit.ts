@@ -3,6 +3,7 @@ import { CouchError } from '../core/errors.ts'
 import { formatRev } from '../revisions/rev.ts'
 import type { DocState } from '../storage/engine.ts'
 import { type IncomingDoc, namedRev } from './incoming.ts'
+import { isDeleted } from './render.ts'
 
 /**
  * The document as a client would send it to change this one attachment and nothing else. Pure.
@@ -28,8 +29,7 @@ export function amendedDocument(state: DocState | null, name: string, doc: Incom
     .attachments(rev)
     .filter((attachment) => attachment.name !== name)
     .map(({ name, type }) => ({ name, type, revpos: undefined, content: null }))
-  const deleted = state.revisions().find((stored) => stored.rev === rev)?.deleted ?? false
-  return { ...doc, deleted, body, attachments: [...kept, ...doc.attachments] }
+  return { ...doc, deleted: isDeleted(state, rev), body, attachments: [...kept, ...doc.attachments] }
 }
 
 function liveState(state: DocState | null): DocState {

@@ -23,9 +23,6 @@ import { bodyObject } from './request-body.ts'
 import { requireMember } from './security.ts'
 import { readContent } from './stored-content.ts'
 
-/** A list of ids and revisions: this many bytes hold about a million. */
-const MAX_REQUEST_BYTES = 64 * 1024 * 1024
-
 /** Characters of answers that are gathered before they are handed on. */
 const GATHERED = 32 * 1024
 /** Documents that are read in one turn. */
@@ -95,7 +92,7 @@ export async function* bulkGetResults(
   form: ContentForm,
 ): AsyncGenerator<BulkGetResult> {
   requireMember(user, (await store.view()).security)
-  const { docs } = bodyObject(body, MAX_REQUEST_BYTES)
+  const { docs } = bodyObject(body)
   if (!Array.isArray(docs)) throw new CouchError('bad_request', "Missing JSON list of 'docs'.")
   const breath = new Breath()
   for (let at = 0; at < docs.length; at += TOGETHER) {

@@ -10,14 +10,13 @@ import type { Body } from './database.ts'
 import { bodyObject } from './request-body.ts'
 import { requireMember } from './security.ts'
 
-const MAX_REQUEST_BYTES = 64 * 1024 * 1024
 /** Documents looked up in one call of the store. */
 const STEP = 50
 
 /** What is missing of each document asked about; those with nothing missing are left out. */
 async function missing(store: DatabaseStore, user: UserCtx, body: Body): Promise<[string, MissingRevs][]> {
   requireMember(user, (await store.view()).security)
-  const asked = readAsked(bodyObject(body, MAX_REQUEST_BYTES))
+  const asked = readAsked(bodyObject(body))
   const ids = [...asked.keys()]
   const found: [string, MissingRevs][] = []
   const breath = new Breath()

@@ -87,7 +87,8 @@ export function renderLocal(doc: LocalDoc): string {
   return spliceDocument({ id: doc.id, rev: `0-${doc.rev}`, body: doc.body })
 }
 
-function isDeleted(doc: DocState, rev: string): boolean {
+/** Whether a stored revision is a tombstone. */
+export function isDeleted(doc: DocState, rev: string): boolean {
   if (rev === doc.rev) return doc.deleted
   return doc.revisions().find((stored) => stored.rev === rev)?.deleted ?? false
 }

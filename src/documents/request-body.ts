@@ -48,12 +48,15 @@ export function bodyText(body: Body, start = 0, end = bodyLength(body)): string 
   return decodeUtf8(bodyBytes(body, start, end))
 }
 
+/** A list of ids, keys or revisions: so many bytes hold about a million. */
+const MAX_LIST_BYTES = 64 * 1024 * 1024
+
 /**
  * The whole body as a JSON object.
- * @param maxBytes the longest body that is worth it
+ * @param maxBytes the longest body that is worth it; by default a list's
  * @throws invalid_json, body_not_object, too_deep, too_large
  */
-export function bodyObject(body: Body, maxBytes: number): Record<string, unknown> {
+export function bodyObject(body: Body, maxBytes = MAX_LIST_BYTES): Record<string, unknown> {
   if (bodyLength(body) > maxBytes) {
     throw new CouchError(
       'too_large',

@@ -2,6 +2,9 @@
 import { CouchError } from '../core/errors.ts'
 import type { SecurityList, SecurityObject, UserCtx } from '../core/types.ts'
 
+/** What a database without a security object says when it is asked for one, as CouchDB 3 does: admins only. */
+export const ADMIN_ONLY: SecurityObject = { members: { roles: ['_admin'] }, admins: { roles: ['_admin'] } }
+
 export type DatabaseRole = 'admin' | 'member' | 'none'
 
 /**

@@ -56,9 +56,6 @@ export interface ViewSurroundings {
   readonly memory: ViewMemory
 }
 
-/** About a million keys. */
-const MAX_BODY_BYTES = 64 * 1024 * 1024
-
 /** A design document as views see it. */
 interface DesignDoc {
   readonly id: string
@@ -85,7 +82,7 @@ export function storeViews(surroundings: ViewSurroundings): ViewSource {
     view: async function* (user, ddoc, name, parameters, body) {
       requireMember(user, (await store.view()).security)
       const view = await openView(surroundings, ddoc, name)
-      const members = body === null || bodyLength(body) === 0 ? null : bodyObject(body, MAX_BODY_BYTES)
+      const members = body === null || bodyLength(body) === 0 ? null : bodyObject(body)
       if (members?.queries !== undefined) {
         throw new CouchError('bad_request', 'The `queries` parameter is no longer supported at this endpoint')
       }
@@ -95,7 +92,7 @@ export function storeViews(surroundings: ViewSurroundings): ViewSource {
     viewQueries: async function* (user, ddoc, name, body) {
       requireMember(user, (await store.view()).security)
       const view = await openView(surroundings, ddoc, name)
-      const queries = readQueries(bodyObject(body, MAX_BODY_BYTES)).map((query) => readViewQuery([], query))
+      const queries = readQueries(bodyObject(body)).map((query) => readViewQuery([], query))
       for (const query of queries) checkQuery(view, query)
       let before = '{"results":[\r\n'
       for (const query of queries) {

@@ -1,6 +1,8 @@
 /** Calls about a database as a whole; protocol.md 3.5, 4.4 to 4.6, 4.8. */
+
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { SecurityObject } from '../../core/types.ts'
+import { ADMIN_ONLY } from '../../documents/security.ts'
 import { requestSizeLimit, withBody } from '../body.ts'
 import { queryOf } from '../query-params.ts'
 import { absoluteUrl, documentUrl, sendJson } from '../replies.ts'
@@ -106,9 +108,6 @@ async function postDocument(request: FastifyRequest, reply: FastifyReply): Promi
   reply.header('Location', documentUrl(request, nameOf(request), saved.id))
   return sendJson(reply, 201, { ok: true, id: saved.id, rev: saved.rev })
 }
-
-/** What CouchDB 3 answers for a database without a security object, and what ours does: admins only. */
-const ADMIN_ONLY: SecurityObject = { members: { roles: ['_admin'] }, admins: { roles: ['_admin'] } }
 
 const LIST: Schema = {
   type: 'object',
