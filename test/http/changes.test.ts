@@ -186,7 +186,7 @@ t.test('POST', async (t) => {
 t.test('refusals', async (t) => {
   const { ask } = await connectToVectors(t)
   const cases: [method: string, path: string, status: number, reason: string | RegExp][] = [
-    ['GET', '/nowhere/_changes', 404, 'Database does not exist.'],
+    ['GET', '/absent/_changes', 404, 'Database does not exist.'],
     ['GET', '/db/_changes?since=rubbish', 400, "Malformed sequence supplied in 'since' parameter."],
     ['GET', '/db/_changes?feed=foo', 400, /^Supported `feed` types/],
     [
