@@ -10,11 +10,12 @@ export interface Listener {
 
 /**
  * Opens a continuous feed of what is yet to come.
+ * @param heartbeatMs pouchdb-server sends not even its headers before the first beat
  * @returns when its headers have arrived
  * @throws when it is refused
  */
-export async function listen(peer: Peer, path: string): Promise<Listener> {
-  const address = `${peer.origin}${path}/_changes?feed=continuous&since=now&heartbeat=60000`
+export async function listen(peer: Peer, path: string, heartbeatMs = 60_000): Promise<Listener> {
+  const address = `${peer.origin}${path}/_changes?feed=continuous&since=now&heartbeat=${heartbeatMs}`
   const call = request(address, { headers: { ...peer.headers }, agent: false })
   const answer = await answerOf(call)
   if (answer.statusCode !== 200) throw new Error(`${peer.name}: a feed is answered ${answer.statusCode}`)

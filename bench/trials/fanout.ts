@@ -4,6 +4,7 @@ import { makeNotes, newDocument } from '../seed.ts'
 import type { Trial } from '../trial.ts'
 
 const FEEDS = 100
+const HEARTBEAT_MS = 2_000
 
 export const fanout: Trial = {
   name: 'fanout',
@@ -11,9 +12,9 @@ export const fanout: Trial = {
   async run({ peer, scale, emptyDatabase }) {
     const path = await emptyDatabase()
     const bodies = makeNotes(scale.fanouts).map(newDocument)
-    const feeds: Listener[] = []
+    const opening = Array.from({ length: FEEDS }, () => listen(peer, path, HEARTBEAT_MS))
+    const feeds: Listener[] = await Promise.all(opening)
     try {
-      for (let n = 0; n < FEEDS; n++) feeds.push(await listen(peer, path))
       const times: number[] = []
       for (const [n, body] of bodies.entries()) {
         const since = performance.now()

@@ -4,7 +4,7 @@ import { megabytes } from '../load.ts'
 import type { Figure, Trial } from '../trial.ts'
 
 const FEEDS = 2_000
-const AT_ONCE = 50
+const HEARTBEAT_MS = 10_000
 const REST_MS = 3_000
 
 export const memory: Trial = {
@@ -16,11 +16,9 @@ export const memory: Trial = {
     await delay(REST_MS)
     const idle = await peer.memory()
     if (idle === null) return []
-    const feeds: Listener[] = []
+    const opening = Array.from({ length: FEEDS }, () => listen(peer, path, HEARTBEAT_MS))
+    const feeds: Listener[] = await Promise.all(opening)
     try {
-      while (feeds.length < FEEDS) {
-        feeds.push(...(await Promise.all(Array.from({ length: AT_ONCE }, () => listen(peer, path)))))
-      }
       await delay(REST_MS)
       const full = (await peer.memory()) ?? Number.NaN
       return [
