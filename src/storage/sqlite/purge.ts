@@ -47,7 +47,7 @@ export class Purges {
     if (design) state.touchDesign()
     const seq = state.takePurgeSeq()
     this.#note.run(seq, doc.id, JSON.stringify(purged))
-    this.#forget.run(seq - state.now.view.purgedInfosLimit)
+    this.#forget.run(seq - state.view.purgedInfosLimit)
   }
 
   #forgetDoc(doc: PurgedDoc): void {
@@ -82,7 +82,7 @@ export class Purges {
 
   /** The purges that are remembered, oldest first. */
   newest(): PurgeInfo[] {
-    const { purgeSeq, view } = this.#around.state.now
+    const { purgeSeq, view } = this.#around.state
     return this.#newest
       .all(purgeSeq - view.purgedInfosLimit)
       .map(({ seq, id, revs }) => ({ seq, id, revs: JSON.parse(revs) as string[] }))
