@@ -40,16 +40,20 @@ function rowsOf({ _id, _rev, _revisions, ...content }: Note): Rows {
 }
 
 function fill(connection: Connection, groups: readonly (readonly Rows[])[]): void {
-  const doc = connection.prepare('INSERT INTO doc (id, seq, rev, deleted) VALUES (?, ?, ?, 0)')
-  const revision = connection.prepare(
-    'INSERT INTO revision (doc, rev, leaf, deleted, ancestry, attachments, size, body) VALUES (?, ?, 1, 0, ?, 0, ?, ?)',
+  const doc = connection.prepare(
+    'INSERT INTO doc (num, id, seq, rev, deleted, leaves, winner) VALUES (?, ?, ?, ?, 0, 1, ?)',
   )
-  let seq = 0
+  const revision = connection.prepare(
+    'INSERT INTO revision (num, doc, rev, leaf, deleted, ancestry, attachments, size, body) ' +
+      'VALUES (?, ?, ?, 1, 0, ?, 0, ?, ?)',
+  )
+  let num = 0
   for (const group of groups) {
     connection.exec('BEGIN IMMEDIATE')
     for (const { id, rev, ancestry, body } of group) {
-      const { lastInsertRowid } = doc.run(id, ++seq, rev)
-      revision.run(lastInsertRowid, rev, ancestry, body.length, body)
+      num += 1
+      revision.run(num, num, rev, ancestry, body.length, body)
+      doc.run(num, id, num, rev, num)
     }
     connection.exec('COMMIT')
   }

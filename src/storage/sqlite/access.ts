@@ -2,7 +2,7 @@
 import { CouchError } from '../../core/errors.ts'
 import type { Outcome } from '../engine.ts'
 import { storageError } from './connection.ts'
-import type { Job, Writer } from './writer.ts'
+import type { Plan, Writer } from './writer.ts'
 
 export class Access {
   readonly #writer: Writer
@@ -23,20 +23,14 @@ export class Access {
   }
 
   /**
-   * Hands each update to the writer as a job of its own.
-   * @param bytes about how many an update writes
-   * @param apply runs inside the update's savepoint, more than once perhaps
+   * Hands each plan to the writer as a job of its own.
    * @returns what came of each, in order, when the last one is answered
    * @throws unavailable when the store is closed
    */
-  async write<U, O>(
-    updates: readonly U[],
-    bytes: (update: U) => number,
-    apply: (update: U) => O,
-  ): Promise<(O | { error: unknown })[]> {
+  async write<O>(plans: readonly Plan<O>[]): Promise<(O | { error: unknown })[]> {
     this.refuseIfClosed()
-    const outcomes: (O | { error: unknown })[] = new Array(updates.length)
-    let open = updates.length
+    const outcomes: (O | { error: unknown })[] = new Array(plans.length)
+    let open = plans.length
     if (open === 0) return outcomes
     return new Promise((resolve) => {
       const answer = (at: number, outcome: O | { error: unknown }) => {
@@ -44,33 +38,35 @@ export class Access {
         open -= 1
         if (open === 0) resolve(outcomes)
       }
-      updates.forEach((update, at) => {
-        let outcome: O
-        const job: Job = {
-          bytes: bytes(update),
-          apply: () => {
-            outcome = apply(update)
-          },
-          done: () => answer(at, outcome),
+      plans.forEach((plan, at) => {
+        this.#writer.add<O>({
+          plan,
+          done: (outcome) => answer(at, outcome),
           failed: (error) => answer(at, { error }),
-        }
-        this.#writer.add(job)
+        })
       })
     })
   }
 
   /**
    * One write of about `bytes`.
-   * @param apply as that of {@link write}; its result is handed on
-   * @throws what `apply` throws, unavailable when the store is closed, or what the driver's error stands for
+   * @param carryOut runs inside the transaction, more than once perhaps; its result is handed on
+   * @throws what `carryOut` throws, unavailable when the store is closed, or what the driver's error stands for
    */
-  async writeOne<R>(bytes: number, apply: () => R): Promise<R> {
-    const outcomes = await this.write(
-      [apply],
-      () => bytes,
-      (work): Outcome<R> => ({ result: work() }),
-    )
-    const outcome = outcomes[0] as Outcome<R>
+  writeOne<R>(bytes: number, carryOut: () => R): Promise<R> {
+    return this.decideOne(bytes, () => carryOut)
+  }
+
+  /** As {@link writeOne}, with a decision before it, as a {@link Plan} has it. */
+  async decideOne<R>(bytes: number, decide: () => () => R): Promise<R> {
+    const plan: Plan<Outcome<R>> = {
+      bytes,
+      decide: () => {
+        const carryOut = decide()
+        return () => ({ result: carryOut() })
+      },
+    }
+    const outcome = (await this.write([plan]))[0] as Outcome<R>
     if ('result' in outcome) return outcome.result
     throw (outcome as { error: unknown }).error
   }

@@ -14,7 +14,7 @@ export type Row = Record<string, unknown>
 /** How long to wait for another process that holds a lock on the file, in ms. */
 const BUSY_MS = 1000
 
-/** Rows come as objects of the named columns; what a statement's columns hold is stated where it is prepared. */
+/** What a statement's columns hold is stated where it is prepared. */
 export interface Statement<R extends object = Row> {
   get(...values: Value[]): R | undefined
   all(...values: Value[]): R[]
@@ -36,6 +36,7 @@ export class Connection {
   readonly #db: Sqlite.Database
   readonly #onOperation: ((operation: string) => void) | undefined
   readonly #statements = new Map<string, Statement>()
+  readonly #tupleStatements = new Map<string, Statement<readonly unknown[]>>()
 
   constructor(path: string, options: ConnectionOptions = {}) {
     this.#onOperation = options.onOperation
@@ -74,16 +75,28 @@ export class Connection {
     this.#db.exec(sql)
   }
 
-  /** A prepared statement; the same text is prepared once. */
+  /** A prepared statement whose rows are objects of the named columns; the same text is prepared once. */
   prepare<R extends object = Row>(sql: string): Statement<R> {
     const cached = this.#statements.get(sql)
-    if (cached !== undefined) return cached as Statement<R>
+    if (cached !== undefined) return cached as unknown as Statement<R>
     const made = this.#observed(this.#db.prepare(sql) as unknown as Statement, sql)
     this.#statements.set(sql, made)
-    return made as Statement<R>
+    return made as unknown as Statement<R>
   }
 
-  #observed(statement: Statement, sql: string): Statement {
+  /**
+   * A prepared statement whose rows are arrays of the columns in their order, which take the driver half the time
+   * of objects: for what is read by the thousand.
+   */
+  prepareTuples<R extends readonly unknown[]>(sql: string): Statement<R> {
+    const cached = this.#tupleStatements.get(sql)
+    if (cached !== undefined) return cached as unknown as Statement<R>
+    const made = this.#observed(this.#db.prepare(sql).raw() as unknown as Statement<readonly unknown[]>, sql)
+    this.#tupleStatements.set(sql, made)
+    return made as unknown as Statement<R>
+  }
+
+  #observed<R extends object>(statement: Statement<R>, sql: string): Statement<R> {
     const before = this.#onOperation
     if (before === undefined) return statement
     const observed = <V extends unknown[], R>(execute: (...values: V) => R) => {

@@ -14,19 +14,29 @@ import type { Attachments } from './attachments.ts'
 import type { Blobs } from './blobs.ts'
 import type { Connection, Statement, Value } from './connection.ts'
 import {
+  ANCESTRY_COLUMN,
+  BODY_COLUMNS,
+  type ContentRow,
+  DOC_COLUMNS,
   type DocRow,
   type DocumentRows,
-  type RevisionRow,
+  type RevisionPlace,
   StoredBranch,
   StoredDocument,
 } from './stored-document.ts'
 
 /** A document as it is before a write. */
-export type OldDocument = Pick<StoredDocument, 'num' | 'seq' | 'deleted' | 'leaves'>
+export type OldDocument = Pick<StoredDocument, 'num' | 'seq' | 'rev' | 'deleted' | 'leaves' | 'winner'>
 
-/** A document's row, and where its id stands among those asked for. */
-interface PlacedRow extends DocRow {
-  readonly place: number
+/** A document's row, and behind its columns where its id stands among those asked for. */
+type PlacedRow = [...DocRow, place: number]
+
+interface RevisionRow {
+  readonly num: number
+  readonly rev: string
+  readonly leaf: number
+  readonly deleted: number
+  readonly size: number
 }
 
 /** What a write changed beside its own rows: the store's counters follow from it. */
@@ -38,11 +48,12 @@ export interface WriteEffect {
   readonly externalBytes: number
 }
 
-const DOC = 'd.num, d.id, d.seq, d.rev, d.deleted, d.leaves'
-const DOC_WITH_BODY = `${DOC}, r.body, r.attachments`
-const WITH_BODY = 'doc AS d CROSS JOIN revision AS r ON r.doc = d.num AND r.rev = d.rev'
-const BY_IDS = 'FROM json_each(?) AS j CROSS JOIN doc AS d ON d.id = j.value'
-const BY_IDS_WITH_BODY = `${BY_IDS} CROSS JOIN revision AS r ON r.doc = d.num AND r.rev = d.rev`
+/** Of a document that was written before its winner's row was noted with it, that row is looked up. */
+const WINNER =
+  'r.num = coalesce(d.winner, (SELECT w.num FROM revision AS w WHERE w.doc = d.num AND w.rev = d.rev))'
+const WITH_BODY = `doc AS d CROSS JOIN revision AS r ON ${WINNER}`
+const BY_IDS = 'json_each(?) AS j CROSS JOIN doc AS d ON d.id = j.value'
+const BY_IDS_WITH_BODY = `${BY_IDS} CROSS JOIN revision AS r ON ${WINNER}`
 
 export class Documents implements DocumentRows {
   readonly #connection: Connection
@@ -63,33 +74,41 @@ export class Documents implements DocumentRows {
   readonly #dropRevision: Statement
   readonly #leaves: Statement<RevisionRow>
   readonly #all: Statement<RevisionRow>
-  readonly #ancestry: Statement<{ ancestry: Uint8Array | null }>
-  readonly #body: Statement<{ body: string; attachments: number }>
+  readonly #ancestry: Statement<readonly [Uint8Array | null]>
+  readonly #content: Statement<ContentRow>
+  /** Numbers are given here, not by SQLite, so that a document's row can name its winner's before that is made. */
+  #lastDoc: number
+  #lastRevision: number
 
   constructor(connection: Connection, attachments: Attachments, blobs: Blobs) {
     this.#connection = connection
     this.#attachments = attachments
     this.#blobs = blobs
-    this.#byId = connection.prepare(`SELECT ${DOC} FROM doc AS d WHERE id = ?`)
-    this.#byIdWithBody = connection.prepare(`SELECT ${DOC_WITH_BODY} FROM ${WITH_BODY} WHERE d.id = ?`)
-    this.#byIds = connection.prepare(`SELECT j.key AS place, ${DOC} ${BY_IDS}`)
-    this.#byIdsWithBody = connection.prepare(`SELECT j.key AS place, ${DOC_WITH_BODY} ${BY_IDS_WITH_BODY}`)
-    this.#byIdsWithAncestry = connection.prepare(
-      `SELECT j.key AS place, ${DOC_WITH_BODY}, r.ancestry ${BY_IDS_WITH_BODY}`,
+    const select = (columns: string, from: string) => `SELECT ${columns} FROM ${from}`
+    this.#byId = connection.prepareTuples(`${select(DOC_COLUMNS, 'doc AS d')} WHERE d.id = ?`)
+    this.#byIdWithBody = connection.prepareTuples(
+      `${select(`${DOC_COLUMNS}, ${BODY_COLUMNS}`, WITH_BODY)} WHERE d.id = ?`,
+    )
+    this.#byIds = connection.prepareTuples(select(`${DOC_COLUMNS}, j.key`, BY_IDS))
+    this.#byIdsWithBody = connection.prepareTuples(
+      select(`${DOC_COLUMNS}, ${BODY_COLUMNS}, j.key`, BY_IDS_WITH_BODY),
+    )
+    this.#byIdsWithAncestry = connection.prepareTuples(
+      select(`${DOC_COLUMNS}, ${BODY_COLUMNS}, ${ANCESTRY_COLUMN}, j.key`, BY_IDS_WITH_BODY),
     )
     this.#insertDoc = connection.prepare(
-      'INSERT INTO doc (id, seq, rev, deleted, leaves) VALUES (?, ?, ?, ?, ?)',
+      'INSERT INTO doc (num, id, seq, rev, deleted, leaves, winner) VALUES (?, ?, ?, ?, ?, ?, ?)',
     )
     this.#updateDoc = connection.prepare(
-      'UPDATE doc SET seq = ?, rev = ?, deleted = ?, leaves = ? WHERE num = ?',
+      'UPDATE doc SET seq = ?, rev = ?, deleted = ?, leaves = ?, winner = ? WHERE num = ?',
     )
     this.#countLeaves = connection.prepare('SELECT count(*) AS n FROM revision WHERE doc = ? AND leaf')
     this.#revision = connection.prepare(
       'SELECT num, rev, leaf, deleted, size FROM revision WHERE doc = ? AND rev = ?',
     )
     this.#insertRevision = connection.prepare(
-      'INSERT INTO revision (doc, rev, leaf, deleted, ancestry, attachments, size, body) ' +
-        'VALUES (?, ?, ?, ?, ?, ?, ?, ?)',
+      'INSERT INTO revision (num, doc, rev, leaf, deleted, ancestry, attachments, size, body) ' +
+        'VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)',
     )
     this.#updateRevision = connection.prepare(
       'UPDATE revision SET leaf = ?, deleted = ?, ancestry = ?, attachments = ?, size = ?, body = ? WHERE num = ?',
@@ -102,8 +121,10 @@ export class Documents implements DocumentRows {
       'SELECT num, rev, leaf, deleted, size FROM revision WHERE doc = ? AND leaf',
     )
     this.#all = connection.prepare('SELECT num, rev, leaf, deleted, size FROM revision WHERE doc = ?')
-    this.#ancestry = connection.prepare('SELECT ancestry FROM revision WHERE doc = ? AND rev = ?')
-    this.#body = connection.prepare('SELECT body, attachments FROM revision WHERE doc = ? AND rev = ?')
+    this.#ancestry = connection.prepareTuples('SELECT ancestry FROM revision WHERE num = ?')
+    this.#content = connection.prepareTuples('SELECT body, attachments FROM revision WHERE num = ?')
+    this.#lastDoc = lastNumber(connection, 'doc')
+    this.#lastRevision = lastNumber(connection, 'revision')
   }
 
   /** A document by id, and its row's number for {@link write}. */
@@ -120,17 +141,18 @@ export class Documents implements DocumentRows {
     const found: (StoredDocument | null)[] = ids.map(() => null)
     const withBody = touches?.ancestry ? this.#byIdsWithAncestry : this.#byIdsWithBody
     const rows = (touches?.body ? withBody : this.#byIds).all(JSON.stringify(ids))
-    for (const row of rows) found[row.place] = this.#state(row)
+    for (const row of rows) {
+      const place = row.pop() as number
+      found[place] = this.#state(row as unknown as DocRow)
+    }
     return found
   }
 
   /** Live documents of a range, in its direction. */
   inRange(range: IdRange, limit: number, touches: Touches | undefined): DocState[] {
     const { where, values } = idRange(range, 'd.id')
-    const sql =
-      `SELECT ${touches?.body ? DOC_WITH_BODY : DOC} FROM ${touches?.body ? WITH_BODY : 'doc AS d'} ` +
-      `WHERE NOT d.deleted AND ${where} ORDER BY d.id ${range.descending ? 'DESC' : 'ASC'} LIMIT ?`
-    return this.#select(sql, [...values, limit])
+    const order = `ORDER BY d.id ${range.descending ? 'DESC' : 'ASC'} LIMIT ?`
+    return this.#select(touches, `NOT d.deleted AND ${where} ${order}`, [...values, limit])
   }
 
   /** Documents of the feed with `above < seq < below`, in the order asked for. */
@@ -141,14 +163,15 @@ export class Documents implements DocumentRows {
     limit: number,
     touches: Touches | undefined,
   ): DocState[] {
-    const sql =
-      `SELECT ${touches?.body ? DOC_WITH_BODY : DOC} FROM ${touches?.body ? WITH_BODY : 'doc AS d'} ` +
-      `WHERE d.seq > ? AND d.seq < ? ORDER BY d.seq ${descending ? 'DESC' : 'ASC'} LIMIT ?`
-    return this.#select(sql, [above, below, limit])
+    const order = `ORDER BY d.seq ${descending ? 'DESC' : 'ASC'} LIMIT ?`
+    return this.#select(touches, `d.seq > ? AND d.seq < ? ${order}`, [above, below, limit])
   }
 
-  #select(sql: string, values: Value[]): DocState[] {
-    const rows = this.#connection.prepare<DocRow>(sql).all(...values)
+  #select(touches: Touches | undefined, where: string, values: Value[]): DocState[] {
+    const sql = touches?.body
+      ? `SELECT ${DOC_COLUMNS}, ${BODY_COLUMNS} FROM ${WITH_BODY} WHERE ${where}`
+      : `SELECT ${DOC_COLUMNS} FROM doc AS d WHERE ${where}`
+    const rows = this.#connection.prepareTuples<DocRow>(sql).all(...values)
     return rows.map((row) => this.#state(row))
   }
 
@@ -166,28 +189,32 @@ export class Documents implements DocumentRows {
 
   /** Carries out a write at a place of the feed, inside the transaction of the caller. */
   write(id: string, old: OldDocument | null, write: DocWrite, seq: number): WriteEffect {
-    const num = old === null ? this.#addDoc(id, write, seq) : old.num
+    const doc = old === null ? ++this.#lastDoc : old.num
     let externalBytes = 0
     let leaves = old?.leaves ?? 0
+    let winner = old?.rev === write.rev ? old.winner : null
     for (const revision of write.revisions) {
-      const change = this.#writeRevision(num, old === null, revision)
+      const change = this.#writeRevision(doc, old === null, revision)
       externalBytes += change.bytes
       leaves += change.leaves
+      if (revision.rev === write.rev) winner = change.num
     }
-    if (old !== null) {
-      const count = old.leaves === 0 ? (this.#countLeaves.get(num)?.n ?? 0) : leaves
-      this.#updateDoc.run(seq, write.rev, Number(write.deleted), count, num)
+    winner ??= this.#revision.get(doc, write.rev)?.num ?? null
+    const isDeleted = Number(write.deleted)
+    if (old === null) this.#insertDoc.run(doc, id, seq, write.rev, isDeleted, leaves, winner)
+    else {
+      if (old.leaves === 0) leaves = this.#countLeaves.get(doc)?.n ?? 0
+      this.#updateDoc.run(seq, write.rev, isDeleted, leaves, winner, doc)
     }
     return { isNew: old === null, wasDeleted: old?.deleted ?? false, oldSeq: old?.seq ?? null, externalBytes }
   }
 
-  #addDoc(id: string, { rev, deleted, revisions }: DocWrite, seq: number): number {
-    const leaves = revisions.filter(({ ancestry }) => ancestry !== null).length
-    return Number(this.#insertDoc.run(id, seq, rev, Number(deleted), leaves).lastInsertRowid)
-  }
-
-  /** @returns by how much it changes the bytes that leaves hold, and their number */
-  #writeRevision(doc: number, docIsNew: boolean, write: RevisionWrite): { bytes: number; leaves: number } {
+  /** @returns the row's number, and by how much it changes the bytes that leaves hold, and their number */
+  #writeRevision(
+    doc: number,
+    docIsNew: boolean,
+    write: RevisionWrite,
+  ): { num: number; bytes: number; leaves: number } {
     const stored = docIsNew ? undefined : this.#revision.get(doc, write.rev)
     const leaf = write.ancestry === null ? 0 : 1
     const ancestry = write.ancestry === null ? null : encodeAncestry(write.ancestry)
@@ -196,7 +223,7 @@ export class Documents implements DocumentRows {
       if (stored === undefined)
         throw new RangeError(`revision ${write.rev} is not stored and brings no content`)
       this.#updateLeaf.run(leaf, Number(write.deleted), ancestry, stored.num)
-      return { bytes: leaf * stored.size - before, leaves: leaf - wasLeaf }
+      return { num: stored.num, bytes: leaf * stored.size - before, leaves: leaf - wasLeaf }
     }
     const { body, attachments } = write.content
     const size = attachments.reduce((sum, { length }) => sum + length, Buffer.byteLength(body))
@@ -204,13 +231,17 @@ export class Documents implements DocumentRows {
     const num = this.#putRevision(doc, write.rev, stored?.num, columns)
     if (stored !== undefined) this.#attachments.drop(num)
     this.#attachments.write(num, attachments)
-    return { bytes: leaf * size - before, leaves: leaf - wasLeaf }
+    return { num, bytes: leaf * size - before, leaves: leaf - wasLeaf }
   }
 
-  #putRevision(doc: number, rev: string, num: number | undefined, columns: Value[]): number {
-    if (num === undefined) return Number(this.#insertRevision.run(doc, rev, ...columns).lastInsertRowid)
-    this.#updateRevision.run(...columns, num)
-    return num
+  #putRevision(doc: number, rev: string, stored: number | undefined, columns: Value[]): number {
+    if (stored === undefined) {
+      this.#lastRevision += 1
+      this.#insertRevision.run(this.#lastRevision, doc, rev, ...columns)
+      return this.#lastRevision
+    }
+    this.#updateRevision.run(...columns, stored)
+    return stored
   }
 
   /** Removes a revision's row, by its number, and what it says of attachments. */
@@ -224,7 +255,9 @@ export class Documents implements DocumentRows {
   }
 
   branchesOf(doc: number): Branch[] {
-    return this.#leaves.all(doc).map(({ rev, deleted }) => new StoredBranch(doc, rev, deleted === 1, this))
+    return this.#leaves
+      .all(doc)
+      .map(({ num, rev, deleted }) => new StoredBranch({ doc, rev, num }, deleted === 1, this))
   }
 
   revisionsOf(doc: number): StoredRevision[] {
@@ -233,14 +266,25 @@ export class Documents implements DocumentRows {
       .map(({ rev, deleted, leaf }) => ({ rev, deleted: deleted === 1, leaf: leaf === 1 }))
   }
 
-  bodyOf(doc: number, rev: string): { body: string; attachments: number } | undefined {
-    return this.#body.get(doc, rev)
+  contentOf(place: RevisionPlace): ContentRow | undefined {
+    const num = this.#numOf(place)
+    return num === undefined ? undefined : this.#content.get(num)
   }
 
-  ancestryOf(doc: number, rev: string): string[] {
-    const ancestry = this.#ancestry.get(doc, rev)?.ancestry
+  attachmentsOf(place: RevisionPlace): StoredAttachment[] {
+    const num = this.#numOf(place)
+    return num === undefined ? [] : this.#attachments.of(num)
+  }
+
+  ancestryOf(place: RevisionPlace): string[] {
+    const num = this.#numOf(place)
+    const ancestry = num === undefined ? null : this.#ancestry.get(num)?.[0]
     if (!ancestry) throw new RangeError('an ancestry was read after its callback had returned')
     return decodeAncestry(ancestry)
+  }
+
+  #numOf({ doc, rev, num }: RevisionPlace): number | undefined {
+    return num ?? this.#revision.get(doc, rev)?.num
   }
 
   bytesOf(blob: number): Uint8Array {
@@ -248,11 +292,10 @@ export class Documents implements DocumentRows {
     if (bytes === null) throw new RangeError(`blob ${blob} is not stored`)
     return bytes
   }
+}
 
-  attachmentsOf(doc: number, rev: string): StoredAttachment[] {
-    const row = this.#revision.get(doc, rev)
-    return row === undefined ? [] : this.#attachments.of(row.num)
-  }
+function lastNumber(connection: Connection, table: 'doc' | 'revision'): number {
+  return connection.prepare<{ num: number | null }>(`SELECT max(num) AS num FROM ${table}`).get()?.num ?? 0
 }
 
 /** A range of ids as a condition on a column and its values. */

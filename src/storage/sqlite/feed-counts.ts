@@ -13,8 +13,8 @@ export class FeedCounts {
   readonly #add: Statement
   readonly #sum: Statement<{ n: number | null }>
   readonly #rows: Statement<{ n: number }>
-  /** Moves not yet written, in their order: a number that was left (-1) or taken (+1). */
-  #moves: { seq: number; change: number }[] = []
+  /** By how much stretches of level 1 have changed since the last flush. */
+  readonly #changes = new Map<number, number>()
 
   constructor(connection: Connection) {
     this.#add = connection.prepare(
@@ -29,35 +29,27 @@ export class FeedCounts {
 
   /** Notes that a document has left one place of the feed (null: it is new) for another (null: it is gone). */
   move(from: number | null, to: number | null): void {
-    if (from !== null) this.#moves.push({ seq: from, change: -1 })
-    if (to !== null) this.#moves.push({ seq: to, change: 1 })
+    if (from !== null) this.#change(from, -1)
+    if (to !== null) this.#change(to, 1)
   }
 
-  /** A point to go {@link back} to. */
-  mark(): number {
-    return this.#moves.length
-  }
-
-  /** Drops what was noted since the mark, when its transaction or savepoint was rolled back. */
-  back(mark: number): void {
-    this.#moves.length = mark
+  #change(seq: number, rows: number): void {
+    const bucket = Math.floor(seq / FANOUT)
+    this.#changes.set(bucket, (this.#changes.get(bucket) ?? 0) + rows)
   }
 
   /** Writes what was noted; part of the transaction that moved the documents. */
   flush(): void {
+    let changes: ReadonlyMap<number, number> = this.#changes
     for (const level of LEVELS) {
-      const changes = new Map<number, number>()
-      for (const { seq, change } of this.#moves) {
-        const bucket = Math.floor(seq / FANOUT ** level)
-        changes.set(bucket, (changes.get(bucket) ?? 0) + change)
-      }
-      for (const [bucket, change] of changes) if (change !== 0) this.#add.run(level, bucket, change)
+      if (level > 1) changes = ofNextLevel(changes)
+      for (const [bucket, rows] of changes) if (rows !== 0) this.#add.run(level, bucket, rows)
     }
   }
 
-  /** What was flushed is durable. */
+  /** What was noted is durable, or was rolled back. */
   forget(): void {
-    this.#moves = []
+    this.#changes.clear()
   }
 
   /** Rows of the feed above `seq`; only what is written counts. */
@@ -72,4 +64,13 @@ export class FeedCounts {
     }
     return rows
   }
+}
+
+function ofNextLevel(changes: ReadonlyMap<number, number>): Map<number, number> {
+  const sums = new Map<number, number>()
+  for (const [bucket, rows] of changes) {
+    const next = Math.floor(bucket / FANOUT)
+    sums.set(next, (sums.get(next) ?? 0) + rows)
+  }
+  return sums
 }

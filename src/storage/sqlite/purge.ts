@@ -47,7 +47,7 @@ export class Purges {
     if (design) state.touchDesign()
     const seq = state.takePurgeSeq()
     this.#note.run(seq, doc.id, JSON.stringify(purged))
-    this.#forget.run(seq - state.now.view.purgedInfosLimit)
+    this.#forget.run(seq - state.view.purgedInfosLimit)
   }
 
   #forgetDoc(doc: PurgedDoc): void {
@@ -62,9 +62,10 @@ export class Purges {
     const { documents, feed, state } = this.#around
     const freed = this.#drop(removed.flatMap((rev) => this.#one.get(doc.num, rev) ?? []))
     const seq = rest.sequenced ? state.takeSeq() : doc.seq
-    const { id, num, deleted } = doc
-    // Its leaves are counted anew.
-    const effect = documents.write(id, { num, deleted, seq: doc.seq, leaves: 0 }, rest, seq)
+    const { id, num, rev, deleted } = doc
+    // Its leaves are counted anew, and its winner's row is looked up.
+    const old = { num, seq: doc.seq, rev, deleted, leaves: 0, winner: null }
+    const effect = documents.write(id, old, rest, seq)
     if (seq !== doc.seq) feed.move(doc.seq, seq)
     state.count({ ...effect, externalBytes: effect.externalBytes - freed }, rest.deleted)
   }
@@ -81,7 +82,7 @@ export class Purges {
 
   /** The purges that are remembered, oldest first. */
   newest(): PurgeInfo[] {
-    const { purgeSeq, view } = this.#around.state.now
+    const { purgeSeq, view } = this.#around.state
     return this.#newest
       .all(purgeSeq - view.purgedInfosLimit)
       .map(({ seq, id, revs }) => ({ seq, id, revs: JSON.parse(revs) as string[] }))

@@ -9,9 +9,8 @@ import { beginEpoch, type Epochs, epochId } from '../sequence.ts'
 import type { Connection, Statement } from './connection.ts'
 import type { WriteEffect } from './documents.ts'
 
-/** A copy stands for one moment: changes make new objects. */
-export interface Counters {
-  readonly view: StoreView
+/** What is kept beside the view. */
+interface Counters extends StoreView {
   readonly purgeSeq: number
   /** Bytes that the leaves' bodies and attachments hold. */
   readonly externalBytes: number
@@ -22,9 +21,13 @@ const DEFAULT_PURGED_INFOS_LIMIT = 1000
 
 export class State {
   readonly createdAt: number
-  #counters: Counters
-  #epochBegun = false
+  /** Changed in place: a copy for each document of a group cost 3 us of the 75 that it took. */
+  readonly #now: { -readonly [Name in keyof Counters]: Counters[Name] }
+  /** As it was last committed. */
   #written: Counters
+  /** A copy of what {@link view} shows, made when it is asked for; undefined when something has changed since. */
+  #view: StoreView | undefined
+  #epochBegun = false
   readonly #put: Statement
   readonly #putSecurity: Statement
 
@@ -44,21 +47,19 @@ export class State {
     )
     const number = (key: string, absent = 0) => Number(meta.get(key) ?? absent)
     this.createdAt = number('created_at')
-    this.#counters = {
-      view: {
-        updateSeq: number('update_seq'),
-        epochs: JSON.parse(String(meta.get('epochs'))) as Epochs,
-        docCount: number('doc_count'),
-        deletedCount: number('deleted_count'),
-        revsLimit: number('revs_limit', DEFAULT_REVS_LIMIT),
-        purgedInfosLimit: number('purged_infos_limit', DEFAULT_PURGED_INFOS_LIMIT),
-        designVersion: number('design_version'),
-        security: securityOf(connection),
-      },
+    this.#written = {
+      updateSeq: number('update_seq'),
+      epochs: JSON.parse(String(meta.get('epochs'))) as Epochs,
+      docCount: number('doc_count'),
+      deletedCount: number('deleted_count'),
+      revsLimit: number('revs_limit', DEFAULT_REVS_LIMIT),
+      purgedInfosLimit: number('purged_infos_limit', DEFAULT_PURGED_INFOS_LIMIT),
+      designVersion: number('design_version'),
+      security: securityOf(connection),
       purgeSeq: number('purge_seq'),
       externalBytes: number('external_bytes'),
     }
-    this.#written = this.#counters
+    this.#now = { ...this.#written }
   }
 
   /** Fills the tables of a new file. */
@@ -68,84 +69,89 @@ export class State {
     put.run('epochs', JSON.stringify([{ id: epochId(randomBytes(9)), firstSeq: 0 }]))
   }
 
-  get now(): Counters {
-    return this.#counters
+  /** How the database stands now; stays as it is whatever comes after. */
+  get view(): StoreView {
+    this.#view ??= viewOf(this.#now)
+    return this.#view
   }
 
-  /** Goes back to an earlier moment, after a rollback. */
-  restore(moment: Counters): void {
-    this.#counters = moment
+  get purgeSeq(): number {
+    return this.#now.purgeSeq
+  }
+
+  /** Bytes that the leaves' bodies and attachments hold. */
+  get externalBytes(): number {
+    return this.#now.externalBytes
+  }
+
+  /** Goes back to what was last committed, after a rollback. */
+  restore(): void {
+    Object.assign(this.#change(), this.#written)
+  }
+
+  #change(): { -readonly [Name in keyof Counters]: Counters[Name] } {
+    this.#view = undefined
+    return this.#now
   }
 
   /** The next sequence number; the first after an opening begins an epoch (design.md 3). */
   takeSeq(): number {
-    const { view } = this.#counters
-    const updateSeq = view.updateSeq + 1
-    const isBegun = this.#epochBegun || view.epochs !== this.#written.view.epochs
-    const epochs = isBegun ? view.epochs : beginEpoch(view.epochs, epochId(randomBytes(9)), updateSeq)
-    this.#counters = { ...this.#counters, view: { ...view, updateSeq, epochs } }
-    return updateSeq
+    const now = this.#change()
+    now.updateSeq += 1
+    if (!this.#epochBegun && now.epochs === this.#written.epochs) {
+      now.epochs = beginEpoch(now.epochs, epochId(randomBytes(9)), now.updateSeq)
+    }
+    return now.updateSeq
   }
 
   /** Counts a document's write. */
   count(effect: WriteEffect, deleted: boolean): void {
-    const { view, externalBytes } = this.#counters
-    const wasLive = !effect.isNew && !effect.wasDeleted
-    const wasDead = !effect.isNew && effect.wasDeleted
-    this.#counters = {
-      ...this.#counters,
-      view: {
-        ...view,
-        docCount: view.docCount + Number(!deleted) - Number(wasLive),
-        deletedCount: view.deletedCount + Number(deleted) - Number(wasDead),
-      },
-      externalBytes: externalBytes + effect.externalBytes,
+    const now = this.#change()
+    if (!effect.isNew) {
+      if (effect.wasDeleted) now.deletedCount -= 1
+      else now.docCount -= 1
     }
+    if (deleted) now.deletedCount += 1
+    else now.docCount += 1
+    now.externalBytes += effect.externalBytes
   }
 
   /** Counts a document that was forgotten whole. @param externalBytes what its leaves held */
   uncount(deleted: boolean, externalBytes: number): void {
-    const { view, externalBytes: held } = this.#counters
-    this.#counters = {
-      ...this.#counters,
-      view: {
-        ...view,
-        docCount: view.docCount - Number(!deleted),
-        deletedCount: view.deletedCount - Number(deleted),
-      },
-      externalBytes: held - externalBytes,
-    }
+    const now = this.#change()
+    if (deleted) now.deletedCount -= 1
+    else now.docCount -= 1
+    now.externalBytes -= externalBytes
   }
 
   /** The number of the next purge. */
   takePurgeSeq(): number {
-    const purgeSeq = this.#counters.purgeSeq + 1
-    this.#counters = { ...this.#counters, purgeSeq }
-    return purgeSeq
+    const now = this.#change()
+    now.purgeSeq += 1
+    return now.purgeSeq
   }
 
   /** Notes that a design document was written or purged. */
   touchDesign(): void {
-    const { view } = this.#counters
-    this.#counters = { ...this.#counters, view: { ...view, designVersion: view.designVersion + 1 } }
+    this.#change().designVersion += 1
   }
 
   change(change: SettingsChange): void {
-    this.#counters = { ...this.#counters, view: { ...this.#counters.view, ...change } }
+    Object.assign(this.#change(), change)
   }
 
   /** Writes what differs from the file; part of the transaction that changed it. */
   flush(): void {
-    const was = this.#written.view
-    const now = this.#counters.view
-    const put = (key: string, before: unknown, after: number | string) => {
+    const was = this.#written
+    const now = this.#now
+    const put = (key: string, before: number, after: number) => {
       if (before !== after) this.#put.run(key, after)
     }
     put('update_seq', was.updateSeq, now.updateSeq)
     put('doc_count', was.docCount, now.docCount)
     put('deleted_count', was.deletedCount, now.deletedCount)
-    put('purge_seq', this.#written.purgeSeq, this.#counters.purgeSeq)
-    put('external_bytes', this.#written.externalBytes, this.#counters.externalBytes)
+    put('purge_seq', was.purgeSeq, now.purgeSeq)
+    put('external_bytes', was.externalBytes, now.externalBytes)
     put('revs_limit', was.revsLimit, now.revsLimit)
     put('purged_infos_limit', was.purgedInfosLimit, now.purgedInfosLimit)
     put('design_version', was.designVersion, now.designVersion)
@@ -155,11 +161,15 @@ export class State {
 
   /** The transaction is durable. @returns whether it gave out sequence numbers */
   committed(): boolean {
-    const advanced = this.#counters.view.updateSeq > this.#written.view.updateSeq
+    const advanced = this.#now.updateSeq > this.#written.updateSeq
     this.#epochBegun ||= advanced
-    this.#written = this.#counters
+    this.#written = { ...this.#now }
     return advanced
   }
+}
+
+function viewOf({ purgeSeq, externalBytes, ...view }: Counters): StoreView {
+  return view
 }
 
 function securityOf(connection: Connection): SecurityObject | null {

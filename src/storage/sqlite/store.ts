@@ -26,22 +26,24 @@ import { Attachments } from './attachments.ts'
 import { Blobs } from './blobs.ts'
 import { Compaction } from './compaction.ts'
 import { Connection, type ConnectionOptions } from './connection.ts'
+import { DocWrites } from './doc-writes.ts'
 import { Documents } from './documents.ts'
 import { FeedCounts } from './feed-counts.ts'
 import { Holds } from './holds.ts'
 import { Locals } from './locals.ts'
 import { fillPage } from './paging.ts'
-import { Purges } from './purge.ts'
 import { migrate } from './schema.ts'
 import { Staging } from './staging.ts'
-import { type Counters, State } from './state.ts'
-import { Writer } from './writer.ts'
+import { State } from './state.ts'
+import { type Plan, Writer } from './writer.ts'
 
 /** Rows counted in one turn: about a millisecond's work. */
 const COUNT_STRETCH = 10_000
 /** Documents read by id at once, and those of them whose bodies are read with them. */
 const READ_ROWS = 100
 const READ_BODIES = 20
+/** About the bytes of a write that is no document's. */
+const SMALL_WRITE = 1024
 
 export class SqliteStore implements DatabaseStore {
   readonly #name: string
@@ -54,7 +56,7 @@ export class SqliteStore implements DatabaseStore {
   readonly #locals: Locals
   readonly #feed: FeedCounts
   readonly #state: State
-  readonly #purges: Purges
+  readonly #docWrites: DocWrites
   readonly #access: Access
   readonly #compaction: Compaction
   readonly #listeners: ((updateSeq: number) => void)[] = []
@@ -79,20 +81,23 @@ export class SqliteStore implements DatabaseStore {
       this.#connection.close()
       throw error
     }
+    this.#docWrites = new DocWrites(this.#connection, {
+      documents: this.#documents,
+      feed: this.#feed,
+      state: this.#state,
+    })
     const writer = new Writer(this.#connection, {
-      mark: () => ({ counters: this.#state.now, feed: this.#feed.mark() }),
-      back: (mark) => this.#back(mark as { counters: Counters; feed: number }),
+      expect: (ids) => this.#docWrites.expect(ids),
       flush: () => {
         this.#feed.flush()
         this.#state.flush()
       },
       committed: () => this.#committed(),
+      back: () => this.#back(),
     })
     this.#access = new Access(writer)
     this.#staging = new Staging(this.#access, this.#blobs, this.#holds)
     this.#staging.sweep()
-    const parts = { documents: this.#documents, feed: this.#feed, state: this.#state }
-    this.#purges = new Purges(this.#connection, parts)
     this.#compaction = new Compaction(this.#connection, {
       access: this.#access,
       documents: this.#documents,
@@ -101,20 +106,22 @@ export class SqliteStore implements DatabaseStore {
     })
   }
 
-  #back({ counters, feed }: { counters: Counters; feed: number }): void {
-    this.#state.restore(counters)
-    this.#feed.back(feed)
-  }
-
   #committed(): void {
+    this.#docWrites.forgetExpected()
     this.#feed.forget()
     const advanced = this.#state.committed()
-    if (advanced) for (const listener of this.#listeners) listener(this.#state.now.view.updateSeq)
+    if (advanced) for (const listener of this.#listeners) listener(this.#state.view.updateSeq)
+  }
+
+  #back(): void {
+    this.#docWrites.forgetExpected()
+    this.#feed.forget()
+    this.#state.restore()
   }
 
   async info(): Promise<StoreInfo> {
     return this.#access.read(() => {
-      const { view, purgeSeq, externalBytes } = this.#state.now
+      const { view, purgeSeq, externalBytes } = this.#state
       const pages = (name: string) => Number(this.#connection.pragma(name))
       return {
         ...view,
@@ -132,7 +139,7 @@ export class SqliteStore implements DatabaseStore {
   }
 
   async view(): Promise<StoreView> {
-    return this.#access.read(() => this.#state.now.view)
+    return this.#access.read(() => this.#state.view)
   }
 
   async readDocs<R>(
@@ -141,7 +148,7 @@ export class SqliteStore implements DatabaseStore {
     touches?: Touches,
   ): Promise<R[]> {
     return this.#access.read(() => {
-      const { view } = this.#state.now
+      const { view } = this.#state
       const results: R[] = []
       const step = touches?.body ? READ_BODIES : READ_ROWS
       for (let at = 0; at < ids.length; at += step) {
@@ -195,7 +202,7 @@ export class SqliteStore implements DatabaseStore {
     read: (row: Source, view: StoreView) => R,
   ): Page<R> {
     return this.#access.read(() => {
-      const { view } = this.#state.now
+      const { view } = this.#state
       return { ...fillPage(paging, fetch, (row) => read(row, view)), view }
     })
   }
@@ -204,7 +211,7 @@ export class SqliteStore implements DatabaseStore {
     const ascending: IdRange = range.descending ? swapped(range) : range
     let total = 0
     for (let rest = ascending; ; await nextTurn()) {
-      const deletedToo = this.#state.now.view.deletedCount === 0
+      const deletedToo = this.#state.view.deletedCount === 0
       const { count, last } = this.#access.read(() =>
         this.#documents.countStretch(rest, deletedToo, COUNT_STRETCH),
       )
@@ -231,41 +238,15 @@ export class SqliteStore implements DatabaseStore {
   }
 
   async updateDocs<R, N = never>(updates: readonly DocUpdate<R, N>[]): Promise<Outcome<R, N>[]> {
-    return this.#access.write(
-      updates,
-      ({ bytes }) => bytes,
-      (update): Outcome<R, N> => {
-        const doc = this.#documents.byId(update.id)
-        const decision = update.decide(doc, this.#state.now.view)
-        if ('needs' in decision) return { needs: decision.needs }
-        if (decision.write !== undefined) {
-          const { write } = decision
-          const seq = write.sequenced || doc === null ? this.#state.takeSeq() : doc.seq
-          const effect = this.#documents.write(update.id, doc, write, seq)
-          if (seq !== effect.oldSeq) this.#feed.move(effect.oldSeq, seq)
-          this.#state.count(effect, write.deleted)
-          if (write.design) this.#state.touchDesign()
-        }
-        return { result: decision.result }
-      },
-    )
+    return this.#access.write(updates.map((update) => this.#docWrites.update(update)))
   }
 
   async purgeDocs<R>(updates: readonly PurgeUpdate<R>[]): Promise<Outcome<R>[]> {
-    return this.#access.write(
-      updates,
-      () => 1024,
-      ({ id, decide }): Outcome<R> => {
-        const doc = this.#documents.byId(id)
-        const { result, write } = decide(doc, this.#state.now.view)
-        if (doc !== null && write !== undefined) this.#purges.carryOut(doc, write)
-        return { result }
-      },
-    )
+    return this.#access.write(updates.map((update) => this.#docWrites.purge(update)))
   }
 
   async readPurges(): Promise<PurgeInfo[]> {
-    return this.#access.read(() => this.#purges.newest())
+    return this.#access.read(() => this.#docWrites.purges())
   }
 
   async compact(onProgress?: (progress: CompactionProgress) => void): Promise<void> {
@@ -293,22 +274,26 @@ export class SqliteStore implements DatabaseStore {
   }
 
   async updateLocals<R>(updates: readonly LocalUpdate<R>[]): Promise<Outcome<R>[]> {
-    return this.#access.write(
-      updates,
-      () => 1024,
-      ({ id, decide }): Outcome<R> => {
-        const { result, write } = decide(this.#locals.byId(id), this.#state.now.view)
-        if (write !== undefined) this.#locals.write(id, write)
-        return { result }
-      },
-    )
+    const plans = updates.map((update): Plan<Outcome<R>> => {
+      const decide = () => {
+        const { result, write } = update.decide(this.#locals.byId(update.id), this.#state.view)
+        return () => {
+          if (write !== undefined) this.#locals.write(update.id, write)
+          return { result }
+        }
+      }
+      return { bytes: SMALL_WRITE, decide }
+    })
+    return this.#access.write(plans)
   }
 
   async updateSettings<R>(decide: (view: StoreView) => { result: R; write?: SettingsChange }): Promise<R> {
-    return this.#access.writeOne(1024, () => {
-      const { result, write } = decide(this.#state.now.view)
-      if (write !== undefined) this.#state.change(write)
-      return result
+    return this.#access.decideOne(SMALL_WRITE, () => {
+      const { result, write } = decide(this.#state.view)
+      return () => {
+        if (write !== undefined) this.#state.change(write)
+        return result
+      }
     })
   }
 

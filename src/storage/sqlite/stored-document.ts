@@ -1,39 +1,47 @@
 /** A document as its rows show it; what is not asked for is not read. */
 import { decodeAncestry } from '../../revisions/ancestry.ts'
 import type { Branch } from '../../revisions/branch.ts'
-import { parseRev } from '../../revisions/rev.ts'
 import type { DocState, StoredAttachment, StoredRevision } from '../engine.ts'
 
-export interface DocRow {
-  readonly num: number
-  readonly id: string
-  readonly seq: number
-  readonly rev: string
-  readonly deleted: number
+/** The columns of a {@link DocRow}, in its order: of `doc` as d, and where they are asked for of the winner as r. */
+export const DOC_COLUMNS = 'd.num, d.id, d.seq, d.rev, d.deleted, d.leaves, d.winner'
+export const BODY_COLUMNS = 'r.body, r.attachments'
+export const ANCESTRY_COLUMN = 'r.ancestry'
+
+export type DocRow = readonly [
+  num: number,
+  id: string,
+  seq: number,
+  rev: string,
+  deleted: number,
   /** 0: not counted yet. */
-  readonly leaves: number
-  /** Only where the winner's body was asked for with the row. */
-  readonly body?: string
-  readonly attachments?: number
-  /** Only where it was asked for with the row. */
-  readonly ancestry?: Uint8Array
-}
+  leaves: number,
+  /** The number of the winner's row; null: not noted yet. */
+  winner: number | null,
+  body?: string,
+  attachments?: number,
+  ancestry?: Uint8Array,
+]
 
-export interface RevisionRow {
-  readonly num: number
+/** The text of a revision, and how many attachments it has. */
+export type ContentRow = readonly [body: string, attachments: number]
+
+/** Where a revision's row is. */
+export interface RevisionPlace {
+  /** The number of the document's row. */
+  readonly doc: number
   readonly rev: string
-  readonly leaf: number
-  readonly deleted: number
-  readonly size: number
+  /** The number of its own row, where it is known. */
+  readonly num: number | null
 }
 
-/** Where the rows of one document are read, by its number. */
+/** Where the rows of one document are read. */
 export interface DocumentRows {
   branchesOf(doc: number): Branch[]
   revisionsOf(doc: number): StoredRevision[]
-  bodyOf(doc: number, rev: string): { readonly body: string; readonly attachments: number } | undefined
-  ancestryOf(doc: number, rev: string): readonly string[]
-  attachmentsOf(doc: number, rev: string): StoredAttachment[]
+  contentOf(place: RevisionPlace): ContentRow | undefined
+  attachmentsOf(place: RevisionPlace): StoredAttachment[]
+  ancestryOf(place: RevisionPlace): readonly string[]
   bytesOf(blob: number): Uint8Array
 }
 
@@ -45,27 +53,31 @@ export class StoredDocument implements DocState {
   readonly deleted: boolean
   /** 0: not counted yet. */
   readonly leaves: number
+  /** The number of the winner's row; null: not noted yet. */
+  readonly winner: number | null
   readonly #rows: DocumentRows
-  #winner: { readonly body: string; readonly attachments: number } | undefined
+  #content: ContentRow | undefined
   #branches: readonly Branch[] | undefined
   readonly #ancestry: Uint8Array | undefined
 
   constructor(row: DocRow, rows: DocumentRows) {
-    this.num = row.num
-    this.id = row.id
-    this.seq = row.seq
-    this.rev = row.rev
-    this.deleted = row.deleted === 1
-    this.leaves = row.leaves
+    const [num, id, seq, rev, deleted, leaves, winner, body, attachments, ancestry] = row
+    this.num = num
+    this.id = id
+    this.seq = seq
+    this.rev = rev
+    this.deleted = deleted === 1
+    this.leaves = leaves
+    this.winner = winner
     this.#rows = rows
-    this.#ancestry = row.ancestry
-    if (row.body !== undefined) this.#winner = { body: row.body, attachments: row.attachments ?? 0 }
+    this.#ancestry = ancestry
+    if (body !== undefined) this.#content = [body, attachments ?? 0]
   }
 
   get branches(): readonly Branch[] {
     this.#branches ??=
       this.leaves === 1
-        ? [new StoredBranch(this.num, this.rev, this.deleted, this.#rows, this.#ancestry)]
+        ? [new StoredBranch(this.#place(this.rev), this.deleted, this.#rows, this.#ancestry)]
         : this.#rows.branchesOf(this.num)
     return this.#branches
   }
@@ -75,22 +87,26 @@ export class StoredDocument implements DocState {
   }
 
   body(rev: string): string | null {
-    return this.#content(rev)?.body ?? null
+    return this.#contentOf(rev)?.[0] ?? null
   }
 
   attachments(rev: string): readonly StoredAttachment[] {
-    const content = this.#content(rev)
-    return content === undefined || content.attachments === 0 ? [] : this.#rows.attachmentsOf(this.num, rev)
+    const count = this.#contentOf(rev)?.[1] ?? 0
+    return count === 0 ? [] : this.#rows.attachmentsOf(this.#place(rev))
   }
 
   bytes(blob: number): Uint8Array {
     return this.#rows.bytesOf(blob)
   }
 
-  #content(rev: string): { readonly body: string; readonly attachments: number } | undefined {
-    if (rev !== this.rev) return this.#rows.bodyOf(this.num, rev)
-    this.#winner ??= this.#rows.bodyOf(this.num, rev)
-    return this.#winner
+  #contentOf(rev: string): ContentRow | undefined {
+    if (rev !== this.rev) return this.#rows.contentOf(this.#place(rev))
+    this.#content ??= this.#rows.contentOf(this.#place(rev))
+    return this.#content
+  }
+
+  #place(rev: string): RevisionPlace {
+    return { doc: this.num, rev, num: rev === this.rev ? this.winner : null }
   }
 }
 
@@ -99,25 +115,25 @@ export class StoredBranch implements Branch {
   readonly pos: number
   readonly leaf: string
   readonly deleted: boolean
-  readonly #doc: number
-  readonly #rev: string
+  readonly #place: RevisionPlace
   readonly #rows: DocumentRows
   #ids: readonly string[] | undefined
 
   /** @param ancestry as it is stored, where it has been read already */
-  constructor(doc: number, rev: string, deleted: boolean, rows: DocumentRows, ancestry?: Uint8Array) {
-    const { pos, id } = parseRev(rev)
-    this.pos = pos
-    this.leaf = id
+  constructor(place: RevisionPlace, deleted: boolean, rows: DocumentRows, ancestry?: Uint8Array) {
+    const { rev } = place
+    // What is stored was checked when it came.
+    const dash = rev.indexOf('-')
+    this.pos = Number(rev.slice(0, dash))
+    this.leaf = rev.slice(dash + 1)
     this.deleted = deleted
-    this.#doc = doc
-    this.#rev = rev
+    this.#place = place
     this.#rows = rows
     if (ancestry !== undefined) this.#ids = decodeAncestry(ancestry)
   }
 
   get ids(): readonly string[] {
-    this.#ids ??= this.#rows.ancestryOf(this.#doc, this.#rev)
+    this.#ids ??= this.#rows.ancestryOf(this.#place)
     return this.#ids
   }
 }

@@ -1,39 +1,53 @@
 /**
- * Group commit (design.md 1.3). The writes that have arrived share one transaction and one fsync, each in a
- * savepoint of its own, and are answered after it.
+ * Group commit (design.md 1.3). The writes that have arrived share one transaction and one fsync, and are answered
+ * after it.
  *
- * Some errors (a full disk, a failed read or write) make SQLite roll back the whole transaction by itself; the
- * next statement would then run in autocommit. So after every error it is asked whether the transaction still
- * stands. If it does not, nobody in the group is answered, and each write is tried alone, in order.
+ * A write is decided first, and then carried out. A decision that throws has written nothing, so it is refused alone
+ * and the group goes on. What fails in the midst of its writing ends the group: all of it is rolled back, nobody is
+ * answered, and each write is tried alone, in order (docs/decisions/0004). So it is also where SQLite, after some
+ * errors (a full disk, a failed read or write), has rolled back the whole transaction by itself; the next statement
+ * would then run in autocommit, hence the question after every error whether the transaction still stands.
  */
-import type { Connection } from './connection.ts'
+import type { Connection, Statement } from './connection.ts'
 import { storageError } from './connection.ts'
 
-/** One write: what is done inside the transaction, and what is told to whom afterwards. */
-export interface Job {
+/** One write. */
+export interface Plan<O = unknown> {
   /** About how many bytes it writes. */
   readonly bytes: number
-  /** Runs inside a savepoint; may be run again from the start after a rollback. */
-  apply(): void
+  /** The document that it looks at; absent for what looks at none. */
+  readonly id?: string
+  /**
+   * Looks, and writes nothing; may be called again after a rollback.
+   * @returns what carries out the decision, inside the same transaction, and gives what came of it
+   */
+  decide(): () => O
+}
+
+/** A write, and what is told to whom afterwards. */
+export interface Job<O = unknown> {
+  readonly plan: Plan<O>
   /** The write is durable. */
-  done(): void
+  done(outcome: O): void
   /** The write has left no trace. */
   failed(error: unknown): void
 }
 
 /** What must follow a transaction's fate, beside the file. */
 export interface Memory {
-  /** A point to go back to. */
-  mark(): unknown
-  back(mark: unknown): void
+  /** A group begins, whose jobs will look at these documents. */
+  expect(ids: readonly string[]): void
   /** Writes what is still only in memory, before the commit. */
   flush(): void
   committed(): void
+  /** Goes back to where it stood after the last commit. */
+  back(): void
 }
 
 interface Entry {
   readonly job: Job
-  /** Why it was rolled back by itself. */
+  outcome: unknown
+  /** Why it was refused by itself. */
   refusal: { readonly error: unknown } | undefined
 }
 
@@ -44,6 +58,8 @@ const GROUP_MS = 5
 export class Writer {
   readonly #connection: Connection
   readonly #memory: Memory
+  readonly #begin: Statement
+  readonly #end: Statement
   readonly #queue: Job[] = []
   /** Writes of a group that failed as a whole: each is tried by itself before anything newer. */
   readonly #alone: Job[] = []
@@ -53,10 +69,12 @@ export class Writer {
   constructor(connection: Connection, memory: Memory) {
     this.#connection = connection
     this.#memory = memory
+    this.#begin = connection.prepare('BEGIN IMMEDIATE')
+    this.#end = connection.prepare('COMMIT')
   }
 
   /** Takes a write; it is carried out in this turn of the event loop or a later one, in the order taken. */
-  add(job: Job): void {
+  add<O>(job: Job<O>): void {
     this.#queue.push(job)
     this.#schedule()
   }
@@ -89,76 +107,82 @@ export class Writer {
   }
 
   #commitGroup(): void {
-    const before = this.#memory.mark()
     const group: Entry[] = []
     try {
-      this.#connection.prepare('BEGIN IMMEDIATE').run()
+      this.#begin.run()
       this.#applyGroup(group)
       this.#commit()
     } catch {
       // What went wrong is told to whom it belongs when each is tried alone.
-      this.#undo(before)
-      const jobs = group.length > 0 ? group.map(({ job }) => job) : this.#queue.splice(0, 1)
-      this.#alone.push(...jobs)
+      this.#undo()
+      this.#alone.push(...this.#queue.splice(0, Math.max(group.length, 1)))
       return
     }
+    this.#queue.splice(0, group.length)
     this.#memory.committed()
-    for (const { job, refusal } of group) {
-      if (refusal === undefined) job.done()
+    for (const { job, outcome, refusal } of group) {
+      if (refusal === undefined) job.done(outcome)
       else job.failed(refusal.error)
     }
   }
 
+  /** Applies jobs from the head of the queue, where they stay until it is known what came of the group. */
   #applyGroup(group: Entry[]): void {
     const deadline = performance.now() + GROUP_MS
-    let bytes = 0
-    while (this.#queue.length > 0 && group.length < GROUP_JOBS) {
-      const job = this.#queue[0] as Job
-      if (group.length > 0 && (bytes + job.bytes > GROUP_BYTES || performance.now() > deadline)) return
-      this.#queue.shift()
-      const entry: Entry = { job, refusal: undefined }
+    const jobs = this.#nextJobs()
+    this.#memory.expect(jobs.flatMap(({ plan }) => plan.id ?? []))
+    for (const job of jobs) {
+      if (group.length > 0 && performance.now() > deadline) return
+      const entry: Entry = { job, outcome: undefined, refusal: undefined }
       group.push(entry)
-      bytes += job.bytes
-      this.#applyInSavepoint(entry)
+      this.#apply(entry)
     }
   }
 
-  #applyInSavepoint(entry: Entry): void {
-    const before = this.#memory.mark()
-    this.#connection.prepare('SAVEPOINT job').run()
+  /** As many as a group may have; time may cut it shorter. */
+  #nextJobs(): Job[] {
+    let bytes = 0
+    const end = this.#queue.findIndex(({ plan }, at) => {
+      bytes += plan.bytes
+      return at === GROUP_JOBS || (at > 0 && bytes > GROUP_BYTES)
+    })
+    return this.#queue.slice(0, end === -1 ? undefined : end)
+  }
+
+  #apply(entry: Entry): void {
+    let carryOut: () => unknown
     try {
-      entry.job.apply()
+      carryOut = entry.job.plan.decide()
     } catch (error) {
       if (!this.#connection.inTransaction) throw error
-      this.#connection.prepare('ROLLBACK TO job').run()
-      this.#memory.back(before)
       entry.refusal = { error: storageError(error) }
+      return
     }
-    this.#connection.prepare('RELEASE job').run()
+    entry.outcome = carryOut()
   }
 
   #commitAlone(job: Job): void {
-    const before = this.#memory.mark()
+    let outcome: unknown
     try {
-      this.#connection.prepare('BEGIN IMMEDIATE').run()
-      job.apply()
+      this.#begin.run()
+      outcome = job.plan.decide()()
       this.#commit()
     } catch (error) {
-      this.#undo(before)
+      this.#undo()
       job.failed(storageError(error))
       return
     }
     this.#memory.committed()
-    job.done()
+    job.done(outcome)
   }
 
   #commit(): void {
     this.#memory.flush()
-    this.#connection.prepare('COMMIT').run()
+    this.#end.run()
   }
 
-  #undo(before: unknown): void {
+  #undo(): void {
     this.#connection.rollback()
-    this.#memory.back(before)
+    this.#memory.back()
   }
 }

@@ -1,6 +1,7 @@
+import type { CouchError } from '../../../src/core/errors.ts'
 import type { Decision, DocUpdate } from '../../../src/storage/engine.ts'
 import { audit } from './audit.ts'
-import { failing, put, readOne, successor } from './edits.ts'
+import { attachment, failing, put, readOne, successor } from './edits.ts'
 import { errorOf, only, openNotes, resultOf, type StorageCases } from './setup.ts'
 
 /** Updates: what `decide` sees, what it may answer, and that each stands alone. */
@@ -114,6 +115,39 @@ export const updateCases: StorageCases = {
       (await audit(t, (await reopen()).store, 'after a restart')).map((doc) => doc.id),
       wanted,
     )
+  },
+
+  'a write that fails half way leaves no trace, and the others of its call are written': async (
+    t,
+    makeEngine,
+  ) => {
+    const { store, reopen } = await openNotes(t, makeEngine)
+    const { content, ...facts } = attachment('x', Buffer.from('y'))
+    const unknown = { ...facts, content: { blob: 999 } }
+    await store.updateDocs([put('b', '{"n":0}')])
+    const outcomes = await store.updateDocs([
+      put('a'),
+      put('b', '{"n":1}', { attachments: [unknown] }),
+      put('b', '{"n":2}'),
+      put('c', '{}', { attachments: [unknown] }),
+      put('d', '{}', { attachments: [{ ...facts, content }] }),
+    ])
+    const failed = outcomes.map((outcome) => (errorOf(outcome) as CouchError | undefined)?.code)
+    t.same(failed, [undefined, 'no_attachment', undefined, 'no_attachment', undefined])
+    const feed = await audit(t, store, 'at once')
+    t.same(
+      feed.map(({ id, seq }) => [id, seq]),
+      [
+        ['a', 2],
+        ['b', 3],
+        ['d', 4],
+      ],
+    )
+    t.same(
+      feed[1]?.revisions.map(({ body }) => body),
+      ['{"n":0}', '{"n":2}'],
+    )
+    t.same(await audit(t, (await reopen()).store, 'after a restart'), feed)
   },
 
   'an update that throws leaves the document as the update before it did': async (t, makeEngine) => {

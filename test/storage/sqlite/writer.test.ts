@@ -1,10 +1,10 @@
 import { join } from 'node:path'
 import t from 'tap'
 import { Connection } from '../../../src/storage/sqlite/connection.ts'
-import { type Job, Writer } from '../../../src/storage/sqlite/writer.ts'
+import { type Job, type Memory, Writer } from '../../../src/storage/sqlite/writer.ts'
 import { temporaryFolder } from '../../helpers/server.ts'
 
-const NO_MEMORY = { mark: () => 0, back: () => {}, flush: () => {}, committed: () => {} }
+const NO_MEMORY: Memory = { expect: () => {}, flush: () => {}, committed: () => {}, back: () => {} }
 
 /** A table of large rows in a file that cannot grow beyond some pages. */
 async function smallFile(t: Parameters<typeof temporaryFolder>[0], pages: number): Promise<Connection> {
@@ -16,11 +16,11 @@ async function smallFile(t: Parameters<typeof temporaryFolder>[0], pages: number
 }
 
 function insert(connection: Connection, n: number, bytes: number, told: string[]): Job {
+  const carryOut = () => {
+    connection.prepare('INSERT INTO row (n, data) VALUES (?, ?)').run(n, Buffer.alloc(bytes))
+  }
   return {
-    bytes,
-    apply: () => {
-      connection.prepare('INSERT INTO row (n, data) VALUES (?, ?)').run(n, Buffer.alloc(bytes))
-    },
+    plan: { bytes, decide: () => carryOut },
     done: () => told.push(`${n} done`),
     failed: (error) => told.push(`${n} failed: ${(error as { code?: string } | undefined)?.code}`),
   }
@@ -63,12 +63,82 @@ t.test('a failed commit answers nobody before each write was tried alone', async
   t.equal(commits, 4, 'one for the group, one for each alone')
 })
 
+/** A file that counts its commits. */
+async function countedFile(t: Parameters<typeof temporaryFolder>[0]) {
+  const counts = { commits: 0 }
+  const connection = new Connection(join(await temporaryFolder(t), 'counted.sqlite'), {
+    onOperation: (operation) => {
+      if (operation === 'COMMIT') counts.commits += 1
+    },
+  })
+  t.teardown(() => connection.close())
+  connection.exec('CREATE TABLE row (n INTEGER PRIMARY KEY, data BLOB)')
+  return { connection, counts, rows: () => connection.prepare('SELECT n FROM row ORDER BY n').all() }
+}
+
+t.test('a decision that throws is refused alone: the others of its group share one commit', async (t) => {
+  const { connection, counts, rows } = await countedFile(t)
+  const writer = new Writer(connection, NO_MEMORY)
+  const told: string[] = []
+  const refused = insert(connection, 2, 10, told)
+  const decide = () => {
+    throw Object.assign(new Error(), { code: 'refused' })
+  }
+  writer.add(insert(connection, 1, 10, told))
+  writer.add({ ...refused, plan: { bytes: 10, decide } })
+  writer.add(insert(connection, 3, 10, told))
+  await writer.drained()
+  t.same(told, ['1 done', '2 failed: refused', '3 done'])
+  t.same(rows(), [{ n: 1 }, { n: 3 }])
+  t.equal(counts.commits, 1)
+})
+
+t.test(
+  'what fails in the midst of its writing leaves no trace, and each of its group is tried alone',
+  async (t) => {
+    const { connection, counts, rows } = await countedFile(t)
+    /** As a store's counters: what the jobs counted, and what of it was committed. */
+    const memory = { counted: 0, committed: 0 }
+    const writer = new Writer(connection, {
+      ...NO_MEMORY,
+      committed: () => {
+        memory.committed = memory.counted
+      },
+      back: () => {
+        memory.counted = memory.committed
+      },
+    })
+    const told: string[] = []
+    const add = (n: number, then: () => void) => {
+      const job = insert(connection, n, 10, told)
+      const carryOut = job.plan.decide()
+      const decide = () => () => {
+        memory.counted += 1
+        carryOut()
+        then()
+      }
+      writer.add({ ...job, plan: { bytes: 10, decide } })
+    }
+    add(1, () => {})
+    add(2, () => {
+      throw Object.assign(new Error(), { code: 'half_way' })
+    })
+    add(3, () => connection.prepare('INSERT INTO row (n) VALUES (3)').run())
+    add(4, () => {})
+    await writer.drained()
+    t.same(told, ['1 done', '2 failed: half_way', '3 failed: internal_server_error', '4 done'])
+    t.same(rows(), [{ n: 1 }, { n: 4 }])
+    t.equal(counts.commits, 2, 'those that were tried alone')
+    t.same(memory, { counted: 2, committed: 2 })
+  },
+)
+
 t.test('a write that throws undefined is a write that failed', async (t) => {
   const connection = await smallFile(t, 100)
   const writer = new Writer(connection, NO_MEMORY)
   const told: string[] = []
   const refused = insert(connection, 1, 10, told)
-  writer.add({ ...refused, apply: throwUndefined })
+  writer.add({ ...refused, plan: { bytes: 10, decide: throwUndefined } })
   await writer.drained()
   t.same(told, ['1 failed: undefined'])
 })
@@ -90,14 +160,11 @@ t.test('a group is bounded by its bytes and its number of writes', async (t) => 
   })
   const add = (n: number, bytes: number) => {
     const job = insert(connection, n, 10, [])
-    counted.add({
-      ...job,
-      bytes,
-      apply: () => {
-        jobs += 1
-        job.apply()
-      },
-    })
+    const decide = () => {
+      jobs += 1
+      return job.plan.decide()
+    }
+    counted.add({ ...job, plan: { bytes, decide } })
   }
   for (let n = 0; n < 600; n++) add(n, 1)
   await counted.drained()
