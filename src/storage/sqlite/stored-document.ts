@@ -62,11 +62,14 @@ export class StoredDocument implements DocState {
     if (row.body !== undefined) this.#winner = { body: row.body, attachments: row.attachments ?? 0 }
   }
 
+  get hasOneLeaf(): boolean {
+    return this.leaves === 1
+  }
+
   get branches(): readonly Branch[] {
-    this.#branches ??=
-      this.leaves === 1
-        ? [new StoredBranch(this.num, this.rev, this.deleted, this.#rows, this.#ancestry)]
-        : this.#rows.branchesOf(this.num)
+    this.#branches ??= this.hasOneLeaf
+      ? [new StoredBranch(this.num, this.rev, this.deleted, this.#rows, this.#ancestry)]
+      : this.#rows.branchesOf(this.num)
     return this.#branches
   }
 
