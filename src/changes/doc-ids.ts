@@ -127,7 +127,7 @@ function readPart(
     part.map(({ id }) => id),
     (doc, id, view) => {
       requireMember(user, view.security)
-      return doc?.seq === seqs.get(id) ? readRow(doc as NonNullable<typeof doc>, view, options) : null
+      return doc?.seq === seqs.get(id) ? readRow(doc as NonNullable<typeof doc>, options) : null
     },
     touchesOf(options),
   )

@@ -101,9 +101,9 @@ async function readBatch(
   let text = 0
   let start: number | undefined
   const enough = () => docs >= most || text > BATCH_TEXT || performance.now() - (start ?? 0) > PAGE_MS
-  const page = await store.readChanges(range, { limit: most, touches, enough }, (doc, view) => {
+  const page = await store.readChanges(range, { limit: most, touches, enough }, (doc) => {
     start ??= performance.now()
-    const candidate = candidateOf(doc, view, options)
+    const candidate = candidateOf(doc, options)
     docs += candidate.docs.length
     text += candidate.parts.doc.length
     for (const { length } of candidate.docs) text += length
@@ -113,10 +113,10 @@ async function readBatch(
   return { candidates: page.rows, more: page.more, view: page.view }
 }
 
-function candidateOf(doc: DocState, view: StoreView, options: ChangesOptions): Candidate {
+function candidateOf(doc: DocState, options: ChangesOptions): Candidate {
   const revs = listedRevs(doc, options).filter((rev) => doc.body(rev) !== null)
   const docs = revs.map((rev) => seenText(doc, rev, options))
-  return { parts: readParts(doc, view, options), revs, docs }
+  return { parts: readParts(doc, options), revs, docs }
 }
 
 /** A revision as functions see it, protocol.md 5.5: with ancestors, and, where it stands for all, its conflicts. */

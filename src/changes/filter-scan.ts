@@ -73,10 +73,10 @@ export async function scanFiltered(
   let text = 0
   let start: number | undefined
   const enough = () => passed >= most || text > PAGE_TEXT || performance.now() - (start ?? 0) > PAGE_MS
-  const page = await store.readChanges(range, { limit: MOST_SCANNED, touches, enough }, (doc, view) => {
+  const page = await store.readChanges(range, { limit: MOST_SCANNED, touches, enough }, (doc) => {
     start ??= performance.now()
     const revs = passing(doc)
-    const row = revs.length === 0 ? null : readRow(doc, view, options, revs)
+    const row = revs.length === 0 ? null : readRow(doc, options, revs)
     if (row !== null) passed += 1
     text += row?.members.length ?? 0
     return { seq: doc.seq, row }

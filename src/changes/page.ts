@@ -62,8 +62,6 @@ export interface ChangesSource {
   readFilterBody(user: UserCtx, body: Body, withText: boolean): Promise<FilterBody>
 }
 
-const encoder = new TextEncoder()
-
 /**
  * Makes one page of a feed on the thread that owns the database. The caller's rights are those of the very view
  * of which the rows are.
@@ -85,8 +83,8 @@ export async function changesPage(
   const found =
     limit <= 0 ? { rows: [], more: true, view: await store.view() } : await find({ options, limit, range })
   requireMember(user, found.view.security)
-  const text = frameRows(found.rows, request.options, request.limit)
-  return { ...(await position(store, range, found, request)), bytes: encoder.encode(text), unknownEpoch }
+  const bytes = frameRows(found, options, limit)
+  return { ...(await position(store, range, found, request)), bytes, unknownEpoch }
 }
 
 /** Turns `since` into a range of the feed. A token is read only for somebody who may read the database. */
@@ -134,9 +132,9 @@ function scanRows(store: DatabaseStore, { options, limit, range }: FeedSearch): 
   return store.readChanges(
     range,
     { limit: Math.min(limit, PAGE_ROWS), touches: touchesOf(options), enough },
-    (doc, view) => {
+    (doc) => {
       start ??= performance.now()
-      const row = readRow(doc, view, options)
+      const row = readRow(doc, options)
       text += row.members.length
       return row
     },

@@ -1,5 +1,7 @@
 /** Rows of `_changes` as text, protocol.md 5.2 and 5.3. */
 import { CouchError } from '../core/errors.ts'
+import { quoted } from '../core/json-text.ts'
+import { encodeTexts } from '../core/utf8.ts'
 import { renderDocument } from '../documents/render.ts'
 import { leafRev } from '../revisions/branch.ts'
 import { sortLeaves } from '../revisions/winner.ts'
@@ -45,7 +47,6 @@ export interface FeedSearch {
 /** A row before it is known whether it carries its `seq`. */
 export interface Row {
   readonly seq: number
-  readonly token: string
   /** JSON members from `"id"` on, without the closing brace. */
   readonly members: string
 }
@@ -84,7 +85,6 @@ export function touchesOf(options: ChangesOptions): Required<Omit<Touches, 'ance
 /** What is known of a row before it is known which revisions it lists. */
 export interface RowParts {
   readonly seq: number
-  readonly token: string
   readonly id: string
   readonly deleted: boolean
   /** The member `doc`, or `error`, with a comma before it; '' without `include_docs`. */
@@ -93,29 +93,28 @@ export interface RowParts {
 
 /** The revisions that a row lists unless a filter keeps some back: the winner, or all leaves, winner first. */
 export function listedRevs(doc: DocState, { style }: Pick<ChangesOptions, 'style'>): readonly string[] {
-  return style === 'all_docs' ? sortLeaves(doc.branches).map(leafRev) : [doc.rev]
+  return style === 'main_only' || doc.hasOneLeaf ? [doc.rev] : sortLeaves(doc.branches).map(leafRev)
 }
 
 /** A document's row; pure, for use in an engine's callbacks. @param revs those that it lists */
 export function readRow(
   doc: DocState,
-  view: StoreView,
   options: ChangesOptions,
   revs: readonly string[] = listedRevs(doc, options),
 ): Row {
-  return makeRow(readParts(doc, view, options), revs)
+  return makeRow(readParts(doc, options), revs)
 }
 
-export function readParts(doc: DocState, view: StoreView, options: ChangesOptions): RowParts {
+export function readParts(doc: DocState, options: ChangesOptions): RowParts {
   const { id, seq, deleted } = doc
-  const body = options.includeDocs ? documentMember(doc, options) : ''
-  return { id, seq, token: sequenceToken(view.epochs, seq), deleted, doc: body }
+  return { id, seq, deleted, doc: options.includeDocs ? documentMember(doc, options) : '' }
 }
 
-export function makeRow({ seq, token, id, deleted, doc }: RowParts, revs: readonly string[]): Row {
-  const changes = revs.map((rev) => `{"rev":${JSON.stringify(rev)}}`).join(',')
-  const members = `"id":${JSON.stringify(id)},"changes":[${changes}]${deleted ? ',"deleted":true' : ''}${doc}`
-  return { seq, token, members }
+export function makeRow({ seq, id, deleted, doc }: RowParts, revs: readonly string[]): Row {
+  let changes = ''
+  for (const rev of revs) changes += `${changes && ','}{"rev":${quoted(rev)}}`
+  const members = `"id":${quoted(id)},"changes":[${changes}]${deleted ? ',"deleted":true' : ''}${doc}`
+  return { seq, members }
 }
 
 /** One document that cannot be told of does not hold up all behind it: protocol.md 5.2. */
@@ -136,14 +135,18 @@ function documentMember(doc: DocState, options: ChangesOptions): string {
  * interval; an event without one has no `id`, so that a reader resumes from the last that had.
  * @param limit rows wanted when the first of these was still to come
  */
-export function frameRows(rows: readonly Row[], options: ChangesOptions, limit: number): string {
+export function frameRows(
+  { rows, view }: Pick<FeedRows, 'rows' | 'view'>,
+  { framing, seqInterval }: ChangesOptions,
+  limit: number,
+): Uint8Array {
   const wanted = Math.min(limit, UNLIMITED)
-  const framed = rows.map((row, index) => {
-    const seq = (wanted - index) % options.seqInterval === 0 ? `"${row.token}"` : null
-    const json = `{"seq":${seq},${row.members}}`
-    if (options.framing === 'json') return json
-    if (options.framing === 'lines') return `${json}\n`
+  const framed = rows.map(({ seq: number, members }, index) => {
+    const seq = (wanted - index) % seqInterval === 0 ? `"${sequenceToken(view.epochs, number)}"` : null
+    const json = `{"seq":${seq},${members}}`
+    if (framing === 'json') return json
+    if (framing === 'lines') return `${json}\n`
     return seq === null ? `data: ${json}\n\n` : `data: ${json}\nid: ${seq}\n\n`
   })
-  return framed.join(options.framing === 'json' ? ',\r\n' : '')
+  return encodeTexts(framed, framing === 'json' ? ',\r\n' : '')
 }

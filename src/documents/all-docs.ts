@@ -1,17 +1,21 @@
 /** `_all_docs`, `_design_docs` and `_local_docs`, protocol.md 8. */
 import { Breath } from '../core/breath.ts'
+import { quoted } from '../core/json-text.ts'
 import type { UserCtx } from '../core/types.ts'
+import { encodeTexts } from '../core/utf8.ts'
 import type { DatabaseStore, DocState, LocalDoc, Touches } from '../storage/engine.ts'
 import { sequenceToken } from '../storage/sequence.ts'
 import { allDocsQueriesOf, allDocsQuery } from './all-docs-query.ts'
 import type { AllDocsKind, AllDocsQuery, Body } from './database.ts'
 import { KIND_PREFIX, kindRange, queryRange, rangeBefore } from './id-range.ts'
-import { renderDocument, renderLocal } from './render.ts'
+import { type RenderOptions, renderDocument, renderLocal } from './render.ts'
 import { requireMember } from './security.ts'
 
 /** Rows, and characters of rows, in one chunk of the answer. */
 const CHUNK_ROWS = 500
 const CHUNK_CHARS = 256 * 1024
+/** Fewer characters wait for more rows, or for the end. */
+const LARGE_CHARS = 64 * 1024
 
 /** The answer in chunks. @throws at its first, as `allDocsQuery`; unauthorized, forbidden */
 export async function* allDocs(
@@ -22,8 +26,10 @@ export async function* allDocs(
   body: Body | null,
 ): AsyncGenerator<Uint8Array> {
   requireMember(user, (await store.view()).security)
-  for await (const text of listing(store, user, kind, allDocsQuery(asked, body))) yield Buffer.from(text)
-  yield Buffer.from('\n')
+  const chunk = new Chunk()
+  yield* listing(store, user, kind, allDocsQuery(asked, body), chunk)
+  chunk.add('\n')
+  yield chunk.take()
 }
 
 /**
@@ -40,48 +46,70 @@ export async function* allDocsQueries(
 ): AsyncGenerator<Uint8Array> {
   requireMember(user, (await store.view()).security)
   const queries = allDocsQueriesOf(asked, body)
-  yield Buffer.from('{"results":[\r\n')
+  const chunk = new Chunk()
+  chunk.add('{"results":[\r\n')
   for (const [at, query] of queries.entries()) {
-    if (at > 0) yield Buffer.from(',\r\n')
-    for await (const text of listing(store, user, kind, query)) yield Buffer.from(text)
+    if (at > 0) chunk.add(',\r\n')
+    yield* listing(store, user, kind, query, chunk)
   }
-  yield Buffer.from('\r\n]}\n')
+  chunk.add('\r\n]}\n')
+  yield chunk.take()
 }
 
-/** One query's envelope with its rows, protocol.md 8.2. */
+/** Texts that go out together: what stands around few rows goes with them. */
+class Chunk {
+  #texts: string[] = []
+  #chars = 0
+
+  get isLarge(): boolean {
+    return this.#chars >= LARGE_CHARS
+  }
+
+  add(text: string): void {
+    this.#texts.push(text)
+    this.#chars += text.length
+  }
+
+  take(): Uint8Array {
+    const bytes = encodeTexts(this.#texts)
+    this.#texts = []
+    this.#chars = 0
+    return bytes
+  }
+}
+
+/**
+ * One query's envelope with its rows, protocol.md 8.2.
+ * @param chunk what goes out before; at the end it holds what is still to go out
+ */
 async function* listing(
   store: DatabaseStore,
   user: UserCtx,
   kind: AllDocsKind,
   query: AllDocsQuery,
-): AsyncGenerator<string> {
+  chunk: Chunk,
+): AsyncGenerator<Uint8Array> {
   const { updateSeq, epochs } = await store.view()
-  const rows = new Rows()
   const source =
     query.keys !== undefined
-      ? keyRows(store, user, kind, query, rows)
+      ? keyRows(store, user, kind, query)
       : kind === 'local'
-        ? localRows(store, user, query, rows)
-        : rangeRows(store, user, kind, query, rows)
+        ? localRows(store, user, query)
+        : rangeRows(store, user, kind, query)
   const counts = await envelopeCounts(store, kind, query)
   const seq = query.updateSeq
     ? `,"update_seq":${query.keys ? 'null' : JSON.stringify(sequenceToken(epochs, updateSeq))}`
     : ''
-  yield `{"total_rows":${counts.total},"offset":${counts.offset}${seq},"rows":[\r\n`
-  for await (const text of source) if (text !== '') yield text
-  yield '\r\n]}'
-}
-
-/** Joins rows by `,\r\n` across chunks. */
-class Rows {
-  #isFirst = true
-
-  join(rows: readonly string[]): string {
-    if (rows.length === 0) return ''
-    const text = (this.#isFirst ? '' : ',\r\n') + rows.join(',\r\n')
-    this.#isFirst = false
-    return text
+  chunk.add(`{"total_rows":${counts.total},"offset":${counts.offset}${seq},"rows":[\r\n`)
+  let separator = ''
+  for await (const rows of source) {
+    for (const row of rows) {
+      chunk.add(separator + row)
+      separator = ',\r\n'
+    }
+    if (chunk.isLarge) yield chunk.take()
   }
+  chunk.add('\r\n]}')
 }
 
 async function envelopeCounts(
@@ -102,8 +130,8 @@ async function* rangeRows(
   user: UserCtx,
   kind: AllDocsKind,
   query: AllDocsQuery,
-  rows: Rows,
-): AsyncGenerator<string> {
+): AsyncGenerator<readonly string[]> {
+  const options = winnerOptions(query)
   let range = queryRange(kind, query)
   let skip = query.skip ?? 0
   let left = query.limit ?? Number.POSITIVE_INFINITY
@@ -112,6 +140,7 @@ async function* rangeRows(
     await breath.take()
     let chars = 0
     let last = ''
+    const ready: string[] = []
     const page = await store.readRange(
       range,
       {
@@ -124,16 +153,15 @@ async function* rangeRows(
         last = doc.id
         if (skip > 0) {
           skip -= 1
-          return null
+          return
         }
-        const row = liveRow(doc, query)
+        const row = liveRow(doc, options)
         chars += row.length
-        return row
+        ready.push(row)
       },
     )
-    const ready = page.rows.filter((row) => row !== null)
     left -= ready.length
-    yield rows.join(ready)
+    yield ready
     if (!page.more) return
     range = { ...range, start: { id: last, inclusive: false } }
   }
@@ -143,22 +171,21 @@ function touchesOf({ includeDocs = false, conflicts = false, attachments = false
   return { body: includeDocs, branches: includeDocs && conflicts, bytes: includeDocs && attachments }
 }
 
-function liveRow(doc: DocState, query: AllDocsQuery): string {
-  return row(
-    doc.id,
-    `"rev":${JSON.stringify(doc.rev)}`,
-    query.includeDocs ? winnerText(doc, query) : undefined,
-  )
+/** How documents come with their rows; null: not at all. */
+function winnerOptions(query: AllDocsQuery): RenderOptions | null {
+  const { includeDocs, conflicts, attachments, attEncodingInfo } = query
+  return includeDocs ? { conflicts, attachments, attEncodingInfo } : null
 }
 
-function winnerText(doc: DocState, query: AllDocsQuery): string {
-  const { conflicts, attachments, attEncodingInfo } = query
-  return renderDocument(doc, doc.rev, { conflicts, attachments, attEncodingInfo })
+function liveRow(doc: DocState, options: RenderOptions | null): string {
+  const text = options === null ? '' : renderDocument(doc, doc.rev, options)
+  return row(doc.id, `"rev":${quoted(doc.rev)}`, text)
 }
 
-function row(id: string, value: string, doc: string | undefined): string {
-  const key = JSON.stringify(id)
-  return `{"id":${key},"key":${key},"value":{${value}}${doc === undefined ? '' : `,"doc":${doc}`}}`
+/** @param doc '': without a document */
+function row(id: string, value: string, doc: string): string {
+  const key = quoted(id)
+  return `{"id":${key},"key":${key},"value":{${value}}${doc && `,"doc":${doc}`}}`
 }
 
 /** A row a key, in the keys' order; protocol.md 8.2. */
@@ -167,8 +194,8 @@ async function* keyRows(
   user: UserCtx,
   kind: AllDocsKind,
   query: AllDocsQuery,
-  rows: Rows,
-): AsyncGenerator<string> {
+): AsyncGenerator<readonly string[]> {
+  const options = winnerOptions(query)
   const ordered = query.descending ? [...(query.keys ?? [])].reverse() : (query.keys ?? [])
   const skip = query.skip ?? 0
   const wanted = ordered
@@ -178,16 +205,16 @@ async function* keyRows(
   let ready: string[] = []
   let chars = 0
   for (const key of wanted) {
-    const text = await keyRow(store, user, kind, key, query)
+    const text = await keyRow(store, user, kind, key, query, options)
     ready.push(text)
     chars += text.length
     await breath.take()
     if (chars <= CHUNK_CHARS && ready.length < CHUNK_ROWS) continue
-    yield rows.join(ready)
+    yield ready
     ready = []
     chars = 0
   }
-  yield rows.join(ready)
+  yield ready
 }
 
 async function keyRow(
@@ -196,6 +223,7 @@ async function keyRow(
   kind: AllDocsKind,
   key: unknown,
   query: AllDocsQuery,
+  options: RenderOptions | null,
 ): Promise<string> {
   const absent = `{"key":${JSON.stringify(key)},"error":"not_found"}`
   if (typeof key !== 'string' || !key.isWellFormed()) return absent
@@ -208,9 +236,8 @@ async function keyRow(
     (doc, _id, view) => {
       requireMember(user, view.security)
       if (doc === null) return absent
-      if (!doc.deleted) return liveRow(doc, query)
-      const value = `"rev":${JSON.stringify(doc.rev)},"deleted":true`
-      return row(doc.id, value, query.includeDocs ? 'null' : undefined)
+      if (!doc.deleted) return liveRow(doc, options)
+      return row(doc.id, `"rev":${quoted(doc.rev)},"deleted":true`, query.includeDocs ? 'null' : '')
     },
     touchesOf(query),
   )
@@ -221,8 +248,7 @@ async function* localRows(
   store: DatabaseStore,
   user: UserCtx,
   query: AllDocsQuery,
-  rows: Rows,
-): AsyncGenerator<string> {
+): AsyncGenerator<readonly string[]> {
   let range = queryRange('local', query)
   let skip = query.skip ?? 0
   let left = query.limit ?? Number.POSITIVE_INFINITY
@@ -237,7 +263,7 @@ async function* localRows(
     const ready = page.rows.slice(skip)
     skip -= page.rows.length - ready.length
     left -= ready.length
-    yield rows.join(ready.map((doc) => localRow(doc, query)))
+    yield ready.map((doc) => localRow(doc, query))
     const last = page.rows.at(-1)
     if (!page.more || last === undefined) return
     range = { ...range, start: { id: last.id, inclusive: false } }
@@ -245,5 +271,5 @@ async function* localRows(
 }
 
 function localRow(doc: LocalDoc, query: AllDocsQuery): string {
-  return row(doc.id, `"rev":"0-${doc.rev}"`, query.includeDocs ? renderLocal(doc) : undefined)
+  return row(doc.id, `"rev":"0-${doc.rev}"`, query.includeDocs ? renderLocal(doc) : '')
 }

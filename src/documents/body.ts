@@ -2,6 +2,7 @@
 import { Buffer, isAscii, isUtf8 } from 'node:buffer'
 import { CouchError } from '../core/errors.ts'
 import { isTooDeep, MAX_JSON_DEPTH } from '../core/json-depth.ts'
+import { quoted } from '../core/json-text.ts'
 import { type Edit, scanDocument } from './json-scanner.ts'
 
 /** One document taken apart. */
@@ -59,13 +60,11 @@ export function splitDocument(text: string): SplitDocument {
 /**
  * The text of a document as it is sent, its members in CouchDB's order (protocol.md 3.1). Nothing is parsed.
  */
-export function spliceDocument(parts: DocumentParts): string {
-  const members = [`"_id":${JSON.stringify(parts.id)}`]
-  if (parts.rev !== null) members.push(`"_rev":${JSON.stringify(parts.rev)}`)
-  if (parts.body.length > 2) members.push(parts.body.slice(1, -1))
-  if (parts.deleted === true) members.push('"_deleted":true')
-  if (parts.extra) members.push(parts.extra)
-  return `{${members.join(',')}}`
+export function spliceDocument({ id, rev, body, deleted, extra }: DocumentParts): string {
+  const name = rev === null ? '' : `,"_rev":${quoted(rev)}`
+  const own = body.length > 2 ? `,${body.slice(1, -1)}` : ''
+  const mark = deleted === true ? ',"_deleted":true' : ''
+  return `{"_id":${quoted(id)}${name}${own}${mark}${extra ? `,${extra}` : ''}}`
 }
 
 /** A text that is shorter has no room for more levels than there may be. */

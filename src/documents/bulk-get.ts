@@ -4,7 +4,9 @@ import { Breath } from '../core/breath.ts'
 import { CouchError } from '../core/errors.ts'
 import { checkDocId, isLocalId } from '../core/ids.ts'
 import { isJsonObject } from '../core/json-object.ts'
+import { quoted } from '../core/json-text.ts'
 import type { Limits, UserCtx } from '../core/types.ts'
+import { parseRev } from '../revisions/rev.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
 import type { Body, BulkGetOptions } from './database.ts'
 import {
@@ -23,8 +25,8 @@ import { bodyObject } from './request-body.ts'
 import { requireMember } from './security.ts'
 import { readContent } from './stored-content.ts'
 
-/** Characters of answers that are gathered before they are handed on. */
-const GATHERED = 32 * 1024
+/** Characters of answers that are gathered, since each piece that is handed on costs more than what is in it. */
+const GATHERED = 8 * 1024
 /** Documents that are read in one turn. */
 const TOGETHER = 50
 
@@ -35,7 +37,20 @@ export interface BulkGetResult {
   readonly pages: AsyncIterable<readonly BulkGetRow[]> | Iterable<readonly BulkGetRow[]>
 }
 
-export type BulkGetRow = RenderedDocument | { readonly error: object }
+export type BulkGetRow = RenderedDocument | BulkGetError
+
+interface BulkGetError {
+  readonly error: object
+}
+
+/** A result that is read already, without contents of attachments. */
+interface ReadyResult {
+  readonly id: unknown
+  readonly rows: readonly BulkGetRow[]
+}
+
+/** A result, or what reads it. */
+type Pending = ReadyResult | (() => Promise<ReadyResult | BulkGetResult>)
 
 /** `_bulk_get` as JSON. @throws bad_request and as bodyObject does, before the first chunk */
 export async function* bulkGet(
@@ -45,37 +60,52 @@ export async function* bulkGet(
   options: BulkGetOptions,
   limits: Limits,
 ): AsyncGenerator<Uint8Array> {
-  const results = bulkGetResults(store, user, body, options, limits, 'data')
-  yield* pieceChunks(jsonPieces(results), (content, start, end) => readContent(store, content, start, end))
+  const groups = pendingGroups(store, user, body, options, limits, 'data')
+  yield* pieceChunks(jsonPieces(groups), (content, start, end) => readContent(store, content, start, end))
 }
 
-/** Texts are gathered, since each piece that is handed on costs more than what is in it. */
-async function* jsonPieces(results: AsyncIterable<BulkGetResult>): AsyncGenerator<Piece> {
+async function* jsonPieces(groups: AsyncIterable<readonly Pending[]>): AsyncGenerator<Piece> {
   let text = '{"results":['
   let comma = ''
-  for await (const { id, pages } of results) {
-    text += `${comma}{"id":${JSON.stringify(id)},"docs":[`
-    let separator = ''
-    for await (const rows of pages) {
-      for (const row of rows) {
-        text += separator
-        if ('error' in row) text += JSON.stringify(row)
-        else if (row.contents.length === 0) text += `{"ok":${row.texts[0]}}`
-        else {
-          yield* [`${text}{"ok":`, ...inlinePieces(row), '}']
-          text = ''
-        }
-        separator = ','
-      }
-      if (text.length > GATHERED) {
+  for await (const group of groups) {
+    for (const pending of group) {
+      const result = typeof pending === 'function' ? await pending() : pending
+      text += `${comma}{"id":${valueText(result.id)},"docs":[`
+      comma = ','
+      if ('rows' in result) text += result.rows.map(rowText).join(',')
+      else {
         yield text
+        yield* pagePieces(result.pages)
         text = ''
       }
+      text += ']}'
+      if (text.length < GATHERED) continue
+      yield text
+      text = ''
     }
-    text += ']}'
-    comma = ','
   }
   yield `${text}]}\n`
+}
+
+function valueText(value: unknown): string {
+  return typeof value === 'string' ? quoted(value) : JSON.stringify(value)
+}
+
+/** @param row one without contents of attachments */
+function rowText(row: BulkGetRow): string {
+  return 'error' in row ? JSON.stringify(row) : `{"ok":${row.texts[0]}}`
+}
+
+async function* pagePieces(pages: BulkGetResult['pages']): AsyncGenerator<Piece> {
+  let separator = ''
+  for await (const rows of pages) {
+    for (const row of rows) {
+      yield separator
+      separator = ','
+      if ('error' in row || row.contents.length === 0) yield rowText(row)
+      else yield* ['{"ok":', ...inlinePieces(row), '}']
+    }
+  }
 }
 
 /**
@@ -91,104 +121,120 @@ export async function* bulkGetResults(
   limits: Limits,
   form: ContentForm,
 ): AsyncGenerator<BulkGetResult> {
-  requireMember(user, (await store.view()).security)
-  const { docs } = bodyObject(body)
-  if (!Array.isArray(docs)) throw new CouchError('bad_request', "Missing JSON list of 'docs'.")
-  const breath = new Breath()
-  for (let at = 0; at < docs.length; at += TOGETHER) {
-    await breath.take()
-    const inputs = docs.slice(at, at + TOGETHER).map((value) => readInput(value, options, limits, form))
-    const begun = await beginDocuments(store, user, inputs)
-    for (const input of inputs) {
-      await breath.take()
-      yield await resultOf(store, user, input, begun.get(input))
+  for await (const group of pendingGroups(store, user, body, options, limits, form)) {
+    for (const pending of group) {
+      const result = typeof pending === 'function' ? await pending() : pending
+      yield 'rows' in result ? { id: result.id, pages: [result.rows] } : result
     }
   }
 }
 
+/** The same in groups that were read together; each result is to be asked for when the one before it is read. */
+async function* pendingGroups(
+  store: DatabaseStore,
+  user: UserCtx,
+  body: Body,
+  options: BulkGetOptions,
+  limits: Limits,
+  form: ContentForm,
+): AsyncGenerator<readonly Pending[]> {
+  requireMember(user, (await store.view()).security)
+  const { docs } = bodyObject(body)
+  if (!Array.isArray(docs)) throw new CouchError('bad_request', "Missing JSON list of 'docs'.")
+  const common = revisionsAsked('', 'all', options, form)
+  const breath = new Breath()
+  for (let at = 0; at < docs.length; at += TOGETHER) {
+    await breath.take()
+    const inputs = docs.slice(at, at + TOGETHER).map((value) => readInput(value, common, limits))
+    yield readGroup(store, user, inputs)
+  }
+}
+
 /** What one input asks for, or what is wrong with it. */
-type Input = BulkGetResult | { readonly local: string } | DocumentInput
+type Input = ReadyResult | { readonly local: string } | DocumentInput
 
 interface DocumentInput {
   readonly rev: unknown
   readonly asked: RevisionsAsked
 }
 
-function readInput(value: unknown, options: BulkGetOptions, limits: Limits, form: ContentForm): Input {
+/** @param common what is asked of all documents */
+function readInput(value: unknown, { latest, render, form }: RevisionsAsked, limits: Limits): Input {
   if (!isJsonObject(value)) {
     return failed(null, null, new CouchError('bad_request', 'document must be a JSON object'))
   }
-  const { id, rev, atts_since: since } = value
-  if (id === undefined) return failed(null, null, new CouchError('bad_request', 'document id missed'))
+  const { rev, atts_since: since } = value
+  if (value.id === undefined) return failed(null, null, new CouchError('bad_request', 'document id missed'))
+  let id: string
   try {
-    checkDocId(id, limits.maxDocumentIdLength)
+    id = checkDocId(value.id, limits.maxDocumentIdLength)
   } catch (error) {
-    return failed(id, null, error as CouchError)
+    return failed(value.id, null, error as CouchError)
   }
-  if (isLocalId(id as string)) return { local: id as string }
+  if (isLocalId(id)) return { local: id }
+  const revs = rev === undefined ? 'all' : [rev]
+  if (since === undefined) return { rev, asked: { id, revs, latest, render, form } }
   try {
-    const sinceRevs = since === undefined ? {} : { attsSince: attsSince(since) }
-    const revs = rev === undefined ? 'all' : [rev]
-    return { rev, asked: revisionsAsked(id as string, revs, { ...options, ...sinceRevs }, form) }
+    const attsSince = revList(since).map(parseRev)
+    return { rev, asked: { id, revs, latest, render: { ...render, attsSince }, form } }
   } catch (error) {
-    return refused(id as string, rev, error)
+    return refused(id, rev, error)
   }
 }
 
 /** Documents that bring no contents of attachments, which are held one document at a time, are read together. */
-async function beginDocuments(store: DatabaseStore, user: UserCtx, inputs: readonly Input[]) {
-  const simple = inputs.filter(
-    (input): input is DocumentInput =>
-      'asked' in input && !input.asked.render.attachments && input.asked.render.attsSince === undefined,
-  )
-  const begun = await beginTogether(
-    store,
-    user,
-    simple.map(({ asked }) => asked),
-  )
-  return new Map<Input, (typeof begun)[number]>(simple.map((input, at) => [input, begun[at] ?? null]))
-}
-
-async function resultOf(
+async function readGroup(
   store: DatabaseStore,
   user: UserCtx,
-  input: Input,
-  begun: RevisionsBegun | CouchError | null | undefined,
-): Promise<BulkGetResult> {
-  if ('pages' in input) return input
-  if ('local' in input) return localResult(store, user, input.local)
-  const { asked, rev } = input
-  try {
-    if (begun instanceof CouchError) throw begun
-    const first = begun ?? (await beginRevisions(store, user, asked))
-    return { id: asked.id, pages: pagesOf(store, user, asked, first) }
-  } catch (error) {
-    return refused(asked.id, rev, error)
+  inputs: readonly Input[],
+): Promise<readonly Pending[]> {
+  const asked = inputs.flatMap((input) => (isBare(input) ? input.asked : []))
+  const begun = (await beginTogether(store, user, asked)).values()
+  return inputs.map((input) => {
+    if ('rows' in input) return input
+    if ('local' in input) return () => localResult(store, user, input.local)
+    return pendingOf(store, user, input, isBare(input) ? (begun.next().value ?? null) : null)
+  })
+}
+
+function isBare(input: Input): input is DocumentInput {
+  return 'asked' in input && !input.asked.render.attachments && input.asked.render.attsSince === undefined
+}
+
+function pendingOf(
+  store: DatabaseStore,
+  user: UserCtx,
+  { asked, rev }: DocumentInput,
+  begun: RevisionsBegun | CouchError | null,
+): Pending {
+  const { id } = asked
+  if (begun instanceof CouchError) return refused(id, rev, begun)
+  if (begun !== null && isReady(begun)) return { id, rows: errorRows(id, begun.rows) }
+  return async () => {
+    try {
+      const first = begun ?? (await beginRevisions(store, user, asked))
+      if (isReady(first)) return { id, rows: errorRows(id, first.rows) }
+      return { id, pages: withErrors(id, revisionPages(store, user, asked, first)) }
+    } catch (error) {
+      return refused(id, rev, error)
+    }
   }
 }
 
-function pagesOf(
-  store: DatabaseStore,
-  user: UserCtx,
-  asked: RevisionsAsked,
-  begun: RevisionsBegun,
-): BulkGetResult['pages'] {
-  const isWhole = begun.done === begun.plan.length
-  const isBare = begun.rows.every((row) => 'missing' in row || row.contents.length === 0)
-  if (isWhole && isBare) return [errorRows(asked.id, begun.rows)]
-  return withErrors(asked.id, revisionPages(store, user, asked, begun))
+/** Whether nothing is left to be read, contents of attachments included. */
+function isReady({ done, plan, rows }: RevisionsBegun): boolean {
+  return done === plan.length && rows.every((row) => 'missing' in row || row.contents.length === 0)
 }
 
 /** What is wrong with one input is told in its row. @throws what is wrong with all of them */
-function refused(id: string, rev: unknown, error: unknown): BulkGetResult {
+function refused(id: string, rev: unknown, error: unknown): ReadyResult {
   if (!(error instanceof CouchError)) throw error
   if (error.code === 'not_found') return failed(id, 'undefined', error)
   if (error.status === 400) return failed(id, rev ?? null, error)
   throw error
 }
 
-/** Whether they are revisions is looked at where they are used. */
-function attsSince(value: unknown): string[] {
+function revList(value: unknown): unknown[] {
   if (Array.isArray(value)) return value
   throw new CouchError('bad_request', 'att_since value must be array of revs.')
 }
@@ -204,17 +250,17 @@ function errorRows(id: string, rows: readonly OpenRow[]): BulkGetRow[] {
   return rows.map((row) => ('missing' in row ? errorRow(id, row.missing, new CouchError('not_found')) : row))
 }
 
-async function localResult(store: DatabaseStore, user: UserCtx, id: string): Promise<BulkGetResult> {
+async function localResult(store: DatabaseStore, user: UserCtx, id: string): Promise<ReadyResult> {
   requireMember(user, (await store.view()).security)
   const [doc] = await store.readLocals([id])
   if (!doc) return failed(id, 'undefined', new CouchError('not_found'))
-  return { id, pages: [[{ rev: `0-${doc.rev}`, texts: [renderLocal(doc)], contents: [] }]] }
+  return { id, rows: [{ rev: `0-${doc.rev}`, texts: [renderLocal(doc)], contents: [] }] }
 }
 
-function errorRow(id: unknown, rev: unknown, error: CouchError): BulkGetRow {
+function errorRow(id: unknown, rev: unknown, error: CouchError): BulkGetError {
   return { error: { id, rev, ...error.toBody() } }
 }
 
-function failed(id: unknown, rev: unknown, error: CouchError): BulkGetResult {
-  return { id, pages: [[errorRow(id, rev, error)]] }
+function failed(id: unknown, rev: unknown, error: CouchError): ReadyResult {
+  return { id, rows: [errorRow(id, rev, error)] }
 }

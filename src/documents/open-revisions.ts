@@ -77,7 +77,7 @@ export async function beginTogether(
       const asked = unread.next().value as RevisionsAsked
       if (chars >= PAGE_CHARS || breath.isDue) return null
       const begun = attempt(() => beginWith(doc, asked))
-      if (!(begun instanceof CouchError)) chars += charsOf(begun.rows)
+      if (!(begun instanceof CouchError)) for (const row of begun.rows) chars += charsOf(row)
       return begun
     },
     { body: true, branches: true, ancestry: all.some(({ render }) => render.revs) },
@@ -99,9 +99,9 @@ function beginWith(doc: DocState | null, asked: RevisionsAsked): RevisionsBegun 
   return { plan, rows, done: rows.length }
 }
 
-function charsOf(rows: readonly OpenRow[]): number {
+function charsOf(row: OpenRow): number {
   let chars = 0
-  for (const row of rows) if (!('missing' in row)) for (const text of row.texts) chars += text.length
+  if (!('missing' in row)) for (const text of row.texts) chars += text.length
   return chars
 }
 
@@ -154,8 +154,11 @@ async function readStretch(
 function planRows(doc: DocState | null, { revs, latest }: RevisionsAsked): PlannedRow[] {
   if (revs === 'all') {
     if (doc === null) throw new CouchError('not_found')
+    if (doc.hasOneLeaf) return [{ rev: doc.rev }]
     return sortLeaves(doc.branches).map((leaf) => ({ rev: leafRev(leaf) }))
   }
+  // What most ask for; no revision that there is leads further.
+  if (revs.length === 1 && revs[0] === doc?.rev) return [{ rev: doc?.rev as string }]
   const found = new Set<string>()
   const missing: string[] = []
   for (const asked of revs.map(parseRev)) {
@@ -186,7 +189,7 @@ function renderPage(
     const planned = plan[from + rows.length] as PlannedRow
     const row = 'missing' in planned ? planned : rowOf(doc, planned.rev, form, render)
     rows.push(row)
-    chars += charsOf([row])
+    chars += charsOf(row)
   }
   return rows
 }

@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto'
 import { CouchError } from '../core/errors.ts'
 import { isLocalId } from '../core/ids.ts'
 import type { UserCtx } from '../core/types.ts'
+import { encodeTexts } from '../core/utf8.ts'
 import { isKnown, leafRev, leavesBelow } from '../revisions/branch.ts'
 import { formatRev, parseRev } from '../revisions/rev.ts'
 import { sortLeaves } from '../revisions/winner.ts'
@@ -20,6 +21,8 @@ import {
 } from './render.ts'
 import { requireMember } from './security.ts'
 import { type ReadContent, readContent } from './stored-content.ts'
+
+const NO_OPTIONS: OpenOptions = {}
 
 /** Contents that `open` puts into one JSON text at the most, in bytes; `openParts` has no such bound. */
 const MAX_INLINE_BYTES = 256 * 1024 * 1024
@@ -65,28 +68,31 @@ export async function openParts(
         document: renderInTexts(state, rev, form, render),
       }
     },
-    { body: true, branches: true },
+    { body: true, branches: true, ancestry: options.revs ?? false },
   )
   if (opened === undefined) throw new CouchError('not_found')
   return inBytes(opened.etag, opened.document)
 }
 
 function renderOptions(options: OpenOptions, form: ContentForm): RenderOptions {
-  const { rev, revs, attachments } = options
-  const common = {
-    revs,
-    attachments,
+  // With `rev` these are not honoured, a quirk that clients see (protocol.md 3.1).
+  const { revsInfo, localSeq, conflicts, deletedConflicts } = options.rev === undefined ? options : NO_OPTIONS
+  return {
+    revs: options.revs,
+    attachments: options.attachments,
     attsSince: options.attsSince?.map(parseRev),
     // A reader of parts must know how they are coded, asked or not; so does CouchDB.
     attEncodingInfo: form === 'follows' || options.attEncodingInfo,
+    revsInfo,
+    localSeq,
+    conflicts,
+    deletedConflicts,
   }
-  // With `rev` only these are honoured, a quirk that clients see (protocol.md 3.1).
-  if (rev !== undefined) return common
-  const { revsInfo, localSeq, conflicts, deletedConflicts } = options
-  return { ...common, revsInfo, localSeq, conflicts, deletedConflicts }
 }
 
 function inBytes(etag: string | null, { texts, contents }: RenderedDocument): OpenedParts {
+  const json = encodeTexts([...texts, '\n'])
+  if (contents.length === 0) return { etag, json, holes: [], parts: [] }
   const holes: number[] = []
   let length = 0
   for (const text of texts.slice(0, -1)) {
@@ -96,7 +102,7 @@ function inBytes(etag: string | null, { texts, contents }: RenderedDocument): Op
   const parts = contents.map(({ name, type, length, encoding, storedLength, digest, blob }) => {
     return { name, type, length, encoding, storedLength, digest, blob }
   })
-  return { etag, json: Buffer.from(`${texts.join('')}\n`), holes, parts }
+  return { etag, json, holes, parts }
 }
 
 function chooseRevision(doc: DocState | null, options: OpenOptions): string {

@@ -1,4 +1,5 @@
 /** Answers of texts and of stored contents between them, put together while they are sent. */
+import { encodeTexts } from '../core/utf8.ts'
 import type { AttachmentAnswer } from './database.ts'
 import { base64Length, base64Of, inflated, type ReadContent } from './stored-content.ts'
 
@@ -62,33 +63,31 @@ function contentBytes({ content, form, range }: ContentPiece, read: ReadContent)
 
 class Gathering {
   #parts: Uint8Array[] = []
-  #text = ''
-  #bytes = 0
+  /** Behind the parts. */
+  #texts: string[] = []
+  #length = 0
 
   /** Whether there is enough now for a chunk. */
   add(piece: string | Uint8Array): boolean {
-    if (typeof piece === 'string') this.#text += piece
+    if (typeof piece === 'string') this.#texts.push(piece)
     else {
-      this.#flushText()
+      this.#flushTexts()
       this.#parts.push(piece)
-      this.#bytes += piece.length
     }
-    return this.#bytes + this.#text.length >= CHUNK_BYTES
+    this.#length += piece.length
+    return this.#length >= CHUNK_BYTES
   }
 
   take(): Uint8Array {
-    this.#flushText()
+    this.#flushTexts()
     const chunk = this.#parts.length === 1 ? (this.#parts[0] as Uint8Array) : Buffer.concat(this.#parts)
     this.#parts = []
-    this.#bytes = 0
+    this.#length = 0
     return chunk
   }
 
-  #flushText(): void {
-    if (this.#text === '') return
-    const bytes = Buffer.from(this.#text)
-    this.#parts.push(bytes)
-    this.#bytes += bytes.length
-    this.#text = ''
+  #flushTexts(): void {
+    if (this.#texts.length > 0) this.#parts.push(encodeTexts(this.#texts))
+    this.#texts = []
   }
 }

@@ -1,7 +1,7 @@
 /** A stored revision as the JSON a client gets; protocol.md 3.1. Text is spliced, never parsed. */
 import { gunzipSync } from 'node:zlib'
 import { CouchError } from '../core/errors.ts'
-import { type Branch, knows } from '../revisions/branch.ts'
+import { type Branch, endsIn, knows } from '../revisions/branch.ts'
 import { formatRev, parseRev, type Rev } from '../revisions/rev.ts'
 import { conflicts, deletedConflicts } from '../revisions/winner.ts'
 import type { DocState, LocalDoc, StoredAttachment } from '../storage/engine.ts'
@@ -36,14 +36,17 @@ export interface RenderedDocument {
 /** Base64 of more than this does not fit the longest text beside a document. */
 const MAX_INLINE_BYTES = 256 * 1024 * 1024
 
+const NO_CONTENTS: readonly StoredAttachment[] = []
+
 /**
  * The JSON text of a revision, whole.
  * @param rev a revision of the document whose body is kept
  * @throws not_found when it is not kept, attachment_too_large when base64 cannot hold an attachment
  */
 export function renderDocument(doc: DocState, rev: string, options: RenderOptions = {}): string {
+  const body = keptBody(doc, rev)
+  if (doc.attachments(rev).length === 0) return wholeText(doc, rev, body, options)
   const { texts, contents } = renderInTexts(doc, rev, 'data', options)
-  if (contents.length === 0) return texts.join('')
   return texts.map((text, at) => text + inlineData(doc, contents[at])).join('')
 }
 
@@ -67,19 +70,35 @@ export function renderInTexts(
   form: ContentForm,
   options: RenderOptions = {},
 ): RenderedDocument {
-  const body = doc.body(rev)
-  if (body === null) throw new CouchError('not_found')
-  const members = extraMembers(doc, rev, options)
-  const parts = { id: doc.id, rev, body, deleted: isDeleted(doc, rev) }
+  const body = keptBody(doc, rev)
   const attachments = doc.attachments(rev)
   if (attachments.length === 0) {
-    return { rev, texts: [spliceDocument({ ...parts, extra: members.join(',') })], contents: [] }
+    return { rev, texts: [wholeText(doc, rev, body, options)], contents: NO_CONTENTS }
   }
   const { texts, contents } = attachmentsMember(attachments, form, inlineFrom(doc, rev, options), options)
   const [first = '', ...rest] = texts
-  const opening = spliceDocument({ ...parts, extra: [...members, first].join(',') }).slice(0, -1)
+  const opening = wholeText(doc, rev, body, options, first).slice(0, -1)
   const all = [opening, ...rest]
   return { rev, texts: all.with(-1, `${all.at(-1)}}`), contents }
+}
+
+function keptBody(doc: DocState, rev: string): string {
+  const body = doc.body(rev)
+  if (body === null) throw new CouchError('not_found')
+  return body
+}
+
+/** @param attachments the member `_attachments`, or as much of it as stands in the first text */
+function wholeText(
+  doc: DocState,
+  rev: string,
+  body: string,
+  options: RenderOptions,
+  attachments?: string,
+): string {
+  const members = extraMembers(doc, rev, options)
+  if (attachments !== undefined) members.push(attachments)
+  return spliceDocument({ id: doc.id, rev, body, deleted: isDeleted(doc, rev), extra: members.join(',') })
 }
 
 /** A `_local` document's JSON text. */
@@ -95,29 +114,53 @@ export function isDeleted(doc: DocState, rev: string): boolean {
 
 function extraMembers(doc: DocState, rev: string, options: RenderOptions): string[] {
   const members: string[] = []
-  const add = (name: string, value: unknown) => members.push(`"${name}":${JSON.stringify(value)}`)
   if (options.revs || options.revsInfo) {
-    const path = pathTo(doc.branches, parseRev(rev))
-    if (options.revs) add('_revisions', { start: path.pos, ids: path.ids })
-    if (options.revsInfo) add('_revs_info', revsInfo(doc, path))
+    const path = pathTo(doc, rev)
+    if (options.revs) members.push(revisionsMember(path))
+    if (options.revsInfo) members.push(member('_revs_info', revsInfo(doc, path)))
   }
-  if (options.localSeq) add('_local_seq', doc.seq)
-  const losers = options.conflicts ? conflicts(doc.branches) : []
-  if (losers.length > 0) add('_conflicts', losers)
-  const deletedLosers = options.deletedConflicts ? deletedConflicts(doc.branches) : []
-  if (deletedLosers.length > 0) add('_deleted_conflicts', deletedLosers)
+  if (options.localSeq) members.push(member('_local_seq', doc.seq))
+  const losers = options.conflicts ? losersOf(doc, conflicts) : []
+  if (losers.length > 0) members.push(member('_conflicts', losers))
+  const deletedLosers = options.deletedConflicts ? losersOf(doc, deletedConflicts) : []
+  if (deletedLosers.length > 0) members.push(member('_deleted_conflicts', deletedLosers))
   return members
 }
 
-/** The revision with its ancestors, newest first, on any branch that knows it. */
-function pathTo(branches: readonly Branch[], rev: Rev): { pos: number; ids: readonly string[] } {
-  const branch =
-    branches.find(({ pos, leaf }) => pos === rev.pos && leaf === rev.id) ??
-    branches.find((candidate) => knows(candidate, rev))
-  return { pos: rev.pos, ids: branch === undefined ? [rev.id] : branch.ids.slice(branch.pos - rev.pos) }
+function member(name: string, value: unknown): string {
+  return `"${name}":${JSON.stringify(value)}`
 }
 
-function revsInfo(doc: DocState, { pos, ids }: { pos: number; ids: readonly string[] }): unknown[] {
+function losersOf(doc: DocState, find: (branches: readonly Branch[]) => string[]): readonly string[] {
+  return doc.hasOneLeaf ? [] : find(doc.branches)
+}
+
+/** A revision with its ancestors, newest first. */
+interface Path {
+  readonly pos: number
+  readonly ids: readonly string[]
+}
+
+/** The revision with its ancestors on any branch that knows it. */
+function pathTo(doc: DocState, rev: string): Path {
+  const [first] = doc.branches
+  if (doc.hasOneLeaf && rev === doc.rev && first !== undefined) return first
+  const { pos, id } = parseRev(rev)
+  const branch =
+    doc.branches.find((candidate) => endsIn(candidate, { pos, id })) ??
+    doc.branches.find((candidate) => knows(candidate, { pos, id }))
+  return { pos, ids: branch === undefined ? [id] : branch.ids.slice(branch.pos - pos) }
+}
+
+/** An id of 32 characters is hex, so that nothing of it is to be escaped. */
+const HEX_DIGITS = 32
+
+function revisionsMember({ pos, ids }: Path): string {
+  const isHex = ids.every(({ length }) => length === HEX_DIGITS)
+  return `"_revisions":{"start":${pos},"ids":${isHex ? `["${ids.join('","')}"]` : JSON.stringify(ids)}}`
+}
+
+function revsInfo(doc: DocState, { pos, ids }: Path): unknown[] {
   const stored = new Map(doc.revisions().map((revision) => [revision.rev, revision]))
   return ids.map((id, steps) => {
     const rev = formatRev(pos - steps, id)
@@ -129,7 +172,7 @@ function revsInfo(doc: DocState, { pos, ids }: { pos: number; ids: readonly stri
 /** From which `revpos` on an attachment comes with its bytes. */
 function inlineFrom(doc: DocState, rev: string, { attachments, attsSince }: RenderOptions): number {
   if (attsSince === undefined) return attachments ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY
-  const { pos, ids } = pathTo(doc.branches, parseRev(rev))
+  const { pos, ids } = pathTo(doc, rev)
   const known = new Set(attsSince.map(({ pos: at, id }) => formatRev(at, id)))
   const steps = ids.findIndex((id, step) => known.has(formatRev(pos - step, id)))
   return steps === -1 ? Number.NEGATIVE_INFINITY : pos - steps + 1
@@ -171,6 +214,6 @@ function encodingMembers({ encoding, storedLength }: StoredAttachment): string {
 /** Whether a document that came out with these options stands for its revision alone, so that it has an ETag. */
 export function hasEtag(doc: DocState, options: RenderOptions): boolean {
   if (options.revsInfo || options.localSeq) return false
-  if (options.conflicts && conflicts(doc.branches).length > 0) return false
-  return !(options.deletedConflicts && deletedConflicts(doc.branches).length > 0)
+  if (options.conflicts && losersOf(doc, conflicts).length > 0) return false
+  return !(options.deletedConflicts && losersOf(doc, deletedConflicts).length > 0)
 }

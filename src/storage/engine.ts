@@ -91,6 +91,8 @@ export interface DocState {
   /** The winner. */
   readonly rev: string
   readonly deleted: boolean
+  /** Whether the winner is known to be the only leaf; false where that would have to be looked up. */
+  readonly hasOneLeaf: boolean
   /** Every leaf with its ancestry, in no order; `ids` of a branch is loaded when it is touched. */
   readonly branches: readonly Branch[]
   /** Every revision of which a row is kept, leaf or superseded. */

@@ -74,11 +74,14 @@ export class StoredDocument implements DocState {
     if (body !== undefined) this.#content = [body, attachments ?? 0]
   }
 
+  get hasOneLeaf(): boolean {
+    return this.leaves === 1
+  }
+
   get branches(): readonly Branch[] {
-    this.#branches ??=
-      this.leaves === 1
-        ? [new StoredBranch(this.#place(this.rev), this.deleted, this.#rows, this.#ancestry)]
-        : this.#rows.branchesOf(this.num)
+    this.#branches ??= this.hasOneLeaf
+      ? [new StoredBranch(this.#place(this.rev), this.deleted, this.#rows, this.#ancestry)]
+      : this.#rows.branchesOf(this.num)
     return this.#branches
   }
 

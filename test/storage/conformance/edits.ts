@@ -1,4 +1,5 @@
 /** Writes that the conformance suite makes, and what it reads back. */
+import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { leafRev } from '../../../src/revisions/branch.ts'
 import type {
@@ -78,6 +79,7 @@ export type DocSnapshot = ReturnType<typeof snapshot>
 /** Copies a document state, with what comes in no order put into one. */
 export function snapshot(doc: DocState) {
   const { id, seq, rev, deleted } = doc
+  if (doc.hasOneLeaf) assert.deepEqual(doc.branches.map(leafRev), [rev])
   return {
     id,
     seq,

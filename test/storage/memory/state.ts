@@ -217,13 +217,17 @@ export function lend<R>(doc: StoredDoc | undefined, disk: Disk, use: (doc: DocSt
 
 function docState(doc: StoredDoc, { load, blobs }: Disk, lent: (branch: Branch) => Branch): DocState {
   const { id, seq, rev, deleted, rows } = doc
+  const leaves = () => [...rows.values()].filter((row) => row.leaf)
   return {
     id,
     seq,
     rev,
     deleted,
+    get hasOneLeaf() {
+      return leaves().length === 1
+    },
     get branches() {
-      return [...rows.values()].filter((row) => row.leaf).map((row) => lent(branchOf(row, load)))
+      return leaves().map((row) => lent(branchOf(row, load)))
     },
     revisions: () =>
       [...rows.values()].map((row) => ({ rev: row.rev, deleted: row.deleted, leaf: row.leaf })),
