@@ -41,6 +41,11 @@ const FUNCTIONS_GRACE_MS = 2000
 /** How long a deletion waits for the requests that came before it, in ms: a reader may take any time. */
 const DROP_PATIENCE_MS = 500
 
+/** Whether a call is about many documents, and so may take longer than a message waits for others. */
+function isLong(method: keyof ServedDatabase): boolean {
+  return METHODS[method] === 'stream' || method === 'revsDiff' || method === 'missingRevs'
+}
+
 /** Serves one port until it is told to stop. */
 class Host {
   readonly #outbox: Outbox<Reply>
@@ -51,7 +56,10 @@ class Host {
     accompany: (database, incarnation, work) => this.#stores.accompany(database, incarnation, work),
     tell: (reply) => this.#outbox.post(reply),
   })
-  readonly #turns = new Turns<Call>((request) => this.#serve(request))
+  readonly #turns = new Turns<Call>(
+    (request) => this.#serve(request),
+    ({ method }) => isLong(method),
+  )
   /** Streams asked for, by call, from the moment they are: a reader may give up before they begin. */
   readonly #streams = new Map<number, { readonly database: string; readonly flow: Flow }>()
   readonly #views = new ViewMemory(() => this.#limits.maxViewBytes)
@@ -148,6 +156,8 @@ class Host {
 
   #serve(request: Call): void {
     const { call, database, incarnation, method, args } = request
+    // The clients of what is ready need not wait, nor their next requests.
+    if (isLong(method)) this.#outbox.flush()
     const stream = this.#streams.get(call)
     if (stream !== undefined) {
       const sent = this.#stores.use(database, incarnation, (opened) =>

@@ -6,13 +6,18 @@ import { Breath } from '../core/breath.ts'
 
 export class Turns<Work> {
   readonly #begin: (work: Work) => void
+  readonly #isLong: (work: Work) => boolean
   /** Insertion order is the order of service: a database served goes to the end. */
   readonly #queues = new Map<string, Work[]>()
   #isScheduled = false
 
-  /** @param begin starts a piece of work; it must not throw */
-  constructor(begin: (work: Work) => void) {
+  /**
+   * @param begin starts a piece of work; it must not throw
+   * @param isLong whether a piece may take so long that what was done before must not wait for it
+   */
+  constructor(begin: (work: Work) => void, isLong: (work: Work) => boolean = () => false) {
     this.#begin = begin
+    this.#isLong = isLong
   }
 
   /** Takes a piece of work, which waits for its database's turn. */
@@ -29,34 +34,36 @@ export class Turns<Work> {
     return waiting
   }
 
-  /** Begins what waits, a piece a database in turn, as long as one turn of the event loop may last. */
+  /**
+   * Begins what waits, a piece a database in turn, as long as one turn of the event loop may last: a long piece ends
+   * it, and what else waits begins when it has gone as far as it can.
+   */
   run(): void {
+    if (this.#isScheduled) return
     const breath = new Breath()
-    while (this.#serveNext()) {
-      if (!breath.isDue) continue
-      this.#later()
-      return
+    for (let work = this.#next(); work !== undefined; work = this.#next()) {
+      this.#begin(work)
+      if (breath.isDue || this.#isLong(work)) return this.#later()
     }
   }
 
   /** Begins all that waits, however long it takes. */
   runAll(): void {
-    while (this.#serveNext());
+    for (let work = this.#next(); work !== undefined; work = this.#next()) this.#begin(work)
   }
 
-  #serveNext(): boolean {
+  #next(): Work | undefined {
     for (const [database, queue] of this.#queues) {
       this.#queues.delete(database)
       const work = queue.shift()
       if (queue.length > 0) this.#queues.set(database, queue)
-      if (work !== undefined) this.#begin(work)
-      return true
+      return work
     }
-    return false
+    return undefined
   }
 
   #later(): void {
-    if (this.#isScheduled || this.#queues.size === 0) return
+    if (this.#queues.size === 0) return
     this.#isScheduled = true
     setImmediate(() => {
       this.#isScheduled = false

@@ -129,6 +129,7 @@ export class Outbox<Message extends object> {
   readonly #port: Pick<MessagePort | Worker, 'postMessage'>
   #messages: Message[] = []
   #transfers = new Set<ArrayBufferLike | MessagePort>()
+  #isScheduled = false
 
   constructor(port: Pick<MessagePort | Worker, 'postMessage'>) {
     this.#port = port
@@ -138,7 +139,7 @@ export class Outbox<Message extends object> {
    * @param carriers ports, and what {@link ownBytes} made: its byte arrays are handed over instead of being copied
    */
   post(message: Message, ...carriers: unknown[]): void {
-    if (this.#messages.length === 0) setImmediate(() => this.#flush())
+    if (this.#messages.length === 0) this.#schedule()
     for (const carrier of carriers) {
       if (carrier instanceof MessagePort) this.#transfers.add(carrier)
       for (const bytes of bytesIn(carrier)) this.#transfers.add(bytes.buffer)
@@ -146,7 +147,18 @@ export class Outbox<Message extends object> {
     this.#messages.push(message)
   }
 
-  #flush(): void {
+  #schedule(): void {
+    if (this.#isScheduled) return
+    this.#isScheduled = true
+    setImmediate(() => {
+      this.#isScheduled = false
+      this.flush()
+    })
+  }
+
+  /** Posts what was gathered so far. */
+  flush(): void {
+    if (this.#messages.length === 0) return
     const messages = this.#messages
     const transfers = [...this.#transfers] as TransferListItem[]
     this.#messages = []

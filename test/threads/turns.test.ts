@@ -80,3 +80,20 @@ t.test('work that adds work is served', async (t) => {
   turns.run()
   t.same(begun, ['1', '2'])
 })
+
+t.test('a long piece ends the turn of the loop, so that what was done before it can go out', async (t) => {
+  const begun: string[] = []
+  const turns = new Turns<string>(
+    (piece) => begun.push(piece),
+    (piece) => piece.startsWith('long'),
+  )
+  for (const piece of ['short 1', 'short 2', 'long 1', 'long 2', 'short 3']) turns.add('a', piece)
+  turns.run()
+  t.same(begun, ['short 1', 'short 2', 'long 1'])
+  turns.run()
+  t.equal(begun.length, 3, 'what arrives meanwhile waits as well')
+  await turn()
+  t.same(begun.slice(3), ['long 2'])
+  await turn()
+  t.same(begun.slice(4), ['short 3'])
+})

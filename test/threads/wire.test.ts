@@ -30,6 +30,15 @@ t.test('the messages of one turn travel as one, in their order', async (t) => {
   t.same(await arrived(2), [[{ n: 1 }, { n: 2 }], [{ n: 3 }]])
 })
 
+t.test('what was gathered can be posted before the turn ends', async (t) => {
+  const { outbox, arrived } = channel(t)
+  outbox.post({ n: 1 })
+  outbox.flush()
+  outbox.flush()
+  outbox.post({ n: 2 })
+  t.same(await arrived(2), [[{ n: 1 }], [{ n: 2 }]])
+})
+
 t.test('small Buffers, which share Node’s pool, are copied and never detached', async (t) => {
   const pooled = Buffer.from('pooled')
   const neighbour = Buffer.from('neighbour')
