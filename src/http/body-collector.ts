@@ -47,12 +47,11 @@ export class BodyCollector {
     return this.#spool(chunk)
   }
 
-  /**
-   * The whole body. Bytes in memory stand in an ArrayBuffer of their own, which may be transferred to another
-   * thread; a Buffer of Node's would take its neighbours in the pool along.
-   */
+  /** The whole body. */
   finish(): Body {
     if (this.#file !== null) return { file: this.#file.fd, length: this.#length }
+    const [first] = this.#chunks
+    if (first !== undefined && this.#chunks.length === 1) return { bytes: first }
     const bytes = new Uint8Array(this.#length)
     let at = 0
     for (const chunk of this.#chunks) {

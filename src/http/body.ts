@@ -114,8 +114,10 @@ async function read(
   collector: BodyCollector,
   limit: SizeLimit,
 ): Promise<void> {
-  const started = performance.now()
   const { raw } = request
+  // Most bodies came with their heads; waiting for them would cost more than all else (10 us).
+  if (raw.complete && !raw.destroyed && encoding === 'identity') return readArrived(raw, collector, limit)
+  const started = performance.now()
   const idle = setTimeout(() => raw.destroy(), IDLE_MS)
   sendContinue(raw)
   try {
@@ -128,6 +130,14 @@ async function read(
     // What is still to come is thrown away, or the connection could serve nobody else.
     raw.resume()
     request.tellBodyTime?.(Math.round(performance.now() - started))
+  }
+}
+
+/** Reads a body that is here already. */
+async function readArrived(raw: IncomingMessage, collector: BodyCollector, limit: SizeLimit): Promise<void> {
+  for (let chunk: Buffer | null = raw.read(); chunk !== null; chunk = raw.read()) {
+    if (collector.length + chunk.length > limit.bytes) throw tooLarge(limit)
+    await collector.add(chunk)
   }
 }
 

@@ -2,11 +2,15 @@ import type { FastifyRequest } from 'fastify'
 import { CouchError } from '../core/errors.ts'
 import { headerParameter } from '../documents/multipart.ts'
 
+const JSON_TYPE = 'application/json'
+
 /**
  * The media type of the request's body in lower case, its parameters left out; empty when none is stated.
  */
 export function mediaType(request: FastifyRequest): string {
-  const [type = ''] = (request.headers['content-type'] ?? '').split(';', 1)
+  const header = request.headers['content-type'] ?? ''
+  if (header === JSON_TYPE) return header
+  const [type = ''] = header.split(';', 1)
   return type.trim().toLowerCase()
 }
 
@@ -20,5 +24,5 @@ export function multipartBoundary(request: FastifyRequest): string {
  * @throws bad_content_type
  */
 export async function requireJsonType(request: FastifyRequest): Promise<void> {
-  if (mediaType(request) !== 'application/json') throw new CouchError('bad_content_type')
+  if (mediaType(request) !== JSON_TYPE) throw new CouchError('bad_content_type')
 }

@@ -27,27 +27,36 @@ export function idOf(request: FastifyRequest): string {
   return docid
 }
 
+/** What a parameter switches on when it is `true`. */
+const SWITCHES: Readonly<Record<string, readonly (keyof OpenOptions)[]>> = {
+  latest: ['latest'],
+  revs: ['revs'],
+  revs_info: ['revsInfo'],
+  conflicts: ['conflicts'],
+  deleted_conflicts: ['deletedConflicts'],
+  meta: ['revsInfo', 'conflicts', 'deletedConflicts'],
+  local_seq: ['localSeq'],
+  attachments: ['attachments'],
+  att_encoding_info: ['attEncodingInfo'],
+  deleted: ['deleted'],
+}
+
 /**
- * The options of reading a document.
+ * The options of reading a document; only those that are asked for, since each is named in the message to the
+ * database's thread.
  * @throws invalid_json, invalid_revs_list, invalid_rev for a bad `atts_since`
  */
 export function openOptions(query: Query): OpenOptions {
-  const rev = textParam(query, 'rev')
-  const meta = isOn(query, 'meta')
-  const attsSince = attsSinceParam(query)
-  return {
-    ...(rev !== undefined && { rev }),
-    ...(attsSince !== undefined && { attsSince }),
-    latest: isOn(query, 'latest'),
-    revs: isOn(query, 'revs'),
-    revsInfo: meta || isOn(query, 'revs_info'),
-    conflicts: meta || isOn(query, 'conflicts'),
-    deletedConflicts: meta || isOn(query, 'deleted_conflicts'),
-    localSeq: isOn(query, 'local_seq'),
-    attachments: isOn(query, 'attachments'),
-    attEncodingInfo: isOn(query, 'att_encoding_info'),
-    deleted: isOn(query, 'deleted'),
+  const options: { -readonly [Name in keyof OpenOptions]: unknown } = {}
+  for (const name of Object.keys(query)) {
+    if (!Object.hasOwn(SWITCHES, name) || !isOn(query, name)) continue
+    for (const option of SWITCHES[name] ?? []) options[option] = true
   }
+  const rev = textParam(query, 'rev')
+  const attsSince = attsSinceParam(query)
+  if (rev !== undefined) options.rev = rev
+  if (attsSince !== undefined) options.attsSince = attsSince
+  return options as OpenOptions
 }
 
 function attsSinceParam(query: Query): readonly string[] | undefined {

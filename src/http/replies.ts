@@ -1,15 +1,39 @@
+import type { OutgoingHttpHeaders } from 'node:http'
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { type ByteText, bytesOfText, byteText, type Sendable } from '../core/byte-text.ts'
 import { DESIGN_PREFIX, isDesignId, isLocalId, LOCAL_PREFIX } from '../core/ids.ts'
 import { sendStream } from './json-stream.ts'
+import { COMPRESSED_BYTES } from './plugins/compression.ts'
 
 /** Answers with a value as JSON and a newline; as bytes, or Fastify would name a charset (protocol.md 17). */
 export function sendJson(reply: FastifyReply, status: number, value: unknown): FastifyReply {
-  return sendBytes(reply, status, Buffer.from(`${JSON.stringify(value)}\n`))
+  return sendBytes(reply, status, byteText(Buffer.from(`${JSON.stringify(value)}\n`)))
 }
 
 /** Answers with JSON that a database's thread has made. */
-export function sendBytes(reply: FastifyReply, status: number, bytes: Uint8Array): FastifyReply {
-  return reply.code(status).type('application/json').send(bytes)
+export function sendBytes(reply: FastifyReply, status: number, bytes: Sendable): FastifyReply {
+  reply.code(status).type('application/json')
+  if (typeof bytes !== 'string') return reply.send(bytes)
+  if (!leavesAsItIs(reply.request, bytes)) return reply.send(bytesOfText(bytes))
+  return sendAtOnce(reply, status, bytes)
+}
+
+/** Whether none of the hooks that look at what is sent (compression, prefer-minimal, Fastify's own of HEAD) changes it. */
+function leavesAsItIs({ method, headers }: FastifyRequest, text: ByteText): boolean {
+  if (method === 'HEAD' || headers.prefer !== undefined) return false
+  return headers['accept-encoding'] === undefined || text.length < COMPRESSED_BYTES
+}
+
+/**
+ * Past Fastify, and with head and body in one string: Node then makes one write of them, where bytes would be a list of
+ * two. Together 10 us of a request.
+ */
+function sendAtOnce(reply: FastifyReply, status: number, text: ByteText): FastifyReply {
+  const { raw } = reply
+  raw.writeHead(status, { ...(reply.getHeaders() as OutgoingHttpHeaders), 'content-length': text.length })
+  reply.hijack()
+  raw.end(text, 'latin1')
+  return reply
 }
 
 /** What Node lets into a header; it throws at anything else, and nobody is answered. */
@@ -75,7 +99,8 @@ export function hostOf({ headers }: FastifyRequest): string | undefined {
 
 /** Of a header that several proxies have added to, what the first of them said. */
 function firstOf(header: string | string[] | undefined): string {
-  const [first = ''] = String(header ?? '').split(',', 1)
+  if (header === undefined) return ''
+  const [first = ''] = String(header).split(',', 1)
   return first.trim()
 }
 

@@ -1,5 +1,6 @@
 /** The databases of this server as the HTTP thread sees them: which there are, and a way to each. */
 import type { ChangesSource } from '../changes/page.ts'
+import type { Sendable } from '../core/byte-text.ts'
 import type { Limits, SecurityObject } from '../core/types.ts'
 import type { Database } from '../documents/database.ts'
 import type { ViewSource } from '../query/views.ts'
@@ -13,9 +14,17 @@ export type DatabaseEvent =
   /** Deleted, or the server is stopping: feeds end. */
   | { readonly type: 'gone' }
 
-export interface DatabaseHandle extends Database, ChangesSource, ViewSource {
+/** A database's thread sends short answers as texts (wire.ts). */
+type TextMethod = 'open' | 'revsDiff' | 'missingRevs'
+
+export interface DatabaseHandle extends Omit<Database, TextMethod>, ChangesSource, ViewSource {
   readonly name: string
   readonly incarnation: number
+  open(
+    ...asked: Parameters<Database['open']>
+  ): Promise<{ readonly etag: string | null; readonly json: Sendable }>
+  revsDiff(...asked: Parameters<Database['revsDiff']>): Promise<Sendable>
+  missingRevs(...asked: Parameters<Database['missingRevs']>): Promise<Sendable>
   /** The security object as last heard of, fetched at first use: for a fast refusal, never for the last word. */
   securityCopy(): Promise<SecurityObject | null>
   /** Calls `listener` on each event until the returned function is called. */

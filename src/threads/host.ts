@@ -2,7 +2,7 @@
  * A database thread: runs documents/ and changes/ over the SQLite engine for the databases it owns. It is told
  * what to do by the HTTP thread (pool.ts), in batches of messages, and answers in batches.
  */
-import { parentPort, workerData } from 'node:worker_threads'
+import { parentPort, type TransferListItem, workerData } from 'node:worker_threads'
 import { readFilterBody } from '../changes/filter-body.ts'
 import { changesPage } from '../changes/page.ts'
 import { CouchError } from '../core/errors.ts'
@@ -18,6 +18,7 @@ import { Flow } from './flow.ts'
 import { type Closable, OpenStores } from './open-stores.ts'
 import { Turns } from './turns.ts'
 import {
+  bodyFromText,
   type CatalogAct,
   METHODS,
   Outbox,
@@ -26,6 +27,7 @@ import {
   type Reply,
   type Request,
   type ServedDatabase,
+  shortBytesAsTexts,
   type ThreadOptions,
 } from './wire.ts'
 
@@ -142,8 +144,8 @@ class Host {
   #answer(call: number, work: Promise<unknown>): void {
     work.then(
       (value) => {
-        const own = ownBytes(value)
-        this.#outbox.post({ type: 'answer', call, value: own }, own)
+        const transfers: TransferListItem[] = []
+        this.#outbox.post({ type: 'answer', call, value: ownBytes(value, transfers) }, transfers)
       },
       (error: unknown) => this.#failed(call, error),
     )
@@ -170,18 +172,21 @@ class Host {
       return
     }
     const run = (opened: OpenDatabase) =>
-      (opened.database[method] as (...given: readonly unknown[]) => Promise<unknown>)(...args)
-    this.#answer(call, this.#stores.use(database, incarnation, run))
+      (opened.database[method] as (...given: readonly unknown[]) => Promise<unknown>)(
+        ...args.map(bodyFromText),
+      )
+    const answer = this.#stores.use(database, incarnation, run)
+    this.#answer(call, METHODS[method] === 'text' ? answer.then(shortBytesAsTexts) : answer)
   }
 
   /** Sends a stream's chunks, each when it is asked for; the first at once. */
   async #send({ call, method, args }: Call, flow: Flow, { database }: OpenDatabase): Promise<void> {
     if (!flow.isWanted()) return
     const start = database[method] as (...given: readonly unknown[]) => AsyncIterable<Uint8Array>
-    for await (const chunk of start(...args)) {
+    for await (const chunk of start(...args.map(bodyFromText))) {
       if (!(await flow.next())) return
-      const own = ownBytes(chunk)
-      this.#outbox.post({ type: 'chunk', call, chunk: own }, own)
+      const transfers: TransferListItem[] = []
+      this.#outbox.post({ type: 'chunk', call, chunk: ownBytes(chunk, transfers) as Uint8Array }, transfers)
     }
   }
 

@@ -73,7 +73,9 @@ interface Asking {
 function servedMethods(asking: Asking): ServedDatabase {
   const methods = Object.entries(METHODS).map(([method, kind]) => [
     method,
-    (...args: unknown[]) => asking[kind](method as keyof ServedDatabase, args),
+    kind === 'stream'
+      ? (...args: unknown[]) => asking.stream(method as keyof ServedDatabase, args)
+      : (...args: unknown[]) => asking.call(method as keyof ServedDatabase, args),
   ])
   return Object.fromEntries(methods) as ServedDatabase
 }

@@ -1,7 +1,15 @@
 /** The HTTP thread's end of one database thread: calls and streams over its port. */
-import { type MessagePort, Worker } from 'node:worker_threads'
+import { type MessagePort, type TransferListItem, Worker } from 'node:worker_threads'
 import { CouchError } from '../core/errors.ts'
-import { Outbox, ownBytes, type Reply, type Request, type ThreadOptions, unpackError } from './wire.ts'
+import {
+  Outbox,
+  ownBytes,
+  type Reply,
+  type Request,
+  shortBytesAsTexts,
+  type ThreadOptions,
+  unpackError,
+} from './wire.ts'
 
 /** What a thread tells without being asked. */
 export type ThreadEvent = Extract<Reply, { type: 'committed' | 'secured' | 'compaction' }>
@@ -106,14 +114,13 @@ export class Thread {
 
   /** Tells the thread something that has no answer. */
   tell(request: Extract<Request, { type: 'limits' | 'sandbox' }>, ...ports: MessagePort[]): void {
-    if (!this.#ended) this.#outbox.post(request, ...ports)
+    if (!this.#ended) this.#outbox.post(request, ports)
   }
 
   /** Asks for one answer. */
   ask(request: Unnumbered<Request>): Promise<unknown> {
     return new Promise((resolve, reject) => {
-      const refuse = () => reject(new Error('a stream answered a call'))
-      this.#send(request, { answer: resolve, failed: reject, chunk: refuse, end: refuse })
+      this.#send(request, new Asked(resolve, reject))
     })
   }
 
@@ -145,8 +152,10 @@ export class Thread {
       return call
     }
     if (request.type === 'call') {
-      const args = request.args.map(ownBytes)
-      this.#outbox.post({ ...request, call, args }, ...args)
+      const { database, incarnation, method } = request
+      const transfers: TransferListItem[] = []
+      const args = request.args.map((arg) => ownBytes(shortBytesAsTexts(arg), transfers))
+      this.#outbox.post({ type: 'call', call, database, incarnation, method, args }, transfers)
     } else this.#outbox.post({ ...request, call } as Request)
     this.#waiting.set(call, waiting)
     return call
@@ -156,6 +165,25 @@ export class Thread {
   async stop(): Promise<void> {
     if (!this.#ended) await this.ask({ type: 'stop' }).catch(() => undefined)
     await this.#worker.terminate()
+  }
+}
+
+/** Somebody who waits for one answer. */
+class Asked implements Waiting {
+  readonly answer: (value: unknown) => void
+  readonly failed: (error: unknown) => void
+
+  constructor(resolve: (value: unknown) => void, reject: (error: unknown) => void) {
+    this.answer = resolve
+    this.failed = reject
+  }
+
+  chunk(): void {
+    this.failed(new Error('a stream answered a call'))
+  }
+
+  end(): void {
+    this.chunk()
   }
 }
 

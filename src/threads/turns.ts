@@ -43,7 +43,9 @@ export class Turns<Work> {
     const breath = new Breath()
     for (let work = this.#next(); work !== undefined; work = this.#next()) {
       this.#begin(work)
-      if (breath.isDue || this.#isLong(work)) return this.#later()
+      if (!breath.isDue && !this.#isLong(work)) continue
+      this.#later()
+      return
     }
   }
 

@@ -1,6 +1,7 @@
 /** What the HTTP thread and a database thread say to each other, and how it is packed. */
-import { MessagePort, type TransferListItem, type Worker } from 'node:worker_threads'
+import type { MessagePort, TransferListItem, Worker } from 'node:worker_threads'
 import type { ChangesSource } from '../changes/page.ts'
+import { type ByteText, bytesOfText, byteText } from '../core/byte-text.ts'
 import { asCouchError, CouchError, type ErrorName } from '../core/errors.ts'
 import type { Limits, SecurityObject } from '../core/types.ts'
 import type { Database } from '../documents/database.ts'
@@ -12,8 +13,8 @@ import type { CompactionProgress } from '../storage/engine.ts'
 /** All that a database thread does for a database. */
 export type ServedDatabase = Database & ChangesSource & ViewSource
 
-/** How each method answers: once, or in chunks that are pulled one by one. */
-export const METHODS: Readonly<Record<keyof ServedDatabase, 'call' | 'stream'>> = {
+/** How each method answers: once, once with short bytes as texts, or in chunks that are pulled one by one. */
+export const METHODS = {
   info: 'call',
   security: 'call',
   setSecurity: 'call',
@@ -24,7 +25,7 @@ export const METHODS: Readonly<Record<keyof ServedDatabase, 'call' | 'stream'>> 
   purgedInfos: 'call',
   purgedInfosLimit: 'call',
   setPurgedInfosLimit: 'call',
-  open: 'call',
+  open: 'text',
   openRevs: 'stream',
   openParts: 'call',
   openRevsMixed: 'stream',
@@ -36,8 +37,8 @@ export const METHODS: Readonly<Record<keyof ServedDatabase, 'call' | 'stream'>> 
   bulkDocs: 'stream',
   bulkGet: 'stream',
   bulkGetMixed: 'stream',
-  revsDiff: 'call',
-  missingRevs: 'call',
+  revsDiff: 'text',
+  missingRevs: 'text',
   allDocs: 'stream',
   allDocsQueries: 'stream',
   openAttachment: 'call',
@@ -49,7 +50,7 @@ export const METHODS: Readonly<Record<keyof ServedDatabase, 'call' | 'stream'>> 
   viewInfo: 'call',
   changes: 'call',
   readFilterBody: 'call',
-}
+} as const satisfies Readonly<Record<keyof ServedDatabase, 'call' | 'text' | 'stream'>>
 
 /** To a database thread. `call` names the answer that belongs to it. */
 export type Request =
@@ -128,22 +129,17 @@ export function unpackError({ code, reason, cause }: WireError): CouchError {
 export class Outbox<Message extends object> {
   readonly #port: Pick<MessagePort | Worker, 'postMessage'>
   #messages: Message[] = []
-  #transfers = new Set<ArrayBufferLike | MessagePort>()
+  #transfers: TransferListItem[] = []
   #isScheduled = false
 
   constructor(port: Pick<MessagePort | Worker, 'postMessage'>) {
     this.#port = port
   }
 
-  /**
-   * @param carriers ports, and what {@link ownBytes} made: its byte arrays are handed over instead of being copied
-   */
-  post(message: Message, ...carriers: unknown[]): void {
+  /** @param transfers ports, and the memory of bytes that is handed over instead of being copied: {@link ownBytes} */
+  post(message: Message, transfers: readonly TransferListItem[] = NONE): void {
     if (this.#messages.length === 0) this.#schedule()
-    for (const carrier of carriers) {
-      if (carrier instanceof MessagePort) this.#transfers.add(carrier)
-      for (const bytes of bytesIn(carrier)) this.#transfers.add(bytes.buffer)
-    }
+    for (const transfer of transfers) this.#transfers.push(transfer)
     this.#messages.push(message)
   }
 
@@ -160,44 +156,56 @@ export class Outbox<Message extends object> {
   flush(): void {
     if (this.#messages.length === 0) return
     const messages = this.#messages
-    const transfers = [...this.#transfers] as TransferListItem[]
+    // The same memory may be in two messages, but must not be named twice.
+    const transfers = this.#transfers.length > 0 ? [...new Set(this.#transfers)] : undefined
     this.#messages = []
-    this.#transfers = new Set()
+    this.#transfers = []
     this.#port.postMessage(messages, transfers)
   }
 }
 
+const NONE: readonly TransferListItem[] = []
+
+/** Longer bytes are handed over: a string is copied once in each thread. */
+const TEXT_BYTES = 16 * 1024
+
+/** The same value with short byte arrays as {@link ByteText}, at its top or one level below. */
+export function shortBytesAsTexts(value: unknown): unknown {
+  return withBytes(value, (bytes) => (bytes.length > TEXT_BYTES ? bytes : byteText(bytes)))
+}
+
+/** What a call is given, as it was before a short body became a text. */
+export function bodyFromText(arg: unknown): unknown {
+  const isTextual = typeof arg === 'object' && arg !== null && 'bytes' in arg && typeof arg.bytes === 'string'
+  return isTextual ? { bytes: bytesOfText(arg.bytes as ByteText) } : arg
+}
+
 /**
  * The same value with byte arrays that own their memory, at its top or one level below: only such can be handed
- * to another thread. Node's small Buffers share one pool.
+ * to another thread. Node's small Buffers share one pool. What is in lists, or deeper, is copied.
+ * @param transfers takes what is to be handed over
  */
-export function ownBytes<T>(value: T): T {
-  if (value instanceof Uint8Array) return owned(value) as T
-  const names = byteMembers(value)
-  if (names.length === 0) return value
-  const members = value as Readonly<Record<string, Uint8Array>>
-  return { ...value, ...Object.fromEntries(names.map((name) => [name, owned(members[name] as Uint8Array)])) }
+export function ownBytes(value: unknown, transfers: TransferListItem[]): unknown {
+  return withBytes(value, (bytes) => {
+    const own = owned(bytes)
+    transfers.push(own.buffer as ArrayBuffer)
+    return own
+  })
 }
 
-/** The byte arrays that move with a value: itself, or members of an object. A list's are copied. */
-function bytesIn(value: unknown): Uint8Array[] {
-  if (value instanceof Uint8Array) return [value]
-  return byteMembers(value).map((name) => (value as Readonly<Record<string, Uint8Array>>)[name] as Uint8Array)
-}
-
-/** Names of the members that are byte arrays. Asked of all that is sent, and mostly in vain: so without a list. */
-function byteMembers(value: unknown): readonly string[] {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return NONE
-  let names: string[] | undefined
+/** Asked of all that is sent, and mostly in vain: so it makes nothing before it has found some. */
+function withBytes(value: unknown, change: (bytes: Uint8Array) => unknown): unknown {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return value
+  if (value instanceof Uint8Array) return change(value)
+  let changed: Record<string, unknown> | undefined
   for (const name in value) {
-    if (!((value as Readonly<Record<string, unknown>>)[name] instanceof Uint8Array)) continue
-    names ??= []
-    names.push(name)
+    const member = (value as Readonly<Record<string, unknown>>)[name]
+    if (!(member instanceof Uint8Array)) continue
+    changed ??= { ...value }
+    changed[name] = change(member)
   }
-  return names ?? NONE
+  return changed ?? value
 }
-
-const NONE: readonly string[] = []
 
 function owned(bytes: Uint8Array): Uint8Array {
   const isWhole = bytes.byteLength === bytes.buffer.byteLength && bytes.byteLength > 0

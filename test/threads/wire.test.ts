@@ -1,8 +1,15 @@
 import { setImmediate as turn } from 'node:timers/promises'
-import { MessageChannel } from 'node:worker_threads'
+import { MessageChannel, type TransferListItem } from 'node:worker_threads'
 import t, { type Test } from 'tap'
 import { CouchError } from '../../src/core/errors.ts'
-import { Outbox, ownBytes, packError, unpackError } from '../../src/threads/wire.ts'
+import {
+  bodyFromText,
+  Outbox,
+  ownBytes,
+  packError,
+  shortBytesAsTexts,
+  unpackError,
+} from '../../src/threads/wire.ts'
 
 function isWhole(bytes: Uint8Array): boolean {
   return bytes.byteLength === bytes.buffer.byteLength
@@ -19,6 +26,12 @@ function channel(t: Test) {
     return batches
   }
   return { outbox: new Outbox<object>(port1), arrived }
+}
+
+/** A value that owns its bytes, and what is handed over with it. */
+function owned<T>(value: T): [own: T, transfers: TransferListItem[]] {
+  const transfers: TransferListItem[] = []
+  return [ownBytes(value, transfers) as T, transfers]
 }
 
 t.test('the messages of one turn travel as one, in their order', async (t) => {
@@ -44,8 +57,8 @@ t.test('small Buffers, which share Node’s pool, are copied and never detached'
   const neighbour = Buffer.from('neighbour')
   t.notOk(isWhole(pooled))
   const { outbox, arrived } = channel(t)
-  const own = ownBytes({ body: { bytes: pooled }, bytes: pooled })
-  outbox.post({ own }, own)
+  const [own, transfers] = owned({ body: { bytes: pooled }, bytes: pooled })
+  outbox.post({ own }, transfers)
   t.match(await arrived(1), [[{ own: { bytes: new Uint8Array(Buffer.from('pooled')) } }]])
   t.equal(pooled.toString(), 'pooled')
   t.equal(neighbour.toString(), 'neighbour')
@@ -55,9 +68,9 @@ t.test('small Buffers, which share Node’s pool, are copied and never detached'
 t.test('bytes that own their memory are handed over', async (t) => {
   const large = Buffer.alloc(100_000, 'x')
   const { outbox, arrived } = channel(t)
-  const own = ownBytes(large)
+  const [own, transfers] = owned(large)
   t.notOk(Buffer.isBuffer(own))
-  outbox.post({ own }, own)
+  outbox.post({ own }, transfers)
   const [[message]] = (await arrived(1)) as [[{ own: Uint8Array }]]
   t.equal(message.own.length, 100_000)
   t.equal(large.length, 0, 'nothing was copied')
@@ -65,7 +78,7 @@ t.test('bytes that own their memory are handed over', async (t) => {
 
 t.test('a stretch of larger memory is copied alone', async (t) => {
   const whole = new Uint8Array(1000).fill(7)
-  const own = ownBytes(whole.subarray(10, 20))
+  const [own] = owned(whole.subarray(10, 20))
   t.ok(isWhole(own))
   t.same(own, new Uint8Array(10).fill(7))
 })
@@ -73,9 +86,9 @@ t.test('a stretch of larger memory is copied alone', async (t) => {
 t.test('the same memory may be sent twice in one turn', async (t) => {
   const bytes = new Uint8Array(10_000).fill(1)
   const { outbox, arrived } = channel(t)
-  const own = ownBytes({ a: bytes, b: bytes })
-  outbox.post({ own }, own)
-  outbox.post({ own }, own)
+  const [own, transfers] = owned({ a: bytes, b: bytes })
+  outbox.post({ own }, transfers)
+  outbox.post({ own }, transfers)
   const [batch] = (await arrived(1)) as { own: { a: Uint8Array; b: Uint8Array } }[][]
   for (const { own: got } of batch ?? []) t.same([got.a.length, got.b.length], [10_000, 10_000])
 })
@@ -85,9 +98,9 @@ t.test('byte arrays deeper down, and in lists, are copied', async (t) => {
   const listed = Buffer.from('listed')
   const { outbox, arrived } = channel(t)
   const value = { at: { bytes: deep }, list: [listed] }
-  t.equal(ownBytes(value), value)
-  t.equal(ownBytes(value.list), value.list)
-  outbox.post({ value }, value, value.list)
+  t.same(owned(value), [value, []])
+  t.same(owned(value.list), [value.list, []])
+  outbox.post({ value })
   const [[message]] = (await arrived(1)) as [[{ value: { at: { bytes: Uint8Array } } }]]
   t.equal(message.value.at.bytes.length, 10_000)
   t.equal(deep.length, 10_000)
@@ -95,8 +108,11 @@ t.test('byte arrays deeper down, and in lists, are copied', async (t) => {
 })
 
 t.test('values without bytes stay the same', async (t) => {
-  for (const value of [null, undefined, 1, 'text', {}, [1], { a: { b: 1 } }]) t.equal(ownBytes(value), value)
-  t.equal(ownBytes(new Uint8Array(0)).length, 0)
+  for (const value of [null, undefined, 1, 'text', {}, [1], { a: { b: 1 } }]) {
+    t.equal(owned(value)[0], value)
+    t.equal(shortBytesAsTexts(value), value)
+  }
+  t.equal(owned(new Uint8Array(0))[0].length, 0)
 })
 
 t.test('errors of ours keep their name and reason over the wire, causes become text', async (t) => {
@@ -113,4 +129,23 @@ t.test('anything else thrown is a fault of ours', async (t) => {
     t.equal(unpackError(structuredClone(packError(thrown))).code, 'internal_server_error')
   }
   t.match(unpackError(packError(new TypeError('x is no function'))).cause, /x is no function/)
+})
+
+t.test('short bytes become a character each, whatever they are', async (t) => {
+  const bytes = Uint8Array.from({ length: 256 }, (_, byte) => byte)
+  const text = shortBytesAsTexts(bytes.subarray(1))
+  t.equal(text, String.fromCharCode(...bytes.subarray(1)))
+  t.same(shortBytesAsTexts({ etag: 'é', json: Buffer.from('{"ä":"€"}') }), {
+    etag: 'é',
+    json: '{"\xc3\xa4":"\xe2\x82\xac"}',
+  })
+  const long = new Uint8Array(16 * 1024 + 1)
+  t.equal(shortBytesAsTexts(long), long)
+})
+
+t.test('a short body is bytes again at the other end', async (t) => {
+  const body = { bytes: Buffer.from('{"ä":"€"}') }
+  t.same(bodyFromText(structuredClone(shortBytesAsTexts(body))), body)
+  for (const other of [null, 'text', { rev: '1-a' }, { file: 3, length: 10 }])
+    t.equal(bodyFromText(other), other)
 })

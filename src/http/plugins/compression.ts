@@ -2,7 +2,8 @@ import { constants } from 'node:zlib'
 import compress from '@fastify/compress'
 import fp from 'fastify-plugin'
 
-const MIN_BYTES = 1024
+/** Shorter answers are not compressed. */
+export const COMPRESSED_BYTES = 1024
 
 /**
  * Compresses whole JSON answers of a kilobyte and more for clients that ask for it, fast rather than well: most
@@ -12,7 +13,7 @@ export const compression = fp(
   async (app) => {
     await app.register(compress, {
       globalDecompression: false,
-      threshold: MIN_BYTES,
+      threshold: COMPRESSED_BYTES,
       encodings: ['br', 'gzip'],
       brotliOptions: { params: { [constants.BROTLI_PARAM_QUALITY]: 1 } },
       zlibOptions: { level: constants.Z_BEST_SPEED },

@@ -6,7 +6,7 @@ import fp from 'fastify-plugin'
 export const COUCHDB_VERSION = '3.5.0'
 
 const REQUEST_ID = /^[A-Za-z0-9_-]{1,36}$/
-const TEN_HEX_DIGITS = 2 ** 40
+const FIVE_HEX_DIGITS = 2 ** 20
 
 /** The headers of every answer; protocol.md 1.1. (`Date` is Node's.) */
 export const couchHeaders = fp(
@@ -37,7 +37,11 @@ export function setCouchHeaders(request: FastifyRequest, reply: FastifyReply): v
 export function requestId(request: IncomingMessage): string {
   const sent = request.headers['x-couch-request-id']
   if (typeof sent === 'string' && REQUEST_ID.test(sent)) return sent
-  return Math.floor(Math.random() * TEN_HEX_DIGITS)
-    .toString(16)
-    .padStart(10, '0')
+  return fiveHexDigits() + fiveHexDigits()
+}
+
+/** Of a small integer, which V8 writes five times as fast as a number of forty bits. */
+function fiveHexDigits(): string {
+  const number = FIVE_HEX_DIGITS + Math.floor(Math.random() * FIVE_HEX_DIGITS)
+  return number.toString(16).slice(1)
 }

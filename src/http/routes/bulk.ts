@@ -1,8 +1,10 @@
 /** Many documents in one call; protocol.md 4.1 to 4.3. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { Sendable } from '../../core/byte-text.ts'
 import { CouchError } from '../../core/errors.ts'
-import type { Body, Database } from '../../documents/database.ts'
+import type { Body } from '../../documents/database.ts'
 import { newBoundary } from '../../documents/parts.ts'
+import type { DatabaseHandle } from '../../threads/databases.ts'
 import { bulkMultipart } from '../accept.ts'
 import { requestSizeLimit, withBody } from '../body.ts'
 import { type StreamHead, sendStream } from '../json-stream.ts'
@@ -82,7 +84,7 @@ async function missingRevs(request: FastifyRequest, reply: FastifyReply): Promis
 async function sendAnswer(
   request: FastifyRequest,
   reply: FastifyReply,
-  ask: (database: Database, body: Body) => Promise<Uint8Array>,
+  ask: (database: DatabaseHandle, body: Body) => Promise<Sendable>,
 ): Promise<FastifyReply> {
   const limit = requestSizeLimit(request)
   return sendBytes(reply, 200, await withBody(request, limit, (body) => ask(databaseOf(request), body)))
@@ -92,7 +94,7 @@ function streamRows(
   request: FastifyRequest,
   reply: FastifyReply,
   head: StreamHead,
-  ask: (database: Database, body: Body) => AsyncIterable<Uint8Array>,
+  ask: (database: DatabaseHandle, body: Body) => AsyncIterable<Uint8Array>,
 ): Promise<void> {
   return withBody(request, requestSizeLimit(request), async (body) => {
     const rows = ask(databaseOf(request), body)[Symbol.asyncIterator]()
