@@ -31,7 +31,7 @@ export class PageCache {
 
   /** The file is about to be closed. */
   close(): void {
-    this.#caches.drop(this)
+    this.#caches.close(this)
   }
 }
 
@@ -47,7 +47,12 @@ export class PageCaches {
     this.#timer ??= setInterval(() => this.sweep(), SWEEP_MS).unref()
   }
 
-  drop(cache: PageCache): void {
+  close(cache: PageCache): void {
+    this.#drop(cache)
+    this.#divide()
+  }
+
+  #drop(cache: PageCache): void {
     cache.isWarm = false
     this.#warm.delete(cache)
     if (this.#warm.size > 0) return
@@ -65,7 +70,7 @@ export class PageCaches {
   }
 
   #cool(cache: PageCache): void {
-    this.drop(cache)
+    this.#drop(cache)
     this.#tell(cache, 'shrink_memory')
   }
 
