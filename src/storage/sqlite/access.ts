@@ -2,19 +2,24 @@
 import { CouchError } from '../../core/errors.ts'
 import type { Outcome } from '../engine.ts'
 import { storageError } from './connection.ts'
+import type { PageCache } from './page-caches.ts'
 import type { Plan, Writer } from './writer.ts'
 
 export class Access {
   readonly #writer: Writer
+  readonly #cache: Pick<PageCache, 'use'>
   #closed = false
 
-  constructor(writer: Writer) {
+  /** @param cache told of every use of the file */
+  constructor(writer: Writer, cache: Pick<PageCache, 'use'>) {
     this.#writer = writer
+    this.#cache = cache
   }
 
   /** Reads, in one turn. @throws unavailable when the store is closed, or what the driver's error stands for */
   read<R>(work: () => R): R {
     this.refuseIfClosed()
+    this.#cache.use()
     try {
       return work()
     } catch (error) {
@@ -32,6 +37,7 @@ export class Access {
     const outcomes: (O | { error: unknown })[] = new Array(plans.length)
     let open = plans.length
     if (open === 0) return outcomes
+    this.#cache.use()
     return new Promise((resolve) => {
       const answer = (at: number, outcome: O | { error: unknown }) => {
         outcomes[at] = outcome

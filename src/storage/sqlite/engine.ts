@@ -4,6 +4,7 @@ import type { Catalog } from '../catalog.ts'
 import type { DatabaseStore, StorageEngine } from '../engine.ts'
 import { SqliteCatalog } from './catalog.ts'
 import { Files } from './files.ts'
+import { PageCaches } from './page-caches.ts'
 import { SqliteStore } from './store.ts'
 
 export interface SqliteEngineOptions {
@@ -17,6 +18,7 @@ export interface SqliteEngineOptions {
 export function sqliteEngine({ dataDir, onOperation }: SqliteEngineOptions): StorageEngine {
   const files = new Files(dataDir)
   const stores = new Set<SqliteStore>()
+  const caches = new PageCaches()
   let catalog: SqliteCatalog | undefined
   return {
     capabilities: { durable: true, sharedWriters: false },
@@ -32,7 +34,8 @@ export function sqliteEngine({ dataDir, onOperation }: SqliteEngineOptions): Sto
       const path = files.path(name)
       if (!existsSync(path)) throw new CouchError('no_database')
       try {
-        const store: SqliteStore = new SqliteStore(name, path, { onOperation }, () => stores.delete(store))
+        const onClosed = () => stores.delete(store)
+        const store: SqliteStore = new SqliteStore(name, path, { onOperation, caches, onClosed })
         stores.add(store)
         return store
       } catch (cause) {

@@ -31,6 +31,7 @@ import { Documents } from './documents.ts'
 import { FeedCounts } from './feed-counts.ts'
 import { Holds } from './holds.ts'
 import { Locals } from './locals.ts'
+import { PageCache, type PageCaches } from './page-caches.ts'
 import { fillPage } from './paging.ts'
 import { migrate } from './schema.ts'
 import { Staging } from './staging.ts'
@@ -44,6 +45,13 @@ const READ_ROWS = 100
 const READ_BODIES = 20
 /** About the bytes of a write that is no document's. */
 const SMALL_WRITE = 1024
+
+export interface StoreOptions {
+  readonly onOperation?: ConnectionOptions['onOperation']
+  /** Those of the thread. */
+  readonly caches: PageCaches
+  onClosed(): void
+}
 
 export class SqliteStore implements DatabaseStore {
   readonly #name: string
@@ -60,15 +68,17 @@ export class SqliteStore implements DatabaseStore {
   readonly #access: Access
   readonly #compaction: Compaction
   readonly #listeners: ((updateSeq: number) => void)[] = []
-  readonly #onClosed: () => void
+  readonly #options: StoreOptions
+  readonly #cache: PageCache
   #closing: Promise<void> | undefined
 
   /** Opens a file that exists. @throws SqliteError when it cannot be opened */
-  constructor(name: string, path: string, options: ConnectionOptions, onClosed: () => void) {
+  constructor(name: string, path: string, options: StoreOptions) {
     this.#name = name
     this.#path = path
-    this.#onClosed = onClosed
-    this.#connection = new Connection(path, { ...options, mustExist: true })
+    this.#options = options
+    this.#connection = new Connection(path, { onOperation: options.onOperation, mustExist: true })
+    this.#cache = new PageCache(this.#connection, options.caches)
     try {
       migrate(this.#connection, path)
       this.#blobs = new Blobs(this.#connection)
@@ -95,7 +105,7 @@ export class SqliteStore implements DatabaseStore {
       committed: () => this.#committed(),
       back: () => this.#back(),
     })
-    this.#access = new Access(writer)
+    this.#access = new Access(writer, this.#cache)
     this.#staging = new Staging(this.#access, this.#blobs, this.#holds)
     this.#staging.sweep()
     this.#compaction = new Compaction(this.#connection, {
@@ -309,8 +319,9 @@ export class SqliteStore implements DatabaseStore {
   async #close(): Promise<void> {
     await this.#access.close()
     await this.#compaction.ended()
+    this.#cache.close()
     this.#connection.close()
-    this.#onClosed()
+    this.#options.onClosed()
   }
 }
 
