@@ -136,7 +136,10 @@ async function read(
 /** Reads a body that is here already. */
 async function readArrived(raw: IncomingMessage, collector: BodyCollector, limit: SizeLimit): Promise<void> {
   for (let chunk: Buffer | null = raw.read(); chunk !== null; chunk = raw.read()) {
-    if (collector.length + chunk.length > limit.bytes) throw tooLarge(limit)
+    if (collector.length + chunk.length > limit.bytes) {
+      raw.resume()
+      throw tooLarge(limit)
+    }
     await collector.add(chunk)
   }
 }

@@ -156,6 +156,8 @@ export class Thread {
       const transfers: TransferListItem[] = []
       const args = request.args.map((arg) => ownBytes(shortBytesAsTexts(arg), transfers))
       this.#outbox.post({ type: 'call', call, database, incarnation, method, args }, transfers)
+      // What feeds wait for goes at once: the rest of a turn that woke a hundred of them takes 0.2 ms.
+      if (method === 'changes') this.#outbox.flush()
     } else this.#outbox.post({ ...request, call } as Request)
     this.#waiting.set(call, waiting)
     return call

@@ -285,3 +285,32 @@ t.test('bytes that are sent as they are stay until they are written', async (t) 
   t.ok(text.includes('y'.repeat(20_000)))
   t.ok(text.includes('z'.repeat(20_000)))
 })
+
+t.test('short and long pieces are chunks alike, whatever their bytes', async (t) => {
+  const short = Buffer.from(Uint8Array.from({ length: 256 }, (_, byte) => byte))
+  const long = Buffer.alloc(40_000, 'l')
+  const sent = [short, long, Buffer.from('ä€\n'), short]
+  const url = await serve(t, async (request, reply) => {
+    const stream = openStream(request, reply, { status: 200 })
+    for (const piece of sent) await stream.write(piece)
+    await stream.end()
+  })
+  const { port } = new URL(url)
+  const socket = connect(Number(port), '127.0.0.1')
+  socket.write('GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n')
+  const raw: Buffer[] = []
+  for await (const part of socket) raw.push(part as Buffer)
+  const answer = Buffer.concat(raw)
+  const body = answer.subarray(answer.indexOf('\r\n\r\n') + 4)
+  const framed = sent.flatMap((piece) => [`${piece.length.toString(16)}\r\n`, piece, '\r\n'])
+  t.same(body, Buffer.concat([...framed, '0\r\n\r\n'].map((part) => Buffer.from(part as string))))
+})
+
+t.test('who speaks HTTP/1.0 gets pieces without frames', async (t) => {
+  const { port } = new URL(await serve(t, answerWith('a', 'b\n')))
+  const socket = connect(Number(port), '127.0.0.1')
+  socket.write('GET / HTTP/1.0\r\n\r\n')
+  let text = ''
+  for await (const part of socket) text += part
+  t.equal(text.slice(text.indexOf('\r\n\r\n') + 4), 'ab\n')
+})
