@@ -35,6 +35,7 @@ const KEPT_NAMES = new Set([
   '_replication_stats',
 ])
 
+const UNDERSCORE = 0x5f
 const OBJECT_START = /^[ \t\n\r]*\{/
 const PIECES_AT_ONCE = 4096
 
@@ -53,8 +54,13 @@ export function splitDocument(text: string): SplitDocument {
   }
   const { cut, gaps, moves } = scanDocument(text, isSpecial)
   const special = new Map<string, unknown>()
-  for (const [name, value] of cut) special.set(name, JSON.parse(value))
+  for (const [name, value] of cut) special.set(name, parsedValue(value))
   return { special, body: applyEdits(text, gaps, moves) }
+}
+
+/** JSON.parse for a text that is known to be JSON; ids and revisions, plain strings, take a third of its time. */
+function parsedValue(json: string): unknown {
+  return json.startsWith('"') && !json.includes('\\') ? json.slice(1, -1) : JSON.parse(json)
 }
 
 /**
@@ -102,7 +108,7 @@ export function decodeUtf8(bytes: Uint8Array): string {
 }
 
 function isSpecial(name: string): boolean {
-  return name.startsWith('_') && !KEPT_NAMES.has(name)
+  return name.charCodeAt(0) === UNDERSCORE && !KEPT_NAMES.has(name)
 }
 
 function applyEdits(text: string, gaps: readonly number[], moves: readonly Edit[]): string {

@@ -14,6 +14,8 @@ import { splitDocument } from './body.ts'
 const DROPPED = new Set(['_revs_info', '_local_seq', '_conflicts', '_deleted_conflicts'])
 const UNDERSTOOD = new Set(['_id', '_rev', '_revisions', '_deleted', '_attachments'])
 
+const NO_ATTACHMENTS: IncomingDoc['attachments'] = []
+
 /** Looks for what is wrong: an expression for all that is right overflows the stack at 8 MB. */
 const NOT_BASE64 = /[^A-Za-z0-9+/]/
 /** Characters decoded and hashed in one go, about two milliseconds' work; groups of four stay whole. */
@@ -54,14 +56,27 @@ export interface IncomingDoc {
 }
 
 /**
- * Reads one document.
+ * Reads one document: at once, unless it brings attachments, whose contents are decoded in steps.
  * @param text its JSON
  * @param address the id that the address gives it, which counts, if any
  * @throws invalid_json, document_not_object, too_deep, doc_validation, invalid_rev, bad_request (attachments),
  * document_too_large, attachment_too_large
  */
-export async function readDocument(text: string, limits: Limits, address?: string): Promise<IncomingDoc> {
-  const { doc, follows } = await readLeadingDocument(text, limits, address)
+export function readDocument(
+  text: string,
+  limits: Limits,
+  address?: string,
+): IncomingDoc | Promise<IncomingDoc> {
+  const members = readMembers(text, limits, address)
+  const attachments = members.special.get('_attachments')
+  return attachments === undefined
+    ? documentOf(members, NO_ATTACHMENTS)
+    : withAttachments(members, attachments, limits)
+}
+
+async function withAttachments(members: Members, value: unknown, limits: Limits): Promise<IncomingDoc> {
+  const { attachments, follows } = await readAttachments(value, limits)
+  const doc = documentOf(members, attachments)
   const [first] = follows
   if (first !== undefined) throw badData(first.name)
   return doc
@@ -77,19 +92,43 @@ export async function readLeadingDocument(
   limits: Limits,
   address?: string,
 ): Promise<{ readonly doc: IncomingDoc; readonly follows: readonly FollowingAttachment[] }> {
+  const members = readMembers(text, limits, address)
+  const value = members.special.get('_attachments')
+  const { attachments, follows } = await readAttachments(value === undefined ? {} : value, limits)
+  return { doc: documentOf(members, attachments), follows }
+}
+
+/** What a document says of itself, all but its attachments and its revision checked. */
+interface Members {
+  readonly special: ReadonlyMap<string, unknown>
+  readonly deleted: boolean
+  readonly body: string
+}
+
+function readMembers(text: string, limits: Limits, address: string | undefined): Members {
   const { special, body } = splitDocument(text)
   for (const name of special.keys()) {
     if (!UNDERSTOOD.has(name) && !DROPPED.has(name)) throw badMember(name)
   }
-  const id = special.get('_id')
-  if (Buffer.byteLength(body) > limits.maxDocumentSize) {
+  if (isLonger(body, limits.maxDocumentSize)) {
+    const id = special.get('_id')
     throw new CouchError('document_too_large', address ?? (typeof id === 'string' ? id : ''))
   }
   const deleted = special.has('_deleted') ? special.get('_deleted') : false
   if (typeof deleted !== 'boolean') throw badMember('_deleted')
-  const value = special.get('_attachments')
-  const { attachments, follows } = await readAttachments(value === undefined ? {} : value, limits)
-  return { doc: { id, path: readPath(special), deleted, body, attachments }, follows }
+  return { special, deleted, body }
+}
+
+/** Whether a text has more bytes in UTF-8; no unit of UTF-16 makes more than three. */
+function isLonger(text: string, bytes: number): boolean {
+  return 3 * text.length > bytes && Buffer.byteLength(text) > bytes
+}
+
+function documentOf(
+  { special, deleted, body }: Members,
+  attachments: IncomingDoc['attachments'],
+): IncomingDoc {
+  return { id: special.get('_id'), path: readPath(special), deleted, body, attachments }
 }
 
 function badMember(name: string): CouchError {

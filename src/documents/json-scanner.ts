@@ -9,29 +9,28 @@ import { CouchError } from '../core/errors.ts'
 const MAX_DEPTH = 512
 /** Up to here an object's names are compared one by one, which is quicker than hashing them. */
 const FEW_MEMBERS = 10
-/** Most names end within so many characters: looking at these one by one is quicker than starting PLAIN. */
-const SHORT_NAME = 12
 
 const QUOTE = 0x22
 const COMMA = 0x2c
-const MINUS = 0x2d
-const ZERO = 0x30
-const NINE = 0x39
 const COLON = 0x3a
 const OPEN_BRACKET = 0x5b
-const BACKSLASH = 0x5c
 const CLOSE_BRACKET = 0x5d
 const OPEN_BRACE = 0x7b
 const CLOSE_BRACE = 0x7d
 
-/** Characters that stand in a string for themselves; surrogates are looked at one by one. */
-// biome-ignore lint/suspicious/noControlCharactersInRegex: RFC 8259 7 forbids these in strings
-const PLAIN = /[^"\\\u0000-\u001f\ud800-\udfff]*/y
-/** Escapes and surrogate pairs, a few at a time: without a bound the expression's stack would overflow. */
-const ODD =
-  /(?:\\(?:["\\/bfnrt]|u(?:(?![dD][89a-fA-F])[\da-fA-F]{4}|[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}))|[\ud800-\udbff][\udc00-\udfff]){1,16}/y
+/** A string of characters that stand for themselves; surrogates are looked at in TEXT. */
+const PLAIN = '"[^"\\\\\\u0000-\\u001f\\ud800-\\udfff]*"'
+const OTHER = '-?(?:0|[1-9]\\d*)(?:\\.\\d+)?(?:[eE][-+]?\\d+)?|true|false|null'
+/** An expression takes 40 ns, and 0.7 ns a character, for what takes 2.7 ns a character one by one. */
+const PLAIN_STRING = new RegExp(PLAIN, 'y')
+const NUMBER_OR_WORD = new RegExp(OTHER, 'y')
+/** A whole member, as most are: in a third of the time that its parts would take. */
+const PLAIN_MEMBER = new RegExp(`${PLAIN}:(?:${PLAIN}|${OTHER})`, 'y')
+/** What may stand in a string, some stretches at a time: without a bound the expression's stack would overflow. */
+const TEXT =
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: RFC 8259 7 forbids these in strings
+  /(?:[^"\\\u0000-\u001f\ud800-\udfff]+|\\(?:["\\/bfnrt]|u(?:(?![dD][89a-fA-F])[\da-fA-F]{4}|[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}))|[\ud800-\udbff][\udc00-\udfff]){1,32}/y
 const LONE = /\\u[dD][89a-fA-F][\da-fA-F]{2}|[\ud800-\udfff]/y
-const NUMBER = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?/y
 
 /** A span of the text, in whose place the span `from` to `to` is written; all are indices of UTF-16 units. */
 export interface Edit {
@@ -124,62 +123,100 @@ class Scanner implements ScannedDocument {
 
   #value(): void {
     const c = this.#peek()
-    if (c === QUOTE) this.#string(0)
-    else if (c === OPEN_BRACE) this.#object()
-    else if (c === OPEN_BRACKET) this.#container(CLOSE_BRACKET, () => this.#value())
-    else if (c === MINUS || (c >= ZERO && c <= NINE)) this.#at = numberEnd(this.#text, this.#at)
-    else this.#literal(c === 0x74 ? 'true' : c === 0x66 ? 'false' : 'null')
+    if (c === QUOTE) this.#string()
+    else if (c === OPEN_BRACE) this.#object(undefined)
+    else if (c === OPEN_BRACKET) this.#array()
+    else if (!this.#passes(NUMBER_OR_WORD)) throw new CouchError('invalid_json')
   }
 
-  #literal(word: string): void {
-    if (!this.#text.startsWith(word, this.#at)) throw new CouchError('invalid_json')
-    this.#at += word.length
+  /** Moves behind what a sticky expression finds here, if it does. */
+  #passes(expression: RegExp): boolean {
+    expression.lastIndex = this.#at
+    if (!expression.test(this.#text)) return false
+    this.#at = expression.lastIndex
+    return true
   }
 
-  /** @param item reads one item; it is told where its separator begins and how long `gaps` was there */
-  #container(closing: number, item: (separator: number, mark: number) => void): void {
+  #array(): void {
+    this.#enter()
+    if (this.#leaves(CLOSE_BRACKET)) return
+    this.#value()
+    while (!this.#leaves(CLOSE_BRACKET)) {
+      this.#comma()
+      this.#value()
+    }
+  }
+
+  #object(isCut: ((name: string) => boolean) | undefined): void {
+    const members = new Members()
+    this.#enter()
+    const start = this.#at
+    const mark = this.gaps.length
+    if (this.#leaves(CLOSE_BRACE)) return
+    this.#member(members, isCut, start, mark)
+    while (!this.#leaves(CLOSE_BRACE)) {
+      const comma = this.#at
+      const mark = this.gaps.length
+      this.#comma()
+      this.#member(members, isCut, comma, mark)
+    }
+  }
+
+  #enter(): void {
     this.#depth += 1
     if (this.#depth > MAX_DEPTH) throw new CouchError('too_deep')
-    let mark = this.gaps.length
-    let separator = ++this.#at
+    this.#at += 1
+  }
+
+  /** Moves behind the container's end if that is next. */
+  #leaves(closing: number): boolean {
     this.#skipSpace()
-    let c = this.#peek()
-    while (c !== closing) {
-      item(separator, mark)
-      this.#skipSpace()
-      c = this.#peek()
-      if (c === closing) break
-      if (c !== COMMA) throw new CouchError('invalid_json')
-      mark = this.gaps.length
-      separator = this.#at++
-      this.#skipSpace()
-    }
+    if (this.#peek() !== closing) return false
     this.#at += 1
     this.#depth -= 1
+    return true
   }
 
-  #object(isCut?: (name: string) => boolean): void {
-    const members = new Members()
-    this.#container(CLOSE_BRACE, (separator, mark) => {
-      const start = this.#at
-      const name = this.#name()
-      if (isCut?.(name)) this.#leaveOut(name, separator, mark)
-      else this.#keep(members, name, start, separator, mark)
-    })
+  #comma(): void {
+    if (this.#peek() !== COMMA) throw new CouchError('invalid_json')
+    this.#at += 1
+    this.#skipSpace()
   }
 
-  #leaveOut(name: string, separator: number, mark: number): void {
-    const value = this.#at
-    this.#value()
+  /** @param separator where what divides it from the member before begins; `gaps` was `mark` long there */
+  #member(
+    members: Members,
+    isCut: ((name: string) => boolean) | undefined,
+    separator: number,
+    mark: number,
+  ): void {
+    const text = this.#text
+    const start = this.#at
+    let name: string
+    let value: number
+    if (this.#passes(PLAIN_MEMBER)) {
+      const quote = text.indexOf('"', start + 1)
+      name = text.slice(start + 1, quote)
+      value = quote + 2
+    } else {
+      name = this.#name()
+      value = this.#at
+      this.#value()
+    }
+    if (isCut?.(name)) this.#leaveOut(name, value, separator, mark)
+    else this.#keep(members, name, start, separator, mark)
+  }
+
+  #leaveOut(name: string, value: number, separator: number, mark: number): void {
     this.cut.set(name, this.#text.slice(value, this.#at))
-    this.gaps.splice(mark, Infinity, separator, this.#at)
+    if (this.gaps.length > mark) this.gaps.length = mark
+    this.gaps.push(separator, this.#at)
   }
 
   #keep(members: Members, name: string, start: number, separator: number, mark: number): void {
     // The first member that stays has no comma before it, whatever was cut out in front.
     const isAfterComma = this.#text.charCodeAt(separator) === COMMA
     if (members.isEmpty && isAfterComma) this.gaps.splice(mark, 0, separator, separator + 1)
-    this.#value()
     const end = this.#at
     const first = members.find(name)
     if (first === undefined) {
@@ -197,7 +234,8 @@ class Scanner implements ScannedDocument {
   #name(): string {
     const start = this.#at
     if (this.#peek() !== QUOTE) throw new CouchError('invalid_json')
-    const isPlain = this.#string(SHORT_NAME)
+    const isPlain = this.#passes(PLAIN_STRING)
+    if (!isPlain) this.#string()
     const end = this.#at
     this.#skipSpace()
     if (this.#peek() !== COLON) throw new CouchError('invalid_json')
@@ -206,43 +244,18 @@ class Scanner implements ScannedDocument {
     return isPlain ? this.#text.slice(start + 1, end - 1) : JSON.parse(this.#text.slice(start, end))
   }
 
-  /** Moves behind a string; true when every character in it stands for itself. */
-  #string(likelyLength: number): boolean {
-    let at = plainEnd(this.#text, this.#at + 1, likelyLength)
-    let c = this.#text.charCodeAt(at)
-    const isPlain = c === QUOTE
-    while (c !== QUOTE) {
-      at = plainEnd(this.#text, oddEnd(this.#text, at), 0)
-      c = this.#text.charCodeAt(at)
-    }
-    this.#at = at + 1
-    return isPlain
+  /** Moves behind a string. */
+  #string(): void {
+    this.#at += 1
+    while (this.#peek() !== QUOTE) if (!this.#passes(TEXT)) this.#refuse()
+    this.#at += 1
   }
-}
 
-/** @param near how many characters to look at one by one; the rest goes to PLAIN, five times as fast on long texts */
-function plainEnd(text: string, start: number, near: number): number {
-  let at = start
-  for (; at < start + near; at += 1) {
-    const c = text.charCodeAt(at)
-    if (c === QUOTE || c === BACKSLASH || !(c >= 0x20)) return at
-    if (c >= 0xd800) break
+  /** @throws invalid_json, as no string goes on like this */
+  #refuse(): never {
+    throw new CouchError(
+      'invalid_json',
+      this.#passes(LONE) ? 'invalid UTF-8 JSON: lone surrogate' : undefined,
+    )
   }
-  PLAIN.lastIndex = at
-  PLAIN.test(text)
-  return PLAIN.lastIndex
-}
-
-/** Where the escapes or surrogate pairs that begin at `at` end. */
-function oddEnd(text: string, at: number): number {
-  ODD.lastIndex = at
-  if (ODD.test(text)) return ODD.lastIndex
-  LONE.lastIndex = at
-  throw new CouchError('invalid_json', LONE.test(text) ? 'invalid UTF-8 JSON: lone surrogate' : undefined)
-}
-
-function numberEnd(text: string, at: number): number {
-  NUMBER.lastIndex = at
-  if (!NUMBER.test(text)) throw new CouchError('invalid_json')
-  return NUMBER.lastIndex
 }

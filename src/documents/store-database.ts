@@ -185,7 +185,7 @@ function checkRevsLimit(limit: unknown): number {
   return limit as number
 }
 
-async function readBody(body: Body, limits: Limits, id?: string): Promise<IncomingDoc> {
+function readBody(body: Body, limits: Limits, id?: string): IncomingDoc | Promise<IncomingDoc> {
   if (bodyLength(body) === 0) throw new CouchError('invalid_json')
   return readDocument(bodyText(body), limits, id)
 }

@@ -44,6 +44,9 @@ interface Anchor {
  * @param revsLimit at least 1
  */
 export function merge(branches: readonly Branch[], incoming: Branch, revsLimit: number): MergeResult {
+  if (branches.length === 0) {
+    return { branches: [stem(incoming, revsLimit)], leavesChanged: true, changed: true }
+  }
   if (incoming.ids.length === 1 && branches.some((one) => endsIn(one, revOf(incoming)))) {
     return unchanged(branches)
   }

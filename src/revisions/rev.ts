@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { compareUtf8 } from '../core/bytes.ts'
 import { CouchError } from '../core/errors.ts'
 
@@ -69,17 +69,14 @@ export function compareRevs(a: Rev, b: Rev): number {
  * @returns 32 lower-case hex digits
  */
 export function newRevId(content: RevContent): string {
-  const hash = createHash('md5')
-  // Each field goes in behind its length, so that no two contents make the same bytes.
-  const add = (field: string) => hash.update(`${Buffer.byteLength(field)}:`).update(field)
-  add(content.parent ?? '') // a parent is never empty text, so null needs no mark of its own
-  add(content.deleted ? '1' : '0')
-  add(content.body)
+  // A parent is never empty text, so null needs no mark of its own.
+  let text = field(content.parent ?? '') + field(content.deleted ? '1' : '0') + field(content.body)
   const byName = [...content.attachments].sort((a, b) => compareUtf8(a.name, b.name))
-  for (const { name, type, digest } of byName) {
-    add(name)
-    add(type)
-    add(digest)
-  }
-  return hash.digest('hex')
+  for (const { name, type, digest } of byName) text += field(name) + field(type) + field(digest)
+  return hash('md5', text)
+}
+
+/** A field goes in behind its length, so that no two contents make the same bytes. */
+function field(text: string): string {
+  return `${Buffer.byteLength(text)}:${text}`
 }

@@ -21,7 +21,7 @@ export function sortLeaves<T extends Leaf>(leaves: readonly T[]): T[] {
 /** The leaf a document shows; the document is deleted when this is. Undefined when there are no leaves. */
 export function winner<T extends Leaf>(leaves: readonly T[]): T | undefined {
   let best = leaves[0]
-  for (const leaf of leaves) if (best && compareLeaves(leaf, best) < 0) best = leaf
+  for (const leaf of leaves) if (best && leaf !== best && compareLeaves(leaf, best) < 0) best = leaf
   return best
 }
 
