@@ -18,7 +18,6 @@ import { Flow } from './flow.ts'
 import { type Closable, OpenStores } from './open-stores.ts'
 import { Turns } from './turns.ts'
 import {
-  bodyFromText,
   type CatalogAct,
   METHODS,
   Outbox,
@@ -29,6 +28,7 @@ import {
   type ServedDatabase,
   shortBytesAsTexts,
   type ThreadOptions,
+  unpackArgs,
 } from './wire.ts'
 
 type Call = Extract<Request, { type: 'call' }>
@@ -157,7 +157,7 @@ class Host {
   }
 
   #serve(request: Call): void {
-    const { call, database, incarnation, method, args } = request
+    const { call, database, incarnation, method } = request
     // The clients of what is ready need not wait, nor their next requests.
     if (isLong(method)) this.#outbox.flush()
     const stream = this.#streams.get(call)
@@ -172,18 +172,17 @@ class Host {
       return
     }
     const run = (opened: OpenDatabase) =>
-      (opened.database[method] as (...given: readonly unknown[]) => Promise<unknown>)(
-        ...args.map(bodyFromText),
-      )
+      (opened.database[method] as (...given: readonly unknown[]) => Promise<unknown>)(...unpackArgs(request))
     const answer = this.#stores.use(database, incarnation, run)
     this.#answer(call, METHODS[method] === 'text' ? answer.then(shortBytesAsTexts) : answer)
   }
 
   /** Sends a stream's chunks, each when it is asked for; the first at once. */
-  async #send({ call, method, args }: Call, flow: Flow, { database }: OpenDatabase): Promise<void> {
+  async #send(request: Call, flow: Flow, { database }: OpenDatabase): Promise<void> {
+    const { call, method } = request
     if (!flow.isWanted()) return
     const start = database[method] as (...given: readonly unknown[]) => AsyncIterable<Uint8Array>
-    for await (const chunk of start(...args.map(bodyFromText))) {
+    for await (const chunk of start(...unpackArgs(request))) {
       if (!(await flow.next())) return
       const transfers: TransferListItem[] = []
       this.#outbox.post({ type: 'chunk', call, chunk: ownBytes(chunk, transfers) as Uint8Array }, transfers)

@@ -1,15 +1,7 @@
 /** The HTTP thread's end of one database thread: calls and streams over its port. */
 import { type MessagePort, type TransferListItem, Worker } from 'node:worker_threads'
 import { CouchError } from '../core/errors.ts'
-import {
-  Outbox,
-  ownBytes,
-  type Reply,
-  type Request,
-  shortBytesAsTexts,
-  type ThreadOptions,
-  unpackError,
-} from './wire.ts'
+import { Outbox, packArgs, type Reply, type Request, type ThreadOptions, unpackError } from './wire.ts'
 
 /** What a thread tells without being asked. */
 export type ThreadEvent = Extract<Reply, { type: 'committed' | 'secured' | 'compaction' }>
@@ -21,7 +13,8 @@ interface Waiting {
   failed(error: unknown): void
 }
 
-type Unnumbered<T> = T extends { call: number } ? Omit<T, 'call'> : never
+/** As it is asked: what else the message needs is added when it is sent. */
+type Unnumbered<T> = T extends { call: number } ? Omit<T, 'call' | 'textAt'> : never
 
 /**
  * Flags that mean the same in a thread. V8's own, such as `--max-old-space-size`, are of the whole process, and Node
@@ -154,8 +147,8 @@ export class Thread {
     if (request.type === 'call') {
       const { database, incarnation, method } = request
       const transfers: TransferListItem[] = []
-      const args = request.args.map((arg) => ownBytes(shortBytesAsTexts(arg), transfers))
-      this.#outbox.post({ type: 'call', call, database, incarnation, method, args }, transfers)
+      const { args, textAt } = packArgs(request.args, transfers)
+      this.#outbox.post({ type: 'call', call, database, incarnation, method, args, textAt }, transfers)
       // What feeds wait for goes at once: the rest of a turn that woke a hundred of them takes 0.2 ms.
       if (method === 'changes') this.#outbox.flush()
     } else this.#outbox.post({ ...request, call } as Request)

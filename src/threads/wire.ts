@@ -61,6 +61,8 @@ export type Request =
       readonly incarnation: number
       readonly method: keyof ServedDatabase
       readonly args: readonly unknown[]
+      /** Which of them is a body whose bytes are sent as a text; -1: none. */
+      readonly textAt: number
     }
   /** The next chunk of a stream is wanted. */
   | { readonly type: 'next'; readonly call: number }
@@ -174,10 +176,27 @@ export function shortBytesAsTexts(value: unknown): unknown {
   return withBytes(value, (bytes) => (bytes.length > TEXT_BYTES ? bytes : byteText(bytes)))
 }
 
-/** What a call is given, as it was before a short body became a text. */
-export function bodyFromText(arg: unknown): unknown {
-  const isTextual = typeof arg === 'object' && arg !== null && 'bytes' in arg && typeof arg.bytes === 'string'
-  return isTextual ? { bytes: bytesOfText(arg.bytes as ByteText) } : arg
+/** What a call is given, as it is sent: a short body as a text, other bytes to be handed over. */
+export function packArgs(
+  given: readonly unknown[],
+  transfers: TransferListItem[],
+): Pick<Extract<Request, { type: 'call' }>, 'args' | 'textAt'> {
+  // Where it stands is told, not seen: what a user sends as JSON may look like anything.
+  const textAt = given.findIndex(isShortBody)
+  const args = given.map((arg, at) => (at === textAt ? shortBytesAsTexts(arg) : ownBytes(arg, transfers)))
+  return { args, textAt }
+}
+
+function isShortBody(arg: unknown): boolean {
+  if (typeof arg !== 'object' || arg === null || !('bytes' in arg)) return false
+  return arg.bytes instanceof Uint8Array && arg.bytes.length <= TEXT_BYTES
+}
+
+/** What {@link packArgs} was given. */
+export function unpackArgs({ args, textAt }: ReturnType<typeof packArgs>): readonly unknown[] {
+  if (textAt < 0) return args
+  const { bytes } = args[textAt] as { readonly bytes: ByteText }
+  return args.with(textAt, { bytes: bytesOfText(bytes) })
 }
 
 /**

@@ -3,11 +3,12 @@ import { MessageChannel, type TransferListItem } from 'node:worker_threads'
 import t, { type Test } from 'tap'
 import { CouchError } from '../../src/core/errors.ts'
 import {
-  bodyFromText,
   Outbox,
   ownBytes,
+  packArgs,
   packError,
   shortBytesAsTexts,
+  unpackArgs,
   unpackError,
 } from '../../src/threads/wire.ts'
 
@@ -143,9 +144,16 @@ t.test('short bytes become a character each, whatever they are', async (t) => {
   t.equal(shortBytesAsTexts(long), long)
 })
 
-t.test('a short body is bytes again at the other end', async (t) => {
-  const body = { bytes: Buffer.from('{"ä":"€"}') }
-  t.same(bodyFromText(structuredClone(shortBytesAsTexts(body))), body)
-  for (const other of [null, 'text', { rev: '1-a' }, { file: 3, length: 10 }])
-    t.equal(bodyFromText(other), other)
+t.test('a short body is bytes again at the other end, and nothing else is taken for one', async (t) => {
+  const bytes = Buffer.from('{"ä":"€"}')
+  const look = { bytes: 'what a user has named so' }
+  for (const args of [[look, { bytes }], [{ bytes }, look], [look], [null, 'text', { rev: '1-a' }]]) {
+    const transfers: TransferListItem[] = []
+    t.same(unpackArgs(structuredClone(packArgs(args, transfers))), args)
+    t.equal(transfers.length, 0)
+  }
+  const transfers: TransferListItem[] = []
+  const long = { bytes: new Uint8Array(17 * 1024) }
+  t.same(packArgs([long], transfers), { args: [long], textAt: -1 })
+  t.equal(transfers.length, 1)
 })
