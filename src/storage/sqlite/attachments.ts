@@ -2,7 +2,8 @@
 import { CouchError } from '../../core/errors.ts'
 import type { AttachmentEncoding, AttachmentWrite, StoredAttachment } from '../engine.ts'
 import { type Blobs, digestOf } from './blobs.ts'
-import type { Connection, Statement } from './connection.ts'
+import type { Connection } from './connection.ts'
+import type { Statement } from './statement.ts'
 
 interface AttachmentRow {
   readonly name: string

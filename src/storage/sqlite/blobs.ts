@@ -1,5 +1,6 @@
 /** The contents of attachments, in chunks; equal contents are stored once. */
-import type { Connection, Statement } from './connection.ts'
+import type { Connection } from './connection.ts'
+import type { Statement } from './statement.ts'
 
 /** Bytes of a chunk: small enough to be read in a turn, large enough to cost few rows. */
 export const CHUNK_BYTES = 256 * 1024

@@ -7,9 +7,10 @@ import { setTimeout as rest } from 'node:timers/promises'
 import type { CompactionProgress } from '../engine.ts'
 import type { Access } from './access.ts'
 import type { Blobs } from './blobs.ts'
-import type { Connection, Statement } from './connection.ts'
+import type { Connection } from './connection.ts'
 import type { Documents } from './documents.ts'
 import type { Holds } from './holds.ts'
+import type { Statement } from './statement.ts'
 
 /** How long one step works, in ms: less than a group of writes may take. */
 const STEP_MS = 3

@@ -4,22 +4,13 @@
  */
 import Sqlite from 'better-sqlite3'
 import { CouchError } from '../../core/errors.ts'
+import { LazyStatement, type Row, type Statement } from './statement.ts'
 
 /** `settee` in ASCII, shortened to the 32 bits that `PRAGMA application_id` has. */
 export const APPLICATION_ID = 0x73747465
 
-export type Value = string | number | bigint | Uint8Array | null
-export type Row = Record<string, unknown>
-
 /** How long to wait for another process that holds a lock on the file, in ms. */
 const BUSY_MS = 1000
-
-/** What a statement's columns hold is stated where it is prepared. */
-export interface Statement<R extends object = Row> {
-  get(...values: Value[]): R | undefined
-  all(...values: Value[]): R[]
-  run(...values: Value[]): { changes: number; lastInsertRowid: number | bigint }
-}
 
 export interface ConnectionOptions {
   /** Called before everything that reaches SQLite, with what it is; a throw takes its place. For fault tests. */
@@ -35,8 +26,8 @@ export interface ConnectionOptions {
 export class Connection {
   readonly #db: Sqlite.Database
   readonly #onOperation: ((operation: string) => void) | undefined
-  readonly #statements = new Map<string, Statement>()
-  readonly #tupleStatements = new Map<string, Statement<readonly unknown[]>>()
+  readonly #statements = new Map<string, Statement<object>>()
+  readonly #tupleStatements = new Map<string, Statement<object>>()
 
   constructor(path: string, options: ConnectionOptions = {}) {
     this.#onOperation = options.onOperation
@@ -75,41 +66,34 @@ export class Connection {
     this.#db.exec(sql)
   }
 
-  /** A prepared statement whose rows are objects of the named columns; the same text is prepared once. */
+  /** A statement whose rows are objects of the named columns; the same text is prepared once. */
   prepare<R extends object = Row>(sql: string): Statement<R> {
-    const cached = this.#statements.get(sql)
-    if (cached !== undefined) return cached as unknown as Statement<R>
-    const made = this.#observed(this.#db.prepare(sql) as unknown as Statement, sql)
-    this.#statements.set(sql, made)
-    return made as unknown as Statement<R>
+    return this.#lazy(this.#statements, sql, () => this.#db.prepare(sql) as unknown as Statement<R>)
   }
 
   /**
-   * A prepared statement whose rows are arrays of the columns in their order, which take the driver half the time
-   * of objects: for what is read by the thousand.
+   * A statement whose rows are arrays of the columns in their order, which take the driver half the time of objects:
+   * for what is read by the thousand.
    */
   prepareTuples<R extends readonly unknown[]>(sql: string): Statement<R> {
-    const cached = this.#tupleStatements.get(sql)
-    if (cached !== undefined) return cached as unknown as Statement<R>
-    const made = this.#observed(this.#db.prepare(sql).raw() as unknown as Statement<readonly unknown[]>, sql)
-    this.#tupleStatements.set(sql, made)
-    return made as unknown as Statement<R>
+    return this.#lazy(
+      this.#tupleStatements,
+      sql,
+      () => this.#db.prepare(sql).raw() as unknown as Statement<R>,
+    )
   }
 
-  #observed<R extends object>(statement: Statement<R>, sql: string): Statement<R> {
-    const before = this.#onOperation
-    if (before === undefined) return statement
-    const observed = <V extends unknown[], R>(execute: (...values: V) => R) => {
-      return (...values: V): R => {
-        before(sql)
-        return execute(...values)
-      }
-    }
-    return {
-      get: observed((...values: Value[]) => statement.get(...values)),
-      all: observed((...values: Value[]) => statement.all(...values)),
-      run: observed((...values: Value[]) => statement.run(...values)),
-    }
+  #lazy<R extends object>(
+    known: Map<string, Statement<object>>,
+    sql: string,
+    prepare: () => Statement<R>,
+  ): Statement<R> {
+    const cached = known.get(sql)
+    if (cached !== undefined) return cached as Statement<R>
+    const observe = this.#onOperation
+    const made = new LazyStatement(prepare, observe && (() => observe(sql)))
+    known.set(sql, made)
+    return made
   }
 
   /** Ends the open transaction, if SQLite has not done so by itself. */

@@ -12,7 +12,8 @@ import type {
 } from '../engine.ts'
 import type { Attachments } from './attachments.ts'
 import type { Blobs } from './blobs.ts'
-import type { Connection, Statement, Value } from './connection.ts'
+import type { Connection } from './connection.ts'
+import type { Statement, Value } from './statement.ts'
 import {
   ANCESTRY_COLUMN,
   BODY_COLUMNS,

@@ -3,7 +3,8 @@
  * documents as at ten thousand. Level L holds, for each stretch of 1024^L numbers, how many documents stand in
  * it; a count adds whole stretches of each level and counts rows only in the last, partial stretch of 1024.
  */
-import type { Connection, Statement } from './connection.ts'
+import type { Connection } from './connection.ts'
+import type { Statement } from './statement.ts'
 
 const FANOUT = 1024
 /** 1024^5 is above the largest number that JavaScript counts exactly, less a factor of eight. */

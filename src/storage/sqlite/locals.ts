@@ -1,7 +1,8 @@
 /** `_local` documents as rows. */
 import type { IdRange, LocalDoc } from '../engine.ts'
-import type { Connection, Statement } from './connection.ts'
+import type { Connection } from './connection.ts'
 import { idRange } from './documents.ts'
+import type { Statement } from './statement.ts'
 
 export class Locals {
   readonly #connection: Connection

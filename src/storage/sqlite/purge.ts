@@ -1,9 +1,10 @@
 /** Forgetting revisions as if they had never been, and the list of what was forgotten; protocol.md 4.7. */
 import type { PurgeInfo, PurgeWrite } from '../engine.ts'
-import type { Connection, Statement } from './connection.ts'
+import type { Connection } from './connection.ts'
 import type { Documents } from './documents.ts'
 import type { FeedCounts } from './feed-counts.ts'
 import type { State } from './state.ts'
+import type { Statement } from './statement.ts'
 
 interface PurgedRow {
   readonly num: number

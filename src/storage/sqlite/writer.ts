@@ -8,8 +8,9 @@
  * errors (a full disk, a failed read or write), has rolled back the whole transaction by itself; the next statement
  * would then run in autocommit, hence the question after every error whether the transaction still stands.
  */
-import type { Connection, Statement } from './connection.ts'
+import type { Connection } from './connection.ts'
 import { storageError } from './connection.ts'
+import type { Statement } from './statement.ts'
 
 /** One write. */
 export interface Plan<O = unknown> {

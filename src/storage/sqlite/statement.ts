@@ -1,0 +1,42 @@
+/** Statements, prepared when they are first used. */
+
+export type Value = string | number | bigint | Uint8Array | null
+export type Row = Record<string, unknown>
+
+/** What a statement's columns hold is stated where it is asked for. */
+export interface Statement<R extends object = Row> {
+  get(...values: Value[]): R | undefined
+  all(...values: Value[]): R[]
+  run(...values: Value[]): { changes: number; lastInsertRowid: number | bigint }
+}
+
+/** Of the statements that an open database knows most are never used, and each one holds about 4 kB. */
+export class LazyStatement<R extends object> implements Statement<R> {
+  readonly #prepare: () => Statement<R>
+  readonly #before: (() => void) | undefined
+  #prepared: Statement<R> | undefined
+
+  /** @param before called before each use; a throw takes its place */
+  constructor(prepare: () => Statement<R>, before: (() => void) | undefined) {
+    this.#prepare = prepare
+    this.#before = before
+  }
+
+  get(...values: Value[]): R | undefined {
+    return this.#use().get(...values)
+  }
+
+  all(...values: Value[]): R[] {
+    return this.#use().all(...values)
+  }
+
+  run(...values: Value[]): { changes: number; lastInsertRowid: number | bigint } {
+    return this.#use().run(...values)
+  }
+
+  #use(): Statement<R> {
+    this.#before?.()
+    this.#prepared ??= this.#prepare()
+    return this.#prepared
+  }
+}
