@@ -10,5 +10,8 @@ export function isTooDeep(value: unknown): boolean {
 
 function isDeeper(value: unknown, levels: number): boolean {
   if (typeof value !== 'object' || value === null) return false
-  return levels === 0 || Object.values(value).some((member) => isDeeper(member, levels - 1))
+  if (levels === 0) return true
+  const members: unknown[] = Array.isArray(value) ? value : Object.values(value)
+  for (const member of members) if (isDeeper(member, levels - 1)) return true
+  return false
 }

@@ -17,6 +17,7 @@ export interface RevContent {
 }
 
 const ERLANG_INTEGER = /^\+?[0-9]+$/
+const NOT_LOWER_HEX = /[^0-9a-f]/
 const HEX_ID = /^[0-9a-f]{32}$/i
 const LONE_SURROGATE = /\p{Surrogate}/u
 
@@ -31,7 +32,11 @@ const MAX_ID_LENGTH = 512
  * (protocol.md 2.3)
  */
 export function normalizeRevId(id: string): string | undefined {
-  if (id.length === 32) return HEX_ID.test(id) ? id.toLowerCase() : undefined
+  if (id.length === 32) {
+    // Found not to be wrong in a third of the time that it takes to be found right.
+    if (!NOT_LOWER_HEX.test(id)) return id
+    return HEX_ID.test(id) ? id.toLowerCase() : undefined
+  }
   if (id.length > MAX_ID_LENGTH || LONE_SURROGATE.test(id)) return undefined
   return id
 }

@@ -39,12 +39,34 @@ t.test('what is no request', async (t) => {
   }
 })
 
+t.test('what is wrong is told wherever it stands, and of two things the first', async (t) => {
+  const { diff, missing } = await stored()
+  const many = Object.fromEntries(Array.from({ length: 250 }, (_, n) => [`m${n}`, ['1-a']]))
+  const cases: [request: unknown, code: string][] = [
+    [{ d: ['2-c', 'x'] }, 'invalid_rev'],
+    [{ d: ['2-c'], e: ['x'], f: null }, 'invalid_rev'],
+    [{ d: ['2-c'], e: null, f: ['x'] }, 'invalid_revs_list'],
+    [{ ...many, last: ['x'] }, 'invalid_rev'],
+  ]
+  for (const [request, code] of cases) {
+    await t.rejects(diff(request), { code, status: 400 }, JSON.stringify(request))
+    await t.rejects(missing(request), { code, status: 400 })
+  }
+})
+
 t.test('_missing_revs says the same in its own form', async (t) => {
   const { missing } = await stored()
   t.same(await missing({ d: ['1-a', '2-def', '3-klm'], n: ['1-a'], known: [] }), {
     missing_revs: { d: ['2-def', '3-klm'], n: ['1-a'] },
   })
   t.same(await missing({ d: ['2-b'] }), { missing_revs: {} })
+})
+
+t.test('a revision is known by any of the texts that name it', async (t) => {
+  const { diff, missing } = await stored()
+  const request = { d: ['2-c', '+2-c', '02-b', '1-a'] }
+  t.same(await diff(request), {})
+  t.same(await missing(request), { missing_revs: {} })
 })
 
 t.test('deleted leaves are known, and possible ancestors', async (t) => {
