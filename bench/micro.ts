@@ -1,6 +1,8 @@
 /** The hot pure functions by themselves: `npm run bench:micro [-- words]`, where words choose by name. */
 import { Bench } from 'tinybench'
 import { plainFilter } from '../src/changes/plain-filter.ts'
+import { quoted } from '../src/core/json-text.ts'
+import { encodeTexts } from '../src/core/utf8.ts'
 import { spliceDocument, splitDocument } from '../src/documents/body.ts'
 import { SpanScanner } from '../src/documents/spans.ts'
 import { decodeAncestry, encodeAncestry } from '../src/revisions/ancestry.ts'
@@ -16,7 +18,8 @@ type Task = readonly [name: string, run: () => unknown]
 
 const notes = makeNotes(100)
 const [note] = notes as [Note]
-const text = JSON.stringify(note)
+const texts = notes.map((one) => JSON.stringify(one))
+const [text] = texts as [string]
 const { body } = splitDocument(text)
 const [batch] = pushBodies(notes, notes.length)
 const batchBytes = Buffer.from(batch as string)
@@ -46,6 +49,16 @@ if (sync === null) throw new Error('the filter of mobile/sync is not plain')
 const TASKS: readonly Task[] = [
   ['body scanner: a note of 1 kB taken apart', () => splitDocument(text)],
   ['splicer: a note of 1 kB put together', () => spliceDocument({ id: note._id, rev: note._rev, body })],
+  ['id quoted', () => quoted(note._id)],
+  // Concatenated anew each time: what has been encoded once is flat.
+  [
+    '100 notes of 1 kB encoded',
+    () =>
+      encodeTexts(
+        texts.map((one) => `{"doc":${one}}`),
+        ',\r\n',
+      ),
+  ],
   [
     'span scanner: 100 notes of 1 kB found in a bulk',
     () => {

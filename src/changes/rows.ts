@@ -65,7 +65,7 @@ export interface FeedRows {
 export const UNLIMITED = 1e15
 
 /** Rows a page of the whole feed has at most. */
-export const PAGE_ROWS = 500
+export const PAGE_ROWS = 2000
 /** After about so much text a page ends, so that no thread and no socket holds more. */
 export const PAGE_TEXT = 1_000_000
 

@@ -5,8 +5,8 @@ const WRITE_CHARS = 1024
 /** What a unit of UTF-16 becomes at the most. */
 const MOST_BYTES = 3
 
-/** Belongs to the thread; nothing stands in it between two calls. */
-const scratch = Buffer.from(new ArrayBuffer(320 * 1024))
+/** Of the thread; nothing stands in it between two calls. With room for a chunk of `_all_docs`. */
+const scratch = Buffer.from(new ArrayBuffer(640 * 1024))
 const scratchBytes = new Uint8Array(scratch.buffer)
 
 /**

@@ -12,8 +12,8 @@ import { type RenderOptions, renderDocument, renderLocal } from './render.ts'
 import { requireMember } from './security.ts'
 
 /** Rows, and characters of rows, in one chunk of the answer. */
-const CHUNK_ROWS = 500
-const CHUNK_CHARS = 256 * 1024
+const CHUNK_ROWS = 1000
+const CHUNK_CHARS = 512 * 1024
 /** Fewer characters wait for more rows, or for the end. */
 const LARGE_CHARS = 64 * 1024
 

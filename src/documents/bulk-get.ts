@@ -28,7 +28,7 @@ import { readContent } from './stored-content.ts'
 /** Characters of answers that are gathered, since each piece that is handed on costs more than what is in it. */
 const GATHERED = 8 * 1024
 /** Documents that are read in one turn. */
-const TOGETHER = 50
+const TOGETHER = 100
 
 /** What one input comes to. */
 export interface BulkGetResult {

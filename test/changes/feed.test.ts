@@ -1,5 +1,6 @@
 import t from 'tap'
 import type { FeedRequest } from '../../src/changes/feed.ts'
+import { PAGE_ROWS } from '../../src/changes/rows.ts'
 import { CouchError } from '../../src/core/errors.ts'
 import { put } from '../storage/conformance/edits.ts'
 import { rejectsWith } from '../storage/conformance/setup.ts'
@@ -195,7 +196,7 @@ t.test('an eventsource hears comments, or its heartbeat', async (t) => {
 
 t.test('a normal feed whose page is long in coming sends white space and never ends early', async (t) => {
   const store = await openStore()
-  await store.updateDocs(Array.from({ length: 600 }, (_, i) => put(`d${i}`)))
+  await store.updateDocs(Array.from({ length: PAGE_ROWS + 1 }, (_, i) => put(`d${i}`)))
   const { start, clock, database } = bench(t, store)
   let open = () => {}
   const gate = new Promise<void>((resolve) => {
@@ -212,7 +213,7 @@ t.test('a normal feed whose page is long in coming sends white space and never e
   t.match(out.text, /\n{8}$/)
   open()
   await done
-  t.equal(answerOf(out).seqs.length, 600)
+  t.equal(answerOf(out).seqs.length, PAGE_ROWS + 1)
 })
 
 t.test('descending feeds end when they have caught up', async (t) => {
