@@ -3,7 +3,7 @@ import { Buffer, isAscii, isUtf8 } from 'node:buffer'
 import { CouchError } from '../core/errors.ts'
 import { isTooDeep, MAX_JSON_DEPTH } from '../core/json-depth.ts'
 import { quoted } from '../core/json-text.ts'
-import { type Edit, scanDocument } from './json-scanner.ts'
+import { type Edit, type ScannedDocument, scanDocument, scanElement } from './json-scanner.ts'
 
 /** One document taken apart. */
 export interface SplitDocument {
@@ -52,10 +52,35 @@ export function splitDocument(text: string): SplitDocument {
     parsed(text)
     throw new CouchError('document_not_object')
   }
-  const { cut, gaps, moves } = scanDocument(text, isSpecial)
+  return splitScanned(text, 0, text.length, scanDocument(text, isSpecial))
+}
+
+/** A document that stands in a longer text. */
+export interface SplitElement extends SplitDocument {
+  readonly start: number
+  readonly end: number
+}
+
+/** As {@link splitDocument}, of a document that begins at `start` in a longer text, and ends where it ends. */
+export function splitElement(text: string, start: number): SplitElement {
+  const scanned = scanElement(text, start, isSpecial)
+  const { end } = scanned
+  const { special, body } = splitScanned(text, start, end, scanned)
+  return { special, body, start, end }
+}
+
+function splitScanned(
+  text: string,
+  start: number,
+  end: number,
+  { cut, gaps, moves }: ScannedDocument,
+): SplitDocument {
   const special = new Map<string, unknown>()
   for (const [name, value] of cut) special.set(name, parsedValue(value))
-  return { special, body: applyEdits(text, gaps, moves) }
+  const output = new PiecedText(text)
+  if (moves.length > 0) rearrange(output, sortedEdits(gaps, moves), start, end)
+  else leaveOut(output, gaps, start, end)
+  return { special, body: output.end() }
 }
 
 /** JSON.parse for a text that is known to be JSON; ids and revisions, plain strings, take a third of its time. */
@@ -111,19 +136,13 @@ function isSpecial(name: string): boolean {
   return name.charCodeAt(0) === UNDERSCORE && !KEPT_NAMES.has(name)
 }
 
-function applyEdits(text: string, gaps: readonly number[], moves: readonly Edit[]): string {
-  const output = new PiecedText(text)
-  if (moves.length > 0) {
-    rearrange(output, sortedEdits(gaps, moves), 0, text.length)
-    return output.end()
-  }
-  let from = 0
+function leaveOut(output: PiecedText, gaps: readonly number[], start: number, end: number): void {
+  let from = start
   for (let i = 0; i < gaps.length; i += 2) {
     output.copy(from, gaps[i]!)
     from = gaps[i + 1]!
   }
-  output.copy(from, text.length)
-  return output.end()
+  output.copy(from, end)
 }
 
 function sortedEdits(gaps: readonly number[], moves: readonly Edit[]): Edit[] {

@@ -9,23 +9,18 @@ import { checkDocId, isLocalId, newUuid } from '../core/ids.ts'
 import type { Limits, UserCtx } from '../core/types.ts'
 import { formatRev } from '../revisions/rev.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
-import { parseJson } from './body.ts'
+import { type BulkBody, readBulkBody } from './bulk-body.ts'
 import type { Body } from './database.ts'
 import { decideEdits, replicatedPath } from './edit.ts'
-import { checkNewAttachmentNames, type IncomingDoc, namedRev, readDocument } from './incoming.ts'
+import { checkNewAttachmentNames, type IncomingDoc, namedRev, readSplit } from './incoming.ts'
 import { checkLocal, updateLocals } from './local-docs.ts'
-import { bodyBytes, bodyLength, bodyText, MAX_TEXT_BYTES } from './request-body.ts'
 import { requireMember } from './security.ts'
-import { SpanScanner, type Spans } from './spans.ts'
 import { updateDocuments } from './update.ts'
 import type { WriteChecks } from './validate.ts'
 
-/** Bytes looked through in one step. */
-const SLICE = 256 * 1024
 /** One group of documents: about what one transaction takes. */
 const GROUP_DOCS = 256
 const GROUP_BYTES = 1024 * 1024
-const MAX_OTHER_BYTES = 1024 * 1024
 const MAX_REFUSALS = 10_000
 
 interface BulkRow {
@@ -44,9 +39,10 @@ export async function* bulkDocs(
   checks: WriteChecks,
 ): AsyncGenerator<Uint8Array> {
   requireMember(user, (await store.view()).security)
-  const bulk = new Bulk(body, await findSpans(body), limits)
+  const read = await readBulkBody(body)
+  const bulk = new Bulk(read, limits)
   await bulk.check(store)
-  if (bulk.allOrNothing) throw new CouchError('all_or_nothing', await bulk.refusals())
+  if (read.allOrNothing) throw new CouchError('all_or_nothing', await bulk.refusals())
   let before = '['
   let isAnswered = false
   for await (const group of bulk.groups()) {
@@ -77,72 +73,40 @@ function refuseIfBroken(results: readonly RowResult[]): void {
   if (results.every(isBroken)) throw first
 }
 
-async function findSpans(body: Body): Promise<Spans> {
-  const scanner = new SpanScanner({ member: 'docs', maxSpan: MAX_TEXT_BYTES, maxOther: MAX_OTHER_BYTES })
-  const breath = new Breath()
-  const length = bodyLength(body)
-  for (let at = 0; at < length; at += SLICE) {
-    scanner.push(bodyBytes(body, at, Math.min(at + SLICE, length)))
-    await breath.take()
-  }
-  return scanner.end()
-}
-
 /** A request's documents. */
 class Bulk {
-  readonly newEdits: boolean
-  /** Asked for something that nobody has done since CouchDB 2. */
-  readonly allOrNothing: boolean
-  readonly #body: Body
-  readonly #spans: Spans
+  readonly #body: BulkBody
   readonly #limits: Limits
   /** The documents as checked, where the body is small enough to be held in memory. */
   readonly #kept: BulkRow[] = []
 
-  /** @throws bad_request, invalid_json for what stands beside the documents */
-  constructor(body: Body, spans: Spans, limits: Limits) {
+  constructor(body: BulkBody, limits: Limits) {
     this.#body = body
-    this.#spans = spans
     this.#limits = limits
-    const others = new Map([...spans.others].map(([name, text]) => [name, parseJson(text)]))
-    if (!spans.arrayFound) {
-      if (spans.memberOther === undefined) throw missingDocs()
-      parseJson(spans.memberOther)
-      throw new CouchError('bad_request', '`docs` parameter must be an array.')
-    }
-    const newEdits = others.has('new_edits') ? others.get('new_edits') : true
-    if (typeof newEdits !== 'boolean') {
-      throw new CouchError('bad_request', '`new_edits` parameter must be a boolean.')
-    }
-    this.allOrNothing = others.get('all_or_nothing') === true
-    this.newEdits = newEdits
+  }
+
+  get newEdits(): boolean {
+    return this.#body.newEdits
   }
 
   /** Reads every document once. @throws whatever is wrong with any of them */
   async check(store: DatabaseStore): Promise<void> {
     const breath = new Breath()
-    // A `docs` that a later one of the same name has replaced must still be JSON.
-    const { replaced } = this.#spans
-    for (let at = 0; at < replaced.count; at++) {
-      parseJson(bodyText(this.#body, replaced.starts[at], replaced.ends[at]))
-      await breath.take()
-    }
     const ids = new Set<string>()
-    for (let at = 0; at < this.#spans.count; at++) {
+    for (let at = 0; at < this.#body.count; at++) {
       const read = this.#read(at)
       const row = read instanceof Promise ? await read : read
       // What a document's second edit finds, its first one has made: only the writing can tell.
       if (hasStubs(row.doc) && !ids.has(row.id)) await checkStubs(store, row, this.newEdits)
       ids.add(row.id)
-      if ('bytes' in this.#body) this.#kept.push(row)
+      if (this.#body.isInMemory) this.#kept.push(row)
       if (breath.isDue) await breath.take()
     }
   }
 
-  /** At once, as {@link readDocument}: a promise for each of thousands of documents costs more than many of them. */
+  /** At once, as {@link readSplit}: a promise for each of thousands of documents costs more than many of them. */
   #read(at: number): BulkRow | Promise<BulkRow> {
-    const text = bodyText(this.#body, this.#spans.starts[at] as number, this.#spans.ends[at] as number)
-    const doc = readDocument(text, this.#limits)
+    const doc = readSplit(this.#body.split(at), this.#limits)
     return doc instanceof Promise ? doc.then((read) => this.#checked(read)) : this.#checked(doc)
   }
 
@@ -171,10 +135,10 @@ class Bulk {
     const breath = new Breath()
     let group: BulkRow[] = []
     let bytes = 0
-    for (let at = 0; at < this.#spans.count; at++) {
+    for (let at = 0; at < this.#body.count; at++) {
       if (breath.isDue) await breath.take()
       const row = this.#kept[at] ?? (await this.#read(at))
-      const size = (this.#spans.ends[at] as number) - (this.#spans.starts[at] as number)
+      const size = this.#body.size(at)
       if (group.length > 0 && (group.length === GROUP_DOCS || bytes + size > GROUP_BYTES)) {
         yield group
         group = []
@@ -185,10 +149,6 @@ class Bulk {
     }
     if (group.length > 0) yield group
   }
-}
-
-function missingDocs(): CouchError {
-  return new CouchError('bad_request', 'POST body must include `docs` parameter.')
 }
 
 function hasStubs(doc: IncomingDoc): boolean {

@@ -8,7 +8,7 @@ import type { Limits } from '../core/types.ts'
 import { parseRevisions } from '../revisions/branch.ts'
 import { parseRev, type Rev } from '../revisions/rev.ts'
 import type { AttachmentEncoding, AttachmentWrite } from '../storage/engine.ts'
-import { splitDocument } from './body.ts'
+import { type SplitDocument, splitDocument } from './body.ts'
 
 /** Members that a client may send back as it got them, and that mean nothing in a write (protocol.md 2.4). */
 const DROPPED = new Set(['_revs_info', '_local_seq', '_conflicts', '_deleted_conflicts'])
@@ -67,7 +67,16 @@ export function readDocument(
   limits: Limits,
   address?: string,
 ): IncomingDoc | Promise<IncomingDoc> {
-  const members = readMembers(text, limits, address)
+  return readSplit(splitDocument(text), limits, address)
+}
+
+/** As {@link readDocument}, of a document that is taken apart already. */
+export function readSplit(
+  split: SplitDocument,
+  limits: Limits,
+  address?: string,
+): IncomingDoc | Promise<IncomingDoc> {
+  const members = readMembers(split, limits, address)
   const attachments = members.special.get('_attachments')
   return attachments === undefined
     ? documentOf(members, NO_ATTACHMENTS)
@@ -92,7 +101,7 @@ export async function readLeadingDocument(
   limits: Limits,
   address?: string,
 ): Promise<{ readonly doc: IncomingDoc; readonly follows: readonly FollowingAttachment[] }> {
-  const members = readMembers(text, limits, address)
+  const members = readMembers(splitDocument(text), limits, address)
   const value = members.special.get('_attachments')
   const { attachments, follows } = await readAttachments(value === undefined ? {} : value, limits)
   return { doc: documentOf(members, attachments), follows }
@@ -105,8 +114,7 @@ interface Members {
   readonly body: string
 }
 
-function readMembers(text: string, limits: Limits, address: string | undefined): Members {
-  const { special, body } = splitDocument(text)
+function readMembers({ special, body }: SplitDocument, limits: Limits, address: string | undefined): Members {
   for (const name of special.keys()) {
     if (!UNDERSTOOD.has(name) && !DROPPED.has(name)) throw badMember(name)
   }

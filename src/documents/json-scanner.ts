@@ -63,6 +63,19 @@ export function scanDocument(text: string, isCut: (name: string) => boolean): Sc
   return scanner
 }
 
+/**
+ * As {@link scanDocument}, of an object that begins at `start` in a longer text and ends where `end` tells.
+ */
+export function scanElement(
+  text: string,
+  start: number,
+  isCut: (name: string) => boolean,
+): ScannedDocument & { readonly end: number } {
+  const scanner = new Scanner(text, start)
+  scanner.element(isCut)
+  return scanner
+}
+
 /** The members of one object that stay, each under its first place. */
 class Members {
   readonly #list: (Edit & { readonly name: string })[] = []
@@ -91,19 +104,28 @@ class Scanner implements ScannedDocument {
   readonly gaps: number[] = []
   readonly moves: Edit[] = []
   readonly #text: string
-  #at = 0
+  #at: number
   #depth = -1
 
-  constructor(text: string) {
+  constructor(text: string, start = 0) {
     this.#text = text
+    this.#at = start
+  }
+
+  get end(): number {
+    return this.#at
   }
 
   document(isCut: (name: string) => boolean): void {
     this.#skipSpace()
-    if (this.#peek() !== OPEN_BRACE) throw new CouchError('invalid_json')
-    this.#object(isCut)
+    this.element(isCut)
     this.#skipSpace()
     if (this.#at !== this.#text.length) throw new CouchError('invalid_json')
+  }
+
+  element(isCut: (name: string) => boolean): void {
+    if (this.#peek() !== OPEN_BRACE) throw new CouchError('invalid_json')
+    this.#object(isCut)
   }
 
   /** The character ahead; NaN at the end of the text, which equals none. */

@@ -10,9 +10,6 @@ import { CouchError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json-object.ts'
 import { formatRev, normalizeRevId, type Rev } from './rev.ts'
 
-const HEX_DIGITS = 32
-const NOT_HEX = /[^0-9a-f]/
-
 export interface Branch {
   /** The leaf's generation. */
   readonly pos: number
@@ -81,12 +78,7 @@ export function parseRevisions(value: unknown): { pos: number; ids: string[] } {
   if (start < 0 || ids.length === 0 || ids.length > Math.max(start, 1)) {
     throw new CouchError('doc_validation', '_revisions.ids must have from 1 to _revisions.start members.')
   }
-  return { pos: start, ids: areHexIds(ids) ? ids : ids.map(parseRevId) }
-}
-
-/** Whether all are ids in the form that almost all have; asked of all together in a third of the time. */
-function areHexIds(ids: readonly unknown[]): ids is string[] {
-  return ids.every((id) => typeof id === 'string' && id.length === HEX_DIGITS) && !NOT_HEX.test(ids.join(''))
+  return { pos: start, ids: ids.map(parseRevId) }
 }
 
 function parseRevId(value: unknown): string {

@@ -17,7 +17,8 @@ export interface RevContent {
 }
 
 const ERLANG_INTEGER = /^\+?[0-9]+$/
-const NOT_LOWER_HEX = /[^0-9a-f]/
+/** Sticky and without an end, it takes half the time of HEX_ID. */
+const LOWER_HEX = /[0-9a-f]*/y
 const HEX_ID = /^[0-9a-f]{32}$/i
 const LONE_SURROGATE = /\p{Surrogate}/u
 
@@ -33,8 +34,8 @@ const MAX_ID_LENGTH = 512
  */
 export function normalizeRevId(id: string): string | undefined {
   if (id.length === 32) {
-    // Found not to be wrong in a third of the time that it takes to be found right.
-    if (!NOT_LOWER_HEX.test(id)) return id
+    LOWER_HEX.lastIndex = 0
+    if (LOWER_HEX.test(id) && LOWER_HEX.lastIndex === 32) return id
     return HEX_ID.test(id) ? id.toLowerCase() : undefined
   }
   if (id.length > MAX_ID_LENGTH || LONE_SURROGATE.test(id)) return undefined

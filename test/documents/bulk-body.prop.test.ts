@@ -1,0 +1,128 @@
+/** Bodies of `_bulk_docs` that are read in one pass are read as those whose documents' spans are found first. */
+import { deepEqual, equal } from 'node:assert/strict'
+import fc from 'fast-check'
+import t from 'tap'
+import { CouchError } from '../../src/core/errors.ts'
+import { type BulkBody, readAnyBulk, readPlainBulk } from '../../src/documents/bulk-body.ts'
+
+const space = fc.oneof(
+  { weight: 4, arbitrary: fc.constant('') },
+  fc.string({ unit: fc.constantFrom(' ', '\n', '\r', '\t'), maxLength: 2 }),
+)
+const name = fc.oneof(
+  fc.constantFrom('a', 'b', '_id', '_rev', '_deleted', '_revisions', '_access'),
+  fc.string({ unit: 'binary', maxLength: 4 }).filter((s) => s.isWellFormed()),
+)
+const value = fc.oneof(
+  fc.integer(),
+  fc.string({ unit: fc.constantFrom('"', '\\', ']', '}', ',', 'é', '\u{1f600}', 'a'), maxLength: 20 }),
+  fc.constantFrom(true, null, [], {}, [{ a: [1] }], { start: 2, ids: ['b', 'a'] }),
+)
+const doc = fc.tuple(fc.array(fc.tuple(name, value), { maxLength: 5 }), space).map(([members, gap]) => {
+  const texts = members.map(([key, one]) => `${JSON.stringify(key)}${gap}:${gap}${JSON.stringify(one)}`)
+  return `{${gap}${texts.join(`${gap},${gap}`)}${gap}}`
+})
+const flag = fc.constantFrom('', '', '"new_edits":true', '"new_edits":false', '"new_edits":0', '"w":1')
+const body = fc
+  .tuple(flag, fc.array(doc, { maxLength: 4 }), flag, space)
+  .map(([before, docs, after, gap]) => {
+    const members = [before, `"docs"${gap}:${gap}[${gap}${docs.join(`${gap},${gap}`)}${gap}]`, after]
+    return `${gap}{${gap}${members.filter(Boolean).join(`${gap},${gap}`)}${gap}}${gap}`
+  })
+
+async function contents(bulk: BulkBody): Promise<unknown> {
+  const docs = Array.from({ length: bulk.count }, (_, at) => {
+    const { special, body } = bulk.split(at)
+    return { special, body }
+  })
+  return { docs, newEdits: bulk.newEdits, allOrNothing: bulk.allOrNothing, isInMemory: bulk.isInMemory }
+}
+
+t.test('a body that is read in one pass holds what its spans hold', async (t) => {
+  let compared = 0
+  await fc.assert(
+    fc.asyncProperty(body, async (text) => {
+      const bytes = Buffer.from(text)
+      const plain = readPlainBulk({ bytes })
+      if (plain === null) return
+      compared += 1
+      deepEqual(await contents(plain), await contents(await readAnyBulk({ bytes })))
+    }),
+    { numRuns: 5000 },
+  )
+  t.ok(compared > 1500, String(compared))
+})
+
+const edit = fc.record({
+  at: fc.nat(),
+  drop: fc.nat({ max: 2 }),
+  add: fc.constantFrom(
+    '',
+    '"',
+    '\\',
+    '{',
+    '}',
+    '[',
+    ']',
+    ',',
+    ':',
+    '0',
+    ' ',
+    '\u0001',
+    '\ufeff',
+    '"docs":[],',
+  ),
+})
+
+t.test('a damaged body is read in one pass only where it is read by its spans too', async (t) => {
+  const seen = { plain: 0, other: 0 }
+  await fc.assert(
+    fc.asyncProperty(body, fc.array(edit, { minLength: 1, maxLength: 3 }), async (text, edits) => {
+      const damaged = edits.reduce((s, { at, drop, add }) => {
+        const place = at % (s.length + 1)
+        return s.slice(0, place) + add + s.slice(place + drop)
+      }, text)
+      const bytes = Buffer.from(damaged)
+      const plain = readPlainBulk({ bytes })
+      seen[plain === null ? 'other' : 'plain'] += 1
+      if (plain === null) return
+      deepEqual(await contents(plain), await contents(await readAnyBulk({ bytes })), damaged)
+    }),
+    { numRuns: 5000 },
+  )
+  t.ok(seen.plain > 100 && seen.other > 1000, JSON.stringify(seen))
+})
+
+t.test('what is read in one pass', async (t) => {
+  const read = (text: string | Uint8Array) => readPlainBulk({ bytes: Buffer.from(text) })
+  t.match(read('{"docs":[{"_id":"a"},{}],"new_edits":false}'), { newEdits: false, count: 2 })
+  t.match(read(' { "new_edits" : false , "docs" : [ { } ] } '), { newEdits: false, count: 1 })
+  t.match(read('{"new_edits":false,"docs":[{}],"new_edits":true}'), { newEdits: true }, 'the last counts')
+  t.match(read('{"docs":[{}]}'), { newEdits: true, allOrNothing: false, isInMemory: true })
+  t.equal(read('{"docs":[{},{"a":"b"}]}')?.size(1), 9)
+})
+
+t.test('what is not read in one pass', async (t) => {
+  for (const text of [
+    '',
+    '[]',
+    '{"docs":[]}',
+    '{"docs":[1]}',
+    '{"docs":{}}',
+    '{"docs":[{}],"all_or_nothing":true}',
+    '{"docs":[{}],"docs":[{}]}',
+    '{"docs":[{}],"new_edits":1}',
+    '{"docs":[{}]}x',
+    '{"docs":[{},]}',
+    '{"docs":[{"a":1}',
+    '{"d\\u006fcs":[{}]}',
+    `{"docs":[{"a":${'['.repeat(600)}]}`,
+    Buffer.from([0x7b, 0xff]),
+  ]) {
+    t.equal(readPlainBulk({ bytes: Buffer.from(text) }), null, String(text).slice(0, 40))
+  }
+  const large = Buffer.from(`{"docs":[{"a":"${'a'.repeat(1024 * 1024)}"}]}`)
+  t.equal(readPlainBulk({ bytes: large }), null, 'one that would hold the thread too long')
+  equal((await readAnyBulk({ bytes: large })).count, 1)
+  await t.rejects(readAnyBulk({ bytes: Buffer.from('{"docs":[1') }), CouchError)
+})
