@@ -4,6 +4,7 @@ import { plainFilter } from '../src/changes/plain-filter.ts'
 import { quoted } from '../src/core/json-text.ts'
 import { encodeTexts } from '../src/core/utf8.ts'
 import { spliceDocument, splitDocument } from '../src/documents/body.ts'
+import { readPlainBulk } from '../src/documents/bulk-body.ts'
 import { SpanScanner } from '../src/documents/spans.ts'
 import { decodeAncestry, encodeAncestry } from '../src/revisions/ancestry.ts'
 import { type Branch, makeBranch } from '../src/revisions/branch.ts'
@@ -67,6 +68,7 @@ const TASKS: readonly Task[] = [
       return scanner.end()
     },
   ],
+  ['bulk: 100 notes of 1 kB found and taken apart', () => readPlainBulk({ bytes: batchBytes })],
   ['merge: into nothing', () => merge([], short, REVS_LIMIT)],
   ['merge: one edit more upon 3 revisions', () => merge([short], shortChild, REVS_LIMIT)],
   ['merge: one edit more upon 1,000 revisions', () => merge([long], longChild, REVS_LIMIT)],

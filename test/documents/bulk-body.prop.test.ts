@@ -1,5 +1,6 @@
 /** Bodies of `_bulk_docs` that are read in one pass are read as those whose documents' spans are found first. */
 import { deepEqual, equal } from 'node:assert/strict'
+import { setImmediate as turn } from 'node:timers/promises'
 import fc from 'fast-check'
 import t from 'tap'
 import { CouchError } from '../../src/core/errors.ts'
@@ -43,7 +44,7 @@ t.test('a body that is read in one pass holds what its spans hold', async (t) =>
   await fc.assert(
     fc.asyncProperty(body, async (text) => {
       const bytes = Buffer.from(text)
-      const plain = readPlainBulk({ bytes })
+      const plain = await readPlainBulk({ bytes })
       if (plain === null) return
       compared += 1
       deepEqual(await contents(plain), await contents(await readAnyBulk({ bytes })))
@@ -83,7 +84,7 @@ t.test('a damaged body is read in one pass only where it is read by its spans to
         return s.slice(0, place) + add + s.slice(place + drop)
       }, text)
       const bytes = Buffer.from(damaged)
-      const plain = readPlainBulk({ bytes })
+      const plain = await readPlainBulk({ bytes })
       seen[plain === null ? 'other' : 'plain'] += 1
       if (plain === null) return
       deepEqual(await contents(plain), await contents(await readAnyBulk({ bytes })), damaged)
@@ -95,11 +96,28 @@ t.test('a damaged body is read in one pass only where it is read by its spans to
 
 t.test('what is read in one pass', async (t) => {
   const read = (text: string | Uint8Array) => readPlainBulk({ bytes: Buffer.from(text) })
-  t.match(read('{"docs":[{"_id":"a"},{}],"new_edits":false}'), { newEdits: false, count: 2 })
-  t.match(read(' { "new_edits" : false , "docs" : [ { } ] } '), { newEdits: false, count: 1 })
-  t.match(read('{"new_edits":false,"docs":[{}],"new_edits":true}'), { newEdits: true }, 'the last counts')
-  t.match(read('{"docs":[{}]}'), { newEdits: true, allOrNothing: false, isInMemory: true })
-  t.equal(read('{"docs":[{},{"a":"b"}]}')?.size(1), 9)
+  t.match(await read('{"docs":[{"_id":"a"},{}],"new_edits":false}'), { newEdits: false, count: 2 })
+  t.match(await read(' { "new_edits" : false , "docs" : [ { } ] } '), { newEdits: false, count: 1 })
+  t.match(
+    await read('{"new_edits":false,"docs":[{}],"new_edits":true}'),
+    { newEdits: true },
+    'the last counts',
+  )
+  t.match(await read('{"docs":[{}]}'), { newEdits: true, allOrNothing: false, isInMemory: true })
+  t.equal((await read('{"docs":[{},{"a":"b"}]}'))?.size(1), 9)
+})
+
+t.test('others have their turns while a body of many documents is read', async (t) => {
+  const bytes = Buffer.from(`{"docs":[{}${',{}'.repeat(340_000)}]}`)
+  let turns = 0
+  let isRead = false
+  const reading = readPlainBulk({ bytes }).then((bulk) => {
+    isRead = true
+    return bulk
+  })
+  for (; !isRead; turns++) await turn()
+  t.equal((await reading)?.count, 340_001)
+  t.ok(turns > 3, `${turns} turns`)
 })
 
 t.test('what is not read in one pass', async (t) => {
@@ -119,10 +137,10 @@ t.test('what is not read in one pass', async (t) => {
     `{"docs":[{"a":${'['.repeat(600)}]}`,
     Buffer.from([0x7b, 0xff]),
   ]) {
-    t.equal(readPlainBulk({ bytes: Buffer.from(text) }), null, String(text).slice(0, 40))
+    t.equal(await readPlainBulk({ bytes: Buffer.from(text) }), null, String(text).slice(0, 40))
   }
   const large = Buffer.from(`{"docs":[{"a":"${'a'.repeat(1024 * 1024)}"}]}`)
-  t.equal(readPlainBulk({ bytes: large }), null, 'one that would hold the thread too long')
+  t.equal(await readPlainBulk({ bytes: large }), null, 'a long one')
   equal((await readAnyBulk({ bytes: large })).count, 1)
   await t.rejects(readAnyBulk({ bytes: Buffer.from('{"docs":[1') }), CouchError)
 })
