@@ -62,6 +62,7 @@ export class Documents implements DocumentRows {
   readonly #blobs: Blobs
   readonly #byId: Statement<DocRow>
   readonly #byIdWithBody: Statement<DocRow>
+  readonly #byIdWithAncestry: Statement<DocRow>
   readonly #byIds: Statement<PlacedRow>
   readonly #byIdsWithBody: Statement<PlacedRow>
   readonly #byIdsWithAncestry: Statement<PlacedRow>
@@ -89,6 +90,9 @@ export class Documents implements DocumentRows {
     this.#byId = connection.prepareTuples(`${select(DOC_COLUMNS, 'doc AS d')} WHERE d.id = ?`)
     this.#byIdWithBody = connection.prepareTuples(
       `${select(`${DOC_COLUMNS}, ${BODY_COLUMNS}`, WITH_BODY)} WHERE d.id = ?`,
+    )
+    this.#byIdWithAncestry = connection.prepareTuples(
+      `${select(`${DOC_COLUMNS}, ${BODY_COLUMNS}, ${ANCESTRY_COLUMN}`, WITH_BODY)} WHERE d.id = ?`,
     )
     this.#byIds = connection.prepareTuples(select(`${DOC_COLUMNS}, j.key`, BY_IDS))
     this.#byIdsWithBody = connection.prepareTuples(
@@ -130,7 +134,8 @@ export class Documents implements DocumentRows {
 
   /** A document by id, and its row's number for {@link write}. */
   byId(id: string, touches?: Touches): StoredDocument | null {
-    const row = (touches?.body ? this.#byIdWithBody : this.#byId).get(id)
+    const withBody = touches?.ancestry ? this.#byIdWithAncestry : this.#byIdWithBody
+    const row = (touches?.body ? withBody : this.#byId).get(id)
     return row === undefined ? null : this.#state(row)
   }
 
