@@ -1,4 +1,4 @@
-/** Pieces of JSON text, and texts as bytes, for answers that are put together row by row. */
+/** Pieces of JSON text, for answers that are put together row by row. */
 
 /** What a string of JSON cannot hold as it stands: quotes, backslashes, control characters, lone surrogates. */
 const NOT_PLAIN = /[^ !#-[\]-\ud7ff\ue000-\uffff]/

@@ -2,20 +2,18 @@
 import { Breath } from '../core/breath.ts'
 import { quoted } from '../core/json-text.ts'
 import type { UserCtx } from '../core/types.ts'
-import { encodeTexts } from '../core/utf8.ts'
 import type { DatabaseStore, DocState, LocalDoc, Touches } from '../storage/engine.ts'
 import { sequenceToken } from '../storage/sequence.ts'
 import { allDocsQueriesOf, allDocsQuery } from './all-docs-query.ts'
 import type { AllDocsKind, AllDocsQuery, Body } from './database.ts'
 import { KIND_PREFIX, kindRange, queryRange, rangeBefore } from './id-range.ts'
+import { Gathering } from './pieces.ts'
 import { type RenderOptions, renderDocument, renderLocal } from './render.ts'
 import { requireMember } from './security.ts'
 
 /** Rows, and characters of rows, in one chunk of the answer. */
 const CHUNK_ROWS = 1000
 const CHUNK_CHARS = 512 * 1024
-/** Fewer characters wait for more rows, or for the end. */
-const LARGE_CHARS = 64 * 1024
 
 /** The answer in chunks. @throws at its first, as `allDocsQuery`; unauthorized, forbidden */
 export async function* allDocs(
@@ -26,7 +24,7 @@ export async function* allDocs(
   body: Body | null,
 ): AsyncGenerator<Uint8Array> {
   requireMember(user, (await store.view()).security)
-  const chunk = new Chunk()
+  const chunk = new Gathering()
   yield* listing(store, user, kind, allDocsQuery(asked, body), chunk)
   chunk.add('\n')
   yield chunk.take()
@@ -46,7 +44,7 @@ export async function* allDocsQueries(
 ): AsyncGenerator<Uint8Array> {
   requireMember(user, (await store.view()).security)
   const queries = allDocsQueriesOf(asked, body)
-  const chunk = new Chunk()
+  const chunk = new Gathering()
   chunk.add('{"results":[\r\n')
   for (const [at, query] of queries.entries()) {
     if (at > 0) chunk.add(',\r\n')
@@ -56,38 +54,16 @@ export async function* allDocsQueries(
   yield chunk.take()
 }
 
-/** Texts that go out together: what stands around few rows goes with them. */
-class Chunk {
-  #texts: string[] = []
-  #chars = 0
-
-  get isLarge(): boolean {
-    return this.#chars >= LARGE_CHARS
-  }
-
-  add(text: string): void {
-    this.#texts.push(text)
-    this.#chars += text.length
-  }
-
-  take(): Uint8Array {
-    const bytes = encodeTexts(this.#texts)
-    this.#texts = []
-    this.#chars = 0
-    return bytes
-  }
-}
-
 /**
  * One query's envelope with its rows, protocol.md 8.2.
- * @param chunk what goes out before; at the end it holds what is still to go out
+ * @param chunk what goes out before, together with few rows; at the end it holds what is still to go out
  */
 async function* listing(
   store: DatabaseStore,
   user: UserCtx,
   kind: AllDocsKind,
   query: AllDocsQuery,
-  chunk: Chunk,
+  chunk: Gathering,
 ): AsyncGenerator<Uint8Array> {
   const { updateSeq, epochs } = await store.view()
   const source =

@@ -44,10 +44,14 @@ export async function* pieceChunks(
   const gathered = new Gathering()
   for await (const piece of pieces) {
     if (typeof piece === 'string' || piece instanceof Uint8Array) {
-      if (gathered.add(piece)) yield gathered.take()
+      gathered.add(piece)
+      if (gathered.isLarge) yield gathered.take()
       continue
     }
-    for await (const bytes of contentBytes(piece, read)) if (gathered.add(bytes)) yield gathered.take()
+    for await (const bytes of contentBytes(piece, read)) {
+      gathered.add(bytes)
+      if (gathered.isLarge) yield gathered.take()
+    }
   }
   const last = gathered.take()
   if (last.length > 0) yield last
@@ -61,23 +65,28 @@ function contentBytes({ content, form, range }: ContentPiece, read: ReadContent)
   return form === 'base64' ? base64Of(decoded) : decoded
 }
 
-class Gathering {
+/** Short pieces on their way into one chunk. */
+export class Gathering {
   #parts: Uint8Array[] = []
   /** Behind the parts. */
   #texts: string[] = []
   #length = 0
 
   /** Whether there is enough now for a chunk. */
-  add(piece: string | Uint8Array): boolean {
+  get isLarge(): boolean {
+    return this.#length >= CHUNK_BYTES
+  }
+
+  add(piece: string | Uint8Array): void {
     if (typeof piece === 'string') this.#texts.push(piece)
     else {
       this.#flushTexts()
       this.#parts.push(piece)
     }
     this.#length += piece.length
-    return this.#length >= CHUNK_BYTES
   }
 
+  /** What was added since the last time. */
   take(): Uint8Array {
     this.#flushTexts()
     const chunk = this.#parts.length === 1 ? (this.#parts[0] as Uint8Array) : Buffer.concat(this.#parts)

@@ -5,7 +5,8 @@
 import { equal } from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
-import { changesPage } from '../../src/changes/page.ts'
+import { changesPage, type Since } from '../../src/changes/page.ts'
+import type { ChangesOptions } from '../../src/changes/rows.ts'
 import { DEFAULT_LIMITS } from '../../src/core/types.ts'
 import type { Database } from '../../src/documents/database.ts'
 import { storeDatabase } from '../../src/documents/store-database.ts'
@@ -79,6 +80,18 @@ function lookingUp(store: DatabaseStore): DatabaseStore {
   }
 }
 
+/** The rows of the feed. A page ends also by time, so that there may be several of a few rows. */
+async function wholeFeed(store: DatabaseStore, options: ChangesOptions): Promise<string> {
+  const texts: string[] = []
+  let since: Since = '0'
+  for (;;) {
+    const page = await changesPage(store, ADMIN, { options, since, limit: 100 }, HOUSE)
+    if (page.rows > 0) texts.push(Buffer.from(page.bytes).toString())
+    if (page.atTip) return texts.join(',\r\n')
+    since = page.lastSeq
+  }
+}
+
 async function answered(work: Promise<string>): Promise<string> {
   return work.catch((error: unknown) => String(error))
 }
@@ -97,11 +110,8 @@ async function answers(store: DatabaseStore, database: Database, flags: Flags): 
       return `${etag} ${Buffer.from(json)}`
     }),
   )
-  const page = async (style: 'main_only' | 'all_docs') => {
-    const options = { ...OPTIONS, style, includeDocs: true, conflicts: flags.conflicts ?? false }
-    const { bytes } = await changesPage(store, ADMIN, { options, since: '0', limit: 100 }, HOUSE)
-    return Buffer.from(bytes).toString()
-  }
+  const feed = (style: 'main_only' | 'all_docs') =>
+    wholeFeed(store, { ...OPTIONS, style, includeDocs: true, conflicts: flags.conflicts ?? false })
   return Promise.all(
     [
       text(database.allDocs(ADMIN, 'all', { includeDocs: true, ...flags }, null)),
@@ -110,8 +120,8 @@ async function answers(store: DatabaseStore, database: Database, flags: Flags): 
       ...rows.map(({ id }) => text(database.openRevs(ADMIN, id, 'all', flags))),
       ...rows.map(({ id, kept }) => text(database.openRevs(ADMIN, id, kept, flags))),
       ...opened.flat(),
-      page('main_only'),
-      page('all_docs'),
+      feed('main_only'),
+      feed('all_docs'),
     ].map(answered),
   )
 }
@@ -186,17 +196,11 @@ t.test('answers are put together as plainly as can be', async (t) => {
       const { epochs } = await store.view()
       const token = (seq: number) => sequenceToken(epochs, seq)
 
-      const page = await changesPage(
-        store,
-        ADMIN,
-        { options: { ...OPTIONS, style: 'all_docs' }, since: '0', limit: 100 },
-        HOUSE,
-      )
       const rows = found.map(({ id, seq, leaves }) => {
         const changes = leaves.map(({ rev }) => ({ rev }))
         return JSON.stringify({ seq: token(seq), id, changes, ...(leaves[0]?.deleted && { deleted: true }) })
       })
-      equal(Buffer.from(page.bytes).toString(), rows.join(',\r\n'))
+      equal(await wholeFeed(store, { ...OPTIONS, style: 'all_docs' }), rows.join(',\r\n'))
 
       const live = found
         .filter(({ leaves }) => !leaves[0]?.deleted)

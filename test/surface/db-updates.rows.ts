@@ -105,7 +105,7 @@ export const DB_UPDATES: readonly Row[] = [
     steps: [
       [
         'GET /_db_updates?since={now}&feed=longpoll&timeout=50',
-        { json: { results: [], last_seq: '{now}' }, took: [50, 5_000] },
+        { json: { results: [], last_seq: '{now}' }, took: [45, 5_000] },
       ],
     ],
   },
