@@ -8,8 +8,8 @@ import { adminAccounts, isOpen, prepareAdmins } from './auth/admins.ts'
 import { CredentialChecker } from './auth/credentials.ts'
 import { type Config, openConfig } from './config/config.ts'
 import { prepareDataFolder } from './config/data-folder.ts'
-import { limitsOf } from './config/limits.ts'
 import { makeLogger } from './config/logger.ts'
+import { settingsOf } from './config/settings.ts'
 import type { ConfigFlags } from './config/sources.ts'
 import { StartError } from './config/start-error.ts'
 import { setteeVersion } from './config/version.ts'
@@ -64,8 +64,8 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   }
 }
 
-/** Sections whose keys say how large things may be. */
-const LIMIT_SECTIONS: ReadonlySet<string> = new Set(['couchdb', 'purge', 'settee'])
+/** Sections whose keys database threads are told of. */
+const SETTINGS_SECTIONS: ReadonlySet<string> = new Set(['chttpd_auth', 'couchdb', 'purge', 'settee'])
 
 async function composed(
   { dataDir, threadEntry, sandboxEntry, closeGraceMs }: ServerOptions,
@@ -75,7 +75,7 @@ async function composed(
 ): Promise<FastifyInstance> {
   const databases = await openServerDatabases({
     dataDir,
-    limits: limitsOf(config),
+    settings: settingsOf(config),
     maxOpen: config.integer('couchdb', 'max_dbs_open'),
     threadEntry,
     sandboxEntry,
@@ -89,11 +89,12 @@ async function composed(
   // Feeds end with the databases' `gone`, and only then can the connections that carry them close.
   undo.push(() => databases.close())
   config.onChange((section) => {
-    if (LIMIT_SECTIONS.has(section)) databases.setLimits(limitsOf(config))
+    if (SETTINGS_SECTIONS.has(section)) databases.setSettings(settingsOf(config))
   })
   const tmpDir = await emptyTmpDir(dataDir)
-  const credentials = new CredentialChecker(adminAccounts(config))
-  const services = { config, credentials, databases, logger, version: setteeVersion(), tmpDir }
+  const accounts = adminAccounts(config)
+  const credentials = new CredentialChecker(accounts)
+  const services = { config, accounts, credentials, databases, logger, version: setteeVersion(), tmpDir }
   const app = await buildApp(services, { closeGraceMs })
   undo.push(async () => {
     databases.endFeeds()

@@ -4,8 +4,8 @@ import { secretFromEnvironment } from '../config/sources.ts'
 import { StartError } from '../config/start-error.ts'
 import { CouchError } from '../core/errors.ts'
 import { ADMIN_ROLE } from './access.ts'
-import type { AccountSource } from './credentials.ts'
-import { hashPassword, isHashed, looksHashed, verifyPassword } from './password.ts'
+import type { Account, Accounts } from './accounts.ts'
+import { hashPassword, isHashed, looksHashed, saltOf, verifyPassword } from './password.ts'
 
 const ADMINS = 'admins'
 
@@ -14,18 +14,26 @@ export function isOpen(config: Config): boolean {
   return Object.keys(config.section(ADMINS)).length === 0
 }
 
-/** @returns the server admins of the configuration as accounts for a CredentialChecker */
-export function adminAccounts(config: Config): AccountSource {
-  const roles = [ADMIN_ROLE]
+/** @returns the server admins of the configuration */
+export function adminAccounts(config: Config): Accounts {
   const salt = randomBytes(16).toString('hex')
   const key = randomBytes(32).toString('hex')
   return {
-    find: (name) => {
-      const stored = config.get(ADMINS, name)
-      return stored === undefined ? null : { stored, roles }
-    },
+    find: async (name) => adminAccount(config, name),
     decoy: () => `-pbkdf2:sha256-${key},${salt},${config.integer('chttpd_auth', 'iterations')}`,
+    onChange: (listener) =>
+      config.onChange((section, name) => {
+        // The first admin ends, and the last one that goes begins, a server that is open to everybody.
+        if (section === ADMINS)
+          listener(Object.keys(config.section(ADMINS)).length < 2 ? 'all' : new Set([name]))
+      }),
   }
+}
+
+function adminAccount(config: Config, name: string): Account | null {
+  const stored = config.get(ADMINS, name)
+  if (stored === undefined) return null
+  return { name, roles: [ADMIN_ROLE], stored, salt: saltOf(stored) }
 }
 
 /**

@@ -2,20 +2,8 @@ import { createHmac, randomBytes } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import { CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
+import type { Accounts } from './accounts.ts'
 import { verifyPassword } from './password.ts'
-
-/** An account as it stands now. */
-export interface Account {
-  /** The password's hash, as in `[admins]`. */
-  readonly stored: string
-  readonly roles: readonly string[]
-}
-
-/** Where accounts are looked up; `decoy` is a hash, as costly as a real one, that no password meets. */
-export interface AccountSource {
-  find(name: string): Account | null | Promise<Account | null>
-  decoy(): string
-}
 
 export interface CheckerOptions {
   /** How many hashes are computed at once; libuv has four threads, and files need some of them. Default 2. */
@@ -38,7 +26,7 @@ export interface CheckerOptions {
  * password from being tried.
  */
 export class CredentialChecker {
-  readonly #accounts: AccountSource
+  readonly #accounts: Pick<Accounts, 'find' | 'decoy'>
   readonly #secret = randomBytes(32)
   readonly #verified: LRUCache<string, true>
   readonly #refused: LRUCache<string, true>
@@ -46,7 +34,7 @@ export class CredentialChecker {
   readonly #turns: Turns
   readonly #verify: (password: string, stored: string) => Promise<boolean>
 
-  constructor(accounts: AccountSource, options: CheckerOptions = {}) {
+  constructor(accounts: Pick<Accounts, 'find' | 'decoy'>, options: CheckerOptions = {}) {
     const { concurrency = 2, queue = 64, remembered = 1000, refusedMs = 5000 } = options
     this.#accounts = accounts
     this.#verified = new LRUCache({ max: remembered })
@@ -61,10 +49,11 @@ export class CredentialChecker {
    */
   async check(name: string, password: string): Promise<UserCtx | null> {
     const account = await this.#accounts.find(name)
+    // An account without a password takes as long, too.
     const stored = account?.stored ?? this.#accounts.decoy()
     const key = this.#keyOf(name, password, stored)
     const right = this.#remembered(key) ?? (await this.#compute(key, password, stored))
-    return right && account ? { name, roles: account.roles } : null
+    return right && account?.stored ? { name, roles: account.roles } : null
   }
 
   #keyOf(...parts: string[]): string {

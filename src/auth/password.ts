@@ -75,6 +75,11 @@ export function isHashed(value: string): boolean {
   return parseHash(value) !== null
 }
 
+/** @returns the salt of a stored hash; empty for a text that is none */
+export function saltOf(stored: string): string {
+  return parseHash(stored)?.salt ?? ''
+}
+
 /** @returns whether the text means to be a hash, well-formed or not: CouchDB's own test of `[admins]` values */
 export function looksHashed(value: string): boolean {
   return /^-(?:pbkdf2[-:]|hashed-)/.test(value)

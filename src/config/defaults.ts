@@ -111,6 +111,13 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
   row('log', 'level', 'info', { type: 'choice', of: LOG_LEVELS }, 'least severe level that is logged'),
   row('log', 'file', null, { type: 'logFile' }, 'log to this file instead of the standard output'),
   row('uuids', 'max_count', 1000, integer(1, 1_000_000), 'the largest count of one GET /_uuids'),
+  row(
+    'settee',
+    'mode',
+    'single',
+    { type: 'choice', of: ['single', 'hosted'] },
+    'hosted: for tenants who do not know each other; read at start',
+  ),
   row('settee', 'body_memory', 67_108_864, integer(1_048_576, 2 ** 40), 'bytes of request bodies in memory'),
   row(
     'settee',

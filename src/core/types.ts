@@ -33,6 +33,25 @@ export interface Limits {
   readonly maxViewBytes: number
 }
 
+/** What the configuration says of documents beside how large they may be. */
+export interface Rules {
+  /** Hosted mode: design documents and attachments are refused, and no function of a user's runs. */
+  readonly isHosted: boolean
+  /** How new passwords in `_users` are hashed; `prf` is CouchDB's name of the digest. */
+  readonly hashing: { readonly iterations: number; readonly prf: string }
+}
+
+/** What a database's thread must know of the configuration. */
+export interface Settings {
+  readonly limits: Limits
+  readonly rules: Rules
+}
+
+export const DEFAULT_RULES: Rules = {
+  isHosted: false,
+  hashing: { iterations: 600_000, prf: 'sha256' },
+}
+
 /** The limits of CouchDB 3.5, but for the id, which CouchDB leaves unbounded. */
 export const DEFAULT_LIMITS: Limits = {
   maxDocumentSize: 8_000_000,
@@ -44,3 +63,5 @@ export const DEFAULT_LIMITS: Limits = {
   functionMemory: 67_108_864,
   maxViewBytes: 67_108_864,
 }
+
+export const DEFAULT_SETTINGS: Settings = { limits: DEFAULT_LIMITS, rules: DEFAULT_RULES }

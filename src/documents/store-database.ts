@@ -1,7 +1,7 @@
 /** A database over its store: the interface of database.ts, on the thread that owns the database. */
 import { CouchError } from '../core/errors.ts'
 import { checkDocId, isLocalId, newUuid } from '../core/ids.ts'
-import type { Limits, SecurityObject, UserCtx } from '../core/types.ts'
+import type { Limits, Rules, SecurityObject, UserCtx } from '../core/types.ts'
 import { formatRev, parseRev, type Rev } from '../revisions/rev.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
@@ -36,6 +36,7 @@ const DISK_FORMAT_VERSION = 8
 export interface StoreDatabaseOptions {
   /** Asked anew for each request, since they can change while the server runs. */
   limits(): Limits
+  rules(): Rules
   /** Called after a new security object is durable. */
   onSecured(security: SecurityObject): void
   /** Runs the functions of its design documents. */

@@ -1,5 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
+import type { Accounts } from '../auth/accounts.ts'
 import type { CredentialChecker } from '../auth/credentials.ts'
 import type { Config } from '../config/config.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
@@ -8,6 +9,7 @@ import type { BodyMemory } from './body-memory.ts'
 /** What the HTTP layer works with; the composition root (server.ts) makes it, and closes what needs closing. */
 export interface Services {
   readonly config: Config
+  readonly accounts: Accounts
   readonly credentials: CredentialChecker
   readonly databases: Databases
   readonly logger: Logger

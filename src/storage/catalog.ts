@@ -8,6 +8,19 @@ export interface DatabaseEntry {
   readonly incarnation: number
 }
 
+/** A thing that the server keeps beside its databases, such as a device token. */
+export interface ServerRecord {
+  readonly kind: string
+  readonly key: string
+  /** JSON, as far as those who keep it there care. */
+  readonly value: string
+}
+
+/** A record as it is to be; null: it is removed, if it is there. */
+export interface RecordWrite extends Omit<ServerRecord, 'value'> {
+  readonly value: string | null
+}
+
 export interface Catalog {
   /** 32 hex digits, made once for the life of the data. */
   readonly serverUuid: string
@@ -18,6 +31,10 @@ export interface Catalog {
   delete(name: string): Promise<void>
   /** Notes that databases were written to; of one that is not listed (any more), nothing. */
   noteUpdated(names: readonly string[]): Promise<void>
+  /** All records of a kind, in the order of their keys' bytes. */
+  readRecords(kind: string): Promise<ServerRecord[]>
+  /** Sets and removes records, in their order: all of them or none; durable when resolved. */
+  writeRecords(writes: readonly RecordWrite[]): Promise<void>
   /** What happened to databases, of each pair of name and type the latest; at most `limit` rows of the range. */
   readUpdates(range: UpdatesRange, limit: number): Promise<CatalogUpdates>
 }

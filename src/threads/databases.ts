@@ -1,10 +1,10 @@
 /** The databases of this server as the HTTP thread sees them: which there are, and a way to each. */
 import type { ChangesSource } from '../changes/page.ts'
 import type { Sendable } from '../core/byte-text.ts'
-import type { Limits, SecurityObject } from '../core/types.ts'
+import type { SecurityObject, Settings } from '../core/types.ts'
 import type { Database } from '../documents/database.ts'
 import type { ViewSource } from '../query/views.ts'
-import type { CatalogUpdates, UpdatesRange } from '../storage/catalog.ts'
+import type { CatalogUpdates, RecordWrite, ServerRecord, UpdatesRange } from '../storage/catalog.ts'
 import type { CompactionTask } from './tasks.ts'
 
 /** What happens to a database while somebody watches it. */
@@ -48,10 +48,13 @@ export interface Databases {
    * within about a second.
    */
   watchUpdates(listener: () => void): () => void
+  /** What the server keeps beside its databases; see storage/catalog.ts. */
+  readRecords(kind: string): Promise<ServerRecord[]>
+  writeRecords(writes: readonly RecordWrite[]): Promise<void>
   /** The compactions under way. */
   tasks(): readonly CompactionTask[]
-  /** New limits for all that is written from now on. */
-  setLimits(limits: Limits): void
+  /** New limits and rules for all that is asked from now on. */
+  setSettings(settings: Settings): void
   /** Tells whoever watches a database that it is over: the server stops. */
   endFeeds(): void
   /** Ends feeds, finishes writes, closes files and stops the threads. Idempotent. */

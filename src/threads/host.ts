@@ -6,7 +6,7 @@ import { parentPort, type TransferListItem, workerData } from 'node:worker_threa
 import { readFilterBody } from '../changes/filter-body.ts'
 import { changesPage } from '../changes/page.ts'
 import { CouchError } from '../core/errors.ts'
-import type { Limits } from '../core/types.ts'
+import type { Settings } from '../core/types.ts'
 import { storeDatabase } from '../documents/store-database.ts'
 import { ViewMemory } from '../query/view-memory.ts'
 import { storeViews } from '../query/views.ts'
@@ -64,13 +64,13 @@ class Host {
   )
   /** Streams asked for, by call, from the moment they are: a reader may give up before they begin. */
   readonly #streams = new Map<number, { readonly database: string; readonly flow: Flow }>()
-  readonly #views = new ViewMemory(() => this.#limits.maxViewBytes)
-  #limits: Limits
+  readonly #views = new ViewMemory(() => this.#settings.limits.maxViewBytes)
+  #settings: Settings
   #catalog: Promise<Catalog> | undefined
 
   constructor(outbox: Outbox<Reply>, options: ThreadOptions) {
     this.#outbox = outbox
-    this.#limits = options.limits
+    this.#settings = options.settings
     this.#engine = sqliteEngine({ dataDir: options.dataDir })
     this.#functions = new SandboxClient(options.sandbox, () => outbox.post({ type: 'sandbox' }))
     this.#stores = new OpenStores(options.maxOpen, (name, incarnation) => this.#open(name, incarnation))
@@ -81,7 +81,8 @@ class Host {
     const { sandbox } = this.#functions
     store.onCommit((updateSeq) => this.#outbox.post({ type: 'committed', incarnation, updateSeq }))
     const documents = storeDatabase(store, {
-      limits: () => this.#limits,
+      limits: () => this.#settings.limits,
+      rules: () => this.#settings.rules,
       onSecured: (security) => this.#outbox.post({ type: 'secured', incarnation, security }),
       sandbox,
       incarnation,
@@ -118,8 +119,8 @@ class Host {
       case 'cancel':
         this.#streams.get(request.call)?.flow.cancel()
         return
-      case 'limits':
-        this.#limits = request.limits
+      case 'settings':
+        this.#settings = request.settings
         return
       case 'sandbox':
         this.#functions.notice(request.notice)
@@ -210,6 +211,8 @@ class Host {
     if (act.act === 'delete') return catalog.delete(act.name)
     if (act.act === 'noteUpdated') return catalog.noteUpdated(act.names)
     if (act.act === 'readUpdates') return catalog.readUpdates(act.range, act.limit)
+    if (act.act === 'readRecords') return catalog.readRecords(act.kind)
+    if (act.act === 'writeRecords') return catalog.writeRecords(act.writes)
     return { serverUuid: catalog.serverUuid, databases: await catalog.list() }
   }
 

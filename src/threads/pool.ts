@@ -1,6 +1,6 @@
 /** The database threads: started when there is work for them, each owning the databases it was first asked for. */
 import { availableParallelism } from 'node:os'
-import type { Limits } from '../core/types.ts'
+import type { Settings } from '../core/types.ts'
 import type { SandboxPool } from '../sandbox/pool.ts'
 import type { DatabaseEntry } from '../storage/catalog.ts'
 import { Thread, type ThreadEvent } from './thread.ts'
@@ -17,7 +17,7 @@ export interface OpenedCatalog {
 
 export interface PoolOptions {
   readonly dataDir: string
-  readonly limits: Limits
+  readonly settings: Settings
   /** Databases kept open by all threads together. */
   readonly maxOpen: number
   /** The file that a thread runs. */
@@ -41,13 +41,13 @@ export class Pool {
   /** The first holds the catalog. */
   readonly #slots: [Slot, ...Slot[]]
   readonly #owners = new Map<string, Slot>()
-  #limits: Limits
+  #settings: Settings
   #hasCatalog = false
   #isClosing = false
 
   constructor(options: PoolOptions) {
     this.#options = options
-    this.#limits = options.limits
+    this.#settings = options.settings
     this.#slots = [this.#makeSlot()]
   }
 
@@ -99,7 +99,7 @@ export class Pool {
     const member = sandboxes.join((notice, ...ports) => thread.tell({ type: 'sandbox', notice }, ...ports))
     const options: ThreadOptions = {
       dataDir,
-      limits: this.#limits,
+      settings: this.#settings,
       maxOpen: Math.max(1, Math.floor(maxOpen / MAX_THREADS)),
       sandbox: member.access,
     }
@@ -129,9 +129,9 @@ export class Pool {
     this.openCatalog().catch((error: unknown) => this.#options.onDeath([], error))
   }
 
-  setLimits(limits: Limits): void {
-    this.#limits = limits
-    for (const { thread } of this.#slots) thread.tell({ type: 'limits', limits })
+  setSettings(settings: Settings): void {
+    this.#settings = settings
+    for (const { thread } of this.#slots) thread.tell({ type: 'settings', settings })
   }
 
   async close(): Promise<void> {

@@ -2,10 +2,16 @@
 import { extname } from 'node:path'
 import { CouchError } from '../core/errors.ts'
 import { checkDatabaseName } from '../core/ids.ts'
-import type { Limits } from '../core/types.ts'
+import type { Limits, Settings } from '../core/types.ts'
 import type { FunctionLimits } from '../sandbox/board.ts'
 import { SandboxPool } from '../sandbox/pool.ts'
-import type { CatalogUpdates, DatabaseEntry, UpdatesRange } from '../storage/catalog.ts'
+import type {
+  CatalogUpdates,
+  DatabaseEntry,
+  RecordWrite,
+  ServerRecord,
+  UpdatesRange,
+} from '../storage/catalog.ts'
 import type { DatabaseHandle, Databases } from './databases.ts'
 import { type OpenedCatalog, Pool } from './pool.ts'
 import { type ProxiedDatabase, proxyDatabase } from './proxy.ts'
@@ -16,7 +22,7 @@ import { type CatalogAct, unpackError } from './wire.ts'
 
 export interface ServerDatabasesOptions {
   readonly dataDir: string
-  readonly limits: Limits
+  readonly settings: Settings
   /** Databases kept open at the most, unless more are in use. */
   readonly maxOpen: number
   /** The file that a thread runs; by default host.ts beside this file. */
@@ -75,17 +81,17 @@ class ServerDatabases implements Databases {
   #closed: Promise<void> | undefined
 
   constructor(options: ServerDatabasesOptions) {
-    const { dataDir, limits, maxOpen, threadEntry, onFault, onCompactionFault } = options
+    const { dataDir, settings, maxOpen, threadEntry, onFault, onCompactionFault } = options
     this.#onCompactionFault = onCompactionFault
     this.#sandboxes = new SandboxPool({
       entry: options.sandboxEntry,
       execArgv: threadFlags(process.execArgv),
-      limits: functionLimits(limits),
+      limits: functionLimits(settings.limits),
       onFault,
     })
     this.#pool = new Pool({
       dataDir,
-      limits,
+      settings,
       maxOpen,
       entry: threadEntry ?? new URL(`./host${extname(import.meta.url)}`, import.meta.url),
       sandboxes: this.#sandboxes,
@@ -216,6 +222,14 @@ class ServerDatabases implements Databases {
     return this.#pool.catalog({ act: 'readUpdates', range, limit }) as Promise<CatalogUpdates>
   }
 
+  readRecords(kind: string): Promise<ServerRecord[]> {
+    return this.#pool.catalog({ act: 'readRecords', kind }) as Promise<ServerRecord[]>
+  }
+
+  async writeRecords(writes: readonly RecordWrite[]): Promise<void> {
+    await this.#pool.catalog({ act: 'writeRecords', writes })
+  }
+
   watchUpdates(listener: () => void): () => void {
     this.#updateListeners.add(listener)
     return () => this.#updateListeners.delete(listener)
@@ -225,9 +239,9 @@ class ServerDatabases implements Databases {
     return this.#tasks.list()
   }
 
-  setLimits(limits: Limits): void {
-    this.#pool.setLimits(limits)
-    this.#sandboxes.setLimits(functionLimits(limits))
+  setSettings(settings: Settings): void {
+    this.#pool.setSettings(settings)
+    this.#sandboxes.setLimits(functionLimits(settings.limits))
   }
 
   endFeeds(): void {

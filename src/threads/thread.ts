@@ -106,7 +106,7 @@ export class Thread {
   }
 
   /** Tells the thread something that has no answer. */
-  tell(request: Extract<Request, { type: 'limits' | 'sandbox' }>, ...ports: MessagePort[]): void {
+  tell(request: Extract<Request, { type: 'settings' | 'sandbox' }>, ...ports: MessagePort[]): void {
     if (!this.#ended) this.#outbox.post(request, ports)
   }
 

@@ -3,11 +3,11 @@ import type { MessagePort, TransferListItem, Worker } from 'node:worker_threads'
 import type { ChangesSource } from '../changes/page.ts'
 import { type ByteText, bytesOfText, byteText } from '../core/byte-text.ts'
 import { asCouchError, CouchError, type ErrorName } from '../core/errors.ts'
-import type { Limits, SecurityObject } from '../core/types.ts'
+import type { SecurityObject, Settings } from '../core/types.ts'
 import type { Database } from '../documents/database.ts'
 import type { ViewSource } from '../query/views.ts'
 import type { SandboxAccess, SandboxNotice } from '../sandbox/messages.ts'
-import type { UpdatesRange } from '../storage/catalog.ts'
+import type { RecordWrite, UpdatesRange } from '../storage/catalog.ts'
 import type { CompactionProgress } from '../storage/engine.ts'
 
 /** All that a database thread does for a database. */
@@ -70,7 +70,7 @@ export type Request =
   /** Closes a database that is about to be removed; what waits for it is refused. */
   | { readonly type: 'drop'; readonly call: number; readonly database: string }
   | { readonly type: 'catalog'; readonly call: number; readonly act: CatalogAct }
-  | { readonly type: 'limits'; readonly limits: Limits }
+  | { readonly type: 'settings'; readonly settings: Settings }
   | { readonly type: 'sandbox'; readonly notice: SandboxNotice }
   | { readonly type: 'stop'; readonly call: number }
 
@@ -80,6 +80,8 @@ export type CatalogAct =
   | { readonly act: 'delete'; readonly name: string }
   | { readonly act: 'noteUpdated'; readonly names: readonly string[] }
   | { readonly act: 'readUpdates'; readonly range: UpdatesRange; readonly limit: number }
+  | { readonly act: 'readRecords'; readonly kind: string }
+  | { readonly act: 'writeRecords'; readonly writes: readonly RecordWrite[] }
 
 /** From a database thread. */
 export type Reply =
@@ -102,7 +104,7 @@ export type Reply =
 /** What a database thread starts with. */
 export interface ThreadOptions {
   readonly dataDir: string
-  readonly limits: Limits
+  readonly settings: Settings
   /** Databases that one thread keeps open at the most. */
   readonly maxOpen: number
   readonly sandbox: SandboxAccess

@@ -1,9 +1,12 @@
 import t from 'tap'
-import { type Account, type CheckerOptions, CredentialChecker } from '../../src/auth/credentials.ts'
+import type { Account } from '../../src/auth/accounts.ts'
+import { type CheckerOptions, CredentialChecker } from '../../src/auth/credentials.ts'
 
 /** Counts computations; each waits until it is let go. A password is right when it equals the stored text. */
 function setUp(options: CheckerOptions = {}) {
-  const accounts = new Map<string, Account>([['anna', { stored: 'secret', roles: ['_admin'] }]])
+  const accounts = new Map<string, Account>([
+    ['anna', { name: 'anna', stored: 'secret', roles: ['_admin'], salt: '' }],
+  ])
   const waiting: (() => void)[] = []
   let computed = 0
   const verify = async (password: string, stored: string): Promise<boolean> => {
@@ -11,7 +14,7 @@ function setUp(options: CheckerOptions = {}) {
     await new Promise<void>((resolve) => waiting.push(resolve))
     return password === stored
   }
-  const source = { find: (name: string) => accounts.get(name) ?? null, decoy: () => 'decoy' }
+  const source = { find: async (name: string) => accounts.get(name) ?? null, decoy: () => 'decoy' }
   const checker = new CredentialChecker(source, { verify, ...options })
   const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
   /** Lets computations end, also those that begin by it, until a promise is settled. */
@@ -62,7 +65,7 @@ t.test('a changed or withdrawn password ends what is remembered', async (t) => {
   const { accounts, checker, letGo } = setUp()
   t.equal(await letGo(checker.check('anna', 'new')), null)
   t.strictSame(await letGo(checker.check('anna', 'secret')), anna)
-  accounts.set('anna', { stored: 'new', roles: ['_admin'] })
+  accounts.set('anna', { name: 'anna', salt: '', stored: 'new', roles: ['_admin'] })
   t.equal(await letGo(checker.check('anna', 'secret')), null)
   t.strictSame(await letGo(checker.check('anna', 'new')), anna, 'at once, though it was refused a moment ago')
   accounts.delete('anna')
@@ -109,7 +112,8 @@ t.test('many wrong guesses do not push out who is verified', async (t) => {
 
 t.test('a computation that fails is nobody else’s trouble', async (t) => {
   const faults = [new Error('no memory')]
-  const source = { find: () => ({ stored: 's', roles: [] }), decoy: () => 'decoy' }
+  const account = { name: 'a', stored: 's', roles: [], salt: '' }
+  const source = { find: async () => account, decoy: () => 'decoy' }
   const verify = async (): Promise<boolean> => {
     const fault = faults.pop()
     if (fault) throw fault

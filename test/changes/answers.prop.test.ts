@@ -7,7 +7,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import { changesPage, type Since } from '../../src/changes/page.ts'
 import type { ChangesOptions } from '../../src/changes/rows.ts'
-import { DEFAULT_LIMITS } from '../../src/core/types.ts'
+import { DEFAULT_LIMITS, DEFAULT_RULES } from '../../src/core/types.ts'
 import type { Database } from '../../src/documents/database.ts'
 import { storeDatabase } from '../../src/documents/store-database.ts'
 import { leafRev } from '../../src/revisions/branch.ts'
@@ -148,6 +148,7 @@ for (const [name, makeEngine] of Object.entries(ENGINES)) {
         const store = lookingUp(opened.store)
         const other = storeDatabase(store, {
           limits: () => DEFAULT_LIMITS,
+          rules: () => DEFAULT_RULES,
           onSecured: () => undefined,
           sandbox: HOUSE.sandbox,
           incarnation: 1,

@@ -11,7 +11,7 @@ import {
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { type ConfigOptions, openConfig } from '../../src/config/config.ts'
-import { limitsOf } from '../../src/config/limits.ts'
+import { settingsOf } from '../../src/config/settings.ts'
 import { StartError } from '../../src/config/start-error.ts'
 
 const open = (dataDir: string, options: Partial<ConfigOptions> = {}) =>
@@ -103,9 +103,9 @@ t.test('a change takes effect, is told, and is kept', async (t) => {
   t.equal(await config.set('log', 'level', 'debug'), 'error')
   t.equal(await config.set('x', 'y', 'memory', { persist: false }), '')
   t.equal(config.get('log', 'level'), 'debug', 'beats the command line')
-  t.equal(limitsOf(config).maxDocumentSize, 2000)
+  t.equal(settingsOf(config).limits.maxDocumentSize, 2000)
   t.equal(await config.delete('couchdb', 'max_document_size'), '2000')
-  t.equal(limitsOf(config).maxDocumentSize, 8_000_000, 'the default is back')
+  t.equal(settingsOf(config).limits.maxDocumentSize, 8_000_000, 'the default is back')
   t.equal(await config.delete('x', 'y'), 'memory')
   t.notOk('x' in config.all())
   forget()

@@ -4,7 +4,13 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { DEFAULT_LIMITS, type Limits, type SecurityObject, type UserCtx } from '../../src/core/types.ts'
+import {
+  DEFAULT_LIMITS,
+  DEFAULT_RULES,
+  type Limits,
+  type SecurityObject,
+  type UserCtx,
+} from '../../src/core/types.ts'
 import type { Body, Database, PutOptions } from '../../src/documents/database.ts'
 import { storeDatabase } from '../../src/documents/store-database.ts'
 import type { Sandbox } from '../../src/sandbox/sandbox.ts'
@@ -61,6 +67,7 @@ export async function openOn(
   const secured: SecurityObject[] = []
   const database = storeDatabase(store, {
     limits: () => ({ ...DEFAULT_LIMITS, ...limits }),
+    rules: () => DEFAULT_RULES,
     onSecured: (security) => secured.push(security),
     sandbox,
     incarnation,

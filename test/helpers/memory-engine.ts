@@ -8,7 +8,7 @@
 import { randomBytes } from 'node:crypto'
 import { setImmediate as turn } from 'node:timers/promises'
 import { CouchError } from '../../src/core/errors.ts'
-import type { Catalog, DatabaseEntry } from '../../src/storage/catalog.ts'
+import type { Catalog, DatabaseEntry, ServerRecord } from '../../src/storage/catalog.ts'
 import type { DatabaseStore, StorageEngine } from '../../src/storage/engine.ts'
 import { emptyState } from '../storage/memory/state.ts'
 import { type DatabaseRecord, MemoryStore, type Operate } from '../storage/memory/store.ts'
@@ -42,6 +42,7 @@ class MemoryEngine implements StorageEngine, ContentsCount {
   readonly #databases = new Map<string, DatabaseRecord>()
   readonly #stores = new Set<MemoryStore>()
   readonly #updates = new MemoryUpdates()
+  #records = new Map<string, ServerRecord>()
   #lastIncarnation = 0
   #holder: string | null = null
 
@@ -73,6 +74,22 @@ class MemoryEngine implements StorageEngine, ContentsCount {
       readUpdates: async (range, limit) => {
         this.#operate('read updates')
         return this.#updates.read(range, limit)
+      },
+      readRecords: async (kind) => {
+        this.#operate('read records')
+        return [...this.#records.values()]
+          .filter((record) => record.kind === kind)
+          .sort((a, b) => Buffer.compare(Buffer.from(a.key), Buffer.from(b.key)))
+      },
+      writeRecords: async (writes) => {
+        await turn()
+        this.#operate('write records')
+        const records = new Map(this.#records)
+        for (const { kind, key, value } of writes) {
+          if (value === null) records.delete(JSON.stringify([kind, key]))
+          else records.set(JSON.stringify([kind, key]), { kind, key, value })
+        }
+        this.#records = records
       },
     }
   }

@@ -6,13 +6,14 @@ import { join } from 'node:path'
 import type { FastifyInstance } from 'fastify'
 import { pino } from 'pino'
 import { buildApp } from '../../src/app.ts'
+import type { Accounts } from '../../src/auth/accounts.ts'
 import { adminAccounts } from '../../src/auth/admins.ts'
-import { type AccountSource, CredentialChecker } from '../../src/auth/credentials.ts'
+import { CredentialChecker } from '../../src/auth/credentials.ts'
 import { hashPassword } from '../../src/auth/password.ts'
 import { openConfig } from '../../src/config/config.ts'
 import { CouchError } from '../../src/core/errors.ts'
 import { checkDatabaseName } from '../../src/core/ids.ts'
-import { DEFAULT_LIMITS } from '../../src/core/types.ts'
+import { DEFAULT_LIMITS, DEFAULT_RULES } from '../../src/core/types.ts'
 import { storeDatabase } from '../../src/documents/store-database.ts'
 import type { Catalog } from '../../src/storage/catalog.ts'
 import type { DatabaseHandle, Databases } from '../../src/threads/databases.ts'
@@ -42,8 +43,10 @@ export async function startMemoryServer(
   const lines: string[] = []
   const logger = pino({ level: 'debug' }, { write: (line: string) => lines.push(line) })
   const databases = await memoryDatabases()
-  const credentials = new CredentialChecker(withPlainAccounts(adminAccounts(config)))
-  const app = await buildApp({ config, credentials, databases, logger, version: '0.0.1', tmpDir: dataDir })
+  const accounts = withPlainAccounts(adminAccounts(config))
+  const credentials = new CredentialChecker(accounts)
+  const services = { config, accounts, credentials, databases, logger, version: '0.0.1', tmpDir: dataDir }
+  const app = await buildApp(services)
   extend(app)
   await app.listen({ port: 0, host: '127.0.0.1' })
   t.after(async () => {
@@ -55,10 +58,11 @@ export async function startMemoryServer(
 }
 
 /** Beside the admins anybody whose password is his name: accounts that are no admins. */
-function withPlainAccounts(admins: AccountSource): AccountSource {
+function withPlainAccounts(admins: Accounts): Accounts {
   return {
-    find: async (name) => (await admins.find(name)) ?? { stored: await hashed(name), roles: [] },
-    decoy: admins.decoy,
+    ...admins,
+    find: async (name) =>
+      (await admins.find(name)) ?? { name, stored: await hashed(name), roles: [], salt: name },
   }
 }
 
@@ -88,6 +92,7 @@ async function memoryDatabases(): Promise<Databases> {
       const store = await engine.openDatabase(name)
       const database = storeDatabase(store, {
         limits: () => DEFAULT_LIMITS,
+        rules: () => DEFAULT_RULES,
         onSecured: () => {},
         sandbox: localSandbox(),
         incarnation,
@@ -108,7 +113,9 @@ async function memoryDatabases(): Promise<Databases> {
     updates: (range, limit) => catalog.readUpdates(range, limit),
     watchUpdates: () => () => {},
     tasks: () => [],
-    setLimits: () => {},
+    readRecords: (kind) => catalog.readRecords(kind),
+    writeRecords: (writes) => catalog.writeRecords(writes),
+    setSettings: () => {},
     endFeeds: () => {},
     close: async () => {},
   }

@@ -8,7 +8,7 @@ import { buildApp } from '../../src/app.ts'
 import { CredentialChecker } from '../../src/auth/credentials.ts'
 import { openConfig } from '../../src/config/config.ts'
 import { CouchError } from '../../src/core/errors.ts'
-import { DEFAULT_LIMITS } from '../../src/core/types.ts'
+import { DEFAULT_LIMITS, DEFAULT_RULES } from '../../src/core/types.ts'
 import { storeDatabase } from '../../src/documents/store-database.ts'
 import type { Sandbox } from '../../src/sandbox/sandbox.ts'
 import type { DatabaseHandle, Databases } from '../../src/threads/databases.ts'
@@ -28,6 +28,7 @@ export async function startStoredServer(t: Closing) {
   const { store, held } = countingPins(await engine.openDatabase('db'))
   const database = storeDatabase(store, {
     limits: () => DEFAULT_LIMITS,
+    rules: () => DEFAULT_RULES,
     onSecured: () => {},
     // No document here has functions.
     sandbox: {} as Sandbox,
@@ -45,10 +46,11 @@ export async function startStoredServer(t: Closing) {
     },
     endFeeds: () => {},
   } as unknown as Databases
-  const accounts = { find: async () => null, decoy: async () => '' }
-  const credentials = new CredentialChecker(accounts as never)
+  const accounts = { find: async () => null, decoy: () => '', onChange: () => () => {} }
+  const credentials = new CredentialChecker(accounts)
   const logger = pino({ level: 'silent' })
-  const app = await buildApp({ config, credentials, databases, logger, version: '0.0.1', tmpDir: dataDir })
+  const services = { config, accounts, credentials, databases, logger, version: '0.0.1', tmpDir: dataDir }
+  const app = await buildApp(services)
   await app.listen({ port: 0, host: '127.0.0.1' })
   t.after(async () => {
     await app.close()

@@ -2,7 +2,7 @@
 import { once } from 'node:events'
 import { MessageChannel } from 'node:worker_threads'
 import t from 'tap'
-import { DEFAULT_LIMITS } from '../../src/core/types.ts'
+import { DEFAULT_LIMITS, DEFAULT_RULES } from '../../src/core/types.ts'
 import { Board } from '../../src/sandbox/board.ts'
 import { SandboxClient } from '../../src/sandbox/client.ts'
 import { put, serve } from '../threads/served.ts'
@@ -58,7 +58,7 @@ t.test('a function that makes far too much of what it is given is stopped', asyn
 
 t.test('a database that is deleted while its validate function runs', async (t) => {
   const limits = { ...DEFAULT_LIMITS, functionTimeout: 60_000 }
-  const { databases } = await serve(t, { limits })
+  const { databases } = await serve(t, { settings: { limits, rules: DEFAULT_RULES } })
   const make = async (validate: string) => {
     await databases.create('notes')
     const notes = databases.get('notes')

@@ -5,6 +5,7 @@
 import t from 'tap'
 import { attachmentCases } from './conformance/attachments.ts'
 import { catalogCases } from './conformance/catalog.ts'
+import { catalogRecordCases } from './conformance/catalog-records.ts'
 import { catalogUpdateCases } from './conformance/catalog-updates.ts'
 import { compactionCases } from './conformance/compaction.ts'
 import { concurrencyCases } from './conformance/concurrency.ts'
@@ -25,6 +26,7 @@ import { updateCases } from './conformance/updates.ts'
 const PARTS: Record<string, StorageCases> = {
   catalog: catalogCases,
   'updates of the catalog': catalogUpdateCases,
+  'records of the catalog': catalogRecordCases,
   documents: docCases,
   updates: updateCases,
   revisions: revisionCases,

@@ -3,11 +3,12 @@ import type { AddressInfo } from 'node:net'
 import { pino } from 'pino'
 import type { Test } from 'tap'
 import { buildApp } from '../../src/app.ts'
+import type { Accounts } from '../../src/auth/accounts.ts'
 import { adminAccounts } from '../../src/auth/admins.ts'
-import { type AccountSource, CredentialChecker } from '../../src/auth/credentials.ts'
+import { CredentialChecker } from '../../src/auth/credentials.ts'
 import { hashPassword } from '../../src/auth/password.ts'
 import { openConfig } from '../../src/config/config.ts'
-import { limitsOf } from '../../src/config/limits.ts'
+import { settingsOf } from '../../src/config/settings.ts'
 import { openServerDatabases } from '../../src/threads/server-databases.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 import type { Ask, Listening } from './table.ts'
@@ -32,7 +33,7 @@ export async function startServerWithUsers(t: Pick<Test, 'teardown' | 'fail'>): 
   await config.set('admins', 's', await hashPassword('s', plain))
   const databases = await openServerDatabases({
     dataDir,
-    limits: limitsOf(config),
+    settings: settingsOf(config),
     maxOpen: 100,
     threadEntry: new URL('../helpers/database-thread.mjs', import.meta.url),
     sandboxEntry: new URL('../helpers/sandbox-thread.mjs', import.meta.url),
@@ -42,16 +43,19 @@ export async function startServerWithUsers(t: Pick<Test, 'teardown' | 'fail'>): 
   const admins = adminAccounts(config)
   const stored = new Map<string, string>()
   for (const name of ['d', 'm', 'o', 'r']) stored.set(name, await hashPassword(name, plain))
-  const accounts: AccountSource = {
+  const accounts: Accounts = {
+    ...admins,
     find: async (name) => {
       const hash = stored.get(name)
-      return hash === undefined ? admins.find(name) : { stored: hash, roles: name === 'r' ? ['staff'] : [] }
+      if (hash === undefined) return admins.find(name)
+      return { name, stored: hash, roles: name === 'r' ? ['staff'] : [], salt: name }
     },
     decoy: () => stored.get('o') as string,
   }
   const credentials = new CredentialChecker(accounts)
   const logger = pino({ level: 'silent' })
-  const app = await buildApp({ config, credentials, databases, logger, version: '0.0.1', tmpDir: dataDir })
+  const services = { config, accounts, credentials, databases, logger, version: '0.0.1', tmpDir: dataDir }
+  const app = await buildApp(services)
   await app.listen({ port: 0, host: '127.0.0.1' })
   t.teardown(async () => {
     databases.endFeeds()

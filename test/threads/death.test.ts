@@ -1,6 +1,6 @@
 /** A database thread that dies of a fault takes nothing with it but what it was asked at that moment. */
 import t, { type Test } from 'tap'
-import { DEFAULT_LIMITS } from '../../src/core/types.ts'
+import { DEFAULT_LIMITS, DEFAULT_RULES } from '../../src/core/types.ts'
 import type { DatabaseHandle } from '../../src/threads/databases.ts'
 import { ADMIN, text } from '../documents/helpers.ts'
 import { DEADLY_ENTRY, eventsOf, idsOf, put, serve, until } from './served.ts'
@@ -98,7 +98,7 @@ t.test('a thread that takes a dead one’s place has the limits of now', async (
   const { databases } = await serveDeadly(t)
   await databases.create('a')
   const a = databases.get('a')
-  databases.setLimits({ ...DEFAULT_LIMITS, maxDocumentSize: 50 })
+  databases.setSettings({ limits: { ...DEFAULT_LIMITS, maxDocumentSize: 50 }, rules: DEFAULT_RULES })
   await kill(t, a)
   await t.rejects(put(a, 'x', { text: 'a'.repeat(100) }), { code: 'document_too_large' })
 })

@@ -1,6 +1,6 @@
 /** Database threads reach the threads that run functions of design documents. */
 import t, { type Test } from 'tap'
-import { DEFAULT_LIMITS } from '../../src/core/types.ts'
+import { DEFAULT_LIMITS, DEFAULT_RULES } from '../../src/core/types.ts'
 import type { DatabaseHandle } from '../../src/threads/databases.ts'
 import type { ServerDatabasesOptions } from '../../src/threads/server-databases.ts'
 import { put, serve } from './served.ts'
@@ -38,13 +38,13 @@ t.test('every database thread reaches them', async (t) => {
 
 t.test('what a call may take changes while the server runs', async (t) => {
   const { databases, notes } = await guarded(t, 'function () { for (;;); }')
-  databases.setLimits({ ...DEFAULT_LIMITS, functionTimeout: 50 })
+  databases.setSettings({ limits: { ...DEFAULT_LIMITS, functionTimeout: 50 }, rules: DEFAULT_RULES })
   await t.rejects(put(notes, 'a'), { code: 'function_timeout' })
 })
 
 t.test('when the databases are closed, a function that never ends is not waited for', async (t) => {
   const { databases, notes } = await guarded(t, 'function () { for (;;); }', {
-    limits: { ...DEFAULT_LIMITS, functionTimeout: 3_600_000 },
+    settings: { limits: { ...DEFAULT_LIMITS, functionTimeout: 3_600_000 }, rules: DEFAULT_RULES },
   })
   const refused = t.rejects(put(notes, 'a'), { code: 'unavailable' })
   await databases.close()

@@ -2,7 +2,7 @@
 import { readdirSync, readlinkSync } from 'node:fs'
 import { setImmediate as turn } from 'node:timers/promises'
 import type { Test } from 'tap'
-import { DEFAULT_LIMITS } from '../../src/core/types.ts'
+import { DEFAULT_SETTINGS } from '../../src/core/types.ts'
 import type { DatabaseEvent, DatabaseHandle, Databases } from '../../src/threads/databases.ts'
 import { openServerDatabases, type ServerDatabasesOptions } from '../../src/threads/server-databases.ts'
 import { ADMIN, body, jsonOf } from '../documents/helpers.ts'
@@ -24,7 +24,7 @@ export async function serve(t: Test, options: Partial<ServerDatabasesOptions> = 
   const faults: unknown[] = []
   const databases = await openServerDatabases({
     dataDir,
-    limits: DEFAULT_LIMITS,
+    settings: DEFAULT_SETTINGS,
     maxOpen: 100,
     threadEntry: ENTRY,
     sandboxEntry: SANDBOX_ENTRY,

@@ -1,7 +1,7 @@
 /** Making and deleting databases, and calling them over their threads. */
 import { readdirSync } from 'node:fs'
 import t from 'tap'
-import { DEFAULT_LIMITS } from '../../src/core/types.ts'
+import { DEFAULT_LIMITS, DEFAULT_RULES } from '../../src/core/types.ts'
 import { ADMIN, body, jsonOf, text } from '../documents/helpers.ts'
 import { eventsOf, idsOf, put, serve, until } from './served.ts'
 
@@ -99,7 +99,7 @@ t.test('new limits count from the next request on', async (t) => {
   const { databases } = await serve(t)
   await databases.create('a')
   await put(databases.get('a'), 'x', { text: 'a'.repeat(100) })
-  databases.setLimits({ ...DEFAULT_LIMITS, maxDocumentSize: 50 })
+  databases.setSettings({ limits: { ...DEFAULT_LIMITS, maxDocumentSize: 50 }, rules: DEFAULT_RULES })
   await t.rejects(put(databases.get('a'), 'y', { text: 'a'.repeat(100) }), { code: 'document_too_large' })
   for (let n = 0; n < 10; n += 1) await databases.create(`b${n}`)
   for (let n = 0; n < 10; n += 1) {

@@ -1,14 +1,14 @@
 /** The HTTP thread's end of a port, over a thread that says what it is told to. */
 import { setImmediate as turn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { DEFAULT_LIMITS } from '../../src/core/types.ts'
+import { DEFAULT_SETTINGS } from '../../src/core/types.ts'
 import { Board } from '../../src/sandbox/board.ts'
 import { Thread, type ThreadEvent, threadFlags } from '../../src/threads/thread.ts'
 
 const ENTRY = new URL('./scripted-thread.mjs', import.meta.url)
 const OPTIONS = {
   dataDir: '',
-  limits: DEFAULT_LIMITS,
+  settings: DEFAULT_SETTINGS,
   maxOpen: 1,
   sandbox: { board: new Board().memory, client: 1 },
 }
@@ -113,7 +113,7 @@ t.test('a thread that dies fails all who wait, and whoever asks later', async (t
   t.equal(thread.isRunning, false)
   await t.rejects(ask([]), { code: 'unavailable' })
   await t.rejects(texts(stream([])), { code: 'unavailable' })
-  thread.tell({ type: 'limits', limits: DEFAULT_LIMITS })
+  thread.tell({ type: 'settings', settings: DEFAULT_SETTINGS })
 })
 
 t.test('a reader may give up a stream whose thread has died', async (t) => {

@@ -5,9 +5,17 @@
  */
 import { randomBytes } from 'node:crypto'
 import { CouchError } from '../../core/errors.ts'
-import type { Catalog, CatalogUpdates, DatabaseEntry, UpdatesRange } from '../catalog.ts'
+import type {
+  Catalog,
+  CatalogUpdates,
+  DatabaseEntry,
+  RecordWrite,
+  ServerRecord,
+  UpdatesRange,
+} from '../catalog.ts'
 import { Connection, type ConnectionOptions, isBusy, storageError } from './connection.ts'
 import type { Files } from './files.ts'
+import { RECORDS_SCHEMA, readRecords, writeRecords } from './records.ts'
 import { migrate } from './schema.ts'
 import { State } from './state.ts'
 import { UPDATE_LOG_SCHEMA, UpdateLog } from './update-log.ts'
@@ -19,7 +27,7 @@ CREATE TABLE IF NOT EXISTS database (name TEXT PRIMARY KEY, incarnation INTEGER 
 `
 
 /** As with a database's file: what has been released never changes, the next step is appended. */
-const MIGRATIONS: readonly string[] = [VERSION_1, UPDATE_LOG_SCHEMA]
+const MIGRATIONS: readonly string[] = [VERSION_1, UPDATE_LOG_SCHEMA, RECORDS_SCHEMA]
 
 export class SqliteCatalog implements Catalog {
   readonly serverUuid: string
@@ -170,6 +178,22 @@ export class SqliteCatalog implements Catalog {
   async readUpdates(range: UpdatesRange, limit: number): Promise<CatalogUpdates> {
     try {
       return this.#updates.read(range, limit)
+    } catch (error) {
+      throw storageError(error)
+    }
+  }
+
+  async readRecords(kind: string): Promise<ServerRecord[]> {
+    try {
+      return readRecords(this.#connection, kind)
+    } catch (error) {
+      throw storageError(error)
+    }
+  }
+
+  async writeRecords(writes: readonly RecordWrite[]): Promise<void> {
+    try {
+      this.#transaction(() => writeRecords(this.#connection, writes))
     } catch (error) {
       throw storageError(error)
     }

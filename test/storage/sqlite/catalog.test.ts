@@ -60,7 +60,7 @@ t.test('a server.sqlite of before there were updates', async (t) => {
   await engine.close()
   const file = new Sqlite(join(dataDir, 'server.sqlite'))
   file.exec(
-    "DROP TABLE database_update; DELETE FROM server WHERE key LIKE 'update%'; PRAGMA user_version = 0",
+    "DROP TABLE record; DROP TABLE database_update; DELETE FROM server WHERE key LIKE 'update%'; PRAGMA user_version = 0",
   )
   file.close()
   const again = await open(t, dataDir)
