@@ -5,6 +5,7 @@ import { holdContinue } from './http/continue.ts'
 import { access } from './http/plugins/access.ts'
 import { authentication } from './http/plugins/authentication.ts'
 import { compression } from './http/plugins/compression.ts'
+import { cors } from './http/plugins/cors.ts'
 import { couchHeaders, requestId } from './http/plugins/couch-headers.ts'
 import { answerClientError, answerFrameworkError, errors } from './http/plugins/errors.ts'
 import { methods } from './http/plugins/methods.ts'
@@ -55,7 +56,7 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
   app.decorate('paths', [])
   app.decorate('bodyMemory', new BodyMemory(() => services.config.integer('settee', 'body_memory')))
   app.setValidatorCompiler(validatorCompiler)
-  for (const plugin of [methods, couchHeaders, requestLog, errors, authentication, access]) {
+  for (const plugin of [methods, couchHeaders, requestLog, cors, errors, authentication, access]) {
     await app.register(plugin)
   }
   for (const plugin of [preferMinimal, compression]) await app.register(plugin)

@@ -1,13 +1,14 @@
 /** The one place where an error becomes an answer: a status and `{"error","reason"}` (protocol.md 1.1). */
 import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
-import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
+import type { ConnectionError, FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { asCouchError, CouchError, type ErrorName } from '../../core/errors.ts'
 import { answerAndClose } from '../lingering-close.ts'
 import { BAD_QUERY } from '../query-params.ts'
 import { HEADER_TEXT } from '../replies.ts'
 import { refuseUnknownMethod } from '../route-table.ts'
+import { corsLines, setCorsHeaders } from './cors.ts'
 import { setCouchHeaders } from './couch-headers.ts'
 
 /** What Fastify and its plugins call their own errors, as rows of the table. */
@@ -64,25 +65,31 @@ export function answerFrameworkError(
   reply: FastifyReply,
 ): void {
   setCouchHeaders(request, reply)
+  setCorsHeaders(request, reply)
   void answerError(thrown, request, reply)
 }
 
-/** For connections that speak no HTTP: answers once, and cuts them. */
-export function answerClientError(error: NodeJS.ErrnoException, socket: Socket): void {
+/** For connections that speak no HTTP: answers once, and cuts them. Fastify calls it on the app. */
+export function answerClientError(this: FastifyInstance, error: ConnectionError, socket: Socket): void {
   // Node's own rule (_http_server.js): a second answer must not be mixed into one that has begun.
   const { _httpMessage: begun } = socket as Socket & { _httpMessage?: { headersSent: boolean } | null }
   if (error.code !== 'ECONNRESET' && socket.writable && !begun?.headersSent) {
     const answer = error.code === 'HPE_HEADER_OVERFLOW' ? new CouchError('headers_too_large') : notHttp()
-    socket.write(rawAnswer(answer))
+    socket.write(rawAnswer(answer, corsLines(this.cors, lastPacket(error))))
   }
   socket.destroy()
+}
+
+/** What the parser was given last: of a short head all of it. */
+function lastPacket({ rawPacket }: { rawPacket?: unknown }): Buffer {
+  return Buffer.isBuffer(rawPacket) ? rawPacket : Buffer.alloc(0)
 }
 
 function notHttp(): CouchError {
   return new CouchError('bad_request', 'The request is not valid HTTP.')
 }
 
-function rawAnswer(error: CouchError): string {
+function rawAnswer(error: CouchError, lines: readonly string[]): string {
   const body = bodyOf(error).toString()
   return [
     `HTTP/1.1 ${error.status} ${STATUS_CODES[error.status] ?? ''}`,
@@ -90,6 +97,7 @@ function rawAnswer(error: CouchError): string {
     `Content-Length: ${Buffer.byteLength(body)}`,
     'Cache-Control: must-revalidate',
     'Connection: close',
+    ...lines,
     '',
     body,
   ].join('\r\n')
