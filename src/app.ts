@@ -9,6 +9,7 @@ import { cors } from './http/plugins/cors.ts'
 import { couchHeaders, requestId } from './http/plugins/couch-headers.ts'
 import { answerClientError, answerFrameworkError, errors } from './http/plugins/errors.ts'
 import { methods } from './http/plugins/methods.ts'
+import { origin } from './http/plugins/origin.ts'
 import { preferMinimal } from './http/plugins/prefer-minimal.ts'
 import { requestLog } from './http/plugins/request-log.ts'
 import { parseQuery } from './http/query-params.ts'
@@ -56,7 +57,7 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
   app.decorate('paths', [])
   app.decorate('bodyMemory', new BodyMemory(() => services.config.integer('settee', 'body_memory')))
   app.setValidatorCompiler(validatorCompiler)
-  for (const plugin of [methods, couchHeaders, requestLog, cors, errors, authentication, access]) {
+  for (const plugin of [methods, couchHeaders, requestLog, cors, errors, origin, authentication, access]) {
     await app.register(plugin)
   }
   for (const plugin of [preferMinimal, compression]) await app.register(plugin)
