@@ -12,6 +12,7 @@ import { methods } from './http/plugins/methods.ts'
 import { origin } from './http/plugins/origin.ts'
 import { preferMinimal } from './http/plugins/prefer-minimal.ts'
 import { requestLog } from './http/plugins/request-log.ts'
+import { withdrawal } from './http/plugins/withdrawal.ts'
 import { parseQuery } from './http/query-params.ts'
 import { rewriteUrl } from './http/rewrite-url.ts'
 import { registerPaths } from './http/route-table.ts'
@@ -57,7 +58,17 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
   app.decorate('paths', [])
   app.decorate('bodyMemory', new BodyMemory(() => services.config.integer('settee', 'body_memory')))
   app.setValidatorCompiler(validatorCompiler)
-  for (const plugin of [methods, couchHeaders, requestLog, cors, errors, origin, authentication, access]) {
+  for (const plugin of [
+    methods,
+    couchHeaders,
+    requestLog,
+    cors,
+    errors,
+    origin,
+    authentication,
+    access,
+    withdrawal,
+  ]) {
     await app.register(plugin)
   }
   for (const plugin of [preferMinimal, compression]) await app.register(plugin)

@@ -5,16 +5,15 @@ import { type Caller, Feed, type FeedRequest } from '../changes/feed.ts'
 import { FeedHub } from '../changes/hub.ts'
 import type { FeedKind } from '../changes/query.ts'
 import { directSource, type FeedDatabase } from '../changes/source.ts'
+import { onDoubt } from './doubts.ts'
 import { openStream } from './json-stream.ts'
 import { authenticate } from './plugins/authentication.ts'
 import { isKnownToClient, sendNotModified } from './replies.ts'
 
-/** A hub whose feeds look at their callers' rights when admins change, and end when the app closes. */
+/** A hub whose feeds look at their callers' rights when something of those was withdrawn, and end when the app closes. */
 export function feedHub(app: FastifyInstance): FeedHub {
   const hub = new FeedHub()
-  const forget = app.services.config.onChange((section) => {
-    if (section === 'admins') hub.doubtAll()
-  })
+  const forget = onDoubt(app, (accounts) => hub.doubt(accounts))
   app.addHook('preClose', async () => {
     forget()
     hub.close()
@@ -41,7 +40,8 @@ export async function answerFeed(
 ): Promise<unknown> {
   const { kind, since } = asked
   const waits = kind !== 'normal' && request.method !== 'HEAD'
-  const source = waits ? hub.join(database) : directSource(database)
+  request.isWaitingFeed = waits
+  const source = waits ? hub.join(database, request.user.name) : directSource(database)
   const feed = new Feed(source, callerOf(request, reply), asked)
   try {
     const { state, unknownEpoch } = await feed.open()

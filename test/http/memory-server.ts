@@ -112,6 +112,7 @@ async function memoryDatabases(): Promise<Databases> {
     },
     updates: (range, limit) => catalog.readUpdates(range, limit),
     watchUpdates: () => () => {},
+    watchSecurity: () => () => {},
     tasks: () => [],
     readRecords: (kind) => catalog.readRecords(kind),
     writeRecords: (writes) => catalog.writeRecords(writes),

@@ -52,10 +52,24 @@ export async function answerError(
   if (error.status === 401) challenge(request, reply)
   const payload = bodyOf(error)
   reply.code(error.status).type('application/json')
-  if (error.status === 413 && !request.raw.complete) {
+  if (!request.raw.complete && (error.status === 413 || request.isWithdrawn)) {
     return answerAndClose(request, reply, payload)
   }
   return reply.send(payload)
+}
+
+/**
+ * Answers a request whose own code has not come to an answer yet, and closes its connection: to that code the client
+ * is gone. Nothing of the body may be still to come.
+ */
+export function answerInstead(error: CouchError, request: FastifyRequest, reply: FastifyReply): void {
+  const { socket } = reply.raw
+  if (error.status === 401) challenge(request, reply)
+  const lines = Object.entries(reply.getHeaders())
+    .filter(([name]) => !/^(?:content-|cache-control$|connection$|etag$)/.test(name))
+    .map(([name, value]) => `${name}: ${String(value)}`)
+  socket?.write(rawAnswer(error, lines, request.method === 'HEAD'))
+  socket?.destroySoon()
 }
 
 /** For requests that never came to a route: a broken escape in the path, a path that is too long. */
@@ -89,7 +103,7 @@ function notHttp(): CouchError {
   return new CouchError('bad_request', 'The request is not valid HTTP.')
 }
 
-function rawAnswer(error: CouchError, lines: readonly string[]): string {
+function rawAnswer(error: CouchError, lines: readonly string[], isBare = false): string {
   const body = bodyOf(error).toString()
   return [
     `HTTP/1.1 ${error.status} ${STATUS_CODES[error.status] ?? ''}`,
@@ -99,7 +113,7 @@ function rawAnswer(error: CouchError, lines: readonly string[]): string {
     'Connection: close',
     ...lines,
     '',
-    body,
+    isBare ? '' : body,
   ].join('\r\n')
 }
 
