@@ -1,7 +1,9 @@
 import { type FastifyInstance, fastify, LogController } from 'fastify'
+import { bodyWindowMs } from './http/body.ts'
 import { BodyMemory } from './http/body-memory.ts'
-import { closeWithin } from './http/connections.ts'
+import { tendConnections } from './http/connections.ts'
 import { holdContinue } from './http/continue.ts'
+import { maxOpenFiles } from './http/open-files.ts'
 import { access } from './http/plugins/access.ts'
 import { authentication } from './http/plugins/authentication.ts'
 import { compression } from './http/plugins/compression.ts'
@@ -32,14 +34,20 @@ import { validatorCompiler } from './http/shapes.ts'
 
 const MAX_HEADER_BYTES = 64 * 1024
 const HEADERS_TIMEOUT_MS = 60_000
+/** How often slow heads are looked for. */
+const CHECK_MS = 5000
 /** As CouchDB closes idle connections; protocol.md 17. */
 const KEEP_ALIVE_MS = 300_000
+/** Databases need files, too. */
+const MAX_SOCKETS = Math.max(64, Math.floor(maxOpenFiles() / 2))
 /** Leaves the databases their part of the time that a process has to end in (cli/lifecycle.ts). */
 const CLOSE_GRACE_MS = 5000
 
 export interface AppOptions {
   /** How long requests under way may take when the app closes, in milliseconds; then they are cut. Default 5 s. */
   readonly closeGraceMs?: number | undefined
+  /** How long the head of a request may take, in milliseconds. Default 60 s. */
+  readonly headTimeoutMs?: number | undefined
 }
 
 /**
@@ -47,9 +55,12 @@ export interface AppOptions {
  * @returns the app; `listen` and `inject` make it ready
  */
 export async function buildApp(services: Services, options: AppOptions = {}): Promise<FastifyInstance> {
-  const app = makeServer(services)
+  const app = makeServer(services, options)
   holdContinue(app.server)
-  closeWithin(app.server, {
+  const { config } = services
+  tendConnections(app.server, {
+    maxOpen: () => Math.min(config.integer('settee', 'max_connections'), MAX_SOCKETS),
+    bodyWindowMs: () => bodyWindowMs(config),
     graceMs: options.closeGraceMs ?? CLOSE_GRACE_MS,
     onCut: (count) =>
       services.logger.warn({ count }, 'connections were cut: their requests had not ended in time'),
@@ -76,7 +87,7 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
   return app
 }
 
-function makeServer(services: Services): FastifyInstance {
+function makeServer(services: Services, { headTimeoutMs = HEADERS_TIMEOUT_MS }: AppOptions): FastifyInstance {
   return fastify({
     loggerInstance: services.logger,
     logController: new LogController({ disableRequestLogging: true }),
@@ -89,10 +100,11 @@ function makeServer(services: Services): FastifyInstance {
     clientErrorHandler: answerClientError,
     http: {
       maxHeaderSize: MAX_HEADER_BYTES,
-      headersTimeout: HEADERS_TIMEOUT_MS,
+      headersTimeout: headTimeoutMs,
+      connectionsCheckingInterval: Math.min(CHECK_MS, headTimeoutMs),
       requireHostHeader: false,
     },
-    // An upload may take as long as it takes; body.ts watches over it.
+    // An upload may take as long as it takes, if it goes on: slow-body.ts watches over it.
     requestTimeout: 0,
     keepAliveTimeout: KEEP_ALIVE_MS,
     forceCloseConnections: 'idle',

@@ -136,6 +136,8 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
     { type: 'choice', of: ['single', 'hosted'] },
     'hosted: for tenants who do not know each other; read at start',
   ),
+  row('settee', 'max_connections', 10_000, integer(1, 1_000_000), 'connections open at once'),
+  row('settee', 'body_timeout', 60, integer(1, 86_400), 'seconds in which a body must bring 100 bytes each'),
   row('settee', 'body_memory', 67_108_864, integer(1_048_576, 2 ** 40), 'bytes of request bodies in memory'),
   row(
     'settee',
