@@ -8,6 +8,7 @@ import { directSource, type FeedDatabase } from '../changes/source.ts'
 import { onDoubt } from './doubts.ts'
 import { openStream } from './json-stream.ts'
 import { authenticate } from './plugins/authentication.ts'
+import { factsOf } from './plugins/request-log.ts'
 import { isKnownToClient, sendNotModified } from './replies.ts'
 
 /** A hub whose feeds look at their callers' rights when something of those was withdrawn, and end when the app closes. */
@@ -38,14 +39,14 @@ export async function answerFeed(
   reply: FastifyReply,
   { hub, database, asked, etagOf }: FeedAnswer,
 ): Promise<unknown> {
-  const { kind, since } = asked
+  const { kind } = asked
   const waits = kind !== 'normal' && request.method !== 'HEAD'
   request.isWaitingFeed = waits
   const source = waits ? hub.join(database, request.user.name) : directSource(database)
   const feed = new Feed(source, callerOf(request, reply), asked)
   try {
     const { state, unknownEpoch } = await feed.open()
-    if (unknownEpoch) request.log.warn({ since }, 'a feed begins anew: its since is of another store')
+    if (unknownEpoch) request.log.warn(factsOf(request), 'a feed begins anew: its since is of another store')
     const etag = kind === 'normal' ? etagOf(state) : null
     if (etag !== null && isKnownToClient(request, reply, etag)) return sendNotModified(reply)
     const stream = openStream(request, reply, {

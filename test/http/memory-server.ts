@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { FastifyInstance } from 'fastify'
 import { pino } from 'pino'
-import { buildApp } from '../../src/app.ts'
+import { type AppOptions, buildApp } from '../../src/app.ts'
 import type { Accounts } from '../../src/auth/accounts.ts'
 import { adminAccounts } from '../../src/auth/admins.ts'
 import { CredentialChecker } from '../../src/auth/credentials.ts'
@@ -32,6 +32,7 @@ export async function startMemoryServer(
   t: Closing,
   settings: Record<string, string> = {},
   extend: (app: FastifyInstance) => void = () => {},
+  options: AppOptions = {},
 ) {
   const dataDir = await mkdtemp(join(tmpdir(), 'settee-http-'))
   const config = await openConfig({ dataDir, env: {}, flags: {} })
@@ -46,7 +47,7 @@ export async function startMemoryServer(
   const accounts = withPlainAccounts(adminAccounts(config))
   const credentials = new CredentialChecker(accounts)
   const services = { config, accounts, credentials, databases, logger, version: '0.0.1', tmpDir: dataDir }
-  const app = await buildApp(services)
+  const app = await buildApp(services, options)
   extend(app)
   await app.listen({ port: 0, host: '127.0.0.1' })
   t.after(async () => {
