@@ -192,7 +192,8 @@ function isEmpty({ accounts, databases, isOfAll }: Doubt): boolean {
 
 function concerns({ accounts, databases, isOfAll }: Doubt, { user, database }: FastifyRequest): boolean {
   if (isOfAll || (user.name !== null && accounts.has(user.name))) return true
-  return database !== null && databases.has(database.name)
+  // Fastify leaves it undefined where no rule has set it.
+  return database?.name !== undefined && databases.has(database.name)
 }
 
 /** A key that is gone makes a token a bad request; a database that is gone is no question of rights. */

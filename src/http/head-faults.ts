@@ -11,7 +11,9 @@ import { BAD_QUERY } from './query-params.ts'
 export function faultOfRequest(request: FastifyRequest, reply: FastifyReply): CouchError | undefined {
   const { raw, headers } = request
   // Nothing here is upgraded, but Node's parser throws away what comes after such a request.
-  if (headers.upgrade !== undefined) reply.header('Connection', 'close')
+  if (headers.upgrade !== undefined && /\bupgrade\b/i.test(headers.connection ?? '')) {
+    reply.header('Connection', 'close')
+  }
   if (isOneTooMany(raw.socket)) {
     reply.header('Connection', 'close')
     // A server that is busy is healthy: `_up` is answered.

@@ -250,14 +250,14 @@ t.test('an answer that breaks off is logged by its request, as an error only whe
     await t.rejects(request(`${url}/?secret=1`).then(({ body }) => body.text()))
   }
   const lines = log.map(
-    (line) => JSON.parse(line) as { level: number; msg: string; path: string; id: string },
+    (line) => JSON.parse(line) as { level: number; msg: string; route: string; id: string },
   )
   const breaks = lines.filter(({ msg }) => msg === 'an answer broke off while it was sent')
   t.strictSame(
     breaks.map(({ level }) => level),
     [40, 50, 50],
   )
-  t.match(breaks, Array(3).fill({ id: /^req-/, method: 'GET', path: /^\/$/ }))
+  t.match(breaks, Array(3).fill({ id: /^req-/, method: 'GET', route: '/' }))
 })
 
 t.test('bytes that are sent as they are stay until they are written', async (t) => {

@@ -81,7 +81,7 @@ t.test('after faults of every kind', async (t) => {
     'what is needed to find the fault is there',
   )
   t.match(
-    lines.find(({ error }) => error === 'function_error'),
+    lines.find(({ err }) => (err as { code?: string } | undefined)?.code === 'function_error'),
     { route: String, msg: 'a request failed' },
   )
   t.ok(lines.some(({ msg }) => msg === 'an answer broke off while it was sent'))

@@ -44,7 +44,7 @@ export function factsOf(request: FastifyRequest): Record<string, unknown> {
 /** What may be said of an error: reasons repeat what was sent, or what a user's function has thrown. */
 export function causeOf(error: CouchError): Record<string, unknown> {
   const { cause, code } = error
-  return cause === undefined ? { error: code } : { err: cause }
+  return { err: cause === undefined ? { code } : cause }
 }
 
 function databaseOf({ params }: FastifyRequest): string | undefined {
