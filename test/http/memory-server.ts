@@ -10,10 +10,11 @@ import type { Accounts } from '../../src/auth/accounts.ts'
 import { adminAccounts } from '../../src/auth/admins.ts'
 import { CredentialChecker } from '../../src/auth/credentials.ts'
 import { hashPassword } from '../../src/auth/password.ts'
-import { openConfig } from '../../src/config/config.ts'
+import { type Config, openConfig } from '../../src/config/config.ts'
+import { settingsOf } from '../../src/config/settings.ts'
 import { CouchError } from '../../src/core/errors.ts'
 import { checkDatabaseName } from '../../src/core/ids.ts'
-import { DEFAULT_LIMITS, DEFAULT_RULES } from '../../src/core/types.ts'
+import { DEFAULT_LIMITS } from '../../src/core/types.ts'
 import { storeDatabase } from '../../src/documents/store-database.ts'
 import type { Catalog } from '../../src/storage/catalog.ts'
 import type { DatabaseHandle, Databases } from '../../src/threads/databases.ts'
@@ -34,7 +35,9 @@ export async function startMemoryServer(
   extend: (app: FastifyInstance) => void = () => {},
 ) {
   const dataDir = await mkdtemp(join(tmpdir(), 'settee-http-'))
-  const config = await openConfig({ dataDir, env: {}, flags: {} })
+  // The mode is read at the start alone.
+  const hosted = settings['settee/mode'] === 'hosted'
+  const config = await openConfig({ dataDir, env: {}, flags: { hosted } })
   await config.set('chttpd_auth', 'iterations', '10')
   for (const [path, value] of Object.entries(settings)) {
     const [section = '', key = ''] = path.split('/')
@@ -42,7 +45,7 @@ export async function startMemoryServer(
   }
   const lines: string[] = []
   const logger = pino({ level: 'debug' }, { write: (line: string) => lines.push(line) })
-  const databases = await memoryDatabases()
+  const databases = await memoryDatabases(config)
   const accounts = withPlainAccounts(adminAccounts(config))
   const credentials = new CredentialChecker(accounts)
   const services = { config, accounts, credentials, databases, logger, version: '0.0.1', tmpDir: dataDir }
@@ -74,7 +77,7 @@ function hashed(password: string): Promise<string> {
   return known
 }
 
-async function memoryDatabases(): Promise<Databases> {
+async function memoryDatabases(config: Config): Promise<Databases> {
   const engine = memoryEngine()
   const catalog: Catalog = await engine.openCatalog()
   const handles = new Map<string, DatabaseHandle>()
@@ -91,8 +94,9 @@ async function memoryDatabases(): Promise<Databases> {
       const { incarnation } = await catalog.create(name)
       const store = await engine.openDatabase(name)
       const database = storeDatabase(store, {
+        name,
         limits: () => DEFAULT_LIMITS,
-        rules: () => DEFAULT_RULES,
+        rules: () => settingsOf(config).rules,
         onSecured: () => {},
         sandbox: localSandbox(),
         incarnation,
