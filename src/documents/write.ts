@@ -31,12 +31,15 @@ export async function writeEdits(
   edits: readonly AnyEdit[],
   checks: WriteChecks,
 ): Promise<EditResult[]> {
+  const { isHosted, database } = checks
+  // As most requests are; 1.5 us less for one of a single document.
+  if (!isHosted && !edits.some(({ id }) => isLocalId(id))) return updateDocuments(store, user, edits, checks)
   const results: EditResult[] = new Array(edits.length)
   const locals: Placed = { edits: [], places: [] }
   const documents: Placed = { edits: [], places: [] }
   const refused: number[] = []
   for (const [at, edit] of edits.entries()) {
-    const refusal = checks.isHosted ? hostedRefusal(checks.database, edit) : null
+    const refusal = isHosted ? hostedRefusal(database, edit) : null
     if (refusal === null) place(isLocalId(edit.id) ? locals : documents, edit, at)
     else {
       results[at] = refusal
