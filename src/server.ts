@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
 import { buildApp } from './app.ts'
-import { adminAccounts, isOpen, prepareAdmins } from './auth/admins.ts'
+import { adminAccounts, isOpen, prepareAdmins, requireAdminIfHosted } from './auth/admins.ts'
 import { CredentialChecker } from './auth/credentials.ts'
 import { type Config, openConfig } from './config/config.ts'
 import { prepareDataFolder } from './config/data-folder.ts'
@@ -13,6 +13,7 @@ import { settingsOf } from './config/settings.ts'
 import type { ConfigFlags } from './config/sources.ts'
 import { StartError } from './config/start-error.ts'
 import { setteeVersion } from './config/version.ts'
+import { tellStoredBefore } from './hosted/stored-before.ts'
 import { openServerDatabases } from './threads/server-databases.ts'
 
 export interface ServerOptions {
@@ -54,6 +55,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     const { logger, close: closeLog } = makeLogger(config, { tty: process.stdout.isTTY === true })
     undo.push(closeLog)
     for (const warning of await prepareAdmins(config, env)) logger.warn(warning)
+    requireAdminIfHosted(config)
     const app = await composed(options, config, logger, undo)
     const url = await listen(app, config)
     warnIfOpen(config, logger, url)
@@ -100,6 +102,7 @@ async function composed(
     databases.endFeeds()
     await app.close()
   })
+  if (config.isHosted) undo.push(tellStoredBefore(databases, logger))
   return app
 }
 

@@ -9,9 +9,25 @@ import { hashPassword, isHashed, looksHashed, saltOf, verifyPassword } from './p
 
 const ADMINS = 'admins'
 
-/** @returns whether no admin is configured, so that everybody may do everything; protocol.md 11.1 */
+/** @returns whether everybody may do everything: no admin is configured (protocol.md 11.1), and the mode is not hosted */
 export function isOpen(config: Config): boolean {
-  return Object.keys(config.section(ADMINS)).length === 0
+  return !config.isHosted && adminCount(config) === 0
+}
+
+function adminCount(config: Config): number {
+  return Object.keys(config.section(ADMINS)).length
+}
+
+/**
+ * Hosted mode needs somebody who may make accounts: without an admin the server would be closed to everybody.
+ * @throws StartError
+ */
+export function requireAdminIfHosted(config: Config): void {
+  if (!config.isHosted || adminCount(config) > 0) return
+  throw new StartError(
+    'Hosted mode needs a server admin: set COUCHDB_USER and COUCHDB_PASSWORD, or write a line "name = password" ' +
+      `below [admins] in ${config.path}, and start again.`,
+  )
 }
 
 /** @returns the server admins of the configuration */
@@ -24,8 +40,7 @@ export function adminAccounts(config: Config): Accounts {
     onChange: (listener) =>
       config.onChange((section, name) => {
         // The first admin ends, and the last one that goes begins, a server that is open to everybody.
-        if (section === ADMINS)
-          listener(Object.keys(config.section(ADMINS)).length < 2 ? 'all' : new Set([name]))
+        if (section === ADMINS) listener(adminCount(config) < 2 ? 'all' : new Set([name]))
       }),
   }
 }
@@ -61,11 +76,18 @@ export async function setAdmin(
 }
 
 /**
- * Removes a server admin; without the last one the server is open to everybody.
+ * Removes a server admin; without the last one the server is open to everybody, so hosted mode keeps it.
  * @returns the old hash
- * @throws unknown_config_value when there is no such admin; as `Config.delete`
+ * @throws unknown_config_value when there is no such admin; forbidden for the last one of hosted mode; as
+ *   `Config.delete`
  */
-export function deleteAdmin(config: Config, name: string, options: WriteOptions = {}): Promise<string> {
+export async function deleteAdmin(config: Config, name: string, options: WriteOptions = {}): Promise<string> {
+  if (config.isHosted && adminCount(config) === 1 && config.get(ADMINS, name) !== undefined) {
+    throw new CouchError(
+      'forbidden',
+      'Hosted mode needs a server admin: make another before the last one goes.',
+    )
+  }
   return config.delete(ADMINS, name, options)
 }
 

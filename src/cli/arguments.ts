@@ -26,6 +26,8 @@ Usage: settee [serve] [options]
   --data <folder>      where databases and local.ini are kept (default ./data)
   --log-level <level>  debug, info, notice, warning, error, critical, alert, emergency or none
   --log-file <file>    log to this file instead of the standard output
+  --hosted             for tenants who do not know each other: takes no design documents and no
+                       attachments, runs no functions, and needs a server admin
   --help, -h           show this text
   --version, -v        show the version
 
@@ -40,6 +42,7 @@ const OPTIONS = {
   data: { type: 'string' },
   'log-level': { type: 'string' },
   'log-file': { type: 'string' },
+  hosted: { type: 'boolean' },
   help: { type: 'boolean', short: 'h' },
   version: { type: 'boolean', short: 'v' },
 } as const
@@ -65,6 +68,7 @@ export function parseCommand(args: readonly string[]): Command {
   if (values.bind !== undefined) flags.bind = values.bind
   if (values['log-level'] !== undefined) flags.logLevel = values['log-level']
   if (values['log-file'] !== undefined) flags.logFile = values['log-file']
+  if (values.hosted) flags.hosted = true
   return { name: 'serve', arguments: { data: values.data, flags } }
 }
 

@@ -42,6 +42,8 @@ export async function openConfig({ dataDir, env, flags }: ConfigOptions): Promis
 export class Config {
   /** Where local.ini stands, or will stand after the first change. */
   readonly path: string
+  /** Hosted mode (docs/hosted.md), as it was said at the start: another `settee/mode` counts from the next start on. */
+  readonly isHosted: boolean
   readonly #current: Sections
   readonly #listeners = new Set<ConfigListener>()
   #lastWrite: Promise<unknown> = Promise.resolve()
@@ -50,6 +52,7 @@ export class Config {
   constructor(path: string, sections: Sections) {
     this.path = path
     this.#current = sections
+    this.isHosted = this.get('settee', 'mode') === 'hosted'
   }
 
   /** @returns the value in effect; the empty string for a key that is set to nothing */

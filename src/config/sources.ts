@@ -10,6 +10,8 @@ export interface ConfigFlags {
   bind?: string
   logLevel?: string
   logFile?: string
+  /** Hosted mode for this run. */
+  hosted?: boolean
 }
 
 type Setting = readonly [section: string, key: string, value: string | undefined, source: string]
@@ -81,6 +83,7 @@ function settingsOf(env: NodeJS.ProcessEnv, flags: ConfigFlags, secret: string |
     ['chttpd', 'bind_address', flags.bind, '--bind'],
     ['log', 'level', flags.logLevel, '--log-level'],
     ['log', 'file', flags.logFile, '--log-file'],
+    ['settee', 'mode', flags.hosted ? 'hosted' : undefined, '--hosted'],
   ]
 }
 

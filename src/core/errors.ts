@@ -30,6 +30,24 @@ export const ERRORS = {
   wrong_credentials: [401, 'unauthorized', 'Name or password is incorrect.'],
   not_server_admin: [401, 'unauthorized', 'You are not a server admin.'],
   forbidden: [403, 'forbidden', 'You are not allowed to access this db.'],
+  hosted_design: [
+    403,
+    'forbidden',
+    'This server takes no design documents, since it runs no functions of its users (hosted mode). ' +
+      'All other documents are stored.',
+  ], // ours
+  hosted_attachment: [
+    403,
+    'forbidden',
+    'This server takes no attachments (hosted mode). ' +
+      'The document is stored when it is sent without them, and so are all others.',
+  ], // ours
+  hosted_function: [
+    403,
+    'forbidden',
+    'This server runs no functions of design documents (hosted mode): it has no views, and of the filters of ' +
+      '_changes it has _doc_ids, _selector and _design.',
+  ], // ours
   config_read_only: [403, 'forbidden', 'Config section blacklisted for modification over HTTP API.'],
   not_found: [404, 'not_found', 'missing'],
   deleted: [404, 'not_found', 'deleted'],

@@ -8,6 +8,11 @@ t.test('flags', (t) => {
   t.strictSame(parseCommand(args), { name: 'serve', arguments: { data: 'd', flags } })
   t.strictSame(parseCommand(['serve', ...args]), parseCommand(args))
   t.strictSame(parseCommand([...args, 'serve']), parseCommand(args))
+  t.strictSame(parseCommand(['serve', '--hosted']), {
+    name: 'serve',
+    arguments: { data: undefined, flags: { hosted: true } },
+  })
+  t.match(HELP, '--hosted ')
   for (const word of ['--help', '-h', 'help']) t.strictSame(parseCommand([word]), { name: 'help' })
   for (const word of ['--version', '-v']) t.strictSame(parseCommand([word]), { name: 'version' })
   for (const flag of ['port', 'bind', 'data', 'log-level', 'log-file']) t.match(HELP, `--${flag} <`)

@@ -245,3 +245,18 @@ t.test('names that live on Object.prototype are names like any other', async (t)
   t.strictSame(all.constructor, { toString: '2' })
   t.equal(config.get('toString', 'x'), undefined)
 })
+
+t.test('hosted mode is what the server was started in', async (t) => {
+  const ini = '[settee]\nmode = hosted\n'
+  const config = await open(folder(t, ini))
+  t.ok(config.isHosted)
+  await config.set('settee', 'mode', 'single')
+  t.equal(config.get('settee', 'mode'), 'single')
+  t.ok(config.isHosted)
+  t.ok(settingsOf(config).rules.isHosted)
+  const dataDir = folder(t)
+  t.notOk((await open(dataDir)).isHosted)
+  const flagged = await open(dataDir, { flags: { hosted: true } })
+  t.ok(flagged.isHosted)
+  t.equal(flagged.get('settee', 'mode'), 'hosted')
+})

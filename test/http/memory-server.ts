@@ -10,10 +10,14 @@ import type { Accounts } from '../../src/auth/accounts.ts'
 import { adminAccounts } from '../../src/auth/admins.ts'
 import { CredentialChecker } from '../../src/auth/credentials.ts'
 import { hashPassword } from '../../src/auth/password.ts'
-import { openConfig } from '../../src/config/config.ts'
+import { readFilterBody } from '../../src/changes/filter-body.ts'
+import { type ChangesRequest, changesPage } from '../../src/changes/page.ts'
+import { type Config, openConfig } from '../../src/config/config.ts'
+import { settingsOf } from '../../src/config/settings.ts'
 import { CouchError } from '../../src/core/errors.ts'
 import { checkDatabaseName } from '../../src/core/ids.ts'
-import { DEFAULT_LIMITS, DEFAULT_RULES } from '../../src/core/types.ts'
+import { DEFAULT_LIMITS, DEFAULT_RULES, type UserCtx } from '../../src/core/types.ts'
+import type { Body, Database } from '../../src/documents/database.ts'
 import { storeDatabase } from '../../src/documents/store-database.ts'
 import type { Catalog } from '../../src/storage/catalog.ts'
 import type { DatabaseHandle, Databases } from '../../src/threads/databases.ts'
@@ -34,7 +38,9 @@ export async function startMemoryServer(
   extend: (app: FastifyInstance) => void = () => {},
 ) {
   const dataDir = await mkdtemp(join(tmpdir(), 'settee-http-'))
-  const config = await openConfig({ dataDir, env: {}, flags: {} })
+  // The mode is read at the start alone.
+  const hosted = settings['settee/mode'] === 'hosted'
+  const config = await openConfig({ dataDir, env: {}, flags: { hosted } })
   await config.set('chttpd_auth', 'iterations', '10')
   for (const [path, value] of Object.entries(settings)) {
     const [section = '', key = ''] = path.split('/')
@@ -42,7 +48,7 @@ export async function startMemoryServer(
   }
   const lines: string[] = []
   const logger = pino({ level: 'debug' }, { write: (line: string) => lines.push(line) })
-  const databases = await memoryDatabases()
+  const { databases, before } = await memoryDatabases(config)
   const accounts = withPlainAccounts(adminAccounts(config))
   const credentials = new CredentialChecker(accounts)
   const services = { config, accounts, credentials, databases, logger, version: '0.0.1', tmpDir: dataDir }
@@ -54,7 +60,7 @@ export async function startMemoryServer(
     await rm(dataDir, { recursive: true })
   })
   const { port } = app.server.address() as AddressInfo
-  return { url: `http://127.0.0.1:${port}`, port, app, config, databases, lines }
+  return { url: `http://127.0.0.1:${port}`, port, app, config, databases, before, lines }
 }
 
 /** Beside the admins anybody whose password is his name: accounts that are no admins. */
@@ -74,11 +80,13 @@ function hashed(password: string): Promise<string> {
   return known
 }
 
-async function memoryDatabases(): Promise<Databases> {
+/** The databases, and what `before` gives: one of them with single mode's rules, for what came before hosted mode. */
+async function memoryDatabases(config: Config) {
   const engine = memoryEngine()
   const catalog: Catalog = await engine.openCatalog()
   const handles = new Map<string, DatabaseHandle>()
-  return {
+  const plain = new Map<string, Database>()
+  const databases: Databases = {
     serverUuid: '0123456789abcdef0123456789abcdef',
     names: () => [...handles.keys()].sort((a, b) => (a < b ? -1 : 1)),
     get: (name) => {
@@ -90,16 +98,24 @@ async function memoryDatabases(): Promise<Databases> {
       checkDatabaseName(name)
       const { incarnation } = await catalog.create(name)
       const store = await engine.openDatabase(name)
-      const database = storeDatabase(store, {
+      const sandbox = localSandbox()
+      const options = {
+        name,
         limits: () => DEFAULT_LIMITS,
-        rules: () => DEFAULT_RULES,
+        rules: () => settingsOf(config).rules,
         onSecured: () => {},
-        sandbox: localSandbox(),
+        sandbox,
         incarnation,
         startCompaction: () => void store.compact(),
-      })
+      }
+      const database = storeDatabase(store, options)
+      plain.set(name, storeDatabase(store, { ...options, rules: () => DEFAULT_RULES }))
+      const house = config.isHosted ? null : { sandbox, name, incarnation }
       handles.set(name, {
         ...database,
+        changes: (user: UserCtx, request: ChangesRequest) => changesPage(store, user, request, house),
+        readFilterBody: async (_user: UserCtx, body: Body, withText: boolean) =>
+          readFilterBody(body, withText),
         name,
         incarnation,
         securityCopy: () => database.security(),
@@ -119,4 +135,5 @@ async function memoryDatabases(): Promise<Databases> {
     endFeeds: () => {},
     close: async () => {},
   }
+  return { databases, before: (name: string) => plain.get(name) as Database }
 }

@@ -27,6 +27,7 @@ export async function startStoredServer(t: Closing) {
   const { incarnation } = await (await engine.openCatalog()).create('db')
   const { store, held } = countingPins(await engine.openDatabase('db'))
   const database = storeDatabase(store, {
+    name: 'db',
     limits: () => DEFAULT_LIMITS,
     rules: () => DEFAULT_RULES,
     onSecured: () => {},
