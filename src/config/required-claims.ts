@@ -15,7 +15,7 @@ const PAIR = /^\{\s*([A-Za-z_][\w.-]*)\s*,\s*"([^"]*)"\s*\}$/
  */
 export function parseClaims(text: string): readonly RequiredClaim[] | null {
   const claims: RequiredClaim[] = []
-  for (const item of text.match(/\{[^}]*\}|[^,]+/g) ?? []) {
+  for (const item of text.split(/,(?![^{]*\})/)) {
     if (item.trim() === '') continue
     const [, single] = CLAIM.exec(item.trim()) ?? []
     const [, name, value] = PAIR.exec(item.trim()) ?? []

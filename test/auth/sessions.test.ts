@@ -90,9 +90,9 @@ t.test(
   'a session that was ended stays so, with every cookie that was made for it; others go on',
   async (t) => {
     const { sessions, anna, add } = await setUp(t)
+    const first = await sessions.open(anna, NOW)
     const ended: unknown[] = []
     const forget = sessions.onChange((names) => ended.push(names))
-    const first = await sessions.open(anna, NOW)
     const second = await sessions.open(anna, NOW)
     t.not(first, second, 'two logins within a second are told apart')
     const state = await sessions.read(first, NOW + 100_000)
