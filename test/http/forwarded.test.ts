@@ -74,7 +74,8 @@ t.test('the address of the client', async (t) => {
     ['', '127.0.0.1'],
     [`${'1.2.3.4, '.repeat(2000)}192.0.2.1`, '192.0.2.1'],
   ]
-  for (const [forwarded, expected] of cases) t.equal(await trusting(forwarded), expected, forwarded?.slice(0, 60))
+  for (const [forwarded, expected] of cases)
+    t.equal(await trusting(forwarded), expected, forwarded?.slice(0, 60))
 })
 
 t.test('the cookie is Secure only where a trusted proxy says that the connection is', async (t) => {
@@ -90,7 +91,11 @@ t.test('the cookie is Secure only where a trusted proxy says that the connection
     const call = connect(t, server)
     await call('PUT', '/_config/admins/s', { body: '"s"' })
     const answer = await call('POST', '/_session', { json: { name: 's', password: 's' }, headers })
-    t.equal(/; Secure/.test(String(answer.headers['set-cookie'])), secure, JSON.stringify([settings, headers]))
+    t.equal(
+      /; Secure/.test(String(answer.headers['set-cookie'])),
+      secure,
+      JSON.stringify([settings, headers]),
+    )
   }
 })
 
@@ -99,7 +104,8 @@ t.test('a lockout is of the client, not of the proxy', async (t) => {
   const call = connect(t, server)
   await call('PUT', '/_config/admins/s', { body: '"s"' })
   const login = async (password: string, address: string) =>
-    (await call('GET', '/_all_dbs', { auth: `s:${password}`, headers: { 'x-forwarded-for': address } })).status
+    (await call('GET', '/_all_dbs', { auth: `s:${password}`, headers: { 'x-forwarded-for': address } }))
+      .status
   for (let guess = 0; guess < 5; guess++) t.equal(await login(`${guess}`, `9.9.9.${guess}, 192.0.2.1`), 401)
   t.equal(await login('s', '9.9.9.8, 192.0.2.1'), 403, 'whatever he says stands before him')
   t.equal(await login('s', '192.0.2.2'), 200)
