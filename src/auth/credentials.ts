@@ -118,7 +118,6 @@ export class CredentialChecker {
       .take(share, () => this.#verifyInTurn(attempt))
       .then((right) => {
         ;(right ? this.#verified : this.#refused).set(key, true)
-        if (!right && attempt.asker !== null) this.#lockout?.failed(attempt.asker.address, attempt.name)
         return right
       })
       .finally(() => this.#running.delete(key))
@@ -129,7 +128,9 @@ export class CredentialChecker {
   /** Of many guesses that came at once, those behind the one that locked the account are not tried any more. */
   async #verifyInTurn({ name, password, stored, asker }: Attempt): Promise<boolean> {
     if (asker !== null) this.#refuseLocked(asker.address, name)
-    return this.#verify(password, stored)
+    const right = await this.#verify(password, stored)
+    if (!right && asker !== null) this.#lockout?.failed(asker.address, name)
+    return right
   }
 }
 
