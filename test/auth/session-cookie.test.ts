@@ -8,7 +8,7 @@ function couchCookie(name: string, seconds: number, secret: string, salt: string
   const text = `${name}:${seconds.toString(16).toUpperCase()}`
   const mac = createHmac(digest, secret + salt)
     .update(text)
-    .digest('latin1')
+    .digest('binary')
   return Buffer.concat([Buffer.from(`${text}:`), Buffer.from(mac, 'latin1')])
     .toString('base64')
     .replaceAll('+', '-')
