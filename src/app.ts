@@ -1,5 +1,6 @@
 import { type FastifyInstance, fastify, LogController } from 'fastify'
 import { BodyMemory } from './http/body-memory.ts'
+import { decorateAddress, trustedProxies } from './http/client-address.ts'
 import { closeWithin } from './http/connections.ts'
 import { holdContinue } from './http/continue.ts'
 import { access } from './http/plugins/access.ts'
@@ -23,6 +24,7 @@ import { dbUpdatesRoutes } from './http/routes/db-updates.ts'
 import { documentRoutes } from './http/routes/document.ts'
 import { maintenanceRoutes } from './http/routes/maintenance.ts'
 import { serverRoutes } from './http/routes/server.ts'
+import { sessionRoutes } from './http/routes/session.ts'
 import { viewRoutes } from './http/routes/views.ts'
 import type { Services } from './http/services.ts'
 import { validatorCompiler } from './http/shapes.ts'
@@ -44,7 +46,8 @@ export interface AppOptions {
  * @returns the app; `listen` and `inject` make it ready
  */
 export async function buildApp(services: Services, options: AppOptions = {}): Promise<FastifyInstance> {
-  const app = makeServer(services)
+  const trusts = trustedProxies(services.config)
+  const app = makeServer(services, trusts)
   holdContinue(app.server)
   closeWithin(app.server, {
     graceMs: options.closeGraceMs ?? CLOSE_GRACE_MS,
@@ -53,6 +56,7 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
   })
   app.decorate('services', services)
   app.decorate('paths', [])
+  decorateAddress(app, trusts)
   app.decorate('bodyMemory', new BodyMemory(() => services.config.integer('settee', 'body_memory')))
   app.setValidatorCompiler(validatorCompiler)
   for (const plugin of [methods, couchHeaders, requestLog, errors, authentication, access]) {
@@ -63,8 +67,9 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
   return app
 }
 
-function makeServer(services: Services): FastifyInstance {
+function makeServer(services: Services, trusts: (address: string) => boolean): FastifyInstance {
   return fastify({
+    trustProxy: trusts,
     loggerInstance: services.logger,
     logController: new LogController({ disableRequestLogging: true }),
     // What is logged of a request names it; a logger for each would be made for nothing.
@@ -90,6 +95,7 @@ function makeServer(services: Services): FastifyInstance {
 
 async function registerRoutes(app: FastifyInstance): Promise<void> {
   registerPaths(app, serverRoutes)
+  registerPaths(app, sessionRoutes)
   registerPaths(app, configRoutes)
   registerPaths(app, databaseRoutes)
   registerPaths(app, maintenanceRoutes)

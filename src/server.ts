@@ -6,6 +6,7 @@ import type { Logger } from 'pino'
 import { buildApp } from './app.ts'
 import { adminAccounts, isOpen, prepareAdmins, requireAdminIfHosted } from './auth/admins.ts'
 import { CredentialChecker } from './auth/credentials.ts'
+import { loginGuard } from './auth/login-guard.ts'
 import { type Config, openConfig } from './config/config.ts'
 import { prepareDataFolder } from './config/data-folder.ts'
 import { makeLogger } from './config/logger.ts'
@@ -95,7 +96,7 @@ async function composed(
   })
   const tmpDir = await emptyTmpDir(dataDir)
   const accounts = adminAccounts(config)
-  const credentials = new CredentialChecker(accounts)
+  const credentials = new CredentialChecker(accounts, { lockout: loginGuard(config, logger) })
   const services = { config, accounts, credentials, databases, logger, version: setteeVersion(), tmpDir }
   const app = await buildApp(services, { closeGraceMs })
   undo.push(async () => {

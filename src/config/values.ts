@@ -63,6 +63,8 @@ function problemOfKind(kind: ValueKind, value: string): string | null {
         : `must be a whole number of bytes, at least ${kind.min}, or infinity`
     case 'choice':
       return kind.of.includes(value) ? null : `must be one of ${kind.of.join(', ')}`
+    case 'checked':
+      return kind.problem(value)
     default:
       return null
   }

@@ -9,14 +9,19 @@ import { openStream } from './json-stream.ts'
 import { authenticate } from './plugins/authentication.ts'
 import { isKnownToClient, sendNotModified } from './replies.ts'
 
-/** A hub whose feeds look at their callers' rights when admins change, and end when the app closes. */
+/** What lets callers in: the admins, and the keys of tokens. */
+const DOUBTFUL: ReadonlySet<string> = new Set(['admins', 'jwt_auth', 'jwt_keys'])
+
+/** A hub whose feeds look at their callers' rights when admins, keys or sessions go, and end when the app closes. */
 export function feedHub(app: FastifyInstance): FeedHub {
   const hub = new FeedHub()
-  const forget = app.services.config.onChange((section) => {
-    if (section === 'admins') hub.doubtAll()
+  const forgetKeys = app.services.config.onChange((section) => {
+    if (DOUBTFUL.has(section)) hub.doubtAll()
   })
+  const forgetSessions = app.sessions.onChange(() => hub.doubtAll())
   app.addHook('preClose', async () => {
-    forget()
+    forgetKeys()
+    forgetSessions()
     hub.close()
   })
   return hub

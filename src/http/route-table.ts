@@ -24,8 +24,11 @@ export interface Method {
   readonly query?: Schema
   /** false: the answer goes out as it is stored, with its length and its digest. */
   readonly compress?: false
-  /** `ignored`: the call answers whoever asks, and looks at no credentials. */
-  readonly credentials?: 'ignored'
+  /**
+   * `ignored`: the call answers whoever asks, and looks at no credentials. `optional`: it does so for who brings none
+   * also with `chttpd/require_valid_user`.
+   */
+  readonly credentials?: 'ignored' | 'optional'
   /** The reason of a 401 for wrong credentials, when it is not CouchDB's. */
   readonly wrongCredentials?: string
 }
@@ -48,7 +51,7 @@ declare module 'fastify' {
   }
   interface FastifyContextConfig {
     access?: Access
-    credentials?: 'ignored'
+    credentials?: 'ignored' | 'optional'
     wrongCredentials?: string
   }
 }

@@ -9,6 +9,7 @@ import { buildApp } from '../../src/app.ts'
 import type { Accounts } from '../../src/auth/accounts.ts'
 import { adminAccounts } from '../../src/auth/admins.ts'
 import { CredentialChecker } from '../../src/auth/credentials.ts'
+import { loginGuard } from '../../src/auth/login-guard.ts'
 import { hashPassword } from '../../src/auth/password.ts'
 import { readFilterBody } from '../../src/changes/filter-body.ts'
 import { type ChangesRequest, changesPage } from '../../src/changes/page.ts'
@@ -50,7 +51,7 @@ export async function startMemoryServer(
   const logger = pino({ level: 'debug' }, { write: (line: string) => lines.push(line) })
   const { databases, before } = await memoryDatabases(config)
   const accounts = withPlainAccounts(adminAccounts(config))
-  const credentials = new CredentialChecker(accounts)
+  const credentials = new CredentialChecker(accounts, { lockout: loginGuard(config, logger) })
   const services = { config, accounts, credentials, databases, logger, version: '0.0.1', tmpDir: dataDir }
   const app = await buildApp(services)
   extend(app)

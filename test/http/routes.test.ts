@@ -31,6 +31,7 @@ const ROWS: Readonly<Record<string, Row>> = {
   '/': row('/', 'GET,HEAD', { GET: 200 }),
   '/_up': row('/_up', 'GET,HEAD', { GET: 200 }),
   '/_uuids': row('/_uuids', 'GET', { GET: 200 }),
+  '/_session': row('/_session', 'GET,HEAD,POST,DELETE', { GET: 200, POST: 415, DELETE: 200 }),
   '/_all_dbs': row('/_all_dbs', 'GET,HEAD', { GET: 200 }),
   '/_dbs_info': row('/_dbs_info', 'GET,HEAD,POST', LIST),
   '/_db_updates': row('/_db_updates', 'GET', { GET: 200 }),

@@ -5,19 +5,12 @@ import { isDesignId, isLocalId } from '../../core/ids.ts'
 import type { SavedDocument } from '../../documents/database.ts'
 import { mayBeOwnDesign } from '../../documents/hosted.ts'
 import { requestSizeLimit, withBody } from '../body.ts'
+import { hostOf } from '../client-address.ts'
 import { mediaType, multipartBoundary } from '../content-type.ts'
 import { copyTarget, idOf, openOptions, openRevsParam, parentRev } from '../document-params.ts'
 import { sendRevisions, sendWithContents } from '../multipart-answer.ts'
 import { type Query, queryOf } from '../query-params.ts'
-import {
-  documentUrl,
-  hostOf,
-  isKnownToClient,
-  sendBytes,
-  sendJson,
-  sendNotModified,
-  setEtag,
-} from '../replies.ts'
+import { documentUrl, isKnownToClient, sendBytes, sendJson, sendNotModified, setEtag } from '../replies.ts'
 import type { Path } from '../route-table.ts'
 import { databaseOf } from '../services.ts'
 
