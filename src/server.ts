@@ -6,6 +6,8 @@ import type { Logger } from 'pino'
 import { buildApp } from './app.ts'
 import { adminAccounts, isOpen, prepareAdmins } from './auth/admins.ts'
 import { CredentialChecker } from './auth/credentials.ts'
+import { tokenLimitsOf } from './auth/token-limits.ts'
+import { openTokens } from './auth/tokens.ts'
 import { type Config, openConfig } from './config/config.ts'
 import { prepareDataFolder } from './config/data-folder.ts'
 import { makeLogger } from './config/logger.ts'
@@ -94,7 +96,15 @@ async function composed(
   const tmpDir = await emptyTmpDir(dataDir)
   const accounts = adminAccounts(config)
   const credentials = new CredentialChecker(accounts)
-  const services = { config, accounts, credentials, databases, logger, version: setteeVersion(), tmpDir }
+  const tokens = await openTokens({
+    records: databases,
+    accounts,
+    limits: () => tokenLimitsOf(config),
+    onFault: (fault) => logger.error({ err: fault }, 'device tokens are not as they should be'),
+  })
+  undo.push(() => tokens.close())
+  const version = setteeVersion()
+  const services = { config, accounts, credentials, tokens, databases, logger, version, tmpDir }
   const app = await buildApp(services, { closeGraceMs })
   undo.push(async () => {
     databases.endFeeds()

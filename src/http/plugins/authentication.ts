@@ -3,6 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { ANONYMOUS, isServerAdmin, PARTY_ADMIN } from '../../auth/access.ts'
 import { isOpen } from '../../auth/admins.ts'
+import { userOfToken } from '../../auth/token-record.ts'
 import { CouchError } from '../../core/errors.ts'
 import type { UserCtx } from '../../core/types.ts'
 
@@ -13,8 +14,19 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** Who is asking; set before any handler runs. */
     user: UserCtx
+    /** What let the caller in. */
+    identity: Identity
   }
 }
+
+export interface Identity {
+  readonly handler: 'cookie' | 'default' | 'token' | 'proxy' | 'jwt' | null
+  /** The id of the device token. */
+  readonly token: string | null
+}
+
+const NOTHING: Identity = { handler: null, token: null }
+const PASSWORD: Identity = { handler: 'default', token: null }
 
 /**
  * Says who is asking, before anything else is decided (protocol.md 1.4, 11.2). While no admin is configured
@@ -23,6 +35,7 @@ declare module 'fastify' {
 export const authentication = fp(
   async (app) => {
     app.decorateRequest('user')
+    app.decorateRequest('identity')
     await app.register(basicAuth, { validate: checkCredentials, strictCredentials: false })
     app.addHook('onRequest', authenticate)
   },
@@ -37,6 +50,7 @@ export const authentication = fp(
 export async function authenticate(request: FastifyRequest, reply: FastifyReply): Promise<void> {
   const { config } = request.server.services
   request.user = ANONYMOUS
+  request.identity = NOTHING
   if (request.routeOptions.config.credentials === 'ignored') return
   if (isOpen(config)) request.user = PARTY_ADMIN
   else if (bringsCredentials(request.headers.authorization)) await readBasic(request, reply)
@@ -69,11 +83,24 @@ function readBasic(request: FastifyRequest, reply: FastifyReply): Promise<void> 
 }
 
 async function checkCredentials(name: string, password: string, request: FastifyRequest): Promise<void> {
-  const user = await request.server.services.credentials.check(name, password)
+  const { credentials, tokens } = request.server.services
+  const isToken = tokens.looksLike(password)
+  const user = isToken ? await checkToken(name, password, request) : await credentials.check(name, password)
   if (user === null) {
     throw new CouchError('wrong_credentials', request.routeOptions.config.wrongCredentials)
   }
   request.user = user
+  if (!isToken) request.identity = PASSWORD
+}
+
+/** A token that is revoked costs no hash, however often the device comes back with it. */
+async function checkToken(name: string, secret: string, request: FastifyRequest): Promise<UserCtx | null> {
+  const { accounts, tokens } = request.server.services
+  const grant = tokens.check(name, secret)
+  const account = grant && (await accounts.find(name))
+  if (!grant || !account) return null
+  request.identity = { handler: 'token', token: grant.id }
+  return userOfToken(account, grant)
 }
 
 function isAnonymous(user: UserCtx): boolean {
