@@ -6,6 +6,7 @@ import type { Logger } from 'pino'
 import { buildApp } from './app.ts'
 import { adminAccounts, isOpen, prepareAdmins } from './auth/admins.ts'
 import { CredentialChecker } from './auth/credentials.ts'
+import { localOperator } from './auth/operator.ts'
 import { tokenLimitsOf } from './auth/token-limits.ts'
 import { openTokens } from './auth/tokens.ts'
 import { type Config, openConfig } from './config/config.ts'
@@ -15,6 +16,7 @@ import { settingsOf } from './config/settings.ts'
 import type { ConfigFlags } from './config/sources.ts'
 import { StartError } from './config/start-error.ts'
 import { setteeVersion } from './config/version.ts'
+import { serveControl } from './maintenance/control-server.ts'
 import { openServerDatabases } from './threads/server-databases.ts'
 
 export interface ServerOptions {
@@ -70,7 +72,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
 const SETTINGS_SECTIONS: ReadonlySet<string> = new Set(['chttpd_auth', 'couchdb', 'purge', 'settee'])
 
 async function composed(
-  { dataDir, threadEntry, sandboxEntry, closeGraceMs }: ServerOptions,
+  { dataDir, env, threadEntry, sandboxEntry, closeGraceMs }: ServerOptions,
   config: Config,
   logger: Logger,
   undo: (() => Promise<unknown>)[],
@@ -110,6 +112,9 @@ async function composed(
     databases.endFeeds()
     await app.close()
   })
+  const revokeTokens = (account: string) => tokens.revokeAll(account)
+  const operator = localOperator({ config, databases, env, revokeTokens })
+  undo.push(await serveControl({ dataDir, operator, logger }))
   return app
 }
 
