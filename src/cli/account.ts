@@ -55,7 +55,7 @@ async function passwd({ account, stdin, create }: Named<'passwd'>, operate: Oper
 
 async function confirmCreation(terminal: Terminal, account: string): Promise<void> {
   const question = `There is neither an account nor a server admin ${shown(account)}. Make a server admin? [y/N] `
-  const answer = await terminal.ask(question, true)
+  const [answer = ''] = await terminal.ask([question], true)
   if (!/^y(?:es)?$/i.test(answer.trim())) throw new Error('Nothing has changed.')
 }
 

@@ -9,11 +9,9 @@ const MAX_BYTES = 4096
  * @throws Error when the two differ, or as `Terminal.ask`
  */
 export async function askPassword(terminal: Terminal, name: string): Promise<string> {
-  const password = await terminal.ask(`New password of ${name}: `, false)
+  const [password = '', again] = await terminal.ask([`New password of ${name}: `, 'The same again: '], false)
+  if (password !== again) throw new Error('The two passwords differ; nothing has changed.')
   if (password === '') throw new Error('The password must not be empty.')
-  if ((await terminal.ask('The same again: ', false)) !== password) {
-    throw new Error('The two passwords differ; nothing has changed.')
-  }
   return password
 }
 

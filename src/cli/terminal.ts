@@ -47,20 +47,30 @@ export class Terminal {
   }
 
   /**
-   * Asks one question.
-   * @param isShown whether the answer is seen while it is typed
+   * Asks questions, one after the other; in between nothing is echoed either, however fast somebody types.
+   * @param isShown whether the answers are seen while they are typed
    * @throws Error when it is cancelled with Ctrl-C, or by Ctrl-D or the end of input before anything was typed
    */
-  async ask(question: string, isShown: boolean): Promise<string> {
-    this.#screen.write(question)
+  async ask(questions: readonly string[], isShown: boolean): Promise<string[]> {
+    // Before the first question is seen, since who sees it types.
     this.#keyboard.setRawMode(true)
     this.#keyboard.resume()
     try {
-      return await this.#line(isShown)
+      const answers: string[] = []
+      for (const question of questions) answers.push(await this.#answer(question, isShown))
+      return answers
     } finally {
       this.#keyboard.pause()
       this.#keyboard.setRawMode(false)
-      this.#screen.write('\n')
+    }
+  }
+
+  async #answer(question: string, isShown: boolean): Promise<string> {
+    this.#screen.write(question)
+    try {
+      return await this.#line(isShown)
+    } finally {
+      this.#screen.write('\r\n')
     }
   }
 

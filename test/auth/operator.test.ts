@@ -19,6 +19,7 @@ async function setUp(t: Test, env: NodeJS.ProcessEnv = {}) {
     settings: settingsOf(config),
     maxOpen: 10,
     threadEntry: new URL('../helpers/database-thread.mjs', import.meta.url),
+    sandboxEntry: new URL('../helpers/sandbox-thread.mjs', import.meta.url),
     onFault: (fault) => t.fail('a thread has died', { fault }),
     onCompactionFault: () => t.fail(),
   })

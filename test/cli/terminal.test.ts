@@ -24,6 +24,7 @@ function setUp() {
   const screen = {
     write: (text: string) => {
       state.screen += text
+      if (!state.isRaw) throw new Error('what is typed now is echoed')
       return true
     },
   }
@@ -39,12 +40,12 @@ function setUp() {
 t.test('a password is not shown, and the terminal is left as it was', async (t) => {
   const { terminal, state, type } = setUp()
   t.ok(state.isPaused)
-  const asked = terminal.ask('Password: ', false)
+  const asked = terminal.ask(['Password: '], false)
   t.strictSame([state.isRaw, state.isPaused], [true, false])
   for (const key of 'geheim') type(key)
   type('\r')
-  t.equal(await asked, 'geheim')
-  t.strictSame(state, { screen: 'Password: \n', isRaw: false, isPaused: true })
+  t.strictSame(await asked, ['geheim'])
+  t.strictSame(state, { screen: 'Password: \r\n', isRaw: false, isPaused: true })
 })
 
 t.test('what is typed', async (t) => {
@@ -62,26 +63,27 @@ t.test('what is typed', async (t) => {
   for (const [typed, answer, screen] of table) {
     const { terminal, state, type } = setUp()
     type(typed)
-    t.equal(await terminal.ask('? ', true), answer, JSON.stringify(typed))
-    t.equal(state.screen, `? ${screen}\n`)
+    t.strictSame(await terminal.ask(['? '], true), [answer], JSON.stringify(typed))
+    t.equal(state.screen, `? ${screen}\r\n`)
   }
 })
 
 t.test('what is typed too early belongs to the next question', async (t) => {
   const { terminal, type } = setUp()
-  type('one\rtwo\r')
-  t.strictSame([await terminal.ask('', false), await terminal.ask('', false)], ['one', 'two'])
+  type('one\rtwo\rthree\r')
+  t.strictSame(await terminal.ask(['1', '2'], false), ['one', 'two'])
+  t.strictSame(await terminal.ask(['3'], false), ['three'])
 })
 
 t.test('it can be cancelled', async (t) => {
   for (const typed of ['\u0003', 'abc\u0003', '\u0004']) {
     const { terminal, state, type } = setUp()
     type(typed)
-    await t.rejects(terminal.ask('', false), { message: 'Cancelled; nothing has changed.' })
+    await t.rejects(terminal.ask([''], false), { message: 'Cancelled; nothing has changed.' })
     t.notOk(state.isRaw)
   }
   const { terminal, end } = setUp()
-  const asked = terminal.ask('', false)
+  const asked = terminal.ask([''], false)
   end()
   await t.rejects(asked, { message: /^Cancelled/ })
 })
@@ -94,7 +96,7 @@ t.test('a new password is asked for twice', async (t) => {
   }
   t.equal(await ask('x y\rx y\r'), 'x y')
   await t.rejects(ask('x\ry\r'), { message: 'The two passwords differ; nothing has changed.' })
-  await t.rejects(ask('\r'), { message: 'The password must not be empty.' })
+  await t.rejects(ask('\r\r'), { message: 'The password must not be empty.' })
 })
 
 t.test('a password on the standard input', async (t) => {
