@@ -11,6 +11,7 @@ import { answerClientError, answerFrameworkError, errors } from './http/plugins/
 import { methods } from './http/plugins/methods.ts'
 import { preferMinimal } from './http/plugins/prefer-minimal.ts'
 import { requestLog } from './http/plugins/request-log.ts'
+import { tokenUse } from './http/plugins/token-use.ts'
 import { parseQuery } from './http/query-params.ts'
 import { rewriteUrl } from './http/rewrite-url.ts'
 import { registerPaths } from './http/route-table.ts'
@@ -25,6 +26,7 @@ import { documentRoutes } from './http/routes/document.ts'
 import { maintenanceRoutes } from './http/routes/maintenance.ts'
 import { serverRoutes } from './http/routes/server.ts'
 import { sessionRoutes } from './http/routes/session.ts'
+import { tokenRoutes } from './http/routes/settee-tokens.ts'
 import { viewRoutes } from './http/routes/views.ts'
 import type { Services } from './http/services.ts'
 import { validatorCompiler } from './http/shapes.ts'
@@ -59,7 +61,7 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
   decorateAddress(app, trusts)
   app.decorate('bodyMemory', new BodyMemory(() => services.config.integer('settee', 'body_memory')))
   app.setValidatorCompiler(validatorCompiler)
-  for (const plugin of [methods, couchHeaders, requestLog, errors, authentication, access]) {
+  for (const plugin of [methods, couchHeaders, requestLog, errors, authentication, tokenUse, access]) {
     await app.register(plugin)
   }
   for (const plugin of [preferMinimal, compression]) await app.register(plugin)
@@ -97,6 +99,7 @@ async function registerRoutes(app: FastifyInstance): Promise<void> {
   registerPaths(app, serverRoutes)
   registerPaths(app, sessionRoutes)
   registerPaths(app, configRoutes)
+  registerPaths(app, tokenRoutes)
   registerPaths(app, databaseRoutes)
   registerPaths(app, maintenanceRoutes)
   registerPaths(app, bulkRoutes)

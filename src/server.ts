@@ -7,6 +7,9 @@ import { buildApp } from './app.ts'
 import { adminAccounts, isOpen, prepareAdmins, requireAdminIfHosted } from './auth/admins.ts'
 import { CredentialChecker } from './auth/credentials.ts'
 import { loginGuard } from './auth/login-guard.ts'
+import { localOperator } from './auth/operator.ts'
+import { tokenLimitsOf } from './auth/token-limits.ts'
+import { openTokens } from './auth/tokens.ts'
 import { type Config, openConfig } from './config/config.ts'
 import { prepareDataFolder } from './config/data-folder.ts'
 import { makeLogger } from './config/logger.ts'
@@ -15,6 +18,7 @@ import type { ConfigFlags } from './config/sources.ts'
 import { StartError } from './config/start-error.ts'
 import { setteeVersion } from './config/version.ts'
 import { tellStoredBefore } from './hosted/stored-before.ts'
+import { serveControl } from './maintenance/control-server.ts'
 import { openServerDatabases } from './threads/server-databases.ts'
 
 export interface ServerOptions {
@@ -71,7 +75,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
 const SETTINGS_SECTIONS: ReadonlySet<string> = new Set(['chttpd_auth', 'couchdb', 'purge', 'settee'])
 
 async function composed(
-  { dataDir, threadEntry, sandboxEntry, closeGraceMs }: ServerOptions,
+  { dataDir, env, threadEntry, sandboxEntry, closeGraceMs }: ServerOptions,
   config: Config,
   logger: Logger,
   undo: (() => Promise<unknown>)[],
@@ -97,13 +101,24 @@ async function composed(
   const tmpDir = await emptyTmpDir(dataDir)
   const accounts = adminAccounts(config)
   const credentials = new CredentialChecker(accounts, { lockout: loginGuard(config, logger) })
-  const services = { config, accounts, credentials, databases, logger, version: setteeVersion(), tmpDir }
+  const tokens = await openTokens({
+    records: databases,
+    accounts,
+    limits: () => tokenLimitsOf(config),
+    onFault: (fault) => logger.error({ err: fault }, 'device tokens are not as they should be'),
+  })
+  undo.push(() => tokens.close())
+  const version = setteeVersion()
+  const services = { config, accounts, credentials, tokens, databases, logger, version, tmpDir }
   const app = await buildApp(services, { closeGraceMs })
   undo.push(async () => {
     databases.endFeeds()
     await app.close()
   })
   if (config.isHosted) undo.push(tellStoredBefore(databases, logger))
+  const revokeTokens = (account: string) => tokens.revokeAll(account)
+  const operator = localOperator({ config, databases, env, revokeTokens })
+  undo.push(await serveControl({ dataDir, operator, logger }))
   return app
 }
 

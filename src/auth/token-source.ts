@@ -1,7 +1,14 @@
-/** Device tokens, as authentication sees them: an account's own passwords for one device each. */
+/** What authentication asks of device tokens: secrets that stand where a password would. */
+
+export interface TokenGrant {
+  readonly id: string
+  /** Whether the account's role `_admin` comes with it; every other role does. */
+  readonly isAdmin: boolean
+}
+
 export interface TokenSource {
-  /** @returns whether the password has the form of a token, and so is none of an account's */
+  /** Whether the text has the form of a token's secret: then no password is looked for. */
   looksLike(password: string): boolean
-  /** @returns the token, when it is one of the account's that was not revoked; null when it is none */
-  check(name: string, password: string): { readonly id: string } | null
+  /** @returns null when the secret is of no token of this account; whether the account still exists is not asked */
+  check(name: string, password: string): TokenGrant | null
 }

@@ -3,6 +3,7 @@ import { parseCookie } from 'cookie'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { grantedUser } from '../auth/granted-roles.ts'
 import { readProxyAuth } from '../auth/proxy-auth.ts'
+import { userOfToken } from '../auth/token-record.ts'
 import type { HandlerName } from '../config/authentication-handlers.ts'
 import { CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
@@ -93,7 +94,7 @@ export async function checkCredentials(
   request: FastifyRequest,
 ): Promise<void> {
   const { credentials, tokens } = request.server.services
-  if (tokens?.looksLike(password)) return checkToken(name, password, request)
+  if (tokens.looksLike(password)) return checkToken(name, password, request)
   const user = await credentials.check(name, password, request.isAskedAgain ? null : request)
   if (user === null) throw wrongCredentials(request)
   admit(request, user, 'default')
@@ -102,13 +103,13 @@ export async function checkCredentials(
 /** A lockout does not hold up tokens: nobody guesses one, and one lost device must not lock out the others. */
 async function checkToken(name: string, password: string, request: FastifyRequest): Promise<void> {
   const { accounts, credentials, tokens } = request.server.services
-  const token = tokens?.check(name, password) ?? null
+  const token = tokens.check(name, password)
   const account = token === null ? null : await accounts.find(name)
   if (token === null || account === null) {
     if (!request.isAskedAgain) credentials.refusedToken(name, request)
     throw wrongCredentials(request)
   }
-  request.user = { name, roles: account.roles }
+  request.user = userOfToken(account, token)
   request.identity = { handler: 'token', token: token.id }
 }
 
@@ -129,7 +130,7 @@ async function admitClaimed(
   handler: 'jwt' | 'proxy',
 ): Promise<boolean> {
   const { accounts, config } = request.server.services
-  const isHosted = config.get('settee', 'mode') === 'hosted'
+  const { isHosted } = config
   const account = isHosted && claimed.name !== null ? await accounts.find(claimed.name) : null
   // A proxy is the operator's own; tokens are made by whoever has a key.
   const systemRoles = handler === 'proxy' || config.boolean('settee', 'jwt_admin')

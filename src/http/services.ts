@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
 import type { Accounts } from '../auth/accounts.ts'
 import type { CredentialChecker } from '../auth/credentials.ts'
-import type { TokenSource } from '../auth/token-source.ts'
+import type { Tokens } from '../auth/tokens.ts'
 import type { Config } from '../config/config.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
 import type { BodyMemory } from './body-memory.ts'
@@ -12,8 +12,7 @@ export interface Services {
   readonly config: Config
   readonly accounts: Accounts
   readonly credentials: CredentialChecker
-  /** Device tokens, where there are any. */
-  readonly tokens?: TokenSource
+  readonly tokens: Tokens
   readonly databases: Databases
   readonly logger: Logger
   /** settee's own version, as package.json has it. */

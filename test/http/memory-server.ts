@@ -11,6 +11,7 @@ import { adminAccounts } from '../../src/auth/admins.ts'
 import { CredentialChecker } from '../../src/auth/credentials.ts'
 import { loginGuard } from '../../src/auth/login-guard.ts'
 import { hashPassword } from '../../src/auth/password.ts'
+import { tokenLimitsOf } from '../../src/auth/token-limits.ts'
 import { readFilterBody } from '../../src/changes/filter-body.ts'
 import { type ChangesRequest, changesPage } from '../../src/changes/page.ts'
 import { type Config, openConfig } from '../../src/config/config.ts'
@@ -24,6 +25,7 @@ import type { Catalog } from '../../src/storage/catalog.ts'
 import type { DatabaseHandle, Databases } from '../../src/threads/databases.ts'
 import { localSandbox } from '../helpers/local-sandbox.ts'
 import { memoryEngine } from '../helpers/memory-engine.ts'
+import { tokensOver } from '../helpers/tokens.ts'
 
 interface Closing {
   after(fn: () => Promise<unknown>): unknown
@@ -52,12 +54,15 @@ export async function startMemoryServer(
   const { databases, before } = await memoryDatabases(config)
   const accounts = withPlainAccounts(adminAccounts(config))
   const credentials = new CredentialChecker(accounts, { lockout: loginGuard(config, logger) })
-  const services = { config, accounts, credentials, databases, logger, version: '0.0.1', tmpDir: dataDir }
+  const tokens = await tokensOver(databases, accounts, { limits: () => tokenLimitsOf(config) })
+  const version = '0.0.1'
+  const services = { config, accounts, credentials, tokens, databases, logger, version, tmpDir: dataDir }
   const app = await buildApp(services)
   extend(app)
   await app.listen({ port: 0, host: '127.0.0.1' })
   t.after(async () => {
     await app.close()
+    await tokens.close()
     await rm(dataDir, { recursive: true })
   })
   const { port } = app.server.address() as AddressInfo

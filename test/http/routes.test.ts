@@ -50,6 +50,8 @@ const ROWS: Readonly<Record<string, Row>> = {
   '/_config': row('/_config', 'GET', { GET: 200 }),
   '/_config/:section': row('/_config/log', 'GET', { GET: 200 }),
   '/_config/:section/:key': row('/_config/log/level', 'GET,PUT,DELETE', { GET: 200, PUT: 400, DELETE: 200 }),
+  '/_settee/tokens': row('/_settee/tokens', 'GET,HEAD,POST', LIST),
+  '/_settee/tokens/:id': row('/_settee/tokens/x', 'DELETE', { DELETE: 404 }),
   '/:db': row('/db', 'DELETE,GET,HEAD,POST', { GET: 200, POST: 415, PUT: 412, DELETE: 200 }),
   '/:db/_security': row('/db/_security', 'PUT,GET', { GET: 200, PUT: 400 }),
   '/:db/_revs_limit': row('/db/_revs_limit', 'PUT,GET', { GET: 200, PUT: 400 }),
