@@ -6,6 +6,7 @@ import type { Logger } from 'pino'
 import { buildApp } from './app.ts'
 import { adminAccounts, isOpen, prepareAdmins } from './auth/admins.ts'
 import { CredentialChecker } from './auth/credentials.ts'
+import { reloadConfig } from './auth/reload.ts'
 import { type Config, openConfig } from './config/config.ts'
 import { prepareDataFolder } from './config/data-folder.ts'
 import { makeLogger } from './config/logger.ts'
@@ -36,6 +37,8 @@ export interface RunningServer {
    * Idempotent.
    */
   close(): Promise<void>
+  /** Reads the configuration anew, as `_config/_reload` does; the log says how that went. */
+  reload(): Promise<void>
 }
 
 /**
@@ -57,7 +60,9 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     const app = await composed(options, config, logger, undo)
     const url = await listen(app, config)
     warnIfOpen(config, logger, url)
-    return { url, close }
+    // The log has been told of an error.
+    const reload = () => reloadConfig(config, logger).catch(() => undefined)
+    return { url, close, reload }
   } catch (error) {
     await close().catch(() => undefined)
     throw error

@@ -40,6 +40,7 @@ const ROWS: Readonly<Record<string, Row>> = {
   '/_node/:node': row('/_node/_local', 'GET,HEAD', { GET: 200 }),
   '/_node/:node/*': row('/_node/_local/x', 'GET,HEAD', NOWHERE),
   '/_node/:node/_config': row('/_node/_local/_config', 'GET', { GET: 200 }),
+  '/_node/:node/_config/_reload': row('/_node/_local/_config/_reload', 'POST', { POST: 200 }),
   '/_node/:node/_config/:section': row('/_node/_local/_config/log', 'GET', { GET: 200 }),
   '/_node/:node/_config/:section/:key': row('/_node/_local/_config/log/level', 'GET,PUT,DELETE', {
     GET: 200,
@@ -47,8 +48,10 @@ const ROWS: Readonly<Record<string, Row>> = {
     DELETE: 200,
   }),
   '/_config': row('/_config', 'GET', { GET: 200 }),
+  '/_config/_reload': row('/_config/_reload', 'POST', { POST: 200 }),
   '/_config/:section': row('/_config/log', 'GET', { GET: 200 }),
   '/_config/:section/:key': row('/_config/log/level', 'GET,PUT,DELETE', { GET: 200, PUT: 400, DELETE: 200 }),
+  '/_cluster_setup': row('/_cluster_setup', 'GET,POST', LIST),
   '/:db': row('/db', 'DELETE,GET,HEAD,POST', { GET: 200, POST: 415, PUT: 412, DELETE: 200 }),
   '/:db/_security': row('/db/_security', 'PUT,GET', { GET: 200, PUT: 400 }),
   '/:db/_revs_limit': row('/db/_revs_limit', 'PUT,GET', { GET: 200, PUT: 400 }),
