@@ -82,22 +82,23 @@ async function hashedPassword(
 }
 
 /**
- * A file that is still being written, or was cut off, must not take admins away: the last one would leave the server
- * open to everybody. One admin is removed by hand with his whole line, from a file that ends with the end of a line.
+ * A file that is still being written, or was cut off, must not take admins away or give them half a password; the last
+ * one that goes would leave the server open to everybody. Such a file mostly ends in the midst of a line, so admins
+ * are changed by hand only in one that does not.
  */
 function refuseLoss(config: Config, { sections, text }: FreshConfig): void {
-  const kept = sections.get(ADMINS) ?? new Map<string, string>()
-  const gone = Object.keys(config.section(ADMINS)).filter((name) => !kept.has(name))
-  if (gone.length === 0) return
-  if (kept.size === 0) {
+  const old = config.section(ADMINS)
+  const fresh = sections.get(ADMINS) ?? new Map<string, string>()
+  if (fresh.size === 0 && Object.keys(old).length > 0) {
     throw new StartError(
       `${config.path} names no admin any more, and the server would be open to everybody; to have it so, remove ` +
         'the last one with DELETE /_node/_local/_config/admins/NAME.',
     )
   }
-  if (/[\r\n]$/.test(text)) return
-  const lines = text.split(/\r\n|\n|\r/).length
+  const isSame =
+    Object.keys(old).length === fresh.size && [...fresh].every(([name, form]) => old[name] === form)
+  if (isSame || /[\r\n]$/.test(text)) return
   throw new StartError(
-    `Line ${lines} of ${config.path} has no end, and an admin is missing: the file may be half-written.`,
+    `Line ${text.split(/\r\n|\n|\r/).length} of ${config.path} has no end, and admins have changed: the file may be half-written.`,
   )
 }

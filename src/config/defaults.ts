@@ -79,6 +79,14 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
   ),
   row(
     'couchdb',
+    'single_node',
+    null,
+    { type: 'choice', of: ['true', 'false'] },
+    'true: GET /_cluster_setup says that the server is set up',
+  ),
+  row('cluster', 'n', null, integer(1, 100), 'for GET /_cluster_setup; 1 once the server is set up'),
+  row(
+    'couchdb',
     'os_process_timeout',
     functionTimeout,
     integer(1, 86_400_000),

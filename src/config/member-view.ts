@@ -21,7 +21,8 @@ export interface Member {
 /** @returns sections of keys, as `GET /_node/_local/_config` lists them; each section that clients expect is there */
 export function memberView(config: Values, member: Member): Sections {
   const requireUser = text(config, 'chttpd', 'require_valid_user') === 'true' ? 'true' : 'false'
-  const cors = text(config, 'chttpd', 'enable_cors') ?? text(config, 'httpd', 'enable_cors')
+  // On where nothing is said.
+  const cors = text(config, 'chttpd', 'enable_cors') ?? text(config, 'httpd', 'enable_cors') ?? 'true'
   return {
     admins: administered(config, member),
     chttpd: present({
@@ -32,7 +33,8 @@ export function memberView(config: Values, member: Member): Sections {
     // Of the two keys of this name only the other is honoured; protocol.md 12.2.
     chttpd_auth: { require_valid_user: requireUser },
     cors: present({
-      credentials: text(config, 'cors', 'credentials'),
+      // Where nothing is said, with the origins of the known apps, which are those that look here.
+      credentials: text(config, 'cors', 'credentials') ?? 'true',
       // Clients cut the list at its commas and trim nothing.
       origins: text(config, 'cors', 'origins')?.replace(/\s*,\s*/g, ','),
     }),
@@ -51,12 +53,15 @@ function administered(config: Values, { name }: Member): Record<string, string> 
 
 /** What a 401 asks for; protocol.md 11.6. */
 function challenge(config: Values): string | undefined {
-  return (
+  const asked =
     text(config, 'chttpd', 'WWW-Authenticate') ??
     text(config, 'httpd', 'WWW-Authenticate') ??
     (text(config, 'chttpd', 'require_valid_user') === 'true' ? 'Basic realm="server"' : undefined)
-  )
+  return asked !== undefined && HEADER_TEXT.test(asked) ? asked : undefined
 }
+
+/** A configured text may be any, and what no header can hold is not sent. */
+const HEADER_TEXT = /^[\t\x20-\x7e\x80-\xff]+$/
 
 function documentSize(config: Values, { maxDocumentSize }: Member): string | undefined {
   const general = text(config, 'couchdb', 'max_document_size')
