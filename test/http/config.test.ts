@@ -230,6 +230,7 @@ t.test('the challenge that a limited account is told is the one that is sent', a
   const server = await startMemoryServer(t)
   const call = connect(t, server)
   await call('PUT', '/_config/admins/root', { body: '"root"' })
+  t.match(await call('GET', '/_config'), { status: 401, json: { reason: 'You are not a server admin.' } })
   for (const settings of [
     {},
     { 'chttpd/require_valid_user': 'true' },

@@ -40,22 +40,35 @@ async function refuseUnknown(): Promise<never> {
 
 /**
  * A limited account reads and writes here as well, but only what config/member-view.ts shows of the configuration; each
- * handler looks at who asks before anything else.
+ * handler looks at who asks before anything else. Strangers are told what CouchDB tells them.
  */
 function configPaths(base: string): readonly Path[] {
   return [
-    { url: base, allow: 'GET', access: 'user', methods: { GET: { handler: wholeConfig } } },
+    {
+      url: base,
+      allow: 'GET',
+      access: 'user',
+      stranger: 'not_server_admin',
+      methods: { GET: { handler: wholeConfig } },
+    },
     {
       url: `${base}/_reload`,
       allow: 'POST',
       access: 'server admin',
       methods: { POST: { handler: reload } },
     },
-    { url: `${base}/:section`, allow: 'GET', access: 'user', methods: { GET: { handler: section } } },
+    {
+      url: `${base}/:section`,
+      allow: 'GET',
+      access: 'user',
+      stranger: 'not_server_admin',
+      methods: { GET: { handler: section } },
+    },
     {
       url: `${base}/:section/:key`,
       allow: 'GET,PUT,DELETE',
       access: 'user',
+      stranger: 'not_server_admin',
       methods: { GET: { handler: value }, PUT: { handler: setValue }, DELETE: { handler: deleteValue } },
     },
   ]
