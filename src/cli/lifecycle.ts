@@ -1,4 +1,5 @@
 import { closeSync, openSync } from 'node:fs'
+import { isatty } from 'node:tty'
 import { startFailureLine } from '../config/start-error.ts'
 
 /** What can be stopped once it has started. */
@@ -28,16 +29,20 @@ export interface LifecycleOptions {
 /** Ctrl-C below `npm start` arrives twice at the same moment: from the terminal, and passed on by npm. */
 const SAME_SIGNAL_MS = 250
 
-const STARTED_ON_TERMINAL = process.stdin.isTTY || process.stdout.isTTY || process.stderr.isTTY
+// What nohup has started has no stream of the terminal left, and is to outlive it.
+const STARTED_ON_TERMINAL = [0, 1, 2].some((stream) => isatty(stream)) && hasTerminal()
 
 /** A closed terminal sends SIGHUP as well, and who closes it means the server to end with it. */
 function hasLostTerminal(): boolean {
-  if (!STARTED_ON_TERMINAL) return false
+  return STARTED_ON_TERMINAL && !hasTerminal()
+}
+
+function hasTerminal(): boolean {
   try {
     closeSync(openSync('/dev/tty', 'r'))
-    return false
-  } catch {
     return true
+  } catch {
+    return false
   }
 }
 
@@ -55,7 +60,12 @@ const PROCESS: Host = {
     })
   },
   error: (line) => console.error(line),
-  exit: (code) => process.exit(code),
+  exit: (code) => {
+    if (!hasLostTerminal()) process.exit(code)
+    // Node aborts when it cannot give a terminal back as it found it; the signal ends it without a trial.
+    process.removeAllListeners('SIGHUP')
+    process.kill(process.pid, 'SIGHUP')
+  },
 }
 
 /**
