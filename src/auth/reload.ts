@@ -7,6 +7,8 @@ import { checkStored, environmentAdmin, storedForm } from './admins.ts'
 import { verifyPassword } from './password.ts'
 
 const ADMINS = 'admins'
+/** How many names of keys one line of the log takes. */
+const MAX_TOLD = 100
 
 /** Where the outcome is told; no value of a key is ever handed to it. */
 export interface ReloadLog {
@@ -24,7 +26,7 @@ export async function reloadConfig(config: Config, log: ReloadLog): Promise<void
   const hashed = new Map<string, string>()
   try {
     const changed = await config.reload((fresh) => admitAdmins(config, fresh, hashed))
-    log.info({ changed }, 'the configuration was read anew')
+    log.info({ changed: changed.slice(0, MAX_TOLD) }, 'the configuration was read anew')
   } catch (error) {
     log.warn({ reason: (error as Error).message }, 'the configuration has an error and stays as it was')
     throw refusal(error)
