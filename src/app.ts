@@ -19,6 +19,7 @@ import { allDocsRoutes } from './http/routes/all-docs.ts'
 import { attachmentRoutes } from './http/routes/attachment.ts'
 import { bulkRoutes } from './http/routes/bulk.ts'
 import { changesRoutes } from './http/routes/changes.ts'
+import { clusterSetupRoutes } from './http/routes/cluster-setup.ts'
 import { configRoutes } from './http/routes/config.ts'
 import { databaseRoutes } from './http/routes/database.ts'
 import { dbUpdatesRoutes } from './http/routes/db-updates.ts'
@@ -100,6 +101,7 @@ async function registerRoutes(app: FastifyInstance): Promise<void> {
   registerPaths(app, sessionRoutes)
   registerPaths(app, configRoutes)
   registerPaths(app, tokenRoutes)
+  registerPaths(app, clusterSetupRoutes)
   registerPaths(app, databaseRoutes)
   registerPaths(app, maintenanceRoutes)
   registerPaths(app, bulkRoutes)

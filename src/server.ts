@@ -8,6 +8,7 @@ import { adminAccounts, isOpen, prepareAdmins, requireAdminIfHosted } from './au
 import { CredentialChecker } from './auth/credentials.ts'
 import { loginGuard } from './auth/login-guard.ts'
 import { localOperator } from './auth/operator.ts'
+import { reloadConfig } from './auth/reload.ts'
 import { tokenLimitsOf } from './auth/token-limits.ts'
 import { openTokens } from './auth/tokens.ts'
 import { type Config, openConfig } from './config/config.ts'
@@ -42,6 +43,8 @@ export interface RunningServer {
    * Idempotent.
    */
   close(): Promise<void>
+  /** Reads the configuration anew, as `_config/_reload` does; the log says how that went. */
+  reload(): Promise<void>
 }
 
 /**
@@ -64,7 +67,9 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     const app = await composed(options, config, logger, undo)
     const url = await listen(app, config)
     warnIfOpen(config, logger, url)
-    return { url, close }
+    // The log has been told of an error.
+    const reload = () => reloadConfig(config, logger).catch(() => undefined)
+    return { url, close, reload }
   } catch (error) {
     await close().catch(() => undefined)
     throw error

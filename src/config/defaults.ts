@@ -155,6 +155,14 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
   ),
   row(
     'couchdb',
+    'single_node',
+    null,
+    { type: 'choice', of: ['true', 'false'] },
+    'true: GET /_cluster_setup says that the server is set up',
+  ),
+  row('cluster', 'n', null, integer(1, 100), 'for GET /_cluster_setup; 1 once the server is set up'),
+  row(
+    'couchdb',
     'os_process_timeout',
     functionTimeout,
     integer(1, 86_400_000),
@@ -233,4 +241,25 @@ export const READ_ONLY_SECTIONS: ReadonlySet<string> = new Set([
 /** @returns the row of a key that settee reads, undefined for any other */
 export function knownKey(section: string, key: string): KnownKey | undefined {
   return KNOWN_KEYS.find((known) => known.section === section && known.key === key)
+}
+
+/** What stands for a secret wherever the configuration is shown; never a value of its own. */
+export const SECRET_MASK = '**********'
+
+/**
+ * Keys whose values the configuration API never shows, also not to server admins: a regular expression for the whole
+ * key of each section. Hashes in `[admins]` are shown, as CouchDB shows them: set-ups copy admins by them.
+ */
+const SECRET_KEYS: Readonly<Record<string, RegExp>> = {
+  chttpd_auth: /^secret$/,
+  couch_httpd_auth: /^secret$/,
+  // The other kinds, `rsa:` and `ec:`, are public keys.
+  jwt_keys: /^hmac:/,
+  replicator: /^password$/,
+  ssl: /^password$/,
+}
+
+/** @returns whether the value of a key is a secret */
+export function isSecretKey(section: string, key: string): boolean {
+  return Object.hasOwn(SECRET_KEYS, section) && SECRET_KEYS[section]!.test(key)
 }

@@ -33,11 +33,13 @@ async function checkAccess(request: FastifyRequest): Promise<void> {
   if (request.is404) return
   const { user } = request
   // A route that forgot its rule is closed.
-  switch (request.routeOptions.config.access ?? 'server admin') {
+  const { access = 'server admin', stranger } = request.routeOptions.config
+  switch (access) {
     case 'public':
       return
     case 'user':
       if (user.name !== null || isServerAdmin(user)) return
+      if (stranger !== undefined) throw new CouchError(stranger)
       throw new CouchError('unauthorized', 'You are not an authenticated user')
     case 'server admin':
       return requireServerAdmin(user)
