@@ -1,7 +1,7 @@
 import { createHmac, randomBytes } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
-import { CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
+import { WorkQueue } from '../core/work-queue.ts'
 import type { Accounts } from './accounts.ts'
 import { verifyPassword } from './password.ts'
 
@@ -31,7 +31,7 @@ export class CredentialChecker {
   readonly #verified: LRUCache<string, true>
   readonly #refused: LRUCache<string, true>
   readonly #running = new Map<string, Promise<boolean>>()
-  readonly #turns: Turns
+  readonly #turns: WorkQueue
   readonly #verify: (password: string, stored: string) => Promise<boolean>
 
   constructor(accounts: Pick<Accounts, 'find' | 'decoy'>, options: CheckerOptions = {}) {
@@ -39,7 +39,7 @@ export class CredentialChecker {
     this.#accounts = accounts
     this.#verified = new LRUCache({ max: remembered })
     this.#refused = new LRUCache({ max: remembered, ttl: refusedMs })
-    this.#turns = new Turns(concurrency, queue)
+    this.#turns = new WorkQueue(concurrency, queue)
     this.#verify = options.verify ?? verifyPassword
   }
 
@@ -78,36 +78,5 @@ export class CredentialChecker {
       .finally(() => this.#running.delete(key))
     this.#running.set(key, started)
     return started
-  }
-}
-
-/** Runs so many pieces of work at once, lets so many wait in order, and refuses the rest. */
-class Turns {
-  readonly #queue: (() => void)[] = []
-  readonly #atOnce: number
-  readonly #mayWait: number
-  #busy = 0
-
-  constructor(atOnce: number, mayWait: number) {
-    this.#atOnce = atOnce
-    this.#mayWait = mayWait
-  }
-
-  async take<T>(work: () => Promise<T>): Promise<T> {
-    if (this.#busy < this.#atOnce) this.#busy += 1
-    else await this.#wait()
-    try {
-      return await work()
-    } finally {
-      // The turn is handed on, so that nobody who comes in between can take it.
-      const next = this.#queue.shift()
-      if (next) next()
-      else this.#busy -= 1
-    }
-  }
-
-  #wait(): Promise<void> {
-    if (this.#queue.length >= this.#mayWait) throw new CouchError('unavailable')
-    return new Promise((resolve) => this.#queue.push(resolve))
   }
 }
