@@ -7,6 +7,9 @@ export type ValueKind =
   | { readonly type: 'bytes'; readonly min: number }
   | { readonly type: 'choice'; readonly of: readonly string[] }
   | { readonly type: 'logFile' }
+  | { readonly type: 'passwordRules' }
+  /** What a legal database name can begin with. */
+  | { readonly type: 'databasePrefix' }
   | { readonly type: 'text' }
 
 export interface KnownKey {
@@ -40,6 +43,7 @@ export const LOG_LEVELS = [
 export const PBKDF2_PRFS = ['sha', 'sha224', 'sha256', 'sha384', 'sha512'] as const
 
 const TEXT: ValueKind = { type: 'text' }
+const BOOLEAN: ValueKind = { type: 'choice', of: ['true', 'false'] }
 const integer = (min: number, max: number): ValueKind => ({ type: 'integer', min, max })
 const bytes = (min: number): ValueKind => ({ type: 'bytes', min })
 const row = (
@@ -108,6 +112,32 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
   row('chttpd_auth', 'iterations', 600_000, integer(1, 10_000_000), 'PBKDF2 rounds of new password hashes'),
   row('chttpd_auth', 'pbkdf2_prf', 'sha256', { type: 'choice', of: PBKDF2_PRFS }, 'digest of new hashes'),
   row('chttpd_auth', 'secret', null, TEXT, 'is to sign session cookies; not used yet'),
+  row('chttpd_auth', 'password_regexp', null, { type: 'passwordRules' }, 'what new passwords must match'),
+  row('chttpd_auth', 'public_fields', null, TEXT, 'members of user documents that others may see'),
+  row('chttpd_auth', 'users_db_public', 'false', BOOLEAN, 'whether `public_fields` counts'),
+  row(
+    'chttpd_auth',
+    'upgrade_hash_on_auth',
+    'true',
+    BOOLEAN,
+    'weak hashes of users are made anew when they log in',
+  ),
+  row(
+    'couchdb',
+    'users_db_security_editable',
+    'false',
+    BOOLEAN,
+    'whether the security object of `_users` can be changed',
+  ),
+  row('couch_peruser', 'enable', 'false', BOOLEAN, 'whether each user gets a database of his own'),
+  row('couch_peruser', 'delete_dbs', 'false', BOOLEAN, "whether a user's database goes with him"),
+  row(
+    'couch_peruser',
+    'database_prefix',
+    'userdb-',
+    { type: 'databasePrefix' },
+    'what the names of these databases begin with',
+  ),
   row('log', 'level', 'info', { type: 'choice', of: LOG_LEVELS }, 'least severe level that is logged'),
   row('log', 'file', null, { type: 'logFile' }, 'log to this file instead of the standard output'),
   row('uuids', 'max_count', 1000, integer(1, 1_000_000), 'the largest count of one GET /_uuids'),

@@ -1,5 +1,6 @@
-import type { Limits, Rules, Settings } from '../core/types.ts'
+import type { Limits, Rules, Settings, UsersRules } from '../core/types.ts'
 import type { Config } from './config.ts'
+import { passwordRules } from './password-rules.ts'
 
 /** @returns what database threads are told of the configuration as it is now */
 export function settingsOf(config: Config): Settings {
@@ -13,6 +14,18 @@ function rulesOf(config: Config): Rules {
       iterations: config.integer('chttpd_auth', 'iterations'),
       prf: config.get('chttpd_auth', 'pbkdf2_prf') || 'sha256',
     },
+    users: usersRulesOf(config),
+  }
+}
+
+function usersRulesOf(config: Config): UsersRules {
+  const fields = config.get('chttpd_auth', 'public_fields') ?? ''
+  return {
+    publicFields: config.boolean('chttpd_auth', 'users_db_public')
+      ? fields.split(',').flatMap((field) => field.trim() || [])
+      : [],
+    securityEditable: config.boolean('couchdb', 'users_db_security_editable'),
+    passwordRules: passwordRules(config.get('chttpd_auth', 'password_regexp') ?? ''),
   }
 }
 

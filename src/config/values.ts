@@ -1,11 +1,14 @@
 import { CouchError } from '../core/errors.ts'
+import { checkDatabaseName } from '../core/ids.ts'
 import { knownKey, READ_ONLY_SECTIONS, type ValueKind } from './defaults.ts'
+import { passwordRules } from './password-rules.ts'
 
 const MAX_NAME_BYTES = 1024
 const MAX_VALUE_BYTES = 65_536
 // Control characters, the two that Unicode counts as line ends, and half of a surrogate pair, which UTF-8 cannot hold.
 const UNWRITABLE = /[\p{Cc}\u2028\u2029\p{Cs}]/u
 const BRACKET = /[[\]]/
+const BRACKETS = /[[\]]/g
 
 /**
  * Checks that a section, key and value may be written over HTTP; protocol.md 12.1. Beyond CouchDB's rules a key
@@ -16,7 +19,10 @@ const BRACKET = /[[\]]/
  */
 export function checkSetting(section: string, key: string, value: string): void {
   checkNames(section, key)
-  if (!isSafeText(value, MAX_VALUE_BYTES)) throw new CouchError('bad_request', 'Invalid configuration value')
+  // A list of patterns is written in brackets; as a value they are no danger to local.ini.
+  const checked = knownKey(section, key)?.kind.type === 'passwordRules' ? value.replace(BRACKETS, '') : value
+  if (!isSafeText(checked, MAX_VALUE_BYTES))
+    throw new CouchError('bad_request', 'Invalid configuration value')
   const problem = problemWith(section, key, value) ?? problemAtRuntime(section, key, value)
   if (problem)
     throw new CouchError('bad_request', `Invalid configuration value: ${section}/${key} ${problem}`)
@@ -63,8 +69,21 @@ function problemOfKind(kind: ValueKind, value: string): string | null {
         : `must be a whole number of bytes, at least ${kind.min}, or infinity`
     case 'choice':
       return kind.of.includes(value) ? null : `must be one of ${kind.of.join(', ')}`
+    case 'passwordRules':
+      return passwordRules(value) === null ? 'must be a list of patterns that RE2 knows, as ["[0-9]"]' : null
+    case 'databasePrefix':
+      return isDatabasePrefix(value) ? null : 'must be what the name of a database can begin with'
     default:
       return null
+  }
+}
+
+function isDatabasePrefix(value: string): boolean {
+  try {
+    checkDatabaseName(`${value}0`)
+    return true
+  } catch {
+    return false
   }
 }
 

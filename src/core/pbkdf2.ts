@@ -32,11 +32,7 @@ export function newSalt(): string {
  * Computes a password's key, as many bytes as the digest gives, on another thread.
  * @throws Error for a digest that CouchDB does not know
  */
-export function deriveKey(
-  password: string,
-  salt: string,
-  { iterations, prf }: HashOptions,
-): Promise<Buffer> {
+export function deriveKey(password: string, salt: string, { iterations, prf }: HashOptions): Promise<Buffer> {
   const form = Object.hasOwn(PRFS, prf) ? PRFS[prf] : undefined
   if (form === undefined) throw new Error(`Unknown PBKDF2 digest ${prf}.`)
   return derive(password, salt, iterations, form.length, form.digest)

@@ -11,6 +11,7 @@ import { formatRev } from '../revisions/rev.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
 import { type BulkBody, readBulkBody } from './bulk-body.ts'
 import type { Body } from './database.ts'
+import type { DocumentRules } from './document-rules.ts'
 import { decideEdits, replicatedPath } from './edit.ts'
 import { checkNewAttachmentNames, type IncomingDoc, namedRev, readSplit } from './incoming.ts'
 import { checkLocal, updateLocals } from './local-docs.ts'
@@ -38,14 +39,20 @@ export async function* bulkDocs(
   limits: Limits,
   checks: WriteChecks,
 ): AsyncGenerator<Uint8Array> {
-  requireMember(user, (await store.view()).security)
+  const { security } = await store.view()
+  requireMember(user, security)
   const read = await readBulkBody(body)
-  const bulk = new Bulk(read, limits)
+  const { documentRules: rules } = checks
+  const bulk = new Bulk(read, limits, ({ id, doc }) => {
+    rules?.checkWriter(user, id, security)
+    rules?.checkDocument(doc)
+  })
   await bulk.check(store)
   if (read.allOrNothing) throw new CouchError('all_or_nothing', await bulk.refusals())
   let before = '['
   let isAnswered = false
-  for await (const group of bulk.groups()) {
+  for await (const asked of bulk.groups()) {
+    const group = rules === undefined ? asked : await prepared(asked, rules)
     const results = await writeGroup(store, user, group, bulk.newEdits, checks)
     if (!isAnswered) refuseIfBroken(results)
     isAnswered = true
@@ -77,12 +84,15 @@ function refuseIfBroken(results: readonly RowResult[]): void {
 class Bulk {
   readonly #body: BulkBody
   readonly #limits: Limits
+  readonly #admit: (row: BulkRow) => void
   /** The documents as checked, where the body is small enough to be held in memory. */
   readonly #kept: BulkRow[] = []
 
-  constructor(body: BulkBody, limits: Limits) {
+  /** @param admit refuses the request for a document, by what it throws */
+  constructor(body: BulkBody, limits: Limits, admit: (row: BulkRow) => void) {
     this.#body = body
     this.#limits = limits
+    this.#admit = admit
   }
 
   get newEdits(): boolean {
@@ -96,6 +106,7 @@ class Bulk {
     for (let at = 0; at < this.#body.count; at++) {
       const read = this.#read(at)
       const row = read instanceof Promise ? await read : read
+      this.#admit(row)
       // What a document's second edit finds, its first one has made: only the writing can tell.
       if (hasStubs(row.doc) && !ids.has(row.id)) await checkStubs(store, row, this.newEdits)
       ids.add(row.id)
@@ -170,6 +181,13 @@ async function checkStubs(store: DatabaseStore, { id, doc }: BulkRow, newEdits: 
   )
 }
 
+/** The same rows as they are written; one after the other, since each may wait for its turn. */
+async function prepared(group: readonly BulkRow[], rules: DocumentRules): Promise<BulkRow[]> {
+  const rows: BulkRow[] = []
+  for (const { id, doc } of group) rows.push({ id, doc: await rules.prepare(doc) })
+  return rows
+}
+
 async function writeGroup(
   store: DatabaseStore,
   user: UserCtx,
@@ -180,7 +198,7 @@ async function writeGroup(
   const local = group.filter(({ id }) => isLocalId(id))
   const ordinary = group.filter(({ id }) => !isLocalId(id))
   const [locals, documents] = await Promise.all([
-    local.length === 0 ? [] : updateLocals(store, user, local),
+    local.length === 0 ? [] : updateLocals(store, user, local, checks.documentRules),
     updateDocuments(
       store,
       user,

@@ -9,6 +9,7 @@ import type { Sandbox, UserFunction, ValidateCall } from '../sandbox/sandbox.ts'
 import type { DatabaseStore, Decision, StoreView } from '../storage/engine.ts'
 import { spliceDocument } from './body.ts'
 import { checkDesignDoc, compileViews, type ViewFunction } from './design-docs.ts'
+import type { DocumentRules } from './document-rules.ts'
 import type { EditResult, Inspect } from './edit.ts'
 import { type ValidatorList, Validators } from './validators.ts'
 import { type CallContext, callContext, judge, refusalFrom, validateCall } from './verdicts.ts'
@@ -67,10 +68,17 @@ export class WriteChecks {
   readonly sandbox: Sandbox
   readonly incarnation: number
   readonly validators: Validators
+  readonly documentRules: DocumentRules | undefined
 
-  constructor(store: DatabaseStore, sandbox: Sandbox, incarnation: number) {
+  constructor(
+    store: DatabaseStore,
+    sandbox: Sandbox,
+    incarnation: number,
+    documentRules?: DocumentRules | undefined,
+  ) {
     this.sandbox = sandbox
     this.incarnation = incarnation
+    this.documentRules = documentRules
     this.validators = new Validators(store, incarnation)
   }
 }

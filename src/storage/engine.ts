@@ -345,3 +345,6 @@ export interface DatabaseStore {
   /** Waits for the writes under way, then closes. Idempotent. */
   close(): Promise<void>
 }
+
+/** The part of a store that reading documents takes; where not everybody may see everything, it shows less. */
+export type DocumentReader = Pick<DatabaseStore, 'view' | 'readDocs' | 'readLocals' | 'readBlob' | 'pinBlob'>

@@ -1,0 +1,15 @@
+/** What a database can ask of its documents beyond its security object, as `_users` does (users-database.ts). */
+import type { SecurityObject, UserCtx } from '../core/types.ts'
+import type { DocumentReader } from '../storage/engine.ts'
+import type { IncomingDoc } from './incoming.ts'
+
+export interface DocumentRules {
+  /** The documents as the user may see them: what he may not see is not there. */
+  reader(user: UserCtx): DocumentReader
+  /** Whether the user may write the document; asked in the turn of the act too. Pure. @throws */
+  checkWriter(user: UserCtx, id: string, security: SecurityObject | null): void
+  /** What is wrong with a document that the user may write. Pure. @throws */
+  checkDocument(doc: IncomingDoc): void
+  /** What is written for a document that has been found good. @throws unavailable */
+  prepare(doc: IncomingDoc): Promise<IncomingDoc>
+}
