@@ -44,7 +44,7 @@ export async function* bulkDocs(
   const read = await readBulkBody(body)
   const { documentRules: rules } = checks
   const bulk = new Bulk(read, limits, ({ id, doc }) => {
-    rules?.checkWriter(user, id, security)
+    rules?.checkWriter(user, id, security, false)
     rules?.checkDocument(doc)
   })
   await bulk.check(store)

@@ -54,7 +54,7 @@ function localUpdate(
     id,
     decide: (stored, view) => {
       requireMember(user, view.security)
-      rules?.checkWriter(user, id, view.security)
+      rules?.checkWriter(user, id, view.security, stored !== null)
       if (doc.deleted) {
         if (stored === null && mustExist) return { result: new CouchError('not_found') }
         return { result: { rev: '0-0', deleted: true }, write: null }

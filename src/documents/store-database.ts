@@ -58,7 +58,7 @@ export function storeDatabase(store: DatabaseStore, options: StoreDatabaseOption
   const requireWriter = async (user: UserCtx, id: string): Promise<void> => {
     const { security } = await store.view()
     requireMember(user, security)
-    documentRules?.checkWriter(user, id, security)
+    documentRules?.checkWriter(user, id, security, false)
   }
   const write = async (user: UserCtx, asked: NamedEdit & LocalEdit): Promise<SavedDocument> => {
     checkDocId(asked.id, limits().maxDocumentIdLength)

@@ -150,7 +150,7 @@ function documentUpdate(
     touches: { branches: true, body: round.touchesBody },
     decide: (doc, view) => {
       requireMember(user, view.security)
-      rules?.checkWriter(user, id, view.security)
+      rules?.checkWriter(user, id, view.security, doc !== null && !doc.deleted)
       const refusal = isDesignId(id) ? designDocRefusal(user, view) : null
       if (refusal !== null) return { result: edits.map(() => refusal) }
       return round.decide(id, view, known, (inspect) => decideEdits(id, doc, view.revsLimit, edits, inspect))

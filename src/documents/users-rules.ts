@@ -20,13 +20,22 @@ function isOwn(user: UserCtx, id: string): boolean {
 
 /**
  * Who may write a document, as far as that does not depend on what is written (that is for `_design/_auth` to say).
- * Somebody without a name may make an account, where the security object lets him in at all.
- * @throws not_found
+ * Somebody without a name may make an account, where the security object lets him in at all, and only make it: as a
+ * replicator he could otherwise put a revision of his own beside another's, whose account could not be used then.
+ * @throws not_found; conflict
  */
-export function checkUsersWriter(user: UserCtx, id: string, security: SecurityObject | null): void {
+export function checkUsersWriter(
+  user: UserCtx,
+  id: string,
+  security: SecurityObject | null,
+  isLive: boolean,
+): void {
   if (isUsersAdmin(user, security) || isOwn(user, id)) return
   // What is neither an account nor a design document, `_local` ones among it, is for admins.
-  if (user.name === null && userNameOf(id) !== null) return
+  if (user.name === null && userNameOf(id) !== null) {
+    if (isLive) throw new CouchError('conflict')
+    return
+  }
   // That rights to design documents are missing is said where they are checked.
   if (!isDesignId(id)) throw new CouchError('not_found')
 }
