@@ -52,7 +52,7 @@ t.test('what is wrong with a document, in the order in which it is looked at', a
     const put = database.put(user, `org.couchdb.user:${name}`, body(doc), {})
     await t.rejects(put, new CouchError('forbidden', reason), reason)
   }
-  await t.rejects(database.put(ADMIN, 'anna', body(GOOD), {}), { reason: /^Doc ID must be/ })
+  await t.rejects(database.put(ADMIN, 'anna', body(GOOD), {}), /^Doc ID must be/)
 })
 
 t.test('an edit', async (t) => {
@@ -62,9 +62,9 @@ t.test('an edit', async (t) => {
     const doc = { ...(await getUser('anna')), ...change }
     return database.put(user, 'org.couchdb.user:anna', body(doc), {})
   }
-  await t.rejects(edit(ADMIN, { name: 'bert' }), { reason: /^Doc ID must be/ })
+  await t.rejects(edit(ADMIN, { name: 'bert' }), /^Doc ID must be/)
   await t.rejects(edit(ANNA, { roles: ['a'] }), new CouchError('forbidden', 'Only _admin may edit roles'))
-  await t.rejects(edit(ANNA, { roles: ['a', 'b', 'c'] }), { reason: 'Only _admin may edit roles' })
+  await t.rejects(edit(ANNA, { roles: ['a', 'b', 'c'] }), /Only _admin may edit roles/)
   await t.resolves(edit(ANNA, { roles: ['b', 'a'], city: 'Graz' }), 'their order does not matter')
   await t.resolves(edit(KEEPER, { roles: ['c'] }), 'an admin of the database')
   await t.resolves(edit(ADMIN, { roles: ['_metrics'] }))
