@@ -2,7 +2,7 @@ import { createHmac, randomBytes } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { UserCtx } from '../core/types.ts'
 import { WorkQueue } from '../core/work-queue.ts'
-import type { Accounts } from './accounts.ts'
+import type { Account, Accounts } from './accounts.ts'
 import { verifyPassword } from './password.ts'
 
 export interface CheckerOptions {
@@ -14,6 +14,8 @@ export interface CheckerOptions {
   readonly remembered?: number
   /** How long a refused pair is refused without a computation, in milliseconds. Default 5000. */
   readonly refusedMs?: number
+  /** Told of each password that was found right by a computation, never of one that is remembered. */
+  readonly onVerified?: (account: Account, password: string) => void
   /** Replaces the hash function, for tests. */
   readonly verify?: (password: string, stored: string) => Promise<boolean>
 }
@@ -33,6 +35,7 @@ export class CredentialChecker {
   readonly #running = new Map<string, Promise<boolean>>()
   readonly #turns: WorkQueue
   readonly #verify: (password: string, stored: string) => Promise<boolean>
+  readonly #onVerified: (account: Account, password: string) => void
 
   constructor(accounts: Pick<Accounts, 'find' | 'decoy'>, options: CheckerOptions = {}) {
     const { concurrency = 2, queue = 64, remembered = 1000, refusedMs = 5000 } = options
@@ -41,6 +44,7 @@ export class CredentialChecker {
     this.#refused = new LRUCache({ max: remembered, ttl: refusedMs })
     this.#turns = new WorkQueue(concurrency, queue)
     this.#verify = options.verify ?? verifyPassword
+    this.#onVerified = options.onVerified ?? (() => {})
   }
 
   /**
@@ -52,8 +56,11 @@ export class CredentialChecker {
     // An account without a password takes as long, too.
     const stored = account?.stored ?? this.#accounts.decoy()
     const key = this.#keyOf(name, password, stored)
-    const right = this.#remembered(key) ?? (await this.#compute(key, password, stored))
-    return right && account?.stored ? { name, roles: account.roles } : null
+    const known = this.#remembered(key)
+    const right = known ?? (await this.#compute(key, password, stored))
+    if (!right || !account?.stored) return null
+    if (known === undefined) this.#onVerified(account, password)
+    return { name, roles: account.roles }
   }
 
   #keyOf(...parts: string[]): string {

@@ -1,3 +1,4 @@
+import type { HashOptions } from '../core/pbkdf2.ts'
 import type { Limits, Rules, Settings, UsersRules } from '../core/types.ts'
 import type { Config } from './config.ts'
 import { passwordRules } from './password-rules.ts'
@@ -10,11 +11,16 @@ export function settingsOf(config: Config): Settings {
 function rulesOf(config: Config): Rules {
   return {
     isHosted: config.get('settee', 'mode') === 'hosted',
-    hashing: {
-      iterations: config.integer('chttpd_auth', 'iterations'),
-      prf: config.get('chttpd_auth', 'pbkdf2_prf') || 'sha256',
-    },
+    hashing: hashingOf(config),
     users: usersRulesOf(config),
+  }
+}
+
+/** @returns how new passwords are hashed */
+export function hashingOf(config: Config): HashOptions {
+  return {
+    iterations: config.integer('chttpd_auth', 'iterations'),
+    prf: config.get('chttpd_auth', 'pbkdf2_prf') || 'sha256',
   }
 }
 

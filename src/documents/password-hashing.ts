@@ -3,7 +3,7 @@
  * else sees the document, be it a validate function, the log or the disk.
  */
 import { CouchError } from '../core/errors.ts'
-import { deriveKey, newSalt } from '../core/pbkdf2.ts'
+import { deriveKey, type HashOptions, newSalt } from '../core/pbkdf2.ts'
 import type { PasswordRule, Rules } from '../core/types.ts'
 import { WorkQueue } from '../core/work-queue.ts'
 import { splitMembers } from './body.ts'
@@ -69,16 +69,25 @@ export class PasswordHashing {
     const { hashing } = this.#rules()
     const salt = newSalt()
     const key = await this.#queue.take(() => deriveKey(password, salt, hashing))
-    const hash = JSON.stringify({
-      password_scheme: 'pbkdf2',
-      pbkdf2_prf: hashing.prf,
-      salt,
-      iterations: hashing.iterations,
-      derived_key: key.toString('hex'),
-    })
-    const { body: rest } = splitMembers(doc.body, (name) => MEMBERS.has(name))
-    return { ...doc, body: rest === '{}' ? hash : `${rest.slice(0, -1)},${hash.slice(1)}` }
+    return { ...doc, body: withHash(doc.body, key, salt, hashing) }
   }
+}
+
+/**
+ * Puts a hash in the place of whatever a document says of its password; all else stays as it was.
+ * @param body the JSON text of a document, with or without its `_` members
+ * @param key what {@link deriveKey} has made of the password with this salt and these options
+ */
+export function withHash(body: string, key: Buffer, salt: string, { prf, iterations }: HashOptions): string {
+  const hash = JSON.stringify({
+    password_scheme: 'pbkdf2',
+    pbkdf2_prf: prf,
+    salt,
+    iterations,
+    derived_key: key.toString('hex'),
+  })
+  const { body: rest } = splitMembers(body, (name) => MEMBERS.has(name))
+  return rest === '{}' ? hash : `${rest.slice(0, -1)},${hash.slice(1)}`
 }
 
 /** The password that a document brings; undefined for none, and for `null`, which is stored as it is. */

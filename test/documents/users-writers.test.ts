@@ -180,7 +180,7 @@ t.test('the security object', async (t) => {
   for (const user of [ADMIN, KEEPER, ANNA, NOBODY]) await t.rejects(database.setSecurity(user, {}), refusal)
   rules.users = { ...rules.users, securityEditable: true }
   await t.rejects(database.setSecurity(ANNA, {}), {
-    status: 403,
+    code: 'forbidden',
     reason: 'You are not a db or server admin.',
   })
   await t.resolves(database.setSecurity(ADMIN, {}))
