@@ -24,6 +24,8 @@ export interface CheckerOptions {
   readonly refusedMs?: number
   /** Refuses who has failed too often. Absent: nobody is refused for that. */
   readonly lockout?: Lockout
+  /** Told of each password that was found right by a computation, never of one that is remembered. */
+  readonly onVerified?: (account: Account, password: string) => void
   /** Replaces the hash function, for tests. */
   readonly verify?: (password: string, stored: string) => Promise<boolean>
 }
@@ -44,6 +46,7 @@ export class CredentialChecker {
   readonly #turns: FairTurns
   readonly #lockout: Lockout | undefined
   readonly #verify: (password: string, stored: string) => Promise<boolean>
+  readonly #onVerified: (account: Account, password: string) => void
 
   constructor(accounts: Pick<Accounts, 'find' | 'decoy'>, options: CheckerOptions = {}) {
     const { concurrency = 2, queue = 64, remembered = 1000, refusedMs = 5000 } = options
@@ -53,6 +56,7 @@ export class CredentialChecker {
     this.#turns = new FairTurns(concurrency, queue)
     this.#lockout = options.lockout
     this.#verify = options.verify ?? verifyPassword
+    this.#onVerified = options.onVerified ?? (() => {})
   }
 
   /**
@@ -78,9 +82,11 @@ export class CredentialChecker {
     // An account without a password takes as long, too.
     const stored = account?.stored ?? this.#accounts.decoy()
     const key = this.#keyOf(name, password, stored)
-    const right = this.#verified.get(key) ?? (await this.#judge(key, { name, password, stored, asker }))
+    const known = this.#verified.get(key)
+    const right = known ?? (await this.#judge(key, { name, password, stored, asker }))
     if (!right || !account?.stored) return null
     if (watched !== null) this.#lockout?.succeeded(watched, name)
+    if (known === undefined) this.#onVerified(account, password)
     return account
   }
 

@@ -12,6 +12,9 @@ export type ValueKind =
   | { readonly type: 'logFile' }
   /** Says what is wrong with the text, in words that follow the key's name; null when nothing is. */
   | { readonly type: 'checked'; problem(text: string): string | null }
+  | { readonly type: 'passwordRules' }
+  /** What a legal database name can begin with. */
+  | { readonly type: 'databasePrefix' }
   | { readonly type: 'text' }
 
 export interface KnownKey {
@@ -192,6 +195,32 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
   row('chttpd_auth', 'iterations', 600_000, integer(1, 10_000_000), 'PBKDF2 rounds of new password hashes'),
   row('chttpd_auth', 'pbkdf2_prf', 'sha256', { type: 'choice', of: PBKDF2_PRFS }, 'digest of new hashes'),
   ...AUTHENTICATION_KEYS,
+  row('chttpd_auth', 'password_regexp', null, { type: 'passwordRules' }, 'what new passwords must match'),
+  row('chttpd_auth', 'public_fields', null, TEXT, 'members of user documents that others may see'),
+  row('chttpd_auth', 'users_db_public', 'false', BOOLEAN, 'whether `public_fields` counts'),
+  row(
+    'chttpd_auth',
+    'upgrade_hash_on_auth',
+    'true',
+    BOOLEAN,
+    'weak hashes of users are made anew when they log in',
+  ),
+  row(
+    'couchdb',
+    'users_db_security_editable',
+    'false',
+    BOOLEAN,
+    'whether the security object of `_users` can be changed',
+  ),
+  row('couch_peruser', 'enable', 'false', BOOLEAN, 'whether each user gets a database of his own'),
+  row('couch_peruser', 'delete_dbs', 'false', BOOLEAN, "whether a user's database goes with him"),
+  row(
+    'couch_peruser',
+    'database_prefix',
+    'userdb-',
+    { type: 'databasePrefix' },
+    'what the names of these databases begin with',
+  ),
   row('log', 'level', 'info', { type: 'choice', of: LOG_LEVELS }, 'least severe level that is logged'),
   row('log', 'file', null, { type: 'logFile' }, 'log to this file instead of the standard output'),
   row('uuids', 'max_count', 1000, integer(1, 1_000_000), 'the largest count of one GET /_uuids'),

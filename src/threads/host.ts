@@ -6,10 +6,14 @@ import { parentPort, type TransferListItem, workerData } from 'node:worker_threa
 import { readFilterBody } from '../changes/filter-body.ts'
 import { changesPage } from '../changes/page.ts'
 import { CouchError } from '../core/errors.ts'
-import type { Settings } from '../core/types.ts'
+import type { SecurityObject, Settings } from '../core/types.ts'
+import { USERS_DATABASE } from '../core/user-ids.ts'
 import { ownFunctionsOnly } from '../documents/own-functions.ts'
 import { storeDatabase } from '../documents/store-database.ts'
+import { usersDatabase } from '../documents/users-database.ts'
+import { Budget } from '../query/budget.ts'
 import { refusedViews } from '../query/refused-views.ts'
+import { compileRegex } from '../query/regex.ts'
 import { ViewMemory } from '../query/view-memory.ts'
 import { storeViews } from '../query/views.ts'
 import { SandboxClient } from '../sandbox/client.ts'
@@ -18,6 +22,7 @@ import { sqliteEngine } from '../storage/sqlite/engine.ts'
 import { Compactions } from './compactions.ts'
 import { Flow } from './flow.ts'
 import { type Closable, OpenStores } from './open-stores.ts'
+import { servedUsers } from './served-users.ts'
 import { Turns } from './turns.ts'
 import {
   type CatalogAct,
@@ -48,6 +53,11 @@ const DROP_PATIENCE_MS = 500
 /** Whether a call is about many documents, and so may take longer than a message waits for others. */
 function isLong(method: keyof ServedDatabase): boolean {
   return METHODS[method] === 'stream' || method === 'revsDiff' || method === 'missingRevs'
+}
+
+/** A test of a pattern that holds the thread for a bounded time, however long the text. */
+function compilePattern(pattern: string): (text: string) => boolean {
+  return compileRegex(pattern, new Budget().spend)
 }
 
 /** Serves one port until it is told to stop. */
@@ -84,21 +94,26 @@ class Host {
     const sandbox = isHosted ? ownFunctionsOnly(this.#functions.sandbox, name) : this.#functions.sandbox
     const house = isHosted ? null : { sandbox, name, incarnation }
     store.onCommit((updateSeq) => this.#outbox.post({ type: 'committed', incarnation, updateSeq }))
-    const documents = storeDatabase(store, {
+    const options = {
       name,
       limits: () => this.#settings.limits,
       rules: () => this.#settings.rules,
-      onSecured: (security) => this.#outbox.post({ type: 'secured', incarnation, security }),
+      onSecured: (security: SecurityObject) => this.#outbox.post({ type: 'secured', incarnation, security }),
       sandbox,
       incarnation,
       startCompaction: () => this.#compactions.start(name, incarnation, store),
-    })
-    const database: ServedDatabase = {
+    }
+    const isUsers = name === USERS_DATABASE
+    const documents = isUsers
+      ? await usersDatabase(store, { ...options, compilePattern })
+      : storeDatabase(store, options)
+    const served: ServedDatabase = {
       ...documents,
       ...(isHosted ? refusedViews(store) : storeViews({ store, sandbox, incarnation, memory: this.#views })),
       changes: (user, request) => changesPage(store, user, request, house),
       readFilterBody: async (_user, body, withText) => readFilterBody(body, withText),
     }
+    const database = isUsers ? servedUsers(served, () => served.security()) : served
     const close = () => {
       this.#views.forget(store)
       this.#functions.forget(incarnation)

@@ -1,6 +1,7 @@
 /** The database threads: started when there is work for them, each owning the databases it was first asked for. */
 import { availableParallelism } from 'node:os'
 import type { Settings } from '../core/types.ts'
+import { USERS_DATABASE } from '../core/user-ids.ts'
 import type { SandboxPool } from '../sandbox/pool.ts'
 import type { DatabaseEntry } from '../storage/catalog.ts'
 import { Thread, type ThreadEvent } from './thread.ts'
@@ -34,6 +35,11 @@ export interface PoolOptions {
 interface Slot {
   thread: Thread
   readonly databases: Set<string>
+}
+
+/** How many databases a thread owns; `_users`, which every server has, is no reason to start another. */
+function load({ databases }: Slot): number {
+  return databases.size - (databases.has(USERS_DATABASE) ? 1 : 0)
 }
 
 export class Pool {
@@ -80,9 +86,9 @@ export class Pool {
   }
 
   #leastLoaded(): Slot {
-    const least = this.#slots.reduce((a, b) => (b.databases.size < a.databases.size ? b : a))
+    const least = this.#slots.reduce((a, b) => (load(b) < load(a) ? b : a))
     const isFull = this.#slots.length >= MAX_THREADS || this.#isClosing
-    if (least.databases.size === 0 || isFull) return least
+    if (load(least) === 0 || isFull) return least
     const slot = this.#makeSlot()
     this.#slots.push(slot)
     return slot
