@@ -8,6 +8,7 @@ import { compression } from './http/plugins/compression.ts'
 import { couchHeaders, requestId } from './http/plugins/couch-headers.ts'
 import { answerClientError, answerFrameworkError, errors } from './http/plugins/errors.ts'
 import { methods } from './http/plugins/methods.ts'
+import { metrics } from './http/plugins/metrics.ts'
 import { preferMinimal } from './http/plugins/prefer-minimal.ts'
 import { requestLog } from './http/plugins/request-log.ts'
 import { parseQuery } from './http/query-params.ts'
@@ -22,6 +23,7 @@ import { databaseRoutes } from './http/routes/database.ts'
 import { dbUpdatesRoutes } from './http/routes/db-updates.ts'
 import { documentRoutes } from './http/routes/document.ts'
 import { maintenanceRoutes } from './http/routes/maintenance.ts'
+import { metricsRoutes } from './http/routes/metrics.ts'
 import { serverRoutes } from './http/routes/server.ts'
 import { viewRoutes } from './http/routes/views.ts'
 import type { Services } from './http/services.ts'
@@ -55,7 +57,7 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
   app.decorate('paths', [])
   app.decorate('bodyMemory', new BodyMemory(() => services.config.integer('settee', 'body_memory')))
   app.setValidatorCompiler(validatorCompiler)
-  for (const plugin of [methods, couchHeaders, requestLog, errors, authentication, access]) {
+  for (const plugin of [methods, metrics, couchHeaders, requestLog, errors, authentication, access]) {
     await app.register(plugin)
   }
   for (const plugin of [preferMinimal, compression]) await app.register(plugin)
@@ -91,6 +93,7 @@ function makeServer(services: Services): FastifyInstance {
 async function registerRoutes(app: FastifyInstance): Promise<void> {
   registerPaths(app, serverRoutes)
   registerPaths(app, configRoutes)
+  registerPaths(app, metricsRoutes)
   registerPaths(app, databaseRoutes)
   registerPaths(app, maintenanceRoutes)
   registerPaths(app, bulkRoutes)

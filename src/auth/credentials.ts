@@ -33,6 +33,9 @@ export class CredentialChecker {
   readonly #running = new Map<string, Promise<boolean>>()
   readonly #turns: Turns
   readonly #verify: (password: string, stored: string) => Promise<boolean>
+  #right = 0
+  #wrong = 0
+  #hashed = 0
 
   constructor(accounts: Pick<Accounts, 'find' | 'decoy'>, options: CheckerOptions = {}) {
     const { concurrency = 2, queue = 64, remembered = 1000, refusedMs = 5000 } = options
@@ -53,7 +56,15 @@ export class CredentialChecker {
     const stored = account?.stored ?? this.#accounts.decoy()
     const key = this.#keyOf(name, password, stored)
     const right = this.#remembered(key) ?? (await this.#compute(key, password, stored))
-    return right && account?.stored ? { name, roles: account.roles } : null
+    const opens = right && account?.stored ? account : null
+    if (opens === null) this.#wrong += 1
+    else this.#right += 1
+    return opens && { name, roles: opens.roles }
+  }
+
+  /** The checks so far, by how they ended; those that had to be computed; and those that wait for that. */
+  get counts(): { right: number; wrong: number; hashed: number; waiting: number } {
+    return { right: this.#right, wrong: this.#wrong, hashed: this.#hashed, waiting: this.#turns.waiting }
   }
 
   #keyOf(...parts: string[]): string {
@@ -69,6 +80,7 @@ export class CredentialChecker {
   #compute(key: string, password: string, stored: string): Promise<boolean> {
     const running = this.#running.get(key)
     if (running) return running
+    this.#hashed += 1
     const started = this.#turns
       .take(() => this.#verify(password, stored))
       .then((right) => {
@@ -91,6 +103,10 @@ class Turns {
   constructor(atOnce: number, mayWait: number) {
     this.#atOnce = atOnce
     this.#mayWait = mayWait
+  }
+
+  get waiting(): number {
+    return this.#queue.length
   }
 
   async take<T>(work: () => Promise<T>): Promise<T> {

@@ -131,6 +131,7 @@ async function memoryDatabases(config: Config) {
     tasks: () => [],
     readRecords: (kind) => catalog.readRecords(kind),
     writeRecords: (writes) => catalog.writeRecords(writes),
+    stats: async () => ({ threads: [], sandboxThreads: 0 }),
     setSettings: () => {},
     endFeeds: () => {},
     close: async () => {},

@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { isServerAdmin, requireServerAdmin } from '../../auth/access.ts'
+import { isServerAdmin, requireMetricsReader, requireServerAdmin } from '../../auth/access.ts'
 import { CouchError } from '../../core/errors.ts'
 import { checkDatabaseName } from '../../core/ids.ts'
 import { requireDatabaseAdmin, requireMaintainer, requireMember } from '../../documents/security.ts'
@@ -37,6 +37,8 @@ async function checkAccess(request: FastifyRequest): Promise<void> {
     case 'user':
       if (user.name !== null || isServerAdmin(user)) return
       throw new CouchError('unauthorized', 'You are not an authenticated user')
+    case 'metrics':
+      return requireMetricsReader(user)
     case 'server admin':
       return requireServerAdmin(user)
     case 'member':

@@ -9,6 +9,7 @@ import { BAD_QUERY } from '../query-params.ts'
 import { HEADER_TEXT } from '../replies.ts'
 import { refuseUnknownMethod } from '../route-table.ts'
 import { setCouchHeaders } from './couch-headers.ts'
+import { countAnswer } from './metrics.ts'
 
 /** What Fastify and its plugins call their own errors, as rows of the table. */
 const TRANSLATIONS: Readonly<Record<string, ErrorName>> = {
@@ -63,6 +64,7 @@ export function answerFrameworkError(
   request: FastifyRequest,
   reply: FastifyReply,
 ): void {
+  countAnswer(request, reply)
   setCouchHeaders(request, reply)
   void answerError(thrown, request, reply)
 }
