@@ -9,9 +9,12 @@ const ANSWER_MS = 1000
 
 const NO_HEAP: HeapSize = { total: 0, used: 0, external: 0 }
 
+/** What is asked of a thread. */
+type Asked = Pick<Thread, 'ask' | 'isRunning' | 'callsUnderWay' | 'busySeconds'>
+
 export class ThreadRecord {
   readonly #answerMs: number
-  #thread: Thread | undefined
+  #thread: Asked | undefined
   /** Of the thread that is there now. */
   #last: ThreadStats | null = null
   #busySeconds = 0
@@ -31,7 +34,7 @@ export class ThreadRecord {
    * @param number the thread's place, from 1
    * @param databases that are its to serve
    */
-  async report(thread: Thread, number: number, databases: number): Promise<ThreadReport> {
+  async report(thread: Asked, number: number, databases: number): Promise<ThreadReport> {
     if (this.#thread !== thread) this.#succeed(thread)
     const { callsUnderWay: calls } = thread
     this.#asked ??= this.#ask(thread)
@@ -48,7 +51,7 @@ export class ThreadRecord {
     }
   }
 
-  #succeed(thread: Thread): void {
+  #succeed(thread: Asked): void {
     this.#end()
     this.#thread = thread
     this.#asked = undefined
@@ -64,7 +67,7 @@ export class ThreadRecord {
     this.#last = null
   }
 
-  async #ask(thread: Thread): Promise<boolean> {
+  async #ask(thread: Asked): Promise<boolean> {
     try {
       const stats = (await thread.ask({ type: 'stats' })) as ThreadStats
       if (this.#thread === thread) this.#last = stats

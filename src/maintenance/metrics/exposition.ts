@@ -29,8 +29,8 @@ export function exposition(families: readonly Family[]): Promise<string> {
 type Values = ReturnType<Gauge['get']>
 
 /**
- * A family whose values were counted elsewhere. The library's own counters hash their labels with every count, which
- * takes several microseconds; so they are not counted with, and a family of any type is one of its gauges.
+ * A family whose values were counted elsewhere (docs/decisions/0017). To the library a family of any type is one of its
+ * gauges, which it asks for what they are.
  */
 class Told extends Gauge {
   readonly #family: Family
