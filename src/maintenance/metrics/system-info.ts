@@ -20,7 +20,9 @@ export interface SystemInfo {
 
 export function systemInfo(measured: Measurements): SystemInfo {
   const { http, threads, sandboxThreads, process } = measured
-  const queues = threads.map(({ number, stats }) => [`database-${number}`, stats?.waitingCalls ?? 0] as const)
+  const queues = threads.flatMap(({ number, stats }) =>
+    stats === null ? [] : [[`database-${number}`, stats.waitingCalls] as const],
+  )
   return {
     uptime: Math.floor(process.uptime),
     memory: memoryOf(measured),
