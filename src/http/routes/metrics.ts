@@ -1,10 +1,11 @@
 /** What the server tells of itself to whoever watches over it; protocol.md 15. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { Logger } from 'pino'
 import { CouchError } from '../../core/errors.ts'
 import { couchStats, statAt } from '../../maintenance/metrics/couch-stats.ts'
 import { EXPOSITION_TYPE, exposition, METRICS } from '../../maintenance/metrics/exposition.ts'
 import { orNull } from '../../maintenance/metrics/in-time.ts'
-import { familiesOf } from '../../maintenance/metrics/metric.ts'
+import { type Collector, type Family, familiesOf } from '../../maintenance/metrics/metric.ts'
 import { systemInfo } from '../../maintenance/metrics/system-info.ts'
 import { checkNodeName } from '../node-name.ts'
 import { sendJson } from '../replies.ts'
@@ -30,12 +31,22 @@ async function prometheus(request: FastifyRequest, reply: FastifyReply): Promise
   const { collectors = [], logger } = request.server.services
   const [measured, ...others] = await Promise.all([
     request.server.measure(),
-    ...collectors.map((collect) => orNull(collect(), COLLECT_MS)),
+    ...collectors.map((collect) => collected(collect, logger)),
   ])
-  // What others could not tell in time must not hide the rest.
-  if (others.includes(null)) logger.warn('metrics are told without those of a part that did not answer')
-  const families = [...familiesOf(METRICS, measured), ...others.flatMap((family) => family ?? [])]
-  return reply.type(EXPOSITION_TYPE).send(await exposition(families))
+  return reply
+    .type(EXPOSITION_TYPE)
+    .send(await exposition([...familiesOf(METRICS, measured), ...others.flat()]))
+}
+
+/** What one part of the house cannot tell, or not in time, must not hide the rest. */
+async function collected(collect: Collector, logger: Logger): Promise<readonly Family[]> {
+  const told = collect().catch((err: unknown) => {
+    logger.warn({ err }, 'a part of the server cannot tell its metrics')
+    return []
+  })
+  const families = await orNull<readonly Family[]>(told, COLLECT_MS)
+  if (families === null) logger.warn('a part of the server has not told its metrics in time')
+  return families ?? []
 }
 
 async function stats(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {

@@ -79,9 +79,13 @@ t.test('two metrics of one name are refused', async (t) => {
 
 t.test('docs/operating.md lists them', async (t) => {
   const page = await readFile(new URL('../../../docs/operating.md', import.meta.url), 'utf8')
-  const rows = [...page.matchAll(/^\| `((?:couchdb|settee|process)_\w+)`(.*?) \| (\w+) \| /gm)]
+  const rows = [...page.matchAll(/^\| `((?:couchdb|settee|process)_\w+)`(?: by (.*?))? \| (\w+) \| /gm)]
   t.strictSame(
-    rows.map(([, name, labels, type]) => [name, [...(labels ?? '').matchAll(/\w+/g)].map(String), type]),
-    METRICS.map(({ name, labels = [], type }) => [name, [...labels], type]),
+    rows.map(([, name, labels = '', type]) => [name, labels, type]),
+    METRICS.map(({ name, labels = [], type }) => [
+      name,
+      labels.map((label) => `\`${label}\``).join(', '),
+      type,
+    ]),
   )
 })
