@@ -9,6 +9,7 @@ import { compression } from './http/plugins/compression.ts'
 import { couchHeaders, requestId } from './http/plugins/couch-headers.ts'
 import { answerClientError, answerFrameworkError, errors } from './http/plugins/errors.ts'
 import { methods } from './http/plugins/methods.ts'
+import { metrics } from './http/plugins/metrics.ts'
 import { preferMinimal } from './http/plugins/prefer-minimal.ts'
 import { requestLog } from './http/plugins/request-log.ts'
 import { tokenUse } from './http/plugins/token-use.ts'
@@ -25,6 +26,7 @@ import { databaseRoutes } from './http/routes/database.ts'
 import { dbUpdatesRoutes } from './http/routes/db-updates.ts'
 import { documentRoutes } from './http/routes/document.ts'
 import { maintenanceRoutes } from './http/routes/maintenance.ts'
+import { metricsRoutes } from './http/routes/metrics.ts'
 import { serverRoutes } from './http/routes/server.ts'
 import { sessionRoutes } from './http/routes/session.ts'
 import { tokenRoutes } from './http/routes/settee-tokens.ts'
@@ -62,7 +64,8 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
   decorateAddress(app, trusts)
   app.decorate('bodyMemory', new BodyMemory(() => services.config.integer('settee', 'body_memory')))
   app.setValidatorCompiler(validatorCompiler)
-  for (const plugin of [methods, couchHeaders, requestLog, errors, authentication, tokenUse, access]) {
+  for (const plugin of [methods, metrics, couchHeaders, requestLog, errors]) await app.register(plugin)
+  for (const plugin of [authentication, tokenUse, access]) {
     await app.register(plugin)
   }
   for (const plugin of [preferMinimal, compression]) await app.register(plugin)
@@ -102,6 +105,7 @@ async function registerRoutes(app: FastifyInstance): Promise<void> {
   registerPaths(app, configRoutes)
   registerPaths(app, tokenRoutes)
   registerPaths(app, clusterSetupRoutes)
+  registerPaths(app, metricsRoutes)
   registerPaths(app, databaseRoutes)
   registerPaths(app, maintenanceRoutes)
   registerPaths(app, bulkRoutes)

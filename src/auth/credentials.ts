@@ -47,6 +47,9 @@ export class CredentialChecker {
   readonly #lockout: Lockout | undefined
   readonly #verify: (password: string, stored: string) => Promise<boolean>
   readonly #onVerified: (account: Account, password: string) => void
+  #right = 0
+  #wrong = 0
+  #hashed = 0
 
   constructor(accounts: Pick<Accounts, 'find' | 'decoy'>, options: CheckerOptions = {}) {
     const { concurrency = 2, queue = 64, remembered = 1000, refusedMs = 5000 } = options
@@ -84,10 +87,19 @@ export class CredentialChecker {
     const key = this.#keyOf(name, password, stored)
     const known = this.#verified.get(key)
     const right = known ?? (await this.#judge(key, { name, password, stored, asker }))
-    if (!right || !account?.stored) return null
+    if (!right || !account?.stored) {
+      this.#wrong += 1
+      return null
+    }
+    this.#right += 1
     if (watched !== null) this.#lockout?.succeeded(watched, name)
     if (known === undefined) this.#onVerified(account, password)
     return account
+  }
+
+  /** The checks so far, by how they ended; those that had to be computed; and those that wait for that. */
+  get counts(): { right: number; wrong: number; hashed: number; waiting: number } {
+    return { right: this.#right, wrong: this.#wrong, hashed: this.#hashed, waiting: this.#turns.waiting }
   }
 
   /** Notes a device token that was refused in the place of a password. */
@@ -119,7 +131,9 @@ export class CredentialChecker {
   #compute(key: string, attempt: Attempt): Promise<boolean> {
     const running = this.#running.get(key)
     if (running) return running
+    this.#hashed += 1
     const share = attempt.asker === null ? '' : networkOf(attempt.asker.address)
+    this.#hashed += 1
     const started = this.#turns
       .take(share, () => this.#verifyInTurn(attempt))
       .then((right) => {

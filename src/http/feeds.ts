@@ -45,7 +45,9 @@ export async function answerFeed(
   { hub, database, asked, etagOf }: FeedAnswer,
 ): Promise<unknown> {
   const { kind, since } = asked
+  const { requestTally } = request.server
   const waits = kind !== 'normal' && request.method !== 'HEAD'
+  request.waitsForChanges = waits
   const source = waits ? hub.join(database) : directSource(database)
   const feed = new Feed(source, callerOf(request, reply), asked)
   try {
@@ -58,7 +60,7 @@ export async function answerFeed(
       headers: headersOf(kind),
       waits: kind !== 'normal',
     })
-    if (request.method !== 'HEAD') await feed.run(stream)
+    if (request.method !== 'HEAD') await requestTally.whileOpen(kind, () => feed.run(stream))
     return undefined
   } finally {
     feed.close()

@@ -10,9 +10,9 @@ import type { Schema } from './shapes.ts'
 
 /**
  * Who may call a route (protocol.md 11.4); `user` is anybody who has logged in, `maintainer` an admin of the
- * database whose lack is answered with 401 (protocol.md 19.7).
+ * database whose lack is answered with 401 (protocol.md 19.7), `metrics` a server admin or who has the role `_metrics`.
  */
-export type Access = 'public' | 'user' | 'member' | 'db admin' | 'maintainer' | 'server admin'
+export type Access = 'public' | 'user' | 'member' | 'db admin' | 'maintainer' | 'metrics' | 'server admin'
 
 export interface Method {
   readonly handler: Handler

@@ -18,11 +18,15 @@ import { ViewMemory } from '../query/view-memory.ts'
 import { storeViews } from '../query/views.ts'
 import { SandboxClient } from '../sandbox/client.ts'
 import type { Catalog } from '../storage/catalog.ts'
+import { CommitTally } from '../storage/commit-tally.ts'
 import { sqliteEngine } from '../storage/sqlite/engine.ts'
 import { Compactions } from './compactions.ts'
 import { Flow } from './flow.ts'
+import { heapSize } from './heap-size.ts'
+import { LoopWatch } from './loop-watch.ts'
 import { type Closable, OpenStores } from './open-stores.ts'
 import { servedUsers } from './served-users.ts'
+import type { ThreadStats } from './thread-stats.ts'
 import { Turns } from './turns.ts'
 import {
   type CatalogAct,
@@ -77,13 +81,15 @@ class Host {
   /** Streams asked for, by call, from the moment they are: a reader may give up before they begin. */
   readonly #streams = new Map<number, { readonly database: string; readonly flow: Flow }>()
   readonly #views = new ViewMemory(() => this.#settings.limits.maxViewBytes)
+  readonly #tally = new CommitTally()
+  readonly #loop = new LoopWatch()
   #settings: Settings
   #catalog: Promise<Catalog> | undefined
 
   constructor(outbox: Outbox<Reply>, options: ThreadOptions) {
     this.#outbox = outbox
     this.#settings = options.settings
-    this.#engine = sqliteEngine({ dataDir: options.dataDir })
+    this.#engine = sqliteEngine({ dataDir: options.dataDir, tally: this.#tally })
     this.#functions = new SandboxClient(options.sandbox, () => outbox.post({ type: 'sandbox' }))
     this.#stores = new OpenStores(options.maxOpen, (name, incarnation) => this.#open(name, incarnation))
   }
@@ -142,6 +148,9 @@ class Host {
       case 'settings':
         this.#settings = request.settings
         return
+      case 'stats':
+        this.#answer(request.call, this.#stats())
+        return
       case 'sandbox':
         this.#functions.notice(request.notice)
         return
@@ -153,6 +162,18 @@ class Host {
         return
       case 'stop':
         this.#answer(request.call, this.#stop())
+    }
+  }
+
+  async #stats(): Promise<ThreadStats> {
+    return {
+      commits: this.#tally.counts(),
+      functions: this.#functions.counts,
+      openDatabases: this.#stores.size,
+      waitingCalls: this.#turns.size,
+      functionCalls: this.#functions.callsUnderWay,
+      heap: heapSize(),
+      delay: this.#loop.read(),
     }
   }
 
@@ -252,6 +273,7 @@ class Host {
     await this.#stores.closeAll()
     clearTimeout(timer)
     this.#functions.close()
+    this.#loop.close()
     await this.#engine.close()
   }
 }

@@ -5,6 +5,8 @@ import { USERS_DATABASE } from '../core/user-ids.ts'
 import type { SandboxPool } from '../sandbox/pool.ts'
 import type { DatabaseEntry } from '../storage/catalog.ts'
 import { Thread, type ThreadEvent } from './thread.ts'
+import { ThreadRecord } from './thread-record.ts'
+import type { ThreadReport } from './thread-stats.ts'
 import type { CatalogAct, ThreadOptions } from './wire.ts'
 
 /** Each database has its own log to sync: threads that wait for a disk cost little (design.md 1.2). */
@@ -35,6 +37,7 @@ export interface PoolOptions {
 interface Slot {
   thread: Thread
   readonly databases: Set<string>
+  readonly record: ThreadRecord
 }
 
 /** How many databases a thread owns; `_users`, which every server has, is no reason to start another. */
@@ -95,7 +98,11 @@ export class Pool {
   }
 
   #makeSlot(): Slot {
-    const slot: Slot = { thread: this.#startThread(), databases: new Set() }
+    const slot: Slot = {
+      thread: this.#startThread(),
+      databases: new Set(),
+      record: new ThreadRecord(),
+    }
     this.#follow(slot)
     return slot
   }
@@ -133,6 +140,13 @@ export class Pool {
     // The data folder must not stay without its lock.
     this.#hasCatalog = false
     this.openCatalog().catch((error: unknown) => this.#options.onDeath([], error))
+  }
+
+  /** How the threads are that were started so far; one that has died is not started for that. */
+  reports(): Promise<ThreadReport[]> {
+    return Promise.all(
+      this.#slots.map(({ thread, databases, record }, at) => record.report(thread, at + 1, databases.size)),
+    )
   }
 
   setSettings(settings: Settings): void {

@@ -12,7 +12,7 @@ import type {
   ServerRecord,
   UpdatesRange,
 } from '../storage/catalog.ts'
-import type { DatabaseHandle, Databases } from './databases.ts'
+import type { DatabaseHandle, Databases, DatabasesStats } from './databases.ts'
 import { type OpenedCatalog, Pool } from './pool.ts'
 import { type ProxiedDatabase, proxyDatabase } from './proxy.ts'
 import { type CompactionTask, Tasks } from './tasks.ts'
@@ -237,6 +237,10 @@ class ServerDatabases implements Databases {
 
   tasks(): readonly CompactionTask[] {
     return this.#tasks.list()
+  }
+
+  async stats(): Promise<DatabasesStats> {
+    return { threads: await this.#pool.reports(), sandboxThreads: this.#sandboxes.size }
   }
 
   setSettings(settings: Settings): void {

@@ -69,12 +69,20 @@ export async function startMemoryServer(
   return { url: `http://127.0.0.1:${port}`, port, app, config, databases, before, lines }
 }
 
-/** Beside the admins anybody whose password is his name: accounts that are no admins. */
+/**
+ * Beside the admins anybody whose password is his name: accounts that are no admins. Who is named like a role of the
+ * server's has it.
+ */
 function withPlainAccounts(admins: Accounts): Accounts {
   return {
     ...admins,
     find: async (name) =>
-      (await admins.find(name)) ?? { name, stored: await hashed(name), roles: [], salt: name },
+      (await admins.find(name)) ?? {
+        name,
+        stored: await hashed(name),
+        roles: name.startsWith('_') ? [name] : [],
+        salt: name,
+      },
   }
 }
 
@@ -137,6 +145,7 @@ async function memoryDatabases(config: Config) {
     tasks: () => [],
     readRecords: (kind) => catalog.readRecords(kind),
     writeRecords: (writes) => catalog.writeRecords(writes),
+    stats: async () => ({ threads: [], sandboxThreads: 0 }),
     setSettings: () => {},
     endFeeds: () => {},
     close: async () => {},

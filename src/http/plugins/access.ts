@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { isServerAdmin, requireServerAdmin } from '../../auth/access.ts'
+import { isServerAdmin, requireMetricsReader, requireServerAdmin } from '../../auth/access.ts'
 import { CouchError } from '../../core/errors.ts'
 import { checkDatabaseName } from '../../core/ids.ts'
 import type { UserCtx } from '../../core/types.ts'
@@ -41,6 +41,8 @@ async function checkAccess(request: FastifyRequest): Promise<void> {
       if (user.name !== null || isServerAdmin(user)) return
       if (stranger !== undefined) throw new CouchError(stranger)
       throw new CouchError('unauthorized', 'You are not an authenticated user')
+    case 'metrics':
+      return requireMetricsReader(user)
     case 'server admin':
       return requireServerAdmin(user)
     case 'member':

@@ -12,6 +12,7 @@ import { HEADER_TEXT } from '../replies.ts'
 import { requiresUser } from '../required-user.ts'
 import { refuseUnknownMethod } from '../route-table.ts'
 import { setCouchHeaders } from './couch-headers.ts'
+import { countAnswer } from './metrics.ts'
 
 /** What Fastify and its plugins call their own errors, as rows of the table. */
 const TRANSLATIONS: Readonly<Record<string, ErrorName>> = {
@@ -66,6 +67,7 @@ export function answerFrameworkError(
   request: FastifyRequest,
   reply: FastifyReply,
 ): void {
+  countAnswer(request, reply)
   setCouchHeaders(request, reply)
   void answerError(thrown, request, reply)
 }
