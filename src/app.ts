@@ -6,13 +6,16 @@ import { holdContinue } from './http/continue.ts'
 import { access } from './http/plugins/access.ts'
 import { authentication } from './http/plugins/authentication.ts'
 import { compression } from './http/plugins/compression.ts'
+import { cors } from './http/plugins/cors.ts'
 import { couchHeaders, requestId } from './http/plugins/couch-headers.ts'
 import { answerClientError, answerFrameworkError, errors } from './http/plugins/errors.ts'
 import { methods } from './http/plugins/methods.ts'
 import { metrics } from './http/plugins/metrics.ts'
+import { origin } from './http/plugins/origin.ts'
 import { preferMinimal } from './http/plugins/prefer-minimal.ts'
 import { requestLog } from './http/plugins/request-log.ts'
 import { tokenUse } from './http/plugins/token-use.ts'
+import { withdrawal } from './http/plugins/withdrawal.ts'
 import { parseQuery } from './http/query-params.ts'
 import { rewriteUrl } from './http/rewrite-url.ts'
 import { registerPaths } from './http/route-table.ts'
@@ -64,8 +67,10 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
   decorateAddress(app, trusts)
   app.decorate('bodyMemory', new BodyMemory(() => services.config.integer('settee', 'body_memory')))
   app.setValidatorCompiler(validatorCompiler)
-  for (const plugin of [methods, metrics, couchHeaders, requestLog, errors]) await app.register(plugin)
-  for (const plugin of [authentication, tokenUse, access]) {
+  for (const plugin of [methods, metrics, couchHeaders, requestLog, cors, errors, origin]) {
+    await app.register(plugin)
+  }
+  for (const plugin of [authentication, tokenUse, access, withdrawal]) {
     await app.register(plugin)
   }
   for (const plugin of [preferMinimal, compression]) await app.register(plugin)

@@ -131,7 +131,6 @@ export class CredentialChecker {
   #compute(key: string, attempt: Attempt): Promise<boolean> {
     const running = this.#running.get(key)
     if (running) return running
-    this.#hashed += 1
     const share = attempt.asker === null ? '' : networkOf(attempt.asker.address)
     this.#hashed += 1
     const started = this.#turns

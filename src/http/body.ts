@@ -30,6 +30,8 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** Says how long reading the body took, for the header X-CouchDB-Body-Time. */
     tellBodyTime: ((ms: number) => void) | null
+    /** While the body is read: ends that, and whoever waits for the body gets the error. */
+    endBody: ((error: CouchError) => void) | null
   }
 }
 
@@ -127,8 +129,8 @@ async function read(
   const idle = setTimeout(() => raw.destroy(), IDLE_MS)
   sendContinue(raw)
   try {
-    if (encoding === 'gzip') await readInflated(raw, collector, limit, idle)
-    else await readChunks(raw, collector, limit, idle)
+    if (encoding === 'gzip') await readInflated(request, collector, limit, idle)
+    else await readChunks(request, raw, collector, limit, idle)
   } catch (error) {
     throw readFailure(error)
   } finally {
@@ -151,18 +153,19 @@ async function readArrived(raw: IncomingMessage, collector: BodyCollector, limit
 }
 
 async function readInflated(
-  raw: IncomingMessage,
+  request: FastifyRequest,
   collector: BodyCollector,
   limit: SizeLimit,
   idle: NodeJS.Timeout,
 ): Promise<void> {
+  const { raw } = request
   const gunzip = createGunzip({ chunkSize: INFLATE_CHUNK })
   // pipe() alone would leave the inflater waiting for ever after a cut.
   const forget = finished(raw, { writable: false }, (error) => {
     if (error) gunzip.destroy(error)
   })
   try {
-    await readChunks(raw.pipe(gunzip), collector, limit, idle)
+    await readChunks(request, raw.pipe(gunzip), collector, limit, idle)
   } finally {
     forget()
     raw.unpipe(gunzip)
@@ -175,6 +178,7 @@ async function readInflated(
  * open: destroying the request would close the socket before a refusal can be sent over it.
  */
 function readChunks(
+  request: FastifyRequest,
   source: Readable,
   collector: BodyCollector,
   limit: SizeLimit,
@@ -183,6 +187,7 @@ function readChunks(
   return new Promise((resolve, reject) => {
     let spooling = Promise.resolve()
     const settle = (error?: unknown) => {
+      request.endBody = null
       source.off('data', take).off('end', settle).off('error', settle).off('close', cut)
       const tell = () => (error === undefined ? resolve() : reject(error))
       // The collector must not be closed while it is at its file.
@@ -199,6 +204,7 @@ function readChunks(
       spooled.then(() => source.resume(), settle)
     }
     if (source.destroyed) return cut()
+    request.endBody = settle
     source.on('data', take).on('end', settle).on('error', settle).on('close', cut)
   })
 }

@@ -5,23 +5,17 @@ import { type Caller, Feed, type FeedRequest } from '../changes/feed.ts'
 import { FeedHub } from '../changes/hub.ts'
 import type { FeedKind } from '../changes/query.ts'
 import { directSource, type FeedDatabase } from '../changes/source.ts'
+import { onDoubt } from './doubts.ts'
 import { openStream } from './json-stream.ts'
 import { authenticate } from './plugins/authentication.ts'
 import { isKnownToClient, sendNotModified } from './replies.ts'
 
-/** What lets callers in: the admins, and the keys of tokens. */
-const DOUBTFUL: ReadonlySet<string> = new Set(['admins', 'jwt_auth', 'jwt_keys'])
-
-/** A hub whose feeds look at their callers' rights when admins, keys or sessions go, and end when the app closes. */
+/** A hub whose feeds look at their callers' rights when something of those was withdrawn, and end when the app closes. */
 export function feedHub(app: FastifyInstance): FeedHub {
   const hub = new FeedHub()
-  const forgetKeys = app.services.config.onChange((section) => {
-    if (DOUBTFUL.has(section)) hub.doubtAll()
-  })
-  const forgetSessions = app.sessions.onChange(() => hub.doubtAll())
+  const forget = onDoubt(app, (accounts) => hub.doubt(accounts))
   app.addHook('preClose', async () => {
-    forgetKeys()
-    forgetSessions()
+    forget()
     hub.close()
   })
   return hub
@@ -47,8 +41,8 @@ export async function answerFeed(
   const { kind, since } = asked
   const { requestTally } = request.server
   const waits = kind !== 'normal' && request.method !== 'HEAD'
-  request.waitsForChanges = waits
-  const source = waits ? hub.join(database) : directSource(database)
+  request.isWaitingFeed = waits
+  const source = waits ? hub.join(database, request.user.name) : directSource(database)
   const feed = new Feed(source, callerOf(request, reply), asked)
   try {
     const { state, unknownEpoch } = await feed.open()

@@ -55,6 +55,8 @@ export interface Databases {
    * within about a second.
    */
   watchUpdates(listener: () => void): () => void
+  /** Calls `listener` with the name of each database whose security object has changed; see `watchUpdates`. */
+  watchSecurity(listener: (database: string) => void): () => void
   /** What the server keeps beside its databases; see storage/catalog.ts. */
   readRecords(kind: string): Promise<ServerRecord[]>
   writeRecords(writes: readonly RecordWrite[]): Promise<void>

@@ -2,7 +2,7 @@
 import { extname } from 'node:path'
 import { CouchError } from '../core/errors.ts'
 import { checkDatabaseName } from '../core/ids.ts'
-import type { Limits, Settings } from '../core/types.ts'
+import type { Limits, SecurityObject, Settings } from '../core/types.ts'
 import type { FunctionLimits } from '../sandbox/board.ts'
 import { SandboxPool } from '../sandbox/pool.ts'
 import type {
@@ -77,6 +77,7 @@ class ServerDatabases implements Databases {
   readonly #changing = new Map<string, Promise<unknown>>()
   readonly #notes = new UpdateNotes({ note: (names) => this.#catalogChange({ act: 'noteUpdated', names }) })
   readonly #updateListeners = new Set<() => void>()
+  readonly #securityListeners = new Set<(database: string) => void>()
   #names: readonly string[] | undefined
   #closed: Promise<void> | undefined
 
@@ -158,8 +159,13 @@ class ServerDatabases implements Databases {
     if (event.type === 'committed') {
       this.#notes.add(proxied.entry.name)
       proxied.emit({ type: 'committed', updateSeq: event.updateSeq })
-    } else if (event.type === 'secured') proxied.emit({ type: 'secured', security: event.security })
+    } else if (event.type === 'secured') this.#tellSecured(proxied, event.security)
     else this.#noteCompaction(proxied.entry, event)
+  }
+
+  #tellSecured(proxied: ProxiedDatabase, security: SecurityObject | null): void {
+    proxied.emit({ type: 'secured', security })
+    for (const listener of this.#securityListeners) listener(proxied.entry.name)
   }
 
   #noteCompaction(entry: DatabaseEntry, event: Extract<ThreadEvent, { type: 'compaction' }>): void {
@@ -233,6 +239,11 @@ class ServerDatabases implements Databases {
   watchUpdates(listener: () => void): () => void {
     this.#updateListeners.add(listener)
     return () => this.#updateListeners.delete(listener)
+  }
+
+  watchSecurity(listener: (database: string) => void): () => void {
+    this.#securityListeners.add(listener)
+    return () => this.#securityListeners.delete(listener)
   }
 
   tasks(): readonly CompactionTask[] {

@@ -142,6 +142,7 @@ async function memoryDatabases(config: Config) {
     },
     updates: (range, limit) => catalog.readUpdates(range, limit),
     watchUpdates: () => () => {},
+    watchSecurity: () => () => {},
     tasks: () => [],
     readRecords: (kind) => catalog.readRecords(kind),
     writeRecords: (writes) => catalog.writeRecords(writes),

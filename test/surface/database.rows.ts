@@ -19,8 +19,8 @@ const LIFE: readonly Row[] = [
     says: 'made, with its address, in which its name is escaped',
     steps: [
       [
-        ['PUT /{db}%2Fa', { headers: { host: 'h' } }],
-        { ...MADE, headers: { location: 'http://h/{db}%2Fa' } },
+        ['PUT /{db}%2Fa', { headers: { host: 'localhost' } }],
+        { ...MADE, headers: { location: 'http://localhost/{db}%2Fa' } },
       ],
       ['GET /{db}%2Fa', { like: { db_name: '{db}/a' } }],
       ['DELETE /{db}%2Fa', OK],

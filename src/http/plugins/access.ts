@@ -29,7 +29,11 @@ export const access = fp(
   { name: 'access', dependencies: ['authentication'] },
 )
 
-async function checkAccess(request: FastifyRequest): Promise<void> {
+/**
+ * Holds the caller against the rule of the matched route, and finds the route's database.
+ * @throws unauthorized, not_server_admin, forbidden, no_database, not_found
+ */
+export async function checkAccess(request: FastifyRequest): Promise<void> {
   if (request.is404) return
   const { user } = request
   // A route that forgot its rule is closed.

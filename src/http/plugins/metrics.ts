@@ -14,8 +14,8 @@ declare module 'fastify' {
     measure(): Promise<Measurements>
   }
   interface FastifyRequest {
-    /** The answer waits for changes: how long it takes says nothing of the server. */
-    waitsForChanges: boolean
+    /** The answer is a feed that waits: how long it takes says nothing of the server, and it hears of doubts itself. */
+    isWaitingFeed: boolean
   }
   interface FastifyContextConfig {
     tally?: RouteTally
@@ -36,7 +36,7 @@ export const metrics = fp(
     app.decorate('requestTally', tally)
     app.decorate('connectionTally', connections)
     app.decorate('measure', shared(measuring(app)))
-    app.decorateRequest('waitsForChanges', false)
+    app.decorateRequest('isWaitingFeed', false)
     app.addHook('onRoute', (route) => {
       route.config = { ...route.config, tally: tally.route(route.url) }
     })
@@ -91,7 +91,7 @@ function closed(this: Counted): void {
 
 /** In ms; null where it says nothing. Fastify counts it from the request's head, and not at all without a route. */
 function durationOf(request: FastifyRequest, reply: FastifyReply): number | null {
-  return request.waitsForChanges ? null : reply.elapsedTime || null
+  return request.isWaitingFeed ? null : reply.elapsedTime || null
 }
 
 function measuring(app: FastifyInstance): () => Promise<Measurements> {
