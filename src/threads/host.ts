@@ -89,7 +89,6 @@ class Host {
   async #open(name: string, incarnation: number): Promise<OpenDatabase> {
     const store = await this.#engine.openDatabase(name)
     const { sandbox } = this.#functions
-    store.onCommit((updateSeq) => this.#outbox.post({ type: 'committed', incarnation, updateSeq }))
     const options = {
       limits: () => this.#settings.limits,
       rules: () => this.#settings.rules,
@@ -102,6 +101,8 @@ class Host {
     const documents = isUsers
       ? await usersDatabase(store, { ...options, compilePattern })
       : storeDatabase(store, options)
+    // What `_users` is made with is no news of it: nothing is told of before now.
+    store.onCommit((updateSeq) => this.#outbox.post({ type: 'committed', incarnation, updateSeq }))
     const served: ServedDatabase = {
       ...documents,
       ...storeViews({ store, sandbox, incarnation, memory: this.#views }),
