@@ -99,7 +99,6 @@ class Host {
     const { isHosted } = this.#settings.rules
     const sandbox = isHosted ? ownFunctionsOnly(this.#functions.sandbox, name) : this.#functions.sandbox
     const house = isHosted ? null : { sandbox, name, incarnation }
-    store.onCommit((updateSeq) => this.#outbox.post({ type: 'committed', incarnation, updateSeq }))
     const options = {
       name,
       limits: () => this.#settings.limits,
@@ -113,6 +112,8 @@ class Host {
     const documents = isUsers
       ? await usersDatabase(store, { ...options, compilePattern })
       : storeDatabase(store, options)
+    // What `_users` is made with is no news of it: nothing is told of before now.
+    store.onCommit((updateSeq) => this.#outbox.post({ type: 'committed', incarnation, updateSeq }))
     const served: ServedDatabase = {
       ...documents,
       ...(isHosted ? refusedViews(store) : storeViews({ store, sandbox, incarnation, memory: this.#views })),

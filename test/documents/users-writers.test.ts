@@ -161,7 +161,7 @@ t.test('what is no account is for admins', async (t) => {
   t.equal(await outcome(database.put(KEEPER, '_local/x', body({}), {})), 'stored')
 })
 
-t.test("a bulk with another's document is refused as a whole; one with a bad document is not", async (t) => {
+t.test('a bulk is refused as a whole for a document of another user, not for a bad one', async (t) => {
   const { database, bulk, putUser, getUser } = await openUsers()
   await putUser('anna')
   const mine = { ...(await getUser('anna')), city: 'Graz' }

@@ -278,7 +278,7 @@ t.test('server admins may read it, and who has the role _metrics', async (t) => 
       t.equal(head.headers['content-type'], got.headers['content-type'])
     }
   }
-  t.equal((await call('GET', '/_node/_local/_config', { auth: '_metrics:_metrics' })).status, 401)
+  t.equal((await call('GET', '/_dbs_info', { auth: '_metrics:_metrics' })).status, 401)
   t.equal((await call('GET', '/_all_dbs', { auth: '_metrics:_metrics' })).status, 401)
 })
 
