@@ -45,7 +45,7 @@ export class CredentialChecker {
 
   /**
    * @returns the user; null when the name or the password is wrong, which takes as long for an unknown name
-   * @throws unavailable when too many checks are waiting already
+   * @throws forbidden for the right password of an account that is let in nowhere; unavailable when too many checks are waiting already
    */
   async check(name: string, password: string): Promise<UserCtx | null> {
     const account = await this.#accounts.find(name)
@@ -53,7 +53,9 @@ export class CredentialChecker {
     const stored = account?.stored ?? this.#accounts.decoy()
     const key = this.#keyOf(name, password, stored)
     const right = this.#remembered(key) ?? (await this.#compute(key, password, stored))
-    return right && account?.stored ? { name, roles: account.roles } : null
+    if (!right || !account?.stored) return null
+    if (account.refusal !== undefined) throw new CouchError('forbidden', account.refusal)
+    return { name, roles: account.roles }
   }
 
   #keyOf(...parts: string[]): string {

@@ -78,7 +78,7 @@ class Topic {
     } else if (event.type === 'secured') {
       this.#security = event.security
       this.doubt()
-    } else {
+    } else if (event.type === 'gone') {
       this.end()
     }
   }

@@ -9,6 +9,7 @@ import { checkDocId, isLocalId, newUuid } from '../core/ids.ts'
 import type { Limits, UserCtx } from '../core/types.ts'
 import { formatRev } from '../revisions/rev.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
+import { remeasured } from './allowance.ts'
 import { type BulkBody, readBulkBody } from './bulk-body.ts'
 import type { Body } from './database.ts'
 import { decideEdits, replicatedPath } from './edit.ts'
@@ -46,7 +47,8 @@ export async function* bulkDocs(
   let before = '['
   let isAnswered = false
   for await (const group of bulk.groups()) {
-    const results = await writeGroup(store, user, group, bulk.newEdits, checks)
+    const writer = isAnswered ? await remeasured(store, user) : user
+    const results = await writeGroup(store, writer, group, bulk.newEdits, checks)
     if (!isAnswered) refuseIfBroken(results)
     isAnswered = true
     const lines = group.map((row, at) => answerRow(row, results[at] as RowResult, bulk.newEdits))

@@ -11,6 +11,8 @@ import type { CompactionTask } from './tasks.ts'
 export type DatabaseEvent =
   | { readonly type: 'committed'; readonly updateSeq: number }
   | { readonly type: 'secured'; readonly security: SecurityObject | null }
+  /** A compaction has ended: the database may be smaller. */
+  | { readonly type: 'compacted' }
   /** Deleted, or the server is stopping: feeds end. */
   | { readonly type: 'gone' }
 

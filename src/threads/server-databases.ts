@@ -159,11 +159,15 @@ class ServerDatabases implements Databases {
       this.#notes.add(proxied.entry.name)
       proxied.emit({ type: 'committed', updateSeq: event.updateSeq })
     } else if (event.type === 'secured') proxied.emit({ type: 'secured', security: event.security })
-    else this.#noteCompaction(proxied.entry, event)
+    else this.#noteCompaction(proxied, event)
   }
 
-  #noteCompaction(entry: DatabaseEntry, event: Extract<ThreadEvent, { type: 'compaction' }>): void {
+  #noteCompaction(
+    { entry, emit }: ProxiedDatabase,
+    event: Extract<ThreadEvent, { type: 'compaction' }>,
+  ): void {
     this.#tasks.note(entry, event.progress)
+    if (event.progress === null) emit({ type: 'compacted' })
     if (event.fault !== undefined) this.#onCompactionFault(entry.name, unpackError(event.fault))
   }
 
