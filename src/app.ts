@@ -10,9 +10,11 @@ import { answerClientError, answerFrameworkError, errors } from './http/plugins/
 import { methods } from './http/plugins/methods.ts'
 import { preferMinimal } from './http/plugins/prefer-minimal.ts'
 import { requestLog } from './http/plugins/request-log.ts'
+import { tenancy } from './http/plugins/tenancy.ts'
 import { parseQuery } from './http/query-params.ts'
 import { rewriteUrl } from './http/rewrite-url.ts'
 import { registerPaths } from './http/route-table.ts'
+import { accountRoutes } from './http/routes/accounts.ts'
 import { allDocsRoutes } from './http/routes/all-docs.ts'
 import { attachmentRoutes } from './http/routes/attachment.ts'
 import { bulkRoutes } from './http/routes/bulk.ts'
@@ -55,7 +57,7 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
   app.decorate('paths', [])
   app.decorate('bodyMemory', new BodyMemory(() => services.config.integer('settee', 'body_memory')))
   app.setValidatorCompiler(validatorCompiler)
-  for (const plugin of [methods, couchHeaders, requestLog, errors, authentication, access]) {
+  for (const plugin of [methods, couchHeaders, requestLog, errors, authentication, tenancy, access]) {
     await app.register(plugin)
   }
   for (const plugin of [preferMinimal, compression]) await app.register(plugin)
@@ -91,6 +93,7 @@ function makeServer(services: Services): FastifyInstance {
 async function registerRoutes(app: FastifyInstance): Promise<void> {
   registerPaths(app, serverRoutes)
   registerPaths(app, configRoutes)
+  await app.register(accountRoutes)
   registerPaths(app, databaseRoutes)
   registerPaths(app, maintenanceRoutes)
   registerPaths(app, bulkRoutes)

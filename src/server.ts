@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
 import { buildApp } from './app.ts'
+import type { Accounts } from './auth/accounts.ts'
 import { adminAccounts, isOpen, prepareAdmins } from './auth/admins.ts'
 import { CredentialChecker } from './auth/credentials.ts'
 import { type Config, openConfig } from './config/config.ts'
@@ -13,6 +14,9 @@ import { settingsOf } from './config/settings.ts'
 import type { ConfigFlags } from './config/sources.ts'
 import { StartError } from './config/start-error.ts'
 import { setteeVersion } from './config/version.ts'
+import { type Hosted, openHosted } from './hosted/hosted.ts'
+import { tenantAccounts } from './hosted/tenant-accounts.ts'
+import type { Databases } from './threads/databases.ts'
 import { openServerDatabases } from './threads/server-databases.ts'
 
 export interface ServerOptions {
@@ -92,15 +96,37 @@ async function composed(
     if (SETTINGS_SECTIONS.has(section)) databases.setSettings(settingsOf(config))
   })
   const tmpDir = await emptyTmpDir(dataDir)
-  const accounts = adminAccounts(config)
+  const hosted = await hostedMode(config, databases, logger)
+  if (hosted !== null) undo.push(() => hosted.close())
+  const accounts = accountsOf(config, hosted)
   const credentials = new CredentialChecker(accounts)
-  const services = { config, accounts, credentials, databases, logger, version: setteeVersion(), tmpDir }
+  const version = setteeVersion()
+  const services = { config, accounts, credentials, databases, hosted, logger, version, tmpDir }
   const app = await buildApp(services, { closeGraceMs })
   undo.push(async () => {
     databases.endFeeds()
     await app.close()
   })
   return app
+}
+
+/** Tenants, in hosted mode; what was begun for one before the server ended is gone on with in the background. */
+async function hostedMode(config: Config, databases: Databases, logger: Logger): Promise<Hosted | null> {
+  if (config.get('settee', 'mode') !== 'hosted') return null
+  const hosted = await openHosted({
+    config,
+    databases,
+    // There are none yet.
+    deleteTokens: async () => 0,
+    onFault: (fault) => logger.error({ err: fault }, 'work for a tenant has failed, and is tried again'),
+  })
+  void hosted.resume()
+  return hosted
+}
+
+function accountsOf(config: Config, hosted: Hosted | null): Accounts {
+  const admins = adminAccounts(config)
+  return hosted === null ? admins : tenantAccounts(admins, hosted.tenants)
 }
 
 /** `data/tmp` holds request bodies while they are served; what stands there at a start is left from a crash. */

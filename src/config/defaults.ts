@@ -5,6 +5,8 @@ export type ValueKind =
   | { readonly type: 'integer'; readonly min: number; readonly max: number }
   /** A number of bytes, or `infinity`. */
   | { readonly type: 'bytes'; readonly min: number }
+  /** A number, or `infinity`. */
+  | { readonly type: 'count'; readonly min: number }
   | { readonly type: 'choice'; readonly of: readonly string[] }
   | { readonly type: 'logFile' }
   | { readonly type: 'text' }
@@ -42,6 +44,7 @@ export const PBKDF2_PRFS = ['sha', 'sha224', 'sha256', 'sha384', 'sha512'] as co
 const TEXT: ValueKind = { type: 'text' }
 const integer = (min: number, max: number): ValueKind => ({ type: 'integer', min, max })
 const bytes = (min: number): ValueKind => ({ type: 'bytes', min })
+const count = (min: number): ValueKind => ({ type: 'count', min })
 const row = (
   section: string,
   key: string,
@@ -118,6 +121,19 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
     { type: 'choice', of: ['single', 'hosted'] },
     'hosted: for tenants who do not know each other; read at start',
   ),
+  row(
+    'settee',
+    'sign_up',
+    'false',
+    { type: 'choice', of: ['true', 'false'] },
+    'true: in hosted mode people make accounts for themselves',
+  ),
+  row('quota', 'bytes', 1_073_741_824, bytes(0), "bytes that a tenant's databases may take together"),
+  row('quota', 'documents', 1_000_000, count(0), 'documents in them together'),
+  row('quota', 'databases', 10, count(0), 'databases of a tenant'),
+  row('quota', 'document_size', 'infinity', bytes(1), "bytes of JSON in one document of a tenant's"),
+  row('quota', 'requests', 100, count(1), 'requests of a tenant, or of an anonymous address, a second'),
+  row('quota', 'feeds', 50, count(1), 'feeds of a tenant that wait at once'),
   row('settee', 'body_memory', 67_108_864, integer(1_048_576, 2 ** 40), 'bytes of request bodies in memory'),
   row(
     'settee',

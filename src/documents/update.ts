@@ -149,13 +149,7 @@ function documentUpdate(document: DocumentEdits, user: UserCtx, round: Round): D
       const refusal = isDesignId(id) ? designDocRefusal(user, view) : null
       if (refusal !== null) return { result: edits.map(() => refusal) }
       return round.decide(id, view, known, (inspect) =>
-        decideEdits(
-          id,
-          doc,
-          view.revsLimit,
-          edits,
-          withinAllowance(allowance, doc, view, edits, inspect),
-        ),
+        decideEdits(id, doc, view.revsLimit, edits, withinAllowance(allowance, doc, view, edits, inspect)),
       )
     },
   }

@@ -32,6 +32,11 @@ export interface Room {
   readonly max: number
 }
 
+interface Patient {
+  readonly waiter: Waiter
+  readonly until: number
+}
+
 export class Line {
   readonly #clock: Clock
   readonly #room: Room
@@ -41,7 +46,7 @@ export class Line {
   #filledAt: number
   #atWork = 0
   readonly #first: Waiter[] = []
-  readonly #others: { readonly waiter: Waiter; readonly until: number }[] = []
+  readonly #others: Patient[] = []
   #cancelTimer: (() => void) | null = null
 
   constructor(clock: Clock, room: Room, rate: number) {
@@ -66,9 +71,16 @@ export class Line {
   enter(waiter: Waiter, rate: number): void {
     this.#rate = rate
     this.#fill()
-    if (this.#waiting === 0 && this.#mayGo(waiter.isFirst)) return this.#go(waiter)
+    if (this.#waiting === 0 && this.#mayGo(waiter.isFirst)) {
+      this.#go(waiter)
+      return
+    }
     const refusal = this.#refusal(waiter.isFirst)
-    if (refusal !== undefined) return waiter.refuse(refusal)
+    if (refusal === undefined) this.#wait(waiter)
+    else waiter.refuse(refusal)
+  }
+
+  #wait(waiter: Waiter): void {
     this.#room.waiting += 1
     if (waiter.isFirst) this.#first.push(waiter)
     else this.#others.push({ waiter, until: this.#clock.now() + MAX_WAIT_MS })
@@ -118,7 +130,7 @@ export class Line {
     this.#fill()
     while (this.#first.length > 0 && this.#mayGo(true)) this.#goOn(this.#first.shift() as Waiter)
     while (this.#others.length > 0 && this.#first.length === 0 && this.#mayGo(false)) {
-      this.#goOn((this.#others.shift() as { waiter: Waiter }).waiter)
+      this.#goOn((this.#others.shift() as Patient).waiter)
     }
     this.#giveUp()
     this.#setTimer()
@@ -129,13 +141,17 @@ export class Line {
     this.#go(waiter)
   }
 
-  /** Others went first for too long. */
+  /** Patient went first for too long. */
   #giveUp(): void {
     const now = this.#clock.now()
-    while (this.#others[0] !== undefined && this.#others[0].until <= now) {
-      const [{ waiter }] = this.#others.splice(0, 1) as [{ waiter: Waiter }]
+    for (
+      let oldest = this.#others[0];
+      oldest !== undefined && oldest.until <= now;
+      oldest = this.#others[0]
+    ) {
+      this.#others.shift()
       this.#room.waiting -= 1
-      waiter.refuse(Math.max(1, Math.ceil(this.#waiting / this.#rate)))
+      oldest.waiter.refuse(Math.max(1, Math.ceil(this.#waiting / this.#rate)))
     }
   }
 

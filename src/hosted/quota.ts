@@ -59,7 +59,10 @@ export function readQuota(value: unknown): QuotaChange {
 
 function readLimit(name: string, limit: unknown): number | null {
   if (!isQuotaName(name)) {
-    throw new CouchError('bad_request', `\`quota\` knows ${NAMES.join(', ')}, and no \`${name.slice(0, 256)}\`.`)
+    throw new CouchError(
+      'bad_request',
+      `\`quota\` knows ${NAMES.join(', ')}, and no \`${name.slice(0, 256)}\`.`,
+    )
   }
   if (limit === null) return null
   if (limit === 'infinity') return Infinity

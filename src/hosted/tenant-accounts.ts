@@ -12,7 +12,9 @@ export function tenantAccounts(accounts: Accounts, tenants: Tenants): Accounts {
     find: async (name) => {
       const account = await accounts.find(name)
       const refusal = tenants.refusalOf(name)
-      return account === null || refusal === null || isServerAdmin(account) ? account : { ...account, refusal }
+      return account === null || refusal === null || isServerAdmin(account)
+        ? account
+        : { ...account, refusal }
     },
     decoy: () => accounts.decoy(),
     onChange: (listener) => {

@@ -3,10 +3,12 @@
  * or that nobody owns: the owner is on record before the database is there, a database without a security object is
  * for server admins only, and what was begun is finished at the next start.
  */
+
+import { ADMIN_ROLE } from '../auth/access.ts'
+import type { Config } from '../config/config.ts'
 import { CouchError } from '../core/errors.ts'
 import { checkDatabaseName } from '../core/ids.ts'
 import type { SecurityObject, UserCtx } from '../core/types.ts'
-import { ADMIN_ROLE } from '../auth/access.ts'
 import type { Databases } from '../threads/databases.ts'
 import { Chains } from './chains.ts'
 import type { Owners } from './owners.ts'
@@ -16,6 +18,7 @@ import type { Tenants } from './tenants.ts'
 export const HOUSE: UserCtx = { name: null, roles: [ADMIN_ROLE] }
 
 export interface TenantDatabasesOptions {
+  readonly config: Config
   readonly databases: Pick<Databases, 'names' | 'get' | 'create' | 'delete'>
   readonly owners: Owners
   readonly tenants: Tenants
@@ -47,6 +50,19 @@ export class TenantDatabases {
       this.#checkNumber(account)
       await this.#names.run(name, () => this.#make(name, account))
     })
+  }
+
+  /**
+   * Names that are not a tenant's to take: the server's own, and those of others' databases (`couch_peruser`).
+   * @throws forbidden
+   */
+  checkNameFor(account: string, name: string): void {
+    const { config } = this.#options
+    const prefix = config.get('couch_peruser', 'database_prefix') || 'userdb-'
+    const own = prefix + Buffer.from(account).toString('hex')
+    const isOthers = config.boolean('couch_peruser', 'enable') && name.startsWith(prefix) && name !== own
+    if (!isOthers && !name.startsWith('_')) return
+    throw new CouchError('forbidden', 'Databases of this name are made by the server.')
   }
 
   async #makeUnowned(name: string): Promise<void> {

@@ -1,7 +1,8 @@
 /** What an admin has decided of accounts: their quotas, and whether they are suspended. A record an account that differs. */
+
+import type { AccountListener } from '../auth/accounts.ts'
 import type { Config } from '../config/config.ts'
 import { isJsonObject } from '../core/json-object.ts'
-import type { AccountListener } from '../auth/accounts.ts'
 import { Chains } from './chains.ts'
 import type { RecordStore } from './owners.ts'
 import {
@@ -116,7 +117,8 @@ export class Tenants {
       if (isOrdinary(after)) this.#tenants.delete(account)
       else this.#tenants.set(account, after)
       this.#quotas.delete(account)
-      if (after.isSuspended !== before.isSuspended || after.isLeaving !== before.isLeaving) this.#tell(account)
+      if (after.isSuspended !== before.isSuspended || after.isLeaving !== before.isLeaving)
+        this.#tell(account)
     })
   }
 

@@ -2,10 +2,11 @@
  * What databases that accounts own take. A database is looked at about a second after it was written to or compacted,
  * so that one that rests costs nothing; what was found is kept on record, so that a start opens none.
  */
+
+import type { Clock } from '../changes/clock.ts'
 import { isJsonObject } from '../core/json-object.ts'
 import type { Allowance } from '../core/types.ts'
 import type { Databases } from '../threads/databases.ts'
-import type { Clock } from '../changes/clock.ts'
 import type { Owners, RecordStore } from './owners.ts'
 import type { Quota } from './quota.ts'
 import { HOUSE } from './tenant-databases.ts'
@@ -104,7 +105,8 @@ export class Usage {
 
   /** What may still be written to a database of an account; undefined: any amount. */
   allowance(database: string, account: string, quota: Quota): Allowance | undefined {
-    if (quota.bytes === Infinity && quota.documents === Infinity && quota.document_size === Infinity) return undefined
+    if (quota.bytes === Infinity && quota.documents === Infinity && quota.document_size === Infinity)
+      return undefined
     const here = this.of(database)
     const sum = this.sumOf(account)
     return {

@@ -4,17 +4,17 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { type Caller, Feed, type FeedRequest } from '../changes/feed.ts'
 import { FeedHub } from '../changes/hub.ts'
 import type { FeedKind } from '../changes/query.ts'
-import { directSource, type FeedDatabase } from '../changes/source.ts'
+import { directSource, type FeedDatabase, type FeedSource } from '../changes/source.ts'
+import { takeFeedPlace } from './feed-place.ts'
 import { openStream } from './json-stream.ts'
 import { authenticate } from './plugins/authentication.ts'
+import { refuseClosedAccount } from './plugins/tenancy.ts'
 import { isKnownToClient, sendNotModified } from './replies.ts'
 
-/** A hub whose feeds look at their callers' rights when admins change, and end when the app closes. */
+/** A hub whose feeds look at their callers' rights when accounts change, and end when the app closes. */
 export function feedHub(app: FastifyInstance): FeedHub {
   const hub = new FeedHub()
-  const forget = app.services.config.onChange((section) => {
-    if (section === 'admins') hub.doubtAll()
-  })
+  const forget = app.services.accounts.onChange(() => hub.doubtAll())
   app.addHook('preClose', async () => {
     forget()
     hub.close()
@@ -41,7 +41,10 @@ export async function answerFeed(
 ): Promise<unknown> {
   const { kind, since } = asked
   const waits = kind !== 'normal' && request.method !== 'HEAD'
+  const ended = { source: null as FeedSource | null }
+  const place = waits ? await takeFeedPlace(request, reply, () => ended.source?.interrupt()) : null
   const source = waits ? hub.join(database) : directSource(database)
+  ended.source = source
   const feed = new Feed(source, callerOf(request, reply), asked)
   try {
     const { state, unknownEpoch } = await feed.open()
@@ -57,6 +60,7 @@ export async function answerFeed(
     return undefined
   } finally {
     feed.close()
+    place?.leave()
   }
 }
 
@@ -64,7 +68,10 @@ export async function answerFeed(
 function callerOf(request: FastifyRequest, reply: FastifyReply): Caller {
   let isKnown = false
   return async () => {
-    if (isKnown) await authenticate(request, reply)
+    if (isKnown) {
+      await authenticate(request, reply)
+      refuseClosedAccount(request)
+    }
     isKnown = true
     return request.user
   }

@@ -10,9 +10,18 @@ import type { Schema } from './shapes.ts'
 
 /**
  * Who may call a route (protocol.md 11.4); `user` is anybody who has logged in, `maintainer` an admin of the
- * database whose lack is answered with 401 (protocol.md 19.7).
+ * database whose lack is answered with 401 (protocol.md 19.7). `tenant` is a server admin, and in hosted mode any
+ * account; `owner` a server admin, and in hosted mode the account that owns the database.
  */
-export type Access = 'public' | 'user' | 'member' | 'db admin' | 'maintainer' | 'server admin'
+export type Access =
+  | 'public'
+  | 'user'
+  | 'member'
+  | 'db admin'
+  | 'maintainer'
+  | 'tenant'
+  | 'owner'
+  | 'server admin'
 
 export interface Method {
   readonly handler: Handler

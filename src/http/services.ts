@@ -3,6 +3,7 @@ import type { Logger } from 'pino'
 import type { Accounts } from '../auth/accounts.ts'
 import type { CredentialChecker } from '../auth/credentials.ts'
 import type { Config } from '../config/config.ts'
+import type { Hosted } from '../hosted/hosted.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
 import type { BodyMemory } from './body-memory.ts'
 
@@ -12,6 +13,8 @@ export interface Services {
   readonly accounts: Accounts
   readonly credentials: CredentialChecker
   readonly databases: Databases
+  /** Tenants and what they may have; null in single mode. */
+  readonly hosted: Hosted | null
   readonly logger: Logger
   /** settee's own version, as package.json has it. */
   readonly version: string

@@ -10,11 +10,13 @@ import type { Accounts } from '../../src/auth/accounts.ts'
 import { adminAccounts } from '../../src/auth/admins.ts'
 import { CredentialChecker } from '../../src/auth/credentials.ts'
 import { hashPassword } from '../../src/auth/password.ts'
-import { openConfig } from '../../src/config/config.ts'
+import { type Config, openConfig } from '../../src/config/config.ts'
 import { CouchError } from '../../src/core/errors.ts'
 import { checkDatabaseName } from '../../src/core/ids.ts'
 import { DEFAULT_LIMITS, DEFAULT_RULES } from '../../src/core/types.ts'
 import { storeDatabase } from '../../src/documents/store-database.ts'
+import { type Hosted, openHosted } from '../../src/hosted/hosted.ts'
+import { tenantAccounts } from '../../src/hosted/tenant-accounts.ts'
 import type { Catalog } from '../../src/storage/catalog.ts'
 import type { DatabaseHandle, Databases } from '../../src/threads/databases.ts'
 import { localSandbox } from '../helpers/local-sandbox.ts'
@@ -43,18 +45,30 @@ export async function startMemoryServer(
   const lines: string[] = []
   const logger = pino({ level: 'debug' }, { write: (line: string) => lines.push(line) })
   const databases = await memoryDatabases()
-  const accounts = withPlainAccounts(adminAccounts(config))
+  const hosted = await hostedMode(config, databases)
+  const plain = withPlainAccounts(adminAccounts(config))
+  const accounts = hosted === null ? plain : tenantAccounts(plain, hosted.tenants)
   const credentials = new CredentialChecker(accounts)
-  const services = { config, accounts, credentials, databases, logger, version: '0.0.1', tmpDir: dataDir }
+  const made = { config, accounts, credentials, databases, hosted }
+  const services = { ...made, logger, version: '0.0.1', tmpDir: dataDir }
   const app = await buildApp(services)
   extend(app)
   await app.listen({ port: 0, host: '127.0.0.1' })
   t.after(async () => {
     await app.close()
+    await hosted?.close()
     await rm(dataDir, { recursive: true })
   })
   const { port } = app.server.address() as AddressInfo
-  return { url: `http://127.0.0.1:${port}`, port, app, config, databases, lines }
+  return { url: `http://127.0.0.1:${port}`, port, app, config, databases, hosted, lines }
+}
+
+async function hostedMode(config: Config, databases: Databases): Promise<Hosted | null> {
+  if (config.get('settee', 'mode') !== 'hosted') return null
+  const onFault = (fault: unknown) => {
+    throw fault
+  }
+  return openHosted({ config, databases, deleteTokens: async () => 0, onFault })
 }
 
 /** Beside the admins anybody whose password is his name: accounts that are no admins. */

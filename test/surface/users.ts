@@ -54,7 +54,8 @@ export async function startServerWithUsers(t: Pick<Test, 'teardown' | 'fail'>): 
   }
   const credentials = new CredentialChecker(accounts)
   const logger = pino({ level: 'silent' })
-  const services = { config, accounts, credentials, databases, logger, version: '0.0.1', tmpDir: dataDir }
+  const made = { config, accounts, credentials, databases, hosted: null }
+  const services = { ...made, logger, version: '0.0.1', tmpDir: dataDir }
   const app = await buildApp(services)
   await app.listen({ port: 0, host: '127.0.0.1' })
   t.teardown(async () => {
