@@ -28,8 +28,11 @@ export interface UpdatesView {
   readonly incarnation: number
   /** Who may see it. */
   readonly security: SecurityObject
-  /** The databases it tells of, asked for with each page; null: all. */
-  names(): readonly string[] | null
+  /**
+   * The databases it tells of; null: all. Asked for with each page: what was noted before of one of them belongs to
+   * the page, and so one that is being made is waited for.
+   */
+  readonly names: (() => Promise<readonly string[]>) | null
   /** A token as it is told: who sees a part only must not read from it how much else goes on. */
   told(token: string): string
   /** The token that was told so; null: it is none of ours. */
@@ -40,7 +43,7 @@ export interface UpdatesView {
 export const ALL_UPDATES: UpdatesView = {
   incarnation: 0,
   security: ADMIN_ONLY,
-  names: () => null,
+  names: null,
   told: (token) => token,
   meant: (told) => told,
 }
@@ -69,11 +72,9 @@ async function updatesPage(
   { options, since, limit }: ChangesRequest,
 ): Promise<ChangesPage> {
   requireMember(user, view.security)
-  const names = view.names()
   const { range, unknownEpoch } = await locate(origin, view, since, options.descending)
   const wanted = Math.max(0, Math.min(limit, PAGE_ROWS))
-  const asked = names === null ? range : { ...range, names }
-  const { rows, lastSeq: newest, epochs } = await origin.updates(asked, wanted)
+  const { rows, lastSeq: newest, epochs, names } = await readUpdates(origin, view, range, wanted)
   const atTip = rows.length < wanted
   const empty = options.descending ? (range.before ?? newest) : range.since
   const lastSeq = atTip && !options.descending ? newest : (rows.at(-1)?.seq ?? empty)
@@ -82,23 +83,38 @@ async function updatesPage(
     bytes: bytesOf(frameUpdates(rows, token, options.framing)),
     rows: rows.length,
     lastSeq,
-    lastToken: token(names === null ? lastSeq : await newestSeen(origin, names, rows, lastSeq)),
+    lastToken: token(await newestSeen(origin, names, rows, lastSeq)),
     pending: null,
     atTip,
-    state: token(names === null ? newest : await newestSeen(origin, names, [], newest)),
+    state: token(await newestSeen(origin, names, [], newest)),
     security: view.security,
     unknownEpoch,
   }
 }
 
-/** The newest row of some databases up to a number: what is between is not theirs to know of. */
+/** Where not all is seen, nothing is read from beyond the moment in which the names were asked for. */
+async function readUpdates(
+  origin: UpdatesOrigin,
+  view: UpdatesView,
+  range: UpdatesRange,
+  limit: number,
+): Promise<CatalogUpdates & { readonly names: readonly string[] | null }> {
+  if (view.names === null) return { ...(await origin.updates(range, limit)), names: null }
+  const { lastSeq } = await origin.updates({ since: 0 }, 0)
+  const names = await view.names()
+  const before = Math.min(range.before ?? Infinity, lastSeq + 1)
+  return { ...(await origin.updates({ ...range, before, names }, limit)), lastSeq, names }
+}
+
+/** Up to a number the newest row that is seen: what is behind it is not told of. */
 async function newestSeen(
   origin: UpdatesOrigin,
-  names: readonly string[],
+  names: readonly string[] | null,
   rows: readonly CatalogUpdate[],
   upTo: number,
 ): Promise<number> {
   const last = rows.at(-1)
+  if (names === null) return upTo
   if (last !== undefined) return last.seq
   const found = await origin.updates({ since: 0, descending: true, before: upTo + 1, names }, 1)
   return found.rows[0]?.seq ?? 0

@@ -13,4 +13,9 @@ export class Chains {
       if (this.#last.get(key) === done) this.#last.delete(key)
     }
   }
+
+  /** Resolves when all that was begun so far has ended, well or not. */
+  async ended(key: string): Promise<void> {
+    await this.#last.get(key)?.catch(() => undefined)
+  }
 }

@@ -56,7 +56,7 @@ export async function openHosted(options: HostedOptions): Promise<Hosted> {
   usage.sweep()
   const feeds = new FeedPlaces(clock)
   const lines = new Lines(clock)
-  const updates = await UpdatesViews.open(databases, owners, databases)
+  const updates = await UpdatesViews.open({ store: databases, owners, databases, tenantDatabases })
   const accounts = new AccountKeeper({
     databases,
     owners,

@@ -17,6 +17,10 @@ export class Lines {
     this.#clock = clock
   }
 
+  get size(): number {
+    return this.#lines.size
+  }
+
   /** @param rate requests a second, for a line that is new */
   of(key: string, rate: number): Line {
     let line = this.#lines.get(key)

@@ -65,6 +65,11 @@ export class TenantDatabases {
     throw new CouchError('forbidden', 'Databases of this name are made by the server.')
   }
 
+  /** Resolves when no database that was begun to be made, or deleted, for the account by now is half done. */
+  settled(account: string): Promise<void> {
+    return this.#accounts.ended(account)
+  }
+
   async #makeUnowned(name: string): Promise<void> {
     const { databases, owners } = this.#options
     if (databases.names().includes(name)) throw new CouchError('file_exists')

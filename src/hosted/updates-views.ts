@@ -6,6 +6,7 @@ import { createCipheriv, createDecipheriv, createHmac, randomBytes } from 'node:
 import type { UpdatesView } from '../changes/db-updates.ts'
 import type { Databases } from '../threads/databases.ts'
 import type { Owners, RecordStore } from './owners.ts'
+import type { TenantDatabases } from './tenant-databases.ts'
 
 const KIND = 'secret'
 const KEY = 'db_updates'
@@ -16,31 +17,33 @@ const EPOCH_BYTES = 9
 /** A token begins with a number (protocol.md 5.1); this one says nothing. */
 const SEALED = /^1-([0-9A-Za-z_-]{22})$/
 
+export interface UpdatesViewsOptions {
+  readonly store: RecordStore
+  readonly owners: Owners
+  readonly databases: Pick<Databases, 'names'>
+  readonly tenantDatabases: Pick<TenantDatabases, 'settled'>
+}
+
 export class UpdatesViews {
   readonly #secret: Buffer
-  readonly #owners: Owners
-  readonly #databases: Pick<Databases, 'names'>
+  readonly #options: UpdatesViewsOptions
   /** No more than there are accounts that asked. */
   readonly #views = new Map<string, UpdatesView>()
 
-  private constructor(secret: Buffer, owners: Owners, databases: Pick<Databases, 'names'>) {
+  private constructor(secret: Buffer, options: UpdatesViewsOptions) {
     this.#secret = secret
-    this.#owners = owners
-    this.#databases = databases
+    this.#options = options
   }
 
   /** Reads the secret that tokens are sealed with, or makes it. */
-  static async open(
-    store: RecordStore,
-    owners: Owners,
-    databases: Pick<Databases, 'names'>,
-  ): Promise<UpdatesViews> {
+  static async open(options: UpdatesViewsOptions): Promise<UpdatesViews> {
+    const { store } = options
     const stored = (await store.readRecords(KIND)).find(({ key }) => key === KEY)?.value
     const secret = stored === undefined ? randomBytes(SECRET_BYTES) : Buffer.from(stored, 'hex')
     if (stored === undefined) {
       await store.writeRecords([{ kind: KIND, key: KEY, value: secret.toString('hex') }])
     }
-    return new UpdatesViews(secret, owners, databases)
+    return new UpdatesViews(secret, options)
   }
 
   /** What an account sees. */
@@ -65,12 +68,12 @@ export class UpdatesViews {
   }
 
   /** A name that it had once may be somebody else's by now. */
-  #namesOf(account: string): string[] {
-    const former = this.#owners.formerDatabasesOf(account)
-    if (former.size === 0) return [...this.#owners.databasesOf(account)]
-    const there = new Set(this.#databases.names())
-    const gone = [...former].filter((name) => !there.has(name))
-    return [...this.#owners.databasesOf(account), ...gone]
+  async #namesOf(account: string): Promise<string[]> {
+    const { owners, databases, tenantDatabases } = this.#options
+    await tenantDatabases.settled(account)
+    const there = new Set(databases.names())
+    const gone = [...owners.formerDatabasesOf(account)].filter((name) => !there.has(name))
+    return [...owners.databasesOf(account), ...gone]
   }
 }
 
