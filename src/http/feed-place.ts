@@ -4,6 +4,7 @@ import { isServerAdmin } from '../auth/access.ts'
 import { CouchError } from '../core/errors.ts'
 import type { Place } from '../hosted/feed-places.ts'
 import { addressKey } from '../hosted/lines.ts'
+import { onRequestEnd } from './request-end.ts'
 
 /** The age that a feed has at least when it is ended for another. */
 const RETRY_SECONDS = '20'
@@ -25,10 +26,9 @@ export async function takeFeedPlace(
   request.leaveLine?.()
   const limit = (user.name === null ? hosted.tenants.defaults : hosted.tenants.quotaOf(user.name)).feeds
   const gone = new AbortController()
-  const leave = () => gone.abort()
-  reply.raw.once('close', leave)
+  const forget = onRequestEnd(request, reply, () => gone.abort())
   const place = await hosted.feeds.take(user.name ?? addressKey(request.ip), limit, end, gone.signal)
-  reply.raw.off('close', leave)
+  forget()
   if (place !== null) return place
   reply.header('Retry-After', RETRY_SECONDS)
   throw new CouchError('too_many_requests', `Too many feeds at once: ${limit} are served.`)

@@ -7,6 +7,7 @@ import { isLocalId } from '../../core/ids.ts'
 import type { Hosted } from '../../hosted/hosted.ts'
 import type { Waiter } from '../../hosted/line.ts'
 import { addressKey } from '../../hosted/lines.ts'
+import { onRequestEnd } from '../request-end.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -89,7 +90,8 @@ function standInLine(
     },
   }
   request.leaveLine = leave
-  reply.raw.once('close', leave)
+  if (request.raw.socket.destroyed) return
+  onRequestEnd(request, reply, leave)
   line.enter(waiter, rate)
 }
 
