@@ -1,5 +1,6 @@
 import { type FastifyInstance, fastify, LogController } from 'fastify'
 import { BodyMemory } from './http/body-memory.ts'
+import { decorateAddress, trustedProxies } from './http/client-address.ts'
 import { closeWithin } from './http/connections.ts'
 import { holdContinue } from './http/continue.ts'
 import { access } from './http/plugins/access.ts'
@@ -11,6 +12,7 @@ import { methods } from './http/plugins/methods.ts'
 import { preferMinimal } from './http/plugins/prefer-minimal.ts'
 import { requestLog } from './http/plugins/request-log.ts'
 import { tenancy } from './http/plugins/tenancy.ts'
+import { tokenUse } from './http/plugins/token-use.ts'
 import { parseQuery } from './http/query-params.ts'
 import { rewriteUrl } from './http/rewrite-url.ts'
 import { registerPaths } from './http/route-table.ts'
@@ -19,12 +21,15 @@ import { allDocsRoutes } from './http/routes/all-docs.ts'
 import { attachmentRoutes } from './http/routes/attachment.ts'
 import { bulkRoutes } from './http/routes/bulk.ts'
 import { changesRoutes } from './http/routes/changes.ts'
+import { clusterSetupRoutes } from './http/routes/cluster-setup.ts'
 import { configRoutes } from './http/routes/config.ts'
 import { databaseRoutes } from './http/routes/database.ts'
 import { dbUpdatesRoutes } from './http/routes/db-updates.ts'
 import { documentRoutes } from './http/routes/document.ts'
 import { maintenanceRoutes } from './http/routes/maintenance.ts'
 import { serverRoutes } from './http/routes/server.ts'
+import { sessionRoutes } from './http/routes/session.ts'
+import { tokenRoutes } from './http/routes/settee-tokens.ts'
 import { viewRoutes } from './http/routes/views.ts'
 import type { Services } from './http/services.ts'
 import { validatorCompiler } from './http/shapes.ts'
@@ -46,7 +51,8 @@ export interface AppOptions {
  * @returns the app; `listen` and `inject` make it ready
  */
 export async function buildApp(services: Services, options: AppOptions = {}): Promise<FastifyInstance> {
-  const app = makeServer(services)
+  const trusts = trustedProxies(services.config)
+  const app = makeServer(services, trusts)
   holdContinue(app.server)
   closeWithin(app.server, {
     graceMs: options.closeGraceMs ?? CLOSE_GRACE_MS,
@@ -55,9 +61,19 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
   })
   app.decorate('services', services)
   app.decorate('paths', [])
+  decorateAddress(app, trusts)
   app.decorate('bodyMemory', new BodyMemory(() => services.config.integer('settee', 'body_memory')))
   app.setValidatorCompiler(validatorCompiler)
-  for (const plugin of [methods, couchHeaders, requestLog, errors, authentication, tenancy, access]) {
+  for (const plugin of [
+    methods,
+    couchHeaders,
+    requestLog,
+    errors,
+    authentication,
+    tokenUse,
+    tenancy,
+    access,
+  ]) {
     await app.register(plugin)
   }
   for (const plugin of [preferMinimal, compression]) await app.register(plugin)
@@ -65,8 +81,9 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
   return app
 }
 
-function makeServer(services: Services): FastifyInstance {
+function makeServer(services: Services, trusts: (address: string) => boolean): FastifyInstance {
   return fastify({
+    trustProxy: trusts,
     loggerInstance: services.logger,
     logController: new LogController({ disableRequestLogging: true }),
     // What is logged of a request names it; a logger for each would be made for nothing.
@@ -92,8 +109,11 @@ function makeServer(services: Services): FastifyInstance {
 
 async function registerRoutes(app: FastifyInstance): Promise<void> {
   registerPaths(app, serverRoutes)
+  registerPaths(app, sessionRoutes)
   registerPaths(app, configRoutes)
   await app.register(accountRoutes)
+  registerPaths(app, tokenRoutes)
+  registerPaths(app, clusterSetupRoutes)
   registerPaths(app, databaseRoutes)
   registerPaths(app, maintenanceRoutes)
   registerPaths(app, bulkRoutes)

@@ -5,8 +5,13 @@ import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
 import { buildApp } from './app.ts'
 import type { Accounts } from './auth/accounts.ts'
-import { adminAccounts, isOpen, prepareAdmins } from './auth/admins.ts'
+import { adminAccounts, isOpen, prepareAdmins, requireAdminIfHosted } from './auth/admins.ts'
 import { CredentialChecker } from './auth/credentials.ts'
+import { loginGuard } from './auth/login-guard.ts'
+import { localOperator } from './auth/operator.ts'
+import { reloadConfig } from './auth/reload.ts'
+import { tokenLimitsOf } from './auth/token-limits.ts'
+import { openTokens, type Tokens } from './auth/tokens.ts'
 import { type Config, openConfig } from './config/config.ts'
 import { prepareDataFolder } from './config/data-folder.ts'
 import { makeLogger } from './config/logger.ts'
@@ -15,7 +20,9 @@ import type { ConfigFlags } from './config/sources.ts'
 import { StartError } from './config/start-error.ts'
 import { setteeVersion } from './config/version.ts'
 import { type Hosted, openHosted } from './hosted/hosted.ts'
+import { tellStoredBefore } from './hosted/stored-before.ts'
 import { tenantAccounts } from './hosted/tenant-accounts.ts'
+import { serveControl } from './maintenance/control-server.ts'
 import type { Databases } from './threads/databases.ts'
 import { openServerDatabases } from './threads/server-databases.ts'
 
@@ -40,6 +47,8 @@ export interface RunningServer {
    * Idempotent.
    */
   close(): Promise<void>
+  /** Reads the configuration anew, as `_config/_reload` does; the log says how that went. */
+  reload(): Promise<void>
 }
 
 /**
@@ -58,10 +67,13 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     const { logger, close: closeLog } = makeLogger(config, { tty: process.stdout.isTTY === true })
     undo.push(closeLog)
     for (const warning of await prepareAdmins(config, env)) logger.warn(warning)
+    requireAdminIfHosted(config)
     const app = await composed(options, config, logger, undo)
     const url = await listen(app, config)
     warnIfOpen(config, logger, url)
-    return { url, close }
+    // The log has been told of an error.
+    const reload = () => reloadConfig(config, logger).catch(() => undefined)
+    return { url, close, reload }
   } catch (error) {
     await close().catch(() => undefined)
     throw error
@@ -72,7 +84,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
 const SETTINGS_SECTIONS: ReadonlySet<string> = new Set(['chttpd_auth', 'couchdb', 'purge', 'settee'])
 
 async function composed(
-  { dataDir, threadEntry, sandboxEntry, closeGraceMs }: ServerOptions,
+  { dataDir, env, threadEntry, sandboxEntry, closeGraceMs }: ServerOptions,
   config: Config,
   logger: Logger,
   undo: (() => Promise<unknown>)[],
@@ -96,32 +108,51 @@ async function composed(
     if (SETTINGS_SECTIONS.has(section)) databases.setSettings(settingsOf(config))
   })
   const tmpDir = await emptyTmpDir(dataDir)
-  const hosted = await hostedMode(config, databases, logger)
+  const hosted = await hostedMode(config, databases, logger, (account) => revokeTokens(tokens, account))
   if (hosted !== null) undo.push(() => hosted.close())
   const accounts = accountsOf(config, hosted)
-  const credentials = new CredentialChecker(accounts)
+  const credentials = new CredentialChecker(accounts, { lockout: loginGuard(config, logger) })
+  const tokens: Tokens = await openTokens({
+    records: databases,
+    accounts,
+    limits: () => tokenLimitsOf(config),
+    onFault: (fault) => logger.error({ err: fault }, 'device tokens are not as they should be'),
+  })
+  undo.push(() => tokens.close())
+  void hosted?.resume()
   const version = setteeVersion()
-  const services = { config, accounts, credentials, databases, hosted, logger, version, tmpDir }
+  const made = { config, accounts, credentials, tokens, databases, hosted }
+  const services = { ...made, logger, version, tmpDir }
   const app = await buildApp(services, { closeGraceMs })
   undo.push(async () => {
     databases.endFeeds()
     await app.close()
   })
+  if (config.isHosted) undo.push(tellStoredBefore(databases, logger))
+  const revokeAll = (account: string) => tokens.revokeAll(account)
+  const operator = localOperator({ config, databases, env, revokeTokens: revokeAll })
+  undo.push(await serveControl({ dataDir, operator, logger }))
   return app
 }
 
-/** Tenants, in hosted mode; what was begun for one before the server ended is gone on with in the background. */
-async function hostedMode(config: Config, databases: Databases, logger: Logger): Promise<Hosted | null> {
-  if (config.get('settee', 'mode') !== 'hosted') return null
-  const hosted = await openHosted({
-    config,
-    databases,
-    // There are none yet.
-    deleteTokens: async () => 0,
-    onFault: (fault) => logger.error({ err: fault }, 'work for a tenant has failed, and is tried again'),
-  })
-  void hosted.resume()
-  return hosted
+/** Tenants, in hosted mode. */
+async function hostedMode(
+  config: Config,
+  databases: Databases,
+  logger: Logger,
+  deleteTokens: (account: string) => Promise<number>,
+): Promise<Hosted | null> {
+  if (!config.isHosted) return null
+  const onFault = (fault: unknown) =>
+    logger.error({ err: fault }, 'work for a tenant has failed, and is tried again')
+  return openHosted({ config, databases, deleteTokens, onFault })
+}
+
+/** @returns how many there were */
+async function revokeTokens(tokens: Tokens, account: string): Promise<number> {
+  const { length } = tokens.list(account)
+  await tokens.revokeAll(account)
+  return length
 }
 
 function accountsOf(config: Config, hosted: Hosted | null): Accounts {

@@ -15,6 +15,11 @@ export function isServerAdmin(user: Pick<UserCtx, 'roles'>): boolean {
   return user.roles.includes(ADMIN_ROLE)
 }
 
+/** @returns whether nobody in particular is asking */
+export function isAnonymous(user: UserCtx): boolean {
+  return user.name === null && !isServerAdmin(user)
+}
+
 /** @throws not_server_admin, 401 also for who is logged in (protocol.md 11.6) */
 export function requireServerAdmin(user: UserCtx): void {
   if (!isServerAdmin(user)) throw new CouchError('not_server_admin')

@@ -1,4 +1,7 @@
 import { DEFAULT_LIMITS } from '../core/types.ts'
+import { problemOfHandlers } from './authentication-handlers.ts'
+import { problemOfClaims } from './required-claims.ts'
+import { problemOfProxies } from './trusted-proxies.ts'
 
 /** What the text of a key must look like; keys without a row in {@link KNOWN_KEYS} hold any text. */
 export type ValueKind =
@@ -9,6 +12,8 @@ export type ValueKind =
   | { readonly type: 'count'; readonly min: number }
   | { readonly type: 'choice'; readonly of: readonly string[] }
   | { readonly type: 'logFile' }
+  /** Says what is wrong with the text, in words that follow the key's name; null when nothing is. */
+  | { readonly type: 'checked'; problem(text: string): string | null }
   | { readonly type: 'text' }
 
 export interface KnownKey {
@@ -42,6 +47,7 @@ export const LOG_LEVELS = [
 export const PBKDF2_PRFS = ['sha', 'sha224', 'sha256', 'sha384', 'sha512'] as const
 
 const TEXT: ValueKind = { type: 'text' }
+const BOOLEAN: ValueKind = { type: 'choice', of: ['true', 'false'] }
 const integer = (min: number, max: number): ValueKind => ({ type: 'integer', min, max })
 const bytes = (min: number): ValueKind => ({ type: 'bytes', min })
 const count = (min: number): ValueKind => ({ type: 'count', min })
@@ -62,6 +68,76 @@ const row = (
 const { maxDocumentSize, maxAttachmentSize, maxDocumentIdLength } = DEFAULT_LIMITS
 const { maxPurgedDocuments, maxPurgedRevisions, functionTimeout, functionMemory } = DEFAULT_LIMITS
 
+const SAME_SITE: ValueKind = { type: 'choice', of: ['lax', 'strict', 'none', 'Lax', 'Strict', 'None'] }
+
+/** Who may come in, and how; protocol.md 11.2 to 11.5. */
+const AUTHENTICATION_KEYS: readonly KnownKey[] = [
+  row(
+    'chttpd',
+    'authentication_handlers',
+    null,
+    { type: 'checked', problem: problemOfHandlers },
+    'the ways in, in their order: cookie, then default (Basic); proxy and jwt where they are named',
+  ),
+  row('chttpd', 'require_valid_user', null, TEXT, 'true refuses whoever brings no credentials'),
+  row('chttpd', 'require_valid_user_except_for_up', null, TEXT, 'the same: _up is open in any case'),
+  row('chttpd_auth', 'secret', null, TEXT, 'signs session cookies; made when it is first needed'),
+  row('chttpd_auth', 'timeout', 600, integer(1, 315_360_000), 'seconds that a session lasts unused'),
+  row('chttpd_auth', 'hash_algorithms', 'sha256, sha', TEXT, 'digests of session cookies; the first signs'),
+  row('chttpd_auth', 'allow_persistent_cookies', 'true', BOOLEAN, 'false: gone with the browser window'),
+  row('chttpd_auth', 'cookie_domain', null, TEXT, 'the Domain of session cookies'),
+  row('chttpd_auth', 'same_site', null, SAME_SITE, 'the SameSite of session cookies; Lax when unset'),
+  row('chttpd_auth', 'proxy_use_secret', 'false', BOOLEAN, 'true: a proxy signs the name it vouches for'),
+  row(
+    'chttpd_auth',
+    'x_auth_username',
+    null,
+    TEXT,
+    'the header with the name; X-Auth-CouchDB-UserName when unset',
+  ),
+  row(
+    'chttpd_auth',
+    'x_auth_roles',
+    null,
+    TEXT,
+    'the header with the roles; X-Auth-CouchDB-Roles when unset',
+  ),
+  row(
+    'chttpd_auth',
+    'x_auth_token',
+    null,
+    TEXT,
+    'the header with the signature; X-Auth-CouchDB-Token when unset',
+  ),
+  row(
+    'chttpd_auth_lockout',
+    'mode',
+    'enforce',
+    { type: 'choice', of: ['off', 'warn', 'enforce'] },
+    'lockout',
+  ),
+  row('chttpd_auth_lockout', 'threshold', 5, integer(1, 1_000_000), 'failed logins that lock an account'),
+  row('chttpd_auth_lockout', 'max_lifetime', 300_000, integer(1, 86_400_000), 'milliseconds it stays locked'),
+  row('chttpd_auth_lockout', 'max_objects', 10_000, integer(1, 1_000_000), 'accounts and addresses counted'),
+  row(
+    'jwt_auth',
+    'required_claims',
+    'exp',
+    { type: 'checked', problem: problemOfClaims },
+    'claims that a token must have, or {claim, "value"} that it must have so',
+  ),
+  row('jwt_auth', 'roles_claim_name', '_couchdb.roles', TEXT, "the claim that holds a token's roles"),
+  row('jwt_auth', 'roles_claim_path', null, TEXT, 'a path to it, through nested claims'),
+  row('settee', 'jwt_admin', 'false', BOOLEAN, 'true: tokens may claim _admin and its like'),
+  row(
+    'settee',
+    'trusted_proxies',
+    null,
+    { type: 'checked', problem: problemOfProxies },
+    'proxies whose X-Forwarded headers are believed',
+  ),
+]
+
 const PREFER_MINIMAL =
   'Cache-Control, Content-Length, Content-Range, Content-Type, ETag, Server, Transfer-Encoding, Vary'
 
@@ -80,6 +156,14 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
     integer(1, 100_000),
     'databases held open at once; idle ones are closed; read at start',
   ),
+  row(
+    'couchdb',
+    'single_node',
+    null,
+    { type: 'choice', of: ['true', 'false'] },
+    'true: GET /_cluster_setup says that the server is set up',
+  ),
+  row('cluster', 'n', null, integer(1, 100), 'for GET /_cluster_setup; 1 once the server is set up'),
   row(
     'couchdb',
     'os_process_timeout',
@@ -110,7 +194,7 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
   row('chttpd', 'changes_timeout', 60_000, integer(1, 86_400_000), 'milliseconds a feed waits by default'),
   row('chttpd_auth', 'iterations', 600_000, integer(1, 10_000_000), 'PBKDF2 rounds of new password hashes'),
   row('chttpd_auth', 'pbkdf2_prf', 'sha256', { type: 'choice', of: PBKDF2_PRFS }, 'digest of new hashes'),
-  row('chttpd_auth', 'secret', null, TEXT, 'is to sign session cookies; not used yet'),
+  ...AUTHENTICATION_KEYS,
   row('log', 'level', 'info', { type: 'choice', of: LOG_LEVELS }, 'least severe level that is logged'),
   row('log', 'file', null, { type: 'logFile' }, 'log to this file instead of the standard output'),
   row('uuids', 'max_count', 1000, integer(1, 1_000_000), 'the largest count of one GET /_uuids'),
@@ -149,6 +233,9 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
     integer(16_777_216, 2 ** 32),
     'bytes that one function of a design document may take',
   ),
+  row('settee', 'max_tokens', 100_000, integer(0, 1_000_000), 'device tokens of all accounts together'),
+  row('settee', 'tokens_per_account', 50, integer(0, 10_000), 'device tokens of one account'),
+  row('settee', 'token_name_length', 100, integer(1, 1000), "characters in a device token's name"),
 ]
 
 /**
@@ -170,4 +257,25 @@ export const READ_ONLY_SECTIONS: ReadonlySet<string> = new Set([
 /** @returns the row of a key that settee reads, undefined for any other */
 export function knownKey(section: string, key: string): KnownKey | undefined {
   return KNOWN_KEYS.find((known) => known.section === section && known.key === key)
+}
+
+/** What stands for a secret wherever the configuration is shown; never a value of its own. */
+export const SECRET_MASK = '**********'
+
+/**
+ * Keys whose values the configuration API never shows, also not to server admins: a regular expression for the whole
+ * key of each section. Hashes in `[admins]` are shown, as CouchDB shows them: set-ups copy admins by them.
+ */
+const SECRET_KEYS: Readonly<Record<string, RegExp>> = {
+  chttpd_auth: /^secret$/,
+  couch_httpd_auth: /^secret$/,
+  // The other kinds, `rsa:` and `ec:`, are public keys.
+  jwt_keys: /^hmac:/,
+  replicator: /^password$/,
+  ssl: /^password$/,
+}
+
+/** @returns whether the value of a key is a secret */
+export function isSecretKey(section: string, key: string): boolean {
+  return Object.hasOwn(SECRET_KEYS, section) && SECRET_KEYS[section]!.test(key)
 }

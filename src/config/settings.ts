@@ -8,7 +8,7 @@ export function settingsOf(config: Config): Settings {
 
 function rulesOf(config: Config): Rules {
   return {
-    isHosted: config.get('settee', 'mode') === 'hosted',
+    isHosted: config.isHosted,
     hashing: {
       iterations: config.integer('chttpd_auth', 'iterations'),
       prf: config.get('chttpd_auth', 'pbkdf2_prf') || 'sha256',

@@ -16,6 +16,7 @@ const BRACKET = /[[\]]/
  */
 export function checkSetting(section: string, key: string, value: string): void {
   checkNames(section, key)
+  // Values may hold brackets, as lists of CouchDB's own do (config:validate_config_update).
   if (!isSafeText(value, MAX_VALUE_BYTES)) throw new CouchError('bad_request', 'Invalid configuration value')
   const problem = problemWith(section, key, value) ?? problemAtRuntime(section, key, value)
   if (problem)
@@ -35,11 +36,11 @@ export function checkNames(section: string, key: string): void {
 }
 
 function isSafeName(text: string): boolean {
-  return text !== '' && text === text.trim() && isSafeText(text, MAX_NAME_BYTES)
+  return text !== '' && text === text.trim() && !BRACKET.test(text) && isSafeText(text, MAX_NAME_BYTES)
 }
 
 function isSafeText(text: string, maxBytes: number): boolean {
-  return !UNWRITABLE.test(text) && !BRACKET.test(text) && Buffer.byteLength(text) <= maxBytes
+  return !UNWRITABLE.test(text) && Buffer.byteLength(text) <= maxBytes
 }
 
 /**
@@ -67,6 +68,8 @@ function problemOfKind(kind: ValueKind, value: string): string | null {
         : `must be a whole number, at least ${kind.min}, or infinity`
     case 'choice':
       return kind.of.includes(value) ? null : `must be one of ${kind.of.join(', ')}`
+    case 'checked':
+      return kind.problem(value)
     default:
       return null
   }

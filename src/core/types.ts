@@ -47,7 +47,10 @@ export interface Limits {
 
 /** What the configuration says of documents beside how large they may be. */
 export interface Rules {
-  /** Hosted mode: design documents and attachments are refused, and no function of a user's runs. */
+  /**
+   * Hosted mode (docs/hosted.md): design documents and attachments are refused, and no function of a user's runs.
+   * Stays as it was when the server started.
+   */
   readonly isHosted: boolean
   /** How new passwords in `_users` are hashed; `prf` is CouchDB's name of the digest. */
   readonly hashing: { readonly iterations: number; readonly prf: string }

@@ -4,7 +4,7 @@
  */
 import { CouchError } from '../core/errors.ts'
 import { isLocalId } from '../core/ids.ts'
-import type { Limits } from '../core/types.ts'
+import type { Settings } from '../core/types.ts'
 import { formatRev, parseRev } from '../revisions/rev.ts'
 import type { DatabaseStore, DocState } from '../storage/engine.ts'
 import type { Staging } from './attachments.ts'
@@ -36,7 +36,7 @@ export async function readForm(
   store: DatabaseStore,
   body: Body,
   boundary: string,
-  limits: Limits,
+  settings: Settings,
   id: string,
 ): Promise<UploadForm> {
   if (isLocalId(id)) throw new CouchError('bad_request', '_local documents do not accept attachments.')
@@ -50,7 +50,7 @@ export async function readForm(
     throw new CouchError('bad_request', 'Duplicate attachments')
   }
   const text = field('_doc')
-  if (text !== undefined) return { doc: await readDocument(text, limits, id), files }
+  if (text !== undefined) return { doc: await readDocument(text, settings, id), files }
   const rev = field('_rev')
   if (rev === undefined) throw new CouchError('bad_request', 'The form has neither `_doc` nor `_rev`.')
   return { doc: await storedDocument(store, id, rev), files }

@@ -1,7 +1,7 @@
 /** A database over its store: the interface of database.ts, on the thread that owns the database. */
 import { CouchError } from '../core/errors.ts'
 import { checkDocId, isLocalId, newUuid } from '../core/ids.ts'
-import type { Limits, Rules, SecurityObject, UserCtx } from '../core/types.ts'
+import type { Limits, Rules, SecurityObject, Settings, UserCtx } from '../core/types.ts'
 import { formatRev, parseRev, type Rev } from '../revisions/rev.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
@@ -16,7 +16,6 @@ import { missingRevsAnswer, revsDiff } from './diff.ts'
 import { type EditResult, replicatedPath } from './edit.ts'
 import { readForm, stageForm } from './form-upload.ts'
 import { checkAttachmentName, type IncomingDoc, namedRev, readDocument } from './incoming.ts'
-import { type LocalEdit, updateLocals } from './local-docs.ts'
 import { maintenance } from './maintenance.ts'
 import { bulkGetMixed, openRevsMixed } from './mixed.ts'
 import { readMultipart, stageFollowing } from './multipart-document.ts'
@@ -25,15 +24,18 @@ import { openRevs } from './open-revisions.ts'
 import { removedRev } from './remove.ts'
 import { bodyLength, bodyText } from './request-body.ts'
 import { requireDatabaseAdmin, requireMember } from './security.ts'
+import { storedBefore } from './stored-before.ts'
 import { readContent } from './stored-content.ts'
-import { type NamedEdit, updateDocuments } from './update.ts'
 import { WriteChecks } from './validate.ts'
+import { type AnyEdit, writeEdits } from './write.ts'
 
 /** What CouchDB 3.5 calls its file format; clients read it and do nothing with it. */
 const DISK_FORMAT_VERSION = 8
 
 /** What a database works with beside its store. */
 export interface StoreDatabaseOptions {
+  /** The database's. */
+  readonly name: string
   /** Asked anew for each request, since they can change while the server runs. */
   limits(): Limits
   rules(): Rules
@@ -49,18 +51,18 @@ export interface StoreDatabaseOptions {
 /** @param store the database's documents */
 export function storeDatabase(store: DatabaseStore, options: StoreDatabaseOptions): Database {
   const { limits, onSecured } = options
-  const checks = new WriteChecks(store, options.sandbox, options.incarnation)
-  const write = async (user: UserCtx, edit: NamedEdit & LocalEdit): Promise<SavedDocument> => {
+  const settings = (): Settings => ({ limits: limits(), rules: options.rules() })
+  const checks = new WriteChecks(store, options)
+  const write = async (user: UserCtx, edit: AnyEdit): Promise<SavedDocument> => {
     checkDocId(edit.id, limits().maxDocumentIdLength)
-    const results: EditResult[] = isLocalId(edit.id)
-      ? await updateLocals(store, user, [edit])
-      : await updateDocuments(store, user, [edit], checks)
-    return saved(edit.id, results[0])
+    const [result] = await writeEdits(store, user, [edit], checks)
+    return saved(edit.id, result)
   }
 
   return {
     info: (user) => databaseInfo(store, user),
     security: async () => (await store.view()).security,
+    storedBefore: () => storedBefore(store, options.name),
     setSecurity: async (user, security) => {
       await store.updateSettings((view) => {
         requireDatabaseAdmin(user, view.security)
@@ -97,28 +99,28 @@ export function storeDatabase(store: DatabaseStore, options: StoreDatabaseOption
         return withParent
       }
       if (options.boundary === undefined) {
-        return write(user, { id, doc: read(await readBody(body, limits(), id)), newEdits })
+        return write(user, { id, doc: read(await readBody(body, settings(), id)), newEdits })
       }
       checkDocId(id, limits().maxDocumentIdLength)
       requireMember(user, (await store.view()).security)
-      const { doc, follows } = await readMultipart(body, options.boundary, limits(), id)
+      const { doc, follows } = await readMultipart(body, options.boundary, settings(), id)
       const leading = { doc: read(doc), follows }
-      return withStaging(store, limits(), async (staging) =>
+      return withStaging(store, settings(), async (staging) =>
         write(user, { id, doc: await stageFollowing(leading, body, staging), newEdits }),
       )
     },
     post: async (user, body) => {
-      const doc = await readBody(body, limits())
+      const doc = await readBody(body, settings())
       const id = doc.id === undefined ? newUuid() : checkDocId(doc.id, limits().maxDocumentIdLength)
       return write(user, { id, doc, newEdits: true })
     },
     postForm: async (user, id, body, options) => {
       checkDocId(id, limits().maxDocumentIdLength)
       requireMember(user, (await store.view()).security)
-      const form = await readForm(store, body, options.boundary, limits(), id)
+      const form = await readForm(store, body, options.boundary, settings(), id)
       checkOwnId(form.doc, limits())
       const doc = readWithParent(form.doc, options)
-      return withStaging(store, limits(), async (staging) =>
+      return withStaging(store, settings(), async (staging) =>
         write(user, { id, doc: await stageForm({ ...form, doc }, body, staging), newEdits: true }),
       )
     },
@@ -134,7 +136,7 @@ export function storeDatabase(store: DatabaseStore, options: StoreDatabaseOption
       )
     },
 
-    bulkDocs: (user, body) => bulkDocs(store, user, body, limits(), checks),
+    bulkDocs: (user, body) => bulkDocs(store, user, body, settings(), checks),
     bulkGet: (user, body, options) => bulkGet(store, user, body, options, limits()),
     bulkGetMixed: (user, body, options, boundary) =>
       bulkGetMixed(store, user, body, options, limits(), boundary),
@@ -149,7 +151,7 @@ export function storeDatabase(store: DatabaseStore, options: StoreDatabaseOption
       const doc = attachmentEdit(id, name, rev)
       checkDocId(id, limits().maxDocumentIdLength)
       requireMember(user, (await store.view()).security)
-      return withStaging(store, limits(), async (staging) => {
+      return withStaging(store, settings(), async (staging) => {
         const given = body ?? { bytes: new Uint8Array() }
         const content = await staging.take(given, { start: 0, end: bodyLength(given) }, name, encoding)
         const attachments = [{ name, type, revpos: undefined, content }]
@@ -186,9 +188,9 @@ function checkRevsLimit(limit: unknown): number {
   return limit as number
 }
 
-function readBody(body: Body, limits: Limits, id?: string): IncomingDoc | Promise<IncomingDoc> {
+function readBody(body: Body, settings: Settings, id?: string): IncomingDoc | Promise<IncomingDoc> {
   if (bodyLength(body) === 0) throw new CouchError('invalid_json')
-  return readDocument(bodyText(body), limits, id)
+  return readDocument(bodyText(body), settings, id)
 }
 
 /** The address says which document it is; `_id`, where there is one, must be an id all the same (protocol.md 2.2). */

@@ -16,7 +16,7 @@ import { UserDocuments } from './user-documents.ts'
 const MAX_SIGN_UPS = 8
 
 export interface AccountKeeperOptions {
-  readonly databases: Pick<Databases, 'get'>
+  readonly databases: Pick<Databases, 'get' | 'names'>
   readonly owners: Owners
   readonly tenants: Tenants
   readonly tenantDatabases: TenantDatabases

@@ -11,12 +11,21 @@ import { authenticate } from './plugins/authentication.ts'
 import { refuseClosedAccount } from './plugins/tenancy.ts'
 import { isKnownToClient, sendNotModified } from './replies.ts'
 
-/** A hub whose feeds look at their callers' rights when accounts change, and end when the app closes. */
+/** The keys of tokens, which let callers in as well. */
+const DOUBTFUL: ReadonlySet<string> = new Set(['jwt_auth', 'jwt_keys'])
+
+/** A hub whose feeds look at their callers' rights when accounts, keys or sessions go, and end when the app closes. */
 export function feedHub(app: FastifyInstance): FeedHub {
   const hub = new FeedHub()
-  const forget = app.services.accounts.onChange(() => hub.doubtAll())
+  const forgetAccounts = app.services.accounts.onChange(() => hub.doubtAll())
+  const forgetKeys = app.services.config.onChange((section) => {
+    if (DOUBTFUL.has(section)) hub.doubtAll()
+  })
+  const forgetSessions = app.sessions.onChange(() => hub.doubtAll())
   app.addHook('preClose', async () => {
-    forget()
+    forgetAccounts()
+    forgetKeys()
+    forgetSessions()
     hub.close()
   })
   return hub

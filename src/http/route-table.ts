@@ -3,7 +3,7 @@
  * `Allow` for all the others (protocol.md 1.5). The 405 answers are made here, once, for every path.
  */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { CouchError } from '../core/errors.ts'
+import { CouchError, type ErrorName } from '../core/errors.ts'
 import { requireJsonType } from './content-type.ts'
 import type { Handler } from './services.ts'
 import type { Schema } from './shapes.ts'
@@ -33,8 +33,11 @@ export interface Method {
   readonly query?: Schema
   /** false: the answer goes out as it is stored, with its length and its digest. */
   readonly compress?: false
-  /** `ignored`: the call answers whoever asks, and looks at no credentials. */
-  readonly credentials?: 'ignored'
+  /**
+   * `ignored`: the call answers whoever asks, and looks at no credentials. `optional`: it does so for who brings none
+   * also with `chttpd/require_valid_user`.
+   */
+  readonly credentials?: 'ignored' | 'optional'
   /** The reason of a 401 for wrong credentials, when it is not CouchDB's. */
   readonly wrongCredentials?: string
 }
@@ -45,6 +48,8 @@ export interface Path {
   readonly allow: string
   /** The rule of the path, and so of the 405 answers on it. */
   readonly access: Access
+  /** What the rule `user` tells who has not logged in, when it is not the rule's own text. */
+  readonly stranger?: ErrorName
   readonly methods: Readonly<Partial<Record<MethodName, Method>>>
 }
 
@@ -57,7 +62,8 @@ declare module 'fastify' {
   }
   interface FastifyContextConfig {
     access?: Access
-    credentials?: 'ignored'
+    credentials?: 'ignored' | 'optional'
+    stranger?: ErrorName
     wrongCredentials?: string
   }
 }
@@ -81,6 +87,7 @@ function registerMethod(app: FastifyInstance, path: Path, name: string, method: 
     url: path.url,
     config: {
       access: method.access ?? path.access,
+      ...(path.stranger && { stranger: path.stranger }),
       ...(credentials && { credentials }),
       ...(wrongCredentials && { wrongCredentials }),
     },
@@ -98,7 +105,7 @@ function registerRefusals(app: FastifyInstance, path: Path): void {
     method: METHODS.filter((method) => !known.has(method)),
     url: path.url,
     exposeHeadRoute: false,
-    config: { access: path.access },
+    config: { access: path.access, ...(path.stranger && { stranger: path.stranger }) },
     handler: async (_request, reply) => refuseMethod(reply, path.allow),
   })
 }

@@ -2,6 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
 import type { Accounts } from '../auth/accounts.ts'
 import type { CredentialChecker } from '../auth/credentials.ts'
+import type { Tokens } from '../auth/tokens.ts'
 import type { Config } from '../config/config.ts'
 import type { Hosted } from '../hosted/hosted.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
@@ -12,6 +13,7 @@ export interface Services {
   readonly config: Config
   readonly accounts: Accounts
   readonly credentials: CredentialChecker
+  readonly tokens: Tokens
   readonly databases: Databases
   /** Tenants and what they may have; null in single mode. */
   readonly hosted: Hosted | null

@@ -7,7 +7,9 @@ import { readFilterBody } from '../changes/filter-body.ts'
 import { changesPage } from '../changes/page.ts'
 import { CouchError } from '../core/errors.ts'
 import type { Settings } from '../core/types.ts'
+import { ownFunctionsOnly } from '../documents/own-functions.ts'
 import { storeDatabase } from '../documents/store-database.ts'
+import { refusedViews } from '../query/refused-views.ts'
 import { ViewMemory } from '../query/view-memory.ts'
 import { storeViews } from '../query/views.ts'
 import { SandboxClient } from '../sandbox/client.ts'
@@ -78,9 +80,12 @@ class Host {
 
   async #open(name: string, incarnation: number): Promise<OpenDatabase> {
     const store = await this.#engine.openDatabase(name)
-    const { sandbox } = this.#functions
+    const { isHosted } = this.#settings.rules
+    const sandbox = isHosted ? ownFunctionsOnly(this.#functions.sandbox, name) : this.#functions.sandbox
+    const house = isHosted ? null : { sandbox, name, incarnation }
     store.onCommit((updateSeq) => this.#outbox.post({ type: 'committed', incarnation, updateSeq }))
     const documents = storeDatabase(store, {
+      name,
       limits: () => this.#settings.limits,
       rules: () => this.#settings.rules,
       onSecured: (security) => this.#outbox.post({ type: 'secured', incarnation, security }),
@@ -90,8 +95,8 @@ class Host {
     })
     const database: ServedDatabase = {
       ...documents,
-      ...storeViews({ store, sandbox, incarnation, memory: this.#views }),
-      changes: (user, request) => changesPage(store, user, request, { sandbox, name, incarnation }),
+      ...(isHosted ? refusedViews(store) : storeViews({ store, sandbox, incarnation, memory: this.#views })),
+      changes: (user, request) => changesPage(store, user, request, house),
       readFilterBody: async (_user, body, withText) => readFilterBody(body, withText),
     }
     const close = () => {

@@ -18,6 +18,7 @@ export const METHODS = {
   info: 'call',
   security: 'call',
   setSecurity: 'call',
+  storedBefore: 'call',
   revsLimit: 'call',
   setRevsLimit: 'call',
   compact: 'call',

@@ -13,6 +13,7 @@ import { type Hosted, openHosted } from '../../src/hosted/hosted.ts'
 import { tenantAccounts } from '../../src/hosted/tenant-accounts.ts'
 import { openServerDatabases } from '../../src/threads/server-databases.ts'
 import { temporaryFolder } from '../helpers/server.ts'
+import { tokensOver } from '../helpers/tokens.ts'
 
 export interface HostedServer {
   readonly url: string
@@ -34,8 +35,7 @@ export async function startHostedServer(
   dataDir?: string,
 ): Promise<HostedServer> {
   const folder = dataDir ?? (await temporaryFolder(t))
-  const config = await openConfig({ dataDir: folder, env: {}, flags: {} })
-  await config.set('settee', 'mode', 'hosted')
+  const config = await openConfig({ dataDir: folder, env: {}, flags: { hosted: true } })
   await config.set('admins', 'root', await hashed('root'))
   for (const [path, value] of Object.entries(settings)) {
     const [section = '', key = ''] = path.split('/')
@@ -61,8 +61,9 @@ export async function startHostedServer(
   await hosted.resume()
   const accounts = tenantAccounts(everybody(adminAccounts(config)), hosted.tenants)
   const credentials = new CredentialChecker(accounts)
+  const tokens = await tokensOver(databases, accounts)
   const app = await buildApp({
-    ...{ config, accounts, credentials, databases, hosted },
+    ...{ config, accounts, credentials, tokens, databases, hosted },
     ...{ logger: pino({ level: 'silent' }), version: '0.0.1', tmpDir: folder },
   })
   await app.listen({ port: 0, host: '127.0.0.1' })
@@ -71,6 +72,7 @@ export async function startHostedServer(
     closed ??= (async () => {
       databases.endFeeds()
       await app.close()
+      await tokens.close()
       await hosted.close()
       await databases.close()
     })()

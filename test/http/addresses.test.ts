@@ -101,20 +101,3 @@ t.test('parameters of a content type', async (t) => {
     t.equal(status, 415, type)
   }
 })
-
-t.test('Location names the server as its client does', async (t) => {
-  const server = await startTestServer(t)
-  const call = connect(t, server)
-  const { host } = new URL(server.url)
-  let at = 0
-  const located = async (headers: Record<string, string>) =>
-    String((await call('PUT', `/d${at++}`, { headers })).headers.location).replace(/\d+$/, '#')
-  t.equal(await located({}), `http://${host}/d#`)
-  t.equal(await located({ 'x-forwarded-host': 'mysite.com' }), 'http://mysite.com/d#')
-  t.equal(await located({ 'x-forwarded-host': 'mysite.com:8443, inner' }), 'http://mysite.com:8443/d#')
-  t.equal(await located({ 'x-forwarded-ssl': 'on' }), `https://${host}/d#`)
-  t.equal(await located({ 'x-forwarded-ssl': 'off' }), `http://${host}/d#`)
-  t.equal(await located({ 'x-forwarded-proto': 'https' }), `https://${host}/d#`)
-  t.equal(await located({ 'x-forwarded-proto': 'javascript' }), `http://${host}/d#`)
-  t.equal(await located({ 'x-forwarded-host': 'a/b?c"<' }), `http://${host}/d#`, 'what is no host is none')
-})

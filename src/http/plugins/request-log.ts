@@ -9,7 +9,7 @@ declare module 'fastify' {
 }
 
 /**
- * One line a request at level debug: id, method, path, database, account, status, milliseconds, bytes. The query
+ * One line a request at level debug: id, method, path, database, account, address, status, milliseconds, bytes. The query
  * and the headers stay out, since they may hold what is nobody's business.
  */
 export const requestLog = fp(
@@ -38,6 +38,7 @@ function logRequest(request: FastifyRequest, reply: FastifyReply): void {
       path,
       database: (request.params as { db?: string } | undefined)?.db,
       account: request.user?.name,
+      address: request.address,
       status: reply.statusCode,
       ms: Math.round(reply.elapsedTime),
       bytes: request.raw.socket.bytesWritten - request.bytesBefore,

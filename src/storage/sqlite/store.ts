@@ -58,6 +58,7 @@ export class SqliteStore implements DatabaseStore {
   readonly #path: string
   readonly #connection: Connection
   readonly #documents: Documents
+  readonly #attachments: Attachments
   readonly #blobs: Blobs
   readonly #holds = new Holds()
   readonly #staging: Staging
@@ -82,8 +83,8 @@ export class SqliteStore implements DatabaseStore {
     try {
       migrate(this.#connection, path)
       this.#blobs = new Blobs(this.#connection)
-      const attachments = new Attachments(this.#connection, this.#blobs)
-      this.#documents = new Documents(this.#connection, attachments, this.#blobs)
+      this.#attachments = new Attachments(this.#connection, this.#blobs)
+      this.#documents = new Documents(this.#connection, this.#attachments, this.#blobs)
       this.#locals = new Locals(this.#connection)
       this.#feed = new FeedCounts(this.#connection)
       this.#state = new State(this.#connection)
@@ -233,6 +234,10 @@ export class SqliteStore implements DatabaseStore {
 
   async countChanges(seq: number): Promise<number> {
     return this.#access.read(() => this.#feed.above(seq))
+  }
+
+  async countAttachments(most: number): Promise<number> {
+    return this.#access.read(() => this.#attachments.count(most))
   }
 
   async readBlob(blob: number, offset: number, length: number): Promise<Uint8Array | null> {
