@@ -14,11 +14,13 @@ import { metrics } from './http/plugins/metrics.ts'
 import { origin } from './http/plugins/origin.ts'
 import { preferMinimal } from './http/plugins/prefer-minimal.ts'
 import { requestLog } from './http/plugins/request-log.ts'
+import { tenancy } from './http/plugins/tenancy.ts'
 import { tokenUse } from './http/plugins/token-use.ts'
 import { withdrawal } from './http/plugins/withdrawal.ts'
 import { parseQuery } from './http/query-params.ts'
 import { rewriteUrl } from './http/rewrite-url.ts'
 import { registerPaths } from './http/route-table.ts'
+import { accountRoutes } from './http/routes/accounts.ts'
 import { allDocsRoutes } from './http/routes/all-docs.ts'
 import { attachmentRoutes } from './http/routes/attachment.ts'
 import { bulkRoutes } from './http/routes/bulk.ts'
@@ -70,7 +72,7 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
   for (const plugin of [methods, metrics, couchHeaders, requestLog, cors, errors, origin]) {
     await app.register(plugin)
   }
-  for (const plugin of [authentication, tokenUse, access, withdrawal]) {
+  for (const plugin of [authentication, tokenUse, tenancy, access, withdrawal]) {
     await app.register(plugin)
   }
   for (const plugin of [preferMinimal, compression]) await app.register(plugin)
@@ -108,6 +110,7 @@ async function registerRoutes(app: FastifyInstance): Promise<void> {
   registerPaths(app, serverRoutes)
   registerPaths(app, sessionRoutes)
   registerPaths(app, configRoutes)
+  await app.register(accountRoutes)
   registerPaths(app, tokenRoutes)
   registerPaths(app, clusterSetupRoutes)
   registerPaths(app, metricsRoutes)

@@ -14,7 +14,7 @@ export const ANONYMOUS: UserCtx = { name: null, roles: [] }
 export const PARTY_ADMIN: UserCtx = { name: null, roles: [ADMIN_ROLE] }
 
 /** @returns whether the user may do everything */
-export function isServerAdmin(user: UserCtx): boolean {
+export function isServerAdmin(user: Pick<UserCtx, 'roles'>): boolean {
   return user.roles.includes(ADMIN_ROLE)
 }
 

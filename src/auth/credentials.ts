@@ -76,7 +76,7 @@ export class CredentialChecker {
    *   looked at again, which is nobody's guess
    * @returns the account as it was when its password was compared; null when the name or the password is wrong, which
    *   takes as long for an unknown name
-   * @throws account_locked; unavailable when too many checks are waiting already
+   * @throws account_locked; forbidden for the right password of an account that is let in nowhere; unavailable when too many checks are waiting already
    */
   async login(name: string, password: string, asker: Asker | null = null): Promise<Account | null> {
     const watched = asker !== null && this.#lockout?.isWatching ? asker.address : null
@@ -94,6 +94,7 @@ export class CredentialChecker {
     this.#right += 1
     if (watched !== null) this.#lockout?.succeeded(watched, name)
     if (known === undefined) this.#onVerified(account, password)
+    if (account.refusal !== undefined) throw new CouchError('forbidden', account.refusal)
     return account
   }
 

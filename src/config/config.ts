@@ -191,7 +191,7 @@ export class Config {
     return Number(this.#typed(section, key))
   }
 
-  /** @returns a number of bytes, Infinity for `infinity` */
+  /** @returns a number, of bytes for one, Infinity for `infinity` */
   bytes(section: string, key: string): number {
     const text = this.#typed(section, key)
     return text === 'infinity' ? Number.POSITIVE_INFINITY : Number(text)

@@ -8,6 +8,8 @@ export type ValueKind =
   | { readonly type: 'integer'; readonly min: number; readonly max: number }
   /** A number of bytes, or `infinity`. */
   | { readonly type: 'bytes'; readonly min: number }
+  /** A number, or `infinity`. */
+  | { readonly type: 'count'; readonly min: number }
   | { readonly type: 'choice'; readonly of: readonly string[] }
   | { readonly type: 'logFile' }
   /** Says what is wrong with the text, in words that follow the key's name; null when nothing is. */
@@ -54,6 +56,7 @@ const TEXT: ValueKind = { type: 'text' }
 const BOOLEAN: ValueKind = { type: 'choice', of: ['true', 'false'] }
 const integer = (min: number, max: number): ValueKind => ({ type: 'integer', min, max })
 const bytes = (min: number): ValueKind => ({ type: 'bytes', min })
+const count = (min: number): ValueKind => ({ type: 'count', min })
 const row = (
   section: string,
   key: string,
@@ -248,6 +251,19 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
     { type: 'choice', of: ['single', 'hosted'] },
     'hosted: for tenants who do not know each other; read at start',
   ),
+  row(
+    'settee',
+    'sign_up',
+    'false',
+    { type: 'choice', of: ['true', 'false'] },
+    'true: in hosted mode people make accounts for themselves',
+  ),
+  row('quota', 'bytes', 1_073_741_824, bytes(0), "bytes that a tenant's databases may take together"),
+  row('quota', 'documents', 1_000_000, count(0), 'documents in them together'),
+  row('quota', 'databases', 10, count(0), 'databases of a tenant'),
+  row('quota', 'document_size', 'infinity', bytes(1), "bytes of JSON in one document of a tenant's"),
+  row('quota', 'requests', 100, count(1), 'requests of a tenant, or of an anonymous address, a second'),
+  row('quota', 'feeds', 50, count(1), 'feeds of a tenant that wait at once'),
   row('settee', 'body_memory', 67_108_864, integer(1_048_576, 2 ** 40), 'bytes of request bodies in memory'),
   row(
     'settee',

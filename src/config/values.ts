@@ -64,6 +64,10 @@ function problemOfKind(kind: ValueKind, value: string): string | null {
       return value === 'infinity' || isWithin(value, kind.min, Number.MAX_SAFE_INTEGER)
         ? null
         : `must be a whole number of bytes, at least ${kind.min}, or infinity`
+    case 'count':
+      return value === 'infinity' || isWithin(value, kind.min, Number.MAX_SAFE_INTEGER)
+        ? null
+        : `must be a whole number, at least ${kind.min}, or infinity`
     case 'choice':
       return kind.of.includes(value) ? null : `must be one of ${kind.of.join(', ')}`
     case 'checked':

@@ -72,6 +72,7 @@ export const ERRORS = {
   bad_content_type: [415, 'bad_content_type', 'Content-Type must be application/json'],
   range: [416, 'requested_range_not_satisfiable', 'Requested range not satisfiable'],
   all_or_nothing: [417, 'expectation_failed', 'all_or_nothing is not supported'],
+  too_many_requests: [429, 'too_many_requests', 'Too many requests at once; try again later.'], // ours
   headers_too_large: [431, 'too_large', 'the request header fields are too large'], // ours
   internal_server_error: [
     500,

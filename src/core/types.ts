@@ -2,6 +2,18 @@
 export interface UserCtx {
   readonly name: string | null
   readonly roles: readonly string[]
+  /** In hosted mode, with calls that may write: what the database's owner may still store. Absent: any amount. */
+  readonly allowance?: Allowance
+}
+
+/** What an account may store in all of its databases together; its use as far as the HTTP thread knows it. */
+export interface Allowance {
+  /** `here` is what the database that is written to took when it was last looked at, `others` what all others take. */
+  readonly bytes: { readonly limit: number; readonly others: number; readonly here: number }
+  /** Live documents; how many are here, the database knows best. */
+  readonly documents: { readonly limit: number; readonly others: number }
+  /** Bytes of JSON in one document. */
+  readonly maxDocumentSize: number
 }
 
 /** One list of a security object: who is meant, by name and by role. */

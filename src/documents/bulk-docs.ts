@@ -9,6 +9,7 @@ import { checkDocId, isLocalId, newUuid } from '../core/ids.ts'
 import type { Settings, UserCtx } from '../core/types.ts'
 import { formatRev } from '../revisions/rev.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
+import { remeasured } from './allowance.ts'
 import { type BulkBody, readBulkBody } from './bulk-body.ts'
 import type { Body } from './database.ts'
 import type { DocumentRules } from './document-rules.ts'
@@ -53,8 +54,9 @@ export async function* bulkDocs(
   let isAnswered = false
   for await (const asked of bulk.groups()) {
     const group = rules === undefined ? asked : await prepared(asked, rules)
+    const writer = isAnswered ? await remeasured(store, user) : user
     const edits = group.map(({ id, doc }) => ({ id, doc, newEdits: bulk.newEdits }))
-    const results = await writeEdits(store, user, edits, checks)
+    const results = await writeEdits(store, writer, edits, checks)
     if (!isAnswered) refuseIfBroken(results)
     isAnswered = true
     const lines = group.map((row, at) => answerRow(row, results[at] as RowResult, bulk.newEdits))

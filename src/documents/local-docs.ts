@@ -6,6 +6,7 @@
 import { asCouchError, CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
 import type { DatabaseStore, LocalUpdate } from '../storage/engine.ts'
+import { exactWhereTight, localRefusal } from './allowance.ts'
 import type { DocumentRules } from './document-rules.ts'
 import { type IncomingDoc, namedRev } from './incoming.ts'
 import { requireMember } from './security.ts'
@@ -32,7 +33,8 @@ export async function updateLocals(
   rules?: DocumentRules,
 ): Promise<LocalResult[]> {
   for (const { doc } of edits) checkLocal(doc)
-  const outcomes = await store.updateLocals(edits.map((edit) => localUpdate(user, edit, rules)))
+  const writer = await exactWhereTight(store, user, edits)
+  const outcomes = await store.updateLocals(edits.map((edit) => localUpdate(writer, edit, rules)))
   return outcomes.map((outcome) => {
     if ('result' in outcome) return outcome.result
     return 'error' in outcome ? asCouchError(outcome.error) : new CouchError('contended')
@@ -59,6 +61,8 @@ function localUpdate(
         if (stored === null && mustExist) return { result: new CouchError('not_found') }
         return { result: { rev: '0-0', deleted: true }, write: null }
       }
+      const refusal = localRefusal(user.allowance, stored === null ? null : stored.body.length, doc.body)
+      if (refusal !== null) return { result: refusal }
       const rev = Number(namedRev(doc)?.id ?? 0) + 1
       return { result: { rev: `0-${rev}`, deleted: false }, write: { rev, body: doc.body } }
     },

@@ -4,6 +4,7 @@ import type { Accounts } from '../auth/accounts.ts'
 import type { CredentialChecker } from '../auth/credentials.ts'
 import type { Tokens } from '../auth/tokens.ts'
 import type { Config } from '../config/config.ts'
+import type { Hosted } from '../hosted/hosted.ts'
 import type { Collector } from '../maintenance/metrics/metric.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
 import type { BodyMemory } from './body-memory.ts'
@@ -15,6 +16,8 @@ export interface Services {
   readonly credentials: CredentialChecker
   readonly tokens: Tokens
   readonly databases: Databases
+  /** Tenants and what they may have; null in single mode. */
+  readonly hosted: Hosted | null
   readonly logger: Logger
   /** settee's own version, as package.json has it. */
   readonly version: string

@@ -12,6 +12,8 @@ import type { ThreadReport } from './thread-stats.ts'
 export type DatabaseEvent =
   | { readonly type: 'committed'; readonly updateSeq: number }
   | { readonly type: 'secured'; readonly security: SecurityObject | null }
+  /** A compaction has ended: the database may be smaller. */
+  | { readonly type: 'compacted' }
   /** Deleted, or the server is stopping: feeds end. */
   | { readonly type: 'gone' }
 

@@ -44,7 +44,13 @@ t.test('no imports run in a circle', async (t) => {
 
 t.test('fastify stays in http/, app.ts and server.ts', async (t) => {
   const allowed = (path: string) => path.startsWith('http/') || path === 'app.ts' || path === 'server.ts'
-  for (const name of ['fastify', 'fastify-plugin', '@fastify/basic-auth', '@fastify/compress']) {
+  for (const name of [
+    'fastify',
+    'fastify-plugin',
+    '@fastify/basic-auth',
+    '@fastify/compress',
+    '@fastify/rate-limit',
+  ]) {
     t.same(packageOutside(sources, name, allowed), [])
   }
 })

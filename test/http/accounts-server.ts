@@ -76,6 +76,7 @@ export async function startAccountsServer(t: Test, names: readonly string[]) {
     accounts,
     credentials,
     tokens,
+    hosted: null,
     databases,
     logger,
     version,

@@ -21,6 +21,8 @@ import { checkDatabaseName } from '../../src/core/ids.ts'
 import { DEFAULT_LIMITS, DEFAULT_RULES, type UserCtx } from '../../src/core/types.ts'
 import type { Body, Database } from '../../src/documents/database.ts'
 import { storeDatabase } from '../../src/documents/store-database.ts'
+import { type Hosted, openHosted } from '../../src/hosted/hosted.ts'
+import { tenantAccounts } from '../../src/hosted/tenant-accounts.ts'
 import type { Catalog } from '../../src/storage/catalog.ts'
 import type { DatabaseHandle, Databases } from '../../src/threads/databases.ts'
 import { localSandbox } from '../helpers/local-sandbox.ts'
@@ -42,8 +44,8 @@ export async function startMemoryServer(
 ) {
   const dataDir = await mkdtemp(join(tmpdir(), 'settee-http-'))
   // The mode is read at the start alone.
-  const hosted = settings['settee/mode'] === 'hosted'
-  const config = await openConfig({ dataDir, env: {}, flags: { hosted } })
+  const flags = { hosted: settings['settee/mode'] === 'hosted' }
+  const config = await openConfig({ dataDir, env: {}, flags })
   await config.set('chttpd_auth', 'iterations', '10')
   for (const [path, value] of Object.entries(settings)) {
     const [section = '', key = ''] = path.split('/')
@@ -52,21 +54,32 @@ export async function startMemoryServer(
   const lines: string[] = []
   const logger = pino({ level: 'debug' }, { write: (line: string) => lines.push(line) })
   const { databases, before } = await memoryDatabases(config)
-  const accounts = withPlainAccounts(adminAccounts(config))
+  const hosted = await hostedMode(config, databases)
+  const plain = withPlainAccounts(adminAccounts(config))
+  const accounts = hosted === null ? plain : tenantAccounts(plain, hosted.tenants)
   const credentials = new CredentialChecker(accounts, { lockout: loginGuard(config, logger) })
   const tokens = await tokensOver(databases, accounts, { limits: () => tokenLimitsOf(config) })
-  const version = '0.0.1'
-  const services = { config, accounts, credentials, tokens, databases, logger, version, tmpDir: dataDir }
+  const made = { config, accounts, credentials, tokens, databases, hosted }
+  const services = { ...made, logger, version: '0.0.1', tmpDir: dataDir }
   const app = await buildApp(services)
   extend(app)
   await app.listen({ port: 0, host: '127.0.0.1' })
   t.after(async () => {
     await app.close()
     await tokens.close()
+    await hosted?.close()
     await rm(dataDir, { recursive: true })
   })
   const { port } = app.server.address() as AddressInfo
-  return { url: `http://127.0.0.1:${port}`, port, app, config, databases, before, lines }
+  return { url: `http://127.0.0.1:${port}`, port, app, config, databases, hosted, before, lines }
+}
+
+async function hostedMode(config: Config, databases: Databases): Promise<Hosted | null> {
+  if (!config.isHosted) return null
+  const onFault = (fault: unknown) => {
+    throw fault
+  }
+  return openHosted({ config, databases, deleteTokens: async () => 0, onFault })
 }
 
 /**

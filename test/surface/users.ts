@@ -56,8 +56,8 @@ export async function startServerWithUsers(t: Pick<Test, 'teardown' | 'fail'>): 
   const credentials = new CredentialChecker(accounts)
   const logger = pino({ level: 'silent' })
   const tokens = await tokensOver(databases, accounts)
-  const version = '0.0.1'
-  const services = { config, accounts, credentials, tokens, databases, logger, version, tmpDir: dataDir }
+  const made = { config, accounts, credentials, tokens, databases, hosted: null }
+  const services = { ...made, logger, version: '0.0.1', tmpDir: dataDir }
   const app = await buildApp(services)
   await app.listen({ port: 0, host: '127.0.0.1' })
   t.teardown(async () => {

@@ -6,6 +6,7 @@ import { checkDatabaseName } from '../../core/ids.ts'
 import type { UserCtx } from '../../core/types.ts'
 import { requireDatabaseAdmin, requireMaintainer, requireMember } from '../../documents/security.ts'
 import type { DatabaseHandle } from '../../threads/databases.ts'
+import { tenantOf } from '../tenant.ts'
 
 const USERS = '_users'
 const SERVER_PATH = /^_[a-z_]+$/
@@ -49,6 +50,10 @@ export async function checkAccess(request: FastifyRequest): Promise<void> {
       return requireMetricsReader(user)
     case 'server admin':
       return requireServerAdmin(user)
+    case 'tenant':
+      return requireTenant(request)
+    case 'owner':
+      return requireOwner(request)
     case 'member':
       return enterDatabase(request, requireMember)
     case 'db admin':
@@ -56,6 +61,25 @@ export async function checkAccess(request: FastifyRequest): Promise<void> {
     case 'maintainer':
       return enterDatabase(request, requireMaintainer)
   }
+}
+
+/** In single mode there are no tenants. @throws not_server_admin */
+function requireTenant(request: FastifyRequest): void {
+  if (tenantOf(request) === null) requireServerAdmin(request.user)
+}
+
+/** @throws not_server_admin, no_database, forbidden */
+function requireOwner(request: FastifyRequest): void {
+  const tenant = tenantOf(request)
+  if (tenant === null) {
+    requireServerAdmin(request.user)
+    return
+  }
+  const { db } = request.params as { db: string }
+  const { databases, hosted } = request.server.services
+  databases.get(db)
+  if (hosted?.owners.ownerOf(db) === tenant) return
+  throw new CouchError('forbidden', 'You are not the owner of this database.')
 }
 
 async function enterDatabase(
