@@ -44,7 +44,13 @@ t.test('no imports run in a circle', async (t) => {
 
 t.test('fastify stays in http/, app.ts and server.ts', async (t) => {
   const allowed = (path: string) => path.startsWith('http/') || path === 'app.ts' || path === 'server.ts'
-  for (const name of ['fastify', 'fastify-plugin', '@fastify/basic-auth', '@fastify/compress']) {
+  for (const name of [
+    'fastify',
+    'fastify-plugin',
+    '@fastify/basic-auth',
+    '@fastify/compress',
+    '@fastify/proxy-addr',
+  ]) {
     t.same(packageOutside(sources, name, allowed), [])
   }
 })
@@ -59,6 +65,13 @@ t.test('better-sqlite3 stays in storage/sqlite/', async (t) => {
 t.test('undici stays in replication/http-peer.ts', async (t) => {
   t.same(
     packageOutside(sources, 'undici', (path) => path === 'replication/http-peer.ts'),
+    [],
+  )
+})
+
+t.test('jose stays in auth/jwt.ts', async (t) => {
+  t.same(
+    packageOutside(sources, 'jose', (path) => path === 'auth/jwt.ts'),
     [],
   )
 })
