@@ -14,9 +14,13 @@ import { openConfig } from '../../src/config/config.ts'
 import { CouchError } from '../../src/core/errors.ts'
 import { checkDatabaseName } from '../../src/core/ids.ts'
 import { DEFAULT_LIMITS, DEFAULT_RULES } from '../../src/core/types.ts'
+import { USERS_DATABASE } from '../../src/core/user-ids.ts'
 import { storeDatabase } from '../../src/documents/store-database.ts'
+import { usersDatabase } from '../../src/documents/users-database.ts'
+import { compileRegex } from '../../src/query/regex.ts'
 import type { Catalog } from '../../src/storage/catalog.ts'
 import type { DatabaseHandle, Databases } from '../../src/threads/databases.ts'
+import { servedUsers } from '../../src/threads/served-users.ts'
 import { localSandbox } from '../helpers/local-sandbox.ts'
 import { memoryEngine } from '../helpers/memory-engine.ts'
 
@@ -90,14 +94,20 @@ async function memoryDatabases(): Promise<Databases> {
       checkDatabaseName(name)
       const { incarnation } = await catalog.create(name)
       const store = await engine.openDatabase(name)
-      const database = storeDatabase(store, {
+      const options = {
         limits: () => DEFAULT_LIMITS,
         rules: () => DEFAULT_RULES,
         onSecured: () => {},
         sandbox: localSandbox(),
         incarnation,
         startCompaction: () => void store.compact(),
-      })
+        compilePattern: (pattern: string) => compileRegex(pattern, () => {}),
+      }
+      // Made when a test asks for it, as any other; it is guarded as the server's, but makes no accounts here.
+      const database =
+        name === USERS_DATABASE
+          ? servedUsers(await usersDatabase(store, options), async () => (await store.view()).security)
+          : storeDatabase(store, options)
       handles.set(name, {
         ...database,
         name,
