@@ -6,13 +6,17 @@ import { holdContinue } from './http/continue.ts'
 import { access } from './http/plugins/access.ts'
 import { authentication } from './http/plugins/authentication.ts'
 import { compression } from './http/plugins/compression.ts'
+import { cors } from './http/plugins/cors.ts'
 import { couchHeaders, requestId } from './http/plugins/couch-headers.ts'
 import { answerClientError, answerFrameworkError, errors } from './http/plugins/errors.ts'
 import { methods } from './http/plugins/methods.ts'
+import { metrics } from './http/plugins/metrics.ts'
+import { origin } from './http/plugins/origin.ts'
 import { preferMinimal } from './http/plugins/prefer-minimal.ts'
 import { requestLog } from './http/plugins/request-log.ts'
 import { tenancy } from './http/plugins/tenancy.ts'
 import { tokenUse } from './http/plugins/token-use.ts'
+import { withdrawal } from './http/plugins/withdrawal.ts'
 import { parseQuery } from './http/query-params.ts'
 import { rewriteUrl } from './http/rewrite-url.ts'
 import { registerPaths } from './http/route-table.ts'
@@ -27,6 +31,7 @@ import { databaseRoutes } from './http/routes/database.ts'
 import { dbUpdatesRoutes } from './http/routes/db-updates.ts'
 import { documentRoutes } from './http/routes/document.ts'
 import { maintenanceRoutes } from './http/routes/maintenance.ts'
+import { metricsRoutes } from './http/routes/metrics.ts'
 import { serverRoutes } from './http/routes/server.ts'
 import { sessionRoutes } from './http/routes/session.ts'
 import { tokenRoutes } from './http/routes/settee-tokens.ts'
@@ -64,16 +69,10 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
   decorateAddress(app, trusts)
   app.decorate('bodyMemory', new BodyMemory(() => services.config.integer('settee', 'body_memory')))
   app.setValidatorCompiler(validatorCompiler)
-  for (const plugin of [
-    methods,
-    couchHeaders,
-    requestLog,
-    errors,
-    authentication,
-    tokenUse,
-    tenancy,
-    access,
-  ]) {
+  for (const plugin of [methods, metrics, couchHeaders, requestLog, cors, errors, origin]) {
+    await app.register(plugin)
+  }
+  for (const plugin of [authentication, tokenUse, tenancy, access, withdrawal]) {
     await app.register(plugin)
   }
   for (const plugin of [preferMinimal, compression]) await app.register(plugin)
@@ -114,6 +113,7 @@ async function registerRoutes(app: FastifyInstance): Promise<void> {
   await app.register(accountRoutes)
   registerPaths(app, tokenRoutes)
   registerPaths(app, clusterSetupRoutes)
+  registerPaths(app, metricsRoutes)
   registerPaths(app, databaseRoutes)
   registerPaths(app, maintenanceRoutes)
   registerPaths(app, bulkRoutes)

@@ -4,6 +4,9 @@ import type { UserCtx } from '../core/types.ts'
 /** The role of server admins; protocol.md 11.1. */
 export const ADMIN_ROLE = '_admin'
 
+/** The role of those who may read what the server tells of itself; protocol.md 11.4. */
+export const METRICS_ROLE = '_metrics'
+
 /** Nobody in particular. */
 export const ANONYMOUS: UserCtx = { name: null, roles: [] }
 
@@ -23,4 +26,9 @@ export function isAnonymous(user: UserCtx): boolean {
 /** @throws not_server_admin, 401 also for who is logged in (protocol.md 11.6) */
 export function requireServerAdmin(user: UserCtx): void {
   if (!isServerAdmin(user)) throw new CouchError('not_server_admin')
+}
+
+/** For server admins and those with the role `_metrics`. @throws not_server_admin */
+export function requireMetricsReader(user: UserCtx): void {
+  if (!user.roles.includes(METRICS_ROLE)) requireServerAdmin(user)
 }

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type { Config, WriteOptions } from '../config/config.ts'
+import { hashingOf } from '../config/settings.ts'
 import { placeOf, readIniText, secretFromEnvironment } from '../config/sources.ts'
 import { StartError } from '../config/start-error.ts'
 import { CouchError } from '../core/errors.ts'
@@ -202,6 +203,5 @@ async function setAtStart(
 }
 
 function hash(config: Config, password: string): Promise<string> {
-  const prf = config.get('chttpd_auth', 'pbkdf2_prf') || 'sha256'
-  return hashPassword(password, { iterations: config.integer('chttpd_auth', 'iterations'), prf })
+  return hashPassword(password, hashingOf(config))
 }

@@ -24,6 +24,8 @@ export interface CheckerOptions {
   readonly refusedMs?: number
   /** Refuses who has failed too often. Absent: nobody is refused for that. */
   readonly lockout?: Lockout
+  /** Told of each password that was found right by a computation, never of one that is remembered. */
+  readonly onVerified?: (account: Account, password: string) => void
   /** Replaces the hash function, for tests. */
   readonly verify?: (password: string, stored: string) => Promise<boolean>
 }
@@ -44,6 +46,10 @@ export class CredentialChecker {
   readonly #turns: FairTurns
   readonly #lockout: Lockout | undefined
   readonly #verify: (password: string, stored: string) => Promise<boolean>
+  readonly #onVerified: (account: Account, password: string) => void
+  #right = 0
+  #wrong = 0
+  #hashed = 0
 
   constructor(accounts: Pick<Accounts, 'find' | 'decoy'>, options: CheckerOptions = {}) {
     const { concurrency = 2, queue = 64, remembered = 1000, refusedMs = 5000 } = options
@@ -53,6 +59,7 @@ export class CredentialChecker {
     this.#turns = new FairTurns(concurrency, queue)
     this.#lockout = options.lockout
     this.#verify = options.verify ?? verifyPassword
+    this.#onVerified = options.onVerified ?? (() => {})
   }
 
   /**
@@ -78,11 +85,22 @@ export class CredentialChecker {
     // An account without a password takes as long, too.
     const stored = account?.stored ?? this.#accounts.decoy()
     const key = this.#keyOf(name, password, stored)
-    const right = this.#verified.get(key) ?? (await this.#judge(key, { name, password, stored, asker }))
-    if (!right || !account?.stored) return null
+    const known = this.#verified.get(key)
+    const right = known ?? (await this.#judge(key, { name, password, stored, asker }))
+    if (!right || !account?.stored) {
+      this.#wrong += 1
+      return null
+    }
+    this.#right += 1
     if (watched !== null) this.#lockout?.succeeded(watched, name)
     if (account.refusal !== undefined) throw new CouchError('forbidden', account.refusal)
+    if (known === undefined) this.#onVerified(account, password)
     return account
+  }
+
+  /** The checks so far, by how they ended; those that had to be computed; and those that wait for that. */
+  get counts(): { right: number; wrong: number; hashed: number; waiting: number } {
+    return { right: this.#right, wrong: this.#wrong, hashed: this.#hashed, waiting: this.#turns.waiting }
   }
 
   /** Notes a device token that was refused in the place of a password. */
@@ -115,6 +133,7 @@ export class CredentialChecker {
     const running = this.#running.get(key)
     if (running) return running
     const share = attempt.asker === null ? '' : networkOf(attempt.asker.address)
+    this.#hashed += 1
     const started = this.#turns
       .take(share, () => this.#verifyInTurn(attempt))
       .then((right) => {

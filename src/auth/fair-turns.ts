@@ -23,6 +23,11 @@ export class FairTurns {
     this.#mayWait = mayWait
   }
 
+  /** How many wait. */
+  get waiting(): number {
+    return this.#waiting
+  }
+
   /**
    * Runs the work when its turn has come.
    * @param asker on whose account it goes

@@ -2,12 +2,16 @@
  * Where feeds of one database wait together, on the HTTP thread: one watch, and one request and one encoded buffer
  * for all that stand at the same place and ask for the same (design.md 4).
  */
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { SecurityObject, UserCtx } from '../core/types.ts'
 import { requireMember } from '../documents/security.ts'
 import { type Clock, systemClock } from './clock.ts'
 import type { ChangesPage, ChangesRequest } from './page.ts'
 import { PAGE_ROWS } from './rows.ts'
 import type { FeedDatabase, FeedEvent, FeedSource, Wake } from './source.ts'
+
+/** How many feeds look at their rights in one turn of the event loop; each takes some 40 us. */
+const DOUBTS_A_TURN = 100
 
 export class FeedHub {
   readonly #clock: Clock
@@ -23,8 +27,11 @@ export class FeedHub {
     return this.#topics.size
   }
 
-  /** A place for a feed that will wait; the database is watched until the last such feed has left. */
-  join(database: FeedDatabase): FeedSource {
+  /**
+   * A place for a feed that will wait; the database is watched until the last such feed has left.
+   * @param account who reads; null for nobody in particular
+   */
+  join(database: FeedDatabase, account: string | null = null): FeedSource {
     const { incarnation } = database
     let topic = this.#topics.get(incarnation)
     if (topic === undefined) {
@@ -32,7 +39,7 @@ export class FeedHub {
       this.#topics.set(incarnation, topic)
       if (this.#isClosed) topic.end()
     }
-    return new Seat(topic, this.#clock)
+    return new Seat(topic, account, this.#clock)
   }
 
   /** The server is stopping: feeds end, also those of clients that come back, as soon as they would wait. */
@@ -41,9 +48,15 @@ export class FeedHub {
     for (const topic of this.#topics.values()) topic.end()
   }
 
-  /** Accounts or admins changed: every waiting feed looks at its caller's rights again. */
-  doubtAll(): void {
-    for (const topic of this.#topics.values()) topic.doubt()
+  /** Accounts have changed: their waiting feeds, or all, look at their callers' rights again. */
+  doubt(accounts: ReadonlySet<string> | 'all'): void {
+    const doubted: Seat[] = []
+    for (const { seats } of this.#topics.values()) {
+      for (const seat of seats) {
+        if (accounts === 'all' || (seat.account !== null && accounts.has(seat.account))) doubted.push(seat)
+      }
+    }
+    doubt(doubted)
   }
 }
 
@@ -77,7 +90,7 @@ class Topic {
       for (const seat of this.seats) seat.committed(this.newest)
     } else if (event.type === 'secured') {
       this.#security = event.security
-      this.doubt()
+      doubt([...this.seats])
     } else if (event.type === 'gone') {
       this.end()
     }
@@ -86,10 +99,6 @@ class Topic {
   end(): void {
     this.isGone = true
     for (const seat of this.seats) seat.ring('gone')
-  }
-
-  doubt(): void {
-    for (const seat of this.seats) seat.doubt()
   }
 
   leave(seat: Seat): void {
@@ -142,8 +151,22 @@ function isSameUser(a: UserCtx, b: UserCtx): boolean {
   )
 }
 
+/** From now on none of them sends a page before it has looked; those that wait are woken some at a time. */
+function doubt(seats: readonly Seat[]): void {
+  for (const seat of seats) seat.suspect()
+  void wake(seats)
+}
+
+async function wake(seats: readonly Seat[]): Promise<void> {
+  for (const [at, seat] of seats.entries()) {
+    if (at > 0 && at % DOUBTS_A_TURN === 0) await nextTurn()
+    seat.ring('doubt')
+  }
+}
+
 /** One waiting feed; all that it holds while it waits is here. */
 class Seat implements FeedSource {
+  readonly account: string | null
   readonly #topic: Topic
   readonly #clock: Clock
   #resolve: ((wake: Wake) => void) | null = null
@@ -152,7 +175,8 @@ class Seat implements FeedSource {
   #isDoubted: boolean = false
   #isInterrupted: boolean = false
 
-  constructor(topic: Topic, clock: Clock) {
+  constructor(topic: Topic, account: string | null, clock: Clock) {
+    this.account = account
     this.#topic = topic
     this.#clock = clock
     topic.seats.add(this)
@@ -200,9 +224,8 @@ class Seat implements FeedSource {
     if (updateSeq > this.#awaited) this.ring('committed')
   }
 
-  doubt(): void {
+  suspect(): void {
     this.#isDoubted = true
-    this.ring('doubt')
   }
 
   takeDoubt(): boolean {

@@ -18,7 +18,10 @@ export interface SetupFacts {
  * What `GET /_cluster_setup` tells, by CouchDB's rules (setup_httpd.erl): a server that was told to be a single node
  * is asked whether it is set up as one; any other whether it could be part of a cluster.
  */
-export function clusterState(config: Values, { hasAdmin, hasDatabases }: SetupFacts): ClusterState {
+export function clusterState(
+  config: Pick<Values, 'get'>,
+  { hasAdmin, hasDatabases }: SetupFacts,
+): ClusterState {
   if (config.get('couchdb', 'single_node') === 'true') return 'single_node_enabled'
   if (config.get('cluster', 'n') === '1') {
     return hasAdmin && hasDatabases ? 'single_node_enabled' : 'single_node_disabled'

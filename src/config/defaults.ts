@@ -14,6 +14,9 @@ export type ValueKind =
   | { readonly type: 'logFile' }
   /** Says what is wrong with the text, in words that follow the key's name; null when nothing is. */
   | { readonly type: 'checked'; problem(text: string): string | null }
+  | { readonly type: 'passwordRules' }
+  /** What a legal database name can begin with. */
+  | { readonly type: 'databasePrefix' }
   | { readonly type: 'text' }
 
 export interface KnownKey {
@@ -42,6 +45,9 @@ export const LOG_LEVELS = [
   'emerg',
   'none',
 ] as const
+
+/** Origins of the apps whose pages call the server: Obsidian's, on computers and on phones; clients.md R12. */
+export const APP_ORIGINS = ['app://obsidian.md', 'capacitor://localhost', 'http://localhost'] as const
 
 /** The digests that CouchDB offers for PBKDF2, by its names; `sha` is SHA-1 (couch_passwords). */
 export const PBKDF2_PRFS = ['sha', 'sha224', 'sha256', 'sha384', 'sha512'] as const
@@ -192,9 +198,49 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
   row('chttpd', 'max_uri_length', 'infinity', bytes(1024), 'bytes of a request address'),
   row('chttpd', 'prefer_minimal', PREFER_MINIMAL, TEXT, 'headers of answers to Prefer: return=minimal'),
   row('chttpd', 'changes_timeout', 60_000, integer(1, 86_400_000), 'milliseconds a feed waits by default'),
+  row('chttpd', 'enable_cors', null, BOOLEAN, 'false: pages of other origins are not let in; unset it is on'),
+  row('httpd', 'enable_cors', null, BOOLEAN, 'the same, where chttpd/enable_cors is not set'),
+  row('cors', 'origins', APP_ORIGINS.join(','), TEXT, 'origins that are let in; * for all'),
+  row('cors', 'credentials', null, BOOLEAN, 'whether with credentials; unset: only the default origins'),
+  row('cors', 'methods', null, TEXT, 'methods that are let in; unset: all'),
+  row('cors', 'headers', null, TEXT, 'headers that requests may carry; unset: all'),
+  row('cors', 'exposed_headers', null, TEXT, 'headers of answers that pages may read'),
+  row(
+    'cors',
+    'max_age',
+    null,
+    integer(0, 31_536_000),
+    'seconds that browsers remember a preflight; unset: 600',
+  ),
   row('chttpd_auth', 'iterations', 600_000, integer(1, 10_000_000), 'PBKDF2 rounds of new password hashes'),
   row('chttpd_auth', 'pbkdf2_prf', 'sha256', { type: 'choice', of: PBKDF2_PRFS }, 'digest of new hashes'),
   ...AUTHENTICATION_KEYS,
+  row('chttpd_auth', 'password_regexp', null, { type: 'passwordRules' }, 'what new passwords must match'),
+  row('chttpd_auth', 'public_fields', null, TEXT, 'members of user documents that others may see'),
+  row('chttpd_auth', 'users_db_public', 'false', BOOLEAN, 'whether `public_fields` counts'),
+  row(
+    'chttpd_auth',
+    'upgrade_hash_on_auth',
+    'true',
+    BOOLEAN,
+    'weak hashes of users are made anew when they log in',
+  ),
+  row(
+    'couchdb',
+    'users_db_security_editable',
+    'false',
+    BOOLEAN,
+    'whether the security object of `_users` can be changed',
+  ),
+  row('couch_peruser', 'enable', 'false', BOOLEAN, 'whether each user gets a database of his own'),
+  row('couch_peruser', 'delete_dbs', 'false', BOOLEAN, "whether a user's database goes with him"),
+  row(
+    'couch_peruser',
+    'database_prefix',
+    'userdb-',
+    { type: 'databasePrefix' },
+    'what the names of these databases begin with',
+  ),
   row('log', 'level', 'info', { type: 'choice', of: LOG_LEVELS }, 'least severe level that is logged'),
   row('log', 'file', null, { type: 'logFile' }, 'log to this file instead of the standard output'),
   row('uuids', 'max_count', 1000, integer(1, 1_000_000), 'the largest count of one GET /_uuids'),

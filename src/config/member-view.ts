@@ -9,6 +9,7 @@ type Sections = Readonly<Record<string, Readonly<Record<string, string>>>>
 
 /** What is read of the configuration. */
 export interface Values {
+  readonly isHosted: boolean
   get(section: string, key: string): string | undefined
 }
 
@@ -48,7 +49,7 @@ export function memberView(config: Values, member: Member): Sections {
  * over its own; elsewhere only server admins have, and no client is told otherwise.
  */
 function administered(config: Values, { name }: Member): Record<string, string> {
-  return config.get('settee', 'mode') === 'hosted' ? { [name]: 'of its own databases' } : {}
+  return config.isHosted ? { [name]: 'of its own databases' } : {}
 }
 
 /** What a 401 asks for; protocol.md 11.6. */

@@ -1,5 +1,7 @@
 import { CouchError } from '../core/errors.ts'
+import { checkDatabaseName } from '../core/ids.ts'
 import { knownKey, READ_ONLY_SECTIONS, type ValueKind } from './defaults.ts'
+import { passwordRules } from './password-rules.ts'
 
 const MAX_NAME_BYTES = 1024
 const MAX_VALUE_BYTES = 65_536
@@ -70,8 +72,21 @@ function problemOfKind(kind: ValueKind, value: string): string | null {
       return kind.of.includes(value) ? null : `must be one of ${kind.of.join(', ')}`
     case 'checked':
       return kind.problem(value)
+    case 'passwordRules':
+      return passwordRules(value) === null ? 'must be a list of patterns that RE2 knows, as ["[0-9]"]' : null
+    case 'databasePrefix':
+      return isDatabasePrefix(value) ? null : 'must be what the name of a database can begin with'
     default:
       return null
+  }
+}
+
+function isDatabasePrefix(value: string): boolean {
+  try {
+    checkDatabaseName(`${value}0`)
+    return true
+  } catch {
+    return false
   }
 }
 

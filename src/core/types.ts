@@ -54,6 +54,23 @@ export interface Rules {
   readonly isHosted: boolean
   /** How new passwords in `_users` are hashed; `prf` is CouchDB's name of the digest. */
   readonly hashing: { readonly iterations: number; readonly prf: string }
+  readonly users: UsersRules
+}
+
+/** A pattern that a new password must match, and what is said of one that does not, if anything. */
+export interface PasswordRule {
+  readonly pattern: string
+  readonly reason: string
+}
+
+/** What the configuration says of `_users`; protocol.md 11.7, 12.2. */
+export interface UsersRules {
+  /** Members of user documents that whoever may read the database may see; empty: none. */
+  readonly publicFields: readonly string[]
+  /** Whether its security object can be changed. */
+  readonly securityEditable: boolean
+  /** null: the configuration's list is none, so that no password is taken. */
+  readonly passwordRules: readonly PasswordRule[] | null
 }
 
 /** What a database's thread must know of the configuration. */
@@ -65,6 +82,7 @@ export interface Settings {
 export const DEFAULT_RULES: Rules = {
   isHosted: false,
   hashing: { iterations: 600_000, prf: 'sha256' },
+  users: { publicFields: [], securityEditable: false, passwordRules: [] },
 }
 
 /** The limits of CouchDB 3.5, but for the id, which CouchDB leaves unbounded. */

@@ -12,6 +12,7 @@ import type { DatabaseStore } from '../storage/engine.ts'
 import { remeasured } from './allowance.ts'
 import { type BulkBody, readBulkBody } from './bulk-body.ts'
 import type { Body } from './database.ts'
+import type { DocumentRules } from './document-rules.ts'
 import { decideEdits, replicatedPath } from './edit.ts'
 import { checkNewAttachmentNames, type IncomingDoc, namedRev, readSplit } from './incoming.ts'
 import { checkLocal } from './local-docs.ts'
@@ -39,15 +40,21 @@ export async function* bulkDocs(
   settings: Settings,
   checks: WriteChecks,
 ): AsyncGenerator<Uint8Array> {
-  requireMember(user, (await store.view()).security)
+  const { security } = await store.view()
+  requireMember(user, security)
   const read = await readBulkBody(body)
-  const bulk = new Bulk(read, settings)
+  const { documentRules: rules } = checks
+  const bulk = new Bulk(read, settings, ({ id, doc }) => {
+    rules?.checkWriter(user, id, security, false)
+    rules?.checkDocument(doc)
+  })
   await bulk.check(store)
   if (read.allOrNothing) throw new CouchError('all_or_nothing', await bulk.refusals())
   let before = '['
   let isAnswered = false
-  for await (const group of bulk.groups()) {
+  for await (const asked of bulk.groups()) {
     const writer = isAnswered ? await remeasured(store, user) : user
+    const group = rules === undefined ? asked : await prepared(asked, rules)
     const edits = group.map(({ id, doc }) => ({ id, doc, newEdits: bulk.newEdits }))
     const results = await writeEdits(store, writer, edits, checks)
     if (!isAnswered) refuseIfBroken(results)
@@ -80,12 +87,15 @@ function refuseIfBroken(results: readonly RowResult[]): void {
 class Bulk {
   readonly #body: BulkBody
   readonly #settings: Settings
+  readonly #admit: (row: BulkRow) => void
   /** The documents as checked, where the body is small enough to be held in memory. */
   readonly #kept: BulkRow[] = []
 
-  constructor(body: BulkBody, settings: Settings) {
+  /** @param admit refuses the request for a document, by what it throws */
+  constructor(body: BulkBody, settings: Settings, admit: (row: BulkRow) => void) {
     this.#body = body
     this.#settings = settings
+    this.#admit = admit
   }
 
   get newEdits(): boolean {
@@ -100,6 +110,7 @@ class Bulk {
     for (let at = 0; at < this.#body.count; at++) {
       const read = this.#read(at)
       const row = read instanceof Promise ? await read : read
+      this.#admit(row)
       // What a document's second edit finds, its first one has made: only the writing can tell. Hosted mode refuses
       // the document for its stubs, and no other with it.
       if (!isHosted && hasStubs(row.doc) && !ids.has(row.id)) await checkStubs(store, row, this.newEdits)
@@ -174,6 +185,13 @@ async function checkStubs(store: DatabaseStore, { id, doc }: BulkRow, newEdits: 
     },
     { branches: true },
   )
+}
+
+/** The same rows as they are written; one after the other, since each may wait for its turn. */
+async function prepared(group: readonly BulkRow[], rules: DocumentRules): Promise<BulkRow[]> {
+  const rows: BulkRow[] = []
+  for (const { id, doc } of group) rows.push({ id, doc: await rules.prepare(doc) })
+  return rows
 }
 
 /** One row of the answer; null where replication leaves it out because all is well. */

@@ -6,9 +6,10 @@ import { CouchError } from '../core/errors.ts'
 import { isLocalId } from '../core/ids.ts'
 import type { Settings } from '../core/types.ts'
 import { formatRev, parseRev } from '../revisions/rev.ts'
-import type { DatabaseStore, DocState } from '../storage/engine.ts'
+import type { DocState } from '../storage/engine.ts'
 import type { Staging } from './attachments.ts'
 import type { Body } from './database.ts'
+import type { DocumentReader } from './document-reader.ts'
 import {
   checkAttachmentName,
   checkNewAttachmentName,
@@ -33,7 +34,7 @@ export interface UploadForm {
  *   that is not kept; and as readDocument
  */
 export async function readForm(
-  store: DatabaseStore,
+  store: DocumentReader,
   body: Body,
   boundary: string,
   settings: Settings,
@@ -84,7 +85,7 @@ function readFile(part: Part): UploadForm['files'] {
 }
 
 /** A stored revision as a client would send it back, its attachments as stubs. */
-async function storedDocument(store: DatabaseStore, id: string, text: string): Promise<IncomingDoc> {
+async function storedDocument(store: DocumentReader, id: string, text: string): Promise<IncomingDoc> {
   const named = parseRev(text.trim())
   const rev = formatRev(named.pos, named.id)
   const [doc] = await store.readDocs([id], (state) => sentBack(state, rev))

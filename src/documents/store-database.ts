@@ -13,6 +13,8 @@ import { bulkGet } from './bulk-get.ts'
 import { withCopySource } from './copy.ts'
 import type { Body, Database, DatabaseInfo, PutOptions, SavedDocument } from './database.ts'
 import { missingRevsAnswer, revsDiff } from './diff.ts'
+import type { DocumentReader } from './document-reader.ts'
+import type { DocumentRules } from './document-rules.ts'
 import { type EditResult, replicatedPath } from './edit.ts'
 import { readForm, stageForm } from './form-upload.ts'
 import { checkAttachmentName, type IncomingDoc, namedRev, readDocument } from './incoming.ts'
@@ -46,15 +48,30 @@ export interface StoreDatabaseOptions {
   readonly incarnation: number
   /** Compacts the store in the background, unless that is at work; what comes of it is told to somebody else. */
   startCompaction(): void
+  /** Where not every member may see and write every document. */
+  readonly documentRules?: DocumentRules
 }
 
 /** @param store the database's documents */
 export function storeDatabase(store: DatabaseStore, options: StoreDatabaseOptions): Database {
-  const { limits, onSecured } = options
+  const { limits, onSecured, documentRules } = options
   const settings = (): Settings => ({ limits: limits(), rules: options.rules() })
   const checks = new WriteChecks(store, options)
-  const write = async (user: UserCtx, edit: AnyEdit): Promise<SavedDocument> => {
-    checkDocId(edit.id, limits().maxDocumentIdLength)
+  const readable = (user: UserCtx): DocumentReader => documentRules?.reader(user) ?? store
+  /** Before what comes with a document is taken in; the last word is said when it is written. */
+  const requireWriter = async (user: UserCtx, id: string): Promise<void> => {
+    const { security } = await store.view()
+    requireMember(user, security)
+    documentRules?.checkWriter(user, id, security, false)
+  }
+  const write = async (user: UserCtx, asked: AnyEdit): Promise<SavedDocument> => {
+    checkDocId(asked.id, limits().maxDocumentIdLength)
+    let edit = asked
+    if (documentRules !== undefined) {
+      await requireWriter(user, asked.id)
+      documentRules.checkDocument(asked.doc)
+      edit = { ...asked, doc: await documentRules.prepare(asked.doc) }
+    }
     const [result] = await writeEdits(store, user, [edit], checks)
     return saved(edit.id, result)
   }
@@ -84,11 +101,11 @@ export function storeDatabase(store: DatabaseStore, options: StoreDatabaseOption
 
     ...maintenance(store, options),
 
-    open: (user, id, options) => openDocument(store, user, id, options),
-    openRevs: (user, id, revs, options) => openRevs(store, user, id, revs, options),
-    openParts: (user, id, options, form) => openParts(store, user, id, options, form),
+    open: (user, id, options) => openDocument(readable(user), user, id, options),
+    openRevs: (user, id, revs, options) => openRevs(readable(user), user, id, revs, options),
+    openParts: (user, id, options, form) => openParts(readable(user), user, id, options, form),
     openRevsMixed: (user, id, revs, options, boundary) =>
-      openRevsMixed(store, user, id, revs, options, boundary),
+      openRevsMixed(readable(user), user, id, revs, options, boundary),
 
     put: async (user, id, body, options) => {
       const newEdits = options.newEdits ?? true
@@ -102,7 +119,7 @@ export function storeDatabase(store: DatabaseStore, options: StoreDatabaseOption
         return write(user, { id, doc: read(await readBody(body, settings(), id)), newEdits })
       }
       checkDocId(id, limits().maxDocumentIdLength)
-      requireMember(user, (await store.view()).security)
+      await requireWriter(user, id)
       const { doc, follows } = await readMultipart(body, options.boundary, settings(), id)
       const leading = { doc: read(doc), follows }
       return withStaging(store, settings(), async (staging) =>
@@ -116,8 +133,8 @@ export function storeDatabase(store: DatabaseStore, options: StoreDatabaseOption
     },
     postForm: async (user, id, body, options) => {
       checkDocId(id, limits().maxDocumentIdLength)
-      requireMember(user, (await store.view()).security)
-      const form = await readForm(store, body, options.boundary, settings(), id)
+      await requireWriter(user, id)
+      const form = await readForm(readable(user), body, options.boundary, settings(), id)
       checkOwnId(form.doc, limits())
       const doc = readWithParent(form.doc, options)
       return withStaging(store, settings(), async (staging) =>
@@ -125,32 +142,32 @@ export function storeDatabase(store: DatabaseStore, options: StoreDatabaseOption
       )
     },
     remove: async (user, id, rev) => {
-      const doc = tombstone(await removedRev(store, user, id, rev))
+      const doc = tombstone(await removedRev(readable(user), user, id, rev))
       return write(user, { id, doc, newEdits: true, mustBeLive: true, mustExist: true })
     },
     copy: async (user, source, target) => {
       checkDocId(target.id, limits().maxDocumentIdLength)
       const parent = target.rev === undefined ? null : parseRev(target.rev)
-      return withCopySource(store, user, source, (copied) =>
+      return withCopySource(readable(user), user, source, (copied) =>
         write(user, { id: target.id, doc: { ...copied, path: pathOf(parent) }, newEdits: true }),
       )
     },
 
     bulkDocs: (user, body) => bulkDocs(store, user, body, settings(), checks),
-    bulkGet: (user, body, options) => bulkGet(store, user, body, options, limits()),
+    bulkGet: (user, body, options) => bulkGet(readable(user), user, body, options, limits()),
     bulkGetMixed: (user, body, options, boundary) =>
-      bulkGetMixed(store, user, body, options, limits(), boundary),
+      bulkGetMixed(readable(user), user, body, options, limits(), boundary),
     revsDiff: (user, body) => revsDiff(store, user, body),
     missingRevs: (user, body) => missingRevsAnswer(store, user, body),
     allDocs: (user, kind, query, body) => allDocs(store, user, kind, query, body),
     allDocsQueries: (user, kind, query, body) => allDocsQueries(store, user, kind, query, body),
 
-    openAttachment: (user, id, name, rev) => openAttachment(store, user, id, name, rev),
+    openAttachment: (user, id, name, rev) => openAttachment(readable(user), user, id, name, rev),
     readAttachment: (found, start, end) => readContent(store, found, start, end),
     putAttachment: async (user, id, name, body, { type, rev, encoding }) => {
       const doc = attachmentEdit(id, name, rev)
       checkDocId(id, limits().maxDocumentIdLength)
-      requireMember(user, (await store.view()).security)
+      await requireWriter(user, id)
       return withStaging(store, settings(), async (staging) => {
         const given = body ?? { bytes: new Uint8Array() }
         const content = await staging.take(given, { start: 0, end: bodyLength(given) }, name, encoding)

@@ -10,6 +10,7 @@ import { isDesignId } from '../core/ids.ts'
 import type { UserCtx } from '../core/types.ts'
 import type { DatabaseStore, DocUpdate, Outcome, StoreView } from '../storage/engine.ts'
 import { exactWhereTight, isTight, withinAllowance } from './allowance.ts'
+import type { DocumentRules } from './document-rules.ts'
 import { decideEdits, type Edit, type EditResult } from './edit.ts'
 import { requireDatabaseAdmin, requireMember } from './security.ts'
 import { Examination, Findings, type Need, type Round, type WriteChecks } from './validate.ts'
@@ -73,7 +74,9 @@ async function carryOut(
   let open = documents
   while (open.length > 0) {
     const round = examination.round()
-    const outcomes = await store.updateDocs(open.map((document) => documentUpdate(document, user, round)))
+    const outcomes = await store.updateDocs(
+      open.map((document) => documentUpdate(document, user, round, checks.documentRules)),
+    )
     const waiting: Waiting[] = []
     for (const [at, document] of open.entries()) {
       const outcome = outcomes[at] as Outcome<Results, Need>
@@ -136,7 +139,12 @@ async function meetNeeds(
   return waiting.map(({ document }) => document)
 }
 
-function documentUpdate(document: DocumentEdits, user: UserCtx, round: Round): DocUpdate<Results, Need> {
+function documentUpdate(
+  document: DocumentEdits,
+  user: UserCtx,
+  round: Round,
+  rules: DocumentRules | undefined,
+): DocUpdate<Results, Need> {
   const { id, edits, known } = document
   const { allowance } = user
   const isNearLimit = allowance !== undefined && isTight(allowance, edits)
@@ -146,6 +154,7 @@ function documentUpdate(document: DocumentEdits, user: UserCtx, round: Round): D
     touches: { branches: true, body: round.touchesBody || isNearLimit },
     decide: (doc, view) => {
       requireMember(user, view.security)
+      rules?.checkWriter(user, id, view.security, doc !== null && !doc.deleted)
       const refusal = isDesignId(id) ? designDocRefusal(user, view) : null
       if (refusal !== null) return { result: edits.map(() => refusal) }
       return round.decide(id, view, known, (inspect) =>

@@ -9,6 +9,7 @@ import type { Sandbox, UserFunction, ValidateCall } from '../sandbox/sandbox.ts'
 import type { DatabaseStore, Decision, StoreView } from '../storage/engine.ts'
 import { spliceDocument } from './body.ts'
 import { checkDesignDoc, compileViews, type ViewFunction } from './design-docs.ts'
+import type { DocumentRules } from './document-rules.ts'
 import type { EditResult, Inspect } from './edit.ts'
 import { isOwnDesign } from './hosted.ts'
 import { type ValidatorList, Validators } from './validators.ts'
@@ -70,6 +71,8 @@ export interface WriteChecksOptions {
   readonly incarnation: number
   readonly sandbox: Sandbox
   rules(): Pick<Rules, 'isHosted'>
+  /** What the database asks of its documents itself, as `_users` does. */
+  readonly documentRules?: DocumentRules | undefined
 }
 
 /** The checks of one open database. */
@@ -79,12 +82,15 @@ export class WriteChecks {
   readonly sandbox: Sandbox
   readonly incarnation: number
   readonly validators: Validators
+  readonly documentRules: DocumentRules | undefined
   readonly #rules: WriteChecksOptions['rules']
 
-  constructor(store: DatabaseStore, { name, incarnation, sandbox, rules }: WriteChecksOptions) {
+  constructor(store: DatabaseStore, options: WriteChecksOptions) {
+    const { name, incarnation, sandbox, rules, documentRules } = options
     this.database = name
     this.sandbox = sandbox
     this.incarnation = incarnation
+    this.documentRules = documentRules
     this.#rules = rules
     const mayRun = (id: string, body: string) => !this.isHosted || isOwnDesign(name, id, body)
     this.validators = new Validators(store, incarnation, mayRun)

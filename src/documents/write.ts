@@ -47,7 +47,7 @@ export async function writeEdits(
     }
   }
   await Promise.all([
-    carryOut(locals, results, (some) => updateLocals(store, user, some)),
+    carryOut(locals, results, (some) => updateLocals(store, user, some, checks.documentRules)),
     carryOut(documents, results, (some) => updateDocuments(store, user, some, checks)),
     refuseStrangers(store, user, refused, results),
   ])

@@ -7,6 +7,7 @@ import { finished, type Readable } from 'node:stream'
 import { createGunzip } from 'node:zlib'
 import type { FastifyRequest } from 'fastify'
 import { CouchError } from '../core/errors.ts'
+import { USERS_DATABASE } from '../core/user-ids.ts'
 import type { Body } from '../documents/database.ts'
 import { BodyCollector } from './body-collector.ts'
 import { sendContinue } from './continue.ts'
@@ -29,6 +30,8 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** Says how long reading the body took, for the header X-CouchDB-Body-Time. */
     tellBodyTime: ((ms: number) => void) | null
+    /** While the body is read: ends that, and whoever waits for the body gets the error. */
+    endBody: ((error: CouchError) => void) | null
   }
 }
 
@@ -62,7 +65,7 @@ export async function withOptionalBody<T>(
   limit: SizeLimit,
   use: (body: Body | null) => Promise<T>,
 ): Promise<T> {
-  return useBody(request, limit, () => contentEncoding(request), use)
+  return useBody(request, limit, false, use)
 }
 
 /** The same for calls that keep the body as it comes: coded or not, it is not looked into. */
@@ -71,26 +74,31 @@ export async function withRawBody<T>(
   limit: SizeLimit,
   use: (body: Body | null) => Promise<T>,
 ): Promise<T> {
-  return useBody(request, limit, () => 'identity', use)
+  return useBody(request, limit, true, use)
 }
 
 async function useBody<T>(
   request: FastifyRequest,
   limit: SizeLimit,
-  encodingOf: () => 'gzip' | 'identity',
+  isRaw: boolean,
   use: (body: Body | null) => Promise<T>,
 ): Promise<T> {
   if (!hasBody(request)) return use(null)
-  const encoding = encodingOf()
+  const encoding = isRaw ? 'identity' : contentEncoding(request)
   if (Number(request.headers['content-length']) > limit.bytes) throw tooLarge(limit)
-  const { bodyMemory, services } = request.server
-  const collector = new BodyCollector(bodyMemory, services.tmpDir)
+  const collector = new BodyCollector(request.server.bodyMemory, spoolFolder(request, isRaw))
   try {
     await read(request, encoding, collector, limit)
     return await use(collector.length === 0 ? null : collector.finish())
   } finally {
     await collector.close()
   }
+}
+
+/** Where a body may be spooled to; null: nowhere, since documents of `_users` bring passwords as they are. */
+function spoolFolder(request: FastifyRequest, isRaw: boolean): string | null {
+  const { db } = request.params as { readonly db?: string }
+  return db === USERS_DATABASE && !isRaw ? null : request.server.services.tmpDir
 }
 
 function hasBody({ headers }: FastifyRequest): boolean {
@@ -121,8 +129,8 @@ async function read(
   const idle = setTimeout(() => raw.destroy(), IDLE_MS)
   sendContinue(raw)
   try {
-    if (encoding === 'gzip') await readInflated(raw, collector, limit, idle)
-    else await readChunks(raw, collector, limit, idle)
+    if (encoding === 'gzip') await readInflated(request, collector, limit, idle)
+    else await readChunks(request, raw, collector, limit, idle)
   } catch (error) {
     throw readFailure(error)
   } finally {
@@ -145,18 +153,19 @@ async function readArrived(raw: IncomingMessage, collector: BodyCollector, limit
 }
 
 async function readInflated(
-  raw: IncomingMessage,
+  request: FastifyRequest,
   collector: BodyCollector,
   limit: SizeLimit,
   idle: NodeJS.Timeout,
 ): Promise<void> {
+  const { raw } = request
   const gunzip = createGunzip({ chunkSize: INFLATE_CHUNK })
   // pipe() alone would leave the inflater waiting for ever after a cut.
   const forget = finished(raw, { writable: false }, (error) => {
     if (error) gunzip.destroy(error)
   })
   try {
-    await readChunks(raw.pipe(gunzip), collector, limit, idle)
+    await readChunks(request, raw.pipe(gunzip), collector, limit, idle)
   } finally {
     forget()
     raw.unpipe(gunzip)
@@ -169,6 +178,7 @@ async function readInflated(
  * open: destroying the request would close the socket before a refusal can be sent over it.
  */
 function readChunks(
+  request: FastifyRequest,
   source: Readable,
   collector: BodyCollector,
   limit: SizeLimit,
@@ -177,6 +187,7 @@ function readChunks(
   return new Promise((resolve, reject) => {
     let spooling = Promise.resolve()
     const settle = (error?: unknown) => {
+      request.endBody = null
       source.off('data', take).off('end', settle).off('error', settle).off('close', cut)
       const tell = () => (error === undefined ? resolve() : reject(error))
       // The collector must not be closed while it is at its file.
@@ -193,6 +204,7 @@ function readChunks(
       spooled.then(() => source.resume(), settle)
     }
     if (source.destroyed) return cut()
+    request.endBody = settle
     source.on('data', take).on('end', settle).on('error', settle).on('close', cut)
   })
 }

@@ -5,27 +5,19 @@ import { type Caller, Feed, type FeedRequest } from '../changes/feed.ts'
 import { FeedHub } from '../changes/hub.ts'
 import type { FeedKind } from '../changes/query.ts'
 import { directSource, type FeedDatabase, type FeedSource } from '../changes/source.ts'
+import { onDoubt } from './doubts.ts'
 import { takeFeedPlace } from './feed-place.ts'
 import { openStream } from './json-stream.ts'
 import { authenticate } from './plugins/authentication.ts'
 import { refuseClosedAccount } from './plugins/tenancy.ts'
 import { isKnownToClient, sendNotModified } from './replies.ts'
 
-/** The keys of tokens, which let callers in as well. */
-const DOUBTFUL: ReadonlySet<string> = new Set(['jwt_auth', 'jwt_keys'])
-
-/** A hub whose feeds look at their callers' rights when accounts, keys or sessions go, and end when the app closes. */
+/** A hub whose feeds look at their callers' rights when something of those was withdrawn, and end when the app closes. */
 export function feedHub(app: FastifyInstance): FeedHub {
   const hub = new FeedHub()
-  const forgetAccounts = app.services.accounts.onChange(() => hub.doubtAll())
-  const forgetKeys = app.services.config.onChange((section) => {
-    if (DOUBTFUL.has(section)) hub.doubtAll()
-  })
-  const forgetSessions = app.sessions.onChange(() => hub.doubtAll())
+  const forget = onDoubt(app, (accounts) => hub.doubt(accounts))
   app.addHook('preClose', async () => {
-    forgetAccounts()
-    forgetKeys()
-    forgetSessions()
+    forget()
     hub.close()
   })
   return hub
@@ -49,10 +41,12 @@ export async function answerFeed(
   { hub, database, asked, etagOf }: FeedAnswer,
 ): Promise<unknown> {
   const { kind, since } = asked
+  const { requestTally } = request.server
   const waits = kind !== 'normal' && request.method !== 'HEAD'
+  request.isWaitingFeed = waits
   const ended = { source: null as FeedSource | null }
   const place = waits ? await takeFeedPlace(request, reply, () => ended.source?.interrupt()) : null
-  const source = waits ? hub.join(database) : directSource(database)
+  const source = waits ? hub.join(database, request.user.name) : directSource(database)
   ended.source = source
   const feed = new Feed(source, callerOf(request, reply), asked)
   try {
@@ -65,7 +59,7 @@ export async function answerFeed(
       headers: headersOf(kind),
       waits: kind !== 'normal',
     })
-    if (request.method !== 'HEAD') await feed.run(stream)
+    if (request.method !== 'HEAD') await requestTally.whileOpen(kind, () => feed.run(stream))
     return undefined
   } finally {
     feed.close()

@@ -5,6 +5,7 @@ import type { CredentialChecker } from '../auth/credentials.ts'
 import type { Tokens } from '../auth/tokens.ts'
 import type { Config } from '../config/config.ts'
 import type { Hosted } from '../hosted/hosted.ts'
+import type { Collector } from '../maintenance/metrics/metric.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
 import type { BodyMemory } from './body-memory.ts'
 
@@ -20,6 +21,8 @@ export interface Services {
   readonly logger: Logger
   /** settee's own version, as package.json has it. */
   readonly version: string
+  /** What other parts of the house tell at `_prometheus`, beside what plugins/metrics.ts measures. */
+  readonly collectors?: readonly Collector[]
   /** An existing folder for bodies that are too large for memory. */
   readonly tmpDir: string
 }

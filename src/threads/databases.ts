@@ -6,6 +6,7 @@ import type { Database } from '../documents/database.ts'
 import type { ViewSource } from '../query/views.ts'
 import type { CatalogUpdates, RecordWrite, ServerRecord, UpdatesRange } from '../storage/catalog.ts'
 import type { CompactionTask } from './tasks.ts'
+import type { ThreadReport } from './thread-stats.ts'
 
 /** What happens to a database while somebody watches it. */
 export type DatabaseEvent =
@@ -33,6 +34,12 @@ export interface DatabaseHandle extends Omit<Database, TextMethod>, ChangesSourc
   watch(listener: (event: DatabaseEvent) => void): () => void
 }
 
+export interface DatabasesStats {
+  readonly threads: readonly ThreadReport[]
+  /** Threads that run functions of design documents. */
+  readonly sandboxThreads: number
+}
+
 export interface Databases {
   readonly serverUuid: string
   /** In byte order. */
@@ -50,11 +57,15 @@ export interface Databases {
    * within about a second.
    */
   watchUpdates(listener: () => void): () => void
+  /** Calls `listener` with the name of each database whose security object has changed; see `watchUpdates`. */
+  watchSecurity(listener: (database: string) => void): () => void
   /** What the server keeps beside its databases; see storage/catalog.ts. */
   readRecords(kind: string): Promise<ServerRecord[]>
   writeRecords(writes: readonly RecordWrite[]): Promise<void>
   /** The compactions under way. */
   tasks(): readonly CompactionTask[]
+  /** How the threads are, within about a second however busy they are. Never rejects. */
+  stats(): Promise<DatabasesStats>
   /** New limits and rules for all that is asked from now on. */
   setSettings(settings: Settings): void
   /** Tells whoever watches a database that it is over: the server stops. */

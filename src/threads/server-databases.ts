@@ -2,7 +2,7 @@
 import { extname } from 'node:path'
 import { CouchError } from '../core/errors.ts'
 import { checkDatabaseName } from '../core/ids.ts'
-import type { Limits, Settings } from '../core/types.ts'
+import type { Limits, SecurityObject, Settings } from '../core/types.ts'
 import type { FunctionLimits } from '../sandbox/board.ts'
 import { SandboxPool } from '../sandbox/pool.ts'
 import type {
@@ -12,7 +12,7 @@ import type {
   ServerRecord,
   UpdatesRange,
 } from '../storage/catalog.ts'
-import type { DatabaseHandle, Databases } from './databases.ts'
+import type { DatabaseHandle, Databases, DatabasesStats } from './databases.ts'
 import { type OpenedCatalog, Pool } from './pool.ts'
 import { type ProxiedDatabase, proxyDatabase } from './proxy.ts'
 import { type CompactionTask, Tasks } from './tasks.ts'
@@ -77,6 +77,7 @@ class ServerDatabases implements Databases {
   readonly #changing = new Map<string, Promise<unknown>>()
   readonly #notes = new UpdateNotes({ note: (names) => this.#catalogChange({ act: 'noteUpdated', names }) })
   readonly #updateListeners = new Set<() => void>()
+  readonly #securityListeners = new Set<(database: string) => void>()
   #names: readonly string[] | undefined
   #closed: Promise<void> | undefined
 
@@ -158,8 +159,13 @@ class ServerDatabases implements Databases {
     if (event.type === 'committed') {
       this.#notes.add(proxied.entry.name)
       proxied.emit({ type: 'committed', updateSeq: event.updateSeq })
-    } else if (event.type === 'secured') proxied.emit({ type: 'secured', security: event.security })
+    } else if (event.type === 'secured') this.#tellSecured(proxied, event.security)
     else this.#noteCompaction(proxied, event)
+  }
+
+  #tellSecured(proxied: ProxiedDatabase, security: SecurityObject | null): void {
+    proxied.emit({ type: 'secured', security })
+    for (const listener of this.#securityListeners) listener(proxied.entry.name)
   }
 
   #noteCompaction(
@@ -239,8 +245,17 @@ class ServerDatabases implements Databases {
     return () => this.#updateListeners.delete(listener)
   }
 
+  watchSecurity(listener: (database: string) => void): () => void {
+    this.#securityListeners.add(listener)
+    return () => this.#securityListeners.delete(listener)
+  }
+
   tasks(): readonly CompactionTask[] {
     return this.#tasks.list()
+  }
+
+  async stats(): Promise<DatabasesStats> {
+    return { threads: await this.#pool.reports(), sandboxThreads: this.#sandboxes.size }
   }
 
   setSettings(settings: Settings): void {

@@ -76,6 +76,13 @@ t.test('re2js stays in query/regex.ts', async (t) => {
   )
 })
 
+t.test('prom-client stays in maintenance/metrics/exposition.ts', async (t) => {
+  t.same(
+    packageOutside(sources, 'prom-client', (path) => path === 'maintenance/metrics/exposition.ts'),
+    [],
+  )
+})
+
 t.test('QuickJS stays in sandbox/', async (t) => {
   t.same(
     packageOutside(sources, 'quickjs-emscripten', (path) => path.startsWith('sandbox/')),

@@ -1,6 +1,7 @@
 import t from 'tap'
+import { FeedHub } from '../../src/changes/hub.ts'
 import { put } from '../storage/conformance/edits.ts'
-import { ANNA, BERT, bench, feedOptions, openVectors, settled } from './helpers.ts'
+import { ANNA, BERT, bench, FakeClock, FakeDatabase, feedOptions, openVectors, settled } from './helpers.ts'
 
 t.test('a hundred feeds at the tip are woken by one commit with one request', async (t) => {
   const store = await openVectors()
@@ -78,4 +79,36 @@ t.test('a commit during a page is not missed', async (t) => {
   await store.updateDocs([put('d')])
   await settled()
   t.match(out.text, /"seq":"12-[^\n]*\n$/)
+})
+
+t.test('a doubt about an account is asked of its own feeds alone, and of all about all', async (t) => {
+  const hub = new FeedHub(new FakeClock())
+  const database = new FakeDatabase(await openVectors())
+  const seats = ['anna', 'bert', 'anna', null].map((account) => hub.join(database, account))
+  t.teardown(() => seats.map((seat) => seat.leave()))
+  const wakes = seats.map((seat) => seat.wait(8, Infinity))
+  const doubted = () => seats.map((seat) => seat.takeDoubt())
+  hub.doubt(new Set(['anna', 'carl']))
+  t.strictSame(doubted(), [true, false, true, false])
+  t.strictSame([await wakes[0], await wakes[2]], ['doubt', 'doubt'])
+  hub.doubt('all')
+  t.strictSame(doubted(), [true, true, true, true])
+  t.strictSame([await wakes[1], await wakes[3]], ['doubt', 'doubt'])
+})
+
+t.test('many feeds look at their rights some at a time, and none sends a page before', async (t) => {
+  const hub = new FeedHub(new FakeClock())
+  const database = new FakeDatabase(await openVectors())
+  const seats = Array.from({ length: 350 }, () => hub.join(database, 'anna'))
+  t.teardown(() => seats.map((seat) => seat.leave()))
+  let woken = 0
+  for (const seat of seats) void seat.wait(8, Infinity).then(() => woken++)
+  hub.doubt(new Set(['anna']))
+  const steps = [woken]
+  while (woken < seats.length) {
+    await new Promise(setImmediate)
+    steps.push(woken)
+  }
+  t.ok(steps.length > 3, String(steps))
+  t.ok(seats.every((seat) => seat.takeDoubt()))
 })

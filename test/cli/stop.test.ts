@@ -48,7 +48,7 @@ async function open(
 }
 
 function get(path: string): string {
-  return `GET ${path} HTTP/1.1\r\nHost: x\r\n\r\n`
+  return `GET ${path} HTTP/1.1\r\nHost: localhost\r\n\r\n`
 }
 
 t.test('it ends in its time whatever its clients do', async (t) => {
@@ -80,12 +80,12 @@ t.test('it ends in its time whatever its clients do', async (t) => {
   const upload = await open(
     t,
     port,
-    'PUT /db/half/file HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\nExpect: 100-continue\r\n\r\n',
+    'PUT /db/half/file HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\nExpect: 100-continue\r\n\r\n',
   )
   upload.socket.write('x'.repeat(100_000))
   const download = await open(t, port, get('/db/big/file'))
   download.socket.pause()
-  const loop = 'PUT /slow/doc HTTP/1.1\r\nHost: x\r\nContent-Length: 13\r\n\r\n{"loop":true}'
+  const loop = 'PUT /slow/doc HTTP/1.1\r\nHost: localhost\r\nContent-Length: 13\r\n\r\n{"loop":true}'
   const judged = await open(t, port, loop, false)
   const idle = await open(t, port, get('/db'))
   const silent = await open(t, port, '', false)

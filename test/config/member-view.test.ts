@@ -2,6 +2,7 @@ import t from 'tap'
 import { isMet, memberView, valueIn } from '../../src/config/member-view.ts'
 
 const values = (keys: Record<string, string>) => ({
+  isHosted: keys['settee/mode'] === 'hosted',
   get: (section: string, key: string) => keys[`${section}/${key}`],
 })
 const view = (keys: Record<string, string>, member = { name: 'anna' }) => memberView(values(keys), member)

@@ -32,7 +32,7 @@ t.test('slashes and spaces', async (t) => {
     ['/db/_local/l', { _id: '_local/l' }],
     ['/db/_local%2Fl', { _id: '_local/l' }],
     ['/db/_all_docs/', { total_rows: 6 }],
-    ['/_all_dbs/', ['a/b', 'db', 'plus+db']],
+    ['/_all_dbs/', ['_users', 'a/b', 'db', 'plus+db']],
   ]
   for (const [path, expected] of same) t.match(await call('GET', path), { status: 200, json: expected }, path)
   t.match(await call('GET', '/a/b'), { status: 404, json: { reason: 'Database does not exist.' } })

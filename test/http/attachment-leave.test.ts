@@ -31,7 +31,7 @@ async function until(holds: () => boolean): Promise<void> {
 async function begin(t: Test, port: number, path: string, headers = '') {
   const socket = open(port, '127.0.0.1')
   t.after(() => socket.destroy())
-  socket.write(`GET ${path} HTTP/1.1\r\nHost: x\r\n${headers}\r\n`)
+  socket.write(`GET ${path} HTTP/1.1\r\nHost: localhost\r\n${headers}\r\n`)
   const [first] = (await once(socket, 'data')) as [Buffer]
   socket.pause()
   return { socket, head: first.toString('latin1') }

@@ -275,14 +275,14 @@ t.test('an upload that is cut leaves nothing behind', async (t) => {
   const large = Buffer.alloc(9 * 1024 * 1024, 'settee')
   const multipart = related('B', { _attachments: { a: follows('one') } }, [{ content: 'one' }])
   const head = (path: string, type: string, length: number) =>
-    `PUT ${path} HTTP/1.1\r\nHost: x\r\nContent-Type: ${type}\r\nContent-Length: ${length}\r\n\r\n`
+    `PUT ${path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: ${type}\r\nContent-Length: ${length}\r\n\r\n`
   const uploads: Buffer[] = []
   for (let end = 0; end < multipart.length; end += 7) {
     const sent = head('/db/doc', RELATED['content-type'], multipart.length)
     uploads.push(Buffer.concat([Buffer.from(sent), multipart.subarray(0, end)]))
   }
   // Of one that comes in chunks: after each of them.
-  const inChunks = `PUT /db/doc HTTP/1.1\r\nHost: x\r\nContent-Type: ${RELATED['content-type']}\r\nTransfer-Encoding: chunked\r\n\r\n`
+  const inChunks = `PUT /db/doc HTTP/1.1\r\nHost: localhost\r\nContent-Type: ${RELATED['content-type']}\r\nTransfer-Encoding: chunked\r\n\r\n`
   let chunked = Buffer.from(inChunks)
   for (let at = 0; at < multipart.length; at += 11) {
     uploads.push(chunked)

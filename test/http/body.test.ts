@@ -175,7 +175,11 @@ t.test('too large a body is refused before it is read, when its length is told',
     'the request entity is too large: the limit is 10 bytes (some/limit)',
   )
   t.equal((await call('PUT', '/_read', { body: '0123456789' })).status, 200)
-  const { text, socket } = await speak(t, url, 'PUT /_read HTTP/1.1\r\nHost: x\r\nContent-Length: 11\r\n\r\n')
+  const { text, socket } = await speak(
+    t,
+    url,
+    'PUT /_read HTTP/1.1\r\nHost: localhost\r\nContent-Length: 11\r\n\r\n',
+  )
   t.match(text(), /^HTTP\/1.1 413 /, 'without a byte of it')
   t.match(text(), '(some/limit)')
   socket.destroy()
@@ -199,7 +203,7 @@ t.test('too large a body is refused while it is read, when its length is not tol
 
 t.test('a body that is cut off is never handed on', async (t) => {
   const { url, seen, outcomes, app } = await startReader(t)
-  const head = 'PUT /_read HTTP/1.1\r\nHost: x\r\n'
+  const head = 'PUT /_read HTTP/1.1\r\nHost: localhost\r\n'
   for (const start of [
     `${head}Content-Length: 100\r\n\r\n{"a":`,
     `${head}Transfer-Encoding: chunked\r\n\r\n5\r\n{"a":`,
@@ -217,12 +221,12 @@ t.test('a body that is cut off is never handed on', async (t) => {
 
 t.test('no body is not an empty body', async (t) => {
   const { url, seen, call } = await startReader(t)
-  const none = await speak(t, url, 'PUT /_read HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n')
+  const none = await speak(t, url, 'PUT /_read HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n')
   t.match(none.text(), '"Missing request body"')
   const empty = await call('PUT', '/_read', { body: '' })
   t.strictSame([empty.status, empty.json], [400, { error: 'bad_request', reason: 'invalid UTF-8 JSON' }])
   const chunked =
-    'PUT /_read HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n'
+    'PUT /_read HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n'
   t.match((await speak(t, url, chunked)).text(), '"invalid UTF-8 JSON"')
   t.equal((await call('PUT', '/_optional', { body: '' })).status, 200)
   t.match(seen, [{ kind: 'none' }])
@@ -230,7 +234,7 @@ t.test('no body is not an empty body', async (t) => {
 
 t.test('a client that waits for 100-continue is refused without sending, or told to go on', async (t) => {
   const { url, seen } = await startReader(t, {}, { bytes: 10, key: 'some/limit' })
-  const head = 'PUT /_read HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n'
+  const head = 'PUT /_read HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n'
   const refused = await speak(t, url, `${head}Content-Length: 11\r\n\r\n`)
   t.match(refused.text(), /^HTTP\/1.1 413 /)
   refused.socket.destroy()
@@ -259,8 +263,9 @@ t.test(
         return { read: true }
       })
     })
-    const first = 'GET /_slow HTTP/1.1\r\nHost: x\r\n\r\n'
-    const second = 'PUT /_read HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n{}'
+    const first = 'GET /_slow HTTP/1.1\r\nHost: localhost\r\n\r\n'
+    const second =
+      'PUT /_read HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n{}'
     const { text } = await speak(t, url, first + second)
     while (!text().includes('"read"')) await delay(5)
     t.match(
@@ -272,7 +277,11 @@ t.test(
 
 t.test('the time of reading is told', async (t) => {
   const { url } = await startReader(t)
-  const { socket, text } = await speak(t, url, 'PUT /_read HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{')
+  const { socket, text } = await speak(
+    t,
+    url,
+    'PUT /_read HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{',
+  )
   await delay(60)
   socket.write('}')
   while (!text().includes('200 OK')) await delay(5)

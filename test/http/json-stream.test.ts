@@ -225,7 +225,7 @@ t.test('a slow reader holds back what is made for it', async (t) => {
   const { port } = new URL(url)
   const socket = connect(Number(port), '127.0.0.1')
   socket.pause()
-  socket.write('GET / HTTP/1.1\r\nHost: x\r\n\r\n')
+  socket.write('GET / HTTP/1.1\r\nHost: localhost\r\n\r\n')
   let before = -1
   while (made !== before || made === 0) {
     before = made
@@ -280,7 +280,7 @@ t.test('bytes that are sent as they are stay until they are written', async (t) 
   socket.on('data', (chunk: Buffer) => {
     text += chunk.toString('latin1')
   })
-  socket.write('GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n')
+  socket.write('GET / HTTP/1.1\r\nHost: localhost\r\n\r\nGET / HTTP/1.1\r\nHost: localhost\r\n\r\n')
   while (text.split('\r\n0\r\n\r\n').length < 3) await turn()
   t.ok(text.includes('y'.repeat(20_000)))
   t.ok(text.includes('z'.repeat(20_000)))
@@ -297,7 +297,7 @@ t.test('short and long pieces are chunks alike, whatever their bytes', async (t)
   })
   const { port } = new URL(url)
   const socket = connect(Number(port), '127.0.0.1')
-  socket.write('GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n')
+  socket.write('GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n')
   const raw: Buffer[] = []
   for await (const part of socket) raw.push(part as Buffer)
   const answer = Buffer.concat(raw)

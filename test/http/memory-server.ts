@@ -82,12 +82,20 @@ async function hostedMode(config: Config, databases: Databases): Promise<Hosted 
   return openHosted({ config, databases, deleteTokens: async () => 0, onFault })
 }
 
-/** Beside the admins anybody whose password is his name: accounts that are no admins. */
+/**
+ * Beside the admins anybody whose password is his name: accounts that are no admins. Who is named like a role of the
+ * server's has it.
+ */
 function withPlainAccounts(admins: Accounts): Accounts {
   return {
     ...admins,
     find: async (name) =>
-      (await admins.find(name)) ?? { name, stored: await hashed(name), roles: [], salt: name },
+      (await admins.find(name)) ?? {
+        name,
+        stored: await hashed(name),
+        roles: name.startsWith('_') ? [name] : [],
+        salt: name,
+      },
   }
 }
 
@@ -147,9 +155,11 @@ async function memoryDatabases(config: Config) {
     },
     updates: (range, limit) => catalog.readUpdates(range, limit),
     watchUpdates: () => () => {},
+    watchSecurity: () => () => {},
     tasks: () => [],
     readRecords: (kind) => catalog.readRecords(kind),
     writeRecords: (writes) => catalog.writeRecords(writes),
+    stats: async () => ({ threads: [], sandboxThreads: 0 }),
     setSettings: () => {},
     endFeeds: () => {},
     close: async () => {},

@@ -46,6 +46,7 @@ export async function startStoredServer(t: Closing) {
       if (name !== 'db') throw new CouchError('no_database')
       return { ...handle, watch: () => () => {} } as unknown as DatabaseHandle
     },
+    watchSecurity: () => () => {},
     endFeeds: () => {},
   } as unknown as Databases
   const accounts = { find: async () => null, decoy: () => '', onChange: () => () => {} }

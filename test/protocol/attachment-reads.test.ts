@@ -66,7 +66,7 @@ t.test('a download goes on while its document changes and is compacted', async (
   const { json } = await call('PUT', '/db/doc/a', { body: content })
   const socket = open(Number(new URL(server.url).port), '127.0.0.1')
   t.after(() => socket.destroy())
-  socket.write('GET /db/doc/a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n')
+  socket.write('GET /db/doc/a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n')
   const [first] = (await once(socket, 'data')) as [Buffer]
   socket.pause()
   const { rev } = json as { rev: string }

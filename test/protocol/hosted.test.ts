@@ -95,7 +95,7 @@ t.test('the log names the databases that hold something from before', async (t) 
     ['control', 'db'],
   )
   t.match(told[0], { designDocs: 1, attachments: 1, msg: /holds 1 design documents and 1 attachments/ })
-  t.match(last(), { databases: 3, holding: 2 })
+  t.match(last(), { databases: 4, holding: 2 })
 })
 
 t.test('another mode that is written counts from the next start on', async (t) => {

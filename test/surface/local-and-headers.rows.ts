@@ -211,19 +211,19 @@ const HEADERS: readonly Row[] = [
     given: [['PUT /_node/_local/_config/settee/trusted_proxies', { json: 'loopback' }]],
     steps: (
       [
-        [{}, 'http://h:1'],
+        [{}, 'http://localhost:1'],
         [{ 'x-forwarded-host': 'notes.example' }, 'http://notes.example'],
-        [{ 'x-forwarded-proto': 'https' }, 'https://h:1'],
-        [{ 'x-forwarded-ssl': 'on' }, 'https://h:1'],
-        [{ 'x-forwarded-ssl': 'off', 'x-forwarded-proto': 'http' }, 'http://h:1'],
-        [{ 'x-forwarded-ssl': 'on', 'x-forwarded-proto': 'http' }, 'https://h:1'],
+        [{ 'x-forwarded-proto': 'https' }, 'https://localhost:1'],
+        [{ 'x-forwarded-ssl': 'on' }, 'https://localhost:1'],
+        [{ 'x-forwarded-ssl': 'off', 'x-forwarded-proto': 'http' }, 'http://localhost:1'],
+        [{ 'x-forwarded-ssl': 'on', 'x-forwarded-proto': 'http' }, 'https://localhost:1'],
         [
           { 'x-forwarded-host': 'notes.example:8443', 'x-forwarded-proto': 'https' },
           'https://notes.example:8443',
         ],
       ] as const
     ).map(([headers, base], index) => [
-      put(`x${index}`, {}, { headers: { host: 'h:1', ...headers } }),
+      put(`x${index}`, {}, { headers: { host: 'localhost:1', ...headers } }),
       { status: 201, headers: { location: `${base}/{db}/x${index}` } },
     ]),
   },

@@ -21,11 +21,11 @@ export const PUT: readonly Row[] = [
     says: 'made: 201, with its revision as ETag and its address as Location',
     steps: [
       [
-        put('x', { v: 1 }, { keep: { rev: 'rev' }, headers: { host: 'notes.example:81' } }),
+        put('x', { v: 1 }, { keep: { rev: 'rev' }, headers: { host: 'notes.localhost:81' } }),
         {
           status: 201,
           text: '{"ok":true,"id":"x","rev":"{rev}"}\n',
-          headers: { etag: '"{rev}"', location: 'http://notes.example:81/{db}/x' },
+          headers: { etag: '"{rev}"', location: 'http://notes.localhost:81/{db}/x' },
         },
       ],
       ['GET /{db}/x', { json: { _id: 'x', _rev: '{rev}', v: 1 } }],

@@ -74,11 +74,11 @@ const POST: readonly Row[] = [
     says: 'a document without an id gets one',
     steps: [
       [
-        ['POST /{db}', { json: { v: 1 }, headers: { host: 'h' }, keep: { id: 'id', rev: 'rev' } }],
+        ['POST /{db}', { json: { v: 1 }, headers: { host: 'localhost' }, keep: { id: 'id', rev: 'rev' } }],
         {
           status: 201,
           json: { ok: true, id: /^[0-9a-f]{32}$/, rev: /^1-[0-9a-f]{32}$/ },
-          headers: { location: 'http://h/{db}/{id}', etag: undefined },
+          headers: { location: 'http://localhost/{db}/{id}', etag: undefined },
         },
       ],
       ['GET /{db}/{id}', { json: { _id: '{id}', _rev: '{rev}', v: 1 } }],
@@ -140,7 +140,7 @@ const POST: readonly Row[] = [
 
 const copy = (destination: string, more: AskMore = {}, query = ''): Ask => [
   `COPY /{db}/x${query}`,
-  { ...more, headers: { destination, host: 'h', ...more.headers } },
+  { ...more, headers: { destination, host: 'localhost', ...more.headers } },
 ]
 
 const COPY: readonly Row[] = [
@@ -154,7 +154,7 @@ const COPY: readonly Row[] = [
         {
           status: 201,
           json: { ok: true, id: 'y', rev: /^1-/ },
-          headers: { etag: '"{rev}"', location: 'http://h/{db}/y' },
+          headers: { etag: '"{rev}"', location: 'http://localhost/{db}/y' },
         },
       ],
       ['GET /{db}/y?revs=true', { like: { v: 3, _revisions: { start: 1 } } }],
@@ -176,7 +176,7 @@ const COPY: readonly Row[] = [
     says: 'no address of a server',
     given: [CHAIN],
     steps: [
-      [copy('http://h/{db}/y'), malformed('Destination URL must be relative.')],
+      [copy('http://localhost/{db}/y'), malformed('Destination URL must be relative.')],
       [copy('https://h/{db}/y'), malformed('Destination URL must be relative.')],
     ],
   },
@@ -233,8 +233,8 @@ function form(
   )
   return {
     headers: {
-      host: 'h',
-      referer: 'http://h/_utils/',
+      host: 'localhost',
+      referer: 'http://localhost/_utils/',
       'content-type': 'multipart/form-data; boundary=B',
       ...headers,
     },

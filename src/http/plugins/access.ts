@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { isServerAdmin, requireServerAdmin } from '../../auth/access.ts'
+import { isServerAdmin, requireMetricsReader, requireServerAdmin } from '../../auth/access.ts'
 import { CouchError } from '../../core/errors.ts'
 import { checkDatabaseName } from '../../core/ids.ts'
 import type { UserCtx } from '../../core/types.ts'
@@ -30,7 +30,11 @@ export const access = fp(
   { name: 'access', dependencies: ['authentication'] },
 )
 
-async function checkAccess(request: FastifyRequest): Promise<void> {
+/**
+ * Holds the caller against the rule of the matched route, and finds the route's database.
+ * @throws unauthorized, not_server_admin, forbidden, no_database, not_found
+ */
+export async function checkAccess(request: FastifyRequest): Promise<void> {
   if (request.is404) return
   const { user } = request
   // A route that forgot its rule is closed.
@@ -42,6 +46,8 @@ async function checkAccess(request: FastifyRequest): Promise<void> {
       if (user.name !== null || isServerAdmin(user)) return
       if (stranger !== undefined) throw new CouchError(stranger)
       throw new CouchError('unauthorized', 'You are not an authenticated user')
+    case 'metrics':
+      return requireMetricsReader(user)
     case 'server admin':
       return requireServerAdmin(user)
     case 'tenant':

@@ -1,7 +1,7 @@
 /** The one place where an error becomes an answer: a status and `{"error","reason"}` (protocol.md 1.1). */
 import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
-import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
+import type { ConnectionError, FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { isAnonymous } from '../../auth/access.ts'
 import type { Config } from '../../config/config.ts'
@@ -11,7 +11,9 @@ import { BAD_QUERY } from '../query-params.ts'
 import { HEADER_TEXT } from '../replies.ts'
 import { requiresUser } from '../required-user.ts'
 import { refuseUnknownMethod } from '../route-table.ts'
+import { corsLines, setCorsHeaders } from './cors.ts'
 import { setCouchHeaders } from './couch-headers.ts'
+import { countAnswer } from './metrics.ts'
 
 /** What Fastify and its plugins call their own errors, as rows of the table. */
 const TRANSLATIONS: Readonly<Record<string, ErrorName>> = {
@@ -54,10 +56,24 @@ export async function answerError(
   if (error.status === 401) challenge(request, reply)
   const payload = bodyOf(error)
   reply.code(error.status).type('application/json')
-  if (error.status === 413 && !request.raw.complete) {
+  if (!request.raw.complete && (error.status === 413 || request.isWithdrawn)) {
     return answerAndClose(request, reply, payload)
   }
   return reply.send(payload)
+}
+
+/**
+ * Answers a request whose own code has not come to an answer yet, and closes its connection: to that code the client
+ * is gone. Nothing of the body may be still to come.
+ */
+export function answerInstead(error: CouchError, request: FastifyRequest, reply: FastifyReply): void {
+  const { socket } = reply.raw
+  if (error.status === 401) challenge(request, reply)
+  const lines = Object.entries(reply.getHeaders())
+    .filter(([name]) => !/^(?:content-|cache-control$|connection$|etag$)/.test(name))
+    .map(([name, value]) => `${name}: ${String(value)}`)
+  socket?.write(rawAnswer(error, lines, request.method === 'HEAD'))
+  socket?.destroySoon()
 }
 
 /** For requests that never came to a route: a broken escape in the path, a path that is too long. */
@@ -66,26 +82,33 @@ export function answerFrameworkError(
   request: FastifyRequest,
   reply: FastifyReply,
 ): void {
+  countAnswer(request, reply)
   setCouchHeaders(request, reply)
+  setCorsHeaders(request, reply)
   void answerError(thrown, request, reply)
 }
 
-/** For connections that speak no HTTP: answers once, and cuts them. */
-export function answerClientError(error: NodeJS.ErrnoException, socket: Socket): void {
+/** For connections that speak no HTTP: answers once, and cuts them. Fastify calls it on the app. */
+export function answerClientError(this: FastifyInstance, error: ConnectionError, socket: Socket): void {
   // Node's own rule (_http_server.js): a second answer must not be mixed into one that has begun.
   const { _httpMessage: begun } = socket as Socket & { _httpMessage?: { headersSent: boolean } | null }
   if (error.code !== 'ECONNRESET' && socket.writable && !begun?.headersSent) {
     const answer = error.code === 'HPE_HEADER_OVERFLOW' ? new CouchError('headers_too_large') : notHttp()
-    socket.write(rawAnswer(answer))
+    socket.write(rawAnswer(answer, corsLines(this.cors, lastPacket(error))))
   }
   socket.destroy()
+}
+
+/** What the parser was given last: of a short head all of it. */
+function lastPacket({ rawPacket }: { rawPacket?: unknown }): Buffer {
+  return Buffer.isBuffer(rawPacket) ? rawPacket : Buffer.alloc(0)
 }
 
 function notHttp(): CouchError {
   return new CouchError('bad_request', 'The request is not valid HTTP.')
 }
 
-function rawAnswer(error: CouchError): string {
+function rawAnswer(error: CouchError, lines: readonly string[], isBare = false): string {
   const body = bodyOf(error).toString()
   return [
     `HTTP/1.1 ${error.status} ${STATUS_CODES[error.status] ?? ''}`,
@@ -93,8 +116,9 @@ function rawAnswer(error: CouchError): string {
     `Content-Length: ${Buffer.byteLength(body)}`,
     'Cache-Control: must-revalidate',
     'Connection: close',
+    ...lines,
     '',
-    body,
+    isBare ? '' : body,
   ].join('\r\n')
 }
 

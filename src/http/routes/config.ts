@@ -9,14 +9,11 @@ import { reloadConfig } from '../../auth/reload.ts'
 import { isSecretKey, SECRET_MASK } from '../../config/defaults.ts'
 import { isMet, memberView, valueIn } from '../../config/member-view.ts'
 import { CouchError } from '../../core/errors.ts'
-import { NODE_NAME } from '../node-name.ts'
+import { checkNodeName, NODE_NAME } from '../node-name.ts'
 import { sendJson } from '../replies.ts'
 import type { Path } from '../route-table.ts'
 import { shape } from '../shapes.ts'
 import { readSmallJson } from '../small-json.ts'
-
-/** The names by which clients call the one node there is; the first is the one it tells (protocol.md 12.1). */
-const NODE_NAMES = [NODE_NAME, '_local', 'couchdb@127.0.0.1']
 
 export const configRoutes: readonly Path[] = [
   { url: '/_node/:node', allow: 'GET,HEAD', access: 'server admin', methods: { GET: { handler: nodeName } } },
@@ -199,9 +196,7 @@ async function deleteValue(request: FastifyRequest, reply: FastifyReply): Promis
 /** @throws no_such_node */
 function paramsOf(request: FastifyRequest): Params {
   const params = request.params as Params
-  if (params.node !== undefined && !NODE_NAMES.includes(params.node)) {
-    throw new CouchError('no_such_node', `no such node: ${params.node}`)
-  }
+  if (params.node !== undefined) checkNodeName(params.node)
   return params
 }
 

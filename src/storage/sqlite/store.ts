@@ -1,6 +1,7 @@
 /** A database in one SQLite file: the contract of storage/engine.ts over the tables of schema.ts. */
 import { statSync } from 'node:fs'
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { CommitTally } from '../commit-tally.ts'
 import type {
   BlobPin,
   BlobStage,
@@ -50,6 +51,8 @@ export interface StoreOptions {
   readonly onOperation?: ConnectionOptions['onOperation']
   /** Those of the thread. */
   readonly caches: PageCaches
+  /** Counts the commits of the thread's databases. */
+  readonly tally?: CommitTally | undefined
   onClosed(): void
 }
 
@@ -103,7 +106,7 @@ export class SqliteStore implements DatabaseStore {
         this.#feed.flush()
         this.#state.flush()
       },
-      committed: () => this.#committed(),
+      committed: (writes, ms) => this.#committed(writes, ms),
       back: () => this.#back(),
     })
     this.#access = new Access(writer, this.#cache)
@@ -117,11 +120,12 @@ export class SqliteStore implements DatabaseStore {
     })
   }
 
-  #committed(): void {
+  #committed(writes: number, ms: number): void {
     this.#docWrites.forgetExpected()
     this.#feed.forget()
-    const advanced = this.#state.committed()
-    if (advanced) for (const listener of this.#listeners) listener(this.#state.view.updateSeq)
+    const updates = this.#state.committed()
+    this.#options.tally?.add(writes, updates, ms)
+    if (updates > 0) for (const listener of this.#listeners) listener(this.#state.view.updateSeq)
   }
 
   #back(): void {

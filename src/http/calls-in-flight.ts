@@ -1,0 +1,154 @@
+/**
+ * The requests under way, so that they can be ended when what let them in is withdrawn: a long upload or download, or
+ * a feed that its reader does not take, would else go on for hours.
+ */
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { Breath } from '../core/breath.ts'
+import { asCouchError, type CouchError } from '../core/errors.ts'
+
+/** What may have been withdrawn, and from whom. */
+export interface Doubt {
+  /** Names of accounts. */
+  readonly accounts: Set<string>
+  /** Names of databases whose security object has changed. */
+  readonly databases: Set<string>
+  /** Nobody's credentials are sure. */
+  isOfAll: boolean
+}
+
+export interface CallsOptions {
+  /** Looks at the caller's credentials and rights again. Throws what he would be refused with. */
+  recheck(request: FastifyRequest, reply: FastifyReply): Promise<void>
+  /** Ends a request. */
+  cut(request: FastifyRequest, reply: FastifyReply, error: CouchError): void
+  /** How long a tick lasts, in milliseconds; default 750. */
+  readonly tickMs?: number
+}
+
+/**
+ * How many ticks after a doubt requests are looked at. The very request that withdrew something is to be answered, and
+ * it may be one of the caller's own; and a password that was being checked all the while is right still when the check
+ * ends, which the second look is for, and for feeds whose readers do not take what would be their end. That is over after three seconds, and a client that is still sending then is cut
+ * two seconds later (lingering-close.ts).
+ */
+const TICK_MS = 750
+const FIRST_LOOK = 2
+const SECOND_LOOK = 4
+
+/** Checked at the same time; the hashes of passwords have a queue that others want to stand in, too. */
+const AT_ONCE = 16
+
+/** A response whose connection went before its turn came is never closed: such are looked for after so many requests. */
+const SWEPT_EVERY = 4096
+
+export class CallsInFlight {
+  readonly #options: CallsOptions
+  readonly #calls = new Set<FastifyReply>()
+  /** Of each of the last ticks, the current one first. Empty while nothing is in doubt. */
+  #doubts: Doubt[] = []
+  #timer: NodeJS.Timeout | null = null
+  #added = 0
+
+  constructor(options: CallsOptions) {
+    this.#options = options
+  }
+
+  /** How many are under way. */
+  get size(): number {
+    return this.#calls.size
+  }
+
+  /** Takes a request whose caller was let in; it leaves by itself. */
+  add(reply: FastifyReply): void {
+    this.#calls.add(reply)
+    reply.raw.once('close', () => this.#calls.delete(reply))
+    this.#added += 1
+    if (this.#added % SWEPT_EVERY === 0) this.#sweep()
+  }
+
+  /** @param names accounts that may have lost something */
+  doubtAccounts(names: ReadonlySet<string> | 'all'): void {
+    const doubt = this.#current()
+    if (names === 'all') doubt.isOfAll = true
+    else for (const name of names) doubt.accounts.add(name)
+  }
+
+  /** @param name of a database whose security object has changed */
+  doubtDatabase(name: string): void {
+    this.#current().databases.add(name)
+  }
+
+  /** Looks at nothing any more. */
+  close(): void {
+    if (this.#timer !== null) clearInterval(this.#timer)
+    this.#timer = null
+    this.#doubts = []
+  }
+
+  #current(): Doubt {
+    if (this.#timer === null) {
+      this.#timer = setInterval(() => this.#tick(), this.#options.tickMs ?? TICK_MS)
+      this.#timer.unref()
+      this.#doubts = [noDoubt()]
+    }
+    return this.#doubts[0]!
+  }
+
+  #tick(): void {
+    this.#doubts.unshift(noDoubt())
+    this.#doubts.length = Math.min(this.#doubts.length, SECOND_LOOK + 1)
+    for (const age of [FIRST_LOOK, SECOND_LOOK]) {
+      const doubt = this.#doubts[age]
+      if (doubt !== undefined && !isEmpty(doubt)) void this.#look(doubt, age === SECOND_LOOK)
+    }
+    if (this.#doubts.slice(0, SECOND_LOOK).every(isEmpty)) this.close()
+  }
+
+  async #look(doubt: Doubt, isLast: boolean): Promise<void> {
+    this.#sweep()
+    const doubted = [...this.#calls].filter(
+      ({ request }) => concerns(doubt, request) && (isLast || !request.isWaitingFeed),
+    )
+    const breath = new Breath()
+    for (let at = 0; at < doubted.length; at += AT_ONCE) {
+      await Promise.all(doubted.slice(at, at + AT_ONCE).map((reply) => this.#check(reply, isLast)))
+      await breath.take()
+    }
+  }
+
+  async #check(reply: FastifyReply, isLast: boolean): Promise<void> {
+    const { request } = reply
+    try {
+      await this.#options.recheck(request, reply)
+    } catch (thrown) {
+      const error = asCouchError(thrown)
+      // That his rights cannot be found out just now is no reason to end anything, at first.
+      const isOver = isRefusal(error) || (isLast && error.status >= 500)
+      if (isOver && this.#calls.has(reply)) this.#options.cut(request, reply, error)
+    }
+  }
+
+  #sweep(): void {
+    for (const reply of this.#calls) {
+      if (reply.request.raw.socket.destroyed) this.#calls.delete(reply)
+    }
+  }
+}
+
+function noDoubt(): Doubt {
+  return { accounts: new Set(), databases: new Set(), isOfAll: false }
+}
+
+function isEmpty({ accounts, databases, isOfAll }: Doubt): boolean {
+  return !isOfAll && accounts.size === 0 && databases.size === 0
+}
+
+function concerns({ accounts, databases, isOfAll }: Doubt, { user, database }: FastifyRequest): boolean {
+  if (isOfAll || (user.name !== null && accounts.has(user.name))) return true
+  return database !== null && databases.has(database.name)
+}
+
+/** A key that is gone makes a token a bad request; a database that is gone is no question of rights. */
+function isRefusal(error: CouchError): boolean {
+  return error.status < 500 && error.status !== 404
+}
