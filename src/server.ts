@@ -4,26 +4,21 @@ import { join } from 'node:path'
 import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
 import { buildApp } from './app.ts'
-import type { Accounts } from './auth/accounts.ts'
-import { adminAccounts, isOpen, prepareAdmins, requireAdminIfHosted } from './auth/admins.ts'
+import { isOpen, prepareAdmins, requireAdminIfHosted } from './auth/admins.ts'
 import { CredentialChecker } from './auth/credentials.ts'
-import { HashUpgrades } from './auth/hash-upgrades.ts'
 import { loginGuard } from './auth/login-guard.ts'
+import { openUsers } from './auth/open-users.ts'
 import { localOperator } from './auth/operator.ts'
-import { PerUserDatabases } from './auth/peruser.ts'
 import { reloadConfig } from './auth/reload.ts'
 import { tokenLimitsOf } from './auth/token-limits.ts'
 import { openTokens, type Tokens } from './auth/tokens.ts'
-import { combinedAccounts, usersAccounts } from './auth/users.ts'
 import { type Config, openConfig } from './config/config.ts'
 import { prepareDataFolder } from './config/data-folder.ts'
 import { makeLogger } from './config/logger.ts'
-import { hashingOf, settingsOf } from './config/settings.ts'
+import { settingsOf } from './config/settings.ts'
 import type { ConfigFlags } from './config/sources.ts'
 import { StartError } from './config/start-error.ts'
 import { setteeVersion } from './config/version.ts'
-import { CouchError } from './core/errors.ts'
-import { USERS_DATABASE } from './core/user-ids.ts'
 import { type Hosted, openHosted } from './hosted/hosted.ts'
 import { perUserDatabases } from './hosted/per-user-databases.ts'
 import { tellStoredBefore } from './hosted/stored-before.ts'
@@ -117,10 +112,13 @@ async function composed(
   const tmpDir = await emptyTmpDir(dataDir)
   const hosted = await hostedMode(config, databases, logger, (account) => revokeTokens(tokens, account))
   if (hosted !== null) undo.push(() => hosted.close())
-  const { accounts, upgrades } = await openUsers(config, databases, hosted, logger, undo)
+  const perUser = hosted === null ? databases : perUserDatabases(databases, hosted.databases, config)
+  const users = await openUsers({ config, databases, perUser, logger })
+  undo.push(() => users.close())
+  const accounts = hosted === null ? users.accounts : tenantAccounts(users.accounts, hosted.tenants)
   const credentials = new CredentialChecker(accounts, {
     lockout: loginGuard(config, logger),
-    onVerified: (account, password) => upgrades.consider(account, password),
+    onVerified: (account, password) => users.upgrades.consider(account, password),
   })
   const tokens: Tokens = await openTokens({
     records: databases,
@@ -164,46 +162,6 @@ async function revokeTokens(tokens: Tokens, account: string): Promise<number> {
   const { length } = tokens.list(account)
   await tokens.revokeAll(account)
   return length
-}
-
-interface OpenedUsers {
-  readonly accounts: Accounts
-  readonly upgrades: HashUpgrades
-}
-
-/** `_users`, made if it is not there: its accounts beside the server admins, and a database for each if wished for. */
-async function openUsers(
-  config: Config,
-  databases: Databases,
-  hosted: Hosted | null,
-  logger: Logger,
-  undo: (() => Promise<unknown>)[],
-): Promise<OpenedUsers> {
-  await databases.create(USERS_DATABASE).catch((error: unknown) => {
-    // A disk that is full must not keep an admin from starting the server to make room.
-    const code = error instanceof CouchError ? error.code : null
-    if (code === 'insufficient_storage') logger.error({ err: error }, 'the database _users cannot be made')
-    else if (code !== 'file_exists') throw error
-  })
-  const hashing = () => hashingOf(config)
-  const users = usersAccounts(databases, { hashing })
-  const upgrades = new HashUpgrades({
-    databases,
-    isOn: () => config.boolean('chttpd_auth', 'upgrade_hash_on_auth'),
-    hashing,
-    onFault: (fault) => logger.warn({ err: fault }, "a user's weak hash could not be made anew"),
-  })
-  const perUser = new PerUserDatabases({
-    databases: hosted === null ? databases : perUserDatabases(databases, hosted.databases, config),
-    config,
-    onFault: (fault, user) =>
-      logger.warn({ err: fault, user }, 'couch_peruser could not do its work for a user, or for now'),
-  })
-  perUser.start()
-  undo.push(() => perUser.close())
-  undo.push(async () => users.close())
-  const accounts = combinedAccounts(adminAccounts(config), users)
-  return { accounts: hosted === null ? accounts : tenantAccounts(accounts, hosted.tenants), upgrades }
 }
 
 /** `data/tmp` holds request bodies while they are served; what stands there at a start is left from a crash. */

@@ -93,8 +93,8 @@ export class CredentialChecker {
     }
     this.#right += 1
     if (watched !== null) this.#lockout?.succeeded(watched, name)
-    if (account.refusal !== undefined) throw new CouchError('forbidden', account.refusal)
     if (known === undefined) this.#onVerified(account, password)
+    if (account.refusal !== undefined) throw new CouchError('forbidden', account.refusal)
     return account
   }
 

@@ -11,8 +11,8 @@ import type { Schema } from './shapes.ts'
 /**
  * Who may call a route (protocol.md 11.4); `user` is anybody who has logged in, `maintainer` an admin of the
  * database whose lack is answered with 401 (protocol.md 19.7), `metrics` a server admin or who has the role `_metrics`.
- * `tenant` is a server admin, and in hosted mode any account; `owner` a server admin, and in hosted mode the account that
- * owns the database.
+ * `tenant` is a server admin, and in hosted mode any account; `owner` a server admin, and in hosted mode the account
+ * that owns the database.
  */
 export type Access =
   | 'public'
@@ -20,9 +20,9 @@ export type Access =
   | 'member'
   | 'db admin'
   | 'maintainer'
-  | 'metrics'
   | 'tenant'
   | 'owner'
+  | 'metrics'
   | 'server admin'
 
 export interface Method {

@@ -50,6 +50,7 @@ t.test('fastify stays in http/, app.ts and server.ts', async (t) => {
     '@fastify/basic-auth',
     '@fastify/compress',
     '@fastify/rate-limit',
+    '@fastify/proxy-addr',
   ]) {
     t.same(packageOutside(sources, name, allowed), [])
   }
@@ -65,6 +66,13 @@ t.test('better-sqlite3 stays in storage/sqlite/', async (t) => {
 t.test('undici stays in replication/http-peer.ts', async (t) => {
   t.same(
     packageOutside(sources, 'undici', (path) => path === 'replication/http-peer.ts'),
+    [],
+  )
+})
+
+t.test('jose stays in auth/jwt.ts', async (t) => {
+  t.same(
+    packageOutside(sources, 'jose', (path) => path === 'auth/jwt.ts'),
     [],
   )
 })

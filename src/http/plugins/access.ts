@@ -24,7 +24,7 @@ declare module 'fastify' {
  */
 export const access = fp(
   async (app) => {
-    app.decorateRequest('database')
+    app.decorateRequest('database', null)
     app.addHook('onRequest', checkAccess)
   },
   { name: 'access', dependencies: ['authentication'] },

@@ -73,7 +73,7 @@ function standInLine(
   const { lines, tenants } = hosted
   const { name } = request.user
   const rate = (name === null ? tenants.defaults : tenants.quotaOf(name)).requests
-  const line = lines.of(name ?? addressKey(request.ip), rate)
+  const line = lines.of(name ?? addressKey(request.address), rate)
   let isAtWork = false
   let hasWaited = false
   const leave = () => {
