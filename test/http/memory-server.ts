@@ -19,12 +19,16 @@ import { settingsOf } from '../../src/config/settings.ts'
 import { CouchError } from '../../src/core/errors.ts'
 import { checkDatabaseName } from '../../src/core/ids.ts'
 import { DEFAULT_LIMITS, DEFAULT_RULES, type UserCtx } from '../../src/core/types.ts'
+import { USERS_DATABASE } from '../../src/core/user-ids.ts'
 import type { Body, Database } from '../../src/documents/database.ts'
 import { storeDatabase } from '../../src/documents/store-database.ts'
+import { usersDatabase } from '../../src/documents/users-database.ts'
 import { type Hosted, openHosted } from '../../src/hosted/hosted.ts'
 import { tenantAccounts } from '../../src/hosted/tenant-accounts.ts'
+import { compileRegex } from '../../src/query/regex.ts'
 import type { Catalog } from '../../src/storage/catalog.ts'
 import type { DatabaseHandle, Databases } from '../../src/threads/databases.ts'
+import { servedUsers } from '../../src/threads/served-users.ts'
 import { localSandbox } from '../helpers/local-sandbox.ts'
 import { memoryEngine } from '../helpers/memory-engine.ts'
 import { tokensOver } from '../helpers/tokens.ts'
@@ -134,8 +138,13 @@ async function memoryDatabases(config: Config) {
         sandbox,
         incarnation,
         startCompaction: () => void store.compact(),
+        compilePattern: (pattern: string) => compileRegex(pattern, () => {}),
       }
-      const database = storeDatabase(store, options)
+      // Made when a test asks for it, as any other; it is guarded as the server's, but makes no accounts here.
+      const database =
+        name === USERS_DATABASE
+          ? servedUsers(await usersDatabase(store, options), async () => (await store.view()).security)
+          : storeDatabase(store, options)
       plain.set(name, storeDatabase(store, { ...options, rules: () => DEFAULT_RULES }))
       const house = config.isHosted ? null : { sandbox, name, incarnation }
       handles.set(name, {

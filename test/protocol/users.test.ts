@@ -248,3 +248,61 @@ t.test('no password is found in the data folder or in the log', async (t) => {
   }
   t.ok(paths.some((file) => file.endsWith('_users.sqlite')))
 })
+
+t.test('feeds and views of _users are for admins', async (t) => {
+  const server = await start(t, { isOpen: true })
+  await putUser(server, 'anna', { password: 'x' })
+  const view = { views: { names: { map: 'function (doc) { emit(doc.name) }' } } }
+  t.equal((await server.request('PUT', '/_users/_design/d', { auth: ADMIN, body: view })).status, 201)
+  const rows: [method: string, path: string, body: object | undefined, status: number][] = [
+    ['GET', '/_users/_changes', undefined, 401],
+    ['GET', '/_users/_changes?include_docs=true&filter=_view&view=d/names', undefined, 401],
+    ['POST', '/_users/_changes?filter=_doc_ids', { doc_ids: ['org.couchdb.user:anna'] }, 401],
+    ['GET', '/_users/_all_docs', undefined, 401],
+    ['POST', '/_users/_all_docs', { keys: ['org.couchdb.user:anna'] }, 401],
+    ['GET', '/_users/_design_docs', undefined, 401],
+    ['GET', '/_users/_local_docs', undefined, 401],
+    ['GET', '/_users/_design/d/_view/names', undefined, 403],
+    ['POST', '/_users/_design/d/_view/names/queries', { queries: [{}] }, 403],
+    ['GET', '/_users/_design/d/_info', undefined, 403],
+    ['GET', '/_users/_design/d', undefined, 403],
+    ['POST', '/_users/_revs_diff', { 'org.couchdb.user:anna': ['1-a'] }, 403],
+  ]
+  for (const [method, path, body, status] of rows) {
+    const asked = body === undefined ? {} : { body }
+    const refused = await server.request(method, path, { auth: 'anna:x', ...asked })
+    t.equal(refused.status, status, `${method} ${path}: ${refused.text}`)
+    t.notMatch(refused.text, /derived_key|"rows"|"results"/)
+    const { status: good } = await server.request(method, path, { auth: ADMIN, ...asked })
+    t.equal(good, 200, `${method} ${path}, as an admin`)
+  }
+  const feed = await server.request('GET', '/_users/_changes?feed=continuous&timeout=1', { auth: 'anna:x' })
+  t.equal(feed.status, 401)
+})
+
+t.test('couch_peruser: a database for each, also for those before, over a restart', async (t) => {
+  const server = await start(t)
+  await putUser(server, 'anna', { password: 'x' })
+  await set(server, 'couch_peruser', 'enable', 'true')
+  const own = '/userdb-616e6e61'
+  const until = async (asked: TestServer, path: string, auth: string, status: number) => {
+    while ((await asked.request('GET', path, { auth })).status !== status) {
+      await new Promise((resolve) => setTimeout(resolve, 10))
+    }
+  }
+  await until(server, own, 'anna:x', 200)
+  t.equal((await server.request('PUT', `${own}/note`, { auth: 'anna:x', body: {} })).status, 201)
+  t.equal((await server.request('PUT', `${own}/_design/d`, { auth: 'anna:x', body: {} })).status, 201)
+  await putUser(server, 'zoë/1', { password: 'z' })
+  const name = `/userdb-${Buffer.from('zoë/1').toString('hex')}`
+  await until(server, name, 'zoë/1:z', 200)
+  t.equal((await server.request('GET', own, { auth: 'zoë/1:z' })).status, 403)
+  await server.close()
+  const again = await startTestServer(t, { dataDir: server.dataDir })
+  t.match((await again.request('GET', own, { auth: 'anna:x' })).json, { doc_count: 2 })
+  await set(again, 'couch_peruser', 'delete_dbs', 'true')
+  const { json } = await again.request('GET', '/_users/org.couchdb.user:anna', { auth: ADMIN })
+  await again.request('DELETE', `/_users/org.couchdb.user:anna?rev=${json._rev}`, { auth: ADMIN })
+  await until(again, own, ADMIN, 404)
+  t.equal((await again.request('GET', name, { auth: 'zoë/1:z' })).status, 200)
+})
