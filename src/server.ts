@@ -20,9 +20,11 @@ import type { ConfigFlags } from './config/sources.ts'
 import { StartError } from './config/start-error.ts'
 import { setteeVersion } from './config/version.ts'
 import { type Hosted, openHosted } from './hosted/hosted.ts'
+import { perUserDatabases } from './hosted/per-user-databases.ts'
 import { tellStoredBefore } from './hosted/stored-before.ts'
 import { tenantAccounts } from './hosted/tenant-accounts.ts'
 import { serveControl } from './maintenance/control-server.ts'
+import { tenantCollector } from './maintenance/metrics/tenant-metrics.ts'
 import type { Databases } from './threads/databases.ts'
 import { openServerDatabases } from './threads/server-databases.ts'
 
@@ -110,7 +112,8 @@ async function composed(
   const tmpDir = await emptyTmpDir(dataDir)
   const hosted = await hostedMode(config, databases, logger, (account) => revokeTokens(tokens, account))
   if (hosted !== null) undo.push(() => hosted.close())
-  const users = await openUsers(config, databases, logger)
+  const perUser = hosted === null ? databases : perUserDatabases(databases, hosted.databases, config)
+  const users = await openUsers({ config, databases, perUser, logger })
   undo.push(() => users.close())
   const accounts = hosted === null ? users.accounts : tenantAccounts(users.accounts, hosted.tenants)
   const credentials = new CredentialChecker(accounts, {
@@ -127,7 +130,8 @@ async function composed(
   void hosted?.resume()
   const version = setteeVersion()
   const made = { config, accounts, credentials, tokens, databases, hosted }
-  const services = { ...made, logger, version, tmpDir }
+  const collectors = hosted === null ? [] : [tenantCollector(hosted)]
+  const services = { ...made, collectors, logger, version, tmpDir }
   const app = await buildApp(services, { closeGraceMs })
   undo.push(async () => {
     databases.endFeeds()

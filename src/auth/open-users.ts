@@ -8,7 +8,7 @@ import type { Databases } from '../threads/databases.ts'
 import type { Accounts } from './accounts.ts'
 import { adminAccounts } from './admins.ts'
 import { HashUpgrades } from './hash-upgrades.ts'
-import { PerUserDatabases } from './peruser.ts'
+import { PerUserDatabases, type PerUserOptions } from './peruser.ts'
 import { combinedAccounts, usersAccounts } from './users.ts'
 
 export interface OpenedUsers {
@@ -18,15 +18,24 @@ export interface OpenedUsers {
   close(): Promise<void>
 }
 
+export interface OpenUsersOptions {
+  readonly config: Config
+  readonly databases: Databases
+  /** What databases of users' own are made and deleted in. */
+  readonly perUser: PerUserOptions['databases']
+  readonly logger: Pick<Logger, 'error' | 'warn'>
+}
+
 /**
  * Makes `_users` if it is not there, follows it, and gives each user a database where that is wished for.
  * @throws what keeps `_users` from being made, but for a full disk
  */
-export async function openUsers(
-  config: Config,
-  databases: Databases,
-  logger: Pick<Logger, 'error' | 'warn'>,
-): Promise<OpenedUsers> {
+export async function openUsers({
+  config,
+  databases,
+  perUser: perUserDatabases,
+  logger,
+}: OpenUsersOptions): Promise<OpenedUsers> {
   await databases.create(USERS_DATABASE).catch((error: unknown) => {
     // A disk that is full must not keep an admin from starting the server to make room.
     const code = error instanceof CouchError ? error.code : null
@@ -42,7 +51,7 @@ export async function openUsers(
     onFault: (fault) => logger.warn({ err: fault }, "a user's weak hash could not be made anew"),
   })
   const perUser = new PerUserDatabases({
-    databases,
+    databases: perUserDatabases,
     config,
     onFault: (fault, user) =>
       logger.warn({ err: fault, user }, 'couch_peruser could not do its work for a user, or for now'),

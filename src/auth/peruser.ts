@@ -24,7 +24,10 @@ const AT_ONCE = 4
 const RETRY_MS = 5000
 
 export interface PerUserOptions {
-  readonly databases: Databases
+  readonly databases: Pick<
+    Databases,
+    'get' | 'create' | 'delete' | 'watchUpdates' | 'readRecords' | 'writeRecords'
+  >
   readonly config: Config
   /** Something could not be done: for one name, or (null) for now. */
   onFault(fault: unknown, name: string | null): void

@@ -53,8 +53,8 @@ export async function* bulkDocs(
   let before = '['
   let isAnswered = false
   for await (const asked of bulk.groups()) {
-    const group = rules === undefined ? asked : await prepared(asked, rules)
     const writer = isAnswered ? await remeasured(store, user) : user
+    const group = rules === undefined ? asked : await prepared(asked, rules)
     const edits = group.map(({ id, doc }) => ({ id, doc, newEdits: bulk.newEdits }))
     const results = await writeEdits(store, writer, edits, checks)
     if (!isAnswered) refuseIfBroken(results)

@@ -168,9 +168,10 @@ export class AccountKeeper {
 
   async #remove(name: string): Promise<object> {
     const { tenants, tenantDatabases, deleteTokens } = this.#options
-    const databases = await tenantDatabases.deleteAll(name)
-    const tokens = await deleteTokens(name)
+    // The user first: while there is one, couch_peruser may make a database for it.
     const user = await this.#users.delete(name)
+    const tokens = await deleteTokens(name)
+    const databases = await tenantDatabases.deleteAll(name)
     await tenants.forget(name)
     return { databases, user, tokens }
   }

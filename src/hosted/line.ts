@@ -12,6 +12,8 @@ const AT_ONCE_FIRST = 4
 /** What may be asked at once after a rest: so many seconds' worth. */
 const BURST_SECONDS = 5
 const MAX_WAIT_MS = 20_000
+/** No limit, as far as arithmetic is concerned. */
+const MAX_RATE = 1_000_000
 /** What waits holds its connection and a few kilobytes. */
 const MAX_WAITING = 256
 /** Far more than clients ever have: whoever has sent so many is none. */
@@ -52,8 +54,8 @@ export class Line {
   constructor(clock: Clock, room: Room, rate: number) {
     this.#clock = clock
     this.#room = room
-    this.#rate = rate
-    this.#tokens = burst(rate)
+    this.#rate = Math.min(rate, MAX_RATE)
+    this.#tokens = burst(this.#rate)
     this.#filledAt = clock.now()
   }
 
@@ -69,7 +71,7 @@ export class Line {
 
   /** Has a request go at once, later, or never. @param rate requests a second, as the quota is now */
   enter(waiter: Waiter, rate: number): void {
-    this.#rate = rate
+    this.#rate = Math.min(rate, MAX_RATE)
     this.#fill()
     if (this.#waiting === 0 && this.#mayGo(waiter.isFirst)) {
       this.#go(waiter)

@@ -4,18 +4,16 @@
  * for server admins only, and what was begun is finished at the next start.
  */
 
-import { ADMIN_ROLE } from '../auth/access.ts'
+import { HOUSE } from '../auth/users-feed.ts'
 import type { Config } from '../config/config.ts'
 import { CouchError } from '../core/errors.ts'
 import { checkDatabaseName } from '../core/ids.ts'
-import type { SecurityObject, UserCtx } from '../core/types.ts'
+import type { SecurityObject } from '../core/types.ts'
 import type { Databases } from '../threads/databases.ts'
 import { Chains } from './chains.ts'
 import type { Owners } from './owners.ts'
+import { perUserPrefix } from './per-user-prefix.ts'
 import type { Tenants } from './tenants.ts'
-
-/** The house itself. */
-export const HOUSE: UserCtx = { name: null, roles: [ADMIN_ROLE] }
 
 export interface TenantDatabasesOptions {
   readonly config: Config
@@ -41,24 +39,28 @@ export class TenantDatabases {
   /**
    * Makes a database; of an account, with a security object that lets in that account alone.
    * @param account null: nobody owns it
-   * @throws illegal_database_name, database_name_too_long, file_exists; forbidden beyond the account's number
+   * @throws illegal_database_name, database_name_too_long, file_exists
    */
   create(name: string, account: string | null): Promise<void> {
     checkDatabaseName(name)
     if (account === null) return this.#names.run(name, () => this.#makeUnowned(name))
+    return this.#accounts.run(account, () => this.#names.run(name, () => this.#make(name, account)))
+  }
+
+  /** The same for an account that makes it itself. @throws also forbidden, for the name, and beyond its number */
+  createOwn(name: string, account: string): Promise<void> {
+    checkDatabaseName(name)
+    this.#checkNameFor(account, name)
     return this.#accounts.run(account, async () => {
       this.#checkNumber(account)
       await this.#names.run(name, () => this.#make(name, account))
     })
   }
 
-  /**
-   * Names that are not a tenant's to take: the server's own, and those of others' databases (`couch_peruser`).
-   * @throws forbidden
-   */
-  checkNameFor(account: string, name: string): void {
+  /** Names that are not a tenant's to take: the server's own, and those of others' databases (`couch_peruser`). */
+  #checkNameFor(account: string, name: string): void {
     const { config } = this.#options
-    const prefix = config.get('couch_peruser', 'database_prefix') || 'userdb-'
+    const prefix = perUserPrefix(config)
     const own = prefix + Buffer.from(account).toString('hex')
     const isOthers = config.boolean('couch_peruser', 'enable') && name.startsWith(prefix) && name !== own
     if (!isOthers && !name.startsWith('_')) return

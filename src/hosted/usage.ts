@@ -3,13 +3,13 @@
  * so that one that rests costs nothing; what was found is kept on record, so that a start opens none.
  */
 
+import { HOUSE } from '../auth/users-feed.ts'
 import type { Clock } from '../changes/clock.ts'
 import { isJsonObject } from '../core/json-object.ts'
 import type { Allowance } from '../core/types.ts'
 import type { Databases } from '../threads/databases.ts'
 import type { Owners, RecordStore } from './owners.ts'
 import type { Quota } from './quota.ts'
-import { HOUSE } from './tenant-databases.ts'
 
 const KIND = 'usage'
 const LOOK_MS = 1000

@@ -7,9 +7,9 @@ import {
   USERS_DATABASE,
   userNames,
 } from '../auth/user-documents.ts'
+import { HOUSE } from '../auth/users-feed.ts'
 import { CouchError } from '../core/errors.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
-import { HOUSE } from './tenant-databases.ts'
 
 /** Leaves of one document: conflicts come of replication alone. */
 const MAX_LEAVES = 100

@@ -11,6 +11,7 @@ import { type Config, openConfig } from '../../src/config/config.ts'
 import { settingsOf } from '../../src/config/settings.ts'
 import { type Hosted, openHosted } from '../../src/hosted/hosted.ts'
 import { tenantAccounts } from '../../src/hosted/tenant-accounts.ts'
+import { tenantCollector } from '../../src/maintenance/metrics/tenant-metrics.ts'
 import { openServerDatabases } from '../../src/threads/server-databases.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 import { tokensOver } from '../helpers/tokens.ts'
@@ -64,6 +65,7 @@ export async function startHostedServer(
   const tokens = await tokensOver(databases, accounts)
   const app = await buildApp({
     ...{ config, accounts, credentials, tokens, databases, hosted },
+    collectors: [tenantCollector(hosted)],
     ...{ logger: pino({ level: 'silent' }), version: '0.0.1', tmpDir: folder },
   })
   await app.listen({ port: 0, host: '127.0.0.1' })

@@ -58,6 +58,16 @@ t.test('so many at once; the next goes when one has ended', async (t) => {
   t.equal(gone.at(-1), 'checkpoint', 'what goes first has places of its own')
 })
 
+t.test('without a limit only what is at once is bounded', async (t) => {
+  const line = new Line(new FakeClock(), room(), Infinity)
+  const { gone, refused, waiter } = record()
+  for (let at = 0; at < 300; at++) line.enter(waiter(String(at)), Infinity)
+  t.equal(gone.length, 16)
+  t.equal(refused.length, 300 - 16 - 256)
+  for (let at = 0; at < 256; at++) line.leave()
+  t.equal(gone.length, 16 + 256)
+})
+
 t.test('only a flood is refused, and told when to come again', async (t) => {
   const clock = new FakeClock()
   const shared = room()

@@ -99,6 +99,8 @@ t.test('what is taken is known after a restart, without a look at the databases'
   await until('it is counted', async () => (await first.account()).usage.documents === 1)
   const before = first.hosted.tenantUsage()
   t.match(before, [{ account: 'anna', documents: 1, databases: 1, feeds: 0 }])
+  const scraped = await first.call('GET', '/_node/_local/_prometheus', ROOT)
+  t.match(scraped.text, /^settee_tenant_documents\{account="anna"\} 1$/m)
   await first.close()
   const second = await startHostedServer(t, {}, first.dataDir)
   t.same(second.hosted.tenantUsage(), before)

@@ -8,6 +8,7 @@ import type { Hosted } from '../../hosted/hosted.ts'
 import type { Waiter } from '../../hosted/line.ts'
 import { addressKey } from '../../hosted/lines.ts'
 import { onRequestEnd } from '../request-end.ts'
+import { authenticate } from './authentication.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -64,15 +65,17 @@ function setAllowance({ owners, tenants, usage }: Hosted, request: FastifyReques
 }
 
 function standInLine(
-  { lines, tenants }: Hosted,
+  hosted: Hosted,
   request: FastifyRequest,
   reply: FastifyReply,
   done: HookHandlerDoneFunction,
 ): void {
+  const { lines, tenants } = hosted
   const { name } = request.user
   const rate = (name === null ? tenants.defaults : tenants.quotaOf(name)).requests
   const line = lines.of(name ?? addressKey(request.address), rate)
   let isAtWork = false
+  let hasWaited = false
   const leave = () => {
     if (isAtWork) line.leave()
     else line.cancel(waiter)
@@ -82,7 +85,8 @@ function standInLine(
     isFirst: goesFirst(request),
     go: () => {
       isAtWork = true
-      done()
+      if (hasWaited) admitAgain(hosted, request, reply).then(() => done(), done)
+      else done()
     },
     refuse: (seconds) => {
       if (seconds === null) request.raw.socket.destroy()
@@ -93,6 +97,14 @@ function standInLine(
   if (request.raw.socket.destroyed) return
   onRequestEnd(request, reply, leave)
   line.enter(waiter, rate)
+  hasWaited = true
+}
+
+/** What let the caller in may have been withdrawn while the request waited. */
+async function admitAgain(hosted: Hosted, request: FastifyRequest, reply: FastifyReply): Promise<void> {
+  await authenticate(request, reply)
+  refuseClosedAccount(request)
+  setAllowance(hosted, request)
 }
 
 /** A client that is refused one of these gives up bulk reads, or its checkpoint, for good: clients.md R6, R7. */

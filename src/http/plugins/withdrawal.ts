@@ -6,6 +6,7 @@ import { onDoubt } from '../doubts.ts'
 import { checkAccess } from './access.ts'
 import { authenticate } from './authentication.ts'
 import { answerInstead } from './errors.ts'
+import { refuseClosedAccount } from './tenancy.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -47,6 +48,7 @@ export const withdrawal = fp(
 async function recheck(request: FastifyRequest, reply: FastifyReply): Promise<void> {
   const probe = Object.create(request) as FastifyRequest
   await authenticate(probe, withoutHeaders(reply))
+  refuseClosedAccount(probe)
   await checkAccess(probe)
 }
 

@@ -90,27 +90,25 @@ async function createDatabase(request: FastifyRequest, reply: FastifyReply): Pro
   const name = nameOf(request)
   const { databases, hosted } = request.server.services
   if (hosted === null) await databases.create(name)
-  else await hosted.databases.create(name, await ownerOfNew(hosted, request))
+  else await createHosted(hosted, request)
   reply.header('Location', absoluteUrl(request, name))
   return sendJson(reply, 201, { ok: true })
 }
 
 /**
- * Whose a new database is: the tenant's who makes it, or, of an admin, the account's that `?owner=` names, or nobody's.
- * @throws forbidden for a name that is not a tenant's to take; bad_request for an owner that is no account
+ * A new database is the tenant's who makes it, or, of an admin, the account's that `?owner=` names, or nobody's.
+ * @throws forbidden, not_found for an owner that is no account, and as `databases.create`
  */
-async function ownerOfNew({ accounts, databases }: Hosted, request: FastifyRequest): Promise<string | null> {
+async function createHosted({ accounts, databases }: Hosted, request: FastifyRequest): Promise<void> {
+  const name = nameOf(request)
   const tenant = tenantOf(request)
   const { owner } = queryOf(request)
   if (tenant === null) {
     if (owner !== undefined) await accounts.checkExists(owner)
-    return owner ?? null
+    return databases.create(name, owner ?? null)
   }
-  if (owner !== undefined && owner !== tenant) {
-    throw new CouchError('forbidden', 'Only a server admin makes databases for others.')
-  }
-  databases.checkNameFor(tenant, nameOf(request))
-  return tenant
+  if (owner === undefined || owner === tenant) return databases.createOwn(name, tenant)
+  throw new CouchError('forbidden', 'Only a server admin makes databases for others.')
 }
 
 async function info(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {

@@ -1,9 +1,9 @@
 /** Calls about the server as a whole; protocol.md 4.4 and 15. */
 import { createHash } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { HOUSE } from '../../auth/users-feed.ts'
 import { CouchError } from '../../core/errors.ts'
 import { newUuid } from '../../core/ids.ts'
-import { HOUSE } from '../../hosted/tenant-databases.ts'
 import type { DatabaseHandle } from '../../threads/databases.ts'
 import { COUCHDB_VERSION } from '../plugins/couch-headers.ts'
 import { COUNT, count, jsonParam, type Query, queryOf, VIEW_BOOLEAN, viewBoolean } from '../query-params.ts'
