@@ -102,7 +102,7 @@ export function parseCommand(args: readonly string[]): Command {
 
 function serveCommand(rest: readonly string[], values: Values): Command {
   checkNone(rest)
-  checkOptions(values, 'serve', ['port', 'bind', 'data', 'log-level', 'log-file'])
+  checkOptions(values, 'serve', ['port', 'bind', 'data', 'log-level', 'log-file', 'hosted'])
   const flags: ConfigFlags = {}
   if (values.port !== undefined) flags.port = portOf(values.port)
   if (values.bind !== undefined) flags.bind = values.bind
