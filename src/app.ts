@@ -1,8 +1,10 @@
 import { type FastifyInstance, fastify, LogController } from 'fastify'
+import { bodyWindowMs } from './http/body.ts'
 import { BodyMemory } from './http/body-memory.ts'
 import { decorateAddress, trustedProxies } from './http/client-address.ts'
-import { closeWithin } from './http/connections.ts'
+import { tendConnections } from './http/connections.ts'
 import { holdContinue } from './http/continue.ts'
+import { maxOpenFiles } from './http/open-files.ts'
 import { access } from './http/plugins/access.ts'
 import { authentication } from './http/plugins/authentication.ts'
 import { compression } from './http/plugins/compression.ts'
@@ -41,14 +43,20 @@ import { validatorCompiler } from './http/shapes.ts'
 
 const MAX_HEADER_BYTES = 64 * 1024
 const HEADERS_TIMEOUT_MS = 60_000
+/** How often slow heads are looked for. */
+const CHECK_MS = 5000
 /** As CouchDB closes idle connections; protocol.md 17. */
 const KEEP_ALIVE_MS = 300_000
+/** Databases need files, too. */
+const MAX_SOCKETS = Math.max(64, Math.floor(maxOpenFiles() / 2))
 /** Leaves the databases their part of the time that a process has to end in (cli/lifecycle.ts). */
 const CLOSE_GRACE_MS = 5000
 
 export interface AppOptions {
   /** How long requests under way may take when the app closes, in milliseconds; then they are cut. Default 5 s. */
   readonly closeGraceMs?: number | undefined
+  /** How long the head of a request may take, in milliseconds. Default 60 s. */
+  readonly headTimeoutMs?: number | undefined
 }
 
 /**
@@ -57,9 +65,12 @@ export interface AppOptions {
  */
 export async function buildApp(services: Services, options: AppOptions = {}): Promise<FastifyInstance> {
   const trusts = trustedProxies(services.config)
-  const app = makeServer(services, trusts)
+  const app = makeServer(services, trusts, options)
   holdContinue(app.server)
-  closeWithin(app.server, {
+  const { config } = services
+  tendConnections(app.server, {
+    maxOpen: () => Math.min(config.integer('settee', 'max_connections'), MAX_SOCKETS),
+    bodyWindowMs: () => bodyWindowMs(config),
     graceMs: options.closeGraceMs ?? CLOSE_GRACE_MS,
     onCut: (count) =>
       services.logger.warn({ count }, 'connections were cut: their requests had not ended in time'),
@@ -80,7 +91,11 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
   return app
 }
 
-function makeServer(services: Services, trusts: (address: string) => boolean): FastifyInstance {
+function makeServer(
+  services: Services,
+  trusts: (address: string) => boolean,
+  { headTimeoutMs = HEADERS_TIMEOUT_MS }: AppOptions,
+): FastifyInstance {
   return fastify({
     trustProxy: trusts,
     loggerInstance: services.logger,
@@ -94,10 +109,11 @@ function makeServer(services: Services, trusts: (address: string) => boolean): F
     clientErrorHandler: answerClientError,
     http: {
       maxHeaderSize: MAX_HEADER_BYTES,
-      headersTimeout: HEADERS_TIMEOUT_MS,
+      headersTimeout: headTimeoutMs,
+      connectionsCheckingInterval: Math.min(CHECK_MS, headTimeoutMs),
       requireHostHeader: false,
     },
-    // An upload may take as long as it takes; body.ts watches over it.
+    // An upload may take as long as it takes, if it goes on: slow-body.ts watches over it.
     requestTimeout: 0,
     keepAliveTimeout: KEEP_ALIVE_MS,
     forceCloseConnections: 'idle',

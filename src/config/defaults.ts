@@ -264,6 +264,8 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
   row('quota', 'document_size', 'infinity', bytes(1), "bytes of JSON in one document of a tenant's"),
   row('quota', 'requests', 100, count(1), 'requests of a tenant, or of an anonymous address, a second'),
   row('quota', 'feeds', 50, count(1), 'feeds of a tenant that wait at once'),
+  row('settee', 'max_connections', 10_000, integer(1, 1_000_000), 'connections open at once'),
+  row('settee', 'body_timeout', 60, integer(1, 86_400), 'seconds in which a body must bring 100 bytes each'),
   row('settee', 'body_memory', 67_108_864, integer(1_048_576, 2 ** 40), 'bytes of request bodies in memory'),
   row(
     'settee',

@@ -6,11 +6,13 @@ import type { IncomingMessage } from 'node:http'
 import { finished, type Readable } from 'node:stream'
 import { createGunzip } from 'node:zlib'
 import type { FastifyRequest } from 'fastify'
+import type { Config } from '../config/config.ts'
 import { CouchError } from '../core/errors.ts'
 import { USERS_DATABASE } from '../core/user-ids.ts'
 import type { Body } from '../documents/database.ts'
 import { BodyCollector } from './body-collector.ts'
 import { sendContinue } from './continue.ts'
+import { watchProgress } from './slow-body.ts'
 
 /** How large a body may be, inflated, and the configuration key that says so. */
 export interface SizeLimit {
@@ -20,8 +22,6 @@ export interface SizeLimit {
   refusal?(): CouchError
 }
 
-/** A client that sends nothing for so long is gone; without this its half-open connection would hold memory. */
-const IDLE_MS = 300_000
 const INFLATE_CHUNK = 64 * 1024
 /** What streams throw when the other side went away. */
 const CUT_OFF = new Set(['ECONNRESET', 'ECONNABORTED', 'EPIPE', 'ERR_STREAM_PREMATURE_CLOSE'])
@@ -35,6 +35,11 @@ declare module 'fastify' {
   }
 }
 
+/** How long the next part of a body may take, in milliseconds: `settee/body_timeout`. */
+export function bodyWindowMs(config: Config): number {
+  return config.integer('settee', 'body_timeout') * 1000
+}
+
 /** The limit of whole requests now: `chttpd/max_http_request_size`. */
 export function requestSizeLimit(request: FastifyRequest): SizeLimit {
   const bytes = request.server.services.config.bytes('chttpd', 'max_http_request_size')
@@ -45,7 +50,7 @@ export function requestSizeLimit(request: FastifyRequest): SizeLimit {
  * Reads the request's body and calls `use` with it. The body's memory is given back, or its file closed, when
  * what `use` returns has settled.
  * @throws missing_body, invalid_json for an empty one, too_large, gzip_body, bad_content_type for another
- *   encoding, incomplete_body, insufficient_storage; and as `use`
+ *   encoding, incomplete_body, request_timeout, insufficient_storage; and as `use`
  */
 export async function withBody<T>(
   request: FastifyRequest,
@@ -126,15 +131,17 @@ async function read(
   // Most bodies came with their heads; waiting for them would cost more than all else (10 us).
   if (raw.complete && !raw.destroyed && encoding === 'identity') return readArrived(raw, collector, limit)
   const started = performance.now()
-  const idle = setTimeout(() => raw.destroy(), IDLE_MS)
+  const stopWatch = watchProgress(raw, bodyWindowMs(request.server.services.config), () =>
+    request.endBody?.(new CouchError('request_timeout')),
+  )
   sendContinue(raw)
   try {
-    if (encoding === 'gzip') await readInflated(request, collector, limit, idle)
-    else await readChunks(request, raw, collector, limit, idle)
+    if (encoding === 'gzip') await readInflated(request, collector, limit)
+    else await readChunks(request, raw, collector, limit)
   } catch (error) {
     throw readFailure(error)
   } finally {
-    clearTimeout(idle)
+    stopWatch()
     // What is still to come is thrown away, or the connection could serve nobody else.
     raw.resume()
     request.tellBodyTime?.(Math.round(performance.now() - started))
@@ -156,7 +163,6 @@ async function readInflated(
   request: FastifyRequest,
   collector: BodyCollector,
   limit: SizeLimit,
-  idle: NodeJS.Timeout,
 ): Promise<void> {
   const { raw } = request
   const gunzip = createGunzip({ chunkSize: INFLATE_CHUNK })
@@ -165,7 +171,7 @@ async function readInflated(
     if (error) gunzip.destroy(error)
   })
   try {
-    await readChunks(request, raw.pipe(gunzip), collector, limit, idle)
+    await readChunks(request, raw.pipe(gunzip), collector, limit)
   } finally {
     forget()
     raw.unpipe(gunzip)
@@ -182,7 +188,6 @@ function readChunks(
   source: Readable,
   collector: BodyCollector,
   limit: SizeLimit,
-  idle: NodeJS.Timeout,
 ): Promise<void> {
   return new Promise((resolve, reject) => {
     let spooling = Promise.resolve()
@@ -195,7 +200,6 @@ function readChunks(
     }
     const cut = () => settle(new CouchError('incomplete_body'))
     const take = (chunk: Buffer) => {
-      idle.refresh()
       if (collector.length + chunk.length > limit.bytes) return settle(tooLarge(limit))
       const spooled = collector.add(chunk)
       if (spooled === undefined) return

@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { createServer, type RequestListener, type Server } from 'node:http'
 import { type AddressInfo, connect, type Socket } from 'node:net'
 import t, { type Test } from 'tap'
-import { closeWithin } from '../../src/http/connections.ts'
+import { tendConnections } from '../../src/http/connections.ts'
 
 /** Longer than any test may take: where it counts, the test would run out of time. */
 const NEVER = 600_000
@@ -10,7 +10,7 @@ const NEVER = 600_000
 async function serve(t: Test, answer: RequestListener, graceMs = NEVER) {
   const server = createServer(answer).listen(0, '127.0.0.1')
   const cuts: number[] = []
-  closeWithin(server, { graceMs, onCut: (count) => cuts.push(count) })
+  tendConnections(server, { graceMs, onCut: (count) => cuts.push(count) })
   await once(server, 'listening')
   t.teardown(() => server.closeAllConnections())
   return { server, cuts, close: () => closed(server) }
@@ -147,6 +147,6 @@ t.test('requests in a row on one connection', async (t) => {
 
 t.test('a server that never listened', async (t) => {
   const server = createServer()
-  closeWithin(server, { graceMs: NEVER, onCut: () => t.fail('there was nothing to cut') })
+  tendConnections(server, { graceMs: NEVER, onCut: () => t.fail('there was nothing to cut') })
   await closed(server)
 })

@@ -6,6 +6,7 @@ import fp from 'fastify-plugin'
 import { isAnonymous } from '../../auth/access.ts'
 import type { Config } from '../../config/config.ts'
 import { asCouchError, CouchError, type ErrorName } from '../../core/errors.ts'
+import { isOneTooMany } from '../connections.ts'
 import { answerAndClose } from '../lingering-close.ts'
 import { BAD_QUERY } from '../query-params.ts'
 import { HEADER_TEXT } from '../replies.ts'
@@ -22,15 +23,33 @@ const TRANSLATIONS: Readonly<Record<string, ErrorName>> = {
   FST_BASIC_AUTH_MISSING_OR_BAD_AUTHORIZATION_HEADER: 'wrong_credentials',
 }
 
+/** What ends a body that is still coming; whoever sent it may go on for hours. */
+const CLOSING: ReadonlySet<number> = new Set([408, 413])
+
 /** Translates errors into answers, and refuses query strings with broken escapes before anything else happens. */
 export const errors = fp(
   async (app) => {
     app.setErrorHandler(answerError)
     app.setNotFoundHandler(refuseUnknownMethod)
-    app.addHook('onRequest', (request, _reply, done) => done(faultOfHead(request)))
+    app.addHook('onRequest', (request, reply, done) => done(refusal(request, reply)))
   },
   { name: 'errors', dependencies: ['couch-headers'] },
 )
+
+function refusal(request: FastifyRequest, reply: FastifyReply): CouchError | undefined {
+  if (isOneTooMany(request.raw.socket)) {
+    reply.header('Connection', 'close')
+    // A server that is busy is healthy.
+    if (request.routeOptions.config.credentials !== 'ignored') {
+      reply.header('Retry-After', '5')
+      return new CouchError(
+        'unavailable',
+        'There are too many connections (settee/max_connections); try again.',
+      )
+    }
+  }
+  return faultOfHead(request)
+}
 
 /** Node is told not to look for Host (app.ts), since its answer to who forgets it is not of our shape. */
 function faultOfHead(request: FastifyRequest): CouchError | undefined {
@@ -56,7 +75,7 @@ export async function answerError(
   if (error.status === 401) challenge(request, reply)
   const payload = bodyOf(error)
   reply.code(error.status).type('application/json')
-  if (!request.raw.complete && (error.status === 413 || request.isWithdrawn)) {
+  if (!request.raw.complete && (CLOSING.has(error.status) || request.isWithdrawn)) {
     return answerAndClose(request, reply, payload)
   }
   return reply.send(payload)
@@ -88,24 +107,35 @@ export function answerFrameworkError(
   void answerError(thrown, request, reply)
 }
 
+/** What Node calls what is wrong with a request that was never made one. */
+const CLIENT_ERRORS: Readonly<Record<string, ErrorName>> = {
+  HPE_HEADER_OVERFLOW: 'headers_too_large',
+  ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
+}
+
 /** For connections that speak no HTTP: answers once, and cuts them. Fastify calls it on the app. */
 export function answerClientError(this: FastifyInstance, error: ConnectionError, socket: Socket): void {
   // Node's own rule (_http_server.js): a second answer must not be mixed into one that has begun.
   const { _httpMessage: begun } = socket as Socket & { _httpMessage?: { headersSent: boolean } | null }
-  if (error.code !== 'ECONNRESET' && socket.writable && !begun?.headersSent) {
-    const answer = error.code === 'HPE_HEADER_OVERFLOW' ? new CouchError('headers_too_large') : notHttp()
+  // A connection that was opened ahead, and on which nothing was asked, is closed without a word.
+  const isAsked = error.code !== 'ECONNRESET' && socket.bytesRead > 0
+  if (isAsked && socket.writable && !begun?.headersSent) {
+    const answer = clientError(error.code)
     socket.write(rawAnswer(answer, corsLines(this.cors, lastPacket(error))))
   }
   socket.destroy()
 }
 
+function clientError(code: string): CouchError {
+  const row = CLIENT_ERRORS[code]
+  return row === undefined
+    ? new CouchError('bad_request', 'The request is not valid HTTP.')
+    : new CouchError(row)
+}
+
 /** What the parser was given last: of a short head all of it. */
 function lastPacket({ rawPacket }: { rawPacket?: unknown }): Buffer {
   return Buffer.isBuffer(rawPacket) ? rawPacket : Buffer.alloc(0)
-}
-
-function notHttp(): CouchError {
-  return new CouchError('bad_request', 'The request is not valid HTTP.')
 }
 
 function rawAnswer(error: CouchError, lines: readonly string[], isBare = false): string {
