@@ -3,6 +3,7 @@ import { createHmac, generateKeyPairSync } from 'node:crypto'
 import { connect as connectSocket } from 'node:net'
 import { SignJWT, UnsecuredJWT } from 'jose'
 import t, { type Test } from 'tap'
+import { setAdmin } from '../../src/auth/admins.ts'
 import { startTestServer } from '../helpers/server.ts'
 import { connect } from './client.ts'
 import { startMemoryServer } from './memory-server.ts'
@@ -19,7 +20,7 @@ async function setUp(t: Test, settings: Record<string, string> = {}) {
     ...settings,
   })
   const call = connect(t, server)
-  await call('PUT', '/_config/admins/s', { body: '"s"' })
+  await setAdmin(server.config, 's', 's')
   await call('PUT', '/db', { auth: 's:s' })
   const who = async (headers: Record<string, string>) => {
     const { status, json } = await call('GET', '/_session', { headers })
@@ -77,19 +78,17 @@ t.test('in hosted mode a token is for accounts that there are, and for roles tha
 })
 
 t.test('in hosted mode a token for an unknown account is refused', async (t) => {
-  const server = await startTestServer(t)
-  const set = async (key: string, value: string, auth?: string) => {
+  const env = { COUCHDB_USER: 's', COUCHDB_PASSWORD: 's' }
+  const server = await startTestServer(t, { hosted: true, env })
+  const set = async (key: string, value: string) => {
     const answer = await server.request('PUT', `/_node/_local/_config/${key}`, {
       body: JSON.stringify(value),
-      ...(auth !== undefined && { auth }),
+      auth: 's:s',
     })
     t.equal(answer.status, 200, key)
   }
-  await set('chttpd_auth/iterations', '10')
-  await set('settee/mode', 'hosted')
   await set('chttpd/authentication_handlers', ALL)
   await set('jwt_keys/hmac:_default', SECRET.toString('base64'))
-  await set('admins/s', 's')
   const session = (headers: Record<string, string>) => server.request('GET', '/_session', { headers })
   t.match(await session(await bearer({ sub: 'nobody', exp: soon() })), { status: 401 })
   t.match(await session(await bearer({ sub: 's', exp: soon() })), {
