@@ -15,7 +15,7 @@ const KIND = 'owner'
 /** Deleted databases of an account that its `_db_updates` still tells of. */
 const MAX_FORMER = 100
 
-/** `making`: not yet fit to be used; `deleted`: told of in `_db_updates`, and the account's again if it comes back. */
+/** `making`: not yet fit to be used; `deleted`: told of in the account's `_db_updates` while nobody has the name. */
 export type OwnedState = 'making' | 'owned' | 'deleted'
 
 interface Owned {

@@ -170,7 +170,9 @@ export class TenantDatabases {
         if (state === 'making') await owners.forget([name])
         else if (state === 'owned') await owners.set(name, account, 'deleted')
       } else if (state === 'owned') onOwned(name)
-      else await this.#finish(name, account)
+      else if (state === 'making') await this.#finish(name, account)
+      // Another of the same name, which `_cluster_setup` or single mode has made.
+      else await owners.forget([name])
     }
   }
 }

@@ -87,6 +87,22 @@ t.test('a crash between the steps of making and deleting', async (t) => {
   t.equal(second.hosted.owners.ownerOf('house'), undefined)
 })
 
+t.test('a name that an account has given up is not its own again', async (t) => {
+  const first = await startHostedServer(t)
+  const call = connect(t, first)
+  await call('PUT', '/wiki', ANNA)
+  await call('DELETE', '/wiki', ANNA)
+  const setup = { action: 'finish_cluster', ensure_dbs_exist: ['wiki'] }
+  t.equal((await call('POST', '/_cluster_setup', { ...ROOT, json: setup })).status, 201)
+  await first.close()
+  const second = await startHostedServer(t, {}, first.dataDir)
+  const again = connect(t, second)
+  t.equal((await again('GET', '/wiki', ANNA)).status, 403)
+  t.equal((await again('DELETE', '/wiki', ANNA)).status, 403)
+  t.same((await again('GET', '/_all_dbs', ANNA)).json, [])
+  t.same(second.hosted.owners.databases(), [])
+})
+
 t.test('a crash in the midst of the deletion of an account', async (t) => {
   const first = await startHostedServer(t)
   const call = connect(t, first)
