@@ -42,12 +42,13 @@ export const tenancy = fp(
 
 /**
  * However the account has proved who it is: a cookie, a token or a proxy may know nothing of its suspension. Feeds ask
- * again when accounts change.
+ * again when accounts change. A browser sends its cookie also to log out, or to log in as somebody else: that it may.
  * @throws forbidden
  */
-export function refuseClosedAccount({ user, server }: FastifyRequest): void {
+export function refuseClosedAccount({ user, server, routeOptions }: FastifyRequest): void {
   const { hosted } = server.services
   if (hosted === null || user.name === null || isServerAdmin(user)) return
+  if (routeOptions.config.credentials === 'optional') return
   const refusal = hosted.tenants.refusalOf(user.name)
   if (refusal !== null) throw new CouchError('forbidden', refusal)
 }
