@@ -80,12 +80,13 @@ t.test('a token manages no tokens, and reaches no accounts', async (t) => {
       t.strictSame([answer.status, answer.json], [403, { error: 'forbidden', reason }])
     }
   }
+  await call('PUT', '/_config/couchdb/users_db_security_editable', { body: '"true"', auth: 's:s' })
   await call('PUT', '/_users', { auth: 's:s' })
   await call('PUT', '/_users/_security', { json: { members: { names: [] } }, auth: 's:s' })
   const path = '/_users/org.couchdb.user:m'
   for (const [method, ask] of [
     ['GET', {}],
-    ['PUT', { body: '{}' }],
+    ['PUT', { json: { name: 'm', type: 'user', roles: [] } }],
   ] as const) {
     const answer = await call(method, path, { ...ask, auth: `m:${token}` })
     t.match([answer.status, answer.json], [403, { reason: 'A device token gives no access to _users.' }])
