@@ -118,7 +118,10 @@ function shown(section: string, key: string, text: string): string {
 
 /** What a limited account is shown; the server's limits are its own. */
 function viewOf({ server, user }: FastifyRequest): Sections {
-  return memberView(server.services.config, { name: user.name ?? '' })
+  const { config, hosted } = server.services
+  const name = user.name ?? ''
+  const maxDocumentSize = hosted?.tenants.quotaOf(name).document_size
+  return memberView(config, { name, ...(maxDocumentSize !== undefined && { maxDocumentSize }) })
 }
 
 async function reload(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
