@@ -36,14 +36,24 @@ function isLegalDatabaseName(name: string): boolean {
   return slash === -1 || DATABASE_NAME.test(name.slice(0, slash))
 }
 
-/** A database's name as a file's name: `/` is the one legal character that a file system cannot hold. */
+/** Names that open a device on Windows, whatever suffix follows. */
+const DEVICE_NAME = /^(?:con|prn|aux|nul|com\d|lpt\d)$/
+const ESCAPED_START = /^%([67][0-9A-F])/
+
+/**
+ * A database's name as a file's name. `/` is the one legal character that a file system cannot hold; names have no
+ * capitals and no dots, so that none is another's in a system that folds case, and none leads elsewhere.
+ */
 export function databaseFileName(name: string): string {
+  if (DEVICE_NAME.test(name)) return `%${name.charCodeAt(0).toString(16).toUpperCase()}${name.slice(1)}`
   return name.replaceAll('/', '%2F')
 }
 
 /** The inverse of {@link databaseFileName}; null when no database can have that file. */
 export function databaseOfFileName(fileName: string): string | null {
-  const name = fileName.replaceAll('%2F', '/')
+  const name = fileName
+    .replace(ESCAPED_START, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)))
+    .replaceAll('%2F', '/')
   return isLegalDatabaseName(name) && databaseFileName(name) === fileName ? name : null
 }
 

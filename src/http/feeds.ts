@@ -9,6 +9,7 @@ import { onDoubt } from './doubts.ts'
 import { takeFeedPlace } from './feed-place.ts'
 import { openStream } from './json-stream.ts'
 import { authenticate } from './plugins/authentication.ts'
+import { factsOf } from './plugins/request-log.ts'
 import { refuseClosedAccount } from './plugins/tenancy.ts'
 import { isKnownToClient, sendNotModified } from './replies.ts'
 
@@ -40,7 +41,7 @@ export async function answerFeed(
   reply: FastifyReply,
   { hub, database, asked, etagOf }: FeedAnswer,
 ): Promise<unknown> {
-  const { kind, since } = asked
+  const { kind } = asked
   const { requestTally } = request.server
   const waits = kind !== 'normal' && request.method !== 'HEAD'
   request.isWaitingFeed = waits
@@ -51,7 +52,7 @@ export async function answerFeed(
   const feed = new Feed(source, callerOf(request, reply), asked)
   try {
     const { state, unknownEpoch } = await feed.open()
-    if (unknownEpoch) request.log.warn({ since }, 'a feed begins anew: its since is of another store')
+    if (unknownEpoch) request.log.warn(factsOf(request), 'a feed begins anew: its since is of another store')
     const etag = kind === 'normal' ? etagOf(state) : null
     if (etag !== null && isKnownToClient(request, reply, etag)) return sendNotModified(reply)
     const stream = openStream(request, reply, {

@@ -60,7 +60,7 @@ t.test('what is no error of ours stays in the log', async (t) => {
   }
   const logged = server.lines.join('')
   t.match(logged, 'the secret text')
-  t.match(logged, '"path":"/_throw/error"')
+  t.match(logged, '"route":"/_throw/:what"')
   t.notMatch(logged, 'hunter2')
   const faults = server.lines.filter((line) => line.includes('a request failed'))
   t.strictSame(

@@ -117,7 +117,9 @@ t.test('a header as long as may be is read quickly enough to hold up nobody', as
   const socket = connectSocket(server.port, '127.0.0.1')
   t.after(() => socket.destroy())
   const forwarded = Array(5000).fill('10.0.0.1').join(', ')
-  socket.write(`GET /_up HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: ${forwarded}\r\nConnection: close\r\n\r\n`)
+  socket.write(
+    `GET /_up HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: ${forwarded}\r\nConnection: close\r\n\r\n`,
+  )
   let text = ''
   for await (const chunk of socket) text += String(chunk)
   t.match(text, /^HTTP\/1.1 200/)

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { FastifyInstance } from 'fastify'
 import { pino } from 'pino'
-import { buildApp } from '../../src/app.ts'
+import { type AppOptions, buildApp } from '../../src/app.ts'
 import type { Accounts } from '../../src/auth/accounts.ts'
 import { adminAccounts } from '../../src/auth/admins.ts'
 import { CredentialChecker } from '../../src/auth/credentials.ts'
@@ -45,6 +45,7 @@ export async function startMemoryServer(
   t: Closing,
   settings: Record<string, string> = {},
   extend: (app: FastifyInstance) => void = () => {},
+  options: AppOptions = {},
 ) {
   const dataDir = await mkdtemp(join(tmpdir(), 'settee-http-'))
   // The mode is read at the start alone.
@@ -65,7 +66,7 @@ export async function startMemoryServer(
   const tokens = await tokensOver(databases, accounts, { limits: () => tokenLimitsOf(config) })
   const made = { config, accounts, credentials, tokens, databases, hosted }
   const services = { ...made, logger, version: '0.0.1', tmpDir: dataDir }
-  const app = await buildApp(services)
+  const app = await buildApp(services, options)
   extend(app)
   await app.listen({ port: 0, host: '127.0.0.1' })
   t.after(async () => {

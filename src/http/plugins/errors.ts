@@ -1,20 +1,19 @@
 /** The one place where an error becomes an answer: a status and `{"error","reason"}` (protocol.md 1.1). */
-import { STATUS_CODES } from 'node:http'
-import type { Socket } from 'node:net'
-import type { ConnectionError, FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { isAnonymous } from '../../auth/access.ts'
 import type { Config } from '../../config/config.ts'
 import { asCouchError, CouchError, type ErrorName } from '../../core/errors.ts'
-import { isOneTooMany } from '../connections.ts'
+import { faultOfRequest } from '../head-faults.ts'
 import { answerAndClose } from '../lingering-close.ts'
-import { BAD_QUERY } from '../query-params.ts'
+import { errorBody, rawAnswer } from '../raw-answer.ts'
 import { HEADER_TEXT } from '../replies.ts'
 import { requiresUser } from '../required-user.ts'
 import { refuseUnknownMethod } from '../route-table.ts'
-import { corsLines, setCorsHeaders } from './cors.ts'
+import { setCorsHeaders } from './cors.ts'
 import { setCouchHeaders } from './couch-headers.ts'
 import { countAnswer } from './metrics.ts'
+import { causeOf, factsOf } from './request-log.ts'
 
 /** What Fastify and its plugins call their own errors, as rows of the table. */
 const TRANSLATIONS: Readonly<Record<string, ErrorName>> = {
@@ -31,38 +30,10 @@ export const errors = fp(
   async (app) => {
     app.setErrorHandler(answerError)
     app.setNotFoundHandler(refuseUnknownMethod)
-    app.addHook('onRequest', (request, reply, done) => done(refusal(request, reply)))
+    app.addHook('onRequest', (request, reply, done) => done(faultOfRequest(request, reply)))
   },
   { name: 'errors', dependencies: ['couch-headers'] },
 )
-
-function refusal(request: FastifyRequest, reply: FastifyReply): CouchError | undefined {
-  if (isOneTooMany(request.raw.socket)) {
-    reply.header('Connection', 'close')
-    // A server that is busy is healthy.
-    if (request.routeOptions.config.credentials !== 'ignored') {
-      reply.header('Retry-After', '5')
-      return new CouchError(
-        'unavailable',
-        'There are too many connections (settee/max_connections); try again.',
-      )
-    }
-  }
-  return faultOfHead(request)
-}
-
-/** Node is told not to look for Host (app.ts), since its answer to who forgets it is not of our shape. */
-function faultOfHead(request: FastifyRequest): CouchError | undefined {
-  const { query, headers, raw, server, originalUrl } = request
-  if (originalUrl.length > server.services.config.bytes('chttpd', 'max_uri_length')) {
-    return new CouchError('uri_too_long')
-  }
-  if (query === BAD_QUERY) return new CouchError('invalid_url')
-  if (headers.host === undefined && raw.httpVersion === '1.1') {
-    return new CouchError('bad_request', 'The header Host is missing.')
-  }
-  return undefined
-}
 
 /** Answers a failed request; never with Fastify's own shape, HTML or a stack. */
 export async function answerError(
@@ -73,7 +44,7 @@ export async function answerError(
   const error = ofExpired(request, translated(thrown))
   logFault(error, request)
   if (error.status === 401) challenge(request, reply)
-  const payload = bodyOf(error)
+  const payload = errorBody(error)
   reply.code(error.status).type('application/json')
   if (!request.raw.complete && (CLOSING.has(error.status) || request.isWithdrawn)) {
     return answerAndClose(request, reply, payload)
@@ -107,55 +78,6 @@ export function answerFrameworkError(
   void answerError(thrown, request, reply)
 }
 
-/** What Node calls what is wrong with a request that was never made one. */
-const CLIENT_ERRORS: Readonly<Record<string, ErrorName>> = {
-  HPE_HEADER_OVERFLOW: 'headers_too_large',
-  ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
-}
-
-/** For connections that speak no HTTP: answers once, and cuts them. Fastify calls it on the app. */
-export function answerClientError(this: FastifyInstance, error: ConnectionError, socket: Socket): void {
-  // Node's own rule (_http_server.js): a second answer must not be mixed into one that has begun.
-  const { _httpMessage: begun } = socket as Socket & { _httpMessage?: { headersSent: boolean } | null }
-  // A connection that was opened ahead, and on which nothing was asked, is closed without a word.
-  const isAsked = error.code !== 'ECONNRESET' && socket.bytesRead > 0
-  if (isAsked && socket.writable && !begun?.headersSent) {
-    const answer = clientError(error.code)
-    socket.write(rawAnswer(answer, corsLines(this.cors, lastPacket(error))))
-  }
-  socket.destroy()
-}
-
-function clientError(code: string): CouchError {
-  const row = CLIENT_ERRORS[code]
-  return row === undefined
-    ? new CouchError('bad_request', 'The request is not valid HTTP.')
-    : new CouchError(row)
-}
-
-/** What the parser was given last: of a short head all of it. */
-function lastPacket({ rawPacket }: { rawPacket?: unknown }): Buffer {
-  return Buffer.isBuffer(rawPacket) ? rawPacket : Buffer.alloc(0)
-}
-
-function rawAnswer(error: CouchError, lines: readonly string[], isBare = false): string {
-  const body = bodyOf(error).toString()
-  return [
-    `HTTP/1.1 ${error.status} ${STATUS_CODES[error.status] ?? ''}`,
-    'Content-Type: application/json',
-    `Content-Length: ${Buffer.byteLength(body)}`,
-    'Cache-Control: must-revalidate',
-    'Connection: close',
-    ...lines,
-    '',
-    isBare ? '' : body,
-  ].join('\r\n')
-}
-
-function bodyOf(error: CouchError): Buffer {
-  return Buffer.from(`${JSON.stringify(error.toBody())}\n`)
-}
-
 function translated(thrown: unknown): CouchError {
   const row = TRANSLATIONS[(thrown as Partial<FastifyError> | null)?.code ?? '']
   return row === undefined ? asCouchError(thrown) : new CouchError(row, undefined, { cause: thrown })
@@ -170,9 +92,7 @@ function ofExpired(request: FastifyRequest, error: CouchError): CouchError {
 
 function logFault(error: CouchError, request: FastifyRequest): void {
   if (error.status < 500) return
-  const { id, method } = request
-  const [path] = request.url.split('?', 1)
-  request.server.services.logger.error({ err: error.cause ?? error, id, method, path }, 'a request failed')
+  request.server.services.logger.error({ ...causeOf(error), ...factsOf(request) }, 'a request failed')
 }
 
 /**

@@ -1,5 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
+import type { CouchError } from '../../core/errors.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -27,6 +28,29 @@ export const requestLog = fp(
   { name: 'request-log' },
 )
 
+/**
+ * What may be said of a request at every level: ids of documents and names of attachments are in paths, credentials in
+ * queries, and so neither is here.
+ */
+export function factsOf(request: FastifyRequest): Record<string, unknown> {
+  return {
+    id: request.id,
+    method: request.method,
+    route: request.routeOptions.url,
+    database: databaseOf(request),
+  }
+}
+
+/** What may be said of an error: reasons repeat what was sent, or what a user's function has thrown. */
+export function causeOf(error: CouchError): Record<string, unknown> {
+  const { cause, code } = error
+  return cause === undefined ? { error: code } : { err: cause }
+}
+
+function databaseOf({ params }: FastifyRequest): string | undefined {
+  return (params as { db?: string } | null | undefined)?.db
+}
+
 function logRequest(request: FastifyRequest, reply: FastifyReply): void {
   const { logger } = request.server.services
   if (!logger.isLevelEnabled('debug')) return
@@ -36,7 +60,7 @@ function logRequest(request: FastifyRequest, reply: FastifyReply): void {
       id: request.id,
       method: request.method,
       path,
-      database: (request.params as { db?: string } | undefined)?.db,
+      database: databaseOf(request),
       account: request.user?.name,
       address: request.address,
       status: reply.statusCode,

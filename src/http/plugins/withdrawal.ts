@@ -6,6 +6,7 @@ import { onDoubt } from '../doubts.ts'
 import { checkAccess } from './access.ts'
 import { authenticate } from './authentication.ts'
 import { answerInstead } from './errors.ts'
+import { factsOf } from './request-log.ts'
 import { refuseClosedAccount } from './tenancy.ts'
 
 declare module 'fastify' {
@@ -67,8 +68,10 @@ function withoutHeaders(reply: FastifyReply): FastifyReply {
 function cut(request: FastifyRequest, reply: FastifyReply, error: CouchError): void {
   // It was answered, and what it still sends is thrown away for a moment.
   if (request.isWithdrawn) return
-  const { id, method, server } = request
-  server.services.logger.info({ id, method }, 'a request was cut: what let its caller in was withdrawn')
+  request.server.services.logger.info(
+    factsOf(request),
+    'a request was cut: what let its caller in was withdrawn',
+  )
   request.isWithdrawn = true
   if (request.endBody !== null) request.endBody(error)
   else if (reply.raw.headersSent || reply.raw.socket === null) request.raw.socket.destroy()

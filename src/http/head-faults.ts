@@ -1,0 +1,53 @@
+/** What is wrong with a request before anybody looks at what it asks for. */
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { CouchError } from '../core/errors.ts'
+import { isOneTooMany } from './connections.ts'
+import { BAD_QUERY } from './query-params.ts'
+
+/**
+ * Looks at the connection and the head of a request, and says on the reply when the connection is to be closed.
+ * @returns what the request is refused with
+ */
+export function faultOfRequest(request: FastifyRequest, reply: FastifyReply): CouchError | undefined {
+  const { raw, headers } = request
+  // Nothing here is upgraded, but Node's parser throws away what comes after such a request.
+  if (headers.upgrade !== undefined) reply.header('Connection', 'close')
+  if (isOneTooMany(raw.socket)) {
+    reply.header('Connection', 'close')
+    // A server that is busy is healthy: `_up` is answered.
+    if (request.routeOptions.config.credentials !== 'ignored') return tooMany(reply)
+  }
+  return faultOfHead(request)
+}
+
+function tooMany(reply: FastifyReply): CouchError {
+  reply.header('Retry-After', '5')
+  return new CouchError('unavailable', 'There are too many connections (settee/max_connections); try again.')
+}
+
+/** Node is told not to look for Host (app.ts), since its answer to who forgets it is not of our shape. */
+function faultOfHead({ query, headers, raw, server, originalUrl }: FastifyRequest): CouchError | undefined {
+  if (originalUrl.length > server.services.config.bytes('chttpd', 'max_uri_length')) {
+    return new CouchError('uri_too_long')
+  }
+  if (query === BAD_QUERY) return new CouchError('invalid_url')
+  if (headers.host === undefined && raw.httpVersion === '1.1') {
+    return new CouchError('bad_request', 'The header Host is missing.')
+  }
+  if (hasTwoHosts(raw.rawHeaders)) return new CouchError('bad_request', 'The header Host is there twice.')
+  const coding = headers['transfer-encoding']
+  if (coding !== undefined && coding !== 'chunked' && coding.toLowerCase() !== 'chunked') {
+    return new CouchError('bad_request', 'The only Transfer-Encoding that is understood is chunked.')
+  }
+  return undefined
+}
+
+/** A proxy in front may have taken the other one for it: RFC 9112 3.2. */
+function hasTwoHosts(headers: readonly string[]): boolean {
+  let count = 0
+  for (let at = 0; at < headers.length; at += 2) {
+    const name = headers[at]!
+    if (name.length === 4 && name.toLowerCase() === 'host') count += 1
+  }
+  return count > 1
+}

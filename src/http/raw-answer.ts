@@ -1,0 +1,27 @@
+/** Answers as bytes, for where no reply will carry them. */
+import { STATUS_CODES } from 'node:http'
+import type { CouchError } from '../core/errors.ts'
+
+/** The body of an error's answer; protocol.md 1.1. */
+export function errorBody(error: CouchError): Buffer {
+  return Buffer.from(`${JSON.stringify(error.toBody())}\n`)
+}
+
+/**
+ * A whole answer, the last one of its connection.
+ * @param lines header fields beside those that every such answer has
+ * @param isBare the request was a HEAD
+ */
+export function rawAnswer(error: CouchError, lines: readonly string[], isBare = false): string {
+  const body = errorBody(error).toString()
+  return [
+    `HTTP/1.1 ${error.status} ${STATUS_CODES[error.status] ?? ''}`,
+    'Content-Type: application/json',
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    'Cache-Control: must-revalidate',
+    'Connection: close',
+    ...lines,
+    '',
+    isBare ? '' : body,
+  ].join('\r\n')
+}
