@@ -73,7 +73,7 @@ function problemOfKind(kind: ValueKind, value: string): string | null {
     case 'checked':
       return kind.problem(value)
     case 'passwordRules':
-      return passwordRules(value) === null ? 'must be a list of patterns that RE2 knows, as ["[0-9]"]' : null
+      return passwordRules(value) === null ? 'must be a list of patterns, as ["[0-9]"]' : null
     case 'databasePrefix':
       return isDatabasePrefix(value) ? null : 'must be what the name of a database can begin with'
     default:

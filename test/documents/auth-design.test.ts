@@ -3,8 +3,9 @@ import t from 'tap'
 import { CouchError } from '../../src/core/errors.ts'
 import type { UserCtx } from '../../src/core/types.ts'
 import { AUTH_DESIGN_BODY, AUTH_DESIGN_ID } from '../../src/documents/auth-design.ts'
+import { memoryEngine } from '../helpers/memory-engine.ts'
 import { ADMIN, ANNA, body, NOBODY, parse } from './helpers.ts'
-import { KEEPER, openUsers } from './users-helpers.ts'
+import { KEEPER, openUsers, reopenUsers } from './users-helpers.ts'
 
 const GOOD = { name: 'anna', type: 'user', roles: [] }
 
@@ -85,11 +86,41 @@ t.test('a deletion', async (t) => {
   t.match(rev, /^3-/, 'a name can be given again')
 })
 
-t.test('an operator may replace the rules, and deleted ones come back', async (t) => {
+t.test('an operator may replace the rules', async (t) => {
   const { database } = await openUsers()
   const { _rev } = parse((await database.open(ADMIN, AUTH_DESIGN_ID, {})).json)
   const own = { validate_doc_update: "function (n) { if (n.no) throw { forbidden: 'own' } }" }
   await database.put(KEEPER, AUTH_DESIGN_ID, body({ _rev, ...own }), {})
   await t.rejects(database.put(ADMIN, 'x', body({ no: true }), {}), new CouchError('forbidden', 'own'))
   await t.resolves(database.put(ADMIN, 'x', body({ type: 'other' }), {}))
+})
+
+t.test('deleted rules come back when the database is opened again, replaced ones stay', async (t) => {
+  for (const [change, comesBack] of [
+    [{ _deleted: true }, true],
+    [{ validate_doc_update: 'function () {}' }, false],
+  ] as const) {
+    const engine = memoryEngine()
+    const { database } = await openUsers(true, engine)
+    const { _rev } = parse((await database.open(ADMIN, AUTH_DESIGN_ID, {})).json)
+    await database.put(ADMIN, AUTH_DESIGN_ID, body({ _rev, ...change }), {})
+    const again = await reopenUsers(engine)
+    const doc = parse((await again.database.open(ADMIN, AUTH_DESIGN_ID, {})).json)
+    t.match(doc._rev, comesBack ? /^3-/ : /^2-/)
+  }
+})
+
+t.test('where they cannot be written the database opens, and takes nothing before they are', async (t) => {
+  let isFull = true
+  const engine = memoryEngine({
+    onOperation: (operation) => {
+      if (isFull && operation === 'write document') throw new Error('no space left')
+    },
+  })
+  const { database, putUser } = await openUsers(false, engine)
+  await t.rejects(database.open(ADMIN, AUTH_DESIGN_ID, {}), { code: 'not_found' })
+  await t.rejects(putUser('anna'), { code: 'internal_server_error' })
+  isFull = false
+  await t.rejects(putUser('anna', { roles: 1 }), /doc.roles must be an array/)
+  await t.resolves(putUser('anna'))
 })

@@ -178,6 +178,11 @@ t.test('patterns that a password must match', async (t) => {
   await t.resolves(putUser('carl'), 'no password, no rule')
   rules.users = { ...rules.users, passwordRules: [{ pattern: '(a+)+$', reason: '' }] }
   await t.rejects(put(`${'a'.repeat(50)}b`), { code: 'bad_request' }, 'in linear time')
+  rules.users = { ...rules.users, passwordRules: [{ pattern: '(?=a)', reason: '' }] }
+  await t.rejects(
+    put('long en0ugh'),
+    new CouchError('forbidden', 'Server cannot hash passwords at this time.'),
+  )
   rules.users = { ...rules.users, passwordRules: null }
   await t.rejects(
     put('long en0ugh'),

@@ -40,6 +40,17 @@ export async function openUsers(
   sandbox: Sandbox = localSandbox(),
 ): Promise<Users> {
   const { incarnation } = await (await engine.openCatalog()).create(USERS_DATABASE)
+  const users = await serve(engine, incarnation, sandbox)
+  if (isOpen) await users.database.setSecurity(ADMIN, OPEN)
+  return users
+}
+
+/** The same database opened once more. */
+export async function reopenUsers(engine: StorageEngine): Promise<Users> {
+  return serve(engine, 1, localSandbox())
+}
+
+async function serve(engine: StorageEngine, incarnation: number, sandbox: Sandbox): Promise<Users> {
   const store = await engine.openDatabase(USERS_DATABASE)
   const rules: Users['rules'] = {
     hashing: { iterations: 10, prf: 'sha256' },
@@ -56,7 +67,6 @@ export async function openUsers(
     compilePattern: (pattern) => compileRegex(pattern, () => {}),
   })
   const database = servedUsers(opened, () => opened.security())
-  if (isOpen) await database.setSecurity(ADMIN, OPEN)
   return {
     database,
     store,
