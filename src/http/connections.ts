@@ -119,9 +119,16 @@ class Connections {
   /** A body that nobody reads is thrown away as it comes, but its connection serves nobody else meanwhile. */
   #watchLeftover(request: IncomingMessage): void {
     const { socket } = request
-    const stop = watchProgress(request, this.#options.bodyWindowMs?.() ?? LOOK_MS, () => socket.destroy())
-    request.once('end', stop)
-    socket.once('close', stop)
+    const stopWatch = watchProgress(request, this.#options.bodyWindowMs?.() ?? LOOK_MS, () =>
+      socket.destroy(),
+    )
+    const stop = () => {
+      stopWatch()
+      request.off('end', stop)
+      socket.off('close', stop)
+    }
+    request.on('end', stop)
+    socket.on('close', stop)
   }
 
   /** An answer that nobody takes would be held for ever; streams have a watch of their own (json-stream.ts). */

@@ -10,7 +10,19 @@ import {
   newUuid,
 } from '../../src/core/ids.ts'
 
-const LEGAL = ['a', 'notes', 'a0_$()+-/z', 'foo/_users', 'foo/_replicator', 'a/b/c', '_users', '_replicator']
+const LEGAL = [
+  'a',
+  'con',
+  'lpt1',
+  'a/con',
+  'notes',
+  'a0_$()+-/z',
+  'foo/_users',
+  'foo/_replicator',
+  'a/b/c',
+  '_users',
+  '_replicator',
+]
 const SYSTEM = ['_global_changes', '_dbs', '_nodes', '_metadata']
 const ILLEGAL = [
   '',
@@ -69,13 +81,35 @@ t.test('every legal name comes back from its file name', async () => {
   )
 })
 
+t.test('a name that is a device somewhere is none as a file', async (t) => {
+  for (const name of ['con', 'nul', 'com1', 'lpt9']) {
+    const file = databaseFileName(name)
+    t.match(file, /^%[67][0-9A-F]/)
+    t.equal(databaseOfFileName(file), name)
+  }
+})
+
 t.test('different names have different files', async () => {
   const names = fc.stringMatching(/^[a-c][a-c/]{0,4}$/)
   fc.assert(fc.property(names, names, (a, b) => (a === b) === (databaseFileName(a) === databaseFileName(b))))
 })
 
 t.test('a file that no database can have has none', async (t) => {
-  for (const file of ['', 'A', 'a.b', '%2F', 'a%2f', 'a/b', '_x', '.hidden', 'a%252F']) {
+  for (const file of [
+    '',
+    'A',
+    'a.b',
+    '%2F',
+    'a%2f',
+    'a/b',
+    '_x',
+    '.hidden',
+    'a%252F',
+    'con',
+    '%61',
+    '%6Eotes',
+    '%63On',
+  ]) {
     t.equal(databaseOfFileName(file), null, file)
   }
 })
