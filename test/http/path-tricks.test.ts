@@ -151,5 +151,5 @@ t.test('names of documents and attachments are names, whatever they look like', 
     t.equal((await call('PUT', path, { body: 'content' })).status, status, name)
     if (status === 201) t.equal((await call('GET', path)).text, 'content', name)
   }
-  t.strictSame((await call('GET', '/_all_dbs')).json, ['db'])
+  t.strictSame((await call('GET', '/_all_dbs')).json, ['_users', 'db'])
 })
