@@ -5,18 +5,11 @@
 import type { Config } from '../config/config.ts'
 import { secretFromEnvironment } from '../config/sources.ts'
 import { CouchError } from '../core/errors.ts'
+import { USERS_DATABASE } from '../core/user-ids.ts'
 import type { Databases } from '../threads/databases.ts'
 import { ADMIN_ROLE } from './access.ts'
 import { deleteAdmin, setAdmin } from './admins.ts'
-import {
-  addUser,
-  readUser,
-  removeUser,
-  rolesOfUser,
-  setUserPassword,
-  USERS_DATABASE,
-  userNames,
-} from './user-documents.ts'
+import { addUser, readUser, removeUser, rolesOfUser, setUserPassword, userNames } from './user-documents.ts'
 
 export interface PasswordChange {
   readonly name: string

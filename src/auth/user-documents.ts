@@ -1,19 +1,17 @@
 /** The documents of `_users` as the operator reads and writes them; protocol.md 11.7. */
 import { bytesOfText } from '../core/byte-text.ts'
 import { CouchError } from '../core/errors.ts'
+import { userDocId, userNameOf } from '../core/user-ids.ts'
 import type { DatabaseHandle } from '../threads/databases.ts'
 import { PARTY_ADMIN } from './access.ts'
 
-export const USERS_DATABASE = '_users'
-
-const PREFIX = 'org.couchdb.user:'
-/** The first id behind all that begin with the prefix: `;` is the character after `:`. */
+/** The first id behind those of users: `;` is the character after `:`. */
 const END = 'org.couchdb.user;'
 
 /** @returns the document's text; null when there is none */
 export async function readUser(users: DatabaseHandle, name: string): Promise<string | null> {
   try {
-    const { json } = await users.open(PARTY_ADMIN, PREFIX + name, {})
+    const { json } = await users.open(PARTY_ADMIN, userDocId(name), {})
     return Buffer.from(typeof json === 'string' ? bytesOfText(json) : json)
       .toString()
       .trim()
@@ -49,13 +47,13 @@ export async function setUserPassword(
 }
 
 async function put(users: DatabaseHandle, name: string, json: string): Promise<void> {
-  await users.put(PARTY_ADMIN, PREFIX + name, { bytes: Buffer.from(json) }, {})
+  await users.put(PARTY_ADMIN, userDocId(name), { bytes: Buffer.from(json) }, {})
 }
 
 /** @param text the document, as {@link readUser} gave it */
 export async function removeUser(users: DatabaseHandle, name: string, text: string): Promise<void> {
   const { _rev } = JSON.parse(text) as { _rev: string }
-  await users.remove(PARTY_ADMIN, PREFIX + name, _rev)
+  await users.remove(PARTY_ADMIN, userDocId(name), _rev)
 }
 
 /** @returns the names of users behind `after`, in the order of their bytes, at most `limit` */
@@ -64,12 +62,12 @@ export async function userNames(
   after: string | null,
   limit: number,
 ): Promise<string[]> {
-  const startKey = after === null ? PREFIX : `${PREFIX}${after}\u0000`
+  const startKey = after === null ? userDocId('') : `${userDocId(after)}\u0000`
   const query = { startKey, endKey: END, inclusiveEnd: false, limit }
   const chunks: Uint8Array[] = []
   for await (const chunk of users.allDocs(PARTY_ADMIN, 'all', query, null)) chunks.push(chunk)
   const { rows } = JSON.parse(Buffer.concat(chunks).toString()) as { rows: readonly { id: string }[] }
-  return rows.map(({ id }) => id.slice(PREFIX.length))
+  return rows.flatMap(({ id }) => userNameOf(id) ?? [])
 }
 
 /** @returns the roles that a user document grants; none where it holds no list of texts */

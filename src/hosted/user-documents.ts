@@ -1,14 +1,8 @@
 /** The documents of `_users` that are accounts: made, listed and removed for the accounts API. */
-import {
-  addUser,
-  readUser,
-  removeUser,
-  rolesOfUser,
-  USERS_DATABASE,
-  userNames,
-} from '../auth/user-documents.ts'
+import { addUser, readUser, removeUser, rolesOfUser, userNames } from '../auth/user-documents.ts'
 import { HOUSE } from '../auth/users-feed.ts'
 import { CouchError } from '../core/errors.ts'
+import { USERS_DATABASE } from '../core/user-ids.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
 
 /** Leaves of one document: conflicts come of replication alone. */
