@@ -24,6 +24,7 @@ import { many } from './trials/many.ts'
 import { memory } from './trials/memory.ts'
 import { push } from './trials/push.ts'
 import { put } from './trials/put.ts'
+import { tenants } from './trials/tenants.ts'
 
 const TRIALS: readonly Trial[] = [
   push,
@@ -42,6 +43,7 @@ const TRIALS: readonly Trial[] = [
   depth,
   many,
   conflicts,
+  tenants,
 ]
 
 const HELP = `npm run bench -- [words] [options]
@@ -52,6 +54,7 @@ ${TRIALS.map(({ name, about, isAlone }) => `  ${name.padEnd(10)}${isAlone ? '* '
 --quick                smaller, for every change
 --repeat N             N rounds; the medians are told
 --slow-fsync MS        so much longer takes every fsync of the servers that are started here
+--hosted               settee with an admin, in hosted mode
 --pouchdb-server       beside settee pouchdb-server, which is installed into bench/.peers when it is first wanted
 --against NAME=URL     beside settee another server, with its credentials in the URL
 --no-settee            without settee`
@@ -64,6 +67,7 @@ interface Wanted {
   readonly against: readonly string[]
   readonly pouchdbServer: boolean
   readonly settee: boolean
+  readonly hosted: boolean
 }
 
 /** @throws with a line for whoever has typed something that is not understood; null: the help is wanted */
@@ -78,6 +82,7 @@ function wanted(args: readonly string[]): Wanted | null {
       'pouchdb-server': { type: 'boolean', default: false },
       against: { type: 'string', multiple: true, default: [] },
       'no-settee': { type: 'boolean', default: false },
+      hosted: { type: 'boolean', default: false },
       help: { type: 'boolean', default: false },
     },
   })
@@ -94,6 +99,7 @@ function wanted(args: readonly string[]): Wanted | null {
     against: values.against,
     pouchdbServer: values['pouchdb-server'],
     settee: !values['no-settee'],
+    hosted: values.hosted,
   }
 }
 
@@ -131,7 +137,7 @@ async function round(asked: Wanted, tell: (peers: readonly Peer[]) => void): Pro
   const peers = asked.against.map(peerAgainst)
   try {
     if (asked.pouchdbServer) peers.unshift(await startPouchdbServer(env))
-    if (asked.settee) peers.unshift(await startSettee(env))
+    if (asked.settee) peers.unshift(await startSettee(env, asked.hosted))
     if (peers.length === 0) throw new Error('There is nobody to measure.')
     tell(peers)
     const results = await runTrials(peers, asked)

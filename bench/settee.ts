@@ -7,15 +7,28 @@ import { startServer } from './server-process.ts'
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 const MAIN = fileURLToPath(new URL('../dist/cli/main.js', import.meta.url))
 
-/** @param env for the server alone @throws when settee cannot be built, or ends before it is ready */
-export async function startSettee(env: Readonly<Record<string, string>> = {}): Promise<Peer> {
+/** Name and password. */
+const ADMIN = 'bench-admin'
+
+/**
+ * @param env for the server alone
+ * @param isHosted in hosted mode, with an admin
+ * @throws when settee cannot be built, or ends before it is ready
+ */
+export async function startSettee(
+  env: Readonly<Record<string, string>> = {},
+  isHosted = false,
+): Promise<Peer> {
   const built = spawnSync(process.execPath, ['scripts/build.mjs'], { cwd: ROOT, stdio: 'inherit' })
   if (built.status !== 0) throw new Error('settee cannot be built')
   return startServer({
     name: 'settee',
     durability: 'fsync before every answer',
-    args: (folder) => [MAIN, 'serve', '--port', '0', '--data', folder],
-    env,
-    address: (printed) => /is ready at (http:[^"\s]+)/.exec(printed)?.[1],
+    args: (folder) => [MAIN, 'serve', '--port', '0', '--data', folder, ...(isHosted ? ['--hosted'] : [])],
+    env: { ...env, ...(isHosted && { COUCHDB_USER: ADMIN, COUCHDB_PASSWORD: ADMIN }) },
+    address: (printed) => {
+      const address = /is ready at (http:[^"\s]+)/.exec(printed)?.[1]
+      return isHosted ? address?.replace('//', `//${ADMIN}:${ADMIN}@`) : address
+    },
   })
 }

@@ -1,6 +1,7 @@
 import { type FastifyInstance, fastify, LogController } from 'fastify'
 import { bodyWindowMs } from './http/body.ts'
 import { BodyMemory } from './http/body-memory.ts'
+import { decorateAddress, trustedProxies } from './http/client-address.ts'
 import { answerClientError } from './http/client-errors.ts'
 import { tendConnections } from './http/connections.ts'
 import { holdContinue } from './http/continue.ts'
@@ -12,23 +13,31 @@ import { cors } from './http/plugins/cors.ts'
 import { couchHeaders, requestId } from './http/plugins/couch-headers.ts'
 import { answerFrameworkError, errors } from './http/plugins/errors.ts'
 import { methods } from './http/plugins/methods.ts'
+import { metrics } from './http/plugins/metrics.ts'
 import { origin } from './http/plugins/origin.ts'
 import { preferMinimal } from './http/plugins/prefer-minimal.ts'
 import { requestLog } from './http/plugins/request-log.ts'
+import { tenancy } from './http/plugins/tenancy.ts'
+import { tokenUse } from './http/plugins/token-use.ts'
 import { withdrawal } from './http/plugins/withdrawal.ts'
 import { parseQuery } from './http/query-params.ts'
 import { rewriteUrl } from './http/rewrite-url.ts'
 import { registerPaths } from './http/route-table.ts'
+import { accountRoutes } from './http/routes/accounts.ts'
 import { allDocsRoutes } from './http/routes/all-docs.ts'
 import { attachmentRoutes } from './http/routes/attachment.ts'
 import { bulkRoutes } from './http/routes/bulk.ts'
 import { changesRoutes } from './http/routes/changes.ts'
+import { clusterSetupRoutes } from './http/routes/cluster-setup.ts'
 import { configRoutes } from './http/routes/config.ts'
 import { databaseRoutes } from './http/routes/database.ts'
 import { dbUpdatesRoutes } from './http/routes/db-updates.ts'
 import { documentRoutes } from './http/routes/document.ts'
 import { maintenanceRoutes } from './http/routes/maintenance.ts'
+import { metricsRoutes } from './http/routes/metrics.ts'
 import { serverRoutes } from './http/routes/server.ts'
+import { sessionRoutes } from './http/routes/session.ts'
+import { tokenRoutes } from './http/routes/settee-tokens.ts'
 import { viewRoutes } from './http/routes/views.ts'
 import type { Services } from './http/services.ts'
 import { validatorCompiler } from './http/shapes.ts'
@@ -56,7 +65,8 @@ export interface AppOptions {
  * @returns the app; `listen` and `inject` make it ready
  */
 export async function buildApp(services: Services, options: AppOptions = {}): Promise<FastifyInstance> {
-  const app = makeServer(services, options)
+  const trusts = trustedProxies(services.config)
+  const app = makeServer(services, trusts, options)
   holdContinue(app.server)
   const { config } = services
   tendConnections(app.server, {
@@ -68,19 +78,13 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
   })
   app.decorate('services', services)
   app.decorate('paths', [])
+  decorateAddress(app, trusts)
   app.decorate('bodyMemory', new BodyMemory(() => services.config.integer('settee', 'body_memory')))
   app.setValidatorCompiler(validatorCompiler)
-  for (const plugin of [
-    methods,
-    couchHeaders,
-    requestLog,
-    cors,
-    errors,
-    origin,
-    authentication,
-    access,
-    withdrawal,
-  ]) {
+  for (const plugin of [methods, metrics, couchHeaders, requestLog, cors, errors, origin]) {
+    await app.register(plugin)
+  }
+  for (const plugin of [authentication, tokenUse, tenancy, access, withdrawal]) {
     await app.register(plugin)
   }
   for (const plugin of [preferMinimal, compression]) await app.register(plugin)
@@ -88,8 +92,13 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
   return app
 }
 
-function makeServer(services: Services, { headTimeoutMs = HEADERS_TIMEOUT_MS }: AppOptions): FastifyInstance {
+function makeServer(
+  services: Services,
+  trusts: (address: string) => boolean,
+  { headTimeoutMs = HEADERS_TIMEOUT_MS }: AppOptions,
+): FastifyInstance {
   return fastify({
+    trustProxy: trusts,
     loggerInstance: services.logger,
     logController: new LogController({ disableRequestLogging: true }),
     // What is logged of a request names it; a logger for each would be made for nothing.
@@ -116,7 +125,12 @@ function makeServer(services: Services, { headTimeoutMs = HEADERS_TIMEOUT_MS }: 
 
 async function registerRoutes(app: FastifyInstance): Promise<void> {
   registerPaths(app, serverRoutes)
+  registerPaths(app, sessionRoutes)
   registerPaths(app, configRoutes)
+  await app.register(accountRoutes)
+  registerPaths(app, tokenRoutes)
+  registerPaths(app, clusterSetupRoutes)
+  registerPaths(app, metricsRoutes)
   registerPaths(app, databaseRoutes)
   registerPaths(app, maintenanceRoutes)
   registerPaths(app, bulkRoutes)

@@ -4,8 +4,14 @@ import { join } from 'node:path'
 import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
 import { buildApp } from './app.ts'
-import { adminAccounts, isOpen, prepareAdmins } from './auth/admins.ts'
+import { isOpen, prepareAdmins, requireAdminIfHosted } from './auth/admins.ts'
 import { CredentialChecker } from './auth/credentials.ts'
+import { loginGuard } from './auth/login-guard.ts'
+import { openUsers } from './auth/open-users.ts'
+import { localOperator } from './auth/operator.ts'
+import { reloadConfig } from './auth/reload.ts'
+import { tokenLimitsOf } from './auth/token-limits.ts'
+import { openTokens, type Tokens } from './auth/tokens.ts'
 import { type Config, openConfig } from './config/config.ts'
 import { prepareDataFolder } from './config/data-folder.ts'
 import { makeLogger } from './config/logger.ts'
@@ -13,6 +19,13 @@ import { settingsOf } from './config/settings.ts'
 import type { ConfigFlags } from './config/sources.ts'
 import { StartError } from './config/start-error.ts'
 import { setteeVersion } from './config/version.ts'
+import { type Hosted, openHosted } from './hosted/hosted.ts'
+import { perUserDatabases } from './hosted/per-user-databases.ts'
+import { tellStoredBefore } from './hosted/stored-before.ts'
+import { tenantAccounts } from './hosted/tenant-accounts.ts'
+import { serveControl } from './maintenance/control-server.ts'
+import { tenantCollector } from './maintenance/metrics/tenant-metrics.ts'
+import type { Databases } from './threads/databases.ts'
 import { openServerDatabases } from './threads/server-databases.ts'
 
 export interface ServerOptions {
@@ -36,6 +49,8 @@ export interface RunningServer {
    * Idempotent.
    */
   close(): Promise<void>
+  /** Reads the configuration anew, as `_config/_reload` does; the log says how that went. */
+  reload(): Promise<void>
 }
 
 /**
@@ -54,10 +69,13 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     const { logger, close: closeLog } = makeLogger(config, { tty: process.stdout.isTTY === true })
     undo.push(closeLog)
     for (const warning of await prepareAdmins(config, env)) logger.warn(warning)
+    requireAdminIfHosted(config)
     const app = await composed(options, config, logger, undo)
     const url = await listen(app, config)
     warnIfOpen(config, logger, url)
-    return { url, close }
+    // The log has been told of an error.
+    const reload = () => reloadConfig(config, logger).catch(() => undefined)
+    return { url, close, reload }
   } catch (error) {
     await close().catch(() => undefined)
     throw error
@@ -68,7 +86,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
 const SETTINGS_SECTIONS: ReadonlySet<string> = new Set(['chttpd_auth', 'couchdb', 'purge', 'settee'])
 
 async function composed(
-  { dataDir, threadEntry, sandboxEntry, closeGraceMs }: ServerOptions,
+  { dataDir, env, threadEntry, sandboxEntry, closeGraceMs }: ServerOptions,
   config: Config,
   logger: Logger,
   undo: (() => Promise<unknown>)[],
@@ -92,15 +110,58 @@ async function composed(
     if (SETTINGS_SECTIONS.has(section)) databases.setSettings(settingsOf(config))
   })
   const tmpDir = await emptyTmpDir(dataDir)
-  const accounts = adminAccounts(config)
-  const credentials = new CredentialChecker(accounts)
-  const services = { config, accounts, credentials, databases, logger, version: setteeVersion(), tmpDir }
+  const hosted = await hostedMode(config, databases, logger, (account) => revokeTokens(tokens, account))
+  if (hosted !== null) undo.push(() => hosted.close())
+  const perUser = hosted === null ? databases : perUserDatabases(databases, hosted.databases, config)
+  const users = await openUsers({ config, databases, perUser, logger })
+  undo.push(() => users.close())
+  const accounts = hosted === null ? users.accounts : tenantAccounts(users.accounts, hosted.tenants)
+  const credentials = new CredentialChecker(accounts, {
+    lockout: loginGuard(config, logger),
+    onVerified: (account, password) => users.upgrades.consider(account, password),
+  })
+  const tokens: Tokens = await openTokens({
+    records: databases,
+    accounts,
+    limits: () => tokenLimitsOf(config),
+    onFault: (fault) => logger.error({ err: fault }, 'device tokens are not as they should be'),
+  })
+  undo.push(() => tokens.close())
+  void hosted?.resume()
+  const version = setteeVersion()
+  const made = { config, accounts, credentials, tokens, databases, hosted }
+  const collectors = hosted === null ? [] : [tenantCollector(hosted)]
+  const services = { ...made, collectors, logger, version, tmpDir }
   const app = await buildApp(services, { closeGraceMs })
   undo.push(async () => {
     databases.endFeeds()
     await app.close()
   })
+  if (config.isHosted) undo.push(tellStoredBefore(databases, logger))
+  const revokeAll = (account: string) => tokens.revokeAll(account)
+  const operator = localOperator({ config, databases, env, revokeTokens: revokeAll })
+  undo.push(await serveControl({ dataDir, operator, logger }))
   return app
+}
+
+/** Tenants, in hosted mode. */
+async function hostedMode(
+  config: Config,
+  databases: Databases,
+  logger: Logger,
+  deleteTokens: (account: string) => Promise<number>,
+): Promise<Hosted | null> {
+  if (!config.isHosted) return null
+  const onFault = (fault: unknown) =>
+    logger.error({ err: fault }, 'work for a tenant has failed, and is tried again')
+  return openHosted({ config, databases, deleteTokens, onFault })
+}
+
+/** @returns how many there were */
+async function revokeTokens(tokens: Tokens, account: string): Promise<number> {
+  const { length } = tokens.list(account)
+  await tokens.revokeAll(account)
+  return length
 }
 
 /** `data/tmp` holds request bodies while they are served; what stands there at a start is left from a crash. */

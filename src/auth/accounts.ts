@@ -8,6 +8,8 @@ export interface Account {
   readonly stored: string | null
   /** Goes into the key that signs session cookies: with a new password they end. */
   readonly salt: string
+  /** Why the account is let in nowhere, though it is there: told to whoever proves to be its owner. Absent: it is. */
+  readonly refusal?: string
 }
 
 /** Told whose accounts have changed in any way (gone, a new password, other roles); `all` where it is not known. */

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type { Config, WriteOptions } from '../config/config.ts'
-import { secretFromEnvironment } from '../config/sources.ts'
+import { hashingOf } from '../config/settings.ts'
+import { placeOf, readIniText, secretFromEnvironment } from '../config/sources.ts'
 import { StartError } from '../config/start-error.ts'
 import { CouchError } from '../core/errors.ts'
 import { ADMIN_ROLE } from './access.ts'
@@ -9,9 +10,25 @@ import { hashPassword, isHashed, looksHashed, saltOf, verifyPassword } from './p
 
 const ADMINS = 'admins'
 
-/** @returns whether no admin is configured, so that everybody may do everything; protocol.md 11.1 */
+/** @returns whether everybody may do everything: no admin is configured (protocol.md 11.1), and the mode is not hosted */
 export function isOpen(config: Config): boolean {
-  return Object.keys(config.section(ADMINS)).length === 0
+  return !config.isHosted && adminCount(config) === 0
+}
+
+function adminCount(config: Config): number {
+  return Object.keys(config.section(ADMINS)).length
+}
+
+/**
+ * Hosted mode needs somebody who may make accounts: without an admin the server would be closed to everybody.
+ * @throws StartError
+ */
+export function requireAdminIfHosted(config: Config): void {
+  if (!config.isHosted || adminCount(config) > 0) return
+  throw new StartError(
+    'Hosted mode needs a server admin: set COUCHDB_USER and COUCHDB_PASSWORD, or write a line "name = password" ' +
+      `below [admins] in ${config.path}, and start again.`,
+  )
 }
 
 /** @returns the server admins of the configuration */
@@ -24,8 +41,7 @@ export function adminAccounts(config: Config): Accounts {
     onChange: (listener) =>
       config.onChange((section, name) => {
         // The first admin ends, and the last one that goes begins, a server that is open to everybody.
-        if (section === ADMINS)
-          listener(Object.keys(config.section(ADMINS)).length < 2 ? 'all' : new Set([name]))
+        if (section === ADMINS) listener(adminCount(config) < 2 ? 'all' : new Set([name]))
       }),
   }
 }
@@ -49,23 +65,39 @@ export async function setAdmin(
   password: string,
   options: WriteOptions = {},
 ): Promise<string> {
+  return config.set(ADMINS, name, await storedForm(config, name, password), options)
+}
+
+/**
+ * @param password in plain text or hashed already
+ * @returns what is to be stored for an admin
+ * @throws bad_request as {@link setAdmin}
+ */
+export async function storedForm(config: Config, name: string, password: string): Promise<string> {
   checkAdminName(name)
   if (password.trim() === '')
     throw new CouchError('bad_request', 'The password of an admin must not be empty.')
   if (!password.isWellFormed()) throw new CouchError('bad_request', 'The password must be valid UTF-8.')
-  if (looksHashed(password) && !isHashed(password)) {
+  if (isHashed(password)) return password
+  if (looksHashed(password)) {
     throw new CouchError('bad_request', 'The password looks like a hash, but is not a complete one.')
   }
-  const stored = isHashed(password) ? password : await hash(config, password)
-  return config.set(ADMINS, name, stored, options)
+  return hash(config, password)
 }
 
 /**
- * Removes a server admin; without the last one the server is open to everybody.
+ * Removes a server admin; without the last one the server is open to everybody, so hosted mode keeps it.
  * @returns the old hash
- * @throws unknown_config_value when there is no such admin; as `Config.delete`
+ * @throws unknown_config_value when there is no such admin; forbidden for the last one of hosted mode; as
+ *   `Config.delete`
  */
-export function deleteAdmin(config: Config, name: string, options: WriteOptions = {}): Promise<string> {
+export async function deleteAdmin(config: Config, name: string, options: WriteOptions = {}): Promise<string> {
+  if (config.isHosted && adminCount(config) === 1 && config.get(ADMINS, name) !== undefined) {
+    throw new CouchError(
+      'forbidden',
+      'Hosted mode needs a server admin: make another before the last one goes.',
+    )
+  }
   return config.delete(ADMINS, name, options)
 }
 
@@ -85,23 +117,40 @@ function checkAdminName(name: string): void {
  */
 export async function prepareAdmins(config: Config, env: NodeJS.ProcessEnv): Promise<string[]> {
   const warnings: string[] = []
+  const text = await readIniText(config.path)
   for (const [name, stored] of Object.entries(config.section(ADMINS))) {
-    if (stored === '') throw new StartError(`${config.path}: the admin ${name} has no password.`)
-    if (isHashed(stored)) continue
-    if (looksHashed(stored)) throw new StartError(`${config.path}: the hash of the admin ${name} is broken.`)
-    warnings.push(...(await persistIfPossible(config, name, stored, config.path)))
+    const place = placeOf(config.path, text, ADMINS, name)
+    if (checkStored(name, stored, place) === 'hash') continue
+    warnings.push(...(await persistIfPossible(config, name, stored, place)))
   }
-  const given = await credentialsFromEnvironment(env)
+  const given = await environmentAdmin(env)
   if (given) warnings.push(...(await applyEnvironment(config, given.user, given.password)))
   return warnings
 }
 
-interface Credentials {
+/**
+ * Looks at what local.ini says of an admin.
+ * @param place the file and the line, for the operator
+ * @returns what the text is: a hash, or a password that needs to be hashed
+ * @throws StartError for one that is neither
+ */
+export function checkStored(name: string, stored: string, place: string): 'hash' | 'password' {
+  if (stored === '') throw new StartError(`${place}: the admin ${name} has no password.`)
+  if (isHashed(stored)) return 'hash'
+  if (looksHashed(stored)) throw new StartError(`${place}: the hash of the admin ${name} is broken.`)
+  return 'password'
+}
+
+export interface EnvironmentAdmin {
   readonly user: string
   readonly password: string
 }
 
-async function credentialsFromEnvironment(env: NodeJS.ProcessEnv): Promise<Credentials | null> {
+/**
+ * @returns the admin that COUCHDB_USER and COUCHDB_PASSWORD, or their `_FILE`s, name; null when neither is set
+ * @throws StartError when only one is set, or a file cannot be read
+ */
+export async function environmentAdmin(env: NodeJS.ProcessEnv): Promise<EnvironmentAdmin | null> {
   const user = await secretFromEnvironment(env, 'COUCHDB_USER')
   const password = await secretFromEnvironment(env, 'COUCHDB_PASSWORD')
   if (user === undefined && password === undefined) return null
@@ -146,7 +195,7 @@ async function setAtStart(
   options: WriteOptions,
 ): Promise<void> {
   try {
-    await setAdmin(config, name, password, options)
+    await setAdmin(config, name, password, { ...options, isOwn: true })
   } catch (error) {
     if (!(error instanceof CouchError) || error.status !== 400) throw error
     throw new StartError(`${source}: the admin ${name} is refused: ${error.message}`, { cause: error })
@@ -154,6 +203,5 @@ async function setAtStart(
 }
 
 function hash(config: Config, password: string): Promise<string> {
-  const prf = config.get('chttpd_auth', 'pbkdf2_prf') || 'sha256'
-  return hashPassword(password, { iterations: config.integer('chttpd_auth', 'iterations'), prf })
+  return hashPassword(password, hashingOf(config))
 }

@@ -2,18 +2,30 @@ import { createHmac, randomBytes } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import { CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
-import type { Accounts } from './accounts.ts'
+import type { Account, Accounts } from './accounts.ts'
+import { FairTurns } from './fair-turns.ts'
+import { type Lockout, networkOf } from './lockout.ts'
 import { verifyPassword } from './password.ts'
+
+/** Who brings the credentials, as far as it is known; a request is one. */
+export interface Asker {
+  /** The client's IP address; looked at only where it matters. */
+  readonly address: string
+}
 
 export interface CheckerOptions {
   /** How many hashes are computed at once; libuv has four threads, and files need some of them. Default 2. */
   readonly concurrency?: number
-  /** How many checks may wait for their turn; one more is refused. Default 64. */
+  /** How many checks may wait for their turn; of more, the newest of whoever asks most is refused. Default 64. */
   readonly queue?: number
   /** How many verified, and how many refused, pairs are remembered. Default 1000. */
   readonly remembered?: number
   /** How long a refused pair is refused without a computation, in milliseconds. Default 5000. */
   readonly refusedMs?: number
+  /** Refuses who has failed too often. Absent: nobody is refused for that. */
+  readonly lockout?: Lockout
+  /** Told of each password that was found right by a computation, never of one that is remembered. */
+  readonly onVerified?: (account: Account, password: string) => void
   /** Replaces the hash function, for tests. */
   readonly verify?: (password: string, stored: string) => Promise<boolean>
 }
@@ -31,46 +43,99 @@ export class CredentialChecker {
   readonly #verified: LRUCache<string, true>
   readonly #refused: LRUCache<string, true>
   readonly #running = new Map<string, Promise<boolean>>()
-  readonly #turns: Turns
+  readonly #turns: FairTurns
+  readonly #lockout: Lockout | undefined
   readonly #verify: (password: string, stored: string) => Promise<boolean>
+  readonly #onVerified: (account: Account, password: string) => void
+  #right = 0
+  #wrong = 0
+  #hashed = 0
 
   constructor(accounts: Pick<Accounts, 'find' | 'decoy'>, options: CheckerOptions = {}) {
     const { concurrency = 2, queue = 64, remembered = 1000, refusedMs = 5000 } = options
     this.#accounts = accounts
     this.#verified = new LRUCache({ max: remembered })
     this.#refused = new LRUCache({ max: remembered, ttl: refusedMs })
-    this.#turns = new Turns(concurrency, queue)
+    this.#turns = new FairTurns(concurrency, queue)
+    this.#lockout = options.lockout
     this.#verify = options.verify ?? verifyPassword
+    this.#onVerified = options.onVerified ?? (() => {})
   }
 
   /**
-   * @returns the user; null when the name or the password is wrong, which takes as long for an unknown name
-   * @throws unavailable when too many checks are waiting already
+   * As {@link login}.
+   * @returns the user; null when the name or the password is wrong
    */
-  async check(name: string, password: string): Promise<UserCtx | null> {
+  async check(name: string, password: string, asker: Asker | null = null): Promise<UserCtx | null> {
+    const account = await this.login(name, password, asker)
+    return account === null ? null : { name, roles: account.roles }
+  }
+
+  /**
+   * @param asker whose failures are counted, and who is refused after too many; null: a pair that was right once is
+   *   looked at again, which is nobody's guess
+   * @returns the account as it was when its password was compared; null when the name or the password is wrong, which
+   *   takes as long for an unknown name
+   * @throws account_locked; forbidden for the right password of an account that is let in nowhere; unavailable when too many checks are waiting already
+   */
+  async login(name: string, password: string, asker: Asker | null = null): Promise<Account | null> {
+    const watched = asker !== null && this.#lockout?.isWatching ? asker.address : null
+    if (watched !== null) this.#refuseLocked(watched, name)
     const account = await this.#accounts.find(name)
     // An account without a password takes as long, too.
     const stored = account?.stored ?? this.#accounts.decoy()
     const key = this.#keyOf(name, password, stored)
-    const right = this.#remembered(key) ?? (await this.#compute(key, password, stored))
-    return right && account?.stored ? { name, roles: account.roles } : null
+    const known = this.#verified.get(key)
+    const right = known ?? (await this.#judge(key, { name, password, stored, asker }))
+    if (!right || !account?.stored) {
+      this.#wrong += 1
+      return null
+    }
+    this.#right += 1
+    if (watched !== null) this.#lockout?.succeeded(watched, name)
+    if (known === undefined) this.#onVerified(account, password)
+    if (account.refusal !== undefined) throw new CouchError('forbidden', account.refusal)
+    return account
+  }
+
+  /** The checks so far, by how they ended; those that had to be computed; and those that wait for that. */
+  get counts(): { right: number; wrong: number; hashed: number; waiting: number } {
+    return { right: this.#right, wrong: this.#wrong, hashed: this.#hashed, waiting: this.#turns.waiting }
+  }
+
+  /** Notes a device token that was refused in the place of a password. */
+  refusedToken(name: string, asker: Asker): void {
+    this.#lockout?.tokenRefused(asker.address, name)
+  }
+
+  #refuseLocked(address: string, name: string): void {
+    if (this.#lockout?.isLocked(address, name)) throw new CouchError('account_locked')
+  }
+
+  /** Of a pair that is not known to be right. */
+  #judge(key: string, attempt: Attempt): Promise<boolean> | false {
+    const { name, asker } = attempt
+    if (asker !== null && this.#lockout?.isAddressLocked(asker.address)) {
+      this.#lockout.failed(asker.address, name)
+      throw new CouchError('account_locked')
+    }
+    if (!this.#refused.get(key)) return this.#compute(key, attempt)
+    if (asker !== null) this.#lockout?.failed(asker.address, name)
+    return false
   }
 
   #keyOf(...parts: string[]): string {
     return createHmac('sha256', this.#secret).update(JSON.stringify(parts)).digest('base64')
   }
 
-  #remembered(key: string): boolean | undefined {
-    if (this.#verified.get(key)) return true
-    return this.#refused.get(key) ? false : undefined
-  }
-
-  /** Equal checks at the same time share one computation. */
-  #compute(key: string, password: string, stored: string): Promise<boolean> {
+  /** Equal checks at the same time share one computation, and are one failure: apps send their first calls together. */
+  #compute(key: string, attempt: Attempt): Promise<boolean> {
     const running = this.#running.get(key)
     if (running) return running
+    const share = attempt.asker === null ? '' : networkOf(attempt.asker.address)
+    this.#hashed += 1
     const started = this.#turns
-      .take(() => this.#verify(password, stored))
+      .take(share, () => this.#verifyInTurn(attempt))
       .then((right) => {
         ;(right ? this.#verified : this.#refused).set(key, true)
         return right
@@ -79,35 +144,19 @@ export class CredentialChecker {
     this.#running.set(key, started)
     return started
   }
+
+  /** Of many guesses that came at once, those behind the one that locked the account are not tried any more. */
+  async #verifyInTurn({ name, password, stored, asker }: Attempt): Promise<boolean> {
+    if (asker !== null) this.#refuseLocked(asker.address, name)
+    const right = await this.#verify(password, stored)
+    if (!right && asker !== null) this.#lockout?.failed(asker.address, name)
+    return right
+  }
 }
 
-/** Runs so many pieces of work at once, lets so many wait in order, and refuses the rest. */
-class Turns {
-  readonly #queue: (() => void)[] = []
-  readonly #atOnce: number
-  readonly #mayWait: number
-  #busy = 0
-
-  constructor(atOnce: number, mayWait: number) {
-    this.#atOnce = atOnce
-    this.#mayWait = mayWait
-  }
-
-  async take<T>(work: () => Promise<T>): Promise<T> {
-    if (this.#busy < this.#atOnce) this.#busy += 1
-    else await this.#wait()
-    try {
-      return await work()
-    } finally {
-      // The turn is handed on, so that nobody who comes in between can take it.
-      const next = this.#queue.shift()
-      if (next) next()
-      else this.#busy -= 1
-    }
-  }
-
-  #wait(): Promise<void> {
-    if (this.#queue.length >= this.#mayWait) throw new CouchError('unavailable')
-    return new Promise((resolve) => this.#queue.push(resolve))
-  }
+interface Attempt {
+  readonly name: string
+  readonly password: string
+  readonly stored: string
+  readonly asker: Asker | null
 }

@@ -1,45 +1,27 @@
-import { createHash, pbkdf2, randomBytes, timingSafeEqual } from 'node:crypto'
-import { promisify } from 'node:util'
+import { createHash, timingSafeEqual } from 'node:crypto'
+import { deriveKey, type HashOptions, newSalt, PRFS } from '../core/pbkdf2.ts'
 
 /*
- * Stored passwords in CouchDB's three forms (protocol.md 11.7, couch_passwords.erl):
+ * Stored passwords in CouchDB's three forms (protocol.md 11.7, couch_passwords.erl), and a fourth of our own:
  *   -pbkdf2:<prf>-<derived hex>,<salt>,<iterations>
  *   -pbkdf2-<derived hex>,<salt>,<iterations>         SHA-1, CouchDB before 3.4
  *   -hashed-<sha1 hex of password + salt>,<salt>      CouchDB 1.0
+ *   -simple+pbkdf2:<prf>-<derived hex>,<salt>,<iterations>   PBKDF2 of the hex digits of a 1.0 hash, which CouchDB 3.5
+ *                                                            knows in documents of `_users` only
  * The salt's text, not what its hex stands for, is what goes into the hash.
  */
 
-// On libuv's threads: rounds in the hundred thousands would hold the HTTP thread for a quarter of a second.
-const derive = promisify(pbkdf2)
-
-export interface HashOptions {
+/** A stored password, taken apart. */
+export interface PasswordHash {
+  readonly scheme: 'simple' | 'pbkdf2' | 'simple+pbkdf2'
+  readonly derived: Buffer
+  readonly salt: string
+  /** 1 for `simple`. */
   readonly iterations: number
-  /** CouchDB's name of the digest, one of PBKDF2_PRFS. */
+  /** CouchDB's name of the digest; `sha` for `simple`. */
   readonly prf: string
 }
 
-interface Pbkdf2 {
-  readonly scheme: 'pbkdf2'
-  readonly digest: string
-  readonly derived: Buffer
-  readonly salt: string
-  readonly iterations: number
-}
-
-interface Simple {
-  readonly scheme: 'simple'
-  readonly derived: Buffer
-  readonly salt: string
-}
-
-const PRFS: Readonly<Record<string, { readonly digest: string; readonly length: number }>> = {
-  sha: { digest: 'sha1', length: 20 },
-  sha224: { digest: 'sha224', length: 28 },
-  sha256: { digest: 'sha256', length: 32 },
-  sha384: { digest: 'sha384', length: 48 },
-  sha512: { digest: 'sha512', length: 64 },
-}
-const SALT_BYTES = 16
 // The same bound as chttpd_auth/iterations: a stored value must not keep a thread busy for minutes.
 const MAX_ITERATIONS = 10_000_000
 
@@ -47,27 +29,26 @@ const MAX_ITERATIONS = 10_000_000
  * Hashes a password as CouchDB writes admins into `[admins]`, with a new salt.
  * @returns `-pbkdf2:<prf>-<derived hex>,<salt hex>,<iterations>`
  */
-export async function hashPassword(password: string, { iterations, prf }: HashOptions): Promise<string> {
-  const form = PRFS[prf]
-  if (!form) throw new Error(`Unknown PBKDF2 digest ${prf}.`)
-  const salt = randomBytes(SALT_BYTES).toString('hex')
-  const derived = await derive(password, salt, iterations, form.length, form.digest)
-  return `-pbkdf2:${prf}-${derived.toString('hex')},${salt},${iterations}`
+export async function hashPassword(password: string, options: HashOptions): Promise<string> {
+  const salt = newSalt()
+  const derived = await deriveKey(password, salt, options)
+  return `-pbkdf2:${options.prf}-${derived.toString('hex')},${salt},${options.iterations}`
 }
 
 /**
  * Compares in constant time, on another thread.
- * @param stored a value of `[admins]`
+ * @param stored a value of `[admins]`, or one that tells of a document of `_users` (users-account.ts)
  * @returns false also for a stored text that is no hash
  */
 export async function verifyPassword(password: string, stored: string): Promise<boolean> {
   const hash = parseHash(stored)
-  if (!hash) return false
-  const computed =
-    hash.scheme === 'simple'
-      ? createHash('sha1').update(password).update(hash.salt).digest()
-      : await derive(password, hash.salt, hash.iterations, hash.derived.length, hash.digest)
-  return timingSafeEqual(computed, hash.derived)
+  return hash !== null && timingSafeEqual(await computed(password, hash), hash.derived)
+}
+
+async function computed(password: string, hash: PasswordHash): Promise<Buffer> {
+  if (hash.scheme === 'pbkdf2') return deriveKey(password, hash.salt, hash)
+  const simple = createHash('sha1').update(password).update(hash.salt).digest()
+  return hash.scheme === 'simple' ? simple : deriveKey(simple.toString('hex'), hash.salt, hash)
 }
 
 /** @returns whether the text is a password hash that {@link verifyPassword} understands */
@@ -85,18 +66,28 @@ export function looksHashed(value: string): boolean {
   return /^-(?:pbkdf2[-:]|hashed-)/.test(value)
 }
 
-function parseHash(stored: string): Pbkdf2 | Simple | null {
-  const [, prf = 'sha', key, salt, rounds] =
-    /^-pbkdf2(?::([a-z0-9]+))?-([0-9a-f]+),([^,]*),(\d{1,8})$/i.exec(stored) ?? []
-  if (key !== undefined && salt !== undefined) return pbkdf2Hash(prf, key, salt, Number(rounds))
-  const [, digest, simpleSalt] = /^-hashed-([0-9a-f]{40}),([^,]*)$/i.exec(stored) ?? []
-  return digest === undefined || simpleSalt === undefined
-    ? null
-    : { scheme: 'simple', derived: Buffer.from(digest, 'hex'), salt: simpleSalt }
+/** @returns what a stored password is made of; null for a text that {@link verifyPassword} does not understand */
+export function parseHash(stored: string): PasswordHash | null {
+  // A salt may hold anything, commas too: what stands behind the last one is a number.
+  const [, plus, prf = 'sha', key, salt, rounds] =
+    /^-(simple\+)?pbkdf2(?::([a-z0-9]+))?-([0-9a-f]+),(.*),(\d{1,8})$/is.exec(stored) ?? []
+  if (key !== undefined && salt !== undefined) {
+    return pbkdf2Hash(plus === undefined ? 'pbkdf2' : 'simple+pbkdf2', prf, key, salt, Number(rounds))
+  }
+  const [, digest, simpleSalt] = /^-hashed-([0-9a-f]{40}),(.*)$/is.exec(stored) ?? []
+  if (digest === undefined || simpleSalt === undefined) return null
+  const derived = Buffer.from(digest, 'hex')
+  return { scheme: 'simple', derived, salt: simpleSalt, iterations: 1, prf: 'sha' }
 }
 
-function pbkdf2Hash(prf: string, key: string, salt: string, iterations: number): Pbkdf2 | null {
-  const form = PRFS[prf]
+function pbkdf2Hash(
+  scheme: 'pbkdf2' | 'simple+pbkdf2',
+  prf: string,
+  key: string,
+  salt: string,
+  iterations: number,
+): PasswordHash | null {
+  const form = Object.hasOwn(PRFS, prf) ? PRFS[prf] : undefined
   if (!form || key.length !== form.length * 2 || iterations < 1 || iterations > MAX_ITERATIONS) return null
-  return { scheme: 'pbkdf2', digest: form.digest, derived: Buffer.from(key, 'hex'), salt, iterations }
+  return { scheme, derived: Buffer.from(key, 'hex'), salt, iterations, prf }
 }

@@ -1,12 +1,13 @@
 /**
  * `_db_updates`, protocol.md 4.9: what happens to databases, as a feed. To the loop and the hub that serve
- * `_changes` it is one more database, which only server admins may read.
+ * `_changes` it is one more database, which only server admins may read; and in hosted mode one for each account,
+ * which tells of the account's own databases.
  */
 import { CouchError } from '../core/errors.ts'
-import type { UserCtx } from '../core/types.ts'
+import type { SecurityObject, UserCtx } from '../core/types.ts'
 import { ADMIN_ONLY, requireMember } from '../documents/security.ts'
 import type { CatalogUpdate, CatalogUpdates, UpdatesRange } from '../storage/catalog.ts'
-import { type Epochs, readSequence, sequenceToken } from '../storage/sequence.ts'
+import { readSequence, sequenceToken } from '../storage/sequence.ts'
 import type { FeedRequest } from './feed.ts'
 import { bytesOf } from './framing.ts'
 import type { ChangesPage, ChangesRequest } from './page.ts'
@@ -21,15 +22,38 @@ export interface UpdatesOrigin {
   watchUpdates(listener: () => void): () => void
 }
 
-/** No database's incarnation is 0. */
-const INCARNATION = 0
+/** What of the updates somebody sees. */
+export interface UpdatesView {
+  /** That of no database, and of no other view. */
+  readonly incarnation: number
+  /** Who may see it. */
+  readonly security: SecurityObject
+  /**
+   * The databases it tells of; null: all. Asked for with each page: what was noted before of one of them belongs to
+   * the page, and so one that is being made is waited for.
+   */
+  readonly names: (() => Promise<readonly string[]>) | null
+  /** A token as it is told: who sees a part only must not read from it how much else goes on. */
+  told(token: string): string
+  /** The token that was told so; null: it is none of ours. */
+  meant(told: string): string | null
+}
+
+/** All updates, for server admins. No database's incarnation is 0. */
+export const ALL_UPDATES: UpdatesView = {
+  incarnation: 0,
+  security: ADMIN_ONLY,
+  names: null,
+  told: (token) => token,
+  meant: (told) => told,
+}
 
 /** The updates as a feed's database. */
-export function updatesDatabase(origin: UpdatesOrigin): FeedDatabase {
+export function updatesDatabase(origin: UpdatesOrigin, view: UpdatesView = ALL_UPDATES): FeedDatabase {
   return {
-    incarnation: INCARNATION,
-    changes: (user, request) => updatesPage(origin, user, request),
-    securityCopy: async () => ADMIN_ONLY,
+    incarnation: view.incarnation,
+    changes: (user, request) => updatesPage(origin, view, user, request),
+    securityCopy: async () => view.security,
     watch: (listener) =>
       origin.watchUpdates(() => {
         origin.updates({ since: 0 }, 0).then(
@@ -43,32 +67,63 @@ export function updatesDatabase(origin: UpdatesOrigin): FeedDatabase {
 
 async function updatesPage(
   origin: UpdatesOrigin,
+  view: UpdatesView,
   user: UserCtx,
   { options, since, limit }: ChangesRequest,
 ): Promise<ChangesPage> {
-  requireMember(user, ADMIN_ONLY)
-  const { range, unknownEpoch } = await locate(origin, since, options.descending)
+  requireMember(user, view.security)
+  const { range, unknownEpoch } = await locate(origin, view, since, options.descending)
   const wanted = Math.max(0, Math.min(limit, PAGE_ROWS))
-  const { rows, lastSeq: newest, epochs } = await origin.updates(range, wanted)
+  const { rows, lastSeq: newest, epochs, names } = await readUpdates(origin, view, range, wanted)
   const atTip = rows.length < wanted
   const empty = options.descending ? (range.before ?? newest) : range.since
   const lastSeq = atTip && !options.descending ? newest : (rows.at(-1)?.seq ?? empty)
+  const token = (seq: number) => view.told(sequenceToken(epochs, seq))
   return {
-    bytes: bytesOf(frameUpdates(rows, epochs, options.framing)),
+    bytes: bytesOf(frameUpdates(rows, token, options.framing)),
     rows: rows.length,
     lastSeq,
-    lastToken: sequenceToken(epochs, lastSeq),
+    lastToken: token(await newestSeen(origin, names, rows, lastSeq)),
     pending: null,
     atTip,
-    state: sequenceToken(epochs, newest),
-    security: ADMIN_ONLY,
+    state: token(await newestSeen(origin, names, [], newest)),
+    security: view.security,
     unknownEpoch,
   }
+}
+
+/** Where not all is seen, nothing is read from beyond the moment in which the names were asked for. */
+async function readUpdates(
+  origin: UpdatesOrigin,
+  view: UpdatesView,
+  range: UpdatesRange,
+  limit: number,
+): Promise<CatalogUpdates & { readonly names: readonly string[] | null }> {
+  if (view.names === null) return { ...(await origin.updates(range, limit)), names: null }
+  const { lastSeq } = await origin.updates({ since: 0 }, 0)
+  const names = await view.names()
+  const before = Math.min(range.before ?? Infinity, lastSeq + 1)
+  return { ...(await origin.updates({ ...range, before, names }, limit)), lastSeq, names }
+}
+
+/** Up to a number the newest row that is seen: what is behind it is not told of. */
+async function newestSeen(
+  origin: UpdatesOrigin,
+  names: readonly string[] | null,
+  rows: readonly CatalogUpdate[],
+  upTo: number,
+): Promise<number> {
+  const last = rows.at(-1)
+  if (names === null) return upTo
+  if (last !== undefined) return last.seq
+  const found = await origin.updates({ since: 0, descending: true, before: upTo + 1, names }, 1)
+  return found.rows[0]?.seq ?? 0
 }
 
 /** As for `_changes`: a number continues a page, and a token is ignored with `descending`. */
 async function locate(
   origin: UpdatesOrigin,
+  view: UpdatesView,
   since: ChangesRequest['since'],
   descending: boolean,
 ): Promise<{ range: UpdatesRange; unknownEpoch: boolean }> {
@@ -79,13 +134,19 @@ async function locate(
   if (typeof since === 'number') return { range: { since }, unknownEpoch: false }
   const { lastSeq, epochs } = await origin.updates({ since: 0 }, 0)
   if (since === 'now') return { range: { since: lastSeq }, unknownEpoch: false }
-  const { seq, unknownEpoch } = readSequence(epochs, lastSeq, since)
+  // What is no token at all is refused either way.
+  const { seq, unknownEpoch } = readSequence(epochs, lastSeq, view.meant(since) ?? since)
+  if (view.meant(since) === null) return { range: { since: 0 }, unknownEpoch: since !== '0' }
   return { range: { since: seq }, unknownEpoch }
 }
 
-function frameUpdates(rows: readonly CatalogUpdate[], epochs: Epochs, framing: Framing): string {
+function frameUpdates(
+  rows: readonly CatalogUpdate[],
+  tokenOf: (seq: number) => string,
+  framing: Framing,
+): string {
   const framed = rows.map(({ seq, name, type }) => {
-    const token = sequenceToken(epochs, seq)
+    const token = tokenOf(seq)
     const json = JSON.stringify({ db_name: name, type, seq: token })
     if (framing === 'json') return json
     return framing === 'lines' ? `${json}\n` : `data: ${json}\nid: "${token}"\n\n`

@@ -91,7 +91,7 @@ class Topic {
     } else if (event.type === 'secured') {
       this.#security = event.security
       doubt([...this.seats])
-    } else {
+    } else if (event.type === 'gone') {
       this.end()
     }
   }

@@ -1,6 +1,7 @@
 /**
  * What a feed asks of the thread that owns a database, and what it gets: one page of `_changes` as bytes.
  */
+import { CouchError } from '../core/errors.ts'
 import type { SecurityObject, UserCtx } from '../core/types.ts'
 import type { Body } from '../documents/database.ts'
 import { requireMember } from '../documents/security.ts'
@@ -68,14 +69,15 @@ export interface ChangesSource {
  *
  * @param request `since` as a number continues a page: above it, or with `descending` below it. As a token it is
  * ignored with `descending` (protocol.md 5.1)
+ * @param house null: no function of a design document runs here (hosted mode)
  * @throws unauthorized, forbidden; bad_request for a malformed token; for filters invalid_selector, not_found,
- *   deleted, and as the sandbox does
+ *   deleted, hosted_function, and as the sandbox does
  */
 export async function changesPage(
   store: DatabaseStore,
   user: UserCtx,
   request: ChangesRequest,
-  house: FunctionHouse,
+  house: FunctionHouse | null,
 ): Promise<ChangesPage> {
   const { range, unknownEpoch } = await locate(store, user, request)
   const { options, limit } = request
@@ -110,11 +112,12 @@ async function finderOf(
   store: DatabaseStore,
   user: UserCtx,
   { docIds, filter }: ChangesOptions,
-  house: FunctionHouse,
+  house: FunctionHouse | null,
 ): Promise<(search: FeedSearch) => Promise<FeedRows>> {
   if (docIds !== undefined) return (search) => docIdRows(store, user, search)
   if (filter === undefined) return (search) => scanRows(store, search)
   if (runsFunction(filter)) {
+    if (house === null) return refuseFunction(store, user)
     const found = await findFunction(store, user, filter)
     const plain = filter.kind === 'function' ? openPlain(found.value) : null
     if (plain !== null) return (search) => scanFiltered(store, search, plain)
@@ -123,6 +126,11 @@ async function finderOf(
   }
   const sieve = openSieve(filter)
   return (search) => scanFiltered(store, search, sieve)
+}
+
+async function refuseFunction(store: DatabaseStore, user: UserCtx): Promise<never> {
+  requireMember(user, (await store.view()).security)
+  throw new CouchError('hosted_function')
 }
 
 function scanRows(store: DatabaseStore, { options, limit, range }: FeedSearch): Promise<FeedRows> {

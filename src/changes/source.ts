@@ -12,6 +12,7 @@ export interface FeedDatabase extends Pick<ChangesSource, 'changes'> {
 export type FeedEvent =
   | { readonly type: 'committed'; readonly updateSeq: number }
   | { readonly type: 'secured'; readonly security: SecurityObject | null }
+  | { readonly type: 'compacted' }
   | { readonly type: 'gone' }
 
 /** Why a wait was over; `doubt`: the caller's rights are to be looked at again. */

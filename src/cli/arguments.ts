@@ -7,10 +7,24 @@ export interface ServeArguments {
   readonly flags: ConfigFlags
 }
 
+/** A command about accounts, on the folder given with --data. */
+export type AccountCommand = { readonly data: string | undefined } & (
+  | { readonly name: 'passwd'; readonly account: string; readonly stdin: boolean; readonly create: boolean }
+  | {
+      readonly name: 'account add'
+      readonly account: string
+      readonly stdin: boolean
+      readonly roles: readonly string[]
+    }
+  | { readonly name: 'account list' }
+  | { readonly name: 'account delete'; readonly account: string }
+)
+
 export type Command =
   | { readonly name: 'help' }
   | { readonly name: 'version' }
   | { readonly name: 'serve'; readonly arguments: ServeArguments }
+  | AccountCommand
 
 /** A mistake on the command line; the message is one line. */
 export class UsageError extends Error {
@@ -20,12 +34,26 @@ export class UsageError extends Error {
 export const HELP = `settee - a small CouchDB-compatible sync server
 
 Usage: settee [serve] [options]
+       settee passwd <name> [--create] [--stdin] [--data <folder>]
+       settee account add <name> [--role <role>]... [--stdin] [--data <folder>]
+       settee account list [--data <folder>]
+       settee account delete <name> [--data <folder>]
 
+serve runs the server:
   --port <number>      port to listen on (default 5984; 0 takes a free one)
   --bind <address>     address to listen on (default 127.0.0.1; 0.0.0.0 for every network)
   --data <folder>      where databases and local.ini are kept (default ./data)
   --log-level <level>  debug, info, notice, warning, error, critical, alert, emergency or none
   --log-file <file>    log to this file instead of the standard output
+  --hosted             for tenants who do not know each other: takes no design documents and no
+                       attachments, runs no functions, and needs a server admin
+
+passwd and account change who may come in, whether the server runs or not:
+  --create             make a server admin when there is neither an admin nor an account of this name
+  --role <role>        a role of the new account; may be given several times
+  --stdin              read the password from the standard input instead of asking for it
+  --data <folder>      as with serve
+
   --help, -h           show this text
   --version, -v        show the version
 
@@ -35,11 +63,15 @@ SETTEE_LOG_FILE. The command line beats the environment, which beats local.ini.
 `
 
 const OPTIONS = {
+  create: { type: 'boolean' },
+  role: { type: 'string', multiple: true },
+  stdin: { type: 'boolean' },
   port: { type: 'string' },
   bind: { type: 'string' },
   data: { type: 'string' },
   'log-level': { type: 'string' },
   'log-file': { type: 'string' },
+  hosted: { type: 'boolean' },
   help: { type: 'boolean', short: 'h' },
   version: { type: 'boolean', short: 'v' },
 } as const
@@ -53,20 +85,81 @@ export function parseCommand(args: readonly string[]): Command {
   const { values, positionals } = parse(args)
   if (values.help) return { name: 'help' }
   if (values.version) return { name: 'version' }
-  const [command = 'serve', extra] = positionals
-  if (command === 'help' && extra === undefined) return { name: 'help' }
-  if (command !== 'serve') throw new UsageError(`Unknown command "${command}".`)
-  if (extra !== undefined) throw new UsageError(`Unexpected argument "${extra}".`)
-  for (const name of ['bind', 'data', 'log-level', 'log-file'] as const) {
-    if (values[name]?.trim() === '') throw new UsageError(`--${name} needs a value.`)
+  const [command = 'serve', ...rest] = positionals
+  switch (command) {
+    case 'help':
+      checkNone(rest)
+      return { name: 'help' }
+    case 'serve':
+      return serveCommand(rest, values)
+    case 'passwd':
+    case 'account':
+      return accountCommand(positionals, values)
+    default:
+      throw new UsageError(`Unknown command "${command}".`)
   }
+}
+
+function serveCommand(rest: readonly string[], values: Values): Command {
+  checkNone(rest)
+  checkOptions(values, 'serve', ['port', 'bind', 'data', 'log-level', 'log-file', 'hosted'])
   const flags: ConfigFlags = {}
   if (values.port !== undefined) flags.port = portOf(values.port)
   if (values.bind !== undefined) flags.bind = values.bind
   if (values['log-level'] !== undefined) flags.logLevel = values['log-level']
   if (values['log-file'] !== undefined) flags.logFile = values['log-file']
+  if (values.hosted) flags.hosted = true
   return { name: 'serve', arguments: { data: values.data, flags } }
 }
+
+function accountCommand([command = '', ...rest]: readonly string[], values: Values): AccountCommand {
+  const name = command === 'passwd' ? command : `${command} ${rest.shift() ?? ''}`.trim()
+  const { data, stdin = false, create = false, role: roles = [] } = values
+  switch (name) {
+    case 'passwd':
+      checkOptions(values, name, ['data', 'stdin', 'create'])
+      return { name, data, account: accountOf(rest, name), stdin, create }
+    case 'account add':
+      checkOptions(values, name, ['data', 'stdin', 'role'])
+      return { name, data, account: accountOf(rest, name), stdin, roles }
+    case 'account list':
+      checkOptions(values, name, ['data'])
+      checkNone(rest)
+      return { name, data }
+    case 'account delete':
+      checkOptions(values, name, ['data'])
+      return { name, data, account: accountOf(rest, name) }
+    default:
+      throw new UsageError('settee account needs add, list or delete.')
+  }
+}
+
+/** A word too many may be a password: it is not repeated where others can read it. */
+function accountOf([account, extra]: readonly string[], command: string): string {
+  if (account === undefined || account.trim() === '') throw new UsageError(`settee ${command} needs a name.`)
+  if (extra !== undefined) {
+    throw new UsageError(`settee ${command} takes one name and no other word; a password is asked for.`)
+  }
+  return account
+}
+
+function checkNone([extra]: readonly string[]): void {
+  if (extra !== undefined) throw new UsageError(`Unexpected argument "${extra}".`)
+}
+
+/** What another command understands is a mistake here, and not passed over. */
+function checkOptions(values: Values, command: string, known: readonly (keyof Values)[]): void {
+  for (const [name, value] of Object.entries(values)) {
+    if (!known.includes(name as keyof Values)) {
+      throw new UsageError(`settee ${command} has no option --${name}.`)
+    }
+    if ([value].flat().some((each) => typeof each === 'string' && each.trim() === '') && name !== 'port') {
+      throw new UsageError(`--${name} needs a value.`)
+    }
+  }
+}
+
+type Values = ReturnType<typeof parse>['values']
 
 function parse(args: readonly string[]) {
   try {

@@ -1,13 +1,20 @@
+import { closeSync, openSync } from 'node:fs'
+import { isatty } from 'node:tty'
 import { startFailureLine } from '../config/start-error.ts'
 
 /** What can be stopped once it has started. */
 export interface Running {
   close(): Promise<void>
+  /** Reads the configuration anew, and tells the log how that went. */
+  reload?(): Promise<void>
 }
 
 /** The process, as far as starting and stopping touch it. */
 export interface Host {
+  /** At SIGTERM and SIGINT, and when the terminal that it was started on goes away. */
   onSignal(listener: () => void): void
+  /** At SIGHUP that somebody sent. */
+  onHangUp?(listener: () => void): void
   /** Prints a line for the operator. */
   error(line: string): void
   exit(code: number): void
@@ -22,18 +29,48 @@ export interface LifecycleOptions {
 /** Ctrl-C below `npm start` arrives twice at the same moment: from the terminal, and passed on by npm. */
 const SAME_SIGNAL_MS = 250
 
+// What nohup has started has no stream of the terminal left, and is to outlive it.
+const STARTED_ON_TERMINAL = [0, 1, 2].some((stream) => isatty(stream)) && hasTerminal()
+
+/** A closed terminal sends SIGHUP as well, and who closes it means the server to end with it. */
+function hasLostTerminal(): boolean {
+  return STARTED_ON_TERMINAL && !hasTerminal()
+}
+
+function hasTerminal(): boolean {
+  try {
+    closeSync(openSync('/dev/tty', 'r'))
+    return true
+  } catch {
+    return false
+  }
+}
+
 const PROCESS: Host = {
   onSignal: (listener) => {
     process.on('SIGTERM', listener)
     process.on('SIGINT', listener)
+    process.on('SIGHUP', () => {
+      if (hasLostTerminal()) listener()
+    })
+  },
+  onHangUp: (listener) => {
+    process.on('SIGHUP', () => {
+      if (!hasLostTerminal()) listener()
+    })
   },
   error: (line) => console.error(line),
-  exit: (code) => process.exit(code),
+  exit: (code) => {
+    if (!hasLostTerminal()) process.exit(code)
+    // Node aborts when it cannot give a terminal back as it found it; the signal ends it without a trial.
+    process.removeAllListeners('SIGHUP')
+    process.kill(process.pid, 'SIGHUP')
+  },
 }
 
 /**
  * Starts something and stops it at SIGTERM or SIGINT: exit code 0 when it closed, 1 when it did not start, did not
- * close in time, or a second signal came.
+ * close in time, or a second signal came. SIGHUP has it read its configuration anew.
  * @returns when it has started, or has failed to
  */
 export async function runUntilSignalled(
@@ -49,6 +86,9 @@ export async function runUntilSignalled(
     } else if (performance.now() - stoppingSince > SAME_SIGNAL_MS) {
       host.exit(1)
     }
+  })
+  host.onHangUp?.(() => {
+    if (stoppingSince === null) void started.then((running) => running.reload?.()).catch(() => undefined)
   })
   try {
     await started

@@ -14,6 +14,11 @@ async function run(command: Command): Promise<void> {
       // Loaded only now, so that --help does not wait for the whole server.
       const { serve } = await import('./serve.ts')
       await serve(command.arguments, process.env)
+      return
+    }
+    default: {
+      const { runAccountCommand } = await import('./account.ts')
+      process.exitCode = await runAccountCommand(command, process.env)
     }
   }
 }

@@ -3,7 +3,15 @@ import { CouchError } from '../core/errors.ts'
 import { writeAtomically } from './atomic-write.ts'
 import { knownKey } from './defaults.ts'
 import { deleteInText, parseIni, type Sections, setInText } from './ini-file.ts'
-import { type ConfigFlags, defaultSections, overlay, put, readIniText, readLocalIni } from './sources.ts'
+import {
+  type ConfigFlags,
+  defaultSections,
+  type LocalIni,
+  overlay,
+  put,
+  readIniText,
+  readLocalIni,
+} from './sources.ts'
 import { checkNames, checkSetting } from './values.ts'
 
 export interface ConfigOptions {
@@ -14,8 +22,22 @@ export interface ConfigOptions {
 }
 
 export interface WriteOptions {
-  /** False: memory only, until the next start (`X-Couch-Persist: false`). Default true. */
+  /** False: memory only, until the next start or {@link Config.reload} (`X-Couch-Persist: false`). Default true. */
   readonly persist?: boolean
+  /**
+   * True: the server's own doing, such as a password that it hashes. Only what somebody else wrote and local.ini keeps
+   * takes the key from the environment and the command line when the configuration is read anew. Default false.
+   */
+  readonly isOwn?: boolean
+}
+
+/** A configuration that was read anew and is not in effect yet. */
+export interface FreshConfig {
+  /** May be changed by who looks at it. */
+  readonly sections: Sections
+  /** The text of local.ini. */
+  readonly text: string
+  readonly env: NodeJS.ProcessEnv
 }
 
 /** @param value undefined when the key is no longer set */
@@ -25,14 +47,26 @@ export type ConfigListener = (section: string, key: string, value: string | unde
  * Reads the configuration: defaults < local.ini < environment < command line (design.md 5).
  * @throws StartError
  */
-export async function openConfig({ dataDir, env, flags }: ConfigOptions): Promise<Config> {
-  const path = join(dataDir, 'local.ini')
+export async function openConfig(options: ConfigOptions): Promise<Config> {
+  const { sections } = await readSources(options, () => false)
+  return new Config(options, sections)
+}
+
+async function readSources(
+  { dataDir, env, flags }: ConfigOptions,
+  isOverruled: (section: string, key: string) => boolean,
+): Promise<LocalIni> {
+  const local = await readLocalIni(localIniIn(dataDir))
   const sections = defaultSections()
-  for (const [section, keys] of await readLocalIni(path)) {
+  for (const [section, keys] of local.sections) {
     for (const [key, value] of keys) put(sections, section, key, value)
   }
-  await overlay(sections, env, flags)
-  return new Config(path, sections)
+  await overlay(sections, env, flags, isOverruled)
+  return { sections, text: local.text }
+}
+
+function localIniIn(dataDir: string): string {
+  return join(dataDir, 'local.ini')
 }
 
 /**
@@ -42,14 +76,21 @@ export async function openConfig({ dataDir, env, flags }: ConfigOptions): Promis
 export class Config {
   /** Where local.ini stands, or will stand after the first change. */
   readonly path: string
-  readonly #current: Sections
+  /** Hosted mode (docs/hosted.md), as it was said at the start: another `settee/mode` counts from the next start on. */
+  readonly isHosted: boolean
+  readonly #sources: ConfigOptions
   readonly #listeners = new Set<ConfigListener>()
+  /** Keys that were written while the server runs: local.ini has the say over them, see {@link WriteOptions}. */
+  readonly #overruled = new Set<string>()
+  #current: Sections
   #lastWrite: Promise<unknown> = Promise.resolve()
 
   /** Use {@link openConfig}. */
-  constructor(path: string, sections: Sections) {
-    this.path = path
+  constructor(sources: ConfigOptions, sections: Sections) {
+    this.path = localIniIn(sources.dataDir)
+    this.#sources = sources
     this.#current = sections
+    this.isHosted = this.get('settee', 'mode') === 'hosted'
   }
 
   /** @returns the value in effect; the empty string for a key that is set to nothing */
@@ -83,7 +124,7 @@ export class Config {
     if (section === 'admins' && !trimmed.startsWith('-')) throw new Error('An admin is set by setAdmin.')
     return this.#inTurn(async () => {
       const old = this.get(section, key) ?? ''
-      if (options.persist ?? true) await this.#edit((text) => setInText(text, section, key, trimmed))
+      await this.#keep(section, key, options, (text) => setInText(text, section, key, trimmed))
       this.#apply(section, key, trimmed)
       return old
     })
@@ -99,10 +140,41 @@ export class Config {
     return this.#inTurn(async () => {
       const old = this.get(section, key)
       if (old === undefined) throw new CouchError('unknown_config_value')
-      if (options.persist ?? true) await this.#edit((text) => deleteInText(text, section, key))
+      await this.#keep(section, key, options, (text) => deleteInText(text, section, key))
       this.#apply(section, key, knownKey(section, key)?.value ?? undefined)
       return old
     })
+  }
+
+  /**
+   * Reads the configuration anew (protocol.md 12.1): changes by hand take effect, keys that local.ini no longer names go
+   * back to their defaults, and what was set in memory only is gone. The environment and the command line beat
+   * local.ini as at the start, but for keys that were written while the server ran.
+   * @param look is shown what was read before it takes effect; when it throws, everything stays as it was. It must not
+   *   write to this configuration, since its turn comes after.
+   * @returns the keys that have changed, as `section/key`
+   * @throws StartError when a source has an error: everything stays as it was; what `look` throws
+   */
+  reload(look: (fresh: FreshConfig) => Promise<void>): Promise<string[]> {
+    return this.#inTurn(async () => {
+      const { sections, text } = await readSources(this.#sources, (...key) => this.isOverruled(...key))
+      await look({ sections, text, env: this.#sources.env })
+      return this.#replace(sections)
+    })
+  }
+
+  /**
+   * Gives a key another value in local.ini alone; the value in effect stays.
+   * @throws as {@link set}
+   */
+  async writeBack(section: string, key: string, value: string): Promise<void> {
+    checkSetting(section, key, value)
+    return this.#inTurn(() => this.#edit((text) => setInText(text, section, key, value)))
+  }
+
+  /** @returns whether the key was written while the server ran, so that only local.ini has a say over it */
+  isOverruled(section: string, key: string): boolean {
+    return this.#overruled.has(idOf(section, key))
   }
 
   /**
@@ -119,7 +191,7 @@ export class Config {
     return Number(this.#typed(section, key))
   }
 
-  /** @returns a number of bytes, Infinity for `infinity` */
+  /** @returns a number, of bytes for one, Infinity for `infinity` */
   bytes(section: string, key: string): number {
     const text = this.#typed(section, key)
     return text === 'infinity' ? Number.POSITIVE_INFINITY : Number(text)
@@ -149,6 +221,28 @@ export class Config {
     for (const listener of this.#listeners) listener(section, key, value)
   }
 
+  /** Everything is in place before the first listener is called. */
+  #replace(fresh: Sections): string[] {
+    const old = this.#current
+    this.#current = fresh
+    const changed = differences(old, fresh)
+    for (const [section, key] of changed) {
+      for (const listener of this.#listeners) listener(section, key, this.get(section, key))
+    }
+    return changed.map(([section, key]) => `${section}/${key}`)
+  }
+
+  async #keep(
+    section: string,
+    key: string,
+    { persist = true, isOwn = false }: WriteOptions,
+    change: (text: string) => string,
+  ): Promise<void> {
+    if (!persist) return
+    await this.#edit(change)
+    if (!isOwn) this.#overruled.add(idOf(section, key))
+  }
+
   #inTurn<T>(write: () => Promise<T>): Promise<T> {
     const result = this.#lastWrite.then(write)
     this.#lastWrite = result.catch(() => undefined)
@@ -165,6 +259,22 @@ export class Config {
       throw writeFailure(error)
     }
   }
+}
+
+function idOf(section: string, key: string): string {
+  return JSON.stringify([section, key])
+}
+
+/** The keys that are not the same on both sides. */
+function differences(old: Sections, fresh: Sections): (readonly [section: string, key: string])[] {
+  const both = new Set([...old.keys(), ...fresh.keys()])
+  return [...both].flatMap((section) => {
+    const [before, after] = [old.get(section), fresh.get(section)]
+    const keys = new Set([...(before?.keys() ?? []), ...(after?.keys() ?? [])])
+    return [...keys]
+      .filter((key) => before?.get(key) !== after?.get(key))
+      .map((key) => [section, key] as const)
+  })
 }
 
 function writeFailure(error: unknown): CouchError {

@@ -1,12 +1,22 @@
 import { DEFAULT_LIMITS } from '../core/types.ts'
+import { problemOfHandlers } from './authentication-handlers.ts'
+import { problemOfClaims } from './required-claims.ts'
+import { problemOfProxies } from './trusted-proxies.ts'
 
 /** What the text of a key must look like; keys without a row in {@link KNOWN_KEYS} hold any text. */
 export type ValueKind =
   | { readonly type: 'integer'; readonly min: number; readonly max: number }
   /** A number of bytes, or `infinity`. */
   | { readonly type: 'bytes'; readonly min: number }
+  /** A number, or `infinity`. */
+  | { readonly type: 'count'; readonly min: number }
   | { readonly type: 'choice'; readonly of: readonly string[] }
   | { readonly type: 'logFile' }
+  /** Says what is wrong with the text, in words that follow the key's name; null when nothing is. */
+  | { readonly type: 'checked'; problem(text: string): string | null }
+  | { readonly type: 'passwordRules' }
+  /** What a legal database name can begin with. */
+  | { readonly type: 'databasePrefix' }
   | { readonly type: 'text' }
 
 export interface KnownKey {
@@ -43,9 +53,10 @@ export const APP_ORIGINS = ['app://obsidian.md', 'capacitor://localhost', 'http:
 export const PBKDF2_PRFS = ['sha', 'sha224', 'sha256', 'sha384', 'sha512'] as const
 
 const TEXT: ValueKind = { type: 'text' }
-const FLAG: ValueKind = { type: 'choice', of: ['true', 'false'] }
+const BOOLEAN: ValueKind = { type: 'choice', of: ['true', 'false'] }
 const integer = (min: number, max: number): ValueKind => ({ type: 'integer', min, max })
 const bytes = (min: number): ValueKind => ({ type: 'bytes', min })
+const count = (min: number): ValueKind => ({ type: 'count', min })
 const row = (
   section: string,
   key: string,
@@ -62,6 +73,76 @@ const row = (
 
 const { maxDocumentSize, maxAttachmentSize, maxDocumentIdLength } = DEFAULT_LIMITS
 const { maxPurgedDocuments, maxPurgedRevisions, functionTimeout, functionMemory } = DEFAULT_LIMITS
+
+const SAME_SITE: ValueKind = { type: 'choice', of: ['lax', 'strict', 'none', 'Lax', 'Strict', 'None'] }
+
+/** Who may come in, and how; protocol.md 11.2 to 11.5. */
+const AUTHENTICATION_KEYS: readonly KnownKey[] = [
+  row(
+    'chttpd',
+    'authentication_handlers',
+    null,
+    { type: 'checked', problem: problemOfHandlers },
+    'the ways in, in their order: cookie, then default (Basic); proxy and jwt where they are named',
+  ),
+  row('chttpd', 'require_valid_user', null, TEXT, 'true refuses whoever brings no credentials'),
+  row('chttpd', 'require_valid_user_except_for_up', null, TEXT, 'the same: _up is open in any case'),
+  row('chttpd_auth', 'secret', null, TEXT, 'signs session cookies; made when it is first needed'),
+  row('chttpd_auth', 'timeout', 600, integer(1, 315_360_000), 'seconds that a session lasts unused'),
+  row('chttpd_auth', 'hash_algorithms', 'sha256, sha', TEXT, 'digests of session cookies; the first signs'),
+  row('chttpd_auth', 'allow_persistent_cookies', 'true', BOOLEAN, 'false: gone with the browser window'),
+  row('chttpd_auth', 'cookie_domain', null, TEXT, 'the Domain of session cookies'),
+  row('chttpd_auth', 'same_site', null, SAME_SITE, 'the SameSite of session cookies; Lax when unset'),
+  row('chttpd_auth', 'proxy_use_secret', 'false', BOOLEAN, 'true: a proxy signs the name it vouches for'),
+  row(
+    'chttpd_auth',
+    'x_auth_username',
+    null,
+    TEXT,
+    'the header with the name; X-Auth-CouchDB-UserName when unset',
+  ),
+  row(
+    'chttpd_auth',
+    'x_auth_roles',
+    null,
+    TEXT,
+    'the header with the roles; X-Auth-CouchDB-Roles when unset',
+  ),
+  row(
+    'chttpd_auth',
+    'x_auth_token',
+    null,
+    TEXT,
+    'the header with the signature; X-Auth-CouchDB-Token when unset',
+  ),
+  row(
+    'chttpd_auth_lockout',
+    'mode',
+    'enforce',
+    { type: 'choice', of: ['off', 'warn', 'enforce'] },
+    'lockout',
+  ),
+  row('chttpd_auth_lockout', 'threshold', 5, integer(1, 1_000_000), 'failed logins that lock an account'),
+  row('chttpd_auth_lockout', 'max_lifetime', 300_000, integer(1, 86_400_000), 'milliseconds it stays locked'),
+  row('chttpd_auth_lockout', 'max_objects', 10_000, integer(1, 1_000_000), 'accounts and addresses counted'),
+  row(
+    'jwt_auth',
+    'required_claims',
+    'exp',
+    { type: 'checked', problem: problemOfClaims },
+    'claims that a token must have, or {claim, "value"} that it must have so',
+  ),
+  row('jwt_auth', 'roles_claim_name', '_couchdb.roles', TEXT, "the claim that holds a token's roles"),
+  row('jwt_auth', 'roles_claim_path', null, TEXT, 'a path to it, through nested claims'),
+  row('settee', 'jwt_admin', 'false', BOOLEAN, 'true: tokens may claim _admin and its like'),
+  row(
+    'settee',
+    'trusted_proxies',
+    null,
+    { type: 'checked', problem: problemOfProxies },
+    'proxies whose X-Forwarded headers are believed',
+  ),
+]
 
 const PREFER_MINIMAL =
   'Cache-Control, Content-Length, Content-Range, Content-Type, ETag, Server, Transfer-Encoding, Vary'
@@ -81,6 +162,14 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
     integer(1, 100_000),
     'databases held open at once; idle ones are closed; read at start',
   ),
+  row(
+    'couchdb',
+    'single_node',
+    null,
+    { type: 'choice', of: ['true', 'false'] },
+    'true: GET /_cluster_setup says that the server is set up',
+  ),
+  row('cluster', 'n', null, integer(1, 100), 'for GET /_cluster_setup; 1 once the server is set up'),
   row(
     'couchdb',
     'os_process_timeout',
@@ -109,10 +198,10 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
   row('chttpd', 'max_uri_length', 'infinity', bytes(1024), 'bytes of a request address'),
   row('chttpd', 'prefer_minimal', PREFER_MINIMAL, TEXT, 'headers of answers to Prefer: return=minimal'),
   row('chttpd', 'changes_timeout', 60_000, integer(1, 86_400_000), 'milliseconds a feed waits by default'),
-  row('chttpd', 'enable_cors', null, FLAG, 'false: pages of other origins are not let in; unset it is on'),
-  row('httpd', 'enable_cors', null, FLAG, 'the same, where chttpd/enable_cors is not set'),
+  row('chttpd', 'enable_cors', null, BOOLEAN, 'false: pages of other origins are not let in; unset it is on'),
+  row('httpd', 'enable_cors', null, BOOLEAN, 'the same, where chttpd/enable_cors is not set'),
   row('cors', 'origins', APP_ORIGINS.join(','), TEXT, 'origins that are let in; * for all'),
-  row('cors', 'credentials', null, FLAG, 'whether with credentials; unset: only the default origins'),
+  row('cors', 'credentials', null, BOOLEAN, 'whether with credentials; unset: only the default origins'),
   row('cors', 'methods', null, TEXT, 'methods that are let in; unset: all'),
   row('cors', 'headers', null, TEXT, 'headers that requests may carry; unset: all'),
   row('cors', 'exposed_headers', null, TEXT, 'headers of answers that pages may read'),
@@ -125,7 +214,33 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
   ),
   row('chttpd_auth', 'iterations', 600_000, integer(1, 10_000_000), 'PBKDF2 rounds of new password hashes'),
   row('chttpd_auth', 'pbkdf2_prf', 'sha256', { type: 'choice', of: PBKDF2_PRFS }, 'digest of new hashes'),
-  row('chttpd_auth', 'secret', null, TEXT, 'is to sign session cookies; not used yet'),
+  ...AUTHENTICATION_KEYS,
+  row('chttpd_auth', 'password_regexp', null, { type: 'passwordRules' }, 'what new passwords must match'),
+  row('chttpd_auth', 'public_fields', null, TEXT, 'members of user documents that others may see'),
+  row('chttpd_auth', 'users_db_public', 'false', BOOLEAN, 'whether `public_fields` counts'),
+  row(
+    'chttpd_auth',
+    'upgrade_hash_on_auth',
+    'true',
+    BOOLEAN,
+    'weak hashes of users are made anew when they log in',
+  ),
+  row(
+    'couchdb',
+    'users_db_security_editable',
+    'false',
+    BOOLEAN,
+    'whether the security object of `_users` can be changed',
+  ),
+  row('couch_peruser', 'enable', 'false', BOOLEAN, 'whether each user gets a database of his own'),
+  row('couch_peruser', 'delete_dbs', 'false', BOOLEAN, "whether a user's database goes with him"),
+  row(
+    'couch_peruser',
+    'database_prefix',
+    'userdb-',
+    { type: 'databasePrefix' },
+    'what the names of these databases begin with',
+  ),
   row('log', 'level', 'info', { type: 'choice', of: LOG_LEVELS }, 'least severe level that is logged'),
   row('log', 'file', null, { type: 'logFile' }, 'log to this file instead of the standard output'),
   row('uuids', 'max_count', 1000, integer(1, 1_000_000), 'the largest count of one GET /_uuids'),
@@ -136,6 +251,19 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
     { type: 'choice', of: ['single', 'hosted'] },
     'hosted: for tenants who do not know each other; read at start',
   ),
+  row(
+    'settee',
+    'sign_up',
+    'false',
+    { type: 'choice', of: ['true', 'false'] },
+    'true: in hosted mode people make accounts for themselves',
+  ),
+  row('quota', 'bytes', 1_073_741_824, bytes(0), "bytes that a tenant's databases may take together"),
+  row('quota', 'documents', 1_000_000, count(0), 'documents in them together'),
+  row('quota', 'databases', 10, count(0), 'databases of a tenant'),
+  row('quota', 'document_size', 'infinity', bytes(1), "bytes of JSON in one document of a tenant's"),
+  row('quota', 'requests', 100, count(1), 'requests of a tenant, or of an anonymous address, a second'),
+  row('quota', 'feeds', 50, count(1), 'feeds of a tenant that wait at once'),
   row('settee', 'max_connections', 10_000, integer(1, 1_000_000), 'connections open at once'),
   row('settee', 'body_timeout', 60, integer(1, 86_400), 'seconds in which a body must bring 100 bytes each'),
   row('settee', 'body_memory', 67_108_864, integer(1_048_576, 2 ** 40), 'bytes of request bodies in memory'),
@@ -153,6 +281,9 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
     integer(16_777_216, 2 ** 32),
     'bytes that one function of a design document may take',
   ),
+  row('settee', 'max_tokens', 100_000, integer(0, 1_000_000), 'device tokens of all accounts together'),
+  row('settee', 'tokens_per_account', 50, integer(0, 10_000), 'device tokens of one account'),
+  row('settee', 'token_name_length', 100, integer(1, 1000), "characters in a device token's name"),
 ]
 
 /**
@@ -174,4 +305,25 @@ export const READ_ONLY_SECTIONS: ReadonlySet<string> = new Set([
 /** @returns the row of a key that settee reads, undefined for any other */
 export function knownKey(section: string, key: string): KnownKey | undefined {
   return KNOWN_KEYS.find((known) => known.section === section && known.key === key)
+}
+
+/** What stands for a secret wherever the configuration is shown; never a value of its own. */
+export const SECRET_MASK = '**********'
+
+/**
+ * Keys whose values the configuration API never shows, also not to server admins: a regular expression for the whole
+ * key of each section. Hashes in `[admins]` are shown, as CouchDB shows them: set-ups copy admins by them.
+ */
+const SECRET_KEYS: Readonly<Record<string, RegExp>> = {
+  chttpd_auth: /^secret$/,
+  couch_httpd_auth: /^secret$/,
+  // The other kinds, `rsa:` and `ec:`, are public keys.
+  jwt_keys: /^hmac:/,
+  replicator: /^password$/,
+  ssl: /^password$/,
+}
+
+/** @returns whether the value of a key is a secret */
+export function isSecretKey(section: string, key: string): boolean {
+  return Object.hasOwn(SECRET_KEYS, section) && SECRET_KEYS[section]!.test(key)
 }

@@ -46,6 +46,51 @@ export function parseIni(text: string): Sections {
   return sections
 }
 
+/** A line that {@link parseIni} passes over, or that is not the text it should be. */
+export interface IniFault {
+  /** From 1. */
+  readonly line: number
+  /** Words that follow the line's number in a sentence; never what stands in the line, which may be a password. */
+  readonly problem: string
+}
+
+/**
+ * Looks for the first line that means nothing: CouchDB passes over such lines without a word, and the setting that
+ * was meant is lost or, behind a header with a fault, lands in the section above.
+ * @returns null when every line is a section, a setting, its continuation, a comment or empty
+ */
+export function faultOfIni(text: string): IniFault | null {
+  const { lines, options, headers } = scan(text)
+  const covered = new Set(options.flatMap(({ first, end }) => range(first, end)))
+  for (const [number, line] of lines.entries()) {
+    const problem = covered.has(number) ? null : problemOfLine(line, headers[0]?.line ?? lines.length, number)
+    if (problem !== null) return { line: number + 1, problem }
+  }
+  return null
+}
+
+/** @returns the number, from 1, of the line that gives the key its value; null when none does */
+export function lineOf(text: string, section: string, key: string): number | null {
+  const option = scan(text).options.findLast((option) => option.section === section && option.key === key)
+  return option === undefined ? null : option.first + 1
+}
+
+function range(first: number, end: number): number[] {
+  return Array.from({ length: end - first }, (_, offset) => first + offset)
+}
+
+/** What is wrong with a line that gives no key a value. */
+function problemOfLine(line: string, firstHeader: number, number: number): string | null {
+  const text = line.trim()
+  if (text === '' || /^[;#]/.test(text)) return null
+  const { kind } = classify(line)
+  if (kind === 'section') return text === '[]' ? 'names no section' : null
+  if (text.startsWith('[')) return 'is no section: it must be a name between [ and ], and nothing else'
+  if (kind === 'option' && number < firstHeader) return 'is a setting, but no section stands above it'
+  if (kind === 'continuation') return 'goes on with the line above, which is no setting'
+  return 'is no section, setting or comment'
+}
+
 /**
  * Sets one key in the text of an ini file, in its place if it has one; every other line stays as it is, a comment
  * behind the old value too.

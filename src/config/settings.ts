@@ -1,5 +1,7 @@
-import type { Limits, Rules, Settings } from '../core/types.ts'
+import type { HashOptions } from '../core/pbkdf2.ts'
+import type { Limits, Rules, Settings, UsersRules } from '../core/types.ts'
 import type { Config } from './config.ts'
+import { passwordRules } from './password-rules.ts'
 
 /** @returns what database threads are told of the configuration as it is now */
 export function settingsOf(config: Config): Settings {
@@ -8,11 +10,28 @@ export function settingsOf(config: Config): Settings {
 
 function rulesOf(config: Config): Rules {
   return {
-    isHosted: config.get('settee', 'mode') === 'hosted',
-    hashing: {
-      iterations: config.integer('chttpd_auth', 'iterations'),
-      prf: config.get('chttpd_auth', 'pbkdf2_prf') || 'sha256',
-    },
+    isHosted: config.isHosted,
+    hashing: hashingOf(config),
+    users: usersRulesOf(config),
+  }
+}
+
+/** @returns how new passwords are hashed */
+export function hashingOf(config: Config): HashOptions {
+  return {
+    iterations: config.integer('chttpd_auth', 'iterations'),
+    prf: config.get('chttpd_auth', 'pbkdf2_prf') || 'sha256',
+  }
+}
+
+function usersRulesOf(config: Config): UsersRules {
+  const fields = config.get('chttpd_auth', 'public_fields') ?? ''
+  return {
+    publicFields: config.boolean('chttpd_auth', 'users_db_public')
+      ? fields.split(',').flatMap((field) => field.trim() || [])
+      : [],
+    securityEditable: config.boolean('couchdb', 'users_db_security_editable'),
+    passwordRules: passwordRules(config.get('chttpd_auth', 'password_regexp') ?? ''),
   }
 }
 

@@ -1,6 +1,7 @@
+import { isUtf8 } from 'node:buffer'
 import { readFile } from 'node:fs/promises'
-import { KNOWN_KEYS } from './defaults.ts'
-import { parseIni, type Sections } from './ini-file.ts'
+import { isSecretKey, KNOWN_KEYS } from './defaults.ts'
+import { faultOfIni, lineOf, parseIni, type Sections } from './ini-file.ts'
 import { StartError } from './start-error.ts'
 import { problemWith } from './values.ts'
 
@@ -10,6 +11,8 @@ export interface ConfigFlags {
   bind?: string
   logLevel?: string
   logFile?: string
+  /** Hosted mode for this run. */
+  hosted?: boolean
 }
 
 type Setting = readonly [section: string, key: string, value: string | undefined, source: string]
@@ -21,26 +24,79 @@ export function defaultSections(): Sections {
   return sections
 }
 
+/** local.ini as it was read: its settings, and its text for those who must name a line of it. */
+export interface LocalIni {
+  readonly sections: Sections
+  readonly text: string
+}
+
 /**
  * Reads local.ini; a missing file is an empty one.
- * @throws StartError when it cannot be read or a key of ours holds nonsense
+ * @throws StartError, naming file and line, when it cannot be read, a line of it means nothing, or a key of ours holds
+ *   nonsense
  */
-export async function readLocalIni(path: string): Promise<Sections> {
-  const sections = parseIni(
-    await readIniText(path).catch((error: NodeJS.ErrnoException) => unreadable(path, error)),
-  )
+export async function readLocalIni(path: string): Promise<LocalIni> {
+  const bytes = await readIniBytes(path).catch((error: NodeJS.ErrnoException) => unreadable(path, error))
+  const bad = firstLineThatIsNoUtf8(bytes)
+  if (bad !== null) throw new StartError(`Line ${bad} of ${path} is not UTF-8.`)
+  const text = decode(bytes)
+  const fault = faultOfIni(text)
+  if (fault !== null) throw new StartError(`Line ${fault.line} of ${path} ${fault.problem}.`)
+  const sections = parseIni(text)
   for (const [section, keys] of sections) {
     for (const [key, value] of keys) {
       // An empty value is how CouchDB's ini unsets a key.
       const problem = value === '' ? null : problemWith(section, key, value)
-      if (problem) throw new StartError(`${path}: ${section}/${key} ${problem}, not "${value}".`)
+      if (problem === null) continue
+      const place = placeOf(path, text, section, key)
+      throw new StartError(`${place}: ${section}/${key} ${told(section, key, value, problem)}`)
     }
   }
-  return sections
+  return { sections, text }
+}
+
+/**
+ * Where a key stands, for a message to the operator.
+ * @returns `Line N of PATH`; the path alone when the text does not name the key
+ */
+export function placeOf(path: string, text: string, section: string, key: string): string {
+  const line = lineOf(text, section, key)
+  return line === null ? path : `Line ${line} of ${path}`
+}
+
+/** What is wrong with a value, which is told unless it is a secret. */
+function told(section: string, key: string, value: string, problem: string): string {
+  return `${problem}${isSecretKey(section, key) ? '' : `, not "${value}"`}.`
 }
 
 function unreadable(path: string, error: NodeJS.ErrnoException): never {
   throw new StartError(`${path} cannot be read (${error.code ?? error.message}).`, { cause: error })
+}
+
+/** More than any configuration there is, and little enough to be read in a turn. */
+const MAX_INI_BYTES = 1_048_576
+
+async function readIniBytes(path: string): Promise<Buffer> {
+  const bytes = await readFile(path).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return Buffer.alloc(0)
+    throw error
+  })
+  if (bytes.length <= MAX_INI_BYTES) return bytes
+  throw Object.assign(new Error(`${path} is larger than ${MAX_INI_BYTES} bytes.`), { code: 'EFBIG' })
+}
+
+function decode(bytes: Uint8Array): string {
+  return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
+}
+
+/** No character of UTF-8 but the line feed itself holds its byte. */
+function firstLineThatIsNoUtf8(bytes: Buffer): number | null {
+  if (isUtf8(bytes)) return null
+  for (let line = 1, from = 0; ; line += 1) {
+    const end = bytes.indexOf(10, from)
+    if (end === -1 || !isUtf8(bytes.subarray(from, end))) return line
+    from = end + 1
+  }
 }
 
 /**
@@ -48,24 +104,26 @@ function unreadable(path: string, error: NodeJS.ErrnoException): never {
  * @throws the operating system's error; a TypeError when the text is not UTF-8, since writing it back would bend it
  */
 export async function readIniText(path: string): Promise<string> {
-  const bytes = await readFile(path).catch((error: NodeJS.ErrnoException) => {
-    if (error.code === 'ENOENT') return Buffer.alloc(0)
-    throw error
-  })
-  return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
+  return decode(await readIniBytes(path))
 }
 
 /**
  * Lays environment and command line over the sections, in this order. COUCHDB_USER is not ours to apply: the room
  * auth hashes its password (`prepareAdmins`).
+ * @param isOverruled says of which keys environment and command line have no say any more
  * @throws StartError for nonsense, naming the variable or the flag
  */
-export async function overlay(sections: Sections, env: NodeJS.ProcessEnv, flags: ConfigFlags): Promise<void> {
+export async function overlay(
+  sections: Sections,
+  env: NodeJS.ProcessEnv,
+  flags: ConfigFlags,
+  isOverruled: (section: string, key: string) => boolean = () => false,
+): Promise<void> {
   const secret = await secretFromEnvironment(env, 'COUCHDB_SECRET')
   for (const [section, key, value, source] of settingsOf(env, flags, secret)) {
-    if (value === undefined) continue
+    if (value === undefined || isOverruled(section, key)) continue
     const problem = problemWith(section, key, value)
-    if (problem) throw new StartError(`${source} ${problem}, not "${value}".`)
+    if (problem) throw new StartError(`${source} ${told(section, key, value, problem)}`)
     put(sections, section, key, value)
   }
 }
@@ -81,6 +139,7 @@ function settingsOf(env: NodeJS.ProcessEnv, flags: ConfigFlags, secret: string |
     ['chttpd', 'bind_address', flags.bind, '--bind'],
     ['log', 'level', flags.logLevel, '--log-level'],
     ['log', 'file', flags.logFile, '--log-file'],
+    ['settee', 'mode', flags.hosted ? 'hosted' : undefined, '--hosted'],
   ]
 }
 

@@ -1,5 +1,7 @@
 import { CouchError } from '../core/errors.ts'
+import { checkDatabaseName } from '../core/ids.ts'
 import { knownKey, READ_ONLY_SECTIONS, type ValueKind } from './defaults.ts'
+import { passwordRules } from './password-rules.ts'
 
 const MAX_NAME_BYTES = 1024
 const MAX_VALUE_BYTES = 65_536
@@ -16,6 +18,7 @@ const BRACKET = /[[\]]/
  */
 export function checkSetting(section: string, key: string, value: string): void {
   checkNames(section, key)
+  // Values may hold brackets, as lists of CouchDB's own do (config:validate_config_update).
   if (!isSafeText(value, MAX_VALUE_BYTES)) throw new CouchError('bad_request', 'Invalid configuration value')
   const problem = problemWith(section, key, value) ?? problemAtRuntime(section, key, value)
   if (problem)
@@ -35,11 +38,11 @@ export function checkNames(section: string, key: string): void {
 }
 
 function isSafeName(text: string): boolean {
-  return text !== '' && text === text.trim() && isSafeText(text, MAX_NAME_BYTES)
+  return text !== '' && text === text.trim() && !BRACKET.test(text) && isSafeText(text, MAX_NAME_BYTES)
 }
 
 function isSafeText(text: string, maxBytes: number): boolean {
-  return !UNWRITABLE.test(text) && !BRACKET.test(text) && Buffer.byteLength(text) <= maxBytes
+  return !UNWRITABLE.test(text) && Buffer.byteLength(text) <= maxBytes
 }
 
 /**
@@ -61,10 +64,29 @@ function problemOfKind(kind: ValueKind, value: string): string | null {
       return value === 'infinity' || isWithin(value, kind.min, Number.MAX_SAFE_INTEGER)
         ? null
         : `must be a whole number of bytes, at least ${kind.min}, or infinity`
+    case 'count':
+      return value === 'infinity' || isWithin(value, kind.min, Number.MAX_SAFE_INTEGER)
+        ? null
+        : `must be a whole number, at least ${kind.min}, or infinity`
     case 'choice':
       return kind.of.includes(value) ? null : `must be one of ${kind.of.join(', ')}`
+    case 'checked':
+      return kind.problem(value)
+    case 'passwordRules':
+      return passwordRules(value) === null ? 'must be a list of patterns, as ["[0-9]"]' : null
+    case 'databasePrefix':
+      return isDatabasePrefix(value) ? null : 'must be what the name of a database can begin with'
     default:
       return null
+  }
+}
+
+function isDatabasePrefix(value: string): boolean {
+  try {
+    checkDatabaseName(`${value}0`)
+    return true
+  } catch {
+    return false
   }
 }
 

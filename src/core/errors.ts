@@ -16,6 +16,8 @@ export const ERRORS = {
   gzip_body: [400, 'bad_request', 'Request body is not properly gzipped.'],
   incomplete_body: [400, 'bad_request', 'The request body ended before it was complete.'], // ours
   invalid_base64_credentials: [400, 'bad_request', 'Authorization header has invalid base64 value'],
+  malformed_cookie: [400, 'bad_request', 'Malformed AuthSession cookie. Please clear your cookies.'],
+  bad_token: [400, 'bad_request', 'Malformed authentication token'],
   json_string_expected: [400, 'bad_request', 'a JSON string expected'],
   query_parse_error: [400, 'query_parse_error', 'A query parameter is not understood.'],
   illegal_database_name: [400, 'illegal_database_name', 'The database name is not legal.'],
@@ -28,8 +30,28 @@ export const ERRORS = {
   md5_mismatch: [400, 'bad_request', 'md5_mismatch'],
   unauthorized: [401, 'unauthorized', 'You are not authorized to access this db.'],
   wrong_credentials: [401, 'unauthorized', 'Name or password is incorrect.'],
+  session_expired: [401, 'unauthorized', 'The session has expired: log in again.'], // ours
   not_server_admin: [401, 'unauthorized', 'You are not a server admin.'],
   forbidden: [403, 'forbidden', 'You are not allowed to access this db.'],
+  hosted_design: [
+    403,
+    'forbidden',
+    'This server takes no design documents, since it runs no functions of its users (hosted mode). ' +
+      'All other documents are stored.',
+  ], // ours
+  hosted_attachment: [
+    403,
+    'forbidden',
+    'This server takes no attachments (hosted mode). ' +
+      'The document is stored when it is sent without them, and so are all others.',
+  ], // ours
+  hosted_function: [
+    403,
+    'forbidden',
+    'This server runs no functions of design documents (hosted mode): it has no views, and of the filters of ' +
+      '_changes it has _doc_ids, _selector and _design.',
+  ], // ours
+  account_locked: [403, 'forbidden', 'Account is temporarily locked due to multiple authentication failures'],
   config_read_only: [403, 'forbidden', 'Config section blacklisted for modification over HTTP API.'],
   not_found: [404, 'not_found', 'missing'],
   deleted: [404, 'not_found', 'deleted'],
@@ -51,6 +73,7 @@ export const ERRORS = {
   bad_content_type: [415, 'bad_content_type', 'Content-Type must be application/json'],
   range: [416, 'requested_range_not_satisfiable', 'Requested range not satisfiable'],
   all_or_nothing: [417, 'expectation_failed', 'all_or_nothing is not supported'],
+  too_many_requests: [429, 'too_many_requests', 'Too many requests at once; try again later.'], // ours
   headers_too_large: [431, 'too_large', 'the request header fields are too large'], // ours
   internal_server_error: [
     500,

@@ -2,6 +2,18 @@
 export interface UserCtx {
   readonly name: string | null
   readonly roles: readonly string[]
+  /** In hosted mode, with calls that may write: what the database's owner may still store. Absent: any amount. */
+  readonly allowance?: Allowance
+}
+
+/** What an account may store in all of its databases together; its use as far as the HTTP thread knows it. */
+export interface Allowance {
+  /** `here` is what the database that is written to took when it was last looked at, `others` what all others take. */
+  readonly bytes: { readonly limit: number; readonly others: number; readonly here: number }
+  /** Live documents; how many are here, the database knows best. */
+  readonly documents: { readonly limit: number; readonly others: number }
+  /** Bytes of JSON in one document. */
+  readonly maxDocumentSize: number
 }
 
 /** One list of a security object: who is meant, by name and by role. */
@@ -35,10 +47,30 @@ export interface Limits {
 
 /** What the configuration says of documents beside how large they may be. */
 export interface Rules {
-  /** Hosted mode: design documents and attachments are refused, and no function of a user's runs. */
+  /**
+   * Hosted mode (docs/hosted.md): design documents and attachments are refused, and no function of a user's runs.
+   * Stays as it was when the server started.
+   */
   readonly isHosted: boolean
   /** How new passwords in `_users` are hashed; `prf` is CouchDB's name of the digest. */
   readonly hashing: { readonly iterations: number; readonly prf: string }
+  readonly users: UsersRules
+}
+
+/** A pattern that a new password must match, and what is said of one that does not, if anything. */
+export interface PasswordRule {
+  readonly pattern: string
+  readonly reason: string
+}
+
+/** What the configuration says of `_users`; protocol.md 11.7, 12.2. */
+export interface UsersRules {
+  /** Members of user documents that whoever may read the database may see; empty: none. */
+  readonly publicFields: readonly string[]
+  /** Whether its security object can be changed. */
+  readonly securityEditable: boolean
+  /** null: the configuration's list is none, so that no password is taken. */
+  readonly passwordRules: readonly PasswordRule[] | null
 }
 
 /** What a database's thread must know of the configuration. */
@@ -50,6 +82,7 @@ export interface Settings {
 export const DEFAULT_RULES: Rules = {
   isHosted: false,
   hashing: { iterations: 600_000, prf: 'sha256' },
+  users: { publicFields: [], securityEditable: false, passwordRules: [] },
 }
 
 /** The limits of CouchDB 3.5, but for the id, which CouchDB leaves unbounded. */

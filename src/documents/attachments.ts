@@ -7,7 +7,7 @@ import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { createGunzip } from 'node:zlib'
 import { CouchError } from '../core/errors.ts'
-import type { Limits } from '../core/types.ts'
+import type { Settings } from '../core/types.ts'
 import type { AttachmentEncoding, BlobStage, DatabaseStore } from '../storage/engine.ts'
 import type { Body } from './database.ts'
 import type { FollowingAttachment, IncomingAttachment, IncomingContent } from './incoming.ts'
@@ -32,10 +32,10 @@ export interface Stretch {
  */
 export async function withStaging<T>(
   store: DatabaseStore,
-  limits: Limits,
+  settings: Settings,
   use: (staging: Staging) => Promise<T>,
 ): Promise<T> {
-  const staging = new Staging(store, limits)
+  const staging = new Staging(store, settings)
   try {
     return await use(staging)
   } finally {
@@ -46,19 +46,19 @@ export async function withStaging<T>(
 /** The contents that one request brings. */
 export class Staging {
   readonly #store: DatabaseStore
-  readonly #limits: Limits
+  readonly #settings: Settings
   readonly #stages: BlobStage[] = []
   #held = 0
 
-  constructor(store: DatabaseStore, limits: Limits) {
+  constructor(store: DatabaseStore, settings: Settings) {
     this.#store = store
-    this.#limits = limits
+    this.#settings = settings
   }
 
   /**
    * Takes in one content.
    * @param name the attachment's, for the refusal
-   * @throws attachment_too_large, gzip_body; and as the store
+   * @throws hosted_attachment before anything is looked at; attachment_too_large, gzip_body; and as the store
    */
   async take(
     body: Body,
@@ -66,8 +66,10 @@ export class Staging {
     name: string,
     encoding: AttachmentEncoding,
   ): Promise<IncomingContent> {
+    const { limits, rules } = this.#settings
+    if (rules.isHosted) throw new CouchError('hosted_attachment')
     const storedLength = end - start
-    const limit = this.#limits.maxAttachmentSize
+    const limit = limits.maxAttachmentSize
     if (storedLength > limit) throw new CouchError('attachment_too_large', name)
     const length = encoding === null ? storedLength : await inflatedLength(body, { start, end }, name, limit)
     const facts = { length, encoding, storedLength }

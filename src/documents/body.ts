@@ -55,6 +55,16 @@ export function splitDocument(text: string): SplitDocument {
   return splitScanned(text, 0, text.length, scanDocument(text, isSpecial))
 }
 
+/**
+ * Takes chosen members out of a stored text.
+ * @param body as {@link SplitDocument} has it
+ * @param isTaken tells by its decoded name whether a member of the top level is taken out
+ * @returns the members, and the text of the others as it was
+ */
+export function splitMembers(body: string, isTaken: (name: string) => boolean): SplitDocument {
+  return splitScanned(body, 0, body.length, scanDocument(body, isTaken))
+}
+
 /** A document that stands in a longer text. */
 export interface SplitElement extends SplitDocument {
   readonly start: number
@@ -115,8 +125,9 @@ export function parseJson(text: string): unknown {
 function parsed(text: string): unknown {
   try {
     return JSON.parse(text)
-  } catch (cause) {
-    throw new CouchError('invalid_json', undefined, { cause })
+  } catch {
+    // Without its cause: what V8 says quotes the text, and that may hold a password.
+    throw new CouchError('invalid_json')
   }
 }
 

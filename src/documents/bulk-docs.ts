@@ -6,17 +6,19 @@
 import { Breath } from '../core/breath.ts'
 import { CouchError, type ErrorName } from '../core/errors.ts'
 import { checkDocId, isLocalId, newUuid } from '../core/ids.ts'
-import type { Limits, UserCtx } from '../core/types.ts'
+import type { Settings, UserCtx } from '../core/types.ts'
 import { formatRev } from '../revisions/rev.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
+import { remeasured } from './allowance.ts'
 import { type BulkBody, readBulkBody } from './bulk-body.ts'
 import type { Body } from './database.ts'
+import type { DocumentRules } from './document-rules.ts'
 import { decideEdits, replicatedPath } from './edit.ts'
 import { checkNewAttachmentNames, type IncomingDoc, namedRev, readSplit } from './incoming.ts'
-import { checkLocal, updateLocals } from './local-docs.ts'
+import { checkLocal } from './local-docs.ts'
 import { requireMember } from './security.ts'
-import { updateDocuments } from './update.ts'
 import type { WriteChecks } from './validate.ts'
+import { writeEdits } from './write.ts'
 
 /** One group of documents: about what one transaction takes. */
 const GROUP_DOCS = 256
@@ -35,18 +37,26 @@ export async function* bulkDocs(
   store: DatabaseStore,
   user: UserCtx,
   body: Body,
-  limits: Limits,
+  settings: Settings,
   checks: WriteChecks,
 ): AsyncGenerator<Uint8Array> {
-  requireMember(user, (await store.view()).security)
+  const { security } = await store.view()
+  requireMember(user, security)
   const read = await readBulkBody(body)
-  const bulk = new Bulk(read, limits)
+  const { documentRules: rules } = checks
+  const bulk = new Bulk(read, settings, ({ id, doc }) => {
+    rules?.checkWriter(user, id, security, false)
+    rules?.checkDocument(doc)
+  })
   await bulk.check(store)
   if (read.allOrNothing) throw new CouchError('all_or_nothing', await bulk.refusals())
   let before = '['
   let isAnswered = false
-  for await (const group of bulk.groups()) {
-    const results = await writeGroup(store, user, group, bulk.newEdits, checks)
+  for await (const asked of bulk.groups()) {
+    const writer = isAnswered ? await remeasured(store, user) : user
+    const group = rules === undefined ? asked : await prepared(asked, rules)
+    const edits = group.map(({ id, doc }) => ({ id, doc, newEdits: bulk.newEdits }))
+    const results = await writeEdits(store, writer, edits, checks)
     if (!isAnswered) refuseIfBroken(results)
     isAnswered = true
     const lines = group.map((row, at) => answerRow(row, results[at] as RowResult, bulk.newEdits))
@@ -76,13 +86,16 @@ function refuseIfBroken(results: readonly RowResult[]): void {
 /** A request's documents. */
 class Bulk {
   readonly #body: BulkBody
-  readonly #limits: Limits
+  readonly #settings: Settings
+  readonly #admit: (row: BulkRow) => void
   /** The documents as checked, where the body is small enough to be held in memory. */
   readonly #kept: BulkRow[] = []
 
-  constructor(body: BulkBody, limits: Limits) {
+  /** @param admit refuses the request for a document, by what it throws */
+  constructor(body: BulkBody, settings: Settings, admit: (row: BulkRow) => void) {
     this.#body = body
-    this.#limits = limits
+    this.#settings = settings
+    this.#admit = admit
   }
 
   get newEdits(): boolean {
@@ -93,11 +106,14 @@ class Bulk {
   async check(store: DatabaseStore): Promise<void> {
     const breath = new Breath()
     const ids = new Set<string>()
+    const { isHosted } = this.#settings.rules
     for (let at = 0; at < this.#body.count; at++) {
       const read = this.#read(at)
       const row = read instanceof Promise ? await read : read
-      // What a document's second edit finds, its first one has made: only the writing can tell.
-      if (hasStubs(row.doc) && !ids.has(row.id)) await checkStubs(store, row, this.newEdits)
+      this.#admit(row)
+      // What a document's second edit finds, its first one has made: only the writing can tell. Hosted mode refuses
+      // the document for its stubs, and no other with it.
+      if (!isHosted && hasStubs(row.doc) && !ids.has(row.id)) await checkStubs(store, row, this.newEdits)
       ids.add(row.id)
       if (this.#body.isInMemory) this.#kept.push(row)
       if (breath.isDue) await breath.take()
@@ -106,12 +122,13 @@ class Bulk {
 
   /** At once, as {@link readSplit}: a promise for each of thousands of documents costs more than many of them. */
   #read(at: number): BulkRow | Promise<BulkRow> {
-    const doc = readSplit(this.#body.split(at), this.#limits)
+    const doc = readSplit(this.#body.split(at), this.#settings)
     return doc instanceof Promise ? doc.then((read) => this.#checked(read)) : this.#checked(doc)
   }
 
   #checked(doc: IncomingDoc): BulkRow {
-    const id = doc.id === undefined ? newUuid() : checkDocId(doc.id, this.#limits.maxDocumentIdLength)
+    const id =
+      doc.id === undefined ? newUuid() : checkDocId(doc.id, this.#settings.limits.maxDocumentIdLength)
     if (isLocalId(id)) checkLocal(doc)
     else if (this.newEdits) checkNewAttachmentNames(doc)
     else replicatedPath(doc)
@@ -170,27 +187,11 @@ async function checkStubs(store: DatabaseStore, { id, doc }: BulkRow, newEdits: 
   )
 }
 
-async function writeGroup(
-  store: DatabaseStore,
-  user: UserCtx,
-  group: readonly BulkRow[],
-  newEdits: boolean,
-  checks: WriteChecks,
-): Promise<RowResult[]> {
-  const local = group.filter(({ id }) => isLocalId(id))
-  const ordinary = group.filter(({ id }) => !isLocalId(id))
-  const [locals, documents] = await Promise.all([
-    local.length === 0 ? [] : updateLocals(store, user, local),
-    updateDocuments(
-      store,
-      user,
-      ordinary.map(({ id, doc }) => ({ id, doc, newEdits })),
-      checks,
-    ),
-  ])
-  let atLocal = 0
-  let atDocument = 0
-  return group.map(({ id }) => (isLocalId(id) ? locals[atLocal++] : documents[atDocument++]) as RowResult)
+/** The same rows as they are written; one after the other, since each may wait for its turn. */
+async function prepared(group: readonly BulkRow[], rules: DocumentRules): Promise<BulkRow[]> {
+  const rows: BulkRow[] = []
+  for (const { id, doc } of group) rows.push({ id, doc: await rules.prepare(doc) })
+  return rows
 }
 
 /** One row of the answer; null where replication leaves it out because all is well. */

@@ -7,8 +7,8 @@ import { isJsonObject } from '../core/json-object.ts'
 import { quoted } from '../core/json-text.ts'
 import type { Limits, UserCtx } from '../core/types.ts'
 import { parseRev } from '../revisions/rev.ts'
-import type { DatabaseStore } from '../storage/engine.ts'
 import type { Body, BulkGetOptions } from './database.ts'
+import type { DocumentReader } from './document-reader.ts'
 import {
   beginRevisions,
   beginTogether,
@@ -54,7 +54,7 @@ type Pending = ReadyResult | (() => Promise<ReadyResult | BulkGetResult>)
 
 /** `_bulk_get` as JSON. @throws bad_request and as bodyObject does, before the first chunk */
 export async function* bulkGet(
-  store: DatabaseStore,
+  store: DocumentReader,
   user: UserCtx,
   body: Body,
   options: BulkGetOptions,
@@ -114,7 +114,7 @@ async function* pagePieces(pages: BulkGetResult['pages']): AsyncGenerator<Piece>
  * @throws bad_request and as bodyObject does, before the first
  */
 export async function* bulkGetResults(
-  store: DatabaseStore,
+  store: DocumentReader,
   user: UserCtx,
   body: Body,
   options: BulkGetOptions,
@@ -131,7 +131,7 @@ export async function* bulkGetResults(
 
 /** The same in groups that were read together; each result is to be asked for when the one before it is read. */
 async function* pendingGroups(
-  store: DatabaseStore,
+  store: DocumentReader,
   user: UserCtx,
   body: Body,
   options: BulkGetOptions,
@@ -184,7 +184,7 @@ function readInput(value: unknown, { latest, render, form }: RevisionsAsked, lim
 
 /** Documents that bring no contents of attachments, which are held one document at a time, are read together. */
 async function readGroup(
-  store: DatabaseStore,
+  store: DocumentReader,
   user: UserCtx,
   inputs: readonly Input[],
 ): Promise<readonly Pending[]> {
@@ -202,7 +202,7 @@ function isBare(input: Input): input is DocumentInput {
 }
 
 function pendingOf(
-  store: DatabaseStore,
+  store: DocumentReader,
   user: UserCtx,
   { asked, rev }: DocumentInput,
   begun: RevisionsBegun | CouchError | null,
@@ -250,7 +250,7 @@ function errorRows(id: string, rows: readonly OpenRow[]): BulkGetRow[] {
   return rows.map((row) => ('missing' in row ? errorRow(id, row.missing, new CouchError('not_found')) : row))
 }
 
-async function localResult(store: DatabaseStore, user: UserCtx, id: string): Promise<ReadyResult> {
+async function localResult(store: DocumentReader, user: UserCtx, id: string): Promise<ReadyResult> {
   requireMember(user, (await store.view()).security)
   const [doc] = await store.readLocals([id])
   if (!doc) return failed(id, 'undefined', new CouchError('not_found'))

@@ -4,7 +4,8 @@ import { isLocalId } from '../core/ids.ts'
 import type { UserCtx } from '../core/types.ts'
 import { isKnown } from '../revisions/branch.ts'
 import { formatRev, parseRev } from '../revisions/rev.ts'
-import type { BlobPin, DatabaseStore, DocState } from '../storage/engine.ts'
+import type { BlobPin, DocState } from '../storage/engine.ts'
+import type { DocumentReader } from './document-reader.ts'
 import type { IncomingDoc } from './incoming.ts'
 import { requireMember } from './security.ts'
 import { pinContents } from './stored-content.ts'
@@ -18,7 +19,7 @@ const ATTEMPTS = 5
  * @throws not_found, deleted, invalid_rev, contended; and as `use`
  */
 export async function withCopySource<T>(
-  store: DatabaseStore,
+  store: DocumentReader,
   user: UserCtx,
   source: { readonly id: string; readonly rev?: string },
   use: (copied: IncomingDoc) => Promise<T>,
@@ -38,7 +39,7 @@ export async function withCopySource<T>(
 }
 
 async function copyDocument(
-  store: DatabaseStore,
+  store: DocumentReader,
   user: UserCtx,
   source: { readonly id: string; readonly rev?: string },
 ): Promise<IncomingDoc> {
@@ -56,7 +57,7 @@ async function copyDocument(
 
 /** Holds what the attachments name; null when some of it is gone by now. */
 async function pinAttachments(
-  store: DatabaseStore,
+  store: DocumentReader,
   { attachments }: IncomingDoc,
 ): Promise<readonly BlobPin[] | null> {
   const contents = attachments.flatMap(({ content }) =>
@@ -94,7 +95,7 @@ function copyRevision(doc: DocState, rev: string): IncomingDoc {
   return { id: undefined, path: null, deleted: false, body, attachments }
 }
 
-async function copyLocal(store: DatabaseStore, user: UserCtx, id: string): Promise<IncomingDoc> {
+async function copyLocal(store: DocumentReader, user: UserCtx, id: string): Promise<IncomingDoc> {
   requireMember(user, (await store.view()).security)
   const [doc] = await store.readLocals([id])
   if (doc === null || doc === undefined) throw new CouchError('not_found')

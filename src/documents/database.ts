@@ -134,6 +134,14 @@ export interface DatabaseInfo {
   readonly cluster: { readonly q: number; readonly n: number; readonly w: number; readonly r: number }
 }
 
+/** What a database holds that hosted mode takes no more of. */
+export interface StoredBefore {
+  /** Live design documents, settee's own aside. */
+  readonly designDocs: number
+  /** Attachments of all stored revisions, counted up to MOST_COUNTED (stored-before.ts). */
+  readonly attachments: number
+}
+
 export interface Database {
   info(user: UserCtx): Promise<DatabaseInfo>
 
@@ -141,6 +149,8 @@ export interface Database {
   security(): Promise<SecurityObject | null>
   /** Stores a whole security object. @throws bad_request for a bad shape; unauthorized, forbidden */
   setSecurity(user: UserCtx, security: SecurityObject): Promise<void>
+  /** For the house itself: no rights are checked. */
+  storedBefore(): Promise<StoredBefore>
   revsLimit(user: UserCtx): Promise<number>
   /** @throws bad_request unless a positive integer */
   setRevsLimit(user: UserCtx, limit: unknown): Promise<void>

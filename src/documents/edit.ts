@@ -48,6 +48,8 @@ export interface Candidate {
    * replicated one; null when there is none, and for a document that is made anew after its deletion.
    */
   readonly old: OldRevision | null
+  /** The document's leaves before it. */
+  readonly branches: readonly Branch[]
 }
 
 interface OldContent {
@@ -183,7 +185,7 @@ function editInteractively(draft: Draft, { doc, mustBeLive }: Edit, at: number):
   if (draft.inspect !== undefined) {
     const follows = parent !== null && doc.path !== null
     const old = follows ? draft.nearest(parent.pos, parent.ids) : null
-    draft.inspect({ at, doc, rev, attachments, old })
+    draft.inspect({ at, doc, rev, attachments, old, branches: draft.branches })
   }
   draft.branches = grown(draft, parent, { pos, id }, doc.deleted)
   draft.contents.set(rev, { deleted: doc.deleted, body: doc.body, attachments })
@@ -260,7 +262,7 @@ function editAsReplica(draft: Draft, doc: IncomingDoc, at: number): EditResult {
     const attachments = doc.attachments.map((attachment) => replicatedAttachment(draft, incoming, attachment))
     if (draft.inspect !== undefined) {
       const old = draft.nearest(leaf.pos - 1, leaf.ids.slice(1))
-      draft.inspect({ at, doc, rev, attachments, old })
+      draft.inspect({ at, doc, rev, attachments, old, branches: draft.branches })
     }
     draft.contents.set(rev, { deleted: doc.deleted, body: doc.body, attachments })
   }

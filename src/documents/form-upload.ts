@@ -4,11 +4,12 @@
  */
 import { CouchError } from '../core/errors.ts'
 import { isLocalId } from '../core/ids.ts'
-import type { Limits } from '../core/types.ts'
+import type { Settings } from '../core/types.ts'
 import { formatRev, parseRev } from '../revisions/rev.ts'
-import type { DatabaseStore, DocState } from '../storage/engine.ts'
+import type { DocState } from '../storage/engine.ts'
 import type { Staging } from './attachments.ts'
 import type { Body } from './database.ts'
+import type { DocumentReader } from './document-reader.ts'
 import {
   checkAttachmentName,
   checkNewAttachmentName,
@@ -33,10 +34,10 @@ export interface UploadForm {
  *   that is not kept; and as readDocument
  */
 export async function readForm(
-  store: DatabaseStore,
+  store: DocumentReader,
   body: Body,
   boundary: string,
-  limits: Limits,
+  settings: Settings,
   id: string,
 ): Promise<UploadForm> {
   if (isLocalId(id)) throw new CouchError('bad_request', '_local documents do not accept attachments.')
@@ -50,7 +51,7 @@ export async function readForm(
     throw new CouchError('bad_request', 'Duplicate attachments')
   }
   const text = field('_doc')
-  if (text !== undefined) return { doc: await readDocument(text, limits, id), files }
+  if (text !== undefined) return { doc: await readDocument(text, settings, id), files }
   const rev = field('_rev')
   if (rev === undefined) throw new CouchError('bad_request', 'The form has neither `_doc` nor `_rev`.')
   return { doc: await storedDocument(store, id, rev), files }
@@ -84,7 +85,7 @@ function readFile(part: Part): UploadForm['files'] {
 }
 
 /** A stored revision as a client would send it back, its attachments as stubs. */
-async function storedDocument(store: DatabaseStore, id: string, text: string): Promise<IncomingDoc> {
+async function storedDocument(store: DocumentReader, id: string, text: string): Promise<IncomingDoc> {
   const named = parseRev(text.trim())
   const rev = formatRev(named.pos, named.id)
   const [doc] = await store.readDocs([id], (state) => sentBack(state, rev))

@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto'
 import { Breath } from '../core/breath.ts'
 import { CouchError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json-object.ts'
-import type { Limits } from '../core/types.ts'
+import type { Limits, Settings } from '../core/types.ts'
 import { parseRevisions } from '../revisions/branch.ts'
 import { parseRev, type Rev } from '../revisions/rev.ts'
 import type { AttachmentEncoding, AttachmentWrite } from '../storage/engine.ts'
@@ -64,27 +64,27 @@ export interface IncomingDoc {
  */
 export function readDocument(
   text: string,
-  limits: Limits,
+  settings: Settings,
   address?: string,
 ): IncomingDoc | Promise<IncomingDoc> {
-  return readSplit(splitDocument(text), limits, address)
+  return readSplit(splitDocument(text), settings, address)
 }
 
 /** As {@link readDocument}, of a document that is taken apart already. */
 export function readSplit(
   split: SplitDocument,
-  limits: Limits,
+  settings: Settings,
   address?: string,
 ): IncomingDoc | Promise<IncomingDoc> {
-  const members = readMembers(split, limits, address)
+  const members = readMembers(split, settings.limits, address)
   const attachments = members.special.get('_attachments')
   return attachments === undefined
     ? documentOf(members, NO_ATTACHMENTS)
-    : withAttachments(members, attachments, limits)
+    : withAttachments(members, attachments, settings)
 }
 
-async function withAttachments(members: Members, value: unknown, limits: Limits): Promise<IncomingDoc> {
-  const { attachments, follows } = await readAttachments(value, limits)
+async function withAttachments(members: Members, value: unknown, settings: Settings): Promise<IncomingDoc> {
+  const { attachments, follows } = await readAttachments(value, settings)
   const doc = documentOf(members, attachments)
   const [first] = follows
   if (first !== undefined) throw badData(first.name)
@@ -98,12 +98,12 @@ async function withAttachments(members: Members, value: unknown, limits: Limits)
  */
 export async function readLeadingDocument(
   text: string,
-  limits: Limits,
+  settings: Settings,
   address?: string,
 ): Promise<{ readonly doc: IncomingDoc; readonly follows: readonly FollowingAttachment[] }> {
-  const members = readMembers(splitDocument(text), limits, address)
+  const members = readMembers(splitDocument(text), settings.limits, address)
   const value = members.special.get('_attachments')
-  const { attachments, follows } = await readAttachments(value === undefined ? {} : value, limits)
+  const { attachments, follows } = await readAttachments(value === undefined ? {} : value, settings)
   return { doc: documentOf(members, attachments), follows }
 }
 
@@ -160,8 +160,9 @@ interface Attachments {
   readonly follows: readonly FollowingAttachment[]
 }
 
-async function readAttachments(value: unknown, limits: Limits): Promise<Attachments> {
+async function readAttachments(value: unknown, { limits, rules }: Settings): Promise<Attachments> {
   if (!isJsonObject(value)) throw badMember('_attachments')
+  if (rules.isHosted) return { attachments: Object.keys(value).map(unread), follows: [] }
   const attachments: IncomingAttachment[] = []
   const follows: FollowingAttachment[] = []
   for (const [name, entry] of Object.entries(value)) {
@@ -170,6 +171,11 @@ async function readAttachments(value: unknown, limits: Limits): Promise<Attachme
     else follows.push(read)
   }
   return { attachments, follows }
+}
+
+/** Hosted mode refuses the document for it (hosted.ts), so nothing of it is looked at. */
+function unread(name: string): IncomingAttachment {
+  return { name, type: 'application/octet-stream', revpos: undefined, content: null }
 }
 
 async function readAttachment(

@@ -6,6 +6,8 @@
 import { asCouchError, CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
 import type { DatabaseStore, LocalUpdate } from '../storage/engine.ts'
+import { exactWhereTight, localRefusal } from './allowance.ts'
+import type { DocumentRules } from './document-rules.ts'
 import { type IncomingDoc, namedRev } from './incoming.ts'
 import { requireMember } from './security.ts'
 
@@ -28,9 +30,11 @@ export async function updateLocals(
   store: DatabaseStore,
   user: UserCtx,
   edits: readonly LocalEdit[],
+  rules?: DocumentRules,
 ): Promise<LocalResult[]> {
   for (const { doc } of edits) checkLocal(doc)
-  const outcomes = await store.updateLocals(edits.map((edit) => localUpdate(user, edit)))
+  const writer = await exactWhereTight(store, user, edits)
+  const outcomes = await store.updateLocals(edits.map((edit) => localUpdate(writer, edit, rules)))
   return outcomes.map((outcome) => {
     if ('result' in outcome) return outcome.result
     return 'error' in outcome ? asCouchError(outcome.error) : new CouchError('contended')
@@ -43,15 +47,22 @@ export function checkLocal(doc: IncomingDoc): void {
   if (rev !== null && (rev.pos !== 0 || !/^\d{1,15}$/.test(rev.id))) throw new CouchError('invalid_rev')
 }
 
-function localUpdate(user: UserCtx, { id, doc, mustExist }: LocalEdit): LocalUpdate<LocalResult> {
+function localUpdate(
+  user: UserCtx,
+  { id, doc, mustExist }: LocalEdit,
+  rules: DocumentRules | undefined,
+): LocalUpdate<LocalResult> {
   return {
     id,
     decide: (stored, view) => {
       requireMember(user, view.security)
+      rules?.checkWriter(user, id, view.security, stored !== null)
       if (doc.deleted) {
         if (stored === null && mustExist) return { result: new CouchError('not_found') }
         return { result: { rev: '0-0', deleted: true }, write: null }
       }
+      const refusal = localRefusal(user.allowance, stored === null ? null : stored.body.length, doc.body)
+      if (refusal !== null) return { result: refusal }
       const rev = Number(namedRev(doc)?.id ?? 0) + 1
       return { result: { rev: `0-${rev}`, deleted: false }, write: { rev, body: doc.body } }
     },

@@ -1,8 +1,8 @@
 /** Documents with their attachments as the parts of multipart/mixed; protocol.md 3.2 and 4.2. */
 import type { Limits, UserCtx } from '../core/types.ts'
-import type { DatabaseStore } from '../storage/engine.ts'
 import { type BulkGetResult, type BulkGetRow, bulkGetResults } from './bulk-get.ts'
 import type { Body, BulkGetOptions, OpenOptions } from './database.ts'
+import type { DocumentReader } from './document-reader.ts'
 import { beginRevisions, type OpenRow, revisionPages, revisionsAsked } from './open-revisions.ts'
 import { headerSafe, newBoundary, relatedPieces } from './parts.ts'
 import { type Piece, pieceChunks } from './pieces.ts'
@@ -20,7 +20,7 @@ const WITH_CONTENTS = { attachments: true, attEncodingInfo: true }
  * @throws invalid_rev; not_found for `all` of an unknown document
  */
 export async function* openRevsMixed(
-  store: DatabaseStore,
+  store: DocumentReader,
   user: UserCtx,
   id: string,
   revs: readonly unknown[] | 'all',
@@ -59,7 +59,7 @@ function documentPart(document: RenderedDocument, relatedHeader: (boundary: stri
 
 /** `_bulk_get` as multipart, protocol.md 4.2. */
 export async function* bulkGetMixed(
-  store: DatabaseStore,
+  store: DocumentReader,
   user: UserCtx,
   body: Body,
   options: BulkGetOptions,
@@ -90,6 +90,6 @@ function bulkPart(id: unknown, row: BulkGetRow): Piece[] {
   )
 }
 
-function contentsOf(store: DatabaseStore): ReadContent {
+function contentsOf(store: DocumentReader): ReadContent {
   return (content, start, end) => readContent(store, content, start, end)
 }

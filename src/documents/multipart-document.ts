@@ -1,7 +1,7 @@
 /** A document with its attachments behind it, as multipart/related; protocol.md 7.2. */
 import { Breath } from '../core/breath.ts'
 import { CouchError } from '../core/errors.ts'
-import type { Limits } from '../core/types.ts'
+import type { Settings } from '../core/types.ts'
 import type { Staging } from './attachments.ts'
 import type { Body } from './database.ts'
 import { type FollowingAttachment, type IncomingDoc, readLeadingDocument } from './incoming.ts'
@@ -31,7 +31,7 @@ export interface LeadingDocument {
 export async function readMultipart(
   body: Body,
   boundary: string,
-  limits: Limits,
+  settings: Settings,
   address: string,
 ): Promise<LeadingDocument> {
   const [json, ...parts] = await findParts(body, boundary)
@@ -40,7 +40,9 @@ export async function readMultipart(
     throw new CouchError('bad_content_type')
   }
   const text = bodyText(body, json.start, json.end)
-  const { doc, follows } = await readLeadingDocument(text, limits, address)
+  const { doc, follows } = await readLeadingDocument(text, settings, address)
+  // Hosted mode refuses the document for them; which part is whose is then of no interest.
+  if (settings.rules.isHosted && doc.attachments.length > 0) return { doc, follows: [] }
   const matched = matchParts(inOrderSent(follows, text), parts)
   for (const { attachment, part } of matched) checkLength(attachment, part)
   return { doc, follows: matched }

@@ -5,8 +5,9 @@ import type { UserCtx } from '../core/types.ts'
 import { isKnown, leafRev, leavesBelow } from '../revisions/branch.ts'
 import { formatRev, parseRev, type Rev } from '../revisions/rev.ts'
 import { sortLeaves } from '../revisions/winner.ts'
-import type { DatabaseStore, DocState } from '../storage/engine.ts'
+import type { DocState } from '../storage/engine.ts'
 import type { OpenOptions } from './database.ts'
+import type { DocumentReader } from './document-reader.ts'
 import { inlinePieces } from './parts.ts'
 import { pieceChunks } from './pieces.ts'
 import { type ContentForm, type RenderedDocument, renderInTexts } from './render.ts'
@@ -51,7 +52,7 @@ type PlannedRow = { readonly rev: string } | { readonly missing: string }
  * @throws invalid_rev; not_found for `all` of an unknown document
  */
 export async function beginRevisions(
-  store: DatabaseStore,
+  store: DocumentReader,
   user: UserCtx,
   asked: RevisionsAsked,
 ): Promise<RevisionsBegun> {
@@ -63,7 +64,7 @@ export async function beginRevisions(
  * @returns for each what {@link beginRevisions} gives or throws; null for one that is to be begun by itself
  */
 export async function beginTogether(
-  store: DatabaseStore,
+  store: DocumentReader,
   user: UserCtx,
   all: readonly RevisionsAsked[],
 ): Promise<(RevisionsBegun | CouchError | null)[]> {
@@ -112,7 +113,7 @@ function charsOf(row: OpenRow): number {
  * @throws no_attachment when a content is gone
  */
 export async function* revisionPages(
-  store: DatabaseStore,
+  store: DocumentReader,
   user: UserCtx,
   asked: RevisionsAsked,
   begun: RevisionsBegun,
@@ -132,7 +133,7 @@ export async function* revisionPages(
 }
 
 async function readStretch(
-  store: DatabaseStore,
+  store: DocumentReader,
   user: UserCtx,
   asked: RevisionsAsked,
   before: RevisionsBegun | null,
@@ -206,7 +207,7 @@ function rowOf(
 
 /** `open_revs` as a JSON array. @throws invalid_rev; not_found for `all` of an unknown document */
 export async function* openRevs(
-  store: DatabaseStore,
+  store: DocumentReader,
   user: UserCtx,
   id: string,
   revs: readonly unknown[] | 'all',
@@ -235,7 +236,7 @@ export function revisionsAsked(
   }
 }
 
-async function* arrayPieces(store: DatabaseStore, user: UserCtx, asked: RevisionsAsked) {
+async function* arrayPieces(store: DocumentReader, user: UserCtx, asked: RevisionsAsked) {
   const begun = await beginRevisions(store, user, asked)
   let separator = '['
   for await (const rows of revisionPages(store, user, asked, begun)) {

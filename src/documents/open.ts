@@ -7,8 +7,9 @@ import { encodeTexts } from '../core/utf8.ts'
 import { isKnown, leafRev, leavesBelow } from '../revisions/branch.ts'
 import { formatRev, parseRev } from '../revisions/rev.ts'
 import { sortLeaves } from '../revisions/winner.ts'
-import type { DatabaseStore, DocState } from '../storage/engine.ts'
+import type { DocState } from '../storage/engine.ts'
 import type { AttachmentAnswer, OpenedDocument, OpenedParts, OpenOptions } from './database.ts'
+import type { DocumentReader } from './document-reader.ts'
 import { filledPieces } from './parts.ts'
 import { pieceChunks, piecesLength } from './pieces.ts'
 import {
@@ -32,7 +33,7 @@ const MAX_INLINE_BYTES = 256 * 1024 * 1024
  * @throws attachment_too_large when its attachments are too much for one text in memory
  */
 export async function openDocument(
-  store: DatabaseStore,
+  store: DocumentReader,
   user: UserCtx,
   id: string,
   options: OpenOptions,
@@ -49,7 +50,7 @@ export async function openDocument(
 
 /** A document's JSON and, apart from it, the attachments that come with their content. */
 export async function openParts(
-  store: DatabaseStore,
+  store: DocumentReader,
   user: UserCtx,
   id: string,
   options: OpenOptions,
@@ -122,7 +123,7 @@ function chooseRevision(doc: DocState | null, options: OpenOptions): string {
   return rev
 }
 
-async function openLocal(store: DatabaseStore, user: UserCtx, id: string): Promise<OpenedParts> {
+async function openLocal(store: DocumentReader, user: UserCtx, id: string): Promise<OpenedParts> {
   requireMember(user, (await store.view()).security)
   const [doc] = await store.readLocals([id])
   if (doc === null || doc === undefined) throw new CouchError('not_found')
@@ -133,7 +134,7 @@ async function openLocal(store: DatabaseStore, user: UserCtx, id: string): Promi
 
 /** An attachment of a revision, protocol.md 7.4. */
 export async function openAttachment(
-  store: DatabaseStore,
+  store: DocumentReader,
   user: UserCtx,
   id: string,
   name: string,

@@ -3,7 +3,7 @@ import { CouchError } from '../core/errors.ts'
 import { isLocalId } from '../core/ids.ts'
 import type { UserCtx } from '../core/types.ts'
 import { parseRev, type Rev } from '../revisions/rev.ts'
-import type { DatabaseStore } from '../storage/engine.ts'
+import type { DocumentReader } from './document-reader.ts'
 import { requireMember } from './security.ts'
 
 /**
@@ -12,7 +12,7 @@ import { requireMember } from './security.ts'
  * @throws invalid_rev; not_found, deleted; unauthorized, forbidden
  */
 export async function removedRev(
-  store: DatabaseStore,
+  store: DocumentReader,
   user: UserCtx,
   id: string,
   rev: string | undefined,
@@ -26,7 +26,7 @@ export async function removedRev(
   }
 }
 
-async function requireThere(store: DatabaseStore, user: UserCtx, id: string): Promise<void> {
+async function requireThere(store: DocumentReader, user: UserCtx, id: string): Promise<void> {
   requireMember(user, (await store.view()).security)
   if (isLocalId(id)) {
     const [local] = await store.readLocals([id])

@@ -1,7 +1,7 @@
 /** A database over its store: the interface of database.ts, on the thread that owns the database. */
 import { CouchError } from '../core/errors.ts'
 import { checkDocId, isLocalId, newUuid } from '../core/ids.ts'
-import type { Limits, Rules, SecurityObject, UserCtx } from '../core/types.ts'
+import type { Limits, Rules, SecurityObject, Settings, UserCtx } from '../core/types.ts'
 import { formatRev, parseRev, type Rev } from '../revisions/rev.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
@@ -13,10 +13,11 @@ import { bulkGet } from './bulk-get.ts'
 import { withCopySource } from './copy.ts'
 import type { Body, Database, DatabaseInfo, PutOptions, SavedDocument } from './database.ts'
 import { missingRevsAnswer, revsDiff } from './diff.ts'
+import type { DocumentReader } from './document-reader.ts'
+import type { DocumentRules } from './document-rules.ts'
 import { type EditResult, replicatedPath } from './edit.ts'
 import { readForm, stageForm } from './form-upload.ts'
 import { checkAttachmentName, type IncomingDoc, namedRev, readDocument } from './incoming.ts'
-import { type LocalEdit, updateLocals } from './local-docs.ts'
 import { maintenance } from './maintenance.ts'
 import { bulkGetMixed, openRevsMixed } from './mixed.ts'
 import { readMultipart, stageFollowing } from './multipart-document.ts'
@@ -25,15 +26,18 @@ import { openRevs } from './open-revisions.ts'
 import { removedRev } from './remove.ts'
 import { bodyLength, bodyText } from './request-body.ts'
 import { requireDatabaseAdmin, requireMember } from './security.ts'
+import { storedBefore } from './stored-before.ts'
 import { readContent } from './stored-content.ts'
-import { type NamedEdit, updateDocuments } from './update.ts'
 import { WriteChecks } from './validate.ts'
+import { type AnyEdit, writeEdits } from './write.ts'
 
 /** What CouchDB 3.5 calls its file format; clients read it and do nothing with it. */
 const DISK_FORMAT_VERSION = 8
 
 /** What a database works with beside its store. */
 export interface StoreDatabaseOptions {
+  /** The database's. */
+  readonly name: string
   /** Asked anew for each request, since they can change while the server runs. */
   limits(): Limits
   rules(): Rules
@@ -44,23 +48,38 @@ export interface StoreDatabaseOptions {
   readonly incarnation: number
   /** Compacts the store in the background, unless that is at work; what comes of it is told to somebody else. */
   startCompaction(): void
+  /** Where not every member may see and write every document. */
+  readonly documentRules?: DocumentRules
 }
 
 /** @param store the database's documents */
 export function storeDatabase(store: DatabaseStore, options: StoreDatabaseOptions): Database {
-  const { limits, onSecured } = options
-  const checks = new WriteChecks(store, options.sandbox, options.incarnation)
-  const write = async (user: UserCtx, edit: NamedEdit & LocalEdit): Promise<SavedDocument> => {
-    checkDocId(edit.id, limits().maxDocumentIdLength)
-    const results: EditResult[] = isLocalId(edit.id)
-      ? await updateLocals(store, user, [edit])
-      : await updateDocuments(store, user, [edit], checks)
-    return saved(edit.id, results[0])
+  const { limits, onSecured, documentRules } = options
+  const settings = (): Settings => ({ limits: limits(), rules: options.rules() })
+  const checks = new WriteChecks(store, options)
+  const readable = (user: UserCtx): DocumentReader => documentRules?.reader(user) ?? store
+  /** Before what comes with a document is taken in; the last word is said when it is written. */
+  const requireWriter = async (user: UserCtx, id: string): Promise<void> => {
+    const { security } = await store.view()
+    requireMember(user, security)
+    documentRules?.checkWriter(user, id, security, false)
+  }
+  const write = async (user: UserCtx, asked: AnyEdit): Promise<SavedDocument> => {
+    checkDocId(asked.id, limits().maxDocumentIdLength)
+    let edit = asked
+    if (documentRules !== undefined) {
+      await requireWriter(user, asked.id)
+      documentRules.checkDocument(asked.doc)
+      edit = { ...asked, doc: await documentRules.prepare(asked.doc) }
+    }
+    const [result] = await writeEdits(store, user, [edit], checks)
+    return saved(edit.id, result)
   }
 
   return {
     info: (user) => databaseInfo(store, user),
     security: async () => (await store.view()).security,
+    storedBefore: () => storedBefore(store, options.name),
     setSecurity: async (user, security) => {
       await store.updateSettings((view) => {
         requireDatabaseAdmin(user, view.security)
@@ -82,11 +101,11 @@ export function storeDatabase(store: DatabaseStore, options: StoreDatabaseOption
 
     ...maintenance(store, options),
 
-    open: (user, id, options) => openDocument(store, user, id, options),
-    openRevs: (user, id, revs, options) => openRevs(store, user, id, revs, options),
-    openParts: (user, id, options, form) => openParts(store, user, id, options, form),
+    open: (user, id, options) => openDocument(readable(user), user, id, options),
+    openRevs: (user, id, revs, options) => openRevs(readable(user), user, id, revs, options),
+    openParts: (user, id, options, form) => openParts(readable(user), user, id, options, form),
     openRevsMixed: (user, id, revs, options, boundary) =>
-      openRevsMixed(store, user, id, revs, options, boundary),
+      openRevsMixed(readable(user), user, id, revs, options, boundary),
 
     put: async (user, id, body, options) => {
       const newEdits = options.newEdits ?? true
@@ -97,59 +116,59 @@ export function storeDatabase(store: DatabaseStore, options: StoreDatabaseOption
         return withParent
       }
       if (options.boundary === undefined) {
-        return write(user, { id, doc: read(await readBody(body, limits(), id)), newEdits })
+        return write(user, { id, doc: read(await readBody(body, settings(), id)), newEdits })
       }
       checkDocId(id, limits().maxDocumentIdLength)
-      requireMember(user, (await store.view()).security)
-      const { doc, follows } = await readMultipart(body, options.boundary, limits(), id)
+      await requireWriter(user, id)
+      const { doc, follows } = await readMultipart(body, options.boundary, settings(), id)
       const leading = { doc: read(doc), follows }
-      return withStaging(store, limits(), async (staging) =>
+      return withStaging(store, settings(), async (staging) =>
         write(user, { id, doc: await stageFollowing(leading, body, staging), newEdits }),
       )
     },
     post: async (user, body) => {
-      const doc = await readBody(body, limits())
+      const doc = await readBody(body, settings())
       const id = doc.id === undefined ? newUuid() : checkDocId(doc.id, limits().maxDocumentIdLength)
       return write(user, { id, doc, newEdits: true })
     },
     postForm: async (user, id, body, options) => {
       checkDocId(id, limits().maxDocumentIdLength)
-      requireMember(user, (await store.view()).security)
-      const form = await readForm(store, body, options.boundary, limits(), id)
+      await requireWriter(user, id)
+      const form = await readForm(readable(user), body, options.boundary, settings(), id)
       checkOwnId(form.doc, limits())
       const doc = readWithParent(form.doc, options)
-      return withStaging(store, limits(), async (staging) =>
+      return withStaging(store, settings(), async (staging) =>
         write(user, { id, doc: await stageForm({ ...form, doc }, body, staging), newEdits: true }),
       )
     },
     remove: async (user, id, rev) => {
-      const doc = tombstone(await removedRev(store, user, id, rev))
+      const doc = tombstone(await removedRev(readable(user), user, id, rev))
       return write(user, { id, doc, newEdits: true, mustBeLive: true, mustExist: true })
     },
     copy: async (user, source, target) => {
       checkDocId(target.id, limits().maxDocumentIdLength)
       const parent = target.rev === undefined ? null : parseRev(target.rev)
-      return withCopySource(store, user, source, (copied) =>
+      return withCopySource(readable(user), user, source, (copied) =>
         write(user, { id: target.id, doc: { ...copied, path: pathOf(parent) }, newEdits: true }),
       )
     },
 
-    bulkDocs: (user, body) => bulkDocs(store, user, body, limits(), checks),
-    bulkGet: (user, body, options) => bulkGet(store, user, body, options, limits()),
+    bulkDocs: (user, body) => bulkDocs(store, user, body, settings(), checks),
+    bulkGet: (user, body, options) => bulkGet(readable(user), user, body, options, limits()),
     bulkGetMixed: (user, body, options, boundary) =>
-      bulkGetMixed(store, user, body, options, limits(), boundary),
+      bulkGetMixed(readable(user), user, body, options, limits(), boundary),
     revsDiff: (user, body) => revsDiff(store, user, body),
     missingRevs: (user, body) => missingRevsAnswer(store, user, body),
     allDocs: (user, kind, query, body) => allDocs(store, user, kind, query, body),
     allDocsQueries: (user, kind, query, body) => allDocsQueries(store, user, kind, query, body),
 
-    openAttachment: (user, id, name, rev) => openAttachment(store, user, id, name, rev),
+    openAttachment: (user, id, name, rev) => openAttachment(readable(user), user, id, name, rev),
     readAttachment: (found, start, end) => readContent(store, found, start, end),
     putAttachment: async (user, id, name, body, { type, rev, encoding }) => {
       const doc = attachmentEdit(id, name, rev)
       checkDocId(id, limits().maxDocumentIdLength)
-      requireMember(user, (await store.view()).security)
-      return withStaging(store, limits(), async (staging) => {
+      await requireWriter(user, id)
+      return withStaging(store, settings(), async (staging) => {
         const given = body ?? { bytes: new Uint8Array() }
         const content = await staging.take(given, { start: 0, end: bodyLength(given) }, name, encoding)
         const attachments = [{ name, type, revpos: undefined, content }]
@@ -186,9 +205,9 @@ function checkRevsLimit(limit: unknown): number {
   return limit as number
 }
 
-function readBody(body: Body, limits: Limits, id?: string): IncomingDoc | Promise<IncomingDoc> {
+function readBody(body: Body, settings: Settings, id?: string): IncomingDoc | Promise<IncomingDoc> {
   if (bodyLength(body) === 0) throw new CouchError('invalid_json')
-  return readDocument(bodyText(body), limits, id)
+  return readDocument(bodyText(body), settings, id)
 }
 
 /** The address says which document it is; `_id`, where there is one, must be an id all the same (protocol.md 2.2). */

@@ -3,8 +3,9 @@ import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { createGunzip } from 'node:zlib'
 import { CouchError } from '../core/errors.ts'
-import type { BlobPin, DatabaseStore } from '../storage/engine.ts'
+import type { BlobPin } from '../storage/engine.ts'
 import type { AttachmentAnswer } from './database.ts'
+import type { DocumentReader } from './document-reader.ts'
 
 /** Names a stored content, and says what it must be. */
 export type ContentName = Pick<AttachmentAnswer, 'blob' | 'digest'>
@@ -21,7 +22,7 @@ const STEP_BYTES = 256 * 1024
  * @throws no_attachment when the blob is gone, or is another one by now
  */
 export async function* readContent(
-  store: DatabaseStore,
+  store: DocumentReader,
   content: ContentName,
   start: number,
   end: number,
@@ -45,7 +46,7 @@ export async function* readContent(
  * @throws no_attachment when one is gone, or is another one by now
  */
 export async function pinContents(
-  store: DatabaseStore,
+  store: DocumentReader,
   contents: Iterable<ContentName>,
 ): Promise<readonly BlobPin[]> {
   const pins: BlobPin[] = []
@@ -58,7 +59,7 @@ export async function pinContents(
   }
 }
 
-async function pinContent(store: DatabaseStore, { blob, digest }: ContentName): Promise<BlobPin> {
+async function pinContent(store: DocumentReader, { blob, digest }: ContentName): Promise<BlobPin> {
   const pin = await store.pinBlob(blob)
   if (pin?.digest === digest) return pin
   pin?.release()

@@ -9,6 +9,8 @@ import { asCouchError, CouchError } from '../core/errors.ts'
 import { isDesignId } from '../core/ids.ts'
 import type { UserCtx } from '../core/types.ts'
 import type { DatabaseStore, DocUpdate, Outcome, StoreView } from '../storage/engine.ts'
+import { exactWhereTight, isTight, withinAllowance } from './allowance.ts'
+import type { DocumentRules } from './document-rules.ts'
 import { decideEdits, type Edit, type EditResult } from './edit.ts'
 import { requireDatabaseAdmin, requireMember } from './security.ts'
 import { Examination, Findings, type Need, type Round, type WriteChecks } from './validate.ts'
@@ -50,12 +52,13 @@ export async function updateDocuments(
 ): Promise<Results> {
   const results: Results = new Array(edits.length)
   const documents = byDocument(edits)
+  const writer = await exactWhereTight(store, user, edits)
   // The last, so that they do not validate what came along with them, as in CouchDB: whoever restores or
   // replicates a database has documents that are older than its rules.
   const designs = documents.filter(({ id }) => isDesignId(id))
   const ordinary = designs.length === 0 ? documents : documents.filter(({ id }) => !isDesignId(id))
-  await carryOut(store, user, ordinary, checks, results)
-  await carryOut(store, user, designs, checks, results)
+  await carryOut(store, writer, ordinary, checks, results)
+  await carryOut(store, writer, designs, checks, results)
   return results
 }
 
@@ -71,7 +74,9 @@ async function carryOut(
   let open = documents
   while (open.length > 0) {
     const round = examination.round()
-    const outcomes = await store.updateDocs(open.map((document) => documentUpdate(document, user, round)))
+    const outcomes = await store.updateDocs(
+      open.map((document) => documentUpdate(document, user, round, checks.documentRules)),
+    )
     const waiting: Waiting[] = []
     for (const [at, document] of open.entries()) {
       const outcome = outcomes[at] as Outcome<Results, Need>
@@ -134,17 +139,27 @@ async function meetNeeds(
   return waiting.map(({ document }) => document)
 }
 
-function documentUpdate(document: DocumentEdits, user: UserCtx, round: Round): DocUpdate<Results, Need> {
+function documentUpdate(
+  document: DocumentEdits,
+  user: UserCtx,
+  round: Round,
+  rules: DocumentRules | undefined,
+): DocUpdate<Results, Need> {
   const { id, edits, known } = document
+  const { allowance } = user
+  const isNearLimit = allowance !== undefined && isTight(allowance, edits)
   return {
     id,
     bytes: edits.reduce((sum, edit) => sum + editBytes(edit), 0),
-    touches: { branches: true, body: round.touchesBody },
+    touches: { branches: true, body: round.touchesBody || isNearLimit },
     decide: (doc, view) => {
       requireMember(user, view.security)
+      rules?.checkWriter(user, id, view.security, doc !== null && !doc.deleted)
       const refusal = isDesignId(id) ? designDocRefusal(user, view) : null
       if (refusal !== null) return { result: edits.map(() => refusal) }
-      return round.decide(id, view, known, (inspect) => decideEdits(id, doc, view.revsLimit, edits, inspect))
+      return round.decide(id, view, known, (inspect) =>
+        decideEdits(id, doc, view.revsLimit, edits, withinAllowance(allowance, doc, view, edits, inspect)),
+      )
     },
   }
 }

@@ -4,12 +4,14 @@
  */
 import type { CouchError } from '../core/errors.ts'
 import { isDesignId } from '../core/ids.ts'
-import type { UserCtx } from '../core/types.ts'
+import type { Rules, UserCtx } from '../core/types.ts'
 import type { Sandbox, UserFunction, ValidateCall } from '../sandbox/sandbox.ts'
 import type { DatabaseStore, Decision, StoreView } from '../storage/engine.ts'
 import { spliceDocument } from './body.ts'
 import { checkDesignDoc, compileViews, type ViewFunction } from './design-docs.ts'
+import type { DocumentRules } from './document-rules.ts'
 import type { EditResult, Inspect } from './edit.ts'
+import { isOwnDesign } from './hosted.ts'
 import { type ValidatorList, Validators } from './validators.ts'
 import { type CallContext, callContext, judge, refusalFrom, validateCall } from './verdicts.ts'
 
@@ -62,16 +64,40 @@ export class Findings {
   }
 }
 
+/** What {@link WriteChecks} are made of. */
+export interface WriteChecksOptions {
+  /** The database's. */
+  readonly name: string
+  readonly incarnation: number
+  readonly sandbox: Sandbox
+  rules(): Pick<Rules, 'isHosted'>
+  /** What the database asks of its documents itself, as `_users` does. */
+  readonly documentRules?: DocumentRules | undefined
+}
+
 /** The checks of one open database. */
 export class WriteChecks {
+  /** Its name. */
+  readonly database: string
   readonly sandbox: Sandbox
   readonly incarnation: number
   readonly validators: Validators
+  readonly documentRules: DocumentRules | undefined
+  readonly #rules: WriteChecksOptions['rules']
 
-  constructor(store: DatabaseStore, sandbox: Sandbox, incarnation: number) {
+  constructor(store: DatabaseStore, options: WriteChecksOptions) {
+    const { name, incarnation, sandbox, rules, documentRules } = options
+    this.database = name
     this.sandbox = sandbox
     this.incarnation = incarnation
-    this.validators = new Validators(store, incarnation)
+    this.documentRules = documentRules
+    this.#rules = rules
+    const mayRun = (id: string, body: string) => !this.isHosted || isOwnDesign(name, id, body)
+    this.validators = new Validators(store, incarnation, mayRun)
+  }
+
+  get isHosted(): boolean {
+    return this.#rules().isHosted
   }
 }
 

@@ -28,14 +28,23 @@ export interface ValidatorList {
 export class Validators {
   readonly #store: DatabaseStore
   readonly #incarnation: number
+  readonly #mayRun: (id: string, body: string) => boolean
   #database: string | undefined
   #known: ValidatorList | null = null
   #reading: Promise<ValidatorList> | null = null
 
-  /** @param incarnation of the database whose documents `store` holds */
-  constructor(store: DatabaseStore, incarnation: number) {
+  /**
+   * @param incarnation of the database whose documents `store` holds
+   * @param mayRun whether the function of a design document, by its id and stored text, has a say; always the same
+   */
+  constructor(
+    store: DatabaseStore,
+    incarnation: number,
+    mayRun: (id: string, body: string) => boolean = () => true,
+  ) {
     this.#store = store
     this.#incarnation = incarnation
+    this.#mayRun = mayRun
   }
 
   /** The list as it was last read, which may be outdated; null when there is none. */
@@ -97,6 +106,7 @@ export class Validators {
 
   #functionOf(doc: DocState): UserFunction | null {
     const body = doc.body(doc.rev) ?? '{}'
+    if (!this.#mayRun(doc.id, body)) return null
     // A member's name stands in the text as it is unless something in it is escaped; most have no such member.
     if (!body.includes(`"${MEMBER}"`) && !body.includes('\\u')) return null
     const members = JSON.parse(body) as Record<string, unknown>

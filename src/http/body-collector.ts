@@ -17,13 +17,14 @@ export const MAX_IN_MEMORY = 8 * 1024 * 1024
  */
 export class BodyCollector {
   readonly #memory: BodyMemory
-  readonly #tmpDir: string
+  readonly #tmpDir: string | null
   #chunks: Uint8Array[] = []
   #length = 0
   #reserved = 0
   #file: FileHandle | null = null
 
-  constructor(memory: BodyMemory, tmpDir: string) {
+  /** @param tmpDir where the file is made; null: a body that holds passwords, of which nothing must reach the disk */
+  constructor(memory: BodyMemory, tmpDir: string | null) {
     this.#memory = memory
     this.#tmpDir = tmpDir
   }
@@ -35,7 +36,7 @@ export class BodyCollector {
   /**
    * Takes the next piece, which is the collector's own from now on.
    * @returns a promise when it goes to a file; the next piece must wait for it
-   * @throws insufficient_storage
+   * @throws insufficient_storage; too_large, unavailable for what must not go to a file
    */
   add(chunk: Uint8Array): undefined | Promise<void> {
     this.#length += chunk.length
@@ -72,6 +73,7 @@ export class BodyCollector {
   }
 
   async #spool(chunk: Uint8Array): Promise<void> {
+    if (this.#tmpDir === null) throw this.#refusal()
     try {
       if (this.#file === null) {
         this.#file = await openUnnamed(this.#tmpDir)
@@ -83,6 +85,12 @@ export class BodyCollector {
     } catch (error) {
       throw spoolFailure(error)
     }
+  }
+
+  #refusal(): CouchError {
+    if (this.#length <= MAX_IN_MEMORY) return new CouchError('unavailable')
+    const said = `the request entity is too large: the limit for _users is ${MAX_IN_MEMORY} bytes`
+    return new CouchError('too_large', said)
   }
 
   async #append(file: FileHandle, chunk: Uint8Array): Promise<void> {

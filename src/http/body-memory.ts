@@ -11,6 +11,11 @@ export class BodyMemory {
     this.#size = size
   }
 
+  /** The budget in bytes. */
+  get size(): number {
+    return this.#size()
+  }
+
   /** Bytes taken now. */
   get used(): number {
     return this.#used

@@ -8,6 +8,7 @@ import { createGunzip } from 'node:zlib'
 import type { FastifyRequest } from 'fastify'
 import type { Config } from '../config/config.ts'
 import { CouchError } from '../core/errors.ts'
+import { USERS_DATABASE } from '../core/user-ids.ts'
 import type { Body } from '../documents/database.ts'
 import { BodyCollector } from './body-collector.ts'
 import { sendContinue } from './continue.ts'
@@ -69,7 +70,7 @@ export async function withOptionalBody<T>(
   limit: SizeLimit,
   use: (body: Body | null) => Promise<T>,
 ): Promise<T> {
-  return useBody(request, limit, () => contentEncoding(request), use)
+  return useBody(request, limit, false, use)
 }
 
 /** The same for calls that keep the body as it comes: coded or not, it is not looked into. */
@@ -78,26 +79,31 @@ export async function withRawBody<T>(
   limit: SizeLimit,
   use: (body: Body | null) => Promise<T>,
 ): Promise<T> {
-  return useBody(request, limit, () => 'identity', use)
+  return useBody(request, limit, true, use)
 }
 
 async function useBody<T>(
   request: FastifyRequest,
   limit: SizeLimit,
-  encodingOf: () => 'gzip' | 'identity',
+  isRaw: boolean,
   use: (body: Body | null) => Promise<T>,
 ): Promise<T> {
   if (!hasBody(request)) return use(null)
-  const encoding = encodingOf()
+  const encoding = isRaw ? 'identity' : contentEncoding(request)
   if (Number(request.headers['content-length']) > limit.bytes) throw tooLarge(limit)
-  const { bodyMemory, services } = request.server
-  const collector = new BodyCollector(bodyMemory, services.tmpDir)
+  const collector = new BodyCollector(request.server.bodyMemory, spoolFolder(request, isRaw))
   try {
     await read(request, encoding, collector, limit)
     return await use(collector.length === 0 ? null : collector.finish())
   } finally {
     await collector.close()
   }
+}
+
+/** Where a body may be spooled to; null: nowhere, since documents of `_users` bring passwords as they are. */
+function spoolFolder(request: FastifyRequest, isRaw: boolean): string | null {
+  const { db } = request.params as { readonly db?: string }
+  return db === USERS_DATABASE && !isRaw ? null : request.server.services.tmpDir
 }
 
 function hasBody({ headers }: FastifyRequest): boolean {

@@ -16,13 +16,6 @@ export interface Doubt {
   isOfAll: boolean
 }
 
-declare module 'fastify' {
-  interface FastifyRequest {
-    /** The answer is a feed that hears of doubts by itself, and ends in order. */
-    isWaitingFeed: boolean
-  }
-}
-
 export interface CallsOptions {
   /** Looks at the caller's credentials and rights again. Throws what he would be refused with. */
   recheck(request: FastifyRequest, reply: FastifyReply): Promise<void>

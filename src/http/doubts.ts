@@ -2,11 +2,6 @@
 import type { FastifyInstance } from 'fastify'
 import type { AccountListener } from '../auth/accounts.ts'
 
-interface Changing {
-  /** @returns what ends the calls */
-  onChange(listener: AccountListener): () => void
-}
-
 /** Sections that hold keys which callers' tokens are signed with. */
 const KEYS: ReadonlySet<string> = new Set(['jwt_auth', 'jwt_keys'])
 /** What else of `[chttpd]` and `[chttpd_auth]` decides who is let in. */
@@ -26,10 +21,8 @@ const RULE_SECTIONS: ReadonlySet<string> = new Set(['chttpd', 'chttpd_auth', 'co
  * @returns what ends the calls
  */
 export function onDoubt(app: FastifyInstance, listener: AccountListener): () => void {
-  const { accounts, config, tokens } = app.services as typeof app.services & { tokens?: Changing }
-  const { sessions } = app as FastifyInstance & { sessions?: Changing }
-  const sources = [accounts, tokens, sessions].filter((source) => source !== undefined)
-  const forget = sources.map((source) => source.onChange(listener))
+  const { accounts, config, tokens } = app.services
+  const forget = [accounts, tokens, app.sessions].map((source) => source.onChange(listener))
   forget.push(
     config.onChange((section, key) => {
       if (KEYS.has(section) || (RULE_SECTIONS.has(section) && RULES.has(key))) listener('all')

@@ -4,11 +4,13 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { type Caller, Feed, type FeedRequest } from '../changes/feed.ts'
 import { FeedHub } from '../changes/hub.ts'
 import type { FeedKind } from '../changes/query.ts'
-import { directSource, type FeedDatabase } from '../changes/source.ts'
+import { directSource, type FeedDatabase, type FeedSource } from '../changes/source.ts'
 import { onDoubt } from './doubts.ts'
+import { takeFeedPlace } from './feed-place.ts'
 import { openStream } from './json-stream.ts'
 import { authenticate } from './plugins/authentication.ts'
 import { factsOf } from './plugins/request-log.ts'
+import { refuseClosedAccount } from './plugins/tenancy.ts'
 import { isKnownToClient, sendNotModified } from './replies.ts'
 
 /** A hub whose feeds look at their callers' rights when something of those was withdrawn, and end when the app closes. */
@@ -40,9 +42,13 @@ export async function answerFeed(
   { hub, database, asked, etagOf }: FeedAnswer,
 ): Promise<unknown> {
   const { kind } = asked
+  const { requestTally } = request.server
   const waits = kind !== 'normal' && request.method !== 'HEAD'
   request.isWaitingFeed = waits
+  const ended = { source: null as FeedSource | null }
+  const place = waits ? await takeFeedPlace(request, reply, () => ended.source?.interrupt()) : null
   const source = waits ? hub.join(database, request.user.name) : directSource(database)
+  ended.source = source
   const feed = new Feed(source, callerOf(request, reply), asked)
   try {
     const { state, unknownEpoch } = await feed.open()
@@ -54,10 +60,11 @@ export async function answerFeed(
       headers: headersOf(kind),
       waits: kind !== 'normal',
     })
-    if (request.method !== 'HEAD') await feed.run(stream)
+    if (request.method !== 'HEAD') await requestTally.whileOpen(kind, () => feed.run(stream))
     return undefined
   } finally {
     feed.close()
+    place?.leave()
   }
 }
 
@@ -65,7 +72,10 @@ export async function answerFeed(
 function callerOf(request: FastifyRequest, reply: FastifyReply): Caller {
   let isKnown = false
   return async () => {
-    if (isKnown) await authenticate(request, reply)
+    if (isKnown) {
+      await authenticate(request, reply)
+      refuseClosedAccount(request)
+    }
     isKnown = true
     return request.user
   }

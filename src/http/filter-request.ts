@@ -27,7 +27,7 @@ export function filterRequest(request: FastifyRequest, info: DatabaseInfo, body:
     query: queryValues(queryOf(request)),
     headers: headersOf(request),
     body,
-    peer: request.ip,
+    peer: request.address,
   }
   return packRequest(known)
 }

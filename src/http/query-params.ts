@@ -92,3 +92,17 @@ export function jsonParam(query: Query, ...names: readonly string[]): unknown {
   if (name === undefined) return undefined
   return parseJson(query[name] ?? '')
 }
+
+/** Stands for this server while a path is taken apart. */
+const HERE = 'http://here.invalid'
+
+/**
+ * @returns a path of this server, encoded, its query and fragment included; null for what leads elsewhere: another
+ *   scheme or host, also in the forms that browsers read as one (`//host`, `/\host`)
+ */
+export function localPath(text: string): string | null {
+  if (!text.startsWith('/') || /^\/[/\\]/.test(text) || !URL.canParse(text, HERE)) return null
+  const { origin, pathname, search, hash } = new URL(text, HERE)
+  // Dot segments are gone by now, and may have left slashes at the beginning.
+  return origin === HERE && !pathname.startsWith('//') ? pathname + search + hash : null
+}

@@ -2,6 +2,7 @@ import type { OutgoingHttpHeaders } from 'node:http'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { type ByteText, bytesOfText, byteText, type Sendable } from '../core/byte-text.ts'
 import { DESIGN_PREFIX, isDesignId, isLocalId, LOCAL_PREFIX } from '../core/ids.ts'
+import { hostOf, isSecure } from './client-address.ts'
 import { sendStream } from './json-stream.ts'
 import { COMPRESSED_BYTES } from './plugins/compression.ts'
 
@@ -74,34 +75,19 @@ export function streamJson(
   return sendStream(request, reply, { status, headers: { 'Content-Type': 'application/json' }, chunks })
 }
 
-/** A name or an address, and a port: what may stand in a `Location`. */
-const HOST = /^(?:[\w.-]+|\[[0-9a-f:.]+\])(?::\d+)?$/i
-
 /**
- * The absolute address of a thing, as the client named this server: in `Host`, or, where a proxy stands between, in
- * `X-Forwarded-Host`, `-Ssl` and `-Proto` (protocol.md 3.9).
+ * The absolute address of a thing, as the client named this server, or as a trusted proxy says that it did
+ * (protocol.md 3.9).
  * @param segments of the path, not yet encoded
  */
 export function absoluteUrl(request: FastifyRequest, ...segments: readonly string[]): string {
-  const path = segments.map(encodeURIComponent).join('/')
-  const { headers } = request
+  return addressOfPath(request, `/${segments.map(encodeURIComponent).join('/')}`)
+}
+
+/** The same of a path that is encoded already, and begins with a slash. */
+export function addressOfPath(request: FastifyRequest, path: string): string {
   const host = hostOf(request)
-  if (host === undefined) return `/${path}`
-  const isSecure = headers['x-forwarded-ssl'] === 'on' || firstOf(headers['x-forwarded-proto']) === 'https'
-  return `${isSecure ? 'https' : 'http'}://${host}/${path}`
-}
-
-/** How the client named this server. */
-export function hostOf({ headers }: FastifyRequest): string | undefined {
-  const forwarded = firstOf(headers['x-forwarded-host'])
-  return HOST.test(forwarded) ? forwarded : headers.host
-}
-
-/** Of a header that several proxies have added to, what the first of them said. */
-function firstOf(header: string | string[] | undefined): string {
-  if (header === undefined) return ''
-  const [first = ''] = String(header).split(',', 1)
-  return first.trim()
+  return host === undefined ? path : `${isSecure(request) ? 'https' : 'http'}://${host}${path}`
 }
 
 /** The same for a document; the one slash of `_design/x` and `_local/x` stays a slash (protocol.md 2.2). */

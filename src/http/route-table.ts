@@ -3,16 +3,27 @@
  * `Allow` for all the others (protocol.md 1.5). The 405 answers are made here, once, for every path.
  */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { CouchError } from '../core/errors.ts'
+import { CouchError, type ErrorName } from '../core/errors.ts'
 import { requireJsonType } from './content-type.ts'
 import type { Handler } from './services.ts'
 import type { Schema } from './shapes.ts'
 
 /**
  * Who may call a route (protocol.md 11.4); `user` is anybody who has logged in, `maintainer` an admin of the
- * database whose lack is answered with 401 (protocol.md 19.7).
+ * database whose lack is answered with 401 (protocol.md 19.7), `metrics` a server admin or who has the role `_metrics`.
+ * `tenant` is a server admin, and in hosted mode any account; `owner` a server admin, and in hosted mode the account
+ * that owns the database.
  */
-export type Access = 'public' | 'user' | 'member' | 'db admin' | 'maintainer' | 'server admin'
+export type Access =
+  | 'public'
+  | 'user'
+  | 'member'
+  | 'db admin'
+  | 'maintainer'
+  | 'tenant'
+  | 'owner'
+  | 'metrics'
+  | 'server admin'
 
 export interface Method {
   readonly handler: Handler
@@ -24,8 +35,11 @@ export interface Method {
   readonly query?: Schema
   /** false: the answer goes out as it is stored, with its length and its digest. */
   readonly compress?: false
-  /** `ignored`: the call answers whoever asks, and looks at no credentials. */
-  readonly credentials?: 'ignored'
+  /**
+   * `ignored`: the call answers whoever asks, and looks at no credentials. `optional`: it does so for who brings none
+   * also with `chttpd/require_valid_user`.
+   */
+  readonly credentials?: 'ignored' | 'optional'
   /** The reason of a 401 for wrong credentials, when it is not CouchDB's. */
   readonly wrongCredentials?: string
 }
@@ -36,6 +50,8 @@ export interface Path {
   readonly allow: string
   /** The rule of the path, and so of the 405 answers on it. */
   readonly access: Access
+  /** What the rule `user` tells who has not logged in, when it is not the rule's own text. */
+  readonly stranger?: ErrorName
   readonly methods: Readonly<Partial<Record<MethodName, Method>>>
 }
 
@@ -48,7 +64,8 @@ declare module 'fastify' {
   }
   interface FastifyContextConfig {
     access?: Access
-    credentials?: 'ignored'
+    credentials?: 'ignored' | 'optional'
+    stranger?: ErrorName
     wrongCredentials?: string
   }
 }
@@ -72,6 +89,7 @@ function registerMethod(app: FastifyInstance, path: Path, name: string, method: 
     url: path.url,
     config: {
       access: method.access ?? path.access,
+      ...(path.stranger && { stranger: path.stranger }),
       ...(credentials && { credentials }),
       ...(wrongCredentials && { wrongCredentials }),
     },
@@ -89,7 +107,7 @@ function registerRefusals(app: FastifyInstance, path: Path): void {
     method: METHODS.filter((method) => !known.has(method)),
     url: path.url,
     exposeHeadRoute: false,
-    config: { access: path.access },
+    config: { access: path.access, ...(path.stranger && { stranger: path.stranger }) },
     handler: async (_request, reply) => refuseMethod(reply, path.allow),
   })
 }

@@ -2,7 +2,10 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
 import type { Accounts } from '../auth/accounts.ts'
 import type { CredentialChecker } from '../auth/credentials.ts'
+import type { Tokens } from '../auth/tokens.ts'
 import type { Config } from '../config/config.ts'
+import type { Hosted } from '../hosted/hosted.ts'
+import type { Collector } from '../maintenance/metrics/metric.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
 import type { BodyMemory } from './body-memory.ts'
 
@@ -11,10 +14,15 @@ export interface Services {
   readonly config: Config
   readonly accounts: Accounts
   readonly credentials: CredentialChecker
+  readonly tokens: Tokens
   readonly databases: Databases
+  /** Tenants and what they may have; null in single mode. */
+  readonly hosted: Hosted | null
   readonly logger: Logger
   /** settee's own version, as package.json has it. */
   readonly version: string
+  /** What other parts of the house tell at `_prometheus`, beside what plugins/metrics.ts measures. */
+  readonly collectors?: readonly Collector[]
   /** An existing folder for bodies that are too large for memory. */
   readonly tmpDir: string
 }

@@ -34,6 +34,14 @@ interface SandboxThread {
   job: Job | undefined
 }
 
+/** What has come of functions so far. */
+export interface FunctionCounts {
+  /** Calls that gave a result, be it an error of the function's. */
+  readonly done: number
+  /** Pieces of work that were given up: the function took too long or too much memory, or does not compile. */
+  readonly failed: number
+}
+
 export class SandboxClient {
   /** The interface for the rest of the house. */
   readonly sandbox: Sandbox
@@ -50,6 +58,8 @@ export class SandboxClient {
   #isWaiting = false
   /** A thread was left to another, who did not take it. */
   #mayOvertake = false
+  #done = 0
+  #failed = 0
   #isClosed = false
 
   /**
@@ -62,6 +72,15 @@ export class SandboxClient {
     this.#askForThread = askForThread
     this.#maxWaitMs = maxWaitMs
     this.sandbox = sandboxOver((work) => this.#run(work))
+  }
+
+  get counts(): FunctionCounts {
+    return { done: this.#done, failed: this.#failed }
+  }
+
+  /** Calls that wait or are at work. */
+  get callsUnderWay(): number {
+    return this.#queue.calls
   }
 
   #run(work: Work): Promise<readonly string[]> {
@@ -112,8 +131,10 @@ export class SandboxClient {
     thread.port.close()
     const { job } = thread
     if (job === undefined) return
-    if (reason === 'timeout') this.#queue.fail(job, new CouchError('function_timeout'))
-    else if (job.wasLost) this.#queue.fail(job, new CouchError('unavailable'))
+    if (reason === 'timeout') {
+      this.#failed += 1
+      this.#queue.fail(job, new CouchError('function_timeout'))
+    } else if (job.wasLost) this.#queue.fail(job, new CouchError('unavailable'))
     else {
       job.wasLost = true
       this.#queue.putBack(job)
@@ -205,9 +226,12 @@ export class SandboxClient {
 
   #settle(job: Job, outcome: Outcome): void {
     job.needsSource = outcome.type === 'unknown'
-    if (outcome.type === 'failed') this.#queue.fail(job, errorOf(outcome))
-    else if (outcome.type === 'unknown') this.#queue.putFirst(job)
+    if (outcome.type === 'failed') {
+      this.#failed += 1
+      this.#queue.fail(job, errorOf(outcome))
+    } else if (outcome.type === 'unknown') this.#queue.putFirst(job)
     else {
+      this.#done += outcome.results.length
       job.results.push(...outcome.results)
       for (const result of outcome.results) job.resultText += result.length
       if (job.resultText > MAX_RESULT_TEXT) this.#queue.fail(job, new CouchError('function_memory'))

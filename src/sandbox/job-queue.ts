@@ -56,6 +56,11 @@ export class JobQueue {
     return this.#jobs.size === 0
   }
 
+  /** Calls that wait or are at work. */
+  get calls(): number {
+    return this.#size.calls
+  }
+
   /** @returns the results. @throws unavailable when too much waits; and what the job is failed with */
   async add(work: Work): Promise<readonly string[]> {
     const size = sizeOf(work)

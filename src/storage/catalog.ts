@@ -44,6 +44,8 @@ export interface UpdatesRange {
   readonly since: number
   readonly descending?: boolean
   readonly before?: number
+  /** Of these databases alone, and nothing from before they were last made: they may have been somebody else's. */
+  readonly names?: readonly string[]
 }
 
 /** What `_db_updates` tells of, protocol.md 4.9. */

@@ -313,6 +313,8 @@ export interface DatabaseStore {
   ): Promise<Page<R>>
   /** How many rows of the feed lie above `seq`; in O(log n). */
   countChanges(seq: number): Promise<number>
+  /** How many attachments the stored revisions have, leaves and superseded ones; counted up to `most`. */
+  countAttachments(most: number): Promise<number>
   /** A stretch of an attachment's bytes; null when the blob is not stored. */
   readBlob(blob: number, offset: number, length: number): Promise<Uint8Array | null>
   /** Holds a blob while it is read; null when it is not stored. */

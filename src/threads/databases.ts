@@ -6,11 +6,14 @@ import type { Database } from '../documents/database.ts'
 import type { ViewSource } from '../query/views.ts'
 import type { CatalogUpdates, RecordWrite, ServerRecord, UpdatesRange } from '../storage/catalog.ts'
 import type { CompactionTask } from './tasks.ts'
+import type { ThreadReport } from './thread-stats.ts'
 
 /** What happens to a database while somebody watches it. */
 export type DatabaseEvent =
   | { readonly type: 'committed'; readonly updateSeq: number }
   | { readonly type: 'secured'; readonly security: SecurityObject | null }
+  /** A compaction has ended: the database may be smaller. */
+  | { readonly type: 'compacted' }
   /** Deleted, or the server is stopping: feeds end. */
   | { readonly type: 'gone' }
 
@@ -29,6 +32,12 @@ export interface DatabaseHandle extends Omit<Database, TextMethod>, ChangesSourc
   securityCopy(): Promise<SecurityObject | null>
   /** Calls `listener` on each event until the returned function is called. */
   watch(listener: (event: DatabaseEvent) => void): () => void
+}
+
+export interface DatabasesStats {
+  readonly threads: readonly ThreadReport[]
+  /** Threads that run functions of design documents. */
+  readonly sandboxThreads: number
 }
 
 export interface Databases {
@@ -55,6 +64,8 @@ export interface Databases {
   writeRecords(writes: readonly RecordWrite[]): Promise<void>
   /** The compactions under way. */
   tasks(): readonly CompactionTask[]
+  /** How the threads are, within about a second however busy they are. Never rejects. */
+  stats(): Promise<DatabasesStats>
   /** New limits and rules for all that is asked from now on. */
   setSettings(settings: Settings): void
   /** Tells whoever watches a database that it is over: the server stops. */

@@ -6,16 +6,27 @@ import { parentPort, type TransferListItem, workerData } from 'node:worker_threa
 import { readFilterBody } from '../changes/filter-body.ts'
 import { changesPage } from '../changes/page.ts'
 import { CouchError } from '../core/errors.ts'
-import type { Settings } from '../core/types.ts'
+import type { SecurityObject, Settings } from '../core/types.ts'
+import { USERS_DATABASE } from '../core/user-ids.ts'
+import { ownFunctionsOnly } from '../documents/own-functions.ts'
 import { storeDatabase } from '../documents/store-database.ts'
+import { usersDatabase } from '../documents/users-database.ts'
+import { Budget } from '../query/budget.ts'
+import { refusedViews } from '../query/refused-views.ts'
+import { compileRegex } from '../query/regex.ts'
 import { ViewMemory } from '../query/view-memory.ts'
 import { storeViews } from '../query/views.ts'
 import { SandboxClient } from '../sandbox/client.ts'
 import type { Catalog } from '../storage/catalog.ts'
+import { CommitTally } from '../storage/commit-tally.ts'
 import { sqliteEngine } from '../storage/sqlite/engine.ts'
 import { Compactions } from './compactions.ts'
 import { Flow } from './flow.ts'
+import { heapSize } from './heap-size.ts'
+import { LoopWatch } from './loop-watch.ts'
 import { type Closable, OpenStores } from './open-stores.ts'
+import { servedUsers } from './served-users.ts'
+import type { ThreadStats } from './thread-stats.ts'
 import { Turns } from './turns.ts'
 import {
   type CatalogAct,
@@ -48,6 +59,11 @@ function isLong(method: keyof ServedDatabase): boolean {
   return METHODS[method] === 'stream' || method === 'revsDiff' || method === 'missingRevs'
 }
 
+/** A test of a pattern that holds the thread for a bounded time, however long the text. */
+function compilePattern(pattern: string): (text: string) => boolean {
+  return compileRegex(pattern, new Budget().spend)
+}
+
 /** Serves one port until it is told to stop. */
 class Host {
   readonly #outbox: Outbox<Reply>
@@ -65,35 +81,46 @@ class Host {
   /** Streams asked for, by call, from the moment they are: a reader may give up before they begin. */
   readonly #streams = new Map<number, { readonly database: string; readonly flow: Flow }>()
   readonly #views = new ViewMemory(() => this.#settings.limits.maxViewBytes)
+  readonly #tally = new CommitTally()
+  readonly #loop = new LoopWatch()
   #settings: Settings
   #catalog: Promise<Catalog> | undefined
 
   constructor(outbox: Outbox<Reply>, options: ThreadOptions) {
     this.#outbox = outbox
     this.#settings = options.settings
-    this.#engine = sqliteEngine({ dataDir: options.dataDir })
+    this.#engine = sqliteEngine({ dataDir: options.dataDir, tally: this.#tally })
     this.#functions = new SandboxClient(options.sandbox, () => outbox.post({ type: 'sandbox' }))
     this.#stores = new OpenStores(options.maxOpen, (name, incarnation) => this.#open(name, incarnation))
   }
 
   async #open(name: string, incarnation: number): Promise<OpenDatabase> {
     const store = await this.#engine.openDatabase(name)
-    const { sandbox } = this.#functions
-    store.onCommit((updateSeq) => this.#outbox.post({ type: 'committed', incarnation, updateSeq }))
-    const documents = storeDatabase(store, {
+    const { isHosted } = this.#settings.rules
+    const sandbox = isHosted ? ownFunctionsOnly(this.#functions.sandbox, name) : this.#functions.sandbox
+    const house = isHosted ? null : { sandbox, name, incarnation }
+    const options = {
+      name,
       limits: () => this.#settings.limits,
       rules: () => this.#settings.rules,
-      onSecured: (security) => this.#outbox.post({ type: 'secured', incarnation, security }),
+      onSecured: (security: SecurityObject) => this.#outbox.post({ type: 'secured', incarnation, security }),
       sandbox,
       incarnation,
       startCompaction: () => this.#compactions.start(name, incarnation, store),
-    })
-    const database: ServedDatabase = {
+    }
+    const isUsers = name === USERS_DATABASE
+    const documents = isUsers
+      ? await usersDatabase(store, { ...options, compilePattern })
+      : storeDatabase(store, options)
+    // What `_users` is made with is no news of it: nothing is told of before now.
+    store.onCommit((updateSeq) => this.#outbox.post({ type: 'committed', incarnation, updateSeq }))
+    const served: ServedDatabase = {
       ...documents,
-      ...storeViews({ store, sandbox, incarnation, memory: this.#views }),
-      changes: (user, request) => changesPage(store, user, request, { sandbox, name, incarnation }),
+      ...(isHosted ? refusedViews(store) : storeViews({ store, sandbox, incarnation, memory: this.#views })),
+      changes: (user, request) => changesPage(store, user, request, house),
       readFilterBody: async (_user, body, withText) => readFilterBody(body, withText),
     }
+    const database = isUsers ? servedUsers(served, () => served.security()) : served
     const close = () => {
       this.#views.forget(store)
       this.#functions.forget(incarnation)
@@ -122,6 +149,9 @@ class Host {
       case 'settings':
         this.#settings = request.settings
         return
+      case 'stats':
+        this.#answer(request.call, this.#stats())
+        return
       case 'sandbox':
         this.#functions.notice(request.notice)
         return
@@ -133,6 +163,18 @@ class Host {
         return
       case 'stop':
         this.#answer(request.call, this.#stop())
+    }
+  }
+
+  async #stats(): Promise<ThreadStats> {
+    return {
+      commits: this.#tally.counts(),
+      functions: this.#functions.counts,
+      openDatabases: this.#stores.size,
+      waitingCalls: this.#turns.size,
+      functionCalls: this.#functions.callsUnderWay,
+      heap: heapSize(),
+      delay: this.#loop.read(),
     }
   }
 
@@ -232,6 +274,7 @@ class Host {
     await this.#stores.closeAll()
     clearTimeout(timer)
     this.#functions.close()
+    this.#loop.close()
     await this.#engine.close()
   }
 }

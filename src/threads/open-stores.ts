@@ -33,6 +33,11 @@ export class OpenStores<T extends Closable> {
     this.#max = max
   }
 
+  /** How many are open, or being opened. */
+  get size(): number {
+    return this.#entries.size
+  }
+
   /**
    * Runs a piece of work with a database, which stays open until it is done.
    * @throws no_database when the database is not of that incarnation any more; unavailable after closeAll

@@ -1,9 +1,12 @@
 /** The database threads: started when there is work for them, each owning the databases it was first asked for. */
 import { availableParallelism } from 'node:os'
 import type { Settings } from '../core/types.ts'
+import { USERS_DATABASE } from '../core/user-ids.ts'
 import type { SandboxPool } from '../sandbox/pool.ts'
 import type { DatabaseEntry } from '../storage/catalog.ts'
 import { Thread, type ThreadEvent } from './thread.ts'
+import { ThreadRecord } from './thread-record.ts'
+import type { ThreadReport } from './thread-stats.ts'
 import type { CatalogAct, ThreadOptions } from './wire.ts'
 
 /** Each database has its own log to sync: threads that wait for a disk cost little (design.md 1.2). */
@@ -34,6 +37,12 @@ export interface PoolOptions {
 interface Slot {
   thread: Thread
   readonly databases: Set<string>
+  readonly record: ThreadRecord
+}
+
+/** How many databases a thread owns; `_users`, which every server has, is no reason to start another. */
+function load({ databases }: Slot): number {
+  return databases.size - (databases.has(USERS_DATABASE) ? 1 : 0)
 }
 
 export class Pool {
@@ -80,16 +89,20 @@ export class Pool {
   }
 
   #leastLoaded(): Slot {
-    const least = this.#slots.reduce((a, b) => (b.databases.size < a.databases.size ? b : a))
+    const least = this.#slots.reduce((a, b) => (load(b) < load(a) ? b : a))
     const isFull = this.#slots.length >= MAX_THREADS || this.#isClosing
-    if (least.databases.size === 0 || isFull) return least
+    if (load(least) === 0 || isFull) return least
     const slot = this.#makeSlot()
     this.#slots.push(slot)
     return slot
   }
 
   #makeSlot(): Slot {
-    const slot: Slot = { thread: this.#startThread(), databases: new Set() }
+    const slot: Slot = {
+      thread: this.#startThread(),
+      databases: new Set(),
+      record: new ThreadRecord(),
+    }
     this.#follow(slot)
     return slot
   }
@@ -127,6 +140,13 @@ export class Pool {
     // The data folder must not stay without its lock.
     this.#hasCatalog = false
     this.openCatalog().catch((error: unknown) => this.#options.onDeath([], error))
+  }
+
+  /** How the threads are that were started so far; one that has died is not started for that. */
+  reports(): Promise<ThreadReport[]> {
+    return Promise.all(
+      this.#slots.map(({ thread, databases, record }, at) => record.report(thread, at + 1, databases.size)),
+    )
   }
 
   setSettings(settings: Settings): void {

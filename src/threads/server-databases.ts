@@ -12,7 +12,7 @@ import type {
   ServerRecord,
   UpdatesRange,
 } from '../storage/catalog.ts'
-import type { DatabaseHandle, Databases } from './databases.ts'
+import type { DatabaseHandle, Databases, DatabasesStats } from './databases.ts'
 import { type OpenedCatalog, Pool } from './pool.ts'
 import { type ProxiedDatabase, proxyDatabase } from './proxy.ts'
 import { type CompactionTask, Tasks } from './tasks.ts'
@@ -160,7 +160,7 @@ class ServerDatabases implements Databases {
       this.#notes.add(proxied.entry.name)
       proxied.emit({ type: 'committed', updateSeq: event.updateSeq })
     } else if (event.type === 'secured') this.#tellSecured(proxied, event.security)
-    else this.#noteCompaction(proxied.entry, event)
+    else this.#noteCompaction(proxied, event)
   }
 
   #tellSecured(proxied: ProxiedDatabase, security: SecurityObject | null): void {
@@ -168,8 +168,12 @@ class ServerDatabases implements Databases {
     for (const listener of this.#securityListeners) listener(proxied.entry.name)
   }
 
-  #noteCompaction(entry: DatabaseEntry, event: Extract<ThreadEvent, { type: 'compaction' }>): void {
+  #noteCompaction(
+    { entry, emit }: ProxiedDatabase,
+    event: Extract<ThreadEvent, { type: 'compaction' }>,
+  ): void {
     this.#tasks.note(entry, event.progress)
+    if (event.progress === null) emit({ type: 'compacted' })
     if (event.fault !== undefined) this.#onCompactionFault(entry.name, unpackError(event.fault))
   }
 
@@ -248,6 +252,10 @@ class ServerDatabases implements Databases {
 
   tasks(): readonly CompactionTask[] {
     return this.#tasks.list()
+  }
+
+  async stats(): Promise<DatabasesStats> {
+    return { threads: await this.#pool.reports(), sandboxThreads: this.#sandboxes.size }
   }
 
   setSettings(settings: Settings): void {

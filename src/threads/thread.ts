@@ -77,6 +77,16 @@ export class Thread {
     return !this.#ended
   }
 
+  /** Calls and streams that are not over. */
+  get callsUnderWay(): number {
+    return this.#waiting.size
+  }
+
+  /** Seconds that its event loop was not waiting for anything; 0 once it has ended. Known without its help. */
+  get busySeconds(): number {
+    return this.#worker.performance.eventLoopUtilization().active / 1000
+  }
+
   #end(fault: unknown): void {
     this.#ended = true
     const error = new CouchError('unavailable', undefined, { cause: fault })

@@ -27,6 +27,13 @@ export class Turns<Work> {
     else queue.push(work)
   }
 
+  /** How many pieces of work wait. */
+  get size(): number {
+    let size = 0
+    for (const queue of this.#queues.values()) size += queue.length
+    return size
+  }
+
   /** Takes away all that waits for a database. */
   take(database: string): Work[] {
     const waiting = this.#queues.get(database) ?? []

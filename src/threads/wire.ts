@@ -18,6 +18,7 @@ export const METHODS = {
   info: 'call',
   security: 'call',
   setSecurity: 'call',
+  storedBefore: 'call',
   revsLimit: 'call',
   setRevsLimit: 'call',
   compact: 'call',
@@ -71,6 +72,8 @@ export type Request =
   | { readonly type: 'drop'; readonly call: number; readonly database: string }
   | { readonly type: 'catalog'; readonly call: number; readonly act: CatalogAct }
   | { readonly type: 'settings'; readonly settings: Settings }
+  /** How are you? Answered with ThreadStats (thread-stats.ts), ahead of all that waits. */
+  | { readonly type: 'stats'; readonly call: number }
   | { readonly type: 'sandbox'; readonly notice: SandboxNotice }
   | { readonly type: 'stop'; readonly call: number }
 

@@ -44,7 +44,14 @@ t.test('no imports run in a circle', async (t) => {
 
 t.test('fastify stays in http/, app.ts and server.ts', async (t) => {
   const allowed = (path: string) => path.startsWith('http/') || path === 'app.ts' || path === 'server.ts'
-  for (const name of ['fastify', 'fastify-plugin', '@fastify/basic-auth', '@fastify/compress']) {
+  for (const name of [
+    'fastify',
+    'fastify-plugin',
+    '@fastify/basic-auth',
+    '@fastify/compress',
+    '@fastify/rate-limit',
+    '@fastify/proxy-addr',
+  ]) {
     t.same(packageOutside(sources, name, allowed), [])
   }
 })
@@ -63,9 +70,23 @@ t.test('undici stays in replication/http-peer.ts', async (t) => {
   )
 })
 
+t.test('jose stays in auth/jwt.ts', async (t) => {
+  t.same(
+    packageOutside(sources, 'jose', (path) => path === 'auth/jwt.ts'),
+    [],
+  )
+})
+
 t.test('re2js stays in query/regex.ts', async (t) => {
   t.same(
     packageOutside(sources, 're2js', (path) => path === 'query/regex.ts'),
+    [],
+  )
+})
+
+t.test('prom-client stays in maintenance/metrics/exposition.ts', async (t) => {
+  t.same(
+    packageOutside(sources, 'prom-client', (path) => path === 'maintenance/metrics/exposition.ts'),
     [],
   )
 })

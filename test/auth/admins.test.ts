@@ -1,7 +1,14 @@
 import { existsSync, mkdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { adminAccounts, deleteAdmin, isOpen, prepareAdmins, setAdmin } from '../../src/auth/admins.ts'
+import {
+  adminAccounts,
+  deleteAdmin,
+  isOpen,
+  prepareAdmins,
+  requireAdminIfHosted,
+  setAdmin,
+} from '../../src/auth/admins.ts'
 import { CredentialChecker } from '../../src/auth/credentials.ts'
 import { hashPassword, isHashed, verifyPassword } from '../../src/auth/password.ts'
 import { openConfig } from '../../src/config/config.ts'
@@ -28,6 +35,18 @@ t.test('the first admin closes the server, the last one leaves it open', async (
     status: 404,
     reason: 'unknown_config_value',
   })
+})
+
+t.test('hosted mode is never open, and keeps its last admin', async (t) => {
+  const config = await open(t, '[settee]\nmode = hosted\n')
+  t.notOk(isOpen(config))
+  t.throws(() => requireAdminIfHosted(config), { name: 'StartError', message: config.path })
+  for (const name of ['anna', 'ben']) await setAdmin(config, name, 'secret')
+  t.doesNotThrow(() => requireAdminIfHosted(config))
+  await deleteAdmin(config, 'anna')
+  await t.rejects(deleteAdmin(config, 'ben'), { code: 'forbidden', reason: /make another/ })
+  await t.rejects(deleteAdmin(config, 'carl'), { code: 'unknown_config_value' })
+  t.ok(config.get('admins', 'ben'))
 })
 
 t.test('a hash is kept as it is, in each of the three forms', async (t) => {

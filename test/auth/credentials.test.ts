@@ -1,6 +1,7 @@
 import t from 'tap'
 import type { Account } from '../../src/auth/accounts.ts'
 import { type CheckerOptions, CredentialChecker } from '../../src/auth/credentials.ts'
+import { type FailedLogin, Lockout } from '../../src/auth/lockout.ts'
 
 /** Counts computations; each waits until it is let go. A password is right when it equals the stored text. */
 function setUp(options: CheckerOptions = {}) {
@@ -122,4 +123,82 @@ t.test('a computation that fails is nobody else’s trouble', async (t) => {
   const checker = new CredentialChecker(source, { verify, concurrency: 1, queue: 0 })
   await t.rejects(checker.check('a', 'b'), { message: 'no memory' })
   t.strictSame(await checker.check('a', 'b'), { name: 'a', roles: [] })
+})
+
+function guarded(options: CheckerOptions = {}) {
+  const told: FailedLogin[] = []
+  const policy = () => ({ mode: 'enforce', threshold: 3, lifetimeMs: 60_000 }) as const
+  const lockout = new Lockout({ policy, maxObjects: 100, onFailure: (failure) => told.push(failure) })
+  const here = { address: '192.0.2.1' }
+  const there = { address: '192.0.2.2' }
+  return { ...setUp({ lockout, ...options }), told, here, there, lockout }
+}
+
+const LOCKED = { code: 'account_locked', status: 403, error: 'forbidden' }
+
+t.test('who fails too often is locked out, with the right password too', async (t) => {
+  const { checker, letGo, told, here, there, computed } = guarded()
+  t.strictSame(await letGo(checker.check('anna', 'secret', here)), anna)
+  for (const guess of ['a', 'b', 'b']) t.equal(await letGo(checker.check('anna', guess, here)), null)
+  const before = computed()
+  await t.rejects(checker.check('anna', 'secret', here), LOCKED)
+  await t.rejects(checker.check('anna', 'c', here), LOCKED)
+  t.equal(computed(), before)
+  t.strictSame(await checker.check('anna', 'secret', there), anna)
+  t.strictSame(await checker.check('anna', 'secret', null), anna, 'what is looked at again is no guess')
+  t.equal(await letGo(checker.check('nobody', 'c', here)), null)
+  t.equal(told.length, 4)
+  t.strictSame(told[2], { address: '192.0.2.1', name: 'anna', locks: 'account' })
+})
+
+t.test('a right password after fewer failures begins anew', async (t) => {
+  const { checker, letGo, here } = guarded()
+  for (const password of ['a', 'b', 'secret', 'a', 'b', 'secret', 'a', 'b']) {
+    await letGo(checker.check('anna', password, here))
+  }
+  t.strictSame(await checker.check('anna', 'secret', here), anna)
+})
+
+t.test('equal guesses that come together are one failure', async (t) => {
+  const { checker, letGo, told, here } = guarded()
+  await letGo(Promise.all(Array.from({ length: 10 }, () => checker.check('anna', 'typo', here))))
+  t.equal(told.length, 1)
+})
+
+t.test(
+  'of many guesses that come together no more are tried than of those that come one by one',
+  async (t) => {
+    const { checker, letGo, here, computed } = guarded()
+    const guesses = Array.from({ length: 30 }, (_, guess) => checker.check('anna', `${guess}`, here))
+    const ends = await letGo(Promise.allSettled(guesses))
+    t.ok(computed() <= 4, `${computed()} were tried: three, and one that ran beside the third`)
+    t.equal(ends.filter(({ status }) => status === 'rejected').length, 30 - computed())
+  },
+)
+
+t.test('an address that tries many names is refused all that is not known to be right', async (t) => {
+  const { checker, letGo, here, there, computed } = guarded()
+  await letGo(checker.check('anna', 'secret', here))
+  for (let name = 0; name < 60; name++) await letGo(checker.check(`name ${name}`, 'summer', here))
+  const before = computed()
+  await t.rejects(checker.check('bob', 'summer', here), LOCKED)
+  t.strictSame(await checker.check('anna', 'secret', here), anna, 'a device behind the same router goes on')
+  for (const guess of ['a', 'b', 'c']) await t.rejects(checker.check('anna', guess, here), LOCKED)
+  await t.rejects(checker.check('anna', 'secret', here), LOCKED, 'and guesses count on')
+  t.equal(computed(), before)
+  t.equal(await letGo(checker.check('bob', 'summer', there)), null)
+})
+
+t.test('one address that guesses much does not hold up the others', async (t) => {
+  const { checker, letGo, settled, here, there } = guarded({ concurrency: 1, queue: 20 })
+  const ended: string[] = []
+  const guesses = Array.from({ length: 20 }, async (_, name) => {
+    await checker.check(`name ${name}`, 'x', here).catch(() => undefined)
+    ended.push('here')
+  })
+  await settled()
+  const login = checker.check('anna', 'secret', there).finally(() => ended.push('there'))
+  t.strictSame(await letGo(login), anna)
+  t.ok(ended.indexOf('there') <= 2)
+  await letGo(Promise.all(guesses))
 })

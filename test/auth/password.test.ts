@@ -1,6 +1,10 @@
-import { createHash } from 'node:crypto'
+import { createHash, pbkdf2Sync } from 'node:crypto'
 import t from 'tap'
 import { hashPassword, isHashed, looksHashed, verifyPassword } from '../../src/auth/password.ts'
+
+function sha1(text: string): string {
+  return createHash('sha1').update(text).digest('hex')
+}
 
 t.test('known answers', async (t) => {
   const table: [source: string, password: string, stored: string][] = [
@@ -11,6 +15,11 @@ t.test('known answers', async (t) => {
       'RFC 7914 11, cut to 32 bytes',
       'passwd',
       '-pbkdf2:sha256-55ac046e56e3089fec1691c22544b605f94185216dde0465e68b9d57c20dacbc,salt,1',
+    ],
+    [
+      'CouchDB 3.5, a hash of a hash',
+      'secret',
+      `-simple+pbkdf2:sha256-${pbkdf2Sync(sha1('secret1,234'), '1,234', 10, 32, 'sha256').toString('hex')},1,234,10`,
     ],
     ['CouchDB 1.0 form', 'secret', `-hashed-${createHash('sha1').update('secret1234').digest('hex')},1234`],
   ]

@@ -147,6 +147,7 @@ for (const [name, makeEngine] of Object.entries(ENGINES)) {
         await filled(opened, documents)
         const store = lookingUp(opened.store)
         const other = storeDatabase(store, {
+          name: 'notes',
           limits: () => DEFAULT_LIMITS,
           rules: () => DEFAULT_RULES,
           onSecured: () => undefined,

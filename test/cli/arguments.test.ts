@@ -1,5 +1,5 @@
 import t from 'tap'
-import { HELP, parseCommand, UsageError } from '../../src/cli/arguments.ts'
+import { type Command, HELP, parseCommand, UsageError } from '../../src/cli/arguments.ts'
 
 t.test('flags', (t) => {
   t.strictSame(parseCommand([]), { name: 'serve', arguments: { data: undefined, flags: {} } })
@@ -8,9 +8,36 @@ t.test('flags', (t) => {
   t.strictSame(parseCommand(args), { name: 'serve', arguments: { data: 'd', flags } })
   t.strictSame(parseCommand(['serve', ...args]), parseCommand(args))
   t.strictSame(parseCommand([...args, 'serve']), parseCommand(args))
+  t.strictSame(parseCommand(['serve', '--hosted']), {
+    name: 'serve',
+    arguments: { data: undefined, flags: { hosted: true } },
+  })
+  t.match(HELP, '--hosted ')
   for (const word of ['--help', '-h', 'help']) t.strictSame(parseCommand([word]), { name: 'help' })
   for (const word of ['--version', '-v']) t.strictSame(parseCommand([word]), { name: 'version' })
   for (const flag of ['port', 'bind', 'data', 'log-level', 'log-file']) t.match(HELP, `--${flag} <`)
+  t.end()
+})
+
+t.test('commands about accounts', (t) => {
+  const table: [args: string[], command: Command][] = [
+    [['passwd', 'anna'], { name: 'passwd', account: 'anna', data: undefined, stdin: false, create: false }],
+    [
+      ['--stdin', 'passwd', '--data', 'd', 'anna', '--create'],
+      { name: 'passwd', account: 'anna', data: 'd', stdin: true, create: true },
+    ],
+    [
+      ['account', 'add', 'bob', '--role', 'staff', '--role=dev'],
+      { name: 'account add', account: 'bob', data: undefined, stdin: false, roles: ['staff', 'dev'] },
+    ],
+    [['account', 'list', '--data=d'], { name: 'account list', data: 'd' }],
+    [['account', 'delete', 'bob'], { name: 'account delete', account: 'bob', data: undefined }],
+  ]
+  for (const [args, command] of table) t.strictSame(parseCommand(args), command)
+  for (const command of ['passwd <', 'account add <', 'account list', 'account delete <']) {
+    t.match(HELP, `settee ${command}`)
+  }
+  for (const flag of ['create', 'role <', 'stdin']) t.match(HELP, `--${flag}`)
   t.end()
 })
 
@@ -24,6 +51,24 @@ t.test('mistakes are told in one sentence', (t) => {
     [['--port', '-1'], /^Option '--port' argument is ambiguous\.$/],
     [['--help=yes'], /^Option '-h, --help' does not take an argument\.$/],
     [['--data', ' '], '--data needs a value.'],
+    [['--stdin'], 'settee serve has no option --stdin.'],
+    [['passwd'], 'settee passwd needs a name.'],
+    [['passwd', ' '], 'settee passwd needs a name.'],
+    [
+      ['passwd', 'anna', 'secret'],
+      'settee passwd takes one name and no other word; a password is asked for.',
+    ],
+    [['passwd', 'anna', '--port', '1'], 'settee passwd has no option --port.'],
+    [['passwd', 'anna', '--role', 'x'], 'settee passwd has no option --role.'],
+    [['account'], 'settee account needs add, list or delete.'],
+    [['account', 'remove', 'x'], 'settee account needs add, list or delete.'],
+    [['account', 'add'], 'settee account add needs a name.'],
+    [['account', 'add', 'x', '--role', ' '], '--role needs a value.'],
+    [['account', 'add', 'x', '--create'], 'settee account add has no option --create.'],
+    [['account', 'list', 'x'], 'Unexpected argument "x".'],
+    [['account', 'list', '--stdin'], 'settee account list has no option --stdin.'],
+    [['account', 'delete', 'x', '--stdin'], 'settee account delete has no option --stdin.'],
+    [['help', 'me'], 'Unexpected argument "me".'],
     ...['abc', '1.5', '65536', '', '0x10', '5984 '].map((port): [string[], string] => [
       [`--port=${port}`],
       `--port must be a whole number from 0 to 65535, not "${port}".`,

@@ -25,6 +25,9 @@ async function project(t: Test): Promise<string> {
   cpSync(join(ROOT, 'src', 'cli', 'arguments.ts'), join(folder, 'src', 'cli', 'arguments.ts'))
   cpSync(join(ROOT, 'src', 'config'), join(folder, 'src', 'config'), { recursive: true })
   cpSync(join(ROOT, 'src', 'core'), join(folder, 'src', 'core'), { recursive: true })
+  for (const file of ['regex.ts', 'budget.ts']) {
+    cpSync(join(ROOT, 'src', 'query', file), join(folder, 'src', 'query', file))
+  }
   const main =
     "#!/usr/bin/env node\nimport { parseCommand } from './arguments.ts'\nconsole.log(parseCommand([]).name)\n"
   writeFileSync(join(folder, 'src', 'cli', 'main.ts'), main)

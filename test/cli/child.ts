@@ -1,7 +1,8 @@
-import { type ChildProcess, spawn } from 'node:child_process'
+import { type ChildProcess, type ChildProcessByStdio, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
+import type { Readable, Writable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
 
@@ -11,6 +12,8 @@ const MAIN = fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url))
 export interface RunOptions {
   readonly cwd?: string
   readonly env?: NodeJS.ProcessEnv
+  /** All that it reads on its standard input; null: what the test writes; without it there is none. */
+  readonly input?: string | null
 }
 
 export interface Ended {
@@ -43,8 +46,11 @@ export function start(t: Test, command: string, args: readonly string[], options
   const child = spawn(env, [...unset, command, ...args], {
     cwd: options.cwd ?? ROOT,
     env: cleanEnv(options.env),
-    stdio: ['ignore', 'pipe', 'pipe'],
-  })
+    stdio: [options.input === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'],
+  }) as ChildProcessByStdio<Writable | null, Readable, Readable>
+  // It may have ended without reading.
+  child.stdin?.on('error', () => undefined)
+  if (typeof options.input === 'string') child.stdin?.end(options.input)
   const output = { stdout: '', stderr: '' }
   child.stdout.on('data', (chunk: Buffer) => (output.stdout += chunk.toString()))
   child.stderr.on('data', (chunk: Buffer) => (output.stderr += chunk.toString()))

@@ -8,6 +8,7 @@ import { start } from './child.ts'
 function fakeHost() {
   const lines: string[] = []
   let signal: () => void = () => undefined
+  let hangUp: () => void = () => undefined
   let exit: (code: number) => void
   const exited = new Promise<number>((resolve) => {
     exit = resolve
@@ -16,10 +17,13 @@ function fakeHost() {
     onSignal: (listener) => {
       signal = listener
     },
+    onHangUp: (listener) => {
+      hangUp = listener
+    },
     error: (line) => lines.push(line),
     exit: (code) => exit(code),
   }
-  return { host, lines, exited, signal: () => signal() }
+  return { host, lines, exited, signal: () => signal(), hangUp: () => hangUp() }
 }
 
 t.test('a start that fails is one line and exit code 1', async (t) => {
@@ -65,6 +69,27 @@ t.test('a signal during the start waits for its end', async (t) => {
   await starting
   t.equal(await exited, 0)
   t.ok(closed)
+})
+
+t.test('a hang-up has it read its configuration anew, once it runs and until it stops', async (t) => {
+  const { host, exited, signal, hangUp } = fakeHost()
+  let ready: (running: Running) => void = () => undefined
+  let read = 0
+  const reload = async () => {
+    read += 1
+  }
+  const starting = runUntilSignalled(() => new Promise((resolve) => (ready = resolve)), { host })
+  hangUp()
+  t.equal(read, 0)
+  ready({ close: async () => undefined, reload })
+  await starting
+  hangUp()
+  await new Promise(setImmediate)
+  t.equal(read, 2, 'what came too early is made up for')
+  signal()
+  hangUp()
+  t.equal(await exited, 0)
+  t.equal(read, 2)
 })
 
 t.test('a close that fails or never ends is exit code 1', async (t) => {

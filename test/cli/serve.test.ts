@@ -69,7 +69,7 @@ t.test('what keeps it from starting is one line and exit code 1', async (t) => {
     [
       'bad local.ini',
       ['--port', '0', '--data', join(dataDir, 'bad')],
-      /local\.ini: log\/level must be one of/,
+      /^Line 2 of .*local\.ini: log\/level must be one of/,
     ],
   ]
   for (const [what, args, line] of table) {

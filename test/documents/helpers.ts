@@ -66,6 +66,7 @@ export async function openOn(
   const store = await engine.openDatabase('notes')
   const secured: SecurityObject[] = []
   const database = storeDatabase(store, {
+    name: 'notes',
     limits: () => ({ ...DEFAULT_LIMITS, ...limits }),
     rules: () => DEFAULT_RULES,
     onSecured: (security) => secured.push(security),

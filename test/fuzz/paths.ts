@@ -2,6 +2,7 @@
 import { KNOWN_KEYS, READ_ONLY_SECTIONS } from '../../src/config/defaults.ts'
 import type { Choices } from './choices.ts'
 import {
+  ACCOUNT_NAMES,
   ATTACHMENT_NAMES,
   DESIGN_NAMES,
   KEPT_ATTACHMENTS,
@@ -58,6 +59,8 @@ const PARAMETERS: Readonly<Record<string, Generator>> = {
   node: ({ choices }) => choices.mostly(['_local', 'nonode@nohost'], ['couchdb@127.0.0.1', 'x', '']),
   section: (place) => configKey(place)[0],
   key: (place) => configKey(place)[1],
+  name: ({ choices }) => choices.pick(ACCOUNT_NAMES),
+  id: ({ choices }) => choices.pick(['', 'x', 'é', '__proto__', '0'.repeat(32)]),
   '*': attachmentName,
 }
 

@@ -40,6 +40,8 @@ max_http_request_size = 3000000
 max_uri_length = 20000
 [chttpd_auth]
 iterations = 10
+[chttpd_auth_lockout]
+mode = warn
 [couchdb]
 max_dbs_open = 6
 max_document_size = 200000

@@ -76,6 +76,8 @@ export const ODD_IDS: readonly string[] = [
   '漢'.repeat(2667),
 ]
 
+export const ACCOUNT_NAMES: readonly string[] = [ADMIN.name, 'another', 'é', 'a:b', '__proto__', '', 'wild-a']
+
 export const DESIGN_NAMES: readonly string[] = ['one', 'two', 'three', 'with/slash', 'é', '_x', '']
 export const LOCAL_NAMES: readonly string[] = ['l0', 'l1', 'checkpoint-é', 'a/b', '_x', '']
 export const MEMBER_NAMES: readonly string[] = [

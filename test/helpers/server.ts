@@ -37,6 +37,7 @@ export interface TestServerOptions {
   readonly env?: NodeJS.ProcessEnv
   readonly logLevel?: string
   readonly logFile?: string
+  readonly hosted?: boolean
 }
 
 /** A folder that is removed when the test ends. */
@@ -60,6 +61,7 @@ export async function startTestServer(
       bind: '127.0.0.1',
       logLevel: options.logLevel ?? 'none',
       ...(options.logFile !== undefined && { logFile: options.logFile }),
+      ...(options.hosted !== undefined && { hosted: options.hosted }),
     },
     threadEntry: new URL('./database-thread.mjs', import.meta.url),
     sandboxEntry: new URL('./sandbox-thread.mjs', import.meta.url),

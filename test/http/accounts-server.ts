@@ -11,6 +11,7 @@ import { openConfig } from '../../src/config/config.ts'
 import { settingsOf } from '../../src/config/settings.ts'
 import { openServerDatabases } from '../../src/threads/server-databases.ts'
 import { temporaryFolder } from '../helpers/server.ts'
+import { tokensOver } from '../helpers/tokens.ts'
 
 const PLAIN = { iterations: 10, prf: 'sha256' } as const
 
@@ -47,31 +48,6 @@ async function testAccounts(admins: Accounts, names: readonly string[]) {
   }
 }
 
-/** Tokens that are taken for passwords of their accounts. */
-class TestTokens {
-  readonly listeners = new Set<AccountListener>()
-  readonly #byText = new Map<string, string>()
-
-  add(text: string, account: string): void {
-    this.#byText.set(text, account)
-  }
-
-  accountOf(text: string): string | undefined {
-    return this.#byText.get(text)
-  }
-
-  revoke(text: string): void {
-    const account = this.accountOf(text)
-    this.#byText.delete(text)
-    for (const listener of this.listeners) listener(new Set(account === undefined ? [] : [account]))
-  }
-
-  onChange(listener: AccountListener): () => void {
-    this.listeners.add(listener)
-    return () => this.listeners.delete(listener)
-  }
-}
-
 /**
  * Listens on a free port. `s` and `t` are server admins; the names given are accounts; the password is the name.
  */
@@ -90,20 +66,27 @@ export async function startAccountsServer(t: Test, names: readonly string[]) {
     onCompactionFault: (database, fault) => t.fail(`compaction of ${database}`, { fault }),
   })
   const { accounts, ...changes } = await testAccounts(adminAccounts(config), names)
-  const tokens = new TestTokens()
-  const checker = new CredentialChecker(accounts)
-  const credentials = Object.assign(Object.create(checker) as CredentialChecker, {
-    check: async (name: string, password: string) =>
-      tokens.accountOf(password) === name ? { name, roles: [] } : checker.check(name, password),
-  })
+  const tokens = await tokensOver(databases, accounts)
+  const credentials = new CredentialChecker(accounts)
   const lines: string[] = []
   const logger = pino({ level: 'info' }, { write: (line: string) => lines.push(line) })
-  const base = { config, accounts, credentials, databases, logger, version: '0.0.1', tmpDir: dataDir }
-  const app = await buildApp({ ...base, tokens } as typeof base)
+  const version = '0.0.1'
+  const app = await buildApp({
+    config,
+    accounts,
+    credentials,
+    tokens,
+    hosted: null,
+    databases,
+    logger,
+    version,
+    tmpDir: dataDir,
+  })
   await app.listen({ port: 0, host: '127.0.0.1' })
   t.teardown(async () => {
     databases.endFeeds()
     await app.close()
+    await tokens.close()
     await databases.close()
   })
   const { port } = app.server.address() as AddressInfo

@@ -40,8 +40,8 @@ async function open(t: Test, server: Server): Promise<Connection> {
   return { socket, ended: once(socket, 'close'), text: () => Buffer.concat(chunks).toString('latin1') }
 }
 
-const GET = 'GET / HTTP/1.1\r\nHost: x\r\n\r\n'
-const PART = 'PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nthe first bytes'
+const GET = 'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n'
+const PART = 'PUT / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nthe first bytes'
 
 t.test('connections without a request end at once', async (t) => {
   const { server, cuts, close } = await serve(t, (_, response) => response.end('served'))

@@ -9,6 +9,10 @@ import { startMemoryServer } from './memory-server.ts'
 
 /** POST calls that look at no type, or at another, and why that is no harm. */
 const OTHERS: Readonly<Record<string, string>> = {
+  '/_session':
+    'takes a login form, as CouchDB; it lets in whoever has the password, and is refused to foreign pages',
+  '/_node/:node/_config/_reload': 'as CouchDB; what it takes in is what local.ini says',
+  '/_config/_reload': 'the same',
   '/_node': 'answers 400',
   '/_node/:node/*': 'answers 404',
   '/:db/_view_cleanup': 'as CouchDB; it changes nothing',

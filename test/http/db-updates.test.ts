@@ -41,10 +41,14 @@ t.test('databases made, written to and deleted', async (t) => {
   const server = await startTestServer(t)
   const call = connect(t, server)
   await call('PUT', '/a')
-  await call('PUT', '/_users')
+  await call('PUT', '/_replicator')
   const first = await call('GET', '/_db_updates')
   t.match(first.headers, { 'content-type': 'application/json', etag: /^"[\w-]+"$/ })
-  t.strictSame(rowsOf(first.json), ['a created', '_users created'], 'system databases too')
+  t.strictSame(
+    rowsOf(first.json),
+    ['_users created', 'a created', '_replicator created'],
+    'system databases too',
+  )
   const { last_seq } = first.json as { last_seq: string }
   const etag = String(first.headers.etag)
   t.equal((await call('GET', '/_db_updates', { headers: { 'if-none-match': etag } })).status, 304)
@@ -54,7 +58,7 @@ t.test('databases made, written to and deleted', async (t) => {
   const waited = await call('GET', `/_db_updates?feed=longpoll&since=${last_seq}`)
   t.strictSame(rowsOf(waited.json), ['a updated'])
   await call('DELETE', '/a')
-  const whole = ['a created', '_users created', 'a updated', 'a deleted']
+  const whole = ['_users created', 'a created', '_replicator created', 'a updated', 'a deleted']
   t.strictSame(rowsOf((await call('GET', '/_db_updates')).json), whole)
   const head = await call('HEAD', '/_db_updates')
   t.strictSame([head.status, head.text], [200, ''])
@@ -68,7 +72,11 @@ t.test('updates outlast the server, and what was written just before its end is 
   await call('PUT', '/a/doc', { body: '{}' })
   await server.close()
   const again = await startTestServer(t, { dataDir: server.dataDir })
-  t.strictSame(rowsOf((await connect(t, again)('GET', '/_db_updates')).json), ['a created', 'a updated'])
+  t.strictSame(rowsOf((await connect(t, again)('GET', '/_db_updates')).json), [
+    '_users created',
+    'a created',
+    'a updated',
+  ])
 })
 
 t.test('a continuous feed and an event stream', async (t) => {
@@ -80,13 +88,13 @@ t.test('a continuous feed and an event stream', async (t) => {
   t.match(events.headers, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache, no-transform' })
   await lines.until(/^\n/)
   await call('PUT', '/a')
-  await lines.until(/\{"db_name":"a","type":"created","seq":"1-[\w-]+"\}\n/)
-  await events.until(/data: \{"db_name":"a","type":"created","seq":"(1-[\w-]+)"\}\nid: "\1"\n\n/)
+  await lines.until(/\{"db_name":"a","type":"created","seq":"2-[\w-]+"\}\n/)
+  await events.until(/data: \{"db_name":"a","type":"created","seq":"(2-[\w-]+)"\}\nid: "\1"\n\n/)
   await call('POST', '/a/_bulk_docs', { json: { docs: [{}, {}] } })
-  await lines.until(/\{"db_name":"a","type":"updated","seq":"2-[\w-]+"\}\n/)
+  await lines.until(/\{"db_name":"a","type":"updated","seq":"3-[\w-]+"\}\n/)
   await server.close()
   await lines.done
-  t.match(lines.text(), /\{"last_seq":"2-[\w-]+"\}\n$/, 'the end of the server is an end in order')
+  t.match(lines.text(), /\{"last_seq":"3-[\w-]+"\}\n$/, 'the end of the server is an end in order')
 })
 
 t.test('a feed ends when its reader is no admin any more', async (t) => {
@@ -95,7 +103,7 @@ t.test('a feed ends when its reader is no admin any more', async (t) => {
   const feed = await follow(t, `${server.url}/_db_updates?feed=continuous&since=now&heartbeat=60000`)
   await call('PUT', '/_node/_local/_config/admins/s', { body: '"s"' })
   await feed.done
-  t.match(feed.text(), /^\{"last_seq":"0-[\w-]+"\}\n$/)
+  t.match(feed.text(), /^\{"last_seq":"1-[\w-]+"\}\n$/)
   t.match(await call('GET', '/_db_updates'), {
     status: 401,
     json: { error: 'unauthorized', reason: 'You are not a server admin.' },

@@ -9,16 +9,29 @@ import { type AppOptions, buildApp } from '../../src/app.ts'
 import type { Accounts } from '../../src/auth/accounts.ts'
 import { adminAccounts } from '../../src/auth/admins.ts'
 import { CredentialChecker } from '../../src/auth/credentials.ts'
+import { loginGuard } from '../../src/auth/login-guard.ts'
 import { hashPassword } from '../../src/auth/password.ts'
-import { openConfig } from '../../src/config/config.ts'
+import { tokenLimitsOf } from '../../src/auth/token-limits.ts'
+import { readFilterBody } from '../../src/changes/filter-body.ts'
+import { type ChangesRequest, changesPage } from '../../src/changes/page.ts'
+import { type Config, openConfig } from '../../src/config/config.ts'
+import { settingsOf } from '../../src/config/settings.ts'
 import { CouchError } from '../../src/core/errors.ts'
 import { checkDatabaseName } from '../../src/core/ids.ts'
-import { DEFAULT_LIMITS, DEFAULT_RULES } from '../../src/core/types.ts'
+import { DEFAULT_LIMITS, DEFAULT_RULES, type UserCtx } from '../../src/core/types.ts'
+import { USERS_DATABASE } from '../../src/core/user-ids.ts'
+import type { Body, Database } from '../../src/documents/database.ts'
 import { storeDatabase } from '../../src/documents/store-database.ts'
+import { usersDatabase } from '../../src/documents/users-database.ts'
+import { type Hosted, openHosted } from '../../src/hosted/hosted.ts'
+import { tenantAccounts } from '../../src/hosted/tenant-accounts.ts'
+import { compileRegex } from '../../src/query/regex.ts'
 import type { Catalog } from '../../src/storage/catalog.ts'
 import type { DatabaseHandle, Databases } from '../../src/threads/databases.ts'
+import { servedUsers } from '../../src/threads/served-users.ts'
 import { localSandbox } from '../helpers/local-sandbox.ts'
 import { memoryEngine } from '../helpers/memory-engine.ts'
+import { tokensOver } from '../helpers/tokens.ts'
 
 interface Closing {
   after(fn: () => Promise<unknown>): unknown
@@ -35,7 +48,9 @@ export async function startMemoryServer(
   options: AppOptions = {},
 ) {
   const dataDir = await mkdtemp(join(tmpdir(), 'settee-http-'))
-  const config = await openConfig({ dataDir, env: {}, flags: {} })
+  // The mode is read at the start alone.
+  const flags = { hosted: settings['settee/mode'] === 'hosted' }
+  const config = await openConfig({ dataDir, env: {}, flags })
   await config.set('chttpd_auth', 'iterations', '10')
   for (const [path, value] of Object.entries(settings)) {
     const [section = '', key = ''] = path.split('/')
@@ -43,27 +58,49 @@ export async function startMemoryServer(
   }
   const lines: string[] = []
   const logger = pino({ level: 'debug' }, { write: (line: string) => lines.push(line) })
-  const databases = await memoryDatabases()
-  const accounts = withPlainAccounts(adminAccounts(config))
-  const credentials = new CredentialChecker(accounts)
-  const services = { config, accounts, credentials, databases, logger, version: '0.0.1', tmpDir: dataDir }
+  const { databases, before } = await memoryDatabases(config)
+  const hosted = await hostedMode(config, databases)
+  const plain = withPlainAccounts(adminAccounts(config))
+  const accounts = hosted === null ? plain : tenantAccounts(plain, hosted.tenants)
+  const credentials = new CredentialChecker(accounts, { lockout: loginGuard(config, logger) })
+  const tokens = await tokensOver(databases, accounts, { limits: () => tokenLimitsOf(config) })
+  const made = { config, accounts, credentials, tokens, databases, hosted }
+  const services = { ...made, logger, version: '0.0.1', tmpDir: dataDir }
   const app = await buildApp(services, options)
   extend(app)
   await app.listen({ port: 0, host: '127.0.0.1' })
   t.after(async () => {
     await app.close()
+    await tokens.close()
+    await hosted?.close()
     await rm(dataDir, { recursive: true })
   })
   const { port } = app.server.address() as AddressInfo
-  return { url: `http://127.0.0.1:${port}`, port, app, config, databases, lines }
+  return { url: `http://127.0.0.1:${port}`, port, app, config, databases, hosted, before, lines }
 }
 
-/** Beside the admins anybody whose password is his name: accounts that are no admins. */
+async function hostedMode(config: Config, databases: Databases): Promise<Hosted | null> {
+  if (!config.isHosted) return null
+  const onFault = (fault: unknown) => {
+    throw fault
+  }
+  return openHosted({ config, databases, deleteTokens: async () => 0, onFault })
+}
+
+/**
+ * Beside the admins anybody whose password is his name: accounts that are no admins. Who is named like a role of the
+ * server's has it.
+ */
 function withPlainAccounts(admins: Accounts): Accounts {
   return {
     ...admins,
     find: async (name) =>
-      (await admins.find(name)) ?? { name, stored: await hashed(name), roles: [], salt: name },
+      (await admins.find(name)) ?? {
+        name,
+        stored: await hashed(name),
+        roles: name.startsWith('_') ? [name] : [],
+        salt: name,
+      },
   }
 }
 
@@ -75,11 +112,13 @@ function hashed(password: string): Promise<string> {
   return known
 }
 
-async function memoryDatabases(): Promise<Databases> {
+/** The databases, and what `before` gives: one of them with single mode's rules, for what came before hosted mode. */
+async function memoryDatabases(config: Config) {
   const engine = memoryEngine()
   const catalog: Catalog = await engine.openCatalog()
   const handles = new Map<string, DatabaseHandle>()
-  return {
+  const plain = new Map<string, Database>()
+  const databases: Databases = {
     serverUuid: '0123456789abcdef0123456789abcdef',
     names: () => [...handles.keys()].sort((a, b) => (a < b ? -1 : 1)),
     get: (name) => {
@@ -91,16 +130,29 @@ async function memoryDatabases(): Promise<Databases> {
       checkDatabaseName(name)
       const { incarnation } = await catalog.create(name)
       const store = await engine.openDatabase(name)
-      const database = storeDatabase(store, {
+      const sandbox = localSandbox()
+      const options = {
+        name,
         limits: () => DEFAULT_LIMITS,
-        rules: () => DEFAULT_RULES,
+        rules: () => settingsOf(config).rules,
         onSecured: () => {},
-        sandbox: localSandbox(),
+        sandbox,
         incarnation,
         startCompaction: () => void store.compact(),
-      })
+        compilePattern: (pattern: string) => compileRegex(pattern, () => {}),
+      }
+      // Made when a test asks for it, as any other; it is guarded as the server's, but makes no accounts here.
+      const database =
+        name === USERS_DATABASE
+          ? servedUsers(await usersDatabase(store, options), async () => (await store.view()).security)
+          : storeDatabase(store, options)
+      plain.set(name, storeDatabase(store, { ...options, rules: () => DEFAULT_RULES }))
+      const house = config.isHosted ? null : { sandbox, name, incarnation }
       handles.set(name, {
         ...database,
+        changes: (user: UserCtx, request: ChangesRequest) => changesPage(store, user, request, house),
+        readFilterBody: async (_user: UserCtx, body: Body, withText: boolean) =>
+          readFilterBody(body, withText),
         name,
         incarnation,
         securityCopy: () => database.security(),
@@ -117,8 +169,10 @@ async function memoryDatabases(): Promise<Databases> {
     tasks: () => [],
     readRecords: (kind) => catalog.readRecords(kind),
     writeRecords: (writes) => catalog.writeRecords(writes),
+    stats: async () => ({ threads: [], sandboxThreads: 0 }),
     setSettings: () => {},
     endFeeds: () => {},
     close: async () => {},
   }
+  return { databases, before: (name: string) => plain.get(name) as Database }
 }

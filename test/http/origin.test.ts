@@ -71,7 +71,7 @@ t.test('who is no page, of the same host, or in the list, may', async (t) => {
 })
 
 t.test('which host and port are its own', async (t) => {
-  const { put, host } = await start(t, { 'settee/trusted_proxies': '127.0.0.1' })
+  const { put, host } = await start(t, { 'settee/trusted_proxies': 'loopback' })
   const name = 'notes.example.org'
   const own: [origin: string, headers: Record<string, string>][] = [
     [`http://${name}`, { host: name }],

@@ -74,11 +74,13 @@ t.test('names of databases lead nowhere but into their folder', async (t) => {
       t.ok(refused === 404 || refused === 400, `${method} ${path.slice(0, 40)}: ${refused}`)
     }
   }
-  t.strictSame((await call('GET', '/_all_dbs')).json, [])
+  t.strictSame((await call('GET', '/_all_dbs')).json, ['_users'])
   t.strictSame(await readdir(outer), ['inner'])
   t.strictSame(await readdir(join(outer, 'inner')), ['data'])
   for (const name of DATABASES) t.equal((await call('PUT', `/${name}`)).status, 201, name)
-  const files = (await readdir(join(dataDir, 'databases'))).filter((file) => file.endsWith('.sqlite'))
+  const files = (await readdir(join(dataDir, 'databases'))).filter(
+    (file) => file.endsWith('.sqlite') && file !== '_users.sqlite',
+  )
   t.equal(files.length, DATABASES.length)
   for (const file of files) {
     t.notMatch(file, /^(?:con|nul|aux|prn|com\d|lpt\d)(?:\.|$)/i, 'no device of Windows')
@@ -87,7 +89,7 @@ t.test('names of databases lead nowhere but into their folder', async (t) => {
   t.equal(new Set(files.map((file) => file.toLowerCase())).size, files.length)
   await server.close()
   const again = connect(t, await startTestServer(t, { dataDir }))
-  const names = DATABASES.map(decodeURIComponent).sort()
+  const names = [...DATABASES.map(decodeURIComponent), '_users'].sort()
   t.strictSame((await again('GET', '/_all_dbs')).json, names, 'found again at the next start')
 })
 
@@ -149,5 +151,5 @@ t.test('names of documents and attachments are names, whatever they look like', 
     t.equal((await call('PUT', path, { body: 'content' })).status, status, name)
     if (status === 201) t.equal((await call('GET', path)).text, 'content', name)
   }
-  t.strictSame((await call('GET', '/_all_dbs')).json, ['db'])
+  t.strictSame((await call('GET', '/_all_dbs')).json, ['_users', 'db'])
 })

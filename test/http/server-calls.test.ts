@@ -53,8 +53,8 @@ t.test('_uuids', async (t) => {
 
 t.test('_all_dbs and its range', async (t) => {
   const call = connect(t, await startTestServer(t))
-  t.equal((await call('GET', '/_all_dbs')).text, '[]\n')
-  for (const name of ['b', 'a', 'd', 'a%2Fb', '_users', 'c']) await call('PUT', `/${name}`)
+  t.equal((await call('GET', '/_all_dbs')).text, '["_users"]\n')
+  for (const name of ['b', 'a', 'd', 'a%2Fb', 'c']) await call('PUT', `/${name}`)
   const cases: [query: string, names: string[]][] = [
     ['', ['_users', 'a', 'a/b', 'b', 'c', 'd']],
     ['descending=true', ['d', 'c', 'b', 'a/b', 'a', '_users']],
@@ -90,11 +90,12 @@ t.test('_all_dbs and its range', async (t) => {
 
 t.test('_dbs_info', async (t) => {
   const call = connect(t, await startTestServer(t))
-  t.equal((await call('GET', '/_dbs_info')).text, '[]\n')
+  t.match((await call('GET', '/_dbs_info')).json, [{ key: '_users', info: { doc_count: 1 } }])
   for (const name of ['a', 'b']) await call('PUT', `/${name}`)
   await call('PUT', '/b/doc', { body: '{}' })
   const all = await call('GET', '/_dbs_info')
   t.match(all.json, [
+    { key: '_users', info: { db_name: '_users' } },
     { key: 'a', info: { db_name: 'a', doc_count: 0 } },
     { key: 'b', info: { db_name: 'b', doc_count: 1 } },
   ])

@@ -14,6 +14,7 @@ import type { Sandbox } from '../../src/sandbox/sandbox.ts'
 import type { DatabaseHandle, Databases } from '../../src/threads/databases.ts'
 import { countingPins } from '../documents/stored-attachments.ts'
 import { memoryEngine } from '../helpers/memory-engine.ts'
+import { tokensOver } from '../helpers/tokens.ts'
 
 interface Closing {
   after(fn: () => Promise<unknown>): unknown
@@ -27,6 +28,7 @@ export async function startStoredServer(t: Closing) {
   const { incarnation } = await (await engine.openCatalog()).create('db')
   const { store, held } = countingPins(await engine.openDatabase('db'))
   const database = storeDatabase(store, {
+    name: 'db',
     limits: () => DEFAULT_LIMITS,
     rules: () => DEFAULT_RULES,
     onSecured: () => {},
@@ -50,7 +52,9 @@ export async function startStoredServer(t: Closing) {
   const accounts = { find: async () => null, decoy: () => '', onChange: () => () => {} }
   const credentials = new CredentialChecker(accounts)
   const logger = pino({ level: 'silent' })
-  const services = { config, accounts, credentials, databases, logger, version: '0.0.1', tmpDir: dataDir }
+  const tokens = await tokensOver({ readRecords: async () => [], writeRecords: async () => {} }, accounts)
+  const made = { config, accounts, credentials, tokens, databases, hosted: null }
+  const services = { ...made, logger, version: '0.0.1', tmpDir: dataDir }
   const app = await buildApp(services)
   await app.listen({ port: 0, host: '127.0.0.1' })
   t.after(async () => {

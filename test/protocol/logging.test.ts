@@ -114,9 +114,10 @@ t.test('the level is raised without a restart; then a sync leaves one line a req
 function checkMembers(t: Test, line: Line): void {
   t.match(
     line,
-    { id: /./, method: /^[A-Z]+$/, path: /^\//, account: 'anna', status: Number, ms: Number, bytes: Number },
+    { id: /./, method: /^[A-Z]+$/, path: /^\//, account: 'anna', address: '127.0.0.1', status: Number },
     JSON.stringify(line),
   )
+  t.match(line, { ms: Number, bytes: Number })
   t.ok(Number(line.bytes) > 0 && Number(line.ms) >= 0)
   t.equal(line.level, 'debug')
   if (String(line.path).startsWith('/notes')) t.equal(line.database, 'notes')
@@ -152,7 +153,7 @@ async function secretCalls(t: Test, logged: Logged): Promise<void> {
     await call(logged, 'PUT', '/_config/chttpd_auth/secret', JSON.stringify(COOKIE)),
     await call(logged, 'GET', `/notes/%zz?password=${PASSWORD}`),
   ].map(({ status }) => status)
-  t.same(statuses, [401, 401, 401, 400, 200, 200, 400, 200, 200, 400])
+  t.same(statuses, [401, 401, 401, 400, 400, 200, 400, 200, 200, 400])
 }
 
 t.test('log/file takes effect with the next line, and back again', async (t) => {

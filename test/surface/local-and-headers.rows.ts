@@ -207,7 +207,8 @@ const HEADERS: readonly Row[] = [
   },
   {
     of: ['3.9 Host', '3.9 X-Forwarded-Host', '3.9 X-Forwarded-Proto', '3.9 X-Forwarded-Ssl'],
-    says: 'how the client named this server: in Host, or to a proxy',
+    says: 'how the client named this server: in Host, or to a proxy that is trusted',
+    given: [['PUT /_node/_local/_config/settee/trusted_proxies', { json: 'loopback' }]],
     steps: (
       [
         [{}, 'http://localhost:1'],

@@ -37,6 +37,7 @@ const serverAdmins = (good: Answer): Columns => {
   return [no, no, no, no, good]
 }
 
+const NO_CONFIG = failed(403, 'forbidden', 'Only a server admin may change the configuration.')
 const CREATED: Answer = { status: 201 }
 const SECURITY = { admins: { names: ['d'] }, members: { names: ['m'] } }
 const JSON_TYPE = { headers: { 'Content-Type': 'application/json' } }
@@ -70,7 +71,17 @@ export const rows: readonly Row[] = [
   may('PUT /newdb', 'PUT /{db}-new', serverAdmins(CREATED)),
   may('DELETE /db', 'DELETE /{db}', serverAdmins({})),
   may('_all_dbs', 'GET /_all_dbs', serverAdmins({})),
-  may('_node', 'GET /_node/_local/_config', serverAdmins({})),
+  // Whoever has logged in sees what concerns him (docs/compatibility.md).
+  may('_node', 'GET /_node/_local/_config', [serverAdmins({})[0], {}, {}, {}, {}]),
+  may(
+    '_node',
+    'PUT /_node/_local/_config/a/WHO',
+    [serverAdmins({})[0], NO_CONFIG, NO_CONFIG, NO_CONFIG, {}],
+    {
+      json: 'x',
+    },
+  ),
+  may('_node', 'POST /_node/_local/_config/_reload', serverAdmins({})),
   may('_active_tasks', 'GET /_active_tasks', serverAdmins({})),
   may('welcome', 'GET /', everybody),
   may('_up', 'GET /_up', everybody),

@@ -11,6 +11,7 @@ import { openConfig } from '../../src/config/config.ts'
 import { settingsOf } from '../../src/config/settings.ts'
 import { openServerDatabases } from '../../src/threads/server-databases.ts'
 import { temporaryFolder } from '../helpers/server.ts'
+import { tokensOver } from '../helpers/tokens.ts'
 import type { Ask, Listening } from './table.ts'
 
 /**
@@ -54,12 +55,15 @@ export async function startServerWithUsers(t: Pick<Test, 'teardown' | 'fail'>): 
   }
   const credentials = new CredentialChecker(accounts)
   const logger = pino({ level: 'silent' })
-  const services = { config, accounts, credentials, databases, logger, version: '0.0.1', tmpDir: dataDir }
+  const tokens = await tokensOver(databases, accounts)
+  const made = { config, accounts, credentials, tokens, databases, hosted: null }
+  const services = { ...made, logger, version: '0.0.1', tmpDir: dataDir }
   const app = await buildApp(services)
   await app.listen({ port: 0, host: '127.0.0.1' })
   t.teardown(async () => {
     databases.endFeeds()
     await app.close()
+    await tokens.close()
     await databases.close()
   })
   const { port } = app.server.address() as AddressInfo

@@ -193,7 +193,8 @@ const OTHERS: readonly Row[] = [
   },
   {
     of: '19.8 #7',
-    says: 'X-Forwarded-Host',
+    says: 'X-Forwarded-Host of a trusted proxy',
+    given: [['PUT /_node/_local/_config/settee/trusted_proxies', { json: 'loopback' }]],
     ask: put('doc', {}, { headers: { 'x-forwarded-host': 'mysite.com' } }),
     answer: { status: 201, headers: { location: 'http://mysite.com/{db}/doc' } },
   },

@@ -1,11 +1,14 @@
 import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { isServerAdmin, requireServerAdmin } from '../../auth/access.ts'
+import { isServerAdmin, requireMetricsReader, requireServerAdmin } from '../../auth/access.ts'
 import { CouchError } from '../../core/errors.ts'
 import { checkDatabaseName } from '../../core/ids.ts'
+import type { UserCtx } from '../../core/types.ts'
 import { requireDatabaseAdmin, requireMaintainer, requireMember } from '../../documents/security.ts'
 import type { DatabaseHandle } from '../../threads/databases.ts'
+import { tenantOf } from '../tenant.ts'
 
+const USERS = '_users'
 const SERVER_PATH = /^_[a-z_]+$/
 
 declare module 'fastify' {
@@ -21,7 +24,7 @@ declare module 'fastify' {
  */
 export const access = fp(
   async (app) => {
-    app.decorateRequest('database')
+    app.decorateRequest('database', null)
     app.addHook('onRequest', checkAccess)
   },
   { name: 'access', dependencies: ['authentication'] },
@@ -35,14 +38,22 @@ export async function checkAccess(request: FastifyRequest): Promise<void> {
   if (request.is404) return
   const { user } = request
   // A route that forgot its rule is closed.
-  switch (request.routeOptions.config.access ?? 'server admin') {
+  const { access = 'server admin', stranger } = request.routeOptions.config
+  switch (access) {
     case 'public':
       return
     case 'user':
       if (user.name !== null || isServerAdmin(user)) return
+      if (stranger !== undefined) throw new CouchError(stranger)
       throw new CouchError('unauthorized', 'You are not an authenticated user')
+    case 'metrics':
+      return requireMetricsReader(user)
     case 'server admin':
       return requireServerAdmin(user)
+    case 'tenant':
+      return requireTenant(request)
+    case 'owner':
+      return requireOwner(request)
     case 'member':
       return enterDatabase(request, requireMember)
     case 'db admin':
@@ -52,15 +63,43 @@ export async function checkAccess(request: FastifyRequest): Promise<void> {
   }
 }
 
+/** In single mode there are no tenants. @throws not_server_admin */
+function requireTenant(request: FastifyRequest): void {
+  if (tenantOf(request) === null) requireServerAdmin(request.user)
+}
+
+/** @throws not_server_admin, no_database, forbidden */
+function requireOwner(request: FastifyRequest): void {
+  const tenant = tenantOf(request)
+  if (tenant === null) {
+    requireServerAdmin(request.user)
+    return
+  }
+  const { db } = request.params as { db: string }
+  const { databases, hosted } = request.server.services
+  databases.get(db)
+  if (hosted?.owners.ownerOf(db) === tenant) return
+  throw new CouchError('forbidden', 'You are not the owner of this database.')
+}
+
 async function enterDatabase(
   request: FastifyRequest,
   requireRole: typeof requireMember | typeof requireDatabaseAdmin | typeof requireMaintainer,
 ): Promise<void> {
   const { db } = request.params as { db: string }
   if (db.startsWith('_') && !isLegalName(db)) refuseServerPath(request, db)
+  if (db === USERS && request.identity.token !== null) refuseToken(request.user)
   const database = request.server.services.databases.get(db)
   if (!isServerAdmin(request.user)) requireRole(request.user, await database.securityCopy())
   request.database = database
+}
+
+/**
+ * Who has found a phone must not get from it to the account: `_users` would give him the hash of its password, and let
+ * him set another one.
+ */
+function refuseToken(user: UserCtx): void {
+  if (!isServerAdmin(user)) throw new CouchError('forbidden', 'A device token gives no access to _users.')
 }
 
 /** An unknown /_name is a path of the server's, not of a database (protocol.md 11.4, 17); so is what is below one. */

@@ -1,18 +1,38 @@
 import basicAuth from '@fastify/basic-auth'
-import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { ANONYMOUS, isServerAdmin, PARTY_ADMIN } from '../../auth/access.ts'
+import { ANONYMOUS, PARTY_ADMIN } from '../../auth/access.ts'
 import { isOpen } from '../../auth/admins.ts'
+import { JwtVerifier } from '../../auth/jwt.ts'
+import { Sessions } from '../../auth/sessions.ts'
+import { DEFAULT_HANDLERS, type HandlerName, parseHandlers } from '../../config/authentication-handlers.ts'
+import type { Config } from '../../config/config.ts'
 import { CouchError } from '../../core/errors.ts'
 import type { UserCtx } from '../../core/types.ts'
-
-const BASIC = /^basic +(.*)$/i
-const BASE64 = /^[A-Za-z0-9+/_-]*={0,2}$/
+import { checkCredentials, HANDLERS } from '../authentication-handlers.ts'
+import { type Identity, NOBODY } from '../identity.ts'
+import { requiresUser } from '../required-user.ts'
 
 declare module 'fastify' {
+  interface FastifyInstance {
+    sessions: Sessions
+    jwt: JwtVerifier
+    /** The ways in, in their order; follows the configuration. */
+    handlers(): readonly HandlerName[]
+  }
   interface FastifyRequest {
     /** Who is asking; set before any handler runs. */
     user: UserCtx
+    /** How he was let in. */
+    identity: Identity
+    /** The value of the cookie that let the caller in. */
+    session: string | null
+    /** It would have let him in, had its time not been over. */
+    hasExpiredSession: boolean
+    /** When the credentials were first looked at, in milliseconds since 1970; 0: not yet. */
+    askedAt: number
+    /** They are looked at once more, in the midst of a feed. */
+    isAskedAgain: boolean
   }
 }
 
@@ -22,60 +42,64 @@ declare module 'fastify' {
  */
 export const authentication = fp(
   async (app) => {
-    app.decorateRequest('user')
+    const { config, accounts, logger } = app.services
+    app.decorateRequest('user').decorateRequest('identity')
+    app.decorateRequest('session', null).decorateRequest('hasExpiredSession', false)
+    app.decorateRequest('askedAt', 0).decorateRequest('isAskedAgain', false)
+    app.decorate('sessions', new Sessions({ config, accounts, warn: (message) => logger.warn(message) }))
+    app.decorate('handlers', handlersOf(config))
+    decorateJwt(app)
     await app.register(basicAuth, { validate: checkCredentials, strictCredentials: false })
     app.addHook('onRequest', authenticate)
   },
   { name: 'authentication', dependencies: ['errors'] },
 )
 
+function decorateJwt(app: FastifyInstance): void {
+  const jwt = new JwtVerifier(app.services.config)
+  const forget = jwt.watch()
+  app.decorate('jwt', jwt)
+  app.addHook('onClose', async () => forget())
+}
+
+function handlersOf(config: Config): () => readonly HandlerName[] {
+  let text = ''
+  let handlers = DEFAULT_HANDLERS
+  return () => {
+    const now = config.get('chttpd', 'authentication_handlers') ?? ''
+    if (now !== text) {
+      handlers = parseHandlers(now) ?? DEFAULT_HANDLERS
+      text = now
+    }
+    return handlers
+  }
+}
+
 /**
- * Finds `request.user` by the credentials that came with the request; a feed that is open does so again when accounts
- * have changed.
- * @throws wrong_credentials, invalid_base64_credentials, unauthorized
+ * Finds `request.user` and `request.identity` by the credentials that came with the request; a feed that is open does
+ * so again when accounts have changed. Times are held against the clock of when the request came: a feed outlives the
+ * cookie or the token that it came with, but not the account, its password or the session.
+ * @throws wrong_credentials, invalid_base64_credentials, malformed_cookie, bad_token, account_locked, unauthorized,
+ *   unavailable
  */
 export async function authenticate(request: FastifyRequest, reply: FastifyReply): Promise<void> {
-  const { config } = request.server.services
+  const { server } = request
+  const { config } = server.services
+  const { credentials } = request.routeOptions.config
+  request.isAskedAgain = request.askedAt !== 0
+  if (!request.isAskedAgain) request.askedAt = Date.now()
   request.user = ANONYMOUS
-  if (request.routeOptions.config.credentials === 'ignored') return
-  if (isOpen(config)) request.user = PARTY_ADMIN
-  else if (bringsCredentials(request.headers.authorization)) await readBasic(request, reply)
-  if (isAnonymous(request.user) && config.boolean('chttpd', 'require_valid_user')) {
+  request.identity = NOBODY
+  if (credentials === 'ignored') return
+  if (isOpen(config)) {
+    request.user = PARTY_ADMIN
+    return
+  }
+  for (const name of server.handlers()) {
+    const found = HANDLERS[name](request, reply)
+    if (found === true || (found !== false && (await found))) return
+  }
+  if (credentials !== 'optional' && requiresUser(config)) {
     throw new CouchError('unauthorized', 'Authentication required.')
   }
-}
-
-/**
- * Whether the header holds a name and a password. Other schemes, text without a colon, and the pair `_`:`_`,
- * which means logged out, are passed over.
- * @throws invalid_base64_credentials
- */
-function bringsCredentials(header: string | undefined): boolean {
-  const encoded = BASIC.exec(header ?? '')?.[1]?.trim()
-  if (encoded === undefined) return false
-  if (!BASE64.test(encoded)) throw new CouchError('invalid_base64_credentials')
-  const text = Buffer.from(encoded, 'base64').toString()
-  return text.includes(':') && text !== '_:_'
-}
-
-/** Runs the plugin's parser, which calls {@link checkCredentials}. */
-function readBasic(request: FastifyRequest, reply: FastifyReply): Promise<void> {
-  return new Promise((resolve, reject) => {
-    request.server.basicAuth.call(request.server, request, reply, (error?: Error) => {
-      if (error) reject(error)
-      else resolve()
-    })
-  })
-}
-
-async function checkCredentials(name: string, password: string, request: FastifyRequest): Promise<void> {
-  const user = await request.server.services.credentials.check(name, password)
-  if (user === null) {
-    throw new CouchError('wrong_credentials', request.routeOptions.config.wrongCredentials)
-  }
-  request.user = user
-}
-
-function isAnonymous(user: UserCtx): boolean {
-  return user.name === null && !isServerAdmin(user)
 }

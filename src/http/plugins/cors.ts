@@ -1,7 +1,8 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
+import { hostOf } from '../client-address.ts'
 import { CorsPolicies, type CorsPolicy } from '../cors-policy.ts'
-import { HEADER_TEXT, hostOf } from '../replies.ts'
+import { HEADER_TEXT } from '../replies.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {

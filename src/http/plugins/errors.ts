@@ -1,14 +1,18 @@
 /** The one place where an error becomes an answer: a status and `{"error","reason"}` (protocol.md 1.1). */
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
+import { isAnonymous } from '../../auth/access.ts'
+import type { Config } from '../../config/config.ts'
 import { asCouchError, CouchError, type ErrorName } from '../../core/errors.ts'
 import { faultOfRequest } from '../head-faults.ts'
 import { answerAndClose } from '../lingering-close.ts'
 import { errorBody, rawAnswer } from '../raw-answer.ts'
 import { HEADER_TEXT } from '../replies.ts'
+import { requiresUser } from '../required-user.ts'
 import { refuseUnknownMethod } from '../route-table.ts'
 import { setCorsHeaders } from './cors.ts'
 import { setCouchHeaders } from './couch-headers.ts'
+import { countAnswer } from './metrics.ts'
 import { causeOf, factsOf } from './request-log.ts'
 
 /** What Fastify and its plugins call their own errors, as rows of the table. */
@@ -37,7 +41,7 @@ export async function answerError(
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<unknown> {
-  const error = translated(thrown)
+  const error = ofExpired(request, translated(thrown))
   logFault(error, request)
   if (error.status === 401) challenge(request, reply)
   const payload = errorBody(error)
@@ -68,6 +72,7 @@ export function answerFrameworkError(
   request: FastifyRequest,
   reply: FastifyReply,
 ): void {
+  countAnswer(request, reply)
   setCouchHeaders(request, reply)
   setCorsHeaders(request, reply)
   void answerError(thrown, request, reply)
@@ -78,19 +83,40 @@ function translated(thrown: unknown): CouchError {
   return row === undefined ? asCouchError(thrown) : new CouchError(row, undefined, { cause: thrown })
 }
 
+/** A page whose session has run out must be able to tell that from a login that was wrong (clients.md, pain 22). */
+function ofExpired(request: FastifyRequest, error: CouchError): CouchError {
+  if (error.status !== 401 || error.code === 'wrong_credentials') return error
+  if (!request.hasExpiredSession || !isAnonymous(request.user)) return error
+  return new CouchError('session_expired', undefined, { cause: error })
+}
+
 function logFault(error: CouchError, request: FastifyRequest): void {
   if (error.status < 500) return
   request.server.services.logger.error({ ...causeOf(error), ...factsOf(request) }, 'a request failed')
 }
 
-/** Whether and how a 401 asks for credentials; protocol.md 11.6. */
+/**
+ * Whether and how a 401 asks for credentials; protocol.md 11.6. A browser would show its own dialog over the page
+ * whose script was refused; so a script gets what it asked for with `X-CouchDB-WWW-Authenticate`, and else nothing.
+ */
 function challenge(request: FastifyRequest, reply: FastifyReply): void {
-  const { config } = request.server.services
-  const value =
-    request.headers['x-couchdb-www-authenticate'] ||
-    config.get('chttpd', 'WWW-Authenticate') ||
-    config.get('httpd', 'WWW-Authenticate') ||
-    (config.boolean('chttpd', 'require_valid_user') && 'Basic realm="server"')
+  const asked = request.headers['x-couchdb-www-authenticate']
+  const value = asked || (!isScript(request) && configuredChallenge(request.server.services.config))
   // A configured text may be any; Node would throw at what is none, and the refusal would be lost.
   if (typeof value === 'string' && HEADER_TEXT.test(value)) reply.header('WWW-Authenticate', value)
+}
+
+/** Of a page in a browser, as Fetch's headers or the older signs tell (clients.md, pain 17). */
+function isScript({ headers }: FastifyRequest): boolean {
+  const mode = headers['sec-fetch-mode']
+  if (mode !== undefined) return mode !== 'navigate'
+  return headers.origin !== undefined || headers['x-requested-with'] !== undefined
+}
+
+function configuredChallenge(config: Config): string | false {
+  return (
+    config.get('chttpd', 'WWW-Authenticate') ||
+    config.get('httpd', 'WWW-Authenticate') ||
+    (requiresUser(config) && 'Basic realm="server"')
+  )
 }

@@ -2,7 +2,8 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { isOpen } from '../../auth/admins.ts'
 import { CouchError } from '../../core/errors.ts'
-import { absoluteUrl, hostOf } from '../replies.ts'
+import { hostOf } from '../client-address.ts'
+import { absoluteUrl } from '../replies.ts'
 
 /** Methods that change nothing: RFC 9110 9.2.1. */
 const SAFE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])

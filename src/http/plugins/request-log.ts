@@ -10,7 +10,7 @@ declare module 'fastify' {
 }
 
 /**
- * One line a request at level debug: id, method, path, database, account, status, milliseconds, bytes. The query
+ * One line a request at level debug: id, method, path, database, account, address, status, milliseconds, bytes. The query
  * and the headers stay out, since they may hold what is nobody's business.
  */
 export const requestLog = fp(
@@ -62,6 +62,7 @@ function logRequest(request: FastifyRequest, reply: FastifyReply): void {
       path,
       database: databaseOf(request),
       account: request.user?.name,
+      address: request.address,
       status: reply.statusCode,
       ms: Math.round(reply.elapsedTime),
       bytes: request.raw.socket.bytesWritten - request.bytesBefore,

@@ -7,6 +7,7 @@ import { checkAccess } from './access.ts'
 import { authenticate } from './authentication.ts'
 import { answerInstead } from './errors.ts'
 import { factsOf } from './request-log.ts'
+import { refuseClosedAccount } from './tenancy.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -24,7 +25,7 @@ declare module 'fastify' {
  */
 export const withdrawal = fp(
   async (app) => {
-    app.decorateRequest('isWithdrawn', false).decorateRequest('isWaitingFeed', false)
+    app.decorateRequest('isWithdrawn', false)
     app.decorateRequest('endBody', null)
     const calls = new CallsInFlight({ recheck, cut })
     app.decorate('callsInFlight', calls)
@@ -48,6 +49,7 @@ export const withdrawal = fp(
 async function recheck(request: FastifyRequest, reply: FastifyReply): Promise<void> {
   const probe = Object.create(request) as FastifyRequest
   await authenticate(probe, withoutHeaders(reply))
+  refuseClosedAccount(probe)
   await checkAccess(probe)
 }
 

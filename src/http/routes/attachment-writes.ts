@@ -12,6 +12,7 @@ export async function putAttachment(request: FastifyRequest, reply: FastifyReply
   const { id, name } = addressed(request)
   // Before the body is read: it may be large.
   checkAttachmentName(name)
+  if (request.server.services.config.isHosted) throw new CouchError('hosted_attachment')
   const options = {
     type: request.headers['content-type'] || 'application/octet-stream',
     encoding: readEncoding(request.headers['content-encoding'] ?? 'identity'),

@@ -3,16 +3,17 @@
  * vendors' guides still name (clients.md 1.3).
  */
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { isServerAdmin } from '../../auth/access.ts'
 import { deleteAdmin, setAdmin } from '../../auth/admins.ts'
+import { reloadConfig } from '../../auth/reload.ts'
+import { isSecretKey, SECRET_MASK } from '../../config/defaults.ts'
+import { isMet, memberView, valueIn } from '../../config/member-view.ts'
 import { CouchError } from '../../core/errors.ts'
-import { NODE_NAME } from '../node-name.ts'
+import { checkNodeName, NODE_NAME } from '../node-name.ts'
 import { sendJson } from '../replies.ts'
 import type { Path } from '../route-table.ts'
 import { shape } from '../shapes.ts'
 import { readSmallJson } from '../small-json.ts'
-
-/** The names by which clients call the one node there is; the first is the one it tells (protocol.md 12.1). */
-const NODE_NAMES = [NODE_NAME, '_local', 'couchdb@127.0.0.1']
 
 export const configRoutes: readonly Path[] = [
   { url: '/_node/:node', allow: 'GET,HEAD', access: 'server admin', methods: { GET: { handler: nodeName } } },
@@ -34,14 +35,37 @@ async function refuseUnknown(): Promise<never> {
   throw new CouchError('not_found')
 }
 
+/**
+ * A limited account reads and writes here as well, but only what config/member-view.ts shows of the configuration; each
+ * handler looks at who asks before anything else. Strangers are told what CouchDB tells them.
+ */
 function configPaths(base: string): readonly Path[] {
   return [
-    { url: base, allow: 'GET', access: 'server admin', methods: { GET: { handler: wholeConfig } } },
-    { url: `${base}/:section`, allow: 'GET', access: 'server admin', methods: { GET: { handler: section } } },
+    {
+      url: base,
+      allow: 'GET',
+      access: 'user',
+      stranger: 'not_server_admin',
+      methods: { GET: { handler: wholeConfig } },
+    },
+    {
+      url: `${base}/_reload`,
+      allow: 'POST',
+      access: 'server admin',
+      methods: { POST: { handler: reload } },
+    },
+    {
+      url: `${base}/:section`,
+      allow: 'GET',
+      access: 'user',
+      stranger: 'not_server_admin',
+      methods: { GET: { handler: section } },
+    },
     {
       url: `${base}/:section/:key`,
       allow: 'GET,PUT,DELETE',
-      access: 'server admin',
+      access: 'user',
+      stranger: 'not_server_admin',
       methods: { GET: { handler: value }, PUT: { handler: setValue }, DELETE: { handler: deleteValue } },
     },
   ]
@@ -52,6 +76,9 @@ const configValue = shape<string>({
   type: 'string',
   refusal: ['json_string_expected', 'a JSON string expected'],
 })
+
+type Keys = Readonly<Record<string, string>>
+type Sections = Readonly<Record<string, Keys>>
 
 interface Params {
   readonly node?: string
@@ -66,47 +93,113 @@ async function nodeName(request: FastifyRequest, reply: FastifyReply): Promise<F
 
 async function wholeConfig(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   paramsOf(request)
-  return sendJson(reply, 200, request.server.services.config.all())
+  return sendJson(reply, 200, isServerAdmin(request.user) ? shownConfig(request) : viewOf(request))
+}
+
+/** Clients look into these sections without asking whether they are there (clients.md 1.2). */
+const EXPECTED_SECTIONS = { admins: {}, httpd: {} }
+
+function shownConfig(request: FastifyRequest): Sections {
+  const all = Object.entries(request.server.services.config.all())
+  return {
+    ...EXPECTED_SECTIONS,
+    ...Object.fromEntries(all.map(([name, keys]) => [name, shownSection(name, keys)])),
+  }
+}
+
+function shownSection(name: string, keys: Keys): Keys {
+  return Object.fromEntries(Object.entries(keys).map(([key, text]) => [key, shown(name, key, text)]))
+}
+
+/** Secrets are never shown, whoever asks. */
+function shown(section: string, key: string, text: string): string {
+  return text !== '' && isSecretKey(section, key) ? SECRET_MASK : text
+}
+
+/** What a limited account is shown; the server's limits are its own. */
+function viewOf({ server, user }: FastifyRequest): Sections {
+  const { config, hosted } = server.services
+  const name = user.name ?? ''
+  const maxDocumentSize = hosted?.tenants.quotaOf(name).document_size
+  return memberView(config, { name, ...(maxDocumentSize !== undefined && { maxDocumentSize }) })
+}
+
+async function reload(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  paramsOf(request)
+  const { config, logger } = request.server.services
+  await reloadConfig(config, logger)
+  return sendJson(reply, 200, { ok: true })
 }
 
 async function section(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  return sendJson(reply, 200, request.server.services.config.section(paramsOf(request).section))
+  const { section } = paramsOf(request)
+  if (isServerAdmin(request.user)) {
+    return sendJson(reply, 200, shownSection(section, request.server.services.config.section(section)))
+  }
+  const view = viewOf(request)
+  return sendJson(reply, 200, Object.hasOwn(view, section) ? view[section] : {})
 }
 
 async function value(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  const params = paramsOf(request)
-  const text = request.server.services.config.get(params.section, params.key)
+  const { section, key } = paramsOf(request)
+  const text = isServerAdmin(request.user)
+    ? request.server.services.config.get(section, key)
+    : valueIn(viewOf(request), section, key)
   if (text === undefined) throw new CouchError('unknown_config_value')
-  return sendJson(reply, 200, text)
+  return sendJson(reply, 200, shown(section, key, text))
 }
 
 async function setValue(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  const params = paramsOf(request)
+  const { section, key } = paramsOf(request)
   const text = configValue(await readSmallJson(request))
+  if (!isServerAdmin(request.user))
+    return sendJson(reply, 200, valueThatIsMet(request, section, key, text.trim()))
+  if (isSecretKey(section, key) && MASKED.test(text)) {
+    throw new CouchError(
+      'bad_request',
+      'The value is the mask that stands for a secret, and no secret itself.',
+    )
+  }
   const { config } = request.server.services
   const old =
-    params.section === 'admins'
-      ? await setAdmin(config, params.key, text, persistence(request))
-      : await config.set(params.section, params.key, text, persistence(request))
-  return sendJson(reply, 200, old)
+    section === 'admins'
+      ? await setAdmin(config, key, text, persistence(request))
+      : await config.set(section, key, text, persistence(request))
+  return sendJson(reply, 200, shown(section, key, old))
+}
+
+/** A secret that a client has read and writes back. */
+const MASKED = /^\s*\*+\s*$/
+
+/** @throws forbidden when a limited account asks for what is not in effect */
+function valueThatIsMet(request: FastifyRequest, section: string, key: string, asked: string): string {
+  const view = viewOf(request)
+  const inEffect = valueIn(view, section, key)
+  if (inEffect !== undefined && isMet(view, section, key, asked)) return inEffect
+  throw new CouchError('forbidden', refusalOf(section, key, inEffect))
+}
+
+function refusalOf(section: string, key: string, inEffect: string | undefined): string {
+  if (section === 'admins' || inEffect === undefined)
+    return 'Only a server admin may change the configuration.'
+  return `Only a server admin may change ${section}/${key}, which is "${inEffect}" for this account.`
 }
 
 async function deleteValue(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  const params = paramsOf(request)
+  const { section, key } = paramsOf(request)
+  if (!isServerAdmin(request.user)) throw new CouchError('forbidden', refusalOf(section, key, undefined))
   const { config } = request.server.services
   const old =
-    params.section === 'admins'
-      ? await deleteAdmin(config, params.key, persistence(request))
-      : await config.delete(params.section, params.key, persistence(request))
-  return sendJson(reply, 200, old)
+    section === 'admins'
+      ? await deleteAdmin(config, key, persistence(request))
+      : await config.delete(section, key, persistence(request))
+  return sendJson(reply, 200, shown(section, key, old))
 }
 
 /** @throws no_such_node */
 function paramsOf(request: FastifyRequest): Params {
   const params = request.params as Params
-  if (params.node !== undefined && !NODE_NAMES.includes(params.node)) {
-    throw new CouchError('no_such_node', `no such node: ${params.node}`)
-  }
+  if (params.node !== undefined) checkNodeName(params.node)
   return params
 }
 

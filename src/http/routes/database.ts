@@ -1,8 +1,10 @@
 /** Calls about a database as a whole; protocol.md 3.5, 4.4 to 4.6, 4.8. */
 
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { CouchError } from '../../core/errors.ts'
 import type { SecurityObject } from '../../core/types.ts'
 import { ADMIN_ONLY } from '../../documents/security.ts'
+import type { Hosted } from '../../hosted/hosted.ts'
 import { requestSizeLimit, withBody } from '../body.ts'
 import { queryOf } from '../query-params.ts'
 import { absoluteUrl, documentUrl, sendJson } from '../replies.ts'
@@ -10,6 +12,7 @@ import type { Path } from '../route-table.ts'
 import { databaseOf } from '../services.ts'
 import { type Schema, shape } from '../shapes.ts'
 import { readSmallJson } from '../small-json.ts'
+import { tenantOf } from '../tenant.ts'
 
 const CREATE_QUERY: Schema = {
   type: 'object',
@@ -45,12 +48,12 @@ export const databaseRoutes: readonly Path[] = [
     methods: {
       PUT: {
         handler: createDatabase,
-        access: 'server admin',
+        access: 'tenant',
         query: CREATE_QUERY,
         wrongCredentials: 'Name or password is incorrect. You are not a server admin.',
       },
       GET: { handler: info },
-      DELETE: { handler: deleteDatabase, access: 'server admin', query: DELETE_QUERY },
+      DELETE: { handler: deleteDatabase, access: 'owner', query: DELETE_QUERY },
       POST: { handler: postDocument, json: true },
     },
   },
@@ -85,9 +88,27 @@ function nameOf(request: FastifyRequest): string {
 
 async function createDatabase(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const name = nameOf(request)
-  await request.server.services.databases.create(name)
+  const { databases, hosted } = request.server.services
+  if (hosted === null) await databases.create(name)
+  else await createHosted(hosted, request)
   reply.header('Location', absoluteUrl(request, name))
   return sendJson(reply, 201, { ok: true })
+}
+
+/**
+ * A new database is the tenant's who makes it, or, of an admin, the account's that `?owner=` names, or nobody's.
+ * @throws forbidden, not_found for an owner that is no account, and as `databases.create`
+ */
+async function createHosted({ accounts, databases }: Hosted, request: FastifyRequest): Promise<void> {
+  const name = nameOf(request)
+  const tenant = tenantOf(request)
+  const { owner } = queryOf(request)
+  if (tenant === null) {
+    if (owner !== undefined) await accounts.checkExists(owner)
+    return databases.create(name, owner ?? null)
+  }
+  if (owner === undefined || owner === tenant) return databases.createOwn(name, tenant)
+  throw new CouchError('forbidden', 'Only a server admin makes databases for others.')
 }
 
 async function info(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
@@ -95,7 +116,8 @@ async function info(request: FastifyRequest, reply: FastifyReply): Promise<Fasti
 }
 
 async function deleteDatabase(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  await request.server.services.databases.delete(nameOf(request))
+  const { databases, hosted } = request.server.services
+  await (hosted?.databases ?? databases).delete(nameOf(request))
   return sendJson(reply, 200, { ok: true })
 }
 

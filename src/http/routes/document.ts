@@ -3,20 +3,14 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { CouchError } from '../../core/errors.ts'
 import { isDesignId, isLocalId } from '../../core/ids.ts'
 import type { SavedDocument } from '../../documents/database.ts'
+import { mayBeOwnDesign } from '../../documents/hosted.ts'
 import { requestSizeLimit, withBody } from '../body.ts'
+import { hostOf } from '../client-address.ts'
 import { mediaType, multipartBoundary } from '../content-type.ts'
 import { copyTarget, idOf, openOptions, openRevsParam, parentRev } from '../document-params.ts'
 import { sendRevisions, sendWithContents } from '../multipart-answer.ts'
 import { type Query, queryOf } from '../query-params.ts'
-import {
-  documentUrl,
-  hostOf,
-  isKnownToClient,
-  sendBytes,
-  sendJson,
-  sendNotModified,
-  setEtag,
-} from '../replies.ts'
+import { documentUrl, isKnownToClient, sendBytes, sendJson, sendNotModified, setEtag } from '../replies.ts'
 import type { Path } from '../route-table.ts'
 import { databaseOf } from '../services.ts'
 
@@ -70,6 +64,7 @@ async function getDocument(request: FastifyRequest, reply: FastifyReply): Promis
 
 async function putDocument(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const id = idOf(request)
+  refuseDesignIfHosted(request, id)
   const query = queryOf(request)
   const options = {
     ...parentRev(request),
@@ -110,12 +105,19 @@ async function postForm(request: FastifyRequest, reply: FastifyReply): Promise<F
   if (mediaType(request) !== 'multipart/form-data') {
     throw new CouchError('bad_content_type', 'Content-Type must be multipart/form-data')
   }
+  refuseDesignIfHosted(request, id)
   const options = { ...parentRev(request), boundary: multipartBoundary(request) }
   const { rev } = await withBody(request, requestSizeLimit(request), (body) =>
     databaseOf(request).postForm(request.user, id, body, options),
   )
   setEtag(reply, `"${rev}"`)
   return sendJson(reply, 201, { ok: true, id, rev })
+}
+
+/** Before the body is read; the database's thread has the last word, in this as in all that hosted mode refuses. */
+function refuseDesignIfHosted(request: FastifyRequest, id: string): void {
+  if (!request.server.services.config.isHosted || !isDesignId(id)) return
+  if (!mayBeOwnDesign(databaseOf(request).name, id)) throw new CouchError('hosted_design')
 }
 
 /** A form can be sent from any page; so only those of this server may. */

@@ -9,6 +9,7 @@ import { sendBytes, sendJson } from '../replies.ts'
 import type { Path } from '../route-table.ts'
 import { databaseOf } from '../services.ts'
 import { readSmallJson } from '../small-json.ts'
+import { tenantOf, visibleTo } from '../tenant.ts'
 
 export const maintenanceRoutes: readonly Path[] = [
   {
@@ -50,7 +51,7 @@ export const maintenanceRoutes: readonly Path[] = [
   {
     url: '/_active_tasks',
     allow: 'GET,HEAD',
-    access: 'server admin',
+    access: 'tenant',
     methods: { GET: { handler: activeTasks } },
   },
   {
@@ -107,7 +108,12 @@ async function setPurgedInfosLimit(request: FastifyRequest, reply: FastifyReply)
 }
 
 async function activeTasks(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  return sendJson(reply, 200, request.server.services.databases.tasks().map(activeTask))
+  const tasks = request.server.services.databases.tasks()
+  if (tenantOf(request) === null) return sendJson(reply, 200, tasks.map(activeTask))
+  const own = tasks.filter(({ database }) => visibleTo(request, [database]).length > 0)
+  // An incarnation counts the databases of all tenants.
+  const shown = own.map((task, at) => activeTask({ ...task, incarnation: at + 1 }))
+  return sendJson(reply, 200, shown)
 }
 
 /** A compaction in the members that CouchDB gives it; there is a pid in the form of Erlang's for each database. */

@@ -1,6 +1,7 @@
 /** Calls about the server as a whole; protocol.md 4.4 and 15. */
 import { createHash } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { HOUSE } from '../../auth/users-feed.ts'
 import { CouchError } from '../../core/errors.ts'
 import { newUuid } from '../../core/ids.ts'
 import type { DatabaseHandle } from '../../threads/databases.ts'
@@ -10,6 +11,7 @@ import { isKnownToClient, sendJson, sendNotModified, streamJson } from '../repli
 import type { Path } from '../route-table.ts'
 import { type Schema, shape } from '../shapes.ts'
 import { readSmallJson } from '../small-json.ts'
+import { visibleTo } from '../tenant.ts'
 
 const RANGE_QUERY: Schema = {
   type: 'object',
@@ -39,13 +41,13 @@ export const serverRoutes: readonly Path[] = [
   {
     url: '/_all_dbs',
     allow: 'GET,HEAD',
-    access: 'server admin',
+    access: 'tenant',
     methods: { GET: { handler: allDbs, query: RANGE_QUERY } },
   },
   {
     url: '/_dbs_info',
     allow: 'GET,HEAD,POST',
-    access: 'server admin',
+    access: 'tenant',
     methods: { GET: { handler: dbsInfo, query: RANGE_QUERY }, POST: { handler: dbsInfoOfKeys, json: true } },
   },
 ]
@@ -141,15 +143,18 @@ async function* infoRows(
   yield Buffer.from(before === '[' ? '[]\n' : ']\n')
 }
 
+/** @throws no_database also for one that the caller is not to know of */
 async function infoRow(request: FastifyRequest, name: string): Promise<unknown> {
+  if (visibleTo(request, [name]).length === 0) throw new CouchError('no_database')
   const database: DatabaseHandle = request.server.services.databases.get(name)
-  return { key: name, info: await database.info(request.user) }
+  // Whoever has come to here may know of it, also an owner who is no member any more.
+  return { key: name, info: await database.info(HOUSE) }
 }
 
 function namesInRange(request: FastifyRequest): readonly string[] {
   const query = queryOf(request)
   const descending = viewBoolean(query, 'descending') ?? false
-  const names = request.server.services.databases.names()
+  const names = visibleTo(request, request.server.services.databases.names())
   const inOrder = descending ? names.toReversed() : names
   const inRange = inOrder.filter(rangeOf(query, descending))
   const skip = count(query, 'skip') ?? 0

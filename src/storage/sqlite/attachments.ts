@@ -26,6 +26,7 @@ export class Attachments {
   readonly #of: Statement<AttachmentRow>
   readonly #insert: Statement
   readonly #drop: Statement
+  readonly #count: Statement<{ rows: number }>
 
   constructor(connection: Connection, blobs: Blobs) {
     this.#blobs = blobs
@@ -34,6 +35,12 @@ export class Attachments {
       'INSERT INTO attachment (revision, name, blob, type, revpos, encoding, length) VALUES (?, ?, ?, ?, ?, ?, ?)',
     )
     this.#drop = connection.prepare('DELETE FROM attachment WHERE revision = ?')
+    this.#count = connection.prepare('SELECT count(*) AS rows FROM (SELECT 1 FROM attachment LIMIT ?)')
+  }
+
+  /** How many there are, up to `most`. */
+  count(most: number): number {
+    return this.#count.get(most)?.rows ?? 0
   }
 
   of(revision: number): StoredAttachment[] {

@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs'
 import { CouchError } from '../../core/errors.ts'
 import type { Catalog } from '../catalog.ts'
+import type { CommitTally } from '../commit-tally.ts'
 import type { DatabaseStore, StorageEngine } from '../engine.ts'
 import { SqliteCatalog } from './catalog.ts'
 import { Files } from './files.ts'
@@ -12,10 +13,12 @@ export interface SqliteEngineOptions {
   readonly dataDir: string
   /** Called before everything that reaches SQLite; a throw takes its place. For fault tests. */
   readonly onOperation?: (operation: string) => void
+  /** Counts the commits of its databases. */
+  readonly tally?: CommitTally
 }
 
 /** The embedded engine: a SQLite file a database. Each thread has one of its own over the same folder. */
-export function sqliteEngine({ dataDir, onOperation }: SqliteEngineOptions): StorageEngine {
+export function sqliteEngine({ dataDir, onOperation, tally }: SqliteEngineOptions): StorageEngine {
   const files = new Files(dataDir)
   const stores = new Set<SqliteStore>()
   const caches = new PageCaches()
@@ -35,7 +38,7 @@ export function sqliteEngine({ dataDir, onOperation }: SqliteEngineOptions): Sto
       if (!existsSync(path)) throw new CouchError('no_database')
       try {
         const onClosed = () => stores.delete(store)
-        const store: SqliteStore = new SqliteStore(name, path, { onOperation, caches, onClosed })
+        const store: SqliteStore = new SqliteStore(name, path, { onOperation, caches, tally, onClosed })
         stores.add(store)
         return store
       } catch (cause) {

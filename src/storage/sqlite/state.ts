@@ -160,12 +160,12 @@ export class State {
     if (was.security !== now.security) this.#putSecurity.run(JSON.stringify(now.security))
   }
 
-  /** The transaction is durable. @returns whether it gave out sequence numbers */
-  committed(): boolean {
-    const advanced = this.#now.updateSeq > this.#written.updateSeq
-    this.#epochBegun ||= advanced
+  /** The transaction is durable. @returns how many sequence numbers it gave out */
+  committed(): number {
+    const updates = this.#now.updateSeq - this.#written.updateSeq
+    this.#epochBegun ||= updates > 0
     this.#written = { ...this.#now }
-    return advanced
+    return updates
   }
 }
 

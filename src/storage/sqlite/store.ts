@@ -1,6 +1,7 @@
 /** A database in one SQLite file: the contract of storage/engine.ts over the tables of schema.ts. */
 import { statSync } from 'node:fs'
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { CommitTally } from '../commit-tally.ts'
 import type {
   BlobPin,
   BlobStage,
@@ -50,6 +51,8 @@ export interface StoreOptions {
   readonly onOperation?: ConnectionOptions['onOperation']
   /** Those of the thread. */
   readonly caches: PageCaches
+  /** Counts the commits of the thread's databases. */
+  readonly tally?: CommitTally | undefined
   onClosed(): void
 }
 
@@ -58,6 +61,7 @@ export class SqliteStore implements DatabaseStore {
   readonly #path: string
   readonly #connection: Connection
   readonly #documents: Documents
+  readonly #attachments: Attachments
   readonly #blobs: Blobs
   readonly #holds = new Holds()
   readonly #staging: Staging
@@ -82,8 +86,8 @@ export class SqliteStore implements DatabaseStore {
     try {
       migrate(this.#connection, path)
       this.#blobs = new Blobs(this.#connection)
-      const attachments = new Attachments(this.#connection, this.#blobs)
-      this.#documents = new Documents(this.#connection, attachments, this.#blobs)
+      this.#attachments = new Attachments(this.#connection, this.#blobs)
+      this.#documents = new Documents(this.#connection, this.#attachments, this.#blobs)
       this.#locals = new Locals(this.#connection)
       this.#feed = new FeedCounts(this.#connection)
       this.#state = new State(this.#connection)
@@ -102,7 +106,7 @@ export class SqliteStore implements DatabaseStore {
         this.#feed.flush()
         this.#state.flush()
       },
-      committed: () => this.#committed(),
+      committed: (writes, ms) => this.#committed(writes, ms),
       back: () => this.#back(),
     })
     this.#access = new Access(writer, this.#cache)
@@ -116,11 +120,12 @@ export class SqliteStore implements DatabaseStore {
     })
   }
 
-  #committed(): void {
+  #committed(writes: number, ms: number): void {
     this.#docWrites.forgetExpected()
     this.#feed.forget()
-    const advanced = this.#state.committed()
-    if (advanced) for (const listener of this.#listeners) listener(this.#state.view.updateSeq)
+    const updates = this.#state.committed()
+    this.#options.tally?.add(writes, updates, ms)
+    if (updates > 0) for (const listener of this.#listeners) listener(this.#state.view.updateSeq)
   }
 
   #back(): void {
@@ -233,6 +238,10 @@ export class SqliteStore implements DatabaseStore {
 
   async countChanges(seq: number): Promise<number> {
     return this.#access.read(() => this.#feed.above(seq))
+  }
+
+  async countAttachments(most: number): Promise<number> {
+    return this.#access.read(() => this.#attachments.count(most))
   }
 
   async readBlob(blob: number, offset: number, length: number): Promise<Uint8Array | null> {

@@ -21,6 +21,12 @@ INSERT INTO database_update (seq, name, type)
 INSERT INTO server (key, value) SELECT 'update_seq', count(*) FROM database;
 `
 
+const ROWS_OF_NAMES = `
+SELECT told.seq, told.name, told.type FROM json_each(?) AS asked
+  JOIN database_update AS made ON made.name = asked.value AND made.type = 'created'
+  JOIN database_update AS told ON told.name = asked.value AND told.seq >= made.seq
+  WHERE told.seq > ? AND told.seq < ?`
+
 export class UpdateLog {
   readonly #connection: Connection
   /** Of this opening; it begins with the first row (design.md 3). */
@@ -52,15 +58,21 @@ export class UpdateLog {
 
   /** @returns rows of the range, in its direction */
   read(
-    { since, descending = false, before = Number.MAX_SAFE_INTEGER }: UpdatesRange,
+    { since, descending = false, before = Number.MAX_SAFE_INTEGER, names }: UpdatesRange,
     limit: number,
   ): CatalogUpdates {
-    const rows = this.#connection
-      .prepare<CatalogUpdate>(
-        `SELECT seq, name, type FROM database_update WHERE seq > ? AND seq < ?
-         ORDER BY seq ${descending ? 'DESC' : 'ASC'} LIMIT ?`,
-      )
-      .all(since, before, Math.min(limit, Number.MAX_SAFE_INTEGER))
+    const order = descending ? 'DESC' : 'ASC'
+    const most = Math.min(limit, Number.MAX_SAFE_INTEGER)
+    const rows =
+      names === undefined
+        ? this.#connection
+            .prepare<CatalogUpdate>(
+              `SELECT seq, name, type FROM database_update WHERE seq > ? AND seq < ? ORDER BY seq ${order} LIMIT ?`,
+            )
+            .all(since, before, most)
+        : this.#connection
+            .prepare<CatalogUpdate>(`${ROWS_OF_NAMES} ORDER BY told.seq ${order} LIMIT ?`)
+            .all(JSON.stringify(names), since, before, most)
     return { rows, lastSeq: this.#lastSeq(), epochs: this.#epochs() }
   }
 

@@ -40,7 +40,8 @@ export interface Memory {
   expect(ids: readonly string[]): void
   /** Writes what is still only in memory, before the commit. */
   flush(): void
-  committed(): void
+  /** The transaction is durable. @param writes it held, refused ones not counted @param ms that the COMMIT took */
+  committed(writes: number, ms: number): void
   /** Goes back to where it stood after the last commit. */
   back(): void
 }
@@ -109,10 +110,11 @@ export class Writer {
 
   #commitGroup(): void {
     const group: Entry[] = []
+    let ms: number
     try {
       this.#begin.run()
       this.#applyGroup(group)
-      this.#commit()
+      ms = this.#commit()
     } catch {
       // What went wrong is told to whom it belongs when each is tried alone.
       this.#undo()
@@ -120,7 +122,7 @@ export class Writer {
       return
     }
     this.#queue.splice(0, group.length)
-    this.#memory.committed()
+    this.#memory.committed(writesIn(group), ms)
     for (const { job, outcome, refusal } of group) {
       if (refusal === undefined) job.done(outcome)
       else job.failed(refusal.error)
@@ -164,26 +166,36 @@ export class Writer {
 
   #commitAlone(job: Job): void {
     let outcome: unknown
+    let ms: number
     try {
       this.#begin.run()
       outcome = job.plan.decide()()
-      this.#commit()
+      ms = this.#commit()
     } catch (error) {
       this.#undo()
       job.failed(storageError(error))
       return
     }
-    this.#memory.committed()
+    this.#memory.committed(1, ms)
     job.done(outcome)
   }
 
-  #commit(): void {
+  /** @returns how long it took to become durable, in ms */
+  #commit(): number {
     this.#memory.flush()
+    const started = performance.now()
     this.#end.run()
+    return performance.now() - started
   }
 
   #undo(): void {
     this.#connection.rollback()
     this.#memory.back()
   }
+}
+
+function writesIn(group: readonly Entry[]): number {
+  let writes = 0
+  for (const { refusal } of group) if (refusal === undefined) writes += 1
+  return writes
 }

@@ -26,6 +26,19 @@ export const attachmentCases: StorageCases = {
     }
   },
 
+  'attachments of all stored revisions are counted, as far as is asked': async (t, makeEngine) => {
+    const { store, reopen } = await openNotes(t, makeEngine)
+    t.equal(await store.countAttachments(10), 0)
+    const two = ['x', 'y'].map((name) => attachment(name, Buffer.from('the same')))
+    const first = put('a', '{}', { attachments: two })
+    await only(store.updateDocs([first]))
+    await only(store.updateDocs([put('b', '{}')]))
+    t.equal(await store.countAttachments(10), 2)
+    t.equal(await store.countAttachments(1), 1)
+    t.equal(await store.countAttachments(0), 0)
+    t.equal(await (await reopen()).store.countAttachments(10), 2)
+  },
+
   'attachments stand in the order of their names’ bytes': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     const names = ['\u{1F600}', 'b', '\uFFFD', 'a', 'a/b', 'B', 'é']

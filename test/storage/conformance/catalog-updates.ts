@@ -39,6 +39,28 @@ export const catalogUpdateCases: StorageCases = {
     t.equal(lastSeq, 8)
   },
 
+  'of some databases alone, and nothing of their earlier lives': async (t, makeEngine) => {
+    const catalog = await (await makeEngine(t)).engine.openCatalog()
+    for (const name of ['a', 'b', 'c']) await catalog.create(name)
+    await catalog.noteUpdated(['a', 'b'])
+    await catalog.delete('b')
+    await catalog.create('b')
+    await catalog.delete('c')
+    const of = async (...asked: Parameters<Catalog['readUpdates']>) =>
+      told(await catalog.readUpdates(...asked))
+    t.same(await of({ since: 0, names: ['b'] }, 10), ['b created'])
+    t.same(await of({ since: 0, names: ['c', 'a', 'none'] }, 10), [
+      'a created',
+      'c created',
+      'a updated',
+      'c deleted',
+    ])
+    t.same(await of({ since: 1, names: ['a', 'c'] }, 2), ['c created', 'a updated'])
+    t.same(await of({ since: 0, names: ['a', 'c'], descending: true, before: 5 }, 1), ['a updated'])
+    t.same(await of({ since: 0, names: [] }, 10), [])
+    t.equal((await catalog.readUpdates({ since: 0, names: ['b'] }, 10)).lastSeq, 8)
+  },
+
   'of a database that is not listed no write is noted': async (t, makeEngine) => {
     const catalog = await (await makeEngine(t)).engine.openCatalog()
     await catalog.create('a')

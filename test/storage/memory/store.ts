@@ -129,6 +129,16 @@ export class MemoryStore implements DatabaseStore {
     return this.#read((state) => feedAbove(state, seq).length)
   }
 
+  countAttachments(most: number): Promise<number> {
+    return this.#read((state) => {
+      const rows = [...state.docs.values()].flatMap((doc) => [...doc.rows.values()])
+      return Math.min(
+        most,
+        rows.reduce((sum, { attachments }) => sum + attachments.length, 0),
+      )
+    })
+  }
+
   readBlob(blob: number, offset: number, length: number): Promise<Uint8Array | null> {
     return this.#read((state) => state.blobs.get(blob)?.slice(offset, offset + length) ?? null)
   }

@@ -24,8 +24,13 @@ export class MemoryUpdates {
     }
   }
 
-  read({ since, descending = false, before = Infinity }: UpdatesRange, limit: number): CatalogUpdates {
-    const inRange = this.#rows.filter(({ seq }) => seq > since && seq < before)
+  read({ since, descending = false, before = Infinity, names }: UpdatesRange, limit: number): CatalogUpdates {
+    const made = (name: string) =>
+      this.#rows.find((row) => row.name === name && row.type === 'created')?.seq ?? Infinity
+    const inRange = this.#rows.filter(
+      ({ seq, name }) =>
+        seq > since && seq < before && (names === undefined || (names.includes(name) && seq >= made(name))),
+    )
     const rows = (descending ? inRange.toReversed() : inRange).slice(0, limit)
     return { rows, lastSeq: this.#lastSeq, epochs: this.#epochs }
   }

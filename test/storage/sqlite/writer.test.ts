@@ -174,3 +174,32 @@ t.test('a group is bounded by its bytes and its number of writes', async (t) => 
   await counted.drained()
   t.same(begun, [1, 1, 1, 1], 'more than 1 MB never shares a group')
 })
+
+t.test(
+  'what became durable is told: how many writes, refused ones not counted, and how long it took',
+  async (t) => {
+    const { connection } = await countedFile(t)
+    const commits: number[] = []
+    const times: number[] = []
+    const committed = (writes: number, ms: number) => {
+      commits.push(writes)
+      times.push(ms)
+    }
+    const writer = new Writer(connection, { ...NO_MEMORY, committed })
+    const told: string[] = []
+    writer.add(insert(connection, 1, 10, told))
+    writer.add({ ...insert(connection, 2, 10, told), plan: { bytes: 1, decide: () => refuse() } })
+    writer.add(insert(connection, 3, 10, told))
+    await writer.drained()
+    t.strictSame(commits, [2])
+    writer.add(insert(connection, 4, 10, told))
+    writer.add(insert(connection, 4, 10, told))
+    await writer.drained()
+    t.strictSame(commits, [2, 1], 'of a group that failed, those that were tried alone')
+    t.ok(times.every((ms) => ms >= 0 && Number.isFinite(ms)))
+  },
+)
+
+function refuse(): never {
+  throw new Error('refused')
+}

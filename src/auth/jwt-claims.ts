@@ -1,0 +1,80 @@
+/** What a JSON web token says, held against what it must say; protocol.md 11.5. Pure. */
+import type { RequiredClaim } from '../config/required-claims.ts'
+import { CouchError } from '../core/errors.ts'
+import { rolesIn } from './proxy-auth.ts'
+
+/** The claims of a token, as its JSON has them. */
+export type Claims = Readonly<Record<string, unknown>>
+
+/** Members that CouchDB looks for in the token's header rather than among its claims. */
+const IN_HEADER = new Set(['alg', 'kid', 'typ'])
+const PARAMETERS = new Set(['alg', 'typ'])
+
+/**
+ * Checks that everything demanded is there, and has the value that is demanded.
+ * @throws bad_token `Missing exp claim`, `Invalid iss claim` and their like
+ */
+export function checkRequired(header: Claims, claims: Claims, required: readonly RequiredClaim[]): void {
+  for (const { name, value } of required) {
+    const found = (IN_HEADER.has(name) ? header : claims)[name]
+    const what = PARAMETERS.has(name) ? `${name} header parameter` : `${name} claim`
+    if (found === undefined || found === null) throw new CouchError('bad_token', `Missing ${what}`)
+    if (value !== undefined && found !== value) throw new CouchError('bad_token', `Invalid ${what}`)
+  }
+}
+
+/** Between which times a token holds, in seconds since 1970; from `nbf` and `exp`, where it has them. */
+export interface Period {
+  readonly from: number
+  readonly until: number
+}
+
+/** @throws bad_token when a time is no number */
+export function periodOf(claims: Claims): Period {
+  return {
+    from: timeOf(claims, 'nbf') ?? Number.NEGATIVE_INFINITY,
+    until: timeOf(claims, 'exp') ?? Number.POSITIVE_INFINITY,
+  }
+}
+
+function timeOf(claims: Claims, name: string): number | undefined {
+  const time = claims[name]
+  if (time === undefined || typeof time === 'number') return time
+  throw new CouchError('bad_token', `Invalid ${name} claim`)
+}
+
+/**
+ * CouchDB looks at the times only where they are demanded; here also where they are merely there.
+ * @param now in seconds since 1970
+ * @throws unauthorized
+ */
+export function checkPeriod({ from, until }: Period, now: number): void {
+  if (until <= now) throw new CouchError('unauthorized', 'exp not in future')
+  if (from > now) throw new CouchError('unauthorized', 'nbf not in past')
+}
+
+/**
+ * @returns the name of the account that the token is for
+ * @throws unauthorized
+ */
+export function subjectOf({ sub }: Claims): string {
+  if (typeof sub === 'string' && sub !== '') return sub
+  throw new CouchError('unauthorized', 'Token missing sub claim.')
+}
+
+/**
+ * @param path to a nested claim, its steps parted by dots (`\.` is a dot in a name); undefined: the claim `name`
+ * @returns the roles that the token claims, from an array or a comma list
+ */
+export function rolesOf(claims: Claims, name: string, path: string | undefined): readonly string[] {
+  const claimed = path === undefined ? claims[name] : path.split(/(?<!\\)\./).reduce(step, claims as unknown)
+  if (typeof claimed === 'string') return rolesIn(claimed)
+  return Array.isArray(claimed) ? claimed.filter((role) => typeof role === 'string') : []
+}
+
+function step(value: unknown, name: string): unknown {
+  const key = name.replaceAll('\\.', '.')
+  return typeof value === 'object' && value !== null && Object.hasOwn(value, key)
+    ? (value as Claims)[key]
+    : undefined
+}

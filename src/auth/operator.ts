@@ -1,0 +1,182 @@
+/**
+ * What whoever holds the data folder may do with accounts, without a password of his own: from the command line, on a
+ * running and on a stopped server (clients.md pain 16: nobody is locked out for good).
+ */
+import type { Config } from '../config/config.ts'
+import { secretFromEnvironment } from '../config/sources.ts'
+import { CouchError } from '../core/errors.ts'
+import { USERS_DATABASE } from '../core/user-ids.ts'
+import type { Databases } from '../threads/databases.ts'
+import { ADMIN_ROLE } from './access.ts'
+import { deleteAdmin, setAdmin } from './admins.ts'
+import { addUser, readUser, removeUser, rolesOfUser, setUserPassword, userNames } from './user-documents.ts'
+
+export interface PasswordChange {
+  readonly name: string
+  readonly password: string
+  /** Makes a server admin when there is neither an admin nor an account of this name. */
+  readonly create: boolean
+}
+
+export interface NewAccount {
+  readonly name: string
+  readonly password: string
+  readonly roles: readonly string[]
+}
+
+export type AccountKind = 'admin' | 'account'
+
+export interface PasswordOutcome {
+  readonly kind: AccountKind
+  readonly isNew: boolean
+  /** What will undo it, in words; null: nothing will. */
+  readonly warning: string | null
+}
+
+export interface AccountRow {
+  readonly name: string
+  readonly kind: AccountKind
+  readonly roles: readonly string[]
+}
+
+export interface AccountPage {
+  readonly rows: readonly AccountRow[]
+  /** Asks for the next page; null: this is the last one. */
+  readonly next: string | null
+}
+
+export interface DeletionOutcome {
+  readonly deleted: readonly AccountKind[]
+  readonly warning: string | null
+}
+
+/** Arguments and answers are plain data, so that they can travel (maintenance/control-server.ts). */
+export interface Operator {
+  /**
+   * Changes the password of a server admin, or, where there is none of this name, of an account.
+   * @throws not_found; bad_request for a bad password; as `Config.set` and writes of documents
+   */
+  setPassword(change: PasswordChange): Promise<PasswordOutcome>
+  /** @throws conflict when the name is taken; what the rules of `_users` throw */
+  addAccount(account: NewAccount): Promise<null>
+  /** Server admins, then accounts. */
+  listAccounts(page: { readonly after: string | null }): Promise<AccountPage>
+  /**
+   * Deletes all that lets somebody in under this name: the account, the server admin, device tokens.
+   * @throws not_found; forbidden for the last server admin
+   */
+  deleteAccount(account: { readonly name: string }): Promise<DeletionOutcome>
+}
+
+export interface OperatorServices {
+  readonly config: Config
+  readonly databases: Databases
+  /** Of the server, or of the command when none runs. */
+  readonly env: NodeJS.ProcessEnv
+  revokeTokens(account: string): Promise<void>
+}
+
+/** Accounts on a page: each is a document that is read by itself. */
+const PAGE = 100
+
+/** The operator of a server whose configuration and databases are open in this process. */
+export function localOperator(services: OperatorServices): Operator {
+  return {
+    setPassword: (change) => setPassword(services, change),
+    addAccount: (account) => addAccount(services, account),
+    listAccounts: ({ after }) => listAccounts(services, after),
+    deleteAccount: ({ name }) => deleteAccount(services, name),
+  }
+}
+
+async function setPassword(
+  services: OperatorServices,
+  { name, password, create }: PasswordChange,
+): Promise<PasswordOutcome> {
+  const { config, databases } = services
+  checkPassword(password)
+  const isAdmin = config.get('admins', name) !== undefined
+  if (!isAdmin) {
+    const text = await readAccount(databases, name)
+    if (text !== null) {
+      await setUserPassword(databases.get(USERS_DATABASE), name, text, password)
+      return { kind: 'account', isNew: false, warning: null }
+    }
+    if (!create) throw notThere(name)
+  }
+  const isFixed = await isFromEnvironment(services.env, name)
+  await setAdmin(config, name, password)
+  const warning = isFixed
+    ? `COUCHDB_PASSWORD sets the password of ${name} at each start; change it, too.`
+    : null
+  return { kind: 'admin', isNew: !isAdmin, warning }
+}
+
+async function addAccount({ config, databases }: OperatorServices, account: NewAccount): Promise<null> {
+  checkPassword(account.password)
+  const isAdmin = config.get('admins', account.name) !== undefined
+  if (isAdmin || (await readAccount(databases, account.name)) !== null) {
+    throw new CouchError(
+      'conflict',
+      `There is ${isAdmin ? 'a server admin' : 'an account'} ${account.name} already.`,
+    )
+  }
+  if (!databases.names().includes(USERS_DATABASE)) await databases.create(USERS_DATABASE)
+  await addUser(databases.get(USERS_DATABASE), account)
+  return null
+}
+
+async function listAccounts(
+  { config, databases }: OperatorServices,
+  after: string | null,
+): Promise<AccountPage> {
+  const admins = after === null ? Object.keys(config.section('admins')).sort() : []
+  const rows = admins.map((name): AccountRow => ({ name, kind: 'admin', roles: [ADMIN_ROLE] }))
+  if (!databases.names().includes(USERS_DATABASE)) return { rows, next: null }
+  const users = databases.get(USERS_DATABASE)
+  const names = await userNames(users, after, PAGE)
+  for (const name of names) {
+    const text = await readUser(users, name)
+    if (text !== null) rows.push({ name, kind: 'account', roles: rolesOfUser(text) })
+  }
+  return { rows, next: names.length < PAGE ? null : (names.at(-1) ?? null) }
+}
+
+async function deleteAccount(services: OperatorServices, name: string): Promise<DeletionOutcome> {
+  const { config, databases } = services
+  const isAdmin = config.get('admins', name) !== undefined
+  const text = await readAccount(databases, name)
+  if (!isAdmin && text === null) throw notThere(name)
+  if (isAdmin && Object.keys(config.section('admins')).length === 1) {
+    throw new CouchError(
+      'forbidden',
+      `${name} is the last server admin; without one everybody may do everything.`,
+    )
+  }
+  const isFixed = await isFromEnvironment(services.env, name)
+  if (text !== null) await removeUser(databases.get(USERS_DATABASE), name, text)
+  if (isAdmin) await deleteAdmin(config, name)
+  await services.revokeTokens(name)
+  const deleted: AccountKind[] = [...(text === null ? [] : ['account' as const])]
+  if (isAdmin) deleted.push('admin')
+  const warning = isFixed ? `COUCHDB_USER makes the server admin ${name} again at the next start.` : null
+  return { deleted, warning }
+}
+
+async function readAccount(databases: Databases, name: string): Promise<string | null> {
+  if (name === '' || !databases.names().includes(USERS_DATABASE)) return null
+  return readUser(databases.get(USERS_DATABASE), name)
+}
+
+function checkPassword(password: string): void {
+  if (password.trim() === '') throw new CouchError('bad_request', 'The password must not be empty.')
+}
+
+function notThere(name: string): CouchError {
+  return new CouchError('not_found', `There is neither an account nor a server admin ${name}.`)
+}
+
+/** Whether the environment makes this admin, with this password, at each start (`prepareAdmins`). */
+async function isFromEnvironment(env: NodeJS.ProcessEnv, name: string): Promise<boolean> {
+  return (await secretFromEnvironment(env, 'COUCHDB_USER')) === name
+}

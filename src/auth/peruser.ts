@@ -1,0 +1,256 @@
+/**
+ * `couch_peruser`: each account of `_users` gets a database of its own, `userdb-` and the hex digits of its name, whose
+ * admin and member it is; protocol.md 11.7, 12.2.
+ *
+ * How far the feed of `_users` was followed is kept in the catalog, but only after what it told of was done: a crash
+ * does the last piece again, which changes nothing. At each start the feed is gone through from its beginning, to make
+ * databases that have been lost since.
+ */
+import type { Config } from '../config/config.ts'
+import { CouchError } from '../core/errors.ts'
+import type { SecurityList, SecurityObject } from '../core/types.ts'
+import { USERS_DATABASE, userDocId } from '../core/user-ids.ts'
+import { ADMIN_ONLY } from '../documents/security.ts'
+import type { DatabaseHandle, Databases } from '../threads/databases.ts'
+import { findDatabase, HOUSE, PLAIN_FEED, type UserChange, userChanges } from './users-feed.ts'
+
+const SECTION = 'couch_peruser'
+/** The key of what is kept in the catalog, and its kind. */
+const CHECKPOINT = { kind: SECTION, key: 'checkpoint' }
+const PAGE_ROWS = 500
+/** Databases that are worked at at once. */
+const AT_ONCE = 4
+/** How long to wait before a pass that has failed is tried again, in ms. */
+const RETRY_MS = 5000
+
+export interface PerUserOptions {
+  readonly databases: Pick<
+    Databases,
+    'get' | 'create' | 'delete' | 'watchUpdates' | 'readRecords' | 'writeRecords'
+  >
+  readonly config: Config
+  /** Something could not be done: for one name, or (null) for now. */
+  onFault(fault: unknown, name: string | null): void
+}
+
+/** How far `_users` has been followed: all that is needed to see that it is still the same feed. */
+interface Checkpoint {
+  readonly incarnation: number
+  readonly prefix: string
+  readonly token: string
+}
+
+export class PerUserDatabases {
+  readonly #options: PerUserOptions
+  readonly #ends: (() => void)[] = []
+  /** The database that is followed; a new pass begins at its beginning. */
+  #followed: DatabaseHandle | null = null
+  #unwatch: () => void = () => {}
+  /** Where the next page begins. */
+  #since = 0
+  /** Up to here everything was done before; only databases that are missing are made. */
+  #doneBefore = 0
+  #isAsked = false
+  #running: Promise<void> | null = null
+  #retry: NodeJS.Timeout | undefined
+  #isClosed = false
+
+  constructor(options: PerUserOptions) {
+    this.#options = options
+  }
+
+  /** Begins to follow the configuration and, where it says so, `_users`. */
+  start(): void {
+    const { config, databases } = this.#options
+    this.#ends.push(
+      config.onChange((section) => {
+        if (section === SECTION) this.#restart()
+      }),
+      // `_users` may be deleted and made anew.
+      databases.watchUpdates(() => {
+        if (this.#followed !== this.#users()) this.#restart()
+      }),
+    )
+    this.#restart()
+  }
+
+  /** Ends it; resolves when what was begun is done. */
+  async close(): Promise<void> {
+    this.#isClosed = true
+    for (const end of this.#ends) end()
+    this.#unwatch()
+    clearTimeout(this.#retry)
+    await this.#running
+  }
+
+  get #isOn(): boolean {
+    return !this.#isClosed && this.#options.config.boolean(SECTION, 'enable')
+  }
+
+  get #prefix(): string {
+    return this.#options.config.get(SECTION, 'database_prefix') || 'userdb-'
+  }
+
+  #users(): DatabaseHandle | null {
+    const { databases } = this.#options
+    return this.#isOn ? findDatabase(databases, USERS_DATABASE) : null
+  }
+
+  #restart(): void {
+    this.#followed = null
+    this.#unwatch()
+    this.#unwatch = () => {}
+    this.#wake()
+  }
+
+  #wake(): void {
+    if (!this.#isOn) return
+    this.#isAsked = true
+    this.#running ??= this.#run().finally(() => {
+      this.#running = null
+    })
+  }
+
+  /** Passes, as long as there is anything new. Never rejects. */
+  async #run(): Promise<void> {
+    clearTimeout(this.#retry)
+    while (this.#isAsked && this.#isOn) {
+      this.#isAsked = false
+      try {
+        await this.#pass()
+      } catch (fault) {
+        if (!this.#isOn) return
+        this.#options.onFault(fault, null)
+        this.#retry = setTimeout(() => this.#wake(), RETRY_MS).unref()
+        return
+      }
+    }
+  }
+
+  /** Does what the feed tells of, up to its end. */
+  async #pass(): Promise<void> {
+    const users = this.#users()
+    if (users === null) return
+    if (users !== this.#followed) await this.#follow(users)
+    for (let atTip = false; !atTip && this.#isOn && users === this.#followed; ) {
+      const page = await users.changes(HOUSE, { options: PLAIN_FEED, since: this.#since, limit: PAGE_ROWS })
+      if (!(await this.#apply(users, userChanges(page.bytes)))) return
+      if (page.lastSeq > this.#doneBefore) await this.#save(users, page.lastToken)
+      this.#since = page.lastSeq
+      atTip = page.atTip
+    }
+  }
+
+  async #follow(users: DatabaseHandle): Promise<void> {
+    this.#unwatch()
+    this.#unwatch = users.watch((event) => {
+      // After the death of its thread (`gone`), too: the last commits may not have been told of.
+      if (event.type !== 'secured') this.#wake()
+    })
+    this.#followed = users
+    this.#since = 0
+    this.#doneBefore = await this.#readCheckpoint(users)
+  }
+
+  /** @returns the number up to which the feed was followed before; 0 where it is another feed */
+  async #readCheckpoint(users: DatabaseHandle): Promise<number> {
+    const records = await this.#options.databases.readRecords(CHECKPOINT.kind)
+    const record = records.find(({ key }) => key === CHECKPOINT.key)
+    const found = record === undefined ? null : (JSON.parse(record.value) as Checkpoint)
+    if (found?.incarnation !== users.incarnation || found.prefix !== this.#prefix) return 0
+    const page = await users.changes(HOUSE, { options: PLAIN_FEED, since: found.token, limit: 0 })
+    return page.lastSeq
+  }
+
+  async #save({ incarnation }: DatabaseHandle, token: string): Promise<void> {
+    const checkpoint: Checkpoint = { incarnation, prefix: this.#prefix, token }
+    await this.#options.databases.writeRecords([{ ...CHECKPOINT, value: JSON.stringify(checkpoint) }])
+  }
+
+  /** @returns whether all of it was done; false when it was called off */
+  async #apply(users: DatabaseHandle, changes: readonly UserChange[]): Promise<boolean> {
+    for (let at = 0; at < changes.length; at += AT_ONCE) {
+      if (!this.#isOn) return false
+      const group = changes.slice(at, at + AT_ONCE)
+      await Promise.all(group.map((change) => this.#applyOne(users, change)))
+    }
+    return true
+  }
+
+  async #applyOne(users: DatabaseHandle, { seq, name, deleted }: UserChange): Promise<void> {
+    const database = this.#prefix + Buffer.from(name).toString('hex')
+    const isThere = findDatabase(this.#options.databases, database) !== null
+    if (seq <= this.#doneBefore && (isThere || deleted)) return
+    if (!isThere && deleted) return
+    try {
+      if (!deleted) await this.#give(database, name)
+      else if (await isGone(users, name)) await this.#take(database, name)
+    } catch (fault) {
+      if (!(fault instanceof CouchError) || fault.status >= 500) throw fault
+      // A name that is too long for a database's would hold up all others for ever.
+      this.#options.onFault(fault, name)
+    }
+  }
+
+  async #give(database: string, name: string): Promise<void> {
+    const { databases } = this.#options
+    await databases.create(database).catch(ignoring('file_exists'))
+    const handle = databases.get(database)
+    const before = (await handle.security()) ?? ADMIN_ONLY
+    if (isIn(before.admins, name) && isIn(before.members, name)) return
+    await handle.setSecurity(HOUSE, {
+      ...before,
+      admins: withName(before.admins, name),
+      members: withName(before.members, name),
+    })
+  }
+
+  /** The account is deleted: so is its database, or the account loses its rights to it. */
+  async #take(database: string, name: string): Promise<void> {
+    const { databases, config } = this.#options
+    if (config.boolean(SECTION, 'delete_dbs')) {
+      await databases.delete(database).catch(ignoring('no_database'))
+      return
+    }
+    const handle = databases.get(database)
+    const before = await handle.security()
+    if (before === null || !(isIn(before.admins, name) || isIn(before.members, name))) return
+    await handle.setSecurity(HOUSE, withoutName(before, name))
+  }
+}
+
+function ignoring(code: CouchError['code']): (error: unknown) => void {
+  return (error) => {
+    if (!(error instanceof CouchError) || error.code !== code) throw error
+  }
+}
+
+/** Whether an account is deleted now: it may have been made anew since the feed was read. */
+async function isGone(users: DatabaseHandle, name: string): Promise<boolean> {
+  const opened = users.open(HOUSE, userDocId(name), {})
+  return opened.then(
+    () => false,
+    (error: unknown) => {
+      if (error instanceof CouchError && error.status === 404) return true
+      throw error
+    },
+  )
+}
+
+function isIn(list: SecurityList | undefined, name: string): boolean {
+  return list?.names?.includes(name) ?? false
+}
+
+function withName(list: SecurityList | undefined, name: string): SecurityList {
+  return isIn(list, name) ? (list as SecurityList) : { ...list, names: [...(list?.names ?? []), name] }
+}
+
+function withoutName(security: SecurityObject, name: string): SecurityObject {
+  const rest = (list: SecurityList | undefined): SecurityList => {
+    const names = (list?.names ?? []).filter((other) => other !== name)
+    const { roles = [] } = list ?? {}
+    // Lists that are both empty would open the database to everybody.
+    return { ...list, names, roles: names.length === 0 && roles.length === 0 ? ['_admin'] : roles }
+  }
+  return { ...security, admins: rest(security.admins), members: rest(security.members) }
+}

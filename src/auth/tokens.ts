@@ -1,0 +1,218 @@
+import { CouchError } from '../core/errors.ts'
+import { newUuid } from '../core/ids.ts'
+import type { Catalog, RecordWrite } from '../storage/catalog.ts'
+import type { AccountListener } from './accounts.ts'
+import type { TokenLimits } from './token-limits.ts'
+import { type OwnerOptions, OwnerWatch } from './token-owners.ts'
+import {
+  hashOfSecret,
+  looksLikeSecret,
+  newSecret,
+  recordOfToken,
+  TOKEN_KIND,
+  type Token,
+  tokenOfRecord,
+} from './token-record.ts'
+import type { TokenGrant, TokenSource } from './token-source.ts'
+import { TokenTable } from './token-table.ts'
+import { TokenUses, type UseOptions } from './token-uses.ts'
+
+export type TokenRecords = Pick<Catalog, 'readRecords' | 'writeRecords'>
+
+export interface TokensOptions extends UseOptions, OwnerOptions {
+  readonly records: TokenRecords
+  /** Asked anew each time, so that they can change while the server runs. */
+  limits(): TokenLimits
+  /** What went wrong with nobody waiting for it; it is tried again. */
+  onFault(fault: unknown): void
+}
+
+/**
+ * Reads the tokens that are kept, and from then on holds them in memory. Those whose account is gone by now go, too.
+ * @throws as `readRecords`
+ */
+export async function openTokens(options: TokensOptions): Promise<Tokens> {
+  const table = new TokenTable()
+  for (const record of await options.records.readRecords(TOKEN_KIND)) {
+    const token = tokenOfRecord(record)
+    if (token !== null) table.set(token)
+    else options.onFault(new Error(`The record of the device token ${record.key} is not understood.`))
+  }
+  return new Tokens(table, options)
+}
+
+/**
+ * Removes what is kept of an account's tokens: where no server runs that holds them in memory.
+ * @throws as `writeRecords`
+ */
+export async function removeTokensOf(records: TokenRecords, account: string): Promise<void> {
+  const kept = await records.readRecords(TOKEN_KIND)
+  const own = kept.filter((record) => tokenOfRecord(record)?.account === account)
+  await records.writeRecords(own.map(({ kind, key }) => ({ kind, key, value: null })))
+}
+
+/** The device tokens of all accounts: secrets that let a device in as its account, each revoked by itself. */
+export class Tokens implements TokenSource {
+  readonly #table: TokenTable
+  readonly #records: TokenRecords
+  readonly #limits: () => TokenLimits
+  readonly #now: () => number
+  readonly #uses: TokenUses
+  readonly #owners: OwnerWatch
+  readonly #listeners = new Set<AccountListener>()
+  #lastWrite: Promise<unknown> = Promise.resolve()
+
+  /** Use {@link openTokens}. */
+  constructor(table: TokenTable, options: TokensOptions) {
+    this.#table = table
+    this.#records = options.records
+    this.#limits = () => options.limits()
+    this.#now = options.now ?? Date.now
+    this.#uses = new TokenUses(table, (writes) => this.#write(writes), options)
+    this.#owners = new OwnerWatch(table, (account) => this.revokeAll(account), options)
+  }
+
+  looksLike(password: string): boolean {
+    return looksLikeSecret(password)
+  }
+
+  check(name: string, secret: string): TokenGrant | null {
+    const token = this.#table.bySecret(secret)
+    return token?.account === name ? token : null
+  }
+
+  /**
+   * Notes that a token let somebody in; at most once a minute for each.
+   * @param client the header User-Agent
+   */
+  noteUse(id: string, client: string | undefined, address: string): void {
+    this.#uses.note(id, client, address)
+  }
+
+  /** @returns undefined when there is none */
+  get(id: string): Token | undefined {
+    return this.#table.get(id)
+  }
+
+  /** @returns the account's tokens, oldest first */
+  list(account: string): readonly Token[] {
+    return this.#table.of(account)
+  }
+
+  /**
+   * Makes a token; durable when resolved.
+   * @returns the token, and its secret, which nobody can be told again
+   * @throws bad_request for a bad name; conflict when the account has one of this name; forbidden at a limit
+   */
+  async make(
+    wanted: Pick<Token, 'account' | 'name' | 'isAdmin'>,
+  ): Promise<{ readonly token: Token; readonly secret: string }> {
+    this.#checkNew(wanted.account, wanted.name)
+    const secret = newSecret()
+    const created = this.#now()
+    const token = {
+      ...wanted,
+      id: newUuid(created),
+      hash: hashOfSecret(secret),
+      created,
+      lastUse: null,
+    }
+    // Entered at once, so that its name and its place are taken while it is written.
+    this.#table.set(token)
+    try {
+      await this.#write(() => [recordOfToken(token)])
+    } catch (error) {
+      this.#table.delete(token)
+      throw error
+    }
+    return { token, secret }
+  }
+
+  /**
+   * Ends a token: it is refused from this call on, and durably when resolved.
+   * @returns false when there is none of this id
+   * @throws as `writeRecords`, and then the token is as it was
+   */
+  async revoke(id: string): Promise<boolean> {
+    const token = this.#table.get(id)
+    if (token === undefined) return false
+    await this.#revoke([token])
+    return true
+  }
+
+  /** Ends all tokens of an account; as {@link revoke}. */
+  async revokeAll(account: string): Promise<void> {
+    const tokens = this.#table.of(account)
+    if (tokens.length > 0) await this.#revoke(tokens)
+  }
+
+  async #revoke(tokens: readonly Token[]): Promise<void> {
+    for (const token of tokens) this.#table.delete(token)
+    try {
+      await this.#write(() => tokens.map(({ id }) => ({ kind: TOKEN_KIND, key: id, value: null })))
+    } catch (error) {
+      for (const token of tokens) this.#table.set(token)
+      throw error
+    }
+    const accounts = new Set(tokens.map(({ account }) => account))
+    for (const listener of this.#listeners) listener(accounts)
+  }
+
+  /**
+   * Told of the accounts that tokens were taken from, once that is durable. A token that is made changes nothing for
+   * those who are there.
+   * @returns what ends the calls
+   */
+  onChange(listener: AccountListener): () => void {
+    this.#listeners.add(listener)
+    return () => this.#listeners.delete(listener)
+  }
+
+  /** Writes down what is not yet, and follows the accounts no longer. */
+  async close(): Promise<void> {
+    await this.#owners.close()
+    await this.#uses.close()
+    await this.#lastWrite
+  }
+
+  #checkNew(account: string, name: string): void {
+    const { total, perAccount, nameLength } = this.#limits()
+    checkName(name, nameLength)
+    const own = this.#table.of(account)
+    if (own.some((token) => token.name === name)) {
+      throw new CouchError('conflict', 'The account has a token of this name already.')
+    }
+    if (own.length >= perAccount) {
+      throw new CouchError(
+        'forbidden',
+        `The account has ${own.length} tokens, as many as it may have (settee/tokens_per_account); revoke one first.`,
+      )
+    }
+    if (this.#table.size >= total) {
+      throw new CouchError('forbidden', 'The server has as many tokens as it may have (settee/max_tokens).')
+    }
+  }
+
+  /** One write after the other; what it is to hold is asked for in its turn. */
+  #write(writes: () => readonly RecordWrite[]): Promise<void> {
+    const done = this.#lastWrite.then(() => this.#records.writeRecords(writes()))
+    this.#lastWrite = done.catch(() => undefined)
+    return done
+  }
+}
+
+function checkName(name: string, maxLength: number): void {
+  if (name.trim() === '') throw new CouchError('bad_request', 'The name of a token must not be empty.')
+  if (name !== name.trim() || /\p{Cc}/u.test(name) || !name.isWellFormed()) {
+    throw new CouchError(
+      'bad_request',
+      'The name of a token must be text without control characters and without white space around it.',
+    )
+  }
+  if (name.length > maxLength) {
+    throw new CouchError(
+      'bad_request',
+      `The name of a token may have ${maxLength} characters (settee/token_name_length).`,
+    )
+  }
+}

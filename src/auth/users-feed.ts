@@ -1,0 +1,173 @@
+/** What changes in `_users`, as the HTTP thread hears of it: after each commit, the names of those it was about. */
+
+import type { ChangesOptions } from '../changes/rows.ts'
+import { CouchError } from '../core/errors.ts'
+import type { UserCtx } from '../core/types.ts'
+import { USERS_DATABASE, userNameOf } from '../core/user-ids.ts'
+import type { DatabaseEvent, DatabaseHandle, Databases } from '../threads/databases.ts'
+import { ADMIN_ROLE } from './access.ts'
+
+/** The house itself, which reads and writes accounts for whoever logs in. */
+export const HOUSE: UserCtx = { name: null, roles: [ADMIN_ROLE] }
+
+const PAGE_ROWS = 1000
+/** Changed accounts that are told of by name; of more, nobody keeps a list. */
+const MAX_NAMES = 5000
+
+/** One feed of `_users`: one line a row. */
+export const PLAIN_FEED: ChangesOptions = {
+  style: 'main_only',
+  descending: false,
+  includeDocs: false,
+  conflicts: false,
+  attachments: false,
+  attEncodingInfo: false,
+  framing: 'lines',
+  seqInterval: 1,
+}
+
+/** A row of {@link PLAIN_FEED} that is about an account. */
+export interface UserChange {
+  /** Its place in the feed, a number of the database's updates. */
+  readonly seq: number
+  readonly name: string
+  readonly deleted: boolean
+}
+
+/** @returns the accounts that a page of {@link PLAIN_FEED} is about, in its order */
+export function userChanges(bytes: Uint8Array): UserChange[] {
+  const lines = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString().split('\n')
+  return lines.flatMap((line) => {
+    if (line === '') return []
+    const { seq, id, deleted } = JSON.parse(line) as { seq: string; id: string; deleted?: boolean }
+    const name = userNameOf(id)
+    return name === null ? [] : [{ seq: Number.parseInt(seq, 10), name, deleted: deleted === true }]
+  })
+}
+
+/** @returns null when there is no such database */
+export function findDatabase(databases: Pick<Databases, 'get'>, name: string): DatabaseHandle | null {
+  try {
+    return databases.get(name)
+  } catch (error) {
+    if (error instanceof CouchError && error.code === 'no_database') return null
+    throw error
+  }
+}
+
+export type ChangedNames = ReadonlySet<string> | 'all'
+
+export class UsersFeed {
+  readonly #databases: Pick<Databases, 'get'>
+  readonly #tell: (names: ChangedNames) => void
+  #handle: DatabaseHandle | null = null
+  #unwatch: () => void = () => {}
+  /** Where the next page begins; null until it is known. */
+  #since: number | null = null
+  #reading: Promise<void> | null = null
+  #version = 0
+
+  /** @param tell called with whoever has changed, before {@link settled} lets anybody go on */
+  constructor(databases: Pick<Databases, 'get'>, tell: (names: ChangedNames) => void) {
+    this.#databases = databases
+    this.#tell = tell
+  }
+
+  /** Another one after everything that may have changed an account. */
+  get version(): number {
+    return this.#version
+  }
+
+  /**
+   * The database as it is now, followed from now on.
+   * @returns null while there is none
+   * @throws unavailable
+   */
+  async database(): Promise<DatabaseHandle | null> {
+    const handle = findDatabase(this.#databases, USERS_DATABASE)
+    if (handle !== this.#handle) this.#follow(handle)
+    if (handle !== null && this.#since === null) this.#reading ??= this.#begin(handle)
+    while (this.#reading !== null) await this.#reading
+    return handle
+  }
+
+  /** Whether what is known of accounts may be believed without waiting: nothing is being read. */
+  get isSettled(): boolean {
+    return this.#reading === null && this.#since !== null && this.#handle !== null
+  }
+
+  #follow(handle: DatabaseHandle | null): void {
+    this.#unwatch()
+    this.#handle = handle
+    this.#since = null
+    this.#changed('all')
+    this.#unwatch = handle?.watch((event) => this.#take(event)) ?? (() => {})
+  }
+
+  #changed(names: ChangedNames): void {
+    this.#version += 1
+    this.#tell(names)
+  }
+
+  #take(event: DatabaseEvent): void {
+    if (event.type === 'secured') return
+    if (event.type === 'gone') {
+      // Deleted, or its thread has died with commits that were not told of.
+      this.#since = null
+      this.#changed('all')
+      return
+    }
+    this.#version += 1
+    this.#wake()
+  }
+
+  async #begin(handle: DatabaseHandle): Promise<void> {
+    const before = this.#version
+    try {
+      const { lastSeq } = await handle.changes(HOUSE, { options: PLAIN_FEED, since: 'now', limit: 0 })
+      if (handle === this.#handle) this.#since = lastSeq
+    } finally {
+      this.#reading = null
+    }
+    // A commit that was told of before the answer was looked at.
+    if (this.#version !== before) this.#wake()
+  }
+
+  #wake(): void {
+    if (this.#handle !== null && this.#since !== null) this.#reading ??= this.#read(this.#handle)
+  }
+
+  /** Reads up to the end, commits of the meantime included. Never rejects: what cannot be read may be anything. */
+  async #read(handle: DatabaseHandle): Promise<void> {
+    try {
+      for (let seen = -1; seen !== this.#version && this.#since !== null; ) {
+        seen = this.#version
+        const names = await this.#namesSince(handle, this.#since)
+        if (handle !== this.#handle) return
+        this.#tell(names)
+      }
+    } catch {
+      this.#since = null
+      this.#changed('all')
+    } finally {
+      this.#reading = null
+    }
+  }
+
+  async #namesSince(handle: DatabaseHandle, since: number): Promise<ChangedNames> {
+    const names = new Set<string>()
+    for (let at = since; ; ) {
+      const page = await handle.changes(HOUSE, { options: PLAIN_FEED, since: at, limit: PAGE_ROWS })
+      for (const { name } of userChanges(page.bytes)) names.add(name)
+      at = page.lastSeq
+      if (this.#since !== null) this.#since = at
+      if (page.atTip) return names.size > MAX_NAMES ? 'all' : names
+    }
+  }
+
+  /** Stops following. */
+  close(): void {
+    this.#unwatch()
+    this.#unwatch = () => {}
+  }
+}

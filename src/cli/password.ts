@@ -1,0 +1,43 @@
+import type { Readable } from 'node:stream'
+import type { Terminal } from './terminal.ts'
+
+/** Bytes of a password that comes on the standard input: a file given by mistake is not read to its end. */
+const MAX_BYTES = 4096
+
+/**
+ * Asks for a new password, twice.
+ * @throws Error when the two differ, or as `Terminal.ask`
+ */
+export async function askPassword(terminal: Terminal, name: string): Promise<string> {
+  const [password = '', again] = await terminal.ask([`New password of ${name}: `, 'The same again: '], false)
+  if (password !== again) throw new Error('The two passwords differ; nothing has changed.')
+  if (password === '') throw new Error('The password must not be empty.')
+  return password
+}
+
+/**
+ * Reads a password to the end of the input: one line, whose end is no part of it.
+ * @throws Error when it is empty, too long, several lines or no UTF-8
+ */
+export async function readPassword(input: Readable): Promise<string> {
+  const chunks: Buffer[] = []
+  let length = 0
+  for await (const chunk of input) {
+    chunks.push(chunk as Buffer)
+    length += (chunk as Buffer).length
+    if (length > MAX_BYTES)
+      throw new Error(`The password on the standard input is longer than ${MAX_BYTES} bytes.`)
+  }
+  const password = textOf(Buffer.concat(chunks)).replace(/\r?\n$/, '')
+  if (password === '') throw new Error('There is no password on the standard input.')
+  if (/[\r\n]/.test(password)) throw new Error('The password on the standard input is more than one line.')
+  return password
+}
+
+function textOf(bytes: Buffer): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
+  } catch {
+    throw new Error('The password on the standard input is no UTF-8.')
+  }
+}

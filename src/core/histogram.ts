@@ -1,0 +1,71 @@
+/** Numbers counted by how large they are, in constant memory: what a histogram of Prometheus tells. */
+
+/** How many numbers were counted, as it was at one moment. */
+export interface HistogramCounts {
+  /** Upper bounds, ascending; each belongs to its bucket. */
+  readonly bounds: readonly number[]
+  /** Of each bucket, and last of what lies above all bounds. */
+  readonly counts: readonly number[]
+  readonly sum: number
+}
+
+export class Histogram {
+  readonly #bounds: readonly number[]
+  readonly #counts: number[]
+  #sum = 0
+
+  /** @param bounds ascending */
+  constructor(bounds: readonly number[]) {
+    this.#bounds = bounds
+    this.#counts = new Array<number>(bounds.length + 1).fill(0)
+  }
+
+  /** Counts a number; it makes nothing, since it is asked with every request and every commit. */
+  add(value: number): void {
+    const bounds = this.#bounds
+    let at = 0
+    while (at < bounds.length && value > (bounds[at] as number)) at += 1
+    this.#counts[at] = (this.#counts[at] as number) + 1
+    this.#sum += value
+  }
+
+  /** A copy of the counts as they are now. */
+  counts(): HistogramCounts {
+    return { bounds: this.#bounds, counts: [...this.#counts], sum: this.#sum }
+  }
+}
+
+/** How many numbers a histogram has counted. */
+export function countOf({ counts }: HistogramCounts): number {
+  return counts.reduce((sum, count) => sum + count, 0)
+}
+
+/** Two histograms of the same bounds as one. */
+export function addHistograms(a: HistogramCounts, b: HistogramCounts): HistogramCounts {
+  return {
+    bounds: a.bounds,
+    counts: a.counts.map((count, at) => count + (b.counts[at] ?? 0)),
+    sum: a.sum + b.sum,
+  }
+}
+
+/**
+ * An estimate of a percentile: the numbers of a bucket are taken to lie evenly in it, and those above all bounds at
+ * the last of them.
+ * @param share between 0 and 1
+ * @returns 0 when nothing was counted
+ */
+export function percentile(histogram: HistogramCounts, share: number): number {
+  const { bounds, counts } = histogram
+  const wanted = countOf(histogram) * share
+  let before = 0
+  for (const [at, bound] of bounds.entries()) {
+    const count = counts[at] ?? 0
+    if (count > 0 && before + count >= wanted) {
+      const lower = bounds[at - 1] ?? 0
+      return lower + (bound - lower) * ((wanted - before) / count)
+    }
+    before += count
+  }
+  return before < wanted ? (bounds.at(-1) ?? 0) : 0
+}

@@ -1,0 +1,109 @@
+/**
+ * New passwords in documents of `_users`, protocol.md 11.7: a member `password` is replaced by its hash before anything
+ * else sees the document, be it a validate function, the log or the disk.
+ */
+import { CouchError } from '../core/errors.ts'
+import { deriveKey, type HashOptions, newSalt } from '../core/pbkdf2.ts'
+import type { PasswordRule, Rules } from '../core/types.ts'
+import { WorkQueue } from '../core/work-queue.ts'
+import { splitMembers } from './body.ts'
+import type { IncomingDoc } from './incoming.ts'
+
+/** Hashes computed at once: libuv has four threads, two of which may be at logins, and files need some. */
+const AT_ONCE = 1
+/** Documents that may wait for theirs; a request has one of them at a time. */
+const MAY_WAIT = 64
+
+/** Members that tell of a password; those that come with a new one mean nothing. */
+const MEMBERS = new Set([
+  'password',
+  'password_scheme',
+  'password_sha',
+  'pbkdf2_prf',
+  'salt',
+  'iterations',
+  'derived_key',
+])
+
+/** Makes a test of a pattern. @throws invalid_selector for one that is none, or when a test is too much work */
+export type CompilePattern = (pattern: string) => (text: string) => boolean
+
+export class PasswordHashing {
+  readonly #rules: () => Rules
+  readonly #compile: CompilePattern
+  readonly #queue = new WorkQueue(AT_ONCE, MAY_WAIT)
+
+  constructor(rules: () => Rules, compile: CompilePattern) {
+    this.#rules = rules
+    this.#compile = compile
+  }
+
+  /** @throws bad_request for a password that is none or that the configuration refuses; forbidden when it takes none */
+  check(doc: IncomingDoc): void {
+    const password = plainPassword(doc.body)
+    if (password === undefined) return
+    const { passwordRules } = this.#rules().users
+    if (passwordRules === null) throw noPasswords()
+    for (const rule of passwordRules) this.#checkRule(password, rule)
+  }
+
+  #checkRule(password: string, { pattern, reason }: PasswordRule): void {
+    const test = attempt(() => this.#compile(pattern))
+    if (test === null) throw noPasswords()
+    // What is too much work to be looked through is no password.
+    if (attempt(() => test(password)) === true) return
+    const said = 'Password does not conform to requirements.'
+    throw new CouchError('bad_request', reason === '' ? said : `${said} ${reason}`)
+  }
+
+  /** @returns the document with the hash of its password, if it brings one. @throws unavailable */
+  async prepare(doc: IncomingDoc): Promise<IncomingDoc> {
+    const password = plainPassword(doc.body)
+    if (password === undefined) return doc
+    const { hashing } = this.#rules()
+    const salt = newSalt()
+    const key = await this.#queue.take(() => deriveKey(password, salt, hashing))
+    return { ...doc, body: withHash(doc.body, key, salt, hashing) }
+  }
+}
+
+/**
+ * Puts a hash in the place of whatever a document says of its password; all else stays as it was.
+ * @param body the JSON text of a document, with or without its `_` members
+ * @param key what {@link deriveKey} has made of the password with this salt and these options
+ */
+export function withHash(body: string, key: Buffer, salt: string, { prf, iterations }: HashOptions): string {
+  const hash = JSON.stringify({
+    password_scheme: 'pbkdf2',
+    pbkdf2_prf: prf,
+    salt,
+    iterations,
+    derived_key: key.toString('hex'),
+  })
+  const { body: rest } = splitMembers(body, (name) => MEMBERS.has(name))
+  return rest === '{}' ? hash : `${rest.slice(0, -1)},${hash.slice(1)}`
+}
+
+function noPasswords(): CouchError {
+  return new CouchError('forbidden', 'Server cannot hash passwords at this time.')
+}
+
+/** null where it is refused, and for the reason no more: that may hold what it was about. */
+function attempt<T>(work: () => T): T | null {
+  try {
+    return work()
+  } catch (error) {
+    if (error instanceof CouchError) return null
+    throw error
+  }
+}
+
+/** The password that a document brings; undefined for none, and for `null`, which is stored as it is. */
+function plainPassword(body: string): string | undefined {
+  // The member's name stands in the text as it is unless something in it is escaped.
+  if (!body.includes('"password"') && !body.includes('\\u')) return undefined
+  const password = splitMembers(body, (name) => name === 'password').special.get('password')
+  if (password === undefined || password === null) return undefined
+  if (typeof password !== 'string') throw new CouchError('bad_request', 'The password must be a string.')
+  return password
+}

@@ -1,0 +1,128 @@
+/**
+ * Which account owns which database: a record a database in server.sqlite, and the same in memory. A database that
+ * nobody owns (an admin's, `_users`) has none.
+ */
+import { isJsonObject } from '../core/json-object.ts'
+import type { RecordWrite, ServerRecord } from '../storage/catalog.ts'
+
+/** What ownership is kept in; threads/databases.ts has the whole. */
+export interface RecordStore {
+  readRecords(kind: string): Promise<ServerRecord[]>
+  writeRecords(writes: readonly RecordWrite[]): Promise<void>
+}
+
+const KIND = 'owner'
+/** Deleted databases of an account that its `_db_updates` still tells of. */
+const MAX_FORMER = 100
+
+/** `making`: not yet fit to be used; `deleted`: told of in the account's `_db_updates` while nobody has the name. */
+export type OwnedState = 'making' | 'owned' | 'deleted'
+
+interface Owned {
+  readonly account: string
+  readonly state: OwnedState
+}
+
+export class Owners {
+  readonly #store: RecordStore
+  readonly #byDatabase = new Map<string, Owned>()
+  readonly #byAccount = new Map<string, Set<string>>()
+  /** The longest deleted first. */
+  readonly #former = new Map<string, Set<string>>()
+
+  private constructor(store: RecordStore) {
+    this.#store = store
+  }
+
+  /** Reads the records. */
+  static async open(store: RecordStore): Promise<Owners> {
+    const owners = new Owners(store)
+    for (const { key, value } of await store.readRecords(KIND)) owners.#enter(key, readOwned(value))
+    return owners
+  }
+
+  /** @returns the account; undefined where there is none, and while the database is made */
+  ownerOf(database: string): string | undefined {
+    const owned = this.#byDatabase.get(database)
+    return owned?.state === 'owned' ? owned.account : undefined
+  }
+
+  /** @returns how the record stands; undefined: there is none */
+  recordOf(database: string): Owned | undefined {
+    return this.#byDatabase.get(database)
+  }
+
+  /** In no order. */
+  databasesOf(account: string): ReadonlySet<string> {
+    return this.#byAccount.get(account) ?? NONE
+  }
+
+  /** Databases that it had, and that are nobody's now; the latest of them. */
+  formerDatabasesOf(account: string): ReadonlySet<string> {
+    return this.#former.get(account) ?? NONE
+  }
+
+  /** Accounts that own something, or did. */
+  accounts(): string[] {
+    return [...new Set([...this.#byAccount.keys(), ...this.#former.keys()])]
+  }
+
+  /** All databases with a record, those that are made and those that are gone too. */
+  databases(): string[] {
+    return [...this.#byDatabase.keys()]
+  }
+
+  /** Durable when resolved, and not seen before. */
+  async set(database: string, account: string, state: OwnedState): Promise<void> {
+    const dropped = state === 'deleted' ? this.#beyondFormer(account, database) : []
+    const value = JSON.stringify({ account, ...(state !== 'owned' && { state }) })
+    await this.#store.writeRecords([
+      { kind: KIND, key: database, value },
+      ...dropped.map((key) => ({ kind: KIND, key, value: null })),
+    ])
+    this.#leave(database)
+    for (const name of dropped) this.#leave(name)
+    this.#enter(database, { account, state })
+  }
+
+  /** Removes records. Durable when resolved. */
+  async forget(databases: readonly string[]): Promise<void> {
+    const known = databases.filter((name) => this.#byDatabase.has(name))
+    if (known.length === 0) return
+    await this.#store.writeRecords(known.map((key) => ({ kind: KIND, key, value: null })))
+    for (const name of known) this.#leave(name)
+  }
+
+  #beyondFormer(account: string, next: string): string[] {
+    const former = [...this.formerDatabasesOf(account)].filter((name) => name !== next)
+    return former.slice(0, Math.max(0, former.length + 1 - MAX_FORMER))
+  }
+
+  #enter(database: string, owned: Owned): void {
+    this.#byDatabase.set(database, owned)
+    const index = owned.state === 'deleted' ? this.#former : this.#byAccount
+    const names = index.get(owned.account)
+    if (owned.state === 'making') return
+    if (names === undefined) index.set(owned.account, new Set([database]))
+    else names.add(database)
+  }
+
+  #leave(database: string): void {
+    const owned = this.#byDatabase.get(database)
+    if (owned === undefined) return
+    this.#byDatabase.delete(database)
+    for (const index of [this.#byAccount, this.#former]) {
+      const names = index.get(owned.account)
+      if (names?.delete(database) && names.size === 0) index.delete(owned.account)
+    }
+  }
+}
+
+const NONE: ReadonlySet<string> = new Set()
+
+function readOwned(value: string): Owned {
+  const read: unknown = JSON.parse(value)
+  if (!isJsonObject(read) || typeof read.account !== 'string') throw new Error('an owner record is damaged')
+  const { account, state } = read
+  return { account, state: state === 'making' || state === 'deleted' ? state : 'owned' }
+}

@@ -1,0 +1,107 @@
+/**
+ * What a data folder holds from before hosted mode: design documents and attachments are read as ever, no more of
+ * them is taken, and no function runs (docs/hosted.md). The operator is told which databases hold any.
+ */
+import type { StoredBefore } from '../documents/database.ts'
+import { MOST_COUNTED } from '../documents/stored-before.ts'
+import type { Databases } from '../threads/databases.ts'
+
+/** The part of a logger that is needed. */
+export interface Log {
+  info(facts: object, text: string): void
+  warn(facts: object, text: string): void
+}
+
+/** Databases named in the log; the line that ends the look tells how many there are. */
+const MOST_NAMED = 100
+/** Rest between two databases: so many times what the one before took, and no less than so many milliseconds. */
+const REST_FACTOR = 4
+const LEAST_REST_MS = 5
+
+/**
+ * Looks through all databases in the background, one at a time and most of the time resting: thousands take their
+ * time, and nobody is slowed by it.
+ * @returns ends it; resolves when nothing is asked any more
+ */
+export function tellStoredBefore(databases: Pick<Databases, 'names' | 'get'>, log: Log): () => Promise<void> {
+  const look = new Look(databases, log)
+  const done = look.run()
+  return async () => {
+    look.stop()
+    await done
+  }
+}
+
+class Look {
+  readonly #databases: Pick<Databases, 'names' | 'get'>
+  readonly #log: Log
+  #found = 0
+  #looked = 0
+  #named = 0
+  #isStopped = false
+  #wake: () => void = () => undefined
+
+  constructor(databases: Pick<Databases, 'names' | 'get'>, log: Log) {
+    this.#databases = databases
+    this.#log = log
+  }
+
+  /** Never rejects. */
+  async run(): Promise<void> {
+    // One that is made from now on has nothing from before.
+    for (const name of this.#databases.names()) {
+      const begun = performance.now()
+      await this.#lookInto(name)
+      await this.#rest(Math.max(LEAST_REST_MS, REST_FACTOR * (performance.now() - begun)))
+      if (this.#isStopped) return
+    }
+    const facts = { databases: this.#looked, holding: this.#found }
+    this.#log.info(facts, 'hosted mode: all databases were looked through for what came before it')
+  }
+
+  async #lookInto(name: string): Promise<void> {
+    try {
+      const stored = await this.#databases.get(name).storedBefore()
+      this.#looked += 1
+      if (stored.designDocs > 0 || stored.attachments > 0) this.#tell(name, stored)
+    } catch (error) {
+      if (this.#isStopped || !this.#databases.names().includes(name)) return
+      this.#warn({ err: error, database: name }, 'hosted mode: a database could not be looked through')
+    }
+  }
+
+  #tell(database: string, { designDocs, attachments }: StoredBefore): void {
+    this.#found += 1
+    this.#warn({ database, designDocs, attachments }, textOf(designDocs, attachments))
+  }
+
+  #warn(facts: object, text: string): void {
+    this.#named += 1
+    if (this.#named <= MOST_NAMED) this.#log.warn(facts, text)
+    if (this.#named === MOST_NAMED) this.#log.warn({}, 'hosted mode: further databases are not named')
+  }
+
+  #rest(ms: number): Promise<void> {
+    if (this.#isStopped) return Promise.resolve()
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, ms)
+      this.#wake = () => {
+        clearTimeout(timer)
+        resolve()
+      }
+    })
+  }
+
+  stop(): void {
+    this.#isStopped = true
+    this.#wake()
+  }
+}
+
+function textOf(designDocs: number, attachments: number): string {
+  const counted = attachments < MOST_COUNTED ? `${attachments}` : `${MOST_COUNTED} or more`
+  return (
+    `hosted mode: this database holds ${designDocs} design documents and ${counted} attachments from before; ` +
+    'they can be read, and no function of theirs runs'
+  )
+}

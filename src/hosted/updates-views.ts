@@ -1,0 +1,100 @@
+/**
+ * `_db_updates` as each account sees it: its own databases, under tokens that are sealed, since the number in a token
+ * counts what happens to all databases of the server.
+ */
+import { createCipheriv, createDecipheriv, createHmac, randomBytes } from 'node:crypto'
+import type { UpdatesView } from '../changes/db-updates.ts'
+import type { Databases } from '../threads/databases.ts'
+import type { Owners, RecordStore } from './owners.ts'
+import type { TenantDatabases } from './tenant-databases.ts'
+
+const KIND = 'secret'
+const KEY = 'db_updates'
+const SECRET_BYTES = 32
+/** Of a number, and of an epoch's id (storage/sequence.ts): together one block of AES. */
+const SEQ_BYTES = 7
+const EPOCH_BYTES = 9
+/** A token begins with a number (protocol.md 5.1); this one says nothing. */
+const SEALED = /^1-([0-9A-Za-z_-]{22})$/
+
+export interface UpdatesViewsOptions {
+  readonly store: RecordStore
+  readonly owners: Owners
+  readonly databases: Pick<Databases, 'names'>
+  readonly tenantDatabases: Pick<TenantDatabases, 'settled'>
+}
+
+export class UpdatesViews {
+  readonly #secret: Buffer
+  readonly #options: UpdatesViewsOptions
+  /** No more than there are accounts that asked. */
+  readonly #views = new Map<string, UpdatesView>()
+
+  private constructor(secret: Buffer, options: UpdatesViewsOptions) {
+    this.#secret = secret
+    this.#options = options
+  }
+
+  /** Reads the secret that tokens are sealed with, or makes it. */
+  static async open(options: UpdatesViewsOptions): Promise<UpdatesViews> {
+    const { store } = options
+    const stored = (await store.readRecords(KIND)).find(({ key }) => key === KEY)?.value
+    const secret = stored === undefined ? randomBytes(SECRET_BYTES) : Buffer.from(stored, 'hex')
+    if (stored === undefined) {
+      await store.writeRecords([{ kind: KIND, key: KEY, value: secret.toString('hex') }])
+    }
+    return new UpdatesViews(secret, options)
+  }
+
+  /** What an account sees. */
+  of(account: string): UpdatesView {
+    let view = this.#views.get(account)
+    if (view === undefined) {
+      view = this.#make(account, -1 - this.#views.size)
+      this.#views.set(account, view)
+    }
+    return view
+  }
+
+  #make(account: string, incarnation: number): UpdatesView {
+    const key = createHmac('sha256', this.#secret).update(account).digest().subarray(0, 16)
+    return {
+      incarnation,
+      security: { admins: { names: [] }, members: { names: [account] } },
+      names: () => this.#namesOf(account),
+      told: (token) => sealed(key, token),
+      meant: (told) => unsealed(key, told),
+    }
+  }
+
+  /** A name that it had once may be somebody else's by now. */
+  async #namesOf(account: string): Promise<string[]> {
+    const { owners, databases, tenantDatabases } = this.#options
+    await tenantDatabases.settled(account)
+    const there = new Set(databases.names())
+    const gone = [...owners.formerDatabasesOf(account)].filter((name) => !there.has(name))
+    return [...owners.databasesOf(account), ...gone]
+  }
+}
+
+/** @param token `N-epoch` */
+function sealed(key: Buffer, token: string): string {
+  const dash = token.indexOf('-')
+  const block = Buffer.alloc(SEQ_BYTES + EPOCH_BYTES)
+  const seq = Buffer.alloc(8)
+  seq.writeBigUInt64BE(BigInt(token.slice(0, dash)))
+  seq.copy(block, 0, 8 - SEQ_BYTES)
+  block.write(token.slice(dash + 1), SEQ_BYTES, 'base64url')
+  const cipher = createCipheriv('aes-128-ecb', key, null).setAutoPadding(false)
+  return `1-${Buffer.concat([cipher.update(block), cipher.final()]).toString('base64url')}`
+}
+
+/** Of what was not sealed with the key comes an epoch that is none of ours. */
+function unsealed(key: Buffer, told: string): string | null {
+  const encoded = SEALED.exec(told.replace(/^"(.*)"$/, '$1'))?.[1]
+  if (encoded === undefined) return null
+  const cipher = createDecipheriv('aes-128-ecb', key, null).setAutoPadding(false)
+  const block = Buffer.concat([cipher.update(Buffer.from(encoded, 'base64url')), cipher.final()])
+  const seq = Buffer.concat([Buffer.alloc(8 - SEQ_BYTES), block.subarray(0, SEQ_BYTES)]).readBigUInt64BE()
+  return `${seq}-${block.subarray(SEQ_BYTES).toString('base64url')}`
+}

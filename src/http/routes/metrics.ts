@@ -1,0 +1,70 @@
+/** What the server tells of itself to whoever watches over it; protocol.md 15. */
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { Logger } from 'pino'
+import { CouchError } from '../../core/errors.ts'
+import { couchStats, statAt } from '../../maintenance/metrics/couch-stats.ts'
+import { EXPOSITION_TYPE, exposition, METRICS } from '../../maintenance/metrics/exposition.ts'
+import { orNull } from '../../maintenance/metrics/in-time.ts'
+import { type Collector, type Family, familiesOf } from '../../maintenance/metrics/metric.ts'
+import { systemInfo } from '../../maintenance/metrics/system-info.ts'
+import { checkNodeName } from '../node-name.ts'
+import { sendJson } from '../replies.ts'
+import type { Path } from '../route-table.ts'
+
+export const metricsRoutes: readonly Path[] = [
+  {
+    url: '/_node/:node/_prometheus',
+    allow: 'GET',
+    access: 'metrics',
+    methods: { GET: { handler: prometheus } },
+  },
+  { url: '/_node/:node/_stats', allow: 'GET', access: 'metrics', methods: { GET: { handler: stats } } },
+  { url: '/_node/:node/_stats/*', allow: 'GET', access: 'metrics', methods: { GET: { handler: stats } } },
+  { url: '/_node/:node/_system', allow: 'GET', access: 'metrics', methods: { GET: { handler: system } } },
+]
+
+/** How long a collector may take, in ms. */
+const COLLECT_MS = 1000
+
+async function prometheus(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  checkNode(request)
+  const { collectors = [], logger } = request.server.services
+  const [measured, ...others] = await Promise.all([
+    request.server.measure(),
+    ...collectors.map((collect) => collected(collect, logger)),
+  ])
+  return reply
+    .type(EXPOSITION_TYPE)
+    .send(await exposition([...familiesOf(METRICS, measured), ...others.flat()]))
+}
+
+/** What one part of the house cannot tell, or not in time, must not hide the rest. */
+async function collected(collect: Collector, logger: Logger): Promise<readonly Family[]> {
+  const told = collect().catch((err: unknown) => {
+    logger.warn({ err }, 'a part of the server cannot tell its metrics')
+    return []
+  })
+  const families = await orNull<readonly Family[]>(told, COLLECT_MS)
+  if (families === null) logger.warn('a part of the server has not told its metrics in time')
+  return families ?? []
+}
+
+async function stats(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const { '*': path = '' } = checkNode(request)
+  const names = path.split('/').filter((name) => name !== '')
+  const found = statAt(couchStats(await request.server.measure()), names)
+  if (found === undefined) throw new CouchError('not_found')
+  return sendJson(reply, 200, found)
+}
+
+async function system(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  checkNode(request)
+  return sendJson(reply, 200, systemInfo(await request.server.measure()))
+}
+
+/** @throws no_such_node */
+function checkNode(request: FastifyRequest): { readonly '*'?: string } {
+  const params = request.params as { readonly node: string; readonly '*'?: string }
+  checkNodeName(params.node)
+  return params
+}

@@ -1,0 +1,54 @@
+/** Metrics as the text that Prometheus reads. */
+import { Gauge, Registry } from 'prom-client'
+import { DATABASE_METRICS } from './database-metrics.ts'
+import { HTTP_METRICS } from './http-metrics.ts'
+import type { Measurements } from './measurements.ts'
+import type { Family, Metric } from './metric.ts'
+import { PROCESS_METRICS } from './process-metrics.ts'
+
+/** The media type of the text. */
+export const EXPOSITION_TYPE: string = Registry.PROMETHEUS_CONTENT_TYPE
+
+/** Every metric of this server; docs/operating.md lists them. */
+export const METRICS: readonly Metric<Measurements>[] = [
+  ...HTTP_METRICS,
+  ...DATABASE_METRICS,
+  ...PROCESS_METRICS,
+]
+
+/**
+ * Writes metrics as text.
+ * @throws Error when two have one name, or one has a name that Prometheus does not take
+ */
+export function exposition(families: readonly Family[]): Promise<string> {
+  const registry = new Registry()
+  for (const family of families) new Told(family, registry)
+  return registry.metrics()
+}
+
+type Values = ReturnType<Gauge['get']>
+
+/**
+ * A family whose values were counted elsewhere (docs/decisions/0017). To the library a family of any type is one of its
+ * gauges, which it asks for what they are.
+ */
+class Told extends Gauge {
+  readonly #family: Family
+
+  constructor(family: Family, registry: Registry) {
+    const { name, help, labels = [] } = family
+    super({ name, help, labelNames: labels, registers: [registry] })
+    this.#family = family
+  }
+
+  override async get(): Values {
+    const { name, help, type, samples } = this.#family
+    const values = samples.map(({ labels = {}, value, suffix = '' }) => ({
+      labels,
+      value,
+      metricName: name + suffix,
+    }))
+    // The library's type of `type` is an enum of numbers, which it does not have.
+    return { name, help, type, values, aggregator: 'sum' } as unknown as Awaited<Values>
+  }
+}

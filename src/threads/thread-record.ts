@@ -1,0 +1,108 @@
+/** What the HTTP thread knows of the database threads that have followed each other in one place. */
+import { addHistograms } from '../core/histogram.ts'
+import type { HeapSize } from './heap-size.ts'
+import type { Thread } from './thread.ts'
+import type { ThreadReport, ThreadStats } from './thread-stats.ts'
+
+/** How long a thread may take to answer, in ms: who asks is a scraper with a time limit of its own. */
+const ANSWER_MS = 1000
+
+const NO_HEAP: HeapSize = { total: 0, used: 0, external: 0 }
+
+/** What is asked of a thread. */
+type Asked = Pick<Thread, 'ask' | 'isRunning' | 'callsUnderWay' | 'busySeconds'>
+
+export class ThreadRecord {
+  readonly #answerMs: number
+  #thread: Asked | undefined
+  /** Of the thread that is there now. */
+  #last: ThreadStats | null = null
+  #busySeconds = 0
+  /** What those before it counted. */
+  #before: ThreadStats | null = null
+  #busyBefore = 0
+  /** An answer that is waited for still: a thread that does not answer is not asked again. */
+  #asked: Promise<boolean> | undefined
+
+  /** @param answerMs for tests */
+  constructor(answerMs = ANSWER_MS) {
+    this.#answerMs = answerMs
+  }
+
+  /**
+   * Asks a thread how it is; of one that does not answer in time is told what it said last. Never rejects.
+   * @param number the thread's place, from 1
+   * @param databases that are its to serve
+   */
+  async report(thread: Asked, number: number, databases: number): Promise<ThreadReport> {
+    if (this.#thread !== thread) this.#succeed(thread)
+    const { callsUnderWay: calls } = thread
+    this.#asked ??= this.#ask(thread)
+    const isAnswering = await inTime(this.#asked, this.#answerMs)
+    if (!thread.isRunning) this.#end()
+    this.#busySeconds = Math.max(this.#busySeconds, thread.busySeconds)
+    return {
+      number,
+      isAnswering,
+      databases,
+      calls,
+      busySeconds: this.#busyBefore + this.#busySeconds,
+      stats: this.#last === null ? this.#before : added(this.#last, this.#before),
+    }
+  }
+
+  #succeed(thread: Asked): void {
+    this.#end()
+    this.#thread = thread
+    this.#asked = undefined
+    this.#busyBefore += this.#busySeconds
+    this.#busySeconds = 0
+  }
+
+  /** Of a thread that is no more only what it counted is told. */
+  #end(): void {
+    if (this.#last === null) return
+    const over = { openDatabases: 0, waitingCalls: 0, functionCalls: 0, heap: NO_HEAP, delay: null }
+    this.#before = { ...added(this.#last, this.#before), ...over }
+    this.#last = null
+  }
+
+  async #ask(thread: Asked): Promise<boolean> {
+    try {
+      const stats = (await thread.ask({ type: 'stats' })) as ThreadStats
+      if (this.#thread === thread) this.#last = stats
+      return true
+    } catch {
+      return false
+    } finally {
+      if (this.#thread === thread) this.#asked = undefined
+    }
+  }
+}
+
+/** @returns false when the time is over */
+function inTime(answer: Promise<boolean>, ms: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const late = setTimeout(() => resolve(false), ms)
+    void answer.then((isAnswering) => {
+      clearTimeout(late)
+      resolve(isAnswering)
+    })
+  })
+}
+
+function added(stats: ThreadStats, before: ThreadStats | null): ThreadStats {
+  if (before === null) return stats
+  return {
+    ...stats,
+    commits: {
+      writes: addHistograms(stats.commits.writes, before.commits.writes),
+      updates: addHistograms(stats.commits.updates, before.commits.updates),
+      seconds: addHistograms(stats.commits.seconds, before.commits.seconds),
+    },
+    functions: {
+      done: stats.functions.done + before.functions.done,
+      failed: stats.functions.failed + before.functions.failed,
+    },
+  }
+}

@@ -1,0 +1,173 @@
+/** couch_peruser: a database for each account; protocol.md 11.7, 12.2. */
+import t, { type Test } from 'tap'
+import { PerUserDatabases } from '../../src/auth/peruser.ts'
+import { HOUSE } from '../../src/auth/users-feed.ts'
+import { openConfig } from '../../src/config/config.ts'
+import { CouchError } from '../../src/core/errors.ts'
+import { USERS_DATABASE } from '../../src/core/user-ids.ts'
+import { temporaryFolder } from '../helpers/server.ts'
+import { memoryDatabases } from './memory-databases.ts'
+
+const ANNA = 'userdb-616e6e61'
+const BERT = 'userdb-62657274'
+const OWNED = (name: string) => ({
+  members: { roles: ['_admin'], names: [name] },
+  admins: { roles: ['_admin'], names: [name] },
+})
+
+async function open(t: Test, enable = 'true') {
+  const world = await memoryDatabases()
+  const config = await openConfig({ dataDir: await temporaryFolder(t), env: {}, flags: {} })
+  const set = (key: string, value: string) => config.set('couch_peruser', key, value)
+  await set('enable', enable)
+  const faults: [name: string | null, fault: unknown][] = []
+  const start = () => {
+    const perUser = new PerUserDatabases({
+      databases: world.databases,
+      config,
+      onFault: (fault, name) => faults.push([name, fault]),
+    })
+    perUser.start()
+    t.teardown(() => perUser.close())
+    return perUser
+  }
+  const { names, get } = world.databases
+  const isThere = (name: string) => names().includes(name)
+  const security = async (name: string) => (isThere(name) ? get(name).security() : null)
+  return { ...world, world, set, start, faults, isThere, security }
+}
+
+async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
+  while (!(await isSo())) await new Promise((resolve) => setImmediate(resolve))
+}
+
+t.test('an account gets its database, and is its admin and member', async (t) => {
+  const { start, putUser, isThere, security } = await open(t)
+  start()
+  await putUser('anna')
+  await until(() => isThere(ANNA))
+  await until(async () => (await security(ANNA)) !== null)
+  t.same(await security(ANNA), OWNED('anna'))
+})
+
+t.test('those that are there already are caught up, at the start and when it is switched on', async (t) => {
+  const { start, set, putUser, isThere, databases } = await open(t, 'false')
+  await putUser('anna')
+  const perUser = start()
+  await putUser('bert')
+  t.same(databases.names(), [USERS_DATABASE])
+  await set('enable', 'true')
+  await until(() => isThere(ANNA) && isThere(BERT))
+  await perUser.close()
+  await databases.delete(BERT)
+  start()
+  await until(() => isThere(BERT))
+  t.same(databases.names(), [USERS_DATABASE, ANNA, BERT], 'one that was lost is made anew')
+})
+
+t.test('what was done before is not done again: a security object that was changed stays', async (t) => {
+  const { start, putUser, databases, security } = await open(t)
+  const first = start()
+  await putUser('anna')
+  await until(async () => (await security(ANNA)) !== null)
+  await until(async () => {
+    const [record] = await databases.readRecords('couch_peruser')
+    const { update_seq: now } = await databases.get(USERS_DATABASE).info(HOUSE)
+    return record?.value.includes(now) ?? false
+  })
+  await first.close()
+  const changed = { members: { names: ['bert'] }, admins: { names: ['bert'] } }
+  await databases.get(ANNA).setSecurity(HOUSE, changed)
+  start()
+  await putUser('bert')
+  await until(async () => databases.names().includes(BERT) && (await security(BERT)) !== null)
+  t.same(await security(ANNA), changed)
+  await putUser('anna', { city: 'Graz' })
+  await until(async () => JSON.stringify(await security(ANNA)).includes('anna'))
+  t.same(await security(ANNA), { members: { names: ['bert', 'anna'] }, admins: { names: ['bert', 'anna'] } })
+})
+
+t.test('a crash between the making and the securing is made good', async (t) => {
+  const { start, putUser, databases, security } = await open(t)
+  await putUser('anna')
+  await databases.create(ANNA)
+  start()
+  await until(async () => (await security(ANNA)) !== null)
+  t.same(await security(ANNA), OWNED('anna'))
+})
+
+t.test('a deleted account loses its rights, and with delete_dbs its database', async (t) => {
+  const { start, set, putUser, removeUser, databases, isThere, security } = await open(t)
+  start()
+  await putUser('anna')
+  await putUser('bert')
+  await until(async () => isThere(BERT) && (await security(BERT)) !== null)
+  await databases.get(BERT).setSecurity(HOUSE, { members: { names: ['bert'] }, admins: { names: ['bert'] } })
+  await removeUser('bert')
+  await until(async () => !JSON.stringify(await security(BERT)).includes('bert'))
+  const closed = { names: [], roles: ['_admin'] }
+  t.same(await security(BERT), { members: closed, admins: closed }, 'and is open to nobody else by that')
+  await set('delete_dbs', 'true')
+  await removeUser('anna')
+  await until(() => !isThere(ANNA))
+  t.ok(isThere(BERT))
+})
+
+t.test('an account that was deleted and made anew in between keeps its database', async (t) => {
+  const { start, set, world, putUser, removeUser, databases, isThere } = await open(t)
+  await set('delete_dbs', 'true')
+  start()
+  await putUser('anna')
+  await until(async () => isThere(ANNA) && (await databases.get(ANNA).security()) !== null)
+  const { incarnation } = databases.get(ANNA)
+  let release = () => {}
+  const held = new Promise<void>((resolve) => (release = resolve))
+  world.beforeChanges = () => held
+  await removeUser('anna')
+  await new Promise<void>((resolve) => {
+    world.beforeOpen = async () => {
+      world.beforeOpen = () => {}
+      await putUser('anna')
+      resolve()
+    }
+    release()
+  })
+  await putUser('bert')
+  await until(() => isThere(BERT))
+  t.equal(databases.get(ANNA).incarnation, incarnation)
+})
+
+t.test('a name that is too long for a database is told of, and holds up nobody', async (t) => {
+  const { start, putUser, isThere, faults, databases } = await open(t)
+  const { create } = databases
+  databases.create = async (name) => {
+    if (name.length > 200) throw new CouchError('database_name_too_long')
+    return create(name)
+  }
+  start()
+  await putUser('x'.repeat(200))
+  await putUser('anna')
+  await until(() => isThere(ANNA))
+  t.match(faults, [['x'.repeat(200), { code: 'database_name_too_long' }]])
+})
+
+t.test('what cannot be done now is tried again; the prefix; _users made anew', async (t) => {
+  const { start, set, world, putUser, isThere, faults, databases } = await open(t)
+  world.beforeChanges = () => {
+    throw new CouchError('unavailable')
+  }
+  start()
+  await putUser('anna')
+  await until(() => faults.length > 0)
+  t.match(faults[0], [null, { code: 'unavailable' }])
+  world.beforeChanges = () => {}
+  await putUser('bert')
+  await until(() => isThere(ANNA) && isThere(BERT))
+  await set('database_prefix', 'vault-')
+  await until(() => isThere('vault-616e6e61') && isThere('vault-62657274'))
+  await t.rejects(set('database_prefix', 'Vault'), { code: 'bad_request' })
+  await databases.delete(USERS_DATABASE)
+  await databases.create(USERS_DATABASE)
+  await putUser('carl')
+  await until(() => isThere('vault-6361726c'))
+})

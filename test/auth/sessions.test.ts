@@ -1,0 +1,128 @@
+import t, { type Test } from 'tap'
+import type { Account } from '../../src/auth/accounts.ts'
+import { sealSession } from '../../src/auth/session-cookie.ts'
+import { Sessions } from '../../src/auth/sessions.ts'
+import { openConfig } from '../../src/config/config.ts'
+
+const NOW = 1_700_000_000_000
+
+async function setUp(t: Test, env: NodeJS.ProcessEnv = {}) {
+  const config = await openConfig({ dataDir: t.testdir(), env, flags: {} })
+  const accounts = new Map<string, Account>()
+  const add = (name: string, salt = 'salt'): Account => {
+    const account = { name, salt, roles: ['r'], stored: 'x' }
+    accounts.set(name, account)
+    return account
+  }
+  const find = async (name: string) => accounts.get(name) ?? null
+  const warnings: string[] = []
+  const options = { config, accounts: { find }, warn: (text: string) => void warnings.push(text) }
+  return { config, accounts, add, anna: add('anna'), warnings, sessions: new Sessions(options), options }
+}
+
+t.test('a session lasts its time, and is renewed when a tenth of it is over', async (t) => {
+  const { sessions, anna } = await setUp(t)
+  const cookie = await sessions.open(anna, NOW)
+  t.strictSame(await sessions.read(cookie, NOW), { account: anna, renewal: null })
+  t.strictSame(await sessions.read(cookie, NOW + 59_999), { account: anna, renewal: null })
+  t.match(await sessions.read(cookie, NOW + 61_000), { account: anna, renewal: /^[\w-]+$/ })
+  t.match(await sessions.read(cookie, NOW + 599_999), { renewal: String })
+  t.equal(await sessions.read(cookie, NOW + 600_000), 'expired')
+  const state = await sessions.read(cookie, NOW + 300_000)
+  const renewed = typeof state === 'object' ? (state?.renewal ?? '') : ''
+  t.match(await sessions.read(renewed, NOW + 899_000), { account: anna })
+  t.equal(await sessions.read(renewed, NOW + 900_000), 'expired')
+})
+
+t.test('the secret is made once, kept, and the given one is used', async (t) => {
+  const { config, sessions, anna, options } = await setUp(t)
+  t.equal(config.get('chttpd_auth', 'secret'), undefined)
+  const cookies = await Promise.all([1, 2, 3].map((second) => sessions.open(anna, NOW + second * 1000)))
+  t.match(config.get('chttpd_auth', 'secret'), /^[0-9a-f]{32}$/)
+  t.equal(await config.stored('chttpd_auth', 'secret'), config.get('chttpd_auth', 'secret'))
+  const later = new Sessions(options)
+  for (const cookie of cookies) t.match(await later.read(cookie, NOW + 5000), { account: anna })
+  const given = await setUp(t, { COUCHDB_SECRET: 'given' })
+  const time = (NOW / 1000).toString(16).toUpperCase()
+  t.equal(await given.sessions.open(anna, NOW), sealSession('anna', time, 'givensalt', 'sha256'))
+})
+
+t.test('a cookie that came from CouchDB is taken, one made with SHA-1 too', async (t) => {
+  const { config, sessions, anna } = await setUp(t)
+  const time = (NOW / 1000).toString(16).toUpperCase()
+  t.equal(
+    await sessions.read(sealSession('anna', time, 'salt', 'sha256'), NOW),
+    null,
+    'no secret: no session',
+  )
+  await config.set('couch_httpd_auth', 'secret', 'old')
+  for (const digest of ['sha256', 'sha1']) {
+    t.match(await sessions.read(sealSession('anna', time, 'oldsalt', digest), NOW), { account: anna })
+  }
+  t.equal(await sessions.read(sealSession('anna', time, 'oldsalt', 'sha512'), NOW), null)
+})
+
+t.test('what opens nothing', async (t) => {
+  const { sessions, accounts, add, anna, config } = await setUp(t)
+  const cookie = await sessions.open(anna, NOW)
+  const secret = config.get('chttpd_auth', 'secret') ?? ''
+  t.equal(await sessions.read('!', NOW), 'malformed')
+  t.equal(await sessions.read('YW5uYQ', NOW), 'malformed')
+  const [, middle = ''] = Buffer.from(cookie, 'base64').toString('latin1').split(':')
+  t.equal(await sessions.read(sealSession('anna', middle, 'guess', 'sha256'), NOW), null)
+  t.equal(await sessions.read(sealSession('anna', 'XYZ', `${secret}salt`, 'sha256'), NOW), null)
+  t.equal(await sessions.read(sealSession('nobody', middle, `${secret}salt`, 'sha256'), NOW), null)
+  const bytes = Buffer.from(cookie, 'base64')
+  for (let at = 0; at < bytes.length; at++) {
+    const tampered = Buffer.from(bytes)
+    tampered[at] = (tampered[at] ?? 0) ^ 1
+    const state = await sessions.read(tampered.toString('base64url'), NOW)
+    t.ok(state === null || state === 'malformed', `byte ${at}`)
+  }
+  add('anna', 'other')
+  t.equal(await sessions.read(cookie, NOW), null, 'a new password')
+  accounts.delete('anna')
+  t.equal(await sessions.read(cookie, NOW), null, 'a deleted account')
+  t.equal(await sessions.read(cookie, NOW + 700_000), null, 'of which not even that it has expired is said')
+})
+
+t.test(
+  'a session that was ended stays so, with every cookie that was made for it; others go on',
+  async (t) => {
+    const { sessions, anna, add } = await setUp(t)
+    const first = await sessions.open(anna, NOW)
+    const ended: unknown[] = []
+    const forget = sessions.onChange((names) => ended.push(names))
+    const second = await sessions.open(anna, NOW)
+    t.not(first, second, 'two logins within a second are told apart')
+    const state = await sessions.read(first, NOW + 100_000)
+    const renewed = typeof state === 'object' ? (state?.renewal ?? '') : ''
+    const again = await sessions.read(first, NOW + 100_000)
+    t.strictSame(again, state, 'requests that come together get the same one')
+    sessions.end(renewed)
+    t.strictSame(ended, [new Set(['anna'])])
+    t.equal(await sessions.read(renewed, NOW + 100_000), null)
+    t.equal(await sessions.read(first, NOW + 100_000), null)
+    t.match(await sessions.read(second, NOW + 100_000), { account: anna })
+    t.match(
+      await sessions.read(await sessions.open(anna, NOW), NOW),
+      { account: anna },
+      'nor is the next login hit',
+    )
+    forget()
+    sessions.end(second)
+    t.equal(ended.length, 1)
+    const many = await Promise.all(Array.from({ length: 40 }, () => sessions.open(add('bob'), NOW)))
+    for (const cookie of many) t.match(await sessions.read(cookie, NOW), { account: { name: 'bob' } })
+  },
+)
+
+t.test('another secret ends every session', async (t) => {
+  const { sessions, anna, config } = await setUp(t)
+  const cookie = await sessions.open(anna, NOW)
+  const ended: unknown[] = []
+  sessions.onChange((names) => ended.push(names))
+  await config.set('chttpd_auth', 'secret', 'another')
+  t.strictSame(ended, ['all'])
+  t.equal(await sessions.read(cookie, NOW), null)
+})

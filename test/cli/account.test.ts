@@ -1,0 +1,190 @@
+/** `settee passwd` and `settee account`, on a running and on a stopped server. */
+import { type ChildProcessWithoutNullStreams, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { chown, mkdir, readFile, rename, stat, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { startTestServer, type TestServer, temporaryFolder } from '../helpers/server.ts'
+import { builtSettee, ROOT, start } from './child.ts'
+
+t.before(async () => {
+  const { code, stdout, stderr } = await start(t, process.execPath, ['scripts/build.mjs'], { cwd: ROOT })
+    .ended
+  if (code !== 0) throw new Error(`${stdout}${stderr}`)
+})
+
+/** Runs a command on a data folder: exit code, standard output, standard error. */
+async function run(t: Test, dataDir: string, args: string[], input?: string, env: NodeJS.ProcessEnv = {}) {
+  const options = { env: { SETTEE_DATA: dataDir, ...env }, ...(input !== undefined && { input }) }
+  const { code, stdout, stderr } = await builtSettee(t, args, options).ended
+  return [code, stdout, stderr]
+}
+
+/** What a name and a password are answered that ask for what only server admins may see. */
+async function statusOf(server: TestServer, auth: string): Promise<number> {
+  return (await server.request('GET', '/_all_dbs', { auth })).status
+}
+
+t.test('on a running server: at once, and without any password', async (t) => {
+  const server = await startTestServer(t)
+  const { dataDir } = server
+  await server.request('PUT', '/_node/_local/_config/chttpd_auth/iterations', { body: '"10"' })
+  const asked = (args: string[], input?: string) => run(t, dataDir, args, input)
+
+  t.strictSame(await asked(['passwd', 'anna', '--stdin', '--create'], 'old\n'), [
+    0,
+    'anna is a server admin now.\n',
+    '',
+  ])
+  t.equal(await statusOf(server, 'anna:old'), 200)
+  const changed = 'The password of the server admin anna is changed.\n'
+  t.strictSame(await asked(['passwd', 'anna', '--stdin'], 'new'), [0, changed, ''])
+  t.strictSame([await statusOf(server, 'anna:old'), await statusOf(server, 'anna:new')], [401, 200])
+
+  const add = ['account', 'add', 'bob', '--stdin', '--role', 'staff']
+  t.strictSame(await asked(add, 'b\n'), [0, 'There is an account bob now.\n', ''])
+  const doc = await server.request('GET', '/_users/org.couchdb.user:bob', { auth: 'anna:new' })
+  t.match(doc.json, { name: 'bob', type: 'user', roles: ['staff'] })
+  t.strictSame(await asked(add, 'b\n'), [1, '', 'settee: There is an account bob already.\n'])
+  const passwd = 'The password of the account bob is changed.\n'
+  t.strictSame(await asked(['passwd', 'bob', '--stdin'], 'c\n'), [0, passwd, ''])
+  t.strictSame(await asked(['account', 'list']), [0, 'anna\tadmin\t_admin\nbob\taccount\tstaff\n', ''])
+  t.strictSame(await asked(['account', 'delete', 'bob']), [0, 'The account bob is deleted.\n', ''])
+  const gone = await server.request('GET', '/_users/org.couchdb.user:bob', { auth: 'anna:new' })
+  t.equal(gone.status, 404)
+  const last = /^settee: anna is the last server admin; [^\n]+\n$/
+  t.match(await asked(['account', 'delete', 'anna']), [1, '', last])
+})
+
+t.test('with an account its tokens go', async (t) => {
+  const server = await startTestServer(t)
+  const { dataDir } = server
+  await server.request('PUT', '/_node/_local/_config/chttpd_auth/iterations', { body: '"10"' })
+  const token = async (name: string) => {
+    const { status, json } = await server.request('POST', '/_settee/tokens', {
+      auth: `${name}:x`,
+      body: { name: 'phone', admin: true },
+    })
+    t.equal(status, 201)
+    return `${name}:${json.token}`
+  }
+  for (const name of ['anna', 'bob', 'cy'])
+    await run(t, dataDir, ['passwd', name, '--stdin', '--create'], 'x')
+  const [bobs, cys] = [await token('bob'), await token('cy')]
+  t.strictSame([await statusOf(server, bobs), await statusOf(server, cys)], [200, 200])
+  t.match(await run(t, dataDir, ['account', 'delete', 'bob']), [0, 'The server admin bob is deleted.\n', ''])
+  t.strictSame([await statusOf(server, bobs), await statusOf(server, cys)], [401, 200])
+  await server.close()
+  t.match(await run(t, dataDir, ['account', 'delete', 'cy']), [0, 'The server admin cy is deleted.\n', ''])
+  t.match(await run(t, dataDir, ['passwd', 'cy', '--stdin', '--create'], 'x'), [0])
+  const again = await startTestServer(t, { dataDir })
+  t.strictSame([await statusOf(again, cys), await statusOf(again, 'cy:x')], [401, 200])
+})
+
+t.test('on a stopped server', async (t) => {
+  const dataDir = await temporaryFolder(t)
+  const asked = (args: string[], input?: string, env?: NodeJS.ProcessEnv) => run(t, dataDir, args, input, env)
+  const none = await asked(['passwd', 'anna', '--stdin'], 'x')
+  const line =
+    'settee: There is neither an account nor a server admin anna. To make a server admin, give --create.\n'
+  t.strictSame(none, [1, '', line])
+  t.match(await asked(['passwd', 'anna', '--stdin', '--create'], 'pa:ss'), [0])
+  t.match(await readFile(join(dataDir, 'local.ini'), 'utf8'), /^anna = -pbkdf2:/m)
+  t.match(await asked(['account', 'add', 'bob', '--stdin'], 'b'), [0])
+  t.strictSame(await asked(['account', 'list']), [0, 'anna\tadmin\t_admin\nbob\taccount\t\n', ''])
+  const fixed = await asked(['passwd', 'anna', '--stdin'], 'x', {
+    COUCHDB_USER: 'anna',
+    COUCHDB_PASSWORD: 'y',
+  })
+  t.match(fixed, [0, /is changed\.\n$/, /^settee: COUCHDB_PASSWORD sets the password of anna at each start/])
+  t.match(await asked(['passwd', 'anna', '--stdin'], 'pa:ss'), [0])
+
+  const server = await startTestServer(t, { dataDir })
+  t.equal(await statusOf(server, 'anna:pa:ss'), 200)
+  const { status } = await server.request('GET', '/_users/org.couchdb.user:bob', { auth: 'anna:pa:ss' })
+  t.equal(status, 200)
+  await rename(join(dataDir, 'control'), join(dataDir, 'elsewhere'))
+  const held = await asked(['account', 'list'])
+  t.match(held, [
+    1,
+    '',
+    /^settee: .* is in use by another settee\. Its control socket does not answer: [^\n]+\n$/,
+  ])
+})
+
+t.test('what goes wrong is one line', async (t) => {
+  const dataDir = await temporaryFolder(t)
+  const bad = join(dataDir, 'bad')
+  await mkdir(bad)
+  await writeFile(join(bad, 'local.ini'), '[log]\nlevel = loud\n')
+  const table: [args: string[], input: string | undefined, line: RegExp][] = [
+    [['passwd', 'anna'], undefined, /asked for on a terminal only; .* add --stdin/],
+    [['passwd', 'anna', '--stdin', '--create'], '', /no password on the standard input/],
+    [['passwd', 'a:b', '--stdin', '--create'], 'x', /must not contain a colon/],
+    [['passwd', 'anna', '--stdin', '--create', '--data', bad], 'x', /local\.ini: log\/level must be one of/],
+    [['account', 'list', '--data', join(dataDir, 'none')], undefined, /There is no data folder .*none/],
+    [['account', 'list', '--data', join(bad, 'local.ini')], undefined, /is a file/],
+    [['account', 'delete', 'nobody\u001b[2J'], undefined, /neither .* nobody\\u\{1b\}\[2J\./],
+  ]
+  for (const [args, input, line] of table) {
+    const [code, stdout, stderr] = await run(t, dataDir, args, input)
+    t.strictSame([code, stdout], [1, ''], args.join(' '))
+    t.match(stderr, line)
+    t.match(stderr, /^settee: [^\n]+\n$/)
+  }
+  await t.rejects(stat(join(dataDir, 'none')), { code: 'ENOENT' }, 'no folder is made by mistake')
+})
+
+const hasScript = spawnSync('script', ['--version']).status === 0
+t.test('on a terminal', { skip: !hasScript && 'there is no `script` to make one' }, async (t) => {
+  const dataDir = await temporaryFolder(t)
+  /** Types each line when its question is there. */
+  const typed = async (args: string[], dialogue: [question: string, line: string][]) => {
+    const command = [process.execPath, join(ROOT, 'dist', 'cli', 'main.js'), ...args, '--data', dataDir]
+    const child = start(t, 'script', ['-qefc', command.join(' '), '/dev/null'], { input: null })
+    const { stdin, stdout } = child.process as ChildProcessWithoutNullStreams
+    let screen = ''
+    stdout.on('data', (chunk: Buffer) => {
+      screen += chunk.toString()
+    })
+    for (const [question, line] of dialogue) {
+      while (!screen.includes(question)) await once(stdout, 'data')
+      stdin.write(`${line}\r`)
+    }
+    return child.ended
+  }
+  const made = await typed(
+    ['passwd', 'anna'],
+    [
+      ['New password of anna: ', 'geheim'],
+      ['The same again: ', 'geheim'],
+      ['Make a server admin? [y/N] ', 'y'],
+    ],
+  )
+  t.match(made, { code: 0, stdout: /anna is a server admin now\./ })
+  t.notMatch(made.stdout, 'geheim')
+  const refused = await typed(
+    ['passwd', 'bob'],
+    [
+      ['New password of bob: ', 'x'],
+      ['The same again: ', 'x'],
+      ['Make a server admin? [y/N] ', ''],
+    ],
+  )
+  t.match(refused, { code: 1, stdout: /settee: Nothing has changed\./ })
+  const cancelled = await typed(['passwd', 'anna'], [['New password of anna: ', 'x\u0003']])
+  t.match(cancelled, { code: 1, stdout: /settee: Cancelled; nothing has changed\./ })
+})
+
+t.test(
+  'root leaves no file that the server cannot read',
+  { skip: process.getuid?.() !== 0 && 'not root' },
+  async (t) => {
+    const dataDir = await temporaryFolder(t)
+    await chown(dataDir, 65534, 65534)
+    t.match(await run(t, dataDir, ['passwd', 'anna', '--stdin', '--create'], 'x'), [0])
+    for (const name of ['local.ini', 'server.sqlite', 'databases']) {
+      t.equal((await stat(join(dataDir, name))).uid, 65534, name)
+    }
+  },
+)

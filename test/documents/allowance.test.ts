@@ -1,0 +1,175 @@
+/** What an account that has used up its quota may still write; docs/hosted.md. */
+import t, { type Test } from 'tap'
+import type { Allowance, UserCtx } from '../../src/core/types.ts'
+import { withinAllowance } from '../../src/documents/allowance.ts'
+import { ADMIN, type Json, type Opened, openDatabase } from './helpers.ts'
+
+/** A user whose databases have so many bytes and documents left, beside what is in this one. */
+async function userWith({ store }: Opened, left: Partial<Record<'bytes' | 'documents' | 'size', number>>) {
+  const { sizes, docCount } = await store.info()
+  const allowance: Allowance = {
+    bytes: { limit: sizes.active + (left.bytes ?? Infinity), others: 0, here: sizes.active },
+    documents: { limit: docCount + 7 + (left.documents ?? Infinity), others: 7 },
+    maxDocumentSize: left.size ?? Infinity,
+  }
+  return { ...ADMIN, allowance }
+}
+
+async function bulkAs({ database }: Opened, user: UserCtx, request: unknown): Promise<Json> {
+  const chunks: Uint8Array[] = []
+  for await (const chunk of database.bulkDocs(user, { bytes: Buffer.from(JSON.stringify(request)) })) {
+    chunks.push(chunk)
+  }
+  return JSON.parse(Buffer.concat(chunks).toString())
+}
+
+function putAs({ database }: Opened, user: UserCtx, id: string, doc: unknown) {
+  return database.put(user, id, { bytes: Buffer.from(JSON.stringify(doc)) }, {})
+}
+
+async function seeded(t: Test) {
+  const opened = await openDatabase()
+  const rev = await opened.put('a', { text: 'a'.repeat(3000) })
+  await opened.put('b', { n: 1 })
+  t.equal((await opened.store.info()).docCount, 2)
+  return { ...opened, rev }
+}
+
+t.test('over the bytes nothing grows, and deletions pass', async (t) => {
+  const opened = await seeded(t)
+  const { rev } = opened
+  const user = await userWith(opened, { bytes: 0 })
+  await t.rejects(putAs(opened, user, 'c', {}), {
+    code: 'forbidden',
+    reason: /may store \d+ bytes and stores \d+/,
+  })
+  await t.rejects(putAs(opened, user, 'a', { _rev: rev }), { code: 'forbidden' })
+  const docs = [
+    { _id: 'new' },
+    { _id: 'a', _rev: rev, _deleted: true, why: 'x'.repeat(2000) },
+    { _id: 'never', _deleted: true },
+  ]
+  const rows = await bulkAs(opened, user, { docs })
+  t.match(
+    rows,
+    [{ error: 'forbidden' }, { ok: true }, { ok: true }],
+    'a tombstone may say something of itself',
+  )
+  const revB = (await opened.get('b'))._rev
+  t.match(await opened.database.remove(user, 'b', revB), { id: 'b' })
+  t.equal((await opened.store.info()).docCount, 0)
+})
+
+t.test('a tombstone is no way to go on storing', async (t) => {
+  const opened = await seeded(t)
+  const { rev } = opened
+  const user = await userWith(opened, { bytes: 0 })
+  const replicated = (docs: unknown[]) => bulkAs(opened, user, { new_edits: false, docs })
+  const gone = (_id: string, _rev: string, more: object = {}) => ({ _id, _rev, _deleted: true, ...more })
+  const [, hash = ''] = rev.split('-')
+  const ids = (id: string) => ({ _revisions: { start: 2, ids: [id, hash] } })
+  t.match(
+    await replicated([
+      gone('unknown', '2-b', { _revisions: { start: 2, ids: ['b', 'a'] } }),
+      gone('a', '5-e'),
+      gone('a', '2-large', { ...ids('large'), text: 'x'.repeat(5000) }),
+    ]),
+    [
+      { id: 'unknown', error: 'forbidden' },
+      { id: 'a', error: 'forbidden' },
+      { id: 'a', error: 'forbidden' },
+    ],
+    'of what is not here, of no leaf, larger than what it deletes',
+  )
+  t.same(await replicated([gone('a', '2-d', ids('d'))]), [], 'one that ends a leaf is taken')
+  t.same(await replicated([gone('a', '2-d', ids('d'))]), [], 'again: it is known')
+  const later = await userWith(opened, { bytes: 0 })
+  const second = { new_edits: false, docs: [gone('a', '2-f', ids('f'))] }
+  t.match(await bulkAs(opened, later, second), [{ error: 'forbidden' }], 'no second one')
+})
+
+t.test('what is known already changes nothing, and is not refused', async (t) => {
+  const opened = await seeded(t)
+  const user = await userWith(opened, { bytes: 0 })
+  const docs = [
+    { _id: 'a', _rev: opened.rev },
+    { _id: 'new', _rev: '1-a' },
+  ]
+  t.match(await bulkAs(opened, user, { new_edits: false, docs }), [
+    { id: 'new', rev: '1-a', error: 'forbidden' },
+  ])
+})
+
+t.test('over the documents none is new, and others are edited', async (t) => {
+  const opened = await seeded(t)
+  const gone = await opened.put('gone', { _deleted: true })
+  t.ok(gone)
+  const user = await userWith(opened, { documents: 1 })
+  const docs = [
+    { _id: 'new' },
+    { _id: 'one-too-many' },
+    { _id: 'a', _rev: opened.rev, edited: true },
+    { _id: 'gone' },
+    { _id: 'tombstone', _deleted: true },
+  ]
+  const rows = await bulkAs(opened, user, { docs })
+  t.match(rows[0], { ok: true }, 'as many as there is room for')
+  t.match(rows[1], { error: 'forbidden', reason: /may store 10 documents and stores 10/ })
+  t.match(rows[2], { ok: true })
+  t.match(rows[3], { error: 'forbidden' }, 'one that comes back counts as new')
+  t.match(rows[4], { ok: true })
+})
+
+t.test('a document that is too large for its owner', async (t) => {
+  const opened = await seeded(t)
+  const user = await userWith(opened, { size: 1000 })
+  const docs = [
+    { _id: 'large', text: 'x'.repeat(1000) },
+    { _id: 'small', text: 'x'.repeat(100) },
+  ]
+  t.match(await bulkAs(opened, user, { docs }), [
+    { error: 'forbidden', reason: /has 1011 bytes; .* of 1000 bytes/ },
+    { ok: true },
+  ])
+  await t.rejects(putAs(opened, user, 'wide', { text: 'ä'.repeat(600) }), { code: 'forbidden' })
+  await t.rejects(putAs(opened, user, '_local/x', { text: 'x'.repeat(1000) }), { code: 'forbidden' })
+})
+
+t.test('small _local documents pass, new ones up to a point', async (t) => {
+  const opened = await seeded(t)
+  await opened.put('_local/old', { n: 1 })
+  const full = await userWith(opened, { bytes: 0 })
+  t.match(await putAs(opened, full, '_local/new', { n: 1 }), { id: '_local/new' })
+  t.match(await putAs(opened, full, '_local/old', { text: 'x'.repeat(60_000) }), { id: '_local/old' })
+  await t.rejects(putAs(opened, full, '_local/new2', { text: 'x'.repeat(70_000) }), { code: 'forbidden' })
+  const beyond = await userWith(opened, { bytes: -17 * 1024 * 1024 })
+  t.match(await putAs(opened, beyond, '_local/old', { n: 2 }), { id: '_local/old' })
+  await t.rejects(putAs(opened, beyond, '_local/new2', { n: 1 }), { code: 'forbidden' })
+  t.match(await opened.database.remove(beyond, '_local/new', '0-1'), { deleted: true })
+})
+
+t.test('the size is looked at anew where it counts', async (t) => {
+  const opened = await seeded(t)
+  const { sizes } = await opened.store.info()
+  const stale = await userWith(opened, { bytes: 100_000 })
+  const thought = { ...stale.allowance.bytes, here: sizes.active + 1_000_000 }
+  const user = { ...stale, allowance: { ...stale.allowance, bytes: thought } }
+  t.match(await putAs(opened, user, 'c', {}), { id: 'c' }, 'a compaction has made room since')
+})
+
+t.test('a bulk of many groups ends at the limit', async (t) => {
+  const opened = await seeded(t)
+  const user = await userWith(opened, { bytes: 3_000_000 })
+  const docs = Array.from({ length: 20 }, (_, at) => ({ _id: `large ${at}`, text: 'x'.repeat(500_000) }))
+  const rows: Json[] = await bulkAs(opened, user, { docs })
+  const stored = rows.filter(({ ok }) => ok).length
+  t.ok(stored >= 3 && stored <= 8, `${stored} of 20`)
+})
+
+t.test('far from every limit nothing is looked into', async (t) => {
+  const opened = await seeded(t)
+  const { allowance } = await userWith(opened, { bytes: 1_000_000, documents: 10, size: 100_000 })
+  const view = await opened.store.view()
+  t.equal(withinAllowance(allowance, null, view, [], undefined), undefined)
+  t.equal(withinAllowance(undefined, null, view, [], undefined), undefined)
+})

@@ -1,0 +1,121 @@
+/** What a crash leaves between two steps is finished at the next start: nothing that others reach, nothing ownerless. */
+import t from 'tap'
+import { Owners, type RecordStore } from '../../src/hosted/owners.ts'
+import type { RecordWrite, ServerRecord } from '../../src/storage/catalog.ts'
+import { connect } from '../http/client.ts'
+import { startHostedServer } from './hosted-server.ts'
+
+const ANNA = { auth: 'anna:anna' }
+const ROOT = { auth: 'root:root' }
+
+/** Records in memory. */
+function memoryRecords() {
+  const records = new Map<string, ServerRecord>()
+  const store: RecordStore = {
+    readRecords: async (kind) => [...records.values()].filter((record) => record.kind === kind),
+    writeRecords: async (writes: readonly RecordWrite[]) => {
+      for (const { kind, key, value } of writes) {
+        if (value === null) records.delete(`${kind} ${key}`)
+        else records.set(`${kind} ${key}`, { kind, key, value })
+      }
+    },
+  }
+  return { records, store }
+}
+
+t.test('who owns what is the same after a restart', async (t) => {
+  const { records, store } = memoryRecords()
+  const owners = await Owners.open(store)
+  await owners.set('a', 'anna', 'making')
+  t.equal(owners.ownerOf('a'), undefined, 'nobody owns what is not finished')
+  t.same([...owners.databasesOf('anna')], [])
+  await owners.set('a', 'anna', 'owned')
+  await owners.set('b', 'anna', 'owned')
+  await owners.set('b', 'anna', 'deleted')
+  const again = await Owners.open(store)
+  for (const each of [owners, again]) {
+    t.equal(each.ownerOf('a'), 'anna')
+    t.equal(each.ownerOf('b'), undefined)
+    t.same([...each.databasesOf('anna')], ['a'])
+    t.same([...each.formerDatabasesOf('anna')], ['b'])
+    t.same(each.accounts(), ['anna'])
+  }
+  await owners.set('b', 'bert', 'owned')
+  t.same([...owners.formerDatabasesOf('anna')], [])
+  await owners.forget(['a', 'b', 'none'])
+  t.equal(records.size, 0)
+  t.same(owners.accounts(), [])
+})
+
+t.test('of deleted databases the latest hundred are remembered', async (t) => {
+  const { records, store } = memoryRecords()
+  const owners = await Owners.open(store)
+  for (let at = 0; at < 105; at++) {
+    await owners.set(`db${at}`, 'anna', 'owned')
+    await owners.set(`db${at}`, 'anna', 'deleted')
+  }
+  t.equal(owners.formerDatabasesOf('anna').size, 100)
+  t.equal(records.size, 100)
+  t.notOk(owners.formerDatabasesOf('anna').has('db4'))
+  t.ok(owners.formerDatabasesOf('anna').has('db5'))
+})
+
+t.test('a crash between the steps of making and deleting', async (t) => {
+  const first = await startHostedServer(t)
+  const { owners } = first.hosted
+  const call = connect(t, first)
+  for (const name of ['whole', 'unsecured', 'gone', 'left']) await call('PUT', `/${name}`, ANNA)
+  await call('PUT', '/house', ROOT)
+  // As each stands before the next step of its making or deleting.
+  await owners.set('never-made', 'anna', 'making')
+  await call('DELETE', '/unsecured', ANNA)
+  await call('PUT', '/unsecured', ROOT)
+  await owners.set('unsecured', 'anna', 'making')
+  await call('DELETE', '/gone', ANNA)
+  await owners.set('gone', 'anna', 'owned')
+  t.equal((await call('GET', '/unsecured', ANNA)).status, 403, 'nobody reaches what is not finished')
+  await first.close()
+
+  const second = await startHostedServer(t, {}, first.dataDir)
+  const again = connect(t, second)
+  t.same((await again('GET', '/_all_dbs', ANNA)).json, ['left', 'unsecured', 'whole'])
+  t.equal((await again('GET', '/unsecured', ANNA)).status, 200)
+  t.equal((await again('GET', '/unsecured', { auth: 'bert:bert' })).status, 403)
+  t.same(second.hosted.owners.databases().sort(), ['gone', 'left', 'unsecured', 'whole'])
+  t.equal((await again('PUT', '/never-made', { auth: 'bert:bert' })).status, 201, 'the name is free')
+  t.equal((await again('PUT', '/gone', { auth: 'bert:bert' })).status, 201)
+  t.equal(second.hosted.owners.ownerOf('house'), undefined)
+})
+
+t.test('a name that an account has given up is not its own again', async (t) => {
+  const first = await startHostedServer(t)
+  const call = connect(t, first)
+  await call('PUT', '/wiki', ANNA)
+  await call('DELETE', '/wiki', ANNA)
+  const setup = { action: 'finish_cluster', ensure_dbs_exist: ['wiki'] }
+  t.equal((await call('POST', '/_cluster_setup', { ...ROOT, json: setup })).status, 201)
+  await first.close()
+  const second = await startHostedServer(t, {}, first.dataDir)
+  const again = connect(t, second)
+  t.equal((await again('GET', '/wiki', ANNA)).status, 403)
+  t.equal((await again('DELETE', '/wiki', ANNA)).status, 403)
+  t.same((await again('GET', '/_all_dbs', ANNA)).json, [])
+  t.same(second.hosted.owners.databases(), [])
+})
+
+t.test('a crash in the midst of the deletion of an account', async (t) => {
+  const first = await startHostedServer(t)
+  const call = connect(t, first)
+  await call('POST', '/_settee/accounts', { ...ROOT, json: { name: 'anna', password: 'anna' } })
+  for (const name of ['a', 'b']) await call('PUT', `/${name}`, ANNA)
+  await first.hosted.tenants.change('anna', { isLeaving: true })
+  t.match(await call('GET', '/a', ANNA), { status: 403, json: { reason: /being deleted/ } })
+  await call('DELETE', '/a', ROOT)
+  await first.close()
+  const second = await startHostedServer(t, {}, first.dataDir)
+  const again = connect(t, second)
+  t.same((await again('GET', '/_all_dbs', ROOT)).json, ['_users'])
+  t.equal((await again('GET', '/_settee/accounts/anna', ROOT)).status, 404)
+  t.same(second.hosted.owners.databases(), [])
+  t.same(second.tokensDeleted, ['anna'])
+})

@@ -1,0 +1,110 @@
+/** Quotas through a listening server: what PouchDB sees of them, and how an account gets room again. */
+import t, { type Test } from 'tap'
+import { connect } from '../http/client.ts'
+import { device, remote, until } from '../protocol/devices.ts'
+import { startHostedServer } from './hosted-server.ts'
+
+const ANNA = { auth: 'anna:anna' }
+const ROOT = { auth: 'root:root' }
+
+interface Account {
+  readonly usage: { bytes: number; documents: number; databases: number; feeds: number }
+  readonly databases: readonly { name: string; bytes: number; documents: number }[]
+}
+
+async function startWithNotes(t: Test, settings: Record<string, string> = {}) {
+  const server = await startHostedServer(t, settings)
+  const call = connect(t, server)
+  t.equal((await call('PUT', '/notes', ANNA)).status, 201)
+  const account = async () => (await call('GET', '/_settee/account', ANNA)).json as Account
+  const setQuota = (quota: object) => call('PUT', '/_settee/accounts/anna', { ...ROOT, json: { quota } })
+  const there = (login = 'anna:anna') => remote(`${server.url.replace('://', `://${login}@`)}/notes`)
+  return { ...server, call, account, setQuota, there }
+}
+
+t.test(
+  'over the bytes: a push is denied document by document, deletions go on, compaction makes room',
+  async (t) => {
+    const { call, account, setQuota, there } = await startWithNotes(t)
+    const phone = await device(t)
+    const text = 'x'.repeat(100_000)
+    await phone.bulkDocs(Array.from({ length: 10 }, (_, at) => ({ _id: `note-${at}`, text })))
+    t.match(await phone.replicate.to(there().db), { docs_written: 10, doc_write_failures: 0 })
+    const { usage } = await account()
+    t.ok(usage.bytes > 1_000_000, `${usage.bytes} bytes`)
+    t.match(usage, { documents: 10, databases: 1 })
+    t.equal((await setQuota({ bytes: 600_000 })).status, 200)
+
+    await phone.put({ _id: 'another', text: 'small' })
+    await phone.put({ ...(await phone.get('note-0')), text: 'edited' })
+    for (let at = 1; at < 8; at++) await phone.remove(await phone.get(`note-${at}`))
+    const denied: { id: string; reason: string }[] = []
+    const push = phone.replicate.to(there().db)
+    push.on('denied', (row) => denied.push(row as unknown as (typeof denied)[number]))
+    t.match(await push, { ok: true, docs_written: 7, doc_write_failures: 2 })
+    t.same(denied.map(({ id }) => id).sort(), ['another', 'note-0'])
+    t.match(denied[0]?.reason, /may store 600000 bytes and stores \d+/)
+    const refused = await call('PUT', '/notes/single', { ...ANNA, body: '{}' })
+    t.match(refused, { status: 403, json: { error: 'forbidden' } })
+    t.equal((await call('GET', '/notes/note-0', ANNA)).status, 200, 'what is there is read')
+    t.equal((await call('PUT', '/notes/_local/checkpoint', { ...ANNA, body: '{}' })).status, 201)
+    t.equal(
+      (await call('PUT', '/notes/as-admin', { ...ROOT, body: '{}' })).status,
+      201,
+      'an admin has no quota',
+    )
+
+    t.equal((await call('POST', '/notes/_compact', { ...ANNA, json: {} })).status, 202)
+    await until('it is compacted', async () => {
+      const info = (await call('GET', '/notes', ANNA)).json as {
+        compact_running: boolean
+        sizes: { active: number }
+      }
+      return !info.compact_running && info.sizes.active < 600_000
+    })
+    t.equal((await call('PUT', '/notes/single', { ...ANNA, body: '{}' })).status, 201)
+  },
+)
+
+t.test("the owner's quota counts, whoever writes, and in all databases together", async (t) => {
+  const { call, account, setQuota } = await startWithNotes(t)
+  await call('PUT', '/more', ANNA)
+  await call('PUT', '/more/_security', { ...ANNA, json: { members: { names: ['anna', 'bert'] } } })
+  const docs = Array.from({ length: 5 }, () => ({}))
+  t.equal((await call('POST', '/notes/_bulk_docs', { ...ANNA, json: { docs } })).status, 201)
+  await until('it is counted', async () => (await account()).usage.documents === 5)
+  await setQuota({ documents: 7 })
+  const rows = (await call('POST', '/more/_bulk_docs', { auth: 'bert:bert', json: { docs } }))
+    .json as object[]
+  t.match(rows.slice(0, 2), [{ ok: true }, { ok: true }])
+  t.match(rows.slice(2), [{ error: 'forbidden' }, { error: 'forbidden' }, { error: 'forbidden' }])
+  await until('both are counted', async () => (await account()).usage.documents === 7)
+  t.match((await account()).databases, [
+    { name: 'more', documents: 2 },
+    { name: 'notes', documents: 5 },
+  ])
+  t.equal((await call('PUT', '/notes/eighth', { ...ANNA, body: '{}' })).status, 403)
+  await setQuota({ documents: null, document_size: 100 })
+  const body = JSON.stringify({ text: 'x'.repeat(200) })
+  t.match(await call('PUT', '/notes/large', { ...ANNA, body }), {
+    status: 403,
+    json: { reason: /211 bytes/ },
+  })
+  t.equal((await call('PUT', '/notes/eighth', { ...ANNA, body: '{}' })).status, 201)
+})
+
+t.test('what is taken is known after a restart, without a look at the databases', async (t) => {
+  const first = await startWithNotes(t)
+  await first.call('PUT', '/notes/doc', { ...ANNA, body: JSON.stringify({ text: 'x'.repeat(50_000) }) })
+  await until('it is counted', async () => (await first.account()).usage.documents === 1)
+  const before = first.hosted.tenantUsage()
+  t.match(before, [{ account: 'anna', documents: 1, databases: 1, feeds: 0 }])
+  const scraped = await first.call('GET', '/_node/_local/_prometheus', ROOT)
+  t.match(scraped.text, /^settee_tenant_documents\{account="anna"\} 1$/m)
+  await first.close()
+  const second = await startHostedServer(t, {}, first.dataDir)
+  t.same(second.hosted.tenantUsage(), before)
+  const call = connect(t, second)
+  t.equal((await call('DELETE', '/notes', ANNA)).status, 200)
+  t.match(second.hosted.tenantUsage(), [{ account: 'anna', bytes: 0, documents: 0, databases: 0 }])
+})

@@ -1,0 +1,181 @@
+/** Two tenants on one server: each has its own databases, and knows of no others. */
+import t, { type Test } from 'tap'
+import { connect } from '../http/client.ts'
+import { until } from '../protocol/devices.ts'
+import { startHostedServer } from './hosted-server.ts'
+
+const ANNA = { auth: 'anna:anna' }
+const BERT = { auth: 'bert:bert' }
+const ROOT = { auth: 'root:root' }
+
+/** Anna has `anna-1` and `anna-2`, Bert `bert-1`; `house` is nobody's. */
+async function startWithTenants(t: Test, settings: Record<string, string> = {}) {
+  const server = await startHostedServer(t, settings)
+  const call = connect(t, server)
+  for (const [name, as] of [
+    ['anna-1', ANNA],
+    ['anna-2', ANNA],
+    ['bert-1', BERT],
+    ['house', ROOT],
+  ] as const) {
+    t.match(await call('PUT', `/${name}`, as), { status: 201, json: { ok: true } })
+  }
+  return { ...server, call }
+}
+
+t.test('a tenant makes a database, which is its own from the first moment', async (t) => {
+  const { call } = await startWithTenants(t)
+  t.match((await call('GET', '/anna-1/_security', ANNA)).json, {
+    admins: { names: ['anna'] },
+    members: { names: ['anna'] },
+  })
+  t.equal((await call('PUT', '/anna-1/doc', { ...ANNA, body: '{}' })).status, 201)
+  t.equal((await call('GET', '/anna-1/doc', BERT)).status, 403)
+  t.equal((await call('GET', '/anna-1/doc')).status, 401)
+  t.equal((await call('GET', '/anna-1/doc', ROOT)).status, 200)
+  t.match(await call('PUT', '/anna-1', BERT), { status: 412, json: { error: 'file_exists' } })
+  t.match(await call('PUT', '/anna-1', ANNA), { status: 412 })
+  t.match(await call('PUT', '/Illegal', ANNA), { status: 400 })
+  t.match(await call('PUT', '/_replicator', ANNA), { status: 403 })
+  t.match(await call('PUT', '/new'), { status: 401, json: { reason: 'You are not a server admin.' } })
+})
+
+t.test('it sees its own and no others', async (t) => {
+  const { call } = await startWithTenants(t)
+  t.same((await call('GET', '/_all_dbs', ANNA)).json, ['anna-1', 'anna-2'])
+  t.same((await call('GET', '/_all_dbs?limit=1&descending=true', ANNA)).json, ['anna-2'])
+  t.same((await call('GET', '/_all_dbs?start_key="anna-2"', ANNA)).json, ['anna-2'])
+  t.same((await call('GET', '/_all_dbs', { auth: 'cora:cora' })).json, [])
+  t.same((await call('GET', '/_all_dbs', ROOT)).json, ['_users', 'anna-1', 'anna-2', 'bert-1', 'house'])
+  t.equal((await call('GET', '/_all_dbs')).status, 401)
+  const infos = (await call('GET', '/_dbs_info', BERT)).json as { key: string }[]
+  t.same(
+    infos.map(({ key }) => key),
+    ['bert-1'],
+  )
+  const keys = ['anna-1', 'bert-1', 'none']
+  t.match((await call('POST', '/_dbs_info', { ...BERT, json: { keys } })).json, [
+    { key: 'anna-1', error: 'not_found' },
+    { key: 'bert-1', info: { doc_count: 0 } },
+    { key: 'none', error: 'not_found' },
+  ])
+  t.same((await call('GET', '/_active_tasks', BERT)).json, [])
+  t.equal((await call('GET', '/_active_tasks')).status, 401)
+  await call('PUT', '/bert-1/_security', { ...BERT, json: { members: { names: ['cora'] } } })
+  t.equal((await call('GET', '/bert-1', BERT)).status, 403, 'who has shut himself out')
+  t.match((await call('GET', '/_dbs_info', BERT)).json, [{ key: 'bert-1' }], 'sees that it is there')
+  t.equal((await call('DELETE', '/bert-1', BERT)).status, 200, 'and deletes it')
+})
+
+t.test('it deletes its own, up to a number makes new ones', async (t) => {
+  const { call, hosted } = await startWithTenants(t, { 'quota/databases': '2' })
+  t.match(await call('DELETE', '/bert-1', ANNA), { status: 403, json: { error: 'forbidden' } })
+  t.equal((await call('DELETE', '/house', ANNA)).status, 403)
+  t.equal((await call('DELETE', '/none', ANNA)).status, 404)
+  t.equal((await call('DELETE', '/anna-1')).status, 401)
+  t.match(await call('PUT', '/anna-3', ANNA), {
+    status: 403,
+    json: { reason: 'This account may have 2 databases and has 2.' },
+  })
+  t.equal((await call('GET', '/anna-3', ROOT)).status, 404)
+  t.equal((await call('DELETE', '/anna-1', ANNA)).status, 200)
+  t.equal((await call('PUT', '/anna-3', ANNA)).status, 201)
+  t.equal((await call('PUT', '/anna-1', BERT)).status, 201, "a name that was given back is anybody's")
+  t.equal(hosted.owners.ownerOf('anna-1'), 'bert')
+  const raced = await Promise.all(
+    ['x', 'y', 'z'].map((name) => call('PUT', `/cora-${name}`, { auth: 'cora:cora' })),
+  )
+  t.same(raced.map(({ status }) => status).sort(), [201, 201, 403])
+  const names = await Promise.all(
+    [ANNA, BERT, ROOT, { auth: 'dora:dora' }].map((as) => call('PUT', '/wanted', as)),
+  )
+  t.equal(names.filter(({ status }) => status === 201).length, 1, 'one of those who want a name gets it')
+})
+
+t.test('an admin makes databases for nobody, for others, and gives them away', async (t) => {
+  const { call } = await startWithTenants(t)
+  t.same((await call('GET', '/_settee/owners/house', ROOT)).json, { database: 'house', owner: null })
+  t.equal((await call('PUT', '/gift?owner=nobody-yet', ROOT)).status, 404)
+  t.equal((await call('PUT', '/gift?owner=anna', ROOT)).status, 201)
+  t.equal((await call('PUT', '/gift/doc', { ...ANNA, body: '{}' })).status, 201)
+  t.equal((await call('PUT', '/other?owner=bert', ANNA)).status, 403)
+  t.equal((await call('PUT', '/other?owner=root', ROOT)).status, 403, 'an admin is no tenant')
+  t.equal((await call('PUT', '/_settee/owners/house', { ...ROOT, json: { owner: 'bert' } })).status, 200)
+  t.same((await call('GET', '/_all_dbs', BERT)).json, ['bert-1', 'house'])
+  t.equal((await call('PUT', '/_settee/owners/house', { ...ROOT, json: { owner: null } })).status, 200)
+  t.same((await call('GET', '/_all_dbs', BERT)).json, ['bert-1'])
+  for (const json of [{}, { owner: 7 }, []]) {
+    t.equal((await call('PUT', '/_settee/owners/house', { ...ROOT, json })).status, 400)
+  }
+  t.equal((await call('GET', '/_settee/owners/none', ROOT)).status, 404)
+  t.equal((await call('GET', '/_settee/owners/anna-1', ANNA)).status, 401)
+})
+
+t.test("databases that couch_peruser makes are their users'", async (t) => {
+  const { call } = await startWithTenants(t, { 'couch_peruser/enable': 'true' })
+  const name = (user: string) => `/userdb-${Buffer.from(user).toString('hex')}`
+  t.equal((await call('PUT', name('bert'), ANNA)).status, 403)
+  t.equal((await call('PUT', name('anna'), ANNA)).status, 201)
+})
+
+t.test('_db_updates tells a tenant of its own, and of nothing else', async (t) => {
+  const { call } = await startWithTenants(t)
+  interface Row {
+    readonly db_name: string
+    readonly type: string
+    readonly seq: string
+  }
+  const updates = async (query: string, as: { auth: string }) =>
+    (await call('GET', `/_db_updates${query}`, as)).json as { results: Row[]; last_seq: string }
+  const told = ({ results }: { results: Row[] }) => results.map(({ db_name, type }) => `${db_name} ${type}`)
+  const first = await updates('', ANNA)
+  t.same(told(first), ['anna-1 created', 'anna-2 created'])
+  t.equal(first.last_seq, first.results[1]?.seq)
+  t.notMatch(first.last_seq, /^\d+-[\w-]{12}$/, 'no number that counts all databases')
+  t.same(told(await updates('?descending=true&limit=1', ANNA)), ['anna-2 created'])
+  t.same(told(await updates(`?since=${first.results[0]?.seq}`, ANNA)), ['anna-2 created'])
+  await call('PUT', '/bert-2', BERT)
+  await call('DELETE', '/bert-2', BERT)
+  t.equal((await updates('', ANNA)).last_seq, first.last_seq, 'nor that anything happened')
+  t.same(told(await updates('', BERT)), ['bert-1 created', 'bert-2 created', 'bert-2 deleted'])
+  await call('PUT', '/bert-2', ANNA)
+  t.same(told(await updates('', BERT)), ['bert-1 created'], "a name that is another's now")
+  t.same(told(await updates(`?since=${first.last_seq}`, ANNA)), ['bert-2 created'])
+  t.same(
+    told(await updates(`?since=${first.last_seq}`, BERT)),
+    ['bert-1 created'],
+    "another's token means nothing",
+  )
+  t.same(told(await updates('?since=3', BERT)), ['bert-1 created'], 'nor does a number')
+  t.equal((await call('GET', '/_db_updates?since=x', BERT)).status, 400)
+  t.same(told(await updates('?since=now', BERT)), [])
+  t.ok((await updates('', ROOT)).results.length >= 6)
+  t.equal((await call('GET', '/_db_updates')).status, 401)
+})
+
+t.test('_db_updates that waits', async (t) => {
+  const { url, call } = await startWithTenants(t)
+  const reader = new AbortController()
+  t.teardown(() => reader.abort())
+  const answer = await fetch(`${url}/_db_updates?feed=continuous&since=now`, {
+    headers: { authorization: `Basic ${Buffer.from('anna:anna').toString('base64')}` },
+    signal: reader.signal,
+  })
+  let text = ''
+  const reading = (async () => {
+    for await (const chunk of answer.body ?? []) text += Buffer.from(chunk).toString()
+  })().catch(() => undefined)
+  await call('PUT', '/bert-2', BERT)
+  await call('PUT', '/bert-1/doc', { ...BERT, body: '{}' })
+  await call('PUT', '/anna-3', ANNA)
+  await until('it is told', () => text.includes('anna-3'))
+  t.same(
+    text
+      .trim()
+      .split('\n')
+      .map((line) => (JSON.parse(line) as { db_name: string }).db_name),
+    ['anna-3'],
+  )
+  reader.abort()
+  await reading
+})

@@ -1,0 +1,62 @@
+/** Hosted mode as `settee serve --hosted` has it: accounts of `_users`, sessions, device tokens, couch_peruser. */
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { startTestServer, temporaryFolder } from '../helpers/server.ts'
+import { connect } from '../http/client.ts'
+import { until } from '../protocol/devices.ts'
+
+const ANNA = { auth: 'anna:secret' }
+const ROOT = { auth: 'root:root' }
+
+async function startWithAnna(t: Test, more = '') {
+  const dataDir = await temporaryFolder(t)
+  const ini = `[settee]\nmode = hosted\n[chttpd_auth]\niterations = 10\n[admins]\nroot = root\n${more}`
+  await writeFile(join(dataDir, 'local.ini'), ini)
+  const server = await startTestServer(t, { dataDir })
+  const call = connect(t, server)
+  const json = { name: 'anna', password: 'secret' }
+  t.equal((await call('POST', '/_settee/accounts', { ...ROOT, json })).status, 201)
+  return { ...server, call }
+}
+
+t.test('however an account comes in, a suspension shuts it out', async (t) => {
+  const { call } = await startWithAnna(t)
+  const user = (await call('GET', '/_users/org.couchdb.user:anna', ROOT)).json as Record<string, unknown>
+  t.notOk('password' in user, 'the password is hashed')
+  t.equal((await call('PUT', '/notes', ANNA)).status, 201)
+  const login = await call('POST', '/_session', { json: { name: 'anna', password: 'secret' } })
+  t.equal(login.status, 200)
+  const [cookie = ''] = String(login.headers['set-cookie']).split(';')
+  const made = await call('POST', '/_settee/tokens', { ...ANNA, json: { name: 'phone' } })
+  const token = `anna:${(made.json as { token: string }).token}`
+  const ways = [ANNA, { headers: { cookie } }, { auth: token }]
+  for (const way of ways) t.equal((await call('GET', '/notes', way)).status, 200)
+  const suspend = (suspended: boolean) =>
+    call('PUT', '/_settee/accounts/anna', { ...ROOT, json: { suspended } })
+  await suspend(true)
+  for (const way of ways) {
+    t.match(await call('GET', '/notes', way), { status: 403, json: { reason: /suspended/ } })
+  }
+  const refused = await call('POST', '/_session', { json: { name: 'anna', password: 'secret' } })
+  t.equal(refused.status, 403)
+  t.equal(refused.headers['set-cookie'], undefined)
+  await suspend(false)
+  for (const way of ways) t.equal((await call('GET', '/notes', way)).status, 200)
+
+  t.match((await call('DELETE', '/_settee/accounts/anna', ROOT)).json, {
+    deleted: { databases: ['notes'], user: true, tokens: 1 },
+  })
+  for (const way of ways) t.ok([401, 404].includes((await call('GET', '/notes', way)).status))
+  t.same((await call('GET', '/_all_dbs', ROOT)).json, ['_users'])
+})
+
+t.test("what couch_peruser makes is the account's, and goes with it", async (t) => {
+  const { call } = await startWithAnna(t, '[couch_peruser]\nenable = true\n[quota]\ndatabases = 0\n')
+  const name = `userdb-${Buffer.from('anna').toString('hex')}`
+  await until('it is made', async () => (await call('GET', `/${name}`, ANNA)).status === 200)
+  t.same((await call('GET', '/_all_dbs', ANNA)).json, [name])
+  t.equal((await call('PUT', '/another', ANNA)).status, 403, 'though it may have none')
+  t.match((await call('DELETE', '/_settee/accounts/anna', ROOT)).json, { deleted: { databases: [name] } })
+  t.equal((await call('GET', `/${name}`, ROOT)).status, 404)
+})

@@ -1,0 +1,107 @@
+/** Who gets what of a database as a whole, and of many of its documents. */
+import {
+  databaseAdmins,
+  hostedIs,
+  maintainers,
+  members,
+  owners,
+  type Row,
+  type Rows,
+  serverAdmins,
+  tenants,
+} from './matrix.ts'
+
+const NOTHING = { json: {} }
+/** What nobody shuts `d` and `m` out with. */
+const SECURITY = { json: { admins: { names: ['d'] }, members: { names: ['m'] } } }
+const REVISIONS = { json: { doc: ['1-x'] } }
+
+function list(path: string): Rows {
+  return {
+    [`/:db/${path}`]: [
+      [`GET /{db}/${path}`, members(200)],
+      [`POST /{db}/${path}`, members(200), NOTHING],
+    ],
+    [`/:db/${path}/queries`]: [[`POST /{db}/${path}/queries`, members(200), { json: { queries: [{}] } }]],
+  }
+}
+
+/** Where another body than that of the other rows is sent. */
+const feeds: readonly Row[] = ['normal', 'longpoll', 'continuous', 'eventsource'].map((feed) => [
+  `GET /{db}/_changes?feed=${feed}&timeout=0`,
+  members(200),
+])
+
+export const databaseRows: Rows = {
+  '/:db': [
+    ['GET /{db}', members(200)],
+    ['POST /{db}', members(201), NOTHING],
+    ['PUT /made-{n}', tenants(201)],
+    ['PUT /{db}', tenants(412)],
+    ['PUT /_made', tenants(400)],
+    // One of the names with `_` that there may be; only one can make it.
+    [
+      'PUT /_replicator',
+      { open: null, secured: serverAdmins(201).secured, hosted: [401, 403, 403, 403, 201] },
+    ],
+    // For others a server admin alone makes databases; in single mode they have no owners.
+    ['PUT /made-{n}?owner=m', { ...tenants(201), hosted: [401, 403, 201, 403, 201] }],
+    ['DELETE /{own}', owners(200)],
+    ['DELETE /none', { ...owners(404), hosted: [401, 404, 404, 404, 404] }],
+  ],
+  '/:db/_security': [
+    ['GET /{db}/_security', members(200)],
+    ['PUT /{db}/_security', databaseAdmins(200), SECURITY],
+  ],
+  '/:db/_revs_limit': [
+    ['GET /{db}/_revs_limit', members(200)],
+    ['PUT /{db}/_revs_limit', databaseAdmins(200), { body: '999' }],
+  ],
+  '/:db/_ensure_full_commit': [['POST /{db}/_ensure_full_commit', members(201), NOTHING]],
+  '/:db/_compact': [['POST /{own}/_compact', maintainers(202), NOTHING]],
+  '/:db/_compact/:ddoc': [
+    ['POST /{db}/_compact/d', hostedIs(maintainers, { status: 202, hosted: 404 }), NOTHING],
+  ],
+  '/:db/_view_cleanup': [['POST /{db}/_view_cleanup', maintainers(202)]],
+  '/:db/_purge': [['POST /{db}/_purge', serverAdmins(201), { json: { '{doc}': ['{rev}'] } }]],
+  '/:db/_purged_infos': [['GET /{db}/_purged_infos', members(200)]],
+  '/:db/_purged_infos_limit': [
+    ['GET /{db}/_purged_infos_limit', serverAdmins(200)],
+    ['PUT /{db}/_purged_infos_limit', serverAdmins(200), { body: '999' }],
+  ],
+  '/:db/_bulk_docs': [
+    ['POST /{db}/_bulk_docs', members(201), { json: { docs: [{ _id: 'bulk-{n}' }] } }],
+    [
+      'POST /{db}/_bulk_docs',
+      members(201),
+      { json: { new_edits: false, docs: [{ _id: 'bulk-{n}', _rev: '1-x' }, { _id: '_local/bulk-{n}' }] } },
+    ],
+  ],
+  '/:db/_bulk_get': [['POST /{db}/_bulk_get', members(200), { json: { docs: [{ id: 'doc' }] } }]],
+  '/:db/_revs_diff': [['POST /{db}/_revs_diff', members(200), REVISIONS]],
+  '/:db/_missing_revs': [['POST /{db}/_missing_revs', members(200), REVISIONS]],
+  ...list('_all_docs'),
+  ...list('_design_docs'),
+  ...list('_local_docs'),
+  '/:db/_changes': [
+    ...feeds,
+    ['GET /{db}/_changes?include_docs=true&attachments=true', members(200)],
+    ['GET /{db}/_changes?filter=d/all', hostedIs(members, { status: 200, hosted: 403 })],
+    ['POST /{db}/_changes?filter=_doc_ids', members(200), { json: { doc_ids: ['doc'] } }],
+  ],
+  '/:db/_temp_view': [['POST /{db}/_temp_view', members(410), NOTHING]],
+  '/:db/_design/:ddoc/_view/:view': [
+    ['GET /{db}/_design/d/_view/v', hostedIs(members, { status: 200, hosted: 403 })],
+    ['POST /{db}/_design/d/_view/v', hostedIs(members, { status: 200, hosted: 403 }), NOTHING],
+  ],
+  '/:db/_design/:ddoc/_view/:view/queries': [
+    [
+      'POST /{db}/_design/d/_view/v/queries',
+      hostedIs(members, { status: 200, hosted: 403 }),
+      { json: { queries: [{}] } },
+    ],
+  ],
+  '/:db/_design/:ddoc/_info': [
+    ['GET /{db}/_design/d/_info', hostedIs(members, { status: 200, hosted: 403 })],
+  ],
+}

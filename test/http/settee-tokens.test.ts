@@ -1,0 +1,195 @@
+/** Device tokens over HTTP: docs/settee-api.md. */
+import t, { type Test } from 'tap'
+import { connect } from './client.ts'
+import { startMemoryServer } from './memory-server.ts'
+
+interface Shown {
+  readonly id: string
+  readonly name: string
+  readonly token: string
+}
+
+/** A server with the admin `s`; of any other account the password is its name. */
+async function setUp(t: Test, settings: Record<string, string> = {}) {
+  const server = await startMemoryServer(t, settings)
+  const call = connect(t, server)
+  await call('PUT', '/_config/admins/s', { body: '"s"' })
+  const make = async (auth: string, json: object, query = '') => {
+    const answer = await call('POST', `/_settee/tokens${query}`, { json, auth })
+    t.equal(answer.status, 201, answer.text)
+    return answer.json as Shown
+  }
+  return { ...server, call, make }
+}
+
+const ID = /^[0-9a-f]{32}$/
+const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
+
+t.test('a token is made, listed, used and revoked', async (t) => {
+  const { call } = await setUp(t)
+  const made = await call('POST', '/_settee/tokens', { json: { name: 'phone' }, auth: 'm:m' })
+  t.equal(made.status, 201)
+  t.equal(made.headers['cache-control'], 'no-store')
+  const { id, token, ...rest } = made.json as Shown
+  t.match(id, ID)
+  t.match(token, /^stt_[A-Za-z0-9_-]{43}$/)
+  t.match(rest, { account: 'm', name: 'phone', admin: false, created: TIME, last_use: null })
+
+  const listed = async () => (await call('GET', '/_settee/tokens', { auth: 'm:m' })).json
+  t.strictSame(await listed(), { tokens: [{ id, ...rest }] })
+  const headers = { 'user-agent': `PouchDB ${'x'.repeat(200)}` }
+  t.equal((await call('GET', '/', { auth: `m:${token}`, headers })).status, 200)
+  const lastUse = { time: TIME, client: headers['user-agent'].slice(0, 100), address: '127.0.0.1' }
+  t.match(await listed(), { tokens: [{ id, last_use: lastUse }] })
+
+  t.strictSame((await call('DELETE', `/_settee/tokens/${id}`, { auth: 'm:m' })).json, { ok: true })
+  const refused = await call('GET', '/', { auth: `m:${token}` })
+  t.equal(refused.status, 401)
+  t.strictSame(refused.json, { error: 'unauthorized', reason: 'Name or password is incorrect.' })
+  t.strictSame(await listed(), { tokens: [] })
+  t.equal((await call('DELETE', `/_settee/tokens/${id}`, { auth: 'm:m' })).status, 404)
+})
+
+t.test('a token is of its account alone', async (t) => {
+  const { call, make } = await setUp(t)
+  const { token } = await make('m:m', { name: 'phone' })
+  for (const name of ['o', 's', '', 'M']) {
+    t.equal((await call('GET', '/', { auth: `${name}:${token}` })).status, 401, name)
+  }
+  t.equal((await call('GET', '/', { auth: `m:${token.slice(0, -1)}_` })).status, 401)
+  await call('PUT', '/db', { auth: 's:s' })
+  await call('PUT', '/db/_security', { json: { members: { names: ['m'] } }, auth: 's:s' })
+  t.equal((await call('PUT', '/db/doc', { body: '{}', auth: `m:${token}` })).status, 201)
+  t.equal((await call('PUT', '/db/_design/d', { body: '{}', auth: `m:${token}` })).status, 403)
+})
+
+t.test('a token manages no tokens, and reaches no accounts', async (t) => {
+  const { call, make } = await setUp(t)
+  const { id, token } = await make('m:m', { name: 'phone' })
+  const other = await make('m:m', { name: 'desk' })
+  const admin = await make('s:s', { name: 'tool', admin: true })
+  for (const auth of [`m:${token}`, `s:${admin.token}`]) {
+    const reason = 'A device token cannot manage tokens; log in with the password of the account.'
+    const calls = [
+      await call('GET', '/_settee/tokens', { auth }),
+      await call('POST', '/_settee/tokens', { json: { name: 'x' }, auth }),
+      await call('DELETE', `/_settee/tokens/${other.id}`, { auth }),
+      await call('DELETE', '/_settee/tokens/none', { auth }),
+    ]
+    for (const answer of calls) {
+      t.strictSame([answer.status, answer.json], [403, { error: 'forbidden', reason }])
+    }
+  }
+  await call('PUT', '/_config/couchdb/users_db_security_editable', { body: '"true"', auth: 's:s' })
+  await call('PUT', '/_users', { auth: 's:s' })
+  await call('PUT', '/_users/_security', { json: { members: { names: [] } }, auth: 's:s' })
+  const path = '/_users/org.couchdb.user:m'
+  for (const [method, ask] of [
+    ['GET', {}],
+    ['PUT', { json: { name: 'm', type: 'user', roles: [] } }],
+  ] as const) {
+    const answer = await call(method, path, { ...ask, auth: `m:${token}` })
+    t.match([answer.status, answer.json], [403, { reason: 'A device token gives no access to _users.' }])
+    t.not((await call(method, path, { ...ask, auth: 'm:m' })).status, 403)
+    t.not((await call(method, path, { ...ask, auth: `s:${admin.token}` })).status, 403)
+  }
+  t.equal((await call('DELETE', `/_settee/tokens/${id}`, { auth: `m:${token}` })).status, 200, 'but itself')
+  t.equal((await call('GET', '/', { auth: `m:${token}` })).status, 401)
+})
+
+t.test('a server admin sees, makes and revokes the tokens of others', async (t) => {
+  const { call, make } = await setUp(t)
+  const own = await make('s:s', { name: 'desk' })
+  const { id, token } = await make('s:s', { name: 'phone' }, '?account=m')
+  const listed = async (auth: string, query = '') => {
+    const { json } = await call('GET', `/_settee/tokens${query}`, { auth })
+    return (json as { tokens: Shown[] }).tokens.map((each) => each.id)
+  }
+  t.strictSame(await listed('s:s'), [own.id])
+  t.strictSame(await listed('s:s', '?account=m'), [id])
+  t.strictSame(await listed('m:m'), [id])
+  t.strictSame(await listed('m:m', '?account=m'), [id])
+  t.equal((await call('GET', '/', { auth: `m:${token}` })).status, 200)
+
+  const cases = [
+    await call('GET', '/_settee/tokens?account=s', { auth: 'm:m' }),
+    await call('POST', '/_settee/tokens?account=s', { json: { name: 'x' }, auth: 'm:m' }),
+  ]
+  for (const answer of cases) {
+    t.match([answer.status, answer.json], [403, { reason: 'Only server admins may name another account.' }])
+  }
+  const strange = await call('DELETE', `/_settee/tokens/${own.id}`, { auth: 'm:m' })
+  t.match([strange.status, strange.json], [404, { reason: 'The token does not exist.' }])
+  t.equal((await call('DELETE', `/_settee/tokens/${id}`, { auth: 's:s' })).status, 200)
+  t.strictSame(await listed('m:m'), [])
+})
+
+t.test("an admin's token is an admin's only when that is asked for", async (t) => {
+  const { call, make } = await setUp(t)
+  const plain = await make('s:s', { name: 'phone' })
+  const admin = await make('s:s', { name: 'tool', admin: true })
+  t.equal((await call('GET', '/_all_dbs', { auth: `s:${plain.token}` })).status, 401)
+  t.equal((await call('GET', '/_all_dbs', { auth: `s:${admin.token}` })).status, 200)
+  for (const [auth, query] of [
+    ['m:m', ''],
+    ['s:s', '?account=m'],
+  ] as const) {
+    const refused = await call('POST', `/_settee/tokens${query}`, { json: { name: 'x', admin: true }, auth })
+    t.equal(refused.status, 403, auth)
+  }
+  await call('PUT', '/_config/admins/other', { body: '"x"', auth: 's:s' })
+  t.equal((await call('DELETE', '/_config/admins/s', { auth: 's:s' })).status, 200)
+  t.equal((await call('GET', '/_all_dbs', { auth: `s:${admin.token}` })).status, 401, 'and while he is one')
+})
+
+t.test('what is asked wrongly', async (t) => {
+  const { call, make } = await setUp(t, { 'settee/tokens_per_account': '1', 'settee/token_name_length': '5' })
+  await make('m:m', { name: 'phone' })
+  const cases: [json: unknown, auth: string, status: number, reason: string | RegExp][] = [
+    [[], 'o:o', 400, 'Request body must be a JSON object'],
+    [{}, 'o:o', 400, '`name` member must exist.'],
+    [{ name: 1 }, 'o:o', 400, '`name` member must be a string.'],
+    [{ name: 'x', admin: 1 }, 'o:o', 400, '`admin` member must be true or false.'],
+    [{ name: ' ' }, 'o:o', 400, /must not be empty/],
+    [{ name: 'phones' }, 'o:o', 400, /may have 5 characters/],
+    [{ name: 'phone' }, 'm:m', 409, 'The account has a token of this name already.'],
+    [{ name: 'desk' }, 'm:m', 403, /has 1 tokens, as many as it may have/],
+  ]
+  for (const [json, auth, status, reason] of cases) {
+    const answer = await call('POST', '/_settee/tokens', { json, auth })
+    t.match([answer.status, answer.json], [status, { reason }], JSON.stringify(json))
+  }
+  t.equal((await call('POST', '/_settee/tokens', { body: '{"name":"x"}', auth: 'o:o' })).status, 415)
+  t.equal((await call('GET', '/_settee/tokens')).status, 401)
+  t.equal((await call('POST', '/_settee/tokens', { json: { name: 'x' } })).status, 401)
+})
+
+t.test('while everybody is admin, a token has to be somebody’s', async (t) => {
+  const server = await startMemoryServer(t)
+  const call = connect(t, server)
+  t.strictSame((await call('GET', '/_settee/tokens')).json, { tokens: [] })
+  const nobody = await call('POST', '/_settee/tokens', { json: { name: 'x' } })
+  t.match([nobody.status, nobody.json], [400, { reason: /nobody is logged in/ }])
+  t.equal((await call('POST', '/_settee/tokens?account=m', { json: { name: 'x' } })).status, 201)
+})
+
+t.test('a wrong token costs no hash, and is tried as no password', async (t) => {
+  const { app, call } = await setUp(t)
+  app.services.credentials.check = async () => {
+    throw new Error('a password was looked at')
+  }
+  for (const name of ['s', 'm', '']) {
+    t.equal((await call('GET', '/', { auth: `${name}:stt_${'A'.repeat(43)}` })).status, 401)
+  }
+})
+
+t.test('a secret is in no line of the log', async (t) => {
+  const { call, make, lines } = await setUp(t)
+  const { id, token } = await make('m:m', { name: 'phone' })
+  await call('GET', '/', { auth: `m:${token}` })
+  await call('DELETE', `/_settee/tokens/${id}`, { auth: 'm:m' })
+  await call('GET', '/', { auth: `m:${token}` })
+  t.ok(lines.length > 3)
+  t.notMatch(lines.join(''), token.slice(4))
+  t.notMatch(lines.join(''), Buffer.from(`m:${token}`).toString('base64').slice(4, -4))
+})
