@@ -18,6 +18,8 @@ interface Lasting {
   text(): string
 }
 
+const COOKIE = 'AuthSession='
+
 type Kind = 'continuous' | 'longpoll' | 'eventsource' | 'slow feed' | 'download' | 'upload' | 'bulk'
 
 const FEED = 'GET /db/_changes?since=now&heartbeat=1000&feed='
@@ -37,7 +39,9 @@ function last(t: Test, { port }: Server, kind: Kind, auth: string): Lasting {
   const socket = openSocket(port, '127.0.0.1')
   const chunks: Buffer[] = []
   let isOpen = true
-  const credentials = `Authorization: Basic ${Buffer.from(auth).toString('base64')}`
+  const credentials = auth.startsWith(COOKIE)
+    ? `Cookie: ${auth}`
+    : `Authorization: Basic ${Buffer.from(auth).toString('base64')}`
   const writes = kind === 'upload' || kind === 'bulk'
   const body = writes ? `Content-Type: application/json\r\nContent-Length: ${LARGE}\r\n` : ''
   socket.write(
@@ -77,9 +81,9 @@ async function until(holds: () => boolean): Promise<void> {
   while (!holds()) await sleep(10)
 }
 
-const VICTIMS = ['v1', 'v2', 'v3', 'v4'] as const
+const VICTIMS = ['v1', 'v2', 'v3', 'v4', 'v5'] as const
 
-/** A server with a database of 24 MB, whose members are `w` and four others. */
+/** A server with a database of 24 MB, whose members are `w` and five others. */
 async function start(t: Test): Promise<Server> {
   const server = await startAccountsServer(t, [...VICTIMS, 'w'])
   const call = connect(t, server)
@@ -96,9 +100,9 @@ async function start(t: Test): Promise<Server> {
 
 interface Withdrawal {
   readonly what: string
-  /** The credentials of who loses something; PHONE stands for a token's secret. */
+  /** The credentials of who loses something; PHONE stands for a token's secret, SESSION for a cookie. */
   readonly auth: string
-  withdraw(server: Server): Promise<unknown>
+  withdraw(server: Server, auth: string): Promise<unknown>
   /** What an upload under way is answered with. */
   readonly status: number
 }
@@ -110,6 +114,12 @@ const WITHDRAWALS: readonly Withdrawal[] = [
     what: 'a token',
     auth: 'v4:PHONE',
     withdraw: ({ tokens }) => tokens.revoke(tokens.list('v4')[0]?.id ?? ''),
+    status: 401,
+  },
+  {
+    what: 'a session',
+    auth: 'SESSION',
+    withdraw: ({ call }, cookie) => call('DELETE', '/_session', { headers: { cookie } }),
     status: 401,
   },
   {
@@ -131,16 +141,25 @@ const WITHDRAWALS: readonly Withdrawal[] = [
   },
 ]
 
+/** @returns the cookie of a new session */
+async function logIn({ call }: Server): Promise<string> {
+  const { headers } = await call('POST', '/_session', { json: { name: 'v5', password: 'v5' } })
+  return String(headers['set-cookie']).split(';', 1)[0]!
+}
+
 t.test('everything ends that was let in by what is withdrawn, and nothing else', async (t) => {
   const server = await start(t)
   const { secret } = await server.tokens.make({ account: 'v4', name: 'phone', isAdmin: false })
   const others = await lastAll(t, server, 'w:w')
-  // Another device of the account whose token goes.
-  const sibling = last(t, server, 'continuous', 'v4:v4')
-  const lasting = await Promise.all(
-    WITHDRAWALS.map(({ auth }) => lastAll(t, server, auth.replace('PHONE', secret))),
-  )
-  for (const { withdraw } of WITHDRAWALS) await withdraw(server)
+  // Another device of the account whose token goes, and of the one whose session does.
+  const siblings = [
+    last(t, server, 'continuous', 'v4:v4'),
+    last(t, server, 'continuous', await logIn(server)),
+  ]
+  const session = await logIn(server)
+  const auths = WITHDRAWALS.map(({ auth }) => auth.replace('PHONE', secret).replace('SESSION', session))
+  const lasting = await Promise.all(auths.map((auth) => lastAll(t, server, auth)))
+  for (const [at, { withdraw }] of WITHDRAWALS.entries()) await withdraw(server, auths[at]!)
   for (const [at, { what, status }] of WITHDRAWALS.entries()) {
     const texts = new Map<Kind, string>()
     for (const kind of KINDS) texts.set(kind, await lasting[at]!.get(kind)!.ended)
@@ -155,7 +174,7 @@ t.test('everything ends that was let in by what is withdrawn, and nothing else',
     }
   }
   for (const [kind, other] of others) t.ok(other.isOpen(), `${kind} of another goes on`)
-  t.ok(sibling.isOpen(), 'another device goes on')
+  for (const sibling of siblings) t.ok(sibling.isOpen(), 'another device goes on')
   t.equal((await server.call('PUT', '/db/marked', { auth: 'w:w', body: '{}' })).status, 201)
   for (const kind of ['continuous', 'eventsource', 'longpoll'] as const) {
     await until(() => others.get(kind)!.text().includes('"marked"'))
