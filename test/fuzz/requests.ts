@@ -165,7 +165,9 @@ export class RequestMaker {
       [...USUAL, ...UNUSUAL].includes(method as 'GET') && /^(?:\/|http:\/\/[\w.-]+(?:\/|$))/.test(target)
     const areHeaders = headers.every(([, value]) => /^[\t\x20-\x7e\x80-\xff]*$/.test(value))
     const isHonest = !isBroken && isHttp && areHeaders && framing.isSound
-    const isSound = isHonest && leavesAfter === null && !choices.chance(0.005)
+    // The server ends the connection after it: Node's parser loses what comes behind.
+    const isUpgrade = headers.some(([name]) => name.toLowerCase() === 'upgrade')
+    const isSound = isHonest && leavesAfter === null && !isUpgrade && !choices.chance(0.005)
     const sent = isBroken ? mutated(bytes, choices) : bytes
     return { index, route, method, target, bytes: sent, isHonest, isSound, leavesAfter }
   }

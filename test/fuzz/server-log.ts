@@ -7,7 +7,10 @@ interface Line {
   readonly level: string
   readonly msg?: string
   readonly id?: string
-  readonly err?: { readonly code?: string; readonly stack?: string }
+  readonly database?: string
+  /** The row of a failure that has no other cause. */
+  readonly error?: string
+  readonly err?: { readonly code?: string }
 }
 
 export interface ServerLog {
@@ -17,21 +20,27 @@ export interface ServerLog {
   readonly brokenOff: ReadonlySet<string>
 }
 
+const QUIET: readonly string[] = ['info', 'warn']
+/** What the server says of answers that it ends in their midst. */
+const BREAKS = /^(?:an answer broke off|a request was cut)/
+
 /** @throws when a line is no JSON */
 export async function readServerLog(file: string): Promise<ServerLog> {
   const faults: string[] = []
   const brokenOff = new Set<string>()
   for (const text of (await readFile(file, 'utf8')).split('\n')) {
     if (text === '') continue
-    const { level, msg, id, err } = JSON.parse(text) as Line
-    const isMeant = level === 'warn' || MEANT_FAILURES.includes(err?.code as ErrorName) || lacksMemory(err)
+    const line = JSON.parse(text) as Line
+    const { level, msg, id } = line
+    const code = (line.error ?? line.err?.code) as ErrorName
+    const isMeant = QUIET.includes(level) || MEANT_FAILURES.includes(code) || lacksMemory(line, code)
     if (!isMeant) faults.push(text)
-    else if (id !== undefined && msg?.startsWith('an answer broke off')) brokenOff.add(id)
+    else if (id !== undefined && BREAKS.test(msg ?? '')) brokenOff.add(id)
   }
   return { faults, brokenOff }
 }
 
 /** Bodies for `_users` hold passwords and never go to a file: where memory is short they are refused. */
-function lacksMemory(err: Line['err']): boolean {
-  return err?.code === 'unavailable' && (err.stack?.includes('BodyCollector') ?? false)
+function lacksMemory({ database }: Line, code: ErrorName): boolean {
+  return code === 'unavailable' && database === '_users'
 }

@@ -59,7 +59,7 @@ const SCRIPT = `(async () => {
   process.stdin.on('end', () => process.exit(9)).resume()
   const { startServer } = await import(server)
   const { runUntilSignalled } = await import(lifecycle)
-  const flags = { port: Number(port), bind: '127.0.0.1', logLevel: 'warning', logFile }
+  const flags = { port: Number(port), bind: '127.0.0.1', logLevel: 'info', logFile }
   const entries = { threadEntry: new URL(threadEntry), sandboxEntry: new URL(sandboxEntry) }
   await runUntilSignalled(() => startServer({ dataDir, env: {}, flags, ...entries }))
   console.log('listening')
