@@ -92,7 +92,9 @@ function ofExpired(request: FastifyRequest, error: CouchError): CouchError {
 
 function logFault(error: CouchError, request: FastifyRequest): void {
   if (error.status < 500) return
-  request.server.services.logger.error({ ...causeOf(error), ...factsOf(request) }, 'a request failed')
+  // That there is more to do than can be done is no fault.
+  const level = error.code === 'unavailable' && error.cause === undefined ? 'warn' : 'error'
+  request.server.services.logger[level]({ ...causeOf(error), ...factsOf(request) }, 'a request failed')
 }
 
 /**

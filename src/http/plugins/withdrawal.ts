@@ -68,12 +68,13 @@ function withoutHeaders(reply: FastifyReply): FastifyReply {
 function cut(request: FastifyRequest, reply: FastifyReply, error: CouchError): void {
   // It was answered, and what it still sends is thrown away for a moment.
   if (request.isWithdrawn) return
-  request.server.services.logger.info(
-    factsOf(request),
-    'a request was cut: what let its caller in was withdrawn',
-  )
+  const { headersSent } = reply.raw
+  const what = headersSent
+    ? 'an answer broke off while it was sent'
+    : 'a request was refused while it was served'
+  request.server.services.logger.warn(factsOf(request), `${what}: what let its caller in was withdrawn`)
   request.isWithdrawn = true
   if (request.endBody !== null) request.endBody(error)
-  else if (reply.raw.headersSent || reply.raw.socket === null) request.raw.socket.destroy()
+  else if (headersSent || reply.raw.socket === null) request.raw.socket.destroy()
   else answerInstead(error, request, reply)
 }
