@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
-import { isIPv6 } from 'node:net'
 import { LRUCache } from 'lru-cache'
 import type { Config } from '../config/config.ts'
+import { ipv6Network } from '../core/network.ts'
 
 /** How often a login may fail, and what then; CouchDB's section `[chttpd_auth_lockout]`. */
 export interface LockoutPolicy {
@@ -119,17 +119,8 @@ function keyOf(address: string, name: string): string {
 
 /** @returns an IPv4 address as it is, of an IPv6 address the 64 bits of its network */
 export function networkOf(address: string): string {
-  if (!isIPv6(address)) return address
-  const [head = '', tail] = address.split('%', 1)[0]?.split('::') ?? []
-  const groups = head.split(':').filter((group) => group !== '')
-  const behind = tail === undefined ? [] : tail.split(':').filter((group) => group !== '')
-  // The last group of a text may be an IPv4 address, which is two groups.
-  const length = groups.length + behind.length + (address.includes('.') ? 1 : 0)
-  const filled = tail === undefined ? groups : [...groups, ...Array<string>(8 - length).fill('0'), ...behind]
-  return `${filled
-    .slice(0, 4)
-    .map((group) => Number.parseInt(group, 16).toString(16))
-    .join(':')}::/64`
+  const network = ipv6Network(address)
+  return network === null ? address : `${network}::/64`
 }
 
 /** @returns the policy as it is configured now; protocol.md 11.3 */

@@ -1,6 +1,6 @@
 /** What changes in `_users`, as the HTTP thread hears of it: after each commit, the names of those it was about. */
 
-import type { ChangesOptions } from '../changes/rows.ts'
+import { type ChangesOptions, PLAIN_CHANGES } from '../changes/rows.ts'
 import { CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
 import { USERS_DATABASE, userNameOf } from '../core/user-ids.ts'
@@ -15,16 +15,7 @@ const PAGE_ROWS = 1000
 const MAX_NAMES = 5000
 
 /** One feed of `_users`: one line a row. */
-export const PLAIN_FEED: ChangesOptions = {
-  style: 'main_only',
-  descending: false,
-  includeDocs: false,
-  conflicts: false,
-  attachments: false,
-  attEncodingInfo: false,
-  framing: 'lines',
-  seqInterval: 1,
-}
+export const PLAIN_FEED: ChangesOptions = { ...PLAIN_CHANGES, framing: 'lines' }
 
 /** A row of {@link PLAIN_FEED} that is about an account. */
 export interface UserChange {

@@ -12,7 +12,7 @@ import type { FeedRequest } from './feed.ts'
 import { bytesOf } from './framing.ts'
 import type { ChangesPage, ChangesRequest } from './page.ts'
 import type { FeedKind } from './query.ts'
-import { type Framing, PAGE_ROWS } from './rows.ts'
+import { type Framing, PAGE_ROWS, PLAIN_CHANGES } from './rows.ts'
 import type { FeedDatabase } from './source.ts'
 
 /** Where updates come from; threads/databases.ts has it. */
@@ -176,23 +176,13 @@ export function readUpdatesQuery(
   const since = (kind === 'eventsource' ? lastEventId : undefined) ?? query.since ?? '0'
   return {
     kind,
-    options: { ...PLAIN, descending: query.descending === 'true' },
+    options: { ...PLAIN_CHANGES, descending: query.descending === 'true' },
     since: since.replace(/^"(.*)"$/, '$1'),
     limit: countOf(query.limit) ?? Infinity,
     heartbeat: heartbeatOf(query.heartbeat, maxWait),
     timeout: Math.min(countOf(query.timeout) ?? DEFAULT_WAIT, maxWait),
   }
 }
-
-const PLAIN = {
-  style: 'main_only',
-  descending: false,
-  includeDocs: false,
-  conflicts: false,
-  attachments: false,
-  attEncodingInfo: false,
-  seqInterval: 1,
-} as const
 
 function heartbeatOf(text: string | undefined, maxWait: number): number | null {
   if (text === undefined || text === 'false') return null

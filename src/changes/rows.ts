@@ -150,3 +150,14 @@ export function frameRows(
   })
   return encodeTexts(framed, framing === 'json' ? ',\r\n' : '')
 }
+
+/** Options of a feed of which nothing is asked but its rows. */
+export const PLAIN_CHANGES: Omit<ChangesOptions, 'framing'> = {
+  style: 'main_only',
+  descending: false,
+  includeDocs: false,
+  conflicts: false,
+  attachments: false,
+  attEncodingInfo: false,
+  seqInterval: 1,
+}

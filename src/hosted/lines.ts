@@ -1,5 +1,6 @@
 /** A line for each tenant and each address that asks for something. */
 import type { Clock } from '../changes/clock.ts'
+import { ipv6Network } from '../core/network.ts'
 import { Line, type Room } from './line.ts'
 
 /** Requests that wait in all lines together: some 50 MB with their connections. */
@@ -43,25 +44,8 @@ export class Lines {
   }
 }
 
-/**
- * Whose line an anonymous request stands in. Of IPv6 a client has at least the last 64 bits to choose from, so that
- * only the first count (RFC 6177).
- */
+/** Whose line an anonymous request stands in: the address's, or, of IPv6, its network's. */
 export function addressKey(address: string): string {
-  if (!address.includes(':')) return `@${address}`
   const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)
-  if (mapped !== null) return `@${mapped[1]}`
-  return `@${prefixOf(address.toLowerCase())}`
-}
-
-function prefixOf(address: string): string {
-  const [head = '', tail] = address.split('::', 2)
-  const left = head === '' ? [] : head.split(':')
-  const right = tail === undefined || tail === '' ? [] : tail.split(':')
-  const zeros = tail === undefined ? 0 : Math.max(0, 8 - left.length - right.length)
-  const groups = [...left, ...new Array<string>(zeros).fill('0'), ...right]
-  return groups
-    .slice(0, 4)
-    .map((group) => group.replace(/^0+(?=.)/, ''))
-    .join(':')
+  return `@${mapped?.[1] ?? ipv6Network(address) ?? address}`
 }

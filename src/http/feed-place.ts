@@ -27,7 +27,7 @@ export async function takeFeedPlace(
   const limit = (user.name === null ? hosted.tenants.defaults : hosted.tenants.quotaOf(user.name)).feeds
   const gone = new AbortController()
   const forget = onRequestEnd(request, reply, () => gone.abort())
-  const place = await hosted.feeds.take(user.name ?? addressKey(request.ip), limit, end, gone.signal)
+  const place = await hosted.feeds.take(user.name ?? addressKey(request.address), limit, end, gone.signal)
   forget()
   if (place !== null) return place
   reply.header('Retry-After', RETRY_SECONDS)

@@ -58,7 +58,7 @@ export async function accountRoutes(app: FastifyInstance): Promise<void> {
   const limit = app.createRateLimit({
     max: SIGN_UPS,
     timeWindow: SIGN_UP_WINDOW_MS,
-    keyGenerator: (request) => addressKey(request.ip),
+    keyGenerator: (request) => addressKey(request.address),
   })
   const handler = (request: FastifyRequest, reply: FastifyReply) => signUp(limit, request, reply)
   registerPaths(app, accountPaths({ POST: { handler, json: true } }))
