@@ -12,6 +12,9 @@ const ROWS: Readonly<Record<string, ErrorName>> = {
   ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
 }
 
+/** How long a client may go on sending after it was told, before the connection is cut. */
+const LINGER_MS = 2000
+
 /** What Node keeps of the answer that is under way; null between requests. */
 interface Begun {
   readonly headersSent: boolean
@@ -19,22 +22,42 @@ interface Begun {
   once(event: 'finish', listener: () => void): void
 }
 
+/** Connections that will be ended; Node tells of what is wrong again with each packet that comes after. */
+const ending = new WeakSet<Socket>()
+
 /** Answers once, and ends the connection. Fastify calls it on the app. */
 export function answerClientError(this: FastifyInstance, error: ConnectionError, socket: Socket): void {
-  const { _httpMessage: begun } = socket as Socket & { _httpMessage?: Begun | null }
-  if (begun && !begun.headersSent && begun.req.complete && socket.writable) {
-    // What is wrong stands behind a request that was in order, and is to have its answer.
-    socket.pause()
-    begun.once('finish', () => socket.destroySoon())
-    return
-  }
+  if (ending.has(socket)) return
+  ending.add(socket)
   // A connection that was opened ahead, and on which nothing was asked, is closed without a word.
   const isAsked = error.code !== 'ECONNRESET' && socket.bytesRead > 0
-  // Node's own rule (_http_server.js): a second answer must not be mixed into one that has begun.
-  if (isAsked && socket.writable && !begun?.headersSent) {
-    socket.write(rawAnswer(errorOf(error), corsLines(this.cors, lastPacket(error))))
+  const told = isAsked ? rawAnswer(errorOf(error), corsLines(this.cors, lastPacket(error))) : ''
+  endInTurn(socket, told)
+}
+
+/**
+ * Ends the connection after the answers to the requests that were in order before: a client would take what it has of
+ * them for a failure, and cannot know what became of those that it has not.
+ */
+function endInTurn(socket: Socket, told: string): void {
+  const { _httpMessage: begun } = socket as Socket & { _httpMessage?: Begun | null }
+  if (begun?.req.complete && socket.writable) {
+    socket.pause()
+    // Node has the next answer take its turn first: it listens since the request came.
+    begun.once('finish', () => endInTurn(socket, told))
+    return
   }
-  socket.destroy()
+  // Node's own rule (_http_server.js): a second answer must not be mixed into one that has begun.
+  if (told === '' || !socket.writable || begun?.headersSent) socket.destroy()
+  else lingerAfter(socket, told)
+}
+
+/** Closing while the client still sends would reset the connection, and what it has not read yet with it (RFC 9112 9.6). */
+function lingerAfter(socket: Socket, told: string): void {
+  const cut = setTimeout(() => socket.destroy(), LINGER_MS)
+  socket.once('close', () => clearTimeout(cut))
+  socket.end(told)
+  socket.resume()
 }
 
 function errorOf({ code }: ConnectionError): CouchError {

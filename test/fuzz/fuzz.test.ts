@@ -16,7 +16,7 @@ import type { Path } from '../../src/http/route-table.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 import { startMemoryServer } from '../http/memory-server.ts'
 import { requestId } from './headers.ts'
-import { brokenOff, faultOf, replay } from './oracle.ts'
+import { brokenOff, faultOf, replay, shown } from './oracle.ts'
 import { unknownParameters } from './paths.ts'
 import { type FuzzRequest, RequestMaker } from './requests.ts'
 import { type Outcome, sendAll } from './sender.ts'
@@ -63,8 +63,9 @@ t.test(`${REQUESTS} requests, seed ${SEED}`, async (t) => {
   t.ok(end.ms < GRACE_MS, `stopped in ${Math.round(end.ms)} ms`)
   const log = await readServerLog(server.logFile)
   t.strictSame(log.faults.slice(0, MAX_SHOWN), [], `${log.faults.length} faults in the log`)
-  const unexplained = run.brokenOff.filter((id) => !log.brokenOff.has(id))
-  t.strictSame(unexplained, [], `${run.brokenOff.length} answers broke off, each for a reason in the log`)
+  const unexplained = [...run.brokenOff].filter(([id]) => !log.brokenOff.has(id))
+  t.strictSame(unexplained, [], `${run.brokenOff.size} answers broke off, each for a reason in the log`)
+  for (const [, { request }] of unexplained.slice(0, MAX_SHOWN)) t.comment(replay(request, SEED, server.port))
   await checkFiles(t, server.dataDir)
 
   const again = await startServerProcess(t, folder)
@@ -76,12 +77,19 @@ async function routeTable(t: Test): Promise<readonly Path[]> {
   return (await startMemoryServer(t)).app.paths
 }
 
+/** What there was of an answer when it broke off, and after how many milliseconds. */
+interface BrokenOff {
+  readonly request: FuzzRequest
+  readonly ms: number
+  readonly answer: string
+}
+
 interface Run {
   readonly summary: string
   /** Bytes. */
   readonly peak: number
-  /** Ids of requests. */
-  readonly brokenOff: readonly string[]
+  /** By the ids of the requests. */
+  readonly brokenOff: ReadonlyMap<string, BrokenOff>
   /** The documents that were acknowledged, members by path. */
   readonly kept: ReadonlyMap<string, string>
   uncovered(paths: readonly Path[]): string[]
@@ -133,7 +141,7 @@ class Tally {
   readonly kept = new Map<string, string>()
   /** The requests that were answered last. */
   latest: FuzzRequest[] = []
-  readonly brokenOff: string[] = []
+  readonly brokenOff = new Map<string, BrokenOff>()
   #left = 0
   #failures = 0
   #slowest = 0
@@ -148,8 +156,10 @@ class Tally {
     this.routes.add(request.route)
     this.latest = [...this.latest.slice(-19), request]
     for (const { status } of answers) this.#statuses.set(status, (this.#statuses.get(status) ?? 0) + 1)
-    for (const answer of brokenOff(outcome))
-      this.brokenOff.push(answer.headers['x-couch-request-id'] ?? requestId(request.index))
+    for (const answer of brokenOff(outcome)) {
+      const id = answer.headers['x-couch-request-id'] ?? requestId(request.index)
+      this.brokenOff.set(id, { request, ms, answer: shown(answer) })
+    }
     if (outcome.hasLeft) this.#left++
     else this.#slowest = Math.max(this.#slowest, ms)
     if (request.keeps && answers[0]?.status === 201) this.kept.set(request.keeps.path, request.keeps.members)

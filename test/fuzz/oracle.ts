@@ -130,7 +130,7 @@ function parsed(text: string): unknown {
   }
 }
 
-function shown({ status, headers, body }: Answer): string {
+export function shown({ status, headers, body }: Answer): string {
   return `${status} ${JSON.stringify(headers)} ${JSON.stringify(body.toString('latin1', 0, 600))}`
 }
 

@@ -96,7 +96,7 @@ const LAST: Readonly<Record<string, readonly [words: string, statuses: readonly 
     [200],
   ],
   'a tunnel': ['CONNECT localhost:22 HTTP/1.1\r\nHost: localhost\r\n\r\n', []],
-  'what is wrong behind a request': [`${withLength('Content-Length: 2')}rubbish\r\n\r\n`, [201]],
+  'what is wrong behind a request': [`${withLength('Content-Length: 2')}rubbish\r\n\r\n`, [201, 400]],
 }
 
 /** Sends it with {@link INNER} behind it. @returns the statuses that came, and whether the inner request was served */
@@ -150,6 +150,33 @@ function drip(t: Test, socket: Socket, bytes: string): void {
   const timer = setInterval(() => socket.writable && socket.write(bytes), 20)
   t.after(() => clearInterval(timer))
 }
+
+t.test(
+  'what is wrong behind requests takes none of their answers, however slowly those are read',
+  async (t) => {
+    const server = await startTestServer(t)
+    const call = connect(t, server)
+    await call('PUT', '/db')
+    await call('PUT', '/db/long', { body: JSON.stringify({ text: 'x'.repeat(5_000_000) }) })
+    const get = 'GET /db/long HTTP/1.1\r\nHost: localhost\r\n\r\n'
+    const socket = openSocket(Number(new URL(server.url).port), '127.0.0.1')
+    socket.on('error', () => undefined)
+    socket.write(`${get}${get}rubbish\r\n\r\n${'y'.repeat(100_000)}`)
+    socket.pause()
+    await new Promise((resolve) => socket.once('readable', resolve))
+    const heard: Buffer[] = []
+    for await (const bytes of socket) {
+      heard.push(bytes as Buffer)
+      await sleep(1)
+    }
+    const text = Buffer.concat(heard).toString('latin1')
+    t.strictSame(
+      [...text.matchAll(/HTTP\/1\.1 (\d+)/g)].map(([, status]) => status),
+      ['200', '200', '400'],
+    )
+    t.equal(text.split('x'.repeat(5_000_000)).length - 1, 2, 'both are whole')
+  },
+)
 
 t.test('a head that comes drop by drop is ended', async (t) => {
   const { port } = await startMemoryServer(t, {}, undefined, { headTimeoutMs: 200 })
