@@ -8,7 +8,6 @@ import { isOpen, prepareAdmins, requireAdminIfHosted } from './auth/admins.ts'
 import { CredentialChecker } from './auth/credentials.ts'
 import { loginGuard } from './auth/login-guard.ts'
 import { openUsers } from './auth/open-users.ts'
-import { localOperator } from './auth/operator.ts'
 import { reloadConfig } from './auth/reload.ts'
 import { tokenLimitsOf } from './auth/token-limits.ts'
 import { openTokens, type Tokens } from './auth/tokens.ts'
@@ -24,6 +23,7 @@ import { perUserDatabases } from './hosted/per-user-databases.ts'
 import { tellStoredBefore } from './hosted/stored-before.ts'
 import { tenantAccounts } from './hosted/tenant-accounts.ts'
 import { serveControl } from './maintenance/control-server.ts'
+import { localControls } from './maintenance/controls.ts'
 import { tenantCollector } from './maintenance/metrics/tenant-metrics.ts'
 import type { Databases } from './threads/databases.ts'
 import { openServerDatabases } from './threads/server-databases.ts'
@@ -139,8 +139,8 @@ async function composed(
   })
   if (config.isHosted) undo.push(tellStoredBefore(databases, logger))
   const revokeAll = (account: string) => tokens.revokeAll(account)
-  const operator = localOperator({ config, databases, env, revokeTokens: revokeAll })
-  undo.push(await serveControl({ dataDir, operator, logger }))
+  const controls = localControls({ config, databases, env, revokeTokens: revokeAll })
+  undo.push(await serveControl({ dataDir, controls, logger }))
   return app
 }
 

@@ -3,7 +3,7 @@ import type { AccountRow, Operator, PasswordOutcome } from '../auth/operator.ts'
 import { CouchError } from '../core/errors.ts'
 import type { AccountCommand } from './arguments.ts'
 import { dataFolder } from './data-folder.ts'
-import { withOperator } from './operate.ts'
+import { withControls } from './operate.ts'
 import { askPassword, readPassword } from './password.ts'
 import { Terminal } from './terminal.ts'
 
@@ -12,7 +12,7 @@ type Named<Name> = Extract<AccountCommand, { readonly name: Name }>
 /** @returns the exit code: 1 when it failed, which one line on the standard error explains */
 export async function runAccountCommand(command: AccountCommand, env: NodeJS.ProcessEnv): Promise<number> {
   const dataDir = dataFolder(command.data, env)
-  const operate: Operate = (use) => withOperator(dataDir, env, use)
+  const operate: Operate = (use) => withControls(dataDir, env, use)
   try {
     await run(command, operate)
     return 0

@@ -1,28 +1,28 @@
 import { stat } from 'node:fs/promises'
-import { localOperator, type Operator } from '../auth/operator.ts'
 import { removeTokensOf } from '../auth/tokens.ts'
 import { openConfig } from '../config/config.ts'
 import { settingsOf } from '../config/settings.ts'
 import { reachServer } from '../maintenance/control-client.ts'
+import { type Controls, localControls } from '../maintenance/controls.ts'
 import { openServerDatabases } from '../threads/server-databases.ts'
 
 /**
- * Works on accounts of a data folder: through the server that runs on it, or, when none does, by opening the folder as
+ * Works on a data folder: through the server that runs on it, or, when none does, by opening the folder as
  * a server would, which keeps one from starting meanwhile.
  * @param dataDir absolute
  * @throws Error with one clear line when neither can be; as `use`
  */
-export async function withOperator<T>(
+export async function withControls<T>(
   dataDir: string,
   env: NodeJS.ProcessEnv,
-  use: (operator: Operator) => Promise<T>,
+  use: (controls: Controls) => Promise<T>,
 ): Promise<T> {
   await becomeOwner(dataDir)
   const running = await reachServer(dataDir)
   if (running !== null) return use(running)
   const folder = await openFolder(dataDir, env)
   try {
-    return await use(folder.operator)
+    return await use(folder.controls)
   } finally {
     await folder.close()
   }
@@ -45,7 +45,7 @@ async function becomeOwner(dataDir: string): Promise<void> {
 }
 
 interface OpenFolder {
-  readonly operator: Operator
+  readonly controls: Controls
   close(): Promise<void>
 }
 
@@ -65,7 +65,7 @@ async function openFolder(dataDir: string, env: NodeJS.ProcessEnv): Promise<Open
   })
   const revokeTokens = (account: string) => removeTokensOf(databases, account)
   return {
-    operator: localOperator({ config, databases, env, revokeTokens }),
+    controls: localControls({ config, databases, env, revokeTokens }),
     close: () => databases.close(),
   }
 }

@@ -1,11 +1,12 @@
 import { once } from 'node:events'
 import { createConnection, type Socket } from 'node:net'
-import type { Operator } from '../auth/operator.ts'
+import { createInterface } from 'node:readline'
 import { CouchError, ERRORS, type ErrorName } from '../core/errors.ts'
 import { type ControlAnswer, type ControlCall, controlPath, MAX_PATH_BYTES } from './control-socket.ts'
+import { CONTROLS, type Controls } from './controls.ts'
 
-/** How long an answer may take, in milliseconds: a password may wait behind others to be hashed. */
-const ANSWER_MS = 60_000
+/** How long the server may say nothing, in milliseconds; while it works it says so more often. */
+const SILENCE_MS = 60_000
 
 /** What says that no server listens there: no socket, one that is left from a dead server, or no folder. */
 const NOBODY = new Set(['ENOENT', 'ECONNREFUSED', 'ENOTDIR', 'ENOTSOCK'])
@@ -13,21 +14,21 @@ const NOBODY = new Set(['ENOENT', 'ECONNREFUSED', 'ENOTDIR', 'ENOTSOCK'])
 /**
  * Looks for the server that runs on a data folder.
  * @param dataDir absolute
- * @returns its operator; null when none listens there
+ * @returns what can be asked of it; null when none listens there
  * @throws Error when this account may not open the socket
  */
-export async function reachServer(dataDir: string): Promise<Operator | null> {
+export async function reachServer(dataDir: string): Promise<Controls | null> {
   const socket = await connect(dataDir)
   if (socket === null) return null
   socket.destroy()
-  const call = (act: ControlCall['act']) => (argument: object) => ask(dataDir, { act, argument })
-  return {
-    setPassword: call('setPassword'),
-    addAccount: call('addAccount'),
-    listAccounts: call('listAccounts'),
-    deleteAccount: call('deleteAccount'),
-  } as Operator
+  const asking = CONTROLS.map((act) => [
+    act,
+    (argument: object, onProgress?: Listener) => ask(dataDir, { act, argument }, onProgress),
+  ])
+  return Object.fromEntries(asking) as Controls
 }
+
+type Listener = (progress: object) => void
 
 async function connect(dataDir: string): Promise<Socket | null> {
   const path = controlPath(dataDir)
@@ -46,28 +47,31 @@ async function connect(dataDir: string): Promise<Socket | null> {
   }
 }
 
-async function ask(dataDir: string, call: ControlCall): Promise<unknown> {
+async function ask(dataDir: string, call: ControlCall, onProgress?: Listener): Promise<unknown> {
   const socket = await connect(dataDir)
   if (socket === null) throw new Error('The server has stopped; try again.')
-  socket.setEncoding('utf8').setTimeout(ANSWER_MS, () => socket.destroy(new Error('timeout')))
+  socket.on('error', () => undefined)
+  socket.setTimeout(SILENCE_MS, () => socket.destroy(new Error('timeout')))
   socket.end(`${JSON.stringify(call)}\n`)
-  const answer = answerOf(await textOf(socket))
-  if ('result' in answer) return answer.result
-  const { code, reason } = answer.error
-  throw new CouchError(Object.hasOwn(ERRORS, code) ? (code as ErrorName) : 'internal_server_error', reason)
-}
-
-async function textOf(socket: Socket): Promise<string> {
-  let text = ''
-  try {
-    for await (const chunk of socket) text += chunk as string
-  } catch {
-    return ''
+  for await (const answer of answersOf(socket)) {
+    if ('progress' in answer) onProgress?.(answer.progress)
+    else if ('result' in answer) return answer.result
+    else throw refusalOf(answer.error)
   }
-  return text
+  throw new Error('The server gave no answer; look whether the change was made.')
 }
 
-function answerOf(text: string): ControlAnswer {
-  if (text === '') throw new Error('The server gave no answer; look whether the change was made.')
-  return JSON.parse(text) as ControlAnswer
+/** What the server says, until it ends or breaks off. An empty line says that it is at work. */
+async function* answersOf(socket: Socket): AsyncGenerator<ControlAnswer> {
+  try {
+    for await (const line of createInterface({ input: socket })) {
+      if (line !== '') yield JSON.parse(line) as ControlAnswer
+    }
+  } finally {
+    socket.destroy()
+  }
+}
+
+function refusalOf({ code, reason }: { readonly code: string; readonly reason: string }): CouchError {
+  return new CouchError(Object.hasOwn(ERRORS, code) ? (code as ErrorName) : 'internal_server_error', reason)
 }

@@ -3,7 +3,6 @@ import { chmod, mkdir, rm } from 'node:fs/promises'
 import { createServer, type Server, type Socket } from 'node:net'
 import { dirname } from 'node:path'
 import type { Logger } from 'pino'
-import type { Operator } from '../auth/operator.ts'
 import { asCouchError, CouchError } from '../core/errors.ts'
 import {
   type ControlAnswer,
@@ -12,15 +11,18 @@ import {
   MAX_CALL_BYTES,
   MAX_PATH_BYTES,
 } from './control-socket.ts'
+import { CONTROLS, type Controls } from './controls.ts'
 
 /** How long a call may take to arrive, in milliseconds. */
 const CALL_MS = 10_000
+/** How often a client is told that its call is still worked at, in milliseconds. */
+const AT_WORK_MS = 15_000
 const MAX_CONNECTIONS = 16
 
 export interface ControlOptions {
   /** Held by this process, so that a socket that stands there is left from one that died. */
   readonly dataDir: string
-  readonly operator: Operator
+  readonly controls: Controls
   readonly logger: Pick<Logger, 'info' | 'warn' | 'error'>
 }
 
@@ -64,13 +66,13 @@ async function listen(server: Server, path: string): Promise<void> {
 }
 
 class Connections {
-  readonly #operator: Operator
+  readonly #controls: Controls
   readonly #logger: ControlOptions['logger']
   readonly #reading = new Set<Socket>()
   readonly #acting = new Set<Promise<void>>()
 
-  constructor({ operator, logger }: ControlOptions) {
-    this.#operator = operator
+  constructor({ controls, logger }: ControlOptions) {
+    this.#controls = controls
     this.#logger = logger
   }
 
@@ -94,17 +96,24 @@ class Connections {
   }
 
   #answer(socket: Socket, text: string): void {
-    const acting = this.#act(text).then((answer) => {
+    const say = (answer: ControlAnswer | null) => {
+      // Who reads nothing is told nothing more before the end.
+      if (socket.writableLength === 0) socket.write(answer === null ? '\n' : `${JSON.stringify(answer)}\n`)
+    }
+    const atWork = setInterval(() => say(null), AT_WORK_MS)
+    const acting = this.#act(text, (progress) => say({ progress })).then((answer) => {
+      clearInterval(atWork)
       socket.end(`${JSON.stringify(answer)}\n`)
       this.#acting.delete(acting)
     })
     this.#acting.add(acting)
   }
 
-  async #act(text: string): Promise<ControlAnswer> {
+  async #act(text: string, onProgress: (progress: object) => void): Promise<ControlAnswer> {
     try {
-      const { act, argument } = callOf(text, this.#operator)
-      const result = await (this.#operator[act] as (argument: object) => Promise<unknown>)(argument)
+      const { act, argument } = callOf(text)
+      const work = this.#controls[act] as (argument: object, tell: typeof onProgress) => Promise<unknown>
+      const result = await work(argument, onProgress)
       const { name } = argument as { name?: string }
       this.#logger.info({ act, account: name }, 'done as the command line asked')
       return { result }
@@ -122,9 +131,9 @@ class Connections {
 }
 
 /** @throws bad_request */
-function callOf(text: string, operator: Operator): ControlCall {
+function callOf(text: string): ControlCall {
   const { act, argument } = parsed(text)
-  if (act === undefined || !Object.hasOwn(operator, act) || typeof argument !== 'object' || !argument) {
+  if (act === undefined || !CONTROLS.includes(act) || typeof argument !== 'object' || !argument) {
     throw new CouchError('bad_request', 'The running server does not know this command.')
   }
   return { act, argument }

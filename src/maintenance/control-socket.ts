@@ -2,10 +2,11 @@
  * The socket in the data folder by which the command line reaches the server that runs on it. Whoever may open it has
  * the rights of the folder's owner, who could as well stop the server and change its files: so it asks for no password.
  *
- * One connection is one call: a line of JSON each way.
+ * One connection is one call: a line of JSON there, and back any number of lines that tell how far it is, then one with
+ * what came of it.
  */
 import { join } from 'node:path'
-import type { Operator } from '../auth/operator.ts'
+import type { Controls } from './controls.ts'
 
 /** Of mode 0700, since a socket has the mode that the umask leaves it until somebody changes it. */
 export const CONTROL_FOLDER = 'control'
@@ -15,12 +16,13 @@ export const MAX_PATH_BYTES = 103
 export const MAX_CALL_BYTES = 65_536
 
 export interface ControlCall {
-  readonly act: keyof Operator
+  readonly act: keyof Controls
   readonly argument: object
 }
 
 /** `error` is a CouchError's name and reason. */
 export type ControlAnswer =
+  | { readonly progress: object }
   | { readonly result: unknown }
   | { readonly error: { readonly code: string; readonly reason: string } }
 

@@ -2,11 +2,11 @@ import { chmod, mkdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { createConnection } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import type { Operator } from '../../src/auth/operator.ts'
 import { CouchError } from '../../src/core/errors.ts'
 import { reachServer } from '../../src/maintenance/control-client.ts'
 import { serveControl } from '../../src/maintenance/control-server.ts'
 import { controlPath } from '../../src/maintenance/control-socket.ts'
+import type { Controls } from '../../src/maintenance/controls.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 
 /** Answers each call with its argument. */
@@ -15,14 +15,14 @@ const ECHO = {
   addAccount: async (argument: object) => argument,
   listAccounts: async (argument: object) => argument,
   deleteAccount: async (argument: object) => argument,
-} as unknown as Operator
+} as unknown as Controls
 
-async function setUp(t: Test, operator: Partial<Operator> = {}, folder?: string) {
+async function setUp(t: Test, controls: Partial<Controls> = {}, folder?: string) {
   const dataDir = folder ?? (await temporaryFolder(t))
   const said: unknown[] = []
   const say = (...words: unknown[]) => void said.push(words)
   const logger = { info: say, warn: say, error: say }
-  const close = await serveControl({ dataDir, operator: { ...ECHO, ...operator }, logger } as never)
+  const close = await serveControl({ dataDir, controls: { ...ECHO, ...controls }, logger } as never)
   t.teardown(close)
   const reach = async () => {
     const reached = await reachServer(dataDir)
@@ -72,6 +72,18 @@ t.test('refusals and faults', async (t) => {
   t.strictSame(said, [], 'a refusal is no news')
   await t.rejects(operator.deleteAccount({ name: 'x' }), { code: 'internal_server_error' })
   t.match(said, [[{ err: fault }, String]])
+})
+
+t.test('how far it is comes before what comes of it', async (t) => {
+  const work = async (argument: object, tell: (progress: object) => void) => {
+    tell({ done: 1, total: 2 })
+    return argument
+  }
+  const { reach } = await setUp(t, { listAccounts: work as never })
+  const told: object[] = []
+  const ask = (await reach()).listAccounts as unknown as typeof work
+  t.strictSame(await ask({ after: 'x' }, (progress) => told.push(progress)), { after: 'x' })
+  t.strictSame(told, [{ done: 1, total: 2 }])
 })
 
 t.test('nobody else may open the socket', async (t) => {

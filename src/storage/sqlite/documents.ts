@@ -25,6 +25,7 @@ import {
   StoredBranch,
   StoredDocument,
 } from './stored-document.ts'
+import { Superseded } from './superseded.ts'
 
 /** A document as it is before a write. */
 export type OldDocument = Pick<StoredDocument, 'num' | 'seq' | 'rev' | 'deleted' | 'leaves' | 'winner'>
@@ -60,6 +61,8 @@ export class Documents implements DocumentRows {
   readonly #connection: Connection
   readonly #attachments: Attachments
   readonly #blobs: Blobs
+  readonly #superseded: Superseded
+  readonly #now: () => number
   readonly #byId: Statement<DocRow>
   readonly #byIdWithBody: Statement<DocRow>
   readonly #byIdWithAncestry: Statement<DocRow>
@@ -82,10 +85,13 @@ export class Documents implements DocumentRows {
   #lastDoc: number
   #lastRevision: number
 
-  constructor(connection: Connection, attachments: Attachments, blobs: Blobs) {
+  /** @param now the time, in ms since 1970 */
+  constructor(connection: Connection, attachments: Attachments, blobs: Blobs, now: () => number) {
     this.#connection = connection
     this.#attachments = attachments
     this.#blobs = blobs
+    this.#superseded = new Superseded(connection)
+    this.#now = now
     const select = (columns: string, from: string) => `SELECT ${columns} FROM ${from}`
     this.#byId = connection.prepareTuples(`${select(DOC_COLUMNS, 'doc AS d')} WHERE d.id = ?`)
     this.#byIdWithBody = connection.prepareTuples(
@@ -112,8 +118,8 @@ export class Documents implements DocumentRows {
       'SELECT num, rev, leaf, deleted, size FROM revision WHERE doc = ? AND rev = ?',
     )
     this.#insertRevision = connection.prepare(
-      'INSERT INTO revision (num, doc, rev, leaf, deleted, ancestry, attachments, size, body) ' +
-        'VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)',
+      'INSERT INTO revision (num, doc, rev, leaf, deleted, ancestry, attachments, size, body, stored_at) ' +
+        'VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
     )
     this.#updateRevision = connection.prepare(
       'UPDATE revision SET leaf = ?, deleted = ?, ancestry = ?, attachments = ?, size = ?, body = ? WHERE num = ?',
@@ -229,6 +235,7 @@ export class Documents implements DocumentRows {
       if (stored === undefined)
         throw new RangeError(`revision ${write.rev} is not stored and brings no content`)
       this.#updateLeaf.run(leaf, Number(write.deleted), ancestry, stored.num)
+      if (leaf !== wasLeaf) this.#noteLeaf(stored.num, leaf === 1)
       return { num: stored.num, bytes: leaf * stored.size - before, leaves: leaf - wasLeaf }
     }
     const { body, attachments } = write.content
@@ -237,22 +244,30 @@ export class Documents implements DocumentRows {
     const num = this.#putRevision(doc, write.rev, stored?.num, columns)
     if (stored !== undefined) this.#attachments.drop(num)
     this.#attachments.write(num, attachments)
+    if (leaf === 0 || stored?.leaf === 0) this.#noteLeaf(num, leaf === 1)
     return { num, bytes: leaf * size - before, leaves: leaf - wasLeaf }
   }
 
   #putRevision(doc: number, rev: string, stored: number | undefined, columns: Value[]): number {
     if (stored === undefined) {
       this.#lastRevision += 1
-      this.#insertRevision.run(this.#lastRevision, doc, rev, ...columns)
+      this.#insertRevision.run(this.#lastRevision, doc, rev, ...columns, this.#now())
       return this.#lastRevision
     }
     this.#updateRevision.run(...columns, stored)
     return stored
   }
 
+  /** Whether a revision is a leaf has changed, or it has come as none. */
+  #noteLeaf(num: number, isLeaf: boolean): void {
+    if (isLeaf) this.#superseded.remove(num)
+    else this.#superseded.add(num, this.#now())
+  }
+
   /** Removes a revision's row, by its number, and what it says of attachments. */
   dropRevision(num: number): void {
     this.#attachments.drop(num)
+    this.#superseded.remove(num)
     this.#dropRevision.run(num)
   }
 

@@ -15,10 +15,13 @@ export interface SqliteEngineOptions {
   readonly onOperation?: (operation: string) => void
   /** Counts the commits of its databases. */
   readonly tally?: CommitTally
+  /** The time, in ms since 1970; by default the clock's. */
+  readonly now?: () => number
 }
 
 /** The embedded engine: a SQLite file a database. Each thread has one of its own over the same folder. */
-export function sqliteEngine({ dataDir, onOperation, tally }: SqliteEngineOptions): StorageEngine {
+export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
+  const { dataDir, onOperation, tally, now = Date.now } = options
   const files = new Files(dataDir)
   const stores = new Set<SqliteStore>()
   const caches = new PageCaches()
@@ -38,7 +41,7 @@ export function sqliteEngine({ dataDir, onOperation, tally }: SqliteEngineOption
       if (!existsSync(path)) throw new CouchError('no_database')
       try {
         const onClosed = () => stores.delete(store)
-        const store: SqliteStore = new SqliteStore(name, path, { onOperation, caches, tally, onClosed })
+        const store: SqliteStore = new SqliteStore(name, path, { onOperation, caches, tally, now, onClosed })
         stores.add(store)
         return store
       } catch (cause) {

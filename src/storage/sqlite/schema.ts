@@ -84,8 +84,21 @@ const VERSION_4 = `
 ALTER TABLE doc ADD COLUMN winner INTEGER;
 `
 
+const VERSION_5 = `
+-- ms since 1970 when the revision was stored; null: before this version
+ALTER TABLE revision ADD COLUMN stored_at INTEGER;
+
+-- revisions that are no leaves any more, by the numbers of their rows, and since when (ms since 1970);
+-- kept: compaction has been there, and CouchDB's model knows the body no more: the time machine alone does
+CREATE TABLE superseded (revision INTEGER PRIMARY KEY, at INTEGER NOT NULL, kept INTEGER NOT NULL);
+INSERT INTO superseded SELECT num, CAST(unixepoch('subsec') * 1000 AS INTEGER), 0 FROM revision WHERE NOT leaf;
+
+-- replication checkpoints whose first write after the last restore was refused
+CREATE TABLE refused_checkpoint (id TEXT PRIMARY KEY) WITHOUT ROWID;
+`
+
 /** The steps from nothing to the newest schema of a database. */
-export const MIGRATIONS: readonly string[] = [VERSION_1, VERSION_2, VERSION_3, VERSION_4]
+export const MIGRATIONS: readonly string[] = [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5]
 
 /**
  * Brings a file to the newest schema, each step in a transaction of its own.

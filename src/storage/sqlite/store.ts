@@ -53,6 +53,8 @@ export interface StoreOptions {
   readonly caches: PageCaches
   /** Counts the commits of the thread's databases. */
   readonly tally?: CommitTally | undefined
+  /** The time, in ms since 1970. */
+  now(): number
   onClosed(): void
 }
 
@@ -87,7 +89,7 @@ export class SqliteStore implements DatabaseStore {
       migrate(this.#connection, path)
       this.#blobs = new Blobs(this.#connection)
       this.#attachments = new Attachments(this.#connection, this.#blobs)
-      this.#documents = new Documents(this.#connection, this.#attachments, this.#blobs)
+      this.#documents = new Documents(this.#connection, this.#attachments, this.#blobs, options.now)
       this.#locals = new Locals(this.#connection)
       this.#feed = new FeedCounts(this.#connection)
       this.#state = new State(this.#connection)

@@ -133,6 +133,9 @@ t.test(
     const before = await readFeed(store)
     await store.close()
     const version3 = new Sqlite(file)
+    version3.exec(
+      'ALTER TABLE revision DROP COLUMN stored_at; DROP TABLE superseded; DROP TABLE refused_checkpoint',
+    )
     version3.exec('ALTER TABLE doc DROP COLUMN winner; PRAGMA user_version = 3')
     version3.close()
 
