@@ -6,6 +6,7 @@ import { discard } from '../core/discard.ts'
 import { asCouchError } from '../core/errors.ts'
 import { reduceHeaders } from './plugins/prefer-minimal.ts'
 import { causeOf, factsOf } from './plugins/request-log.ts'
+import { onRequestEnd } from './request-end.ts'
 import { chooseEncoding, type Encoder, makeEncoder } from './stream-encoding.ts'
 
 /** A client that takes nothing for so long is gone; what is read for it would be held for ever. */
@@ -50,7 +51,7 @@ export function openStream(request: FastifyRequest, reply: FastifyReply, head: S
   reduceHeaders(request, reply)
   reply.hijack()
   const encoder = encoding === null ? null : makeEncoder(encoding)
-  const stream = new HttpStream(request, reply.raw, encoder, head.asIs ?? false)
+  const stream = new HttpStream(request, reply, encoder, head.asIs ?? false)
   stream.open(head.status, reply.getHeaders() as Record<string, string>)
   return stream
 }
@@ -109,14 +110,16 @@ async function sendAll(
 
 class HttpStream implements ResponseStream {
   readonly #request: FastifyRequest
+  readonly #reply: FastifyReply
   readonly #raw: ServerResponse
   readonly #encoder: Encoder | null
   readonly #asIs: boolean
   readonly #gone = new AbortController()
 
-  constructor(request: FastifyRequest, raw: ServerResponse, encoder: Encoder | null, asIs: boolean) {
+  constructor(request: FastifyRequest, reply: FastifyReply, encoder: Encoder | null, asIs: boolean) {
     this.#request = request
-    this.#raw = raw
+    this.#reply = reply
+    this.#raw = reply.raw
     this.#encoder = encoder
     this.#asIs = asIs
   }
@@ -127,7 +130,9 @@ class HttpStream implements ResponseStream {
 
   open(status: number, headers: Record<string, string>): void {
     const raw = this.#raw
-    raw.once('close', () => this.#closed())
+    // Before its turn, behind others' answers, it is not told that its connection has gone.
+    if (raw.socket === null) onRequestEnd(this.#request, this.#reply, () => this.#closed())
+    else raw.once('close', () => this.#closed())
     if (raw.destroyed || raw.closed) {
       this.#closed()
       return
