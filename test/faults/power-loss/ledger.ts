@@ -1,0 +1,105 @@
+/**
+ * What a client was promised: each of its acts is marked in the record when it begins and when it is acknowledged.
+ * So at every point of the record it is known what must be stored, and what may be since its act was under way.
+ */
+import { openSync, writeSync } from 'node:fs'
+import type { RecordedEvent } from './recorder.ts'
+
+/** A thing by its key, such as `doc|notes@1|a`, and its content as text; null: it is not there. */
+export type Sets = readonly (readonly [key: string, value: string | null])[]
+
+type Mark =
+  | { readonly begin: number; readonly sets: Sets }
+  | { readonly ack: number }
+  | { readonly seen: string; readonly seq: number }
+
+/** Leaves marks, in the process that is recorded. */
+export class MarkWriter {
+  readonly #file: number
+  #last = 0
+
+  /** @param path the recorder's */
+  constructor(path: string) {
+    this.#file = openSync(path, 'a')
+  }
+
+  /** Marks the beginning of an act that sets these things, runs it, and marks that it was acknowledged. */
+  async act<R>(sets: Sets, work: () => Promise<R>): Promise<R> {
+    this.#last += 1
+    const act = this.#last
+    this.#mark({ begin: act, sets })
+    const result = await work()
+    this.#mark({ ack: act })
+    return result
+  }
+
+  /** Marks that a database showed this sequence number: it must never show a smaller one. */
+  seen(database: string, seq: number): void {
+    this.#mark({ seen: database, seq })
+  }
+
+  /** Arms a fault, or disarms it; see recorder.c. @returns whether the fault had struck, for `!disarm` */
+  command(text: string): boolean {
+    return writeSync(this.#file, text) === 1
+  }
+
+  #mark(mark: Mark): void {
+    writeSync(this.#file, JSON.stringify(mark))
+  }
+}
+
+interface Value {
+  readonly value: string | null
+  /** Numbers of events: from `begin` on it may be stored; from `ack` on nothing older may. */
+  readonly begin: number
+  ack: number
+}
+
+export class Ledger {
+  /** The points just after an acknowledgement, as numbers of events. */
+  readonly acknowledged: number[] = []
+  readonly #values = new Map<string, Value[]>()
+  readonly #seen: { readonly database: string; readonly seq: number; readonly at: number }[] = []
+
+  /** Reads the marks of a record. */
+  constructor(events: readonly RecordedEvent[]) {
+    const open = new Map<number, Value[]>()
+    events.forEach((event, at) => {
+      if (event.kind !== 'mark') return
+      const mark = JSON.parse(event.text) as Mark
+      if ('begin' in mark) open.set(mark.begin, this.#begun(mark.sets, at))
+      else if ('seen' in mark) this.#seen.push({ database: mark.seen, seq: mark.seq, at })
+      else {
+        for (const value of open.get(mark.ack) ?? []) value.ack = at
+        this.acknowledged.push(at + 1)
+      }
+    })
+  }
+
+  #begun(sets: Sets, at: number): Value[] {
+    return sets.map(([key, value]) => {
+      const made: Value = { value, begin: at, ack: Number.POSITIVE_INFINITY }
+      this.#values.set(key, [...(this.#values.get(key) ?? []), made])
+      return made
+    })
+  }
+
+  /** @returns what may be stored of a thing when the power goes after so many events: mostly one value */
+  allowed(key: string, events: number): (string | null)[] {
+    const begun = (this.#values.get(key) ?? []).filter(({ begin }) => begin < events)
+    const newest = begun.findLastIndex(({ ack }) => ack < events)
+    const allowed = begun.slice(Math.max(newest, 0)).map(({ value }) => value)
+    return newest === -1 ? [null, ...allowed] : allowed
+  }
+
+  /** @returns every key that begins so and was set in the record, whenever */
+  keys(prefix: string): string[] {
+    return [...this.#values.keys()].filter((key) => key.startsWith(prefix))
+  }
+
+  /** @returns the greatest sequence number that a database had shown by then */
+  shown(database: string, events: number): number {
+    const seqs = this.#seen.filter((seen) => seen.database === database && seen.at < events)
+    return Math.max(0, ...seqs.map(({ seq }) => seq))
+  }
+}
