@@ -12,6 +12,8 @@ type Mark =
   | { readonly begin: number; readonly sets: Sets }
   | { readonly ack: number }
   | { readonly seen: string; readonly seq: number }
+  | { readonly problem: string }
+  | { readonly counted: string; readonly number: number }
 
 /** Leaves marks, in the process that is recorded. */
 export class MarkWriter {
@@ -38,9 +40,31 @@ export class MarkWriter {
     this.#mark({ seen: database, seq })
   }
 
+  /** Marks what is stored for certain from now on. */
+  told(sets: Sets): void {
+    this.#last += 1
+    this.#mark({ begin: this.#last, sets })
+    this.#mark({ ack: this.#last })
+  }
+
+  /** Marks that something is not as it should be. */
+  problem(problem: string): void {
+    this.#mark({ problem })
+  }
+
+  /** Marks a number for whoever reads the test's output. */
+  count(counted: string, number: number): void {
+    this.#mark({ counted, number })
+  }
+
   /** Arms a fault, or disarms it; see recorder.c. @returns whether the fault had struck, for `!disarm` */
   command(text: string): boolean {
-    return writeSync(this.#file, text) === 1
+    try {
+      writeSync(this.#file, text)
+      return false
+    } catch {
+      return true
+    }
   }
 
   #mark(mark: Mark): void {
@@ -58,6 +82,8 @@ interface Value {
 export class Ledger {
   /** The points just after an acknowledgement, as numbers of events. */
   readonly acknowledged: number[] = []
+  readonly problems: string[] = []
+  readonly counts: { readonly counted: string; readonly number: number }[] = []
   readonly #values = new Map<string, Value[]>()
   readonly #seen: { readonly database: string; readonly seq: number; readonly at: number }[] = []
 
@@ -69,6 +95,8 @@ export class Ledger {
       const mark = JSON.parse(event.text) as Mark
       if ('begin' in mark) open.set(mark.begin, this.#begun(mark.sets, at))
       else if ('seen' in mark) this.#seen.push({ database: mark.seen, seq: mark.seq, at })
+      else if ('problem' in mark) this.problems.push(mark.problem)
+      else if ('counted' in mark) this.counts.push(mark)
       else {
         for (const value of open.get(mark.ack) ?? []) value.ack = at
         this.acknowledged.push(at + 1)

@@ -143,13 +143,16 @@ static char paths[MOST_FILES][256];
 
 static const char *path_of(int file) { return paths[file]; }
 
-/* `!arm KINDS AT LASTING ERRNO SHORT PART`; PART of a path, `-` for all. */
+/* `!arm KINDS AT LASTING ERRNO SHORT PART`; PART of a path, `-` for all. `!disarm` fails when the fault has struck. */
 static ssize_t command(const char *text, size_t length) {
   char line[512];
   snprintf(line, sizeof line, "%.*s", (int)length, text);
   long fired = fault.fired;
   memset(&fault, 0, sizeof fault);
-  if (strncmp(line, "!arm ", 5) != 0) return fired ? 1 : 2;
+  if (strncmp(line, "!arm ", 5) != 0) {
+    errno = EBUSY;
+    return fired ? -1 : (ssize_t)length;
+  }
   sscanf(line, "!arm %15s %ld %d %d %d %255s", fault.kinds, &fault.at, &fault.lasting, &fault.error,
          &fault.is_short, fault.part);
   if (strcmp(fault.part, "-") == 0) fault.part[0] = 0;
