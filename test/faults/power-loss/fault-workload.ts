@@ -80,7 +80,14 @@ async function oneGroup(store: DatabaseStore): Promise<Attempt[]> {
   }))
 }
 
-/** What must be stored after attempts: g3 stands where g1 was, so that g1's mark goes when its body is superseded. */
+/** The same, and a compaction, which brings the log into the file and cuts both. */
+async function compacted(store: DatabaseStore): Promise<Attempt[]> {
+  const attempts = await oneGroup(store)
+  await store.compact().catch((error: unknown) => check(isStorageFault(error), `compaction: ${String(error)}`))
+  return attempts
+}
+
+/** The marks that must be stored after attempts. */
 function told(attempts: readonly Attempt[], ...more: readonly string[]): string[] {
   return [...attempts.filter(({ done }) => done).map(({ mark }) => mark), ...more].sort()
 }
@@ -139,6 +146,7 @@ async function tryOnce(
   await checkStored(again, told(attempts, 'later'), `${when}, and opened again`)
   await again.close()
   checkIntegrity(name, when)
+  marks.begun([[`stored|${name}`, null]])
   await catalog.delete(name)
   return struck
 }
@@ -154,30 +162,32 @@ async function groups(): Promise<void> {
   }
   for (const fault of EVERY_FAULT) await untilUnharmed(fault, oneGroup)
   for (const fault of EVERY_FAULT.filter(({ kinds }) => kinds === 's')) await untilUnharmed(fault, runWorkload)
+  await untilUnharmed({ kinds: 'ntsw', error: EIO, lasting: false, short: false }, compacted)
+  await untilUnharmed({ kinds: 's', error: EIO, lasting: true, short: false }, compacted)
   await engine.close()
 }
 
-/** How many syncs a workload has before the failing one, a database each. */
-const RESTARTED = 8
+/** Databases of which each sees one sync more than the one before it until they fail. */
+const DYING = 4
 
 /** Syncs fail from some call on, and the process dies before they work again. */
 async function dying(): Promise<void> {
   const engine = sqliteEngine({ dataDir })
   const catalog = await engine.openCatalog()
-  for (let at = 1; at <= RESTARTED; at++) {
+  for (let at = 1; at <= DYING; at++) {
     const name = `dying${at}`
     const store = await seeded(engine, catalog, name)
     arm({ kinds: 's', error: EIO, lasting: true, short: false }, at, `${name}.sqlite`)
     const attempts = await runWorkload(store)
     marks.count('dying', Number(disarm()))
-    await marks.act([[`stored|${name}`, JSON.stringify(told(attempts))]], async () => undefined)
+    marks.told([[`stored|${name}`, JSON.stringify(told(attempts))]])
   }
   process.kill(process.pid, 'SIGKILL')
 }
 
 /** The process after that one. Its first argument behind the task: what each database was told to hold. */
 async function restarted(): Promise<void> {
-  const wanted = JSON.parse(process.argv[5] ?? '{}') as Record<string, string[]>
+  const wanted = JSON.parse(process.argv[5] ?? '{}') as Readonly<Record<string, readonly string[]>>
   const engine = sqliteEngine({ dataDir })
   await engine.openCatalog()
   for (const [name, before] of Object.entries(wanted)) {
@@ -204,10 +214,14 @@ async function catalogActs(): Promise<void> {
   const present = async (name: string, wanted: boolean, when: string) => {
     check((await catalog.list()).some((entry) => entry.name === name) === wanted, `${when}: listed or not`)
     const store = await engine.openDatabase(name).catch(() => null)
-    check((store !== null) === wanted, `${when}: opened or not`)
-    if (store === null) return
+    if (store === null) return check(!wanted, `${when}: it cannot be opened`)
     check((await store.info()).docCount === (name.startsWith('gone') ? 1 : 0), `${when}: its documents`)
     await store.close()
+  }
+  const opens = async (name: string) => {
+    const store = await engine.openDatabase(name).catch(() => null)
+    await store?.close()
+    return store !== null
   }
   const restart = async () => {
     await engine.close()
@@ -222,14 +236,15 @@ async function catalogActs(): Promise<void> {
       const made = await succeeds(catalog.create(name), `making ${name}`)
       struck = disarm()
       await present(name, made, `making ${name}`)
-      if (made) marks.told([[`db|${name}`, '0']])
+      if (!lasting) check((await opens(name)) === made, `making ${name}: opened or not`)
+      if (made) marks.told([[`db|${name}`, 'made']])
       await restart()
       // Where faults last, what was made half cannot be taken back, and is there, empty, after a restart.
       if (!lasting) await present(name, made, `making ${name}, and a restart`)
       if (!made) await catalog.delete(name).catch(() => undefined)
       if (!made) check(await succeeds(catalog.create(name), name), `${name} cannot be made again`)
       await present(name, true, `making ${name} again`)
-      marks.told([[`db|${name}`, '0']])
+      marks.told([[`db|${name}`, 'made']])
       if (!struck) marks.count(`making a database, lasting: ${lasting}`, at - 1)
     }
     for (let at = 1, struck = true; struck && at < MOST_CALLS; at++) {
@@ -238,8 +253,10 @@ async function catalogActs(): Promise<void> {
       arm(fault, at, '-')
       const deleted = await succeeds(catalog.delete(name), `deleting ${name}`)
       struck = disarm()
+      // Where the name cannot be given back either, what was refused has happened all the same.
+      if (lasting && !deleted) continue
       await present(name, !deleted, `deleting ${name}`)
-      marks.told([[`db|${name}`, deleted ? null : '1']])
+      marks.told([[`db|${name}`, deleted ? null : 'made']])
       await restart()
       await present(name, !deleted, `deleting ${name}, and a restart`)
       if (!deleted) check(await succeeds(catalog.delete(name), name), `${name} cannot be deleted again`)

@@ -18,7 +18,8 @@ type Mark =
 /** Leaves marks, in the process that is recorded. */
 export class MarkWriter {
   readonly #file: number
-  #last = 0
+  /** Numbers of acts are of the whole record, to which several processes may have contributed. */
+  #last = process.pid * 1_000_000
 
   /** @param path the recorder's */
   constructor(path: string) {
@@ -27,9 +28,8 @@ export class MarkWriter {
 
   /** Marks the beginning of an act that sets these things, runs it, and marks that it was acknowledged. */
   async act<R>(sets: Sets, work: () => Promise<R>): Promise<R> {
-    this.#last += 1
+    this.begun(sets)
     const act = this.#last
-    this.#mark({ begin: act, sets })
     const result = await work()
     this.#mark({ ack: act })
     return result
@@ -40,10 +40,15 @@ export class MarkWriter {
     this.#mark({ seen: database, seq })
   }
 
-  /** Marks what is stored for certain from now on. */
-  told(sets: Sets): void {
+  /** Marks what may be stored from now on. */
+  begun(sets: Sets): void {
     this.#last += 1
     this.#mark({ begin: this.#last, sets })
+  }
+
+  /** Marks what is stored for certain from now on. */
+  told(sets: Sets): void {
+    this.begun(sets)
     this.#mark({ ack: this.#last })
   }
 

@@ -1,6 +1,8 @@
 /** States that a disk may be in after a power cut, laid out as folders. */
-import { mkdir, rm, writeFile } from 'node:fs/promises'
+import { access, constants, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import type { Test } from 'tap'
 import type { Chance, DiskState } from './disk.ts'
 import type { Random } from './random.ts'
 
@@ -27,4 +29,15 @@ export async function layOut(state: DiskState, folder: string, garbage?: Buffer)
     else await writeFile(target, bytes, { mode: 0o600 })
     if (garbage !== undefined && path.endsWith('.sqlite')) await writeFile(`${target}-shm`, garbage)
   }
+}
+
+/** A folder for states, which goes with the test: in memory where there is such a place, since nothing in it lasts. */
+export async function stateFolder(t: Pick<Test, 'teardown'>): Promise<string> {
+  const inMemory = await access('/dev/shm', constants.W_OK).then(
+    () => '/dev/shm',
+    () => tmpdir(),
+  )
+  const folder = await mkdtemp(join(inMemory, 'settee-states-'))
+  t.teardown(() => rm(folder, { recursive: true, force: true }))
+  return join(folder, 'data')
 }
