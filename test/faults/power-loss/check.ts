@@ -42,7 +42,9 @@ export async function problemsOf(folder: string, ledger: Ledger, events: number)
     await engine.close()
     return [...problems, ...names.flatMap((name) => integrityProblems(folder, name))]
   } catch (error) {
-    return [`it cannot be opened: ${error instanceof Error ? `${error.message} (${String(error.cause)})` : error}`]
+    return [
+      `it cannot be opened: ${error instanceof Error ? `${error.message} (${String(error.cause)})` : error}`,
+    ]
   } finally {
     await engine.close()
   }
@@ -112,7 +114,9 @@ function generationProblems(found: Found, generation: string, ledger: Ledger, ev
   const things = (kind: string, values: ReadonlyMap<string, string>) => {
     const prefix = `${kind}|${generation}|`
     const keys = new Set([...ledger.keys(prefix), ...[...values.keys()].map((id) => prefix + id)])
-    return [...keys].flatMap((key) => mismatch(ledger, events, key, values.get(key.slice(prefix.length)) ?? null))
+    return [...keys].flatMap((key) =>
+      mismatch(ledger, events, key, values.get(key.slice(prefix.length)) ?? null),
+    )
   }
   const shown = ledger.shown(generation, events)
   return [
@@ -137,7 +141,8 @@ async function readDatabase(store: DatabaseStore): Promise<Found> {
   const locals = new Map((await store.readLocalRange({}, ALL)).rows.map(({ id, body }) => [id, body]))
   const problems: string[] = []
   const { length } = await store.readRange({}, ALL, (doc) => doc.id).then(({ rows }) => rows)
-  if (length !== docs.size || view.docCount !== docs.size) problems.push('the feed and the documents do not agree')
+  if (length !== docs.size || view.docCount !== docs.size)
+    problems.push('the feed and the documents do not agree')
   if (seqs.some((seq, at) => seq <= (seqs[at - 1] ?? 0))) problems.push('the feed does not ascend')
   if ((seqs.at(-1) ?? 0) > view.updateSeq) problems.push('the feed goes beyond update_seq')
   await store.updateDocs([put('after the power cut')])

@@ -37,9 +37,7 @@ export const ALL_LOST: Chance = {
 /** Everything is kept: the files as the process itself sees them, unless a sync has failed. */
 export const ALL_KEPT: Chance = { ...ALL_LOST, keeps: () => true, pick: (states) => states - 1 }
 
-type Change =
-  | { readonly at: number; readonly bytes: Buffer }
-  | { readonly truncated: number }
+type Change = { readonly at: number; readonly bytes: Buffer } | { readonly truncated: number }
 
 /** Bytes that grow. */
 class Content {
@@ -262,7 +260,10 @@ export class Disk {
 
   #file(file: number): DiskFile {
     const node = this.#node(file)
-    if (!(node instanceof DiskFile)) throw new Error(`a folder was written to ${JSON.stringify([...(node as DiskFolder).seen.keys()])} ${file}`)
+    if (!(node instanceof DiskFile))
+      throw new Error(
+        `a folder was written to ${JSON.stringify([...(node as DiskFolder).seen.keys()])} ${file}`,
+      )
     return node
   }
 }

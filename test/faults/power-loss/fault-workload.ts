@@ -62,7 +62,7 @@ function check(isTrue: boolean, problem: string): void {
 async function oneGroup(store: DatabaseStore): Promise<Attempt[]> {
   const body = (mark: string) => JSON.stringify({ mark })
   const file = attachment('file', Buffer.alloc(20_000, 7))
-  const docs = [put('a', body('g1')), put('b', body('g2'), { attachments: [file] }), put('a', body('g3'))]
+  const docs = [put('a', body('g1')), put('b', body('g2'), { attachments: [file] }), put('c', body('g3'))]
   const local = { id: '_local/l', decide: () => ({ result: 0, write: { rev: 1, body: body('g4') } }) }
   const outcomes = await Promise.all([
     store.updateDocs(docs),
@@ -83,8 +83,15 @@ async function oneGroup(store: DatabaseStore): Promise<Attempt[]> {
 /** The same, and a compaction, which brings the log into the file and cuts both. */
 async function compacted(store: DatabaseStore): Promise<Attempt[]> {
   const attempts = await oneGroup(store)
-  await store.compact().catch((error: unknown) => check(isStorageFault(error), `compaction: ${String(error)}`))
+  await store
+    .compact()
+    .catch((error: unknown) => check(isStorageFault(error), `compaction: ${String(error)}`))
   return attempts
+}
+
+/** The first commit since the file was opened, before which the folder is synced for the log's name. */
+function firstGroup(store: DatabaseStore): Promise<Attempt[]> {
+  return oneGroup(store)
 }
 
 /** The marks that must be stored after attempts. */
@@ -133,12 +140,17 @@ async function tryOnce(
 ): Promise<boolean> {
   const name = `${fault.kinds}${at}`
   const when = `${JSON.stringify(fault)} at ${at} of ${workload.name}`
-  const store = await seeded(engine, catalog, name)
-  arm(fault, at, `${name}.sqlite`)
+  const isFirst = workload === firstGroup
+  if (isFirst) await catalog.create(name)
+  const store = isFirst ? await engine.openDatabase(name) : await seeded(engine, catalog, name)
+  arm(fault, at, isFirst ? 'databases' : `${name}.sqlite`)
   const attempts = await workload(store)
   const struck = disarm()
   checkErrors(attempts, when)
-  check(struck || attempts.every(({ done, error }) => done || error === REFUSAL), `${when}: refused without a fault`)
+  check(
+    struck || attempts.every(({ done, error }) => done || error === REFUSAL),
+    `${when}: refused without a fault`,
+  )
   await checkStored(store, told(attempts), when)
   await marks.act([[`stored|${name}`, JSON.stringify(told(attempts, 'later'))]], () => goesOn(store, when))
   await store.close()
@@ -161,7 +173,10 @@ async function groups(): Promise<void> {
     marks.count(`${fault.kinds} ${workload.name}`, at - 1)
   }
   for (const fault of EVERY_FAULT) await untilUnharmed(fault, oneGroup)
-  for (const fault of EVERY_FAULT.filter(({ kinds }) => kinds === 's')) await untilUnharmed(fault, runWorkload)
+  for (const fault of EVERY_FAULT.filter(({ kinds }) => kinds === 's')) {
+    await untilUnharmed(fault, firstGroup)
+    await untilUnharmed(fault, runWorkload)
+  }
   await untilUnharmed({ kinds: 'ntsw', error: EIO, lasting: false, short: false }, compacted)
   await untilUnharmed({ kinds: 's', error: EIO, lasting: true, short: false }, compacted)
   await engine.close()
@@ -286,7 +301,8 @@ async function configuration(): Promise<void> {
       check(error === null || isStorageFault(error), `${when}: the error is ${String(error)}`)
       const wanted = error === null ? value : before
       check(config.get('mine', 'key') === wanted, `${when}: in effect is ${config.get('mine', 'key')}`)
-      if (!lasting) check((await config.stored('mine', 'key')) === wanted, `${when}: stored is something else`)
+      if (!lasting)
+        check((await config.stored('mine', 'key')) === wanted, `${when}: stored is something else`)
       await config.set('mine', 'key', value).catch(() => check(false, `${when}: it cannot be set again`))
       marks.told([['config|mine/key', value]])
       if (!struck) marks.count(`setting a key, lasting: ${lasting}`, at - 1)

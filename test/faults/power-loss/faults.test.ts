@@ -35,7 +35,11 @@ async function replay(t: Test, recorder: Recorder): Promise<void> {
     await layOut(disk.after(ALL_LOST), folder)
     problems.push(...(await untold(folder, ledger, at + 1)).map((problem) => `event ${at + 1}: ${problem}`))
   }
-  t.same(problems.slice(0, 10), [], `${points.size} of ${ledger.acknowledged.length} points survive a power cut`)
+  t.same(
+    problems.slice(0, 10),
+    [],
+    `${points.size} of ${ledger.acknowledged.length} points survive a power cut`,
+  )
 }
 
 const TASKS = {
@@ -61,7 +65,10 @@ t.test('syncs that fail until the process dies, and the process after that one',
     const [marks] = ledger.allowed(key, events.length)
     return [key.slice('stored|'.length), JSON.parse(marks ?? '[]') as string[]] as const
   })
-  t.ok(told.some(([, marks]) => marks.length > 0), 'some writes came before the faults')
+  t.ok(
+    told.some(([, marks]) => marks.length > 0),
+    'some writes came before the faults',
+  )
   t.equal(await recorder.run(SCRIPT, 'restarted', JSON.stringify(Object.fromEntries(told))), 'SIGKILL')
   await replay(t, recorder)
 })

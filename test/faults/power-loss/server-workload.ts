@@ -19,17 +19,13 @@ const marks = new MarkWriter(markPath)
 const agent = new Agent({ connections: 16 })
 const authorization = `Basic ${Buffer.from(`${ADMIN.name}:${ADMIN.password}`).toString('base64')}`
 
-interface Doc {
-  readonly rev: string
-  readonly value: string | null
-}
-
 /** A database as it was acknowledged. */
 interface Database {
   readonly name: string
   /** Its name and how many of that name there were before. */
   readonly key: string
-  readonly docs: Map<string, Doc>
+  /** The revisions of its documents, deleted ones left out. */
+  readonly revs: Map<string, string>
 }
 
 let base = ''
@@ -62,7 +58,7 @@ async function createDatabase(name: string): Promise<void> {
   made.set(name, number)
   const key = `${name}@${number}`
   await marks.act([[`db|${name}`, key]], () => call('PUT', `/${name}`))
-  databases.set(name, { name, key, docs: new Map() })
+  databases.set(name, { name, key, revs: new Map() })
 }
 
 async function deleteDatabase(name: string): Promise<void> {
@@ -73,15 +69,29 @@ async function deleteDatabase(name: string): Promise<void> {
 const text = () => 'x'.repeat(random.below(600))
 
 /** Notes what an update is to set, sends it, and notes the revision. */
-async function putDoc(db: Database, id: string, body: object, atts: Record<string, Buffer> = {}): Promise<void> {
-  const rev = db.docs.get(id)?.rev
+async function putDoc(
+  db: Database,
+  id: string,
+  body: object,
+  atts: Record<string, Buffer> = {},
+): Promise<void> {
+  const rev = db.revs.get(id)
   const value = docValue(JSON.stringify(body), hashes(atts))
   const inline = Object.fromEntries(
-    Object.entries(atts).map(([name, bytes]) => [name, { content_type: 'text/x', data: bytes.toString('base64') }]),
+    Object.entries(atts).map(([name, bytes]) => [
+      name,
+      { content_type: 'text/x', data: bytes.toString('base64') },
+    ]),
   )
-  const sent = { ...(rev && { _rev: rev }), ...(Object.keys(atts).length > 0 && { _attachments: inline }), ...body }
-  const answer = await marks.act([[`doc|${db.key}|${id}`, value]], () => call('PUT', `/${db.name}/${id}`, sent))
-  db.docs.set(id, { rev: answer.rev, value })
+  const sent = {
+    ...(rev && { _rev: rev }),
+    ...(Object.keys(atts).length > 0 && { _attachments: inline }),
+    ...body,
+  }
+  const answer = await marks.act([[`doc|${db.key}|${id}`, value]], () =>
+    call('PUT', `/${db.name}/${id}`, sent),
+  )
+  db.revs.set(id, answer.rev)
 }
 
 function hashes(atts: Record<string, Buffer>): Record<string, string> {
@@ -91,30 +101,32 @@ function hashes(atts: Record<string, Buffer>): Record<string, string> {
 }
 
 async function removeDoc(db: Database, id: string): Promise<void> {
-  const { rev } = db.docs.get(id) as Doc
+  const rev = db.revs.get(id) as string
   const set: Sets = [[`doc|${db.key}|${id}`, null]]
-  const answer = await marks.act(set, () => call('DELETE', `/${db.name}/${id}?rev=${rev}`))
-  db.docs.set(id, { rev: answer.rev, value: null })
+  await marks.act(set, () => call('DELETE', `/${db.name}/${id}?rev=${rev}`))
+  db.revs.delete(id)
 }
 
 async function purgeDoc(db: Database, id: string): Promise<void> {
-  const { rev } = db.docs.get(id) as Doc
+  const rev = db.revs.get(id) as string
   await marks.act([[`doc|${db.key}|${id}`, null]], () => call('POST', `/${db.name}/_purge`, { [id]: [rev] }))
-  db.docs.delete(id)
+  db.revs.delete(id)
 }
 
 async function bulk(db: Database): Promise<void> {
   const ids = [...new Set(Array.from({ length: 2 + random.below(20) }, () => someId()))]
   const bodies = ids.map((id) => ({ id, body: { n: next(), text: text() } }))
   const docs = bodies.map(({ id, body }) => {
-    const rev = db.docs.get(id)?.rev
+    const rev = db.revs.get(id)
     return { _id: id, ...(rev && { _rev: rev }), ...body }
   })
-  const sets = bodies.map(({ id, body }) => [`doc|${db.key}|${id}`, docValue(JSON.stringify(body), {})] as const)
+  const sets = bodies.map(
+    ({ id, body }) => [`doc|${db.key}|${id}`, docValue(JSON.stringify(body), {})] as const,
+  )
   const answer = await marks.act(sets, () => call('POST', `/${db.name}/_bulk_docs`, { docs }))
-  for (const [at, row] of answer.entries()) {
+  for (const row of answer) {
     if (!row.ok) throw new Error(JSON.stringify(row))
-    db.docs.set(row.id, { rev: row.rev, value: sets[at]?.[1] ?? null })
+    db.revs.set(row.id, row.rev)
   }
 }
 
@@ -124,13 +136,13 @@ const someId = () => `d${random.below(30)}`
 async function upload(db: Database): Promise<void> {
   const id = `upload${random.below(3)}`
   const bytes = Buffer.alloc(270_000 + random.below(80_000), next())
-  const rev = db.docs.get(id)?.rev
+  const rev = db.revs.get(id)
   const value = docValue('{}', hashes({ file: bytes }))
   const path = `/${db.name}/${id}/file${rev ? `?rev=${rev}` : ''}`
   const answer = await marks.act([[`doc|${db.key}|${id}`, value]], () =>
     call('PUT', path, bytes, { 'content-type': 'text/x' }),
   )
-  db.docs.set(id, { rev: answer.rev, value })
+  db.revs.set(id, answer.rev)
 }
 
 async function local(db: Database): Promise<void> {
@@ -138,7 +150,9 @@ async function local(db: Database): Promise<void> {
   const body = { n: next() }
   const stored = await call('GET', `/${db.name}/${id}`).catch(() => undefined)
   const sent = { ...(stored && { _rev: stored._rev }), ...body }
-  await marks.act([[`local|${db.key}|${id}`, JSON.stringify(body)]], () => call('PUT', `/${db.name}/${id}`, sent))
+  await marks.act([[`local|${db.key}|${id}`, JSON.stringify(body)]], () =>
+    call('PUT', `/${db.name}/${id}`, sent),
+  )
 }
 
 async function secure(db: Database): Promise<void> {
@@ -149,12 +163,16 @@ async function secure(db: Database): Promise<void> {
 
 async function configure(): Promise<void> {
   const [key, value] = [`k${random.below(3)}`, `v${next()}`]
-  await marks.act([[`config|mine/${key}`, value]], () => call('PUT', `/_node/_local/_config/mine/${key}`, value))
+  await marks.act([[`config|mine/${key}`, value]], () =>
+    call('PUT', `/_node/_local/_config/mine/${key}`, value),
+  )
 }
 
 async function makeToken(): Promise<void> {
   const name = `token${next()}`
-  const { id } = await marks.act([[`token|${name}`, ADMIN.name]], () => call('POST', '/_settee/tokens', { name }))
+  const { id } = await marks.act([[`token|${name}`, ADMIN.name]], () =>
+    call('POST', '/_settee/tokens', { name }),
+  )
   tokens.push({ id, name })
 }
 
@@ -190,8 +208,6 @@ async function account(): Promise<void> {
   await marks.act([[`account|${id}`, 'there']], () => call('PUT', `/_users/${id}`, doc))
 }
 
-const live = (db: Database) => [...db.docs].filter(([, { value }]) => value !== null).map(([id]) => id)
-
 /** What a client does, by how often. */
 const ACTS: readonly (readonly [weight: number, act: (db: Database) => Promise<void>])[] = [
   [14, (db) => putDoc(db, someId(), { n: next(), text: text() })],
@@ -214,7 +230,7 @@ const ACTS: readonly (readonly [weight: number, act: (db: Database) => Promise<v
 ]
 
 async function withLive(db: Database, act: (db: Database, id: string) => Promise<void>): Promise<void> {
-  const ids = live(db)
+  const ids = [...db.revs.keys()]
   if (ids.length > 0) await act(db, ids[random.below(ids.length)] as string)
 }
 

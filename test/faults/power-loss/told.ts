@@ -26,7 +26,9 @@ export async function untold(folder: string, ledger: Ledger, events: number): Pr
     }
     return problems
   } catch (error) {
-    return [`it cannot be opened: ${error instanceof Error ? `${error.message} (${String(error.cause)})` : error}`]
+    return [
+      `it cannot be opened: ${error instanceof Error ? `${error.message} (${String(error.cause)})` : error}`,
+    ]
   } finally {
     await engine.close()
   }
