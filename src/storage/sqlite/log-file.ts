@@ -16,7 +16,8 @@ export function fileBytes(path: string): number {
 /**
  * Makes what stands in a file durable even if an earlier sync of it has failed: the system then takes its pages for
  * written, so that syncing them again does nothing. Hence they are written again as they are. The caller keeps all
- * others from writing to the file meanwhile.
+ * others from writing to the file meanwhile. Not for a file that SQLite locks, which a log is not: closing any of a
+ * process's descriptors lets all its locks of the file go.
  * @throws the operating system's error
  */
 export function rewriteInPlace(path: string): void {

@@ -145,7 +145,7 @@ t.test('every byte of every state is one that stood there since the last sync, o
   t.pass('400 histories')
 })
 
-function resized(content: Buffer, length: number): Buffer {
+function resized(content: Buffer<ArrayBuffer>, length: number): Buffer<ArrayBuffer> {
   const made = Buffer.alloc(length)
   content.copy(made)
   return made
