@@ -15,6 +15,7 @@ import type {
 } from '../catalog.ts'
 import { Connection, type ConnectionOptions, isBusy, storageError } from './connection.ts'
 import type { Files } from './files.ts'
+import { syncPath } from './log-file.ts'
 import { RECORDS_SCHEMA, readRecords, writeRecords } from './records.ts'
 import { migrate } from './schema.ts'
 import { State } from './state.ts'
@@ -85,13 +86,13 @@ export class SqliteCatalog implements Catalog {
   }
 
   #transaction<R>(work: () => R): R {
-    this.#connection.exec('BEGIN IMMEDIATE')
     try {
+      this.#connection.begin()
       const result = work()
-      this.#connection.exec('COMMIT')
+      this.#connection.commit()
       return result
     } catch (error) {
-      this.#connection.rollback()
+      this.#connection.rollback(error)
       throw error
     }
   }
@@ -125,31 +126,33 @@ export class SqliteCatalog implements Catalog {
 
   async create(name: string): Promise<DatabaseEntry> {
     if (this.#entries.has(name)) throw new CouchError('file_exists')
-    let isPublished = false
+    let mayHaveName = false
     try {
       this.#makeFile(name)
       const entry = this.#transaction(() => {
         const entered = this.#enter(name)
+        mayHaveName = true
         // A crash before the commit leaves a file that the next start enters.
         this.#files.publish(name)
-        isPublished = true
         return entered
       })
       this.#entries.set(name, entry)
       return entry
     } catch (error) {
-      if (isPublished) this.#files.withdraw(name)
+      if (mayHaveName) this.#files.withdraw(name)
       throw storageError(error)
     }
   }
 
-  /** A whole, empty file under its unfinished name; closing it brings everything from the log into the file. */
+  /** A whole, empty file under its unfinished name. */
   #makeFile(name: string): void {
     const path = this.#files.makeUnfinished(name)
     const connection = new Connection(path, { ...this.#options, isDraft: true })
     try {
       migrate(connection, path)
       State.create(connection, Math.floor(Date.now() / 1000))
+      // Closing it would do that as well, but would not tell of a fault.
+      connection.checkpoint()
     } finally {
       connection.close()
     }
@@ -208,6 +211,7 @@ function openLocked(dataDir: string, path: string, options: ConnectionOptions): 
   try {
     const connection = new Connection(path, { ...options, exclusive: true })
     migrate(connection, path, MIGRATIONS)
+    syncPath(dataDir)
     // With an exclusive lock the first write takes the file, and keeps it until it is closed or the process dies.
     connection.exec('BEGIN IMMEDIATE; COMMIT')
     return connection

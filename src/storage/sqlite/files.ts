@@ -1,7 +1,8 @@
 /** Where a data folder keeps its files, and the folder's own durability. */
-import { closeSync, fsyncSync, mkdirSync, openSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs'
+import { mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { databaseFileName, databaseOfFileName } from '../../core/ids.ts'
+import { fileBytes, logOf, syncPath } from './log-file.ts'
 
 const SUFFIX = '.sqlite'
 /** A file that is being made, or is to be removed: left behind by a crash, it goes at the next start. */
@@ -27,10 +28,14 @@ export class Files {
     return join(this.#folder, databaseFileName(database) + SUFFIX)
   }
 
-  /** Where a new file is made; what an attempt before has left there goes. */
+  /**
+   * Where a new file is made. What an attempt before has left there goes, and so does what an earlier file of this
+   * name has left beside itself: SQLite would take its log for the new one's.
+   */
   makeUnfinished(database: string): string {
     const path = this.#unfinished(database)
     this.#removeWithCompanions(path)
+    this.#removeCompanions(this.path(database))
     return path
   }
 
@@ -48,8 +53,7 @@ export class Files {
 
   /** Whether a database's log was left behind: closing the file removes it. */
   isLeftOpen(database: string): boolean {
-    const log = statSync(`${this.path(database)}-wal`, { throwIfNoEntry: false })
-    return log !== undefined && log.size > 0
+    return fileBytes(logOf(this.path(database))) > 0
   }
 
   /** Gives a finished file its database's name; it and what it holds are durable when this returns. */
@@ -74,12 +78,22 @@ export class Files {
    * @param gone called when that is durable
    */
   remove(database: string, gone: () => void): void {
-    renameSync(this.path(database), this.#unfinished(database))
-    this.#sync()
+    this.#takeName(database)
     gone()
     this.#removeWithCompanions(this.path(database))
     this.#removeWithCompanions(this.#unfinished(database))
     this.#sync()
+  }
+
+  #takeName(database: string): void {
+    renameSync(this.path(database), this.#unfinished(database))
+    try {
+      this.#sync()
+    } catch (error) {
+      // It stays, and so must its file; the next start would remove it under the other name.
+      renameSync(this.#unfinished(database), this.path(database))
+      throw error
+    }
   }
 
   /** Removes what a crash has left: unfinished files, and companions of files that are no more. */
@@ -97,19 +111,15 @@ export class Files {
   }
 
   #removeWithCompanions(path: string): void {
-    for (const companion of ['', ...COMPANIONS]) rmSync(path + companion, { force: true })
+    rmSync(path, { force: true })
+    this.#removeCompanions(path)
+  }
+
+  #removeCompanions(path: string): void {
+    for (const companion of COMPANIONS) rmSync(path + companion, { force: true })
   }
 
   #sync(): void {
     syncPath(this.#folder)
-  }
-}
-
-function syncPath(path: string): void {
-  const descriptor = openSync(path, 'r')
-  try {
-    fsyncSync(descriptor)
-  } finally {
-    closeSync(descriptor)
   }
 }

@@ -1,5 +1,4 @@
 /** A database in one SQLite file: the contract of storage/engine.ts over the tables of schema.ts. */
-import { statSync } from 'node:fs'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { CommitTally } from '../commit-tally.ts'
 import type {
@@ -32,6 +31,7 @@ import { Documents } from './documents.ts'
 import { FeedCounts } from './feed-counts.ts'
 import { Holds } from './holds.ts'
 import { Locals } from './locals.ts'
+import { fileBytes, logOf } from './log-file.ts'
 import { PageCache, type PageCaches } from './page-caches.ts'
 import { fillPage } from './paging.ts'
 import { migrate } from './schema.ts'
@@ -147,7 +147,7 @@ export class SqliteStore implements DatabaseStore {
         name: this.#name,
         createdAt: this.#state.createdAt,
         sizes: {
-          file: fileBytes(this.#path) + fileBytes(`${this.#path}-wal`),
+          file: fileBytes(this.#path) + fileBytes(logOf(this.#path)),
           active: (pages('page_count') - pages('freelist_count')) * pages('page_size'),
           external: externalBytes,
         },
@@ -339,8 +339,4 @@ export class SqliteStore implements DatabaseStore {
 /** A descending range read upwards. */
 function swapped({ start, end }: IdRange): IdRange {
   return { ...(end && { start: end }), ...(start && { end: start }) }
-}
-
-function fileBytes(path: string): number {
-  return statSync(path, { throwIfNoEntry: false })?.size ?? 0
 }

@@ -10,7 +10,6 @@
  */
 import type { Connection } from './connection.ts'
 import { storageError } from './connection.ts'
-import type { Statement } from './statement.ts'
 
 /** One write. */
 export interface Plan<O = unknown> {
@@ -60,8 +59,6 @@ const GROUP_MS = 5
 export class Writer {
   readonly #connection: Connection
   readonly #memory: Memory
-  readonly #begin: Statement
-  readonly #end: Statement
   readonly #queue: Job[] = []
   /** Writes of a group that failed as a whole: each is tried by itself before anything newer. */
   readonly #alone: Job[] = []
@@ -71,8 +68,6 @@ export class Writer {
   constructor(connection: Connection, memory: Memory) {
     this.#connection = connection
     this.#memory = memory
-    this.#begin = connection.prepare('BEGIN IMMEDIATE')
-    this.#end = connection.prepare('COMMIT')
   }
 
   /** Takes a write; it is carried out in this turn of the event loop or a later one, in the order taken. */
@@ -112,12 +107,12 @@ export class Writer {
     const group: Entry[] = []
     let ms: number
     try {
-      this.#begin.run()
+      this.#connection.begin()
       this.#applyGroup(group)
       ms = this.#commit()
-    } catch {
+    } catch (error) {
       // What went wrong is told to whom it belongs when each is tried alone.
-      this.#undo()
+      this.#undo(error)
       this.#alone.push(...this.#queue.splice(0, Math.max(group.length, 1)))
       return
     }
@@ -168,11 +163,11 @@ export class Writer {
     let outcome: unknown
     let ms: number
     try {
-      this.#begin.run()
+      this.#connection.begin()
       outcome = job.plan.decide()()
       ms = this.#commit()
     } catch (error) {
-      this.#undo()
+      this.#undo(error)
       job.failed(storageError(error))
       return
     }
@@ -184,12 +179,12 @@ export class Writer {
   #commit(): number {
     this.#memory.flush()
     const started = performance.now()
-    this.#end.run()
+    this.#connection.commit()
     return performance.now() - started
   }
 
-  #undo(): void {
-    this.#connection.rollback()
+  #undo(reason: unknown): void {
+    this.#connection.rollback(reason)
     this.#memory.back()
   }
 }
