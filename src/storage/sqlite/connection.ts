@@ -46,6 +46,8 @@ export class Connection {
       if (!options.isDraft) this.pragma('synchronous = FULL')
       this.pragma('journal_size_limit = 16777216')
       this.pragma('temp_store = MEMORY')
+      // What is deleted is overwritten where its page stays; pages that get free go back to the file system (compaction.ts).
+      this.pragma('secure_delete = FAST')
     } catch (error) {
       this.#db.close()
       throw error

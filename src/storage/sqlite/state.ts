@@ -17,7 +17,8 @@ interface Counters extends StoreView {
   readonly externalBytes: number
 }
 
-const DEFAULT_REVS_LIMIT = 1000
+/** CouchDB's, protocol.md 2.5. */
+export const DEFAULT_REVS_LIMIT = 1000
 const DEFAULT_PURGED_INFOS_LIMIT = 1000
 
 export class State {
