@@ -118,6 +118,7 @@ class Host {
       sandbox,
       incarnation,
       startCompaction: () => void this.#compactions.start(name, incarnation),
+      viewBytes: () => this.#views.bytesOf(store),
     }
     const isUsers = name === USERS_DATABASE
     const documents = isUsers

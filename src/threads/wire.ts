@@ -16,6 +16,7 @@ export type ServedDatabase = Database & ChangesSource & ViewSource
 /** How each method answers: once, once with short bytes as texts, or in chunks that are pulled one by one. */
 export const METHODS = {
   info: 'call',
+  size: 'call',
   security: 'call',
   setSecurity: 'call',
   storedBefore: 'call',

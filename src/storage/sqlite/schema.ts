@@ -99,8 +99,8 @@ CREATE TABLE superseded (
 );
 INSERT INTO superseded
   SELECT num, CAST(unixepoch('subsec') * 1000 AS INTEGER), 0, octet_length(body) FROM revision WHERE NOT leaf;
-INSERT INTO meta SELECT 'superseded_rows', count(*) FROM superseded;
-INSERT INTO meta SELECT 'superseded_bytes', coalesce(sum(bytes), 0) FROM superseded;
+INSERT OR REPLACE INTO meta SELECT 'superseded_rows', count(*) FROM superseded;
+INSERT OR REPLACE INTO meta SELECT 'superseded_bytes', coalesce(sum(bytes), 0) FROM superseded;
 
 -- replication checkpoints whose first write after the last restore was refused
 CREATE TABLE refused_checkpoint (id TEXT PRIMARY KEY) WITHOUT ROWID;
