@@ -10,7 +10,7 @@ import { isDue } from './compaction-policy.ts'
 const LOOK_MS = 1000
 /** A database that is never quiet waits no longer. */
 const PATIENCE_MS = 5 * 60_000
-/** After a failure: a full disk takes its time. */
+/** After one that failed, as on a full disk, or that left it as it was. */
 const RETRY_MS = 10 * 60_000
 /** Of the time at least so many parts are no compaction of the same database. */
 const REST_FACTOR = 20
@@ -122,11 +122,12 @@ export class AutomaticCompactions {
     const isDone = await this.#options.start(candidate.name, candidate.incarnation)
     this.#isRunning = false
     const ended = performance.now()
-    const rest = isDone ? REST_FACTOR * (ended - began) : RETRY_MS
     // It may have been opened for it, and is another candidate then.
     const now = this.#candidates.get(candidate.name)
     if (now?.incarnation !== candidate.incarnation) return
     now.dueSince = null
+    await this.#lookAt(now)
+    const rest = isDone && now.dueSince === null ? REST_FACTOR * (ended - began) : RETRY_MS
     now.notBefore = ended + Math.max(rest, this.#options.rules().quietMs)
     if (now.store === null) this.forget(now.name)
   }
