@@ -6,7 +6,7 @@ import t, { type Test } from 'tap'
 import { startTestServer } from '../helpers/server.ts'
 import { connect } from '../http/client.ts'
 
-t.setTimeout(120_000)
+t.setTimeout(240_000)
 
 interface Size {
   readonly file: number
@@ -53,9 +53,7 @@ t.test('40 notes that are edited all day are kept for the time machine, and othe
       const _rev = revs.get(`note${at}`)
       return { _id: `note${at}`, ...(_rev && { _rev }), text: text(n) }
     })
-    for (const row of await db.bulkDocs(docs)) {
-      if (row.id !== undefined && row.rev !== undefined) revs.set(row.id, row.rev)
-    }
+    for (const row of (await db.bulkDocs(docs)) as { id: string; rev: string }[]) revs.set(row.id, row.rev)
   }
   const { parts } = await until(
     ({ parts }) => (parts.kept?.count ?? 0) > 0 && (parts.old?.bytes ?? 0) < 1_500_000,
@@ -64,7 +62,8 @@ t.test('40 notes that are edited all day are kept for the time machine, and othe
   const first = (await size()).parts.live?.bytes ?? 0
   t.equal((await call('PUT', '/_node/_local/_config/settee/keep_days', { json: '0' })).status, 200)
   const { file } = await until(({ parts }) => parts.kept?.count === 0 && parts.old?.count === 0)
-  t.ok(file < 3 * first, `${file} bytes for ${first} of notes`)
+  // All that was written takes 4.8 MB.
+  t.ok(file < first + 700_000, `${file} bytes for ${first} of notes`)
 })
 
 t.test('what was purged leaves the file without being asked to', async (t) => {
