@@ -3,8 +3,10 @@
  * while the file is open, as state.ts does, and written with the transaction that changes it.
  */
 import type { Connection } from './connection.ts'
-import { DEFAULT_REVS_LIMIT } from './state.ts'
 import type { Statement } from './statement.ts'
+
+/** CouchDB's, protocol.md 2.5. */
+export const DEFAULT_REVS_LIMIT = 1000
 
 /** The names in `meta`. */
 const KEYS = {
