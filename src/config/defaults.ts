@@ -270,6 +270,7 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
     'bytes that one function of a design document may take',
   ),
   row('settee', 'keep_days', 30, integer(0, 36_500), 'days that overwritten and deleted bodies are kept'),
+  row('settee', 'keep_bytes', 1_073_741_824, bytes(0), 'bytes of them in one database; the oldest go first'),
   row(
     'settee',
     'compaction',

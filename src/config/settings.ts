@@ -42,6 +42,7 @@ function compactionRulesOf(config: Config): CompactionRules {
   return {
     isAutomatic: config.get('settee', 'compaction') !== 'manual',
     keepMs: config.integer('settee', 'keep_days') * DAY_MS,
+    keepBytes: config.bytes('settee', 'keep_bytes'),
     share: config.integer('settee', 'compaction_share') / 100,
     bytes: config.integer('settee', 'compaction_bytes'),
     quietMs: config.integer('settee', 'compaction_quiet') * 1000,

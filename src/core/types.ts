@@ -63,6 +63,8 @@ export interface CompactionRules {
   readonly isAutomatic: boolean
   /** How long superseded bodies are kept for the time machine, in ms; 0: not at all. */
   readonly keepMs: number
+  /** Bytes of them that are kept in one database at the most. */
+  readonly keepBytes: number
   /** How much of a file, from 0 to 1, and how many bytes of it, may be of no use before it is compacted. */
   readonly share: number
   readonly bytes: number
@@ -99,6 +101,7 @@ export const DEFAULT_RULES: Rules = {
   compaction: {
     isAutomatic: true,
     keepMs: 30 * 24 * 60 * 60 * 1000,
+    keepBytes: 1_073_741_824,
     share: 0.2,
     bytes: 67_108_864,
     quietMs: 10_000,

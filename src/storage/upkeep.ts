@@ -13,6 +13,8 @@ export interface CompactOptions {
    * revision model knows them no more ({@link DocState.kept} alone does). Absent: none is, and those that were go.
    */
   readonly keepSince?: number
+  /** Bytes of bodies that are kept at the most: beyond it those go that were superseded first, by the minute. */
+  readonly keepBytes?: number
   onProgress?(progress: CompactionProgress): void
 }
 

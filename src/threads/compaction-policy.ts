@@ -1,6 +1,9 @@
 /** Whether a database is worth a compaction that nobody has asked for. Pure. */
 import type { CompactionRules } from '../core/types.ts'
-import type { StoreWear } from '../storage/upkeep.ts'
+import type { CompactOptions, StoreWear } from '../storage/upkeep.ts'
+
+/** What of the options of a compaction says what it keeps. */
+export type Keeping = Pick<CompactOptions, 'keepSince' | 'keepBytes'>
 
 /** Less than this is not worth the work, however small the file: an empty one takes about as much. */
 const LEAST_BYTES = 256 * 1024
@@ -25,7 +28,10 @@ function isExpired({ oldestKept, compactedAt }: StoreWear, keepMs: number, now: 
   return oldestKept <= now - keepMs && compactedAt <= now - EXPIRY_MS
 }
 
-/** Since when superseded revisions are kept, in ms since 1970; undefined: none is. */
-export function keptSince({ keepMs }: CompactionRules, now: number): number | undefined {
-  return keepMs === 0 ? undefined : now - keepMs
+/**
+ * What a compaction keeps.
+ * @param now in ms since 1970
+ */
+export function keeping({ keepMs, keepBytes }: CompactionRules, now: number): Keeping {
+  return keepMs === 0 ? {} : { keepSince: now - keepMs, keepBytes }
 }

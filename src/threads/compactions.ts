@@ -2,6 +2,7 @@
 import { CouchError } from '../core/errors.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
 import type { CompactionProgress } from '../storage/upkeep.ts'
+import type { Keeping } from './compaction-policy.ts'
 import { packError, type Reply } from './wire.ts'
 
 /** How often progress is told at the most. */
@@ -17,8 +18,8 @@ interface CompactionsOptions {
     work: (store: Pick<DatabaseStore, 'compact'>) => Promise<void>,
   ): Promise<void>
   tell(reply: CompactionReply): void
-  /** What is superseded later than this, in ms since 1970, is kept for the time machine; undefined: nothing is. */
-  keepSince(): number | undefined
+  /** What is kept for the time machine by one that begins now. */
+  keeping(): Keeping
 }
 
 export class Compactions {
@@ -46,11 +47,9 @@ export class Compactions {
   }
 
   #run(database: string, incarnation: number): Promise<void> {
-    const { accompany, tell, keepSince } = this.#options
+    const { accompany, tell, keeping } = this.#options
     const onProgress = paced((progress) => tell({ type: 'compaction', incarnation, progress }))
-    const since = keepSince()
-    const options = { onProgress, ...(since !== undefined && { keepSince: since }) }
-    return accompany(database, incarnation, (store) => store.compact(options))
+    return accompany(database, incarnation, (store) => store.compact({ ...keeping(), onProgress }))
   }
 
   #end(incarnation: number, error: unknown): boolean {

@@ -22,7 +22,7 @@ import { CommitTally } from '../storage/commit-tally.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
 import { sqliteEngine } from '../storage/sqlite/engine.ts'
 import { AutomaticCompactions } from './automatic-compactions.ts'
-import { keptSince } from './compaction-policy.ts'
+import { keeping } from './compaction-policy.ts'
 import { Compactions } from './compactions.ts'
 import { Flow } from './flow.ts'
 import { heapSize } from './heap-size.ts'
@@ -78,7 +78,7 @@ class Host {
     accompany: (database, incarnation, work) =>
       this.#stores.accompany(database, incarnation, ({ store }) => work(store)),
     tell: (reply) => this.#outbox.post(reply),
-    keepSince: () => keptSince(this.#settings.rules.compaction, Date.now()),
+    keeping: () => keeping(this.#settings.rules.compaction, Date.now()),
   })
   readonly #automatic = new AutomaticCompactions({
     rules: () => this.#settings.rules.compaction,

@@ -153,7 +153,7 @@ function fakes() {
   const compactions = new Compactions({
     accompany: (_name, _inc, work) => work(store),
     tell: (reply) => told.push(reply),
-    keepSince: () => undefined,
+    keeping: () => ({}),
   })
   return {
     told,

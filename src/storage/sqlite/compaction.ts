@@ -3,7 +3,7 @@
  * then blobs go that nothing names, and the pages they all took go back to the file system. It works in steps of a few milliseconds, each a write among others in the group commit, and rests
  * between two for as long as the step took, so that whoever reads and writes meanwhile is held up by one step.
  */
-import { setTimeout as rest } from 'node:timers/promises'
+import { setImmediate as nextTurn, setTimeout as rest } from 'node:timers/promises'
 import type { CompactOptions } from '../upkeep.ts'
 import type { Access } from './access.ts'
 import type { Blobs } from './blobs.ts'
@@ -24,6 +24,7 @@ const LONGEST_REST_MS = 10
 const ROWS = 64
 /** Of rows that are mostly passed over. */
 const LONG_ROWS = 500
+const MINUTE_MS = 60_000
 /** Chunks, and pages, that go at once: less than a millisecond's work. */
 const CHUNKS = 4
 const PAGES = 4
@@ -92,9 +93,9 @@ export class Compaction {
    * Compacts, or joins the compaction that is at work, which keeps what it was told to keep.
    * @throws unavailable when the store is closed meanwhile, insufficient_storage, internal_server_error
    */
-  run({ keepSince = Number.POSITIVE_INFINITY, onProgress }: CompactOptions): Promise<void> {
+  run({ onProgress, ...options }: CompactOptions): Promise<void> {
     if (onProgress !== undefined) this.#listeners.add(onProgress)
-    this.#running ??= this.#all(keepSince).finally(() => {
+    this.#running ??= this.#all(options).finally(() => {
       this.#running = undefined
       this.#listeners.clear()
     })
@@ -106,14 +107,17 @@ export class Compaction {
     await this.#running?.catch(() => undefined)
   }
 
-  async #all(keepSince: number): Promise<void> {
+  async #all({ keepSince = Infinity, keepBytes = Infinity }: CompactOptions): Promise<void> {
     this.#done = -1
     this.#tell(0)
     const { access, state, wear } = this.#around
     const { looseBytes, longestAncestry } = access.read(() => wear.counts)
     const { purgeSeq } = state
     const { revsLimit } = state.view
-    const kept = await this.#clearSuperseded(keepSince)
+    let kept = await this.#clearSuperseded(keepSince)
+    if (access.read(() => wear.counts.keptBytes) > keepBytes) {
+      kept = await this.#clearSuperseded(await this.#sinceWhen(keepBytes))
+    }
     if (longestAncestry > revsLimit) await this.#cutAncestries(revsLimit)
     await this.#scan('blob', 'blobs', (above, last) => this.#removeUnnamed(above, last))
     await this.#step(() =>
@@ -147,6 +151,27 @@ export class Compaction {
       ),
     )
     return kept
+  }
+
+  /** @returns since when bodies of no more than these bytes were superseded, of those that are kept; ms since 1970 */
+  async #sinceWhen(bytes: number): Promise<number> {
+    const { access, superseded } = this.#around
+    const byMinute = new Map<number, number>()
+    for (let at: number | null = 0; at !== null; await nextTurn()) {
+      const above: number = at
+      const rows = access.read(() => superseded.page(above, LONG_ROWS))
+      for (const { at, kept, bytes } of rows) {
+        const minute = Math.floor(at / MINUTE_MS)
+        byMinute.set(minute, (byMinute.get(minute) ?? 0) + kept * bytes)
+      }
+      at = rows.at(-1)?.revision ?? null
+    }
+    let left = bytes
+    for (const [minute, these] of [...byMinute].sort(([a], [b]) => b - a)) {
+      left -= these
+      if (left < 0) return (minute + 1) * MINUTE_MS - 1
+    }
+    return 0
   }
 
   #clear({ revision, at, kept }: SupersededRow, keepSince: number): void {

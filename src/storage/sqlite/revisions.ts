@@ -75,7 +75,7 @@ export class Revisions implements DocumentRows {
     this.#now = now
     this.#revision = connection.prepare(
       'SELECT num, rev, leaf, deleted, size, attachments, octet_length(body) AS bytes, ' +
-        `NOT leaf AND ${IS_KEPT} AS kept FROM revision AS r WHERE doc = ? AND rev = ?`,
+        `CASE WHEN leaf THEN 0 ELSE ${IS_KEPT} END AS kept FROM revision AS r WHERE doc = ? AND rev = ?`,
     )
     this.#insertRevision = connection.prepare(
       'INSERT INTO revision (num, doc, rev, leaf, deleted, ancestry, attachments, size, body, stored_at) ' +

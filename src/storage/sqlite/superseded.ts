@@ -17,6 +17,8 @@ export interface SupersededRow {
   /** ms since 1970 */
   readonly at: number
   readonly kept: number
+  /** Of the body. */
+  readonly bytes: number
 }
 
 export class Superseded {
@@ -34,7 +36,7 @@ export class Superseded {
       'UPDATE superseded SET kept = 1 WHERE revision = ? AND NOT kept RETURNING kept, bytes',
     )
     this.#page = connection.prepare(
-      'SELECT revision, at, kept FROM superseded WHERE revision > ? ORDER BY revision LIMIT ?',
+      'SELECT revision, at, kept, bytes FROM superseded WHERE revision > ? ORDER BY revision LIMIT ?',
     )
   }
 

@@ -93,6 +93,26 @@ export const keepingCases: StorageCases = {
     t.equal((await store.sizes()).kept.count, 0)
   },
 
+  'beyond the bytes that may be kept the oldest go': async (t, makeEngine) => {
+    const { store, clock } = await timed(t, makeEngine)
+    for (let n = 0; n < 7; n++) {
+      await store.updateDocs([put('a', `{"n":${n}}`)])
+      clock.ms += 60_000
+    }
+    const all = { keepSince: 0, keepBytes: 6 * 7 }
+    await store.compact(all)
+    t.same((await store.sizes()).kept, { count: 6, bytes: 42 })
+    await store.compact({ ...all, keepBytes: 3 * 7 + 6 })
+    t.same((await store.sizes()).kept, { count: 3, bytes: 21 })
+    t.match(
+      (await keptOf(store, 'a')).map((rev) => Number.parseInt(rev, 10)),
+      [4, 5, 6],
+    )
+    t.equal((await store.wear()).oldestKept, clock.ms - 3 * 60_000)
+    await store.compact({ ...all, keepBytes: 0 })
+    t.same((await store.sizes()).kept, { count: 0, bytes: 0 })
+  },
+
   'without a time nothing is kept, and what was kept goes': async (t, makeEngine) => {
     const { store, later } = await timed(t, makeEngine)
     for (const n of [1, 2, 3]) await later(only(store.updateDocs([put('a', `{"n":${n}}`)])))

@@ -48,3 +48,15 @@ export function sizesOf(state: State): StoreSizes {
   }
   return { file: Object.values(parts).reduce((sum, { bytes }) => sum + bytes, 0), ...parts }
 }
+
+/** Since when bodies of no more than these bytes were superseded, by the minute, of those that are kept. */
+export function sinceWhen(state: State, bytes: number): number {
+  let left = bytes
+  const minuteOf = ({ supersededAt }: Row) => Math.floor((supersededAt ?? 0) / 60_000)
+  const kept = rowsOf(state, ({ isKept }) => isKept).sort((a, b) => minuteOf(b) - minuteOf(a))
+  for (const row of kept) {
+    left -= Buffer.byteLength(row.body ?? '')
+    if (left < 0) return (minuteOf(row) + 1) * 60_000 - 1
+  }
+  return 0
+}

@@ -27,7 +27,7 @@ import type {
   StoreWear,
 } from '../../../src/storage/upkeep.ts'
 import { dropForsaken, dropSuperseded, purgeDoc } from './purge.ts'
-import { sizesOf, wearOf } from './sizes.ts'
+import { sinceWhen, sizesOf, wearOf } from './sizes.ts'
 import { MemoryStaging } from './staging.ts'
 import {
   checkContents,
@@ -199,16 +199,16 @@ export class MemoryStore implements DatabaseStore {
     return this.#read(({ purges }, { purgedInfosLimit }) => purges.slice(-purgedInfosLimit))
   }
 
-  compact({ keepSince = Infinity, onProgress }: CompactOptions = {}): Promise<void> {
+  compact({ keepSince = Infinity, keepBytes = Infinity, onProgress }: CompactOptions = {}): Promise<void> {
     if (onProgress !== undefined) this.#watchers.add(onProgress)
-    this.#compacting ??= this.#compact(keepSince).finally(() => {
+    this.#compacting ??= this.#compact(keepSince, keepBytes).finally(() => {
       this.#compacting = null
       this.#watchers.clear()
     })
     return this.#compacting
   }
 
-  async #compact(keepSince: number): Promise<void> {
+  async #compact(keepSince: number, keepBytes: number): Promise<void> {
     const { ids, purgeSeq, revsLimit } = await this.#read(({ docs, purgeSeq, revsLimit }) => {
       return { ids: [...docs.keys()], purgeSeq, revsLimit }
     })
@@ -218,6 +218,8 @@ export class MemoryStore implements DatabaseStore {
       await this.#compactStep((draft) => dropSuperseded(draft, ids.slice(done, done + 10), keepSince))
     }
     await this.#compactStep((draft) => {
+      const since = sinceWhen(draft, keepBytes)
+      if (since > 0) dropSuperseded(draft, ids, since)
       dropForsaken(draft, (blob) => this.#staging.isHeld(blob))
       const longestAncestry = Math.max(revsLimit, draft.revsLimit)
       Object.assign(draft, { compactedAt: this.#record.now(), compactedPurge: purgeSeq, longestAncestry })
