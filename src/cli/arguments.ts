@@ -20,11 +20,21 @@ export type AccountCommand = { readonly data: string | undefined } & (
   | { readonly name: 'account delete'; readonly account: string }
 )
 
+/** Where the bytes of databases are. */
+export interface SizeCommand {
+  readonly name: 'size'
+  readonly data: string | undefined
+  /** null: all of them. */
+  readonly database: string | null
+  readonly json: boolean
+}
+
 export type Command =
   | { readonly name: 'help' }
   | { readonly name: 'version' }
   | { readonly name: 'serve'; readonly arguments: ServeArguments }
   | AccountCommand
+  | SizeCommand
 
 /** A mistake on the command line; the message is one line. */
 export class UsageError extends Error {
@@ -38,6 +48,7 @@ Usage: settee [serve] [options]
        settee account add <name> [--role <role>]... [--stdin] [--data <folder>]
        settee account list [--data <folder>]
        settee account delete <name> [--data <folder>]
+       settee size [<database>] [--json] [--data <folder>]
 
 serve runs the server:
   --port <number>      port to listen on (default 5984; 0 takes a free one)
@@ -54,6 +65,10 @@ passwd and account change who may come in, whether the server runs or not:
   --stdin              read the password from the standard input instead of asking for it
   --data <folder>      as with serve
 
+size shows what the bytes of databases are, whether the server runs or not:
+  --json               a line of JSON for each, with counts, instead of a table
+  --data <folder>      as with serve
+
   --help, -h           show this text
   --version, -v        show the version
 
@@ -64,6 +79,7 @@ SETTEE_LOG_FILE. The command line beats the environment, which beats local.ini.
 
 const OPTIONS = {
   create: { type: 'boolean' },
+  json: { type: 'boolean' },
   role: { type: 'string', multiple: true },
   stdin: { type: 'boolean' },
   port: { type: 'string' },
@@ -95,6 +111,8 @@ export function parseCommand(args: readonly string[]): Command {
     case 'passwd':
     case 'account':
       return accountCommand(positionals, values)
+    case 'size':
+      return sizeCommand(rest, values)
     default:
       throw new UsageError(`Unknown command "${command}".`)
   }
@@ -110,6 +128,12 @@ function serveCommand(rest: readonly string[], values: Values): Command {
   if (values['log-file'] !== undefined) flags.logFile = values['log-file']
   if (values.hosted) flags.hosted = true
   return { name: 'serve', arguments: { data: values.data, flags } }
+}
+
+function sizeCommand([database, ...extra]: readonly string[], values: Values): SizeCommand {
+  checkOptions(values, 'size', ['data', 'json'])
+  checkNone(extra)
+  return { name: 'size', data: values.data, database: database ?? null, json: values.json ?? false }
 }
 
 function accountCommand([command = '', ...rest]: readonly string[], values: Values): AccountCommand {

@@ -16,6 +16,11 @@ async function run(command: Command): Promise<void> {
       await serve(command.arguments, process.env)
       return
     }
+    case 'size': {
+      const { runSizeCommand } = await import('./size.ts')
+      process.exitCode = await runSizeCommand(command, process.env)
+      return
+    }
     default: {
       const { runAccountCommand } = await import('./account.ts')
       process.exitCode = await runAccountCommand(command, process.env)

@@ -2,6 +2,7 @@ import { stat } from 'node:fs/promises'
 import { removeTokensOf } from '../auth/tokens.ts'
 import { openConfig } from '../config/config.ts'
 import { settingsOf } from '../config/settings.ts'
+import type { Settings } from '../core/types.ts'
 import { reachServer } from '../maintenance/control-client.ts'
 import { type Controls, localControls } from '../maintenance/controls.ts'
 import { openServerDatabases } from '../threads/server-databases.ts'
@@ -53,7 +54,7 @@ async function openFolder(dataDir: string, env: NodeJS.ProcessEnv): Promise<Open
   const config = await openConfig({ dataDir, env, flags: {} })
   const databases = await openServerDatabases({
     dataDir,
-    settings: settingsOf(config),
+    settings: restful(settingsOf(config)),
     maxOpen: config.integer('couchdb', 'max_dbs_open'),
     // A call to a thread that has died is refused, and says so.
     onFault: () => undefined,
@@ -68,6 +69,12 @@ async function openFolder(dataDir: string, env: NodeJS.ProcessEnv): Promise<Open
     controls: localControls({ config, databases, env, revokeTokens }),
     close: () => databases.close(),
   }
+}
+
+/** A command does what it was told to, and begins nothing by itself. */
+function restful(settings: Settings): Settings {
+  const { rules } = settings
+  return { ...settings, rules: { ...rules, compaction: { ...rules.compaction, isAutomatic: false } } }
 }
 
 const UNREACHABLE =

@@ -48,6 +48,8 @@ export interface StoreDatabaseOptions {
   readonly incarnation: number
   /** Compacts the store in the background, unless that is at work; what comes of it is told to somebody else. */
   startCompaction(): void
+  /** What the rows of its views take in memory; absent: nothing. */
+  viewBytes?(): number
   /** Where not every member may see and write every document. */
   readonly documentRules?: DocumentRules
 }

@@ -12,7 +12,7 @@ import type { Schema } from './shapes.ts'
  * Who may call a route (protocol.md 11.4); `user` is anybody who has logged in, `maintainer` an admin of the
  * database whose lack is answered with 401 (protocol.md 19.7), `metrics` a server admin or who has the role `_metrics`.
  * `tenant` is a server admin, and in hosted mode any account; `owner` a server admin, and in hosted mode the account
- * that owns the database.
+ * that owns the database; `db admin or owner` whoever is one of these.
  */
 export type Access =
   | 'public'
@@ -22,6 +22,7 @@ export type Access =
   | 'maintainer'
   | 'tenant'
   | 'owner'
+  | 'db admin or owner'
   | 'metrics'
   | 'server admin'
 

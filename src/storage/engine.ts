@@ -15,6 +15,7 @@ import type { SecurityObject } from '../core/types.ts'
 import type { Branch } from '../revisions/branch.ts'
 import type { Catalog } from './catalog.ts'
 import type { Epochs } from './sequence.ts'
+import type { CompactOptions, StoreSizes, StoreWear } from './upkeep.ts'
 
 /** What a kind of engine can do; the house asks for a capability, never for an engine's name. */
 export interface EngineCapabilities {
@@ -60,7 +61,7 @@ export interface StoreInfo extends StoreView {
   readonly purgeSeq: number
   /** Whether {@link DatabaseStore.compact} is at work. */
   readonly compacting: boolean
-  /** Bytes: on disk; of the live data's pages; of the leaves' bodies and attachments as they were sent. */
+  /** Bytes: on disk; in use there, {@link StoreSizes.kept} aside; of the leaves' contents as they were sent. */
   readonly sizes: { readonly file: number; readonly active: number; readonly external: number }
 }
 
@@ -95,8 +96,10 @@ export interface DocState {
   readonly hasOneLeaf: boolean
   /** Every leaf with its ancestry, in no order; `ids` of a branch is loaded when it is touched. */
   readonly branches: readonly Branch[]
-  /** Every revision of which a row is kept, leaf or superseded. */
+  /** Every revision that is stored, leaf or superseded. */
   revisions(): readonly StoredRevision[]
+  /** Superseded revisions that only the time machine knows: nothing else here does ({@link CompactOptions}). */
+  kept(): readonly string[]
   /** JSON text of a stored revision without its `_` members; null when that revision's body is not kept. */
   body(rev: string): string | null
   /** Attachments of a stored revision in their names' order; empty when there are none. */
@@ -221,7 +224,7 @@ export interface PurgeUpdate<R> {
 export interface PurgeWrite {
   /** The leaves that go, for the list of purges. */
   readonly purged: readonly string[]
-  /** Stored revisions that go: the leaves, and ancestors that no other leaf has. */
+  /** Revisions that go, stored or kept: the leaves, and ancestors that no other leaf has. */
   readonly removed: readonly string[]
   /** What stays of the document; null: it is forgotten whole, its place in the feed too. */
   readonly rest: DocWrite | null
@@ -234,13 +237,6 @@ export interface PurgeInfo {
   readonly seq: number
   readonly id: string
   readonly revs: readonly string[]
-}
-
-/** How far a compaction is. */
-export interface CompactionProgress {
-  /** Of `total` steps of about equal work. */
-  readonly done: number
-  readonly total: number
 }
 
 /** A `_local` document: no history, no feed. */
@@ -313,7 +309,7 @@ export interface DatabaseStore {
   ): Promise<Page<R>>
   /** How many rows of the feed lie above `seq`; in O(log n). */
   countChanges(seq: number): Promise<number>
-  /** How many attachments the stored revisions have, leaves and superseded ones; counted up to `most`. */
+  /** How many attachments the revisions have, leaves, superseded and kept ones; counted up to `most`. */
   countAttachments(most: number): Promise<number>
   /** A stretch of an attachment's bytes; null when the blob is not stored. */
   readBlob(blob: number, offset: number, length: number): Promise<Uint8Array | null>
@@ -329,10 +325,14 @@ export interface DatabaseStore {
   /** The newest purges, oldest first, as many as `purgedInfosLimit` at the most. */
   readPurges(): Promise<PurgeInfo[]>
   /**
-   * Removes superseded bodies and blobs that nothing names, and gives freed pages back, in steps between which
-   * other work is served. A call while one is at work joins it.
+   * Removes superseded bodies, or keeps them aside; cuts ancestries to `revsLimit`; removes blobs that nothing names,
+   * and gives freed pages back; in steps between which other work is served. A call while one is at work joins it.
    */
-  compact(onProgress?: (progress: CompactionProgress) => void): Promise<void>
+  compact(options?: CompactOptions): Promise<void>
+  /** Cheap: nothing is looked for. */
+  wear(): Promise<StoreWear>
+  /** Counts, in short turns, where the bytes are. */
+  sizes(): Promise<StoreSizes>
 
   readLocals(ids: readonly string[]): Promise<(LocalDoc | null)[]>
   readLocalRange(range: IdRange, paging: Paging): Promise<Page<LocalDoc>>

@@ -19,7 +19,10 @@ import { storeViews } from '../query/views.ts'
 import { SandboxClient } from '../sandbox/client.ts'
 import type { Catalog } from '../storage/catalog.ts'
 import { CommitTally } from '../storage/commit-tally.ts'
+import type { DatabaseStore } from '../storage/engine.ts'
 import { sqliteEngine } from '../storage/sqlite/engine.ts'
+import { AutomaticCompactions } from './automatic-compactions.ts'
+import { keeping } from './compaction-policy.ts'
 import { Compactions } from './compactions.ts'
 import { Flow } from './flow.ts'
 import { heapSize } from './heap-size.ts'
@@ -46,6 +49,7 @@ type Call = Extract<Request, { type: 'call' }>
 
 interface OpenDatabase extends Closable {
   readonly database: ServedDatabase
+  readonly store: DatabaseStore
 }
 
 /** How long functions may take when the thread stops, in ms; then what waits for them is refused. */
@@ -71,8 +75,15 @@ class Host {
   readonly #stores: OpenStores<OpenDatabase>
   readonly #functions: SandboxClient
   readonly #compactions = new Compactions({
-    accompany: (database, incarnation, work) => this.#stores.accompany(database, incarnation, work),
+    accompany: (database, incarnation, work) =>
+      this.#stores.accompany(database, incarnation, ({ store }) => work(store)),
     tell: (reply) => this.#outbox.post(reply),
+    keeping: () => keeping(this.#settings.rules.compaction, Date.now()),
+  })
+  readonly #automatic = new AutomaticCompactions({
+    rules: () => this.#settings.rules.compaction,
+    start: (name, incarnation) => this.#compactions.start(name, incarnation),
+    now: Date.now,
   })
   readonly #turns = new Turns<Call>(
     (request) => this.#serve(request),
@@ -106,7 +117,8 @@ class Host {
       onSecured: (security: SecurityObject) => this.#outbox.post({ type: 'secured', incarnation, security }),
       sandbox,
       incarnation,
-      startCompaction: () => this.#compactions.start(name, incarnation, store),
+      startCompaction: () => void this.#compactions.start(name, incarnation),
+      viewBytes: () => this.#views.bytesOf(store),
     }
     const isUsers = name === USERS_DATABASE
     const documents = isUsers
@@ -121,12 +133,14 @@ class Host {
       readFilterBody: async (_user, body, withText) => readFilterBody(body, withText),
     }
     const database = isUsers ? servedUsers(served, () => served.security()) : served
-    const close = () => {
+    this.#automatic.opened(name, incarnation, store)
+    const close = async () => {
+      await this.#automatic.closing(name)
       this.#views.forget(store)
       this.#functions.forget(incarnation)
       return store.close()
     }
-    return { database, close }
+    return { database, store, close }
   }
 
   /** Takes a batch of messages. */
@@ -245,6 +259,7 @@ class Host {
       if (stream.database === database) stream.flow.fail(new CouchError('no_database'))
     }
     await this.#stores.drop(database)
+    this.#automatic.forget(database)
   }
 
   async #catalogAct(act: CatalogAct): Promise<unknown> {
@@ -269,6 +284,7 @@ class Host {
   /** Finishes what was asked for before, but for streams, which readers may take any time to read. */
   async #stop(): Promise<void> {
     this.#turns.runAll()
+    this.#automatic.close()
     for (const { flow } of this.#streams.values()) flow.fail(new CouchError('unavailable'))
     const timer = setTimeout(() => this.#functions.close(), FUNCTIONS_GRACE_MS)
     await this.#stores.closeAll()

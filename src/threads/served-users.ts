@@ -9,6 +9,7 @@ type Callers = 'itself' | 'admins' | 'server admins'
 /** A method that nobody has thought about would not compile. */
 const CALLERS: Readonly<Record<keyof ServedDatabase, Callers>> = {
   info: 'itself',
+  size: 'itself',
   security: 'itself',
   storedBefore: 'itself',
   setSecurity: 'itself',

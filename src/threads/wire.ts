@@ -8,7 +8,7 @@ import type { Database } from '../documents/database.ts'
 import type { ViewSource } from '../query/views.ts'
 import type { SandboxAccess, SandboxNotice } from '../sandbox/messages.ts'
 import type { RecordWrite, UpdatesRange } from '../storage/catalog.ts'
-import type { CompactionProgress } from '../storage/engine.ts'
+import type { CompactionProgress } from '../storage/upkeep.ts'
 
 /** All that a database thread does for a database. */
 export type ServedDatabase = Database & ChangesSource & ViewSource
@@ -16,6 +16,7 @@ export type ServedDatabase = Database & ChangesSource & ViewSource
 /** How each method answers: once, once with short bytes as texts, or in chunks that are pulled one by one. */
 export const METHODS = {
   info: 'call',
+  size: 'call',
   security: 'call',
   setSecurity: 'call',
   storedBefore: 'call',

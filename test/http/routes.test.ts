@@ -61,6 +61,7 @@ const ROWS: Readonly<Record<string, Row>> = {
   '/_settee/owners/:name': row('/_settee/owners/db', 'GET,HEAD,PUT', { GET: 404, PUT: 404 }),
   '/_settee/account': row('/_settee/account', 'GET,HEAD', { GET: 404 }),
   '/_settee/sign-up': row('/_settee/sign-up', 'POST', { POST: 415 }),
+  '/_settee/databases/:db/size': row('/_settee/databases/_users/size', 'GET,HEAD', { GET: 200 }),
   '/_config': row('/_config', 'GET', { GET: 200 }),
   '/_config/_reload': row('/_config/_reload', 'POST', { POST: 200 }),
   '/_config/:section': row('/_config/log', 'GET', { GET: 200 }),

@@ -16,14 +16,22 @@ runStorageTests('sqlite', async (t, options = {}) => {
       throw Object.assign(new Sqlite.SqliteError(String(cause), 'SQLITE_IOERR'), { cause })
     }
   }
-  let engine = sqliteEngine({ dataDir, ...(options.onOperation && { onOperation }) })
+  let engine = sqliteEngine({
+    dataDir,
+    ...(options.onOperation && { onOperation }),
+    ...(options.now && { now: options.now }),
+  })
   t.teardown(async () => {
     await engine.close()
     await rm(dataDir, { recursive: true, force: true })
   })
   const reopen = async () => {
     await engine.close()
-    engine = sqliteEngine({ dataDir, ...(options.onOperation && { onOperation }) })
+    engine = sqliteEngine({
+      dataDir,
+      ...(options.onOperation && { onOperation }),
+      ...(options.now && { now: options.now }),
+    })
     return engine
   }
   return { engine, reopen, keptContents: () => keptContents(join(dataDir, 'databases', 'notes.sqlite')) }

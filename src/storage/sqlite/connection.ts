@@ -71,6 +71,8 @@ export class Connection {
       if (!options.isDraft) db.pragma('synchronous = FULL')
       db.pragma('journal_size_limit = 16777216')
       db.pragma('temp_store = MEMORY')
+      // What is deleted is overwritten where its page stays; pages that get free go back to the file system (compaction.ts).
+      db.pragma('secure_delete = FAST')
       if (isLogLeft) this.#keepLog(db)
       return db
     } catch (error) {

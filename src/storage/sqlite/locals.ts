@@ -1,7 +1,7 @@
 /** `_local` documents as rows. */
 import type { IdRange, LocalDoc } from '../engine.ts'
 import type { Connection } from './connection.ts'
-import { idRange } from './documents.ts'
+import { idRange } from './id-range.ts'
 import type { Statement } from './statement.ts'
 
 export class Locals {

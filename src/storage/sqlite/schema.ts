@@ -89,9 +89,18 @@ const VERSION_5 = `
 ALTER TABLE revision ADD COLUMN stored_at INTEGER;
 
 -- revisions that are no leaves any more, by the numbers of their rows, and since when (ms since 1970);
--- kept: compaction has been there, and CouchDB's model knows the body no more: the time machine alone does
-CREATE TABLE superseded (revision INTEGER PRIMARY KEY, at INTEGER NOT NULL, kept INTEGER NOT NULL);
-INSERT INTO superseded SELECT num, CAST(unixepoch('subsec') * 1000 AS INTEGER), 0 FROM revision WHERE NOT leaf;
+-- kept: compaction has been there, and CouchDB's model knows the body no more: the time machine alone does;
+-- bytes: of the body. What they sum up to is counted in meta (wear.ts).
+CREATE TABLE superseded (
+  revision INTEGER PRIMARY KEY,
+  at INTEGER NOT NULL,
+  kept INTEGER NOT NULL,
+  bytes INTEGER NOT NULL DEFAULT 0
+);
+INSERT INTO superseded
+  SELECT num, CAST(unixepoch('subsec') * 1000 AS INTEGER), 0, octet_length(body) FROM revision WHERE NOT leaf;
+INSERT OR REPLACE INTO meta SELECT 'superseded_rows', count(*) FROM superseded;
+INSERT OR REPLACE INTO meta SELECT 'superseded_bytes', coalesce(sum(bytes), 0) FROM superseded;
 
 -- replication checkpoints whose first write after the last restore was refused
 CREATE TABLE refused_checkpoint (id TEXT PRIMARY KEY) WITHOUT ROWID;

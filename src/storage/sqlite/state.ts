@@ -9,6 +9,7 @@ import { beginEpoch, type Epochs, epochId } from '../sequence.ts'
 import type { Connection } from './connection.ts'
 import type { WriteEffect } from './documents.ts'
 import type { Statement } from './statement.ts'
+import { DEFAULT_REVS_LIMIT } from './wear.ts'
 
 /** What is kept beside the view. */
 interface Counters extends StoreView {
@@ -17,7 +18,6 @@ interface Counters extends StoreView {
   readonly externalBytes: number
 }
 
-const DEFAULT_REVS_LIMIT = 1000
 const DEFAULT_PURGED_INFOS_LIMIT = 1000
 
 export class State {

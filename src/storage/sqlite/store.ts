@@ -4,7 +4,6 @@ import type { CommitTally } from '../commit-tally.ts'
 import type {
   BlobPin,
   BlobStage,
-  CompactionProgress,
   DatabaseStore,
   DocState,
   DocUpdate,
@@ -21,22 +20,18 @@ import type {
   StoreView,
   Touches,
 } from '../engine.ts'
+import type { CompactOptions, StoreSizes, StoreWear } from '../upkeep.ts'
 import { Access } from './access.ts'
-import { Attachments } from './attachments.ts'
-import { Blobs } from './blobs.ts'
 import { Compaction } from './compaction.ts'
 import { Connection, type ConnectionOptions } from './connection.ts'
 import { DocWrites } from './doc-writes.ts'
-import { Documents } from './documents.ts'
-import { FeedCounts } from './feed-counts.ts'
 import { Holds } from './holds.ts'
-import { Locals } from './locals.ts'
-import { fileBytes, logOf } from './log-file.ts'
 import { PageCache, type PageCaches } from './page-caches.ts'
 import { fillPage } from './paging.ts'
 import { migrate } from './schema.ts'
+import { Sizes } from './sizes.ts'
 import { Staging } from './staging.ts'
-import { State } from './state.ts'
+import { openTables, type Tables } from './tables.ts'
 import { type Plan, Writer } from './writer.ts'
 
 /** Rows counted in one turn: about a millisecond's work. */
@@ -60,16 +55,11 @@ export interface StoreOptions {
 
 export class SqliteStore implements DatabaseStore {
   readonly #name: string
-  readonly #path: string
   readonly #connection: Connection
-  readonly #documents: Documents
-  readonly #attachments: Attachments
-  readonly #blobs: Blobs
+  readonly #tables: Tables
   readonly #holds = new Holds()
   readonly #staging: Staging
-  readonly #locals: Locals
-  readonly #feed: FeedCounts
-  readonly #state: State
+  readonly #sizes: Sizes
   readonly #docWrites: DocWrites
   readonly #access: Access
   readonly #compaction: Compaction
@@ -81,82 +71,63 @@ export class SqliteStore implements DatabaseStore {
   /** Opens a file that exists. @throws SqliteError when it cannot be opened */
   constructor(name: string, path: string, options: StoreOptions) {
     this.#name = name
-    this.#path = path
     this.#options = options
     this.#connection = new Connection(path, { onOperation: options.onOperation, mustExist: true })
     this.#cache = new PageCache(this.#connection, options.caches)
     try {
       migrate(this.#connection, path)
-      this.#blobs = new Blobs(this.#connection)
-      this.#attachments = new Attachments(this.#connection, this.#blobs)
-      this.#documents = new Documents(this.#connection, this.#attachments, this.#blobs, options.now)
-      this.#locals = new Locals(this.#connection)
-      this.#feed = new FeedCounts(this.#connection)
-      this.#state = new State(this.#connection)
+      this.#tables = openTables(this.#connection, options.now)
     } catch (error) {
       this.#connection.close()
       throw error
     }
-    this.#docWrites = new DocWrites(this.#connection, {
-      documents: this.#documents,
-      feed: this.#feed,
-      state: this.#state,
-    })
+    const { state, wear, feed } = this.#tables
+    this.#docWrites = new DocWrites(this.#connection, this.#tables)
     const writer = new Writer(this.#connection, {
       expect: (ids) => this.#docWrites.expect(ids),
       flush: () => {
-        this.#feed.flush()
-        this.#state.flush()
+        feed.flush()
+        state.flush()
+        wear.flush()
       },
       committed: (writes, ms) => this.#committed(writes, ms),
       back: () => this.#back(),
     })
-    this.#access = new Access(writer, this.#cache)
-    this.#staging = new Staging(this.#access, this.#blobs, this.#holds)
+    const access = new Access(writer, this.#cache)
+    this.#access = access
+    this.#staging = new Staging(access, this.#tables.blobs, this.#holds)
     this.#staging.sweep()
-    this.#compaction = new Compaction(this.#connection, {
-      access: this.#access,
-      documents: this.#documents,
-      blobs: this.#blobs,
-      holds: this.#holds,
-    })
+    const around = { ...this.#tables, access, holds: this.#holds, now: options.now }
+    this.#compaction = new Compaction(this.#connection, around)
+    this.#sizes = new Sizes(this.#connection, path, { access, state, wear })
   }
 
   #committed(writes: number, ms: number): void {
     this.#docWrites.forgetExpected()
-    this.#feed.forget()
-    const updates = this.#state.committed()
+    this.#tables.feed.forget()
+    const updates = this.#tables.state.committed()
+    this.#tables.wear.committed()
     this.#options.tally?.add(writes, updates, ms)
-    if (updates > 0) for (const listener of this.#listeners) listener(this.#state.view.updateSeq)
+    if (updates > 0) for (const listener of this.#listeners) listener(this.#tables.state.view.updateSeq)
   }
 
   #back(): void {
     this.#docWrites.forgetExpected()
-    this.#feed.forget()
-    this.#state.restore()
+    this.#tables.feed.forget()
+    this.#tables.state.restore()
+    this.#tables.wear.restore()
   }
 
   async info(): Promise<StoreInfo> {
     return this.#access.read(() => {
-      const { view, purgeSeq, externalBytes } = this.#state
-      const pages = (name: string) => Number(this.#connection.pragma(name))
-      return {
-        ...view,
-        purgeSeq,
-        compacting: this.#compaction.isRunning,
-        name: this.#name,
-        createdAt: this.#state.createdAt,
-        sizes: {
-          file: fileBytes(this.#path) + fileBytes(logOf(this.#path)),
-          active: (pages('page_count') - pages('freelist_count')) * pages('page_size'),
-          external: externalBytes,
-        },
-      }
+      const { view, purgeSeq, createdAt } = this.#tables.state
+      const compacting = this.#compaction.isRunning
+      return { ...view, purgeSeq, compacting, name: this.#name, createdAt, sizes: this.#sizes.info() }
     })
   }
 
   async view(): Promise<StoreView> {
-    return this.#access.read(() => this.#state.view)
+    return this.#access.read(() => this.#tables.state.view)
   }
 
   async readDocs<R>(
@@ -165,12 +136,12 @@ export class SqliteStore implements DatabaseStore {
     touches?: Touches,
   ): Promise<R[]> {
     return this.#access.read(() => {
-      const { view } = this.#state
+      const { view } = this.#tables.state
       const results: R[] = []
       const step = touches?.body ? READ_BODIES : READ_ROWS
       for (let at = 0; at < ids.length; at += step) {
         const some = ids.slice(at, at + step)
-        const docs = this.#documents.byIds(some, touches)
+        const docs = this.#tables.documents.byIds(some, touches)
         for (const [n, doc] of docs.entries()) results.push(read(doc, some[n] as string, view))
       }
       return results
@@ -185,7 +156,7 @@ export class SqliteStore implements DatabaseStore {
     return this.#page(
       paging,
       (last, limit) =>
-        this.#documents.inRange(
+        this.#tables.documents.inRange(
           last === null ? range : { ...range, start: { id: last.id, inclusive: false } },
           limit,
           paging.touches,
@@ -206,7 +177,7 @@ export class SqliteStore implements DatabaseStore {
       (last, limit) => {
         const above = last === null || descending ? range.since : last.seq
         const below = last !== null && descending ? last.seq : before
-        return this.#documents.inFeed(above, below, descending, limit, paging.touches)
+        return this.#tables.documents.inFeed(above, below, descending, limit, paging.touches)
       },
       read,
     )
@@ -219,7 +190,7 @@ export class SqliteStore implements DatabaseStore {
     read: (row: Source, view: StoreView) => R,
   ): Page<R> {
     return this.#access.read(() => {
-      const { view } = this.#state
+      const { view } = this.#tables.state
       return { ...fillPage(paging, fetch, (row) => read(row, view)), view }
     })
   }
@@ -228,9 +199,9 @@ export class SqliteStore implements DatabaseStore {
     const ascending: IdRange = range.descending ? swapped(range) : range
     let total = 0
     for (let rest = ascending; ; await nextTurn()) {
-      const deletedToo = this.#state.view.deletedCount === 0
+      const deletedToo = this.#tables.state.view.deletedCount === 0
       const { count, last } = this.#access.read(() =>
-        this.#documents.countStretch(rest, deletedToo, COUNT_STRETCH),
+        this.#tables.documents.countStretch(rest, deletedToo, COUNT_STRETCH),
       )
       total += count
       if (last === null || count < COUNT_STRETCH) return total
@@ -239,15 +210,15 @@ export class SqliteStore implements DatabaseStore {
   }
 
   async countChanges(seq: number): Promise<number> {
-    return this.#access.read(() => this.#feed.above(seq))
+    return this.#access.read(() => this.#tables.feed.above(seq))
   }
 
   async countAttachments(most: number): Promise<number> {
-    return this.#access.read(() => this.#attachments.count(most))
+    return this.#access.read(() => this.#tables.attachments.count(most))
   }
 
   async readBlob(blob: number, offset: number, length: number): Promise<Uint8Array | null> {
-    return this.#access.read(() => this.#blobs.read(blob, offset, length))
+    return this.#access.read(() => this.#tables.blobs.read(blob, offset, length))
   }
 
   async pinBlob(blob: number): Promise<BlobPin | null> {
@@ -270,19 +241,28 @@ export class SqliteStore implements DatabaseStore {
     return this.#access.read(() => this.#docWrites.purges())
   }
 
-  async compact(onProgress?: (progress: CompactionProgress) => void): Promise<void> {
-    return this.#compaction.run(onProgress)
+  async compact(options: CompactOptions = {}): Promise<void> {
+    return this.#compaction.run(options)
+  }
+
+  async wear(): Promise<StoreWear> {
+    this.#access.refuseIfClosed()
+    return this.#sizes.wear()
+  }
+
+  async sizes(): Promise<StoreSizes> {
+    return this.#sizes.count()
   }
 
   async readLocals(ids: readonly string[]): Promise<(LocalDoc | null)[]> {
-    return this.#access.read(() => ids.map((id) => this.#locals.byId(id)))
+    return this.#access.read(() => ids.map((id) => this.#tables.locals.byId(id)))
   }
 
   async readLocalRange(range: IdRange, paging: Paging): Promise<Page<LocalDoc>> {
     return this.#page(
       paging,
       (last, limit) =>
-        this.#locals.inRange(
+        this.#tables.locals.inRange(
           last === null ? range : { ...range, start: { id: last.id, inclusive: false } },
           limit,
         ),
@@ -291,15 +271,15 @@ export class SqliteStore implements DatabaseStore {
   }
 
   async countLocals(range: IdRange): Promise<number> {
-    return this.#access.read(() => this.#locals.count(range.descending ? swapped(range) : range))
+    return this.#access.read(() => this.#tables.locals.count(range.descending ? swapped(range) : range))
   }
 
   async updateLocals<R>(updates: readonly LocalUpdate<R>[]): Promise<Outcome<R>[]> {
     const plans = updates.map((update): Plan<Outcome<R>> => {
       const decide = () => {
-        const { result, write } = update.decide(this.#locals.byId(update.id), this.#state.view)
+        const { result, write } = update.decide(this.#tables.locals.byId(update.id), this.#tables.state.view)
         return () => {
-          if (write !== undefined) this.#locals.write(update.id, write)
+          if (write !== undefined) this.#tables.locals.write(update.id, write)
           return { result }
         }
       }
@@ -310,9 +290,10 @@ export class SqliteStore implements DatabaseStore {
 
   async updateSettings<R>(decide: (view: StoreView) => { result: R; write?: SettingsChange }): Promise<R> {
     return this.#access.decideOne(SMALL_WRITE, () => {
-      const { result, write } = decide(this.#state.view)
+      const { result, write } = decide(this.#tables.state.view)
       return () => {
-        if (write !== undefined) this.#state.change(write)
+        if (write !== undefined) this.#tables.state.change(write)
+        if (write?.revsLimit !== undefined) this.#tables.wear.allowAncestry(write.revsLimit)
         return result
       }
     })

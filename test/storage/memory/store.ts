@@ -5,7 +5,6 @@ import type { DatabaseEntry } from '../../../src/storage/catalog.ts'
 import type {
   BlobPin,
   BlobStage,
-  CompactionProgress,
   DatabaseStore,
   DocState,
   DocUpdate,
@@ -21,7 +20,14 @@ import type {
   StoreInfo,
   StoreView,
 } from '../../../src/storage/engine.ts'
+import type {
+  CompactionProgress,
+  CompactOptions,
+  StoreSizes,
+  StoreWear,
+} from '../../../src/storage/upkeep.ts'
 import { dropForsaken, dropSuperseded, purgeDoc } from './purge.ts'
+import { sinceWhen, sizesOf, wearOf } from './sizes.ts'
 import { MemoryStaging } from './staging.ts'
 import {
   checkContents,
@@ -42,6 +48,8 @@ export type Operate = (operation: string) => void
 export interface DatabaseRecord extends DatabaseEntry {
   readonly createdAt: number
   state: State
+  /** The time, in ms since 1970. */
+  now(): number
 }
 
 interface Job {
@@ -73,6 +81,11 @@ export class MemoryStore implements DatabaseStore {
           return change(draft)
         }),
     })
+  }
+
+  /** Who writes, for epochs and times. */
+  get #by() {
+    return { owner: this, now: () => this.#record.now() }
   }
 
   view(): Promise<StoreView> {
@@ -163,7 +176,7 @@ export class MemoryStore implements DatabaseStore {
       checkContents(draft, decision.write)
       for (const { rev } of decision.write.revisions) this.#operate(`write revision ${rev}`)
       this.#operate('write document')
-      writeDoc(draft, this, id, decision.write)
+      writeDoc(draft, this.#by, id, decision.write)
     }
     return { result: decision.result }
   }
@@ -177,7 +190,7 @@ export class MemoryStore implements DatabaseStore {
     const { result, write } = this.#lend(draft, draft.docs.get(id), (doc) => decide(doc, viewOf(draft)))
     if (write !== undefined) {
       this.#operate('purge document')
-      purgeDoc(draft, this, id, write)
+      purgeDoc(draft, this.#by, id, write)
     }
     return { result }
   }
@@ -186,24 +199,40 @@ export class MemoryStore implements DatabaseStore {
     return this.#read(({ purges }, { purgedInfosLimit }) => purges.slice(-purgedInfosLimit))
   }
 
-  compact(onProgress?: (progress: CompactionProgress) => void): Promise<void> {
+  compact({ keepSince = Infinity, keepBytes = Infinity, onProgress }: CompactOptions = {}): Promise<void> {
     if (onProgress !== undefined) this.#watchers.add(onProgress)
-    this.#compacting ??= this.#compact().finally(() => {
+    this.#compacting ??= this.#compact(keepSince, keepBytes).finally(() => {
       this.#compacting = null
       this.#watchers.clear()
     })
     return this.#compacting
   }
 
-  async #compact(): Promise<void> {
-    const ids = await this.#read((state) => [...state.docs.keys()])
+  async #compact(keepSince: number, keepBytes: number): Promise<void> {
+    const { ids, purgeSeq, revsLimit } = await this.#read(({ docs, purgeSeq, revsLimit }) => {
+      return { ids: [...docs.keys()], purgeSeq, revsLimit }
+    })
     const total = ids.length + 1
     for (let done = 0; done < ids.length; done += 10) {
       for (const tell of this.#watchers) tell({ done, total })
-      await this.#compactStep((draft) => dropSuperseded(draft, ids.slice(done, done + 10)))
+      await this.#compactStep((draft) => dropSuperseded(draft, ids.slice(done, done + 10), keepSince))
     }
-    await this.#compactStep((draft) => dropForsaken(draft, (blob) => this.#staging.isHeld(blob)))
+    await this.#compactStep((draft) => {
+      const since = sinceWhen(draft, keepBytes)
+      if (since > 0) dropSuperseded(draft, ids, since)
+      dropForsaken(draft, (blob) => this.#staging.isHeld(blob))
+      const longestAncestry = Math.max(revsLimit, draft.revsLimit)
+      Object.assign(draft, { compactedAt: this.#record.now(), compactedPurge: purgeSeq, longestAncestry })
+    })
     for (const tell of this.#watchers) tell({ done: total, total })
+  }
+
+  wear(): Promise<StoreWear> {
+    return this.#read((state) => wearOf(state))
+  }
+
+  sizes(): Promise<StoreSizes> {
+    return this.#read((state) => sizesOf(state))
   }
 
   #compactStep(change: (draft: State) => void): Promise<void> {
@@ -249,7 +278,10 @@ export class MemoryStore implements DatabaseStore {
       const { result, write } = decide(viewOf(draft))
       if (write !== undefined) this.#operate('write settings')
       if (write?.security !== undefined) draft.security = write.security
-      if (write?.revsLimit !== undefined) draft.revsLimit = write.revsLimit
+      if (write?.revsLimit !== undefined) {
+        draft.revsLimit = write.revsLimit
+        draft.longestAncestry = Math.max(draft.longestAncestry, write.revsLimit)
+      }
       if (write?.purgedInfosLimit !== undefined) draft.purgedInfosLimit = write.purgedInfosLimit
       return result
     })
@@ -302,6 +334,7 @@ export class MemoryStore implements DatabaseStore {
     this.#queue = []
     const before = this.#record.state
     const draft = draftOf(before)
+    draft.writes += 1
     const settle: (() => void)[] = []
     try {
       this.#operate('begin')
