@@ -3,7 +3,6 @@ import { mkdir, readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
-import { buildApp } from './app.ts'
 import { isOpen, prepareAdmins, requireAdminIfHosted } from './auth/admins.ts'
 import { CredentialChecker } from './auth/credentials.ts'
 import { loginGuard } from './auth/login-guard.ts'
@@ -91,7 +90,7 @@ async function composed(
   logger: Logger,
   undo: (() => Promise<unknown>)[],
 ): Promise<FastifyInstance> {
-  const databases = await openServerDatabases({
+  const opening = openServerDatabases({
     dataDir,
     settings: settingsOf(config),
     maxOpen: config.integer('couchdb', 'max_dbs_open'),
@@ -104,6 +103,9 @@ async function composed(
     if (error instanceof Error && !('code' in error)) throw new StartError(error.message, { cause: error })
     throw error
   })
+  // Of the start half is loading: the HTTP layer's is done while a thread opens the data folder.
+  const loading = import('./app.ts')
+  const databases = await opening
   // Feeds end with the databases' `gone`, and only then can the connections that carry them close.
   undo.push(() => databases.close())
   config.onChange((section) => {
@@ -132,6 +134,7 @@ async function composed(
   const made = { config, accounts, credentials, tokens, databases, hosted }
   const collectors = hosted === null ? [] : [tenantCollector(hosted)]
   const services = { ...made, collectors, logger, version, tmpDir }
+  const { buildApp } = await loading
   const app = await buildApp(services, { closeGraceMs })
   undo.push(async () => {
     databases.endFeeds()
