@@ -24,6 +24,7 @@ import { tenantAccounts } from './hosted/tenant-accounts.ts'
 import { serveControl } from './maintenance/control-server.ts'
 import { localControls } from './maintenance/controls.ts'
 import { tenantCollector } from './maintenance/metrics/tenant-metrics.ts'
+import { tendUpgradeCopies } from './maintenance/upgrade-copies.ts'
 import type { Databases } from './threads/databases.ts'
 import { openServerDatabases } from './threads/server-databases.ts'
 
@@ -111,6 +112,7 @@ async function composed(
   config.onChange((section) => {
     if (SETTINGS_SECTIONS.has(section)) databases.setSettings(settingsOf(config))
   })
+  undo.push(tendUpgradeCopies({ dataDir, config, logger }))
   const tmpDir = await emptyTmpDir(dataDir)
   const hosted = await hostedMode(config, databases, logger, (account) => revokeTokens(tokens, account))
   if (hosted !== null) undo.push(() => hosted.close())

@@ -269,6 +269,13 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
     integer(16_777_216, 2 ** 32),
     'bytes that one function of a design document may take',
   ),
+  row(
+    'settee',
+    'upgrade_copies_days',
+    30,
+    integer(0, 36_500),
+    'days that files of before an upgrade are kept; 0: they are not copied',
+  ),
   row('settee', 'max_tokens', 100_000, integer(0, 1_000_000), 'device tokens of all accounts together'),
   row('settee', 'tokens_per_account', 50, integer(0, 10_000), 'device tokens of one account'),
   row('settee', 'token_name_length', 100, integer(1, 1000), "characters in a device token's name"),

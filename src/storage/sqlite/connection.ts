@@ -12,6 +12,9 @@ export const APPLICATION_ID = 0x73747465
 /** How long to wait for another process that holds a lock on the file, in ms. */
 const BUSY_MS = 1000
 
+/** Copied in one turn: a megabyte, about a millisecond's work. */
+const COPIED_PAGES = 128
+
 export interface ConnectionOptions {
   /** Called before everything that reaches SQLite, with what it is; a throw takes its place. For fault tests. */
   readonly onOperation?: ((operation: string) => void) | undefined
@@ -19,8 +22,6 @@ export interface ConnectionOptions {
   readonly mustExist?: boolean
   /** Syncs nothing: for a file that nobody knows of yet, which publishing it then syncs as a whole. */
   readonly isDraft?: boolean
-  /** Keeps every other process out for as long as the file is open. */
-  readonly exclusive?: boolean
 }
 
 export class Connection {
@@ -33,10 +34,9 @@ export class Connection {
     this.#onOperation = options.onOperation
     this.#db = new Sqlite(path, {
       fileMustExist: options.mustExist ?? false,
-      timeout: options.exclusive ? 0 : BUSY_MS,
+      timeout: BUSY_MS,
     })
     try {
-      if (options.exclusive) this.pragma('locking_mode = EXCLUSIVE')
       if (options.isDraft) this.pragma('synchronous = OFF')
       // Take effect only in a file that has no tables yet; for one that has, these two say what it has already.
       this.pragma('page_size = 8192')
@@ -109,6 +109,20 @@ export class Connection {
     } finally {
       this.pragma(`busy_timeout = ${BUSY_MS}`)
     }
+  }
+
+  /**
+   * Copies the file as it is now while others may write to it, some pages a turn.
+   * @param refuseIfEnding called between two turns; what it throws ends the copy
+   */
+  async copyTo(path: string, refuseIfEnding: () => void): Promise<void> {
+    this.#onOperation?.('copy')
+    await this.#db.backup(path, {
+      progress: () => {
+        refuseIfEnding()
+        return COPIED_PAGES
+      },
+    })
   }
 
   close(): void {

@@ -26,7 +26,7 @@ import { Access } from './access.ts'
 import { Attachments } from './attachments.ts'
 import { Blobs } from './blobs.ts'
 import { Compaction } from './compaction.ts'
-import { Connection, type ConnectionOptions } from './connection.ts'
+import type { Connection } from './connection.ts'
 import { DocWrites } from './doc-writes.ts'
 import { Documents } from './documents.ts'
 import { FeedCounts } from './feed-counts.ts'
@@ -34,7 +34,6 @@ import { Holds } from './holds.ts'
 import { Locals } from './locals.ts'
 import { PageCache, type PageCaches } from './page-caches.ts'
 import { fillPage } from './paging.ts'
-import { migrate } from './schema.ts'
 import { Staging } from './staging.ts'
 import { State } from './state.ts'
 import { type Plan, Writer } from './writer.ts'
@@ -48,7 +47,8 @@ const READ_BODIES = 20
 const SMALL_WRITE = 1024
 
 export interface StoreOptions {
-  readonly onOperation?: ConnectionOptions['onOperation']
+  /** To the file, which has the newest schema; the store closes it. */
+  readonly connection: Connection
   /** Those of the thread. */
   readonly caches: PageCaches
   /** Counts the commits of the thread's databases. */
@@ -78,15 +78,14 @@ export class SqliteStore implements DatabaseStore {
   readonly #cache: PageCache
   #closing: Promise<void> | undefined
 
-  /** Opens a file that exists. @throws SqliteError when it cannot be opened */
+  /** Takes over an open file. @throws SqliteError when it cannot be read, and closes it */
   constructor(name: string, path: string, options: StoreOptions) {
     this.#name = name
     this.#path = path
     this.#options = options
-    this.#connection = new Connection(path, { onOperation: options.onOperation, mustExist: true })
+    this.#connection = options.connection
     this.#cache = new PageCache(this.#connection, options.caches)
     try {
-      migrate(this.#connection, path)
       this.#blobs = new Blobs(this.#connection)
       this.#attachments = new Attachments(this.#connection, this.#blobs)
       this.#documents = new Documents(this.#connection, this.#attachments, this.#blobs, options.now)
