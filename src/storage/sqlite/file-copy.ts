@@ -81,7 +81,7 @@ async function requireRoom(path: string, target: string, options: CopyOptions): 
   const free = await (options.freeBytes ?? freeBytes)(dirname(target))
   const needed = size * (1 + SPARE_SHARE) + SPARE_BYTES
   if (free < needed)
-    throw noRoom(options, `: ${megabytes(needed)} MB are needed, ${megabytes(free)} are free`)
+    throw noRoom(options, `: ${megabytes(needed)} MB are needed, ${megabytes(free)} MB are free`)
 }
 
 async function freeBytes(folder: string): Promise<number> {
