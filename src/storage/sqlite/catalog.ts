@@ -29,7 +29,7 @@ CREATE TABLE IF NOT EXISTS database (name TEXT PRIMARY KEY, incarnation INTEGER 
 `
 
 /** As with a database's file: what has been released never changes, the next step is appended. */
-const MIGRATIONS: readonly Migration[] = [VERSION_1, UPDATE_LOG_SCHEMA, RECORDS_SCHEMA]
+export const SERVER_MIGRATIONS: readonly Migration[] = [VERSION_1, UPDATE_LOG_SCHEMA, RECORDS_SCHEMA]
 
 export interface CatalogOptions {
   readonly dataDir: string
@@ -237,7 +237,7 @@ async function openServerFile(options: CatalogOptions): Promise<Connection> {
     return await upgrades.open({
       path: files.server,
       label: files.server,
-      migrations: MIGRATIONS,
+      migrations: SERVER_MIGRATIONS,
       mayBeNew: true,
       copyPath: (schema) => files.serverCopyPath(schema),
     })

@@ -159,7 +159,9 @@ t.test('without room for a copy nothing is done', async (t) => {
     label: 'The database notes',
     freeBytes: async () => 1_000_000,
     refuseIfEnding: () => undefined,
-    throughSqlite: async () => t.fail('it is not copied'),
+    throughSqlite: async () => {
+      t.fail('it is not copied')
+    },
   })
   // Where the file system shares blocks a copy takes no room.
   const error = await refused.catch((thrown: CouchError) => thrown)
