@@ -25,7 +25,7 @@ export function writeOldFile(
   const tables = file.prepare("SELECT name FROM main.sqlite_schema WHERE type = 'table'").pluck().all()
   for (const table of tables as string[]) {
     const columns = (file.pragma(`table_info(${table})`) as { name: string }[]).map(({ name }) => name).join()
-    file.exec(`INSERT INTO main.${table} (${columns}) SELECT ${columns} FROM today.${table}`)
+    file.exec(`INSERT OR REPLACE INTO main.${table} (${columns}) SELECT ${columns} FROM today.${table}`)
   }
   file.close()
 }
