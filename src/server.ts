@@ -144,8 +144,10 @@ async function composed(
   })
   if (config.isHosted) undo.push(tellStoredBefore(databases, logger))
   const revokeAll = (account: string) => tokens.revokeAll(account)
-  const controls = localControls({ config, databases, env, revokeTokens: revokeAll })
-  undo.push(await serveControl({ dataDir, controls, logger }))
+  const ending = new AbortController()
+  const operating = { config, databases, env, revokeTokens: revokeAll, tmpDir, ending: ending.signal }
+  undo.push(await serveControl({ dataDir, controls: localControls(operating), logger }))
+  undo.push(async () => ending.abort())
   return app
 }
 

@@ -1,5 +1,7 @@
 import { parseArgs } from 'node:util'
 import type { ConfigFlags } from '../config/sources.ts'
+import { TRANSFER_HELP, type TransferCommand, transferCommand } from './transfer-arguments.ts'
+import { UsageError } from './usage-error.ts'
 
 export interface ServeArguments {
   /** The folder given with --data. */
@@ -25,11 +27,7 @@ export type Command =
   | { readonly name: 'version' }
   | { readonly name: 'serve'; readonly arguments: ServeArguments }
   | AccountCommand
-
-/** A mistake on the command line; the message is one line. */
-export class UsageError extends Error {
-  override readonly name = 'UsageError'
-}
+  | TransferCommand
 
 export const HELP = `settee - a small CouchDB-compatible sync server
 
@@ -38,6 +36,8 @@ Usage: settee [serve] [options]
        settee account add <name> [--role <role>]... [--stdin] [--data <folder>]
        settee account list [--data <folder>]
        settee account delete <name> [--data <folder>]
+       settee export <database> [--to <file>] [--data <folder>]
+       settee import <database> [--from <file>] [--merge] [--data <folder>]
 
 serve runs the server:
   --port <number>      port to listen on (default 5984; 0 takes a free one)
@@ -54,6 +54,7 @@ passwd and account change who may come in, whether the server runs or not:
   --stdin              read the password from the standard input instead of asking for it
   --data <folder>      as with serve
 
+${TRANSFER_HELP}
   --help, -h           show this text
   --version, -v        show the version
 
@@ -66,6 +67,9 @@ const OPTIONS = {
   create: { type: 'boolean' },
   role: { type: 'string', multiple: true },
   stdin: { type: 'boolean' },
+  to: { type: 'string' },
+  from: { type: 'string' },
+  merge: { type: 'boolean' },
   port: { type: 'string' },
   bind: { type: 'string' },
   data: { type: 'string' },
@@ -95,6 +99,10 @@ export function parseCommand(args: readonly string[]): Command {
     case 'passwd':
     case 'account':
       return accountCommand(positionals, values)
+    case 'export':
+    case 'import':
+      checkOptions(values, command, command === 'export' ? ['data', 'to'] : ['data', 'from', 'merge'])
+      return transferCommand(command, rest, values)
     default:
       throw new UsageError(`Unknown command "${command}".`)
   }

@@ -4,11 +4,12 @@
  * are plain data, so that they can travel; failures are CouchErrors.
  */
 import { localOperator, type Operator, type OperatorServices } from '../auth/operator.ts'
+import { localTransfers, type TransferServices, type Transfers } from './transfers.ts'
 
 /** Told now and then how far something is. */
 export type OnProgress<Progress extends object> = (progress: Progress) => void
 
-export type Controls = Operator
+export type Controls = Operator & Transfers
 
 /** All of them, by which a call that comes over the socket is known. */
 export const CONTROLS: readonly (keyof Controls)[] = [
@@ -16,11 +17,13 @@ export const CONTROLS: readonly (keyof Controls)[] = [
   'addAccount',
   'listAccounts',
   'deleteAccount',
+  'exportDatabase',
+  'importDatabase',
 ]
 
-export type ControlServices = OperatorServices
+export type ControlServices = OperatorServices & TransferServices
 
 /** @returns what works on the configuration and databases that are open in this process */
 export function localControls(services: ControlServices): Controls {
-  return { ...localOperator(services) }
+  return { ...localOperator(services), ...localTransfers(services) }
 }

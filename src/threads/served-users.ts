@@ -11,6 +11,7 @@ const CALLERS: Readonly<Record<keyof ServedDatabase, Callers>> = {
   info: 'itself',
   security: 'itself',
   storedBefore: 'itself',
+  exportLines: 'server admins',
   setSecurity: 'itself',
   revsLimit: 'itself',
   setRevsLimit: 'admins',

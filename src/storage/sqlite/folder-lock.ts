@@ -12,7 +12,8 @@ export class FolderLock {
   constructor(dataDir: string, path: string) {
     this.#db = new Sqlite(path, { timeout: 0 })
     try {
-      // Of a file without tables that is never written to, this is all that ever happens.
+      // Nothing is ever written to it, and so nothing need be taken back.
+      this.#db.pragma('journal_mode = OFF')
       this.#db.exec('BEGIN EXCLUSIVE')
     } catch (error) {
       this.#db.close()
