@@ -3,7 +3,6 @@ import { mkdir, readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
-import { buildApp } from './app.ts'
 import { isOpen, prepareAdmins, requireAdminIfHosted } from './auth/admins.ts'
 import { CredentialChecker } from './auth/credentials.ts'
 import { loginGuard } from './auth/login-guard.ts'
@@ -25,6 +24,7 @@ import { tenantAccounts } from './hosted/tenant-accounts.ts'
 import { serveControl } from './maintenance/control-server.ts'
 import { localControls } from './maintenance/controls.ts'
 import { tenantCollector } from './maintenance/metrics/tenant-metrics.ts'
+import { tendUpgradeCopies } from './maintenance/upgrade-copies.ts'
 import type { Databases } from './threads/databases.ts'
 import { openServerDatabases } from './threads/server-databases.ts'
 
@@ -91,7 +91,7 @@ async function composed(
   logger: Logger,
   undo: (() => Promise<unknown>)[],
 ): Promise<FastifyInstance> {
-  const databases = await openServerDatabases({
+  const opening = openServerDatabases({
     dataDir,
     settings: settingsOf(config),
     maxOpen: config.integer('couchdb', 'max_dbs_open'),
@@ -104,11 +104,15 @@ async function composed(
     if (error instanceof Error && !('code' in error)) throw new StartError(error.message, { cause: error })
     throw error
   })
+  // Of the start half is loading: the HTTP layer's is done while a thread opens the data folder.
+  const loading = import('./app.ts')
+  const databases = await opening
   // Feeds end with the databases' `gone`, and only then can the connections that carry them close.
   undo.push(() => databases.close())
   config.onChange((section) => {
     if (SETTINGS_SECTIONS.has(section)) databases.setSettings(settingsOf(config))
   })
+  undo.push(tendUpgradeCopies({ dataDir, config, logger }))
   const tmpDir = await emptyTmpDir(dataDir)
   const hosted = await hostedMode(config, databases, logger, (account) => revokeTokens(tokens, account))
   if (hosted !== null) undo.push(() => hosted.close())
@@ -132,6 +136,7 @@ async function composed(
   const made = { config, accounts, credentials, tokens, databases, hosted }
   const collectors = hosted === null ? [] : [tenantCollector(hosted)]
   const services = { ...made, collectors, logger, version, tmpDir }
+  const { buildApp } = await loading
   const app = await buildApp(services, { closeGraceMs })
   undo.push(async () => {
     databases.endFeeds()
@@ -139,8 +144,10 @@ async function composed(
   })
   if (config.isHosted) undo.push(tellStoredBefore(databases, logger))
   const revokeAll = (account: string) => tokens.revokeAll(account)
-  const controls = localControls({ config, databases, env, revokeTokens: revokeAll })
-  undo.push(await serveControl({ dataDir, controls, logger }))
+  const ending = new AbortController()
+  const operating = { config, databases, env, revokeTokens: revokeAll, tmpDir, ending: ending.signal }
+  undo.push(await serveControl({ dataDir, controls: localControls(operating), logger }))
+  undo.push(async () => ending.abort())
   return app
 }
 

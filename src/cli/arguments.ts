@@ -1,5 +1,7 @@
 import { parseArgs } from 'node:util'
 import type { ConfigFlags } from '../config/sources.ts'
+import { TRANSFER_HELP, type TransferCommand, transferCommand } from './transfer-arguments.ts'
+import { UsageError } from './usage-error.ts'
 
 export interface ServeArguments {
   /** The folder given with --data. */
@@ -35,11 +37,7 @@ export type Command =
   | { readonly name: 'serve'; readonly arguments: ServeArguments }
   | AccountCommand
   | SizeCommand
-
-/** A mistake on the command line; the message is one line. */
-export class UsageError extends Error {
-  override readonly name = 'UsageError'
-}
+  | TransferCommand
 
 export const HELP = `settee - a small CouchDB-compatible sync server
 
@@ -49,6 +47,8 @@ Usage: settee [serve] [options]
        settee account list [--data <folder>]
        settee account delete <name> [--data <folder>]
        settee size [<database>] [--json] [--data <folder>]
+       settee export <database> [--to <file>] [--data <folder>]
+       settee import <database> [--from <file>] [--merge] [--data <folder>]
 
 serve runs the server:
   --port <number>      port to listen on (default 5984; 0 takes a free one)
@@ -69,6 +69,7 @@ size shows what the bytes of databases are, whether the server runs or not:
   --json               a line of JSON for each, with counts, instead of a table
   --data <folder>      as with serve
 
+${TRANSFER_HELP}
   --help, -h           show this text
   --version, -v        show the version
 
@@ -82,6 +83,9 @@ const OPTIONS = {
   json: { type: 'boolean' },
   role: { type: 'string', multiple: true },
   stdin: { type: 'boolean' },
+  to: { type: 'string' },
+  from: { type: 'string' },
+  merge: { type: 'boolean' },
   port: { type: 'string' },
   bind: { type: 'string' },
   data: { type: 'string' },
@@ -113,6 +117,10 @@ export function parseCommand(args: readonly string[]): Command {
       return accountCommand(positionals, values)
     case 'size':
       return sizeCommand(rest, values)
+    case 'export':
+    case 'import':
+      checkOptions(values, command, command === 'export' ? ['data', 'to'] : ['data', 'from', 'merge'])
+      return transferCommand(command, rest, values)
     default:
       throw new UsageError(`Unknown command "${command}".`)
   }

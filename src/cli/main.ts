@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 import { setteeVersion } from '../config/version.ts'
-import { type Command, HELP, parseCommand, UsageError } from './arguments.ts'
+import { type Command, HELP, parseCommand } from './arguments.ts'
+import { UsageError } from './usage-error.ts'
 
 async function run(command: Command): Promise<void> {
   switch (command.name) {
@@ -19,6 +20,12 @@ async function run(command: Command): Promise<void> {
     case 'size': {
       const { runSizeCommand } = await import('./size.ts')
       process.exitCode = await runSizeCommand(command, process.env)
+      return
+    }
+    case 'export':
+    case 'import': {
+      const { runTransferCommand } = await import('./transfer.ts')
+      process.exitCode = await runTransferCommand(command, process.env)
       return
     }
     default: {

@@ -1,4 +1,5 @@
-import { stat } from 'node:fs/promises'
+import { mkdir, stat } from 'node:fs/promises'
+import { join } from 'node:path'
 import { removeTokensOf } from '../auth/tokens.ts'
 import { openConfig } from '../config/config.ts'
 import { settingsOf } from '../config/settings.ts'
@@ -65,8 +66,11 @@ async function openFolder(dataDir: string, env: NodeJS.ProcessEnv): Promise<Open
     })
   })
   const revokeTokens = (account: string) => removeTokensOf(databases, account)
+  const tmpDir = join(dataDir, 'tmp')
+  await mkdir(tmpDir, { recursive: true, mode: 0o700 })
+  const ending = new AbortController()
   return {
-    controls: localControls({ config, databases, env, revokeTokens }),
+    controls: localControls({ config, databases, env, revokeTokens, tmpDir, ending: ending.signal }),
     close: () => databases.close(),
   }
 }

@@ -281,6 +281,13 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
   row('settee', 'compaction_share', 20, integer(1, 100), 'percent of a file of no use that make it due'),
   row('settee', 'compaction_bytes', 67_108_864, integer(1, 2 ** 50), 'bytes of no use that make it due'),
   row('settee', 'compaction_quiet', 10, integer(0, 86_400), 'seconds without a write before it begins'),
+  row(
+    'settee',
+    'upgrade_copies_days',
+    30,
+    integer(0, 36_500),
+    'days that files of before an upgrade are kept; 0: they are not copied',
+  ),
   row('settee', 'max_tokens', 100_000, integer(0, 1_000_000), 'device tokens of all accounts together'),
   row('settee', 'tokens_per_account', 50, integer(0, 10_000), 'device tokens of one account'),
   row('settee', 'token_name_length', 100, integer(1, 1000), "characters in a device token's name"),

@@ -11,6 +11,7 @@ export function settingsOf(config: Config): Settings {
 function rulesOf(config: Config): Rules {
   return {
     isHosted: config.isHosted,
+    upgradeCopies: config.integer('settee', 'upgrade_copies_days') > 0,
     hashing: hashingOf(config),
     users: usersRulesOf(config),
     compaction: compactionRulesOf(config),

@@ -52,6 +52,8 @@ export interface Rules {
    * Stays as it was when the server started.
    */
   readonly isHosted: boolean
+  /** Whether a file is copied before a newer settee changes its schema. */
+  readonly upgradeCopies: boolean
   /** How new passwords in `_users` are hashed; `prf` is CouchDB's name of the digest. */
   readonly hashing: { readonly iterations: number; readonly prf: string }
   readonly users: UsersRules
@@ -96,6 +98,7 @@ export interface Settings {
 
 export const DEFAULT_RULES: Rules = {
   isHosted: false,
+  upgradeCopies: true,
   hashing: { iterations: 600_000, prf: 'sha256' },
   users: { publicFields: [], securityEditable: false, passwordRules: [] },
   compaction: {

@@ -160,6 +160,8 @@ export interface Database {
   setSecurity(user: UserCtx, security: SecurityObject): Promise<void>
   /** For the house itself: no rights are checked. */
   storedBefore(): Promise<StoredBefore>
+  /** All revisions as lines of a couchbackup file, without its first. For server admins. */
+  exportLines(user: UserCtx): AsyncIterable<Uint8Array>
   revsLimit(user: UserCtx): Promise<number>
   /** @throws bad_request unless a positive integer */
   setRevsLimit(user: UserCtx, limit: unknown): Promise<void>

@@ -16,6 +16,7 @@ import { missingRevsAnswer, revsDiff } from './diff.ts'
 import type { DocumentReader } from './document-reader.ts'
 import type { DocumentRules } from './document-rules.ts'
 import { type EditResult, replicatedPath } from './edit.ts'
+import { exportLines } from './export.ts'
 import { readForm, stageForm } from './form-upload.ts'
 import { checkAttachmentName, type IncomingDoc, namedRev, readDocument } from './incoming.ts'
 import { maintenance } from './maintenance.ts'
@@ -82,6 +83,7 @@ export function storeDatabase(store: DatabaseStore, options: StoreDatabaseOption
     info: (user) => databaseInfo(store, user),
     security: async () => (await store.view()).security,
     storedBefore: () => storedBefore(store, options.name),
+    exportLines: (user) => exportLines(store, user, limits()),
     setSecurity: async (user, security) => {
       await store.updateSettings((view) => {
         requireDatabaseAdmin(user, view.security)

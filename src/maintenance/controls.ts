@@ -5,11 +5,12 @@
  */
 import { localOperator, type Operator, type OperatorServices } from '../auth/operator.ts'
 import { localSizes, type SizeControls } from './sizes.ts'
+import { localTransfers, type TransferServices, type Transfers } from './transfers.ts'
 
 /** Told now and then how far something is. */
 export type OnProgress<Progress extends object> = (progress: Progress) => void
 
-export type Controls = Operator & SizeControls
+export type Controls = Operator & SizeControls & Transfers
 
 /** All of them, by which a call that comes over the socket is known. */
 export const CONTROLS: readonly (keyof Controls)[] = [
@@ -18,11 +19,13 @@ export const CONTROLS: readonly (keyof Controls)[] = [
   'listAccounts',
   'deleteAccount',
   'listSizes',
+  'exportDatabase',
+  'importDatabase',
 ]
 
-export type ControlServices = OperatorServices
+export type ControlServices = OperatorServices & TransferServices
 
 /** @returns what works on the configuration and databases that are open in this process */
 export function localControls(services: ControlServices): Controls {
-  return { ...localOperator(services), ...localSizes(services.databases) }
+  return { ...localOperator(services), ...localSizes(services.databases), ...localTransfers(services) }
 }

@@ -94,13 +94,19 @@ class Host {
   readonly #views = new ViewMemory(() => this.#settings.limits.maxViewBytes)
   readonly #tally = new CommitTally()
   readonly #loop = new LoopWatch()
+  readonly #ending = new AbortController()
   #settings: Settings
   #catalog: Promise<Catalog> | undefined
 
   constructor(outbox: Outbox<Reply>, options: ThreadOptions) {
     this.#outbox = outbox
     this.#settings = options.settings
-    this.#engine = sqliteEngine({ dataDir: options.dataDir, tally: this.#tally })
+    this.#engine = sqliteEngine({
+      dataDir: options.dataDir,
+      tally: this.#tally,
+      keepsUpgradeCopies: () => this.#settings.rules.upgradeCopies,
+      ending: this.#ending.signal,
+    })
     this.#functions = new SandboxClient(options.sandbox, () => outbox.post({ type: 'sandbox' }))
     this.#stores = new OpenStores(options.maxOpen, (name, incarnation) => this.#open(name, incarnation))
   }
@@ -283,6 +289,7 @@ class Host {
 
   /** Finishes what was asked for before, but for streams, which readers may take any time to read. */
   async #stop(): Promise<void> {
+    this.#ending.abort()
     this.#turns.runAll()
     this.#automatic.close()
     for (const { flow } of this.#streams.values()) flow.fail(new CouchError('unavailable'))

@@ -12,6 +12,7 @@ const CALLERS: Readonly<Record<keyof ServedDatabase, Callers>> = {
   size: 'itself',
   security: 'itself',
   storedBefore: 'itself',
+  exportLines: 'server admins',
   setSecurity: 'itself',
   revsLimit: 'itself',
   setRevsLimit: 'admins',

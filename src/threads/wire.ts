@@ -20,6 +20,7 @@ export const METHODS = {
   security: 'call',
   setSecurity: 'call',
   storedBefore: 'call',
+  exportLines: 'stream',
   revsLimit: 'call',
   setRevsLimit: 'call',
   compact: 'call',

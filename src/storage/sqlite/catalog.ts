@@ -1,7 +1,7 @@
 /**
  * `server.sqlite`: what belongs to the server and to no database. Which databases there are is what files there
  * are, so that a file copied into the folder while the server is stopped is served; this file gives each its
- * incarnation. It is open in one process only, which locks the whole data folder.
+ * incarnation. It is open in one settee only, which locks the whole data folder.
  */
 import { randomBytes } from 'node:crypto'
 import { CouchError } from '../../core/errors.ts'
@@ -15,11 +15,13 @@ import type {
 } from '../catalog.ts'
 import { Connection, type ConnectionOptions, isBusy, storageError } from './connection.ts'
 import type { Files } from './files.ts'
+import { FolderLock, inUse } from './folder-lock.ts'
 import { syncPath } from './log-file.ts'
 import { RECORDS_SCHEMA, readRecords, writeRecords } from './records.ts'
-import { migrate } from './schema.ts'
+import { type Migration, migrate } from './schema.ts'
 import { State } from './state.ts'
 import { UPDATE_LOG_SCHEMA, UpdateLog } from './update-log.ts'
+import type { Upgrades } from './upgrade.ts'
 
 /** The first release's file has its tables and no version: hence IF NOT EXISTS. */
 const VERSION_1 = `
@@ -28,23 +30,46 @@ CREATE TABLE IF NOT EXISTS database (name TEXT PRIMARY KEY, incarnation INTEGER 
 `
 
 /** As with a database's file: what has been released never changes, the next step is appended. */
-const MIGRATIONS: readonly string[] = [VERSION_1, UPDATE_LOG_SCHEMA, RECORDS_SCHEMA]
+export const SERVER_MIGRATIONS: readonly Migration[] = [VERSION_1, UPDATE_LOG_SCHEMA, RECORDS_SCHEMA]
+
+export interface CatalogOptions {
+  readonly dataDir: string
+  readonly files: Files
+  readonly upgrades: Upgrades
+  readonly onOperation: ConnectionOptions['onOperation']
+}
 
 export class SqliteCatalog implements Catalog {
   readonly serverUuid: string
   readonly #files: Files
+  readonly #lock: FolderLock
   readonly #connection: Connection
   readonly #options: ConnectionOptions
   readonly #updates: UpdateLog
   /** What is listed: the rows that have a file. */
   readonly #entries = new Map<string, DatabaseEntry>()
 
-  /** @throws Error with one clear line when the folder cannot be used or another settee holds it */
-  constructor(dataDir: string, files: Files, options: ConnectionOptions) {
-    this.#files = files
-    this.#options = options
+  /**
+   * Takes the data folder.
+   * @throws Error with one clear line when it cannot be used or another settee holds it
+   */
+  static async open(options: CatalogOptions): Promise<SqliteCatalog> {
+    const { dataDir, files } = options
     files.makeFolder()
-    this.#connection = openLocked(dataDir, files.server, options)
+    const lock = new FolderLock(dataDir, files.lock)
+    try {
+      return new SqliteCatalog(options, lock, await openServerFile(options))
+    } catch (error) {
+      lock.release()
+      throw error
+    }
+  }
+
+  private constructor({ files, onOperation }: CatalogOptions, lock: FolderLock, connection: Connection) {
+    this.#files = files
+    this.#options = { onOperation }
+    this.#lock = lock
+    this.#connection = connection
     try {
       files.sweep()
       this.serverUuid = this.#value('uuid', () => randomBytes(16).toString('hex'))
@@ -204,19 +229,24 @@ export class SqliteCatalog implements Catalog {
 
   close(): void {
     this.#connection.close()
+    this.#lock.release()
   }
 }
 
-function openLocked(dataDir: string, path: string, options: ConnectionOptions): Connection {
+/** A settee of before there was the lock holds `server.sqlite` itself, and is kept out as long as it is open here. */
+async function openServerFile(options: CatalogOptions): Promise<Connection> {
+  const { dataDir, files, upgrades } = options
   try {
-    const connection = new Connection(path, { ...options, exclusive: true })
-    migrate(connection, path, MIGRATIONS)
+    const connection = await upgrades.open({
+      path: files.server,
+      label: files.server,
+      migrations: SERVER_MIGRATIONS,
+      mayBeNew: true,
+      copyPath: (schema) => files.serverCopyPath(schema),
+    })
     syncPath(dataDir)
-    // With an exclusive lock the first write takes the file, and keeps it until it is closed or the process dies.
-    connection.exec('BEGIN IMMEDIATE; COMMIT')
     return connection
   } catch (error) {
-    if (isBusy(error)) throw new Error(`the data folder ${dataDir} is in use by another settee`)
-    throw error
+    throw isBusy(error) ? inUse(dataDir, error) : error
   }
 }

@@ -18,6 +18,9 @@ export const APPLICATION_ID = 0x73747465
 /** How long to wait for another process that holds a lock on the file, in ms. */
 const BUSY_MS = 1000
 
+/** Copied in one turn: a megabyte, about a millisecond's work. */
+const COPIED_PAGES = 128
+
 export interface ConnectionOptions {
   /** Called before everything that reaches SQLite, with what it is; a throw takes its place. For fault tests. */
   readonly onOperation?: ((operation: string) => void) | undefined
@@ -25,8 +28,6 @@ export interface ConnectionOptions {
   readonly mustExist?: boolean
   /** Syncs nothing: for a file that nobody knows of yet, which publishing it then syncs as a whole. */
   readonly isDraft?: boolean
-  /** Keeps every other process out for as long as the file is open. */
-  readonly exclusive?: boolean
 }
 
 export class Connection {
@@ -58,14 +59,15 @@ export class Connection {
     const isLogLeft = fileBytes(logOf(this.#path)) > 0
     const db = new Sqlite(this.#path, {
       fileMustExist: options.mustExist ?? false,
-      timeout: options.exclusive ? 0 : BUSY_MS,
+      timeout: BUSY_MS,
     })
     try {
-      if (options.exclusive) db.pragma('locking_mode = EXCLUSIVE')
       if (options.isDraft) db.pragma('synchronous = OFF')
-      // Take effect only in a file that has no tables yet; for one that has, these two say what it has already.
-      db.pragma('page_size = 8192')
-      db.pragma('auto_vacuum = INCREMENTAL')
+      // For a file that has tables these two say what it has already; but the second writes it anew with each opening.
+      if (db.pragma('page_count', { simple: true }) === 0) {
+        db.pragma('page_size = 8192')
+        db.pragma('auto_vacuum = INCREMENTAL')
+      }
       db.pragma('journal_mode = WAL')
       // The driver's WAL default is NORMAL, which loses acknowledged writes at a power cut (design.md 6).
       if (!options.isDraft) db.pragma('synchronous = FULL')
@@ -235,6 +237,20 @@ export class Connection {
     } finally {
       this.pragma(`busy_timeout = ${BUSY_MS}`)
     }
+  }
+
+  /**
+   * Copies the file as it is now while others may write to it, some pages a turn.
+   * @param refuseIfEnding called between two turns; what it throws ends the copy
+   */
+  async copyTo(path: string, refuseIfEnding: () => void): Promise<void> {
+    this.#onOperation?.('copy')
+    await this.#db.backup(path, {
+      progress: () => {
+        refuseIfEnding()
+        return COPIED_PAGES
+      },
+    })
   }
 
   close(): void {

@@ -4,9 +4,12 @@ import type { Catalog } from '../catalog.ts'
 import type { CommitTally } from '../commit-tally.ts'
 import type { DatabaseStore, StorageEngine } from '../engine.ts'
 import { SqliteCatalog } from './catalog.ts'
+import { storageError } from './connection.ts'
 import { Files } from './files.ts'
 import { PageCaches } from './page-caches.ts'
+import { MIGRATIONS, RefusedFile } from './schema.ts'
 import { SqliteStore } from './store.ts'
+import { Upgrades } from './upgrade.ts'
 
 export interface SqliteEngineOptions {
   /** The data folder; databases are files below it. */
@@ -17,12 +20,17 @@ export interface SqliteEngineOptions {
   readonly tally?: CommitTally
   /** The time, in ms since 1970; by default the clock's. */
   readonly now?: () => number
+  /** Whether a file is copied before its schema changes; by default it is. */
+  readonly keepsUpgradeCopies?: () => boolean
+  /** Ends upgrades of files, which may take long, with unavailable. */
+  readonly ending?: AbortSignal
 }
 
 /** The embedded engine: a SQLite file a database. Each thread has one of its own over the same folder. */
 export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
-  const { dataDir, onOperation, tally, now = Date.now } = options
+  const { dataDir, onOperation, tally, now = Date.now, keepsUpgradeCopies = () => true, ending } = options
   const files = new Files(dataDir)
+  const upgrades = new Upgrades({ onOperation, keepsCopies: keepsUpgradeCopies, ending })
   const stores = new Set<SqliteStore>()
   const caches = new PageCaches()
   let catalog: SqliteCatalog | undefined
@@ -32,7 +40,7 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
     async openCatalog(): Promise<Catalog> {
       if (catalog !== undefined)
         throw new Error(`the data folder ${dataDir} is in use by this settee already`)
-      catalog = new SqliteCatalog(dataDir, files, { onOperation })
+      catalog = await SqliteCatalog.open({ dataDir, files, upgrades, onOperation })
       return catalog
     },
 
@@ -40,18 +48,18 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
       const path = files.path(name)
       if (!existsSync(path)) throw new CouchError('no_database')
       try {
+        const connection = await upgrades.open({
+          path,
+          label: `The database ${name}`,
+          migrations: MIGRATIONS,
+          copyPath: (schema) => files.copyPath(name, schema),
+        })
         const onClosed = () => stores.delete(store)
-        const store: SqliteStore = new SqliteStore(name, path, { onOperation, caches, tally, now, onClosed })
+        const store: SqliteStore = new SqliteStore(name, path, { connection, caches, tally, now, onClosed })
         stores.add(store)
         return store
       } catch (cause) {
-        throw new CouchError(
-          'internal_server_error',
-          `The database ${name} cannot be opened; the log has more.`,
-          {
-            cause,
-          },
-        )
+        throw openFault(name, cause)
       }
     },
 
@@ -62,4 +70,12 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
       catalog = undefined
     },
   }
+}
+
+function openFault(name: string, cause: unknown): CouchError {
+  const said = storageError(cause)
+  if (said instanceof CouchError && said.code !== 'internal_server_error') return said
+  const reason =
+    cause instanceof RefusedFile ? cause.message : `The database ${name} cannot be opened; the log has more.`
+  return new CouchError('internal_server_error', reason, { cause })
 }

@@ -2,6 +2,7 @@
 import { mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { databaseFileName, databaseOfFileName } from '../../core/ids.ts'
+import { COPIES_FOLDER } from '../upgrade-copies.ts'
 import { fileBytes, logOf, syncPath } from './log-file.ts'
 
 const SUFFIX = '.sqlite'
@@ -12,10 +13,15 @@ const COMPANIONS = ['-wal', '-shm', '-journal']
 
 export class Files {
   readonly server: string
+  /** Held by the settee that works on the folder; without the suffix, since it holds nothing. */
+  readonly lock: string
   readonly #folder: string
+  readonly #copies: string
 
   constructor(dataDir: string) {
     this.server = join(dataDir, `server${SUFFIX}`)
+    this.lock = join(dataDir, 'lock')
+    this.#copies = join(dataDir, COPIES_FOLDER)
     this.#folder = join(dataDir, 'databases')
   }
 
@@ -26,6 +32,16 @@ export class Files {
 
   path(database: string): string {
     return join(this.#folder, databaseFileName(database) + SUFFIX)
+  }
+
+  /** Where a database's file is kept as it was before its schema changed. @param schema the one it has */
+  copyPath(database: string, schema: number): string {
+    return join(this.#copies, `databases-${schema}`, databaseFileName(database) + SUFFIX)
+  }
+
+  /** As {@link copyPath}, of `server.sqlite`. */
+  serverCopyPath(schema: number): string {
+    return join(this.#copies, `server-${schema}`, `server${SUFFIX}`)
   }
 
   /**

@@ -23,12 +23,11 @@ import type {
 import type { CompactOptions, StoreSizes, StoreWear } from '../upkeep.ts'
 import { Access } from './access.ts'
 import { Compaction } from './compaction.ts'
-import { Connection, type ConnectionOptions } from './connection.ts'
+import type { Connection } from './connection.ts'
 import { DocWrites } from './doc-writes.ts'
 import { Holds } from './holds.ts'
 import { PageCache, type PageCaches } from './page-caches.ts'
 import { fillPage } from './paging.ts'
-import { migrate } from './schema.ts'
 import { Sizes } from './sizes.ts'
 import { Staging } from './staging.ts'
 import { openTables, type Tables } from './tables.ts'
@@ -43,7 +42,8 @@ const READ_BODIES = 20
 const SMALL_WRITE = 1024
 
 export interface StoreOptions {
-  readonly onOperation?: ConnectionOptions['onOperation']
+  /** To the file, which has the newest schema; the store closes it. */
+  readonly connection: Connection
   /** Those of the thread. */
   readonly caches: PageCaches
   /** Counts the commits of the thread's databases. */
@@ -68,14 +68,13 @@ export class SqliteStore implements DatabaseStore {
   readonly #cache: PageCache
   #closing: Promise<void> | undefined
 
-  /** Opens a file that exists. @throws SqliteError when it cannot be opened */
+  /** Takes over an open file. @throws SqliteError when it cannot be read, and closes it */
   constructor(name: string, path: string, options: StoreOptions) {
     this.#name = name
     this.#options = options
-    this.#connection = new Connection(path, { onOperation: options.onOperation, mustExist: true })
+    this.#connection = options.connection
     this.#cache = new PageCache(this.#connection, options.caches)
     try {
-      migrate(this.#connection, path)
       this.#tables = openTables(this.#connection, options.now)
     } catch (error) {
       this.#connection.close()
