@@ -31,8 +31,25 @@ export interface StorageEngine {
   openCatalog(): Promise<Catalog>
   /** Opens a database that exists. @throws no_database */
   openDatabase(name: string): Promise<DatabaseStore>
+  /**
+   * Makes of a copy of a database what can take a database's place ({@link Catalog.replace}): examined, of the newest
+   * schema, and begun anew: the next number is of a new epoch, `createdAt` is a later one, no replication's checkpoint
+   * is left, and {@link StoreView.wasRestored}. The copy stays as it is. Takes as long as reading all of it, and its
+   * thread is busy meanwhile.
+   * @param copy the path of a file, as far as engines have files
+   * @throws bad_request when it is no database, a damaged one, or one of a newer settee
+   */
+  prepare(name: string, copy: string): Promise<Prepared>
   /** Closes what is open. Idempotent. */
   close(): Promise<void>
+}
+
+/** A database that was prepared to take another's place; nobody knows of it yet, and the next start forgets it. */
+export interface Prepared {
+  /** Names it in {@link Catalog.replace} and {@link Catalog.discard}. */
+  readonly draft: string
+  readonly updateSeq: number
+  readonly docCount: number
 }
 
 /** What one look at a database shows beside its documents; consistent with the documents handed over with it. */
@@ -50,6 +67,8 @@ export interface StoreView {
   readonly designVersion: number
   /** null: none was ever set. */
   readonly security: SecurityObject | null
+  /** Whether it was put back to an earlier state: the first checkpoint of each replication is refused then. */
+  readonly wasRestored: boolean
 }
 
 /** Facts for the database's information object, protocol.md 4.5. */
@@ -254,11 +273,16 @@ export interface LocalDoc {
 
 export interface LocalUpdate<R> {
   readonly id: string
-  /** Pure. `write` null deletes. */
+  /**
+   * Pure. `write` null deletes.
+   * @param wasMet whether a decision on this id was `met` since the database was restored; false where it was not
+   * @returns `met`: to be remembered, with the write or without one
+   */
   decide(
     doc: LocalDoc | null,
     view: StoreView,
-  ): { result: R; write?: { readonly rev: number; readonly body: string } | null }
+    wasMet: boolean,
+  ): { result: R; write?: { readonly rev: number; readonly body: string } | null; met?: boolean }
 }
 
 /** A change of what the database keeps about itself. */

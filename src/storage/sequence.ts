@@ -69,8 +69,15 @@ export function readSequence(epochs: Epochs, updateSeq: number, token: string): 
   if (match === null) throw new CouchError('bad_request', "Malformed sequence supplied in 'since' parameter.")
   const seq = Number(match[1])
   if (match[2] === undefined) return { seq: seq > updateSeq ? 0 : seq, unknownEpoch: false }
-  const owner = epochs.findIndex((epoch) => epoch.id === match[2])
-  if (owner === -1) return { seq: 0, unknownEpoch: seq !== 0 }
+  const last = ownedUpTo(epochs, match[2], updateSeq)
+  if (last === null) return { seq: 0, unknownEpoch: seq !== 0 }
+  return { seq: Math.min(seq, last), unknownEpoch: false }
+}
+
+/** The last number that an epoch owns; null when it is none of ours. */
+export function ownedUpTo(epochs: Epochs, id: string, updateSeq: number): number | null {
+  const owner = epochs.findIndex((epoch) => epoch.id === id)
+  if (owner === -1) return null
   const next = epochs[owner + 1]
-  return { seq: Math.min(seq, next === undefined ? updateSeq : next.firstSeq - 1), unknownEpoch: false }
+  return next === undefined ? updateSeq : next.firstSeq - 1
 }

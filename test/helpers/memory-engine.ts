@@ -8,9 +8,9 @@
 import { randomBytes } from 'node:crypto'
 import { setImmediate as turn } from 'node:timers/promises'
 import { CouchError } from '../../src/core/errors.ts'
-import type { Catalog, DatabaseEntry, ServerRecord } from '../../src/storage/catalog.ts'
-import type { DatabaseStore, StorageEngine } from '../../src/storage/engine.ts'
-import { emptyState } from '../storage/memory/state.ts'
+import type { Catalog, DatabaseEntry, Replaced, ServerRecord } from '../../src/storage/catalog.ts'
+import type { DatabaseStore, Prepared, StorageEngine } from '../../src/storage/engine.ts'
+import { begunAnew, emptyState, type State } from '../storage/memory/state.ts'
 import { type DatabaseRecord, MemoryStore, type Operate } from '../storage/memory/store.ts'
 import { MemoryUpdates } from '../storage/memory/updates.ts'
 
@@ -22,6 +22,8 @@ export interface MemoryEngineOptions {
 interface ContentsCount {
   /** The contents that a database keeps, whether anything names them or not. */
   keptContents(database: string): { readonly blobs: number; readonly bytes: number }
+  /** Keeps a copy of a database as it stands, as of a file. @returns what stands for its path */
+  snapshot(database: string): string
 }
 
 /** Makes an empty engine. What was closed is found again when it is opened again from the same engine. */
@@ -43,6 +45,8 @@ class MemoryEngine implements StorageEngine, ContentsCount {
   readonly #stores = new Set<MemoryStore>()
   readonly #updates = new MemoryUpdates()
   #records = new Map<string, ServerRecord>()
+  /** What stands for files, by what stands for their paths. */
+  readonly #copies = new Map<string, { readonly createdAt: number; readonly state: State }>()
   #lastIncarnation = 0
   #holder: string | null = null
 
@@ -63,6 +67,10 @@ class MemoryEngine implements StorageEngine, ContentsCount {
       },
       create: (name) => this.#create(name),
       delete: (name) => this.#delete(name),
+      replace: (name, draft) => this.#replace(name, draft),
+      discard: async (_name, draft) => {
+        this.#copies.delete(draft)
+      },
       noteUpdated: async (names) => {
         await turn()
         this.#operate('note updates')
@@ -112,6 +120,44 @@ class MemoryEngine implements StorageEngine, ContentsCount {
     this.#updates.note([name], 'deleted')
   }
 
+  snapshot(database: string): string {
+    const record = this.#databases.get(database)
+    if (record === undefined) throw new CouchError('no_database')
+    return this.#keep(record)
+  }
+
+  #keep({ createdAt, state }: { readonly createdAt: number; readonly state: State }): string {
+    const path = `copy-${randomBytes(8).toString('hex')}`
+    this.#copies.set(path, { createdAt, state })
+    return path
+  }
+
+  async prepare(_name: string, copy: string): Promise<Prepared> {
+    await turn()
+    this.#operate('prepare copy')
+    const source = this.#copies.get(copy)
+    if (source === undefined) throw new CouchError('bad_request', `There is no file ${copy}.`)
+    const { createdAt, state } = source
+    const draft = this.#keep({ createdAt: later(createdAt), state: begunAnew(state) })
+    return { draft, updateSeq: state.updateSeq, docCount: state.docCount }
+  }
+
+  async #replace(name: string, draft: string | null): Promise<Replaced> {
+    await turn()
+    this.#operate('replace database')
+    const before = this.#databases.get(name)
+    if (draft === null && before === undefined) throw new CouchError('no_database')
+    const source = draft === null ? before : this.#copies.get(draft)
+    if (source === undefined) throw new Error(`nothing was prepared as ${draft}`)
+    const incarnation = ++this.#lastIncarnation
+    const state = draft === null ? begunAnew(source.state) : source.state
+    const createdAt = Math.max(source.createdAt, later(before?.createdAt ?? 0))
+    this.#databases.set(name, { name, incarnation, createdAt, state })
+    this.#updates.note([name], 'created')
+    const kept = draft === null || before === undefined ? null : this.#keep(before)
+    return { name, incarnation, kept }
+  }
+
   keptContents(database: string): { blobs: number; bytes: number } {
     const state = this.#databases.get(database)?.state
     const pieces = [...(state?.blobs.values() ?? []), ...[...(state?.staged.values() ?? [])].flat()]
@@ -134,4 +180,9 @@ class MemoryEngine implements StorageEngine, ContentsCount {
     this.#stores.clear()
     this.#holder = null
   }
+}
+
+/** Seconds since 1970: now, but not the same as before. */
+function later(createdAt: number): number {
+  return Math.max(Math.floor(Date.now() / 1000), createdAt + 1)
 }

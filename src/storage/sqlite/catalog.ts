@@ -10,12 +10,14 @@ import type {
   CatalogUpdates,
   DatabaseEntry,
   RecordWrite,
+  Replaced,
   ServerRecord,
   UpdatesRange,
 } from '../catalog.ts'
 import { Connection, type ConnectionOptions, isBusy, storageError } from './connection.ts'
 import type { Files } from './files.ts'
 import { RECORDS_SCHEMA, readRecords, writeRecords } from './records.ts'
+import { beginAnew, createdAtOf } from './restored.ts'
 import { migrate } from './schema.ts'
 import { State } from './state.ts'
 import { UPDATE_LOG_SCHEMA, UpdateLog } from './update-log.ts'
@@ -29,17 +31,22 @@ CREATE TABLE IF NOT EXISTS database (name TEXT PRIMARY KEY, incarnation INTEGER 
 /** As with a database's file: what has been released never changes, the next step is appended. */
 const MIGRATIONS: readonly string[] = [VERSION_1, UPDATE_LOG_SCHEMA, RECORDS_SCHEMA]
 
+export interface CatalogOptions extends Pick<ConnectionOptions, 'onOperation'> {
+  /** The time, in ms since 1970. */
+  now(): number
+}
+
 export class SqliteCatalog implements Catalog {
   readonly serverUuid: string
   readonly #files: Files
   readonly #connection: Connection
-  readonly #options: ConnectionOptions
+  readonly #options: CatalogOptions
   readonly #updates: UpdateLog
   /** What is listed: the rows that have a file. */
   readonly #entries = new Map<string, DatabaseEntry>()
 
   /** @throws Error with one clear line when the folder cannot be used or another settee holds it */
-  constructor(dataDir: string, files: Files, options: ConnectionOptions) {
+  constructor(dataDir: string, files: Files, options: CatalogOptions) {
     this.#files = files
     this.#options = options
     files.makeFolder()
@@ -146,10 +153,10 @@ export class SqliteCatalog implements Catalog {
   /** A whole, empty file under its unfinished name; closing it brings everything from the log into the file. */
   #makeFile(name: string): void {
     const path = this.#files.makeUnfinished(name)
-    const connection = new Connection(path, { ...this.#options, isDraft: true })
+    const connection = new Connection(path, { onOperation: this.#options.onOperation, isDraft: true })
     try {
       migrate(connection, path)
-      State.create(connection, Math.floor(Date.now() / 1000))
+      State.create(connection, Math.floor(this.#options.now() / 1000))
     } finally {
       connection.close()
     }
@@ -163,6 +170,60 @@ export class SqliteCatalog implements Catalog {
     } catch (error) {
       // Once the file has lost its name the database is gone; what is left of it goes at the next start.
       if (this.#entries.has(name)) throw storageError(error)
+    }
+  }
+
+  async replace(name: string, draft: string | null): Promise<Replaced> {
+    const wasThere = this.#entries.has(name)
+    if (draft === null && !wasThere) throw new CouchError('no_database')
+    try {
+      const createdAt = wasThere ? this.#settle(name) : null
+      const beginning = draft === null ? this.#files.path(name) : this.#files.draft(name, draft)
+      this.#setApart(beginning, createdAt, draft === null)
+      // What its name was known by is over whether the file then gets it or not.
+      const entry = this.#transaction(() => this.#enter(name))
+      this.#entries.set(name, entry)
+      const kept = draft === null ? null : this.#files.replace(name, draft, this.#options.now())
+      return { ...entry, kept }
+    } catch (error) {
+      if (!wasThere && this.#entries.delete(name)) this.#transaction(() => this.#forget(name))
+      throw storageError(error)
+    }
+  }
+
+  async discard(name: string, draft: string): Promise<void> {
+    this.#files.discard(name, draft)
+  }
+
+  /**
+   * Brings what a crash left in a database's log into its file.
+   * @returns when it was made, in seconds since 1970; null when it is damaged
+   */
+  #settle(name: string): number | null {
+    try {
+      return this.#withFile(this.#files.path(name), createdAtOf)
+    } catch (error) {
+      const translated = storageError(error)
+      // A damaged file is what backups are for.
+      if (translated instanceof CouchError && translated.code === 'insufficient_storage') throw translated
+      return null
+    }
+  }
+
+  /** What begins under a name must not be taken for what had it before, not even within a second. */
+  #setApart(path: string, createdAt: number | null, isStillInPlace: boolean): void {
+    this.#withFile(path, (connection) => {
+      const isSame = createdAtOf(connection) === createdAt
+      if (isStillInPlace || isSame) beginAnew(connection, this.#options.now(), [createdAt ?? 0])
+    })
+  }
+
+  #withFile<R>(path: string, use: (connection: Connection) => R): R {
+    const connection = new Connection(path, { onOperation: this.#options.onOperation, mustExist: true })
+    try {
+      return use(connection)
+    } finally {
+      connection.close()
     }
   }
 
@@ -204,9 +265,9 @@ export class SqliteCatalog implements Catalog {
   }
 }
 
-function openLocked(dataDir: string, path: string, options: ConnectionOptions): Connection {
+function openLocked(dataDir: string, path: string, { onOperation }: CatalogOptions): Connection {
   try {
-    const connection = new Connection(path, { ...options, exclusive: true })
+    const connection = new Connection(path, { onOperation, exclusive: true })
     migrate(connection, path, MIGRATIONS)
     // With an exclusive lock the first write takes the file, and keeps it until it is closed or the process dies.
     connection.exec('BEGIN IMMEDIATE; COMMIT')

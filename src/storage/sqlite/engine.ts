@@ -2,10 +2,11 @@ import { existsSync } from 'node:fs'
 import { CouchError } from '../../core/errors.ts'
 import type { Catalog } from '../catalog.ts'
 import type { CommitTally } from '../commit-tally.ts'
-import type { DatabaseStore, StorageEngine } from '../engine.ts'
+import type { DatabaseStore, Prepared, StorageEngine } from '../engine.ts'
 import { SqliteCatalog } from './catalog.ts'
 import { Files } from './files.ts'
 import { PageCaches } from './page-caches.ts'
+import { prepareCopy } from './prepared.ts'
 import { SqliteStore } from './store.ts'
 
 export interface SqliteEngineOptions {
@@ -32,7 +33,7 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
     async openCatalog(): Promise<Catalog> {
       if (catalog !== undefined)
         throw new Error(`the data folder ${dataDir} is in use by this settee already`)
-      catalog = new SqliteCatalog(dataDir, files, { onOperation })
+      catalog = new SqliteCatalog(dataDir, files, { onOperation, now })
       return catalog
     },
 
@@ -54,6 +55,9 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
         )
       }
     },
+
+    prepare: (name: string, copy: string): Promise<Prepared> =>
+      prepareCopy(files, name, copy, { onOperation, now }),
 
     async close(): Promise<void> {
       await Promise.all([...stores].map((store) => store.close()))

@@ -1,5 +1,18 @@
 /** Where a data folder keeps its files, and the folder's own durability. */
-import { closeSync, fsyncSync, mkdirSync, openSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs'
+import {
+  closeSync,
+  constants,
+  copyFileSync,
+  existsSync,
+  fsyncSync,
+  linkSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { databaseFileName, databaseOfFileName } from '../../core/ids.ts'
 
@@ -12,10 +25,12 @@ const COMPANIONS = ['-wal', '-shm', '-journal']
 export class Files {
   readonly server: string
   readonly #folder: string
+  readonly #kept: string
 
   constructor(dataDir: string) {
     this.server = join(dataDir, `server${SUFFIX}`)
     this.#folder = join(dataDir, 'databases')
+    this.#kept = join(dataDir, 'replaced')
   }
 
   /** Makes the folder for databases, readable by its owner alone. @throws the file system's error */
@@ -82,6 +97,61 @@ export class Files {
     this.#sync()
   }
 
+  /** Where a copy is prepared to take a database's place. @param draft names it */
+  draft(database: string, draft: string): string {
+    return `${this.path(database)}.${draft}${UNFINISHED}`
+  }
+
+  /** Removes what was prepared. Never throws. */
+  discard(database: string, draft: string): void {
+    try {
+      this.#removeWithCompanions(this.draft(database, draft))
+    } catch {
+      // The next start sweeps it.
+    }
+  }
+
+  /**
+   * Gives what was prepared a database's name; durable when this returns. What has the name keeps another, so that no
+   * crash leaves the name without a whole file.
+   * @param time ms since 1970
+   * @returns where it is kept what was there; null: nothing was
+   */
+  replace(database: string, draft: string, time: number): string | null {
+    const path = this.path(database)
+    const kept = existsSync(path) ? this.#keep(database, time) : null
+    // Beside another file a log of the old one would be read as its own. It is there only when it could not be
+    // brought into the old file, which is damaged then; what there is of it is kept.
+    for (const companion of COMPANIONS) rmSync(path + companion, { force: true })
+    if (kept !== null) this.#sync()
+    renameSync(this.draft(database, draft), path)
+    this.#sync()
+    return kept
+  }
+
+  #keep(database: string, time: number): string {
+    mkdirSync(this.#kept, { recursive: true, mode: 0o700 })
+    const kept = this.#keptPath(database, time)
+    for (const companion of ['', '-wal']) {
+      if (existsSync(this.path(database) + companion))
+        linkOrCopy(this.path(database) + companion, kept + companion)
+    }
+    syncPath(this.#kept)
+    syncPath(join(this.#kept, '..'))
+    return kept
+  }
+
+  #keptPath(database: string, time: number): string {
+    const stamp = new Date(time)
+      .toISOString()
+      .replace(/\.\d+Z$/, 'Z')
+      .replaceAll(':', '-')
+    const base = join(this.#kept, `${databaseFileName(database)}.${stamp}`)
+    let nth = 1
+    while (existsSync(base + ordinal(nth) + SUFFIX)) nth += 1
+    return base + ordinal(nth) + SUFFIX
+  }
+
   /** Removes what a crash has left: unfinished files, and companions of files that are no more. */
   sweep(): void {
     const files = readdirSync(this.#folder)
@@ -94,6 +164,18 @@ export class Files {
       if (owner.endsWith(UNFINISHED) || isOrphan) rmSync(join(this.#folder, file), { force: true })
     }
     this.#sync()
+    this.#sweepKept()
+  }
+
+  /** A crash between keeping a file and replacing it leaves one with two names, of which the database's is the right one. */
+  #sweepKept(): void {
+    if (!existsSync(this.#kept)) return
+    const linked = readdirSync(this.#kept)
+      .map((file) => join(this.#kept, file))
+      .filter((path) => (statSync(path, { throwIfNoEntry: false })?.nlink ?? 0) > 1)
+    if (linked.length === 0) return
+    const used = new Set(readdirSync(this.#folder).map((file) => inodeOf(join(this.#folder, file))))
+    for (const path of linked) if (used.has(inodeOf(path))) rmSync(path, { force: true })
   }
 
   #removeWithCompanions(path: string): void {
@@ -111,5 +193,23 @@ function syncPath(path: string): void {
     fsyncSync(descriptor)
   } finally {
     closeSync(descriptor)
+  }
+}
+
+function inodeOf(path: string): bigint | undefined {
+  return statSync(path, { bigint: true, throwIfNoEntry: false })?.ino
+}
+
+function ordinal(nth: number): string {
+  return nth === 1 ? '' : `-${nth}`
+}
+
+/** Some file systems have no links. */
+function linkOrCopy(from: string, to: string): void {
+  try {
+    linkSync(from, to)
+  } catch {
+    copyFileSync(from, to, constants.COPYFILE_EXCL)
+    syncPath(to)
   }
 }

@@ -9,6 +9,8 @@ export class Locals {
   readonly #byId: Statement<LocalDoc>
   readonly #put: Statement
   readonly #drop: Statement
+  readonly #met: Statement<{ id: string }>
+  readonly #meet: Statement
 
   constructor(connection: Connection) {
     this.#connection = connection
@@ -18,6 +20,8 @@ export class Locals {
         'ON CONFLICT (id) DO UPDATE SET rev = excluded.rev, body = excluded.body',
     )
     this.#drop = connection.prepare('DELETE FROM local WHERE id = ?')
+    this.#met = connection.prepare('SELECT id FROM refused_checkpoint WHERE id = ?')
+    this.#meet = connection.prepare('INSERT OR IGNORE INTO refused_checkpoint (id) VALUES (?)')
   }
 
   byId(id: string): LocalDoc | null {
@@ -40,5 +44,14 @@ export class Locals {
   write(id: string, doc: { readonly rev: number; readonly body: string } | null): void {
     if (doc === null) this.#drop.run(id)
     else this.#put.run(id, doc.rev, doc.body)
+  }
+
+  /** Whether {@link meet} was called for the id since the last restore. */
+  wasMet(id: string): boolean {
+    return this.#met.get(id) !== undefined
+  }
+
+  meet(id: string): void {
+    this.#meet.run(id)
   }
 }

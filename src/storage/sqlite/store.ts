@@ -297,9 +297,12 @@ export class SqliteStore implements DatabaseStore {
   async updateLocals<R>(updates: readonly LocalUpdate<R>[]): Promise<Outcome<R>[]> {
     const plans = updates.map((update): Plan<Outcome<R>> => {
       const decide = () => {
-        const { result, write } = update.decide(this.#locals.byId(update.id), this.#state.view)
+        const { view } = this.#state
+        const wasMet = view.wasRestored && this.#locals.wasMet(update.id)
+        const { result, write, met } = update.decide(this.#locals.byId(update.id), view, wasMet)
         return () => {
           if (write !== undefined) this.#locals.write(update.id, write)
+          if (met) this.#locals.meet(update.id)
           return { result }
         }
       }

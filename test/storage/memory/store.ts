@@ -237,7 +237,9 @@ export class MemoryStore implements DatabaseStore {
   }
 
   #updateLocal<R>(draft: State, { id, decide }: LocalUpdate<R>): Outcome<R> {
-    const { result, write } = decide(draft.locals.get(id) ?? null, viewOf(draft))
+    const wasMet = draft.met?.has(id) === true
+    const { result, write, met } = decide(draft.locals.get(id) ?? null, viewOf(draft), wasMet)
+    if (met) draft.met?.add(id)
     if (write !== undefined) this.#operate('write local document')
     if (write === null) draft.locals.delete(id)
     else if (write !== undefined) draft.locals.set(id, { id, rev: write.rev, body: write.body })
