@@ -139,7 +139,8 @@ async function composed(
   })
   if (config.isHosted) undo.push(tellStoredBefore(databases, logger))
   const revokeAll = (account: string) => tokens.revokeAll(account)
-  const controls = localControls({ config, databases, env, revokeTokens: revokeAll })
+  const restoreTarget = hosted?.databases ?? databases
+  const controls = localControls({ config, databases, dataDir, env, restoreTarget, revokeTokens: revokeAll })
   undo.push(await serveControl({ dataDir, controls, logger }))
   return app
 }

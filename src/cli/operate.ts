@@ -65,7 +65,7 @@ async function openFolder(dataDir: string, env: NodeJS.ProcessEnv): Promise<Open
   })
   const revokeTokens = (account: string) => removeTokensOf(databases, account)
   return {
-    controls: localControls({ config, databases, env, revokeTokens }),
+    controls: localControls({ config, databases, dataDir, env, revokeTokens }),
     close: () => databases.close(),
   }
 }

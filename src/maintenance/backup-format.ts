@@ -96,7 +96,10 @@ export function isBackupId(text: string): boolean {
 
 /** @param time ms since 1970 @param nth 1 for the first of that second */
 export function backupId(time: number, nth: number): string {
-  const text = new Date(time).toISOString().replace(/\.\d+Z$/, 'Z').replaceAll(':', '-')
+  const text = new Date(time)
+    .toISOString()
+    .replace(/\.\d+Z$/, 'Z')
+    .replaceAll(':', '-')
   return nth === 1 ? text : `${text}-${nth}`
 }
 

@@ -3,12 +3,14 @@
  * not: each is a method that takes one argument and, where it takes its time, whom it tells how far it is. All of these
  * are plain data, so that they can travel; failures are CouchErrors.
  */
+import { join } from 'node:path'
 import { localOperator, type Operator, type OperatorServices } from '../auth/operator.ts'
+import { localRestorer, type Restorer, type RestoreTarget } from './restore.ts'
 
 /** Told now and then how far something is. */
 export type OnProgress<Progress extends object> = (progress: Progress) => void
 
-export type Controls = Operator
+export type Controls = Operator & Restorer
 
 /** All of them, by which a call that comes over the socket is known. */
 export const CONTROLS: readonly (keyof Controls)[] = [
@@ -16,11 +18,21 @@ export const CONTROLS: readonly (keyof Controls)[] = [
   'addAccount',
   'listAccounts',
   'deleteAccount',
+  'restore',
+  'adopt',
 ]
 
-export type ControlServices = OperatorServices
+export interface ControlServices extends OperatorServices {
+  readonly dataDir: string
+  /** What databases are restored in; by default the databases themselves. */
+  readonly restoreTarget?: RestoreTarget
+}
 
 /** @returns what works on the configuration and databases that are open in this process */
 export function localControls(services: ControlServices): Controls {
-  return { ...localOperator(services) }
+  const { restoreTarget = services.databases, dataDir } = services
+  return {
+    ...localOperator(services),
+    ...localRestorer(restoreTarget, () => join(dataDir, 'backups')),
+  }
 }

@@ -158,6 +158,9 @@ class Host {
       case 'drop':
         this.#answer(request.call, this.#drop(request.database))
         return
+      case 'prepare':
+        this.#answer(request.call, this.#engine.prepare(request.database, request.copy))
+        return
       case 'catalog':
         this.#answer(request.call, this.#catalogAct(request.act))
         return
@@ -251,6 +254,8 @@ class Host {
     const catalog = await this.#openCatalog()
     if (act.act === 'create') return catalog.create(act.name)
     if (act.act === 'delete') return catalog.delete(act.name)
+    if (act.act === 'replace') return catalog.replace(act.name, act.draft)
+    if (act.act === 'discard') return catalog.discard(act.name, act.draft)
     if (act.act === 'noteUpdated') return catalog.noteUpdated(act.names)
     if (act.act === 'readUpdates') return catalog.readUpdates(act.range, act.limit)
     if (act.act === 'readRecords') return catalog.readRecords(act.kind)

@@ -50,6 +50,7 @@ export class Pool {
   /** The first holds the catalog. */
   readonly #slots: [Slot, ...Slot[]]
   readonly #owners = new Map<string, Slot>()
+  readonly #aside = new Set<Thread>()
   #settings: Settings
   #hasCatalog = false
   #isClosing = false
@@ -142,6 +143,18 @@ export class Pool {
     this.openCatalog().catch((error: unknown) => this.#options.onDeath([], error))
   }
 
+  /** Does work that would hold up a thread that serves databases, on one of its own that ends with it. */
+  async aside<T>(work: (thread: Thread) => Promise<T>): Promise<T> {
+    const thread = this.#startThread()
+    this.#aside.add(thread)
+    try {
+      return await work(thread)
+    } finally {
+      this.#aside.delete(thread)
+      await thread.stop()
+    }
+  }
+
   /** How the threads are that were started so far; one that has died is not started for that. */
   reports(): Promise<ThreadReport[]> {
     return Promise.all(
@@ -156,6 +169,8 @@ export class Pool {
 
   async close(): Promise<void> {
     this.#isClosing = true
-    await Promise.all(this.#slots.map(({ thread }) => thread.stop()))
+    await Promise.all(
+      [...this.#slots.map(({ thread }) => thread), ...this.#aside].map((thread) => thread.stop()),
+    )
   }
 }

@@ -12,7 +12,7 @@ export interface ProxiedDatabase {
   readonly handle: DatabaseHandle
   /** Tells everybody who watches. */
   emit(event: DatabaseEvent): void
-  /** The database is removed: whoever watches is told, and whoever still has the handle gets no_database. */
+  /** The database is removed: whoever still has the handle gets no_database. Whoever watches is to be told. */
   retire(): void
 }
 
@@ -57,7 +57,6 @@ export function proxyDatabase(entry: DatabaseEntry, owner: () => Thread): Proxie
   }
   const retire = () => {
     isRetired = true
-    emit({ type: 'gone' })
   }
   return { entry, handle, emit, retire }
 }

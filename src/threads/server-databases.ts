@@ -12,9 +12,10 @@ import type {
   ServerRecord,
   UpdatesRange,
 } from '../storage/catalog.ts'
-import type { DatabaseHandle, Databases, DatabasesStats } from './databases.ts'
+import type { DatabaseHandle, Databases, DatabasesStats, PreparedRestore } from './databases.ts'
 import { type OpenedCatalog, Pool } from './pool.ts'
 import { type ProxiedDatabase, proxyDatabase } from './proxy.ts'
+import { Replacements } from './replacements.ts'
 import { type CompactionTask, Tasks } from './tasks.ts'
 import { type ThreadEvent, threadFlags } from './thread.ts'
 import { UpdateNotes } from './update-notes.ts'
@@ -78,6 +79,16 @@ class ServerDatabases implements Databases {
   readonly #notes = new UpdateNotes({ note: (names) => this.#catalogChange({ act: 'noteUpdated', names }) })
   readonly #updateListeners = new Set<() => void>()
   readonly #securityListeners = new Set<(database: string) => void>()
+  readonly #replacements = new Replacements({
+    aside: (work) => this.#pool.aside(work),
+    owner: (name) => this.#pool.owner(name),
+    release: (name) => this.#pool.release(name),
+    catalog: (act) => this.#catalogChange(act),
+    alone: (name, work) => this.#alone(name, work),
+    take: (name) => this.#take(name),
+    enter: (entry) => this.#enter(entry),
+    tellSecurity: (name) => this.#tellSecurity(name),
+  })
   #names: readonly string[] | undefined
   #closed: Promise<void> | undefined
 
@@ -153,6 +164,13 @@ class ServerDatabases implements Databases {
     this.#names = undefined
   }
 
+  /** Takes a database out of the list; undefined when it is not there. */
+  #take(name: string): ProxiedDatabase | undefined {
+    const proxied = this.#byName.get(name)
+    if (proxied !== undefined) this.#leave(proxied.entry)
+    return proxied
+  }
+
   #tell(event: ThreadEvent): void {
     const proxied = this.#byIncarnation.get(event.incarnation)
     if (proxied === undefined) return
@@ -165,7 +183,11 @@ class ServerDatabases implements Databases {
 
   #tellSecured(proxied: ProxiedDatabase, security: SecurityObject | null): void {
     proxied.emit({ type: 'secured', security })
-    for (const listener of this.#securityListeners) listener(proxied.entry.name)
+    this.#tellSecurity(proxied.entry.name)
+  }
+
+  #tellSecurity(name: string): void {
+    for (const listener of this.#securityListeners) listener(name)
   }
 
   #noteCompaction(
@@ -179,13 +201,17 @@ class ServerDatabases implements Databases {
 
   /** Legal names are ASCII, so the order of UTF-16 is that of bytes. */
   names(): readonly string[] {
+    const underWay = this.#replacements.underWay()
+    if (underWay.size > 0) return [...new Set([...this.#byName.keys(), ...underWay])].sort()
     this.#names ??= [...this.#byName.keys()].sort()
     return this.#names
   }
 
   get(name: string): DatabaseHandle {
     const proxied = this.#byName.get(name)
-    if (proxied === undefined) throw new CouchError('no_database')
+    if (proxied === undefined) {
+      throw new CouchError(this.#replacements.underWay().has(name) ? 'unavailable' : 'no_database')
+    }
     return proxied.handle
   }
 
@@ -203,6 +229,7 @@ class ServerDatabases implements Databases {
       if (proxied === undefined) throw new CouchError('no_database')
       this.#leave(proxied.entry)
       proxied.retire()
+      proxied.emit({ type: 'gone' })
       try {
         await this.#pool.owner(name).ask({ type: 'drop', database: name })
         await this.#catalogChange({ act: 'delete', name })
@@ -215,6 +242,15 @@ class ServerDatabases implements Databases {
       this.#pool.release(name)
       this.#notes.remove(name)
     })
+  }
+
+  prepareRestore(name: string, copy: string): Promise<PreparedRestore> {
+    checkDatabaseName(name)
+    return this.#replacements.prepare(name, copy)
+  }
+
+  beginAnew(name: string): Promise<void> {
+    return this.#replacements.beginAnew(name)
   }
 
   async #alone(name: string, work: () => Promise<void>): Promise<void> {

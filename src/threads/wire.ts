@@ -70,6 +70,8 @@ export type Request =
   | { readonly type: 'cancel'; readonly call: number }
   /** Closes a database that is about to be removed; what waits for it is refused. */
   | { readonly type: 'drop'; readonly call: number; readonly database: string }
+  /** Makes of a copy what can take a database's place; for a thread that serves nobody. Answered with Prepared. */
+  | { readonly type: 'prepare'; readonly call: number; readonly database: string; readonly copy: string }
   | { readonly type: 'catalog'; readonly call: number; readonly act: CatalogAct }
   | { readonly type: 'settings'; readonly settings: Settings }
   /** How are you? Answered with ThreadStats (thread-stats.ts), ahead of all that waits. */
@@ -81,6 +83,8 @@ export type CatalogAct =
   | { readonly act: 'open' }
   | { readonly act: 'create'; readonly name: string }
   | { readonly act: 'delete'; readonly name: string }
+  | { readonly act: 'replace'; readonly name: string; readonly draft: string | null }
+  | { readonly act: 'discard'; readonly name: string; readonly draft: string }
   | { readonly act: 'noteUpdated'; readonly names: readonly string[] }
   | { readonly act: 'readUpdates'; readonly range: UpdatesRange; readonly limit: number }
   | { readonly act: 'readRecords'; readonly kind: string }

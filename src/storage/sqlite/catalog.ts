@@ -213,8 +213,8 @@ export class SqliteCatalog implements Catalog {
   /** What begins under a name must not be taken for what had it before, not even within a second. */
   #setApart(path: string, createdAt: number | null, isStillInPlace: boolean): void {
     this.#withFile(path, (connection) => {
-      const isSame = createdAtOf(connection) === createdAt
-      if (isStillInPlace || isSame) beginAnew(connection, this.#options.now(), [createdAt ?? 0])
+      const isLater = createdAt === null || createdAtOf(connection) > createdAt
+      if (isStillInPlace || !isLater) beginAnew(connection, this.#options.now(), [createdAt ?? 0])
     })
   }
 
