@@ -37,6 +37,7 @@ import { maintenanceRoutes } from './http/routes/maintenance.ts'
 import { metricsRoutes } from './http/routes/metrics.ts'
 import { serverRoutes } from './http/routes/server.ts'
 import { sessionRoutes } from './http/routes/session.ts'
+import { restoreRoutes } from './http/routes/settee-restore.ts'
 import { tokenRoutes } from './http/routes/settee-tokens.ts'
 import { viewRoutes } from './http/routes/views.ts'
 import type { Services } from './http/services.ts'
@@ -129,6 +130,7 @@ async function registerRoutes(app: FastifyInstance): Promise<void> {
   registerPaths(app, configRoutes)
   await app.register(accountRoutes)
   registerPaths(app, tokenRoutes)
+  registerPaths(app, restoreRoutes)
   registerPaths(app, clusterSetupRoutes)
   registerPaths(app, metricsRoutes)
   registerPaths(app, databaseRoutes)

@@ -25,6 +25,8 @@ import { tenantAccounts } from './hosted/tenant-accounts.ts'
 import { serveControl } from './maintenance/control-server.ts'
 import { localControls } from './maintenance/controls.ts'
 import { tenantCollector } from './maintenance/metrics/tenant-metrics.ts'
+import { keepSwept } from './maintenance/replaced.ts'
+import { backupsFolder, localRestorer } from './maintenance/restore.ts'
 import type { Databases } from './threads/databases.ts'
 import { openServerDatabases } from './threads/server-databases.ts'
 
@@ -110,6 +112,11 @@ async function composed(
     if (SETTINGS_SECTIONS.has(section)) databases.setSettings(settingsOf(config))
   })
   const tmpDir = await emptyTmpDir(dataDir)
+  const days = () => config.integer('settee', 'replaced_days')
+  const onSweepFault = (fault: unknown) =>
+    logger.warn({ err: fault }, 'what restores have replaced could not be removed in time')
+  undo.push(async () => stopSweeping())
+  const stopSweeping = keepSwept(dataDir, days, onSweepFault)
   const hosted = await hostedMode(config, databases, logger, (account) => revokeTokens(tokens, account))
   if (hosted !== null) undo.push(() => hosted.close())
   const perUser = hosted === null ? databases : perUserDatabases(databases, hosted.databases, config)
@@ -139,8 +146,8 @@ async function composed(
   })
   if (config.isHosted) undo.push(tellStoredBefore(databases, logger))
   const revokeAll = (account: string) => tokens.revokeAll(account)
-  const restoreTarget = hosted?.databases ?? databases
-  const controls = localControls({ config, databases, dataDir, env, restoreTarget, revokeTokens: revokeAll })
+  const restorer = localRestorer(hosted?.databases ?? databases, () => backupsFolder(dataDir))
+  const controls = localControls({ config, databases, env, restorer, revokeTokens: revokeAll })
   undo.push(await serveControl({ dataDir, controls, logger }))
   return app
 }

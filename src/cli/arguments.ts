@@ -20,11 +20,27 @@ export type AccountCommand = { readonly data: string | undefined } & (
   | { readonly name: 'account delete'; readonly account: string }
 )
 
+/** Going back to what databases were, on the folder given with --data. */
+export type RestoreCommand = { readonly data: string | undefined; readonly json: boolean } & (
+  | {
+      readonly name: 'restore'
+      readonly backup: string
+      /** null: all that the backup has. */
+      readonly databases: readonly string[] | null
+      readonly as: string | null
+      /** Also what belongs to the server itself. */
+      readonly server: boolean
+      readonly yes: boolean
+    }
+  | { readonly name: 'adopt'; readonly databases: readonly string[] | null }
+)
+
 export type Command =
   | { readonly name: 'help' }
   | { readonly name: 'version' }
   | { readonly name: 'serve'; readonly arguments: ServeArguments }
   | AccountCommand
+  | RestoreCommand
 
 /** A mistake on the command line; the message is one line. */
 export class UsageError extends Error {
@@ -38,6 +54,8 @@ Usage: settee [serve] [options]
        settee account add <name> [--role <role>]... [--stdin] [--data <folder>]
        settee account list [--data <folder>]
        settee account delete <name> [--data <folder>]
+       settee restore <backup> [--all] [--db <name>]... [--as <name>] [--server] [--yes] [--json]
+       settee adopt [<database>]... [--all] [--json]
 
 serve runs the server:
   --port <number>      port to listen on (default 5984; 0 takes a free one)
@@ -54,6 +72,17 @@ passwd and account change who may come in, whether the server runs or not:
   --stdin              read the password from the standard input instead of asking for it
   --data <folder>      as with serve
 
+restore puts databases back to what they were, whether the server runs or not; devices notice, and
+bring back what they have and the backup has not. <backup> is a backup's name or folder, or a single
+file of a database. What is replaced is kept in the data folder, below replaced/:
+  --all                all databases of the backup
+  --db <name>          this one; may be given several times
+  --as <name>          as a new database of this name, beside the one that is there
+  --server             also accounts' tokens, the server's identity and local.ini; the server must not run
+  --yes                do not ask
+adopt makes devices notice that files of databases were put back by hand.
+  --json               print what was done as JSON
+
   --help, -h           show this text
   --version, -v        show the version
 
@@ -63,6 +92,12 @@ SETTEE_LOG_FILE. The command line beats the environment, which beats local.ini.
 `
 
 const OPTIONS = {
+  all: { type: 'boolean' },
+  as: { type: 'string' },
+  db: { type: 'string', multiple: true },
+  json: { type: 'boolean' },
+  server: { type: 'boolean' },
+  yes: { type: 'boolean' },
   create: { type: 'boolean' },
   role: { type: 'string', multiple: true },
   stdin: { type: 'boolean' },
@@ -95,6 +130,10 @@ export function parseCommand(args: readonly string[]): Command {
     case 'passwd':
     case 'account':
       return accountCommand(positionals, values)
+    case 'restore':
+      return restoreCommand(rest, values)
+    case 'adopt':
+      return adoptCommand(rest, values)
     default:
       throw new UsageError(`Unknown command "${command}".`)
   }
@@ -132,6 +171,23 @@ function accountCommand([command = '', ...rest]: readonly string[], values: Valu
     default:
       throw new UsageError('settee account needs add, list or delete.')
   }
+}
+
+function restoreCommand([backup, ...rest]: readonly string[], values: Values): RestoreCommand {
+  checkOptions(values, 'restore', ['data', 'all', 'db', 'as', 'server', 'yes', 'json'])
+  if (backup === undefined || backup === '') throw new UsageError('settee restore needs a backup.')
+  checkNone(rest)
+  const { data, all = false, db = null, as = null, server = false, yes = false, json = false } = values
+  if (all === (db !== null)) throw new UsageError('settee restore needs either --all or --db.')
+  if (as !== null && db?.length !== 1) throw new UsageError('--as goes with one --db.')
+  return { name: 'restore', data, backup, databases: db, as, server, yes, json }
+}
+
+function adoptCommand(databases: readonly string[], values: Values): RestoreCommand {
+  checkOptions(values, 'adopt', ['data', 'all', 'json'])
+  const { data, all = false, json = false } = values
+  if (all === databases.length > 0) throw new UsageError('settee adopt needs either --all or databases.')
+  return { name: 'adopt', data, databases: all ? null : databases, json }
 }
 
 /** A word too many may be a password: it is not repeated where others can read it. */

@@ -3,9 +3,8 @@
  * not: each is a method that takes one argument and, where it takes its time, whom it tells how far it is. All of these
  * are plain data, so that they can travel; failures are CouchErrors.
  */
-import { join } from 'node:path'
 import { localOperator, type Operator, type OperatorServices } from '../auth/operator.ts'
-import { localRestorer, type Restorer, type RestoreTarget } from './restore.ts'
+import type { Restorer } from './restore.ts'
 
 /** Told now and then how far something is. */
 export type OnProgress<Progress extends object> = (progress: Progress) => void
@@ -23,16 +22,10 @@ export const CONTROLS: readonly (keyof Controls)[] = [
 ]
 
 export interface ControlServices extends OperatorServices {
-  readonly dataDir: string
-  /** What databases are restored in; by default the databases themselves. */
-  readonly restoreTarget?: RestoreTarget
+  readonly restorer: Restorer
 }
 
 /** @returns what works on the configuration and databases that are open in this process */
 export function localControls(services: ControlServices): Controls {
-  const { restoreTarget = services.databases, dataDir } = services
-  return {
-    ...localOperator(services),
-    ...localRestorer(restoreTarget, () => join(dataDir, 'backups')),
-  }
+  return { ...localOperator(services), ...services.restorer }
 }

@@ -2,6 +2,7 @@
  * Restoring databases so that the devices that sync with them notice, compare what they have, and bring back what was
  * lost (docs/decisions/0024). Everything is checked before anything is replaced, and what is replaced is kept.
  */
+import { join } from 'node:path'
 import { CouchError } from '../core/errors.ts'
 import { checkDatabaseName } from '../core/ids.ts'
 import type { Databases, PreparedRestore } from '../threads/databases.ts'
@@ -61,6 +62,11 @@ export interface Restorer {
 
 /** What a restore needs of databases; in hosted mode those that know who owns what. */
 export type RestoreTarget = Pick<Databases, 'names' | 'prepareRestore' | 'beginAnew'>
+
+/** Where backups are, by their ids. */
+export function backupsFolder(dataDir: string): string {
+  return join(dataDir, 'backups')
+}
 
 /** @param backups where backups are, by their ids */
 export function localRestorer(databases: RestoreTarget, backups: () => string): Restorer {

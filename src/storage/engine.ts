@@ -26,9 +26,13 @@ export interface EngineCapabilities {
 
 export interface StorageEngine {
   readonly capabilities: EngineCapabilities
-  /** The list of databases and what belongs to the server. One holder at a time: a second call, here or in
-   * another process, rejects with a plain Error that says who holds it. */
-  openCatalog(): Promise<Catalog>
+  /**
+   * The list of databases and what belongs to the server. One holder at a time: a second call, here or in
+   * another process, rejects with a plain Error that says who holds it.
+   * @param copy the path of a copy, as far as engines have files, that takes the place of what belongs to the server
+   * first; databases stay as they are
+   */
+  openCatalog(copy?: string): Promise<Catalog>
   /** Opens a database that exists. @throws no_database */
   openDatabase(name: string): Promise<DatabaseStore>
   /**

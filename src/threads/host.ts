@@ -251,7 +251,7 @@ class Host {
   }
 
   async #catalogAct(act: CatalogAct): Promise<unknown> {
-    const catalog = await this.#openCatalog()
+    const catalog = await this.#openCatalog(act.act === 'open' ? act.serverFile : undefined)
     if (act.act === 'create') return catalog.create(act.name)
     if (act.act === 'delete') return catalog.delete(act.name)
     if (act.act === 'replace') return catalog.replace(act.name, act.draft)
@@ -263,8 +263,8 @@ class Host {
     return { serverUuid: catalog.serverUuid, databases: await catalog.list() }
   }
 
-  #openCatalog(): Promise<Catalog> {
-    this.#catalog ??= this.#engine.openCatalog().catch((error: unknown) => {
+  #openCatalog(serverFile?: string): Promise<Catalog> {
+    this.#catalog ??= this.#engine.openCatalog(serverFile).catch((error: unknown) => {
       this.#catalog = undefined
       throw error
     })

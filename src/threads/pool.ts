@@ -78,9 +78,13 @@ export class Pool {
     this.#owners.delete(database)
   }
 
-  /** Takes the data folder. @throws when it cannot be used or somebody else holds it */
-  async openCatalog(): Promise<void> {
-    const opened = (await this.catalog({ act: 'open' })) as OpenedCatalog
+  /**
+   * Takes the data folder.
+   * @param serverFile takes the place of its server.sqlite first
+   * @throws when it cannot be used or somebody else holds it
+   */
+  async openCatalog(serverFile?: string): Promise<void> {
+    const opened = (await this.catalog({ act: 'open', ...(serverFile && { serverFile }) })) as OpenedCatalog
     this.#hasCatalog = true
     this.#options.onCatalog(opened)
   }

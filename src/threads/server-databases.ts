@@ -26,6 +26,8 @@ export interface ServerDatabasesOptions {
   readonly settings: Settings
   /** Databases kept open at the most, unless more are in use. */
   readonly maxOpen: number
+  /** A copy of server.sqlite that takes the place of the folder's own first; absolute. */
+  readonly serverFile?: string | undefined
   /** The file that a thread runs; by default host.ts beside this file. */
   readonly threadEntry?: URL | undefined
   /** The file that a thread for functions of design documents runs; by default the sandbox's own. */
@@ -43,7 +45,7 @@ export interface ServerDatabasesOptions {
 export async function openServerDatabases(options: ServerDatabasesOptions): Promise<Databases> {
   const databases = new ServerDatabases(options)
   try {
-    await databases.open()
+    await databases.open(options.serverFile)
   } catch (error) {
     await databases.close()
     throw error instanceof CouchError && error.cause !== undefined ? new Error(firstLine(error.cause)) : error
@@ -122,8 +124,8 @@ class ServerDatabases implements Databases {
     })
   }
 
-  open(): Promise<void> {
-    return this.#pool.openCatalog()
+  open(serverFile?: string): Promise<void> {
+    return this.#pool.openCatalog(serverFile)
   }
 
   /** Enters what is not known yet: all at first; later what a thread had made when it died before it said so. */

@@ -80,7 +80,7 @@ export type Request =
   | { readonly type: 'stop'; readonly call: number }
 
 export type CatalogAct =
-  | { readonly act: 'open' }
+  | { readonly act: 'open'; readonly serverFile?: string }
   | { readonly act: 'create'; readonly name: string }
   | { readonly act: 'delete'; readonly name: string }
   | { readonly act: 'replace'; readonly name: string; readonly draft: string | null }

@@ -7,6 +7,7 @@ import { SqliteCatalog } from './catalog.ts'
 import { Files } from './files.ts'
 import { PageCaches } from './page-caches.ts'
 import { prepareCopy } from './prepared.ts'
+import { replaceServerFile } from './server-file.ts'
 import { SqliteStore } from './store.ts'
 
 export interface SqliteEngineOptions {
@@ -30,9 +31,10 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
   return {
     capabilities: { durable: true, sharedWriters: false },
 
-    async openCatalog(): Promise<Catalog> {
+    async openCatalog(copy?: string): Promise<Catalog> {
       if (catalog !== undefined)
         throw new Error(`the data folder ${dataDir} is in use by this settee already`)
+      if (copy !== undefined) replaceServerFile(dataDir, files, copy, now())
       catalog = new SqliteCatalog(dataDir, files, { onOperation, now })
       return catalog
     },

@@ -13,7 +13,7 @@ import {
   rmSync,
   statSync,
 } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { databaseFileName, databaseOfFileName } from '../../core/ids.ts'
 
 const SUFFIX = '.sqlite'
@@ -119,7 +119,7 @@ export class Files {
    */
   replace(database: string, draft: string, time: number): string | null {
     const path = this.path(database)
-    const kept = existsSync(path) ? this.#keep(database, time) : null
+    const kept = existsSync(path) ? this.#keep(path, databaseFileName(database), time) : null
     // Beside another file a log of the old one would be read as its own. It is there only when it could not be
     // brought into the old file, which is damaged then; what there is of it is kept.
     for (const companion of COMPANIONS) rmSync(path + companion, { force: true })
@@ -129,24 +129,31 @@ export class Files {
     return kept
   }
 
-  #keep(database: string, time: number): string {
+  /** As {@link replace}, of the server's own file, whose log must be empty. @param draft the path of a whole file */
+  replaceServer(draft: string, time: number): void {
+    syncPath(draft)
+    if (existsSync(this.server)) this.#keep(this.server, 'server', time)
+    renameSync(draft, this.server)
+    syncPath(dirname(this.server))
+  }
+
+  #keep(path: string, name: string, time: number): string {
     mkdirSync(this.#kept, { recursive: true, mode: 0o700 })
-    const kept = this.#keptPath(database, time)
+    const kept = this.#keptPath(name, time)
     for (const companion of ['', '-wal']) {
-      if (existsSync(this.path(database) + companion))
-        linkOrCopy(this.path(database) + companion, kept + companion)
+      if (existsSync(path + companion)) linkOrCopy(path + companion, kept + companion)
     }
     syncPath(this.#kept)
-    syncPath(join(this.#kept, '..'))
+    syncPath(dirname(this.server))
     return kept
   }
 
-  #keptPath(database: string, time: number): string {
+  #keptPath(name: string, time: number): string {
     const stamp = new Date(time)
       .toISOString()
       .replace(/\.\d+Z$/, 'Z')
       .replaceAll(':', '-')
-    const base = join(this.#kept, `${databaseFileName(database)}.${stamp}`)
+    const base = join(this.#kept, `${name}.${stamp}`)
     let nth = 1
     while (existsSync(base + ordinal(nth) + SUFFIX)) nth += 1
     return base + ordinal(nth) + SUFFIX
