@@ -100,6 +100,8 @@ async function composed(
     threadEntry,
     sandboxEntry,
     onFault: (fault) => logger.error({ err: fault }, 'a thread has died; another takes its place'),
+    onPutBack: (database) =>
+      logger.warn({ database }, 'the file of a database was put back by hand: its devices compare anew'),
     onCompactionFault: (database, fault) =>
       logger.error({ err: fault, database }, 'a compaction has failed; the next begins where it ended'),
   }).catch((error: unknown) => {

@@ -1,11 +1,13 @@
 /** The contract's other half: the list of databases, and what belongs to the server; see engine.ts. */
-import type { Epochs } from './sequence.ts'
+import type { Epochs, Mark } from './sequence.ts'
 
 /** A database as the server lists it. */
 export interface DatabaseEntry {
   readonly name: string
   /** Never given twice by one server, so that a message to a deleted database reaches no later one of its name. */
   readonly incarnation: number
+  /** How far it was when that was last noted; absent: it never was. */
+  readonly mark?: Mark
 }
 
 /** A thing that the server keeps beside its databases, such as a device token. */
@@ -19,6 +21,11 @@ export interface ServerRecord {
 /** A record as it is to be; null: it is removed, if it is there. */
 export interface RecordWrite extends Omit<ServerRecord, 'value'> {
   readonly value: string | null
+}
+
+/** How far a database is. */
+export interface NamedMark extends Mark {
+  readonly name: string
 }
 
 export interface Replaced extends DatabaseEntry {
@@ -44,8 +51,8 @@ export interface Catalog {
   replace(name: string, draft: string | null): Promise<Replaced>
   /** Removes what was prepared and is not wanted. Never rejects. */
   discard(name: string, draft: string): Promise<void>
-  /** Notes that databases were written to; of one that is not listed (any more), nothing. */
-  noteUpdated(names: readonly string[]): Promise<void>
+  /** Notes that databases were written to, and how far they are; of one that is not listed (any more), nothing. */
+  noteUpdated(names: readonly string[], marks?: readonly NamedMark[]): Promise<void>
   /** All records of a kind, in the order of their keys' bytes. */
   readRecords(kind: string): Promise<ServerRecord[]>
   /** Sets and removes records, in their order: all of them or none; durable when resolved. */

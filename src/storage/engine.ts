@@ -14,7 +14,7 @@
 import type { SecurityObject } from '../core/types.ts'
 import type { Branch } from '../revisions/branch.ts'
 import type { Catalog } from './catalog.ts'
-import type { Epochs } from './sequence.ts'
+import type { Epochs, Mark } from './sequence.ts'
 
 /** What a kind of engine can do; the house asks for a capability, never for an engine's name. */
 export interface EngineCapabilities {
@@ -33,8 +33,12 @@ export interface StorageEngine {
    * first; databases stay as they are
    */
   openCatalog(copy?: string): Promise<Catalog>
-  /** Opens a database that exists. @throws no_database */
-  openDatabase(name: string): Promise<DatabaseStore>
+  /**
+   * Opens a database that exists.
+   * @param mark how far it was when last heard of: one that is not that far was put back by hand, and begins anew
+   * @throws no_database
+   */
+  openDatabase(name: string, mark?: Mark): Promise<DatabaseStore>
   /**
    * Makes of a copy of a database what can take a database's place ({@link Catalog.replace}): examined, of the newest
    * schema, and begun anew: the next number is of a new epoch, `createdAt` is a later one, no replication's checkpoint
@@ -320,6 +324,8 @@ export interface Page<R> {
 
 /** One open database. Methods may be called at any time; writes of several calls may share a commit. */
 export interface DatabaseStore {
+  /** Whether its opening has found that it was put back by hand. */
+  readonly wasPutBack: boolean
   info(): Promise<StoreInfo>
   view(): Promise<StoreView>
 
@@ -370,8 +376,8 @@ export interface DatabaseStore {
   /** Changes settings; a throw of `decide` rejects and changes nothing. */
   updateSettings<R>(decide: (view: StoreView) => { result: R; write?: SettingsChange }): Promise<R>
 
-  /** Called after each durable commit that gave out sequence numbers, with the newest. */
-  onCommit(listener: (updateSeq: number) => void): void
+  /** Called after each durable commit that gave out sequence numbers, with the newest and its epoch. */
+  onCommit(listener: (updateSeq: number, epoch: string) => void): void
   /** Waits for the writes under way, then closes. Idempotent. */
   close(): Promise<void>
 }

@@ -74,6 +74,21 @@ export function readSequence(epochs: Epochs, updateSeq: number, token: string): 
   return { seq: Math.min(seq, last), unknownEpoch: false }
 }
 
+/** How far a database was when last heard of: the epoch of its newest number, and that number. */
+export interface Mark {
+  readonly epoch: string
+  readonly updateSeq: number
+}
+
+/** Whether a database is another one, or not as far as it was: then its file was put back by hand. */
+export function hasGoneBack(
+  { epochs, updateSeq }: { readonly epochs: Epochs; readonly updateSeq: number },
+  mark: Mark,
+): boolean {
+  const last = ownedUpTo(epochs, mark.epoch, updateSeq)
+  return last === null || mark.updateSeq > last
+}
+
 /** The last number that an epoch owns; null when it is none of ours. */
 export function ownedUpTo(epochs: Epochs, id: string, updateSeq: number): number | null {
   const owner = epochs.findIndex((epoch) => epoch.id === id)

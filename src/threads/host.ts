@@ -19,6 +19,8 @@ import { storeViews } from '../query/views.ts'
 import { SandboxClient } from '../sandbox/client.ts'
 import type { Catalog } from '../storage/catalog.ts'
 import { CommitTally } from '../storage/commit-tally.ts'
+import type { StoreView } from '../storage/engine.ts'
+import type { Epoch, Mark } from '../storage/sequence.ts'
 import { sqliteEngine } from '../storage/sqlite/engine.ts'
 import { Compactions } from './compactions.ts'
 import { Flow } from './flow.ts'
@@ -81,6 +83,10 @@ class Host {
   /** Streams asked for, by call, from the moment they are: a reader may give up before they begin. */
   readonly #streams = new Map<number, { readonly database: string; readonly flow: Flow }>()
   readonly #views = new ViewMemory(() => this.#settings.limits.maxViewBytes)
+  /** How far databases were before the server was started, until they are opened. */
+  readonly #marks = new Map<string, Mark>()
+  /** Databases that were opened with theirs, or had none. */
+  readonly #opened = new Set<string>()
   readonly #tally = new CommitTally()
   readonly #loop = new LoopWatch()
   #settings: Settings
@@ -95,7 +101,11 @@ class Host {
   }
 
   async #open(name: string, incarnation: number): Promise<OpenDatabase> {
-    const store = await this.#engine.openDatabase(name)
+    const mark = this.#marks.get(name)
+    this.#marks.delete(name)
+    this.#opened.add(name)
+    const store = await this.#engine.openDatabase(name, mark)
+    if (store.wasPutBack) this.#tellPutBack(incarnation, await store.view())
     const { isHosted } = this.#settings.rules
     const sandbox = isHosted ? ownFunctionsOnly(this.#functions.sandbox, name) : this.#functions.sandbox
     const house = isHosted ? null : { sandbox, name, incarnation }
@@ -113,7 +123,9 @@ class Host {
       ? await usersDatabase(store, { ...options, compilePattern })
       : storeDatabase(store, options)
     // What `_users` is made with is no news of it: nothing is told of before now.
-    store.onCommit((updateSeq) => this.#outbox.post({ type: 'committed', incarnation, updateSeq }))
+    store.onCommit((updateSeq, epoch) =>
+      this.#outbox.post({ type: 'committed', incarnation, updateSeq, epoch }),
+    )
     const served: ServedDatabase = {
       ...documents,
       ...(isHosted ? refusedViews(store) : storeViews({ store, sandbox, incarnation, memory: this.#views })),
@@ -127,6 +139,11 @@ class Host {
       return store.close()
     }
     return { database, close }
+  }
+
+  #tellPutBack(incarnation: number, { epochs, updateSeq }: StoreView): void {
+    const { id } = epochs.at(-1) as Epoch
+    this.#outbox.post({ type: 'putBack', incarnation, mark: { epoch: id, updateSeq } })
   }
 
   /** Takes a batch of messages. */
@@ -182,7 +199,8 @@ class Host {
   }
 
   #enqueue(request: Call): void {
-    const { call, database, method } = request
+    const { call, database, method, mark } = request
+    if (mark !== undefined && !this.#opened.has(database)) this.#marks.set(database, mark)
     if (METHODS[method] === 'stream') this.#streams.set(call, { database, flow: new Flow() })
     this.#turns.add(database, request)
   }
@@ -256,7 +274,7 @@ class Host {
     if (act.act === 'delete') return catalog.delete(act.name)
     if (act.act === 'replace') return catalog.replace(act.name, act.draft)
     if (act.act === 'discard') return catalog.discard(act.name, act.draft)
-    if (act.act === 'noteUpdated') return catalog.noteUpdated(act.names)
+    if (act.act === 'noteUpdated') return catalog.noteUpdated(act.names, act.marks)
     if (act.act === 'readUpdates') return catalog.readUpdates(act.range, act.limit)
     if (act.act === 'readRecords') return catalog.readRecords(act.kind)
     if (act.act === 'writeRecords') return catalog.writeRecords(act.writes)

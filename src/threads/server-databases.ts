@@ -34,6 +34,8 @@ export interface ServerDatabasesOptions {
   readonly sandboxEntry?: URL | undefined
   /** A thread has died. */
   onFault(fault: unknown): void
+  /** A database's file was found to be put back by hand; its devices compare anew. */
+  onPutBack?(database: string): void
   /** A compaction has failed; the database is as it was, less what was cleaned up by then. */
   onCompactionFault(database: string, fault: unknown): void
 }
@@ -70,6 +72,7 @@ function functionLimits({ functionTimeout, functionMemory }: Limits): FunctionLi
 
 class ServerDatabases implements Databases {
   readonly #onCompactionFault: ServerDatabasesOptions['onCompactionFault']
+  readonly #onPutBack: (database: string) => void
   readonly #tasks = new Tasks()
   #serverUuid = ''
   readonly #sandboxes: SandboxPool
@@ -78,7 +81,9 @@ class ServerDatabases implements Databases {
   readonly #byIncarnation = new Map<number, ProxiedDatabase>()
   /** Makings and deletings under way: one at a time for a name. */
   readonly #changing = new Map<string, Promise<unknown>>()
-  readonly #notes = new UpdateNotes({ note: (names) => this.#catalogChange({ act: 'noteUpdated', names }) })
+  readonly #notes = new UpdateNotes({
+    note: (names, marks) => this.#catalogChange({ act: 'noteUpdated', names, marks }),
+  })
   readonly #updateListeners = new Set<() => void>()
   readonly #securityListeners = new Set<(database: string) => void>()
   readonly #replacements = new Replacements({
@@ -97,6 +102,7 @@ class ServerDatabases implements Databases {
   constructor(options: ServerDatabasesOptions) {
     const { dataDir, settings, maxOpen, threadEntry, onFault, onCompactionFault } = options
     this.#onCompactionFault = onCompactionFault
+    this.#onPutBack = options.onPutBack ?? (() => undefined)
     this.#sandboxes = new SandboxPool({
       entry: options.sandboxEntry,
       execArgv: threadFlags(process.execArgv),
@@ -177,8 +183,12 @@ class ServerDatabases implements Databases {
     const proxied = this.#byIncarnation.get(event.incarnation)
     if (proxied === undefined) return
     if (event.type === 'committed') {
-      this.#notes.add(proxied.entry.name)
-      proxied.emit({ type: 'committed', updateSeq: event.updateSeq })
+      const { updateSeq, epoch } = event
+      this.#notes.add(proxied.entry.name, { updateSeq, epoch })
+      proxied.emit({ type: 'committed', updateSeq })
+    } else if (event.type === 'putBack') {
+      this.#notes.add(proxied.entry.name, event.mark)
+      this.#onPutBack(proxied.entry.name)
     } else if (event.type === 'secured') this.#tellSecured(proxied, event.security)
     else this.#noteCompaction(proxied, event)
   }

@@ -15,7 +15,8 @@ function write(db: Device, name: string, count = 5) {
 
 async function idsThere(server: { readonly url: string }): Promise<string[]> {
   const { json } = await call(server, 'GET', '/notes/_all_docs')
-  return (json as { rows: { id: string }[] }).rows.map(({ id }) => id)
+  // At first there is no database.
+  return ((json as { rows?: { id: string }[] }).rows ?? []).map(({ id }) => id)
 }
 
 const LOST = ['lost-0', 'lost-1', 'lost-2', 'lost-3', 'lost-4']
@@ -197,6 +198,38 @@ t.test('a first checkpoint is refused however it is written, once, also over a r
   )
 })
 
+/** Puts the whole data folder back by hand, as a snapshot of it does. */
+async function folderByHand(t: Test, server: ServedServer, lose: () => Promise<void>) {
+  await server.stop()
+  const copy = join(await temporaryFolder(t), 'copy')
+  await cp(server.dataDir, copy, { recursive: true })
+  await server.start()
+  await lose()
+  await server.stop()
+  await rm(server.dataDir, { recursive: true })
+  await cp(copy, server.dataDir, { recursive: true })
+  await server.start()
+}
+
+t.test(
+  'a whole folder that was put back by hand: nothing is left to tell it by, so it must be told',
+  async (t) => {
+    const server = await serve(t)
+    const phone = await device(t)
+    await write(phone, 'before')
+    await phone.sync(there(server).db)
+    await folderByHand(t, server, async () => {
+      await write(phone, 'lost')
+      await phone.sync(there(server).db)
+    })
+    const controls = await reachServer(server.dataDir)
+    t.match(await controls?.adopt({ databases: null }), { adopted: ['_users', 'notes'] })
+    await outcomeOf(phone.sync(there(server).db))
+    await outcomeOf(phone.sync(there(server).db))
+    t.strictSame(await lostThere(server), LOST)
+  },
+)
+
 /** Puts the file of `notes` back by hand while the server is stopped. */
 async function byHand(t: Test, server: ServedServer, lose: () => Promise<void>, withLog: boolean) {
   const file = join(server.dataDir, 'databases', 'notes.sqlite')
@@ -234,8 +267,6 @@ for (const withLog of [false, true]) {
     for (let n = 0; n < 7; n++) await call(server, 'PUT', `/notes/new-${n}`, { body: {} })
     await outcomeOf(desk.replicate.from(pulling.db))
     t.equal((await desk.info()).doc_count, 17, 'who was ahead misses nothing that is new')
-    const controls = await reachServer(server.dataDir)
-    t.strictSame(await controls?.adopt({ databases: ['notes'] }), { adopted: ['notes'] })
     await phone.put({ _id: 'the next change' })
     await outcomeOf(phone.sync(there(server).db))
     await outcomeOf(phone.sync(there(server).db))

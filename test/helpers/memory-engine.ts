@@ -10,6 +10,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import { CouchError } from '../../src/core/errors.ts'
 import type { Catalog, DatabaseEntry, Replaced, ServerRecord } from '../../src/storage/catalog.ts'
 import type { DatabaseStore, Prepared, StorageEngine } from '../../src/storage/engine.ts'
+import type { Mark } from '../../src/storage/sequence.ts'
 import { begunAnew, emptyState, type State } from '../storage/memory/state.ts'
 import { type DatabaseRecord, MemoryStore, type Operate } from '../storage/memory/store.ts'
 import { MemoryUpdates } from '../storage/memory/updates.ts'
@@ -44,6 +45,7 @@ class MemoryEngine implements StorageEngine, ContentsCount {
   readonly #databases = new Map<string, DatabaseRecord>()
   readonly #stores = new Set<MemoryStore>()
   readonly #updates = new MemoryUpdates()
+  readonly #marks = new Map<string, Mark>()
   #records = new Map<string, ServerRecord>()
   /** What stands for files, by what stands for their paths. */
   readonly #copies = new Map<string, { readonly createdAt: number; readonly state: State }>()
@@ -63,7 +65,10 @@ class MemoryEngine implements StorageEngine, ContentsCount {
       serverUuid: this.#serverUuid,
       list: async () => {
         this.#operate('list databases')
-        return [...this.#databases.values()].map(({ name, incarnation }) => ({ name, incarnation }))
+        return [...this.#databases.values()].map(({ name, incarnation }) => {
+          const mark = this.#marks.get(name)
+          return { name, incarnation, ...(mark && { mark }) }
+        })
       },
       create: (name) => this.#create(name),
       delete: (name) => this.#delete(name),
@@ -71,9 +76,12 @@ class MemoryEngine implements StorageEngine, ContentsCount {
       discard: async (_name, draft) => {
         this.#copies.delete(draft)
       },
-      noteUpdated: async (names) => {
+      noteUpdated: async (names, marks = []) => {
         await turn()
         this.#operate('note updates')
+        for (const { name, epoch, updateSeq } of marks) {
+          if (this.#databases.has(name)) this.#marks.set(name, { epoch, updateSeq })
+        }
         this.#updates.note(
           names.filter((name) => this.#databases.has(name)),
           'updated',
@@ -109,6 +117,7 @@ class MemoryEngine implements StorageEngine, ContentsCount {
     const incarnation = ++this.#lastIncarnation
     const createdAt = Math.floor(Date.now() / 1000)
     this.#databases.set(name, { name, incarnation, createdAt, state: emptyState() })
+    this.#marks.delete(name)
     this.#updates.note([name], 'created')
     return { name, incarnation }
   }
@@ -117,6 +126,7 @@ class MemoryEngine implements StorageEngine, ContentsCount {
     await turn()
     this.#operate('delete database')
     if (!this.#databases.delete(name)) throw new CouchError('no_database')
+    this.#marks.delete(name)
     this.#updates.note([name], 'deleted')
   }
 
@@ -153,6 +163,7 @@ class MemoryEngine implements StorageEngine, ContentsCount {
     const state = draft === null ? begunAnew(source.state) : source.state
     const createdAt = Math.max(source.createdAt, later(before?.createdAt ?? 0))
     this.#databases.set(name, { name, incarnation, createdAt, state })
+    this.#marks.delete(name)
     this.#updates.note([name], 'created')
     const kept = draft === null || before === undefined ? null : this.#keep(before)
     return { name, incarnation, kept }
@@ -165,12 +176,12 @@ class MemoryEngine implements StorageEngine, ContentsCount {
     return { blobs: (state?.blobs.size ?? 0) + (state?.staged.size ?? 0), bytes }
   }
 
-  async openDatabase(name: string): Promise<DatabaseStore> {
+  async openDatabase(name: string, mark?: Mark): Promise<DatabaseStore> {
     await turn()
     this.#operate('open database')
     const record = this.#databases.get(name)
     if (record === undefined) throw new CouchError('no_database')
-    const store = new MemoryStore(record, this.#operate)
+    const store = new MemoryStore(record, this.#operate, mark)
     this.#stores.add(store)
     return store
   }

@@ -9,6 +9,7 @@ import type {
   Catalog,
   CatalogUpdates,
   DatabaseEntry,
+  NamedMark,
   RecordWrite,
   Replaced,
   ServerRecord,
@@ -16,6 +17,7 @@ import type {
 } from '../catalog.ts'
 import { Connection, type ConnectionOptions, isBusy, storageError } from './connection.ts'
 import type { Files } from './files.ts'
+import { forgetMark, readMarks, writeMarks } from './marks.ts'
 import { RECORDS_SCHEMA, readRecords, writeRecords } from './records.ts'
 import { beginAnew, createdAtOf } from './restored.ts'
 import { migrate } from './schema.ts'
@@ -78,9 +80,11 @@ export class SqliteCatalog implements Catalog {
    */
   #adopt(): void {
     const found = new Set(this.#files.databases())
+    const marks = readMarks(this.#connection)
     this.#transaction(() => {
       for (const { name, incarnation } of this.#rows()) {
-        if (found.delete(name)) this.#entries.set(name, { name, incarnation })
+        const mark = marks.get(name)
+        if (found.delete(name)) this.#entries.set(name, { name, incarnation, ...(mark && { mark }) })
         else this.#forget(name)
       }
       this.#updates.note(
@@ -117,12 +121,14 @@ export class SqliteCatalog implements Catalog {
     this.#connection
       .prepare('INSERT OR REPLACE INTO database (name, incarnation) VALUES (?, ?)')
       .run(name, incarnation)
+    forgetMark(this.#connection, name)
     this.#updates.note([name], 'created')
     return { name, incarnation }
   }
 
   #forget(name: string): void {
     this.#connection.prepare('DELETE FROM database WHERE name = ?').run(name)
+    forgetMark(this.#connection, name)
     this.#updates.note([name], 'deleted')
   }
 
@@ -227,10 +233,19 @@ export class SqliteCatalog implements Catalog {
     }
   }
 
-  async noteUpdated(names: readonly string[]): Promise<void> {
+  async noteUpdated(names: readonly string[], marks: readonly NamedMark[] = []): Promise<void> {
     const listed = names.filter((name) => this.#entries.has(name))
+    const known = marks.filter(({ name }) => this.#entries.has(name))
     try {
-      if (listed.length > 0) this.#transaction(() => this.#updates.note(listed, 'updated'))
+      if (listed.length === 0 && known.length === 0) return
+      this.#transaction(() => {
+        this.#updates.note(listed, 'updated')
+        writeMarks(this.#connection, known)
+      })
+      for (const { name, epoch, updateSeq } of known) {
+        const entry = this.#entries.get(name) as DatabaseEntry
+        this.#entries.set(name, { ...entry, mark: { epoch, updateSeq } })
+      }
     } catch (error) {
       throw storageError(error)
     }

@@ -3,6 +3,7 @@ import { CouchError } from '../../core/errors.ts'
 import type { Catalog } from '../catalog.ts'
 import type { CommitTally } from '../commit-tally.ts'
 import type { DatabaseStore, Prepared, StorageEngine } from '../engine.ts'
+import type { Mark } from '../sequence.ts'
 import { SqliteCatalog } from './catalog.ts'
 import { Files } from './files.ts'
 import { PageCaches } from './page-caches.ts'
@@ -39,12 +40,13 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
       return catalog
     },
 
-    async openDatabase(name: string): Promise<DatabaseStore> {
+    async openDatabase(name: string, mark?: Mark): Promise<DatabaseStore> {
       const path = files.path(name)
       if (!existsSync(path)) throw new CouchError('no_database')
       try {
         const onClosed = () => stores.delete(store)
-        const store: SqliteStore = new SqliteStore(name, path, { onOperation, caches, tally, now, onClosed })
+        const options = { onOperation, caches, tally, now, mark, onClosed }
+        const store: SqliteStore = new SqliteStore(name, path, options)
         stores.add(store)
         return store
       } catch (cause) {

@@ -1,7 +1,7 @@
 /** What a file becomes that was put back to an earlier state: docs/decisions/0024. */
 import { randomBytes } from 'node:crypto'
 import { isCheckpoint } from '../checkpoints.ts'
-import { beginEpoch, type Epochs, epochId } from '../sequence.ts'
+import { beginEpoch, type Epochs, epochId, hasGoneBack, type Mark } from '../sequence.ts'
 import type { Connection } from './connection.ts'
 import { RESTORED_KEY } from './state.ts'
 
@@ -33,6 +33,21 @@ export function beginAnew(connection: Connection, now: number, others: readonly 
     connection.rollback()
     throw error
   }
+}
+
+/**
+ * Lets a database begin anew that is not as far as it was when last heard of.
+ * @param mark undefined: it never was heard of
+ * @param now ms since 1970
+ * @returns whether it was put back by hand
+ */
+export function beginAnewIfPutBack(connection: Connection, mark: Mark | undefined, now: number): boolean {
+  if (mark === undefined) return false
+  const epochs = JSON.parse(String(metaOf(connection, 'epochs'))) as Epochs
+  const updateSeq = Number(metaOf(connection, 'update_seq') ?? 0)
+  if (!hasGoneBack({ epochs, updateSeq }, mark)) return false
+  beginAnew(connection, now, [])
+  return true
 }
 
 /** Of those that stayed, PouchDB would believe the client's own where both are of one session. */

@@ -22,6 +22,7 @@ import type {
   StoreView,
   Touches,
 } from '../engine.ts'
+import type { Epoch, Mark } from '../sequence.ts'
 import { Access } from './access.ts'
 import { Attachments } from './attachments.ts'
 import { Blobs } from './blobs.ts'
@@ -34,6 +35,7 @@ import { Holds } from './holds.ts'
 import { Locals } from './locals.ts'
 import { PageCache, type PageCaches } from './page-caches.ts'
 import { fillPage } from './paging.ts'
+import { beginAnewIfPutBack } from './restored.ts'
 import { migrate } from './schema.ts'
 import { Staging } from './staging.ts'
 import { State } from './state.ts'
@@ -55,10 +57,13 @@ export interface StoreOptions {
   readonly tally?: CommitTally | undefined
   /** The time, in ms since 1970. */
   now(): number
+  /** How far the database was when last heard of. */
+  readonly mark?: Mark | undefined
   onClosed(): void
 }
 
 export class SqliteStore implements DatabaseStore {
+  readonly wasPutBack: boolean
   readonly #name: string
   readonly #path: string
   readonly #connection: Connection
@@ -73,7 +78,7 @@ export class SqliteStore implements DatabaseStore {
   readonly #docWrites: DocWrites
   readonly #access: Access
   readonly #compaction: Compaction
-  readonly #listeners: ((updateSeq: number) => void)[] = []
+  readonly #listeners: ((updateSeq: number, epoch: string) => void)[] = []
   readonly #options: StoreOptions
   readonly #cache: PageCache
   #closing: Promise<void> | undefined
@@ -87,6 +92,7 @@ export class SqliteStore implements DatabaseStore {
     this.#cache = new PageCache(this.#connection, options.caches)
     try {
       migrate(this.#connection, path)
+      this.wasPutBack = beginAnewIfPutBack(this.#connection, options.mark, options.now())
       this.#blobs = new Blobs(this.#connection)
       this.#attachments = new Attachments(this.#connection, this.#blobs)
       this.#documents = new Documents(this.#connection, this.#attachments, this.#blobs, options.now)
@@ -127,7 +133,13 @@ export class SqliteStore implements DatabaseStore {
     this.#feed.forget()
     const updates = this.#state.committed()
     this.#options.tally?.add(writes, updates, ms)
-    if (updates > 0) for (const listener of this.#listeners) listener(this.#state.view.updateSeq)
+    if (updates > 0) this.#tell()
+  }
+
+  #tell(): void {
+    const { updateSeq, epochs } = this.#state.view
+    const { id } = epochs.at(-1) as Epoch
+    for (const listener of this.#listeners) listener(updateSeq, id)
   }
 
   #back(): void {
@@ -321,7 +333,7 @@ export class SqliteStore implements DatabaseStore {
     })
   }
 
-  onCommit(listener: (updateSeq: number) => void): void {
+  onCommit(listener: (updateSeq: number, epoch: string) => void): void {
     this.#listeners.push(listener)
   }
 

@@ -166,6 +166,58 @@ export const replaceCases: StorageCases = {
     await rejectsWith(t, open.catalog.replace('other', null), 'no_database')
   },
 
+  'one that is not as far as it was noted to be was put back by hand, and begins anew': async (
+    t,
+    makeEngine,
+  ) => {
+    const open = await openNotes(t, makeEngine)
+    await open.store.updateDocs([put('a')])
+    const copy = await open.snapshot()
+    await open.store.updateDocs([put('b')])
+    const { updateSeq, epochs } = await open.store.view()
+    const mark = { epoch: epochs.at(-1)?.id as string, updateSeq }
+    await open.catalog.noteUpdated(
+      ['notes'],
+      [
+        { name: 'notes', ...mark },
+        { name: 'none', ...mark },
+      ],
+    )
+    t.same(
+      (await open.catalog.list()).map((entry) => entry.mark),
+      [mark],
+    )
+    const again = await open.reopenEngine()
+    const catalog = await again.openCatalog()
+    t.same(
+      (await catalog.list()).map((entry) => entry.mark),
+      [mark],
+      'also after a restart',
+    )
+    const same = await again.openDatabase('notes', mark)
+    t.equal(same.wasPutBack, false)
+    await same.updateDocs([put('c')])
+    await same.close()
+    const further = await again.openDatabase('notes', mark)
+    t.same([further.wasPutBack, (await further.view()).wasRestored], [false, false])
+    await further.close()
+
+    const { draft } = await again.prepare('notes', copy)
+    await catalog.replace('notes', draft)
+    t.same(
+      (await catalog.list()).map((entry) => entry.mark),
+      [undefined],
+      'the mark was of the other one',
+    )
+    const back = await again.openDatabase('notes', mark)
+    t.same([back.wasPutBack, (await back.view()).wasRestored], [true, true])
+    const { createdAt } = await back.info()
+    await back.close()
+    const { epochs: newest } = await (await again.openDatabase('notes')).view()
+    const now = await again.openDatabase('notes', { epoch: newest.at(-1)?.id as string, updateSeq: 1 })
+    t.same([now.wasPutBack, (await now.info()).createdAt], [false, createdAt])
+  },
+
   'what is kept of the database that was there can be put back itself': async (t, makeEngine) => {
     const open = await openNotes(t, makeEngine)
     await open.store.updateDocs([put('a')])

@@ -21,9 +21,11 @@ import type {
   StoreInfo,
   StoreView,
 } from '../../../src/storage/engine.ts'
+import { type Epoch, hasGoneBack, type Mark } from '../../../src/storage/sequence.ts'
 import { dropForsaken, dropSuperseded, purgeDoc } from './purge.ts'
 import { MemoryStaging } from './staging.ts'
 import {
+  begunAnew,
   checkContents,
   draftOf,
   externalSize,
@@ -54,17 +56,19 @@ export class MemoryStore implements DatabaseStore {
   readonly #record: DatabaseRecord
   readonly #operate: Operate
   readonly #staging: MemoryStaging
-  readonly #listeners: ((updateSeq: number) => void)[] = []
+  readonly wasPutBack: boolean
+  readonly #listeners: ((updateSeq: number, epoch: string) => void)[] = []
   #queue: Job[] = []
   #writing: Promise<void> = Promise.resolve()
   #closing: Promise<void> | null = null
   #compacting: Promise<void> | null = null
   readonly #watchers = new Set<(progress: CompactionProgress) => void>()
 
-  constructor(record: DatabaseRecord, operate: Operate) {
+  constructor(record: DatabaseRecord, operate: Operate, mark: Mark | undefined) {
     this.#record = record
     this.#operate = operate
-    record.state = reopened(record.state)
+    this.wasPutBack = mark !== undefined && hasGoneBack(record.state, mark)
+    record.state = reopened(this.wasPutBack ? begunAnew(record.state) : record.state)
     this.#staging = new MemoryStaging({
       read: (read) => this.#read(read),
       write: (operation, change) =>
@@ -257,7 +261,7 @@ export class MemoryStore implements DatabaseStore {
     })
   }
 
-  onCommit(listener: (updateSeq: number) => void): void {
+  onCommit(listener: (updateSeq: number, epoch: string) => void): void {
     this.#listeners.push(listener)
   }
 
@@ -315,7 +319,10 @@ export class MemoryStore implements DatabaseStore {
     }
     this.#record.state = draft
     for (const answer of settle) answer()
-    if (draft.updateSeq > before.updateSeq) for (const listener of this.#listeners) listener(draft.updateSeq)
+    if (draft.updateSeq > before.updateSeq) {
+      const { id } = draft.epochs.at(-1) as Epoch
+      for (const listener of this.#listeners) listener(draft.updateSeq, id)
+    }
   }
 
   #refuseIfClosed(): void {
