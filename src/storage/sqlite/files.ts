@@ -140,9 +140,9 @@ export class Files {
   #keep(path: string, name: string, time: number): string {
     mkdirSync(this.#kept, { recursive: true, mode: 0o700 })
     const kept = this.#keptPath(name, time)
-    for (const companion of ['', '-wal']) {
-      if (existsSync(path + companion)) linkOrCopy(path + companion, kept + companion)
-    }
+    linkOrCopy(path, kept)
+    const log = statSync(`${path}-wal`, { throwIfNoEntry: false })
+    if (log !== undefined && log.size > 0) linkOrCopy(`${path}-wal`, `${kept}-wal`)
     syncPath(this.#kept)
     syncPath(dirname(this.server))
     return kept

@@ -1,8 +1,12 @@
 /** `_local` documents as rows. */
-import type { IdRange, LocalDoc } from '../engine.ts'
+import type { IdRange, LocalDoc, LocalUpdate, Outcome, StoreView } from '../engine.ts'
 import type { Connection } from './connection.ts'
 import { idRange } from './documents.ts'
 import type { Statement } from './statement.ts'
+import type { Plan } from './writer.ts'
+
+/** About the bytes of a write that is no document's. */
+export const SMALL_WRITE = 1024
 
 export class Locals {
   readonly #connection: Connection
@@ -40,18 +44,31 @@ export class Locals {
     return this.#connection.prepare<{ n: number }>(sql).get(...values)?.n ?? 0
   }
 
+  /** @param view asked when the decision is made */
+  plan<R>({ id, decide }: LocalUpdate<R>, view: () => StoreView): Plan<Outcome<R>> {
+    return {
+      bytes: SMALL_WRITE,
+      decide: () => {
+        const now = view()
+        const wasMet = now.wasRestored && this.#wasMet(id)
+        const { result, write, met } = decide(this.byId(id), now, wasMet)
+        return () => {
+          if (write !== undefined) this.#write(id, write)
+          if (met) this.#meet.run(id)
+          return { result }
+        }
+      },
+    }
+  }
+
   /** Stores what was decided; null removes. */
-  write(id: string, doc: { readonly rev: number; readonly body: string } | null): void {
+  #write(id: string, doc: { readonly rev: number; readonly body: string } | null): void {
     if (doc === null) this.#drop.run(id)
     else this.#put.run(id, doc.rev, doc.body)
   }
 
-  /** Whether {@link meet} was called for the id since the last restore. */
-  wasMet(id: string): boolean {
+  /** Whether a decision on it was to be remembered since the last restore. */
+  #wasMet(id: string): boolean {
     return this.#met.get(id) !== undefined
-  }
-
-  meet(id: string): void {
-    this.#meet.run(id)
   }
 }

@@ -32,23 +32,20 @@ import { DocWrites } from './doc-writes.ts'
 import { Documents } from './documents.ts'
 import { FeedCounts } from './feed-counts.ts'
 import { Holds } from './holds.ts'
-import { Locals } from './locals.ts'
+import { Locals, SMALL_WRITE } from './locals.ts'
 import { PageCache, type PageCaches } from './page-caches.ts'
 import { fillPage } from './paging.ts'
 import { beginAnewIfPutBack } from './restored.ts'
 import { migrate } from './schema.ts'
 import { Staging } from './staging.ts'
 import { State } from './state.ts'
-import { type Plan, Writer } from './writer.ts'
+import { Writer } from './writer.ts'
 
 /** Rows counted in one turn: about a millisecond's work. */
 const COUNT_STRETCH = 10_000
 /** Documents read by id at once, and those of them whose bodies are read with them. */
 const READ_ROWS = 100
 const READ_BODIES = 20
-/** About the bytes of a write that is no document's. */
-const SMALL_WRITE = 1024
-
 export interface StoreOptions {
   readonly onOperation?: ConnectionOptions['onOperation']
   /** Those of the thread. */
@@ -307,20 +304,7 @@ export class SqliteStore implements DatabaseStore {
   }
 
   async updateLocals<R>(updates: readonly LocalUpdate<R>[]): Promise<Outcome<R>[]> {
-    const plans = updates.map((update): Plan<Outcome<R>> => {
-      const decide = () => {
-        const { view } = this.#state
-        const wasMet = view.wasRestored && this.#locals.wasMet(update.id)
-        const { result, write, met } = update.decide(this.#locals.byId(update.id), view, wasMet)
-        return () => {
-          if (write !== undefined) this.#locals.write(update.id, write)
-          if (met) this.#locals.meet(update.id)
-          return { result }
-        }
-      }
-      return { bytes: SMALL_WRITE, decide }
-    })
-    return this.#access.write(plans)
+    return this.#access.write(updates.map((update) => this.#locals.plan(update, () => this.#state.view)))
   }
 
   async updateSettings<R>(decide: (view: StoreView) => { result: R; write?: SettingsChange }): Promise<R> {
