@@ -45,7 +45,7 @@ export interface RestoreProgress {
 export interface Restorer {
   /**
    * Puts databases back to what they were in a backup, or makes new ones of them.
-   * @throws not_found, bad_request, illegal_database_name; what went wrong after some were restored says which
+   * @throws not_found, bad_request, illegal_database_name; file_exists for the new name of a database; what went wrong after some were restored says which
    */
   restore(
     argument: RestoreArgument,
@@ -75,6 +75,9 @@ export function localRestorer(databases: RestoreTarget, backups: () => string): 
       const source = await findSource(argument.backup, backups())
       const wanted = chosen(source, argument)
       const names = databases.names()
+      if (argument.as !== null && names.includes(argument.as)) {
+        throw new CouchError('file_exists', `There is a database ${argument.as} already.`)
+      }
       const restored = await restoreAll(databases, wanted, new Tally(wanted, onProgress))
       const isWhole = argument.databases === null && source.whole !== null
       const inBackup = new Set([...source.copies.map(({ name }) => name), ...wanted.map(({ as }) => as)])

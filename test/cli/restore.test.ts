@@ -101,6 +101,8 @@ t.test('a running server', async (t) => {
   })
   t.same(await idsIn(server, 'notes2'), ['a'])
 
+  const taken = await run(t, dataDir, ['restore', backup, '--db', 'notes', '--as', 'tasks', '--yes'])
+  t.match(taken, { code: 1, stderr: /There is a database tasks already/ })
   const all = await run(t, dataDir, ['restore', backup, '--all', '--yes', '--json'])
   const told = JSON.parse(all.stdout) as {
     restored: { database: string; kept: string }[]

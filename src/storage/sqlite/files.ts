@@ -120,8 +120,9 @@ export class Files {
   replace(database: string, draft: string, time: number): string | null {
     const path = this.path(database)
     const kept = existsSync(path) ? this.#keep(path, databaseFileName(database), time) : null
-    // Beside another file a log of the old one would be read as its own. It is there only when it could not be
-    // brought into the old file, which is damaged then; what there is of it is kept.
+    // Beside another file a log of the old one would be read as its own. It is there only when it could not be brought
+    // into the old file: that is damaged, or somebody reads it. It is kept, and a crash before the new file has the
+    // name gives it back (sweep).
     for (const companion of COMPANIONS) rmSync(path + companion, { force: true })
     if (kept !== null) this.#sync()
     renameSync(this.draft(database, draft), path)
@@ -174,15 +175,26 @@ export class Files {
     this.#sweepKept()
   }
 
-  /** A crash between keeping a file and replacing it leaves one with two names, of which the database's is the right one. */
+  /**
+   * A crash between keeping a file and replacing it leaves one with two names, of which the database's is the right one;
+   * its log may have had to go first.
+   */
   #sweepKept(): void {
     if (!existsSync(this.#kept)) return
     const linked = readdirSync(this.#kept)
       .map((file) => join(this.#kept, file))
       .filter((path) => (statSync(path, { throwIfNoEntry: false })?.nlink ?? 0) > 1)
     if (linked.length === 0) return
-    const used = new Set(readdirSync(this.#folder).map((file) => inodeOf(join(this.#folder, file))))
-    for (const path of linked) if (used.has(inodeOf(path))) rmSync(path, { force: true })
+    const databases = readdirSync(this.#folder).map((file) => join(this.#folder, file))
+    const byInode = new Map(databases.map((path) => [inodeOf(path), path]))
+    for (const kept of linked) {
+      const path = byInode.get(inodeOf(kept))
+      if (path === undefined) continue
+      const log = `${kept}-wal`
+      if (existsSync(log) && !existsSync(`${path}-wal`)) linkOrCopy(log, `${path}-wal`)
+      this.#sync()
+      this.#removeWithCompanions(kept)
+    }
   }
 
   #removeWithCompanions(path: string): void {
