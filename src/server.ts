@@ -148,7 +148,7 @@ async function composed(
   })
   if (config.isHosted) undo.push(tellStoredBefore(databases, logger))
   const revokeAll = (account: string) => tokens.revokeAll(account)
-  const restorer = localRestorer(hosted?.databases ?? databases, () => backupsFolder(dataDir))
+  const restorer = localRestorer(hosted?.databases ?? databases, () => backupsFolder(config))
   const controls = localControls({ config, databases, env, restorer, revokeTokens: revokeAll })
   undo.push(await serveControl({ dataDir, controls, logger }))
   return app

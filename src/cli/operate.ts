@@ -81,7 +81,7 @@ async function openFolder(
     })
   })
   const revokeTokens = (account: string) => removeTokensOf(databases, account)
-  const restorer = localRestorer(databases, () => backupsFolder(dataDir))
+  const restorer = localRestorer(databases, () => backupsFolder(config))
   return {
     controls: localControls({ config, databases, env, restorer, revokeTokens }),
     close: () => databases.close(),

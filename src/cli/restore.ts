@@ -2,6 +2,7 @@
 import { copyFile, mkdir, readFile, stat } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { writeAtomically } from '../config/atomic-write.ts'
+import { openConfig } from '../config/config.ts'
 import { prepareDataFolder } from '../config/data-folder.ts'
 import { isBackupId } from '../maintenance/backup-format.ts'
 import { reachServer } from '../maintenance/control-client.ts'
@@ -47,7 +48,7 @@ async function restore(command: Restore, dataDir: string, env: NodeJS.ProcessEnv
   if (withServer && (await reachServer(dataDir)) !== null) {
     throw new Error(`A server runs on ${dataDir}; stop it to restore what belongs to the server itself.`)
   }
-  const options = withServer ? await serverFiles(backup, dataDir) : {}
+  const options = withServer ? await serverFiles(backup, dataDir, env) : {}
   const progress = new ProgressLine()
   const outcome = await withControls(
     dataDir,
@@ -62,17 +63,18 @@ async function restore(command: Restore, dataDir: string, env: NodeJS.ProcessEnv
  * Puts local.ini back, and finds the backup's server.sqlite; a single file has neither.
  * @throws not_found, bad_request when they are not what the manifest says
  */
-async function serverFiles(backup: string, dataDir: string): Promise<FolderOptions> {
-  const source: RestoreSource = await findSource(backup, backupsFolder(dataDir))
+async function serverFiles(backup: string, dataDir: string, env: NodeJS.ProcessEnv): Promise<FolderOptions> {
+  const config = await openConfig({ dataDir, env, flags: {} })
+  const source: RestoreSource = await findSource(backup, backupsFolder(config))
   if (source.whole === null) return {}
   const { folder, manifest } = source.whole
   const server = pathIn(folder, manifest.server.file)
   await checkFile(server, manifest.server, () => undefined)
   if (manifest.config !== null) {
-    const config = pathIn(folder, manifest.config.file)
-    await checkFile(config, manifest.config, () => undefined)
+    const copy = pathIn(folder, manifest.config.file)
+    await checkFile(copy, manifest.config, () => undefined)
     await keepConfig(dataDir)
-    await writeAtomically(join(dataDir, 'local.ini'), await readFile(config, 'utf8'))
+    await writeAtomically(join(dataDir, 'local.ini'), await readFile(copy, 'utf8'))
   }
   return { serverFile: server }
 }

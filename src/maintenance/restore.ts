@@ -2,7 +2,8 @@
  * Restoring databases so that the devices that sync with them notice, compare what they have, and bring back what was
  * lost (docs/decisions/0024). Everything is checked before anything is replaced, and what is replaced is kept.
  */
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
+import type { Config } from '../config/config.ts'
 import { CouchError } from '../core/errors.ts'
 import { checkDatabaseName } from '../core/ids.ts'
 import type { Databases, PreparedRestore } from '../threads/databases.ts'
@@ -63,9 +64,9 @@ export interface Restorer {
 /** What a restore needs of databases; in hosted mode those that know who owns what. */
 export type RestoreTarget = Pick<Databases, 'names' | 'prepareRestore' | 'beginAnew'>
 
-/** Where backups are, by their ids. */
-export function backupsFolder(dataDir: string): string {
-  return join(dataDir, 'backups')
+/** Where backups are, by their ids: `settee/backup_folder`, or `backups` in the data folder. */
+export function backupsFolder(config: Pick<Config, 'get' | 'path'>): string {
+  return config.get('settee', 'backup_folder') || join(dirname(config.path), 'backups')
 }
 
 /** @param backups where backups are, by their ids */

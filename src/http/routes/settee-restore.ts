@@ -1,5 +1,4 @@
 /** Going back to what a database was in a backup; docs/settee-api.md. */
-import { dirname } from 'node:path'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { CouchError } from '../../core/errors.ts'
 import { isBackupId } from '../../maintenance/backup-format.ts'
@@ -38,7 +37,7 @@ const restoreBody = shape<RestoreBody>({
 async function restore(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const { id } = request.params as { id: string }
   const { config, databases, hosted, logger } = request.server.services
-  const restorer = localRestorer(hosted?.databases ?? databases, () => backupsFolder(dirname(config.path)))
+  const restorer = localRestorer(hosted?.databases ?? databases, () => backupsFolder(config))
   const { database, as = null } = restoreBody(await readSmallJson(request))
   if (!isBackupId(id)) throw new CouchError('not_found', 'There is no such backup.')
   const outcome = await restorer.restore({ backup: id, databases: [database], as })
