@@ -37,6 +37,7 @@ import { maintenanceRoutes } from './http/routes/maintenance.ts'
 import { metricsRoutes } from './http/routes/metrics.ts'
 import { serverRoutes } from './http/routes/server.ts'
 import { sessionRoutes } from './http/routes/session.ts'
+import { restoreRoutes } from './http/routes/settee-restore.ts'
 import { sizeRoutes } from './http/routes/settee-size.ts'
 import { tokenRoutes } from './http/routes/settee-tokens.ts'
 import { viewRoutes } from './http/routes/views.ts'
@@ -131,6 +132,7 @@ async function registerRoutes(app: FastifyInstance): Promise<void> {
   await app.register(accountRoutes)
   registerPaths(app, tokenRoutes)
   registerPaths(app, sizeRoutes)
+  registerPaths(app, restoreRoutes)
   registerPaths(app, clusterSetupRoutes)
   registerPaths(app, metricsRoutes)
   registerPaths(app, databaseRoutes)

@@ -24,6 +24,8 @@ import { tenantAccounts } from './hosted/tenant-accounts.ts'
 import { serveControl } from './maintenance/control-server.ts'
 import { localControls } from './maintenance/controls.ts'
 import { tenantCollector } from './maintenance/metrics/tenant-metrics.ts'
+import { keepSwept } from './maintenance/replaced.ts'
+import { backupsFolder, localRestorer } from './maintenance/restore.ts'
 import { tendUpgradeCopies } from './maintenance/upgrade-copies.ts'
 import type { Databases } from './threads/databases.ts'
 import { openServerDatabases } from './threads/server-databases.ts'
@@ -98,6 +100,8 @@ async function composed(
     threadEntry,
     sandboxEntry,
     onFault: (fault) => logger.error({ err: fault }, 'a thread has died; another takes its place'),
+    onPutBack: (database) =>
+      logger.warn({ database }, 'the file of a database was put back by hand: its devices compare anew'),
     onCompactionFault: (database, fault) =>
       logger.error({ err: fault, database }, 'a compaction has failed; the next begins where it ended'),
   }).catch((error: unknown) => {
@@ -114,6 +118,11 @@ async function composed(
   })
   undo.push(tendUpgradeCopies({ dataDir, config, logger }))
   const tmpDir = await emptyTmpDir(dataDir)
+  const days = () => config.integer('settee', 'replaced_days')
+  const onSweepFault = (fault: unknown) =>
+    logger.warn({ err: fault }, 'what restores have replaced could not be removed in time')
+  undo.push(async () => stopSweeping())
+  const stopSweeping = keepSwept(dataDir, days, onSweepFault)
   const hosted = await hostedMode(config, databases, logger, (account) => revokeTokens(tokens, account))
   if (hosted !== null) undo.push(() => hosted.close())
   const perUser = hosted === null ? databases : perUserDatabases(databases, hosted.databases, config)
@@ -145,8 +154,10 @@ async function composed(
   if (config.isHosted) undo.push(tellStoredBefore(databases, logger))
   const revokeAll = (account: string) => tokens.revokeAll(account)
   const ending = new AbortController()
-  const operating = { config, databases, env, revokeTokens: revokeAll, tmpDir, ending: ending.signal }
-  undo.push(await serveControl({ dataDir, controls: localControls(operating), logger }))
+  const restorer = localRestorer(hosted?.databases ?? databases, () => backupsFolder(config))
+  const lasting = { tmpDir, ending: ending.signal, restorer }
+  const controls = localControls({ config, databases, env, revokeTokens: revokeAll, ...lasting })
+  undo.push(await serveControl({ dataDir, controls, logger }))
   undo.push(async () => ending.abort())
   return app
 }

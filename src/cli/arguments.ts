@@ -30,6 +30,20 @@ export interface SizeCommand {
   readonly database: string | null
   readonly json: boolean
 }
+/** Going back to what databases were, on the folder given with --data. */
+export type RestoreCommand = { readonly data: string | undefined; readonly json: boolean } & (
+  | {
+      readonly name: 'restore'
+      readonly backup: string
+      /** null: all that the backup has. */
+      readonly databases: readonly string[] | null
+      readonly as: string | null
+      /** Also what belongs to the server itself. */
+      readonly server: boolean
+      readonly yes: boolean
+    }
+  | { readonly name: 'adopt'; readonly databases: readonly string[] | null }
+)
 
 export type Command =
   | { readonly name: 'help' }
@@ -38,6 +52,7 @@ export type Command =
   | AccountCommand
   | SizeCommand
   | TransferCommand
+  | RestoreCommand
 
 export const HELP = `settee - a small CouchDB-compatible sync server
 
@@ -49,6 +64,8 @@ Usage: settee [serve] [options]
        settee size [<database>] [--json] [--data <folder>]
        settee export <database> [--to <file>] [--data <folder>]
        settee import <database> [--from <file>] [--merge] [--data <folder>]
+       settee restore <backup> [--all] [--db <name>]... [--as <name>] [--server] [--yes] [--json]
+       settee adopt [<database>]... [--all] [--json]
 
 serve runs the server:
   --port <number>      port to listen on (default 5984; 0 takes a free one)
@@ -70,6 +87,17 @@ size shows what the bytes of databases are, whether the server runs or not:
   --data <folder>      as with serve
 
 ${TRANSFER_HELP}
+restore puts databases back to what they were, whether the server runs or not; devices notice, and
+bring back what they have and the backup has not. <backup> is a backup's name or folder, or a single
+file of a database. What is replaced is kept in the data folder, below replaced/:
+  --all                all databases of the backup
+  --db <name>          this one; may be given several times
+  --as <name>          as a new database of this name, beside the one that is there
+  --server             also accounts' tokens, the server's identity and local.ini; the server must not run
+  --yes                do not ask
+adopt makes devices notice that files of databases were put back by hand.
+  --json               print what was done as JSON
+
   --help, -h           show this text
   --version, -v        show the version
 
@@ -79,6 +107,11 @@ SETTEE_LOG_FILE. The command line beats the environment, which beats local.ini.
 `
 
 const OPTIONS = {
+  all: { type: 'boolean' },
+  as: { type: 'string' },
+  db: { type: 'string', multiple: true },
+  server: { type: 'boolean' },
+  yes: { type: 'boolean' },
   create: { type: 'boolean' },
   json: { type: 'boolean' },
   role: { type: 'string', multiple: true },
@@ -121,6 +154,10 @@ export function parseCommand(args: readonly string[]): Command {
     case 'import':
       checkOptions(values, command, command === 'export' ? ['data', 'to'] : ['data', 'from', 'merge'])
       return transferCommand(command, rest, values)
+    case 'restore':
+      return restoreCommand(rest, values)
+    case 'adopt':
+      return adoptCommand(rest, values)
     default:
       throw new UsageError(`Unknown command "${command}".`)
   }
@@ -164,6 +201,23 @@ function accountCommand([command = '', ...rest]: readonly string[], values: Valu
     default:
       throw new UsageError('settee account needs add, list or delete.')
   }
+}
+
+function restoreCommand([backup, ...rest]: readonly string[], values: Values): RestoreCommand {
+  checkOptions(values, 'restore', ['data', 'all', 'db', 'as', 'server', 'yes', 'json'])
+  if (backup === undefined || backup === '') throw new UsageError('settee restore needs a backup.')
+  checkNone(rest)
+  const { data, all = false, db = null, as = null, server = false, yes = false, json = false } = values
+  if (all === (db !== null)) throw new UsageError('settee restore needs either --all or --db.')
+  if (as !== null && db?.length !== 1) throw new UsageError('--as goes with one --db.')
+  return { name: 'restore', data, backup, databases: db, as, server, yes, json }
+}
+
+function adoptCommand(databases: readonly string[], values: Values): RestoreCommand {
+  checkOptions(values, 'adopt', ['data', 'all', 'json'])
+  const { data, all = false, json = false } = values
+  if (all === databases.length > 0) throw new UsageError('settee adopt needs either --all or databases.')
+  return { name: 'adopt', data, databases: all ? null : databases, json }
 }
 
 /** A word too many may be a password: it is not repeated where others can read it. */

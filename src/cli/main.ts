@@ -28,6 +28,12 @@ async function run(command: Command): Promise<void> {
       process.exitCode = await runTransferCommand(command, process.env)
       return
     }
+    case 'restore':
+    case 'adopt': {
+      const { runRestoreCommand } = await import('./restore.ts')
+      process.exitCode = await runRestoreCommand(command, process.env)
+      return
+    }
     default: {
       const { runAccountCommand } = await import('./account.ts')
       process.exitCode = await runAccountCommand(command, process.env)

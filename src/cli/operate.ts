@@ -6,7 +6,13 @@ import { settingsOf } from '../config/settings.ts'
 import type { Settings } from '../core/types.ts'
 import { reachServer } from '../maintenance/control-client.ts'
 import { type Controls, localControls } from '../maintenance/controls.ts'
+import { backupsFolder, localRestorer } from '../maintenance/restore.ts'
 import { openServerDatabases } from '../threads/server-databases.ts'
+
+export interface FolderOptions {
+  /** A copy of server.sqlite that takes the place of the folder's own before it is opened; absolute. */
+  readonly serverFile?: string
+}
 
 /**
  * Works on a data folder: through the server that runs on it, or, when none does, by opening the folder as
@@ -18,11 +24,15 @@ export async function withControls<T>(
   dataDir: string,
   env: NodeJS.ProcessEnv,
   use: (controls: Controls) => Promise<T>,
+  { serverFile }: FolderOptions = {},
 ): Promise<T> {
   await becomeOwner(dataDir)
   const running = await reachServer(dataDir)
-  if (running !== null) return use(running)
-  const folder = await openFolder(dataDir, env)
+  if (running !== null) {
+    if (serverFile !== undefined) throw new Error(`A server runs on ${dataDir}; stop it for that.`)
+    return use(running)
+  }
+  const folder = await openFolder(dataDir, env, serverFile)
   try {
     return await use(folder.controls)
   } finally {
@@ -33,8 +43,10 @@ export async function withControls<T>(
 /**
  * What root makes in the folder, such as a new local.ini, the server's account could not read: so root takes the place
  * of the folder's owner.
+ * @param dataDir absolute
+ * @throws Error with one clear line when there is no such folder
  */
-async function becomeOwner(dataDir: string): Promise<void> {
+export async function becomeOwner(dataDir: string): Promise<void> {
   const folder = await stat(dataDir).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'ENOENT' && error.code !== 'ENOTDIR') throw error
     throw new Error(`There is no data folder ${dataDir}; name the one of your server with --data.`)
@@ -51,12 +63,17 @@ interface OpenFolder {
   close(): Promise<void>
 }
 
-async function openFolder(dataDir: string, env: NodeJS.ProcessEnv): Promise<OpenFolder> {
+async function openFolder(
+  dataDir: string,
+  env: NodeJS.ProcessEnv,
+  serverFile: string | undefined,
+): Promise<OpenFolder> {
   const config = await openConfig({ dataDir, env, flags: {} })
   const databases = await openServerDatabases({
     dataDir,
     settings: restful(settingsOf(config)),
     maxOpen: config.integer('couchdb', 'max_dbs_open'),
+    serverFile,
     // A call to a thread that has died is refused, and says so.
     onFault: () => undefined,
     onCompactionFault: () => undefined,
@@ -69,8 +86,10 @@ async function openFolder(dataDir: string, env: NodeJS.ProcessEnv): Promise<Open
   const tmpDir = join(dataDir, 'tmp')
   await mkdir(tmpDir, { recursive: true, mode: 0o700 })
   const ending = new AbortController()
+  const restorer = localRestorer(databases, () => backupsFolder(config))
+  const services = { config, databases, env, restorer, revokeTokens, tmpDir, ending: ending.signal }
   return {
-    controls: localControls({ config, databases, env, revokeTokens, tmpDir, ending: ending.signal }),
+    controls: localControls(services),
     close: () => databases.close(),
   }
 }

@@ -290,6 +290,13 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
   ),
   row('settee', 'max_tokens', 100_000, integer(0, 1_000_000), 'device tokens of all accounts together'),
   row('settee', 'tokens_per_account', 50, integer(0, 10_000), 'device tokens of one account'),
+  row(
+    'settee',
+    'replaced_days',
+    30,
+    integer(1, 36_500),
+    'days that a database is kept which a restore replaced',
+  ),
   row('settee', 'token_name_length', 100, integer(1, 1000), "characters in a device token's name"),
 ]
 

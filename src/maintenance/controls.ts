@@ -4,13 +4,14 @@
  * are plain data, so that they can travel; failures are CouchErrors.
  */
 import { localOperator, type Operator, type OperatorServices } from '../auth/operator.ts'
+import type { Restorer } from './restore.ts'
 import { localSizes, type SizeControls } from './sizes.ts'
 import { localTransfers, type TransferServices, type Transfers } from './transfers.ts'
 
 /** Told now and then how far something is. */
 export type OnProgress<Progress extends object> = (progress: Progress) => void
 
-export type Controls = Operator & SizeControls & Transfers
+export type Controls = Operator & SizeControls & Transfers & Restorer
 
 /** All of them, by which a call that comes over the socket is known. */
 export const CONTROLS: readonly (keyof Controls)[] = [
@@ -21,11 +22,20 @@ export const CONTROLS: readonly (keyof Controls)[] = [
   'listSizes',
   'exportDatabase',
   'importDatabase',
+  'restore',
+  'adopt',
 ]
 
-export type ControlServices = OperatorServices & TransferServices
+export interface ControlServices extends OperatorServices, TransferServices {
+  readonly restorer: Restorer
+}
 
 /** @returns what works on the configuration and databases that are open in this process */
 export function localControls(services: ControlServices): Controls {
-  return { ...localOperator(services), ...localSizes(services.databases), ...localTransfers(services) }
+  return {
+    ...localOperator(services),
+    ...localSizes(services.databases),
+    ...localTransfers(services),
+    ...services.restorer,
+  }
 }

@@ -14,7 +14,7 @@
 import type { SecurityObject } from '../core/types.ts'
 import type { Branch } from '../revisions/branch.ts'
 import type { Catalog } from './catalog.ts'
-import type { Epochs } from './sequence.ts'
+import type { Epochs, Mark } from './sequence.ts'
 import type { CompactOptions, StoreSizes, StoreWear } from './upkeep.ts'
 
 /** What a kind of engine can do; the house asks for a capability, never for an engine's name. */
@@ -27,13 +27,38 @@ export interface EngineCapabilities {
 
 export interface StorageEngine {
   readonly capabilities: EngineCapabilities
-  /** The list of databases and what belongs to the server. One holder at a time: a second call, here or in
-   * another process, rejects with a plain Error that says who holds it. */
-  openCatalog(): Promise<Catalog>
-  /** Opens a database that exists. @throws no_database */
-  openDatabase(name: string): Promise<DatabaseStore>
+  /**
+   * The list of databases and what belongs to the server. One holder at a time: a second call, here or in
+   * another process, rejects with a plain Error that says who holds it.
+   * @param copy the path of a copy, as far as engines have files, that takes the place of what belongs to the server
+   * first; databases stay as they are
+   */
+  openCatalog(copy?: string): Promise<Catalog>
+  /**
+   * Opens a database that exists.
+   * @param mark how far it was when last heard of: one that is not that far was put back by hand, and begins anew
+   * @throws no_database
+   */
+  openDatabase(name: string, mark?: Mark): Promise<DatabaseStore>
+  /**
+   * Makes of a copy of a database what can take a database's place ({@link Catalog.replace}): examined, of the newest
+   * schema, and begun anew: the next number is of a new epoch, `createdAt` is a later one, no replication's checkpoint
+   * is left, and {@link StoreView.wasRestored}. The copy stays as it is. Takes as long as reading all of it, and its
+   * thread is busy meanwhile.
+   * @param copy the path of a file, as far as engines have files
+   * @throws bad_request when it is no database, a damaged one, or one of a newer settee
+   */
+  prepare(name: string, copy: string): Promise<Prepared>
   /** Closes what is open. Idempotent. */
   close(): Promise<void>
+}
+
+/** A database that was prepared to take another's place; nobody knows of it yet, and the next start forgets it. */
+export interface Prepared {
+  /** Names it in {@link Catalog.replace} and {@link Catalog.discard}. */
+  readonly draft: string
+  readonly updateSeq: number
+  readonly docCount: number
 }
 
 /** What one look at a database shows beside its documents; consistent with the documents handed over with it. */
@@ -51,6 +76,8 @@ export interface StoreView {
   readonly designVersion: number
   /** null: none was ever set. */
   readonly security: SecurityObject | null
+  /** Whether it was put back to an earlier state: the first checkpoint of each replication is refused then. */
+  readonly wasRestored: boolean
 }
 
 /** Facts for the database's information object, protocol.md 4.5. */
@@ -250,11 +277,16 @@ export interface LocalDoc {
 
 export interface LocalUpdate<R> {
   readonly id: string
-  /** Pure. `write` null deletes. */
+  /**
+   * Pure. `write` null deletes.
+   * @param wasMet whether a decision on this id was `met` since the database was restored; false where it was not
+   * @returns `met`: to be remembered, with the write or without one
+   */
   decide(
     doc: LocalDoc | null,
     view: StoreView,
-  ): { result: R; write?: { readonly rev: number; readonly body: string } | null }
+    wasMet: boolean,
+  ): { result: R; write?: { readonly rev: number; readonly body: string } | null; met?: boolean }
 }
 
 /** A change of what the database keeps about itself. */
@@ -288,6 +320,8 @@ export interface Page<R> {
 
 /** One open database. Methods may be called at any time; writes of several calls may share a commit. */
 export interface DatabaseStore {
+  /** Whether its opening has found that it was put back by hand. */
+  readonly wasPutBack: boolean
   info(): Promise<StoreInfo>
   view(): Promise<StoreView>
 
@@ -342,8 +376,8 @@ export interface DatabaseStore {
   /** Changes settings; a throw of `decide` rejects and changes nothing. */
   updateSettings<R>(decide: (view: StoreView) => { result: R; write?: SettingsChange }): Promise<R>
 
-  /** Called after each durable commit that gave out sequence numbers, with the newest. */
-  onCommit(listener: (updateSeq: number) => void): void
+  /** Called after each durable commit that gave out sequence numbers, with the newest and its epoch. */
+  onCommit(listener: (updateSeq: number, epoch: string) => void): void
   /** Waits for the writes under way, then closes. Idempotent. */
   close(): Promise<void>
 }

@@ -40,6 +40,21 @@ export interface DatabasesStats {
   readonly sandboxThreads: number
 }
 
+/** A database that can be restored now. */
+export interface PreparedRestore {
+  readonly name: string
+  readonly updateSeq: number
+  readonly docCount: number
+  /**
+   * Gives it its name, with no moment at which that is free. What has the name until then is ended as if it were
+   * deleted, but kept aside.
+   * @returns where it is kept; null: there was none
+   */
+  finish(): Promise<string | null>
+  /** Removes it. Idempotent, and nothing after {@link finish}; never rejects. */
+  discard(): Promise<void>
+}
+
 export interface Databases {
   readonly serverUuid: string
   /** In byte order. */
@@ -50,6 +65,18 @@ export interface Databases {
   create(name: string): Promise<void>
   /** Ends its feeds and removes it. @throws no_database */
   delete(name: string): Promise<void>
+  /**
+   * Makes of a copy of a database's file what can take a database's place; see StorageEngine.prepare. Nothing changes
+   * for anybody yet. One at a time; takes as long as reading the file.
+   * @param copy absolute path
+   * @throws illegal_database_name, database_name_too_long, bad_request when the copy is not good
+   */
+  prepareRestore(name: string, copy: string): Promise<PreparedRestore>
+  /**
+   * Lets a database whose file was put back by hand begin anew, as one that was restored.
+   * @throws no_database
+   */
+  beginAnew(name: string): Promise<void>
   /** What happened to databases, of each pair of name and type the latest; for `_db_updates`. */
   updates(range: UpdatesRange, limit: number): Promise<CatalogUpdates>
   /**

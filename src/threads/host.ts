@@ -19,7 +19,8 @@ import { storeViews } from '../query/views.ts'
 import { SandboxClient } from '../sandbox/client.ts'
 import type { Catalog } from '../storage/catalog.ts'
 import { CommitTally } from '../storage/commit-tally.ts'
-import type { DatabaseStore } from '../storage/engine.ts'
+import type { DatabaseStore, StoreView } from '../storage/engine.ts'
+import type { Epoch, Mark } from '../storage/sequence.ts'
 import { sqliteEngine } from '../storage/sqlite/engine.ts'
 import { AutomaticCompactions } from './automatic-compactions.ts'
 import { keeping } from './compaction-policy.ts'
@@ -92,6 +93,10 @@ class Host {
   /** Streams asked for, by call, from the moment they are: a reader may give up before they begin. */
   readonly #streams = new Map<number, { readonly database: string; readonly flow: Flow }>()
   readonly #views = new ViewMemory(() => this.#settings.limits.maxViewBytes)
+  /** How far databases were before the server was started, until they are opened. */
+  readonly #marks = new Map<string, Mark>()
+  /** Databases that were opened with theirs, or had none. */
+  readonly #opened = new Set<string>()
   readonly #tally = new CommitTally()
   readonly #loop = new LoopWatch()
   readonly #ending = new AbortController()
@@ -112,7 +117,11 @@ class Host {
   }
 
   async #open(name: string, incarnation: number): Promise<OpenDatabase> {
-    const store = await this.#engine.openDatabase(name)
+    const mark = this.#marks.get(name)
+    this.#marks.delete(name)
+    this.#opened.add(name)
+    const store = await this.#engine.openDatabase(name, mark)
+    if (store.wasPutBack) this.#tellPutBack(incarnation, await store.view())
     const { isHosted } = this.#settings.rules
     const sandbox = isHosted ? ownFunctionsOnly(this.#functions.sandbox, name) : this.#functions.sandbox
     const house = isHosted ? null : { sandbox, name, incarnation }
@@ -131,7 +140,9 @@ class Host {
       ? await usersDatabase(store, { ...options, compilePattern })
       : storeDatabase(store, options)
     // What `_users` is made with is no news of it: nothing is told of before now.
-    store.onCommit((updateSeq) => this.#outbox.post({ type: 'committed', incarnation, updateSeq }))
+    store.onCommit((updateSeq, epoch) =>
+      this.#outbox.post({ type: 'committed', incarnation, updateSeq, epoch }),
+    )
     const served: ServedDatabase = {
       ...documents,
       ...(isHosted ? refusedViews(store) : storeViews({ store, sandbox, incarnation, memory: this.#views })),
@@ -147,6 +158,11 @@ class Host {
       return store.close()
     }
     return { database, store, close }
+  }
+
+  #tellPutBack(incarnation: number, { epochs, updateSeq }: StoreView): void {
+    const { id } = epochs.at(-1) as Epoch
+    this.#outbox.post({ type: 'putBack', incarnation, mark: { epoch: id, updateSeq } })
   }
 
   /** Takes a batch of messages. */
@@ -178,6 +194,9 @@ class Host {
       case 'drop':
         this.#answer(request.call, this.#drop(request.database))
         return
+      case 'prepare':
+        this.#answer(request.call, this.#engine.prepare(request.database, request.copy))
+        return
       case 'catalog':
         this.#answer(request.call, this.#catalogAct(request.act))
         return
@@ -199,7 +218,8 @@ class Host {
   }
 
   #enqueue(request: Call): void {
-    const { call, database, method } = request
+    const { call, database, method, mark } = request
+    if (mark !== undefined && !this.#opened.has(database)) this.#marks.set(database, mark)
     if (METHODS[method] === 'stream') this.#streams.set(call, { database, flow: new Flow() })
     this.#turns.add(database, request)
   }
@@ -269,18 +289,20 @@ class Host {
   }
 
   async #catalogAct(act: CatalogAct): Promise<unknown> {
-    const catalog = await this.#openCatalog()
+    const catalog = await this.#openCatalog(act.act === 'open' ? act.serverFile : undefined)
     if (act.act === 'create') return catalog.create(act.name)
     if (act.act === 'delete') return catalog.delete(act.name)
-    if (act.act === 'noteUpdated') return catalog.noteUpdated(act.names)
+    if (act.act === 'replace') return catalog.replace(act.name, act.draft)
+    if (act.act === 'discard') return catalog.discard(act.name, act.draft)
+    if (act.act === 'noteUpdated') return catalog.noteUpdated(act.names, act.marks)
     if (act.act === 'readUpdates') return catalog.readUpdates(act.range, act.limit)
     if (act.act === 'readRecords') return catalog.readRecords(act.kind)
     if (act.act === 'writeRecords') return catalog.writeRecords(act.writes)
     return { serverUuid: catalog.serverUuid, databases: await catalog.list() }
   }
 
-  #openCatalog(): Promise<Catalog> {
-    this.#catalog ??= this.#engine.openCatalog().catch((error: unknown) => {
+  #openCatalog(serverFile?: string): Promise<Catalog> {
+    this.#catalog ??= this.#engine.openCatalog(serverFile).catch((error: unknown) => {
       this.#catalog = undefined
       throw error
     })

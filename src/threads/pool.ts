@@ -50,6 +50,7 @@ export class Pool {
   /** The first holds the catalog. */
   readonly #slots: [Slot, ...Slot[]]
   readonly #owners = new Map<string, Slot>()
+  readonly #aside = new Set<Thread>()
   #settings: Settings
   #hasCatalog = false
   #isClosing = false
@@ -77,9 +78,13 @@ export class Pool {
     this.#owners.delete(database)
   }
 
-  /** Takes the data folder. @throws when it cannot be used or somebody else holds it */
-  async openCatalog(): Promise<void> {
-    const opened = (await this.catalog({ act: 'open' })) as OpenedCatalog
+  /**
+   * Takes the data folder.
+   * @param serverFile takes the place of its server.sqlite first
+   * @throws when it cannot be used or somebody else holds it
+   */
+  async openCatalog(serverFile?: string): Promise<void> {
+    const opened = (await this.catalog({ act: 'open', ...(serverFile && { serverFile }) })) as OpenedCatalog
     this.#hasCatalog = true
     this.#options.onCatalog(opened)
   }
@@ -142,6 +147,18 @@ export class Pool {
     this.openCatalog().catch((error: unknown) => this.#options.onDeath([], error))
   }
 
+  /** Does work that would hold up a thread that serves databases, on one of its own that ends with it. */
+  async aside<T>(work: (thread: Thread) => Promise<T>): Promise<T> {
+    const thread = this.#startThread()
+    this.#aside.add(thread)
+    try {
+      return await work(thread)
+    } finally {
+      this.#aside.delete(thread)
+      await thread.stop()
+    }
+  }
+
   /** How the threads are that were started so far; one that has died is not started for that. */
   reports(): Promise<ThreadReport[]> {
     return Promise.all(
@@ -156,6 +173,8 @@ export class Pool {
 
   async close(): Promise<void> {
     this.#isClosing = true
-    await Promise.all(this.#slots.map(({ thread }) => thread.stop()))
+    await Promise.all(
+      [...this.#slots.map(({ thread }) => thread), ...this.#aside].map((thread) => thread.stop()),
+    )
   }
 }

@@ -12,9 +12,10 @@ import type {
   ServerRecord,
   UpdatesRange,
 } from '../storage/catalog.ts'
-import type { DatabaseHandle, Databases, DatabasesStats } from './databases.ts'
+import type { DatabaseHandle, Databases, DatabasesStats, PreparedRestore } from './databases.ts'
 import { type OpenedCatalog, Pool } from './pool.ts'
 import { type ProxiedDatabase, proxyDatabase } from './proxy.ts'
+import { Replacements } from './replacements.ts'
 import { type CompactionTask, Tasks } from './tasks.ts'
 import { type ThreadEvent, threadFlags } from './thread.ts'
 import { UpdateNotes } from './update-notes.ts'
@@ -25,12 +26,16 @@ export interface ServerDatabasesOptions {
   readonly settings: Settings
   /** Databases kept open at the most, unless more are in use. */
   readonly maxOpen: number
+  /** A copy of server.sqlite that takes the place of the folder's own first; absolute. */
+  readonly serverFile?: string | undefined
   /** The file that a thread runs; by default host.ts beside this file. */
   readonly threadEntry?: URL | undefined
   /** The file that a thread for functions of design documents runs; by default the sandbox's own. */
   readonly sandboxEntry?: URL | undefined
   /** A thread has died. */
   onFault(fault: unknown): void
+  /** A database's file was found to be put back by hand; its devices compare anew. */
+  onPutBack?(database: string): void
   /** A compaction has failed; the database is as it was, less what was cleaned up by then. */
   onCompactionFault(database: string, fault: unknown): void
 }
@@ -42,7 +47,7 @@ export interface ServerDatabasesOptions {
 export async function openServerDatabases(options: ServerDatabasesOptions): Promise<Databases> {
   const databases = new ServerDatabases(options)
   try {
-    await databases.open()
+    await databases.open(options.serverFile)
   } catch (error) {
     await databases.close()
     throw error instanceof CouchError && error.cause !== undefined ? new Error(firstLine(error.cause)) : error
@@ -67,6 +72,7 @@ function functionLimits({ functionTimeout, functionMemory }: Limits): FunctionLi
 
 class ServerDatabases implements Databases {
   readonly #onCompactionFault: ServerDatabasesOptions['onCompactionFault']
+  readonly #onPutBack: (database: string) => void
   readonly #tasks = new Tasks()
   #serverUuid = ''
   readonly #sandboxes: SandboxPool
@@ -75,15 +81,28 @@ class ServerDatabases implements Databases {
   readonly #byIncarnation = new Map<number, ProxiedDatabase>()
   /** Makings and deletings under way: one at a time for a name. */
   readonly #changing = new Map<string, Promise<unknown>>()
-  readonly #notes = new UpdateNotes({ note: (names) => this.#catalogChange({ act: 'noteUpdated', names }) })
+  readonly #notes = new UpdateNotes({
+    note: (names, marks) => this.#catalogChange({ act: 'noteUpdated', names, marks }),
+  })
   readonly #updateListeners = new Set<() => void>()
   readonly #securityListeners = new Set<(database: string) => void>()
+  readonly #replacements = new Replacements({
+    aside: (work) => this.#pool.aside(work),
+    owner: (name) => this.#pool.owner(name),
+    release: (name) => this.#pool.release(name),
+    catalog: (act) => this.#catalogChange(act),
+    alone: (name, work) => this.#alone(name, work),
+    take: (name) => this.#take(name),
+    enter: (entry) => this.#enter(entry),
+    tellSecurity: (name) => this.#tellSecurity(name),
+  })
   #names: readonly string[] | undefined
   #closed: Promise<void> | undefined
 
   constructor(options: ServerDatabasesOptions) {
     const { dataDir, settings, maxOpen, threadEntry, onFault, onCompactionFault } = options
     this.#onCompactionFault = onCompactionFault
+    this.#onPutBack = options.onPutBack ?? (() => undefined)
     this.#sandboxes = new SandboxPool({
       entry: options.sandboxEntry,
       execArgv: threadFlags(process.execArgv),
@@ -111,8 +130,8 @@ class ServerDatabases implements Databases {
     })
   }
 
-  open(): Promise<void> {
-    return this.#pool.openCatalog()
+  open(serverFile?: string): Promise<void> {
+    return this.#pool.openCatalog(serverFile)
   }
 
   /** Enters what is not known yet: all at first; later what a thread had made when it died before it said so. */
@@ -153,19 +172,34 @@ class ServerDatabases implements Databases {
     this.#names = undefined
   }
 
+  /** Takes a database out of the list; undefined when it is not there. */
+  #take(name: string): ProxiedDatabase | undefined {
+    const proxied = this.#byName.get(name)
+    if (proxied !== undefined) this.#leave(proxied.entry)
+    return proxied
+  }
+
   #tell(event: ThreadEvent): void {
     const proxied = this.#byIncarnation.get(event.incarnation)
     if (proxied === undefined) return
     if (event.type === 'committed') {
-      this.#notes.add(proxied.entry.name)
-      proxied.emit({ type: 'committed', updateSeq: event.updateSeq })
+      const { updateSeq, epoch } = event
+      this.#notes.add(proxied.entry.name, { updateSeq, epoch })
+      proxied.emit({ type: 'committed', updateSeq })
+    } else if (event.type === 'putBack') {
+      this.#notes.add(proxied.entry.name, event.mark)
+      this.#onPutBack(proxied.entry.name)
     } else if (event.type === 'secured') this.#tellSecured(proxied, event.security)
     else this.#noteCompaction(proxied, event)
   }
 
   #tellSecured(proxied: ProxiedDatabase, security: SecurityObject | null): void {
     proxied.emit({ type: 'secured', security })
-    for (const listener of this.#securityListeners) listener(proxied.entry.name)
+    this.#tellSecurity(proxied.entry.name)
+  }
+
+  #tellSecurity(name: string): void {
+    for (const listener of this.#securityListeners) listener(name)
   }
 
   #noteCompaction(
@@ -179,13 +213,17 @@ class ServerDatabases implements Databases {
 
   /** Legal names are ASCII, so the order of UTF-16 is that of bytes. */
   names(): readonly string[] {
+    const underWay = this.#replacements.underWay()
+    if (underWay.size > 0) return [...new Set([...this.#byName.keys(), ...underWay])].sort()
     this.#names ??= [...this.#byName.keys()].sort()
     return this.#names
   }
 
   get(name: string): DatabaseHandle {
     const proxied = this.#byName.get(name)
-    if (proxied === undefined) throw new CouchError('no_database')
+    if (proxied === undefined) {
+      throw new CouchError(this.#replacements.underWay().has(name) ? 'unavailable' : 'no_database')
+    }
     return proxied.handle
   }
 
@@ -203,6 +241,7 @@ class ServerDatabases implements Databases {
       if (proxied === undefined) throw new CouchError('no_database')
       this.#leave(proxied.entry)
       proxied.retire()
+      proxied.emit({ type: 'gone' })
       try {
         await this.#pool.owner(name).ask({ type: 'drop', database: name })
         await this.#catalogChange({ act: 'delete', name })
@@ -215,6 +254,15 @@ class ServerDatabases implements Databases {
       this.#pool.release(name)
       this.#notes.remove(name)
     })
+  }
+
+  prepareRestore(name: string, copy: string): Promise<PreparedRestore> {
+    checkDatabaseName(name)
+    return this.#replacements.prepare(name, copy)
+  }
+
+  beginAnew(name: string): Promise<void> {
+    return this.#replacements.beginAnew(name)
   }
 
   async #alone(name: string, work: () => Promise<void>): Promise<void> {

@@ -4,7 +4,7 @@ import { CouchError } from '../core/errors.ts'
 import { Outbox, packArgs, type Reply, type Request, type ThreadOptions, unpackError } from './wire.ts'
 
 /** What a thread tells without being asked. */
-export type ThreadEvent = Extract<Reply, { type: 'committed' | 'secured' | 'compaction' }>
+export type ThreadEvent = Extract<Reply, { type: 'committed' | 'putBack' | 'secured' | 'compaction' }>
 
 interface Waiting {
   answer(value: unknown): void
@@ -26,6 +26,12 @@ const THREAD_FLAG = /^--(?:cpu-prof|heap-prof|enable-source-maps|trace-warnings|
 export function threadFlags(flags: readonly string[]): string[] {
   return flags.filter((flag) => THREAD_FLAG.test(flag))
 }
+
+function isEvent(reply: Reply): reply is ThreadEvent {
+  return EVENTS.has(reply.type)
+}
+
+const EVENTS: ReadonlySet<Reply['type']> = new Set(['committed', 'putBack', 'secured', 'compaction'])
 
 export class Thread {
   readonly #worker: Worker
@@ -95,7 +101,7 @@ export class Thread {
   }
 
   #take(reply: Reply): void {
-    if (reply.type === 'committed' || reply.type === 'secured' || reply.type === 'compaction') {
+    if (isEvent(reply)) {
       this.#onEvent(reply)
       return
     }
@@ -155,10 +161,10 @@ export class Thread {
       return call
     }
     if (request.type === 'call') {
-      const { database, incarnation, method } = request
+      const { database, incarnation, mark, method } = request
       const transfers: TransferListItem[] = []
       const { args, textAt } = packArgs(request.args, transfers)
-      this.#outbox.post({ type: 'call', call, database, incarnation, method, args, textAt }, transfers)
+      this.#outbox.post({ type: 'call', call, database, incarnation, mark, method, args, textAt }, transfers)
       // What feeds wait for goes at once: the rest of a turn that woke a hundred of them takes 0.2 ms.
       if (method === 'changes') this.#outbox.flush()
     } else this.#outbox.post({ ...request, call } as Request)

@@ -7,7 +7,8 @@ import type { SecurityObject, Settings } from '../core/types.ts'
 import type { Database } from '../documents/database.ts'
 import type { ViewSource } from '../query/views.ts'
 import type { SandboxAccess, SandboxNotice } from '../sandbox/messages.ts'
-import type { RecordWrite, UpdatesRange } from '../storage/catalog.ts'
+import type { NamedMark, RecordWrite, UpdatesRange } from '../storage/catalog.ts'
+import type { Mark } from '../storage/sequence.ts'
 import type { CompactionProgress } from '../storage/upkeep.ts'
 
 /** All that a database thread does for a database. */
@@ -62,6 +63,8 @@ export type Request =
       readonly call: number
       readonly database: string
       readonly incarnation: number
+      /** How far the database was before the server was started; undefined when it has been opened since. */
+      readonly mark?: Mark | undefined
       readonly method: keyof ServedDatabase
       readonly args: readonly unknown[]
       /** Which of them is a body whose bytes are sent as a text; -1: none. */
@@ -72,6 +75,8 @@ export type Request =
   | { readonly type: 'cancel'; readonly call: number }
   /** Closes a database that is about to be removed; what waits for it is refused. */
   | { readonly type: 'drop'; readonly call: number; readonly database: string }
+  /** Makes of a copy what can take a database's place; for a thread that serves nobody. Answered with Prepared. */
+  | { readonly type: 'prepare'; readonly call: number; readonly database: string; readonly copy: string }
   | { readonly type: 'catalog'; readonly call: number; readonly act: CatalogAct }
   | { readonly type: 'settings'; readonly settings: Settings }
   /** How are you? Answered with ThreadStats (thread-stats.ts), ahead of all that waits. */
@@ -80,10 +85,12 @@ export type Request =
   | { readonly type: 'stop'; readonly call: number }
 
 export type CatalogAct =
-  | { readonly act: 'open' }
+  | { readonly act: 'open'; readonly serverFile?: string }
   | { readonly act: 'create'; readonly name: string }
   | { readonly act: 'delete'; readonly name: string }
-  | { readonly act: 'noteUpdated'; readonly names: readonly string[] }
+  | { readonly act: 'replace'; readonly name: string; readonly draft: string | null }
+  | { readonly act: 'discard'; readonly name: string; readonly draft: string }
+  | { readonly act: 'noteUpdated'; readonly names: readonly string[]; readonly marks: readonly NamedMark[] }
   | { readonly act: 'readUpdates'; readonly range: UpdatesRange; readonly limit: number }
   | { readonly act: 'readRecords'; readonly kind: string }
   | { readonly act: 'writeRecords'; readonly writes: readonly RecordWrite[] }
@@ -94,7 +101,15 @@ export type Reply =
   | { readonly type: 'chunk'; readonly call: number; readonly chunk: Uint8Array }
   | { readonly type: 'end'; readonly call: number }
   | { readonly type: 'failed'; readonly call: number; readonly error: WireError }
-  | { readonly type: 'committed'; readonly incarnation: number; readonly updateSeq: number }
+  | {
+      readonly type: 'committed'
+      readonly incarnation: number
+      readonly updateSeq: number
+      /** That the newest number is of. */
+      readonly epoch: string
+    }
+  /** A database's file was found to be put back by hand, and has begun anew. */
+  | { readonly type: 'putBack'; readonly incarnation: number; readonly mark: Mark }
   | { readonly type: 'secured'; readonly incarnation: number; readonly security: SecurityObject }
   /** Functions of design documents wait for a thread to run on. */
   | { readonly type: 'sandbox' }

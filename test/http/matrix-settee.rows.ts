@@ -31,6 +31,9 @@ export const setteeRows: Rows = {
   ],
   '/_settee/tokens/:id': [['DELETE /_settee/tokens/{token}', ofM(200, 404)]],
   '/_settee/databases/:db/size': [['GET /_settee/databases/{db}/size', databaseAdmins(200)]],
+  '/_settee/backups/:id/restore': [
+    ['POST /_settee/backups/2026-01-01T00-00-00Z/restore', serverAdmins(404), { json: { database: 'x' } }],
+  ],
   '/_settee/accounts': [
     ['GET /_settee/accounts', onlyHosted(serverAdmins, 200)],
     ['POST /_settee/accounts', onlyHosted(serverAdmins, 201), { json: { name: 'made-{n}', password: 'x' } }],

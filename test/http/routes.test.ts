@@ -68,6 +68,7 @@ const ROWS: Readonly<Record<string, Row>> = {
   '/_config/:section/:key': row('/_config/log/level', 'GET,PUT,DELETE', { GET: 200, PUT: 400, DELETE: 200 }),
   '/_settee/tokens': row('/_settee/tokens', 'GET,HEAD,POST', LIST),
   '/_settee/tokens/:id': row('/_settee/tokens/x', 'DELETE', { DELETE: 404 }),
+  '/_settee/backups/:id/restore': row('/_settee/backups/x/restore', 'POST', { POST: 415 }),
   '/_cluster_setup': row('/_cluster_setup', 'GET,POST', LIST),
   '/:db': row('/db', 'DELETE,GET,HEAD,POST', { GET: 200, POST: 415, PUT: 412, DELETE: 200 }),
   '/:db/_security': row('/db/_security', 'PUT,GET', { GET: 200, PUT: 400 }),

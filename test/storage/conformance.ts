@@ -17,6 +17,7 @@ import { localCases } from './conformance/locals.ts'
 import { propertyCases } from './conformance/property.ts'
 import { purgeCases } from './conformance/purge.ts'
 import { rangeCases } from './conformance/ranges.ts'
+import { replaceCases } from './conformance/replace.ts'
 import { revisionCases } from './conformance/revisions.ts'
 import { settingsCases } from './conformance/settings.ts'
 import type { MakeEngine, StorageCases } from './conformance/setup.ts'
@@ -28,6 +29,7 @@ const PARTS: Record<string, StorageCases> = {
   catalog: catalogCases,
   'updates of the catalog': catalogUpdateCases,
   'records of the catalog': catalogRecordCases,
+  'databases that are put back': replaceCases,
   documents: docCases,
   updates: updateCases,
   revisions: revisionCases,

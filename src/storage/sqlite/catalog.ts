@@ -9,7 +9,9 @@ import type {
   Catalog,
   CatalogUpdates,
   DatabaseEntry,
+  NamedMark,
   RecordWrite,
+  Replaced,
   ServerRecord,
   UpdatesRange,
 } from '../catalog.ts'
@@ -17,8 +19,11 @@ import { Connection, type ConnectionOptions, isBusy, storageError } from './conn
 import type { Files } from './files.ts'
 import { FolderLock, inUse } from './folder-lock.ts'
 import { syncPath } from './log-file.ts'
+import { forgetMark, readMarks, writeMarks } from './marks.ts'
 import { RECORDS_SCHEMA, readRecords, writeRecords } from './records.ts'
+import { beginAnew, createdAtOf } from './restored.ts'
 import { type Migration, migrate } from './schema.ts'
+import { replaceServerFile } from './server-file.ts'
 import { State } from './state.ts'
 import { UPDATE_LOG_SCHEMA, UpdateLog } from './update-log.ts'
 import type { Upgrades } from './upgrade.ts'
@@ -37,6 +42,10 @@ export interface CatalogOptions {
   readonly files: Files
   readonly upgrades: Upgrades
   readonly onOperation: ConnectionOptions['onOperation']
+  /** Takes the place of `server.sqlite` first. */
+  readonly copy: string | undefined
+  /** The time, in ms since 1970. */
+  now(): number
 }
 
 export class SqliteCatalog implements Catalog {
@@ -44,20 +53,22 @@ export class SqliteCatalog implements Catalog {
   readonly #files: Files
   readonly #lock: FolderLock
   readonly #connection: Connection
-  readonly #options: ConnectionOptions
+  readonly #options: CatalogOptions
   readonly #updates: UpdateLog
   /** What is listed: the rows that have a file. */
   readonly #entries = new Map<string, DatabaseEntry>()
 
   /**
    * Takes the data folder.
-   * @throws Error with one clear line when it cannot be used or another settee holds it
+   * @throws Error with one clear line when it cannot be used or another settee holds it; bad_request when the copy is
+   * not good
    */
   static async open(options: CatalogOptions): Promise<SqliteCatalog> {
-    const { dataDir, files } = options
+    const { dataDir, files, copy } = options
     files.makeFolder()
     const lock = new FolderLock(dataDir, files.lock)
     try {
+      if (copy !== undefined) replaceServerFile(dataDir, files, copy, options.now())
       return new SqliteCatalog(options, lock, await openServerFile(options))
     } catch (error) {
       lock.release()
@@ -65,9 +76,10 @@ export class SqliteCatalog implements Catalog {
     }
   }
 
-  private constructor({ files, onOperation }: CatalogOptions, lock: FolderLock, connection: Connection) {
+  private constructor(options: CatalogOptions, lock: FolderLock, connection: Connection) {
+    const { files } = options
     this.#files = files
-    this.#options = { onOperation }
+    this.#options = options
     this.#lock = lock
     this.#connection = connection
     try {
@@ -97,9 +109,11 @@ export class SqliteCatalog implements Catalog {
    */
   #adopt(): void {
     const found = new Set(this.#files.databases())
+    const marks = readMarks(this.#connection)
     this.#transaction(() => {
       for (const { name, incarnation } of this.#rows()) {
-        if (found.delete(name)) this.#entries.set(name, { name, incarnation })
+        const mark = marks.get(name)
+        if (found.delete(name)) this.#entries.set(name, { name, incarnation, ...(mark && { mark }) })
         else this.#forget(name)
       }
       this.#updates.note(
@@ -136,12 +150,14 @@ export class SqliteCatalog implements Catalog {
     this.#connection
       .prepare('INSERT OR REPLACE INTO database (name, incarnation) VALUES (?, ?)')
       .run(name, incarnation)
+    forgetMark(this.#connection, name)
     this.#updates.note([name], 'created')
     return { name, incarnation }
   }
 
   #forget(name: string): void {
     this.#connection.prepare('DELETE FROM database WHERE name = ?').run(name)
+    forgetMark(this.#connection, name)
     this.#updates.note([name], 'deleted')
   }
 
@@ -172,10 +188,10 @@ export class SqliteCatalog implements Catalog {
   /** A whole, empty file under its unfinished name. */
   #makeFile(name: string): void {
     const path = this.#files.makeUnfinished(name)
-    const connection = new Connection(path, { ...this.#options, isDraft: true })
+    const connection = new Connection(path, { onOperation: this.#options.onOperation, isDraft: true })
     try {
       migrate(connection, path)
-      State.create(connection, Math.floor(Date.now() / 1000))
+      State.create(connection, Math.floor(this.#options.now() / 1000))
       // Closing it would do that as well, but would not tell of a fault.
       connection.checkpoint()
     } finally {
@@ -194,10 +210,73 @@ export class SqliteCatalog implements Catalog {
     }
   }
 
-  async noteUpdated(names: readonly string[]): Promise<void> {
-    const listed = names.filter((name) => this.#entries.has(name))
+  async replace(name: string, draft: string | null): Promise<Replaced> {
+    const wasThere = this.#entries.has(name)
+    if (draft === null && !wasThere) throw new CouchError('no_database')
     try {
-      if (listed.length > 0) this.#transaction(() => this.#updates.note(listed, 'updated'))
+      const createdAt = wasThere ? this.#settle(name) : null
+      const beginning = draft === null ? this.#files.path(name) : this.#files.draft(name, draft)
+      this.#setApart(beginning, createdAt, draft === null)
+      // What its name was known by is over whether the file then gets it or not.
+      const entry = this.#transaction(() => this.#enter(name))
+      this.#entries.set(name, entry)
+      const kept = draft === null ? null : this.#files.replace(name, draft, this.#options.now())
+      return { ...entry, kept }
+    } catch (error) {
+      if (!wasThere && this.#entries.delete(name)) this.#transaction(() => this.#forget(name))
+      throw storageError(error)
+    }
+  }
+
+  async discard(name: string, draft: string): Promise<void> {
+    this.#files.discard(name, draft)
+  }
+
+  /**
+   * Brings what a crash left in a database's log into its file.
+   * @returns when it was made, in seconds since 1970; null when it is damaged
+   */
+  #settle(name: string): number | null {
+    try {
+      return this.#withFile(this.#files.path(name), createdAtOf)
+    } catch (error) {
+      const translated = storageError(error)
+      // A damaged file is what backups are for.
+      if (translated instanceof CouchError && translated.code === 'insufficient_storage') throw translated
+      return null
+    }
+  }
+
+  /** What begins under a name must not be taken for what had it before, not even within a second. */
+  #setApart(path: string, createdAt: number | null, isStillInPlace: boolean): void {
+    this.#withFile(path, (connection) => {
+      const isLater = createdAt === null || createdAtOf(connection) > createdAt
+      if (isStillInPlace || !isLater) beginAnew(connection, this.#options.now(), [createdAt ?? 0])
+    })
+  }
+
+  #withFile<R>(path: string, use: (connection: Connection) => R): R {
+    const connection = new Connection(path, { onOperation: this.#options.onOperation, mustExist: true })
+    try {
+      return use(connection)
+    } finally {
+      connection.close()
+    }
+  }
+
+  async noteUpdated(names: readonly string[], marks: readonly NamedMark[] = []): Promise<void> {
+    const listed = names.filter((name) => this.#entries.has(name))
+    const known = marks.filter(({ name }) => this.#entries.has(name))
+    try {
+      if (listed.length === 0 && known.length === 0) return
+      this.#transaction(() => {
+        this.#updates.note(listed, 'updated')
+        writeMarks(this.#connection, known)
+      })
+      for (const { name, epoch, updateSeq } of known) {
+        const entry = this.#entries.get(name) as DatabaseEntry
+        this.#entries.set(name, { ...entry, mark: { epoch, updateSeq } })
+      }
     } catch (error) {
       throw storageError(error)
     }

@@ -2,11 +2,13 @@ import { existsSync } from 'node:fs'
 import { CouchError } from '../../core/errors.ts'
 import type { Catalog } from '../catalog.ts'
 import type { CommitTally } from '../commit-tally.ts'
-import type { DatabaseStore, StorageEngine } from '../engine.ts'
+import type { DatabaseStore, Prepared, StorageEngine } from '../engine.ts'
+import type { Mark } from '../sequence.ts'
 import { SqliteCatalog } from './catalog.ts'
 import { storageError } from './connection.ts'
 import { Files } from './files.ts'
 import { PageCaches } from './page-caches.ts'
+import { prepareCopy } from './prepared.ts'
 import { MIGRATIONS, RefusedFile } from './schema.ts'
 import { SqliteStore } from './store.ts'
 import { Upgrades } from './upgrade.ts'
@@ -37,14 +39,14 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
   return {
     capabilities: { durable: true, sharedWriters: false },
 
-    async openCatalog(): Promise<Catalog> {
+    async openCatalog(copy?: string): Promise<Catalog> {
       if (catalog !== undefined)
         throw new Error(`the data folder ${dataDir} is in use by this settee already`)
-      catalog = await SqliteCatalog.open({ dataDir, files, upgrades, onOperation })
+      catalog = await SqliteCatalog.open({ dataDir, files, upgrades, onOperation, now, copy })
       return catalog
     },
 
-    async openDatabase(name: string): Promise<DatabaseStore> {
+    async openDatabase(name: string, mark?: Mark): Promise<DatabaseStore> {
       const path = files.path(name)
       if (!existsSync(path)) throw new CouchError('no_database')
       try {
@@ -55,13 +57,17 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
           copyPath: (schema) => files.copyPath(name, schema),
         })
         const onClosed = () => stores.delete(store)
-        const store: SqliteStore = new SqliteStore(name, path, { connection, caches, tally, now, onClosed })
+        const options = { connection, caches, tally, now, mark, onClosed }
+        const store: SqliteStore = new SqliteStore(name, path, options)
         stores.add(store)
         return store
       } catch (cause) {
         throw openFault(name, cause)
       }
     },
+
+    prepare: (name: string, copy: string): Promise<Prepared> =>
+      prepareCopy(files, name, copy, { onOperation, now }),
 
     async close(): Promise<void> {
       await Promise.all([...stores].map((store) => store.close()))

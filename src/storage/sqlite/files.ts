@@ -1,6 +1,16 @@
 /** Where a data folder keeps its files, and the folder's own durability. */
-import { mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs'
-import { join } from 'node:path'
+import {
+  constants,
+  copyFileSync,
+  existsSync,
+  linkSync,
+  mkdirSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statSync,
+} from 'node:fs'
+import { dirname, join } from 'node:path'
 import { databaseFileName, databaseOfFileName } from '../../core/ids.ts'
 import { COPIES_FOLDER } from '../upgrade-copies.ts'
 import { fileBytes, logOf, syncPath } from './log-file.ts'
@@ -17,12 +27,14 @@ export class Files {
   readonly lock: string
   readonly #folder: string
   readonly #copies: string
+  readonly #kept: string
 
   constructor(dataDir: string) {
     this.server = join(dataDir, `server${SUFFIX}`)
     this.lock = join(dataDir, 'lock')
     this.#copies = join(dataDir, COPIES_FOLDER)
     this.#folder = join(dataDir, 'databases')
+    this.#kept = join(dataDir, 'replaced')
   }
 
   /** Makes the folder for databases, readable by its owner alone. @throws the file system's error */
@@ -112,6 +124,69 @@ export class Files {
     }
   }
 
+  /** Where a copy is prepared to take a database's place. @param draft names it */
+  draft(database: string, draft: string): string {
+    return `${this.path(database)}.${draft}${UNFINISHED}`
+  }
+
+  /** Removes what was prepared. Never throws. */
+  discard(database: string, draft: string): void {
+    try {
+      this.#removeWithCompanions(this.draft(database, draft))
+    } catch {
+      // The next start sweeps it.
+    }
+  }
+
+  /**
+   * Gives what was prepared a database's name; durable when this returns. What has the name keeps another, so that no
+   * crash leaves the name without a whole file.
+   * @param time ms since 1970
+   * @returns where it is kept what was there; null: nothing was
+   */
+  replace(database: string, draft: string, time: number): string | null {
+    const path = this.path(database)
+    const kept = existsSync(path) ? this.#keep(path, databaseFileName(database), time) : null
+    // Beside another file a log of the old one would be read as its own. It is there only when it could not be brought
+    // into the old file: that is damaged, or somebody reads it. It is kept, and a crash before the new file has the
+    // name gives it back (sweep).
+    for (const companion of COMPANIONS) rmSync(path + companion, { force: true })
+    if (kept !== null) this.#sync()
+    renameSync(this.draft(database, draft), path)
+    this.#sync()
+    return kept
+  }
+
+  /** As {@link replace}, of the server's own file, whose log must be empty. @param draft the path of a whole file */
+  replaceServer(draft: string, time: number): void {
+    syncPath(draft)
+    if (existsSync(this.server)) this.#keep(this.server, 'server', time)
+    renameSync(draft, this.server)
+    syncPath(dirname(this.server))
+  }
+
+  #keep(path: string, name: string, time: number): string {
+    mkdirSync(this.#kept, { recursive: true, mode: 0o700 })
+    const kept = this.#keptPath(name, time)
+    linkOrCopy(path, kept)
+    const log = statSync(`${path}-wal`, { throwIfNoEntry: false })
+    if (log !== undefined && log.size > 0) linkOrCopy(`${path}-wal`, `${kept}-wal`)
+    syncPath(this.#kept)
+    syncPath(dirname(this.server))
+    return kept
+  }
+
+  #keptPath(name: string, time: number): string {
+    const stamp = new Date(time)
+      .toISOString()
+      .replace(/\.\d+Z$/, 'Z')
+      .replaceAll(':', '-')
+    const base = join(this.#kept, `${name}.${stamp}`)
+    let nth = 1
+    while (existsSync(base + ordinal(nth) + SUFFIX)) nth += 1
+    return base + ordinal(nth) + SUFFIX
+  }
+
   /** Removes what a crash has left: unfinished files, and companions of files that are no more. */
   sweep(): void {
     const files = readdirSync(this.#folder)
@@ -124,6 +199,29 @@ export class Files {
       if (owner.endsWith(UNFINISHED) || isOrphan) rmSync(join(this.#folder, file), { force: true })
     }
     this.#sync()
+    this.#sweepKept()
+  }
+
+  /**
+   * A crash between keeping a file and replacing it leaves one with two names, of which the database's is the right one;
+   * its log may have had to go first.
+   */
+  #sweepKept(): void {
+    if (!existsSync(this.#kept)) return
+    const linked = readdirSync(this.#kept)
+      .map((file) => join(this.#kept, file))
+      .filter((path) => (statSync(path, { throwIfNoEntry: false })?.nlink ?? 0) > 1)
+    if (linked.length === 0) return
+    const databases = readdirSync(this.#folder).map((file) => join(this.#folder, file))
+    const byInode = new Map(databases.map((path) => [inodeOf(path), path]))
+    for (const kept of linked) {
+      const path = byInode.get(inodeOf(kept))
+      if (path === undefined) continue
+      const log = `${kept}-wal`
+      if (existsSync(log) && !existsSync(`${path}-wal`)) linkOrCopy(log, `${path}-wal`)
+      this.#sync()
+      this.#removeWithCompanions(kept)
+    }
   }
 
   #removeWithCompanions(path: string): void {
@@ -137,5 +235,23 @@ export class Files {
 
   #sync(): void {
     syncPath(this.#folder)
+  }
+}
+
+function inodeOf(path: string): bigint | undefined {
+  return statSync(path, { bigint: true, throwIfNoEntry: false })?.ino
+}
+
+function ordinal(nth: number): string {
+  return nth === 1 ? '' : `-${nth}`
+}
+
+/** Some file systems have no links. */
+function linkOrCopy(from: string, to: string): void {
+  try {
+    linkSync(from, to)
+  } catch {
+    copyFileSync(from, to, constants.COPYFILE_EXCL)
+    syncPath(to)
   }
 }

@@ -18,6 +18,8 @@ interface Counters extends StoreView {
   readonly externalBytes: number
 }
 
+/** When the database was last put back to an earlier state, in ms since 1970. */
+export const RESTORED_KEY = 'restored_at'
 const DEFAULT_PURGED_INFOS_LIMIT = 1000
 
 export class State {
@@ -57,6 +59,7 @@ export class State {
       purgedInfosLimit: number('purged_infos_limit', DEFAULT_PURGED_INFOS_LIMIT),
       designVersion: number('design_version'),
       security: securityOf(connection),
+      wasRestored: meta.has(RESTORED_KEY),
       purgeSeq: number('purge_seq'),
       externalBytes: number('external_bytes'),
     }

@@ -20,27 +20,27 @@ import type {
   StoreView,
   Touches,
 } from '../engine.ts'
+import type { Epoch, Mark } from '../sequence.ts'
 import type { CompactOptions, StoreSizes, StoreWear } from '../upkeep.ts'
 import { Access } from './access.ts'
 import { Compaction } from './compaction.ts'
 import type { Connection } from './connection.ts'
 import { DocWrites } from './doc-writes.ts'
 import { Holds } from './holds.ts'
+import { SMALL_WRITE } from './locals.ts'
 import { PageCache, type PageCaches } from './page-caches.ts'
 import { fillPage } from './paging.ts'
+import { beginAnewIfPutBack } from './restored.ts'
 import { Sizes } from './sizes.ts'
 import { Staging } from './staging.ts'
 import { openTables, type Tables } from './tables.ts'
-import { type Plan, Writer } from './writer.ts'
+import { Writer } from './writer.ts'
 
 /** Rows counted in one turn: about a millisecond's work. */
 const COUNT_STRETCH = 10_000
 /** Documents read by id at once, and those of them whose bodies are read with them. */
 const READ_ROWS = 100
 const READ_BODIES = 20
-/** About the bytes of a write that is no document's. */
-const SMALL_WRITE = 1024
-
 export interface StoreOptions {
   /** To the file, which has the newest schema; the store closes it. */
   readonly connection: Connection
@@ -50,10 +50,13 @@ export interface StoreOptions {
   readonly tally?: CommitTally | undefined
   /** The time, in ms since 1970. */
   now(): number
+  /** How far the database was when last heard of. */
+  readonly mark?: Mark | undefined
   onClosed(): void
 }
 
 export class SqliteStore implements DatabaseStore {
+  readonly wasPutBack: boolean
   readonly #name: string
   readonly #connection: Connection
   readonly #tables: Tables
@@ -63,7 +66,7 @@ export class SqliteStore implements DatabaseStore {
   readonly #docWrites: DocWrites
   readonly #access: Access
   readonly #compaction: Compaction
-  readonly #listeners: ((updateSeq: number) => void)[] = []
+  readonly #listeners: ((updateSeq: number, epoch: string) => void)[] = []
   readonly #options: StoreOptions
   readonly #cache: PageCache
   #closing: Promise<void> | undefined
@@ -75,6 +78,7 @@ export class SqliteStore implements DatabaseStore {
     this.#connection = options.connection
     this.#cache = new PageCache(this.#connection, options.caches)
     try {
+      this.wasPutBack = beginAnewIfPutBack(this.#connection, options.mark, options.now())
       this.#tables = openTables(this.#connection, options.now)
     } catch (error) {
       this.#connection.close()
@@ -107,7 +111,13 @@ export class SqliteStore implements DatabaseStore {
     const updates = this.#tables.state.committed()
     this.#tables.wear.committed()
     this.#options.tally?.add(writes, updates, ms)
-    if (updates > 0) for (const listener of this.#listeners) listener(this.#tables.state.view.updateSeq)
+    if (updates > 0) this.#tell()
+  }
+
+  #tell(): void {
+    const { updateSeq, epochs } = this.#tables.state.view
+    const { id } = epochs.at(-1) as Epoch
+    for (const listener of this.#listeners) listener(updateSeq, id)
   }
 
   #back(): void {
@@ -274,17 +284,8 @@ export class SqliteStore implements DatabaseStore {
   }
 
   async updateLocals<R>(updates: readonly LocalUpdate<R>[]): Promise<Outcome<R>[]> {
-    const plans = updates.map((update): Plan<Outcome<R>> => {
-      const decide = () => {
-        const { result, write } = update.decide(this.#tables.locals.byId(update.id), this.#tables.state.view)
-        return () => {
-          if (write !== undefined) this.#tables.locals.write(update.id, write)
-          return { result }
-        }
-      }
-      return { bytes: SMALL_WRITE, decide }
-    })
-    return this.#access.write(plans)
+    const { locals, state } = this.#tables
+    return this.#access.write(updates.map((update) => locals.plan(update, () => state.view)))
   }
 
   async updateSettings<R>(decide: (view: StoreView) => { result: R; write?: SettingsChange }): Promise<R> {
@@ -298,7 +299,7 @@ export class SqliteStore implements DatabaseStore {
     })
   }
 
-  onCommit(listener: (updateSeq: number) => void): void {
+  onCommit(listener: (updateSeq: number, epoch: string) => void): void {
     this.#listeners.push(listener)
   }
 

@@ -4,6 +4,7 @@ import { CouchError } from '../../../src/core/errors.ts'
 import type { SecurityObject } from '../../../src/core/types.ts'
 import type { Branch } from '../../../src/revisions/branch.ts'
 import { parseRev } from '../../../src/revisions/rev.ts'
+import { isCheckpoint } from '../../../src/storage/checkpoints.ts'
 import type {
   AttachmentWrite,
   DocState,
@@ -54,6 +55,8 @@ export interface State {
   longestAncestry: number
   /** Grows with each commit. */
   writes: number
+  /** The ids that were met since the database was restored; null: it was not. */
+  met: Set<string> | null
   readonly docs: Map<string, StoredDoc>
   readonly locals: Map<string, LocalDoc>
   /** The contents that are whole. */
@@ -83,6 +86,7 @@ export function emptyState(): State {
     compactedPurge: 0,
     longestAncestry: 1000,
     writes: 0,
+    met: null,
     docs: new Map(),
     locals: new Map(),
     blobs: new Map(),
@@ -98,6 +102,7 @@ export function draftOf(state: State): State {
     ...state,
     docs: new Map(state.docs),
     locals: new Map(state.locals),
+    met: state.met && new Set(state.met),
     blobs: new Map(state.blobs),
     blobOfHash: new Map(state.blobOfHash),
     unnamed: new Set(state.unnamed),
@@ -108,13 +113,27 @@ export function draftOf(state: State): State {
 export function viewOf(state: State): StoreView {
   const { updateSeq, epochs, docCount, deletedCount, revsLimit, purgedInfosLimit, designVersion, security } =
     state
-  return { updateSeq, epochs, docCount, deletedCount, revsLimit, purgedInfosLimit, designVersion, security }
+  const wasRestored = state.met !== null
+  return {
+    ...{ updateSeq, epochs, docCount, deletedCount, revsLimit, purgedInfosLimit, designVersion, security },
+    wasRestored,
+  }
 }
 
 /** What a restart leaves of a state: contents that no revision named are forgotten. */
 export function reopened(state: State): State {
   const draft = draftOf(state)
   for (const blob of [...draft.staged.keys(), ...draft.unnamed]) dropUnnamed(draft, blob)
+  return draft
+}
+
+/** A state as it is after it was put back: StorageEngine.prepare. */
+export function begunAnew(state: State): State {
+  const draft = draftOf(state)
+  draft.epochs = beginEpoch(state.epochs, epochId(randomBytes(9)), state.updateSeq + 1)
+  draft.epochOwner = null
+  draft.met = new Set()
+  for (const [id, { body }] of draft.locals) if (isCheckpoint(body)) draft.locals.delete(id)
   return draft
 }
 

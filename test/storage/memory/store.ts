@@ -20,6 +20,7 @@ import type {
   StoreInfo,
   StoreView,
 } from '../../../src/storage/engine.ts'
+import { type Epoch, hasGoneBack, type Mark } from '../../../src/storage/sequence.ts'
 import type {
   CompactionProgress,
   CompactOptions,
@@ -30,6 +31,7 @@ import { dropForsaken, dropSuperseded, purgeDoc } from './purge.ts'
 import { sinceWhen, sizesOf, wearOf } from './sizes.ts'
 import { MemoryStaging } from './staging.ts'
 import {
+  begunAnew,
   checkContents,
   draftOf,
   externalSize,
@@ -62,17 +64,19 @@ export class MemoryStore implements DatabaseStore {
   readonly #record: DatabaseRecord
   readonly #operate: Operate
   readonly #staging: MemoryStaging
-  readonly #listeners: ((updateSeq: number) => void)[] = []
+  readonly wasPutBack: boolean
+  readonly #listeners: ((updateSeq: number, epoch: string) => void)[] = []
   #queue: Job[] = []
   #writing: Promise<void> = Promise.resolve()
   #closing: Promise<void> | null = null
   #compacting: Promise<void> | null = null
   readonly #watchers = new Set<(progress: CompactionProgress) => void>()
 
-  constructor(record: DatabaseRecord, operate: Operate) {
+  constructor(record: DatabaseRecord, operate: Operate, mark: Mark | undefined) {
     this.#record = record
     this.#operate = operate
-    record.state = reopened(record.state)
+    this.wasPutBack = mark !== undefined && hasGoneBack(record.state, mark)
+    record.state = reopened(this.wasPutBack ? begunAnew(record.state) : record.state)
     this.#staging = new MemoryStaging({
       read: (read) => this.#read(read),
       write: (operation, change) =>
@@ -266,7 +270,9 @@ export class MemoryStore implements DatabaseStore {
   }
 
   #updateLocal<R>(draft: State, { id, decide }: LocalUpdate<R>): Outcome<R> {
-    const { result, write } = decide(draft.locals.get(id) ?? null, viewOf(draft))
+    const wasMet = draft.met?.has(id) === true
+    const { result, write, met } = decide(draft.locals.get(id) ?? null, viewOf(draft), wasMet)
+    if (met) draft.met?.add(id)
     if (write !== undefined) this.#operate('write local document')
     if (write === null) draft.locals.delete(id)
     else if (write !== undefined) draft.locals.set(id, { id, rev: write.rev, body: write.body })
@@ -287,7 +293,7 @@ export class MemoryStore implements DatabaseStore {
     })
   }
 
-  onCommit(listener: (updateSeq: number) => void): void {
+  onCommit(listener: (updateSeq: number, epoch: string) => void): void {
     this.#listeners.push(listener)
   }
 
@@ -346,7 +352,10 @@ export class MemoryStore implements DatabaseStore {
     }
     this.#record.state = draft
     for (const answer of settle) answer()
-    if (draft.updateSeq > before.updateSeq) for (const listener of this.#listeners) listener(draft.updateSeq)
+    if (draft.updateSeq > before.updateSeq) {
+      const { id } = draft.epochs.at(-1) as Epoch
+      for (const listener of this.#listeners) listener(draft.updateSeq, id)
+    }
   }
 
   #refuseIfClosed(): void {
