@@ -1,7 +1,7 @@
 /** Restoring databases: copies are prepared on a thread of their own, and then take the place of what is there. */
 import { CouchError } from '../core/errors.ts'
 import type { DatabaseEntry, Replaced } from '../storage/catalog.ts'
-import type { Prepared } from '../storage/engine.ts'
+import type { Prepared } from '../storage/storage-engine.ts'
 import type { PreparedRestore } from './databases.ts'
 import type { OpenedCatalog } from './pool.ts'
 import type { ProxiedDatabase } from './proxy.ts'

@@ -3,7 +3,8 @@ import { inspect } from 'node:util'
 import type { Test } from 'tap'
 import { CouchError, type ErrorName } from '../../../src/core/errors.ts'
 import type { Catalog } from '../../../src/storage/catalog.ts'
-import type { DatabaseStore, Outcome, StorageEngine } from '../../../src/storage/engine.ts'
+import type { DatabaseStore, Outcome } from '../../../src/storage/engine.ts'
+import type { StorageEngine } from '../../../src/storage/storage-engine.ts'
 
 export interface EngineOptions {
   /** To be called before every operation of the engine; what it throws stands for a fault of the disk there. */

@@ -78,7 +78,6 @@ t.test('a damaged database is replaced, and kept as it is', async (t) => {
   const { draft } = await engine.prepare('notes', await copyWithB(t))
   const { kept } = await catalog.replace('notes', draft)
   t.equal(statSync(kept as string).size, 50_000)
-  t.equal(statSync(`${kept}-wal`).size, 50_000)
   const store = await engine.openDatabase('notes')
   t.ok(await readOne(store, 'b'))
   t.equal(await readOne(store, 'a'), null, 'no log of the old one is read as its own')
