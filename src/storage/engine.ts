@@ -14,6 +14,7 @@
 import type { SecurityObject } from '../core/types.ts'
 import type { Branch } from '../revisions/branch.ts'
 import type { Catalog } from './catalog.ts'
+import type { CopyFacts, DatabaseSnapshot } from './copies.ts'
 import type { Epochs } from './sequence.ts'
 
 /** What a kind of engine can do; the house asks for a capability, never for an engine's name. */
@@ -22,6 +23,8 @@ export interface EngineCapabilities {
   readonly durable: boolean
   /** Whether another process may write the same databases at the same time. */
   readonly sharedWriters: boolean
+  /** Whether databases can be copied as files; what is about copies rejects otherwise. */
+  readonly copies: boolean
 }
 
 export interface StorageEngine {
@@ -31,6 +34,21 @@ export interface StorageEngine {
   openCatalog(): Promise<Catalog>
   /** Opens a database that exists. @throws no_database */
   openDatabase(name: string): Promise<DatabaseStore>
+  /**
+   * A database as its last commit left it, to be copied from; also one that another engine over the same data has open
+   * and writes to, which neither waits for it nor is seen in it. @throws no_database
+   */
+  openSnapshot(name: string): Promise<DatabaseSnapshot>
+  /**
+   * A text that differs from any earlier one when the database was written to in between; null: that cannot be told
+   * without reading the database. Cheap.
+   */
+  fingerprint(name: string): Promise<string | null>
+  /**
+   * Reads a copy from its first to its last byte.
+   * @throws Error whose message says what is wrong with it
+   */
+  checkCopy(path: string): Promise<CopyFacts>
   /** Closes what is open. Idempotent. */
   close(): Promise<void>
 }

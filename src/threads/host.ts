@@ -19,8 +19,11 @@ import { storeViews } from '../query/views.ts'
 import { SandboxClient } from '../sandbox/client.ts'
 import type { Catalog } from '../storage/catalog.ts'
 import { CommitTally } from '../storage/commit-tally.ts'
+import type { DatabaseStore } from '../storage/engine.ts'
 import { sqliteEngine } from '../storage/sqlite/engine.ts'
 import { Compactions } from './compactions.ts'
+import { serveCopies } from './copy-host.ts'
+import { isCopier } from './copy-wire.ts'
 import { Flow } from './flow.ts'
 import { heapSize } from './heap-size.ts'
 import { LoopWatch } from './loop-watch.ts'
@@ -28,6 +31,7 @@ import { type Closable, OpenStores } from './open-stores.ts'
 import { servedUsers } from './served-users.ts'
 import type { ThreadStats } from './thread-stats.ts'
 import { Turns } from './turns.ts'
+import { unreadable } from './unreadable.ts'
 import {
   type CatalogAct,
   METHODS,
@@ -46,6 +50,7 @@ type Call = Extract<Request, { type: 'call' }>
 
 interface OpenDatabase extends Closable {
   readonly database: ServedDatabase
+  readonly store: Pick<DatabaseStore, 'readChanges'>
 }
 
 /** How long functions may take when the thread stops, in ms; then what waits for them is refused. */
@@ -80,6 +85,8 @@ class Host {
   )
   /** Streams asked for, by call, from the moment they are: a reader may give up before they begin. */
   readonly #streams = new Map<number, { readonly database: string; readonly flow: Flow }>()
+  /** What lets go the databases that are held open, by the calls that asked for it. */
+  readonly #held = new Map<number, () => void>()
   readonly #views = new ViewMemory(() => this.#settings.limits.maxViewBytes)
   readonly #tally = new CommitTally()
   readonly #loop = new LoopWatch()
@@ -126,7 +133,7 @@ class Host {
       this.#functions.forget(incarnation)
       return store.close()
     }
-    return { database, close }
+    return { database, store, close }
   }
 
   /** Takes a batch of messages. */
@@ -157,6 +164,16 @@ class Host {
         return
       case 'drop':
         this.#answer(request.call, this.#drop(request.database))
+        return
+      case 'hold':
+        this.#answer(request.call, this.#hold(request))
+        return
+      case 'release':
+        this.#held.get(request.call)?.()
+        this.#held.delete(request.call)
+        return
+      case 'check':
+        this.#answer(request.call, unreadable(this.#stores))
         return
       case 'catalog':
         this.#answer(request.call, this.#catalogAct(request.act))
@@ -247,6 +264,16 @@ class Host {
     await this.#stores.drop(database)
   }
 
+  #hold({ call, database, incarnation }: Extract<Request, { type: 'hold' }>): Promise<void> {
+    return new Promise((opened, failed) => {
+      const untilReleased = () => {
+        opened()
+        return new Promise<void>((release) => this.#held.set(call, release))
+      }
+      this.#stores.accompany(database, incarnation, untilReleased).catch(failed)
+    })
+  }
+
   async #catalogAct(act: CatalogAct): Promise<unknown> {
     const catalog = await this.#openCatalog()
     if (act.act === 'create') return catalog.create(act.name)
@@ -255,6 +282,7 @@ class Host {
     if (act.act === 'readUpdates') return catalog.readUpdates(act.range, act.limit)
     if (act.act === 'readRecords') return catalog.readRecords(act.kind)
     if (act.act === 'writeRecords') return catalog.writeRecords(act.writes)
+    if (act.act === 'copy') return catalog.copyTo(act.path)
     return { serverUuid: catalog.serverUuid, databases: await catalog.list() }
   }
 
@@ -281,6 +309,9 @@ class Host {
 
 if (parentPort !== null) {
   const port = parentPort
-  const host = new Host(new Outbox<Reply>(port), workerData as ThreadOptions)
-  port.on('message', (requests: readonly Request[]) => host.receive(requests))
+  if (isCopier(workerData)) serveCopies(port, sqliteEngine(workerData))
+  else {
+    const host = new Host(new Outbox<Reply>(port), workerData as ThreadOptions)
+    port.on('message', (requests: readonly Request[]) => host.receive(requests))
+  }
 }

@@ -12,6 +12,8 @@ import type {
   ServerRecord,
   UpdatesRange,
 } from '../storage/catalog.ts'
+import { databaseCopies } from './copies.ts'
+import type { Copies } from './copy-wire.ts'
 import type { DatabaseHandle, Databases, DatabasesStats } from './databases.ts'
 import { type OpenedCatalog, Pool } from './pool.ts'
 import { type ProxiedDatabase, proxyDatabase } from './proxy.ts'
@@ -78,6 +80,7 @@ class ServerDatabases implements Databases {
   readonly #notes = new UpdateNotes({ note: (names) => this.#catalogChange({ act: 'noteUpdated', names }) })
   readonly #updateListeners = new Set<() => void>()
   readonly #securityListeners = new Set<(database: string) => void>()
+  readonly copies: Copies
   #names: readonly string[] | undefined
   #closed: Promise<void> | undefined
 
@@ -90,11 +93,19 @@ class ServerDatabases implements Databases {
       limits: functionLimits(settings.limits),
       onFault,
     })
+    const entry = threadEntry ?? new URL(`./host${extname(import.meta.url)}`, import.meta.url)
+    this.copies = databaseCopies({
+      dataDir,
+      entry,
+      entryOf: (name) => this.#byName.get(name)?.entry,
+      hold: ({ name, incarnation }) => this.#pool.owner(name).hold(name, incarnation),
+      copyCatalog: async (path) => void (await this.#pool.catalog({ act: 'copy', path })),
+    })
     this.#pool = new Pool({
       dataDir,
       settings,
       maxOpen,
-      entry: threadEntry ?? new URL(`./host${extname(import.meta.url)}`, import.meta.url),
+      entry,
       sandboxes: this.#sandboxes,
       onEvent: (event) => this.#tell(event),
       onDeath: (names, fault) => {
@@ -256,6 +267,10 @@ class ServerDatabases implements Databases {
 
   async stats(): Promise<DatabasesStats> {
     return { threads: await this.#pool.reports(), sandboxThreads: this.#sandboxes.size }
+  }
+
+  unreadable(): Promise<readonly string[]> {
+    return this.#pool.unreadable()
   }
 
   setSettings(settings: Settings): void {

@@ -70,6 +70,12 @@ export type Request =
   | { readonly type: 'cancel'; readonly call: number }
   /** Closes a database that is about to be removed; what waits for it is refused. */
   | { readonly type: 'drop'; readonly call: number; readonly database: string }
+  /** Keeps a database open until it is released; answered once it is. */
+  | { readonly type: 'hold'; readonly call: number; readonly database: string; readonly incarnation: number }
+  /** `call` is that of the hold. */
+  | { readonly type: 'release'; readonly call: number }
+  /** Which open databases cannot be read? Answered with a list of names. */
+  | { readonly type: 'check'; readonly call: number }
   | { readonly type: 'catalog'; readonly call: number; readonly act: CatalogAct }
   | { readonly type: 'settings'; readonly settings: Settings }
   /** How are you? Answered with ThreadStats (thread-stats.ts), ahead of all that waits. */
@@ -85,6 +91,7 @@ export type CatalogAct =
   | { readonly act: 'readUpdates'; readonly range: UpdatesRange; readonly limit: number }
   | { readonly act: 'readRecords'; readonly kind: string }
   | { readonly act: 'writeRecords'; readonly writes: readonly RecordWrite[] }
+  | { readonly act: 'copy'; readonly path: string }
 
 /** From a database thread. */
 export type Reply =

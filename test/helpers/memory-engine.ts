@@ -36,7 +36,7 @@ export function memoryEngine(options: MemoryEngineOptions = {}): StorageEngine &
 }
 
 class MemoryEngine implements StorageEngine, ContentsCount {
-  readonly capabilities = { durable: false, sharedWriters: false }
+  readonly capabilities = { durable: false, sharedWriters: false, copies: false }
   readonly #operate: Operate
   readonly #serverUuid = randomBytes(16).toString('hex')
   readonly #databases = new Map<string, DatabaseRecord>()
@@ -91,6 +91,7 @@ class MemoryEngine implements StorageEngine, ContentsCount {
         }
         this.#records = records
       },
+      copyTo: async () => noCopies(),
     }
   }
 
@@ -129,9 +130,25 @@ class MemoryEngine implements StorageEngine, ContentsCount {
     return store
   }
 
+  async openSnapshot(): Promise<never> {
+    return noCopies()
+  }
+
+  async fingerprint(): Promise<null> {
+    return null
+  }
+
+  async checkCopy(): Promise<never> {
+    return noCopies()
+  }
+
   async close(): Promise<void> {
     await Promise.all([...this.#stores].map((store) => store.close()))
     this.#stores.clear()
     this.#holder = null
   }
+}
+
+function noCopies(): never {
+  throw new Error('This engine makes no copies.')
 }

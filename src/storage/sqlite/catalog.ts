@@ -199,6 +199,14 @@ export class SqliteCatalog implements Catalog {
     }
   }
 
+  async copyTo(path: string): Promise<void> {
+    try {
+      await this.#connection.copyTo(path)
+    } catch (error) {
+      throw storageError(error)
+    }
+  }
+
   close(): void {
     this.#connection.close()
   }

@@ -4,6 +4,7 @@
  */
 import Sqlite from 'better-sqlite3'
 import { CouchError } from '../../core/errors.ts'
+import { copyFile } from './file-copy.ts'
 import { LazyStatement, type Row, type Statement } from './statement.ts'
 
 /** `settee` in ASCII, shortened to the 32 bits that `PRAGMA application_id` has. */
@@ -109,6 +110,11 @@ export class Connection {
     } finally {
       this.pragma(`busy_timeout = ${BUSY_MS}`)
     }
+  }
+
+  /** Copies the file to a new one; what is written meanwhile is carried over. For small files: see snapshot.ts. */
+  copyTo(path: string): Promise<void> {
+    return copyFile(this.#db, path)
   }
 
   close(): void {

@@ -2,10 +2,14 @@ import { existsSync } from 'node:fs'
 import { CouchError } from '../../core/errors.ts'
 import type { Catalog } from '../catalog.ts'
 import type { CommitTally } from '../commit-tally.ts'
+import type { CopyFacts, DatabaseSnapshot } from '../copies.ts'
 import type { DatabaseStore, StorageEngine } from '../engine.ts'
 import { SqliteCatalog } from './catalog.ts'
+import { storageError } from './connection.ts'
+import { checkCopy } from './copy-check.ts'
 import { Files } from './files.ts'
 import { PageCaches } from './page-caches.ts'
+import { SqliteSnapshot } from './snapshot.ts'
 import { SqliteStore } from './store.ts'
 
 export interface SqliteEngineOptions {
@@ -27,7 +31,7 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
   const caches = new PageCaches()
   let catalog: SqliteCatalog | undefined
   return {
-    capabilities: { durable: true, sharedWriters: false },
+    capabilities: { durable: true, sharedWriters: false, copies: true },
 
     async openCatalog(): Promise<Catalog> {
       if (catalog !== undefined)
@@ -53,6 +57,24 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
           },
         )
       }
+    },
+
+    async openSnapshot(name: string): Promise<DatabaseSnapshot> {
+      const path = files.path(name)
+      if (!existsSync(path)) throw new CouchError('no_database')
+      try {
+        return new SqliteSnapshot(path)
+      } catch (error) {
+        throw storageError(error)
+      }
+    },
+
+    async fingerprint(name: string): Promise<string | null> {
+      return files.fingerprint(name)
+    },
+
+    async checkCopy(path: string): Promise<CopyFacts> {
+      return checkCopy(path)
     },
 
     async close(): Promise<void> {
