@@ -22,8 +22,11 @@ import { type Hosted, openHosted } from './hosted/hosted.ts'
 import { perUserDatabases } from './hosted/per-user-databases.ts'
 import { tellStoredBefore } from './hosted/stored-before.ts'
 import { tenantAccounts } from './hosted/tenant-accounts.ts'
+import { Backups } from './maintenance/backup/backups.ts'
+import { backupFact } from './maintenance/backup/health.ts'
 import { serveControl } from './maintenance/control-server.ts'
 import { localControls } from './maintenance/controls.ts'
+import { backupCollector } from './maintenance/metrics/backup-metrics.ts'
 import { tenantCollector } from './maintenance/metrics/tenant-metrics.ts'
 import type { Databases } from './threads/databases.ts'
 import { openServerDatabases } from './threads/server-databases.ts'
@@ -130,8 +133,11 @@ async function composed(
   void hosted?.resume()
   const version = setteeVersion()
   const made = { config, accounts, credentials, tokens, databases, hosted }
-  const collectors = hosted === null ? [] : [tenantCollector(hosted)]
-  const services = { ...made, collectors, logger, version, tmpDir }
+  const backups = new Backups({ config, databases, dataDir, version, logger })
+  undo.push(() => backups.close())
+  const collectors = [backupCollector(backups), ...(hosted === null ? [] : [tenantCollector(hosted)])]
+  const health = [async () => [backupFact(await backups.state())]]
+  const services = { ...made, collectors, health, backups, logger, version, tmpDir }
   const app = await buildApp(services, { closeGraceMs })
   undo.push(async () => {
     databases.endFeeds()
@@ -139,8 +145,9 @@ async function composed(
   })
   if (config.isHosted) undo.push(tellStoredBefore(databases, logger))
   const revokeAll = (account: string) => tokens.revokeAll(account)
-  const controls = localControls({ config, databases, env, revokeTokens: revokeAll })
+  const controls = localControls({ config, databases, env, revokeTokens: revokeAll, backups })
   undo.push(await serveControl({ dataDir, controls, logger }))
+  backups.startSchedule()
   return app
 }
 

@@ -20,11 +20,23 @@ export type AccountCommand = { readonly data: string | undefined } & (
   | { readonly name: 'account delete'; readonly account: string }
 )
 
+/** `settee backup`, on the folder given with --data. */
+export interface BackupCommand {
+  readonly name: 'backup'
+  readonly data: string | undefined
+  /** Where to make it; undefined: where the server keeps its backups. */
+  readonly to: string | undefined
+  /** Empty: all databases. */
+  readonly databases: readonly string[]
+  readonly json: boolean
+}
+
 export type Command =
   | { readonly name: 'help' }
   | { readonly name: 'version' }
   | { readonly name: 'serve'; readonly arguments: ServeArguments }
   | AccountCommand
+  | BackupCommand
 
 /** A mistake on the command line; the message is one line. */
 export class UsageError extends Error {
@@ -38,6 +50,7 @@ Usage: settee [serve] [options]
        settee account add <name> [--role <role>]... [--stdin] [--data <folder>]
        settee account list [--data <folder>]
        settee account delete <name> [--data <folder>]
+       settee backup [--to <folder>] [--db <name>]... [--json] [--data <folder>]
 
 serve runs the server:
   --port <number>      port to listen on (default 5984; 0 takes a free one)
@@ -52,6 +65,14 @@ passwd and account change who may come in, whether the server runs or not:
   --create             make a server admin when there is neither an admin nor an account of this name
   --role <role>        a role of the new account; may be given several times
   --stdin              read the password from the standard input instead of asking for it
+  --data <folder>      as with serve
+
+backup copies the databases and what else belongs to the server, whether it runs or not, and
+verifies each copy; exit code 0 when all of it is in the backup:
+  --to <folder>        the folder that keeps backups (default: settee/backup_folder, or backups in
+                       the data folder)
+  --db <name>          this database alone; may be given several times
+  --json               print what was made as JSON
   --data <folder>      as with serve
 
   --help, -h           show this text
@@ -72,6 +93,9 @@ const OPTIONS = {
   'log-level': { type: 'string' },
   'log-file': { type: 'string' },
   hosted: { type: 'boolean' },
+  to: { type: 'string' },
+  db: { type: 'string', multiple: true },
+  json: { type: 'boolean' },
   help: { type: 'boolean', short: 'h' },
   version: { type: 'boolean', short: 'v' },
 } as const
@@ -95,6 +119,8 @@ export function parseCommand(args: readonly string[]): Command {
     case 'passwd':
     case 'account':
       return accountCommand(positionals, values)
+    case 'backup':
+      return backupCommand(rest, values)
     default:
       throw new UsageError(`Unknown command "${command}".`)
   }
@@ -110,6 +136,13 @@ function serveCommand(rest: readonly string[], values: Values): Command {
   if (values['log-file'] !== undefined) flags.logFile = values['log-file']
   if (values.hosted) flags.hosted = true
   return { name: 'serve', arguments: { data: values.data, flags } }
+}
+
+function backupCommand(rest: readonly string[], values: Values): BackupCommand {
+  checkNone(rest)
+  checkOptions(values, 'backup', ['data', 'to', 'db', 'json'])
+  const { data, to, db: databases = [], json = false } = values
+  return { name: 'backup', data, to, databases, json }
 }
 
 function accountCommand([command = '', ...rest]: readonly string[], values: Values): AccountCommand {

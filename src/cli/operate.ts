@@ -2,6 +2,8 @@ import { stat } from 'node:fs/promises'
 import { removeTokensOf } from '../auth/tokens.ts'
 import { openConfig } from '../config/config.ts'
 import { settingsOf } from '../config/settings.ts'
+import { setteeVersion } from '../config/version.ts'
+import { Backups } from '../maintenance/backup/backups.ts'
 import { reachServer } from '../maintenance/control-client.ts'
 import { type Controls, localControls } from '../maintenance/controls.ts'
 import { openServerDatabases } from '../threads/server-databases.ts'
@@ -64,11 +66,18 @@ async function openFolder(dataDir: string, env: NodeJS.ProcessEnv): Promise<Open
     })
   })
   const revokeTokens = (account: string) => removeTokensOf(databases, account)
+  const backups = new Backups({ config, databases, dataDir, version: setteeVersion(), logger: SILENT })
   return {
-    controls: localControls({ config, databases, env, revokeTokens }),
-    close: () => databases.close(),
+    controls: localControls({ config, databases, env, revokeTokens, backups }),
+    close: async () => {
+      await backups.close()
+      await databases.close()
+    },
   }
 }
+
+/** What a command has to say it says itself. */
+const SILENT = { info: () => undefined, warn: () => undefined, error: () => undefined }
 
 const UNREACHABLE =
   ' Its control socket does not answer: try again when it has started, or stop it first if its log says that it has none.'

@@ -3,12 +3,15 @@
  * not: each is a method that takes one argument and, where it takes its time, whom it tells how far it is. All of these
  * are plain data, so that they can travel; failures are CouchErrors.
  */
+
 import { localOperator, type Operator, type OperatorServices } from '../auth/operator.ts'
+import type { Backups } from './backup/backups.ts'
+import { type Keeper, localKeeper } from './backup/controls.ts'
 
 /** Told now and then how far something is. */
 export type OnProgress<Progress extends object> = (progress: Progress) => void
 
-export type Controls = Operator
+export type Controls = Operator & Keeper
 
 /** All of them, by which a call that comes over the socket is known. */
 export const CONTROLS: readonly (keyof Controls)[] = [
@@ -16,11 +19,12 @@ export const CONTROLS: readonly (keyof Controls)[] = [
   'addAccount',
   'listAccounts',
   'deleteAccount',
+  'backUp',
 ]
 
-export type ControlServices = OperatorServices
+export type ControlServices = OperatorServices & { readonly backups: Backups }
 
 /** @returns what works on the configuration and databases that are open in this process */
 export function localControls(services: ControlServices): Controls {
-  return { ...localOperator(services) }
+  return { ...localOperator(services), ...localKeeper(services.backups) }
 }

@@ -49,6 +49,8 @@ export interface StorageEngine {
    * @throws Error whose message says what is wrong with it
    */
   checkCopy(path: string): Promise<CopyFacts>
+  /** As {@link checkCopy}, of what {@link Catalog.copyTo} has made. @returns the server's uuid */
+  checkCatalogCopy(path: string): Promise<string>
   /** Closes what is open. Idempotent. */
   close(): Promise<void>
 }

@@ -139,8 +139,8 @@ class CopyThread implements Copier {
     if (this.#options.entryOf(name)?.incarnation !== incarnation) throw new CouchError('no_database')
   }
 
-  hash(path: string): Promise<FileHash> {
-    return this.#ask({ type: 'hash', path }) as Promise<FileHash>
+  checkCatalog(path: string, serverUuid: string): Promise<FileHash> {
+    return this.#ask({ type: 'catalog', path, serverUuid }) as Promise<FileHash>
   }
 
   async close(): Promise<void> {

@@ -3,7 +3,7 @@ import { setPriority } from 'node:os'
 import { platform } from 'node:process'
 import type { MessagePort } from 'node:worker_threads'
 import type { StorageEngine } from '../storage/engine.ts'
-import { copyDatabase, hashFile, takeUnwritten } from './copy-job.ts'
+import { checkCatalog, copyDatabase, takeUnwritten } from './copy-job.ts'
 import { type CopyReply, type CopyRequest, DamagedCopy } from './copy-wire.ts'
 import { packError } from './wire.ts'
 
@@ -40,7 +40,7 @@ async function work(
   tell: (reply: CopyReply) => void,
 ): Promise<unknown> {
   const { call } = request
-  if (request.type === 'hash') return hashFile(request.path)
+  if (request.type === 'catalog') return checkCatalog(engine, request.path, request.serverUuid)
   if (request.type === 'same') return takeUnwritten(engine, request.job)
   return copyDatabase(engine, request.job, (progress) => tell({ call, type: 'progress', progress }))
 }

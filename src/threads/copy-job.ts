@@ -151,8 +151,22 @@ function refuseIfFull(folder: string, bytes: number): void {
   )
 }
 
+/**
+ * Holds a copy of what belongs to the server against what it must be.
+ * @throws Error when it is something else; the file system's error
+ */
+export async function checkCatalog(
+  engine: Pick<StorageEngine, 'checkCatalogCopy'>,
+  path: string,
+  serverUuid: string,
+): Promise<FileHash> {
+  const found = await engine.checkCatalogCopy(path)
+  if (found !== serverUuid) throw new Error(`the copy of the catalog is of the server ${found}`)
+  return hashFile(path)
+}
+
 /** Reads a file whole. @throws the file system's error */
-export function hashFile(path: string): FileHash {
+function hashFile(path: string): FileHash {
   const hash = createHash('sha256')
   const pace = new Pace()
   const buffer = Buffer.allocUnsafe(READ_BYTES)

@@ -46,8 +46,8 @@ export interface Copier {
    *   database holds, or the database itself is damaged; insufficient_storage; internal_server_error
    */
   copy(job: CopyJob, onProgress: (progress: JobProgress) => void): Promise<CopyOutcome>
-  /** Reads a file whole. @throws the file system's error */
-  hash(path: string): Promise<FileHash>
+  /** Holds a copy of what belongs to the server against what it must be. @throws internal_server_error */
+  checkCatalog(path: string, serverUuid: string): Promise<FileHash>
   /** Ends the thread, whatever it is at. */
   close(): Promise<void>
 }
@@ -78,7 +78,7 @@ export interface CopierData {
 export type CopyRequest = { readonly call: number } & (
   | { readonly type: 'same'; readonly job: CopyJob & { readonly known: KnownCopy } }
   | { readonly type: 'copy'; readonly job: CopyJob }
-  | { readonly type: 'hash'; readonly path: string }
+  | { readonly type: 'catalog'; readonly path: string; readonly serverUuid: string }
 )
 
 export type CopyReply =

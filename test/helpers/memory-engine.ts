@@ -142,6 +142,10 @@ class MemoryEngine implements StorageEngine, ContentsCount {
     return noCopies()
   }
 
+  async checkCatalogCopy(): Promise<never> {
+    return noCopies()
+  }
+
   async close(): Promise<void> {
     await Promise.all([...this.#stores].map((store) => store.close()))
     this.#stores.clear()

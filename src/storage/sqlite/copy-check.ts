@@ -11,19 +11,36 @@ import { factsOf, openForReading } from './snapshot.ts'
 const FAULTS = 5
 
 /**
- * Reads a copy whole.
+ * Reads a copy of a database whole.
  * @returns what it holds
  * @throws Error whose message says what is wrong
  */
 export function checkCopy(path: string): CopyFacts {
+  return checked(path, (db) => {
+    checkCounters(db)
+    checkContents(db)
+    return factsOf(db)
+  })
+}
+
+/**
+ * Reads a copy of server.sqlite whole.
+ * @returns the server's uuid
+ * @throws Error whose message says what is wrong
+ */
+export function checkCatalogCopy(path: string): string {
+  return checked(path, (db) =>
+    String(db.prepare("SELECT value FROM server WHERE key = 'uuid'").pluck().get()),
+  )
+}
+
+function checked<R>(path: string, read: (db: Sqlite.Database) => R): R {
   if (!statSync(path, { throwIfNoEntry: false })?.isFile()) throw new Error('the copy is missing')
   const db = opened(path)
   try {
     checkKind(db)
     checkPages(db)
-    checkCounters(db)
-    checkContents(db)
-    return factsOf(db)
+    return read(db)
   } catch (error) {
     if (error instanceof Sqlite.SqliteError) throw damaged(error)
     throw error

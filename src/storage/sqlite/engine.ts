@@ -6,7 +6,7 @@ import type { CopyFacts, DatabaseSnapshot } from '../copies.ts'
 import type { DatabaseStore, StorageEngine } from '../engine.ts'
 import { SqliteCatalog } from './catalog.ts'
 import { storageError } from './connection.ts'
-import { checkCopy } from './copy-check.ts'
+import { checkCatalogCopy, checkCopy } from './copy-check.ts'
 import { Files } from './files.ts'
 import { PageCaches } from './page-caches.ts'
 import { SqliteSnapshot } from './snapshot.ts'
@@ -75,6 +75,10 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
 
     async checkCopy(path: string): Promise<CopyFacts> {
       return checkCopy(path)
+    },
+
+    async checkCatalogCopy(path: string): Promise<string> {
+      return checkCatalogCopy(path)
     },
 
     async close(): Promise<void> {
