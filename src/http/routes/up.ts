@@ -2,7 +2,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { requireMetricsReader } from '../../auth/access.ts'
 import { databaseHealth, gatherFacts } from '../../maintenance/health.ts'
-import { queryOf, viewBoolean } from '../query-params.ts'
+import { queryOf } from '../query-params.ts'
 import { sendJson } from '../replies.ts'
 import type { Path } from '../route-table.ts'
 

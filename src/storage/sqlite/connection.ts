@@ -13,6 +13,9 @@ export const APPLICATION_ID = 0x73747465
 /** How long to wait for another process that holds a lock on the file, in ms. */
 const BUSY_MS = 1000
 
+/** As `PRAGMA auto_vacuum` tells it. */
+const INCREMENTAL = 2
+
 export interface ConnectionOptions {
   /** Called before everything that reaches SQLite, with what it is; a throw takes its place. For fault tests. */
   readonly onOperation?: ((operation: string) => void) | undefined
@@ -41,7 +44,8 @@ export class Connection {
       if (options.isDraft) this.pragma('synchronous = OFF')
       // Take effect only in a file that has no tables yet; for one that has, these two say what it has already.
       this.pragma('page_size = 8192')
-      this.pragma('auto_vacuum = INCREMENTAL')
+      // Said to a file that has it already it would be written there again: an opening writes nothing.
+      if (this.pragma('auto_vacuum') !== INCREMENTAL) this.pragma('auto_vacuum = INCREMENTAL')
       this.pragma('journal_mode = WAL')
       // The driver's WAL default is NORMAL, which loses acknowledged writes at a power cut (design.md 6).
       if (!options.isDraft) this.pragma('synchronous = FULL')
