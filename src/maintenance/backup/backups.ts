@@ -195,7 +195,10 @@ export class Backups {
     const folder = order.to === null ? this.#own() : this.#other(order.to)
     await folder.prepare(order.to === null ? mayMake : true)
     await folder.sweep()
-    const id = await folder.freeId(this.#clock.now())
+    const startedAt = this.#clock.now()
+    const id = await folder.freeId(startedAt)
+    const none = { database: null, databases_done: 0, databases_total: names.length, percent: 0 }
+    this.#task = { id, ...none, startedAt, updatedAt: startedAt }
     return { id, path: join(folder.path, id), made: this.#make(id, folder, order, names, onProgress) }
   }
 

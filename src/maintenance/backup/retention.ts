@@ -26,7 +26,7 @@ const dayOf = (time: number) => Math.floor(time / DAY_MS)
 const weekOf = (time: number) => Math.floor((dayOf(time) + DAYS_FROM_MONDAY) / 7)
 
 /**
- * The ids of those that may go. What stays: of the newest days and weeks (UTC, Monday first) that have whole backups,
+ * The ids of those that may go. What stays: all of the day before the newest whole one; of the newest days and weeks (UTC, Monday first) that have whole backups,
  * the last one of each; the newest whole one in any case; of each database that there is, the newest backup that has it;
  * backups of some databases as long as a whole one that is older stays.
  * @param backups in any order @param existing the names of the databases that there are
@@ -38,8 +38,9 @@ export function surplusBackups(
 ): string[] {
   const newestFirst = backups.toSorted((a, b) => b.time - a.time || (a.id < b.id ? 1 : -1))
   const whole = newestFirst.filter(({ isWhole, isSound }) => isWhole && isSound)
+  const dayBefore = (whole[0]?.time ?? 0) - DAY_MS
   const kept = new Set([
-    ...whole.slice(0, 1),
+    ...whole.filter(({ time }) => time > dayBefore),
     ...firstOfEach(whole, dayOf).slice(0, daily),
     ...firstOfEach(whole, weekOf).slice(0, weekly),
   ])
