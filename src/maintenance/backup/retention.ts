@@ -28,7 +28,7 @@ const weekOf = (time: number) => Math.floor((dayOf(time) + DAYS_FROM_MONDAY) / 7
 /**
  * The ids of those that may go. What stays: all of the day before the newest whole one; of the newest days and weeks (UTC, Monday first) that have whole backups,
  * the last one of each; the newest whole one in any case; of each database that there is, the newest backup that has it;
- * backups of some databases as long as a whole one that is older stays.
+ * backups of some databases, and damaged ones, as long as a whole one that is older stays.
  * @param backups in any order @param existing the names of the databases that there are
  */
 export function surplusBackups(
@@ -45,7 +45,7 @@ export function surplusBackups(
     ...firstOfEach(whole, weekOf).slice(0, weekly),
   ])
   const oldest = Math.min(...[...kept].map(({ time }) => time))
-  for (const backup of newestFirst) if (!backup.isWhole && backup.time >= oldest) kept.add(backup)
+  for (const backup of newestFirst) if (backup.time >= oldest && !whole.includes(backup)) kept.add(backup)
   for (const backup of newestOfEach(newestFirst, new Set(existing))) kept.add(backup)
   // Where nothing stands that could take its place, nothing goes.
   if (whole.length === 0) return []

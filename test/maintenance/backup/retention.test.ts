@@ -40,8 +40,8 @@ t.test('one of some databases stands in for none, and goes when it is old', asyn
 })
 
 t.test('a damaged one stands in for none', async (t) => {
-  const backups = [daily(0), daily(1, { isSound: false })]
-  t.strictSame(daysOf(surplusBackups(backups, { daily: 1, weekly: 1 }, ['a'])), [1])
+  const backups = [daily(0, { isSound: false }), daily(1), daily(2, { isSound: false })]
+  t.strictSame(daysOf(surplusBackups(backups, { daily: 1, weekly: 1 }, ['a'])), [0])
   const none = [daily(0, { isSound: false }), daily(1, { isWhole: false })]
   t.strictSame(surplusBackups(none, { daily: 0, weekly: 0 }, []), [])
 })
