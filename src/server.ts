@@ -21,8 +21,11 @@ import { type Hosted, openHosted } from './hosted/hosted.ts'
 import { perUserDatabases } from './hosted/per-user-databases.ts'
 import { tellStoredBefore } from './hosted/stored-before.ts'
 import { tenantAccounts } from './hosted/tenant-accounts.ts'
+import { Backups } from './maintenance/backup/backups.ts'
+import { backupFact } from './maintenance/backup/health.ts'
 import { serveControl } from './maintenance/control-server.ts'
 import { localControls } from './maintenance/controls.ts'
+import { backupCollector } from './maintenance/metrics/backup-metrics.ts'
 import { tenantCollector } from './maintenance/metrics/tenant-metrics.ts'
 import { keepSwept } from './maintenance/replaced.ts'
 import { backupsFolder, localRestorer } from './maintenance/restore.ts'
@@ -143,8 +146,11 @@ async function composed(
   void hosted?.resume()
   const version = setteeVersion()
   const made = { config, accounts, credentials, tokens, databases, hosted }
-  const collectors = hosted === null ? [] : [tenantCollector(hosted)]
-  const services = { ...made, collectors, logger, version, tmpDir }
+  const backups = new Backups({ config, databases, dataDir, version, logger })
+  undo.push(() => backups.close())
+  const collectors = [backupCollector(backups), ...(hosted === null ? [] : [tenantCollector(hosted)])]
+  const health = [async () => [backupFact(await backups.state())]]
+  const services = { ...made, collectors, health, backups, logger, version, tmpDir }
   const { buildApp } = await loading
   const app = await buildApp(services, { closeGraceMs })
   undo.push(async () => {
@@ -155,10 +161,11 @@ async function composed(
   const revokeAll = (account: string) => tokens.revokeAll(account)
   const ending = new AbortController()
   const restorer = localRestorer(hosted?.databases ?? databases, () => backupsFolder(config))
-  const lasting = { tmpDir, ending: ending.signal, restorer }
+  const lasting = { tmpDir, ending: ending.signal, restorer, backups }
   const controls = localControls({ config, databases, env, revokeTokens: revokeAll, ...lasting })
   undo.push(await serveControl({ dataDir, controls, logger }))
   undo.push(async () => ending.abort())
+  backups.startSchedule()
   return app
 }
 

@@ -44,6 +44,16 @@ export type RestoreCommand = { readonly data: string | undefined; readonly json:
     }
   | { readonly name: 'adopt'; readonly databases: readonly string[] | null }
 )
+/** `settee backup`, on the folder given with --data. */
+export interface BackupCommand {
+  readonly name: 'backup'
+  readonly data: string | undefined
+  /** Where to make it; undefined: where the server keeps its backups. */
+  readonly to: string | undefined
+  /** Empty: all databases. */
+  readonly databases: readonly string[]
+  readonly json: boolean
+}
 
 export type Command =
   | { readonly name: 'help' }
@@ -53,6 +63,7 @@ export type Command =
   | SizeCommand
   | TransferCommand
   | RestoreCommand
+  | BackupCommand
 
 export const HELP = `settee - a small CouchDB-compatible sync server
 
@@ -66,6 +77,7 @@ Usage: settee [serve] [options]
        settee import <database> [--from <file>] [--merge] [--data <folder>]
        settee restore <backup> [--all] [--db <name>]... [--as <name>] [--server] [--yes] [--json]
        settee adopt [<database>]... [--all] [--json]
+       settee backup [--to <folder>] [--db <name>]... [--json] [--data <folder>]
 
 serve runs the server:
   --port <number>      port to listen on (default 5984; 0 takes a free one)
@@ -97,6 +109,14 @@ file of a database. What is replaced is kept in the data folder, below replaced/
   --yes                do not ask
 adopt makes devices notice that files of databases were put back by hand.
   --json               print what was done as JSON
+
+backup copies the databases and what else belongs to the server, whether it runs or not, and
+verifies each copy; exit code 0 when all of it is in the backup:
+  --to <folder>        the folder that keeps backups (default: settee/backup_folder, or backups in
+                       the data folder)
+  --db <name>          this database alone; may be given several times
+  --json               print what was made as JSON
+  --data <folder>      as with serve
 
   --help, -h           show this text
   --version, -v        show the version
@@ -158,6 +178,8 @@ export function parseCommand(args: readonly string[]): Command {
       return restoreCommand(rest, values)
     case 'adopt':
       return adoptCommand(rest, values)
+    case 'backup':
+      return backupCommand(rest, values)
     default:
       throw new UsageError(`Unknown command "${command}".`)
   }
@@ -179,6 +201,13 @@ function sizeCommand([database, ...extra]: readonly string[], values: Values): S
   checkOptions(values, 'size', ['data', 'json'])
   checkNone(extra)
   return { name: 'size', data: values.data, database: database ?? null, json: values.json ?? false }
+}
+
+function backupCommand(rest: readonly string[], values: Values): BackupCommand {
+  checkNone(rest)
+  checkOptions(values, 'backup', ['data', 'to', 'db', 'json'])
+  const { data, to, db: databases = [], json = false } = values
+  return { name: 'backup', data, to, databases, json }
 }
 
 function accountCommand([command = '', ...rest]: readonly string[], values: Values): AccountCommand {

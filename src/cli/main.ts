@@ -34,6 +34,11 @@ async function run(command: Command): Promise<void> {
       process.exitCode = await runRestoreCommand(command, process.env)
       return
     }
+    case 'backup': {
+      const { runBackupCommand } = await import('./backup.ts')
+      process.exitCode = await runBackupCommand(command, process.env)
+      return
+    }
     default: {
       const { runAccountCommand } = await import('./account.ts')
       process.exitCode = await runAccountCommand(command, process.env)

@@ -3,7 +3,9 @@ import { join } from 'node:path'
 import { removeTokensOf } from '../auth/tokens.ts'
 import { openConfig } from '../config/config.ts'
 import { settingsOf } from '../config/settings.ts'
+import { setteeVersion } from '../config/version.ts'
 import type { Settings } from '../core/types.ts'
+import { Backups } from '../maintenance/backup/backups.ts'
 import { reachServer } from '../maintenance/control-client.ts'
 import { type Controls, localControls } from '../maintenance/controls.ts'
 import { backupsFolder, localRestorer } from '../maintenance/restore.ts'
@@ -87,10 +89,14 @@ async function openFolder(
   await mkdir(tmpDir, { recursive: true, mode: 0o700 })
   const ending = new AbortController()
   const restorer = localRestorer(databases, () => backupsFolder(config))
-  const services = { config, databases, env, restorer, revokeTokens, tmpDir, ending: ending.signal }
+  const backups = new Backups({ config, databases, dataDir, version: setteeVersion(), logger: SILENT })
+  const lasting = { restorer, backups, tmpDir, ending: ending.signal }
   return {
-    controls: localControls(services),
-    close: () => databases.close(),
+    controls: localControls({ config, databases, env, revokeTokens, ...lasting }),
+    close: async () => {
+      await backups.close()
+      await databases.close()
+    },
   }
 }
 
@@ -99,6 +105,9 @@ function restful(settings: Settings): Settings {
   const { rules } = settings
   return { ...settings, rules: { ...rules, compaction: { ...rules.compaction, isAutomatic: false } } }
 }
+
+/** What a command has to say it says itself. */
+const SILENT = { info: () => undefined, warn: () => undefined, error: () => undefined }
 
 const UNREACHABLE =
   ' Its control socket does not answer: try again when it has started, or stop it first if its log says that it has none.'

@@ -1,4 +1,5 @@
 import { DEFAULT_LIMITS } from '../core/types.ts'
+import { problemOfFolder } from './absolute-folder.ts'
 import { problemOfHandlers } from './authentication-handlers.ts'
 import { problemOfClaims } from './required-claims.ts'
 import { problemOfProxies } from './trusted-proxies.ts'
@@ -288,6 +289,16 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
     integer(0, 36_500),
     'days that files of before an upgrade are kept; 0: they are not copied',
   ),
+  row('settee', 'backup_interval', 0, integer(0, 8760), 'hours between two backups; 0: none by themselves'),
+  row(
+    'settee',
+    'backup_folder',
+    null,
+    { type: 'checked', problem: problemOfFolder },
+    'where backups are kept; unset: backups in the data folder',
+  ),
+  row('settee', 'backup_keep_daily', 7, integer(0, 10_000), 'days of which the last backup is kept'),
+  row('settee', 'backup_keep_weekly', 4, integer(0, 10_000), 'weeks of which the last backup is kept'),
   row('settee', 'max_tokens', 100_000, integer(0, 1_000_000), 'device tokens of all accounts together'),
   row('settee', 'tokens_per_account', 50, integer(0, 10_000), 'device tokens of one account'),
   row(

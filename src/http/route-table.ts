@@ -41,6 +41,8 @@ export interface Method {
    * also with `chttpd/require_valid_user`.
    */
   readonly credentials?: 'ignored' | 'optional'
+  /** With `ignored`: whether this one call looks at them all the same. */
+  heeds?(request: FastifyRequest): boolean
   /** The reason of a 401 for wrong credentials, when it is not CouchDB's. */
   readonly wrongCredentials?: string
 }
@@ -66,6 +68,7 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     access?: Access
     credentials?: 'ignored' | 'optional'
+    heeds?: Method['heeds']
     stranger?: ErrorName
     wrongCredentials?: string
   }
@@ -84,7 +87,7 @@ export function registerPaths(app: FastifyInstance, paths: readonly Path[]): voi
 }
 
 function registerMethod(app: FastifyInstance, path: Path, name: string, method: Method): void {
-  const { credentials, wrongCredentials } = method
+  const { credentials, heeds, wrongCredentials } = method
   app.route({
     method: name,
     url: path.url,
@@ -92,6 +95,7 @@ function registerMethod(app: FastifyInstance, path: Path, name: string, method: 
       access: method.access ?? path.access,
       ...(path.stranger && { stranger: path.stranger }),
       ...(credentials && { credentials }),
+      ...(heeds && { heeds }),
       ...(wrongCredentials && { wrongCredentials }),
     },
     ...(method.compress === false && { compress: false }),

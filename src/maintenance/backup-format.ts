@@ -48,16 +48,8 @@ export interface BackedUpDatabase extends BackupFile {
   readonly copied_at: string
   /** The earlier backup whose file this is, since nothing had changed; null: it was copied for this one. */
   readonly same_as: string | null
-  /** The database's own file at that moment if nothing of it stood in a log then: who finds it so again need not read it. */
-  readonly source: FileStamp | null
-}
-
-/** What changes with every change of a file; numbers of nanoseconds as text. */
-export interface FileStamp {
-  readonly inode: string
-  readonly bytes: number
-  readonly modified_ns: string
-  readonly changed_ns: string
+  /** The engine's mark of the database's own file at that moment: where it is the same, nothing was written since. */
+  readonly source: string | null
 }
 
 /** `manifest.json`. */

@@ -3,7 +3,10 @@
  * not: each is a method that takes one argument and, where it takes its time, whom it tells how far it is. All of these
  * are plain data, so that they can travel; failures are CouchErrors.
  */
+
 import { localOperator, type Operator, type OperatorServices } from '../auth/operator.ts'
+import type { Backups } from './backup/backups.ts'
+import { type Keeper, localKeeper } from './backup/controls.ts'
 import type { Restorer } from './restore.ts'
 import { localSizes, type SizeControls } from './sizes.ts'
 import { localTransfers, type TransferServices, type Transfers } from './transfers.ts'
@@ -11,7 +14,7 @@ import { localTransfers, type TransferServices, type Transfers } from './transfe
 /** Told now and then how far something is. */
 export type OnProgress<Progress extends object> = (progress: Progress) => void
 
-export type Controls = Operator & SizeControls & Transfers & Restorer
+export type Controls = Operator & SizeControls & Transfers & Restorer & Keeper
 
 /** All of them, by which a call that comes over the socket is known. */
 export const CONTROLS: readonly (keyof Controls)[] = [
@@ -24,10 +27,12 @@ export const CONTROLS: readonly (keyof Controls)[] = [
   'importDatabase',
   'restore',
   'adopt',
+  'backUp',
 ]
 
 export interface ControlServices extends OperatorServices, TransferServices {
   readonly restorer: Restorer
+  readonly backups: Backups
 }
 
 /** @returns what works on the configuration and databases that are open in this process */
@@ -37,5 +42,6 @@ export function localControls(services: ControlServices): Controls {
     ...localSizes(services.databases),
     ...localTransfers(services),
     ...services.restorer,
+    ...localKeeper(services.backups),
   }
 }

@@ -59,6 +59,8 @@ export interface Catalog {
   writeRecords(writes: readonly RecordWrite[]): Promise<void>
   /** What happened to databases, of each pair of name and type the latest; at most `limit` rows of the range. */
   readUpdates(range: UpdatesRange, limit: number): Promise<CatalogUpdates>
+  /** Copies what belongs to the server to a new file, which is durable when resolved. */
+  copyTo(path: string): Promise<void>
 }
 
 /** Above `since` upwards, or, descending, from the newest below `before` down. */

@@ -1,5 +1,6 @@
 /** The contract's first part: an engine as a whole, and how its databases are opened; see engine.ts. */
 import type { Catalog } from './catalog.ts'
+import type { CopyFacts, DatabaseSnapshot } from './copies.ts'
 import type { DatabaseStore } from './engine.ts'
 import type { Mark } from './sequence.ts'
 
@@ -9,6 +10,8 @@ export interface EngineCapabilities {
   readonly durable: boolean
   /** Whether another process may write the same databases at the same time. */
   readonly sharedWriters: boolean
+  /** Whether databases can be copied as files; what is about copies rejects otherwise. */
+  readonly copies: boolean
 }
 
 export interface StorageEngine {
@@ -35,6 +38,23 @@ export interface StorageEngine {
    * @throws bad_request when it is no database, a damaged one, or one of a newer settee
    */
   prepare(name: string, copy: string): Promise<Prepared>
+  /**
+   * A database as its last commit left it, to be copied from; also one that another engine over the same data has open
+   * and writes to, which neither waits for it nor is seen in it. @throws no_database
+   */
+  openSnapshot(name: string): Promise<DatabaseSnapshot>
+  /**
+   * A text that differs from any earlier one when the database was written to in between; null: that cannot be told
+   * without reading the database. Cheap.
+   */
+  fingerprint(name: string): Promise<string | null>
+  /**
+   * Reads a copy from its first to its last byte.
+   * @throws Error whose message says what is wrong with it
+   */
+  checkCopy(path: string): Promise<CopyFacts>
+  /** As {@link checkCopy}, of what {@link Catalog.copyTo} has made. @returns the server's uuid */
+  checkCatalogCopy(path: string): Promise<string>
   /** Closes what is open. Idempotent. */
   close(): Promise<void>
 }

@@ -5,6 +5,7 @@ import type { SecurityObject, Settings } from '../core/types.ts'
 import type { Database } from '../documents/database.ts'
 import type { ViewSource } from '../query/views.ts'
 import type { CatalogUpdates, RecordWrite, ServerRecord, UpdatesRange } from '../storage/catalog.ts'
+import type { Copies } from './copy-wire.ts'
 import type { CompactionTask } from './tasks.ts'
 import type { ThreadReport } from './thread-stats.ts'
 
@@ -93,6 +94,10 @@ export interface Databases {
   tasks(): readonly CompactionTask[]
   /** How the threads are, within about a second however busy they are. Never rejects. */
   stats(): Promise<DatabasesStats>
+  /** Copies of databases as files; null: the engine makes none. */
+  readonly copies: Copies | null
+  /** The names of open databases that cannot be read; looked for within bounds. */
+  unreadable(): Promise<readonly string[]>
   /** New limits and rules for all that is asked from now on. */
   setSettings(settings: Settings): void
   /** Tells whoever watches a database that it is over: the server stops. */

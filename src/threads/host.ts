@@ -25,6 +25,8 @@ import { sqliteEngine } from '../storage/sqlite/engine.ts'
 import { AutomaticCompactions } from './automatic-compactions.ts'
 import { keeping } from './compaction-policy.ts'
 import { Compactions } from './compactions.ts'
+import { serveCopies } from './copy-host.ts'
+import { isCopier } from './copy-wire.ts'
 import { Flow } from './flow.ts'
 import { heapSize } from './heap-size.ts'
 import { LoopWatch } from './loop-watch.ts'
@@ -32,6 +34,7 @@ import { type Closable, OpenStores } from './open-stores.ts'
 import { servedUsers } from './served-users.ts'
 import type { ThreadStats } from './thread-stats.ts'
 import { Turns } from './turns.ts'
+import { unreadable } from './unreadable.ts'
 import {
   type CatalogAct,
   METHODS,
@@ -92,6 +95,8 @@ class Host {
   )
   /** Streams asked for, by call, from the moment they are: a reader may give up before they begin. */
   readonly #streams = new Map<number, { readonly database: string; readonly flow: Flow }>()
+  /** What lets go the databases that are held open, by the calls that asked for it. */
+  readonly #held = new Map<number, () => void>()
   readonly #views = new ViewMemory(() => this.#settings.limits.maxViewBytes)
   /** How far databases were before the server was started, until they are opened. */
   readonly #marks = new Map<string, Mark>()
@@ -197,6 +202,16 @@ class Host {
       case 'prepare':
         this.#answer(request.call, this.#engine.prepare(request.database, request.copy))
         return
+      case 'hold':
+        this.#answer(request.call, this.#hold(request))
+        return
+      case 'release':
+        this.#held.get(request.call)?.()
+        this.#held.delete(request.call)
+        return
+      case 'check':
+        this.#answer(request.call, unreadable(this.#stores))
+        return
       case 'catalog':
         this.#answer(request.call, this.#catalogAct(request.act))
         return
@@ -288,6 +303,16 @@ class Host {
     this.#automatic.forget(database)
   }
 
+  #hold({ call, database, incarnation }: Extract<Request, { type: 'hold' }>): Promise<void> {
+    return new Promise((opened, failed) => {
+      const untilReleased = () => {
+        opened()
+        return new Promise<void>((release) => this.#held.set(call, release))
+      }
+      this.#stores.accompany(database, incarnation, untilReleased).catch(failed)
+    })
+  }
+
   async #catalogAct(act: CatalogAct): Promise<unknown> {
     const catalog = await this.#openCatalog(act.act === 'open' ? act.serverFile : undefined)
     if (act.act === 'create') return catalog.create(act.name)
@@ -298,6 +323,7 @@ class Host {
     if (act.act === 'readUpdates') return catalog.readUpdates(act.range, act.limit)
     if (act.act === 'readRecords') return catalog.readRecords(act.kind)
     if (act.act === 'writeRecords') return catalog.writeRecords(act.writes)
+    if (act.act === 'copy') return catalog.copyTo(act.path)
     return { serverUuid: catalog.serverUuid, databases: await catalog.list() }
   }
 
@@ -326,6 +352,9 @@ class Host {
 
 if (parentPort !== null) {
   const port = parentPort
-  const host = new Host(new Outbox<Reply>(port), workerData as ThreadOptions)
-  port.on('message', (requests: readonly Request[]) => host.receive(requests))
+  if (isCopier(workerData)) serveCopies(port, sqliteEngine(workerData))
+  else {
+    const host = new Host(new Outbox<Reply>(port), workerData as ThreadOptions)
+    port.on('message', (requests: readonly Request[]) => host.receive(requests))
+  }
 }

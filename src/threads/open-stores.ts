@@ -38,6 +38,11 @@ export class OpenStores<T extends Closable> {
     return this.#entries.size
   }
 
+  /** Those that are open, or being opened, least recently used first; looking at them is no use of them. */
+  opened(): { readonly name: string; readonly opened: Promise<T> }[] {
+    return [...this.#entries].map(([name, { opened }]) => ({ name, opened }))
+  }
+
   /**
    * Runs a piece of work with a database, which stays open until it is done.
    * @throws no_database when the database is not of that incarnation any more; unavailable after closeAll

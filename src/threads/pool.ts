@@ -166,6 +166,13 @@ export class Pool {
     )
   }
 
+  /** Asks every thread which of its open databases cannot be read. @throws when a thread does not answer at all */
+  async unreadable(): Promise<string[]> {
+    const running = this.#slots.filter(({ thread }) => thread.isRunning)
+    const names = await Promise.all(running.map(({ thread }) => thread.ask({ type: 'check' })))
+    return (names as string[][]).flat()
+  }
+
   setSettings(settings: Settings): void {
     this.#settings = settings
     for (const { thread } of this.#slots) thread.tell({ type: 'settings', settings })

@@ -12,6 +12,8 @@ import type {
   ServerRecord,
   UpdatesRange,
 } from '../storage/catalog.ts'
+import { databaseCopies } from './copies.ts'
+import type { Copies } from './copy-wire.ts'
 import type { DatabaseHandle, Databases, DatabasesStats, PreparedRestore } from './databases.ts'
 import { type OpenedCatalog, Pool } from './pool.ts'
 import { type ProxiedDatabase, proxyDatabase } from './proxy.ts'
@@ -96,6 +98,7 @@ class ServerDatabases implements Databases {
     enter: (entry) => this.#enter(entry),
     tellSecurity: (name) => this.#tellSecurity(name),
   })
+  readonly copies: Copies
   #names: readonly string[] | undefined
   #closed: Promise<void> | undefined
 
@@ -109,11 +112,19 @@ class ServerDatabases implements Databases {
       limits: functionLimits(settings.limits),
       onFault,
     })
+    const entry = threadEntry ?? new URL(`./host${extname(import.meta.url)}`, import.meta.url)
+    this.copies = databaseCopies({
+      dataDir,
+      entry,
+      entryOf: (name) => this.#byName.get(name)?.entry,
+      hold: ({ name, incarnation }) => this.#pool.owner(name).hold(name, incarnation),
+      copyCatalog: async (path) => void (await this.#pool.catalog({ act: 'copy', path })),
+    })
     this.#pool = new Pool({
       dataDir,
       settings,
       maxOpen,
-      entry: threadEntry ?? new URL(`./host${extname(import.meta.url)}`, import.meta.url),
+      entry,
       sandboxes: this.#sandboxes,
       onEvent: (event) => this.#tell(event),
       onDeath: (names, fault) => {
@@ -304,6 +315,10 @@ class ServerDatabases implements Databases {
 
   async stats(): Promise<DatabasesStats> {
     return { threads: await this.#pool.reports(), sandboxThreads: this.#sandboxes.size }
+  }
+
+  unreadable(): Promise<readonly string[]> {
+    return this.#pool.unreadable()
   }
 
   setSettings(settings: Settings): void {

@@ -133,6 +133,18 @@ export class Thread {
     })
   }
 
+  /**
+   * Keeps a database open, however many others are wanted, but not against its deletion.
+   * @returns what lets it go
+   */
+  async hold(database: string, incarnation: number): Promise<() => void> {
+    let call = 0
+    await new Promise((resolve, reject) => {
+      call = this.#send({ type: 'hold', database, incarnation }, new Asked(resolve, reject))
+    })
+    return () => this.#follow({ type: 'release', call })
+  }
+
   /** Asks for chunks. Nothing is sent before the first is pulled; one chunk is under way ahead of the reader. */
   async *stream(request: Unnumbered<Request>): AsyncGenerator<Uint8Array> {
     const arrivals = new Arrivals()
@@ -149,7 +161,7 @@ export class Thread {
     }
   }
 
-  #follow(request: Extract<Request, { type: 'next' | 'cancel' }>): void {
+  #follow(request: Extract<Request, { type: 'next' | 'cancel' | 'release' }>): void {
     if (!this.#ended) this.#outbox.post(request)
   }
 

@@ -77,6 +77,12 @@ export type Request =
   | { readonly type: 'drop'; readonly call: number; readonly database: string }
   /** Makes of a copy what can take a database's place; for a thread that serves nobody. Answered with Prepared. */
   | { readonly type: 'prepare'; readonly call: number; readonly database: string; readonly copy: string }
+  /** Keeps a database open until it is released; answered once it is. */
+  | { readonly type: 'hold'; readonly call: number; readonly database: string; readonly incarnation: number }
+  /** `call` is that of the hold. */
+  | { readonly type: 'release'; readonly call: number }
+  /** Which open databases cannot be read? Answered with a list of names. */
+  | { readonly type: 'check'; readonly call: number }
   | { readonly type: 'catalog'; readonly call: number; readonly act: CatalogAct }
   | { readonly type: 'settings'; readonly settings: Settings }
   /** How are you? Answered with ThreadStats (thread-stats.ts), ahead of all that waits. */
@@ -94,6 +100,7 @@ export type CatalogAct =
   | { readonly act: 'readUpdates'; readonly range: UpdatesRange; readonly limit: number }
   | { readonly act: 'readRecords'; readonly kind: string }
   | { readonly act: 'writeRecords'; readonly writes: readonly RecordWrite[] }
+  | { readonly act: 'copy'; readonly path: string }
 
 /** From a database thread. */
 export type Reply =

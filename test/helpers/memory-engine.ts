@@ -43,7 +43,7 @@ export function memoryEngine(options: MemoryEngineOptions = {}): StorageEngine &
 }
 
 class MemoryEngine implements StorageEngine, ContentsCount {
-  readonly capabilities = { durable: false, sharedWriters: false }
+  readonly capabilities = { durable: false, sharedWriters: false, copies: false }
   readonly #operate: Operate
   readonly #now: () => number
   readonly #serverUuid = randomBytes(16).toString('hex')
@@ -113,6 +113,7 @@ class MemoryEngine implements StorageEngine, ContentsCount {
         }
         this.#records = records
       },
+      copyTo: async () => noCopies(),
     }
   }
 
@@ -192,6 +193,22 @@ class MemoryEngine implements StorageEngine, ContentsCount {
     return store
   }
 
+  async openSnapshot(): Promise<never> {
+    return noCopies()
+  }
+
+  async fingerprint(): Promise<null> {
+    return null
+  }
+
+  async checkCopy(): Promise<never> {
+    return noCopies()
+  }
+
+  async checkCatalogCopy(): Promise<never> {
+    return noCopies()
+  }
+
   async close(): Promise<void> {
     await Promise.all([...this.#stores].map((store) => store.close()))
     this.#stores.clear()
@@ -202,4 +219,8 @@ class MemoryEngine implements StorageEngine, ContentsCount {
 /** Seconds since 1970: now, but not the same as before. */
 function later(createdAt: number): number {
   return Math.max(Math.floor(Date.now() / 1000), createdAt + 1)
+}
+
+function noCopies(): never {
+  throw new Error('This engine makes no copies.')
 }

@@ -31,6 +31,14 @@ export const setteeRows: Rows = {
   ],
   '/_settee/tokens/:id': [['DELETE /_settee/tokens/{token}', ofM(200, 404)]],
   '/_settee/databases/:db/size': [['GET /_settee/databases/{db}/size', databaseAdmins(200)]],
+  '/_settee/backups': [
+    ['GET /_settee/backups', serverAdmins(200)],
+    ['POST /_settee/backups', serverAdmins(404), { json: { databases: ['no-such-database'] } }],
+  ],
+  '/_settee/backups/:id': [
+    ['GET /_settee/backups/2026-01-01T00-00-00Z', serverAdmins(404)],
+    ['DELETE /_settee/backups/2026-01-01T00-00-00Z', serverAdmins(404)],
+  ],
   '/_settee/backups/:id/restore': [
     ['POST /_settee/backups/2026-01-01T00-00-00Z/restore', serverAdmins(404), { json: { database: 'x' } }],
   ],

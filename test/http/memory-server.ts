@@ -176,6 +176,8 @@ async function memoryDatabases(config: Config) {
     readRecords: (kind) => catalog.readRecords(kind),
     writeRecords: (writes) => catalog.writeRecords(writes),
     stats: async () => ({ threads: [], sandboxThreads: 0 }),
+    copies: null,
+    unreadable: async () => [],
     setSettings: () => {},
     endFeeds: () => {},
     close: async () => {},

@@ -52,6 +52,11 @@ const ROWS: Readonly<Record<string, Row>> = {
   '/_node/:node/_stats': row('/_node/_local/_stats', 'GET', { GET: 200 }),
   '/_node/:node/_stats/*': row('/_node/_local/_stats/couchdb', 'GET', { GET: 200 }),
   '/_node/:node/_system': row('/_node/_local/_system', 'GET', { GET: 200 }),
+  '/_settee/backups': row('/_settee/backups', 'GET,HEAD,POST', { GET: 200, POST: 415 }),
+  '/_settee/backups/:id': row('/_settee/backups/2026-01-01T00-00-00Z', 'GET,HEAD,DELETE', {
+    GET: 404,
+    DELETE: 404,
+  }),
   '/_settee/accounts': row('/_settee/accounts', 'GET,HEAD,POST', { GET: 404, POST: 415 }),
   '/_settee/accounts/:name': row('/_settee/accounts/anna', 'GET,HEAD,PUT,DELETE', {
     GET: 404,

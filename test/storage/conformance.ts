@@ -9,6 +9,7 @@ import { catalogRecordCases } from './conformance/catalog-records.ts'
 import { catalogUpdateCases } from './conformance/catalog-updates.ts'
 import { compactionCases } from './conformance/compaction.ts'
 import { concurrencyCases } from './conformance/concurrency.ts'
+import { copyCases } from './conformance/copies.ts'
 import { docCases } from './conformance/docs.ts'
 import { faultCases } from './conformance/faults.ts'
 import { feedCases } from './conformance/feed.ts'
@@ -42,6 +43,7 @@ const PARTS: Record<string, StorageCases> = {
   purge: purgeCases,
   compaction: compactionCases,
   'what compaction keeps': keepingCases,
+  copies: copyCases,
   concurrency: concurrencyCases,
   'random histories': propertyCases,
   faults: faultCases,

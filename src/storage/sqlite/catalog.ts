@@ -306,6 +306,14 @@ export class SqliteCatalog implements Catalog {
     }
   }
 
+  async copyTo(path: string): Promise<void> {
+    try {
+      await this.#connection.copyDurably(path)
+    } catch (error) {
+      throw storageError(error)
+    }
+  }
+
   close(): void {
     this.#connection.close()
     this.#lock.release()

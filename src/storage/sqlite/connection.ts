@@ -10,6 +10,7 @@ import { dirname } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import { CouchError } from '../../core/errors.ts'
 import { fileBytes, logOf, rewriteInPlace, syncPath } from './log-file.ts'
+import { copyFile } from './page-copy.ts'
 import { LazyStatement, type Row, type Statement } from './statement.ts'
 
 /** `settee` in ASCII, shortened to the 32 bits that `PRAGMA application_id` has. */
@@ -251,6 +252,11 @@ export class Connection {
         return COPIED_PAGES
       },
     })
+  }
+
+  /** Copies the file to a new one, durably; what is written meanwhile is carried over. For small files: see snapshot.ts. */
+  copyDurably(path: string): Promise<void> {
+    return copyFile(this.#db, path)
   }
 
   close(): void {

@@ -2,15 +2,18 @@ import { existsSync } from 'node:fs'
 import { CouchError } from '../../core/errors.ts'
 import type { Catalog } from '../catalog.ts'
 import type { CommitTally } from '../commit-tally.ts'
+import type { CopyFacts, DatabaseSnapshot } from '../copies.ts'
 import type { DatabaseStore } from '../engine.ts'
 import type { Mark } from '../sequence.ts'
 import type { Prepared, StorageEngine } from '../storage-engine.ts'
 import { SqliteCatalog } from './catalog.ts'
 import { storageError } from './connection.ts'
+import { checkCatalogCopy, checkCopy } from './copy-check.ts'
 import { Files } from './files.ts'
 import { PageCaches } from './page-caches.ts'
 import { prepareCopy } from './prepared.ts'
 import { MIGRATIONS, RefusedFile } from './schema.ts'
+import { SqliteSnapshot } from './snapshot.ts'
 import { SqliteStore } from './store.ts'
 import { Upgrades } from './upgrade.ts'
 
@@ -38,7 +41,7 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
   const caches = new PageCaches()
   let catalog: SqliteCatalog | undefined
   return {
-    capabilities: { durable: true, sharedWriters: false },
+    capabilities: { durable: true, sharedWriters: false, copies: true },
 
     async openCatalog(copy?: string): Promise<Catalog> {
       if (catalog !== undefined)
@@ -69,6 +72,27 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
 
     prepare: (name: string, copy: string): Promise<Prepared> =>
       prepareCopy(files, name, copy, { onOperation, now }),
+    async openSnapshot(name: string): Promise<DatabaseSnapshot> {
+      const path = files.path(name)
+      if (!existsSync(path)) throw new CouchError('no_database')
+      try {
+        return new SqliteSnapshot(path)
+      } catch (error) {
+        throw storageError(error)
+      }
+    },
+
+    async fingerprint(name: string): Promise<string | null> {
+      return files.fingerprint(name)
+    },
+
+    async checkCopy(path: string): Promise<CopyFacts> {
+      return checkCopy(path)
+    },
+
+    async checkCatalogCopy(path: string): Promise<string> {
+      return checkCatalogCopy(path)
+    },
 
     async close(): Promise<void> {
       await Promise.all([...stores].map((store) => store.close()))

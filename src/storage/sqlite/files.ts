@@ -84,6 +84,17 @@ export class Files {
     return fileBytes(logOf(this.path(database))) > 0
   }
 
+  /**
+   * A text that every write to a database changes; null while its log holds something, since what is written there
+   * cannot be told from what has come into the file already.
+   */
+  fingerprint(database: string): string | null {
+    const found = statSync(this.path(database), { throwIfNoEntry: false, bigint: true })
+    if (found === undefined || this.isLeftOpen(database)) return null
+    // The last of them changes with whatever is done to the file, and nobody can set it.
+    return [found.ino, found.size, found.mtimeNs, found.ctimeNs].join('-')
+  }
+
   /** Gives a finished file its database's name; it and what it holds are durable when this returns. */
   publish(database: string): void {
     syncPath(this.#unfinished(database))
