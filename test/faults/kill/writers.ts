@@ -95,7 +95,8 @@ export function bulks(ledger: Ledger, database: string, name: string): Writer {
       const { json } = await client.succeed('POST', `/${database}/_bulk_docs`, { body: { docs: sent } })
       for (const [at, { id, cell }] of docs.entries()) {
         const row = json[at]
-        if (row.id !== id || row.error !== undefined) throw new Error(`a row is refused: ${JSON.stringify(row)}`)
+        if (row.id !== id || row.error !== undefined)
+          throw new Error(`a row is refused: ${JSON.stringify(row)}`)
         cell.did(row.rev)
       }
     },
@@ -186,30 +187,38 @@ async function purgeSome(client: Client, own: Own, database: string, count: numb
   for (const { cell } of docs) cell.did()
 }
 
-/** A purge of as many documents as one request may name by default: several groups of the writer. */
+/** Documents of a purge that takes several groups of the writer; one request may name 1000 revisions by default. */
+export const LARGE_PURGE = 900
+
 export function largePurge(ledger: Ledger, database: string, name: string): Writer {
   const own = new Own(ledger, database, name)
-  return { step: (client) => purgeSome(client, own, database, 900) }
+  return { step: (client) => purgeSome(client, own, database, LARGE_PURGE) }
 }
 
 /** `_local` documents, as checkpoints are written. */
 export function locals(ledger: Ledger, database: string, name: string): Writer {
-  return setting(ledger, () => `/${database}/_local/${name}-${randomInt(5)}`, (path, salt, client) =>
-    client.succeed('PUT', path, { body: { value: salt } }),
+  return setting(
+    ledger,
+    () => `/${database}/_local/${name}-${randomInt(5)}`,
+    (path, salt, client) => client.succeed('PUT', path, { body: { value: salt } }),
   )
 }
 
 /** The security object of a database, with a member that says who wrote it. */
 export function securities(ledger: Ledger, database: string): Writer {
-  return setting(ledger, () => `/${database}/_security`, (path, salt, client) =>
-    client.succeed('PUT', path, { body: { value: salt } }),
+  return setting(
+    ledger,
+    () => `/${database}/_security`,
+    (path, salt, client) => client.succeed('PUT', path, { body: { value: salt } }),
   )
 }
 
 /** A key of the configuration. */
 export function configs(ledger: Ledger, name: string): Writer {
-  return setting(ledger, () => `/_node/_local/_config/faults/${name}-${randomInt(3)}`, (path, salt, client) =>
-    client.succeed('PUT', path, { body: salt }),
+  return setting(
+    ledger,
+    () => `/_node/_local/_config/faults/${name}-${randomInt(3)}`,
+    (path, salt, client) => client.succeed('PUT', path, { body: salt }),
   )
 }
 
