@@ -135,7 +135,7 @@ export class Audit {
 
   /** Every byte of a document's attachments. */
   async #contents(database: string, row: ListedRow, faults: string[]): Promise<void> {
-    const stubs = Object.entries((row.doc?.['_attachments'] ?? {}) as Record<string, Stub>)
+    const stubs = Object.entries((row.doc?._attachments ?? {}) as Record<string, Stub>)
     for (const [name, { digest, length }] of stubs) {
       const path = `/${database}/${row.id}/${name}`
       const { status, bytes } = await this.#client.ask('GET', path)
@@ -179,7 +179,7 @@ function stateOf(row: ListedRow): State {
   if (row.error !== undefined) return { content: null, rev: null }
   if (row.value.deleted) return { content: null, rev: row.value.rev }
   const { doc } = row
-  return { content: doc === null ? 'no body' : contentOf(doc), rev: String(doc?.['_rev']) }
+  return { content: doc === null ? 'no body' : contentOf(doc), rev: String(doc?._rev) }
 }
 
 function rowOf(row: { id: string; seq: string; deleted?: boolean; changes: { rev: string }[] }): Row {

@@ -2,7 +2,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import PouchDB from 'pouchdb'
 import type { Test } from 'tap'
-import { type Device, device, type LiveSync, liveSync, until } from '../../protocol/devices.ts'
+import { type Device, device, forgiveInfo, type LiveSync, liveSync, until } from '../../protocol/devices.ts'
 import { numberOf } from './audit.ts'
 import type { Client } from './client.ts'
 import { SHARED } from './writers.ts'
@@ -25,7 +25,10 @@ export class Phone {
   private constructor(t: Test, name: string, db: Device, url: string) {
     this.#name = name
     this.db = db
-    const there = new PouchDB(`${url}/${SHARED}`, { fetch: (path, init) => this.#fetch(path, init) })
+    const there = new PouchDB(`${url}/${SHARED}`, {
+      fetch: (path: string, init?: PouchDB.Options) => this.#fetch(path, init),
+    })
+    forgiveInfo(there)
     this.#sync = liveSync(t, db, there)
   }
 
@@ -33,7 +36,7 @@ export class Phone {
     return new Phone(t, name, await device(t), url)
   }
 
-  async #fetch(url: string, init?: object): Promise<Response> {
+  async #fetch(url: string, init?: PouchDB.Options): Promise<Response> {
     const { pathname, searchParams } = new URL(url)
     const isFeed = pathname.endsWith('/_changes')
     if (isFeed) this.lowest = Math.min(this.lowest, numberOf(searchParams.get('since') ?? '0'))

@@ -101,7 +101,7 @@ function cellOf(cells: Map<string, Cell>, key: string, name: string): Cell {
 /** What a document as it is read holds that its writer gave: members in their order, and attachments by name. */
 export function contentOf(doc: Record<string, unknown>): string {
   const members = Object.entries(doc).filter(([name]) => !name.startsWith('_'))
-  const stubs = Object.entries((doc['_attachments'] ?? {}) as Record<string, Stub>)
+  const stubs = Object.entries((doc._attachments ?? {}) as Record<string, Stub>)
   const attachments = stubs
     .map(([name, { content_type, length, digest }]) => [name, content_type, length, digest])
     .sort(([a], [b]) => ((a as string) < (b as string) ? -1 : 1))
