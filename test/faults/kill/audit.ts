@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto'
 import type { Client } from './client.ts'
 import { type Cell, contentOf, type Ledger, type State, type Stub } from './ledger.ts'
-import { EMPTY, WITH_DOCUMENT } from './writers.ts'
+import { EMPTY, SHARED, WITH_DOCUMENT } from './writers.ts'
 
 /** Documents asked for at once. */
 const KEYS = 500
@@ -55,8 +55,9 @@ export class Audit {
    * @returns what is wrong
    */
   async run(databases: readonly string[], isFull: boolean, others: readonly string[]): Promise<string[]> {
-    const faults: string[] = []
-    for (const database of databases) faults.push(...(await this.#database(database, isFull)))
+    // Each may be another thread's.
+    const found = databases.map((database) => this.#database(database, isFull))
+    const faults = (await Promise.all(found)).flat()
     for (const [path, cell] of this.#ledger.others) {
       if (isFull || cell.isDirty) this.#settle(cell, await this.#other(path), faults)
     }
@@ -120,7 +121,8 @@ export class Audit {
         if (wasDirty) await this.#contents(database, row, faults)
       }
     }
-    if (!isFull) return
+    // To that one devices write, too.
+    if (!isFull || database === SHARED) return
     for (const id of rows.keys()) if (!cells.has(id)) faults.push(`${database}/${id}: nobody wrote it`)
   }
 

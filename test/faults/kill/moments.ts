@@ -27,6 +27,8 @@ export interface Stage {
   readonly scratch: string
   /** The number of this kill. */
   readonly at: number
+  /** Lets something go on until the kill: whatever else ends it is a fault. */
+  beside(work: Promise<unknown>): void
   /** Kills the server, if enough writes are in flight. @returns whether it is killed */
   strike(): boolean
   /** Whether too much time went by: the moment is missed. */
@@ -107,7 +109,7 @@ const migration: Moment = {
   prepare: putOldFile,
   async reach(stage) {
     const path = databaseFile(stage.server.dataDir, oldName(stage))
-    stage.client.get(`/${oldName(stage)}`).catch(() => undefined)
+    stage.beside(stage.client.get(`/${oldName(stage)}`))
     while (!existsSync(`${path}-shm`) && !stage.isLate()) await turn()
     await delay(Math.random() * 0.7 * stage.openingMs)
     await strikeWhen(stage, () => true)
@@ -141,7 +143,7 @@ const receiving: Moment = {
       await new Promise<never>(() => undefined)
     }
     const type = 'application/x-half'
-    stage.client.ask('PUT', `/${FILES}/${id}/alone`, { body: halves(), type }).catch(() => undefined)
+    stage.beside(stage.client.ask('PUT', `/${FILES}/${id}/alone`, { body: halves(), type }))
     await strikeWhen(stage, () => isSent)
   },
   wasInside: () => true,
@@ -149,13 +151,17 @@ const receiving: Moment = {
 
 const STAGING = "SELECT count(*) FROM blob WHERE state = 'staging'"
 
+/** Of the contents that are being stored, the chunks of the one that has most: those of the writers have two. */
+const LONGEST_STAGING =
+  "SELECT max(chunks) FROM (SELECT count(*) AS chunks FROM chunk WHERE blob IN (SELECT num FROM blob WHERE state = 'staging') GROUP BY blob)"
+
 const storing: Moment = {
   name: 'while an attachment is stored',
   async reach(stage) {
     const id = `large-${stage.at}`
     const bytes = randomBytes(4 * UPLOAD_BYTES)
-    upload(stage.client, stage.ledger.doc(FILES, id), `/${FILES}/${id}`, bytes).catch(() => undefined)
-    await strikeAbove(stage, FILES, 'SELECT count(*) FROM chunk WHERE blob = (SELECT max(num) FROM blob)', 4)
+    stage.beside(upload(stage.client, stage.ledger.doc(FILES, id), `/${FILES}/${id}`, bytes))
+    await strikeAbove(stage, FILES, LONGEST_STAGING, 4)
   },
   wasInside: (stage) => numberIn(stage, FILES, STAGING) > 0,
 }
@@ -178,7 +184,7 @@ const purging: Moment = {
     const again = async () => {
       while (!stage.isLate()) await purge.step(stage.client)
     }
-    again().catch(() => undefined)
+    stage.beside(again())
     await strikeAbove(stage, PURGED, PURGES)
   },
   // Each document's has a number.

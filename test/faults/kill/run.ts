@@ -1,6 +1,7 @@
 /** One run of the test: a server, who writes to it, the kills, and what was found wrong. */
 import { randomInt } from 'node:crypto'
 import { copyFileSync } from 'node:fs'
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setImmediate as turn } from 'node:timers/promises'
 import type { Test } from 'tap'
@@ -28,6 +29,8 @@ const MAX_SHOWN = 10
 const PHONES = 3
 /** What the devices have before the first kill. */
 const SHARED_NOTES = 1000
+/** One purge of several groups. */
+const LOCAL_INI = `[purge]\nmax_document_id_number = ${writers.LARGE_PURGE}\n`
 const DATABASES = [writers.NOTES, writers.FILES, writers.PILE, writers.SHARED, PURGED]
 
 export class Run {
@@ -50,6 +53,9 @@ export class Run {
   /** How often each moment was met. */
   readonly #met = new Map(MOMENTS.map(({ name }) => [name, 0]))
   readonly #faults: string[] = []
+  #isKilled = false
+  /** What ends with the kill. */
+  #beside: Promise<void>[] = []
 
   private constructor(t: Test, kills: number, server: BuiltServer, scratch: string) {
     this.#t = t
@@ -66,6 +72,7 @@ export class Run {
   static async begin(t: Test, kills: number): Promise<Run> {
     const run = new Run(t, kills, await builtServer(t), await temporaryFolder(t))
     writeOldFile(run.#oldFile)
+    await writeFile(join(run.#server.dataDir, 'local.ini'), LOCAL_INI)
     await run.#start()
     for (const name of DATABASES) await run.#client.succeed('PUT', `/${name}`)
     await run.#client.succeed('POST', `/${writers.SHARED}/_bulk_docs`, { body: { docs: sharedNotes() } })
@@ -139,6 +146,7 @@ export class Run {
       openingMs: this.#openingMs,
       scratch: this.#scratch,
       at,
+      beside: (work) => this.#beside.push(this.#untilKilled(work)),
       strike: () => this.#strike(),
       isLate: () => performance.now() > late,
     }
@@ -149,6 +157,7 @@ export class Run {
     const { inFlight } = this.#client
     if (inFlight < MIN_IN_FLIGHT) return false
     this.#server.strike()
+    this.#isKilled = true
     this.#inFlight.push(inFlight)
     return true
   }
@@ -163,21 +172,25 @@ export class Run {
   }
 
   async #writeUntilKilled(moment: Moment, stage: Stage): Promise<void> {
-    const kills = this.#inFlight.length
-    const isKilled = () => this.#inFlight.length > kills
-    const work = this.#writers.map((writer) => this.#write(writer, isKilled))
+    this.#isKilled = false
+    this.#beside = this.#writers.map((writer) => this.#untilKilled(this.#write(writer)))
     const devices = this.#phones.map((phone) => phone.write())
     await moment.reach(stage)
-    while (!isKilled()) if (!this.#strike()) await turn()
+    while (!this.#isKilled) if (!this.#strike()) await turn()
     await this.#server.gone()
-    await Promise.all([...work, ...devices])
+    await Promise.all([...this.#beside, ...devices])
   }
 
-  async #write(writer: writers.Writer, isKilled: () => boolean): Promise<void> {
+  async #write(writer: writers.Writer): Promise<void> {
+    while (!this.#isKilled) await writer.step(this.#client)
+  }
+
+  /** Only the kill may end an answer. */
+  async #untilKilled(work: Promise<unknown>): Promise<void> {
     try {
-      while (!isKilled()) await writer.step(this.#client)
+      await work
     } catch (error) {
-      const isMeant = error instanceof Unanswered && isKilled()
+      const isMeant = error instanceof Unanswered && this.#isKilled
       if (!isMeant) this.#faults.push(`${(error as Error).message}: ${(error as Error).cause}`)
     }
   }
