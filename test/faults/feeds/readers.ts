@@ -1,8 +1,6 @@
 /** Readers of a database's feed of every kind: what each has seen, where it stands, and what it saw wrong. */
-import { once } from 'node:events'
-import { request as open } from 'node:http'
-import { createInterface } from 'node:readline'
 import { setTimeout as delay } from 'node:timers/promises'
+import { Agent, request } from 'undici'
 import { generation } from '../kill/ledger.ts'
 
 export interface Row {
@@ -32,6 +30,7 @@ export class Reader {
   readonly faults: string[] = []
   since = '0'
   connections = 0
+  readonly #agent = new Agent({ bodyTimeout: 0 })
   #isOver = false
   #leave: () => void = () => undefined
 
@@ -58,6 +57,7 @@ export class Reader {
         await delay(20)
       }
     }
+    await this.#agent.destroy()
   }
 
   stop(): void {
@@ -67,16 +67,20 @@ export class Reader {
 
   async #connect(): Promise<void> {
     const promised = new Map(this.#acknowledged)
-    const asked = open(`${this.#url}/_changes?feed=${this.#kind}&since=${this.since}&heartbeat=2000`)
-    this.#leave = () => asked.destroy()
-    asked.end()
-    const [answer] = await once(asked, 'response')
-    if (answer.statusCode !== 200) throw new Error(String(answer.statusCode))
+    const leaving = new AbortController()
+    this.#leave = () => leaving.abort()
+    const { statusCode, body } = await request(
+      `${this.#url}/_changes?feed=${this.#kind}&since=${this.since}&heartbeat=2000`,
+      { dispatcher: this.#agent, signal: leaving.signal },
+    )
+    if (statusCode !== 200) {
+      await body.dump()
+      throw new Error(String(statusCode))
+    }
     this.connections += 1
-    const lines = createInterface({ input: answer })
     let [count, isWhole] = [0, false]
     let before = this.since
-    for await (const line of lines) {
+    for await (const line of linesOf(body)) {
       const text = line.replace(/^data: /, '').replace(/,$/, '')
       const row = parsed(text)
       if (row?.last_seq !== undefined) this.since = row.last_seq
@@ -90,7 +94,6 @@ export class Reader {
       if (this.#pauseMs > 0) await delay(this.#pauseMs)
       if (++count >= this.#patience) break
     }
-    asked.destroy()
     if (isWhole) this.#holdAgainst(promised)
   }
 
@@ -119,7 +122,17 @@ export class Reader {
   }
 }
 
-export function numberOf(seq: string): number {
+async function* linesOf(bytes: AsyncIterable<Buffer>): AsyncIterable<string> {
+  const decoder = new TextDecoder()
+  let rest = ''
+  for await (const chunk of bytes) {
+    const lines = (rest + decoder.decode(chunk, { stream: true })).split('\n')
+    rest = lines.pop() ?? ''
+    yield* lines
+  }
+}
+
+function numberOf(seq: string): number {
   return Number.parseInt(seq, 10)
 }
 

@@ -19,6 +19,12 @@ const OUTCOMES: Readonly<Record<number, 'done' | 'refused'>> = {
   409: 'refused',
 }
 
+/** What a client knows of a document. */
+interface Known {
+  readonly value: Value
+  readonly rev: string | null
+}
+
 /** What became of one round. */
 export class History {
   readonly #server: BuiltServer
