@@ -128,7 +128,8 @@ async function* linesOf(bytes: AsyncIterable<Buffer>): AsyncIterable<string> {
   for await (const chunk of bytes) {
     const lines = (rest + decoder.decode(chunk, { stream: true })).split('\n')
     rest = lines.pop() ?? ''
-    yield* lines
+    // The rows of a JSON answer end with \r\n.
+    for (const line of lines) yield line.trimEnd()
   }
 }
 

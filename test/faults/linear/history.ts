@@ -3,7 +3,7 @@ import { randomBytes, randomInt } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { BuiltServer } from '../built-server.ts'
 import { type Client, type Got, Unanswered } from '../kill/client.ts'
-import type { Action, Operation } from './register.ts'
+import type { Action, Operation, Value } from './register.ts'
 
 const CLIENTS = 10
 export const DOCUMENTS = 5
