@@ -130,23 +130,26 @@ function putOldFile(stage: Stage): void {
 
 const UPLOAD_BYTES = 6_000_000
 
+/** Whether the server has been sent the first half of what it waits for. */
+let isHalfSent = false
+
 const receiving: Moment = {
   name: 'while an attachment arrives',
   async reach(stage) {
     const id = `half-${stage.at}`
     // Of half an attachment nothing may be there: no write is expected of it.
     stage.ledger.doc(FILES, id).isDirty = true
-    let isSent = false
+    isHalfSent = false
     const halves = async function* () {
       yield randomBytes(UPLOAD_BYTES / 2)
-      isSent = true
+      isHalfSent = true
       await new Promise<never>(() => undefined)
     }
     const type = 'application/x-half'
     stage.beside(stage.client.ask('PUT', `/${FILES}/${id}/alone`, { body: halves(), type }))
-    await strikeWhen(stage, () => isSent)
+    await strikeWhen(stage, () => isHalfSent)
   },
-  wasInside: () => true,
+  wasInside: () => isHalfSent,
 }
 
 const STAGING = "SELECT count(*) FROM blob WHERE state = 'staging'"
