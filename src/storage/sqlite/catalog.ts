@@ -13,11 +13,12 @@ import type {
   ServerRecord,
   UpdatesRange,
 } from '../catalog.ts'
-import { Connection, type ConnectionOptions, isBusy, storageError } from './connection.ts'
+import { Connection, type ConnectionOptions, isBusy, isFull, storageError } from './connection.ts'
 import type { Files } from './files.ts'
 import { RECORDS_SCHEMA, readRecords, writeRecords } from './records.ts'
 import { migrate } from './schema.ts'
 import { State } from './state.ts'
+import { type DiskWatch, Trouble } from './trouble.ts'
 import { UPDATE_LOG_SCHEMA, UpdateLog } from './update-log.ts'
 
 /** The first release's file has its tables and no version: hence IF NOT EXISTS. */
@@ -29,19 +30,27 @@ CREATE TABLE IF NOT EXISTS database (name TEXT PRIMARY KEY, incarnation INTEGER 
 /** As with a database's file: what has been released never changes, the next step is appended. */
 const MIGRATIONS: readonly string[] = [VERSION_1, UPDATE_LOG_SCHEMA, RECORDS_SCHEMA]
 
+export interface CatalogOptions extends ConnectionOptions {
+  readonly watch?: DiskWatch | undefined
+}
+
 export class SqliteCatalog implements Catalog {
   readonly serverUuid: string
   readonly #files: Files
   readonly #connection: Connection
   readonly #options: ConnectionOptions
+  readonly #trouble: Trouble
   readonly #updates: UpdateLog
+  /** Written to before the start, which a full disk kept from being noted. */
+  readonly #owed = new Set<string>()
   /** What is listed: the rows that have a file. */
   readonly #entries = new Map<string, DatabaseEntry>()
 
   /** @throws Error with one clear line when the folder cannot be used or another settee holds it */
-  constructor(dataDir: string, files: Files, options: ConnectionOptions) {
+  constructor(dataDir: string, files: Files, { watch, ...options }: CatalogOptions) {
     this.#files = files
     this.#options = options
+    this.#trouble = new Trouble('', watch)
     files.makeFolder()
     this.#connection = openLocked(dataDir, files.server, options)
     try {
@@ -67,24 +76,45 @@ export class SqliteCatalog implements Catalog {
 
   /**
    * Enters files that are new here, and forgets those that are gone. Databases that nobody closed count as written
-   * to: what was to be noted of them was lost when the server ended.
+   * to: what was to be noted of them was lost when the server ended. On a disk where nothing can be entered, those that
+   * are known are served: whoever starts the server to make room must be able to.
    */
   #adopt(): void {
     const found = new Set(this.#files.databases())
-    this.#transaction(() => {
-      for (const { name, incarnation } of this.#rows()) {
-        if (found.delete(name)) this.#entries.set(name, { name, incarnation })
-        else this.#forget(name)
+    const rows = this.#rows()
+    const known = rows.filter(({ name }) => found.has(name))
+    for (const entry of known) {
+      this.#entries.set(entry.name, entry)
+      if (this.#files.isLeftOpen(entry.name)) this.#owed.add(entry.name)
+    }
+    try {
+      for (const entry of this.#transaction(() => this.#enterAll(rows, found))) {
+        this.#entries.set(entry.name, entry)
       }
-      this.#updates.note(
-        [...this.#entries.keys()].filter((name) => this.#files.isLeftOpen(name)),
-        'updated',
-      )
-      for (const name of found) this.#entries.set(name, this.#enter(name))
-    })
+      this.#owed.clear()
+    } catch (error) {
+      if (!isFull(error)) throw error
+    }
   }
 
+  /** @param found the databases that have a file @returns those that are new here */
+  #enterAll(rows: readonly DatabaseEntry[], found: ReadonlySet<string>): DatabaseEntry[] {
+    for (const { name } of rows) if (!found.has(name)) this.#forget(name)
+    this.#updates.note([...this.#owed], 'updated')
+    return [...found].filter((name) => !this.#entries.has(name)).map((name) => this.#enter(name))
+  }
+
+  /** As {@link #attempt}; on a full disk twice, if room was made. Not for what grows. */
   #transaction<R>(work: () => R): R {
+    try {
+      return this.#attempt(work)
+    } catch (error) {
+      if (!this.#trouble.isWorthAnotherTrial(error)) throw error
+      return this.#attempt(work)
+    }
+  }
+
+  #attempt<R>(work: () => R): R {
     this.#connection.exec('BEGIN IMMEDIATE')
     try {
       const result = work()
@@ -128,7 +158,7 @@ export class SqliteCatalog implements Catalog {
     let isPublished = false
     try {
       this.#makeFile(name)
-      const entry = this.#transaction(() => {
+      const entry = this.#attempt(() => {
         const entered = this.#enter(name)
         // A crash before the commit leaves a file that the next start enters.
         this.#files.publish(name)
@@ -167,9 +197,10 @@ export class SqliteCatalog implements Catalog {
   }
 
   async noteUpdated(names: readonly string[]): Promise<void> {
-    const listed = names.filter((name) => this.#entries.has(name))
+    const listed = [...new Set([...this.#owed, ...names])].filter((name) => this.#entries.has(name))
     try {
       if (listed.length > 0) this.#transaction(() => this.#updates.note(listed, 'updated'))
+      this.#owed.clear()
     } catch (error) {
       throw storageError(error)
     }

@@ -3,7 +3,7 @@
  * transactions, and the translation of the driver's errors.
  */
 import Sqlite from 'better-sqlite3'
-import { CouchError } from '../../core/errors.ts'
+import { CouchError, type ErrorName } from '../../core/errors.ts'
 import { LazyStatement, type Row, type Statement } from './statement.ts'
 
 /** `settee` in ASCII, shortened to the 32 bits that `PRAGMA application_id` has. */
@@ -116,13 +116,28 @@ export class Connection {
   }
 }
 
-/** The driver's error as one of ours; ours stay as they are. */
+/** The driver's error, or the file system's, as one of ours; ours stay as they are. */
 export function storageError(thrown: unknown): unknown {
+  if (isFull(thrown)) return new CouchError('insufficient_storage', undefined, { cause: thrown })
   if (!(thrown instanceof Sqlite.SqliteError)) return thrown
-  if (thrown.code.startsWith('SQLITE_FULL')) {
-    return new CouchError('insufficient_storage', undefined, { cause: thrown })
-  }
-  return new CouchError('internal_server_error', undefined, { cause: thrown })
+  const [, name] = FAULTS.find(([codes]) => codes.test(thrown.code)) ?? []
+  return new CouchError(name ?? 'internal_server_error', undefined, { cause: thrown })
+}
+
+/** https://www.sqlite.org/rescode.html, primary and extended. */
+const FAULTS: readonly (readonly [codes: RegExp, name: ErrorName])[] = [
+  [/^SQLITE_(?:CORRUPT|NOTADB)/, 'damaged_file'],
+  [/^SQLITE_(?:IOERR|CANTOPEN)/, 'disk_fault'],
+]
+
+/**
+ * Whether the disk, or its quota, has no room left. SQLITE_IOERR_SHMSIZE: the index of the log, a file of its own, could
+ * not be made as large as it must be.
+ */
+export function isFull(thrown: unknown): boolean {
+  if (thrown instanceof Sqlite.SqliteError) return /^SQLITE_(?:FULL|IOERR_SHMSIZE)/.test(thrown.code)
+  const { code } = (thrown ?? {}) as NodeJS.ErrnoException
+  return code === 'ENOSPC' || code === 'EDQUOT'
 }
 
 /** Whether SQLite refused because another connection holds the file. */

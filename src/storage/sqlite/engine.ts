@@ -7,6 +7,7 @@ import { SqliteCatalog } from './catalog.ts'
 import { Files } from './files.ts'
 import { PageCaches } from './page-caches.ts'
 import { SqliteStore } from './store.ts'
+import { type DiskWatch, Trouble } from './trouble.ts'
 
 export interface SqliteEngineOptions {
   /** The data folder; databases are files below it. */
@@ -15,10 +16,11 @@ export interface SqliteEngineOptions {
   readonly onOperation?: (operation: string) => void
   /** Counts the commits of its databases. */
   readonly tally?: CommitTally
+  readonly watch?: DiskWatch
 }
 
 /** The embedded engine: a SQLite file a database. Each thread has one of its own over the same folder. */
-export function sqliteEngine({ dataDir, onOperation, tally }: SqliteEngineOptions): StorageEngine {
+export function sqliteEngine({ dataDir, onOperation, tally, watch }: SqliteEngineOptions): StorageEngine {
   const files = new Files(dataDir)
   const stores = new Set<SqliteStore>()
   const caches = new PageCaches()
@@ -29,7 +31,7 @@ export function sqliteEngine({ dataDir, onOperation, tally }: SqliteEngineOption
     async openCatalog(): Promise<Catalog> {
       if (catalog !== undefined)
         throw new Error(`the data folder ${dataDir} is in use by this settee already`)
-      catalog = new SqliteCatalog(dataDir, files, { onOperation })
+      catalog = new SqliteCatalog(dataDir, files, { onOperation, watch })
       return catalog
     },
 
@@ -38,17 +40,15 @@ export function sqliteEngine({ dataDir, onOperation, tally }: SqliteEngineOption
       if (!existsSync(path)) throw new CouchError('no_database')
       try {
         const onClosed = () => stores.delete(store)
-        const store: SqliteStore = new SqliteStore(name, path, { onOperation, caches, tally, onClosed })
+        const options = { onOperation, caches, tally, watch, onClosed }
+        const store: SqliteStore = new SqliteStore(name, path, options)
         stores.add(store)
         return store
       } catch (cause) {
-        throw new CouchError(
-          'internal_server_error',
-          `The database ${name} cannot be opened; the log has more.`,
-          {
-            cause,
-          },
-        )
+        const told = new Trouble(name, watch).told(cause)
+        if (told instanceof CouchError && told.code !== 'internal_server_error') throw told
+        const reason = `The database ${name} cannot be opened; the log has more.`
+        throw new CouchError('internal_server_error', reason, { cause })
       }
     },
 

@@ -26,17 +26,18 @@ import { Access } from './access.ts'
 import { Attachments } from './attachments.ts'
 import { Blobs } from './blobs.ts'
 import { Compaction } from './compaction.ts'
-import { Connection, type ConnectionOptions } from './connection.ts'
+import type { Connection } from './connection.ts'
 import { DocWrites } from './doc-writes.ts'
 import { Documents } from './documents.ts'
 import { FeedCounts } from './feed-counts.ts'
 import { Holds } from './holds.ts'
 import { Locals } from './locals.ts'
+import { type FileOptions, openFile } from './open-file.ts'
 import { PageCache, type PageCaches } from './page-caches.ts'
 import { fillPage } from './paging.ts'
-import { migrate } from './schema.ts'
 import { Staging } from './staging.ts'
 import { State } from './state.ts'
+import { Trouble } from './trouble.ts'
 import { type Plan, Writer } from './writer.ts'
 
 /** Rows counted in one turn: about a millisecond's work. */
@@ -47,8 +48,7 @@ const READ_BODIES = 20
 /** About the bytes of a write that is no document's. */
 const SMALL_WRITE = 1024
 
-export interface StoreOptions {
-  readonly onOperation?: ConnectionOptions['onOperation']
+export interface StoreOptions extends FileOptions {
   /** Those of the thread. */
   readonly caches: PageCaches
   /** Counts the commits of the thread's databases. */
@@ -81,10 +81,9 @@ export class SqliteStore implements DatabaseStore {
     this.#name = name
     this.#path = path
     this.#options = options
-    this.#connection = new Connection(path, { onOperation: options.onOperation, mustExist: true })
+    this.#connection = openFile(name, path, options)
     this.#cache = new PageCache(this.#connection, options.caches)
     try {
-      migrate(this.#connection, path)
       this.#blobs = new Blobs(this.#connection)
       this.#attachments = new Attachments(this.#connection, this.#blobs)
       this.#documents = new Documents(this.#connection, this.#attachments, this.#blobs)
@@ -100,16 +99,17 @@ export class SqliteStore implements DatabaseStore {
       feed: this.#feed,
       state: this.#state,
     })
-    const writer = new Writer(this.#connection, {
-      expect: (ids) => this.#docWrites.expect(ids),
+    const trouble = new Trouble(name, options.watch)
+    const memory = {
+      expect: (ids: readonly string[]) => this.#docWrites.expect(ids),
       flush: () => {
         this.#feed.flush()
         this.#state.flush()
       },
-      committed: (writes, ms) => this.#committed(writes, ms),
+      committed: (writes: number, ms: number) => this.#committed(writes, ms),
       back: () => this.#back(),
-    })
-    this.#access = new Access(writer, this.#cache)
+    }
+    this.#access = new Access(new Writer(this.#connection, memory, trouble), this.#cache, trouble)
     this.#staging = new Staging(this.#access, this.#blobs, this.#holds)
     this.#staging.sweep()
     this.#compaction = new Compaction(this.#connection, {

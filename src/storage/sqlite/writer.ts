@@ -9,8 +9,8 @@
  * would then run in autocommit, hence the question after every error whether the transaction still stands.
  */
 import type { Connection } from './connection.ts'
-import { storageError } from './connection.ts'
 import type { Statement } from './statement.ts'
+import { Trouble } from './trouble.ts'
 
 /** One write. */
 export interface Plan<O = unknown> {
@@ -18,6 +18,8 @@ export interface Plan<O = unknown> {
   readonly bytes: number
   /** The document that it looks at; absent for what looks at none. */
   readonly id?: string
+  /** It takes room, and no decision refuses it where that is short: it is not tried again on a full disk. */
+  readonly grows?: boolean
   /**
    * Looks, and writes nothing; may be called again after a rollback.
    * @returns what carries out the decision, inside the same transaction, and gives what came of it
@@ -60,6 +62,7 @@ const GROUP_MS = 5
 export class Writer {
   readonly #connection: Connection
   readonly #memory: Memory
+  readonly #trouble: Trouble
   readonly #begin: Statement
   readonly #end: Statement
   readonly #queue: Job[] = []
@@ -68,9 +71,10 @@ export class Writer {
   #scheduled = false
   readonly #idle: (() => void)[] = []
 
-  constructor(connection: Connection, memory: Memory) {
+  constructor(connection: Connection, memory: Memory, trouble = new Trouble()) {
     this.#connection = connection
     this.#memory = memory
+    this.#trouble = trouble
     this.#begin = connection.prepare('BEGIN IMMEDIATE')
     this.#end = connection.prepare('COMMIT')
   }
@@ -158,13 +162,13 @@ export class Writer {
       carryOut = entry.job.plan.decide()
     } catch (error) {
       if (!this.#connection.inTransaction) throw error
-      entry.refusal = { error: storageError(error) }
+      entry.refusal = { error: this.#trouble.told(error) }
       return
     }
     entry.outcome = carryOut()
   }
 
-  #commitAlone(job: Job): void {
+  #commitAlone(job: Job, isLast = job.plan.grows === true): void {
     let outcome: unknown
     let ms: number
     try {
@@ -173,7 +177,8 @@ export class Writer {
       ms = this.#commit()
     } catch (error) {
       this.#undo()
-      job.failed(storageError(error))
+      if (!isLast && this.#trouble.isWorthAnotherTrial(error)) this.#commitAlone(job, true)
+      else job.failed(this.#trouble.told(error))
       return
     }
     this.#memory.committed(1, ms)
