@@ -24,7 +24,9 @@ import { perUserDatabases } from './hosted/per-user-databases.ts'
 import { tellStoredBefore } from './hosted/stored-before.ts'
 import { tenantAccounts } from './hosted/tenant-accounts.ts'
 import { serveControl } from './maintenance/control-server.ts'
+import { faultFacts } from './maintenance/fault-facts.ts'
 import { tenantCollector } from './maintenance/metrics/tenant-metrics.ts'
+import { SpaceWatch } from './maintenance/space-watch.ts'
 import type { Databases } from './threads/databases.ts'
 import { openServerDatabases } from './threads/server-databases.ts'
 
@@ -91,6 +93,7 @@ async function composed(
   logger: Logger,
   undo: (() => Promise<unknown>)[],
 ): Promise<FastifyInstance> {
+  let disk: SpaceWatch | undefined
   const databases = await openServerDatabases({
     dataDir,
     settings: settingsOf(config),
@@ -100,6 +103,9 @@ async function composed(
     onFault: (fault) => logger.error({ err: fault }, 'a thread has died; another takes its place'),
     onCompactionFault: (database, fault) =>
       logger.error({ err: fault, database }, 'a compaction has failed; the next begins where it ended'),
+    onDatabaseFault: (database, fault) =>
+      logger.error({ err: fault, database }, 'the file of a database is not as it should be; others go on'),
+    onFull: () => disk?.look(),
   }).catch((error: unknown) => {
     if (error instanceof Error && !('code' in error)) throw new StartError(error.message, { cause: error })
     throw error
@@ -109,6 +115,17 @@ async function composed(
   config.onChange((section) => {
     if (SETTINGS_SECTIONS.has(section)) databases.setSettings(settingsOf(config))
   })
+  disk = await SpaceWatch.start({
+    dataDir,
+    logger,
+    floor: () => {
+      const text = config.get('settee', 'free_space_floor') || null
+      return text === null ? null : config.integer('settee', 'free_space_floor')
+    },
+    onChange: (space) => databases.setSpace(space),
+  })
+  const watch = disk
+  undo.push(() => watch.close())
   const tmpDir = await emptyTmpDir(dataDir)
   const hosted = await hostedMode(config, databases, logger, (account) => revokeTokens(tokens, account))
   if (hosted !== null) undo.push(() => hosted.close())
@@ -131,7 +148,8 @@ async function composed(
   const version = setteeVersion()
   const made = { config, accounts, credentials, tokens, databases, hosted }
   const collectors = hosted === null ? [] : [tenantCollector(hosted)]
-  const services = { ...made, collectors, logger, version, tmpDir }
+  const health = [() => watch.health(), async () => faultFacts(databases.faults())]
+  const services = { ...made, collectors, health, logger, version, tmpDir, space: () => watch.space }
   const app = await buildApp(services, { closeGraceMs })
   undo.push(async () => {
     databases.endFeeds()

@@ -269,6 +269,14 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
     integer(16_777_216, 2 ** 32),
     'bytes that one function of a design document may take',
   ),
+  row(
+    'settee',
+    'free_space_floor',
+    null,
+    // Less would be as good as none: SQLite's log takes as much.
+    integer(1_048_576, 2 ** 50),
+    'bytes of the disk that are kept for deletions; unset: 64 MB or 2 % of the disk, whichever is more',
+  ),
   row('settee', 'max_tokens', 100_000, integer(0, 1_000_000), 'device tokens of all accounts together'),
   row('settee', 'tokens_per_account', 50, integer(0, 10_000), 'device tokens of one account'),
   row('settee', 'token_name_length', 100, integer(1, 1000), "characters in a device token's name"),

@@ -5,7 +5,7 @@ import { type ByteText, byteText } from '../core/byte-text.ts'
 import { discard } from '../core/discard.ts'
 import { asCouchError } from '../core/errors.ts'
 import { reduceHeaders } from './plugins/prefer-minimal.ts'
-import { causeOf, factsOf } from './plugins/request-log.ts'
+import { causeOf, factsOf, levelOf } from './plugins/request-log.ts'
 import { chooseEncoding, type Encoder, makeEncoder } from './stream-encoding.ts'
 
 /** A client that takes nothing for so long is gone; what is read for it would be held for ever. */
@@ -167,7 +167,7 @@ class HttpStream implements ResponseStream {
     if (this.signal.aborted) return
     const error = asCouchError(cause)
     // That a database went meanwhile, or a right to read it, is no fault.
-    const level = error.status < 500 ? 'warn' : 'error'
+    const level = error.status < 500 ? 'warn' : levelOf(error)
     const facts = { ...causeOf(error), ...factsOf(this.#request) }
     this.#request.log[level](facts, 'an answer broke off while it was sent')
     this.#raw.destroy()

@@ -1,5 +1,6 @@
 /** The database threads: started when there is work for them, each owning the databases it was first asked for. */
 import { availableParallelism } from 'node:os'
+import { AMPLE_SPACE, type Space } from '../core/space.ts'
 import type { Settings } from '../core/types.ts'
 import { USERS_DATABASE } from '../core/user-ids.ts'
 import type { SandboxPool } from '../sandbox/pool.ts'
@@ -51,6 +52,7 @@ export class Pool {
   readonly #slots: [Slot, ...Slot[]]
   readonly #owners = new Map<string, Slot>()
   #settings: Settings
+  #space = AMPLE_SPACE
   #hasCatalog = false
   #isClosing = false
 
@@ -113,6 +115,7 @@ export class Pool {
     const options: ThreadOptions = {
       dataDir,
       settings: this.#settings,
+      space: this.#space,
       maxOpen: Math.max(1, Math.floor(maxOpen / MAX_THREADS)),
       sandbox: member.access,
     }
@@ -152,6 +155,11 @@ export class Pool {
   setSettings(settings: Settings): void {
     this.#settings = settings
     for (const { thread } of this.#slots) thread.tell({ type: 'settings', settings })
+  }
+
+  setSpace(space: Space): void {
+    this.#space = space
+    for (const { thread } of this.#slots) thread.tell({ type: 'space', space })
   }
 
   async close(): Promise<void> {

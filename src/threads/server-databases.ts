@@ -2,6 +2,7 @@
 import { extname } from 'node:path'
 import { CouchError } from '../core/errors.ts'
 import { checkDatabaseName } from '../core/ids.ts'
+import { AMPLE_SPACE, type Space, shortage } from '../core/space.ts'
 import type { Limits, SecurityObject, Settings } from '../core/types.ts'
 import type { FunctionLimits } from '../sandbox/board.ts'
 import { SandboxPool } from '../sandbox/pool.ts'
@@ -12,7 +13,8 @@ import type {
   ServerRecord,
   UpdatesRange,
 } from '../storage/catalog.ts'
-import type { DatabaseHandle, Databases, DatabasesStats } from './databases.ts'
+import type { DatabaseHandle, DatabasesStats, OwnedDatabases } from './databases.ts'
+import { FaultRecord, type Faults } from './faults.ts'
 import { type OpenedCatalog, Pool } from './pool.ts'
 import { type ProxiedDatabase, proxyDatabase } from './proxy.ts'
 import { type CompactionTask, Tasks } from './tasks.ts'
@@ -33,13 +35,17 @@ export interface ServerDatabasesOptions {
   onFault(fault: unknown): void
   /** A compaction has failed; the database is as it was, less what was cleaned up by then. */
   onCompactionFault(database: string, fault: unknown): void
+  /** A database's file is damaged, or the disk has failed it; told once of each. */
+  onDatabaseFault?(database: string, fault: unknown): void
+  /** A write has met the end of the disk. */
+  onFull?(): void
 }
 
 /**
  * Takes the data folder and lists its databases.
  * @throws Error with one clear line when the folder cannot be used or another settee holds it
  */
-export async function openServerDatabases(options: ServerDatabasesOptions): Promise<Databases> {
+export async function openServerDatabases(options: ServerDatabasesOptions): Promise<OwnedDatabases> {
   const databases = new ServerDatabases(options)
   try {
     await databases.open()
@@ -65,8 +71,9 @@ function functionLimits({ functionTimeout, functionMemory }: Limits): FunctionLi
   return { timeoutMs: functionTimeout, memory: functionMemory }
 }
 
-class ServerDatabases implements Databases {
-  readonly #onCompactionFault: ServerDatabasesOptions['onCompactionFault']
+class ServerDatabases implements OwnedDatabases {
+  readonly #options: ServerDatabasesOptions
+  readonly #faults = new FaultRecord()
   readonly #tasks = new Tasks()
   #serverUuid = ''
   readonly #sandboxes: SandboxPool
@@ -79,11 +86,16 @@ class ServerDatabases implements Databases {
   readonly #updateListeners = new Set<() => void>()
   readonly #securityListeners = new Set<(database: string) => void>()
   #names: readonly string[] | undefined
+  #space = AMPLE_SPACE
   #closed: Promise<void> | undefined
 
   constructor(options: ServerDatabasesOptions) {
-    const { dataDir, settings, maxOpen, threadEntry, onFault, onCompactionFault } = options
-    this.#onCompactionFault = onCompactionFault
+    const { dataDir, settings, maxOpen, threadEntry } = options
+    this.#options = options
+    const onFault = (fault: unknown) => {
+      this.#faults.died()
+      options.onFault(fault)
+    }
     this.#sandboxes = new SandboxPool({
       entry: options.sandboxEntry,
       execArgv: threadFlags(process.execArgv),
@@ -150,16 +162,23 @@ class ServerDatabases implements Databases {
     this.#byName.delete(name)
     this.#byIncarnation.delete(incarnation)
     this.#tasks.forget(incarnation)
+    this.#faults.forget(incarnation)
     this.#names = undefined
   }
 
   #tell(event: ThreadEvent): void {
+    if (event.type === 'full') {
+      this.#options.onFull?.()
+      return
+    }
     const proxied = this.#byIncarnation.get(event.incarnation)
     if (proxied === undefined) return
     if (event.type === 'committed') {
       this.#notes.add(proxied.entry.name)
+      this.#faults.written(event.incarnation)
       proxied.emit({ type: 'committed', updateSeq: event.updateSeq })
     } else if (event.type === 'secured') this.#tellSecured(proxied, event.security)
+    else if (event.type === 'faulty') this.#noteFault(proxied.entry, unpackError(event.fault))
     else this.#noteCompaction(proxied, event)
   }
 
@@ -168,13 +187,17 @@ class ServerDatabases implements Databases {
     for (const listener of this.#securityListeners) listener(proxied.entry.name)
   }
 
+  #noteFault(entry: DatabaseEntry, fault: CouchError): void {
+    if (this.#faults.note(entry, fault)) this.#options.onDatabaseFault?.(entry.name, fault)
+  }
+
   #noteCompaction(
     { entry, emit }: ProxiedDatabase,
     event: Extract<ThreadEvent, { type: 'compaction' }>,
   ): void {
     this.#tasks.note(entry, event.progress)
     if (event.progress === null) emit({ type: 'compacted' })
-    if (event.fault !== undefined) this.#onCompactionFault(entry.name, unpackError(event.fault))
+    if (event.fault !== undefined) this.#options.onCompactionFault(entry.name, unpackError(event.fault))
   }
 
   /** Legal names are ASCII, so the order of UTF-16 is that of bytes. */
@@ -193,6 +216,9 @@ class ServerDatabases implements Databases {
     checkDatabaseName(name)
     return this.#alone(name, async () => {
       if (this.#byName.has(name)) throw new CouchError('file_exists')
+      const refusal = shortage(this.#space)
+      // `_users` and its kin are the server's own, which it does not do without.
+      if (refusal !== null && !name.startsWith('_')) throw refusal
       this.#enter((await this.#catalogChange({ act: 'create', name })) as DatabaseEntry)
     })
   }
@@ -261,6 +287,15 @@ class ServerDatabases implements Databases {
   setSettings(settings: Settings): void {
     this.#pool.setSettings(settings)
     this.#sandboxes.setLimits(functionLimits(settings.limits))
+  }
+
+  setSpace(space: Space): void {
+    this.#space = space
+    this.#pool.setSpace(space)
+  }
+
+  faults(): Faults {
+    return this.#faults.list()
   }
 
   endFeeds(): void {

@@ -4,7 +4,13 @@ import { CouchError } from '../core/errors.ts'
 import { Outbox, packArgs, type Reply, type Request, type ThreadOptions, unpackError } from './wire.ts'
 
 /** What a thread tells without being asked. */
-export type ThreadEvent = Extract<Reply, { type: 'committed' | 'secured' | 'compaction' }>
+export type ThreadEvent = Extract<Reply, { type: (typeof EVENTS)[number] }>
+
+const EVENTS = ['committed', 'secured', 'compaction', 'faulty', 'full'] as const
+
+function isEvent(reply: Reply): reply is ThreadEvent {
+  return (EVENTS as readonly string[]).includes(reply.type)
+}
 
 interface Waiting {
   answer(value: unknown): void
@@ -95,7 +101,7 @@ export class Thread {
   }
 
   #take(reply: Reply): void {
-    if (reply.type === 'committed' || reply.type === 'secured' || reply.type === 'compaction') {
+    if (isEvent(reply)) {
       this.#onEvent(reply)
       return
     }
@@ -116,7 +122,7 @@ export class Thread {
   }
 
   /** Tells the thread something that has no answer. */
-  tell(request: Extract<Request, { type: 'settings' | 'sandbox' }>, ...ports: MessagePort[]): void {
+  tell(request: Extract<Request, { type: 'settings' | 'space' | 'sandbox' }>, ...ports: MessagePort[]): void {
     if (!this.#ended) this.#outbox.post(request, ports)
   }
 
