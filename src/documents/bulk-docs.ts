@@ -34,8 +34,8 @@ type RowResult = { readonly rev: string } | CouchError
 
 /**
  * The answer's JSON array in chunks; the first comes when the whole request has been found good. A replicator may take a
- * row for the last word and pass the document over for ever, as CouchDB's does; so where the server itself has failed
- * one of its documents the request fails, which it sends again.
+ * row for the last word and pass the document over for ever, as CouchDB's does; so where one of its documents met what
+ * passes, such as a full disk, the request fails, which it sends again.
  */
 export async function* bulkDocs(
   store: DatabaseStore,
@@ -64,7 +64,7 @@ export async function* bulkDocs(
     const results = await writeEdits(store, writer, edits, checks)
     if (!isAnswered) refuseIfBroken(results)
     isAnswered = true
-    if (!bulk.newEdits) failure ??= results.find(isBroken)
+    if (!bulk.newEdits) failure ??= results.find(isPassing)
     // Said at the end, so that what can be stored is.
     if (failure !== undefined) continue
     const lines = group.map((row, at) => answerRow(row, results[at] as RowResult, bulk.newEdits))
@@ -92,6 +92,12 @@ function refuseIfBroken(results: readonly RowResult[]): void {
 
 function isBroken(result: RowResult): result is CouchError {
   return result instanceof CouchError && result.status >= 500 && !FUNCTION_FAILURES.has(result.code)
+}
+
+/** Whether the document may be stored when it is sent again. */
+function isPassing(result: RowResult): result is CouchError {
+  if (!(result instanceof CouchError)) return false
+  return result.status === 503 || result.status === 507 || result.code === 'disk_fault'
 }
 
 /** A request's documents. */

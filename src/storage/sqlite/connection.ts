@@ -38,9 +38,11 @@ export class Connection {
     try {
       if (options.exclusive) this.pragma('locking_mode = EXCLUSIVE')
       if (options.isDraft) this.pragma('synchronous = OFF')
-      // Take effect only in a file that has no tables yet; for one that has, these two say what it has already.
-      this.pragma('page_size = 8192')
-      this.pragma('auto_vacuum = INCREMENTAL')
+      // Take effect only in a file that has no tables yet; one that has would be written to, with a sync, each time.
+      if (this.pragma('page_count') === 0) {
+        this.pragma('page_size = 8192')
+        this.pragma('auto_vacuum = INCREMENTAL')
+      }
       this.pragma('journal_mode = WAL')
       // The driver's WAL default is NORMAL, which loses acknowledged writes at a power cut (design.md 6).
       if (!options.isDraft) this.pragma('synchronous = FULL')
