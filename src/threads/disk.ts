@@ -27,20 +27,25 @@ export class Disk {
   }
 
   /**
-   * A write has met the end of the disk: what grows is refused from now on, and the ballast is given up for the rest.
-   * @returns whether it was the disk's end, and not another limit, a quota for one: then a second trial is worth it
+   * A write has met the end of the disk. What grows is refused from now on; what meets it all the same must go on, and
+   * the ballast is given up for it.
+   * @returns whether it was the disk's end, and not another limit, a quota for one: then another trial is worth it
    */
   onFull(): boolean {
     this.#tell()
-    try {
-      const { free } = diskSizeNow(this.#folder)
-      const { floor } = this.#space
-      if (!isShort({ free, floor })) return false
-      this.#space = { free, floor }
-    } catch {
-      return false
-    }
-    giveUpBallast(this.#folder)
+    const wasShort = isShort(this.#space)
+    const free = this.#freeNow()
+    if (free === null || !isShort({ ...this.#space, free })) return false
+    this.#space = { ...this.#space, free }
+    if (wasShort) giveUpBallast(this.#folder)
     return true
+  }
+
+  #freeNow(): number | null {
+    try {
+      return diskSizeNow(this.#folder).free
+    } catch {
+      return null
+    }
   }
 }

@@ -71,11 +71,11 @@ withSmallDisks(t, import.meta.url, () => {
     const setting = await setUp(t)
     const { disk, server } = setting
     for (let n = 0; n < 4; n++) await write(setting, n * 50, 50)
-    await server.ask('PUT', '/notes/with/file?rev=', 'a'.repeat(400_000), { 'content-type': 'text/plain' })
+    await server.ask('PUT', '/notes/with/file', 'a'.repeat(400_000), { 'content-type': 'text/plain' })
     const [first = ''] = setting.stored.revs.keys()
     const withFile = (await server.ask('GET', '/notes/with')).json._rev
     disk.fill(FLOOR - 1_000_000)
-    await until('a write is refused', async () => isRefused(await server.ask('PUT', '/notes/x', {})))
+    await until('a write is refused', async () => isRefused(await server.ask('POST', '/notes', {})))
     const refused = await server.ask('PUT', '/notes/x', {})
     t.match(refused.json.reason, /1\d\.\d MB are free, and the last 16\.8 MB .* are kept/)
     await t.test('refused', async (t) => {
@@ -152,7 +152,9 @@ withSmallDisks(t, import.meta.url, () => {
     disk.fill(0)
     const ids = [...setting.stored.revs.keys()]
     t.match(await server.ask('GET', `/notes/${ids[0]}`), { status: 200 }, 'a read')
-    await until('writes are refused', async () => isRefused(await server.ask('PUT', '/notes/x', note(1))))
+    await until('writes are refused', async () =>
+      isRefused(await server.ask('POST', '/notes', { text: note(1).text })),
+    )
     t.ok(existsSync(ballast), 'what grows does not get the ballast')
     for (const id of ids.slice(0, 150)) t.equal((await remove(setting, id)).status, 200, 'a deletion')
     t.notOk(existsSync(ballast), 'the ballast is given up for them')

@@ -23,16 +23,7 @@ export class Access {
     this.refuseIfClosed()
     this.#cache.use()
     try {
-      return work()
-    } catch (error) {
-      return this.#again(work, error)
-    }
-  }
-
-  #again<R>(work: () => R, failure: unknown): R {
-    try {
-      if (this.#trouble.isWorthAnotherTrial(failure)) return work()
-      throw failure
+      return this.#trouble.trying(work)
     } catch (error) {
       throw this.#trouble.told(error)
     }

@@ -104,14 +104,9 @@ export class SqliteCatalog implements Catalog {
     return [...found].filter((name) => !this.#entries.has(name)).map((name) => this.#enter(name))
   }
 
-  /** As {@link #attempt}; on a full disk twice, if room was made. Not for what grows. */
+  /** As {@link #attempt}; on a full disk again, if room was made. Not for what grows. */
   #transaction<R>(work: () => R): R {
-    try {
-      return this.#attempt(work)
-    } catch (error) {
-      if (!this.#trouble.isWorthAnotherTrial(error)) throw error
-      return this.#attempt(work)
-    }
+    return this.#trouble.trying(() => this.#attempt(work))
   }
 
   #attempt<R>(work: () => R): R {

@@ -1,3 +1,4 @@
+import { statSync } from 'node:fs'
 import { CouchError } from '../../core/errors.ts'
 import { Connection, type ConnectionOptions, isFull } from './connection.ts'
 import { migrate } from './schema.ts'
@@ -14,6 +15,8 @@ export interface FileOptions {
  * @throws damaged_file; SqliteError, or what {@link migrate} throws, when it cannot be opened
  */
 export function openFile(name: string, path: string, { onOperation, watch }: FileOptions): Connection {
+  // A file gets its name when it is finished: one that has lost everything is no empty database.
+  if (statSync(path).size === 0) throw new CouchError('damaged_file')
   const options = { onOperation, mustExist: true }
   try {
     return checked(new Connection(path, options), path)
@@ -29,7 +32,6 @@ export function openFile(name: string, path: string, { onOperation, watch }: Fil
 
 function checked(connection: Connection, path: string): Connection {
   try {
-    // A file gets its name when it is finished: one without tables has lost them, and is no empty database.
     if (connection.pragma('user_version') === 0) throw new CouchError('damaged_file')
     migrate(connection, path)
     return connection

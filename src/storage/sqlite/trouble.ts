@@ -12,6 +12,9 @@ export interface DiskWatch {
   onAlone?(database: string): void
 }
 
+/** A first trial after what grows has come to be refused, and a last one after more was done. */
+export const TRIALS_AGAIN = 2
+
 /** The troubles of one file. */
 export class Trouble {
   readonly #database: string
@@ -25,6 +28,16 @@ export class Trouble {
   /** Whether what failed with this may succeed now: room was made, or what would grow is refused now. */
   isWorthAnotherTrial(thrown: unknown): boolean {
     return isFull(thrown) && this.#watch.onFull?.() === true
+  }
+
+  /** Does something, and again while that is worth it. @throws what it throws in the end */
+  trying<R>(work: () => R, again = TRIALS_AGAIN): R {
+    try {
+      return work()
+    } catch (error) {
+      if (again === 0 || !this.isWorthAnotherTrial(error)) throw error
+      return this.trying(work, again - 1)
+    }
   }
 
   /** @returns what was thrown as the contract has it; whoever looks after the disk has been told */

@@ -10,7 +10,7 @@
  */
 import type { Connection } from './connection.ts'
 import type { Statement } from './statement.ts'
-import { Trouble } from './trouble.ts'
+import { TRIALS_AGAIN, Trouble } from './trouble.ts'
 
 /** One write. */
 export interface Plan<O = unknown> {
@@ -168,7 +168,7 @@ export class Writer {
     entry.outcome = carryOut()
   }
 
-  #commitAlone(job: Job, isLast = job.plan.grows === true): void {
+  #commitAlone(job: Job, again = job.plan.grows ? 0 : TRIALS_AGAIN): void {
     let outcome: unknown
     let ms: number
     try {
@@ -177,7 +177,7 @@ export class Writer {
       ms = this.#commit()
     } catch (error) {
       this.#undo()
-      if (!isLast && this.#trouble.isWorthAnotherTrial(error)) this.#commitAlone(job, true)
+      if (again > 0 && this.#trouble.isWorthAnotherTrial(error)) this.#commitAlone(job, again - 1)
       else job.failed(this.#trouble.told(error))
       return
     }
