@@ -53,6 +53,8 @@ export interface RunningServer {
   close(): Promise<void>
   /** Reads the configuration anew, as `_config/_reload` does; the log says how that went. */
   reload(): Promise<void>
+  /** Tells the log of a fault that nobody has caught, after which the process had better end. */
+  fatal(fault: unknown): void
 }
 
 /**
@@ -77,7 +79,8 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     warnIfOpen(config, logger, url)
     // The log has been told of an error.
     const reload = () => reloadConfig(config, logger).catch(() => undefined)
-    return { url, close, reload }
+    const fatal = (fault: unknown) => logger.fatal({ err: fault }, 'a fault of settee that nobody has caught')
+    return { url, close, reload, fatal }
   } catch (error) {
     await close().catch(() => undefined)
     throw error

@@ -61,6 +61,7 @@ t.test('threads that died are counted', async (t) => {
   await databases.create('a')
   const a = databases.get('a')
   for (let n = 1; n <= 2; n += 1) {
+    await put(a, `x${n}`)
     await t.rejects(a.open(ADMIN, 'deadly', {}), { code: 'unavailable' })
     await until(() => databases.faults().threads.count === n)
   }
