@@ -55,7 +55,12 @@ export interface ServerProcessOptions {
   readonly sandboxEntry?: URL
   /** A module that is loaded before the server. */
   readonly preload?: URL
+  /** Runs what `npm run build` has made: from the sources a server takes twice the memory. */
+  readonly isBuilt?: boolean
 }
+
+const THREAD = new URL('../helpers/database-thread.mjs', import.meta.url)
+const SANDBOX = new URL('../helpers/sandbox-thread.mjs', import.meta.url)
 
 /** As a script, not a module: a database thread takes over the flags, and refuses `--input-type`. */
 const SCRIPT = `(async () => {
@@ -66,7 +71,7 @@ const SCRIPT = `(async () => {
   const { startServer } = await import(server)
   const { runUntilSignalled } = await import(lifecycle)
   const flags = { port: Number(port), bind: '127.0.0.1', logLevel: 'info', logFile }
-  const entries = { threadEntry: new URL(threadEntry), sandboxEntry: new URL(sandboxEntry) }
+  const entries = threadEntry === '' ? {} : { threadEntry: new URL(threadEntry), sandboxEntry: new URL(sandboxEntry) }
   await runUntilSignalled(() => startServer({ dataDir, env: {}, flags, ...entries }))
   console.log('listening')
 })()`
@@ -120,14 +125,15 @@ export async function startServerProcess(
 
 function spawnServer(options: ServerProcessOptions, args: readonly string[]): ChildProcess {
   const [env, ...unset] = WITHOUT_LOADERS
+  const isBuilt = options.isBuilt ?? false
+  const { threadEntry = THREAD, sandboxEntry = SANDBOX } = options
   const modules = [
     options.preload?.href ?? '',
-    new URL('../../src/server.ts', import.meta.url).href,
-    new URL('../../src/cli/lifecycle.ts', import.meta.url).href,
-    (options.threadEntry ?? new URL('../helpers/database-thread.mjs', import.meta.url)).href,
-    (options.sandboxEntry ?? new URL('../helpers/sandbox-thread.mjs', import.meta.url)).href,
+    new URL(isBuilt ? '../../dist/server.js' : '../../src/server.ts', import.meta.url).href,
+    new URL(isBuilt ? '../../dist/cli/lifecycle.js' : '../../src/cli/lifecycle.ts', import.meta.url).href,
+    ...(isBuilt ? ['', ''] : [threadEntry.href, sandboxEntry.href]),
   ]
-  const node = ['--import=tsx', '--eval', SCRIPT, ...modules, ...args]
+  const node = [...(isBuilt ? [] : ['--import=tsx']), '--eval', SCRIPT, ...modules, ...args]
   return spawn(env, [...unset, process.execPath, ...node], {
     cwd: ROOT,
     env: cleanEnv(),
