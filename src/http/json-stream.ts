@@ -16,8 +16,10 @@ export interface StreamHead {
   readonly headers?: Readonly<Record<string, string>>
   /** The answer stands open for a long time, so that nothing large may be held for it. */
   readonly waits?: boolean
-  /** The answer is never compressed: its bytes are the thing itself, and the memory of its chunks is nobody else's. */
+  /** The answer is never compressed: its bytes are the thing itself. */
   readonly asIs?: boolean
+  /** The memory of its pieces is nobody else's. */
+  readonly isOwn?: boolean
 }
 
 export interface ResponseStream {
@@ -50,7 +52,8 @@ export function openStream(request: FastifyRequest, reply: FastifyReply, head: S
   reduceHeaders(request, reply)
   reply.hijack()
   const encoder = encoding === null ? null : makeEncoder(encoding)
-  const stream = new HttpStream(request, reply.raw, encoder, head.asIs ?? false)
+  const isOwn = encoder === null && (head.isOwn ?? false)
+  const stream = new HttpStream(request, reply.raw, encoder, isOwn)
   stream.open(head.status, reply.getHeaders() as Record<string, string>)
   return stream
 }
@@ -84,7 +87,7 @@ export async function sendStream(
   reply.raw.once('close', goneEarly)
   const first = await iterator.next()
   reply.raw.off('close', goneEarly)
-  const stream = openStream(request, reply, answer)
+  const stream = openStream(request, reply, { ...answer, isOwn: true })
   stream.signal.addEventListener('abort', giveUp, { once: true })
   if (request.method === 'HEAD' || stream.signal.aborted) giveUp()
   else await sendAll(stream, iterator, first)
@@ -111,14 +114,14 @@ class HttpStream implements ResponseStream {
   readonly #request: FastifyRequest
   readonly #raw: ServerResponse
   readonly #encoder: Encoder | null
-  readonly #asIs: boolean
+  readonly #isOwn: boolean
   readonly #gone = new AbortController()
 
-  constructor(request: FastifyRequest, raw: ServerResponse, encoder: Encoder | null, asIs: boolean) {
+  constructor(request: FastifyRequest, raw: ServerResponse, encoder: Encoder | null, isOwn: boolean) {
     this.#request = request
     this.#raw = raw
     this.#encoder = encoder
-    this.#asIs = asIs
+    this.#isOwn = isOwn
   }
 
   get signal(): AbortSignal {
@@ -193,9 +196,8 @@ class HttpStream implements ResponseStream {
   /** @returns whether the connection takes more */
   #hand(bytes: Uint8Array): boolean {
     const raw = this.#raw
-    // Bytes that are sent as they are were made for this answer alone. That it drains does not say that they are
-    // written: Node tells it, too, when another answer of the connection grows.
-    if (this.#asIs) return raw.write(bytes, () => discard(bytes))
+    // That it drains does not say that they are written: Node tells it, too, when another answer of the connection grows.
+    if (this.#isOwn && bytes.length > SHORT_BYTES) return raw.write(bytes, () => discard(bytes))
     if (!raw.chunkedEncoding || bytes.length > SHORT_BYTES) return raw.write(bytes)
     raw.chunkedEncoding = false
     const takesMore = raw.write(chunkOf(bytes), 'latin1')

@@ -65,9 +65,9 @@ async function stalledReader(t: Test, server: ServerProcess, path: string): Prom
 
 async function fill(server: ServerProcess): Promise<void> {
   for (const name of ['big', 'small']) await server.ask('PUT', `/${name}`)
-  const text = 'a text of a note, some of them long; '.repeat(8000)
-  for (let n = 0; n < 200; n += 5) {
-    const docs = Array.from({ length: 5 }, (_, at) => ({ _id: `note-${n + at}`, text }))
+  const text = 'a text of a note, some of them long; '.repeat(1000)
+  for (let n = 0; n < 1500; n += 25) {
+    const docs = Array.from({ length: 25 }, (_, at) => ({ _id: `note-${n + at}`, text }))
     await server.ask('POST', '/big/_bulk_docs', { docs })
   }
   const short = text.slice(0, 500)
