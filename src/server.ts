@@ -25,10 +25,12 @@ import { Backups } from './maintenance/backup/backups.ts'
 import { backupFact } from './maintenance/backup/health.ts'
 import { serveControl } from './maintenance/control-server.ts'
 import { localControls } from './maintenance/controls.ts'
+import { faultFacts } from './maintenance/fault-facts.ts'
 import { backupCollector } from './maintenance/metrics/backup-metrics.ts'
 import { tenantCollector } from './maintenance/metrics/tenant-metrics.ts'
 import { keepSwept } from './maintenance/replaced.ts'
 import { backupsFolder, localRestorer } from './maintenance/restore.ts'
+import { SpaceWatch } from './maintenance/space-watch.ts'
 import { tendUpgradeCopies } from './maintenance/upgrade-copies.ts'
 import type { Databases } from './threads/databases.ts'
 import { openServerDatabases } from './threads/server-databases.ts'
@@ -56,6 +58,8 @@ export interface RunningServer {
   close(): Promise<void>
   /** Reads the configuration anew, as `_config/_reload` does; the log says how that went. */
   reload(): Promise<void>
+  /** Tells the log of a fault that nobody has caught, after which the process had better end. */
+  fatal(fault: unknown): void
 }
 
 /**
@@ -80,7 +84,8 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     warnIfOpen(config, logger, url)
     // The log has been told of an error.
     const reload = () => reloadConfig(config, logger).catch(() => undefined)
-    return { url, close, reload }
+    const fatal = (fault: unknown) => logger.fatal({ err: fault }, 'a fault of settee that nobody has caught')
+    return { url, close, reload, fatal }
   } catch (error) {
     await close().catch(() => undefined)
     throw error
@@ -96,6 +101,7 @@ async function composed(
   logger: Logger,
   undo: (() => Promise<unknown>)[],
 ): Promise<FastifyInstance> {
+  let disk: SpaceWatch | undefined
   const opening = openServerDatabases({
     dataDir,
     settings: settingsOf(config),
@@ -107,6 +113,9 @@ async function composed(
       logger.warn({ database }, 'the file of a database was put back by hand: its devices compare anew'),
     onCompactionFault: (database, fault) =>
       logger.error({ err: fault, database }, 'a compaction has failed; the next begins where it ended'),
+    onDatabaseFault: (database, fault) =>
+      logger.error({ err: fault, database }, 'the file of a database is not as it should be; others go on'),
+    onFull: () => disk?.look(),
   }).catch((error: unknown) => {
     if (error instanceof Error && !('code' in error)) throw new StartError(error.message, { cause: error })
     throw error
@@ -120,6 +129,17 @@ async function composed(
     if (SETTINGS_SECTIONS.has(section)) databases.setSettings(settingsOf(config))
   })
   undo.push(tendUpgradeCopies({ dataDir, config, logger }))
+  disk = await SpaceWatch.start({
+    dataDir,
+    logger,
+    floor: () => {
+      const text = config.get('settee', 'free_space_floor') || null
+      return text === null ? null : config.integer('settee', 'free_space_floor')
+    },
+    onChange: (space) => databases.setSpace(space),
+  })
+  const watch = disk
+  undo.push(() => watch.close())
   const tmpDir = await emptyTmpDir(dataDir)
   const days = () => config.integer('settee', 'replaced_days')
   const onSweepFault = (fault: unknown) =>
@@ -149,8 +169,13 @@ async function composed(
   const backups = new Backups({ config, databases, dataDir, version, logger })
   undo.push(() => backups.close())
   const collectors = [backupCollector(backups), ...(hosted === null ? [] : [tenantCollector(hosted)])]
-  const health = [async () => [backupFact(await backups.state())]]
-  const services = { ...made, collectors, health, backups, logger, version, tmpDir }
+  const health = [
+    () => watch.health(),
+    async () => faultFacts(databases.faults()),
+    async () => [backupFact(await backups.state())],
+  ]
+  const space = () => watch.space
+  const services = { ...made, collectors, health, backups, logger, version, tmpDir, space }
   const { buildApp } = await loading
   const app = await buildApp(services, { closeGraceMs })
   undo.push(async () => {

@@ -299,6 +299,14 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
   ),
   row('settee', 'backup_keep_daily', 7, integer(0, 10_000), 'days of which the last backup is kept'),
   row('settee', 'backup_keep_weekly', 4, integer(0, 10_000), 'weeks of which the last backup is kept'),
+  row(
+    'settee',
+    'free_space_floor',
+    null,
+    // Less would be as good as none: SQLite's log takes as much.
+    integer(1_048_576, 2 ** 50),
+    'bytes of the disk that are kept for deletions; unset: 64 MB or 2 % of the disk, whichever is more',
+  ),
   row('settee', 'max_tokens', 100_000, integer(0, 1_000_000), 'device tokens of all accounts together'),
   row('settee', 'tokens_per_account', 50, integer(0, 10_000), 'device tokens of one account'),
   row(

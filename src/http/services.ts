@@ -5,6 +5,7 @@ import type { CredentialChecker } from '../auth/credentials.ts'
 import type { Tokens } from '../auth/tokens.ts'
 import type { Config } from '../config/config.ts'
 import type { HealthFact } from '../core/health.ts'
+import type { Space } from '../core/space.ts'
 import type { Hosted } from '../hosted/hosted.ts'
 import type { Backups } from '../maintenance/backup/backups.ts'
 import type { Collector } from '../maintenance/metrics/metric.ts'
@@ -29,6 +30,8 @@ export interface Services {
   readonly health?: readonly (() => Promise<readonly HealthFact[]>)[]
   /** Absent: this server makes none. */
   readonly backups?: Backups
+  /** What is left of the disk now; by default there is room. */
+  space?(): Space
   /** An existing folder for bodies that are too large for memory. */
   readonly tmpDir: string
 }

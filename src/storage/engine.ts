@@ -9,7 +9,8 @@
  * - What a callback is handed is valid only until it returns.
  * - No transaction is open while anything is awaited.
  * - Ids, revisions and names are compared as bytes of UTF-8.
- * - A fault of the disk reaches the caller as `insufficient_storage` or `internal_server_error`.
+ * - A fault of the disk reaches the caller as `insufficient_storage`, `disk_fault`, `damaged_file` or
+ *   `internal_server_error`.
  */
 import type { SecurityObject } from '../core/types.ts'
 import type { Branch } from '../revisions/branch.ts'

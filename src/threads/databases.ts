@@ -1,11 +1,13 @@
 /** The databases of this server as the HTTP thread sees them: which there are, and a way to each. */
 import type { ChangesSource } from '../changes/page.ts'
 import type { Sendable } from '../core/byte-text.ts'
+import type { Space } from '../core/space.ts'
 import type { SecurityObject, Settings } from '../core/types.ts'
 import type { Database } from '../documents/database.ts'
 import type { ViewSource } from '../query/views.ts'
 import type { CatalogUpdates, RecordWrite, ServerRecord, UpdatesRange } from '../storage/catalog.ts'
 import type { Copies } from './copy-wire.ts'
+import type { Faults } from './faults.ts'
 import type { CompactionTask } from './tasks.ts'
 import type { ThreadReport } from './thread-stats.ts'
 
@@ -33,6 +35,14 @@ export interface DatabaseHandle extends Omit<Database, TextMethod>, ChangesSourc
   securityCopy(): Promise<SecurityObject | null>
   /** Calls `listener` on each event until the returned function is called. */
   watch(listener: (event: DatabaseEvent) => void): () => void
+}
+
+/** The databases of the server as the composition root has them: what the disk and the threads do to them. */
+export interface OwnedDatabases extends Databases {
+  /** What is left of the disk, for all that is written from now on. */
+  setSpace(space: Space): void
+  /** What has gone wrong so far. */
+  faults(): Faults
 }
 
 export interface DatabasesStats {

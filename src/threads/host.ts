@@ -6,6 +6,7 @@ import { parentPort, type TransferListItem, workerData } from 'node:worker_threa
 import { readFilterBody } from '../changes/filter-body.ts'
 import { changesPage } from '../changes/page.ts'
 import { CouchError } from '../core/errors.ts'
+import { isShort, type Space } from '../core/space.ts'
 import type { SecurityObject, Settings } from '../core/types.ts'
 import { USERS_DATABASE } from '../core/user-ids.ts'
 import { ownFunctionsOnly } from '../documents/own-functions.ts'
@@ -27,6 +28,7 @@ import { keeping } from './compaction-policy.ts'
 import { Compactions } from './compactions.ts'
 import { serveCopies } from './copy-host.ts'
 import { isCopier } from './copy-wire.ts'
+import { Disk } from './disk.ts'
 import { Flow } from './flow.ts'
 import { heapSize } from './heap-size.ts'
 import { LoopWatch } from './loop-watch.ts'
@@ -105,17 +107,27 @@ class Host {
   readonly #tally = new CommitTally()
   readonly #loop = new LoopWatch()
   readonly #ending = new AbortController()
+  readonly #disk: Disk
+  /** Databases that nobody else can open (storage/sqlite/upgrade.ts). */
+  readonly #alone = new Set<string>()
   #settings: Settings
   #catalog: Promise<Catalog> | undefined
 
   constructor(outbox: Outbox<Reply>, options: ThreadOptions) {
     this.#outbox = outbox
     this.#settings = options.settings
+    this.#disk = new Disk(options.dataDir, () => outbox.post({ type: 'full' }))
+    this.#disk.set(options.space)
     this.#engine = sqliteEngine({
       dataDir: options.dataDir,
       tally: this.#tally,
       keepsUpgradeCopies: () => this.#settings.rules.upgradeCopies,
       ending: this.#ending.signal,
+      watch: {
+        onFull: () => this.#disk.onFull(),
+        onFault: (database, error) => this.#faulty(database, error),
+        onAlone: (database) => this.#alone.add(database),
+      },
     })
     this.#functions = new SandboxClient(options.sandbox, () => outbox.post({ type: 'sandbox' }))
     this.#stores = new OpenStores(options.maxOpen, (name, incarnation) => this.#open(name, incarnation))
@@ -134,6 +146,7 @@ class Host {
       name,
       limits: () => this.#settings.limits,
       rules: () => this.#settings.rules,
+      space: () => this.#disk.space,
       onSecured: (security: SecurityObject) => this.#outbox.post({ type: 'secured', incarnation, security }),
       sandbox,
       incarnation,
@@ -170,6 +183,21 @@ class Host {
     this.#outbox.post({ type: 'putBack', incarnation, mark: { epoch: id, updateSeq } })
   }
 
+  #faulty(database: string, error: CouchError): void {
+    const incarnation = this.#stores.incarnationOf(database)
+    if (incarnation === undefined) return
+    this.#outbox.post({ type: 'faulty', incarnation, fault: packError(error) })
+    // After a failed read or write nobody knows what SQLite has kept of it in memory.
+    if (error.code === 'disk_fault') this.#stores.discard(database)
+  }
+
+  #setSpace(space: Space): void {
+    this.#disk.set(space)
+    if (isShort(space)) return
+    for (const database of this.#alone) this.#stores.renew(database)
+    this.#alone.clear()
+  }
+
   /** Takes a batch of messages. */
   receive(requests: readonly Request[]): void {
     for (const request of requests) this.#take(request)
@@ -189,6 +217,9 @@ class Host {
         return
       case 'settings':
         this.#settings = request.settings
+        return
+      case 'space':
+        this.#setSpace(request.space)
         return
       case 'stats':
         this.#answer(request.call, this.#stats())

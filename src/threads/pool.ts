@@ -1,5 +1,6 @@
 /** The database threads: started when there is work for them, each owning the databases it was first asked for. */
 import { availableParallelism } from 'node:os'
+import { AMPLE_SPACE, type Space } from '../core/space.ts'
 import type { Settings } from '../core/types.ts'
 import { USERS_DATABASE } from '../core/user-ids.ts'
 import type { SandboxPool } from '../sandbox/pool.ts'
@@ -52,6 +53,7 @@ export class Pool {
   readonly #owners = new Map<string, Slot>()
   readonly #aside = new Set<Thread>()
   #settings: Settings
+  #space = AMPLE_SPACE
   #hasCatalog = false
   #isClosing = false
 
@@ -118,6 +120,7 @@ export class Pool {
     const options: ThreadOptions = {
       dataDir,
       settings: this.#settings,
+      space: this.#space,
       maxOpen: Math.max(1, Math.floor(maxOpen / MAX_THREADS)),
       sandbox: member.access,
     }
@@ -176,6 +179,11 @@ export class Pool {
   setSettings(settings: Settings): void {
     this.#settings = settings
     for (const { thread } of this.#slots) thread.tell({ type: 'settings', settings })
+  }
+
+  setSpace(space: Space): void {
+    this.#space = space
+    for (const { thread } of this.#slots) thread.tell({ type: 'space', space })
   }
 
   async close(): Promise<void> {

@@ -2,6 +2,7 @@
 import { extname } from 'node:path'
 import { CouchError } from '../core/errors.ts'
 import { checkDatabaseName } from '../core/ids.ts'
+import { AMPLE_SPACE, type Space, shortage } from '../core/space.ts'
 import type { Limits, SecurityObject, Settings } from '../core/types.ts'
 import type { FunctionLimits } from '../sandbox/board.ts'
 import { SandboxPool } from '../sandbox/pool.ts'
@@ -14,7 +15,8 @@ import type {
 } from '../storage/catalog.ts'
 import { databaseCopies } from './copies.ts'
 import type { Copies } from './copy-wire.ts'
-import type { DatabaseHandle, Databases, DatabasesStats, PreparedRestore } from './databases.ts'
+import type { DatabaseHandle, DatabasesStats, OwnedDatabases, PreparedRestore } from './databases.ts'
+import { FaultRecord, type Faults } from './faults.ts'
 import { type OpenedCatalog, Pool } from './pool.ts'
 import { type ProxiedDatabase, proxyDatabase } from './proxy.ts'
 import { Replacements } from './replacements.ts'
@@ -40,13 +42,17 @@ export interface ServerDatabasesOptions {
   onPutBack?(database: string): void
   /** A compaction has failed; the database is as it was, less what was cleaned up by then. */
   onCompactionFault(database: string, fault: unknown): void
+  /** A database's file is damaged, or the disk has failed it; told once of each. */
+  onDatabaseFault?(database: string, fault: unknown): void
+  /** A write has met the end of the disk. */
+  onFull?(): void
 }
 
 /**
  * Takes the data folder and lists its databases.
  * @throws Error with one clear line when the folder cannot be used or another settee holds it
  */
-export async function openServerDatabases(options: ServerDatabasesOptions): Promise<Databases> {
+export async function openServerDatabases(options: ServerDatabasesOptions): Promise<OwnedDatabases> {
   const databases = new ServerDatabases(options)
   try {
     await databases.open(options.serverFile)
@@ -72,9 +78,9 @@ function functionLimits({ functionTimeout, functionMemory }: Limits): FunctionLi
   return { timeoutMs: functionTimeout, memory: functionMemory }
 }
 
-class ServerDatabases implements Databases {
-  readonly #onCompactionFault: ServerDatabasesOptions['onCompactionFault']
-  readonly #onPutBack: (database: string) => void
+class ServerDatabases implements OwnedDatabases {
+  readonly #options: ServerDatabasesOptions
+  readonly #faults = new FaultRecord()
   readonly #tasks = new Tasks()
   #serverUuid = ''
   readonly #sandboxes: SandboxPool
@@ -100,12 +106,16 @@ class ServerDatabases implements Databases {
   })
   readonly copies: Copies
   #names: readonly string[] | undefined
+  #space = AMPLE_SPACE
   #closed: Promise<void> | undefined
 
   constructor(options: ServerDatabasesOptions) {
-    const { dataDir, settings, maxOpen, threadEntry, onFault, onCompactionFault } = options
-    this.#onCompactionFault = onCompactionFault
-    this.#onPutBack = options.onPutBack ?? (() => undefined)
+    const { dataDir, settings, maxOpen, threadEntry } = options
+    this.#options = options
+    const onFault = (fault: unknown) => {
+      this.#faults.died()
+      options.onFault(fault)
+    }
     this.#sandboxes = new SandboxPool({
       entry: options.sandboxEntry,
       execArgv: threadFlags(process.execArgv),
@@ -180,6 +190,7 @@ class ServerDatabases implements Databases {
     this.#byName.delete(name)
     this.#byIncarnation.delete(incarnation)
     this.#tasks.forget(incarnation)
+    this.#faults.forget(incarnation)
     this.#names = undefined
   }
 
@@ -191,16 +202,22 @@ class ServerDatabases implements Databases {
   }
 
   #tell(event: ThreadEvent): void {
+    if (event.type === 'full') {
+      this.#options.onFull?.()
+      return
+    }
     const proxied = this.#byIncarnation.get(event.incarnation)
     if (proxied === undefined) return
     if (event.type === 'committed') {
       const { updateSeq, epoch } = event
       this.#notes.add(proxied.entry.name, { updateSeq, epoch })
+      this.#faults.written(event.incarnation)
       proxied.emit({ type: 'committed', updateSeq })
     } else if (event.type === 'putBack') {
       this.#notes.add(proxied.entry.name, event.mark)
-      this.#onPutBack(proxied.entry.name)
+      this.#options.onPutBack?.(proxied.entry.name)
     } else if (event.type === 'secured') this.#tellSecured(proxied, event.security)
+    else if (event.type === 'faulty') this.#noteFault(proxied.entry, unpackError(event.fault))
     else this.#noteCompaction(proxied, event)
   }
 
@@ -213,13 +230,17 @@ class ServerDatabases implements Databases {
     for (const listener of this.#securityListeners) listener(name)
   }
 
+  #noteFault(entry: DatabaseEntry, fault: CouchError): void {
+    if (this.#faults.note(entry, fault)) this.#options.onDatabaseFault?.(entry.name, fault)
+  }
+
   #noteCompaction(
     { entry, emit }: ProxiedDatabase,
     event: Extract<ThreadEvent, { type: 'compaction' }>,
   ): void {
     this.#tasks.note(entry, event.progress)
     if (event.progress === null) emit({ type: 'compacted' })
-    if (event.fault !== undefined) this.#onCompactionFault(entry.name, unpackError(event.fault))
+    if (event.fault !== undefined) this.#options.onCompactionFault(entry.name, unpackError(event.fault))
   }
 
   /** Legal names are ASCII, so the order of UTF-16 is that of bytes. */
@@ -242,6 +263,9 @@ class ServerDatabases implements Databases {
     checkDatabaseName(name)
     return this.#alone(name, async () => {
       if (this.#byName.has(name)) throw new CouchError('file_exists')
+      const refusal = shortage(this.#space)
+      // `_users` and its kin are the server's own, which it does not do without.
+      if (refusal !== null && !name.startsWith('_')) throw refusal
       this.#enter((await this.#catalogChange({ act: 'create', name })) as DatabaseEntry)
     })
   }
@@ -324,6 +348,15 @@ class ServerDatabases implements Databases {
   setSettings(settings: Settings): void {
     this.#pool.setSettings(settings)
     this.#sandboxes.setLimits(functionLimits(settings.limits))
+  }
+
+  setSpace(space: Space): void {
+    this.#space = space
+    this.#pool.setSpace(space)
+  }
+
+  faults(): Faults {
+    return this.#faults.list()
   }
 
   endFeeds(): void {

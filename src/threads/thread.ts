@@ -4,7 +4,10 @@ import { CouchError } from '../core/errors.ts'
 import { Outbox, packArgs, type Reply, type Request, type ThreadOptions, unpackError } from './wire.ts'
 
 /** What a thread tells without being asked. */
-export type ThreadEvent = Extract<Reply, { type: 'committed' | 'putBack' | 'secured' | 'compaction' }>
+export type ThreadEvent = Extract<
+  Reply,
+  { type: 'committed' | 'putBack' | 'secured' | 'compaction' | 'faulty' | 'full' }
+>
 
 interface Waiting {
   answer(value: unknown): void
@@ -31,7 +34,14 @@ function isEvent(reply: Reply): reply is ThreadEvent {
   return EVENTS.has(reply.type)
 }
 
-const EVENTS: ReadonlySet<Reply['type']> = new Set(['committed', 'putBack', 'secured', 'compaction'])
+const EVENTS: ReadonlySet<Reply['type']> = new Set([
+  'committed',
+  'putBack',
+  'secured',
+  'compaction',
+  'faulty',
+  'full',
+])
 
 export class Thread {
   readonly #worker: Worker
@@ -122,7 +132,7 @@ export class Thread {
   }
 
   /** Tells the thread something that has no answer. */
-  tell(request: Extract<Request, { type: 'settings' | 'sandbox' }>, ...ports: MessagePort[]): void {
+  tell(request: Extract<Request, { type: 'settings' | 'space' | 'sandbox' }>, ...ports: MessagePort[]): void {
     if (!this.#ended) this.#outbox.post(request, ports)
   }
 

@@ -3,6 +3,7 @@ import type { MessagePort, TransferListItem, Worker } from 'node:worker_threads'
 import type { ChangesSource } from '../changes/page.ts'
 import { type ByteText, bytesOfText, byteText } from '../core/byte-text.ts'
 import { asCouchError, CouchError, type ErrorName } from '../core/errors.ts'
+import type { Space } from '../core/space.ts'
 import type { SecurityObject, Settings } from '../core/types.ts'
 import type { Database } from '../documents/database.ts'
 import type { ViewSource } from '../query/views.ts'
@@ -85,6 +86,7 @@ export type Request =
   | { readonly type: 'check'; readonly call: number }
   | { readonly type: 'catalog'; readonly call: number; readonly act: CatalogAct }
   | { readonly type: 'settings'; readonly settings: Settings }
+  | { readonly type: 'space'; readonly space: Space }
   /** How are you? Answered with ThreadStats (thread-stats.ts), ahead of all that waits. */
   | { readonly type: 'stats'; readonly call: number }
   | { readonly type: 'sandbox'; readonly notice: SandboxNotice }
@@ -118,6 +120,10 @@ export type Reply =
   /** A database's file was found to be put back by hand, and has begun anew. */
   | { readonly type: 'putBack'; readonly incarnation: number; readonly mark: Mark }
   | { readonly type: 'secured'; readonly incarnation: number; readonly security: SecurityObject }
+  /** A database's file is damaged, or the disk has failed it. */
+  | { readonly type: 'faulty'; readonly incarnation: number; readonly fault: WireError }
+  /** A write has met the end of the disk. */
+  | { readonly type: 'full' }
   /** Functions of design documents wait for a thread to run on. */
   | { readonly type: 'sandbox' }
   /** How far a compaction is; null: it has ended, with its fault if it failed. */
@@ -132,6 +138,7 @@ export type Reply =
 export interface ThreadOptions {
   readonly dataDir: string
   readonly settings: Settings
+  readonly space: Space
   /** Databases that one thread keeps open at the most. */
   readonly maxOpen: number
   readonly sandbox: SandboxAccess

@@ -123,7 +123,10 @@ async function* infoRows(
   let before = '['
   for (const name of names) {
     const row = await infoRow(request, name).catch((error: unknown) => {
-      if (error instanceof CouchError && error.code === 'no_database') return missing(name)
+      if (!(error instanceof CouchError)) throw error
+      if (error.code === 'no_database') return missing(name)
+      // One whose file is damaged hides no other.
+      if (error.status === 500) return { key: name, error: error.error }
       throw error
     })
     if (row === null) continue

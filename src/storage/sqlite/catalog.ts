@@ -15,7 +15,7 @@ import type {
   ServerRecord,
   UpdatesRange,
 } from '../catalog.ts'
-import { Connection, type ConnectionOptions, isBusy, storageError } from './connection.ts'
+import { Connection, type ConnectionOptions, isBusy, isFull, storageError } from './connection.ts'
 import type { Files } from './files.ts'
 import { FolderLock, inUse } from './folder-lock.ts'
 import { syncPath } from './log-file.ts'
@@ -25,6 +25,7 @@ import { beginAnew, createdAtOf } from './restored.ts'
 import { type Migration, migrate } from './schema.ts'
 import { replaceServerFile } from './server-file.ts'
 import { State } from './state.ts'
+import { type DiskWatch, Trouble } from './trouble.ts'
 import { UPDATE_LOG_SCHEMA, UpdateLog } from './update-log.ts'
 import type { Upgrades } from './upgrade.ts'
 
@@ -48,13 +49,20 @@ export interface CatalogOptions {
   now(): number
 }
 
+export interface CatalogOptions extends ConnectionOptions {
+  readonly watch?: DiskWatch | undefined
+}
+
 export class SqliteCatalog implements Catalog {
   readonly serverUuid: string
   readonly #files: Files
   readonly #lock: FolderLock
   readonly #connection: Connection
   readonly #options: CatalogOptions
+  readonly #trouble: Trouble
   readonly #updates: UpdateLog
+  /** Written to before the start, which a full disk kept from being noted. */
+  readonly #owed = new Set<string>()
   /** What is listed: the rows that have a file. */
   readonly #entries = new Map<string, DatabaseEntry>()
 
@@ -80,6 +88,7 @@ export class SqliteCatalog implements Catalog {
     const { files } = options
     this.#files = files
     this.#options = options
+    this.#trouble = new Trouble('', options.watch)
     this.#lock = lock
     this.#connection = connection
     try {
@@ -105,26 +114,41 @@ export class SqliteCatalog implements Catalog {
 
   /**
    * Enters files that are new here, and forgets those that are gone. Databases that nobody closed count as written
-   * to: what was to be noted of them was lost when the server ended.
+   * to: what was to be noted of them was lost when the server ended. On a disk where nothing can be entered, those that
+   * are known are served: whoever starts the server to make room must be able to.
    */
   #adopt(): void {
     const found = new Set(this.#files.databases())
     const marks = readMarks(this.#connection)
-    this.#transaction(() => {
-      for (const { name, incarnation } of this.#rows()) {
-        const mark = marks.get(name)
-        if (found.delete(name)) this.#entries.set(name, { name, incarnation, ...(mark && { mark }) })
-        else this.#forget(name)
+    const rows = this.#rows()
+    for (const { name, incarnation } of rows.filter(({ name }) => found.has(name))) {
+      const mark = marks.get(name)
+      this.#entries.set(name, { name, incarnation, ...(mark && { mark }) })
+      if (this.#files.isLeftOpen(name)) this.#owed.add(name)
+    }
+    try {
+      for (const entry of this.#transaction(() => this.#enterAll(rows, found))) {
+        this.#entries.set(entry.name, entry)
       }
-      this.#updates.note(
-        [...this.#entries.keys()].filter((name) => this.#files.isLeftOpen(name)),
-        'updated',
-      )
-      for (const name of found) this.#entries.set(name, this.#enter(name))
-    })
+      this.#owed.clear()
+    } catch (error) {
+      if (!isFull(error)) throw error
+    }
   }
 
+  /** @param found the databases that have a file @returns those that are new here */
+  #enterAll(rows: readonly DatabaseEntry[], found: ReadonlySet<string>): DatabaseEntry[] {
+    for (const { name } of rows) if (!found.has(name)) this.#forget(name)
+    this.#updates.note([...this.#owed], 'updated')
+    return [...found].filter((name) => !this.#entries.has(name)).map((name) => this.#enter(name))
+  }
+
+  /** As {@link #attempt}; on a full disk again, if room was made. Not for what grows. */
   #transaction<R>(work: () => R): R {
+    return this.#trouble.trying(() => this.#attempt(work))
+  }
+
+  #attempt<R>(work: () => R): R {
     try {
       this.#connection.begin()
       const result = work()
@@ -170,7 +194,7 @@ export class SqliteCatalog implements Catalog {
     let mayHaveName = false
     try {
       this.#makeFile(name)
-      const entry = this.#transaction(() => {
+      const entry = this.#attempt(() => {
         const entered = this.#enter(name)
         mayHaveName = true
         // A crash before the commit leaves a file that the next start enters.
@@ -218,7 +242,7 @@ export class SqliteCatalog implements Catalog {
       const beginning = draft === null ? this.#files.path(name) : this.#files.draft(name, draft)
       this.#setApart(beginning, createdAt, draft === null)
       // What its name was known by is over whether the file then gets it or not.
-      const entry = this.#transaction(() => this.#enter(name))
+      const entry = this.#attempt(() => this.#enter(name))
       this.#entries.set(name, entry)
       const kept = draft === null ? null : this.#files.replace(name, draft, this.#options.now())
       return { ...entry, kept }
@@ -265,7 +289,7 @@ export class SqliteCatalog implements Catalog {
   }
 
   async noteUpdated(names: readonly string[], marks: readonly NamedMark[] = []): Promise<void> {
-    const listed = names.filter((name) => this.#entries.has(name))
+    const listed = [...new Set([...this.#owed, ...names])].filter((name) => this.#entries.has(name))
     const known = marks.filter(({ name }) => this.#entries.has(name))
     try {
       if (listed.length === 0 && known.length === 0) return
@@ -273,6 +297,7 @@ export class SqliteCatalog implements Catalog {
         this.#updates.note(listed, 'updated')
         writeMarks(this.#connection, known)
       })
+      this.#owed.clear()
       for (const { name, epoch, updateSeq } of known) {
         const entry = this.#entries.get(name) as DatabaseEntry
         this.#entries.set(name, { ...entry, mark: { epoch, updateSeq } })

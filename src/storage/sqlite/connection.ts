@@ -8,7 +8,7 @@
  */
 import { dirname } from 'node:path'
 import Sqlite from 'better-sqlite3'
-import { CouchError } from '../../core/errors.ts'
+import { CouchError, type ErrorName } from '../../core/errors.ts'
 import { fileBytes, logOf, rewriteInPlace, syncPath } from './log-file.ts'
 import { copyFile } from './page-copy.ts'
 import { LazyStatement, type Row, type Statement } from './statement.ts'
@@ -29,6 +29,8 @@ export interface ConnectionOptions {
   readonly mustExist?: boolean
   /** Syncs nothing: for a file that nobody knows of yet, which publishing it then syncs as a whole. */
   readonly isDraft?: boolean
+  /** Keeps every other process out for as long as the file is open. */
+  readonly exclusive?: boolean
 }
 
 export class Connection {
@@ -63,6 +65,7 @@ export class Connection {
       timeout: BUSY_MS,
     })
     try {
+      if (options.exclusive) db.pragma('locking_mode = EXCLUSIVE')
       if (options.isDraft) db.pragma('synchronous = OFF')
       // For a file that has tables these two say what it has already; but the second writes it anew with each opening.
       if (db.pragma('page_count', { simple: true }) === 0) {
@@ -266,13 +269,28 @@ export class Connection {
 
 /** The driver's error, or the operating system's, as one of ours; ours stay as they are. */
 export function storageError(thrown: unknown): unknown {
+  if (isFull(thrown)) return new CouchError('insufficient_storage', undefined, { cause: thrown })
   const isDrivers = thrown instanceof Sqlite.SqliteError
   if (!isDrivers && !(thrown instanceof Error && 'syscall' in thrown)) return thrown
   const { code = '' } = thrown as { code?: string }
-  if (code.startsWith('SQLITE_FULL') || code === 'ENOSPC' || code === 'EDQUOT') {
-    return new CouchError('insufficient_storage', undefined, { cause: thrown })
-  }
-  return new CouchError('internal_server_error', undefined, { cause: thrown })
+  const [, name] = FAULTS.find(([codes]) => codes.test(code)) ?? []
+  return new CouchError(name ?? 'internal_server_error', undefined, { cause: thrown })
+}
+
+/** https://www.sqlite.org/rescode.html, primary and extended; and the operating system's own. */
+const FAULTS: readonly (readonly [codes: RegExp, name: ErrorName])[] = [
+  [/^SQLITE_(?:CORRUPT|NOTADB)/, 'damaged_file'],
+  [/^(?:SQLITE_(?:IOERR|CANTOPEN)|EIO$)/, 'disk_fault'],
+]
+
+/**
+ * Whether the disk, or its quota, has no room left. SQLITE_IOERR_SHMSIZE: the index of the log, a file of its own, could
+ * not be made as large as it must be.
+ */
+export function isFull(thrown: unknown): boolean {
+  if (thrown instanceof Sqlite.SqliteError) return /^SQLITE_(?:FULL|IOERR_SHMSIZE)/.test(thrown.code)
+  const { code } = (thrown ?? {}) as NodeJS.ErrnoException
+  return code === 'ENOSPC' || code === 'EDQUOT'
 }
 
 function isFailedSync(thrown: unknown): boolean {

@@ -15,6 +15,7 @@ import { prepareCopy } from './prepared.ts'
 import { MIGRATIONS, RefusedFile } from './schema.ts'
 import { SqliteSnapshot } from './snapshot.ts'
 import { SqliteStore } from './store.ts'
+import { type DiskWatch, Trouble } from './trouble.ts'
 import { Upgrades } from './upgrade.ts'
 
 export interface SqliteEngineOptions {
@@ -30,11 +31,13 @@ export interface SqliteEngineOptions {
   readonly keepsUpgradeCopies?: () => boolean
   /** Ends upgrades of files, which may take long, with unavailable. */
   readonly ending?: AbortSignal
+  readonly watch?: DiskWatch
 }
 
 /** The embedded engine: a SQLite file a database. Each thread has one of its own over the same folder. */
 export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
-  const { dataDir, onOperation, tally, now = Date.now, keepsUpgradeCopies = () => true, ending } = options
+  const { dataDir, onOperation, tally, now = Date.now, keepsUpgradeCopies = () => true } = options
+  const { ending, watch } = options
   const files = new Files(dataDir)
   const upgrades = new Upgrades({ onOperation, keepsCopies: keepsUpgradeCopies, ending })
   const stores = new Set<SqliteStore>()
@@ -46,7 +49,7 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
     async openCatalog(copy?: string): Promise<Catalog> {
       if (catalog !== undefined)
         throw new Error(`the data folder ${dataDir} is in use by this settee already`)
-      catalog = await SqliteCatalog.open({ dataDir, files, upgrades, onOperation, now, copy })
+      catalog = await SqliteCatalog.open({ dataDir, files, upgrades, onOperation, now, copy, watch })
       return catalog
     },
 
@@ -59,14 +62,15 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
           label: `The database ${name}`,
           migrations: MIGRATIONS,
           copyPath: (schema) => files.copyPath(name, schema),
+          onAlone: () => watch?.onAlone?.(name),
         })
         const onClosed = () => stores.delete(store)
-        const options = { connection, caches, tally, now, mark, onClosed }
+        const options = { connection, caches, tally, now, mark, watch, onClosed }
         const store: SqliteStore = new SqliteStore(name, path, options)
         stores.add(store)
         return store
       } catch (cause) {
-        throw openFault(name, cause)
+        throw openFault(name, cause, watch)
       }
     },
 
@@ -103,8 +107,8 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
   }
 }
 
-function openFault(name: string, cause: unknown): CouchError {
-  const said = storageError(cause)
+function openFault(name: string, cause: unknown, watch: DiskWatch | undefined): CouchError {
+  const said = new Trouble(name, watch).told(cause)
   if (said instanceof CouchError && said.code !== 'internal_server_error') return said
   const reason =
     cause instanceof RefusedFile ? cause.message : `The database ${name} cannot be opened; the log has more.`

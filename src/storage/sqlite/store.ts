@@ -34,6 +34,7 @@ import { beginAnewIfPutBack } from './restored.ts'
 import { Sizes } from './sizes.ts'
 import { Staging } from './staging.ts'
 import { openTables, type Tables } from './tables.ts'
+import { type DiskWatch, Trouble } from './trouble.ts'
 import { Writer } from './writer.ts'
 
 /** Rows counted in one turn: about a millisecond's work. */
@@ -44,6 +45,7 @@ const READ_BODIES = 20
 export interface StoreOptions {
   /** To the file, which has the newest schema; the store closes it. */
   readonly connection: Connection
+  readonly watch?: DiskWatch | undefined
   /** Those of the thread. */
   readonly caches: PageCaches
   /** Counts the commits of the thread's databases. */
@@ -86,17 +88,18 @@ export class SqliteStore implements DatabaseStore {
     }
     const { state, wear, feed } = this.#tables
     this.#docWrites = new DocWrites(this.#connection, this.#tables)
-    const writer = new Writer(this.#connection, {
-      expect: (ids) => this.#docWrites.expect(ids),
+    const trouble = new Trouble(name, options.watch)
+    const memory = {
+      expect: (ids: readonly string[]) => this.#docWrites.expect(ids),
       flush: () => {
         feed.flush()
         state.flush()
         wear.flush()
       },
-      committed: (writes, ms) => this.#committed(writes, ms),
+      committed: (writes: number, ms: number) => this.#committed(writes, ms),
       back: () => this.#back(),
-    })
-    const access = new Access(writer, this.#cache)
+    }
+    const access = new Access(new Writer(this.#connection, memory, trouble), this.#cache, trouble)
     this.#access = access
     this.#staging = new Staging(access, this.#tables.blobs, this.#holds)
     this.#staging.sweep()

@@ -2,9 +2,10 @@
  * Opening a file that an older settee wrote: it is copied as it was, and then brought to the newest schema, while the
  * thread serves other databases. Whatever ends this in between leaves the file as the older settee wrote it.
  */
+import { statSync } from 'node:fs'
 import { CouchError } from '../../core/errors.ts'
 import { WorkQueue } from '../../core/work-queue.ts'
-import { Connection, type ConnectionOptions } from './connection.ts'
+import { Connection, type ConnectionOptions, isFull } from './connection.ts'
 import { keepCopy } from './file-copy.ts'
 import { type Migration, migrate, migrateInSteps, schemaOf } from './schema.ts'
 
@@ -23,6 +24,8 @@ export interface UpgradedFile {
   readonly mayBeNew?: boolean
   /** Where its copy goes. @param schema the one it has */
   copyPath(schema: number): string
+  /** It was opened so that nobody else can open it, for want of room on the disk. */
+  onAlone?(): void
 }
 
 export interface UpgradesOptions {
@@ -53,8 +56,20 @@ export class Upgrades {
     return this.#queue.take(() => this.#upgraded(file))
   }
 
-  #connect({ path, mayBeNew = false }: UpgradedFile): Connection {
-    return new Connection(path, { onOperation: this.#options.onOperation, mustExist: !mayBeNew })
+  #connect({ path, mayBeNew = false, onAlone }: UpgradedFile): Connection {
+    // A file gets its name when it is finished: one that has lost everything is no empty database.
+    if (!mayBeNew && statSync(path).size === 0) throw new CouchError('damaged_file')
+    const options = { onOperation: this.#options.onOperation, mustExist: !mayBeNew }
+    try {
+      return readable(new Connection(path, options), mayBeNew)
+    } catch (error) {
+      if (!isFull(error)) throw error
+      // The index of the log is a file that all who have opened it share. On a disk without room for that it is in
+      // memory, and nobody else can open the file.
+      const alone = readable(new Connection(path, { ...options, exclusive: true }), mayBeNew)
+      onAlone?.()
+      return alone
+    }
   }
 
   async #upgraded(file: UpgradedFile): Promise<Connection> {
@@ -96,6 +111,14 @@ export class Upgrades {
   #refuseIfEnding(): void {
     if (this.#options.ending?.aborted) throw new CouchError('unavailable')
   }
+}
+
+/** @throws damaged_file for one that has no schema and should */
+function readable(connection: Connection, mayBeNew: boolean): Connection {
+  closingOnError(connection, () => {
+    if (connection.pragma('user_version') === 0 && !mayBeNew) throw new CouchError('damaged_file')
+  })
+  return connection
 }
 
 /** Whether the file has the newest schema; one that has nothing yet is given it. */
