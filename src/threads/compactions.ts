@@ -18,8 +18,8 @@ interface CompactionsOptions {
     work: (store: Pick<DatabaseStore, 'compact'>) => Promise<void>,
   ): Promise<void>
   tell(reply: CompactionReply): void
-  /** What is kept for the time machine by one that begins now. */
-  keeping(): Keeping
+  /** What is kept of a database for the time machine by one that begins now. */
+  keeping(database: string): Keeping
 }
 
 export class Compactions {
@@ -49,7 +49,7 @@ export class Compactions {
   #run(database: string, incarnation: number): Promise<void> {
     const { accompany, tell, keeping } = this.#options
     const onProgress = paced((progress) => tell({ type: 'compaction', incarnation, progress }))
-    return accompany(database, incarnation, (store) => store.compact({ ...keeping(), onProgress }))
+    return accompany(database, incarnation, (store) => store.compact({ ...keeping(database), onProgress }))
   }
 
   #end(incarnation: number, error: unknown): boolean {

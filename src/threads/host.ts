@@ -84,7 +84,9 @@ class Host {
     accompany: (database, incarnation, work) =>
       this.#stores.accompany(database, incarnation, ({ store }) => work(store)),
     tell: (reply) => this.#outbox.post(reply),
-    keeping: () => keeping(this.#settings.rules.compaction, Date.now()),
+    // Old hashes of passwords are nobody's history, and with an account all that is known of it goes.
+    keeping: (database) =>
+      database === USERS_DATABASE ? {} : keeping(this.#settings.rules.compaction, Date.now()),
   })
   readonly #automatic = new AutomaticCompactions({
     rules: () => this.#settings.rules.compaction,

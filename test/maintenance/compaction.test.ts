@@ -106,3 +106,19 @@ t.test('a download goes on while what it reads is superseded and compacted away'
   await call('POST', '/notes/_compact', { json: {} })
   await until(({ parts, file }) => parts.attachments?.count === 0 && file < 1_000_000)
 })
+
+t.test('of _users nothing is kept', async (t) => {
+  const { call } = await started(t, { compaction: 'manual' })
+  const id = '/_users/org.couchdb.user:anna'
+  const anna = { name: 'anna', type: 'user', roles: [], password: 'x' }
+  await call('PUT', '/_node/_local/_config/chttpd_auth/iterations', { json: '10' })
+  const { rev } = (await call('PUT', id, { json: anna })).json as { rev: string }
+  await call('DELETE', `${id}?rev=${rev}`)
+  const parts = async () =>
+    ((await call('GET', '/_settee/databases/_users/size')).json as unknown as Size).parts
+  const before = (await parts()).old?.count ?? 0
+  t.ok(before > 0)
+  await call('POST', '/_users/_compact', { json: {} })
+  for (let now = await parts(); now.old?.count !== 0; now = await parts()) await delay(20)
+  t.equal((await parts()).kept?.count, 0)
+})
