@@ -44,7 +44,7 @@ export function surplusBackups(
     ...firstOfEach(whole, dayOf).slice(0, daily),
     ...firstOfEach(whole, weekOf).slice(0, weekly),
   ])
-  const oldest = Math.min(...[...kept].map(({ time }) => time))
+  const oldest = Math.min(dayBefore, ...[...kept].map(({ time }) => time))
   for (const backup of newestFirst) if (backup.time >= oldest && !whole.includes(backup)) kept.add(backup)
   for (const backup of newestOfEach(newestFirst, new Set(existing))) kept.add(backup)
   // Where nothing stands that could take its place, nothing goes.

@@ -6,6 +6,8 @@ import type { BackupManifest } from '../../../src/maintenance/backup-format.ts'
 import { startTestServer, type TestServer, temporaryFolder } from '../../helpers/server.ts'
 import { backUp, filesOf, finished, wrongSums } from './server.ts'
 
+t.setTimeout(280_000)
+
 const MARK = 'bytes that stand in one attachment alone '.repeat(400)
 
 async function filled(t: Test, options: Parameters<typeof startTestServer>[1] = {}): Promise<TestServer> {

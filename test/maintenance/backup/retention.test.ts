@@ -37,10 +37,12 @@ t.test('what only an old one has stays, as long as there is such a database', as
 t.test('one of some databases stands in for none, and goes when it is old', async (t) => {
   const backups = [daily(0, { isWhole: false }), daily(1), daily(2), daily(3, { isWhole: false })]
   t.strictSame(daysOf(surplusBackups(backups, { daily: 1, weekly: 0 }, ['a'])), [0, 1])
+  const older = [daily(0), daily(1.5, { isWhole: false }), daily(2)]
+  t.strictSame(daysOf(surplusBackups(older, { daily: 1, weekly: 0 }, ['a'])), [0])
 })
 
 t.test('a damaged one stands in for none', async (t) => {
-  const backups = [daily(0, { isSound: false }), daily(1), daily(2, { isSound: false })]
+  const backups = [daily(0, { isSound: false }), daily(1.5), daily(2, { isSound: false })]
   t.strictSame(daysOf(surplusBackups(backups, { daily: 1, weekly: 1 }, ['a'])), [0])
   const none = [daily(0, { isSound: false }), daily(1, { isWhole: false })]
   t.strictSame(surplusBackups(none, { daily: 0, weekly: 0 }, []), [])
