@@ -1,7 +1,7 @@
 /** Databases whose files are damaged, cut off, or cannot be opened: each fails alone, and can be deleted. */
 import { closeSync, openSync, readFileSync, statSync, truncateSync, writeFileSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { type ServerProcess, startServerProcess } from './server-process.ts'
 
 const DOCS = 300
