@@ -18,12 +18,12 @@ import { compileRegex } from '../query/regex.ts'
 import { ViewMemory } from '../query/view-memory.ts'
 import { storeViews } from '../query/views.ts'
 import { SandboxClient } from '../sandbox/client.ts'
-import type { Catalog } from '../storage/catalog.ts'
 import { CommitTally } from '../storage/commit-tally.ts'
 import type { DatabaseStore, StoreView } from '../storage/engine.ts'
 import type { Epoch, Mark } from '../storage/sequence.ts'
 import { sqliteEngine } from '../storage/sqlite/engine.ts'
 import { AutomaticCompactions } from './automatic-compactions.ts'
+import { CatalogHost } from './catalog-host.ts'
 import { keeping } from './compaction-policy.ts'
 import { Compactions } from './compactions.ts'
 import { serveCopies } from './copy-host.ts'
@@ -31,6 +31,7 @@ import { isCopier } from './copy-wire.ts'
 import { Disk } from './disk.ts'
 import { Flow } from './flow.ts'
 import { heapSize } from './heap-size.ts'
+import { HeldOpen } from './held-open.ts'
 import { LoopWatch } from './loop-watch.ts'
 import { type Closable, OpenStores } from './open-stores.ts'
 import { servedUsers } from './served-users.ts'
@@ -38,7 +39,6 @@ import type { ThreadStats } from './thread-stats.ts'
 import { Turns } from './turns.ts'
 import { unreadable } from './unreadable.ts'
 import {
-  type CatalogAct,
   METHODS,
   Outbox,
   ownBytes,
@@ -99,8 +99,9 @@ class Host {
   )
   /** Streams asked for, by call, from the moment they are: a reader may give up before they begin. */
   readonly #streams = new Map<number, { readonly database: string; readonly flow: Flow }>()
-  /** What lets go the databases that are held open, by the calls that asked for it. */
-  readonly #held = new Map<number, () => void>()
+  readonly #held = new HeldOpen((database, incarnation, work) =>
+    this.#stores.accompany(database, incarnation, work),
+  )
   readonly #views = new ViewMemory(() => this.#settings.limits.maxViewBytes)
   /** How far databases were before the server was started, until they are opened. */
   readonly #marks = new Map<string, Mark>()
@@ -113,7 +114,7 @@ class Host {
   /** Databases that nobody else can open (storage/sqlite/upgrade.ts). */
   readonly #alone = new Set<string>()
   #settings: Settings
-  #catalog: Promise<Catalog> | undefined
+  readonly #catalog: CatalogHost
 
   constructor(outbox: Outbox<Reply>, options: ThreadOptions) {
     this.#outbox = outbox
@@ -131,6 +132,7 @@ class Host {
         onAlone: (database) => this.#alone.add(database),
       },
     })
+    this.#catalog = new CatalogHost(this.#engine)
     this.#functions = new SandboxClient(options.sandbox, () => outbox.post({ type: 'sandbox' }))
     this.#stores = new OpenStores(options.maxOpen, (name, incarnation) => this.#open(name, incarnation))
   }
@@ -236,17 +238,16 @@ class Host {
         this.#answer(request.call, this.#engine.prepare(request.database, request.copy))
         return
       case 'hold':
-        this.#answer(request.call, this.#hold(request))
+        this.#answer(request.call, this.#held.hold(request))
         return
       case 'release':
-        this.#held.get(request.call)?.()
-        this.#held.delete(request.call)
+        this.#held.release(request.call)
         return
       case 'check':
         this.#answer(request.call, unreadable(this.#stores))
         return
       case 'catalog':
-        this.#answer(request.call, this.#catalogAct(request.act))
+        this.#answer(request.call, this.#catalog.act(request.act))
         return
       case 'stop':
         this.#answer(request.call, this.#stop())
@@ -334,38 +335,6 @@ class Host {
     }
     await this.#stores.drop(database)
     this.#automatic.forget(database)
-  }
-
-  #hold({ call, database, incarnation }: Extract<Request, { type: 'hold' }>): Promise<void> {
-    return new Promise((opened, failed) => {
-      const untilReleased = () => {
-        opened()
-        return new Promise<void>((release) => this.#held.set(call, release))
-      }
-      this.#stores.accompany(database, incarnation, untilReleased).catch(failed)
-    })
-  }
-
-  async #catalogAct(act: CatalogAct): Promise<unknown> {
-    const catalog = await this.#openCatalog(act.act === 'open' ? act.serverFile : undefined)
-    if (act.act === 'create') return catalog.create(act.name)
-    if (act.act === 'delete') return catalog.delete(act.name)
-    if (act.act === 'replace') return catalog.replace(act.name, act.draft)
-    if (act.act === 'discard') return catalog.discard(act.name, act.draft)
-    if (act.act === 'noteUpdated') return catalog.noteUpdated(act.names, act.marks)
-    if (act.act === 'readUpdates') return catalog.readUpdates(act.range, act.limit)
-    if (act.act === 'readRecords') return catalog.readRecords(act.kind)
-    if (act.act === 'writeRecords') return catalog.writeRecords(act.writes)
-    if (act.act === 'copy') return catalog.copyTo(act.path)
-    return { serverUuid: catalog.serverUuid, databases: await catalog.list() }
-  }
-
-  #openCatalog(serverFile?: string): Promise<Catalog> {
-    this.#catalog ??= this.#engine.openCatalog(serverFile).catch((error: unknown) => {
-      this.#catalog = undefined
-      throw error
-    })
-    return this.#catalog
   }
 
   /** Finishes what was asked for before, but for streams, which readers may take any time to read. */

@@ -20,33 +20,11 @@ import { FaultRecord, type Faults } from './faults.ts'
 import { type OpenedCatalog, Pool } from './pool.ts'
 import { type ProxiedDatabase, proxyDatabase } from './proxy.ts'
 import { Replacements } from './replacements.ts'
+import type { ServerDatabasesOptions } from './server-databases-options.ts'
 import { type CompactionTask, Tasks } from './tasks.ts'
 import { type ThreadEvent, threadFlags } from './thread.ts'
 import { UpdateNotes } from './update-notes.ts'
 import { type CatalogAct, unpackError } from './wire.ts'
-
-export interface ServerDatabasesOptions {
-  readonly dataDir: string
-  readonly settings: Settings
-  /** Databases kept open at the most, unless more are in use. */
-  readonly maxOpen: number
-  /** A copy of server.sqlite that takes the place of the folder's own first; absolute. */
-  readonly serverFile?: string | undefined
-  /** The file that a thread runs; by default host.ts beside this file. */
-  readonly threadEntry?: URL | undefined
-  /** The file that a thread for functions of design documents runs; by default the sandbox's own. */
-  readonly sandboxEntry?: URL | undefined
-  /** A thread has died. */
-  onFault(fault: unknown): void
-  /** A database's file was found to be put back by hand; its devices compare anew. */
-  onPutBack?(database: string): void
-  /** A compaction has failed; the database is as it was, less what was cleaned up by then. */
-  onCompactionFault(database: string, fault: unknown): void
-  /** A database's file is damaged, or the disk has failed it; told once of each. */
-  onDatabaseFault?(database: string, fault: unknown): void
-  /** A write has met the end of the disk. */
-  onFull?(): void
-}
 
 /**
  * Takes the data folder and lists its databases.
