@@ -3,20 +3,11 @@
  * what to do by the HTTP thread (pool.ts), in batches of messages, and answers in batches.
  */
 import { parentPort, type TransferListItem, workerData } from 'node:worker_threads'
-import { readFilterBody } from '../changes/filter-body.ts'
-import { changesPage } from '../changes/page.ts'
 import { CouchError } from '../core/errors.ts'
 import { isShort, type Space } from '../core/space.ts'
-import type { SecurityObject, Settings } from '../core/types.ts'
+import type { Settings } from '../core/types.ts'
 import { USERS_DATABASE } from '../core/user-ids.ts'
-import { ownFunctionsOnly } from '../documents/own-functions.ts'
-import { storeDatabase } from '../documents/store-database.ts'
-import { usersDatabase } from '../documents/users-database.ts'
-import { Budget } from '../query/budget.ts'
-import { refusedViews } from '../query/refused-views.ts'
-import { compileRegex } from '../query/regex.ts'
 import { ViewMemory } from '../query/view-memory.ts'
-import { storeViews } from '../query/views.ts'
 import { SandboxClient } from '../sandbox/client.ts'
 import { CommitTally } from '../storage/commit-tally.ts'
 import type { DatabaseStore, StoreView } from '../storage/engine.ts'
@@ -34,7 +25,7 @@ import { heapSize } from './heap-size.ts'
 import { HeldOpen } from './held-open.ts'
 import { LoopWatch } from './loop-watch.ts'
 import { type Closable, OpenStores } from './open-stores.ts'
-import { servedUsers } from './served-users.ts'
+import { served } from './served.ts'
 import type { ThreadStats } from './thread-stats.ts'
 import { Turns } from './turns.ts'
 import { unreadable } from './unreadable.ts'
@@ -67,11 +58,6 @@ const DROP_PATIENCE_MS = 500
 /** Whether a call is about many documents, and so may take longer than a message waits for others. */
 function isLong(method: keyof ServedDatabase): boolean {
   return METHODS[method] === 'stream' || method === 'revsDiff' || method === 'missingRevs'
-}
-
-/** A test of a pattern that holds the thread for a bounded time, however long the text. */
-function compilePattern(pattern: string): (text: string) => boolean {
-  return compileRegex(pattern, new Budget().spend)
 }
 
 /** Serves one port until it is told to stop. */
@@ -143,35 +129,16 @@ class Host {
     this.#opened.add(name)
     const store = await this.#engine.openDatabase(name, mark)
     if (store.wasPutBack) this.#tellPutBack(incarnation, await store.view())
-    const { isHosted } = this.#settings.rules
-    const sandbox = isHosted ? ownFunctionsOnly(this.#functions.sandbox, name) : this.#functions.sandbox
-    const house = isHosted ? null : { sandbox, name, incarnation }
-    const options = {
+    const database = await served(store, {
       name,
-      limits: () => this.#settings.limits,
-      rules: () => this.#settings.rules,
-      space: () => this.#disk.space,
-      onSecured: (security: SecurityObject) => this.#outbox.post({ type: 'secured', incarnation, security }),
-      sandbox,
       incarnation,
+      settings: () => this.#settings,
+      space: () => this.#disk.space,
+      functions: this.#functions,
+      views: this.#views,
       startCompaction: () => void this.#compactions.start(name, incarnation),
-      viewBytes: () => this.#views.bytesOf(store),
-    }
-    const isUsers = name === USERS_DATABASE
-    const documents = isUsers
-      ? await usersDatabase(store, { ...options, compilePattern })
-      : storeDatabase(store, options)
-    // What `_users` is made with is no news of it: nothing is told of before now.
-    store.onCommit((updateSeq, epoch) =>
-      this.#outbox.post({ type: 'committed', incarnation, updateSeq, epoch }),
-    )
-    const served: ServedDatabase = {
-      ...documents,
-      ...(isHosted ? refusedViews(store) : storeViews({ store, sandbox, incarnation, memory: this.#views })),
-      changes: (user, request) => changesPage(store, user, request, house),
-      readFilterBody: async (_user, body, withText) => readFilterBody(body, withText),
-    }
-    const database = isUsers ? servedUsers(served, () => served.security()) : served
+      tell: (reply) => this.#outbox.post(reply),
+    })
     this.#automatic.opened(name, incarnation, store)
     const close = async () => {
       await this.#automatic.closing(name)
