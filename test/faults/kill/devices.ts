@@ -1,4 +1,5 @@
 /** PouchDB devices that sync live while the server is killed, and how much of it they read again. */
+import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import PouchDB from 'pouchdb'
 import type { Test } from 'tap'
@@ -6,6 +7,26 @@ import { type Device, device, forgiveInfo, type LiveSync, liveSync, until } from
 import { numberOf } from './audit.ts'
 import type { Client } from './client.ts'
 import { SHARED } from './writers.ts'
+
+/** How often the server's uuid is asked for while the server is down, and how many ms apart. */
+const TRIES = 500
+const APART = 20
+
+/**
+ * PouchDB names a replication by the server's uuid, or, where that has no answer, by the server's address: one of another
+ * name, which begins at 0. A server that starts between that question and the next cannot mend it, so the question is
+ * asked until it has its answer.
+ */
+async function answered(url: string, init?: PouchDB.Options): Promise<Response> {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await PouchDB.fetch(url, init)
+    } catch (error) {
+      if (tries === TRIES) throw error
+      await sleep(APART)
+    }
+  }
+}
 
 /** Rows of the feed in one batch, PouchDB's own number. */
 const BATCH = 100
@@ -38,6 +59,7 @@ export class Phone {
 
   async #fetch(url: string, init?: PouchDB.Options): Promise<Response> {
     const { pathname, searchParams } = new URL(url)
+    if (pathname === '/') return answered(url, init)
     const isFeed = pathname.endsWith('/_changes')
     if (isFeed) this.lowest = Math.min(this.lowest, numberOf(searchParams.get('since') ?? '0'))
     const answer = await PouchDB.fetch(url, init)
