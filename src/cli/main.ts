@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 import { setteeVersion } from '../config/version.ts'
-import { type Command, HELP, parseCommand, UsageError } from './arguments.ts'
+import { type Command, HELP, parseCommand } from './arguments.ts'
+import { UsageError } from './usage-error.ts'
 
 async function run(command: Command): Promise<void> {
   switch (command.name) {
@@ -14,6 +15,28 @@ async function run(command: Command): Promise<void> {
       // Loaded only now, so that --help does not wait for the whole server.
       const { serve } = await import('./serve.ts')
       await serve(command.arguments, process.env)
+      return
+    }
+    case 'size': {
+      const { runSizeCommand } = await import('./size.ts')
+      process.exitCode = await runSizeCommand(command, process.env)
+      return
+    }
+    case 'export':
+    case 'import': {
+      const { runTransferCommand } = await import('./transfer.ts')
+      process.exitCode = await runTransferCommand(command, process.env)
+      return
+    }
+    case 'restore':
+    case 'adopt': {
+      const { runRestoreCommand } = await import('./restore.ts')
+      process.exitCode = await runRestoreCommand(command, process.env)
+      return
+    }
+    case 'backup': {
+      const { runBackupCommand } = await import('./backup.ts')
+      process.exitCode = await runBackupCommand(command, process.env)
       return
     }
     default: {

@@ -4,6 +4,7 @@
  */
 import type { CouchError } from '../core/errors.ts'
 import { isDesignId } from '../core/ids.ts'
+import { AMPLE_SPACE, type Space, shortage } from '../core/space.ts'
 import type { Rules, UserCtx } from '../core/types.ts'
 import type { Sandbox, UserFunction, ValidateCall } from '../sandbox/sandbox.ts'
 import type { DatabaseStore, Decision, StoreView } from '../storage/engine.ts'
@@ -71,6 +72,8 @@ export interface WriteChecksOptions {
   readonly incarnation: number
   readonly sandbox: Sandbox
   rules(): Pick<Rules, 'isHosted'>
+  /** What is left of the disk now; by default there is room. */
+  space?(): Space
   /** What the database asks of its documents itself, as `_users` does. */
   readonly documentRules?: DocumentRules | undefined
 }
@@ -84,9 +87,11 @@ export class WriteChecks {
   readonly validators: Validators
   readonly documentRules: DocumentRules | undefined
   readonly #rules: WriteChecksOptions['rules']
+  readonly #space: () => Space
 
   constructor(store: DatabaseStore, options: WriteChecksOptions) {
-    const { name, incarnation, sandbox, rules, documentRules } = options
+    const { name, incarnation, sandbox, rules, documentRules, space = () => AMPLE_SPACE } = options
+    this.#space = space
     this.database = name
     this.sandbox = sandbox
     this.incarnation = incarnation
@@ -98,6 +103,11 @@ export class WriteChecks {
 
   get isHosted(): boolean {
     return this.#rules().isHosted
+  }
+
+  /** What a write that grows is refused with now; null while there is room. */
+  shortage(): CouchError | null {
+    return shortage(this.#space())
   }
 }
 

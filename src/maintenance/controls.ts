@@ -3,12 +3,18 @@
  * not: each is a method that takes one argument and, where it takes its time, whom it tells how far it is. All of these
  * are plain data, so that they can travel; failures are CouchErrors.
  */
+
 import { localOperator, type Operator, type OperatorServices } from '../auth/operator.ts'
+import type { Backups } from './backup/backups.ts'
+import { type Keeper, localKeeper } from './backup/controls.ts'
+import type { Restorer } from './restore.ts'
+import { localSizes, type SizeControls } from './sizes.ts'
+import { localTransfers, type TransferServices, type Transfers } from './transfers.ts'
 
 /** Told now and then how far something is. */
 export type OnProgress<Progress extends object> = (progress: Progress) => void
 
-export type Controls = Operator
+export type Controls = Operator & SizeControls & Transfers & Restorer & Keeper
 
 /** All of them, by which a call that comes over the socket is known. */
 export const CONTROLS: readonly (keyof Controls)[] = [
@@ -16,11 +22,26 @@ export const CONTROLS: readonly (keyof Controls)[] = [
   'addAccount',
   'listAccounts',
   'deleteAccount',
+  'listSizes',
+  'exportDatabase',
+  'importDatabase',
+  'restore',
+  'adopt',
+  'backUp',
 ]
 
-export type ControlServices = OperatorServices
+export interface ControlServices extends OperatorServices, TransferServices {
+  readonly restorer: Restorer
+  readonly backups: Backups
+}
 
 /** @returns what works on the configuration and databases that are open in this process */
 export function localControls(services: ControlServices): Controls {
-  return { ...localOperator(services) }
+  return {
+    ...localOperator(services),
+    ...localSizes(services.databases),
+    ...localTransfers(services),
+    ...services.restorer,
+    ...localKeeper(services.backups),
+  }
 }

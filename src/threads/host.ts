@@ -3,33 +3,33 @@
  * what to do by the HTTP thread (pool.ts), in batches of messages, and answers in batches.
  */
 import { parentPort, type TransferListItem, workerData } from 'node:worker_threads'
-import { readFilterBody } from '../changes/filter-body.ts'
-import { changesPage } from '../changes/page.ts'
 import { CouchError } from '../core/errors.ts'
-import type { SecurityObject, Settings } from '../core/types.ts'
+import { isShort, type Space } from '../core/space.ts'
+import type { Settings } from '../core/types.ts'
 import { USERS_DATABASE } from '../core/user-ids.ts'
-import { ownFunctionsOnly } from '../documents/own-functions.ts'
-import { storeDatabase } from '../documents/store-database.ts'
-import { usersDatabase } from '../documents/users-database.ts'
-import { Budget } from '../query/budget.ts'
-import { refusedViews } from '../query/refused-views.ts'
-import { compileRegex } from '../query/regex.ts'
 import { ViewMemory } from '../query/view-memory.ts'
-import { storeViews } from '../query/views.ts'
 import { SandboxClient } from '../sandbox/client.ts'
-import type { Catalog } from '../storage/catalog.ts'
 import { CommitTally } from '../storage/commit-tally.ts'
+import type { DatabaseStore, StoreView } from '../storage/engine.ts'
+import type { Epoch, Mark } from '../storage/sequence.ts'
 import { sqliteEngine } from '../storage/sqlite/engine.ts'
+import { AutomaticCompactions } from './automatic-compactions.ts'
+import { CatalogHost } from './catalog-host.ts'
+import { keeping } from './compaction-policy.ts'
 import { Compactions } from './compactions.ts'
+import { serveCopies } from './copy-host.ts'
+import { isCopier } from './copy-wire.ts'
+import { Disk } from './disk.ts'
 import { Flow } from './flow.ts'
 import { heapSize } from './heap-size.ts'
+import { HeldOpen } from './held-open.ts'
 import { LoopWatch } from './loop-watch.ts'
 import { type Closable, OpenStores } from './open-stores.ts'
-import { servedUsers } from './served-users.ts'
+import { served } from './served.ts'
 import type { ThreadStats } from './thread-stats.ts'
 import { Turns } from './turns.ts'
+import { unreadable } from './unreadable.ts'
 import {
-  type CatalogAct,
   METHODS,
   Outbox,
   ownBytes,
@@ -46,6 +46,7 @@ type Call = Extract<Request, { type: 'call' }>
 
 interface OpenDatabase extends Closable {
   readonly database: ServedDatabase
+  readonly store: DatabaseStore
 }
 
 /** How long functions may take when the thread stops, in ms; then what waits for them is refused. */
@@ -59,11 +60,6 @@ function isLong(method: keyof ServedDatabase): boolean {
   return METHODS[method] === 'stream' || method === 'revsDiff' || method === 'missingRevs'
 }
 
-/** A test of a pattern that holds the thread for a bounded time, however long the text. */
-function compilePattern(pattern: string): (text: string) => boolean {
-  return compileRegex(pattern, new Budget().spend)
-}
-
 /** Serves one port until it is told to stop. */
 class Host {
   readonly #outbox: Outbox<Reply>
@@ -71,8 +67,17 @@ class Host {
   readonly #stores: OpenStores<OpenDatabase>
   readonly #functions: SandboxClient
   readonly #compactions = new Compactions({
-    accompany: (database, incarnation, work) => this.#stores.accompany(database, incarnation, work),
+    accompany: (database, incarnation, work) =>
+      this.#stores.accompany(database, incarnation, ({ store }) => work(store)),
     tell: (reply) => this.#outbox.post(reply),
+    // Old hashes of passwords are nobody's history, and with an account all that is known of it goes.
+    keeping: (database) =>
+      database === USERS_DATABASE ? {} : keeping(this.#settings.rules.compaction, Date.now()),
+  })
+  readonly #automatic = new AutomaticCompactions({
+    rules: () => this.#settings.rules.compaction,
+    start: (name, incarnation) => this.#compactions.start(name, incarnation),
+    now: Date.now,
   })
   readonly #turns = new Turns<Call>(
     (request) => this.#serve(request),
@@ -80,53 +85,88 @@ class Host {
   )
   /** Streams asked for, by call, from the moment they are: a reader may give up before they begin. */
   readonly #streams = new Map<number, { readonly database: string; readonly flow: Flow }>()
+  readonly #held = new HeldOpen((database, incarnation, work) =>
+    this.#stores.accompany(database, incarnation, work),
+  )
   readonly #views = new ViewMemory(() => this.#settings.limits.maxViewBytes)
+  /** How far databases were before the server was started, until they are opened. */
+  readonly #marks = new Map<string, Mark>()
+  /** Databases that were opened with theirs, or had none. */
+  readonly #opened = new Set<string>()
   readonly #tally = new CommitTally()
   readonly #loop = new LoopWatch()
+  readonly #ending = new AbortController()
+  readonly #disk: Disk
+  /** Databases that nobody else can open (storage/sqlite/upgrade.ts). */
+  readonly #alone = new Set<string>()
   #settings: Settings
-  #catalog: Promise<Catalog> | undefined
+  readonly #catalog: CatalogHost
 
   constructor(outbox: Outbox<Reply>, options: ThreadOptions) {
     this.#outbox = outbox
     this.#settings = options.settings
-    this.#engine = sqliteEngine({ dataDir: options.dataDir, tally: this.#tally })
+    this.#disk = new Disk(options.dataDir, () => outbox.post({ type: 'full' }))
+    this.#disk.set(options.space)
+    this.#engine = sqliteEngine({
+      dataDir: options.dataDir,
+      tally: this.#tally,
+      keepsUpgradeCopies: () => this.#settings.rules.upgradeCopies,
+      ending: this.#ending.signal,
+      watch: {
+        onFull: () => this.#disk.onFull(),
+        onFault: (database, error) => this.#faulty(database, error),
+        onAlone: (database) => this.#alone.add(database),
+      },
+    })
+    this.#catalog = new CatalogHost(this.#engine)
     this.#functions = new SandboxClient(options.sandbox, () => outbox.post({ type: 'sandbox' }))
     this.#stores = new OpenStores(options.maxOpen, (name, incarnation) => this.#open(name, incarnation))
   }
 
   async #open(name: string, incarnation: number): Promise<OpenDatabase> {
-    const store = await this.#engine.openDatabase(name)
-    const { isHosted } = this.#settings.rules
-    const sandbox = isHosted ? ownFunctionsOnly(this.#functions.sandbox, name) : this.#functions.sandbox
-    const house = isHosted ? null : { sandbox, name, incarnation }
-    const options = {
+    const mark = this.#marks.get(name)
+    this.#marks.delete(name)
+    this.#opened.add(name)
+    const store = await this.#engine.openDatabase(name, mark)
+    if (store.wasPutBack) this.#tellPutBack(incarnation, await store.view())
+    const database = await served(store, {
       name,
-      limits: () => this.#settings.limits,
-      rules: () => this.#settings.rules,
-      onSecured: (security: SecurityObject) => this.#outbox.post({ type: 'secured', incarnation, security }),
-      sandbox,
       incarnation,
-      startCompaction: () => this.#compactions.start(name, incarnation, store),
-    }
-    const isUsers = name === USERS_DATABASE
-    const documents = isUsers
-      ? await usersDatabase(store, { ...options, compilePattern })
-      : storeDatabase(store, options)
-    // What `_users` is made with is no news of it: nothing is told of before now.
-    store.onCommit((updateSeq) => this.#outbox.post({ type: 'committed', incarnation, updateSeq }))
-    const served: ServedDatabase = {
-      ...documents,
-      ...(isHosted ? refusedViews(store) : storeViews({ store, sandbox, incarnation, memory: this.#views })),
-      changes: (user, request) => changesPage(store, user, request, house),
-      readFilterBody: async (_user, body, withText) => readFilterBody(body, withText),
-    }
-    const database = isUsers ? servedUsers(served, () => served.security()) : served
-    const close = () => {
+      settings: () => this.#settings,
+      space: () => this.#disk.space,
+      functions: this.#functions,
+      views: this.#views,
+      startCompaction: () => void this.#compactions.start(name, incarnation),
+      tell: (reply) => this.#outbox.post(reply),
+    })
+    this.#automatic.opened(name, incarnation, store)
+    const close = async () => {
+      await this.#automatic.closing(name)
       this.#views.forget(store)
       this.#functions.forget(incarnation)
       return store.close()
     }
-    return { database, close }
+    return { database, store, close }
+  }
+
+  #tellPutBack(incarnation: number, { epochs, updateSeq }: StoreView): void {
+    const { id } = epochs.at(-1) as Epoch
+    this.#outbox.post({ type: 'putBack', incarnation, mark: { epoch: id, updateSeq } })
+  }
+
+  #faulty(database: string, error: CouchError): void {
+    const incarnation = this.#stores.incarnationOf(database)
+    if (incarnation === undefined) return
+    this.#outbox.post({ type: 'faulty', incarnation, fault: packError(error) })
+    // After a failed read or write nobody knows what SQLite has kept of it in memory.
+    if (error.code === 'disk_fault') this.#stores.discard(database)
+  }
+
+  #setSpace(space: Space): void {
+    this.#disk.set(space)
+    if (isShort(space)) return
+    for (const database of this.#alone) this.#stores.renew(database)
+    this.#alone.clear()
   }
 
   /** Takes a batch of messages. */
@@ -149,6 +189,9 @@ class Host {
       case 'settings':
         this.#settings = request.settings
         return
+      case 'space':
+        this.#setSpace(request.space)
+        return
       case 'stats':
         this.#answer(request.call, this.#stats())
         return
@@ -158,8 +201,20 @@ class Host {
       case 'drop':
         this.#answer(request.call, this.#drop(request.database))
         return
+      case 'prepare':
+        this.#answer(request.call, this.#engine.prepare(request.database, request.copy))
+        return
+      case 'hold':
+        this.#answer(request.call, this.#held.hold(request))
+        return
+      case 'release':
+        this.#held.release(request.call)
+        return
+      case 'check':
+        this.#answer(request.call, unreadable(this.#stores))
+        return
       case 'catalog':
-        this.#answer(request.call, this.#catalogAct(request.act))
+        this.#answer(request.call, this.#catalog.act(request.act))
         return
       case 'stop':
         this.#answer(request.call, this.#stop())
@@ -179,7 +234,8 @@ class Host {
   }
 
   #enqueue(request: Call): void {
-    const { call, database, method } = request
+    const { call, database, method, mark } = request
+    if (mark !== undefined && !this.#opened.has(database)) this.#marks.set(database, mark)
     if (METHODS[method] === 'stream') this.#streams.set(call, { database, flow: new Flow() })
     this.#turns.add(database, request)
   }
@@ -245,30 +301,14 @@ class Host {
       if (stream.database === database) stream.flow.fail(new CouchError('no_database'))
     }
     await this.#stores.drop(database)
-  }
-
-  async #catalogAct(act: CatalogAct): Promise<unknown> {
-    const catalog = await this.#openCatalog()
-    if (act.act === 'create') return catalog.create(act.name)
-    if (act.act === 'delete') return catalog.delete(act.name)
-    if (act.act === 'noteUpdated') return catalog.noteUpdated(act.names)
-    if (act.act === 'readUpdates') return catalog.readUpdates(act.range, act.limit)
-    if (act.act === 'readRecords') return catalog.readRecords(act.kind)
-    if (act.act === 'writeRecords') return catalog.writeRecords(act.writes)
-    return { serverUuid: catalog.serverUuid, databases: await catalog.list() }
-  }
-
-  #openCatalog(): Promise<Catalog> {
-    this.#catalog ??= this.#engine.openCatalog().catch((error: unknown) => {
-      this.#catalog = undefined
-      throw error
-    })
-    return this.#catalog
+    this.#automatic.forget(database)
   }
 
   /** Finishes what was asked for before, but for streams, which readers may take any time to read. */
   async #stop(): Promise<void> {
+    this.#ending.abort()
     this.#turns.runAll()
+    this.#automatic.close()
     for (const { flow } of this.#streams.values()) flow.fail(new CouchError('unavailable'))
     const timer = setTimeout(() => this.#functions.close(), FUNCTIONS_GRACE_MS)
     await this.#stores.closeAll()
@@ -281,6 +321,9 @@ class Host {
 
 if (parentPort !== null) {
   const port = parentPort
-  const host = new Host(new Outbox<Reply>(port), workerData as ThreadOptions)
-  port.on('message', (requests: readonly Request[]) => host.receive(requests))
+  if (isCopier(workerData)) serveCopies(port, sqliteEngine(workerData))
+  else {
+    const host = new Host(new Outbox<Reply>(port), workerData as ThreadOptions)
+    port.on('message', (requests: readonly Request[]) => host.receive(requests))
+  }
 }

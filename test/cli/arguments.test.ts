@@ -1,5 +1,6 @@
 import t from 'tap'
-import { type Command, HELP, parseCommand, UsageError } from '../../src/cli/arguments.ts'
+import { type Command, HELP, parseCommand } from '../../src/cli/arguments.ts'
+import { UsageError } from '../../src/cli/usage-error.ts'
 
 t.test('flags', (t) => {
   t.strictSame(parseCommand([]), { name: 'serve', arguments: { data: undefined, flags: {} } })
@@ -16,6 +17,20 @@ t.test('flags', (t) => {
   for (const word of ['--help', '-h', 'help']) t.strictSame(parseCommand([word]), { name: 'help' })
   for (const word of ['--version', '-v']) t.strictSame(parseCommand([word]), { name: 'version' })
   for (const flag of ['port', 'bind', 'data', 'log-level', 'log-file']) t.match(HELP, `--${flag} <`)
+  t.end()
+})
+
+t.test('sizes', (t) => {
+  t.strictSame(parseCommand(['size']), { name: 'size', data: undefined, database: null, json: false })
+  t.strictSame(parseCommand(['size', 'notes', '--json', '--data', 'd']), {
+    name: 'size',
+    data: 'd',
+    database: 'notes',
+    json: true,
+  })
+  t.throws(() => parseCommand(['size', 'a', 'b']), UsageError)
+  t.throws(() => parseCommand(['size', '--stdin']), UsageError)
+  t.match(HELP, 'settee size [')
   t.end()
 })
 

@@ -3,6 +3,7 @@ import {
   accounts,
   anybody,
   type Columns,
+  databaseAdmins,
   everybody,
   onlyHosted,
   type Rows,
@@ -29,6 +30,18 @@ export const setteeRows: Rows = {
     ['POST /_settee/tokens?account=m', ofM(201, 403), { json: { name: 'token-{n}' } }],
   ],
   '/_settee/tokens/:id': [['DELETE /_settee/tokens/{token}', ofM(200, 404)]],
+  '/_settee/databases/:db/size': [['GET /_settee/databases/{db}/size', databaseAdmins(200)]],
+  '/_settee/backups': [
+    ['GET /_settee/backups', serverAdmins(200)],
+    ['POST /_settee/backups', serverAdmins(404), { json: { databases: ['no-such-database'] } }],
+  ],
+  '/_settee/backups/:id': [
+    ['GET /_settee/backups/2026-01-01T00-00-00Z', serverAdmins(404)],
+    ['DELETE /_settee/backups/2026-01-01T00-00-00Z', serverAdmins(404)],
+  ],
+  '/_settee/backups/:id/restore': [
+    ['POST /_settee/backups/2026-01-01T00-00-00Z/restore', serverAdmins(404), { json: { database: 'x' } }],
+  ],
   '/_settee/accounts': [
     ['GET /_settee/accounts', onlyHosted(serverAdmins, 200)],
     ['POST /_settee/accounts', onlyHosted(serverAdmins, 201), { json: { name: 'made-{n}', password: 'x' } }],

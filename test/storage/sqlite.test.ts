@@ -16,17 +16,34 @@ runStorageTests('sqlite', async (t, options = {}) => {
       throw Object.assign(new Sqlite.SqliteError(String(cause), 'SQLITE_IOERR'), { cause })
     }
   }
-  let engine = sqliteEngine({ dataDir, ...(options.onOperation && { onOperation }) })
+  let engine = sqliteEngine({
+    dataDir,
+    ...(options.onOperation && { onOperation }),
+    ...(options.now && { now: options.now }),
+  })
   t.teardown(async () => {
     await engine.close()
     await rm(dataDir, { recursive: true, force: true })
   })
   const reopen = async () => {
     await engine.close()
-    engine = sqliteEngine({ dataDir, ...(options.onOperation && { onOperation }) })
+    engine = sqliteEngine({
+      dataDir,
+      ...(options.onOperation && { onOperation }),
+      ...(options.now && { now: options.now }),
+    })
     return engine
   }
-  return { engine, reopen, keptContents: () => keptContents(join(dataDir, 'databases', 'notes.sqlite')) }
+  const notes = join(dataDir, 'databases', 'notes.sqlite')
+  let copies = 0
+  const snapshot = async () => {
+    const copy = join(dataDir, `copy-${++copies}.sqlite`)
+    const file = new Sqlite(notes, { readonly: true })
+    file.prepare('VACUUM INTO ?').run(copy)
+    file.close()
+    return copy
+  }
+  return { engine, reopen, snapshot, keptContents: () => keptContents(notes) }
 })
 
 function keptContents(path: string): KeptContents {

@@ -4,6 +4,7 @@ import { CouchError } from '../../../src/core/errors.ts'
 import type { SecurityObject } from '../../../src/core/types.ts'
 import type { Branch } from '../../../src/revisions/branch.ts'
 import { parseRev } from '../../../src/revisions/rev.ts'
+import { isCheckpoint } from '../../../src/storage/checkpoints.ts'
 import type {
   AttachmentWrite,
   DocState,
@@ -18,7 +19,10 @@ import type {
 } from '../../../src/storage/engine.ts'
 import { beginEpoch, type Epochs, epochId } from '../../../src/storage/sequence.ts'
 
-interface Row extends StoredRevision {
+export interface Row extends StoredRevision {
+  /** Since when it is no leaf, in ms since 1970; null: it is one. */
+  readonly supersededAt: number | null
+  readonly isKept: boolean
   readonly ancestry: readonly string[] | null
   readonly body: string | null
   readonly attachments: readonly StoredAttachment[]
@@ -46,6 +50,13 @@ export interface State {
   purgeSeq: number
   purges: readonly PurgeInfo[]
   security: SecurityObject | null
+  compactedAt: number
+  compactedPurge: number
+  longestAncestry: number
+  /** Grows with each commit. */
+  writes: number
+  /** The ids that were met since the database was restored; null: it was not. */
+  met: Set<string> | null
   readonly docs: Map<string, StoredDoc>
   readonly locals: Map<string, LocalDoc>
   /** The contents that are whole. */
@@ -71,6 +82,11 @@ export function emptyState(): State {
     purgeSeq: 0,
     purges: [],
     security: null,
+    compactedAt: 0,
+    compactedPurge: 0,
+    longestAncestry: 1000,
+    writes: 0,
+    met: null,
     docs: new Map(),
     locals: new Map(),
     blobs: new Map(),
@@ -86,6 +102,7 @@ export function draftOf(state: State): State {
     ...state,
     docs: new Map(state.docs),
     locals: new Map(state.locals),
+    met: state.met && new Set(state.met),
     blobs: new Map(state.blobs),
     blobOfHash: new Map(state.blobOfHash),
     unnamed: new Set(state.unnamed),
@@ -96,13 +113,27 @@ export function draftOf(state: State): State {
 export function viewOf(state: State): StoreView {
   const { updateSeq, epochs, docCount, deletedCount, revsLimit, purgedInfosLimit, designVersion, security } =
     state
-  return { updateSeq, epochs, docCount, deletedCount, revsLimit, purgedInfosLimit, designVersion, security }
+  const wasRestored = state.met !== null
+  return {
+    ...{ updateSeq, epochs, docCount, deletedCount, revsLimit, purgedInfosLimit, designVersion, security },
+    wasRestored,
+  }
 }
 
 /** What a restart leaves of a state: contents that no revision named are forgotten. */
 export function reopened(state: State): State {
   const draft = draftOf(state)
   for (const blob of [...draft.staged.keys(), ...draft.unnamed]) dropUnnamed(draft, blob)
+  return draft
+}
+
+/** A state as it is after it was put back: StorageEngine.prepare. */
+export function begunAnew(state: State): State {
+  const draft = draftOf(state)
+  draft.epochs = beginEpoch(state.epochs, epochId(randomBytes(9)), state.updateSeq + 1)
+  draft.epochOwner = null
+  draft.met = new Set()
+  for (const [id, { body }] of draft.locals) if (isCheckpoint(body)) draft.locals.delete(id)
   return draft
 }
 
@@ -116,10 +147,17 @@ export function checkContents({ blobs }: State, { revisions }: DocWrite): void {
 }
 
 /** Applies one document's write to a draft. Nothing in here fails half way. */
-export function writeDoc(draft: State, owner: object, id: string, write: DocWrite): void {
+export function writeDoc(
+  draft: State,
+  { owner, now }: { readonly owner: object; now(): number },
+  id: string,
+  write: DocWrite,
+): void {
   const before = draft.docs.get(id)
   const rows = new Map(before?.rows)
-  for (const change of write.revisions) rows.set(change.rev, writeRow(draft, rows.get(change.rev), change))
+  for (const change of write.revisions) {
+    rows.set(change.rev, writeRow(draft, rows.get(change.rev), change, now()))
+  }
   const seq = write.sequenced || before === undefined ? nextSeq(draft, owner) : before.seq
   draft.docs.set(id, { id, seq, rev: write.rev, deleted: write.deleted, rows })
   if (write.design) draft.designVersion += 1
@@ -142,12 +180,17 @@ function nextSeq(draft: State, owner: object): number {
   return draft.updateSeq
 }
 
-function writeRow(draft: State, before: Row | undefined, change: RevisionWrite): Row {
+function writeRow(draft: State, before: Row | undefined, change: RevisionWrite, now: number): Row {
   const { rev, deleted, ancestry, content } = change
+  if (content === undefined && (before === undefined || before.isKept))
+    throw new RangeError(`The revision ${rev} is not stored and brings no content.`)
   const body = content?.body ?? before?.body ?? null
   const attachments = content?.attachments.map((attachment) => storeAttachment(draft, attachment))
   const kept = attachments?.sort((a, b) => compareBytes(a.name, b.name)) ?? before?.attachments ?? []
-  return { rev, deleted, leaf: ancestry !== null, ancestry, body, attachments: kept }
+  const leaf = ancestry !== null
+  const isSame = content === undefined && before !== undefined && !before.leaf
+  const supersededAt = leaf ? null : isSame ? before.supersededAt : now
+  return { rev, deleted, leaf, supersededAt, isKept: false, ancestry, body, attachments: kept }
 }
 
 function storeAttachment(draft: State, { content, ...facts }: AttachmentWrite): StoredAttachment {
@@ -218,6 +261,8 @@ export function lend<R>(doc: StoredDoc | undefined, disk: Disk, use: (doc: DocSt
 function docState(doc: StoredDoc, { load, blobs }: Disk, lent: (branch: Branch) => Branch): DocState {
   const { id, seq, rev, deleted, rows } = doc
   const leaves = () => [...rows.values()].filter((row) => row.leaf)
+  const stored = () => [...rows.values()].filter((row) => !row.isKept)
+  const storedRow = (wanted: string) => stored().find((row) => row.rev === wanted)
   return {
     id,
     seq,
@@ -229,15 +274,15 @@ function docState(doc: StoredDoc, { load, blobs }: Disk, lent: (branch: Branch) 
     get branches() {
       return leaves().map((row) => lent(branchOf(row, load)))
     },
-    revisions: () =>
-      [...rows.values()].map((row) => ({ rev: row.rev, deleted: row.deleted, leaf: row.leaf })),
+    revisions: () => stored().map((row) => ({ rev: row.rev, deleted: row.deleted, leaf: row.leaf })),
+    kept: () => [...rows.values()].flatMap((row) => (row.isKept ? row.rev : [])),
     body(wanted) {
       load('load body')
-      return rows.get(wanted)?.body ?? null
+      return storedRow(wanted)?.body ?? null
     },
     attachments(wanted) {
       load('load attachments')
-      return rows.get(wanted)?.attachments ?? []
+      return storedRow(wanted)?.attachments ?? []
     },
     bytes(blob) {
       load('load bytes')
