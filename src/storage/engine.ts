@@ -14,6 +14,7 @@
 import type { SecurityObject } from '../core/types.ts'
 import type { Branch } from '../revisions/branch.ts'
 import type { Catalog } from './catalog.ts'
+import type { WithHistory } from './history.ts'
 import type { Epochs } from './sequence.ts'
 
 /** What a kind of engine can do; the house asks for a capability, never for an engine's name. */
@@ -291,7 +292,7 @@ export interface Page<R> {
 }
 
 /** One open database. Methods may be called at any time; writes of several calls may share a commit. */
-export interface DatabaseStore {
+export interface DatabaseStore extends WithHistory {
   info(): Promise<StoreInfo>
   view(): Promise<StoreView>
 

@@ -17,6 +17,8 @@ import { MemoryUpdates } from '../storage/memory/updates.ts'
 export interface MemoryEngineOptions {
   /** Called before every operation of the engine; what it throws is a fault of the disk there. */
   readonly onOperation?: (operation: string) => void
+  /** The time, in ms since 1970; by default the clock's. */
+  readonly now?: () => number
 }
 
 interface ContentsCount {
@@ -26,18 +28,20 @@ interface ContentsCount {
 
 /** Makes an empty engine. What was closed is found again when it is opened again from the same engine. */
 export function memoryEngine(options: MemoryEngineOptions = {}): StorageEngine & ContentsCount {
-  return new MemoryEngine((operation) => {
+  const operate = (operation: string) => {
     try {
       options.onOperation?.(operation)
     } catch (cause) {
       throw new CouchError('internal_server_error', undefined, { cause })
     }
-  })
+  }
+  return new MemoryEngine(operate, options.now ?? Date.now)
 }
 
 class MemoryEngine implements StorageEngine, ContentsCount {
   readonly capabilities = { durable: false, sharedWriters: false }
   readonly #operate: Operate
+  readonly #now: () => number
   readonly #serverUuid = randomBytes(16).toString('hex')
   readonly #databases = new Map<string, DatabaseRecord>()
   readonly #stores = new Set<MemoryStore>()
@@ -46,8 +50,9 @@ class MemoryEngine implements StorageEngine, ContentsCount {
   #lastIncarnation = 0
   #holder: string | null = null
 
-  constructor(operate: Operate) {
+  constructor(operate: Operate, now: () => number) {
     this.#operate = operate
+    this.#now = now
   }
 
   async openCatalog(): Promise<Catalog> {
@@ -100,7 +105,7 @@ class MemoryEngine implements StorageEngine, ContentsCount {
     if (this.#databases.has(name)) throw new CouchError('file_exists')
     const incarnation = ++this.#lastIncarnation
     const createdAt = Math.floor(Date.now() / 1000)
-    this.#databases.set(name, { name, incarnation, createdAt, state: emptyState() })
+    this.#databases.set(name, { name, incarnation, createdAt, state: emptyState(), now: this.#now })
     this.#updates.note([name], 'created')
     return { name, incarnation }
   }

@@ -12,6 +12,7 @@ import { concurrencyCases } from './conformance/concurrency.ts'
 import { docCases } from './conformance/docs.ts'
 import { faultCases } from './conformance/faults.ts'
 import { feedCases } from './conformance/feed.ts'
+import { historyCases } from './conformance/history.ts'
 import { localCases } from './conformance/locals.ts'
 import { propertyCases } from './conformance/property.ts'
 import { purgeCases } from './conformance/purge.ts'
@@ -38,6 +39,7 @@ const PARTS: Record<string, StorageCases> = {
   settings: settingsCases,
   purge: purgeCases,
   compaction: compactionCases,
+  history: historyCases,
   concurrency: concurrencyCases,
   'random histories': propertyCases,
   faults: faultCases,

@@ -16,14 +16,16 @@ runStorageTests('sqlite', async (t, options = {}) => {
       throw Object.assign(new Sqlite.SqliteError(String(cause), 'SQLITE_IOERR'), { cause })
     }
   }
-  let engine = sqliteEngine({ dataDir, ...(options.onOperation && { onOperation }) })
+  const { now } = options
+  const made = { dataDir, ...(options.onOperation && { onOperation }), ...(now && { now }) }
+  let engine = sqliteEngine(made)
   t.teardown(async () => {
     await engine.close()
     await rm(dataDir, { recursive: true, force: true })
   })
   const reopen = async () => {
     await engine.close()
-    engine = sqliteEngine({ dataDir, ...(options.onOperation && { onOperation }) })
+    engine = sqliteEngine(made)
     return engine
   }
   return { engine, reopen, keptContents: () => keptContents(join(dataDir, 'databases', 'notes.sqlite')) }

@@ -137,7 +137,7 @@ export class Compaction {
       for (const { num, leaf } of rows) {
         at = num
         if (leaf === 1) continue
-        this.#around.documents.dropRevision(num)
+        this.#around.documents.expireRevision(num)
         if (performance.now() > until) return { at }
       }
       if (rows.length < ROWS) return { at: last }

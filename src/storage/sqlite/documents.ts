@@ -202,11 +202,13 @@ export class Documents implements DocumentRows {
   /** Carries out a write at a place of the feed, inside the transaction of the caller. */
   write(id: string, old: OldDocument | null, write: DocWrite, seq: number): WriteEffect {
     const doc = old === null ? ++this.#lastDoc : old.num
+    // One time for all: what supersedes a version is stored when that ceases to be a leaf.
+    const at = this.#now()
     let externalBytes = 0
     let leaves = old?.leaves ?? 0
     let winner = old?.rev === write.rev ? old.winner : null
     for (const revision of write.revisions) {
-      const change = this.#writeRevision(doc, old === null, revision)
+      const change = this.#writeRevision(doc, old === null, revision, at)
       externalBytes += change.bytes
       leaves += change.leaves
       if (revision.rev === write.rev) winner = change.num
@@ -226,6 +228,7 @@ export class Documents implements DocumentRows {
     doc: number,
     docIsNew: boolean,
     write: RevisionWrite,
+    at: number,
   ): { num: number; bytes: number; leaves: number } {
     const stored = docIsNew ? undefined : this.#revision.get(doc, write.rev)
     const leaf = write.ancestry === null ? 0 : 1
@@ -235,23 +238,23 @@ export class Documents implements DocumentRows {
       if (stored === undefined)
         throw new RangeError(`revision ${write.rev} is not stored and brings no content`)
       this.#updateLeaf.run(leaf, Number(write.deleted), ancestry, stored.num)
-      if (leaf !== wasLeaf) this.#noteLeaf(stored.num, leaf === 1)
+      if (leaf !== wasLeaf) this.#noteLeaf(stored.num, leaf === 1, at)
       return { num: stored.num, bytes: leaf * stored.size - before, leaves: leaf - wasLeaf }
     }
     const { body, attachments } = write.content
     const size = attachments.reduce((sum, { length }) => sum + length, Buffer.byteLength(body))
     const columns = [leaf, Number(write.deleted), ancestry, attachments.length, size, body]
-    const num = this.#putRevision(doc, write.rev, stored?.num, columns)
+    const num = this.#putRevision(doc, write.rev, stored?.num, columns, at)
     if (stored !== undefined) this.#attachments.drop(num)
     this.#attachments.write(num, attachments)
-    if (leaf === 0 || stored?.leaf === 0) this.#noteLeaf(num, leaf === 1)
+    if (leaf === 0 || stored?.leaf === 0) this.#noteLeaf(num, leaf === 1, at)
     return { num, bytes: leaf * size - before, leaves: leaf - wasLeaf }
   }
 
-  #putRevision(doc: number, rev: string, stored: number | undefined, columns: Value[]): number {
+  #putRevision(doc: number, rev: string, stored: number | undefined, columns: Value[], at: number): number {
     if (stored === undefined) {
       this.#lastRevision += 1
-      this.#insertRevision.run(this.#lastRevision, doc, rev, ...columns, this.#now())
+      this.#insertRevision.run(this.#lastRevision, doc, rev, ...columns, at)
       return this.#lastRevision
     }
     this.#updateRevision.run(...columns, stored)
@@ -259,9 +262,15 @@ export class Documents implements DocumentRows {
   }
 
   /** Whether a revision is a leaf has changed, or it has come as none. */
-  #noteLeaf(num: number, isLeaf: boolean): void {
-    if (isLeaf) this.#superseded.remove(num)
-    else this.#superseded.add(num, this.#now())
+  #noteLeaf(num: number, isLeaf: boolean, at: number): void {
+    if (isLeaf) this.#superseded.revive(num, at)
+    else this.#superseded.add(num, at)
+  }
+
+  /** As {@link dropRevision}, of a superseded version whose time is over: before it was superseded, not all is known. */
+  expireRevision(num: number): void {
+    this.#superseded.noteExpiry(num)
+    this.dropRevision(num)
   }
 
   /** Removes a revision's row, by its number, and what it says of attachments. */

@@ -92,6 +92,8 @@ ALTER TABLE revision ADD COLUMN stored_at INTEGER;
 -- kept: compaction has been there, and CouchDB's model knows the body no more: the time machine alone does
 CREATE TABLE superseded (revision INTEGER PRIMARY KEY, at INTEGER NOT NULL, kept INTEGER NOT NULL);
 INSERT INTO superseded SELECT num, CAST(unixepoch('subsec') * 1000 AS INTEGER), 0 FROM revision WHERE NOT leaf;
+-- before then nothing says when what was stored
+INSERT INTO meta SELECT 'timed_since', CAST(unixepoch('subsec') * 1000 AS INTEGER) FROM (SELECT 1 FROM doc LIMIT 1);
 
 -- replication checkpoints whose first write after the last restore was refused
 CREATE TABLE refused_checkpoint (id TEXT PRIMARY KEY) WITHOUT ROWID;

@@ -30,6 +30,7 @@ import { Connection, type ConnectionOptions } from './connection.ts'
 import { DocWrites } from './doc-writes.ts'
 import { Documents } from './documents.ts'
 import { FeedCounts } from './feed-counts.ts'
+import { History } from './history.ts'
 import { Holds } from './holds.ts'
 import { Locals } from './locals.ts'
 import { PageCache, type PageCaches } from './page-caches.ts'
@@ -59,6 +60,7 @@ export interface StoreOptions {
 }
 
 export class SqliteStore implements DatabaseStore {
+  readonly history: History
   readonly #name: string
   readonly #path: string
   readonly #connection: Connection
@@ -97,11 +99,15 @@ export class SqliteStore implements DatabaseStore {
       this.#connection.close()
       throw error
     }
-    this.#docWrites = new DocWrites(this.#connection, {
+    const parts = {
       documents: this.#documents,
+      attachments: this.#attachments,
+      blobs: this.#blobs,
+      holds: this.#holds,
       feed: this.#feed,
       state: this.#state,
-    })
+    }
+    this.#docWrites = new DocWrites(this.#connection, parts)
     const writer = new Writer(this.#connection, {
       expect: (ids) => this.#docWrites.expect(ids),
       flush: () => {
@@ -112,14 +118,11 @@ export class SqliteStore implements DatabaseStore {
       back: () => this.#back(),
     })
     this.#access = new Access(writer, this.#cache)
+    const around = { ...parts, access: this.#access }
+    this.history = new History(this.#connection, around)
     this.#staging = new Staging(this.#access, this.#blobs, this.#holds)
     this.#staging.sweep()
-    this.#compaction = new Compaction(this.#connection, {
-      access: this.#access,
-      documents: this.#documents,
-      blobs: this.#blobs,
-      holds: this.#holds,
-    })
+    this.#compaction = new Compaction(this.#connection, around)
   }
 
   #committed(writes: number, ms: number): void {

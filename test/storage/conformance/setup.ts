@@ -8,6 +8,8 @@ import type { DatabaseStore, Outcome, StorageEngine } from '../../../src/storage
 export interface EngineOptions {
   /** To be called before every operation of the engine; what it throws stands for a fault of the disk there. */
   readonly onOperation?: (operation: string) => void
+  /** The engine's clock, in ms since 1970. */
+  readonly now?: () => number
 }
 
 /** The contents that a database keeps, counted behind the engine's back. */

@@ -26,6 +26,9 @@ export function dropSuperseded(draft: State, ids: readonly string[]): void {
   for (const id of ids) {
     const doc = draft.docs.get(id)
     if (doc === undefined) continue
+    for (const { supersededAt } of doc.rows.values()) {
+      draft.historySince = Math.max(draft.historySince, supersededAt ?? 0)
+    }
     draft.docs.set(id, { ...doc, rows: new Map([...doc.rows].filter(([, row]) => row.leaf)) })
   }
 }

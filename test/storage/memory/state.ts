@@ -6,7 +6,6 @@ import type { Branch } from '../../../src/revisions/branch.ts'
 import { parseRev } from '../../../src/revisions/rev.ts'
 import type {
   AttachmentWrite,
-  DocState,
   DocWrite,
   IdRange,
   LocalDoc,
@@ -16,12 +15,17 @@ import type {
   StoredRevision,
   StoreView,
 } from '../../../src/storage/engine.ts'
+import type { DocHistory, StoredVersion, VersionRange } from '../../../src/storage/history.ts'
 import { beginEpoch, type Epochs, epochId } from '../../../src/storage/sequence.ts'
 
-interface Row extends StoredRevision {
+export interface Row extends StoredRevision {
   readonly ancestry: readonly string[] | null
   readonly body: string | null
   readonly attachments: readonly StoredAttachment[]
+  readonly place: number
+  readonly storedAt: number
+  /** null: it is a leaf. */
+  readonly supersededAt: number | null
 }
 
 export interface StoredDoc {
@@ -56,6 +60,11 @@ export interface State {
   /** The pieces of contents that are not whole yet. */
   readonly staged: Map<number, readonly Uint8Array[]>
   lastBlob: number
+  lastPlace: number
+  /** Of the superseded revisions that are gone, when the last of them was superseded. */
+  historySince: number
+  /** The time of the write at work, in ms since 1970. */
+  at: number
 }
 
 export function emptyState(): State {
@@ -78,6 +87,9 @@ export function emptyState(): State {
     unnamed: new Set(),
     staged: new Map(),
     lastBlob: 0,
+    lastPlace: 0,
+    historySince: 0,
+    at: 0,
   }
 }
 
@@ -147,7 +159,16 @@ function writeRow(draft: State, before: Row | undefined, change: RevisionWrite):
   const body = content?.body ?? before?.body ?? null
   const attachments = content?.attachments.map((attachment) => storeAttachment(draft, attachment))
   const kept = attachments?.sort((a, b) => compareBytes(a.name, b.name)) ?? before?.attachments ?? []
-  return { rev, deleted, leaf: ancestry !== null, ancestry, body, attachments: kept }
+  const leaf = ancestry !== null
+  const supersededAt = leaf ? null : before?.leaf === false ? before.supersededAt : draft.at
+  if (before === undefined) draft.lastPlace += 1
+  const isRevived = leaf && before !== undefined && !before.leaf
+  if (isRevived) draft.historySince = Math.max(draft.historySince, before.supersededAt ?? 0)
+  const [place, storedAt] =
+    before === undefined || isRevived
+      ? [before?.place ?? draft.lastPlace, draft.at]
+      : [before.place, before.storedAt]
+  return { rev, deleted, leaf, ancestry, body, attachments: kept, place, storedAt, supersededAt }
 }
 
 function storeAttachment(draft: State, { content, ...facts }: AttachmentWrite): StoredAttachment {
@@ -200,7 +221,7 @@ export interface Disk {
  * Hands a document to a callback, member by member as it is touched, and takes it back afterwards.
  * @param disk what an engine would read from when a member is touched
  */
-export function lend<R>(doc: StoredDoc | undefined, disk: Disk, use: (doc: DocState | null) => R): R {
+export function lend<R>(doc: StoredDoc | undefined, disk: Disk, use: (doc: DocHistory | null) => R): R {
   if (doc === undefined) return use(null)
   const loans: (() => void)[] = []
   const lent = <T extends object>(value: T): T => {
@@ -215,7 +236,7 @@ export function lend<R>(doc: StoredDoc | undefined, disk: Disk, use: (doc: DocSt
   }
 }
 
-function docState(doc: StoredDoc, { load, blobs }: Disk, lent: (branch: Branch) => Branch): DocState {
+function docState(doc: StoredDoc, { load, blobs }: Disk, lent: (branch: Branch) => Branch): DocHistory {
   const { id, seq, rev, deleted, rows } = doc
   const leaves = () => [...rows.values()].filter((row) => row.leaf)
   return {
@@ -228,6 +249,10 @@ function docState(doc: StoredDoc, { load, blobs }: Disk, lent: (branch: Branch) 
     },
     get branches() {
       return leaves().map((row) => lent(branchOf(row, load)))
+    },
+    versions: (range) => {
+      load('load versions')
+      return versionsOf([...rows.values()], range)
     },
     revisions: () =>
       [...rows.values()].map((row) => ({ rev: row.rev, deleted: row.deleted, leaf: row.leaf })),
@@ -246,6 +271,29 @@ function docState(doc: StoredDoc, { load, blobs }: Disk, lent: (branch: Branch) 
       return Uint8Array.from(bytes)
     },
   }
+}
+
+function versionsOf(
+  rows: readonly Row[],
+  { leavesAfter = -1, before = Infinity, limit = Infinity }: VersionRange = {},
+): StoredVersion[] {
+  return rows
+    .filter(({ place, supersededAt }) => place < before && (supersededAt ?? Infinity) > leavesAfter)
+    .sort((a, b) => b.place - a.place)
+    .slice(0, limit)
+    .map(({ rev, deleted, place, storedAt, supersededAt, body, attachments }) => {
+      const size = attachments.reduce((sum, { length }) => sum + length, Buffer.byteLength(body ?? ''))
+      return {
+        rev,
+        deleted,
+        place,
+        storedAt,
+        supersededAt,
+        kept: false,
+        size,
+        attachments: attachments.length,
+      }
+    })
 }
 
 function branchOf(row: Row, load: Disk['load']): Branch {
@@ -281,4 +329,9 @@ export function idsInRange(ids: Iterable<string>, range: IdRange): string[] {
     .filter((id) => range.start === undefined || after(range.start, id, 1))
     .filter((id) => range.end === undefined || after(range.end, id, -1))
     .sort((a, b) => compareBytes(a, b) * direction)
+}
+
+/** The documents that stand in the feed above a place, in its order. */
+export function feedAbove(state: State, seq: number): StoredDoc[] {
+  return [...state.docs.values()].filter((doc) => doc.seq > seq).sort((a, b) => a.seq - b.seq)
 }

@@ -21,12 +21,15 @@ import type {
   StoreInfo,
   StoreView,
 } from '../../../src/storage/engine.ts'
+import type { DocHistory, HistoryStore } from '../../../src/storage/history.ts'
+import { memoryHistory } from './history.ts'
 import { dropForsaken, dropSuperseded, purgeDoc } from './purge.ts'
 import { MemoryStaging } from './staging.ts'
 import {
   checkContents,
   draftOf,
   externalSize,
+  feedAbove,
   idsInRange,
   lend,
   reopened,
@@ -42,6 +45,8 @@ export type Operate = (operation: string) => void
 export interface DatabaseRecord extends DatabaseEntry {
   readonly createdAt: number
   state: State
+  /** ms since 1970. */
+  now(): number
 }
 
 interface Job {
@@ -51,6 +56,7 @@ interface Job {
 }
 
 export class MemoryStore implements DatabaseStore {
+  readonly history: HistoryStore
   readonly #record: DatabaseRecord
   readonly #operate: Operate
   readonly #staging: MemoryStaging
@@ -65,6 +71,11 @@ export class MemoryStore implements DatabaseStore {
     this.#record = record
     this.#operate = operate
     record.state = reopened(record.state)
+    this.history = memoryHistory({
+      read: (read) => this.#read(read),
+      page: (rows, paging, view, read) => this.#page(rows, paging, view, read),
+      lend: (state, doc, use) => this.#lend(state, doc, use),
+    })
     this.#staging = new MemoryStaging({
       read: (read) => this.#read(read),
       write: (operation, change) =>
@@ -163,6 +174,7 @@ export class MemoryStore implements DatabaseStore {
       checkContents(draft, decision.write)
       for (const { rev } of decision.write.revisions) this.#operate(`write revision ${rev}`)
       this.#operate('write document')
+      draft.at = this.#record.now()
       writeDoc(draft, this, id, decision.write)
     }
     return { result: decision.result }
@@ -177,6 +189,7 @@ export class MemoryStore implements DatabaseStore {
     const { result, write } = this.#lend(draft, draft.docs.get(id), (doc) => decide(doc, viewOf(draft)))
     if (write !== undefined) {
       this.#operate('purge document')
+      draft.at = this.#record.now()
       purgeDoc(draft, this, id, write)
     }
     return { result }
@@ -264,7 +277,7 @@ export class MemoryStore implements DatabaseStore {
     await this.#closing
   }
 
-  #lend<R>({ blobs }: State, doc: StoredDoc | undefined, use: (doc: DocState | null) => R): R {
+  #lend<R>({ blobs }: State, doc: StoredDoc | undefined, use: (doc: DocHistory | null) => R): R {
     return lend(doc, { load: this.#operate, blobs }, use)
   }
 
@@ -339,8 +352,4 @@ function caught<R, N>(update: () => Outcome<R, N>): Outcome<R, N> {
 
 function* liveIds(state: State): Generator<string> {
   for (const doc of state.docs.values()) if (!doc.deleted) yield doc.id
-}
-
-function feedAbove(state: State, seq: number): StoredDoc[] {
-  return [...state.docs.values()].filter((doc) => doc.seq > seq).sort((a, b) => a.seq - b.seq)
 }
