@@ -1,4 +1,4 @@
-import { DEFAULT_LIMITS } from '../core/types.ts'
+import { DEFAULT_LIMITS, DEFAULT_RULES } from '../core/types.ts'
 import { problemOfHandlers } from './authentication-handlers.ts'
 import { problemOfClaims } from './required-claims.ts'
 import { problemOfProxies } from './trusted-proxies.ts'
@@ -271,6 +271,20 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
   ),
   row('settee', 'max_tokens', 100_000, integer(0, 1_000_000), 'device tokens of all accounts together'),
   row('settee', 'tokens_per_account', 50, integer(0, 10_000), 'device tokens of one account'),
+  row(
+    'settee',
+    'mass_deletion',
+    DEFAULT_RULES.massDeletion.percent,
+    integer(0, 100),
+    'of a hundred documents, how many deleted within a minute raise an alarm; 0: none',
+  ),
+  row(
+    'settee',
+    'mass_deletion_documents',
+    DEFAULT_RULES.massDeletion.documents,
+    integer(1, 1_000_000),
+    'documents that must be deleted for that at the least',
+  ),
   row('settee', 'token_name_length', 100, integer(1, 1000), "characters in a device token's name"),
 ]
 

@@ -13,6 +13,10 @@ function rulesOf(config: Config): Rules {
     isHosted: config.isHosted,
     hashing: hashingOf(config),
     users: usersRulesOf(config),
+    massDeletion: {
+      percent: config.integer('settee', 'mass_deletion'),
+      documents: config.integer('settee', 'mass_deletion_documents'),
+    },
   }
 }
 

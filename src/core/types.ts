@@ -55,6 +55,8 @@ export interface Rules {
   /** How new passwords in `_users` are hashed; `prf` is CouchDB's name of the digest. */
   readonly hashing: { readonly iterations: number; readonly prf: string }
   readonly users: UsersRules
+  /** From when on deletions within a minute are told of: documents, and of a hundred live ones; 0: never. */
+  readonly massDeletion: { readonly percent: number; readonly documents: number }
 }
 
 /** A pattern that a new password must match, and what is said of one that does not, if anything. */
@@ -83,6 +85,7 @@ export const DEFAULT_RULES: Rules = {
   isHosted: false,
   hashing: { iterations: 600_000, prf: 'sha256' },
   users: { publicFields: [], securityEditable: false, passwordRules: [] },
+  massDeletion: { percent: 50, documents: 20 },
 }
 
 /** The limits of CouchDB 3.5, but for the id, which CouchDB leaves unbounded. */

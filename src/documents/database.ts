@@ -8,6 +8,7 @@
  */
 import type { SecurityObject, UserCtx } from '../core/types.ts'
 import type { AttachmentEncoding } from '../storage/engine.ts'
+import type { TimeMachine } from './time-machine-calls.ts'
 
 /** The bytes of a request's body: in memory, or spooled to a file that is open (and closed by the giver). */
 export type Body = { readonly bytes: Uint8Array } | { readonly file: number; readonly length: number }
@@ -142,7 +143,7 @@ export interface StoredBefore {
   readonly attachments: number
 }
 
-export interface Database {
+export interface Database extends TimeMachine {
   info(user: UserCtx): Promise<DatabaseInfo>
 
   /** For the house itself: no rights are checked. null: none was set. */

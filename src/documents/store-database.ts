@@ -13,6 +13,7 @@ import { bulkGet } from './bulk-get.ts'
 import { withCopySource } from './copy.ts'
 import type { Body, Database, DatabaseInfo, PutOptions, SavedDocument } from './database.ts'
 import { missingRevsAnswer, revsDiff } from './diff.ts'
+import type { MassDeletion } from './deletion-watch.ts'
 import type { DocumentReader } from './document-reader.ts'
 import type { DocumentRules } from './document-rules.ts'
 import { type EditResult, replicatedPath } from './edit.ts'
@@ -28,6 +29,7 @@ import { bodyLength, bodyText } from './request-body.ts'
 import { requireDatabaseAdmin, requireMember } from './security.ts'
 import { storedBefore } from './stored-before.ts'
 import { readContent } from './stored-content.ts'
+import { timeMachine } from './time-machine.ts'
 import { WriteChecks } from './validate.ts'
 import { type AnyEdit, writeEdits } from './write.ts'
 
@@ -50,6 +52,10 @@ export interface StoreDatabaseOptions {
   startCompaction(): void
   /** Where not every member may see and write every document. */
   readonly documentRules?: DocumentRules
+  /** Most of the database was deleted within a minute. */
+  onMassDeletion?(found: MassDeletion): void
+  /** The time, in ms since 1970; by default the clock's. */
+  now?(): number
 }
 
 /** @param store the database's documents */
@@ -100,6 +106,7 @@ export function storeDatabase(store: DatabaseStore, options: StoreDatabaseOption
     },
 
     ...maintenance(store, options),
+    ...timeMachine(store, checks, options.now ?? Date.now),
 
     open: (user, id, options) => openDocument(readable(user), user, id, options),
     openRevs: (user, id, revs, options) => openRevs(readable(user), user, id, revs, options),

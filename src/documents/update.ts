@@ -8,7 +8,7 @@
 import { asCouchError, CouchError } from '../core/errors.ts'
 import { isDesignId } from '../core/ids.ts'
 import type { UserCtx } from '../core/types.ts'
-import type { DatabaseStore, DocUpdate, Outcome, StoreView } from '../storage/engine.ts'
+import type { DatabaseStore, Decision, DocState, DocUpdate, Outcome, StoreView } from '../storage/engine.ts'
 import { exactWhereTight, isTight, withinAllowance } from './allowance.ts'
 import type { DocumentRules } from './document-rules.ts'
 import { decideEdits, type Edit, type EditResult } from './edit.ts'
@@ -30,6 +30,15 @@ interface DocumentEdits {
   readonly places: number[]
   readonly known: Findings
   rounds: number
+  /** When it was last found that they delete the document, in ms since 1970; 0: they do not. */
+  deletedAt: number
+}
+
+/** The documents that a call has deleted. */
+interface DeletionTally {
+  count: number
+  /** When the first of them was decided, in ms since 1970. */
+  since: number
 }
 
 type Results = EditResult[]
@@ -57,9 +66,22 @@ export async function updateDocuments(
   // replicates a database has documents that are older than its rules.
   const designs = documents.filter(({ id }) => isDesignId(id))
   const ordinary = designs.length === 0 ? documents : documents.filter(({ id }) => !isDesignId(id))
-  await carryOut(store, writer, ordinary, checks, results)
-  await carryOut(store, writer, designs, checks, results)
+  const tally = { count: 0, since: Number.MAX_SAFE_INTEGER }
+  await carryOut(store, writer, ordinary, checks, { results, tally })
+  await carryOut(store, writer, designs, checks, { results, tally })
+  if (tally.count > 0) await noteDeletions(store, user, checks, tally)
   return results
+}
+
+async function noteDeletions(
+  store: DatabaseStore,
+  { name }: UserCtx,
+  { deletions }: WriteChecks,
+  { count, since }: DeletionTally,
+): Promise<void> {
+  const { docCount } = await store.view()
+  // A millisecond before it the document was there, whatever the clock says when the deletion is stored.
+  deletions.note({ count, since: since - 1, account: name, left: docCount }, Date.now())
 }
 
 /** Puts the results of these documents in their places. */
@@ -68,7 +90,7 @@ async function carryOut(
   user: UserCtx,
   documents: readonly DocumentEdits[],
   checks: WriteChecks,
-  results: Results,
+  { results, tally }: { readonly results: Results; readonly tally: DeletionTally },
 ): Promise<void> {
   const examination = new Examination(checks, user)
   let open = documents
@@ -81,10 +103,18 @@ async function carryOut(
     for (const [at, document] of open.entries()) {
       const outcome = outcomes[at] as Outcome<Results, Need>
       if ('needs' in outcome && hasRoundsLeft(document)) waiting.push({ document, needs: outcome.needs })
-      else settle(results, document, outcome)
+      else {
+        settle(results, document, outcome)
+        if (document.deletedAt !== 0 && 'result' in outcome) count(tally, document)
+      }
     }
     open = await meetNeeds(waiting, results, examination)
   }
+}
+
+function count(tally: DeletionTally, { deletedAt }: DocumentEdits): void {
+  tally.count += 1
+  if (deletedAt < tally.since) tally.since = deletedAt
 }
 
 function byDocument(edits: readonly NamedEdit[]): DocumentEdits[] {
@@ -92,7 +122,7 @@ function byDocument(edits: readonly NamedEdit[]): DocumentEdits[] {
   for (const [at, edit] of edits.entries()) {
     let document = documents.get(edit.id)
     if (document === undefined) {
-      document = { id: edit.id, edits: [], places: [], known: new Findings(), rounds: 0 }
+      document = { id: edit.id, edits: [], places: [], known: new Findings(), rounds: 0, deletedAt: 0 }
       documents.set(edit.id, document)
     }
     document.edits.push(edit)
@@ -157,11 +187,18 @@ function documentUpdate(
       rules?.checkWriter(user, id, view.security, doc !== null && !doc.deleted)
       const refusal = isDesignId(id) ? designDocRefusal(user, view) : null
       if (refusal !== null) return { result: edits.map(() => refusal) }
-      return round.decide(id, view, known, (inspect) =>
+      const decision = round.decide(id, view, known, (inspect) =>
         decideEdits(id, doc, view.revsLimit, edits, withinAllowance(allowance, doc, view, edits, inspect)),
       )
+      document.deletedAt = deletes(doc, decision) && !edits[0]?.isOfRewind ? Date.now() : 0
+      return decision
     },
   }
+}
+
+/** Whether a decision ends a document's life. */
+function deletes(doc: DocState | null, decision: Decision<Results, Need>): boolean {
+  return doc !== null && 'write' in decision && decision.write?.deleted === true && !doc.deleted
 }
 
 /** Protocol.md 4.1: in a bulk, who may not write design documents gets a row that says so. */

@@ -33,9 +33,15 @@ export interface DocHistory extends DocState {
   versions(range?: VersionRange): readonly StoredVersion[]
 }
 
+/** How far back a database remembers. */
+export interface StoreHorizon extends Horizon {
+  /** When it was made, or its oldest stored version was stored; in ms since 1970. */
+  readonly begun: number
+}
+
 export interface HistoryStore {
   /** How far back it is known what documents were. */
-  horizon(): Promise<Horizon>
+  horizon(): Promise<StoreHorizon>
   /** Documents by id, in the order asked; null for one that never was. */
   readDocs<R>(
     ids: readonly string[],

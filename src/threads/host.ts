@@ -8,6 +8,7 @@ import { changesPage } from '../changes/page.ts'
 import { CouchError } from '../core/errors.ts'
 import type { SecurityObject, Settings } from '../core/types.ts'
 import { USERS_DATABASE } from '../core/user-ids.ts'
+import type { MassDeletion } from '../documents/deletion-watch.ts'
 import { ownFunctionsOnly } from '../documents/own-functions.ts'
 import { storeDatabase } from '../documents/store-database.ts'
 import { usersDatabase } from '../documents/users-database.ts'
@@ -54,9 +55,11 @@ const FUNCTIONS_GRACE_MS = 2000
 /** How long a deletion waits for the requests that came before it, in ms: a reader may take any time. */
 const DROP_PATIENCE_MS = 500
 
+const LONG_CALLS: ReadonlySet<keyof ServedDatabase> = new Set(['revsDiff', 'missingRevs', 'overwritten'])
+
 /** Whether a call is about many documents, and so may take longer than a message waits for others. */
 function isLong(method: keyof ServedDatabase): boolean {
-  return METHODS[method] === 'stream' || method === 'revsDiff' || method === 'missingRevs'
+  return METHODS[method] === 'stream' || LONG_CALLS.has(method)
 }
 
 /** A test of a pattern that holds the thread for a bounded time, however long the text. */
@@ -104,6 +107,7 @@ class Host {
       limits: () => this.#settings.limits,
       rules: () => this.#settings.rules,
       onSecured: (security: SecurityObject) => this.#outbox.post({ type: 'secured', incarnation, security }),
+      onMassDeletion: (found: MassDeletion) => this.#outbox.post({ type: 'alarm', incarnation, found }),
       sandbox,
       incarnation,
       startCompaction: () => this.#compactions.start(name, incarnation, store),

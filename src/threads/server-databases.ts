@@ -3,6 +3,7 @@ import { extname } from 'node:path'
 import { CouchError } from '../core/errors.ts'
 import { checkDatabaseName } from '../core/ids.ts'
 import type { Limits, SecurityObject, Settings } from '../core/types.ts'
+import type { MassDeletion } from '../documents/deletion-watch.ts'
 import type { FunctionLimits } from '../sandbox/board.ts'
 import { SandboxPool } from '../sandbox/pool.ts'
 import type {
@@ -31,6 +32,8 @@ export interface ServerDatabasesOptions {
   readonly sandboxEntry?: URL | undefined
   /** A thread has died. */
   onFault(fault: unknown): void
+  /** Most of a database was deleted within a minute; told again while that goes on. */
+  onMassDeletion?(database: DatabaseEntry, found: MassDeletion): void
   /** A compaction has failed; the database is as it was, less what was cleaned up by then. */
   onCompactionFault(database: string, fault: unknown): void
 }
@@ -67,6 +70,7 @@ function functionLimits({ functionTimeout, functionMemory }: Limits): FunctionLi
 
 class ServerDatabases implements Databases {
   readonly #onCompactionFault: ServerDatabasesOptions['onCompactionFault']
+  readonly #onMassDeletion: ServerDatabasesOptions['onMassDeletion']
   readonly #tasks = new Tasks()
   #serverUuid = ''
   readonly #sandboxes: SandboxPool
@@ -84,6 +88,7 @@ class ServerDatabases implements Databases {
   constructor(options: ServerDatabasesOptions) {
     const { dataDir, settings, maxOpen, threadEntry, onFault, onCompactionFault } = options
     this.#onCompactionFault = onCompactionFault
+    this.#onMassDeletion = options.onMassDeletion
     this.#sandboxes = new SandboxPool({
       entry: options.sandboxEntry,
       execArgv: threadFlags(process.execArgv),
@@ -160,6 +165,7 @@ class ServerDatabases implements Databases {
       this.#notes.add(proxied.entry.name)
       proxied.emit({ type: 'committed', updateSeq: event.updateSeq })
     } else if (event.type === 'secured') this.#tellSecured(proxied, event.security)
+    else if (event.type === 'alarm') this.#onMassDeletion?.(proxied.entry, event.found)
     else this.#noteCompaction(proxied, event)
   }
 

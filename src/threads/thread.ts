@@ -3,14 +3,20 @@ import { type MessagePort, type TransferListItem, Worker } from 'node:worker_thr
 import { CouchError } from '../core/errors.ts'
 import { Outbox, packArgs, type Reply, type Request, type ThreadOptions, unpackError } from './wire.ts'
 
+const EVENTS = ['committed', 'secured', 'compaction', 'alarm'] as const
+
 /** What a thread tells without being asked. */
-export type ThreadEvent = Extract<Reply, { type: 'committed' | 'secured' | 'compaction' }>
+export type ThreadEvent = Extract<Reply, { type: (typeof EVENTS)[number] }>
 
 interface Waiting {
   answer(value: unknown): void
   chunk(chunk: Uint8Array): void
   end(): void
   failed(error: unknown): void
+}
+
+function isEvent(reply: Reply): reply is ThreadEvent {
+  return (EVENTS as readonly string[]).includes(reply.type)
 }
 
 /** As it is asked: what else the message needs is added when it is sent. */
@@ -95,7 +101,7 @@ export class Thread {
   }
 
   #take(reply: Reply): void {
-    if (reply.type === 'committed' || reply.type === 'secured' || reply.type === 'compaction') {
+    if (isEvent(reply)) {
       this.#onEvent(reply)
       return
     }

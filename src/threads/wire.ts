@@ -5,6 +5,7 @@ import { type ByteText, bytesOfText, byteText } from '../core/byte-text.ts'
 import { asCouchError, CouchError, type ErrorName } from '../core/errors.ts'
 import type { SecurityObject, Settings } from '../core/types.ts'
 import type { Database } from '../documents/database.ts'
+import type { MassDeletion } from '../documents/deletion-watch.ts'
 import type { ViewSource } from '../query/views.ts'
 import type { SandboxAccess, SandboxNotice } from '../sandbox/messages.ts'
 import type { RecordWrite, UpdatesRange } from '../storage/catalog.ts'
@@ -26,6 +27,10 @@ export const METHODS = {
   purgedInfos: 'call',
   purgedInfosLimit: 'call',
   setPurgedInfosLimit: 'call',
+  history: 'call',
+  overwritten: 'call',
+  version: 'stream',
+  rewind: 'stream',
   open: 'text',
   openRevs: 'stream',
   openParts: 'call',
@@ -94,6 +99,8 @@ export type Reply =
   | { readonly type: 'failed'; readonly call: number; readonly error: WireError }
   | { readonly type: 'committed'; readonly incarnation: number; readonly updateSeq: number }
   | { readonly type: 'secured'; readonly incarnation: number; readonly security: SecurityObject }
+  /** Most of a database was deleted within a minute. */
+  | { readonly type: 'alarm'; readonly incarnation: number; readonly found: MassDeletion }
   /** Functions of design documents wait for a thread to run on. */
   | { readonly type: 'sandbox' }
   /** How far a compaction is; null: it has ended, with its fault if it failed. */

@@ -1,7 +1,6 @@
 /** What documents were, from the rows of revision and superseded: storage/history.ts over SQLite. */
-import type { Horizon } from '../../revisions/as-of.ts'
 import type { IdRange, Page, Paging, StoredAttachment, StoredRevision, StoreView } from '../engine.ts'
-import type { DocHistory, HistoryStore, StoredVersion, VersionRange } from '../history.ts'
+import type { DocHistory, HistoryStore, StoredVersion, StoreHorizon, VersionRange } from '../history.ts'
 import type { Access } from './access.ts'
 import type { Attachments } from './attachments.ts'
 import type { Connection } from './connection.ts'
@@ -21,7 +20,7 @@ interface Surroundings {
   readonly access: Access
   readonly documents: Documents
   readonly attachments: Attachments
-  readonly state: { readonly view: StoreView }
+  readonly state: { readonly view: StoreView; readonly createdAt: number }
 }
 
 type VersionRow = readonly [
@@ -52,6 +51,7 @@ export class History implements HistoryStore {
   readonly #rows: HistoryRows
   readonly #byId: Statement<DocRow>
   readonly #newest: Statement<DocRow>
+  readonly #oldest: Statement<readonly [storedAt: number | null]>
   readonly #meta: Statement<{ key: string; value: number }>
 
   constructor(connection: Connection, around: Surroundings) {
@@ -62,16 +62,19 @@ export class History implements HistoryStore {
     this.#newest = connection.prepareTuples(
       `SELECT ${DOC_COLUMNS} FROM doc AS d WHERE d.seq < ? ORDER BY d.seq DESC LIMIT ?`,
     )
+    this.#oldest = connection.prepareTuples('SELECT stored_at FROM revision ORDER BY num LIMIT 1')
     this.#meta = connection.prepare(
       "SELECT key, value FROM meta WHERE key IN ('history_since', 'timed_since')",
     )
   }
 
-  async horizon(): Promise<Horizon> {
+  async horizon(): Promise<StoreHorizon> {
     return this.#around.access.read(() => {
       const times = new Map(this.#meta.all().map(({ key, value }) => [key, Number(value)]))
       const timed = times.get('timed_since') ?? 0
-      return { timed, whole: Math.max(timed, times.get('history_since') ?? 0) }
+      const made = this.#around.state.createdAt * 1000
+      const begun = Math.min(made, this.#oldest.get()?.[0] ?? made)
+      return { timed, whole: Math.max(timed, times.get('history_since') ?? 0), begun }
     })
   }
 

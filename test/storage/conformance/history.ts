@@ -49,7 +49,7 @@ export const historyCases: StorageCases = {
         attachments: 1,
       },
     ])
-    t.same(await store.history.horizon(), { whole: 0, timed: 0 })
+    t.same(await store.history.horizon(), { whole: 0, timed: 0, begun: START })
   },
 
   'versions are read newest first, in pages and from a time on': async (t, makeEngine) => {

@@ -10,7 +10,8 @@ export interface HistoryReads {
   lend<R>(state: State, doc: StoredDoc | undefined, use: (doc: DocHistory | null) => R): R
 }
 
-export function memoryHistory({ read, page, lend }: HistoryReads): HistoryStore {
+/** @param madeAt when the database was made, in ms since 1970 */
+export function memoryHistory({ read, page, lend }: HistoryReads, madeAt: number): HistoryStore {
   const paged = <R>(
     docs: (state: State) => readonly StoredDoc[],
     paging: Paging,
@@ -20,7 +21,12 @@ export function memoryHistory({ read, page, lend }: HistoryReads): HistoryStore 
       page(docs(state), paging, view, (row) => lend(state, row, (doc) => each(doc as DocHistory, view))),
     )
   return {
-    horizon: () => read(({ historySince }) => ({ whole: historySince, timed: 0 })),
+    horizon: () =>
+      read(({ historySince, docs }) => {
+        const times = [...docs.values()].flatMap(({ rows }) => [...rows.values()].map((row) => row.storedAt))
+        const begun = times.reduce((least, time) => Math.min(least, time), madeAt)
+        return { whole: historySince, timed: 0, begun }
+      }),
     readDocs: (ids, each) =>
       read((state, view) => ids.map((id) => lend(state, state.docs.get(id), (doc) => each(doc, id, view)))),
     readRange: (range, paging, each) =>

@@ -71,11 +71,14 @@ export class MemoryStore implements DatabaseStore {
     this.#record = record
     this.#operate = operate
     record.state = reopened(record.state)
-    this.history = memoryHistory({
-      read: (read) => this.#read(read),
-      page: (rows, paging, view, read) => this.#page(rows, paging, view, read),
-      lend: (state, doc, use) => this.#lend(state, doc, use),
-    })
+    const reads = {
+      read: <T>(read: (state: State, view: StoreView) => T) => this.#read(read),
+      page: <T, R>(rows: readonly T[], paging: Paging, view: StoreView, read: (row: T) => R) =>
+        this.#page(rows, paging, view, read),
+      lend: <R>(state: State, doc: StoredDoc | undefined, use: (doc: DocHistory | null) => R) =>
+        this.#lend(state, doc, use),
+    }
+    this.history = memoryHistory(reads, record.createdAt * 1000)
     this.#staging = new MemoryStaging({
       read: (read) => this.#read(read),
       write: (operation, change) =>
