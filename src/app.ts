@@ -24,6 +24,7 @@ import { parseQuery } from './http/query-params.ts'
 import { rewriteUrl } from './http/rewrite-url.ts'
 import { registerPaths } from './http/route-table.ts'
 import { accountRoutes } from './http/routes/accounts.ts'
+import { alarmRoutes } from './http/routes/alarms.ts'
 import { allDocsRoutes } from './http/routes/all-docs.ts'
 import { attachmentRoutes } from './http/routes/attachment.ts'
 import { bulkRoutes } from './http/routes/bulk.ts'
@@ -38,6 +39,7 @@ import { metricsRoutes } from './http/routes/metrics.ts'
 import { serverRoutes } from './http/routes/server.ts'
 import { sessionRoutes } from './http/routes/session.ts'
 import { tokenRoutes } from './http/routes/settee-tokens.ts'
+import { timeMachineRoutes } from './http/routes/time-machine.ts'
 import { viewRoutes } from './http/routes/views.ts'
 import type { Services } from './http/services.ts'
 import { validatorCompiler } from './http/shapes.ts'
@@ -131,6 +133,8 @@ async function registerRoutes(app: FastifyInstance): Promise<void> {
   registerPaths(app, tokenRoutes)
   registerPaths(app, clusterSetupRoutes)
   registerPaths(app, metricsRoutes)
+  registerPaths(app, alarmRoutes)
+  registerPaths(app, timeMachineRoutes)
   registerPaths(app, databaseRoutes)
   registerPaths(app, maintenanceRoutes)
   registerPaths(app, bulkRoutes)

@@ -22,11 +22,14 @@ import { type Hosted, openHosted } from './hosted/hosted.ts'
 import { perUserDatabases } from './hosted/per-user-databases.ts'
 import { tellStoredBefore } from './hosted/stored-before.ts'
 import { tenantAccounts } from './hosted/tenant-accounts.ts'
+import { writingDevice } from './http/writing-device.ts'
+import { openAlarms } from './maintenance/alarms.ts'
 import { serveControl } from './maintenance/control-server.ts'
 import { localControls } from './maintenance/controls.ts'
 import { tenantCollector } from './maintenance/metrics/tenant-metrics.ts'
+import { Rewinds } from './maintenance/rewinds.ts'
 import type { Databases } from './threads/databases.ts'
-import { openServerDatabases } from './threads/server-databases.ts'
+import { openServerDatabases, type ServerDatabasesOptions } from './threads/server-databases.ts'
 
 export interface ServerOptions {
   /** The data folder; made if it is not there. */
@@ -91,13 +94,15 @@ async function composed(
   logger: Logger,
   undo: (() => Promise<unknown>)[],
 ): Promise<FastifyInstance> {
-  const databases = await openServerDatabases({
+  const found: { onMassDeletion?: ServerDatabasesOptions['onMassDeletion'] } = {}
+  const databases: Databases = await openServerDatabases({
     dataDir,
     settings: settingsOf(config),
     maxOpen: config.integer('couchdb', 'max_dbs_open'),
     threadEntry,
     sandboxEntry,
     onFault: (fault) => logger.error({ err: fault }, 'a thread has died; another takes its place'),
+    onMassDeletion: (database, deletion) => found.onMassDeletion?.(database, deletion),
     onCompactionFault: (database, fault) =>
       logger.error({ err: fault, database }, 'a compaction has failed; the next begins where it ended'),
   }).catch((error: unknown) => {
@@ -129,17 +134,26 @@ async function composed(
   undo.push(() => tokens.close())
   void hosted?.resume()
   const version = setteeVersion()
-  const made = { config, accounts, credentials, tokens, databases, hosted }
+  const alarms = await openAlarms({
+    records: databases,
+    logger,
+    incarnationOf: (name) => (databases.names().includes(name) ? databases.get(name).incarnation : undefined),
+  })
+  undo.push(() => alarms.close())
+  const rewinds = new Rewinds(databases)
+  const made = { config, accounts, credentials, tokens, databases, hosted, alarms, rewinds }
   const collectors = hosted === null ? [] : [tenantCollector(hosted)]
   const services = { ...made, collectors, logger, version, tmpDir }
   const app = await buildApp(services, { closeGraceMs })
+  found.onMassDeletion = (entry, deletion) =>
+    alarms.raise(entry, deletion, writingDevice(app, entry.name, deletion.account))
   undo.push(async () => {
     databases.endFeeds()
     await app.close()
   })
   if (config.isHosted) undo.push(tellStoredBefore(databases, logger))
   const revokeAll = (account: string) => tokens.revokeAll(account)
-  const controls = localControls({ config, databases, env, revokeTokens: revokeAll })
+  const controls = localControls({ config, databases, rewinds, env, revokeTokens: revokeAll })
   undo.push(await serveControl({ dataDir, controls, logger }))
   return app
 }

@@ -4,6 +4,7 @@ import { openConfig } from '../config/config.ts'
 import { settingsOf } from '../config/settings.ts'
 import { reachServer } from '../maintenance/control-client.ts'
 import { type Controls, localControls } from '../maintenance/controls.ts'
+import { Rewinds } from '../maintenance/rewinds.ts'
 import { openServerDatabases } from '../threads/server-databases.ts'
 
 /**
@@ -65,7 +66,7 @@ async function openFolder(dataDir: string, env: NodeJS.ProcessEnv): Promise<Open
   })
   const revokeTokens = (account: string) => removeTokensOf(databases, account)
   return {
-    controls: localControls({ config, databases, env, revokeTokens }),
+    controls: localControls({ config, databases, rewinds: new Rewinds(databases), env, revokeTokens }),
     close: () => databases.close(),
   }
 }

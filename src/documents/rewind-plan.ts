@@ -6,8 +6,9 @@
  * that a person wants to lose without having seen it, and conflicts that were resolved since stay resolved. But where
  * the document was deleted or not there, every live leaf ends: one that was left would take the winner's place.
  */
-import { leafRev } from '../revisions/branch.ts'
+
 import { asOf } from '../revisions/as-of.ts'
+import { leafRev } from '../revisions/branch.ts'
 import { parseRev } from '../revisions/rev.ts'
 import type { StoredAttachment } from '../storage/engine.ts'
 import type { DocHistory, StoreHorizon } from '../storage/history.ts'
@@ -51,9 +52,7 @@ export function planRewind(doc: DocHistory, { at, horizon, lastSeq, isWhole }: R
   if (then.kind === 'absent' && !isWhole) return left('absent')
   const to = then.kind === 'version' ? then.version.rev : null
   if (then.kind === 'absent' || then.version.deleted) {
-    return doc.deleted
-      ? left('unchanged', to)
-      : { id, outcome: 'deleted', from, to, docs: tombstones(doc) }
+    return doc.deleted ? left('unchanged', to) : { id, outcome: 'deleted', from, to, docs: tombstones(doc) }
   }
   if (to === null || isAsItWas(doc, to)) return left('unchanged', to)
   const content = contentOf(doc, to)

@@ -61,12 +61,7 @@ export interface TimeMachine {
    * @param attachments with their contents as base64 instead of stubs
    * @throws not_found where it is not stored, or the document was not there; bad_request for a time to come
    */
-  version(
-    user: UserCtx,
-    id: string,
-    choice: VersionChoice,
-    attachments: boolean,
-  ): AsyncIterable<Uint8Array>
+  version(user: UserCtx, id: string, choice: VersionChoice, attachments: boolean): AsyncIterable<Uint8Array>
   /**
    * Makes documents what they were at a time, as new revisions. One line of JSON for each that is not `unchanged`, and
    * lines that say how far it is; the last has `done` or, where it broke off, `error`.

@@ -4,11 +4,14 @@
  * are plain data, so that they can travel; failures are CouchErrors.
  */
 import { localOperator, type Operator, type OperatorServices } from '../auth/operator.ts'
+import type { Databases } from '../threads/databases.ts'
+import { type HistoryControls, localHistory } from './history-controls.ts'
+import type { Rewinds } from './rewinds.ts'
 
 /** Told now and then how far something is. */
 export type OnProgress<Progress extends object> = (progress: Progress) => void
 
-export type Controls = Operator
+export type Controls = Operator & HistoryControls
 
 /** All of them, by which a call that comes over the socket is known. */
 export const CONTROLS: readonly (keyof Controls)[] = [
@@ -16,11 +19,16 @@ export const CONTROLS: readonly (keyof Controls)[] = [
   'addAccount',
   'listAccounts',
   'deleteAccount',
+  'readHistory',
+  'rewindDatabase',
 ]
 
-export type ControlServices = OperatorServices
+export interface ControlServices extends OperatorServices {
+  readonly databases: Databases
+  readonly rewinds: Rewinds
+}
 
 /** @returns what works on the configuration and databases that are open in this process */
 export function localControls(services: ControlServices): Controls {
-  return { ...localOperator(services) }
+  return { ...localOperator(services), ...localHistory(services.databases, services.rewinds) }
 }
