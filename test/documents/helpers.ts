@@ -53,7 +53,7 @@ export async function openDatabase(
   options: MemoryEngineOptions = {},
   sandbox: Sandbox = localSandbox(),
 ): Promise<Opened> {
-  return openOn(memoryEngine(options), limits, sandbox)
+  return openOn(memoryEngine(options), limits, sandbox, options.now)
 }
 
 /** An empty database over an engine that has none yet. */
@@ -61,6 +61,7 @@ export async function openOn(
   engine: StorageEngine,
   limits: Partial<Limits> = {},
   sandbox: Sandbox = localSandbox(),
+  now: () => number = Date.now,
 ): Promise<Opened> {
   const { incarnation } = await (await engine.openCatalog()).create('notes')
   const store = await engine.openDatabase('notes')
@@ -73,6 +74,7 @@ export async function openOn(
     sandbox,
     incarnation,
     startCompaction: () => void store.compact(),
+    now,
   })
   const bulk = async (request: unknown) => JSON.parse(await text(database.bulkDocs(ADMIN, body(request))))
   return {
