@@ -5,6 +5,7 @@ import type { AccountCommand } from './arguments.ts'
 import { dataFolder } from './data-folder.ts'
 import { withControls } from './operate.ts'
 import { askPassword, readPassword } from './password.ts'
+import { oneLine, shown } from './shown.ts'
 import { Terminal } from './terminal.ts'
 
 type Named<Name> = Extract<AccountCommand, { readonly name: Name }>
@@ -106,13 +107,4 @@ function isNotFound(error: unknown): boolean {
 function tell(line: string, warning: string | null): void {
   process.stdout.write(`${oneLine(line)}\n`)
   if (warning !== null) console.error(`settee: ${oneLine(warning)}`)
-}
-
-/** A name may hold what moves the cursor, or what looks like another line. */
-function shown(text: string): string {
-  return text.replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, (each) => `\\u{${each.codePointAt(0)?.toString(16)}}`)
-}
-
-function oneLine(text: string): string {
-  return shown(text.replaceAll(/\s*[\r\n]+\s*/g, ' ').trim())
 }

@@ -1,5 +1,14 @@
 import { parseArgs } from 'node:util'
 import type { ConfigFlags } from '../config/sources.ts'
+import {
+  HISTORY_OPTIONS,
+  historyCommand,
+  REWIND_OPTIONS,
+  rewindCommand,
+  TIME_MACHINE_HELP,
+  type TimeMachineCommand,
+} from './time-machine-arguments.ts'
+import { UsageError } from './usage-error.ts'
 
 export interface ServeArguments {
   /** The folder given with --data. */
@@ -25,11 +34,7 @@ export type Command =
   | { readonly name: 'version' }
   | { readonly name: 'serve'; readonly arguments: ServeArguments }
   | AccountCommand
-
-/** A mistake on the command line; the message is one line. */
-export class UsageError extends Error {
-  override readonly name = 'UsageError'
-}
+  | TimeMachineCommand
 
 export const HELP = `settee - a small CouchDB-compatible sync server
 
@@ -38,6 +43,9 @@ Usage: settee [serve] [options]
        settee account add <name> [--role <role>]... [--stdin] [--data <folder>]
        settee account list [--data <folder>]
        settee account delete <name> [--data <folder>]
+       settee history <database> [<id>] [--limit <number>] [--json] [--data <folder>]
+       settee rewind <database> --to <time> [--id <id>]... [--dry-run] [--yes] [--json]
+              [--data <folder>]
 
 serve runs the server:
   --port <number>      port to listen on (default 5984; 0 takes a free one)
@@ -54,6 +62,7 @@ passwd and account change who may come in, whether the server runs or not:
   --stdin              read the password from the standard input instead of asking for it
   --data <folder>      as with serve
 
+${TIME_MACHINE_HELP}
   --help, -h           show this text
   --version, -v        show the version
 
@@ -66,6 +75,12 @@ const OPTIONS = {
   create: { type: 'boolean' },
   role: { type: 'string', multiple: true },
   stdin: { type: 'boolean' },
+  to: { type: 'string' },
+  id: { type: 'string', multiple: true },
+  limit: { type: 'string' },
+  'dry-run': { type: 'boolean' },
+  yes: { type: 'boolean' },
+  json: { type: 'boolean' },
   port: { type: 'string' },
   bind: { type: 'string' },
   data: { type: 'string' },
@@ -95,6 +110,12 @@ export function parseCommand(args: readonly string[]): Command {
     case 'passwd':
     case 'account':
       return accountCommand(positionals, values)
+    case 'history':
+      checkOptions(values, command, HISTORY_OPTIONS)
+      return historyCommand(rest, values)
+    case 'rewind':
+      checkOptions(values, command, REWIND_OPTIONS)
+      return rewindCommand(rest, values)
     default:
       throw new UsageError(`Unknown command "${command}".`)
   }

@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 import { setteeVersion } from '../config/version.ts'
-import { type Command, HELP, parseCommand, UsageError } from './arguments.ts'
+import { type Command, HELP, parseCommand } from './arguments.ts'
+import { UsageError } from './usage-error.ts'
 
 async function run(command: Command): Promise<void> {
   switch (command.name) {
@@ -14,6 +15,12 @@ async function run(command: Command): Promise<void> {
       // Loaded only now, so that --help does not wait for the whole server.
       const { serve } = await import('./serve.ts')
       await serve(command.arguments, process.env)
+      return
+    }
+    case 'history':
+    case 'rewind': {
+      const { runTimeMachineCommand } = await import('./time-machine.ts')
+      process.exitCode = await runTimeMachineCommand(command, process.env)
       return
     }
     default: {

@@ -1,5 +1,6 @@
 import t from 'tap'
-import { type Command, HELP, parseCommand, UsageError } from '../../src/cli/arguments.ts'
+import { type Command, HELP, parseCommand } from '../../src/cli/arguments.ts'
+import { UsageError } from '../../src/cli/usage-error.ts'
 
 t.test('flags', (t) => {
   t.strictSame(parseCommand([]), { name: 'serve', arguments: { data: undefined, flags: {} } })
