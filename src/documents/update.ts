@@ -30,14 +30,16 @@ interface DocumentEdits {
   readonly places: number[]
   readonly known: Findings
   rounds: number
-  /** When it was last found that they delete the document, in ms since 1970; 0: they do not. */
-  deletedAt: number
+  /** When it was last decided on tombstones among them, in ms since 1970; 0: there are none. */
+  tombstonesAt: number
+  /** Whether they delete the document, and not only a leaf beside others. */
+  deletes: boolean
 }
 
 /** The documents that a call has deleted. */
 interface DeletionTally {
   count: number
-  /** When the first of them was decided, in ms since 1970. */
+  /** When the first tombstone was decided, in ms since 1970. */
   since: number
 }
 
@@ -105,16 +107,16 @@ async function carryOut(
       if ('needs' in outcome && hasRoundsLeft(document)) waiting.push({ document, needs: outcome.needs })
       else {
         settle(results, document, outcome)
-        if (document.deletedAt !== 0 && 'result' in outcome) count(tally, document)
+        if (document.tombstonesAt !== 0 && 'result' in outcome) count(tally, document)
       }
     }
     open = await meetNeeds(waiting, results, examination)
   }
 }
 
-function count(tally: DeletionTally, { deletedAt }: DocumentEdits): void {
-  tally.count += 1
-  if (deletedAt < tally.since) tally.since = deletedAt
+function count(tally: DeletionTally, { tombstonesAt, deletes }: DocumentEdits): void {
+  if (deletes) tally.count += 1
+  if (tombstonesAt < tally.since) tally.since = tombstonesAt
 }
 
 function byDocument(edits: readonly NamedEdit[]): DocumentEdits[] {
@@ -122,7 +124,15 @@ function byDocument(edits: readonly NamedEdit[]): DocumentEdits[] {
   for (const [at, edit] of edits.entries()) {
     let document = documents.get(edit.id)
     if (document === undefined) {
-      document = { id: edit.id, edits: [], places: [], known: new Findings(), rounds: 0, deletedAt: 0 }
+      document = {
+        id: edit.id,
+        edits: [],
+        places: [],
+        known: new Findings(),
+        rounds: 0,
+        tombstonesAt: 0,
+        deletes: false,
+      }
       documents.set(edit.id, document)
     }
     document.edits.push(edit)
@@ -190,14 +200,22 @@ function documentUpdate(
       const decision = round.decide(id, view, known, (inspect) =>
         decideEdits(id, doc, view.revsLimit, edits, withinAllowance(allowance, doc, view, edits, inspect)),
       )
-      document.deletedAt = deletes(doc, decision) && !edits[0]?.isOfRewind ? Date.now() : 0
+      if (edits.some(isTombstone)) {
+        document.tombstonesAt = Date.now()
+        document.deletes = endsLife(doc, decision)
+      }
       return decision
     },
   }
 }
 
-/** Whether a decision ends a document's life. */
-function deletes(doc: DocState | null, decision: Decision<Results, Need>): boolean {
+/** One that is worth a thought: what a rewind deletes, an admin has asked for. */
+function isTombstone({ doc, isOfRewind }: Edit): boolean {
+  return doc.deleted && !isOfRewind
+}
+
+/** Whether a decision deletes a document. */
+function endsLife(doc: DocState | null, decision: Decision<Results, Need>): boolean {
   return doc !== null && 'write' in decision && decision.write?.deleted === true && !doc.deleted
 }
 

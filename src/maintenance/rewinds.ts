@@ -29,9 +29,13 @@ export interface RewindLine {
   readonly outcome?: string
 }
 
+interface Running {
+  task: RewindTask
+}
+
 export class Rewinds {
   readonly #databases: Pick<Databases, 'get'>
-  readonly #tasks = new Map<number, RewindTask>()
+  readonly #tasks = new Map<number, Running>()
 
   constructor(databases: Pick<Databases, 'get'>) {
     this.#databases = databases
@@ -53,30 +57,38 @@ export class Rewinds {
       throw new CouchError('conflict', 'Documents of this database are being restored already.')
     }
     const startedAt = seconds()
-    const fresh = { database: name, incarnation, done: 0, total: 1, startedAt, updatedAt: startedAt }
-    this.#tasks.set(incarnation, fresh)
+    const running = {
+      task: { database: name, incarnation, done: 0, total: 1, startedAt, updatedAt: startedAt },
+    }
+    this.#tasks.set(incarnation, running)
     try {
       for await (const chunk of database.rewind(user, request)) {
-        this.#note(incarnation, chunk)
+        this.#note(running, lastLine(chunk))
         yield chunk
       }
     } finally {
-      this.#tasks.delete(incarnation)
+      this.#end(running)
     }
   }
 
-  #note(incarnation: number, chunk: Uint8Array): void {
-    const task = this.#tasks.get(incarnation)
-    const { documents, progress } = lastLine(chunk)
-    if (task === undefined) return
+  #note(running: Running, { documents, progress, done: isDone, error }: RewindLine): void {
+    const { task } = running
     const done = progress?.looked_at ?? task.done
     const total = Math.max(documents ?? task.total, done, 1)
-    this.#tasks.set(incarnation, { ...task, done, total, updatedAt: seconds() })
+    running.task = { ...task, done, total, updatedAt: seconds() }
+    // Whoever has read this may ask for the next one.
+    if (isDone || error !== undefined) this.#end(running)
+  }
+
+  /** Idempotent. */
+  #end(running: Running): void {
+    const { incarnation } = running.task
+    if (this.#tasks.get(incarnation) === running) this.#tasks.delete(incarnation)
   }
 
   /** The oldest first. */
   tasks(): readonly RewindTask[] {
-    return [...this.#tasks.values()]
+    return [...this.#tasks.values()].map(({ task }) => task)
   }
 }
 

@@ -61,6 +61,7 @@ const PARAMETERS: Readonly<Record<string, Generator>> = {
   key: (place) => configKey(place)[1],
   name: ({ choices }) => choices.pick(ACCOUNT_NAMES),
   id: ({ choices }) => choices.pick(['', 'x', 'é', '__proto__', '0'.repeat(32)]),
+  alarm: ({ choices }) => choices.pick(['', 'x', 'é', '__proto__', '0'.repeat(32)]),
   '*': attachmentName,
 }
 

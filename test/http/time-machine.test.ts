@@ -214,7 +214,10 @@ t.test('what a validate function refuses is told, and the rest goes on', async (
   const validate = 'function (doc) { if (doc.n === "bad") throw { forbidden: "never" } }'
   await bulk(server, [{ _id: '_design/v', validate_doc_update: validate }])
   const lines = await rewind(server, { at: then, ids: ['bad', 'good'] })
-  t.match(lines.find(({ id }) => id === 'bad'), { outcome: 'refused', error: 'forbidden', reason: 'never' })
+  t.match(
+    lines.find(({ id }) => id === 'bad'),
+    { outcome: 'refused', error: 'forbidden', reason: 'never' },
+  )
   t.match(lines.at(-1), { done: true, counts: { restored: 1, refused: 1 } })
 })
 
