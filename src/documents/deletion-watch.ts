@@ -27,8 +27,9 @@ export interface MassDeletion {
 
 /** The documents that one call deleted. */
 export interface Deletions {
+  /** 0 where it ended only leaves beside others: what deletes a document in conflict begins with one of these. */
   readonly count: number
-  /** The time just before the first of them was stored, in ms since 1970. */
+  /** The time just before the first tombstone was stored, in ms since 1970. */
   readonly since: number
   readonly account: string | null
   /** Live documents that are left. */

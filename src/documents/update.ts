@@ -36,6 +36,8 @@ interface DocumentEdits {
   deletes: boolean
 }
 
+const NO_TOMBSTONES = Number.MAX_SAFE_INTEGER
+
 /** The documents that a call has deleted. */
 interface DeletionTally {
   count: number
@@ -68,10 +70,10 @@ export async function updateDocuments(
   // replicates a database has documents that are older than its rules.
   const designs = documents.filter(({ id }) => isDesignId(id))
   const ordinary = designs.length === 0 ? documents : documents.filter(({ id }) => !isDesignId(id))
-  const tally = { count: 0, since: Number.MAX_SAFE_INTEGER }
+  const tally = { count: 0, since: NO_TOMBSTONES }
   await carryOut(store, writer, ordinary, checks, { results, tally })
   await carryOut(store, writer, designs, checks, { results, tally })
-  if (tally.count > 0) await noteDeletions(store, user, checks, tally)
+  if (tally.since !== NO_TOMBSTONES) await noteDeletions(store, user, checks, tally)
   return results
 }
 

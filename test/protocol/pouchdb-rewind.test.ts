@@ -14,7 +14,7 @@ const NOTES = 60
 async function notesOf(db: Device): Promise<Record<string, unknown>> {
   const { rows } = await db.allDocs({ include_docs: true, attachments: true, conflicts: true })
   const notes: Record<string, unknown> = {}
-  for (const { id, doc } of rows as { id: string; doc?: PouchDB.Core.ExistingDocument<object> }[]) {
+  for (const { id, doc } of rows as { id: string; doc?: object }[]) {
     if (doc === undefined) continue
     const { _attachments = {}, _conflicts = [] } = doc as {
       _attachments?: Record<string, { content_type: string; data: string }>
