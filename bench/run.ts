@@ -11,6 +11,7 @@ import { FULL, QUICK, type Scale, type Trial } from './trial.ts'
 import { alldocs } from './trials/alldocs.ts'
 import { attach } from './trials/attach.ts'
 import { bulkget } from './trials/bulkget.ts'
+import { busy } from './trials/busy.ts'
 import { changes } from './trials/changes.ts'
 import { conflicts } from './trials/conflicts.ts'
 import { depth } from './trials/depth.ts'
@@ -24,6 +25,8 @@ import { many } from './trials/many.ts'
 import { memory } from './trials/memory.ts'
 import { push } from './trials/push.ts'
 import { put } from './trials/put.ts'
+import { recovery } from './trials/recovery.ts'
+import { startup } from './trials/startup.ts'
 import { tenants } from './trials/tenants.ts'
 
 const TRIALS: readonly Trial[] = [
@@ -44,6 +47,9 @@ const TRIALS: readonly Trial[] = [
   many,
   conflicts,
   tenants,
+  busy,
+  recovery,
+  startup,
 ]
 
 const HELP = `npm run bench -- [words] [options]

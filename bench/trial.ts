@@ -23,6 +23,8 @@ export interface Scale {
   /** Documents in a database that grows. */
   readonly sizes: readonly number[]
   readonly databases: number
+  /** Documents of 8 kB in a database that survives a kill. */
+  readonly recovered: number
   /** How often a short read is repeated; its median counts. */
   readonly rounds: number
 }
@@ -39,6 +41,7 @@ export const FULL: Scale = {
   huge: 200_000,
   sizes: [1_000, 10_000, 100_000, 1_000_000],
   databases: 5_000,
+  recovered: 120_000,
   rounds: 7,
 }
 export const QUICK: Scale = {
@@ -53,6 +56,7 @@ export const QUICK: Scale = {
   huge: 20_000,
   sizes: [1_000, 10_000],
   databases: 200,
+  recovered: 12_000,
   rounds: 3,
 }
 

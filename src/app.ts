@@ -27,6 +27,7 @@ import { accountRoutes } from './http/routes/accounts.ts'
 import { alarmRoutes } from './http/routes/alarms.ts'
 import { allDocsRoutes } from './http/routes/all-docs.ts'
 import { attachmentRoutes } from './http/routes/attachment.ts'
+import { backupRoutes } from './http/routes/backups.ts'
 import { bulkRoutes } from './http/routes/bulk.ts'
 import { changesRoutes } from './http/routes/changes.ts'
 import { clusterSetupRoutes } from './http/routes/cluster-setup.ts'
@@ -38,8 +39,11 @@ import { maintenanceRoutes } from './http/routes/maintenance.ts'
 import { metricsRoutes } from './http/routes/metrics.ts'
 import { serverRoutes } from './http/routes/server.ts'
 import { sessionRoutes } from './http/routes/session.ts'
+import { restoreRoutes } from './http/routes/settee-restore.ts'
+import { sizeRoutes } from './http/routes/settee-size.ts'
 import { tokenRoutes } from './http/routes/settee-tokens.ts'
 import { timeMachineRoutes } from './http/routes/time-machine.ts'
+import { upRoutes } from './http/routes/up.ts'
 import { viewRoutes } from './http/routes/views.ts'
 import type { Services } from './http/services.ts'
 import { validatorCompiler } from './http/shapes.ts'
@@ -127,12 +131,16 @@ function makeServer(
 
 async function registerRoutes(app: FastifyInstance): Promise<void> {
   registerPaths(app, serverRoutes)
+  registerPaths(app, upRoutes)
   registerPaths(app, sessionRoutes)
   registerPaths(app, configRoutes)
   await app.register(accountRoutes)
   registerPaths(app, tokenRoutes)
+  registerPaths(app, sizeRoutes)
+  registerPaths(app, restoreRoutes)
   registerPaths(app, clusterSetupRoutes)
   registerPaths(app, metricsRoutes)
+  registerPaths(app, backupRoutes)
   registerPaths(app, alarmRoutes)
   registerPaths(app, timeMachineRoutes)
   registerPaths(app, databaseRoutes)

@@ -3,7 +3,6 @@ import { mkdir, readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
-import { buildApp } from './app.ts'
 import { isOpen, prepareAdmins, requireAdminIfHosted } from './auth/admins.ts'
 import { CredentialChecker } from './auth/credentials.ts'
 import { loginGuard } from './auth/login-guard.ts'
@@ -23,11 +22,19 @@ import { perUserDatabases } from './hosted/per-user-databases.ts'
 import { tellStoredBefore } from './hosted/stored-before.ts'
 import { tenantAccounts } from './hosted/tenant-accounts.ts'
 import { writingDevice } from './http/writing-device.ts'
-import { openAlarms } from './maintenance/alarms.ts'
+import { incarnationsIn, openAlarms } from './maintenance/alarms.ts'
+import { Backups } from './maintenance/backup/backups.ts'
+import { backupFact } from './maintenance/backup/health.ts'
 import { serveControl } from './maintenance/control-server.ts'
 import { localControls } from './maintenance/controls.ts'
+import { faultFacts } from './maintenance/fault-facts.ts'
+import { backupCollector } from './maintenance/metrics/backup-metrics.ts'
 import { tenantCollector } from './maintenance/metrics/tenant-metrics.ts'
+import { keepSwept } from './maintenance/replaced.ts'
+import { backupsFolder, localRestorer } from './maintenance/restore.ts'
 import { Rewinds } from './maintenance/rewinds.ts'
+import { SpaceWatch } from './maintenance/space-watch.ts'
+import { tendUpgradeCopies } from './maintenance/upgrade-copies.ts'
 import type { Databases } from './threads/databases.ts'
 import { openServerDatabases, type ServerDatabasesOptions } from './threads/server-databases.ts'
 
@@ -54,6 +61,8 @@ export interface RunningServer {
   close(): Promise<void>
   /** Reads the configuration anew, as `_config/_reload` does; the log says how that went. */
   reload(): Promise<void>
+  /** Tells the log of a fault that nobody has caught, after which the process had better end. */
+  fatal(fault: unknown): void
 }
 
 /**
@@ -78,7 +87,8 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     warnIfOpen(config, logger, url)
     // The log has been told of an error.
     const reload = () => reloadConfig(config, logger).catch(() => undefined)
-    return { url, close, reload }
+    const fatal = (fault: unknown) => logger.fatal({ err: fault }, 'a fault of settee that nobody has caught')
+    return { url, close, reload, fatal }
   } catch (error) {
     await close().catch(() => undefined)
     throw error
@@ -95,7 +105,8 @@ async function composed(
   undo: (() => Promise<unknown>)[],
 ): Promise<FastifyInstance> {
   const found: { onMassDeletion?: ServerDatabasesOptions['onMassDeletion'] } = {}
-  const databases: Databases = await openServerDatabases({
+  let disk: SpaceWatch | undefined
+  const opening = openServerDatabases({
     dataDir,
     settings: settingsOf(config),
     maxOpen: config.integer('couchdb', 'max_dbs_open'),
@@ -103,18 +114,43 @@ async function composed(
     sandboxEntry,
     onFault: (fault) => logger.error({ err: fault }, 'a thread has died; another takes its place'),
     onMassDeletion: (database, deletion) => found.onMassDeletion?.(database, deletion),
+    onPutBack: (database) =>
+      logger.warn({ database }, 'the file of a database was put back by hand: its devices compare anew'),
     onCompactionFault: (database, fault) =>
       logger.error({ err: fault, database }, 'a compaction has failed; the next begins where it ended'),
+    onDatabaseFault: (database, fault) =>
+      logger.error({ err: fault, database }, 'the file of a database is not as it should be; others go on'),
+    onFull: () => disk?.look(),
   }).catch((error: unknown) => {
     if (error instanceof Error && !('code' in error)) throw new StartError(error.message, { cause: error })
     throw error
   })
+  // Of the start half is loading: the HTTP layer's is done while a thread opens the data folder.
+  const loading = import('./app.ts')
+  const databases = await opening
   // Feeds end with the databases' `gone`, and only then can the connections that carry them close.
   undo.push(() => databases.close())
   config.onChange((section) => {
     if (SETTINGS_SECTIONS.has(section)) databases.setSettings(settingsOf(config))
   })
+  undo.push(tendUpgradeCopies({ dataDir, config, logger }))
+  disk = await SpaceWatch.start({
+    dataDir,
+    logger,
+    floor: () => {
+      const text = config.get('settee', 'free_space_floor') || null
+      return text === null ? null : config.integer('settee', 'free_space_floor')
+    },
+    onChange: (space) => databases.setSpace(space),
+  })
+  const watch = disk
+  undo.push(() => watch.close())
   const tmpDir = await emptyTmpDir(dataDir)
+  const days = () => config.integer('settee', 'replaced_days')
+  const onSweepFault = (fault: unknown) =>
+    logger.warn({ err: fault }, 'what restores have replaced could not be removed in time')
+  undo.push(async () => stopSweeping())
+  const stopSweeping = keepSwept(dataDir, days, onSweepFault)
   const hosted = await hostedMode(config, databases, logger, (account) => revokeTokens(tokens, account))
   if (hosted !== null) undo.push(() => hosted.close())
   const perUser = hosted === null ? databases : perUserDatabases(databases, hosted.databases, config)
@@ -134,16 +170,21 @@ async function composed(
   undo.push(() => tokens.close())
   void hosted?.resume()
   const version = setteeVersion()
-  const alarms = await openAlarms({
-    records: databases,
-    logger,
-    incarnationOf: (name) => (databases.names().includes(name) ? databases.get(name).incarnation : undefined),
-  })
+  const alarms = await openAlarms({ records: databases, logger, incarnationOf: incarnationsIn(databases) })
   undo.push(() => alarms.close())
   const rewinds = new Rewinds(databases)
   const made = { config, accounts, credentials, tokens, databases, hosted, alarms, rewinds }
-  const collectors = hosted === null ? [] : [tenantCollector(hosted)]
-  const services = { ...made, collectors, logger, version, tmpDir }
+  const backups = new Backups({ config, databases, dataDir, version, logger })
+  undo.push(() => backups.close())
+  const collectors = [backupCollector(backups), ...(hosted === null ? [] : [tenantCollector(hosted)])]
+  const health = [
+    () => watch.health(),
+    async () => faultFacts(databases.faults()),
+    async () => [backupFact(await backups.state())],
+  ]
+  const space = () => watch.space
+  const services = { ...made, collectors, health, backups, logger, version, tmpDir, space }
+  const { buildApp } = await loading
   const app = await buildApp(services, { closeGraceMs })
   found.onMassDeletion = (entry, deletion) =>
     alarms.raise(entry, deletion, writingDevice(app, entry.name, deletion.account))
@@ -153,8 +194,13 @@ async function composed(
   })
   if (config.isHosted) undo.push(tellStoredBefore(databases, logger))
   const revokeAll = (account: string) => tokens.revokeAll(account)
-  const controls = localControls({ config, databases, rewinds, env, revokeTokens: revokeAll })
+  const ending = new AbortController()
+  const restorer = localRestorer(hosted?.databases ?? databases, () => backupsFolder(config))
+  const lasting = { tmpDir, ending: ending.signal, restorer, backups, rewinds }
+  const controls = localControls({ config, databases, env, revokeTokens: revokeAll, ...lasting })
   undo.push(await serveControl({ dataDir, controls, logger }))
+  undo.push(async () => ending.abort())
+  backups.startSchedule()
   return app
 }
 

@@ -1,21 +1,12 @@
 import { createHash, type KeyObject } from 'node:crypto'
-import { compactVerify, decodeProtectedHeader, errors } from 'jose'
 import { LRUCache } from 'lru-cache'
 import type { Config } from '../config/config.ts'
 import { parseClaims } from '../config/required-claims.ts'
 import { CouchError } from '../core/errors.ts'
-import { isTooDeep } from '../core/json-depth.ts'
 import { FairTurns } from './fair-turns.ts'
-import {
-  type Claims,
-  checkPeriod,
-  checkRequired,
-  type Period,
-  periodOf,
-  rolesOf,
-  subjectOf,
-} from './jwt-claims.ts'
-import { findKey, isAlgorithm } from './jwt-keys.ts'
+import { checkPeriod, checkRequired, type Period, periodOf, rolesOf, subjectOf } from './jwt-claims.ts'
+import { findKey } from './jwt-keys.ts'
+import type { Header } from './jwt-signature.ts'
 
 /** Who a token is for, and what it claims for him; what the server grants of that is another matter. */
 export interface VerifiedToken {
@@ -32,7 +23,7 @@ const MAY_WAIT = 64
 const SECTIONS: ReadonlySet<string> = new Set(['jwt_keys', 'jwt_auth'])
 
 /**
- * Verifies JSON web tokens with the library `jose`. Clients send the same one with every request, so tokens that were
+ * Verifies JSON web tokens. Clients send the same one with every request, so tokens that were
  * verified are remembered by their digest, until the configuration changes; their times are looked at every time.
  */
 export class JwtVerifier {
@@ -70,6 +61,7 @@ export class JwtVerifier {
   }
 
   async #verifyNew(token: string, digest: string, asker: string): Promise<VerifiedToken> {
+    const { claimsOf, headerOf } = await import('./jwt-signature.ts')
     const header = headerOf(token)
     const key = this.#keyOf(header)
     const claims = await this.#turns.take(asker, () => claimsOf(token, key, header.alg))
@@ -100,55 +92,6 @@ export class JwtVerifier {
   }
 }
 
-interface Header {
-  readonly alg: string
-  readonly kid: string | undefined
-  readonly [other: string]: unknown
-}
-
 function keyName({ alg, kid }: Header): string {
   return JSON.stringify([alg, kid])
-}
-
-function headerOf(token: string): Header {
-  if (token.split('.', 4).length !== 3) throw new CouchError('bad_token')
-  let header: ReturnType<typeof decodeProtectedHeader>
-  try {
-    header = decodeProtectedHeader(token)
-  } catch (error) {
-    throw new CouchError('bad_token', undefined, { cause: error })
-  }
-  if (header.alg === undefined) throw new CouchError('bad_token', 'Missing alg header parameter')
-  if (!isAlgorithm(header.alg)) throw new CouchError('bad_token', 'Invalid alg header parameter')
-  if (header.typ !== undefined && header.typ !== 'JWT') {
-    throw new CouchError('bad_token', 'Invalid typ header parameter')
-  }
-  if (header.kid !== undefined && typeof header.kid !== 'string') {
-    throw new CouchError('bad_token', 'Unknown kid')
-  }
-  return { ...header, alg: header.alg, kid: header.kid }
-}
-
-async function claimsOf(token: string, key: KeyObject, algorithm: string): Promise<Claims> {
-  const payload = await compactVerify(token, key, { algorithms: [algorithm] }).then(
-    (verified) => verified.payload,
-    (error: unknown) => {
-      throw refusalOf(error, algorithm)
-    },
-  )
-  try {
-    const claims = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(payload)) as unknown
-    if (typeof claims === 'object' && claims !== null && !isTooDeep(claims)) return claims as Claims
-  } catch {
-    // Refused as what is no object.
-  }
-  throw new CouchError('bad_token')
-}
-
-/** A key that does not fit (a curve of another size, an RSA key that is too short) is told as a bad signature. */
-function refusalOf(error: unknown, algorithm: string): CouchError {
-  const isForm = error instanceof errors.JWSInvalid || error instanceof errors.JOSENotSupported
-  if (isForm) return new CouchError('bad_token', undefined, { cause: error })
-  const what = algorithm.startsWith('HS') ? 'HMAC' : 'signature'
-  return new CouchError('bad_token', `Bad ${what} in authentication token`, { cause: error })
 }

@@ -3,9 +3,9 @@ import type { AccountRow, Operator, PasswordOutcome } from '../auth/operator.ts'
 import { CouchError } from '../core/errors.ts'
 import type { AccountCommand } from './arguments.ts'
 import { dataFolder } from './data-folder.ts'
+import { oneLine, shown } from './one-line.ts'
 import { withControls } from './operate.ts'
 import { askPassword, readPassword } from './password.ts'
-import { oneLine, shown } from './shown.ts'
 import { Terminal } from './terminal.ts'
 
 type Named<Name> = Extract<AccountCommand, { readonly name: Name }>

@@ -8,6 +8,7 @@ import {
   TIME_MACHINE_HELP,
   type TimeMachineCommand,
 } from './time-machine-arguments.ts'
+import { TRANSFER_HELP, type TransferCommand, transferCommand } from './transfer-arguments.ts'
 import { UsageError } from './usage-error.ts'
 
 export interface ServeArguments {
@@ -29,11 +30,48 @@ export type AccountCommand = { readonly data: string | undefined } & (
   | { readonly name: 'account delete'; readonly account: string }
 )
 
+/** Where the bytes of databases are. */
+export interface SizeCommand {
+  readonly name: 'size'
+  readonly data: string | undefined
+  /** null: all of them. */
+  readonly database: string | null
+  readonly json: boolean
+}
+/** Going back to what databases were, on the folder given with --data. */
+export type RestoreCommand = { readonly data: string | undefined; readonly json: boolean } & (
+  | {
+      readonly name: 'restore'
+      readonly backup: string
+      /** null: all that the backup has. */
+      readonly databases: readonly string[] | null
+      readonly as: string | null
+      /** Also what belongs to the server itself. */
+      readonly server: boolean
+      readonly yes: boolean
+    }
+  | { readonly name: 'adopt'; readonly databases: readonly string[] | null }
+)
+/** `settee backup`, on the folder given with --data. */
+export interface BackupCommand {
+  readonly name: 'backup'
+  readonly data: string | undefined
+  /** Where to make it; undefined: where the server keeps its backups. */
+  readonly to: string | undefined
+  /** Empty: all databases. */
+  readonly databases: readonly string[]
+  readonly json: boolean
+}
+
 export type Command =
   | { readonly name: 'help' }
   | { readonly name: 'version' }
   | { readonly name: 'serve'; readonly arguments: ServeArguments }
   | AccountCommand
+  | SizeCommand
+  | TransferCommand
+  | RestoreCommand
+  | BackupCommand
   | TimeMachineCommand
 
 export const HELP = `settee - a small CouchDB-compatible sync server
@@ -43,6 +81,12 @@ Usage: settee [serve] [options]
        settee account add <name> [--role <role>]... [--stdin] [--data <folder>]
        settee account list [--data <folder>]
        settee account delete <name> [--data <folder>]
+       settee size [<database>] [--json] [--data <folder>]
+       settee export <database> [--to <file>] [--data <folder>]
+       settee import <database> [--from <file>] [--merge] [--data <folder>]
+       settee restore <backup> [--all] [--db <name>]... [--as <name>] [--server] [--yes] [--json]
+       settee adopt [<database>]... [--all] [--json]
+       settee backup [--to <folder>] [--db <name>]... [--json] [--data <folder>]
        settee history <database> [<id>] [--limit <number>] [--json] [--data <folder>]
        settee rewind <database> --to <time> [--id <id>]... [--dry-run] [--yes] [--json]
               [--data <folder>]
@@ -62,6 +106,30 @@ passwd and account change who may come in, whether the server runs or not:
   --stdin              read the password from the standard input instead of asking for it
   --data <folder>      as with serve
 
+size shows what the bytes of databases are, whether the server runs or not:
+  --json               a line of JSON for each, with counts, instead of a table
+  --data <folder>      as with serve
+
+${TRANSFER_HELP}
+restore puts databases back to what they were, whether the server runs or not; devices notice, and
+bring back what they have and the backup has not. <backup> is a backup's name or folder, or a single
+file of a database. What is replaced is kept in the data folder, below replaced/:
+  --all                all databases of the backup
+  --db <name>          this one; may be given several times
+  --as <name>          as a new database of this name, beside the one that is there
+  --server             also accounts' tokens, the server's identity and local.ini; the server must not run
+  --yes                do not ask
+adopt makes devices notice that files of databases were put back by hand.
+  --json               print what was done as JSON
+
+backup copies the databases and what else belongs to the server, whether it runs or not, and
+verifies each copy; exit code 0 when all of it is in the backup:
+  --to <folder>        the folder that keeps backups (default: settee/backup_folder, or backups in
+                       the data folder)
+  --db <name>          this database alone; may be given several times
+  --json               print what was made as JSON
+  --data <folder>      as with serve
+
 ${TIME_MACHINE_HELP}
   --help, -h           show this text
   --version, -v        show the version
@@ -72,15 +140,21 @@ SETTEE_LOG_FILE. The command line beats the environment, which beats local.ini.
 `
 
 const OPTIONS = {
+  all: { type: 'boolean' },
+  as: { type: 'string' },
+  db: { type: 'string', multiple: true },
+  server: { type: 'boolean' },
+  yes: { type: 'boolean' },
   create: { type: 'boolean' },
+  json: { type: 'boolean' },
   role: { type: 'string', multiple: true },
   stdin: { type: 'boolean' },
   to: { type: 'string' },
   id: { type: 'string', multiple: true },
   limit: { type: 'string' },
   'dry-run': { type: 'boolean' },
-  yes: { type: 'boolean' },
-  json: { type: 'boolean' },
+  from: { type: 'string' },
+  merge: { type: 'boolean' },
   port: { type: 'string' },
   bind: { type: 'string' },
   data: { type: 'string' },
@@ -110,6 +184,18 @@ export function parseCommand(args: readonly string[]): Command {
     case 'passwd':
     case 'account':
       return accountCommand(positionals, values)
+    case 'size':
+      return sizeCommand(rest, values)
+    case 'export':
+    case 'import':
+      checkOptions(values, command, command === 'export' ? ['data', 'to'] : ['data', 'from', 'merge'])
+      return transferCommand(command, rest, values)
+    case 'restore':
+      return restoreCommand(rest, values)
+    case 'adopt':
+      return adoptCommand(rest, values)
+    case 'backup':
+      return backupCommand(rest, values)
     case 'history':
       checkOptions(values, command, HISTORY_OPTIONS)
       return historyCommand(rest, values)
@@ -133,6 +219,19 @@ function serveCommand(rest: readonly string[], values: Values): Command {
   return { name: 'serve', arguments: { data: values.data, flags } }
 }
 
+function sizeCommand([database, ...extra]: readonly string[], values: Values): SizeCommand {
+  checkOptions(values, 'size', ['data', 'json'])
+  checkNone(extra)
+  return { name: 'size', data: values.data, database: database ?? null, json: values.json ?? false }
+}
+
+function backupCommand(rest: readonly string[], values: Values): BackupCommand {
+  checkNone(rest)
+  checkOptions(values, 'backup', ['data', 'to', 'db', 'json'])
+  const { data, to, db: databases = [], json = false } = values
+  return { name: 'backup', data, to, databases, json }
+}
+
 function accountCommand([command = '', ...rest]: readonly string[], values: Values): AccountCommand {
   const name = command === 'passwd' ? command : `${command} ${rest.shift() ?? ''}`.trim()
   const { data, stdin = false, create = false, role: roles = [] } = values
@@ -153,6 +252,23 @@ function accountCommand([command = '', ...rest]: readonly string[], values: Valu
     default:
       throw new UsageError('settee account needs add, list or delete.')
   }
+}
+
+function restoreCommand([backup, ...rest]: readonly string[], values: Values): RestoreCommand {
+  checkOptions(values, 'restore', ['data', 'all', 'db', 'as', 'server', 'yes', 'json'])
+  if (backup === undefined || backup === '') throw new UsageError('settee restore needs a backup.')
+  checkNone(rest)
+  const { data, all = false, db = null, as = null, server = false, yes = false, json = false } = values
+  if (all === (db !== null)) throw new UsageError('settee restore needs either --all or --db.')
+  if (as !== null && db?.length !== 1) throw new UsageError('--as goes with one --db.')
+  return { name: 'restore', data, backup, databases: db, as, server, yes, json }
+}
+
+function adoptCommand(databases: readonly string[], values: Values): RestoreCommand {
+  checkOptions(values, 'adopt', ['data', 'all', 'json'])
+  const { data, all = false, json = false } = values
+  if (all === databases.length > 0) throw new UsageError('settee adopt needs either --all or databases.')
+  return { name: 'adopt', data, databases: all ? null : databases, json }
 }
 
 /** A word too many may be a password: it is not repeated where others can read it. */

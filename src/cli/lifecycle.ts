@@ -7,6 +7,8 @@ export interface Running {
   close(): Promise<void>
   /** Reads the configuration anew, and tells the log how that went. */
   reload?(): Promise<void>
+  /** Tells the log why the process is about to end. */
+  fatal?(fault: unknown): void
 }
 
 /** The process, as far as starting and stopping touch it. */
@@ -15,6 +17,8 @@ export interface Host {
   onSignal(listener: () => void): void
   /** At SIGHUP that somebody sent. */
   onHangUp?(listener: () => void): void
+  /** At an exception that nobody caught, or a rejection that nobody handled: a fault of settee. */
+  onFault?(listener: (fault: unknown) => void): void
   /** Prints a line for the operator. */
   error(line: string): void
   exit(code: number): void
@@ -59,6 +63,10 @@ const PROCESS: Host = {
       if (!hasLostTerminal()) listener()
     })
   },
+  // Node makes an unhandled rejection one of these.
+  onFault: (listener) => {
+    process.on('uncaughtException', listener)
+  },
   error: (line) => console.error(line),
   exit: (code) => {
     if (!hasLostTerminal()) process.exit(code)
@@ -70,7 +78,8 @@ const PROCESS: Host = {
 
 /**
  * Starts something and stops it at SIGTERM or SIGINT: exit code 0 when it closed, 1 when it did not start, did not
- * close in time, or a second signal came. SIGHUP has it read its configuration anew.
+ * close in time, or a second signal came. SIGHUP has it read its configuration anew. A fault that nobody has caught ends
+ * it with exit code 1: what is in memory is not to be trusted any more, but what can be closed in order is.
  * @returns when it has started, or has failed to
  */
 export async function runUntilSignalled(
@@ -87,6 +96,13 @@ export async function runUntilSignalled(
       host.exit(1)
     }
   })
+  host.onFault?.((fault) => {
+    host.error(`settee ends after a fault of its own: ${stackOf(fault)}`)
+    const isFirst = stoppingSince === null
+    stoppingSince ??= performance.now()
+    void started.then((running) => running.fatal?.(fault)).catch(() => undefined)
+    if (isFirst) void stop(started, host, graceMs, 1)
+  })
   host.onHangUp?.(() => {
     if (stoppingSince === null) void started.then((running) => running.reload?.()).catch(() => undefined)
   })
@@ -98,7 +114,12 @@ export async function runUntilSignalled(
   }
 }
 
-async function stop(started: Promise<Running>, host: Host, graceMs: number): Promise<void> {
+function stackOf(fault: unknown): string {
+  return fault instanceof Error ? (fault.stack ?? fault.message) : String(fault)
+}
+
+/** @param code what the process exits with when everything was closed */
+async function stop(started: Promise<Running>, host: Host, graceMs: number, code = 0): Promise<void> {
   const timer = setTimeout(() => {
     host.error(`settee did not stop within ${graceMs / 1000} s; it ends now.`)
     host.exit(1)
@@ -106,7 +127,7 @@ async function stop(started: Promise<Running>, host: Host, graceMs: number): Pro
   const running = await started.catch(() => null) // its failure is reported where it is awaited
   try {
     await running?.close()
-    if (running) host.exit(0)
+    if (running) host.exit(code)
   } catch (error) {
     host.error(`settee did not stop cleanly: ${(error as Error).message}`)
     host.exit(1)

@@ -17,6 +17,28 @@ async function run(command: Command): Promise<void> {
       await serve(command.arguments, process.env)
       return
     }
+    case 'size': {
+      const { runSizeCommand } = await import('./size.ts')
+      process.exitCode = await runSizeCommand(command, process.env)
+      return
+    }
+    case 'export':
+    case 'import': {
+      const { runTransferCommand } = await import('./transfer.ts')
+      process.exitCode = await runTransferCommand(command, process.env)
+      return
+    }
+    case 'restore':
+    case 'adopt': {
+      const { runRestoreCommand } = await import('./restore.ts')
+      process.exitCode = await runRestoreCommand(command, process.env)
+      return
+    }
+    case 'backup': {
+      const { runBackupCommand } = await import('./backup.ts')
+      process.exitCode = await runBackupCommand(command, process.env)
+      return
+    }
     case 'history':
     case 'rewind': {
       const { runTimeMachineCommand } = await import('./time-machine.ts')

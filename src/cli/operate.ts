@@ -1,11 +1,21 @@
-import { stat } from 'node:fs/promises'
+import { mkdir, stat } from 'node:fs/promises'
+import { join } from 'node:path'
 import { removeTokensOf } from '../auth/tokens.ts'
 import { openConfig } from '../config/config.ts'
 import { settingsOf } from '../config/settings.ts'
+import { setteeVersion } from '../config/version.ts'
+import type { Settings } from '../core/types.ts'
+import { Backups } from '../maintenance/backup/backups.ts'
 import { reachServer } from '../maintenance/control-client.ts'
 import { type Controls, localControls } from '../maintenance/controls.ts'
+import { backupsFolder, localRestorer } from '../maintenance/restore.ts'
 import { Rewinds } from '../maintenance/rewinds.ts'
 import { openServerDatabases } from '../threads/server-databases.ts'
+
+export interface FolderOptions {
+  /** A copy of server.sqlite that takes the place of the folder's own before it is opened; absolute. */
+  readonly serverFile?: string
+}
 
 /**
  * Works on a data folder: through the server that runs on it, or, when none does, by opening the folder as
@@ -17,11 +27,15 @@ export async function withControls<T>(
   dataDir: string,
   env: NodeJS.ProcessEnv,
   use: (controls: Controls) => Promise<T>,
+  { serverFile }: FolderOptions = {},
 ): Promise<T> {
   await becomeOwner(dataDir)
   const running = await reachServer(dataDir)
-  if (running !== null) return use(running)
-  const folder = await openFolder(dataDir, env)
+  if (running !== null) {
+    if (serverFile !== undefined) throw new Error(`A server runs on ${dataDir}; stop it for that.`)
+    return use(running)
+  }
+  const folder = await openFolder(dataDir, env, serverFile)
   try {
     return await use(folder.controls)
   } finally {
@@ -32,8 +46,10 @@ export async function withControls<T>(
 /**
  * What root makes in the folder, such as a new local.ini, the server's account could not read: so root takes the place
  * of the folder's owner.
+ * @param dataDir absolute
+ * @throws Error with one clear line when there is no such folder
  */
-async function becomeOwner(dataDir: string): Promise<void> {
+export async function becomeOwner(dataDir: string): Promise<void> {
   const folder = await stat(dataDir).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'ENOENT' && error.code !== 'ENOTDIR') throw error
     throw new Error(`There is no data folder ${dataDir}; name the one of your server with --data.`)
@@ -50,12 +66,17 @@ interface OpenFolder {
   close(): Promise<void>
 }
 
-async function openFolder(dataDir: string, env: NodeJS.ProcessEnv): Promise<OpenFolder> {
+async function openFolder(
+  dataDir: string,
+  env: NodeJS.ProcessEnv,
+  serverFile: string | undefined,
+): Promise<OpenFolder> {
   const config = await openConfig({ dataDir, env, flags: {} })
   const databases = await openServerDatabases({
     dataDir,
-    settings: settingsOf(config),
+    settings: restful(settingsOf(config)),
     maxOpen: config.integer('couchdb', 'max_dbs_open'),
+    serverFile,
     // A call to a thread that has died is refused, and says so.
     onFault: () => undefined,
     onCompactionFault: () => undefined,
@@ -65,11 +86,30 @@ async function openFolder(dataDir: string, env: NodeJS.ProcessEnv): Promise<Open
     })
   })
   const revokeTokens = (account: string) => removeTokensOf(databases, account)
+  const tmpDir = join(dataDir, 'tmp')
+  await mkdir(tmpDir, { recursive: true, mode: 0o700 })
+  const ending = new AbortController()
+  const restorer = localRestorer(databases, () => backupsFolder(config))
+  const backups = new Backups({ config, databases, dataDir, version: setteeVersion(), logger: SILENT })
+  const rewinds = new Rewinds(databases)
+  const lasting = { restorer, backups, rewinds, tmpDir, ending: ending.signal }
   return {
-    controls: localControls({ config, databases, rewinds: new Rewinds(databases), env, revokeTokens }),
-    close: () => databases.close(),
+    controls: localControls({ config, databases, env, revokeTokens, ...lasting }),
+    close: async () => {
+      await backups.close()
+      await databases.close()
+    },
   }
 }
+
+/** A command does what it was told to, and begins nothing by itself. */
+function restful(settings: Settings): Settings {
+  const { rules } = settings
+  return { ...settings, rules: { ...rules, compaction: { ...rules.compaction, isAutomatic: false } } }
+}
+
+/** What a command has to say it says itself. */
+const SILENT = { info: () => undefined, warn: () => undefined, error: () => undefined }
 
 const UNREACHABLE =
   ' Its control socket does not answer: try again when it has started, or stop it first if its log says that it has none.'

@@ -1,4 +1,4 @@
-import { open, realpath, rename, rm } from 'node:fs/promises'
+import { open, readFile, realpath, rename, rm, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { syncFolder } from './data-folder.ts'
 
@@ -7,11 +7,12 @@ import { syncFolder } from './data-folder.ts'
  * between: temporary file in the same folder, write, fsync, rename, fsync of the folder. A symbolic link is
  * followed, so that what it points to is replaced and the link stays. The file's mode becomes 0600.
  * One writer at a time, since the temporary file's name is fixed: what a kill left behind is overwritten.
- * @throws the operating system's error
+ * @throws the operating system's error; what is read is then the old text, unless the fault lasts
  */
 export async function writeAtomically(path: string, text: string): Promise<void> {
   const target = await realpath(path).catch(() => path)
   const temporary = `${target}.tmp`
+  const before = await readFile(target).catch(() => null)
   try {
     await rm(temporary, { force: true })
     await writeDurably(temporary, text)
@@ -20,7 +21,19 @@ export async function writeAtomically(path: string, text: string): Promise<void>
     await rm(temporary, { force: true })
     throw error
   }
-  await syncFolder(dirname(target))
+  try {
+    await syncFolder(dirname(target))
+  } catch (error) {
+    await putBack(target, before).catch(() => undefined)
+    throw error
+  }
+}
+
+async function putBack(target: string, before: Uint8Array | null): Promise<void> {
+  if (before === null) return rm(target, { force: true })
+  const temporary = `${target}.tmp`
+  await writeFile(temporary, before, { mode: 0o600 })
+  await rename(temporary, target)
 }
 
 async function writeDurably(path: string, text: string): Promise<void> {

@@ -84,6 +84,8 @@ export class Config {
   readonly #overruled = new Set<string>()
   #current: Sections
   #lastWrite: Promise<unknown> = Promise.resolve()
+  /** A write has failed: what is read from local.ini may be on no disk. */
+  #isInDoubt = false
 
   /** Use {@link openConfig}. */
   constructor(sources: ConfigOptions, sections: Sections) {
@@ -254,8 +256,11 @@ export class Config {
     try {
       const text = await readIniText(this.path)
       const changed = change(text)
-      if (changed !== text) await writeAtomically(this.path, changed)
+      if (changed === text && !this.#isInDoubt) return
+      await writeAtomically(this.path, changed)
+      this.#isInDoubt = false
     } catch (error) {
+      this.#isInDoubt = true
       throw writeFailure(error)
     }
   }

@@ -1,4 +1,5 @@
 import { DEFAULT_LIMITS, DEFAULT_RULES } from '../core/types.ts'
+import { problemOfFolder } from './absolute-folder.ts'
 import { problemOfHandlers } from './authentication-handlers.ts'
 import { problemOfClaims } from './required-claims.ts'
 import { problemOfProxies } from './trusted-proxies.ts'
@@ -269,8 +270,52 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
     integer(16_777_216, 2 ** 32),
     'bytes that one function of a design document may take',
   ),
+  row('settee', 'keep_days', 30, integer(0, 36_500), 'days that overwritten and deleted bodies are kept'),
+  row('settee', 'keep_bytes', 1_073_741_824, bytes(0), 'bytes of them in one database; the oldest go first'),
+  row(
+    'settee',
+    'compaction',
+    'automatic',
+    { type: 'choice', of: ['automatic', 'manual'] },
+    'manual: databases are compacted on request only',
+  ),
+  row('settee', 'compaction_share', 20, integer(1, 100), 'percent of a file of no use that make it due'),
+  row('settee', 'compaction_bytes', 67_108_864, integer(1, 2 ** 50), 'bytes of no use that make it due'),
+  row('settee', 'compaction_quiet', 10, integer(0, 86_400), 'seconds without a write before it begins'),
+  row(
+    'settee',
+    'upgrade_copies_days',
+    30,
+    integer(0, 36_500),
+    'days that files of before an upgrade are kept; 0: they are not copied',
+  ),
+  row('settee', 'backup_interval', 0, integer(0, 8760), 'hours between two backups; 0: none by themselves'),
+  row(
+    'settee',
+    'backup_folder',
+    null,
+    { type: 'checked', problem: problemOfFolder },
+    'where backups are kept; unset: backups in the data folder',
+  ),
+  row('settee', 'backup_keep_daily', 7, integer(0, 10_000), 'days of which the last backup is kept'),
+  row('settee', 'backup_keep_weekly', 4, integer(0, 10_000), 'weeks of which the last backup is kept'),
+  row(
+    'settee',
+    'free_space_floor',
+    null,
+    // Less would be as good as none: SQLite's log takes as much.
+    integer(1_048_576, 2 ** 50),
+    'bytes of the disk that are kept for deletions; unset: 64 MB or 2 % of the disk, whichever is more',
+  ),
   row('settee', 'max_tokens', 100_000, integer(0, 1_000_000), 'device tokens of all accounts together'),
   row('settee', 'tokens_per_account', 50, integer(0, 10_000), 'device tokens of one account'),
+  row(
+    'settee',
+    'replaced_days',
+    30,
+    integer(1, 36_500),
+    'days that a database is kept which a restore replaced',
+  ),
   row(
     'settee',
     'mass_deletion',

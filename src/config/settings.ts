@@ -1,5 +1,5 @@
 import type { HashOptions } from '../core/pbkdf2.ts'
-import type { Limits, Rules, Settings, UsersRules } from '../core/types.ts'
+import type { CompactionRules, Limits, Rules, Settings, UsersRules } from '../core/types.ts'
 import type { Config } from './config.ts'
 import { passwordRules } from './password-rules.ts'
 
@@ -11,8 +11,10 @@ export function settingsOf(config: Config): Settings {
 function rulesOf(config: Config): Rules {
   return {
     isHosted: config.isHosted,
+    upgradeCopies: config.integer('settee', 'upgrade_copies_days') > 0,
     hashing: hashingOf(config),
     users: usersRulesOf(config),
+    compaction: compactionRulesOf(config),
     massDeletion: {
       percent: config.integer('settee', 'mass_deletion'),
       documents: config.integer('settee', 'mass_deletion_documents'),
@@ -36,6 +38,19 @@ function usersRulesOf(config: Config): UsersRules {
       : [],
     securityEditable: config.boolean('couchdb', 'users_db_security_editable'),
     passwordRules: passwordRules(config.get('chttpd_auth', 'password_regexp') ?? ''),
+  }
+}
+
+const DAY_MS = 24 * 60 * 60 * 1000
+
+function compactionRulesOf(config: Config): CompactionRules {
+  return {
+    isAutomatic: config.get('settee', 'compaction') !== 'manual',
+    keepMs: config.integer('settee', 'keep_days') * DAY_MS,
+    keepBytes: config.bytes('settee', 'keep_bytes'),
+    share: config.integer('settee', 'compaction_share') / 100,
+    bytes: config.integer('settee', 'compaction_bytes'),
+    quietMs: config.integer('settee', 'compaction_quiet') * 1000,
   }
 }
 

@@ -80,6 +80,17 @@ export const ERRORS = {
     'internal_server_error',
     'Something went wrong on the server; its log has more.',
   ],
+  damaged_file: [
+    500,
+    'file_corruption',
+    'The file of this database is damaged: what it holds here cannot be read. Restore it from a backup; ' +
+      'all other databases are served.',
+  ], // CouchDB's word, our reason
+  disk_fault: [
+    500,
+    'disk_fault',
+    "The server's disk failed to read or write the file of this database; all other databases are served.",
+  ], // ours
   function_error: [500, 'unknown_error', 'A function of a design document failed.'],
   function_timeout: [500, 'timeout', 'A function of a design document ran longer than it may.'], // ours
   function_memory: [500, 'out_of_memory', 'A function of a design document took more memory than it may.'], // ours

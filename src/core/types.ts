@@ -52,11 +52,28 @@ export interface Rules {
    * Stays as it was when the server started.
    */
   readonly isHosted: boolean
+  /** Whether a file is copied before a newer settee changes its schema. */
+  readonly upgradeCopies: boolean
   /** How new passwords in `_users` are hashed; `prf` is CouchDB's name of the digest. */
   readonly hashing: { readonly iterations: number; readonly prf: string }
   readonly users: UsersRules
   /** From when on deletions within a minute are told of: documents, and of a hundred live ones; 0: never. */
   readonly massDeletion: { readonly percent: number; readonly documents: number }
+  readonly compaction: CompactionRules
+}
+
+/** When databases are compacted by themselves, and what compactions keep. */
+export interface CompactionRules {
+  readonly isAutomatic: boolean
+  /** How long superseded bodies are kept for the time machine, in ms; 0: not at all. */
+  readonly keepMs: number
+  /** Bytes of them that are kept in one database at the most. */
+  readonly keepBytes: number
+  /** How much of a file, from 0 to 1, and how many bytes of it, may be of no use before it is compacted. */
+  readonly share: number
+  readonly bytes: number
+  /** How long nothing was written before, in ms. */
+  readonly quietMs: number
 }
 
 /** A pattern that a new password must match, and what is said of one that does not, if anything. */
@@ -83,9 +100,18 @@ export interface Settings {
 
 export const DEFAULT_RULES: Rules = {
   isHosted: false,
+  upgradeCopies: true,
   hashing: { iterations: 600_000, prf: 'sha256' },
   users: { publicFields: [], securityEditable: false, passwordRules: [] },
   massDeletion: { percent: 50, documents: 20 },
+  compaction: {
+    isAutomatic: true,
+    keepMs: 30 * 24 * 60 * 60 * 1000,
+    keepBytes: 1_073_741_824,
+    share: 0.2,
+    bytes: 67_108_864,
+    quietMs: 10_000,
+  },
 }
 
 /** The limits of CouchDB 3.5, but for the id, which CouchDB leaves unbounded. */

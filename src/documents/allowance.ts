@@ -77,7 +77,7 @@ function refusalOf(
 }
 
 /** It ends a live leaf, and is no larger than what it ends: one that does neither would be a way to go on storing. */
-function isDeletion({ doc, old, branches }: Candidate): boolean {
+export function isDeletion({ doc, old, branches }: Candidate): boolean {
   const { path } = doc
   const ends = (branch: Branch) =>
     !branch.deleted &&

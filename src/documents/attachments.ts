@@ -29,13 +29,15 @@ export interface Stretch {
 /**
  * Calls `use` with a staging, and lets go of what it has staged when the promise of `use` has settled: what a
  * document names by then stays, all else is removed.
+ * @param shortage what contents are refused with now; null while there is room for them
  */
 export async function withStaging<T>(
   store: DatabaseStore,
   settings: Settings,
+  shortage: () => CouchError | null,
   use: (staging: Staging) => Promise<T>,
 ): Promise<T> {
-  const staging = new Staging(store, settings)
+  const staging = new Staging(store, settings, shortage)
   try {
     return await use(staging)
   } finally {
@@ -47,18 +49,21 @@ export async function withStaging<T>(
 export class Staging {
   readonly #store: DatabaseStore
   readonly #settings: Settings
+  readonly #shortage: () => CouchError | null
   readonly #stages: BlobStage[] = []
   #held = 0
 
-  constructor(store: DatabaseStore, settings: Settings) {
+  constructor(store: DatabaseStore, settings: Settings, shortage: () => CouchError | null) {
     this.#store = store
     this.#settings = settings
+    this.#shortage = shortage
   }
 
   /**
    * Takes in one content.
    * @param name the attachment's, for the refusal
-   * @throws hosted_attachment before anything is looked at; attachment_too_large, gzip_body; and as the store
+   * @throws hosted_attachment, insufficient_storage before anything is looked at; attachment_too_large, gzip_body; and
+   * as the store
    */
   async take(
     body: Body,
@@ -68,6 +73,7 @@ export class Staging {
   ): Promise<IncomingContent> {
     const { limits, rules } = this.#settings
     if (rules.isHosted) throw new CouchError('hosted_attachment')
+    this.#requireRoom()
     const storedLength = end - start
     const limit = limits.maxAttachmentSize
     if (storedLength > limit) throw new CouchError('attachment_too_large', name)
@@ -86,9 +92,17 @@ export class Staging {
   async #stage(body: Body, start: number, end: number): Promise<Pick<IncomingContent, 'digest' | 'content'>> {
     const stage = await this.#store.stageBlob()
     this.#stages.push(stage)
-    for (const piece of bodySteps(body, start, end, PIECE)) await stage.append(piece)
+    for (const piece of bodySteps(body, start, end, PIECE)) {
+      this.#requireRoom()
+      await stage.append(piece)
+    }
     const { digest, blob } = await stage.finish()
     return { digest, content: { blob } }
+  }
+
+  #requireRoom(): void {
+    const refusal = this.#shortage()
+    if (refusal !== null) throw refusal
   }
 
   /**

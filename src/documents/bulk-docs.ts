@@ -32,7 +32,11 @@ interface BulkRow {
 
 type RowResult = { readonly rev: string } | CouchError
 
-/** The answer's JSON array in chunks; the first comes when the whole request has been found good. */
+/**
+ * The answer's JSON array in chunks; the first comes when the whole request has been found good. A replicator may take a
+ * row for the last word and pass the document over for ever, as CouchDB's does; so where one of its documents met what
+ * passes, such as a full disk, the request fails, which it sends again.
+ */
 export async function* bulkDocs(
   store: DatabaseStore,
   user: UserCtx,
@@ -52,6 +56,7 @@ export async function* bulkDocs(
   if (read.allOrNothing) throw new CouchError('all_or_nothing', await bulk.refusals())
   let before = '['
   let isAnswered = false
+  let failure: CouchError | undefined
   for await (const asked of bulk.groups()) {
     const writer = isAnswered ? await remeasured(store, user) : user
     const group = rules === undefined ? asked : await prepared(asked, rules)
@@ -59,12 +64,16 @@ export async function* bulkDocs(
     const results = await writeEdits(store, writer, edits, checks)
     if (!isAnswered) refuseIfBroken(results)
     isAnswered = true
+    if (!bulk.newEdits) failure ??= results.find(isPassing)
+    // Said at the end, so that what can be stored is.
+    if (failure !== undefined) continue
     const lines = group.map((row, at) => answerRow(row, results[at] as RowResult, bulk.newEdits))
     const text = lines.filter((line) => line !== null).join(',')
     if (text === '') continue
     yield Buffer.from(before + text)
     before = ','
   }
+  if (failure !== undefined) throw failure
   yield Buffer.from(before === '[' ? '[]\n' : ']\n')
 }
 
@@ -78,9 +87,17 @@ const FUNCTION_FAILURES: ReadonlySet<ErrorName> = new Set([
 /** Where the server itself has failed every document so far, the request fails: nothing of it is stored. */
 function refuseIfBroken(results: readonly RowResult[]): void {
   const [first] = results
-  const isBroken = (result: RowResult) =>
-    result instanceof CouchError && result.status >= 500 && !FUNCTION_FAILURES.has(result.code)
   if (results.every(isBroken)) throw first
+}
+
+function isBroken(result: RowResult): result is CouchError {
+  return result instanceof CouchError && result.status >= 500 && !FUNCTION_FAILURES.has(result.code)
+}
+
+/** Whether the document may be stored when it is sent again. */
+function isPassing(result: RowResult): result is CouchError {
+  if (!(result instanceof CouchError)) return false
+  return result.status === 503 || result.status === 507 || result.code === 'disk_fault'
 }
 
 /** A request's documents. */

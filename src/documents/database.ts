@@ -8,6 +8,7 @@
  */
 import type { SecurityObject, UserCtx } from '../core/types.ts'
 import type { AttachmentEncoding } from '../storage/engine.ts'
+import type { StoreSizes } from '../storage/upkeep.ts'
 import type { TimeMachine } from './time-machine-calls.ts'
 
 /** The bytes of a request's body: in memory, or spooled to a file that is open (and closed by the giver). */
@@ -135,6 +136,12 @@ export interface DatabaseInfo {
   readonly cluster: { readonly q: number; readonly n: number; readonly w: number; readonly r: number }
 }
 
+/** Where the bytes of a database are. */
+export interface DatabaseSize extends StoreSizes {
+  /** What the rows of its views take in memory. */
+  readonly views: { readonly bytes: number }
+}
+
 /** What a database holds that hosted mode takes no more of. */
 export interface StoredBefore {
   /** Live design documents, settee's own aside. */
@@ -145,6 +152,8 @@ export interface StoredBefore {
 
 export interface Database extends TimeMachine {
   info(user: UserCtx): Promise<DatabaseInfo>
+  /** Counts where its bytes are. For database admins. */
+  size(user: UserCtx): Promise<DatabaseSize>
 
   /** For the house itself: no rights are checked. null: none was set. */
   security(): Promise<SecurityObject | null>
@@ -152,6 +161,8 @@ export interface Database extends TimeMachine {
   setSecurity(user: UserCtx, security: SecurityObject): Promise<void>
   /** For the house itself: no rights are checked. */
   storedBefore(): Promise<StoredBefore>
+  /** All revisions as lines of a couchbackup file, without its first. For server admins. */
+  exportLines(user: UserCtx): AsyncIterable<Uint8Array>
   revsLimit(user: UserCtx): Promise<number>
   /** @throws bad_request unless a positive integer */
   setRevsLimit(user: UserCtx, limit: unknown): Promise<void>

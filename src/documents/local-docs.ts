@@ -1,10 +1,12 @@
 /**
  * `_local` documents: revisions `0-N` without history, no feed, no replication (protocol.md 3.8). As in CouchDB 3
  * there is no conflict: each write is one above the revision it names, and attachments are dropped, which PouchDB's
- * own suite holds CouchDB to.
+ * own suite holds CouchDB to. The first checkpoint of a replication with a database that was restored is refused
+ * (docs/decisions/0024).
  */
 import { asCouchError, CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
+import { claimOf } from '../storage/checkpoints.ts'
 import type { DatabaseStore, LocalUpdate } from '../storage/engine.ts'
 import { exactWhereTight, localRefusal } from './allowance.ts'
 import type { DocumentRules } from './document-rules.ts'
@@ -18,6 +20,11 @@ export interface LocalEdit {
   /** The DELETE method: 404 unless it is there. */
   readonly mustExist?: boolean
 }
+
+/** A client that hears this reads how far it is, and tries again. */
+const COMPARE_ANEW =
+  'This database was restored to an earlier state, and what was synced since may be missing here: ' +
+  'sync again, and everything is compared.'
 
 export type LocalResult = { readonly rev: string; readonly deleted: boolean } | CouchError
 
@@ -54,7 +61,7 @@ function localUpdate(
 ): LocalUpdate<LocalResult> {
   return {
     id,
-    decide: (stored, view) => {
+    decide: (stored, view, wasMet) => {
       requireMember(user, view.security)
       rules?.checkWriter(user, id, view.security, stored !== null)
       if (doc.deleted) {
@@ -63,8 +70,14 @@ function localUpdate(
       }
       const refusal = localRefusal(user.allowance, stored === null ? null : stored.body.length, doc.body)
       if (refusal !== null) return { result: refusal }
+      const claim = view.wasRestored && !wasMet ? claimOf(doc.body, view) : null
+      if (claim === 'unproven') return { result: new CouchError('unavailable', COMPARE_ANEW), met: true }
       const rev = Number(namedRev(doc)?.id ?? 0) + 1
-      return { result: { rev: `0-${rev}`, deleted: false }, write: { rev, body: doc.body } }
+      return {
+        result: { rev: `0-${rev}`, deleted: false },
+        write: { rev, body: doc.body },
+        met: claim === 'begun',
+      }
     },
   }
 }

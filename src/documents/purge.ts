@@ -30,10 +30,9 @@ export function decidePurge(
   if (purged.length === 0) return { result: [] }
   const gone = new Set(purged)
   const left = branches.filter((branch) => !gone.has(leafRev(branch)))
-  const removed = doc
-    .revisions()
-    .map(({ rev }) => rev)
-    .filter((rev) => gone.has(rev) || !isKnown(left, parseRev(rev)))
+  const removed = [...doc.revisions().map(({ rev }) => rev), ...doc.kept()].filter(
+    (rev) => gone.has(rev) || !isKnown(left, parseRev(rev)),
+  )
   const best = winner(left)
   const rest =
     best === undefined ? null : { rev: leafRev(best), deleted: best.deleted, sequenced: true, revisions: [] }

@@ -1,6 +1,7 @@
 /** A database over its store: the interface of database.ts, on the thread that owns the database. */
 import { CouchError } from '../core/errors.ts'
 import { checkDocId, isLocalId, newUuid } from '../core/ids.ts'
+import type { Space } from '../core/space.ts'
 import type { Limits, Rules, SecurityObject, Settings, UserCtx } from '../core/types.ts'
 import { formatRev, parseRev, type Rev } from '../revisions/rev.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
@@ -17,6 +18,7 @@ import { missingRevsAnswer, revsDiff } from './diff.ts'
 import type { DocumentReader } from './document-reader.ts'
 import type { DocumentRules } from './document-rules.ts'
 import { type EditResult, replicatedPath } from './edit.ts'
+import { exportLines } from './export.ts'
 import { readForm, stageForm } from './form-upload.ts'
 import { checkAttachmentName, type IncomingDoc, namedRev, readDocument } from './incoming.ts'
 import { maintenance } from './maintenance.ts'
@@ -43,6 +45,8 @@ export interface StoreDatabaseOptions {
   /** Asked anew for each request, since they can change while the server runs. */
   limits(): Limits
   rules(): Rules
+  /** What is left of the disk; by default there is room. */
+  space?(): Space
   /** Called after a new security object is durable. */
   onSecured(security: SecurityObject): void
   /** Runs the functions of its design documents. */
@@ -50,6 +54,8 @@ export interface StoreDatabaseOptions {
   readonly incarnation: number
   /** Compacts the store in the background, unless that is at work; what comes of it is told to somebody else. */
   startCompaction(): void
+  /** What the rows of its views take in memory; absent: nothing. */
+  viewBytes?(): number
   /** Where not every member may see and write every document. */
   readonly documentRules?: DocumentRules
   /** Most of the database was deleted within a minute. */
@@ -63,6 +69,7 @@ export function storeDatabase(store: DatabaseStore, options: StoreDatabaseOption
   const { limits, onSecured, documentRules } = options
   const settings = (): Settings => ({ limits: limits(), rules: options.rules() })
   const checks = new WriteChecks(store, options)
+  const shortage = () => checks.shortage()
   const readable = (user: UserCtx): DocumentReader => documentRules?.reader(user) ?? store
   /** Before what comes with a document is taken in; the last word is said when it is written. */
   const requireWriter = async (user: UserCtx, id: string): Promise<void> => {
@@ -86,6 +93,7 @@ export function storeDatabase(store: DatabaseStore, options: StoreDatabaseOption
     info: (user) => databaseInfo(store, user),
     security: async () => (await store.view()).security,
     storedBefore: () => storedBefore(store, options.name),
+    exportLines: (user) => exportLines(store, user, limits()),
     setSecurity: async (user, security) => {
       await store.updateSettings((view) => {
         requireDatabaseAdmin(user, view.security)
@@ -129,7 +137,7 @@ export function storeDatabase(store: DatabaseStore, options: StoreDatabaseOption
       await requireWriter(user, id)
       const { doc, follows } = await readMultipart(body, options.boundary, settings(), id)
       const leading = { doc: read(doc), follows }
-      return withStaging(store, settings(), async (staging) =>
+      return withStaging(store, settings(), shortage, async (staging) =>
         write(user, { id, doc: await stageFollowing(leading, body, staging), newEdits }),
       )
     },
@@ -144,7 +152,7 @@ export function storeDatabase(store: DatabaseStore, options: StoreDatabaseOption
       const form = await readForm(readable(user), body, options.boundary, settings(), id)
       checkOwnId(form.doc, limits())
       const doc = readWithParent(form.doc, options)
-      return withStaging(store, settings(), async (staging) =>
+      return withStaging(store, settings(), shortage, async (staging) =>
         write(user, { id, doc: await stageForm({ ...form, doc }, body, staging), newEdits: true }),
       )
     },
@@ -175,7 +183,7 @@ export function storeDatabase(store: DatabaseStore, options: StoreDatabaseOption
       const doc = attachmentEdit(id, name, rev)
       checkDocId(id, limits().maxDocumentIdLength)
       await requireWriter(user, id)
-      return withStaging(store, settings(), async (staging) => {
+      return withStaging(store, settings(), shortage, async (staging) => {
         const given = body ?? { bytes: new Uint8Array() }
         const content = await staging.take(given, { start: 0, end: bodyLength(given) }, name, encoding)
         const attachments = [{ name, type, revpos: undefined, content }]

@@ -10,8 +10,8 @@ import { isDesignId } from '../core/ids.ts'
 import type { UserCtx } from '../core/types.ts'
 import type { DatabaseStore, Decision, DocState, DocUpdate, Outcome, StoreView } from '../storage/engine.ts'
 import { exactWhereTight, isTight, withinAllowance } from './allowance.ts'
-import type { DocumentRules } from './document-rules.ts'
 import { decideEdits, type Edit, type EditResult } from './edit.ts'
+import { withinRoom } from './room.ts'
 import { requireDatabaseAdmin, requireMember } from './security.ts'
 import { Examination, Findings, type Need, type Round, type WriteChecks } from './validate.ts'
 
@@ -101,7 +101,7 @@ async function carryOut(
   while (open.length > 0) {
     const round = examination.round()
     const outcomes = await store.updateDocs(
-      open.map((document) => documentUpdate(document, user, round, checks.documentRules)),
+      open.map((document) => documentUpdate(document, user, round, checks)),
     )
     const waiting: Waiting[] = []
     for (const [at, document] of open.entries()) {
@@ -185,23 +185,25 @@ function documentUpdate(
   document: DocumentEdits,
   user: UserCtx,
   round: Round,
-  rules: DocumentRules | undefined,
+  checks: WriteChecks,
 ): DocUpdate<Results, Need> {
   const { id, edits, known } = document
   const { allowance } = user
-  const isNearLimit = allowance !== undefined && isTight(allowance, edits)
+  const isNearLimit = checks.shortage() !== null || (allowance !== undefined && isTight(allowance, edits))
   return {
     id,
     bytes: edits.reduce((sum, edit) => sum + editBytes(edit), 0),
     touches: { branches: true, body: round.touchesBody || isNearLimit },
     decide: (doc, view) => {
       requireMember(user, view.security)
-      rules?.checkWriter(user, id, view.security, doc !== null && !doc.deleted)
-      const refusal = isDesignId(id) ? designDocRefusal(user, view) : null
-      if (refusal !== null) return { result: edits.map(() => refusal) }
-      const decision = round.decide(id, view, known, (inspect) =>
-        decideEdits(id, doc, view.revsLimit, edits, withinAllowance(allowance, doc, view, edits, inspect)),
-      )
+      checks.documentRules?.checkWriter(user, id, view.security, doc !== null && !doc.deleted)
+      const stranger = isDesignId(id) ? designDocRefusal(user, view) : null
+      if (stranger !== null) return { result: edits.map(() => stranger) }
+      const refusal = checks.shortage()
+      const decision = round.decide(id, view, known, (inspect) => {
+        const allowed = withinAllowance(allowance, doc, view, edits, inspect)
+        return decideEdits(id, doc, view.revsLimit, edits, withinRoom(refusal, edits, allowed))
+      })
       if (edits.some(isTombstone)) {
         document.tombstonesAt = Date.now()
         document.deletes = endsLife(doc, decision)

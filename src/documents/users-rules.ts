@@ -95,6 +95,10 @@ class PublicDocument implements DocState {
     return this.#doc.revisions()
   }
 
+  kept(): readonly string[] {
+    return this.#doc.kept()
+  }
+
   body(rev: string): string | null {
     const text = this.#doc.body(rev)
     if (text === null) return null

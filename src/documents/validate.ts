@@ -4,6 +4,7 @@
  */
 import type { CouchError } from '../core/errors.ts'
 import { isDesignId } from '../core/ids.ts'
+import { AMPLE_SPACE, type Space, shortage } from '../core/space.ts'
 import type { Rules, UserCtx } from '../core/types.ts'
 import type { Sandbox, UserFunction, ValidateCall } from '../sandbox/sandbox.ts'
 import type { DatabaseStore, Decision, StoreView } from '../storage/engine.ts'
@@ -72,6 +73,8 @@ export interface WriteChecksOptions {
   readonly incarnation: number
   readonly sandbox: Sandbox
   rules(): Pick<Rules, 'isHosted' | 'massDeletion'>
+  /** What is left of the disk now; by default there is room. */
+  space?(): Space
   /** What the database asks of its documents itself, as `_users` does. */
   readonly documentRules?: DocumentRules | undefined
   /** Most of the database was deleted within a minute; absent: nobody cares. */
@@ -88,9 +91,11 @@ export class WriteChecks {
   readonly documentRules: DocumentRules | undefined
   readonly deletions: DeletionWatch
   readonly #rules: WriteChecksOptions['rules']
+  readonly #space: () => Space
 
   constructor(store: DatabaseStore, options: WriteChecksOptions) {
-    const { name, incarnation, sandbox, rules, documentRules } = options
+    const { name, incarnation, sandbox, rules, documentRules, space = () => AMPLE_SPACE } = options
+    this.#space = space
     this.database = name
     this.sandbox = sandbox
     this.incarnation = incarnation
@@ -106,6 +111,11 @@ export class WriteChecks {
 
   get isHosted(): boolean {
     return this.#rules().isHosted
+  }
+
+  /** What a write that grows is refused with now; null while there is room. */
+  shortage(): CouchError | null {
+    return shortage(this.#space())
   }
 }
 

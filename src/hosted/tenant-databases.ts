@@ -9,7 +9,7 @@ import type { Config } from '../config/config.ts'
 import { CouchError } from '../core/errors.ts'
 import { checkDatabaseName } from '../core/ids.ts'
 import type { SecurityObject } from '../core/types.ts'
-import type { Databases } from '../threads/databases.ts'
+import type { Databases, PreparedRestore } from '../threads/databases.ts'
 import { Chains } from './chains.ts'
 import type { Owners } from './owners.ts'
 import { perUserPrefix } from './per-user-prefix.ts'
@@ -17,7 +17,7 @@ import type { Tenants } from './tenants.ts'
 
 export interface TenantDatabasesOptions {
   readonly config: Config
-  readonly databases: Pick<Databases, 'names' | 'get' | 'create' | 'delete'>
+  readonly databases: Pick<Databases, 'names' | 'get' | 'create' | 'delete' | 'prepareRestore' | 'beginAnew'>
   readonly owners: Owners
   readonly tenants: Tenants
   /** An account has a database from now on. */
@@ -129,6 +129,34 @@ export class TenantDatabases {
     onLeft(name)
     const record = owners.recordOf(name)
     if (record !== undefined) await owners.set(name, record.account, 'deleted')
+  }
+
+  names(): readonly string[] {
+    return this.#options.databases.names()
+  }
+
+  /** As {@link Databases.prepareRestore}. Who owns the database still does; a new one is nobody's. */
+  async prepareRestore(name: string, copy: string): Promise<PreparedRestore> {
+    const prepared = await this.#options.databases.prepareRestore(name, copy)
+    return { ...prepared, finish: () => this.#restored(name, prepared.finish) }
+  }
+
+  /** As {@link Databases.beginAnew}. */
+  beginAnew(name: string): Promise<void> {
+    return this.#restored(name, () => this.#options.databases.beginAnew(name))
+  }
+
+  #restored<T>(name: string, restore: () => Promise<T>): Promise<T> {
+    const { owners, onOwned, onLeft } = this.#options
+    return this.#names.run(name, async () => {
+      if (!this.names().includes(name)) await owners.forget([name])
+      const done = await restore()
+      if (owners.ownerOf(name) !== undefined) {
+        onLeft(name)
+        onOwned(name)
+      }
+      return done
+    })
   }
 
   /**

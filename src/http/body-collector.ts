@@ -18,15 +18,20 @@ export const MAX_IN_MEMORY = 8 * 1024 * 1024
 export class BodyCollector {
   readonly #memory: BodyMemory
   readonly #tmpDir: string | null
+  readonly #shortage: () => CouchError | null
   #chunks: Uint8Array[] = []
   #length = 0
   #reserved = 0
   #file: FileHandle | null = null
 
-  /** @param tmpDir where the file is made; null: a body that holds passwords, of which nothing must reach the disk */
-  constructor(memory: BodyMemory, tmpDir: string | null) {
+  /**
+   * @param tmpDir where the file is made; null: a body that holds passwords, of which nothing must reach the disk
+   * @param shortage what a large body is refused with; null while the disk has room for it
+   */
+  constructor(memory: BodyMemory, tmpDir: string | null, shortage: () => CouchError | null = () => null) {
     this.#memory = memory
     this.#tmpDir = tmpDir
+    this.#shortage = shortage
   }
 
   get length(): number {
@@ -74,6 +79,9 @@ export class BodyCollector {
 
   async #spool(chunk: Uint8Array): Promise<void> {
     if (this.#tmpDir === null) throw this.#refusal()
+    // A small one is there for want of memory, and may be a deletion's or a checkpoint's.
+    const refusal = this.#length > MAX_IN_MEMORY ? this.#shortage() : null
+    if (refusal !== null) throw refusal
     try {
       if (this.#file === null) {
         this.#file = await openUnnamed(this.#tmpDir)

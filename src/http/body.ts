@@ -8,9 +8,10 @@ import { createGunzip } from 'node:zlib'
 import type { FastifyRequest } from 'fastify'
 import type { Config } from '../config/config.ts'
 import { CouchError } from '../core/errors.ts'
+import { AMPLE_SPACE, shortage } from '../core/space.ts'
 import { USERS_DATABASE } from '../core/user-ids.ts'
 import type { Body } from '../documents/database.ts'
-import { BodyCollector } from './body-collector.ts'
+import { BodyCollector, MAX_IN_MEMORY } from './body-collector.ts'
 import { sendContinue } from './continue.ts'
 import { watchProgress } from './slow-body.ts'
 
@@ -90,8 +91,13 @@ async function useBody<T>(
 ): Promise<T> {
   if (!hasBody(request)) return use(null)
   const encoding = isRaw ? 'identity' : contentEncoding(request)
-  if (Number(request.headers['content-length']) > limit.bytes) throw tooLarge(limit)
-  const collector = new BodyCollector(request.server.bodyMemory, spoolFolder(request, isRaw))
+  const { space = () => AMPLE_SPACE } = request.server.services
+  const announced = Number(request.headers['content-length'])
+  if (announced > limit.bytes) throw tooLarge(limit)
+  const refusal = announced > MAX_IN_MEMORY ? shortage(space()) : null
+  if (refusal !== null) throw refusal
+  const { bodyMemory } = request.server
+  const collector = new BodyCollector(bodyMemory, spoolFolder(request, isRaw), () => shortage(space()))
   try {
     await read(request, encoding, collector, limit)
     return await use(collector.length === 0 ? null : collector.finish())

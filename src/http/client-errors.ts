@@ -3,6 +3,7 @@ import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import type { ConnectionError, FastifyInstance } from 'fastify'
 import { CouchError, type ErrorName } from '../core/errors.ts'
+import { closeInStages, isEnding } from './lingering-close.ts'
 import { corsLines } from './plugins/cors.ts'
 import { rawAnswer } from './raw-answer.ts'
 
@@ -12,9 +13,6 @@ const ROWS: Readonly<Record<string, ErrorName>> = {
   ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
 }
 
-/** How long a client may go on sending after it was told, before the connection is cut. */
-const LINGER_MS = 2000
-
 /** What Node keeps of the answer that is under way; null between requests. */
 interface Begun {
   readonly headersSent: boolean
@@ -22,42 +20,37 @@ interface Begun {
   once(event: 'finish', listener: () => void): void
 }
 
-/** Connections that will be ended; Node tells of what is wrong again with each packet that comes after. */
-const ending = new WeakSet<Socket>()
+/** Node tells of what is wrong again with each packet that comes after. */
+const told = new WeakSet<Socket>()
 
 /** Answers once, and ends the connection. Fastify calls it on the app. */
 export function answerClientError(this: FastifyInstance, error: ConnectionError, socket: Socket): void {
-  if (ending.has(socket)) return
-  ending.add(socket)
+  if (told.has(socket) || isEnding(socket)) return
+  told.add(socket)
   // A connection that was opened ahead, and on which nothing was asked, is closed without a word.
   const isAsked = error.code !== 'ECONNRESET' && socket.bytesRead > 0
-  const told = isAsked ? rawAnswer(errorOf(error), corsLines(this.cors, lastPacket(error))) : ''
-  endInTurn(socket, told)
+  endInTurn(socket, isAsked ? rawAnswer(errorOf(error), corsLines(this.cors, lastPacket(error))) : '')
 }
 
 /**
  * Ends the connection after the answers to the requests that were in order before: a client would take what it has of
  * them for a failure, and cannot know what became of those that it has not.
  */
-function endInTurn(socket: Socket, told: string): void {
+function endInTurn(socket: Socket, answer: string): void {
   const { _httpMessage: begun } = socket as Socket & { _httpMessage?: Begun | null }
   if (begun?.req.complete && socket.writable) {
     socket.pause()
     // Node has the next answer take its turn first: it listens since the request came.
-    begun.once('finish', () => endInTurn(socket, told))
+    begun.once('finish', () => endInTurn(socket, answer))
     return
   }
   // Node's own rule (_http_server.js): a second answer must not be mixed into one that has begun.
-  if (told === '' || !socket.writable || begun?.headersSent) socket.destroy()
-  else lingerAfter(socket, told)
-}
-
-/** Closing while the client still sends would reset the connection, and what it has not read yet with it (RFC 9112 9.6). */
-function lingerAfter(socket: Socket, told: string): void {
-  const cut = setTimeout(() => socket.destroy(), LINGER_MS)
-  socket.once('close', () => clearTimeout(cut))
-  socket.end(told)
-  socket.resume()
+  if (answer === '' || !socket.writable || begun?.headersSent) {
+    socket.destroy()
+    return
+  }
+  socket.write(answer)
+  closeInStages(socket)
 }
 
 function errorOf({ code }: ConnectionError): CouchError {

@@ -6,7 +6,8 @@
  * written but not yet taken by its client.
  */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
-import type { Socket } from 'node:net'
+import { Socket } from 'node:net'
+import { closeInStages } from './lingering-close.ts'
 import { Link } from './link.ts'
 import { watchProgress } from './slow-body.ts'
 
@@ -66,6 +67,8 @@ class Connections {
 
   #opened(socket: Socket): void {
     const link = new Link(socket)
+    // Node's server calls it after the last answer of a connection.
+    socket.destroySoon = () => closeInStages(socket)
     if (this.#open >= (this.#options.maxOpen?.() ?? Infinity)) this.#makeRoom(link)
     link.moveTo(link.isTooMany ? this.#busy : this.#idle)
     if (!link.isTooMany) this.#open += 1
@@ -158,5 +161,5 @@ class Connections {
 }
 
 function closeIfIdle({ socket, requests }: Link): void {
-  if (requests === 0) socket?.destroySoon()
+  if (requests === 0 && socket !== null) Socket.prototype.destroySoon.call(socket)
 }

@@ -5,7 +5,8 @@ import { type ByteText, byteText } from '../core/byte-text.ts'
 import { discard } from '../core/discard.ts'
 import { asCouchError } from '../core/errors.ts'
 import { reduceHeaders } from './plugins/prefer-minimal.ts'
-import { causeOf, factsOf } from './plugins/request-log.ts'
+import { causeOf, factsOf, levelOf } from './plugins/request-log.ts'
+import { onRequestEnd } from './request-end.ts'
 import { chooseEncoding, type Encoder, makeEncoder } from './stream-encoding.ts'
 
 /** A client that takes nothing for so long is gone; what is read for it would be held for ever. */
@@ -16,8 +17,10 @@ export interface StreamHead {
   readonly headers?: Readonly<Record<string, string>>
   /** The answer stands open for a long time, so that nothing large may be held for it. */
   readonly waits?: boolean
-  /** The answer is never compressed: its bytes are the thing itself, and the memory of its chunks is nobody else's. */
+  /** The answer is never compressed: its bytes are the thing itself. */
   readonly asIs?: boolean
+  /** The memory of its pieces is nobody else's. */
+  readonly isOwn?: boolean
 }
 
 export interface ResponseStream {
@@ -50,7 +53,8 @@ export function openStream(request: FastifyRequest, reply: FastifyReply, head: S
   reduceHeaders(request, reply)
   reply.hijack()
   const encoder = encoding === null ? null : makeEncoder(encoding)
-  const stream = new HttpStream(request, reply.raw, encoder, head.asIs ?? false)
+  const isOwn = encoder === null && (head.isOwn ?? false)
+  const stream = new HttpStream(request, reply, encoder, isOwn)
   stream.open(head.status, reply.getHeaders() as Record<string, string>)
   return stream
 }
@@ -84,7 +88,7 @@ export async function sendStream(
   reply.raw.once('close', goneEarly)
   const first = await iterator.next()
   reply.raw.off('close', goneEarly)
-  const stream = openStream(request, reply, answer)
+  const stream = openStream(request, reply, { ...answer, isOwn: true })
   stream.signal.addEventListener('abort', giveUp, { once: true })
   if (request.method === 'HEAD' || stream.signal.aborted) giveUp()
   else await sendAll(stream, iterator, first)
@@ -109,16 +113,18 @@ async function sendAll(
 
 class HttpStream implements ResponseStream {
   readonly #request: FastifyRequest
+  readonly #reply: FastifyReply
   readonly #raw: ServerResponse
   readonly #encoder: Encoder | null
-  readonly #asIs: boolean
+  readonly #isOwn: boolean
   readonly #gone = new AbortController()
 
-  constructor(request: FastifyRequest, raw: ServerResponse, encoder: Encoder | null, asIs: boolean) {
+  constructor(request: FastifyRequest, reply: FastifyReply, encoder: Encoder | null, isOwn: boolean) {
     this.#request = request
-    this.#raw = raw
+    this.#reply = reply
+    this.#raw = reply.raw
     this.#encoder = encoder
-    this.#asIs = asIs
+    this.#isOwn = isOwn
   }
 
   get signal(): AbortSignal {
@@ -127,7 +133,9 @@ class HttpStream implements ResponseStream {
 
   open(status: number, headers: Record<string, string>): void {
     const raw = this.#raw
-    raw.once('close', () => this.#closed())
+    // Before its turn, behind others' answers, it is not told that its connection has gone.
+    if (raw.socket === null) onRequestEnd(this.#request, this.#reply, () => this.#closed())
+    else raw.once('close', () => this.#closed())
     if (raw.destroyed || raw.closed) {
       this.#closed()
       return
@@ -167,7 +175,7 @@ class HttpStream implements ResponseStream {
     if (this.signal.aborted) return
     const error = asCouchError(cause)
     // That a database went meanwhile, or a right to read it, is no fault.
-    const level = error.status < 500 ? 'warn' : 'error'
+    const level = error.status < 500 ? 'warn' : levelOf(error)
     const facts = { ...causeOf(error), ...factsOf(this.#request) }
     this.#request.log[level](facts, 'an answer broke off while it was sent')
     this.#raw.destroy()
@@ -193,9 +201,8 @@ class HttpStream implements ResponseStream {
   /** @returns whether the connection takes more */
   #hand(bytes: Uint8Array): boolean {
     const raw = this.#raw
-    // Bytes that are sent as they are were made for this answer alone. That it drains does not say that they are
-    // written: Node tells it, too, when another answer of the connection grows.
-    if (this.#asIs) return raw.write(bytes, () => discard(bytes))
+    // That it drains does not say that they are written: Node tells it, too, when another answer of the connection grows.
+    if (this.#isOwn && bytes.length > SHORT_BYTES) return raw.write(bytes, () => discard(bytes))
     if (!raw.chunkedEncoding || bytes.length > SHORT_BYTES) return raw.write(bytes)
     raw.chunkedEncoding = false
     const takesMore = raw.write(chunkOf(bytes), 'latin1')

@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net'
 import { finished } from 'node:stream'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { reduceHeaders } from './plugins/prefer-minimal.ts'
@@ -26,6 +27,36 @@ export async function answerAndClose(
   raw.write(payload)
   await wholeOrLate(request)
   raw.end()
+}
+
+const ending = new WeakSet<Socket>()
+
+/**
+ * Ends a connection after its last answer, in the stages of RFC 9112 9.6: no more is written, what still comes is thrown
+ * away, and it is closed when its client has closed it, or a moment later. Closing it at once while there is something
+ * unread, such as requests behind the last one, would reset it, and take from the client what it has not read yet of all
+ * answers before.
+ */
+export function closeInStages(socket: Socket): void {
+  if (ending.has(socket) || socket.destroyed) return
+  ending.add(socket)
+  const cut = setTimeout(() => socket.destroy(), LINGER_MS)
+  socket.once('close', () => clearTimeout(cut))
+  // Node's server lets go of the socket when somebody else listens: what comes now must not be taken for requests.
+  socket.on('data', throwAway)
+  socket.removeAllListeners('data')
+  socket.on('data', throwAway)
+  socket.end()
+  socket.resume()
+}
+
+/** Whether its last answer is given. */
+export function isEnding(socket: Socket): boolean {
+  return ending.has(socket)
+}
+
+function throwAway(): void {
+  // It goes as it came.
 }
 
 function wholeOrLate(request: FastifyRequest): Promise<void> {

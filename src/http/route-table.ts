@@ -12,7 +12,7 @@ import type { Schema } from './shapes.ts'
  * Who may call a route (protocol.md 11.4); `user` is anybody who has logged in, `maintainer` an admin of the
  * database whose lack is answered with 401 (protocol.md 19.7), `metrics` a server admin or who has the role `_metrics`.
  * `tenant` is a server admin, and in hosted mode any account; `owner` a server admin, and in hosted mode the account
- * that owns the database.
+ * that owns the database; `db admin or owner` whoever is one of these.
  */
 export type Access =
   | 'public'
@@ -22,6 +22,7 @@ export type Access =
   | 'maintainer'
   | 'tenant'
   | 'owner'
+  | 'db admin or owner'
   | 'metrics'
   | 'server admin'
 
@@ -40,6 +41,8 @@ export interface Method {
    * also with `chttpd/require_valid_user`.
    */
   readonly credentials?: 'ignored' | 'optional'
+  /** With `ignored`: whether this one call looks at them all the same. */
+  heeds?(request: FastifyRequest): boolean
   /** The reason of a 401 for wrong credentials, when it is not CouchDB's. */
   readonly wrongCredentials?: string
 }
@@ -65,6 +68,7 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     access?: Access
     credentials?: 'ignored' | 'optional'
+    heeds?: Method['heeds']
     stranger?: ErrorName
     wrongCredentials?: string
   }
@@ -83,7 +87,7 @@ export function registerPaths(app: FastifyInstance, paths: readonly Path[]): voi
 }
 
 function registerMethod(app: FastifyInstance, path: Path, name: string, method: Method): void {
-  const { credentials, wrongCredentials } = method
+  const { credentials, heeds, wrongCredentials } = method
   app.route({
     method: name,
     url: path.url,
@@ -91,6 +95,7 @@ function registerMethod(app: FastifyInstance, path: Path, name: string, method: 
       access: method.access ?? path.access,
       ...(path.stranger && { stranger: path.stranger }),
       ...(credentials && { credentials }),
+      ...(heeds && { heeds }),
       ...(wrongCredentials && { wrongCredentials }),
     },
     ...(method.compress === false && { compress: false }),

@@ -4,8 +4,11 @@ import type { Accounts } from '../auth/accounts.ts'
 import type { CredentialChecker } from '../auth/credentials.ts'
 import type { Tokens } from '../auth/tokens.ts'
 import type { Config } from '../config/config.ts'
+import type { HealthFact } from '../core/health.ts'
+import type { Space } from '../core/space.ts'
 import type { Hosted } from '../hosted/hosted.ts'
 import type { Alarms } from '../maintenance/alarms.ts'
+import type { Backups } from '../maintenance/backup/backups.ts'
 import type { Collector } from '../maintenance/metrics/metric.ts'
 import type { Rewinds } from '../maintenance/rewinds.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
@@ -27,6 +30,12 @@ export interface Services {
   readonly version: string
   /** What other parts of the house tell at `_prometheus`, beside what plugins/metrics.ts measures. */
   readonly collectors?: readonly Collector[]
+  /** Each tells how some part of the house is; none rejects. */
+  readonly health?: readonly (() => Promise<readonly HealthFact[]>)[]
+  /** Absent: this server makes none. */
+  readonly backups?: Backups
+  /** What is left of the disk now; by default there is room. */
+  space?(): Space
   /** An existing folder for bodies that are too large for memory. */
   readonly tmpDir: string
 }

@@ -10,6 +10,13 @@ export function tenantOf(request: FastifyRequest): string | null {
   return hosted.tenants.isAdmin(user.name) ? null : user.name
 }
 
+/** Whether the caller is the tenant who owns the database of the route. */
+export function isOwner(request: FastifyRequest): boolean {
+  const tenant = tenantOf(request)
+  const { db } = request.params as { db: string }
+  return tenant !== null && request.server.services.hosted?.owners.ownerOf(db) === tenant
+}
+
 /**
  * Of some databases those that the caller may know of: a tenant its own, a server admin all.
  * @param names in any order, which is kept

@@ -3,6 +3,7 @@ import type { Logger } from 'pino'
 import { newUuid } from '../core/ids.ts'
 import type { MassDeletion } from '../documents/deletion-watch.ts'
 import type { Catalog, DatabaseEntry, RecordWrite, ServerRecord } from '../storage/catalog.ts'
+import type { Databases } from '../threads/databases.ts'
 
 const ALARM_KIND = 'alarm'
 /** Of all databases; the oldest go. */
@@ -30,8 +31,21 @@ export interface Alarm extends MassDeletion {
 export interface AlarmsOptions {
   readonly records: Pick<Catalog, 'readRecords' | 'writeRecords'>
   readonly logger: Pick<Logger, 'warn' | 'error'>
-  /** The number of the database of this name; undefined: there is none. */
-  incarnationOf(database: string): number | undefined
+  /** The number of the database of this name; undefined: there is none; null: nobody can say just now. */
+  incarnationOf(database: string): number | null | undefined
+}
+
+/** @returns {@link AlarmsOptions.incarnationOf} of these */
+export function incarnationsIn(databases: Pick<Databases, 'names' | 'get'>): AlarmsOptions['incarnationOf'] {
+  return (name) => {
+    if (!databases.names().includes(name)) return undefined
+    try {
+      return databases.get(name).incarnation
+    } catch {
+      // A restore is replacing it.
+      return null
+    }
+  }
 }
 
 /** Reads the alarms that are kept. @throws as `readRecords` */
@@ -96,7 +110,8 @@ export class Alarms {
   }
 
   #isCurrent({ database, incarnation }: Alarm): boolean {
-    return this.#options.incarnationOf(database) === incarnation
+    const now = this.#options.incarnationOf(database)
+    return now === null || now === incarnation
   }
 
   #write(writes: readonly RecordWrite[]): void {

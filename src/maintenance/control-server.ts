@@ -115,7 +115,10 @@ class Connections {
       const work = this.#controls[act] as (argument: object, tell: typeof onProgress) => Promise<unknown>
       const result = await work(argument, onProgress)
       const { name } = argument as { name?: string }
-      this.#logger.info({ act, account: name }, 'done as the command line asked')
+      this.#logger.info(
+        { act, ...(name !== undefined && { account: name }) },
+        'done as the command line asked',
+      )
       return { result }
     } catch (thrown) {
       const error = asCouchError(thrown)

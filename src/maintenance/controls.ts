@@ -3,15 +3,20 @@
  * not: each is a method that takes one argument and, where it takes its time, whom it tells how far it is. All of these
  * are plain data, so that they can travel; failures are CouchErrors.
  */
+
 import { localOperator, type Operator, type OperatorServices } from '../auth/operator.ts'
-import type { Databases } from '../threads/databases.ts'
+import type { Backups } from './backup/backups.ts'
+import { type Keeper, localKeeper } from './backup/controls.ts'
 import { type HistoryControls, localHistory } from './history-controls.ts'
+import type { Restorer } from './restore.ts'
 import type { Rewinds } from './rewinds.ts'
+import { localSizes, type SizeControls } from './sizes.ts'
+import { localTransfers, type TransferServices, type Transfers } from './transfers.ts'
 
 /** Told now and then how far something is. */
 export type OnProgress<Progress extends object> = (progress: Progress) => void
 
-export type Controls = Operator & HistoryControls
+export type Controls = Operator & SizeControls & Transfers & Restorer & Keeper & HistoryControls
 
 /** All of them, by which a call that comes over the socket is known. */
 export const CONTROLS: readonly (keyof Controls)[] = [
@@ -19,16 +24,30 @@ export const CONTROLS: readonly (keyof Controls)[] = [
   'addAccount',
   'listAccounts',
   'deleteAccount',
+  'listSizes',
+  'exportDatabase',
+  'importDatabase',
+  'restore',
+  'adopt',
+  'backUp',
   'readHistory',
   'rewindDatabase',
 ]
 
-export interface ControlServices extends OperatorServices {
-  readonly databases: Databases
+export interface ControlServices extends OperatorServices, TransferServices {
+  readonly restorer: Restorer
+  readonly backups: Backups
   readonly rewinds: Rewinds
 }
 
 /** @returns what works on the configuration and databases that are open in this process */
 export function localControls(services: ControlServices): Controls {
-  return { ...localOperator(services), ...localHistory(services.databases, services.rewinds) }
+  return {
+    ...localOperator(services),
+    ...localSizes(services.databases),
+    ...localTransfers(services),
+    ...services.restorer,
+    ...localKeeper(services.backups),
+    ...localHistory(services.databases, services.rewinds),
+  }
 }

@@ -44,6 +44,13 @@ export class ViewMemory {
     }
   }
 
+  /** What a database's indexes weigh. */
+  bytesOf(owner: object): number {
+    let bytes = 0
+    for (const held of this.#held.values()) if (held.owner === owner) bytes += held.index.bytes
+    return bytes
+  }
+
   /** Lets go of a database's indexes: it is closed. */
   forget(owner: object): void {
     for (const [key, held] of this.#held) if (held.owner === owner) this.#held.delete(key)

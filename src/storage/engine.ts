@@ -9,32 +9,14 @@
  * - What a callback is handed is valid only until it returns.
  * - No transaction is open while anything is awaited.
  * - Ids, revisions and names are compared as bytes of UTF-8.
- * - A fault of the disk reaches the caller as `insufficient_storage` or `internal_server_error`.
+ * - A fault of the disk reaches the caller as `insufficient_storage`, `disk_fault`, `damaged_file` or
+ *   `internal_server_error`.
  */
 import type { SecurityObject } from '../core/types.ts'
 import type { Branch } from '../revisions/branch.ts'
-import type { Catalog } from './catalog.ts'
 import type { WithHistory } from './history.ts'
 import type { Epochs } from './sequence.ts'
-
-/** What a kind of engine can do; the house asks for a capability, never for an engine's name. */
-export interface EngineCapabilities {
-  /** Whether data survives the end of the process. */
-  readonly durable: boolean
-  /** Whether another process may write the same databases at the same time. */
-  readonly sharedWriters: boolean
-}
-
-export interface StorageEngine {
-  readonly capabilities: EngineCapabilities
-  /** The list of databases and what belongs to the server. One holder at a time: a second call, here or in
-   * another process, rejects with a plain Error that says who holds it. */
-  openCatalog(): Promise<Catalog>
-  /** Opens a database that exists. @throws no_database */
-  openDatabase(name: string): Promise<DatabaseStore>
-  /** Closes what is open. Idempotent. */
-  close(): Promise<void>
-}
+import type { CompactOptions, StoreSizes, StoreWear } from './upkeep.ts'
 
 /** What one look at a database shows beside its documents; consistent with the documents handed over with it. */
 export interface StoreView {
@@ -51,6 +33,8 @@ export interface StoreView {
   readonly designVersion: number
   /** null: none was ever set. */
   readonly security: SecurityObject | null
+  /** Whether it was put back to an earlier state: the first checkpoint of each replication is refused then. */
+  readonly wasRestored: boolean
 }
 
 /** Facts for the database's information object, protocol.md 4.5. */
@@ -61,7 +45,7 @@ export interface StoreInfo extends StoreView {
   readonly purgeSeq: number
   /** Whether {@link DatabaseStore.compact} is at work. */
   readonly compacting: boolean
-  /** Bytes: on disk; of the live data's pages; of the leaves' bodies and attachments as they were sent. */
+  /** Bytes: on disk; in use there, {@link StoreSizes.kept} aside; of the leaves' contents as they were sent. */
   readonly sizes: { readonly file: number; readonly active: number; readonly external: number }
 }
 
@@ -96,8 +80,10 @@ export interface DocState {
   readonly hasOneLeaf: boolean
   /** Every leaf with its ancestry, in no order; `ids` of a branch is loaded when it is touched. */
   readonly branches: readonly Branch[]
-  /** Every revision of which a row is kept, leaf or superseded. */
+  /** Every revision that is stored, leaf or superseded. */
   revisions(): readonly StoredRevision[]
+  /** Superseded revisions that only the time machine knows: nothing else here does ({@link CompactOptions}). */
+  kept(): readonly string[]
   /** JSON text of a stored revision without its `_` members; null when that revision's body is not kept. */
   body(rev: string): string | null
   /** Attachments of a stored revision in their names' order; empty when there are none. */
@@ -222,7 +208,7 @@ export interface PurgeUpdate<R> {
 export interface PurgeWrite {
   /** The leaves that go, for the list of purges. */
   readonly purged: readonly string[]
-  /** Stored revisions that go: the leaves, and ancestors that no other leaf has. */
+  /** Revisions that go, stored or kept: the leaves, and ancestors that no other leaf has. */
   readonly removed: readonly string[]
   /** What stays of the document; null: it is forgotten whole, its place in the feed too. */
   readonly rest: DocWrite | null
@@ -237,13 +223,6 @@ export interface PurgeInfo {
   readonly revs: readonly string[]
 }
 
-/** How far a compaction is. */
-export interface CompactionProgress {
-  /** Of `total` steps of about equal work. */
-  readonly done: number
-  readonly total: number
-}
-
 /** A `_local` document: no history, no feed. */
 export interface LocalDoc {
   /** With its prefix `_local/`. */
@@ -255,11 +234,16 @@ export interface LocalDoc {
 
 export interface LocalUpdate<R> {
   readonly id: string
-  /** Pure. `write` null deletes. */
+  /**
+   * Pure. `write` null deletes.
+   * @param wasMet whether a decision on this id was `met` since the database was restored; false where it was not
+   * @returns `met`: to be remembered, with the write or without one
+   */
   decide(
     doc: LocalDoc | null,
     view: StoreView,
-  ): { result: R; write?: { readonly rev: number; readonly body: string } | null }
+    wasMet: boolean,
+  ): { result: R; write?: { readonly rev: number; readonly body: string } | null; met?: boolean }
 }
 
 /** A change of what the database keeps about itself. */
@@ -293,6 +277,8 @@ export interface Page<R> {
 
 /** One open database. Methods may be called at any time; writes of several calls may share a commit. */
 export interface DatabaseStore extends WithHistory {
+  /** Whether its opening has found that it was put back by hand. */
+  readonly wasPutBack: boolean
   info(): Promise<StoreInfo>
   view(): Promise<StoreView>
 
@@ -314,7 +300,7 @@ export interface DatabaseStore extends WithHistory {
   ): Promise<Page<R>>
   /** How many rows of the feed lie above `seq`; in O(log n). */
   countChanges(seq: number): Promise<number>
-  /** How many attachments the stored revisions have, leaves and superseded ones; counted up to `most`. */
+  /** How many attachments the revisions have, leaves, superseded and kept ones; counted up to `most`. */
   countAttachments(most: number): Promise<number>
   /** A stretch of an attachment's bytes; null when the blob is not stored. */
   readBlob(blob: number, offset: number, length: number): Promise<Uint8Array | null>
@@ -330,10 +316,14 @@ export interface DatabaseStore extends WithHistory {
   /** The newest purges, oldest first, as many as `purgedInfosLimit` at the most. */
   readPurges(): Promise<PurgeInfo[]>
   /**
-   * Removes superseded bodies and blobs that nothing names, and gives freed pages back, in steps between which
-   * other work is served. A call while one is at work joins it.
+   * Removes superseded bodies, or keeps them aside; cuts ancestries to `revsLimit`; removes blobs that nothing names,
+   * and gives freed pages back; in steps between which other work is served. A call while one is at work joins it.
    */
-  compact(onProgress?: (progress: CompactionProgress) => void): Promise<void>
+  compact(options?: CompactOptions): Promise<void>
+  /** Cheap: nothing is looked for. */
+  wear(): Promise<StoreWear>
+  /** Counts, in short turns, where the bytes are. */
+  sizes(): Promise<StoreSizes>
 
   readLocals(ids: readonly string[]): Promise<(LocalDoc | null)[]>
   readLocalRange(range: IdRange, paging: Paging): Promise<Page<LocalDoc>>
@@ -343,8 +333,8 @@ export interface DatabaseStore extends WithHistory {
   /** Changes settings; a throw of `decide` rejects and changes nothing. */
   updateSettings<R>(decide: (view: StoreView) => { result: R; write?: SettingsChange }): Promise<R>
 
-  /** Called after each durable commit that gave out sequence numbers, with the newest. */
-  onCommit(listener: (updateSeq: number) => void): void
+  /** Called after each durable commit that gave out sequence numbers, with the newest and its epoch. */
+  onCommit(listener: (updateSeq: number, epoch: string) => void): void
   /** Waits for the writes under way, then closes. Idempotent. */
   close(): Promise<void>
 }

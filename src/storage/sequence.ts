@@ -69,8 +69,30 @@ export function readSequence(epochs: Epochs, updateSeq: number, token: string): 
   if (match === null) throw new CouchError('bad_request', "Malformed sequence supplied in 'since' parameter.")
   const seq = Number(match[1])
   if (match[2] === undefined) return { seq: seq > updateSeq ? 0 : seq, unknownEpoch: false }
-  const owner = epochs.findIndex((epoch) => epoch.id === match[2])
-  if (owner === -1) return { seq: 0, unknownEpoch: seq !== 0 }
+  const last = ownedUpTo(epochs, match[2], updateSeq)
+  if (last === null) return { seq: 0, unknownEpoch: seq !== 0 }
+  return { seq: Math.min(seq, last), unknownEpoch: false }
+}
+
+/** How far a database was when last heard of: the epoch of its newest number, and that number. */
+export interface Mark {
+  readonly epoch: string
+  readonly updateSeq: number
+}
+
+/** Whether a database is another one, or not as far as it was: then its file was put back by hand. */
+export function hasGoneBack(
+  { epochs, updateSeq }: { readonly epochs: Epochs; readonly updateSeq: number },
+  mark: Mark,
+): boolean {
+  const last = ownedUpTo(epochs, mark.epoch, updateSeq)
+  return last === null || mark.updateSeq > last
+}
+
+/** The last number that an epoch owns; null when it is none of ours. */
+export function ownedUpTo(epochs: Epochs, id: string, updateSeq: number): number | null {
+  const owner = epochs.findIndex((epoch) => epoch.id === id)
+  if (owner === -1) return null
   const next = epochs[owner + 1]
-  return { seq: Math.min(seq, next === undefined ? updateSeq : next.firstSeq - 1), unknownEpoch: false }
+  return next === undefined ? updateSeq : next.firstSeq - 1
 }

@@ -1,6 +1,8 @@
 /** Compactions in the background of a database thread, and what the HTTP thread is told of them. */
 import { CouchError } from '../core/errors.ts'
-import type { CompactionProgress, DatabaseStore } from '../storage/engine.ts'
+import type { DatabaseStore } from '../storage/engine.ts'
+import type { CompactionProgress } from '../storage/upkeep.ts'
+import type { Keeping } from './compaction-policy.ts'
 import { packError, type Reply } from './wire.ts'
 
 /** How often progress is told at the most. */
@@ -10,34 +12,51 @@ type CompactionReply = Extract<Reply, { type: 'compaction' }>
 
 interface CompactionsOptions {
   /** Keeps a database open while work is under way. */
-  accompany(database: string, incarnation: number, work: () => Promise<void>): Promise<void>
+  accompany(
+    database: string,
+    incarnation: number,
+    work: (store: Pick<DatabaseStore, 'compact'>) => Promise<void>,
+  ): Promise<void>
   tell(reply: CompactionReply): void
+  /** What is kept of a database for the time machine by one that begins now. */
+  keeping(database: string): Keeping
 }
 
 export class Compactions {
   readonly #options: CompactionsOptions
-  /** Incarnations whose compaction is under way. */
-  readonly #running = new Set<number>()
+  /** Those that are under way, by incarnation. */
+  readonly #running = new Map<number, Promise<boolean>>()
 
   constructor(options: CompactionsOptions) {
     this.#options = options
   }
 
-  /** Compacts a store in the background, unless that is under way. */
-  start(database: string, incarnation: number, store: Pick<DatabaseStore, 'compact'>): void {
-    if (this.#running.has(incarnation)) return
-    this.#running.add(incarnation)
-    const end = (fault?: CompactionReply['fault']) => {
-      this.#running.delete(incarnation)
-      this.#options.tell({ type: 'compaction', incarnation, progress: null, ...(fault && { fault }) })
-    }
-    const onProgress = paced((progress) => this.#options.tell({ type: 'compaction', incarnation, progress }))
-    this.#options
-      .accompany(database, incarnation, () => store.compact(onProgress))
-      .then(
-        () => end(),
-        (error: unknown) => end(isOver(error) ? undefined : packError(error)),
-      )
+  /**
+   * Compacts a database in the background, unless that is under way.
+   * @returns when it has ended: whether it did what there was to do. Never rejects
+   */
+  start(database: string, incarnation: number): Promise<boolean> {
+    const known = this.#running.get(incarnation)
+    if (known !== undefined) return known
+    const running = this.#run(database, incarnation).then(
+      () => this.#end(incarnation, null),
+      (error: unknown) => this.#end(incarnation, error),
+    )
+    this.#running.set(incarnation, running)
+    return running
+  }
+
+  #run(database: string, incarnation: number): Promise<void> {
+    const { accompany, tell, keeping } = this.#options
+    const onProgress = paced((progress) => tell({ type: 'compaction', incarnation, progress }))
+    return accompany(database, incarnation, (store) => store.compact({ ...keeping(database), onProgress }))
+  }
+
+  #end(incarnation: number, error: unknown): boolean {
+    this.#running.delete(incarnation)
+    const fault = error === null || isOver(error) ? undefined : packError(error)
+    this.#options.tell({ type: 'compaction', incarnation, progress: null, ...(fault && { fault }) })
+    return error === null
   }
 }
 

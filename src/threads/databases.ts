@@ -1,10 +1,13 @@
 /** The databases of this server as the HTTP thread sees them: which there are, and a way to each. */
 import type { ChangesSource } from '../changes/page.ts'
 import type { Sendable } from '../core/byte-text.ts'
+import type { Space } from '../core/space.ts'
 import type { SecurityObject, Settings } from '../core/types.ts'
 import type { Database } from '../documents/database.ts'
 import type { ViewSource } from '../query/views.ts'
 import type { CatalogUpdates, RecordWrite, ServerRecord, UpdatesRange } from '../storage/catalog.ts'
+import type { Copies } from './copy-wire.ts'
+import type { Faults } from './faults.ts'
 import type { CompactionTask } from './tasks.ts'
 import type { ThreadReport } from './thread-stats.ts'
 
@@ -34,10 +37,33 @@ export interface DatabaseHandle extends Omit<Database, TextMethod>, ChangesSourc
   watch(listener: (event: DatabaseEvent) => void): () => void
 }
 
+/** The databases of the server as the composition root has them: what the disk and the threads do to them. */
+export interface OwnedDatabases extends Databases {
+  /** What is left of the disk, for all that is written from now on. */
+  setSpace(space: Space): void
+  /** What has gone wrong so far. */
+  faults(): Faults
+}
+
 export interface DatabasesStats {
   readonly threads: readonly ThreadReport[]
   /** Threads that run functions of design documents. */
   readonly sandboxThreads: number
+}
+
+/** A database that can be restored now. */
+export interface PreparedRestore {
+  readonly name: string
+  readonly updateSeq: number
+  readonly docCount: number
+  /**
+   * Gives it its name, with no moment at which that is free. What has the name until then is ended as if it were
+   * deleted, but kept aside.
+   * @returns where it is kept; null: there was none
+   */
+  finish(): Promise<string | null>
+  /** Removes it. Idempotent, and nothing after {@link finish}; never rejects. */
+  discard(): Promise<void>
 }
 
 export interface Databases {
@@ -50,6 +76,18 @@ export interface Databases {
   create(name: string): Promise<void>
   /** Ends its feeds and removes it. @throws no_database */
   delete(name: string): Promise<void>
+  /**
+   * Makes of a copy of a database's file what can take a database's place; see StorageEngine.prepare. Nothing changes
+   * for anybody yet. One at a time; takes as long as reading the file.
+   * @param copy absolute path
+   * @throws illegal_database_name, database_name_too_long, bad_request when the copy is not good
+   */
+  prepareRestore(name: string, copy: string): Promise<PreparedRestore>
+  /**
+   * Lets a database whose file was put back by hand begin anew, as one that was restored.
+   * @throws no_database
+   */
+  beginAnew(name: string): Promise<void>
   /** What happened to databases, of each pair of name and type the latest; for `_db_updates`. */
   updates(range: UpdatesRange, limit: number): Promise<CatalogUpdates>
   /**
@@ -66,6 +104,10 @@ export interface Databases {
   tasks(): readonly CompactionTask[]
   /** How the threads are, within about a second however busy they are. Never rejects. */
   stats(): Promise<DatabasesStats>
+  /** Copies of databases as files; null: the engine makes none. */
+  readonly copies: Copies | null
+  /** The names of open databases that cannot be read; looked for within bounds. */
+  unreadable(): Promise<readonly string[]>
   /** New limits and rules for all that is asked from now on. */
   setSettings(settings: Settings): void
   /** Tells whoever watches a database that it is over: the server stops. */

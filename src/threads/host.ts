@@ -6,6 +6,7 @@ import { parentPort, type TransferListItem, workerData } from 'node:worker_threa
 import { readFilterBody } from '../changes/filter-body.ts'
 import { changesPage } from '../changes/page.ts'
 import { CouchError } from '../core/errors.ts'
+import { isShort, type Space } from '../core/space.ts'
 import type { SecurityObject, Settings } from '../core/types.ts'
 import { USERS_DATABASE } from '../core/user-ids.ts'
 import type { MassDeletion } from '../documents/deletion-watch.ts'
@@ -20,8 +21,15 @@ import { storeViews } from '../query/views.ts'
 import { SandboxClient } from '../sandbox/client.ts'
 import type { Catalog } from '../storage/catalog.ts'
 import { CommitTally } from '../storage/commit-tally.ts'
+import type { DatabaseStore, StoreView } from '../storage/engine.ts'
+import type { Epoch, Mark } from '../storage/sequence.ts'
 import { sqliteEngine } from '../storage/sqlite/engine.ts'
+import { AutomaticCompactions } from './automatic-compactions.ts'
+import { keeping } from './compaction-policy.ts'
 import { Compactions } from './compactions.ts'
+import { serveCopies } from './copy-host.ts'
+import { isCopier } from './copy-wire.ts'
+import { Disk } from './disk.ts'
 import { Flow } from './flow.ts'
 import { heapSize } from './heap-size.ts'
 import { LoopWatch } from './loop-watch.ts'
@@ -29,6 +37,7 @@ import { type Closable, OpenStores } from './open-stores.ts'
 import { servedUsers } from './served-users.ts'
 import type { ThreadStats } from './thread-stats.ts'
 import { Turns } from './turns.ts'
+import { unreadable } from './unreadable.ts'
 import {
   type CatalogAct,
   METHODS,
@@ -47,6 +56,7 @@ type Call = Extract<Request, { type: 'call' }>
 
 interface OpenDatabase extends Closable {
   readonly database: ServedDatabase
+  readonly store: DatabaseStore
 }
 
 /** How long functions may take when the thread stops, in ms; then what waits for them is refused. */
@@ -74,8 +84,17 @@ class Host {
   readonly #stores: OpenStores<OpenDatabase>
   readonly #functions: SandboxClient
   readonly #compactions = new Compactions({
-    accompany: (database, incarnation, work) => this.#stores.accompany(database, incarnation, work),
+    accompany: (database, incarnation, work) =>
+      this.#stores.accompany(database, incarnation, ({ store }) => work(store)),
     tell: (reply) => this.#outbox.post(reply),
+    // Old hashes of passwords are nobody's history, and with an account all that is known of it goes.
+    keeping: (database) =>
+      database === USERS_DATABASE ? {} : keeping(this.#settings.rules.compaction, Date.now()),
+  })
+  readonly #automatic = new AutomaticCompactions({
+    rules: () => this.#settings.rules.compaction,
+    start: (name, incarnation) => this.#compactions.start(name, incarnation),
+    now: Date.now,
   })
   readonly #turns = new Turns<Call>(
     (request) => this.#serve(request),
@@ -83,22 +102,48 @@ class Host {
   )
   /** Streams asked for, by call, from the moment they are: a reader may give up before they begin. */
   readonly #streams = new Map<number, { readonly database: string; readonly flow: Flow }>()
+  /** What lets go the databases that are held open, by the calls that asked for it. */
+  readonly #held = new Map<number, () => void>()
   readonly #views = new ViewMemory(() => this.#settings.limits.maxViewBytes)
+  /** How far databases were before the server was started, until they are opened. */
+  readonly #marks = new Map<string, Mark>()
+  /** Databases that were opened with theirs, or had none. */
+  readonly #opened = new Set<string>()
   readonly #tally = new CommitTally()
   readonly #loop = new LoopWatch()
+  readonly #ending = new AbortController()
+  readonly #disk: Disk
+  /** Databases that nobody else can open (storage/sqlite/upgrade.ts). */
+  readonly #alone = new Set<string>()
   #settings: Settings
   #catalog: Promise<Catalog> | undefined
 
   constructor(outbox: Outbox<Reply>, options: ThreadOptions) {
     this.#outbox = outbox
     this.#settings = options.settings
-    this.#engine = sqliteEngine({ dataDir: options.dataDir, tally: this.#tally })
+    this.#disk = new Disk(options.dataDir, () => outbox.post({ type: 'full' }))
+    this.#disk.set(options.space)
+    this.#engine = sqliteEngine({
+      dataDir: options.dataDir,
+      tally: this.#tally,
+      keepsUpgradeCopies: () => this.#settings.rules.upgradeCopies,
+      ending: this.#ending.signal,
+      watch: {
+        onFull: () => this.#disk.onFull(),
+        onFault: (database, error) => this.#faulty(database, error),
+        onAlone: (database) => this.#alone.add(database),
+      },
+    })
     this.#functions = new SandboxClient(options.sandbox, () => outbox.post({ type: 'sandbox' }))
     this.#stores = new OpenStores(options.maxOpen, (name, incarnation) => this.#open(name, incarnation))
   }
 
   async #open(name: string, incarnation: number): Promise<OpenDatabase> {
-    const store = await this.#engine.openDatabase(name)
+    const mark = this.#marks.get(name)
+    this.#marks.delete(name)
+    this.#opened.add(name)
+    const store = await this.#engine.openDatabase(name, mark)
+    if (store.wasPutBack) this.#tellPutBack(incarnation, await store.view())
     const { isHosted } = this.#settings.rules
     const sandbox = isHosted ? ownFunctionsOnly(this.#functions.sandbox, name) : this.#functions.sandbox
     const house = isHosted ? null : { sandbox, name, incarnation }
@@ -106,18 +151,22 @@ class Host {
       name,
       limits: () => this.#settings.limits,
       rules: () => this.#settings.rules,
+      space: () => this.#disk.space,
       onSecured: (security: SecurityObject) => this.#outbox.post({ type: 'secured', incarnation, security }),
       onMassDeletion: (found: MassDeletion) => this.#outbox.post({ type: 'alarm', incarnation, found }),
       sandbox,
       incarnation,
-      startCompaction: () => this.#compactions.start(name, incarnation, store),
+      startCompaction: () => void this.#compactions.start(name, incarnation),
+      viewBytes: () => this.#views.bytesOf(store),
     }
     const isUsers = name === USERS_DATABASE
     const documents = isUsers
       ? await usersDatabase(store, { ...options, compilePattern })
       : storeDatabase(store, options)
     // What `_users` is made with is no news of it: nothing is told of before now.
-    store.onCommit((updateSeq) => this.#outbox.post({ type: 'committed', incarnation, updateSeq }))
+    store.onCommit((updateSeq, epoch) =>
+      this.#outbox.post({ type: 'committed', incarnation, updateSeq, epoch }),
+    )
     const served: ServedDatabase = {
       ...documents,
       ...(isHosted ? refusedViews(store) : storeViews({ store, sandbox, incarnation, memory: this.#views })),
@@ -125,12 +174,34 @@ class Host {
       readFilterBody: async (_user, body, withText) => readFilterBody(body, withText),
     }
     const database = isUsers ? servedUsers(served, () => served.security()) : served
-    const close = () => {
+    this.#automatic.opened(name, incarnation, store)
+    const close = async () => {
+      await this.#automatic.closing(name)
       this.#views.forget(store)
       this.#functions.forget(incarnation)
       return store.close()
     }
-    return { database, close }
+    return { database, store, close }
+  }
+
+  #tellPutBack(incarnation: number, { epochs, updateSeq }: StoreView): void {
+    const { id } = epochs.at(-1) as Epoch
+    this.#outbox.post({ type: 'putBack', incarnation, mark: { epoch: id, updateSeq } })
+  }
+
+  #faulty(database: string, error: CouchError): void {
+    const incarnation = this.#stores.incarnationOf(database)
+    if (incarnation === undefined) return
+    this.#outbox.post({ type: 'faulty', incarnation, fault: packError(error) })
+    // After a failed read or write nobody knows what SQLite has kept of it in memory.
+    if (error.code === 'disk_fault') this.#stores.discard(database)
+  }
+
+  #setSpace(space: Space): void {
+    this.#disk.set(space)
+    if (isShort(space)) return
+    for (const database of this.#alone) this.#stores.renew(database)
+    this.#alone.clear()
   }
 
   /** Takes a batch of messages. */
@@ -153,6 +224,9 @@ class Host {
       case 'settings':
         this.#settings = request.settings
         return
+      case 'space':
+        this.#setSpace(request.space)
+        return
       case 'stats':
         this.#answer(request.call, this.#stats())
         return
@@ -161,6 +235,19 @@ class Host {
         return
       case 'drop':
         this.#answer(request.call, this.#drop(request.database))
+        return
+      case 'prepare':
+        this.#answer(request.call, this.#engine.prepare(request.database, request.copy))
+        return
+      case 'hold':
+        this.#answer(request.call, this.#hold(request))
+        return
+      case 'release':
+        this.#held.get(request.call)?.()
+        this.#held.delete(request.call)
+        return
+      case 'check':
+        this.#answer(request.call, unreadable(this.#stores))
         return
       case 'catalog':
         this.#answer(request.call, this.#catalogAct(request.act))
@@ -183,7 +270,8 @@ class Host {
   }
 
   #enqueue(request: Call): void {
-    const { call, database, method } = request
+    const { call, database, method, mark } = request
+    if (mark !== undefined && !this.#opened.has(database)) this.#marks.set(database, mark)
     if (METHODS[method] === 'stream') this.#streams.set(call, { database, flow: new Flow() })
     this.#turns.add(database, request)
   }
@@ -249,21 +337,35 @@ class Host {
       if (stream.database === database) stream.flow.fail(new CouchError('no_database'))
     }
     await this.#stores.drop(database)
+    this.#automatic.forget(database)
+  }
+
+  #hold({ call, database, incarnation }: Extract<Request, { type: 'hold' }>): Promise<void> {
+    return new Promise((opened, failed) => {
+      const untilReleased = () => {
+        opened()
+        return new Promise<void>((release) => this.#held.set(call, release))
+      }
+      this.#stores.accompany(database, incarnation, untilReleased).catch(failed)
+    })
   }
 
   async #catalogAct(act: CatalogAct): Promise<unknown> {
-    const catalog = await this.#openCatalog()
+    const catalog = await this.#openCatalog(act.act === 'open' ? act.serverFile : undefined)
     if (act.act === 'create') return catalog.create(act.name)
     if (act.act === 'delete') return catalog.delete(act.name)
-    if (act.act === 'noteUpdated') return catalog.noteUpdated(act.names)
+    if (act.act === 'replace') return catalog.replace(act.name, act.draft)
+    if (act.act === 'discard') return catalog.discard(act.name, act.draft)
+    if (act.act === 'noteUpdated') return catalog.noteUpdated(act.names, act.marks)
     if (act.act === 'readUpdates') return catalog.readUpdates(act.range, act.limit)
     if (act.act === 'readRecords') return catalog.readRecords(act.kind)
     if (act.act === 'writeRecords') return catalog.writeRecords(act.writes)
+    if (act.act === 'copy') return catalog.copyTo(act.path)
     return { serverUuid: catalog.serverUuid, databases: await catalog.list() }
   }
 
-  #openCatalog(): Promise<Catalog> {
-    this.#catalog ??= this.#engine.openCatalog().catch((error: unknown) => {
+  #openCatalog(serverFile?: string): Promise<Catalog> {
+    this.#catalog ??= this.#engine.openCatalog(serverFile).catch((error: unknown) => {
       this.#catalog = undefined
       throw error
     })
@@ -272,7 +374,9 @@ class Host {
 
   /** Finishes what was asked for before, but for streams, which readers may take any time to read. */
   async #stop(): Promise<void> {
+    this.#ending.abort()
     this.#turns.runAll()
+    this.#automatic.close()
     for (const { flow } of this.#streams.values()) flow.fail(new CouchError('unavailable'))
     const timer = setTimeout(() => this.#functions.close(), FUNCTIONS_GRACE_MS)
     await this.#stores.closeAll()
@@ -285,6 +389,9 @@ class Host {
 
 if (parentPort !== null) {
   const port = parentPort
-  const host = new Host(new Outbox<Reply>(port), workerData as ThreadOptions)
-  port.on('message', (requests: readonly Request[]) => host.receive(requests))
+  if (isCopier(workerData)) serveCopies(port, sqliteEngine(workerData))
+  else {
+    const host = new Host(new Outbox<Reply>(port), workerData as ThreadOptions)
+    port.on('message', (requests: readonly Request[]) => host.receive(requests))
+  }
 }

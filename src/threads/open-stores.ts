@@ -16,7 +16,11 @@ interface Entry<T> {
   /** Called when it has no users. */
   readonly whenIdle: (() => void)[]
   isDropped: boolean
+  /** Whether it is to be closed as soon as nobody uses it. */
+  isStale: boolean
 }
+
+const FRESH = { isDropped: false, isStale: false }
 
 export class OpenStores<T extends Closable> {
   readonly #open: (name: string, incarnation: number) => Promise<T>
@@ -26,6 +30,7 @@ export class OpenStores<T extends Closable> {
   /** Databases that are being closed: nobody opens one anew before its file is let go. Never rejected. */
   readonly #closing = new Map<string, Promise<void>>()
   #isOver = false
+  #hasStale = false
 
   /** @param max databases kept open, unless more are in use */
   constructor(max: number, open: (name: string, incarnation: number) => Promise<T>) {
@@ -36,6 +41,11 @@ export class OpenStores<T extends Closable> {
   /** How many are open, or being opened. */
   get size(): number {
     return this.#entries.size
+  }
+
+  /** Those that are open, or being opened, least recently used first; looking at them is no use of them. */
+  opened(): { readonly name: string; readonly opened: Promise<T> }[] {
+    return [...this.#entries].map(([name, { opened }]) => ({ name, opened }))
   }
 
   /**
@@ -95,7 +105,7 @@ export class OpenStores<T extends Closable> {
 
   #add(name: string, incarnation: number): Entry<T> {
     const opened = (this.#closing.get(name) ?? Promise.resolve()).then(() => this.#open(name, incarnation))
-    const entry: Entry<T> = { incarnation, opened, users: 0, companions: 0, whenIdle: [], isDropped: false }
+    const entry: Entry<T> = { incarnation, opened, users: 0, companions: 0, whenIdle: [], ...FRESH }
     this.#entries.set(name, entry)
     opened.catch(() => {
       if (this.#entries.get(name) === entry) this.#entries.delete(name)
@@ -105,12 +115,37 @@ export class OpenStores<T extends Closable> {
 
   #closeSpare(): void {
     let spare = this.#entries.size - this.#max
+    if (spare <= 0 && !this.#hasStale) return
+    this.#hasStale = false
     for (const [name, entry] of this.#entries) {
-      if (spare <= 0) return
-      if (entry.users > 0 || entry.companions > 0) continue
+      if (spare <= 0 && !entry.isStale) continue
+      if (entry.users > 0 || entry.companions > 0) {
+        this.#hasStale ||= entry.isStale
+        continue
+      }
       spare -= 1
       this.#close(name, entry)
     }
+  }
+
+  /** Has a database closed as soon as nobody uses it; whoever comes next opens it anew. */
+  renew(name: string): void {
+    const entry = this.#entries.get(name)
+    if (entry === undefined) return
+    entry.isStale = true
+    this.#hasStale = true
+    this.#closeSpare()
+  }
+
+  /** Closes a database that is not to be trusted any more: who uses it gets unavailable, who comes next opens it anew. */
+  discard(name: string): void {
+    const entry = this.#entries.get(name)
+    if (entry !== undefined) void this.#close(name, entry)
+  }
+
+  /** Of the database that is open under a name; undefined: none is. */
+  incarnationOf(name: string): number | undefined {
+    return this.#entries.get(name)?.incarnation
   }
 
   /** Resolves when the file is let go, or could not be closed any better. */

@@ -1,5 +1,6 @@
 /** The database threads: started when there is work for them, each owning the databases it was first asked for. */
 import { availableParallelism } from 'node:os'
+import { AMPLE_SPACE, type Space } from '../core/space.ts'
 import type { Settings } from '../core/types.ts'
 import { USERS_DATABASE } from '../core/user-ids.ts'
 import type { SandboxPool } from '../sandbox/pool.ts'
@@ -50,7 +51,9 @@ export class Pool {
   /** The first holds the catalog. */
   readonly #slots: [Slot, ...Slot[]]
   readonly #owners = new Map<string, Slot>()
+  readonly #aside = new Set<Thread>()
   #settings: Settings
+  #space = AMPLE_SPACE
   #hasCatalog = false
   #isClosing = false
 
@@ -77,9 +80,13 @@ export class Pool {
     this.#owners.delete(database)
   }
 
-  /** Takes the data folder. @throws when it cannot be used or somebody else holds it */
-  async openCatalog(): Promise<void> {
-    const opened = (await this.catalog({ act: 'open' })) as OpenedCatalog
+  /**
+   * Takes the data folder.
+   * @param serverFile takes the place of its server.sqlite first
+   * @throws when it cannot be used or somebody else holds it
+   */
+  async openCatalog(serverFile?: string): Promise<void> {
+    const opened = (await this.catalog({ act: 'open', ...(serverFile && { serverFile }) })) as OpenedCatalog
     this.#hasCatalog = true
     this.#options.onCatalog(opened)
   }
@@ -113,6 +120,7 @@ export class Pool {
     const options: ThreadOptions = {
       dataDir,
       settings: this.#settings,
+      space: this.#space,
       maxOpen: Math.max(1, Math.floor(maxOpen / MAX_THREADS)),
       sandbox: member.access,
     }
@@ -142,6 +150,18 @@ export class Pool {
     this.openCatalog().catch((error: unknown) => this.#options.onDeath([], error))
   }
 
+  /** Does work that would hold up a thread that serves databases, on one of its own that ends with it. */
+  async aside<T>(work: (thread: Thread) => Promise<T>): Promise<T> {
+    const thread = this.#startThread()
+    this.#aside.add(thread)
+    try {
+      return await work(thread)
+    } finally {
+      this.#aside.delete(thread)
+      await thread.stop()
+    }
+  }
+
   /** How the threads are that were started so far; one that has died is not started for that. */
   reports(): Promise<ThreadReport[]> {
     return Promise.all(
@@ -149,13 +169,27 @@ export class Pool {
     )
   }
 
+  /** Asks every thread which of its open databases cannot be read. @throws when a thread does not answer at all */
+  async unreadable(): Promise<string[]> {
+    const running = this.#slots.filter(({ thread }) => thread.isRunning)
+    const names = await Promise.all(running.map(({ thread }) => thread.ask({ type: 'check' })))
+    return (names as string[][]).flat()
+  }
+
   setSettings(settings: Settings): void {
     this.#settings = settings
     for (const { thread } of this.#slots) thread.tell({ type: 'settings', settings })
   }
 
+  setSpace(space: Space): void {
+    this.#space = space
+    for (const { thread } of this.#slots) thread.tell({ type: 'space', space })
+  }
+
   async close(): Promise<void> {
     this.#isClosing = true
-    await Promise.all(this.#slots.map(({ thread }) => thread.stop()))
+    await Promise.all(
+      [...this.#slots.map(({ thread }) => thread), ...this.#aside].map((thread) => thread.stop()),
+    )
   }
 }

@@ -12,7 +12,7 @@ export interface ProxiedDatabase {
   readonly handle: DatabaseHandle
   /** Tells everybody who watches. */
   emit(event: DatabaseEvent): void
-  /** The database is removed: whoever watches is told, and whoever still has the handle gets no_database. */
+  /** The database is removed: whoever still has the handle gets no_database. Whoever watches is to be told. */
   retire(): void
 }
 
@@ -25,10 +25,17 @@ export function proxyDatabase(entry: DatabaseEntry, owner: () => Thread): Proxie
     if (isRetired) throw new CouchError('no_database')
     return owner()
   }
+  // Told until it is certain that the database was opened with it.
+  let { mark } = entry
   const served = servedMethods({
-    call: async (method, args) => current().ask({ type: 'call', database, incarnation, method, args }),
+    call: async (method, args) => {
+      const answer = await current().ask({ type: 'call', database, incarnation, mark, method, args })
+      mark = undefined
+      return answer
+    },
     stream: async function* (method, args) {
-      yield* current().stream({ type: 'call', database, incarnation, method, args })
+      yield* current().stream({ type: 'call', database, incarnation, mark, method, args })
+      mark = undefined
     },
   })
   const listeners = new Set<(event: DatabaseEvent) => void>()
@@ -57,7 +64,6 @@ export function proxyDatabase(entry: DatabaseEntry, owner: () => Thread): Proxie
   }
   const retire = () => {
     isRetired = true
-    emit({ type: 'gone' })
   }
   return { entry, handle, emit, retire }
 }

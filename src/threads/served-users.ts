@@ -9,8 +9,10 @@ type Callers = 'itself' | 'admins' | 'server admins'
 /** A method that nobody has thought about would not compile. */
 const CALLERS: Readonly<Record<keyof ServedDatabase, Callers>> = {
   info: 'itself',
+  size: 'itself',
   security: 'itself',
   storedBefore: 'itself',
+  exportLines: 'server admins',
   setSecurity: 'itself',
   revsLimit: 'itself',
   setRevsLimit: 'admins',

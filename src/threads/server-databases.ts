@@ -2,6 +2,7 @@
 import { extname } from 'node:path'
 import { CouchError } from '../core/errors.ts'
 import { checkDatabaseName } from '../core/ids.ts'
+import { AMPLE_SPACE, type Space, shortage } from '../core/space.ts'
 import type { Limits, SecurityObject, Settings } from '../core/types.ts'
 import type { MassDeletion } from '../documents/deletion-watch.ts'
 import type { FunctionLimits } from '../sandbox/board.ts'
@@ -13,9 +14,13 @@ import type {
   ServerRecord,
   UpdatesRange,
 } from '../storage/catalog.ts'
-import type { DatabaseHandle, Databases, DatabasesStats } from './databases.ts'
+import { databaseCopies } from './copies.ts'
+import type { Copies } from './copy-wire.ts'
+import type { DatabaseHandle, DatabasesStats, OwnedDatabases, PreparedRestore } from './databases.ts'
+import { FaultRecord, type Faults } from './faults.ts'
 import { type OpenedCatalog, Pool } from './pool.ts'
 import { type ProxiedDatabase, proxyDatabase } from './proxy.ts'
+import { Replacements } from './replacements.ts'
 import { type CompactionTask, Tasks } from './tasks.ts'
 import { type ThreadEvent, threadFlags } from './thread.ts'
 import { UpdateNotes } from './update-notes.ts'
@@ -26,6 +31,8 @@ export interface ServerDatabasesOptions {
   readonly settings: Settings
   /** Databases kept open at the most, unless more are in use. */
   readonly maxOpen: number
+  /** A copy of server.sqlite that takes the place of the folder's own first; absolute. */
+  readonly serverFile?: string | undefined
   /** The file that a thread runs; by default host.ts beside this file. */
   readonly threadEntry?: URL | undefined
   /** The file that a thread for functions of design documents runs; by default the sandbox's own. */
@@ -34,18 +41,24 @@ export interface ServerDatabasesOptions {
   onFault(fault: unknown): void
   /** Most of a database was deleted within a minute; told again while that goes on. */
   onMassDeletion?(database: DatabaseEntry, found: MassDeletion): void
+  /** A database's file was found to be put back by hand; its devices compare anew. */
+  onPutBack?(database: string): void
   /** A compaction has failed; the database is as it was, less what was cleaned up by then. */
   onCompactionFault(database: string, fault: unknown): void
+  /** A database's file is damaged, or the disk has failed it; told once of each. */
+  onDatabaseFault?(database: string, fault: unknown): void
+  /** A write has met the end of the disk. */
+  onFull?(): void
 }
 
 /**
  * Takes the data folder and lists its databases.
  * @throws Error with one clear line when the folder cannot be used or another settee holds it
  */
-export async function openServerDatabases(options: ServerDatabasesOptions): Promise<Databases> {
+export async function openServerDatabases(options: ServerDatabasesOptions): Promise<OwnedDatabases> {
   const databases = new ServerDatabases(options)
   try {
-    await databases.open()
+    await databases.open(options.serverFile)
   } catch (error) {
     await databases.close()
     throw error instanceof CouchError && error.cause !== undefined ? new Error(firstLine(error.cause)) : error
@@ -68,9 +81,9 @@ function functionLimits({ functionTimeout, functionMemory }: Limits): FunctionLi
   return { timeoutMs: functionTimeout, memory: functionMemory }
 }
 
-class ServerDatabases implements Databases {
-  readonly #onCompactionFault: ServerDatabasesOptions['onCompactionFault']
-  readonly #onMassDeletion: ServerDatabasesOptions['onMassDeletion']
+class ServerDatabases implements OwnedDatabases {
+  readonly #options: ServerDatabasesOptions
+  readonly #faults = new FaultRecord()
   readonly #tasks = new Tasks()
   #serverUuid = ''
   readonly #sandboxes: SandboxPool
@@ -79,27 +92,52 @@ class ServerDatabases implements Databases {
   readonly #byIncarnation = new Map<number, ProxiedDatabase>()
   /** Makings and deletings under way: one at a time for a name. */
   readonly #changing = new Map<string, Promise<unknown>>()
-  readonly #notes = new UpdateNotes({ note: (names) => this.#catalogChange({ act: 'noteUpdated', names }) })
+  readonly #notes = new UpdateNotes({
+    note: (names, marks) => this.#catalogChange({ act: 'noteUpdated', names, marks }),
+  })
   readonly #updateListeners = new Set<() => void>()
   readonly #securityListeners = new Set<(database: string) => void>()
+  readonly #replacements = new Replacements({
+    aside: (work) => this.#pool.aside(work),
+    owner: (name) => this.#pool.owner(name),
+    release: (name) => this.#pool.release(name),
+    catalog: (act) => this.#catalogChange(act),
+    alone: (name, work) => this.#alone(name, work),
+    take: (name) => this.#take(name),
+    enter: (entry) => this.#enter(entry),
+    tellSecurity: (name) => this.#tellSecurity(name),
+  })
+  readonly copies: Copies
   #names: readonly string[] | undefined
+  #space = AMPLE_SPACE
   #closed: Promise<void> | undefined
 
   constructor(options: ServerDatabasesOptions) {
-    const { dataDir, settings, maxOpen, threadEntry, onFault, onCompactionFault } = options
-    this.#onCompactionFault = onCompactionFault
-    this.#onMassDeletion = options.onMassDeletion
+    const { dataDir, settings, maxOpen, threadEntry } = options
+    this.#options = options
+    const onFault = (fault: unknown) => {
+      this.#faults.died()
+      options.onFault(fault)
+    }
     this.#sandboxes = new SandboxPool({
       entry: options.sandboxEntry,
       execArgv: threadFlags(process.execArgv),
       limits: functionLimits(settings.limits),
       onFault,
     })
+    const entry = threadEntry ?? new URL(`./host${extname(import.meta.url)}`, import.meta.url)
+    this.copies = databaseCopies({
+      dataDir,
+      entry,
+      entryOf: (name) => this.#byName.get(name)?.entry,
+      hold: ({ name, incarnation }) => this.#pool.owner(name).hold(name, incarnation),
+      copyCatalog: async (path) => void (await this.#pool.catalog({ act: 'copy', path })),
+    })
     this.#pool = new Pool({
       dataDir,
       settings,
       maxOpen,
-      entry: threadEntry ?? new URL(`./host${extname(import.meta.url)}`, import.meta.url),
+      entry,
       sandboxes: this.#sandboxes,
       onEvent: (event) => this.#tell(event),
       onDeath: (names, fault) => {
@@ -116,8 +154,8 @@ class ServerDatabases implements Databases {
     })
   }
 
-  open(): Promise<void> {
-    return this.#pool.openCatalog()
+  open(serverFile?: string): Promise<void> {
+    return this.#pool.openCatalog(serverFile)
   }
 
   /** Enters what is not known yet: all at first; later what a thread had made when it died before it said so. */
@@ -155,23 +193,49 @@ class ServerDatabases implements Databases {
     this.#byName.delete(name)
     this.#byIncarnation.delete(incarnation)
     this.#tasks.forget(incarnation)
+    this.#faults.forget(incarnation)
     this.#names = undefined
   }
 
+  /** Takes a database out of the list; undefined when it is not there. */
+  #take(name: string): ProxiedDatabase | undefined {
+    const proxied = this.#byName.get(name)
+    if (proxied !== undefined) this.#leave(proxied.entry)
+    return proxied
+  }
+
   #tell(event: ThreadEvent): void {
+    if (event.type === 'full') {
+      this.#options.onFull?.()
+      return
+    }
     const proxied = this.#byIncarnation.get(event.incarnation)
     if (proxied === undefined) return
     if (event.type === 'committed') {
-      this.#notes.add(proxied.entry.name)
-      proxied.emit({ type: 'committed', updateSeq: event.updateSeq })
+      const { updateSeq, epoch } = event
+      this.#notes.add(proxied.entry.name, { updateSeq, epoch })
+      this.#faults.written(event.incarnation)
+      proxied.emit({ type: 'committed', updateSeq })
+    } else if (event.type === 'putBack') {
+      this.#notes.add(proxied.entry.name, event.mark)
+      this.#options.onPutBack?.(proxied.entry.name)
     } else if (event.type === 'secured') this.#tellSecured(proxied, event.security)
-    else if (event.type === 'alarm') this.#onMassDeletion?.(proxied.entry, event.found)
+    else if (event.type === 'faulty') this.#noteFault(proxied.entry, unpackError(event.fault))
+    else if (event.type === 'alarm') this.#options.onMassDeletion?.(proxied.entry, event.found)
     else this.#noteCompaction(proxied, event)
   }
 
   #tellSecured(proxied: ProxiedDatabase, security: SecurityObject | null): void {
     proxied.emit({ type: 'secured', security })
-    for (const listener of this.#securityListeners) listener(proxied.entry.name)
+    this.#tellSecurity(proxied.entry.name)
+  }
+
+  #tellSecurity(name: string): void {
+    for (const listener of this.#securityListeners) listener(name)
+  }
+
+  #noteFault(entry: DatabaseEntry, fault: CouchError): void {
+    if (this.#faults.note(entry, fault)) this.#options.onDatabaseFault?.(entry.name, fault)
   }
 
   #noteCompaction(
@@ -180,18 +244,22 @@ class ServerDatabases implements Databases {
   ): void {
     this.#tasks.note(entry, event.progress)
     if (event.progress === null) emit({ type: 'compacted' })
-    if (event.fault !== undefined) this.#onCompactionFault(entry.name, unpackError(event.fault))
+    if (event.fault !== undefined) this.#options.onCompactionFault(entry.name, unpackError(event.fault))
   }
 
   /** Legal names are ASCII, so the order of UTF-16 is that of bytes. */
   names(): readonly string[] {
+    const underWay = this.#replacements.underWay()
+    if (underWay.size > 0) return [...new Set([...this.#byName.keys(), ...underWay])].sort()
     this.#names ??= [...this.#byName.keys()].sort()
     return this.#names
   }
 
   get(name: string): DatabaseHandle {
     const proxied = this.#byName.get(name)
-    if (proxied === undefined) throw new CouchError('no_database')
+    if (proxied === undefined) {
+      throw new CouchError(this.#replacements.underWay().has(name) ? 'unavailable' : 'no_database')
+    }
     return proxied.handle
   }
 
@@ -199,6 +267,9 @@ class ServerDatabases implements Databases {
     checkDatabaseName(name)
     return this.#alone(name, async () => {
       if (this.#byName.has(name)) throw new CouchError('file_exists')
+      const refusal = shortage(this.#space)
+      // `_users` and its kin are the server's own, which it does not do without.
+      if (refusal !== null && !name.startsWith('_')) throw refusal
       this.#enter((await this.#catalogChange({ act: 'create', name })) as DatabaseEntry)
     })
   }
@@ -209,6 +280,7 @@ class ServerDatabases implements Databases {
       if (proxied === undefined) throw new CouchError('no_database')
       this.#leave(proxied.entry)
       proxied.retire()
+      proxied.emit({ type: 'gone' })
       try {
         await this.#pool.owner(name).ask({ type: 'drop', database: name })
         await this.#catalogChange({ act: 'delete', name })
@@ -221,6 +293,15 @@ class ServerDatabases implements Databases {
       this.#pool.release(name)
       this.#notes.remove(name)
     })
+  }
+
+  prepareRestore(name: string, copy: string): Promise<PreparedRestore> {
+    checkDatabaseName(name)
+    return this.#replacements.prepare(name, copy)
+  }
+
+  beginAnew(name: string): Promise<void> {
+    return this.#replacements.beginAnew(name)
   }
 
   async #alone(name: string, work: () => Promise<void>): Promise<void> {
@@ -264,9 +345,22 @@ class ServerDatabases implements Databases {
     return { threads: await this.#pool.reports(), sandboxThreads: this.#sandboxes.size }
   }
 
+  unreadable(): Promise<readonly string[]> {
+    return this.#pool.unreadable()
+  }
+
   setSettings(settings: Settings): void {
     this.#pool.setSettings(settings)
     this.#sandboxes.setLimits(functionLimits(settings.limits))
+  }
+
+  setSpace(space: Space): void {
+    this.#space = space
+    this.#pool.setSpace(space)
+  }
+
+  faults(): Faults {
+    return this.#faults.list()
   }
 
   endFeeds(): void {

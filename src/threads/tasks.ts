@@ -1,5 +1,5 @@
 import type { DatabaseEntry } from '../storage/catalog.ts'
-import type { CompactionProgress } from '../storage/engine.ts'
+import type { CompactionProgress } from '../storage/upkeep.ts'
 
 /** A compaction under way, for `_active_tasks`. */
 export interface CompactionTask extends CompactionProgress {

@@ -3,20 +3,17 @@ import { type MessagePort, type TransferListItem, Worker } from 'node:worker_thr
 import { CouchError } from '../core/errors.ts'
 import { Outbox, packArgs, type Reply, type Request, type ThreadOptions, unpackError } from './wire.ts'
 
-const EVENTS = ['committed', 'secured', 'compaction', 'alarm'] as const
-
 /** What a thread tells without being asked. */
-export type ThreadEvent = Extract<Reply, { type: (typeof EVENTS)[number] }>
+export type ThreadEvent = Extract<
+  Reply,
+  { type: 'committed' | 'putBack' | 'secured' | 'alarm' | 'compaction' | 'faulty' | 'full' }
+>
 
 interface Waiting {
   answer(value: unknown): void
   chunk(chunk: Uint8Array): void
   end(): void
   failed(error: unknown): void
-}
-
-function isEvent(reply: Reply): reply is ThreadEvent {
-  return (EVENTS as readonly string[]).includes(reply.type)
 }
 
 /** As it is asked: what else the message needs is added when it is sent. */
@@ -32,6 +29,20 @@ const THREAD_FLAG = /^--(?:cpu-prof|heap-prof|enable-source-maps|trace-warnings|
 export function threadFlags(flags: readonly string[]): string[] {
   return flags.filter((flag) => THREAD_FLAG.test(flag))
 }
+
+function isEvent(reply: Reply): reply is ThreadEvent {
+  return EVENTS.has(reply.type)
+}
+
+const EVENTS: ReadonlySet<Reply['type']> = new Set([
+  'committed',
+  'putBack',
+  'secured',
+  'alarm',
+  'compaction',
+  'faulty',
+  'full',
+])
 
 export class Thread {
   readonly #worker: Worker
@@ -122,7 +133,7 @@ export class Thread {
   }
 
   /** Tells the thread something that has no answer. */
-  tell(request: Extract<Request, { type: 'settings' | 'sandbox' }>, ...ports: MessagePort[]): void {
+  tell(request: Extract<Request, { type: 'settings' | 'space' | 'sandbox' }>, ...ports: MessagePort[]): void {
     if (!this.#ended) this.#outbox.post(request, ports)
   }
 
@@ -131,6 +142,18 @@ export class Thread {
     return new Promise((resolve, reject) => {
       this.#send(request, new Asked(resolve, reject))
     })
+  }
+
+  /**
+   * Keeps a database open, however many others are wanted, but not against its deletion.
+   * @returns what lets it go
+   */
+  async hold(database: string, incarnation: number): Promise<() => void> {
+    let call = 0
+    await new Promise((resolve, reject) => {
+      call = this.#send({ type: 'hold', database, incarnation }, new Asked(resolve, reject))
+    })
+    return () => this.#follow({ type: 'release', call })
   }
 
   /** Asks for chunks. Nothing is sent before the first is pulled; one chunk is under way ahead of the reader. */
@@ -149,7 +172,7 @@ export class Thread {
     }
   }
 
-  #follow(request: Extract<Request, { type: 'next' | 'cancel' }>): void {
+  #follow(request: Extract<Request, { type: 'next' | 'cancel' | 'release' }>): void {
     if (!this.#ended) this.#outbox.post(request)
   }
 
@@ -161,10 +184,10 @@ export class Thread {
       return call
     }
     if (request.type === 'call') {
-      const { database, incarnation, method } = request
+      const { database, incarnation, mark, method } = request
       const transfers: TransferListItem[] = []
       const { args, textAt } = packArgs(request.args, transfers)
-      this.#outbox.post({ type: 'call', call, database, incarnation, method, args, textAt }, transfers)
+      this.#outbox.post({ type: 'call', call, database, incarnation, mark, method, args, textAt }, transfers)
       // What feeds wait for goes at once: the rest of a turn that woke a hundred of them takes 0.2 ms.
       if (method === 'changes') this.#outbox.flush()
     } else this.#outbox.post({ ...request, call } as Request)

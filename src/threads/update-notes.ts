@@ -2,13 +2,15 @@
  * Which databases were written to and are still to be noted for `_db_updates`. A note is a commit of its own, so
  * many writes become one, about every second.
  */
+import type { NamedMark } from '../storage/catalog.ts'
+import type { Mark } from '../storage/sequence.ts'
 
 /** Names in one note: a few milliseconds of the catalog's thread. */
 const BATCH = 500
 
 export interface UpdateNotesOptions {
-  /** Makes a note durable. */
-  note(names: readonly string[]): Promise<unknown>
+  /** Makes a note durable: which databases were written to, and how far those are of which that is known. */
+  note(names: readonly string[], marks: readonly NamedMark[]): Promise<unknown>
   /** Milliseconds from a write to its note. */
   readonly delay?: number
 }
@@ -17,7 +19,7 @@ export class UpdateNotes {
   readonly #note: UpdateNotesOptions['note']
   readonly #delay: number
   /** Never more than there are databases. */
-  readonly #names = new Set<string>()
+  readonly #names = new Map<string, Mark | undefined>()
   #timer: NodeJS.Timeout | undefined
   #flushing: Promise<void> = Promise.resolve()
   #isClosed = false
@@ -27,9 +29,9 @@ export class UpdateNotes {
     this.#delay = delay
   }
 
-  /** A database was written to. */
-  add(name: string): void {
-    this.#names.add(name)
+  /** A database was written to. @param mark how far it is, if that is known */
+  add(name: string, mark?: Mark): void {
+    this.#names.set(name, mark ?? this.#names.get(name))
     if (this.#timer !== undefined || this.#isClosed) return
     this.#timer = setTimeout(() => {
       this.#flushing = this.#flush()
@@ -43,16 +45,18 @@ export class UpdateNotes {
 
   /** What cannot be noted now is tried again with the next; never rejects. */
   async #flush(): Promise<void> {
-    const names = [...this.#names]
+    const noted = [...this.#names]
     this.#names.clear()
-    for (let at = 0; at < names.length; at += BATCH) {
-      const batch = names.slice(at, at + BATCH)
-      await this.#note(batch).catch(() => {
-        for (const name of batch) this.#names.add(name)
+    for (let at = 0; at < noted.length; at += BATCH) {
+      const batch = noted.slice(at, at + BATCH)
+      const names = batch.map(([name]) => name)
+      const marks = batch.flatMap(([name, mark]) => (mark === undefined ? [] : [{ name, ...mark }]))
+      await this.#note(names, marks).catch(() => {
+        for (const [name, mark] of batch) this.#names.set(name, this.#names.get(name) ?? mark)
       })
     }
     this.#timer = undefined
-    const [left] = this.#names
+    const [left] = this.#names.keys()
     if (left !== undefined) this.add(left)
   }
 

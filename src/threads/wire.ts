@@ -3,13 +3,15 @@ import type { MessagePort, TransferListItem, Worker } from 'node:worker_threads'
 import type { ChangesSource } from '../changes/page.ts'
 import { type ByteText, bytesOfText, byteText } from '../core/byte-text.ts'
 import { asCouchError, CouchError, type ErrorName } from '../core/errors.ts'
+import type { Space } from '../core/space.ts'
 import type { SecurityObject, Settings } from '../core/types.ts'
 import type { Database } from '../documents/database.ts'
 import type { MassDeletion } from '../documents/deletion-watch.ts'
 import type { ViewSource } from '../query/views.ts'
 import type { SandboxAccess, SandboxNotice } from '../sandbox/messages.ts'
-import type { RecordWrite, UpdatesRange } from '../storage/catalog.ts'
-import type { CompactionProgress } from '../storage/engine.ts'
+import type { NamedMark, RecordWrite, UpdatesRange } from '../storage/catalog.ts'
+import type { Mark } from '../storage/sequence.ts'
+import type { CompactionProgress } from '../storage/upkeep.ts'
 
 /** All that a database thread does for a database. */
 export type ServedDatabase = Database & ChangesSource & ViewSource
@@ -17,9 +19,11 @@ export type ServedDatabase = Database & ChangesSource & ViewSource
 /** How each method answers: once, once with short bytes as texts, or in chunks that are pulled one by one. */
 export const METHODS = {
   info: 'call',
+  size: 'call',
   security: 'call',
   setSecurity: 'call',
   storedBefore: 'call',
+  exportLines: 'stream',
   revsLimit: 'call',
   setRevsLimit: 'call',
   compact: 'call',
@@ -65,6 +69,8 @@ export type Request =
       readonly call: number
       readonly database: string
       readonly incarnation: number
+      /** How far the database was before the server was started; undefined when it has been opened since. */
+      readonly mark?: Mark | undefined
       readonly method: keyof ServedDatabase
       readonly args: readonly unknown[]
       /** Which of them is a body whose bytes are sent as a text; -1: none. */
@@ -75,21 +81,33 @@ export type Request =
   | { readonly type: 'cancel'; readonly call: number }
   /** Closes a database that is about to be removed; what waits for it is refused. */
   | { readonly type: 'drop'; readonly call: number; readonly database: string }
+  /** Makes of a copy what can take a database's place; for a thread that serves nobody. Answered with Prepared. */
+  | { readonly type: 'prepare'; readonly call: number; readonly database: string; readonly copy: string }
+  /** Keeps a database open until it is released; answered once it is. */
+  | { readonly type: 'hold'; readonly call: number; readonly database: string; readonly incarnation: number }
+  /** `call` is that of the hold. */
+  | { readonly type: 'release'; readonly call: number }
+  /** Which open databases cannot be read? Answered with a list of names. */
+  | { readonly type: 'check'; readonly call: number }
   | { readonly type: 'catalog'; readonly call: number; readonly act: CatalogAct }
   | { readonly type: 'settings'; readonly settings: Settings }
+  | { readonly type: 'space'; readonly space: Space }
   /** How are you? Answered with ThreadStats (thread-stats.ts), ahead of all that waits. */
   | { readonly type: 'stats'; readonly call: number }
   | { readonly type: 'sandbox'; readonly notice: SandboxNotice }
   | { readonly type: 'stop'; readonly call: number }
 
 export type CatalogAct =
-  | { readonly act: 'open' }
+  | { readonly act: 'open'; readonly serverFile?: string }
   | { readonly act: 'create'; readonly name: string }
   | { readonly act: 'delete'; readonly name: string }
-  | { readonly act: 'noteUpdated'; readonly names: readonly string[] }
+  | { readonly act: 'replace'; readonly name: string; readonly draft: string | null }
+  | { readonly act: 'discard'; readonly name: string; readonly draft: string }
+  | { readonly act: 'noteUpdated'; readonly names: readonly string[]; readonly marks: readonly NamedMark[] }
   | { readonly act: 'readUpdates'; readonly range: UpdatesRange; readonly limit: number }
   | { readonly act: 'readRecords'; readonly kind: string }
   | { readonly act: 'writeRecords'; readonly writes: readonly RecordWrite[] }
+  | { readonly act: 'copy'; readonly path: string }
 
 /** From a database thread. */
 export type Reply =
@@ -97,8 +115,20 @@ export type Reply =
   | { readonly type: 'chunk'; readonly call: number; readonly chunk: Uint8Array }
   | { readonly type: 'end'; readonly call: number }
   | { readonly type: 'failed'; readonly call: number; readonly error: WireError }
-  | { readonly type: 'committed'; readonly incarnation: number; readonly updateSeq: number }
+  | {
+      readonly type: 'committed'
+      readonly incarnation: number
+      readonly updateSeq: number
+      /** That the newest number is of. */
+      readonly epoch: string
+    }
+  /** A database's file was found to be put back by hand, and has begun anew. */
+  | { readonly type: 'putBack'; readonly incarnation: number; readonly mark: Mark }
   | { readonly type: 'secured'; readonly incarnation: number; readonly security: SecurityObject }
+  /** A database's file is damaged, or the disk has failed it. */
+  | { readonly type: 'faulty'; readonly incarnation: number; readonly fault: WireError }
+  /** A write has met the end of the disk. */
+  | { readonly type: 'full' }
   /** Most of a database was deleted within a minute. */
   | { readonly type: 'alarm'; readonly incarnation: number; readonly found: MassDeletion }
   /** Functions of design documents wait for a thread to run on. */
@@ -115,6 +145,7 @@ export type Reply =
 export interface ThreadOptions {
   readonly dataDir: string
   readonly settings: Settings
+  readonly space: Space
   /** Databases that one thread keeps open at the most. */
   readonly maxOpen: number
   readonly sandbox: SandboxAccess

@@ -70,9 +70,9 @@ t.test('undici stays in replication/http-peer.ts', async (t) => {
   )
 })
 
-t.test('jose stays in auth/jwt.ts', async (t) => {
+t.test('jose stays in auth/jwt-signature.ts', async (t) => {
   t.same(
-    packageOutside(sources, 'jose', (path) => path === 'auth/jwt.ts'),
+    packageOutside(sources, 'jose', (path) => path === 'auth/jwt-signature.ts'),
     [],
   )
 })

@@ -57,6 +57,7 @@ function lookedUp(doc: DocState): DocState {
       return doc.branches
     },
     revisions: () => doc.revisions(),
+    kept: () => doc.kept(),
     body: (of) => doc.body(of),
     attachments: (of) => doc.attachments(of),
     bytes: (blob) => doc.bytes(blob),

@@ -20,6 +20,20 @@ t.test('flags', (t) => {
   t.end()
 })
 
+t.test('sizes', (t) => {
+  t.strictSame(parseCommand(['size']), { name: 'size', data: undefined, database: null, json: false })
+  t.strictSame(parseCommand(['size', 'notes', '--json', '--data', 'd']), {
+    name: 'size',
+    data: 'd',
+    database: 'notes',
+    json: true,
+  })
+  t.throws(() => parseCommand(['size', 'a', 'b']), UsageError)
+  t.throws(() => parseCommand(['size', '--stdin']), UsageError)
+  t.match(HELP, 'settee size [')
+  t.end()
+})
+
 t.test('commands about accounts', (t) => {
   const table: [args: string[], command: Command][] = [
     [['passwd', 'anna'], { name: 'passwd', account: 'anna', data: undefined, stdin: false, create: false }],

@@ -32,7 +32,7 @@ export interface Child {
 /** The environment of a child: this one without what would change its ways. */
 export function cleanEnv(more: NodeJS.ProcessEnv = {}): NodeJS.ProcessEnv {
   const own = Object.entries(process.env).filter(
-    ([name]) => !/^(SETTEE_|COUCHDB_|TAP|NODE_OPTIONS)/.test(name),
+    ([name]) => !/^(SETTEE_(?!TEST_)|COUCHDB_|TAP|NODE_OPTIONS)/.test(name),
   )
   return { ...Object.fromEntries(own), ...more }
 }

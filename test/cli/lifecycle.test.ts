@@ -9,6 +9,7 @@ function fakeHost() {
   const lines: string[] = []
   let signal: () => void = () => undefined
   let hangUp: () => void = () => undefined
+  let fault: (fault: unknown) => void = () => undefined
   let exit: (code: number) => void
   const exited = new Promise<number>((resolve) => {
     exit = resolve
@@ -20,10 +21,20 @@ function fakeHost() {
     onHangUp: (listener) => {
       hangUp = listener
     },
+    onFault: (listener) => {
+      fault = listener
+    },
     error: (line) => lines.push(line),
     exit: (code) => exit(code),
   }
-  return { host, lines, exited, signal: () => signal(), hangUp: () => hangUp() }
+  return {
+    host,
+    lines,
+    exited,
+    signal: () => signal(),
+    hangUp: () => hangUp(),
+    fault: (thrown: unknown) => fault(thrown),
+  }
 }
 
 t.test('a start that fails is one line and exit code 1', async (t) => {
@@ -125,4 +136,39 @@ t.test('a real process, real signals', async (t) => {
   const again = setInterval(() => stuck.process.kill('SIGTERM'), 50) // counts once it is no longer the same moment
   t.match(await stuck.ended, { code: 1, stderr: '' })
   clearInterval(again)
+})
+
+t.test('a fault that nobody caught is told with its stack, and closes with exit code 1', async (t) => {
+  const { host, lines, exited, fault } = fakeHost()
+  const told: unknown[] = []
+  let closed = 0
+  const running: Running = {
+    close: async () => {
+      closed += 1
+    },
+    fatal: (thrown) => told.push(thrown),
+  }
+  await runUntilSignalled(async () => running, { host })
+  const first = new Error('the first')
+  fault(first)
+  fault('the second')
+  t.equal(await exited, 1)
+  t.equal(closed, 1)
+  t.same(told, [first, 'the second'])
+  t.match(lines, [/^settee ends after a fault of its own: Error: the first\n +at /, /the second$/])
+})
+
+t.test('a fault after which nothing closes ends the process all the same', async (t) => {
+  const { host, exited, fault } = fakeHost()
+  await runUntilSignalled(async () => ({ close: () => new Promise(() => undefined) }), { host, graceMs: 20 })
+  fault(new Error('stuck'))
+  t.equal(await exited, 1)
+})
+
+t.test('a fault while it starts ends it when it has started, or cannot', async (t) => {
+  const { host, exited, fault } = fakeHost()
+  const starting = runUntilSignalled(() => new Promise(() => undefined), { host, graceMs: 20 })
+  fault(new Error('too early'))
+  t.equal(await exited, 1)
+  starting.catch(() => undefined)
 })

@@ -14,7 +14,8 @@ import {
 import type { Body, Database, PutOptions } from '../../src/documents/database.ts'
 import { storeDatabase } from '../../src/documents/store-database.ts'
 import type { Sandbox } from '../../src/sandbox/sandbox.ts'
-import type { DatabaseStore, StorageEngine } from '../../src/storage/engine.ts'
+import type { DatabaseStore } from '../../src/storage/engine.ts'
+import type { StorageEngine } from '../../src/storage/storage-engine.ts'
 import { localSandbox } from '../helpers/local-sandbox.ts'
 import { type MemoryEngineOptions, memoryEngine } from '../helpers/memory-engine.ts'
 

@@ -60,7 +60,8 @@ const PARAMETERS: Readonly<Record<string, Generator>> = {
   section: (place) => configKey(place)[0],
   key: (place) => configKey(place)[1],
   name: ({ choices }) => choices.pick(ACCOUNT_NAMES),
-  id: ({ choices }) => choices.pick(['', 'x', 'é', '__proto__', '0'.repeat(32)]),
+  id: ({ choices }) =>
+    choices.pick(['', 'x', 'é', '__proto__', '0'.repeat(32), '2026-01-01T00-00-00Z', '..']),
   alarm: ({ choices }) => choices.pick(['', 'x', 'é', '__proto__', '0'.repeat(32)]),
   '*': attachmentName,
 }

@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import type { Test } from 'tap'
 import { cleanEnv, freePort, ROOT, WITHOUT_LOADERS } from '../cli/child.ts'
+import { LOADERS, moduleUrl } from '../helpers/built.ts'
 import { ADMIN } from './world.ts'
 
 export interface Ended {
@@ -93,12 +94,12 @@ export async function startServerProcess(t: Test, folder: string): Promise<Serve
 function spawnServer(args: readonly string[]): ChildProcess {
   const [env, ...unset] = WITHOUT_LOADERS
   const modules = [
-    new URL('../../src/server.ts', import.meta.url).href,
-    new URL('../../src/cli/lifecycle.ts', import.meta.url).href,
+    moduleUrl('server'),
+    moduleUrl('cli/lifecycle'),
     new URL('../helpers/database-thread.mjs', import.meta.url).href,
     new URL('../helpers/sandbox-thread.mjs', import.meta.url).href,
   ]
-  const node = ['--import=tsx', '--eval', SCRIPT, ...modules, ...args]
+  const node = [...LOADERS, '--eval', SCRIPT, ...modules, ...args]
   return spawn(env, [...unset, process.execPath, ...node], {
     cwd: ROOT,
     env: cleanEnv(),

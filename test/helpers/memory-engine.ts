@@ -8,9 +8,11 @@
 import { randomBytes } from 'node:crypto'
 import { setImmediate as turn } from 'node:timers/promises'
 import { CouchError } from '../../src/core/errors.ts'
-import type { Catalog, DatabaseEntry, ServerRecord } from '../../src/storage/catalog.ts'
-import type { DatabaseStore, StorageEngine } from '../../src/storage/engine.ts'
-import { emptyState } from '../storage/memory/state.ts'
+import type { Catalog, DatabaseEntry, Replaced, ServerRecord } from '../../src/storage/catalog.ts'
+import type { DatabaseStore } from '../../src/storage/engine.ts'
+import type { Mark } from '../../src/storage/sequence.ts'
+import type { Prepared, StorageEngine } from '../../src/storage/storage-engine.ts'
+import { begunAnew, emptyState, type State } from '../storage/memory/state.ts'
 import { type DatabaseRecord, MemoryStore, type Operate } from '../storage/memory/store.ts'
 import { MemoryUpdates } from '../storage/memory/updates.ts'
 
@@ -24,11 +26,13 @@ export interface MemoryEngineOptions {
 interface ContentsCount {
   /** The contents that a database keeps, whether anything names them or not. */
   keptContents(database: string): { readonly blobs: number; readonly bytes: number }
+  /** Keeps a copy of a database as it stands, as of a file. @returns what stands for its path */
+  snapshot(database: string): string
 }
 
 /** Makes an empty engine. What was closed is found again when it is opened again from the same engine. */
 export function memoryEngine(options: MemoryEngineOptions = {}): StorageEngine & ContentsCount {
-  const operate = (operation: string) => {
+  const operate: Operate = (operation) => {
     try {
       options.onOperation?.(operation)
     } catch (cause) {
@@ -39,14 +43,17 @@ export function memoryEngine(options: MemoryEngineOptions = {}): StorageEngine &
 }
 
 class MemoryEngine implements StorageEngine, ContentsCount {
-  readonly capabilities = { durable: false, sharedWriters: false }
+  readonly capabilities = { durable: false, sharedWriters: false, copies: false }
   readonly #operate: Operate
   readonly #now: () => number
   readonly #serverUuid = randomBytes(16).toString('hex')
   readonly #databases = new Map<string, DatabaseRecord>()
   readonly #stores = new Set<MemoryStore>()
   readonly #updates = new MemoryUpdates()
+  readonly #marks = new Map<string, Mark>()
   #records = new Map<string, ServerRecord>()
+  /** What stands for files, by what stands for their paths. */
+  readonly #copies = new Map<string, { readonly createdAt: number; readonly state: State }>()
   #lastIncarnation = 0
   #holder: string | null = null
 
@@ -64,13 +71,23 @@ class MemoryEngine implements StorageEngine, ContentsCount {
       serverUuid: this.#serverUuid,
       list: async () => {
         this.#operate('list databases')
-        return [...this.#databases.values()].map(({ name, incarnation }) => ({ name, incarnation }))
+        return [...this.#databases.values()].map(({ name, incarnation }) => {
+          const mark = this.#marks.get(name)
+          return { name, incarnation, ...(mark && { mark }) }
+        })
       },
       create: (name) => this.#create(name),
       delete: (name) => this.#delete(name),
-      noteUpdated: async (names) => {
+      replace: (name, draft) => this.#replace(name, draft),
+      discard: async (_name, draft) => {
+        this.#copies.delete(draft)
+      },
+      noteUpdated: async (names, marks = []) => {
         await turn()
         this.#operate('note updates')
+        for (const { name, epoch, updateSeq } of marks) {
+          if (this.#databases.has(name)) this.#marks.set(name, { epoch, updateSeq })
+        }
         this.#updates.note(
           names.filter((name) => this.#databases.has(name)),
           'updated',
@@ -96,6 +113,7 @@ class MemoryEngine implements StorageEngine, ContentsCount {
         }
         this.#records = records
       },
+      copyTo: async () => noCopies(),
     }
   }
 
@@ -106,6 +124,7 @@ class MemoryEngine implements StorageEngine, ContentsCount {
     const incarnation = ++this.#lastIncarnation
     const createdAt = Math.floor(Date.now() / 1000)
     this.#databases.set(name, { name, incarnation, createdAt, state: emptyState(), now: this.#now })
+    this.#marks.delete(name)
     this.#updates.note([name], 'created')
     return { name, incarnation }
   }
@@ -114,7 +133,47 @@ class MemoryEngine implements StorageEngine, ContentsCount {
     await turn()
     this.#operate('delete database')
     if (!this.#databases.delete(name)) throw new CouchError('no_database')
+    this.#marks.delete(name)
     this.#updates.note([name], 'deleted')
+  }
+
+  snapshot(database: string): string {
+    const record = this.#databases.get(database)
+    if (record === undefined) throw new CouchError('no_database')
+    return this.#keep(record)
+  }
+
+  #keep({ createdAt, state }: { readonly createdAt: number; readonly state: State }): string {
+    const path = `copy-${randomBytes(8).toString('hex')}`
+    this.#copies.set(path, { createdAt, state })
+    return path
+  }
+
+  async prepare(_name: string, copy: string): Promise<Prepared> {
+    await turn()
+    this.#operate('prepare copy')
+    const source = this.#copies.get(copy)
+    if (source === undefined) throw new CouchError('bad_request', `There is no file ${copy}.`)
+    const { createdAt, state } = source
+    const draft = this.#keep({ createdAt: later(createdAt), state: begunAnew(state) })
+    return { draft, updateSeq: state.updateSeq, docCount: state.docCount }
+  }
+
+  async #replace(name: string, draft: string | null): Promise<Replaced> {
+    await turn()
+    this.#operate('replace database')
+    const before = this.#databases.get(name)
+    if (draft === null && before === undefined) throw new CouchError('no_database')
+    const source = draft === null ? before : this.#copies.get(draft)
+    if (source === undefined) throw new Error(`nothing was prepared as ${draft}`)
+    const incarnation = ++this.#lastIncarnation
+    const state = draft === null ? begunAnew(source.state) : source.state
+    const createdAt = Math.max(source.createdAt, later(before?.createdAt ?? 0))
+    this.#databases.set(name, { name, incarnation, createdAt, state, now: this.#now })
+    this.#marks.delete(name)
+    this.#updates.note([name], 'created')
+    const kept = draft === null || before === undefined ? null : this.#keep(before)
+    return { name, incarnation, kept }
   }
 
   keptContents(database: string): { blobs: number; bytes: number } {
@@ -124,14 +183,30 @@ class MemoryEngine implements StorageEngine, ContentsCount {
     return { blobs: (state?.blobs.size ?? 0) + (state?.staged.size ?? 0), bytes }
   }
 
-  async openDatabase(name: string): Promise<DatabaseStore> {
+  async openDatabase(name: string, mark?: Mark): Promise<DatabaseStore> {
     await turn()
     this.#operate('open database')
     const record = this.#databases.get(name)
     if (record === undefined) throw new CouchError('no_database')
-    const store = new MemoryStore(record, this.#operate)
+    const store = new MemoryStore(record, this.#operate, mark)
     this.#stores.add(store)
     return store
+  }
+
+  async openSnapshot(): Promise<never> {
+    return noCopies()
+  }
+
+  async fingerprint(): Promise<null> {
+    return null
+  }
+
+  async checkCopy(): Promise<never> {
+    return noCopies()
+  }
+
+  async checkCatalogCopy(): Promise<never> {
+    return noCopies()
   }
 
   async close(): Promise<void> {
@@ -139,4 +214,13 @@ class MemoryEngine implements StorageEngine, ContentsCount {
     this.#stores.clear()
     this.#holder = null
   }
+}
+
+/** Seconds since 1970: now, but not the same as before. */
+function later(createdAt: number): number {
+  return Math.max(Math.floor(Date.now() / 1000), createdAt + 1)
+}
+
+function noCopies(): never {
+  throw new Error('This engine makes no copies.')
 }

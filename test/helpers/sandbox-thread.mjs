@@ -1,5 +1,7 @@
-// Runs a sandbox thread from its TypeScript source: a worker does not inherit the loader that runs the tests.
-import { register } from 'tsx/esm/api'
-
-register()
-await import('../../src/sandbox/worker.ts')
+// Runs a sandbox thread, as database-thread.mjs does a database thread.
+if (process.env.SETTEE_TEST_BUILT === 'true') await import('../../dist/sandbox/worker.js')
+else {
+  const { register } = await import('tsx/esm/api')
+  register()
+  await import('../../src/sandbox/worker.ts')
+}

@@ -178,6 +178,29 @@ t.test(
   },
 )
 
+t.test('what stands behind the last request takes no answer before it', async (t) => {
+  const server = await startTestServer(t)
+  const call = connect(t, server)
+  await call('PUT', '/db')
+  await call('PUT', '/db/long', { body: JSON.stringify({ text: 'x'.repeat(1_000_000) }) })
+  const get = 'GET /db/long HTTP/1.1\r\nHost: localhost\r\n'
+  const socket = openSocket(Number(new URL(server.url).port), '127.0.0.1')
+  socket.on('error', () => undefined)
+  socket.pause()
+  socket.write(`${get}\r\n${get}Connection: close\r\n\r\n`)
+  await new Promise((resolve) => socket.once('readable', resolve))
+  // Large, so that something of it stays unread.
+  socket.write(`${get}X: ${'y'.repeat(60_000)}\r\n\r\n`.repeat(100))
+  const heard: Buffer[] = []
+  for await (const bytes of socket) {
+    heard.push(bytes as Buffer)
+    await sleep(1)
+  }
+  const text = Buffer.concat(heard).toString('latin1')
+  t.equal(text.split('x'.repeat(1_000_000)).length - 1, 2, 'both are whole')
+  t.equal(text.match(/HTTP\/1\.1 200/g)?.length, 2, 'and nothing else is answered')
+})
+
 t.test('a head that comes drop by drop is ended', async (t) => {
   const { port } = await startMemoryServer(t, {}, undefined, { headTimeoutMs: 200 })
   const slow = open(t, port, 'GET / HTTP/1.1\r\nHost: localhost\r\nX: ')

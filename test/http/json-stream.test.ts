@@ -206,6 +206,22 @@ t.test('a client that goes returns the iterator, also one that is waiting', asyn
   await returned.given
 })
 
+t.test('so it is when the answer had not had its turn, behind another', async (t) => {
+  const opened: ResponseStream[] = []
+  const both = signal()
+  const url = await serve(t, async (request, reply) => {
+    opened.push(openStream(request, reply, { status: 200, waits: true }))
+    if (opened.length === 2) both.give()
+    await new Promise(() => {})
+  })
+  const socket = connect(Number(new URL(url).port), '127.0.0.1')
+  socket.write('GET / HTTP/1.1\r\nHost: localhost\r\n\r\n'.repeat(2))
+  await both.given
+  const gone = opened.map(({ signal }) => once(signal, 'abort'))
+  socket.destroy()
+  await Promise.all(gone)
+})
+
 t.test('a slow reader holds back what is made for it', async (t) => {
   let made = 0
   const stopped = signal()

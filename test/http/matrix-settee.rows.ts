@@ -58,6 +58,18 @@ export const setteeRows: Rows = {
     ['POST /_settee/databases/_users/rewind', users(200), { json: { at: 1, ids: ['none'], dry_run: true } }],
   ],
   '/_settee/tokens/:id': [['DELETE /_settee/tokens/{token}', ofM(200, 404)]],
+  '/_settee/databases/:db/size': [['GET /_settee/databases/{db}/size', databaseAdmins(200)]],
+  '/_settee/backups': [
+    ['GET /_settee/backups', serverAdmins(200)],
+    ['POST /_settee/backups', serverAdmins(404), { json: { databases: ['no-such-database'] } }],
+  ],
+  '/_settee/backups/:id': [
+    ['GET /_settee/backups/2026-01-01T00-00-00Z', serverAdmins(404)],
+    ['DELETE /_settee/backups/2026-01-01T00-00-00Z', serverAdmins(404)],
+  ],
+  '/_settee/backups/:id/restore': [
+    ['POST /_settee/backups/2026-01-01T00-00-00Z/restore', serverAdmins(404), { json: { database: 'x' } }],
+  ],
   '/_settee/accounts': [
     ['GET /_settee/accounts', onlyHosted(serverAdmins, 200)],
     ['POST /_settee/accounts', onlyHosted(serverAdmins, 201), { json: { name: 'made-{n}', password: 'x' } }],

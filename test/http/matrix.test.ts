@@ -58,6 +58,7 @@ const RULES: Readonly<Record<Access, (status: number) => Statuses>> = {
   user: accounts,
   member: members,
   'db admin': databaseAdmins,
+  'db admin or owner': databaseAdmins,
   maintainer: maintainers,
   tenant: tenants,
   owner: owners,

@@ -170,6 +170,12 @@ async function memoryDatabases(config: Config) {
       if (!handles.delete(name)) throw new CouchError('no_database')
       await catalog.delete(name)
     },
+    // There are no files to restore from.
+    prepareRestore: async (name, copy) => {
+      const { draft } = await engine.prepare(name, copy)
+      throw new Error(`nobody restores ${draft}`)
+    },
+    beginAnew: async () => undefined,
     updates: (range, limit) => catalog.readUpdates(range, limit),
     watchUpdates: () => () => {},
     watchSecurity: () => () => {},
@@ -177,6 +183,8 @@ async function memoryDatabases(config: Config) {
     readRecords: (kind) => catalog.readRecords(kind),
     writeRecords: (writes) => catalog.writeRecords(writes),
     stats: async () => ({ threads: [], sandboxThreads: 0 }),
+    copies: null,
+    unreadable: async () => [],
     setSettings: () => {},
     endFeeds: () => {},
     close: async () => {},

@@ -15,6 +15,8 @@ const ECHO = {
   addAccount: async (argument: object) => argument,
   listAccounts: async (argument: object) => argument,
   deleteAccount: async (argument: object) => argument,
+  listSizes: async (argument: object) => argument,
+  backUp: async (argument: object) => argument,
 } as unknown as Controls
 
 async function setUp(t: Test, controls: Partial<Controls> = {}, folder?: string) {

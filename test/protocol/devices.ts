@@ -77,7 +77,7 @@ export function remote(address: string, options: PouchDB.Options = {}): Remote {
  * After every batch PouchDB asks for the source's `info()` and looks at no failure, so that a server that goes
  * away in that moment is a rejection which nobody handles, and the end of a Node process.
  */
-function forgiveInfo(db: Device): void {
+export function forgiveInfo(db: Device): void {
   const info = db.info.bind(db)
   // Called with a callback, too: by `compact()`.
   db.info = (...given: Parameters<typeof info>) => {

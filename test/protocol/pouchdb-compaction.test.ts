@@ -49,6 +49,8 @@ t.test('devices go on syncing with a database that was compacted', async (t) => 
 
 t.test('as a client cleans up that deletes, pushes, compacts and polls every second', async (t) => {
   const server = await serve(t)
+  // What is kept for the time machine would still be there.
+  await call(server, 'PUT', '/_node/_local/_config/settee/keep_days', { body: '"0"' })
   const there = remote(`${server.url}/notes`).db
   const chunks = Array.from({ length: 300 }, (_, n) => ({
     _id: `h:${n}`,

@@ -9,14 +9,17 @@ import { catalogRecordCases } from './conformance/catalog-records.ts'
 import { catalogUpdateCases } from './conformance/catalog-updates.ts'
 import { compactionCases } from './conformance/compaction.ts'
 import { concurrencyCases } from './conformance/concurrency.ts'
+import { copyCases } from './conformance/copies.ts'
 import { docCases } from './conformance/docs.ts'
 import { faultCases } from './conformance/faults.ts'
 import { feedCases } from './conformance/feed.ts'
 import { historyCases } from './conformance/history.ts'
+import { keepingCases } from './conformance/keeping.ts'
 import { localCases } from './conformance/locals.ts'
 import { propertyCases } from './conformance/property.ts'
 import { purgeCases } from './conformance/purge.ts'
 import { rangeCases } from './conformance/ranges.ts'
+import { replaceCases } from './conformance/replace.ts'
 import { revisionCases } from './conformance/revisions.ts'
 import { settingsCases } from './conformance/settings.ts'
 import type { MakeEngine, StorageCases } from './conformance/setup.ts'
@@ -28,6 +31,7 @@ const PARTS: Record<string, StorageCases> = {
   catalog: catalogCases,
   'updates of the catalog': catalogUpdateCases,
   'records of the catalog': catalogRecordCases,
+  'databases that are put back': replaceCases,
   documents: docCases,
   updates: updateCases,
   revisions: revisionCases,
@@ -39,6 +43,8 @@ const PARTS: Record<string, StorageCases> = {
   settings: settingsCases,
   purge: purgeCases,
   compaction: compactionCases,
+  'what compaction keeps': keepingCases,
+  copies: copyCases,
   history: historyCases,
   concurrency: concurrencyCases,
   'random histories': propertyCases,

@@ -7,5 +7,6 @@ runStorageTests('memory', async (_t, options) => {
     await engine.close()
     return engine
   }
-  return { engine, reopen, keptContents: () => engine.keptContents('notes') }
+  const snapshot = async () => engine.snapshot('notes')
+  return { engine, reopen, snapshot, keptContents: () => engine.keptContents('notes') }
 })

@@ -28,7 +28,16 @@ runStorageTests('sqlite', async (t, options = {}) => {
     engine = sqliteEngine(made)
     return engine
   }
-  return { engine, reopen, keptContents: () => keptContents(join(dataDir, 'databases', 'notes.sqlite')) }
+  const notes = join(dataDir, 'databases', 'notes.sqlite')
+  let copies = 0
+  const snapshot = async () => {
+    const copy = join(dataDir, `copy-${++copies}.sqlite`)
+    const file = new Sqlite(notes, { readonly: true })
+    file.prepare('VACUUM INTO ?').run(copy)
+    file.close()
+    return copy
+  }
+  return { engine, reopen, snapshot, keptContents: () => keptContents(notes) }
 })
 
 function keptContents(path: string): KeptContents {

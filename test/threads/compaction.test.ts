@@ -2,7 +2,7 @@
 import { readdirSync, statSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import { CouchError } from '../../src/core/errors.ts'
-import type { CompactionProgress } from '../../src/storage/engine.ts'
+import type { CompactionProgress, CompactOptions } from '../../src/storage/upkeep.ts'
 import { Compactions } from '../../src/threads/compactions.ts'
 import type { DatabaseHandle, Databases } from '../../src/threads/databases.ts'
 import { packError } from '../../src/threads/wire.ts'
@@ -142,21 +142,22 @@ function fakes() {
   let onProgress: (progress: CompactionProgress) => void = () => undefined
   let calls = 0
   const store = {
-    compact: (listener?: (progress: CompactionProgress) => void) => {
+    compact: (options: CompactOptions = {}) => {
       calls += 1
-      onProgress = listener ?? onProgress
+      onProgress = options.onProgress ?? onProgress
       return new Promise<void>((resolve, reject) => {
         end = (error) => (error === undefined ? resolve() : reject(error))
       })
     },
   }
   const compactions = new Compactions({
-    accompany: (_name, _inc, work) => work(),
+    accompany: (_name, _inc, work) => work(store),
     tell: (reply) => told.push(reply),
+    keeping: () => ({}),
   })
   return {
     told,
-    start: () => compactions.start('a', 7, store),
+    start: () => compactions.start('a', 7),
     progress: (done: number) => onProgress({ done, total: 100 }),
     end: async (error?: unknown) => {
       end(error)

@@ -3,7 +3,7 @@ import { readdirSync, readlinkSync } from 'node:fs'
 import { setImmediate as turn } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { DEFAULT_SETTINGS } from '../../src/core/types.ts'
-import type { DatabaseEvent, DatabaseHandle, Databases } from '../../src/threads/databases.ts'
+import type { DatabaseEvent, DatabaseHandle, OwnedDatabases } from '../../src/threads/databases.ts'
 import { openServerDatabases, type ServerDatabasesOptions } from '../../src/threads/server-databases.ts'
 import { ADMIN, body, jsonOf } from '../documents/helpers.ts'
 import { temporaryFolder } from '../helpers/server.ts'
@@ -13,7 +13,7 @@ const ENTRY = new URL('../helpers/database-thread.mjs', import.meta.url)
 const SANDBOX_ENTRY = new URL('../helpers/sandbox-thread.mjs', import.meta.url)
 
 export interface Served {
-  readonly databases: Databases
+  readonly databases: OwnedDatabases
   readonly dataDir: string
   readonly faults: unknown[]
 }

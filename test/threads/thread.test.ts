@@ -1,6 +1,7 @@
 /** The HTTP thread's end of a port, over a thread that says what it is told to. */
 import { setImmediate as turn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
+import { AMPLE_SPACE } from '../../src/core/space.ts'
 import { DEFAULT_SETTINGS } from '../../src/core/types.ts'
 import { Board } from '../../src/sandbox/board.ts'
 import { Thread, type ThreadEvent, threadFlags } from '../../src/threads/thread.ts'
@@ -9,6 +10,7 @@ const ENTRY = new URL('./scripted-thread.mjs', import.meta.url)
 const OPTIONS = {
   dataDir: '',
   settings: DEFAULT_SETTINGS,
+  space: AMPLE_SPACE,
   maxOpen: 1,
   sandbox: { board: new Board().memory, client: 1 },
 }

@@ -6,7 +6,7 @@ import { checkDatabaseName } from '../../core/ids.ts'
 import type { UserCtx } from '../../core/types.ts'
 import { requireDatabaseAdmin, requireMaintainer, requireMember } from '../../documents/security.ts'
 import type { DatabaseHandle } from '../../threads/databases.ts'
-import { tenantOf } from '../tenant.ts'
+import { isOwner, tenantOf } from '../tenant.ts'
 
 const USERS = '_users'
 const SERVER_PATH = /^_[a-z_]+$/
@@ -58,6 +58,8 @@ export async function checkAccess(request: FastifyRequest): Promise<void> {
       return enterDatabase(request, requireMember)
     case 'db admin':
       return enterDatabase(request, requireDatabaseAdmin)
+    case 'db admin or owner':
+      return enterDatabase(request, isOwner(request) ? () => undefined : requireDatabaseAdmin)
     case 'maintainer':
       return enterDatabase(request, requireMaintainer)
   }
@@ -70,21 +72,19 @@ function requireTenant(request: FastifyRequest): void {
 
 /** @throws not_server_admin, no_database, forbidden */
 function requireOwner(request: FastifyRequest): void {
-  const tenant = tenantOf(request)
-  if (tenant === null) {
+  if (tenantOf(request) === null) {
     requireServerAdmin(request.user)
     return
   }
   const { db } = request.params as { db: string }
-  const { databases, hosted } = request.server.services
-  databases.get(db)
-  if (hosted?.owners.ownerOf(db) === tenant) return
+  request.server.services.databases.get(db)
+  if (isOwner(request)) return
   throw new CouchError('forbidden', 'You are not the owner of this database.')
 }
 
 async function enterDatabase(
   request: FastifyRequest,
-  requireRole: typeof requireMember | typeof requireDatabaseAdmin | typeof requireMaintainer,
+  requireRole: (...asked: Parameters<typeof requireMember>) => void,
 ): Promise<void> {
   const { db } = request.params as { db: string }
   if (db.startsWith('_') && !isLegalName(db)) refuseServerPath(request, db)

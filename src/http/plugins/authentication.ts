@@ -85,12 +85,12 @@ function handlersOf(config: Config): () => readonly HandlerName[] {
 export async function authenticate(request: FastifyRequest, reply: FastifyReply): Promise<void> {
   const { server } = request
   const { config } = server.services
-  const { credentials } = request.routeOptions.config
+  const { credentials, heeds } = request.routeOptions.config
   request.isAskedAgain = request.askedAt !== 0
   if (!request.isAskedAgain) request.askedAt = Date.now()
   request.user = ANONYMOUS
   request.identity = NOBODY
-  if (credentials === 'ignored') return
+  if (credentials === 'ignored' && heeds?.(request) !== true) return
   if (isOpen(config)) {
     request.user = PARTY_ADMIN
     return

@@ -13,7 +13,7 @@ import { refuseUnknownMethod } from '../route-table.ts'
 import { setCorsHeaders } from './cors.ts'
 import { setCouchHeaders } from './couch-headers.ts'
 import { countAnswer } from './metrics.ts'
-import { causeOf, factsOf } from './request-log.ts'
+import { causeOf, factsOf, levelOf } from './request-log.ts'
 
 /** What Fastify and its plugins call their own errors, as rows of the table. */
 const TRANSLATIONS: Readonly<Record<string, ErrorName>> = {
@@ -23,7 +23,7 @@ const TRANSLATIONS: Readonly<Record<string, ErrorName>> = {
 }
 
 /** What ends a body that is still coming; whoever sent it may go on for hours. */
-const CLOSING: ReadonlySet<number> = new Set([408, 413])
+const CLOSING: ReadonlySet<number> = new Set([408, 413, 507])
 
 /** Translates errors into answers, and refuses query strings with broken escapes before anything else happens. */
 export const errors = fp(
@@ -92,9 +92,10 @@ function ofExpired(request: FastifyRequest, error: CouchError): CouchError {
 
 function logFault(error: CouchError, request: FastifyRequest): void {
   if (error.status < 500) return
-  // That there is more to do than can be done is no fault.
-  const level = error.code === 'unavailable' && error.cause === undefined ? 'warn' : 'error'
-  request.server.services.logger[level]({ ...causeOf(error), ...factsOf(request) }, 'a request failed')
+  request.server.services.logger[levelOf(error)](
+    { ...causeOf(error), ...factsOf(request) },
+    'a request failed',
+  )
 }
 
 /**

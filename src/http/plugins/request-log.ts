@@ -47,6 +47,15 @@ export function causeOf(error: CouchError): Record<string, unknown> {
   return { err: cause === undefined ? { code } : cause }
 }
 
+/** How loudly the log tells of a fault that has become an answer. */
+export function levelOf({ code, cause }: CouchError): 'debug' | 'warn' | 'error' {
+  // Told once of the file or the disk (server.ts, maintenance/space-watch.ts), not of each request that meets it.
+  if (code === 'damaged_file' || code === 'disk_fault') return 'debug'
+  if (code === 'insufficient_storage' && cause === undefined) return 'debug'
+  // That there is more to do than can be done is no fault.
+  return code === 'unavailable' && cause === undefined ? 'warn' : 'error'
+}
+
 function databaseOf({ params }: FastifyRequest): string | undefined {
   return (params as { db?: string } | null | undefined)?.db
 }

@@ -145,8 +145,10 @@ async function changeAccount(request: FastifyRequest, reply: FastifyReply): Prom
 async function deleteAccount(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const name = nameOf(request)
   const deleted = await hostedOf(request).accounts.delete(name)
-  // There are no backups of the server's own making, and no time machine, that would still hold anything of it.
-  return sendJson(reply, 200, { ok: true, name, deleted, kept: [] })
+  // `_users` is in each of them, whatever else of the account is.
+  const backups = (await request.server.services.backups?.list()) ?? []
+  const kept = backups.map(({ id }) => ({ backup: id }))
+  return sendJson(reply, 200, { ok: true, name, deleted, kept })
 }
 
 async function owner(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {

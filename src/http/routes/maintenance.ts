@@ -1,6 +1,7 @@
 /** Cleaning up, purging, and what is at work; protocol.md 4.6, 4.7, 15. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { DESIGN_PREFIX } from '../../core/ids.ts'
+import type { BackupTask } from '../../maintenance/backup/backups.ts'
 import type { DatabaseHandle } from '../../threads/databases.ts'
 import type { CompactionTask } from '../../threads/tasks.ts'
 import { requestSizeLimit, withBody } from '../body.ts'
@@ -108,12 +109,15 @@ async function setPurgedInfosLimit(request: FastifyRequest, reply: FastifyReply)
 }
 
 async function activeTasks(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  const { databases, rewinds } = request.server.services
+  const { databases, rewinds, backups } = request.server.services
   const tasks: Task[] = [
     ...databases.tasks().map((task) => ({ ...task, type: 'database_compaction' })),
     ...rewinds.tasks().map((task) => ({ ...task, type: 'database_rewind' })),
   ]
-  if (tenantOf(request) === null) return sendJson(reply, 200, tasks.map(activeTask))
+  if (tenantOf(request) === null) {
+    const backup = backups?.task ?? null
+    return sendJson(reply, 200, [...tasks.map(activeTask), ...(backup === null ? [] : [backupTask(backup)])])
+  }
   const own = tasks.filter(({ database }) => visibleTo(request, [database]).length > 0)
   // An incarnation counts the databases of all tenants.
   const shown = own.map((task, at) => activeTask({ ...task, incarnation: at + 1 }))
@@ -137,6 +141,30 @@ function activeTask({ type, database, incarnation, done, total, startedAt, updat
     progress: Math.floor((100 * done) / total),
     started_on: startedAt,
     updated_on: updatedAt,
+  }
+}
+
+/** What CouchDB has no word for, in the members that its tasks have. */
+function backupTask({
+  id,
+  database,
+  databases_done,
+  databases_total,
+  percent,
+  ...times
+}: BackupTask): object {
+  return {
+    node: NODE_NAME,
+    pid: '<0.0.0>',
+    process_status: 'running',
+    type: 'backup',
+    backup: id,
+    database,
+    databases_done,
+    databases_total,
+    progress: percent,
+    started_on: Math.floor(times.startedAt / 1000),
+    updated_on: Math.floor(times.updatedAt / 1000),
   }
 }
 

@@ -3,7 +3,6 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
 import { CouchError } from '../../core/errors.ts'
 import { couchStats, statAt } from '../../maintenance/metrics/couch-stats.ts'
-import { EXPOSITION_TYPE, exposition, METRICS } from '../../maintenance/metrics/exposition.ts'
 import { orNull } from '../../maintenance/metrics/in-time.ts'
 import { type Collector, type Family, familiesOf } from '../../maintenance/metrics/metric.ts'
 import { systemInfo } from '../../maintenance/metrics/system-info.ts'
@@ -29,6 +28,8 @@ const COLLECT_MS = 1000
 async function prometheus(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   checkNode(request)
   const { collectors = [], logger } = request.server.services
+  // Loaded for the first scrape: most servers are asked for none, and its library would hold up their start.
+  const { EXPOSITION_TYPE, exposition, METRICS } = await import('../../maintenance/metrics/exposition.ts')
   const [measured, ...others] = await Promise.all([
     request.server.measure(),
     ...collectors.map((collect) => collected(collect, logger)),

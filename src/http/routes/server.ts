@@ -27,12 +27,6 @@ const COUNT_QUERY: Schema = {
 export const serverRoutes: readonly Path[] = [
   { url: '/', allow: 'GET,HEAD', access: 'public', methods: { GET: { handler: welcome } } },
   {
-    url: '/_up',
-    allow: 'GET,HEAD',
-    access: 'public',
-    methods: { GET: { handler: up, credentials: 'ignored' } },
-  },
-  {
     url: '/_uuids',
     allow: 'GET',
     access: 'public',
@@ -61,10 +55,6 @@ async function welcome(request: FastifyRequest, reply: FastifyReply): Promise<Fa
     features: [],
     vendor: { name: 'settee', version },
   })
-}
-
-async function up(_request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  return sendJson(reply, 200, { status: 'ok', seeds: {} })
 }
 
 async function uuids(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
@@ -133,7 +123,10 @@ async function* infoRows(
   let before = '['
   for (const name of names) {
     const row = await infoRow(request, name).catch((error: unknown) => {
-      if (error instanceof CouchError && error.code === 'no_database') return missing(name)
+      if (!(error instanceof CouchError)) throw error
+      if (error.code === 'no_database') return missing(name)
+      // One whose file is damaged hides no other.
+      if (error.status === 500) return { key: name, error: error.error }
       throw error
     })
     if (row === null) continue

@@ -1,29 +1,31 @@
 /** The one way to an open file for all parts of a store: reads between transactions, writes by the group commit. */
 import { CouchError } from '../../core/errors.ts'
 import type { Outcome } from '../engine.ts'
-import { storageError } from './connection.ts'
 import type { PageCache } from './page-caches.ts'
+import { Trouble } from './trouble.ts'
 import type { Plan, Writer } from './writer.ts'
 
 export class Access {
   readonly #writer: Writer
   readonly #cache: Pick<PageCache, 'use'>
+  readonly #trouble: Trouble
   #closed = false
 
   /** @param cache told of every use of the file */
-  constructor(writer: Writer, cache: Pick<PageCache, 'use'>) {
+  constructor(writer: Writer, cache: Pick<PageCache, 'use'>, trouble = new Trouble()) {
     this.#writer = writer
     this.#cache = cache
+    this.#trouble = trouble
   }
 
-  /** Reads, in one turn. @throws unavailable when the store is closed, or what the driver's error stands for */
+  /** Reads, in one turn; a checkpoint, which takes room, counts as reading. @throws unavailable when the store is closed, or what the driver's error stands for */
   read<R>(work: () => R): R {
     this.refuseIfClosed()
     this.#cache.use()
     try {
-      return work()
+      return this.#trouble.trying(work)
     } catch (error) {
-      throw storageError(error)
+      throw this.#trouble.told(error)
     }
   }
 
@@ -59,13 +61,14 @@ export class Access {
    * @param carryOut runs inside the transaction, more than once perhaps; its result is handed on
    * @throws what `carryOut` throws, unavailable when the store is closed, or what the driver's error stands for
    */
-  writeOne<R>(bytes: number, carryOut: () => R): Promise<R> {
-    return this.decideOne(bytes, () => carryOut)
+  writeOne<R>(bytes: number, carryOut: () => R, facts: Pick<Plan, 'grows'> = {}): Promise<R> {
+    return this.decideOne(bytes, () => carryOut, facts)
   }
 
   /** As {@link writeOne}, with a decision before it, as a {@link Plan} has it. */
-  async decideOne<R>(bytes: number, decide: () => () => R): Promise<R> {
+  async decideOne<R>(bytes: number, decide: () => () => R, facts: Pick<Plan, 'grows'> = {}): Promise<R> {
     const plan: Plan<Outcome<R>> = {
+      ...facts,
       bytes,
       decide: () => {
         const carryOut = decide()

@@ -47,6 +47,12 @@ export class Attachments {
     return this.#of.all(revision).map(({ md5, ...row }) => ({ ...row, digest: digestOf(md5) }))
   }
 
+  /** Bytes of the contents that a revision names, but for some. */
+  bytesWithout(revision: number, without: ReadonlySet<number>): number {
+    const others = this.#of.all(revision).filter(({ blob }) => !without.has(blob))
+    return others.reduce((sum, { storedLength }) => sum + storedLength, 0)
+  }
+
   drop(revision: number): void {
     this.#drop.run(revision)
   }

@@ -1,7 +1,7 @@
 /**
  * `server.sqlite`: what belongs to the server and to no database. Which databases there are is what files there
  * are, so that a file copied into the folder while the server is stopped is served; this file gives each its
- * incarnation. It is open in one process only, which locks the whole data folder.
+ * incarnation. It is open in one settee only, which locks the whole data folder.
  */
 import { randomBytes } from 'node:crypto'
 import { CouchError } from '../../core/errors.ts'
@@ -9,16 +9,25 @@ import type {
   Catalog,
   CatalogUpdates,
   DatabaseEntry,
+  NamedMark,
   RecordWrite,
+  Replaced,
   ServerRecord,
   UpdatesRange,
 } from '../catalog.ts'
-import { Connection, type ConnectionOptions, isBusy, storageError } from './connection.ts'
+import { Connection, type ConnectionOptions, isBusy, isFull, storageError } from './connection.ts'
 import type { Files } from './files.ts'
+import { FolderLock, inUse } from './folder-lock.ts'
+import { syncPath } from './log-file.ts'
+import { forgetMark, readMarks, writeMarks } from './marks.ts'
 import { RECORDS_SCHEMA, readRecords, writeRecords } from './records.ts'
-import { migrate } from './schema.ts'
+import { beginAnew, createdAtOf } from './restored.ts'
+import { type Migration, migrate } from './schema.ts'
+import { replaceServerFile } from './server-file.ts'
 import { State } from './state.ts'
+import { type DiskWatch, Trouble } from './trouble.ts'
 import { UPDATE_LOG_SCHEMA, UpdateLog } from './update-log.ts'
+import type { Upgrades } from './upgrade.ts'
 
 /** The first release's file has its tables and no version: hence IF NOT EXISTS. */
 const VERSION_1 = `
@@ -27,23 +36,61 @@ CREATE TABLE IF NOT EXISTS database (name TEXT PRIMARY KEY, incarnation INTEGER 
 `
 
 /** As with a database's file: what has been released never changes, the next step is appended. */
-const MIGRATIONS: readonly string[] = [VERSION_1, UPDATE_LOG_SCHEMA, RECORDS_SCHEMA]
+export const SERVER_MIGRATIONS: readonly Migration[] = [VERSION_1, UPDATE_LOG_SCHEMA, RECORDS_SCHEMA]
+
+export interface CatalogOptions {
+  readonly dataDir: string
+  readonly files: Files
+  readonly upgrades: Upgrades
+  readonly onOperation: ConnectionOptions['onOperation']
+  /** Takes the place of `server.sqlite` first. */
+  readonly copy: string | undefined
+  /** The time, in ms since 1970. */
+  now(): number
+}
+
+export interface CatalogOptions extends ConnectionOptions {
+  readonly watch?: DiskWatch | undefined
+}
 
 export class SqliteCatalog implements Catalog {
   readonly serverUuid: string
   readonly #files: Files
+  readonly #lock: FolderLock
   readonly #connection: Connection
-  readonly #options: ConnectionOptions
+  readonly #options: CatalogOptions
+  readonly #trouble: Trouble
   readonly #updates: UpdateLog
+  /** Written to before the start, which a full disk kept from being noted. */
+  readonly #owed = new Set<string>()
   /** What is listed: the rows that have a file. */
   readonly #entries = new Map<string, DatabaseEntry>()
 
-  /** @throws Error with one clear line when the folder cannot be used or another settee holds it */
-  constructor(dataDir: string, files: Files, options: ConnectionOptions) {
+  /**
+   * Takes the data folder.
+   * @throws Error with one clear line when it cannot be used or another settee holds it; bad_request when the copy is
+   * not good
+   */
+  static async open(options: CatalogOptions): Promise<SqliteCatalog> {
+    const { dataDir, files, copy } = options
+    files.makeFolder()
+    const lock = new FolderLock(dataDir, files.lock)
+    try {
+      if (copy !== undefined) replaceServerFile(dataDir, files, copy, options.now())
+      return new SqliteCatalog(options, lock, await openServerFile(options))
+    } catch (error) {
+      lock.release()
+      throw error
+    }
+  }
+
+  private constructor(options: CatalogOptions, lock: FolderLock, connection: Connection) {
+    const { files } = options
     this.#files = files
     this.#options = options
-    files.makeFolder()
-    this.#connection = openLocked(dataDir, files.server, options)
+    this.#trouble = new Trouble('', options.watch)
+    this.#lock = lock
+    this.#connection = connection
     try {
       files.sweep()
       this.serverUuid = this.#value('uuid', () => randomBytes(16).toString('hex'))
@@ -67,31 +114,48 @@ export class SqliteCatalog implements Catalog {
 
   /**
    * Enters files that are new here, and forgets those that are gone. Databases that nobody closed count as written
-   * to: what was to be noted of them was lost when the server ended.
+   * to: what was to be noted of them was lost when the server ended. On a disk where nothing can be entered, those that
+   * are known are served: whoever starts the server to make room must be able to.
    */
   #adopt(): void {
     const found = new Set(this.#files.databases())
-    this.#transaction(() => {
-      for (const { name, incarnation } of this.#rows()) {
-        if (found.delete(name)) this.#entries.set(name, { name, incarnation })
-        else this.#forget(name)
+    const marks = readMarks(this.#connection)
+    const rows = this.#rows()
+    for (const { name, incarnation } of rows.filter(({ name }) => found.has(name))) {
+      const mark = marks.get(name)
+      this.#entries.set(name, { name, incarnation, ...(mark && { mark }) })
+      if (this.#files.isLeftOpen(name)) this.#owed.add(name)
+    }
+    try {
+      for (const entry of this.#transaction(() => this.#enterAll(rows, found))) {
+        this.#entries.set(entry.name, entry)
       }
-      this.#updates.note(
-        [...this.#entries.keys()].filter((name) => this.#files.isLeftOpen(name)),
-        'updated',
-      )
-      for (const name of found) this.#entries.set(name, this.#enter(name))
-    })
+      this.#owed.clear()
+    } catch (error) {
+      if (!isFull(error)) throw error
+    }
   }
 
+  /** @param found the databases that have a file @returns those that are new here */
+  #enterAll(rows: readonly DatabaseEntry[], found: ReadonlySet<string>): DatabaseEntry[] {
+    for (const { name } of rows) if (!found.has(name)) this.#forget(name)
+    this.#updates.note([...this.#owed], 'updated')
+    return [...found].filter((name) => !this.#entries.has(name)).map((name) => this.#enter(name))
+  }
+
+  /** As {@link #attempt}; on a full disk again, if room was made. Not for what grows. */
   #transaction<R>(work: () => R): R {
-    this.#connection.exec('BEGIN IMMEDIATE')
+    return this.#trouble.trying(() => this.#attempt(work))
+  }
+
+  #attempt<R>(work: () => R): R {
     try {
+      this.#connection.begin()
       const result = work()
-      this.#connection.exec('COMMIT')
+      this.#connection.commit()
       return result
     } catch (error) {
-      this.#connection.rollback()
+      this.#connection.rollback(error)
       throw error
     }
   }
@@ -110,12 +174,14 @@ export class SqliteCatalog implements Catalog {
     this.#connection
       .prepare('INSERT OR REPLACE INTO database (name, incarnation) VALUES (?, ?)')
       .run(name, incarnation)
+    forgetMark(this.#connection, name)
     this.#updates.note([name], 'created')
     return { name, incarnation }
   }
 
   #forget(name: string): void {
     this.#connection.prepare('DELETE FROM database WHERE name = ?').run(name)
+    forgetMark(this.#connection, name)
     this.#updates.note([name], 'deleted')
   }
 
@@ -125,31 +191,33 @@ export class SqliteCatalog implements Catalog {
 
   async create(name: string): Promise<DatabaseEntry> {
     if (this.#entries.has(name)) throw new CouchError('file_exists')
-    let isPublished = false
+    let mayHaveName = false
     try {
       this.#makeFile(name)
-      const entry = this.#transaction(() => {
+      const entry = this.#attempt(() => {
         const entered = this.#enter(name)
+        mayHaveName = true
         // A crash before the commit leaves a file that the next start enters.
         this.#files.publish(name)
-        isPublished = true
         return entered
       })
       this.#entries.set(name, entry)
       return entry
     } catch (error) {
-      if (isPublished) this.#files.withdraw(name)
+      if (mayHaveName) this.#files.withdraw(name)
       throw storageError(error)
     }
   }
 
-  /** A whole, empty file under its unfinished name; closing it brings everything from the log into the file. */
+  /** A whole, empty file under its unfinished name. */
   #makeFile(name: string): void {
     const path = this.#files.makeUnfinished(name)
-    const connection = new Connection(path, { ...this.#options, isDraft: true })
+    const connection = new Connection(path, { onOperation: this.#options.onOperation, isDraft: true })
     try {
       migrate(connection, path)
-      State.create(connection, Math.floor(Date.now() / 1000))
+      State.create(connection, Math.floor(this.#options.now() / 1000))
+      // Closing it would do that as well, but would not tell of a fault.
+      connection.checkpoint()
     } finally {
       connection.close()
     }
@@ -166,10 +234,74 @@ export class SqliteCatalog implements Catalog {
     }
   }
 
-  async noteUpdated(names: readonly string[]): Promise<void> {
-    const listed = names.filter((name) => this.#entries.has(name))
+  async replace(name: string, draft: string | null): Promise<Replaced> {
+    const wasThere = this.#entries.has(name)
+    if (draft === null && !wasThere) throw new CouchError('no_database')
     try {
-      if (listed.length > 0) this.#transaction(() => this.#updates.note(listed, 'updated'))
+      const createdAt = wasThere ? this.#settle(name) : null
+      const beginning = draft === null ? this.#files.path(name) : this.#files.draft(name, draft)
+      this.#setApart(beginning, createdAt, draft === null)
+      // What its name was known by is over whether the file then gets it or not.
+      const entry = this.#attempt(() => this.#enter(name))
+      this.#entries.set(name, entry)
+      const kept = draft === null ? null : this.#files.replace(name, draft, this.#options.now())
+      return { ...entry, kept }
+    } catch (error) {
+      if (!wasThere && this.#entries.delete(name)) this.#transaction(() => this.#forget(name))
+      throw storageError(error)
+    }
+  }
+
+  async discard(name: string, draft: string): Promise<void> {
+    this.#files.discard(name, draft)
+  }
+
+  /**
+   * Brings what a crash left in a database's log into its file.
+   * @returns when it was made, in seconds since 1970; null when it is damaged
+   */
+  #settle(name: string): number | null {
+    try {
+      return this.#withFile(this.#files.path(name), createdAtOf)
+    } catch (error) {
+      const translated = storageError(error)
+      // A damaged file is what backups are for.
+      if (translated instanceof CouchError && translated.code === 'insufficient_storage') throw translated
+      return null
+    }
+  }
+
+  /** What begins under a name must not be taken for what had it before, not even within a second. */
+  #setApart(path: string, createdAt: number | null, isStillInPlace: boolean): void {
+    this.#withFile(path, (connection) => {
+      const isLater = createdAt === null || createdAtOf(connection) > createdAt
+      if (isStillInPlace || !isLater) beginAnew(connection, this.#options.now(), [createdAt ?? 0])
+    })
+  }
+
+  #withFile<R>(path: string, use: (connection: Connection) => R): R {
+    const connection = new Connection(path, { onOperation: this.#options.onOperation, mustExist: true })
+    try {
+      return use(connection)
+    } finally {
+      connection.close()
+    }
+  }
+
+  async noteUpdated(names: readonly string[], marks: readonly NamedMark[] = []): Promise<void> {
+    const listed = [...new Set([...this.#owed, ...names])].filter((name) => this.#entries.has(name))
+    const known = marks.filter(({ name }) => this.#entries.has(name))
+    try {
+      if (listed.length === 0 && known.length === 0) return
+      this.#transaction(() => {
+        this.#updates.note(listed, 'updated')
+        writeMarks(this.#connection, known)
+      })
+      this.#owed.clear()
+      for (const { name, epoch, updateSeq } of known) {
+        const entry = this.#entries.get(name) as DatabaseEntry
+        this.#entries.set(name, { ...entry, mark: { epoch, updateSeq } })
+      }
     } catch (error) {
       throw storageError(error)
     }
@@ -199,20 +331,34 @@ export class SqliteCatalog implements Catalog {
     }
   }
 
+  async copyTo(path: string): Promise<void> {
+    try {
+      await this.#connection.copyDurably(path)
+    } catch (error) {
+      throw storageError(error)
+    }
+  }
+
   close(): void {
     this.#connection.close()
+    this.#lock.release()
   }
 }
 
-function openLocked(dataDir: string, path: string, options: ConnectionOptions): Connection {
+/** A settee of before there was the lock holds `server.sqlite` itself, and is kept out as long as it is open here. */
+async function openServerFile(options: CatalogOptions): Promise<Connection> {
+  const { dataDir, files, upgrades } = options
   try {
-    const connection = new Connection(path, { ...options, exclusive: true })
-    migrate(connection, path, MIGRATIONS)
-    // With an exclusive lock the first write takes the file, and keeps it until it is closed or the process dies.
-    connection.exec('BEGIN IMMEDIATE; COMMIT')
+    const connection = await upgrades.open({
+      path: files.server,
+      label: files.server,
+      migrations: SERVER_MIGRATIONS,
+      mayBeNew: true,
+      copyPath: (schema) => files.serverCopyPath(schema),
+    })
+    syncPath(dataDir)
     return connection
   } catch (error) {
-    if (isBusy(error)) throw new Error(`the data folder ${dataDir} is in use by another settee`)
-    throw error
+    throw isBusy(error) ? inUse(dataDir, error) : error
   }
 }

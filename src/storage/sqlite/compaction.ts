@@ -1,16 +1,19 @@
 /**
- * Compaction: superseded bodies go, then blobs that nothing names, and the pages they took go back to the file
- * system. It works in steps of a few milliseconds, each a write among others in the group commit, and rests
+ * Compaction: superseded bodies go, or are kept aside for the time machine; ancestries longer than the limit are cut;
+ * then blobs go that nothing names, and the pages they all took go back to the file system. It works in steps of a few milliseconds, each a write among others in the group commit, and rests
  * between two for as long as the step took, so that whoever reads and writes meanwhile is held up by one step.
  */
-import { setTimeout as rest } from 'node:timers/promises'
-import type { CompactionProgress } from '../engine.ts'
+import { setImmediate as nextTurn, setTimeout as rest } from 'node:timers/promises'
+import type { CompactOptions } from '../upkeep.ts'
 import type { Access } from './access.ts'
 import type { Blobs } from './blobs.ts'
 import type { Connection } from './connection.ts'
-import type { Documents } from './documents.ts'
 import type { Holds } from './holds.ts'
+import type { Revisions } from './revisions.ts'
+import type { State } from './state.ts'
 import type { Statement } from './statement.ts'
+import type { Superseded, SupersededRow } from './superseded.ts'
+import type { Wear } from './wear.ts'
 
 /** How long one step works, in ms: less than a group of writes may take. */
 const STEP_MS = 3
@@ -19,21 +22,35 @@ const STEP_BYTES = 64 * 1024
 const LONGEST_REST_MS = 10
 /** Rows looked at in one query. */
 const ROWS = 64
+/** Of rows that are mostly passed over. */
+const LONG_ROWS = 500
+const MINUTE_MS = 60_000
 /** Chunks, and pages, that go at once: less than a millisecond's work. */
 const CHUNKS = 4
 const PAGES = 4
 
 /** What each part takes of the whole, in hundredths, by the measure of many small documents. */
-const PARTS = { revisions: 60, blobs: 10, pages: 30 } as const
+const PARTS = { superseded: 50, ancestries: 10, blobs: 10, pages: 30 } as const
 const TOTAL = 100
+const BEFORE = {
+  superseded: 0,
+  ancestries: PARTS.superseded,
+  blobs: PARTS.superseded + PARTS.ancestries,
+  pages: TOTAL - PARTS.pages,
+} as const
 
-type Listener = (progress: CompactionProgress) => void
+type Listener = NonNullable<CompactOptions['onProgress']>
 
 interface Surroundings {
   readonly access: Access
-  readonly documents: Documents
+  readonly revisions: Revisions
+  readonly superseded: Superseded
   readonly blobs: Blobs
   readonly holds: Holds
+  readonly state: State
+  readonly wear: Wear
+  /** The time, in ms since 1970. */
+  now(): number
 }
 
 /** Where a walk over a table stands. */
@@ -44,10 +61,12 @@ interface Place {
   readonly left?: number
 }
 
+/** The tables that are walked over, by their keys. */
+const TABLES = { superseded: 'revision', revision: 'num', blob: 'num' } as const
+
 export class Compaction {
   readonly #connection: Connection
   readonly #around: Surroundings
-  readonly #revisions: Statement<{ num: number; leaf: number }>
   readonly #blobs: Statement<{ num: number; state: string }>
   readonly #named: Statement
   readonly #condemn: Statement
@@ -59,9 +78,6 @@ export class Compaction {
   constructor(connection: Connection, around: Surroundings) {
     this.#connection = connection
     this.#around = around
-    this.#revisions = connection.prepare(
-      `SELECT num, leaf FROM revision WHERE num > ? ORDER BY num LIMIT ${ROWS}`,
-    )
     this.#blobs = connection.prepare(`SELECT num, state FROM blob WHERE num > ? ORDER BY num LIMIT ${ROWS}`)
     this.#named = connection.prepare('SELECT 1 FROM attachment WHERE blob = ? LIMIT 1')
     // As a content that never arrived whole: nobody finds it, and what a crash leaves of it the next opening sweeps.
@@ -74,13 +90,12 @@ export class Compaction {
   }
 
   /**
-   * Compacts, or joins the compaction that is at work.
-   * @param onProgress called now and then; must not throw
+   * Compacts, or joins the compaction that is at work, which keeps what it was told to keep.
    * @throws unavailable when the store is closed meanwhile, insufficient_storage, internal_server_error
    */
-  run(onProgress?: Listener): Promise<void> {
+  run({ onProgress, ...options }: CompactOptions): Promise<void> {
     if (onProgress !== undefined) this.#listeners.add(onProgress)
-    this.#running ??= this.#all().finally(() => {
+    this.#running ??= this.#all(options).finally(() => {
       this.#running = undefined
       this.#listeners.clear()
     })
@@ -92,21 +107,94 @@ export class Compaction {
     await this.#running?.catch(() => undefined)
   }
 
-  async #all(): Promise<void> {
+  async #all({ keepSince = Infinity, keepBytes = Infinity }: CompactOptions): Promise<void> {
     this.#done = -1
     this.#tell(0)
-    await this.#scan('revision', PARTS.revisions, 0, (above, last) => this.#removeSuperseded(above, last))
-    await this.#scan('blob', PARTS.blobs, PARTS.revisions, (above, last) => this.#removeUnnamed(above, last))
-    await this.#returnPages(TOTAL - PARTS.pages)
-    this.#around.access.read(() => this.#connection.checkpoint())
+    const { access, state, wear } = this.#around
+    const { looseBytes, longestAncestry } = access.read(() => wear.counts)
+    const { purgeSeq } = state
+    const { revsLimit } = state.view
+    let kept = await this.#clearSuperseded(keepSince)
+    if (access.read(() => wear.counts.keptBytes) > keepBytes) {
+      kept = await this.#clearSuperseded(await this.#sinceWhen(keepBytes))
+    }
+    if (longestAncestry > revsLimit) await this.#cutAncestries(revsLimit)
+    await this.#scan('blob', 'blobs', (above, last) => this.#removeUnnamed(above, last))
+    await this.#step(() =>
+      wear.compacted({
+        oldestKept: kept.oldest,
+        looseBytes,
+        compactedPurge: purgeSeq,
+        longestAncestry: Math.max(revsLimit, state.view.revsLimit),
+        compactedAt: this.#around.now(),
+      }),
+    )
+    await this.#returnPages()
+    access.read(() => this.#connection.checkpoint())
     this.#tell(TOTAL)
+  }
+
+  /** @returns when the oldest of those that are kept was superseded; 0: none is */
+  async #clearSuperseded(keepSince: number): Promise<{ readonly oldest: number }> {
+    const kept = { oldest: 0 }
+    const note = (at: number) => {
+      kept.oldest = kept.oldest === 0 ? at : Math.min(kept.oldest, at)
+    }
+    await this.#scan('superseded', 'superseded', (above, last) =>
+      this.#walk(
+        (at) => this.#around.superseded.page(at, ROWS),
+        { above, last },
+        (row) => {
+          if (row.at > keepSince) note(row.at)
+          this.#clear(row, keepSince)
+        },
+      ),
+    )
+    return kept
+  }
+
+  /** @returns since when bodies of no more than these bytes were superseded, of those that are kept; ms since 1970 */
+  async #sinceWhen(bytes: number): Promise<number> {
+    const { access, superseded } = this.#around
+    const byMinute = new Map<number, number>()
+    for (let at: number | null = 0; at !== null; await nextTurn()) {
+      const above: number = at
+      const rows = access.read(() => superseded.page(above, LONG_ROWS))
+      for (const { at, kept, bytes } of rows) {
+        const minute = Math.floor(at / MINUTE_MS)
+        byMinute.set(minute, (byMinute.get(minute) ?? 0) + kept * bytes)
+      }
+      at = rows.at(-1)?.revision ?? null
+    }
+    let left = bytes
+    for (const [minute, these] of [...byMinute].sort(([a], [b]) => b - a)) {
+      left -= these
+      if (left < 0) return (minute + 1) * MINUTE_MS - 1
+    }
+    return 0
+  }
+
+  #clear({ revision, at, kept }: SupersededRow, keepSince: number): void {
+    if (at <= keepSince) this.#around.revisions.expire(revision)
+    else if (kept === 0) this.#around.superseded.keep(revision)
+  }
+
+  /** All leaves are looked at: only where the limit was lowered. */
+  async #cutAncestries(revsLimit: number): Promise<void> {
+    const { revisions } = this.#around
+    await this.#scan('revision', 'ancestries', (above, last) =>
+      this.#walk(
+        (at) => revisions.ancestries(at, LONG_ROWS),
+        { above, last },
+        (row) => revisions.cutAncestry(row, revsLimit),
+      ),
+    )
   }
 
   /** Walks over the rows that a table has now, in steps. */
   async #scan(
-    table: 'revision' | 'blob',
-    weight: number,
-    before: number,
+    table: keyof typeof TABLES,
+    part: keyof typeof PARTS,
     step: (above: number, last: number) => Place,
   ): Promise<void> {
     const last = this.#around.access.read(() => this.#lastOf(table))
@@ -114,12 +202,30 @@ export class Compaction {
       const place = await this.#step(() => step(at, last))
       if (place.left !== undefined) await this.#removeRest(place.left)
       at = place.at
-      this.#tell(before + Math.floor((weight * Math.min(at, last)) / last))
+      this.#tell(BEFORE[part] + Math.floor((PARTS[part] * Math.min(at, last)) / last))
     }
   }
 
-  #lastOf(table: 'revision' | 'blob'): number {
-    const sql = `SELECT coalesce(max(num), 0) AS num FROM ${table}`
+  /** As many rows as a step has time for, one page at least. */
+  #walk<Row extends { readonly revision: number }>(
+    page: (above: number) => readonly Row[],
+    { above, last }: { readonly above: number; readonly last: number },
+    each: (row: Row) => void,
+  ): Place {
+    const until = performance.now() + STEP_MS
+    for (let at = above; ; ) {
+      const rows = page(at)
+      for (const row of rows) {
+        each(row)
+        at = row.revision
+        if (performance.now() > until) return { at }
+      }
+      if (rows.length === 0) return { at: last }
+    }
+  }
+
+  #lastOf(table: keyof typeof TABLES): number {
+    const sql = `SELECT coalesce(max(${TABLES[table]}), 0) AS num FROM ${table}`
     return this.#connection.prepare<{ num: number }>(sql).get()?.num ?? 0
   }
 
@@ -128,21 +234,6 @@ export class Compaction {
     const result = await this.#around.access.writeOne(STEP_BYTES, work)
     await rest(Math.min(performance.now() - began, LONGEST_REST_MS))
     return result
-  }
-
-  #removeSuperseded(above: number, last: number): Place {
-    const until = performance.now() + STEP_MS
-    for (let at = above; ; ) {
-      const rows = this.#revisions.all(at)
-      for (const { num, leaf } of rows) {
-        at = num
-        if (leaf === 1) continue
-        this.#around.documents.expireRevision(num)
-        if (performance.now() > until) return { at }
-      }
-      if (rows.length < ROWS) return { at: last }
-      if (performance.now() > until) return { at }
-    }
   }
 
   #removeUnnamed(above: number, last: number): Place {
@@ -177,13 +268,13 @@ export class Compaction {
   }
 
   /** As many pages as are free now, so that writers that free others cannot make this endless. */
-  async #returnPages(before: number): Promise<void> {
+  async #returnPages(): Promise<void> {
     const all = this.#around.access.read(() => this.#free())
     for (let left = all; left > 0; ) {
       const returned = await this.#step(() => this.#returnSome())
       if (returned === 0) return
       left -= returned
-      this.#tell(before + Math.floor((PARTS.pages * Math.min(all - left, all)) / all))
+      this.#tell(BEFORE.pages + Math.floor((PARTS.pages * Math.min(all - left, all)) / all))
     }
   }
 

@@ -1,9 +1,16 @@
 /**
  * One open SQLite file. Everything the engine says to SQLite goes through here: pragmas, the statement cache,
  * transactions, and the translation of the driver's errors.
+ *
+ * A sync that failed is never made up for by a later one that succeeds: after such a failure the system takes for
+ * written what may have reached no disk (docs/decisions/0027). So there is a cure for each place where one may have
+ * failed, and no transaction begins before it has succeeded.
  */
+import { dirname } from 'node:path'
 import Sqlite from 'better-sqlite3'
-import { CouchError } from '../../core/errors.ts'
+import { CouchError, type ErrorName } from '../../core/errors.ts'
+import { fileBytes, logOf, rewriteInPlace, syncPath } from './log-file.ts'
+import { copyFile } from './page-copy.ts'
 import { LazyStatement, type Row, type Statement } from './statement.ts'
 
 /** `settee` in ASCII, shortened to the 32 bits that `PRAGMA application_id` has. */
@@ -11,6 +18,9 @@ export const APPLICATION_ID = 0x73747465
 
 /** How long to wait for another process that holds a lock on the file, in ms. */
 const BUSY_MS = 1000
+
+/** Copied in one turn: a megabyte, about a millisecond's work. */
+const COPIED_PAGES = 128
 
 export interface ConnectionOptions {
   /** Called before everything that reaches SQLite, with what it is; a throw takes its place. For fault tests. */
@@ -24,31 +34,78 @@ export interface ConnectionOptions {
 }
 
 export class Connection {
-  readonly #db: Sqlite.Database
+  readonly #path: string
+  readonly #options: ConnectionOptions
   readonly #onOperation: ((operation: string) => void) | undefined
-  readonly #statements = new Map<string, Statement<object>>()
-  readonly #tupleStatements = new Map<string, Statement<object>>()
+  readonly #statements = new Map<string, LazyStatement<object>>()
+  readonly #tupleStatements = new Map<string, LazyStatement<object>>()
+  readonly #begin: Statement
+  readonly #end: Statement
+  #db: Sqlite.Database
+  /** What must succeed before the next transaction begins. */
+  #cure: (() => void) | null = null
+  /** Whether the log's name is durable, and with it what is written there. */
+  #isLogNamed: boolean
 
   constructor(path: string, options: ConnectionOptions = {}) {
+    this.#path = path
+    this.#options = options
     this.#onOperation = options.onOperation
-    this.#db = new Sqlite(path, {
+    this.#isLogNamed = options.isDraft ?? false
+    this.#db = this.#open()
+    this.#begin = this.prepare('BEGIN IMMEDIATE')
+    this.#end = this.prepare('COMMIT')
+  }
+
+  #open(): Sqlite.Database {
+    const options = this.#options
+    const isLogLeft = fileBytes(logOf(this.#path)) > 0
+    const db = new Sqlite(this.#path, {
       fileMustExist: options.mustExist ?? false,
-      timeout: options.exclusive ? 0 : BUSY_MS,
+      timeout: BUSY_MS,
     })
     try {
-      if (options.exclusive) this.pragma('locking_mode = EXCLUSIVE')
-      if (options.isDraft) this.pragma('synchronous = OFF')
-      // Take effect only in a file that has no tables yet; for one that has, these two say what it has already.
-      this.pragma('page_size = 8192')
-      this.pragma('auto_vacuum = INCREMENTAL')
-      this.pragma('journal_mode = WAL')
+      if (options.exclusive) db.pragma('locking_mode = EXCLUSIVE')
+      if (options.isDraft) db.pragma('synchronous = OFF')
+      // For a file that has tables these two say what it has already; but the second writes it anew with each opening.
+      if (db.pragma('page_count', { simple: true }) === 0) {
+        db.pragma('page_size = 8192')
+        db.pragma('auto_vacuum = INCREMENTAL')
+      }
+      db.pragma('journal_mode = WAL')
       // The driver's WAL default is NORMAL, which loses acknowledged writes at a power cut (design.md 6).
-      if (!options.isDraft) this.pragma('synchronous = FULL')
-      this.pragma('journal_size_limit = 16777216')
-      this.pragma('temp_store = MEMORY')
+      if (!options.isDraft) db.pragma('synchronous = FULL')
+      db.pragma('journal_size_limit = 16777216')
+      db.pragma('temp_store = MEMORY')
+      // What is deleted is overwritten where its page stays; pages that get free go back to the file system (compaction.ts).
+      db.pragma('secure_delete = FAST')
+      if (isLogLeft) this.#keepLog(db)
+      return db
     } catch (error) {
-      this.#db.close()
+      db.close()
       throw error
+    }
+  }
+
+  /**
+   * Takes over a log that another process has left: its last syncs may have failed. Where that cannot be done,
+   * reading goes on.
+   */
+  #keepLog(db: Sqlite.Database): void {
+    const rewrite = () => {
+      // Nobody else writes to the log until this ends.
+      db.exec('BEGIN IMMEDIATE')
+      try {
+        rewriteInPlace(logOf(this.#path))
+      } finally {
+        db.exec('ROLLBACK')
+      }
+    }
+    try {
+      rewrite()
+    } catch (error) {
+      if (isBusy(error)) throw error
+      this.#cure = rewrite
     }
   }
 
@@ -84,21 +141,96 @@ export class Connection {
   }
 
   #lazy<R extends object>(
-    known: Map<string, Statement<object>>,
+    known: Map<string, LazyStatement<object>>,
     sql: string,
     prepare: () => Statement<R>,
   ): Statement<R> {
     const cached = known.get(sql)
-    if (cached !== undefined) return cached as Statement<R>
+    if (cached !== undefined) return cached as unknown as Statement<R>
     const observe = this.#onOperation
     const made = new LazyStatement(prepare, observe && (() => observe(sql)))
     known.set(sql, made)
     return made
   }
 
-  /** Ends the open transaction, if SQLite has not done so by itself. */
-  rollback(): void {
+  /**
+   * Begins a transaction that writes.
+   * @throws SqliteError or the operating system's error, also for as long as a failed sync has no cure
+   */
+  begin(): void {
+    if (this.#cure !== null) this.#tryCure(this.#cure)
+    this.#begin.run()
+  }
+
+  #tryCure(cure: () => void): void {
+    this.#cure = null
+    try {
+      cure()
+    } catch (error) {
+      this.#cure = cure
+      throw error
+    }
+  }
+
+  /** Makes the transaction durable. @throws SqliteError or the operating system's error; then it is to be rolled back */
+  commit(): void {
+    if (!this.#isLogNamed) this.#nameLog()
+    this.#end.run()
+  }
+
+  /** Before the first commit: SQLite syncs the folder too, but does not look what came of that. */
+  #nameLog(): void {
+    try {
+      syncPath(dirname(this.#path))
+      this.#isLogNamed = true
+    } catch (error) {
+      this.#cure = () => this.#reopen()
+      throw error
+    }
+  }
+
+  /** Opens the file anew: closing it removes the log, so that the next one has its name from a change of its own. */
+  #reopen(): void {
+    const cacheSize = this.pragma('cache_size')
+    this.#db.close()
+    this.#db = this.#open()
+    this.pragma(`cache_size = ${cacheSize}`)
+    for (const known of [this.#statements, this.#tupleStatements]) {
+      for (const statement of known.values()) statement.forget()
+    }
+  }
+
+  /**
+   * Ends the open transaction, if SQLite has not done so by itself.
+   * @param reason what it failed of
+   */
+  rollback(reason: unknown): void {
     if (this.#db.inTransaction) this.#db.exec('ROLLBACK')
+    if (isFailedSync(reason)) this.#distrustLog()
+  }
+
+  /** The log's end holds what was refused; it may have reached the disk, and whoever opens the file would find it. */
+  #distrustLog(): void {
+    try {
+      this.#tryCure(() => this.#emptyLog())
+    } catch {
+      this.#overwriteEnd()
+    }
+  }
+
+  /** Brings what was committed into the file, from where it came by syncs that succeeded, and begins the log anew. */
+  #emptyLog(): void {
+    const [row] = this.#db.pragma('wal_checkpoint(TRUNCATE)') as [{ log: number; checkpointed: number }]
+    if (row.log !== row.checkpointed) throw new Sqlite.SqliteError('the log is in use', 'SQLITE_BUSY')
+  }
+
+  /** Puts a transaction that changes nothing in the place of one that was refused. Never throws. */
+  #overwriteEnd(): void {
+    try {
+      this.#db.exec(`BEGIN IMMEDIATE; PRAGMA user_version = ${this.pragma('user_version')}; COMMIT`)
+    } catch {
+      if (this.#db.inTransaction) this.#db.exec('ROLLBACK')
+    }
   }
 
   /** Brings the log into the file and empties it, as far as readers of other processes let that happen at once. */
@@ -111,18 +243,58 @@ export class Connection {
     }
   }
 
+  /**
+   * Copies the file as it is now while others may write to it, some pages a turn.
+   * @param refuseIfEnding called between two turns; what it throws ends the copy
+   */
+  async copyTo(path: string, refuseIfEnding: () => void): Promise<void> {
+    this.#onOperation?.('copy')
+    await this.#db.backup(path, {
+      progress: () => {
+        refuseIfEnding()
+        return COPIED_PAGES
+      },
+    })
+  }
+
+  /** Copies the file to a new one, durably; what is written meanwhile is carried over. For small files: see snapshot.ts. */
+  copyDurably(path: string): Promise<void> {
+    return copyFile(this.#db, path)
+  }
+
   close(): void {
     this.#db.close()
   }
 }
 
-/** The driver's error as one of ours; ours stay as they are. */
+/** The driver's error, or the operating system's, as one of ours; ours stay as they are. */
 export function storageError(thrown: unknown): unknown {
-  if (!(thrown instanceof Sqlite.SqliteError)) return thrown
-  if (thrown.code.startsWith('SQLITE_FULL')) {
-    return new CouchError('insufficient_storage', undefined, { cause: thrown })
-  }
-  return new CouchError('internal_server_error', undefined, { cause: thrown })
+  if (isFull(thrown)) return new CouchError('insufficient_storage', undefined, { cause: thrown })
+  const isDrivers = thrown instanceof Sqlite.SqliteError
+  if (!isDrivers && !(thrown instanceof Error && 'syscall' in thrown)) return thrown
+  const { code = '' } = thrown as { code?: string }
+  const [, name] = FAULTS.find(([codes]) => codes.test(code)) ?? []
+  return new CouchError(name ?? 'internal_server_error', undefined, { cause: thrown })
+}
+
+/** https://www.sqlite.org/rescode.html, primary and extended; and the operating system's own. */
+const FAULTS: readonly (readonly [codes: RegExp, name: ErrorName])[] = [
+  [/^SQLITE_(?:CORRUPT|NOTADB)/, 'damaged_file'],
+  [/^(?:SQLITE_(?:IOERR|CANTOPEN)|EIO$)/, 'disk_fault'],
+]
+
+/**
+ * Whether the disk, or its quota, has no room left. SQLITE_IOERR_SHMSIZE: the index of the log, a file of its own, could
+ * not be made as large as it must be.
+ */
+export function isFull(thrown: unknown): boolean {
+  if (thrown instanceof Sqlite.SqliteError) return /^SQLITE_(?:FULL|IOERR_SHMSIZE)/.test(thrown.code)
+  const { code } = (thrown ?? {}) as NodeJS.ErrnoException
+  return code === 'ENOSPC' || code === 'EDQUOT'
+}
+
+function isFailedSync(thrown: unknown): boolean {
+  return thrown instanceof Sqlite.SqliteError && /^SQLITE_IOERR_(?:DIR_)?FSYNC$/.test(thrown.code)
 }
 
 /** Whether SQLite refused because another connection holds the file. */

@@ -4,14 +4,18 @@ import type { Connection } from './connection.ts'
 import type { Documents } from './documents.ts'
 import type { FeedCounts } from './feed-counts.ts'
 import { Purges } from './purge.ts'
+import type { Revisions } from './revisions.ts'
 import type { State } from './state.ts'
 import type { StoredDocument } from './stored-document.ts'
+import type { Wear } from './wear.ts'
 import type { Plan } from './writer.ts'
 
 interface Surroundings {
   readonly documents: Documents
+  readonly revisions: Revisions
   readonly feed: FeedCounts
   readonly state: State
+  readonly wear: Wear
 }
 
 /** About the bytes that a purge writes. */

@@ -1,45 +1,16 @@
-/** Documents and their revisions as rows. No rule of CouchDB's is here: rows are read and written as decided. */
-import { decodeAncestry, encodeAncestry } from '../../revisions/ancestry.ts'
-import type { Branch } from '../../revisions/branch.ts'
-import type {
-  DocState,
-  DocWrite,
-  IdRange,
-  RevisionWrite,
-  StoredAttachment,
-  StoredRevision,
-  Touches,
-} from '../engine.ts'
-import type { Attachments } from './attachments.ts'
-import type { Blobs } from './blobs.ts'
+/** Documents as rows; their revisions are in revisions.ts. No rule of CouchDB's is here: what was decided is written. */
+import type { DocState, DocWrite, IdRange, Touches } from '../engine.ts'
 import type { Connection } from './connection.ts'
+import { idRange } from './id-range.ts'
+import type { Revisions } from './revisions.ts'
 import type { Statement, Value } from './statement.ts'
-import {
-  ANCESTRY_COLUMN,
-  BODY_COLUMNS,
-  type ContentRow,
-  DOC_COLUMNS,
-  type DocRow,
-  type DocumentRows,
-  type RevisionPlace,
-  StoredBranch,
-  StoredDocument,
-} from './stored-document.ts'
-import { Superseded } from './superseded.ts'
+import { ANCESTRY_COLUMN, BODY_COLUMNS, DOC_COLUMNS, type DocRow, StoredDocument } from './stored-document.ts'
 
 /** A document as it is before a write. */
 export type OldDocument = Pick<StoredDocument, 'num' | 'seq' | 'rev' | 'deleted' | 'leaves' | 'winner'>
 
 /** A document's row, and behind its columns where its id stands among those asked for. */
 type PlacedRow = [...DocRow, place: number]
-
-interface RevisionRow {
-  readonly num: number
-  readonly rev: string
-  readonly leaf: number
-  readonly deleted: number
-  readonly size: number
-}
 
 /** What a write changed beside its own rows: the store's counters follow from it. */
 export interface WriteEffect {
@@ -57,11 +28,9 @@ const WITH_BODY = `doc AS d CROSS JOIN revision AS r ON ${WINNER}`
 const BY_IDS = 'json_each(?) AS j CROSS JOIN doc AS d ON d.id = j.value'
 const BY_IDS_WITH_BODY = `${BY_IDS} CROSS JOIN revision AS r ON ${WINNER}`
 
-export class Documents implements DocumentRows {
+export class Documents {
   readonly #connection: Connection
-  readonly #attachments: Attachments
-  readonly #blobs: Blobs
-  readonly #superseded: Superseded
+  readonly #revisions: Revisions
   readonly #now: () => number
   readonly #byId: Statement<DocRow>
   readonly #byIdWithBody: Statement<DocRow>
@@ -72,25 +41,13 @@ export class Documents implements DocumentRows {
   readonly #insertDoc: Statement
   readonly #updateDoc: Statement
   readonly #countLeaves: Statement<{ n: number }>
-  readonly #revision: Statement<RevisionRow>
-  readonly #insertRevision: Statement
-  readonly #updateRevision: Statement
-  readonly #updateLeaf: Statement
-  readonly #dropRevision: Statement
-  readonly #leaves: Statement<RevisionRow>
-  readonly #all: Statement<RevisionRow>
-  readonly #ancestry: Statement<readonly [Uint8Array | null]>
-  readonly #content: Statement<ContentRow>
   /** Numbers are given here, not by SQLite, so that a document's row can name its winner's before that is made. */
   #lastDoc: number
-  #lastRevision: number
 
   /** @param now the time, in ms since 1970 */
-  constructor(connection: Connection, attachments: Attachments, blobs: Blobs, now: () => number) {
+  constructor(connection: Connection, revisions: Revisions, now: () => number) {
     this.#connection = connection
-    this.#attachments = attachments
-    this.#blobs = blobs
-    this.#superseded = new Superseded(connection)
+    this.#revisions = revisions
     this.#now = now
     const select = (columns: string, from: string) => `SELECT ${columns} FROM ${from}`
     this.#byId = connection.prepareTuples(`${select(DOC_COLUMNS, 'doc AS d')} WHERE d.id = ?`)
@@ -114,28 +71,8 @@ export class Documents implements DocumentRows {
       'UPDATE doc SET seq = ?, rev = ?, deleted = ?, leaves = ?, winner = ? WHERE num = ?',
     )
     this.#countLeaves = connection.prepare('SELECT count(*) AS n FROM revision WHERE doc = ? AND leaf')
-    this.#revision = connection.prepare(
-      'SELECT num, rev, leaf, deleted, size FROM revision WHERE doc = ? AND rev = ?',
-    )
-    this.#insertRevision = connection.prepare(
-      'INSERT INTO revision (num, doc, rev, leaf, deleted, ancestry, attachments, size, body, stored_at) ' +
-        'VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
-    )
-    this.#updateRevision = connection.prepare(
-      'UPDATE revision SET leaf = ?, deleted = ?, ancestry = ?, attachments = ?, size = ?, body = ? WHERE num = ?',
-    )
-    this.#updateLeaf = connection.prepare(
-      'UPDATE revision SET leaf = ?, deleted = ?, ancestry = ? WHERE num = ?',
-    )
-    this.#dropRevision = connection.prepare('DELETE FROM revision WHERE num = ?')
-    this.#leaves = connection.prepare(
-      'SELECT num, rev, leaf, deleted, size FROM revision WHERE doc = ? AND leaf',
-    )
-    this.#all = connection.prepare('SELECT num, rev, leaf, deleted, size FROM revision WHERE doc = ?')
-    this.#ancestry = connection.prepareTuples('SELECT ancestry FROM revision WHERE num = ?')
-    this.#content = connection.prepareTuples('SELECT body, attachments FROM revision WHERE num = ?')
-    this.#lastDoc = lastNumber(connection, 'doc')
-    this.#lastRevision = lastNumber(connection, 'revision')
+    const last = connection.prepare<{ num: number | null }>('SELECT max(num) AS num FROM doc').get()
+    this.#lastDoc = last?.num ?? 0
   }
 
   /** A document by id, and its row's number for {@link write}. */
@@ -208,12 +145,12 @@ export class Documents implements DocumentRows {
     let leaves = old?.leaves ?? 0
     let winner = old?.rev === write.rev ? old.winner : null
     for (const revision of write.revisions) {
-      const change = this.#writeRevision(doc, old === null, revision, at)
+      const change = this.#revisions.write(revision, { doc, docIsNew: old === null, write, at })
       externalBytes += change.bytes
       leaves += change.leaves
       if (revision.rev === write.rev) winner = change.num
     }
-    winner ??= this.#revision.get(doc, write.rev)?.num ?? null
+    winner ??= this.#revisions.find(doc, write.rev)?.num ?? null
     const isDeleted = Number(write.deleted)
     if (old === null) this.#insertDoc.run(doc, id, seq, write.rev, isDeleted, leaves, winner)
     else {
@@ -223,121 +160,7 @@ export class Documents implements DocumentRows {
     return { isNew: old === null, wasDeleted: old?.deleted ?? false, oldSeq: old?.seq ?? null, externalBytes }
   }
 
-  /** @returns the row's number, and by how much it changes the bytes that leaves hold, and their number */
-  #writeRevision(
-    doc: number,
-    docIsNew: boolean,
-    write: RevisionWrite,
-    at: number,
-  ): { num: number; bytes: number; leaves: number } {
-    const stored = docIsNew ? undefined : this.#revision.get(doc, write.rev)
-    const leaf = write.ancestry === null ? 0 : 1
-    const ancestry = write.ancestry === null ? null : encodeAncestry(write.ancestry)
-    const [wasLeaf, before] = stored?.leaf ? [1, stored.size] : [0, 0]
-    if (write.content === undefined) {
-      if (stored === undefined)
-        throw new RangeError(`revision ${write.rev} is not stored and brings no content`)
-      this.#updateLeaf.run(leaf, Number(write.deleted), ancestry, stored.num)
-      if (leaf !== wasLeaf) this.#noteLeaf(stored.num, leaf === 1, at)
-      return { num: stored.num, bytes: leaf * stored.size - before, leaves: leaf - wasLeaf }
-    }
-    const { body, attachments } = write.content
-    const size = attachments.reduce((sum, { length }) => sum + length, Buffer.byteLength(body))
-    const columns = [leaf, Number(write.deleted), ancestry, attachments.length, size, body]
-    const num = this.#putRevision(doc, write.rev, stored?.num, columns, at)
-    if (stored !== undefined) this.#attachments.drop(num)
-    this.#attachments.write(num, attachments)
-    if (leaf === 0 || stored?.leaf === 0) this.#noteLeaf(num, leaf === 1, at)
-    return { num, bytes: leaf * size - before, leaves: leaf - wasLeaf }
-  }
-
-  #putRevision(doc: number, rev: string, stored: number | undefined, columns: Value[], at: number): number {
-    if (stored === undefined) {
-      this.#lastRevision += 1
-      this.#insertRevision.run(this.#lastRevision, doc, rev, ...columns, at)
-      return this.#lastRevision
-    }
-    this.#updateRevision.run(...columns, stored)
-    return stored
-  }
-
-  /** Whether a revision is a leaf has changed, or it has come as none. */
-  #noteLeaf(num: number, isLeaf: boolean, at: number): void {
-    if (isLeaf) this.#superseded.revive(num, at)
-    else this.#superseded.add(num, at)
-  }
-
-  /** As {@link dropRevision}, of a superseded version whose time is over: before it was superseded, not all is known. */
-  expireRevision(num: number): void {
-    this.#superseded.noteExpiry(num)
-    this.dropRevision(num)
-  }
-
-  /** Removes a revision's row, by its number, and what it says of attachments. */
-  dropRevision(num: number): void {
-    this.#attachments.drop(num)
-    this.#superseded.remove(num)
-    this.#dropRevision.run(num)
-  }
-
   #state(row: DocRow): StoredDocument {
-    return new StoredDocument(row, this)
+    return new StoredDocument(row, this.#revisions)
   }
-
-  branchesOf(doc: number): Branch[] {
-    return this.#leaves
-      .all(doc)
-      .map(({ num, rev, deleted }) => new StoredBranch({ doc, rev, num }, deleted === 1, this))
-  }
-
-  revisionsOf(doc: number): StoredRevision[] {
-    return this.#all
-      .all(doc)
-      .map(({ rev, deleted, leaf }) => ({ rev, deleted: deleted === 1, leaf: leaf === 1 }))
-  }
-
-  contentOf(place: RevisionPlace): ContentRow | undefined {
-    const num = this.#numOf(place)
-    return num === undefined ? undefined : this.#content.get(num)
-  }
-
-  attachmentsOf(place: RevisionPlace): StoredAttachment[] {
-    const num = this.#numOf(place)
-    return num === undefined ? [] : this.#attachments.of(num)
-  }
-
-  ancestryOf(place: RevisionPlace): string[] {
-    const num = this.#numOf(place)
-    const ancestry = num === undefined ? null : this.#ancestry.get(num)?.[0]
-    if (!ancestry) throw new RangeError('an ancestry was read after its callback had returned')
-    return decodeAncestry(ancestry)
-  }
-
-  #numOf({ doc, rev, num }: RevisionPlace): number | undefined {
-    return num ?? this.#revision.get(doc, rev)?.num
-  }
-
-  bytesOf(blob: number): Uint8Array {
-    const bytes = this.#blobs.read(blob, 0, Number.MAX_SAFE_INTEGER)
-    if (bytes === null) throw new RangeError(`blob ${blob} is not stored`)
-    return bytes
-  }
-}
-
-function lastNumber(connection: Connection, table: 'doc' | 'revision'): number {
-  return connection.prepare<{ num: number | null }>(`SELECT max(num) AS num FROM ${table}`).get()?.num ?? 0
-}
-
-/** A range of ids as a condition on a column and its values. */
-export function idRange(range: IdRange, column: string): { where: string; values: string[] } {
-  const conditions: string[] = []
-  const values: string[] = []
-  const add = (bound: IdRange['start'], above: boolean) => {
-    if (bound === undefined) return
-    conditions.push(`${column} ${above ? '>' : '<'}${bound.inclusive ? '=' : ''} ?`)
-    values.push(bound.id)
-  }
-  add(range.start, !range.descending)
-  add(range.end, range.descending === true)
-  return { where: conditions.length === 0 ? 'true' : conditions.join(' AND '), values }
 }

@@ -2,11 +2,21 @@ import { existsSync } from 'node:fs'
 import { CouchError } from '../../core/errors.ts'
 import type { Catalog } from '../catalog.ts'
 import type { CommitTally } from '../commit-tally.ts'
-import type { DatabaseStore, StorageEngine } from '../engine.ts'
+import type { CopyFacts, DatabaseSnapshot } from '../copies.ts'
+import type { DatabaseStore } from '../engine.ts'
+import type { Mark } from '../sequence.ts'
+import type { Prepared, StorageEngine } from '../storage-engine.ts'
 import { SqliteCatalog } from './catalog.ts'
+import { storageError } from './connection.ts'
+import { checkCatalogCopy, checkCopy } from './copy-check.ts'
 import { Files } from './files.ts'
 import { PageCaches } from './page-caches.ts'
+import { prepareCopy } from './prepared.ts'
+import { MIGRATIONS, RefusedFile } from './schema.ts'
+import { SqliteSnapshot } from './snapshot.ts'
 import { SqliteStore } from './store.ts'
+import { type DiskWatch, Trouble } from './trouble.ts'
+import { Upgrades } from './upgrade.ts'
 
 export interface SqliteEngineOptions {
   /** The data folder; databases are files below it. */
@@ -17,42 +27,75 @@ export interface SqliteEngineOptions {
   readonly tally?: CommitTally
   /** The time, in ms since 1970; by default the clock's. */
   readonly now?: () => number
+  /** Whether a file is copied before its schema changes; by default it is. */
+  readonly keepsUpgradeCopies?: () => boolean
+  /** Ends upgrades of files, which may take long, with unavailable. */
+  readonly ending?: AbortSignal
+  readonly watch?: DiskWatch
 }
 
 /** The embedded engine: a SQLite file a database. Each thread has one of its own over the same folder. */
 export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
-  const { dataDir, onOperation, tally, now = Date.now } = options
+  const { dataDir, onOperation, tally, now = Date.now, keepsUpgradeCopies = () => true } = options
+  const { ending, watch } = options
   const files = new Files(dataDir)
+  const upgrades = new Upgrades({ onOperation, keepsCopies: keepsUpgradeCopies, ending })
   const stores = new Set<SqliteStore>()
   const caches = new PageCaches()
   let catalog: SqliteCatalog | undefined
   return {
-    capabilities: { durable: true, sharedWriters: false },
+    capabilities: { durable: true, sharedWriters: false, copies: true },
 
-    async openCatalog(): Promise<Catalog> {
+    async openCatalog(copy?: string): Promise<Catalog> {
       if (catalog !== undefined)
         throw new Error(`the data folder ${dataDir} is in use by this settee already`)
-      catalog = new SqliteCatalog(dataDir, files, { onOperation })
+      catalog = await SqliteCatalog.open({ dataDir, files, upgrades, onOperation, now, copy, watch })
       return catalog
     },
 
-    async openDatabase(name: string): Promise<DatabaseStore> {
+    async openDatabase(name: string, mark?: Mark): Promise<DatabaseStore> {
       const path = files.path(name)
       if (!existsSync(path)) throw new CouchError('no_database')
       try {
+        const connection = await upgrades.open({
+          path,
+          label: `The database ${name}`,
+          migrations: MIGRATIONS,
+          copyPath: (schema) => files.copyPath(name, schema),
+          onAlone: () => watch?.onAlone?.(name),
+        })
         const onClosed = () => stores.delete(store)
-        const store: SqliteStore = new SqliteStore(name, path, { onOperation, caches, tally, now, onClosed })
+        const options = { connection, caches, tally, now, mark, watch, onClosed }
+        const store: SqliteStore = new SqliteStore(name, path, options)
         stores.add(store)
         return store
       } catch (cause) {
-        throw new CouchError(
-          'internal_server_error',
-          `The database ${name} cannot be opened; the log has more.`,
-          {
-            cause,
-          },
-        )
+        throw openFault(name, cause, watch)
       }
+    },
+
+    prepare: (name: string, copy: string): Promise<Prepared> =>
+      prepareCopy(files, name, copy, { onOperation, now }),
+    async openSnapshot(name: string): Promise<DatabaseSnapshot> {
+      const path = files.path(name)
+      if (!existsSync(path)) throw new CouchError('no_database')
+      try {
+        return new SqliteSnapshot(path)
+      } catch (error) {
+        throw storageError(error)
+      }
+    },
+
+    async fingerprint(name: string): Promise<string | null> {
+      return files.fingerprint(name)
+    },
+
+    async checkCopy(path: string): Promise<CopyFacts> {
+      return checkCopy(path)
+    },
+
+    async checkCatalogCopy(path: string): Promise<string> {
+      return checkCatalogCopy(path)
     },
 
     async close(): Promise<void> {
@@ -62,4 +105,12 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
       catalog = undefined
     },
   }
+}
+
+function openFault(name: string, cause: unknown, watch: DiskWatch | undefined): CouchError {
+  const said = new Trouble(name, watch).told(cause)
+  if (said instanceof CouchError && said.code !== 'internal_server_error') return said
+  const reason =
+    cause instanceof RefusedFile ? cause.message : `The database ${name} cannot be opened; the log has more.`
+  return new CouchError('internal_server_error', reason, { cause })
 }

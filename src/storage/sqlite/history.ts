@@ -4,8 +4,9 @@ import type { DocHistory, HistoryStore, StoredVersion, StoreHorizon, VersionRang
 import type { Access } from './access.ts'
 import type { Attachments } from './attachments.ts'
 import type { Connection } from './connection.ts'
-import { type Documents, idRange } from './documents.ts'
+import { idRange } from './id-range.ts'
 import { fillPage } from './paging.ts'
+import type { Revisions } from './revisions.ts'
 import type { Statement } from './statement.ts'
 import {
   type ContentRow,
@@ -18,7 +19,7 @@ import {
 
 interface Surroundings {
   readonly access: Access
-  readonly documents: Documents
+  readonly revisions: Revisions
   readonly attachments: Attachments
   readonly state: { readonly view: StoreView; readonly createdAt: number }
 }
@@ -177,13 +178,17 @@ class HistoryRows implements DocumentRows {
   }
 
   branchesOf(doc: number) {
-    return this.#around.documents.branchesOf(doc)
+    return this.#around.revisions.branchesOf(doc)
   }
 
   revisionsOf(doc: number): StoredRevision[] {
     return this.versionsOf(doc, {}).map(({ rev, deleted, supersededAt }) => {
       return { rev, deleted, leaf: supersededAt === null }
     })
+  }
+
+  keptOf(doc: number): string[] {
+    return this.#around.revisions.keptOf(doc)
   }
 
   contentOf(place: RevisionPlace): ContentRow | undefined {
@@ -197,11 +202,11 @@ class HistoryRows implements DocumentRows {
   }
 
   ancestryOf(place: RevisionPlace): readonly string[] {
-    return this.#around.documents.ancestryOf(place)
+    return this.#around.revisions.ancestryOf(place)
   }
 
   bytesOf(blob: number): Uint8Array {
-    return this.#around.documents.bytesOf(blob)
+    return this.#around.revisions.bytesOf(blob)
   }
 
   #numOf({ doc, rev, num }: RevisionPlace): number | undefined {

@@ -1,14 +1,20 @@
 /** `_local` documents as rows. */
-import type { IdRange, LocalDoc } from '../engine.ts'
+import type { IdRange, LocalDoc, LocalUpdate, Outcome, StoreView } from '../engine.ts'
 import type { Connection } from './connection.ts'
-import { idRange } from './documents.ts'
+import { idRange } from './id-range.ts'
 import type { Statement } from './statement.ts'
+import type { Plan } from './writer.ts'
+
+/** About the bytes of a write that is no document's. */
+export const SMALL_WRITE = 1024
 
 export class Locals {
   readonly #connection: Connection
   readonly #byId: Statement<LocalDoc>
   readonly #put: Statement
   readonly #drop: Statement
+  readonly #met: Statement<{ id: string }>
+  readonly #meet: Statement
 
   constructor(connection: Connection) {
     this.#connection = connection
@@ -18,6 +24,8 @@ export class Locals {
         'ON CONFLICT (id) DO UPDATE SET rev = excluded.rev, body = excluded.body',
     )
     this.#drop = connection.prepare('DELETE FROM local WHERE id = ?')
+    this.#met = connection.prepare('SELECT id FROM refused_checkpoint WHERE id = ?')
+    this.#meet = connection.prepare('INSERT OR IGNORE INTO refused_checkpoint (id) VALUES (?)')
   }
 
   byId(id: string): LocalDoc | null {
@@ -36,9 +44,31 @@ export class Locals {
     return this.#connection.prepare<{ n: number }>(sql).get(...values)?.n ?? 0
   }
 
+  /** @param view asked when the decision is made */
+  plan<R>({ id, decide }: LocalUpdate<R>, view: () => StoreView): Plan<Outcome<R>> {
+    return {
+      bytes: SMALL_WRITE,
+      decide: () => {
+        const now = view()
+        const wasMet = now.wasRestored && this.#wasMet(id)
+        const { result, write, met } = decide(this.byId(id), now, wasMet)
+        return () => {
+          if (write !== undefined) this.#write(id, write)
+          if (met) this.#meet.run(id)
+          return { result }
+        }
+      },
+    }
+  }
+
   /** Stores what was decided; null removes. */
-  write(id: string, doc: { readonly rev: number; readonly body: string } | null): void {
+  #write(id: string, doc: { readonly rev: number; readonly body: string } | null): void {
     if (doc === null) this.#drop.run(id)
     else this.#put.run(id, doc.rev, doc.body)
+  }
+
+  /** Whether a decision on it was to be remembered since the last restore. */
+  #wasMet(id: string): boolean {
+    return this.#met.get(id) !== undefined
   }
 }

@@ -3,20 +3,26 @@ import type { PurgeInfo, PurgeWrite } from '../engine.ts'
 import type { Connection } from './connection.ts'
 import type { Documents } from './documents.ts'
 import type { FeedCounts } from './feed-counts.ts'
+import type { Revisions } from './revisions.ts'
 import type { State } from './state.ts'
 import type { Statement } from './statement.ts'
+import type { Wear } from './wear.ts'
 
 interface PurgedRow {
   readonly num: number
   readonly leaf: number
   readonly size: number
+  /** Of the body alone. */
+  readonly bytes: number
 }
 
 /** What a purge changes beside the rows of its document. */
 interface Surroundings {
   readonly documents: Documents
+  readonly revisions: Revisions
   readonly feed: FeedCounts
   readonly state: State
+  readonly wear: Wear
 }
 
 type PurgedDoc = NonNullable<ReturnType<Documents['byId']>>
@@ -32,8 +38,9 @@ export class Purges {
 
   constructor(connection: Connection, around: Surroundings) {
     this.#around = around
-    this.#one = connection.prepare('SELECT num, leaf, size FROM revision WHERE doc = ? AND rev = ?')
-    this.#all = connection.prepare('SELECT num, leaf, size FROM revision WHERE doc = ?')
+    const select = 'SELECT num, leaf, size, octet_length(body) AS bytes FROM revision WHERE doc = ?'
+    this.#one = connection.prepare(`${select} AND rev = ?`)
+    this.#all = connection.prepare(select)
     this.#dropDoc = connection.prepare('DELETE FROM doc WHERE num = ?')
     this.#note = connection.prepare('INSERT INTO purge (seq, id, revs) VALUES (?, ?, ?)')
     this.#forget = connection.prepare('DELETE FROM purge WHERE seq <= ?')
@@ -74,8 +81,9 @@ export class Purges {
   /** Removes revisions with their attachments. @returns the bytes that leaves among them held */
   #drop(rows: readonly PurgedRow[]): number {
     let freed = 0
-    for (const { num, leaf, size } of rows) {
-      this.#around.documents.dropRevision(num)
+    for (const { num, leaf, size, bytes } of rows) {
+      this.#around.revisions.drop(num)
+      this.#around.wear.loosen(size - bytes)
       freed += leaf * size
     }
     return freed

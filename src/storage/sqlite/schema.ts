@@ -1,4 +1,5 @@
 /** The tables of a database's file. A migration never changes once it has been released; the next is appended. */
+import { Breath } from '../../core/breath.ts'
 import { APPLICATION_ID, type Connection } from './connection.ts'
 
 const VERSION_1 = `
@@ -89,9 +90,14 @@ const VERSION_5 = `
 ALTER TABLE revision ADD COLUMN stored_at INTEGER;
 
 -- revisions that are no leaves any more, by the numbers of their rows, and since when (ms since 1970);
--- kept: compaction has been there, and CouchDB's model knows the body no more: the time machine alone does
-CREATE TABLE superseded (revision INTEGER PRIMARY KEY, at INTEGER NOT NULL, kept INTEGER NOT NULL);
-INSERT INTO superseded SELECT num, CAST(unixepoch('subsec') * 1000 AS INTEGER), 0 FROM revision WHERE NOT leaf;
+-- kept: compaction has been there, and CouchDB's model knows the body no more: the time machine alone does;
+-- bytes: of the body. What they sum up to is counted in meta (wear.ts).
+CREATE TABLE superseded (
+  revision INTEGER PRIMARY KEY,
+  at INTEGER NOT NULL,
+  kept INTEGER NOT NULL,
+  bytes INTEGER NOT NULL DEFAULT 0
+);
 -- before then nothing says when what was stored
 INSERT INTO meta SELECT 'timed_since', CAST(unixepoch('subsec') * 1000 AS INTEGER) FROM (SELECT 1 FROM doc LIMIT 1);
 
@@ -99,30 +105,137 @@ INSERT INTO meta SELECT 'timed_since', CAST(unixepoch('subsec') * 1000 AS INTEGE
 CREATE TABLE refused_checkpoint (id TEXT PRIMARY KEY) WITHOUT ROWID;
 `
 
+/**
+ * In a file of a gigabyte this reads it all: a third of a second at best, and many on a slow disk. The time is that
+ * from which on times are known: at none of those was one of these a leaf.
+ */
+const VERSION_5_ROWS = `
+INSERT INTO superseded
+SELECT num, (SELECT value FROM meta WHERE key = 'timed_since'), 0, octet_length(body) FROM revision
+WHERE num > ? AND num <= ? AND NOT leaf
+`
+const VERSION_5_SUMS = `
+INSERT OR REPLACE INTO meta SELECT 'superseded_rows', count(*) FROM superseded;
+INSERT OR REPLACE INTO meta SELECT 'superseded_bytes', coalesce(sum(bytes), 0) FROM superseded;
+`
+
+/** A step to the next schema: what it does at once, and what it does to the rows of a table, a stretch at a time. */
+export type Migration =
+  | string
+  | {
+      readonly sql: string
+      readonly rows: {
+        readonly table: string
+        /** Of the numbers above the first parameter up to the second. */
+        readonly sql: string
+        /** What is done when all are. */
+        readonly end: string
+      }
+    }
+
 /** The steps from nothing to the newest schema of a database. */
-export const MIGRATIONS: readonly string[] = [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5]
+export const MIGRATIONS: readonly Migration[] = [
+  VERSION_1,
+  VERSION_2,
+  VERSION_3,
+  VERSION_4,
+  { sql: VERSION_5, rows: { table: 'revision', sql: VERSION_5_ROWS, end: VERSION_5_SUMS } },
+]
+
+/** Rows in a stretch: well below the time for which a thread may be held, also where the disk is slow. */
+const STRETCH = 1000
+
+/** A file that this settee does not open; the message is for its operator, and names the file. */
+export class RefusedFile extends Error {}
 
 /**
- * Brings a file to the newest schema, each step in a transaction of its own.
+ * Looks at a file's schema.
+ * @param file what it is called in a refusal
  * @param migrations the file's kind: by default a database's
- * @throws Error with one clear line for a file that is not settee's or is newer than this settee
+ * @returns 0 for a file without tables
+ * @throws RefusedFile for a file that is not settee's or is newer than this settee
+ */
+export function schemaOf(
+  connection: Connection,
+  file: string,
+  migrations: readonly Migration[] = MIGRATIONS,
+): number {
+  const version = connection.pragma('user_version') as number
+  const application = connection.pragma('application_id') as number
+  if (version > 0 && application !== APPLICATION_ID) throw new RefusedFile(`${file} is no file of settee's.`)
+  if (version <= migrations.length) return version
+  throw new RefusedFile(
+    `${file} was written by a newer settee: its schema is ${version}, and this one knows ${migrations.length}. ` +
+      'Start the newer one again, or go the way back that "Upgrades" in docs/operating.md tells.',
+  )
+}
+
+/**
+ * Brings a file to the newest schema, in one transaction, at once: for a file that is new or small.
+ * @throws as {@link schemaOf}
  */
 export function migrate(
   connection: Connection,
   file: string,
-  migrations: readonly string[] = MIGRATIONS,
+  migrations: readonly Migration[] = MIGRATIONS,
 ): void {
-  const version = connection.pragma('user_version') as number
-  const application = connection.pragma('application_id') as number
-  if (version > 0 && application !== APPLICATION_ID) throw new Error(`${file} is not a settee database`)
-  if (version > migrations.length) {
-    throw new Error(
-      `${file} was written by a newer settee (schema ${version}); this one knows ${migrations.length}`,
-    )
+  const steps = migrationSteps(connection, file, migrations)
+  for (let step = steps.next(); !step.done; ) step = steps.next()
+}
+
+/**
+ * The same while the thread serves others: for a file that nobody else uses yet.
+ * @param refuseIfEnding called between two steps; what it throws ends the migration, and leaves the file as it was
+ * @throws as {@link schemaOf}
+ */
+export async function migrateInSteps(
+  connection: Connection,
+  file: string,
+  migrations: readonly Migration[],
+  refuseIfEnding: () => void,
+): Promise<void> {
+  const breath = new Breath()
+  try {
+    for (const _ of migrationSteps(connection, file, migrations)) {
+      if (!breath.isDue) continue
+      await breath.take()
+      refuseIfEnding()
+    }
+  } catch (error) {
+    connection.rollback(error)
+    throw error
   }
-  migrations.slice(version).forEach((sql, step) => {
-    connection.exec(
-      `BEGIN IMMEDIATE; ${sql} PRAGMA application_id = ${APPLICATION_ID}; PRAGMA user_version = ${version + step + 1}; COMMIT`,
-    )
-  })
+}
+
+/** Yields between the steps of one transaction, which is the file's only one: it is either schema or the other. */
+function* migrationSteps(
+  connection: Connection,
+  file: string,
+  migrations: readonly Migration[],
+): Generator<void> {
+  const version = schemaOf(connection, file, migrations)
+  if (version === migrations.length) return
+  connection.exec('BEGIN IMMEDIATE')
+  for (const migration of migrations.slice(version)) {
+    connection.exec(typeof migration === 'string' ? migration : migration.sql)
+    yield
+    if (typeof migration !== 'string') yield* rowsInStretches(connection, migration.rows)
+  }
+  connection.exec(`PRAGMA application_id = ${APPLICATION_ID}`)
+  connection.exec(`PRAGMA user_version = ${migrations.length}`)
+  connection.exec('COMMIT')
+}
+
+function* rowsInStretches(
+  connection: Connection,
+  { table, sql, end }: Exclude<Migration, string>['rows'],
+): Generator<void> {
+  const greatest = `SELECT coalesce(max(rowid), 0) AS last FROM ${table}`
+  const last = connection.prepare<{ last: number }>(greatest).get()?.last ?? 0
+  const statement = connection.prepare(sql)
+  for (let above = 0; above < last; above += STRETCH) {
+    statement.run(above, above + STRETCH)
+    yield
+  }
+  connection.exec(end)
 }

@@ -109,7 +109,7 @@ export class Stage implements BlobStage {
 
   async #store(chunks: readonly Uint8Array[]): Promise<void> {
     const bytes = chunks.reduce((sum, { length }) => sum + length, 0)
-    this.#blob = await this.#access.writeOne(bytes, () => this.#addChunks(chunks))
+    this.#blob = await this.#access.writeOne(bytes, () => this.#addChunks(chunks), { grows: true })
     this.#chunks += chunks.length
   }
 
@@ -127,13 +127,14 @@ export class Stage implements BlobStage {
     const md5 = this.#md5.digest()
     const rest = this.#rest?.subarray(0, this.#restLength)
     const own = this.#blob
-    const blob = await this.#access.writeOne(this.#restLength + 1024, () => {
+    const keep = () => {
       const known = this.#blobs.byHash(sha256)
       if (known !== undefined) return this.#hold(known)
       const made = this.#addChunks(rest === undefined || rest.length === 0 ? [] : [rest])
       this.#blobs.complete(made, sha256, md5, this.#length)
       return made
-    })
+    }
+    const blob = await this.#access.writeOne(this.#restLength + 1024, keep, { grows: true })
     this.#rest = undefined
     if (own !== undefined && own !== blob) this.#removed = this.#giveUp(own)
     return { blob, digest: digestOf(md5), length: this.#length }

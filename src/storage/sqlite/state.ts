@@ -9,6 +9,7 @@ import { beginEpoch, type Epochs, epochId } from '../sequence.ts'
 import type { Connection } from './connection.ts'
 import type { WriteEffect } from './documents.ts'
 import type { Statement } from './statement.ts'
+import { DEFAULT_REVS_LIMIT } from './wear.ts'
 
 /** What is kept beside the view. */
 interface Counters extends StoreView {
@@ -17,7 +18,8 @@ interface Counters extends StoreView {
   readonly externalBytes: number
 }
 
-const DEFAULT_REVS_LIMIT = 1000
+/** When the database was last put back to an earlier state, in ms since 1970. */
+export const RESTORED_KEY = 'restored_at'
 const DEFAULT_PURGED_INFOS_LIMIT = 1000
 
 export class State {
@@ -57,6 +59,7 @@ export class State {
       purgedInfosLimit: number('purged_infos_limit', DEFAULT_PURGED_INFOS_LIMIT),
       designVersion: number('design_version'),
       security: securityOf(connection),
+      wasRestored: meta.has(RESTORED_KEY),
       purgeSeq: number('purge_seq'),
       externalBytes: number('external_bytes'),
     }

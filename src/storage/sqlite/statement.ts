@@ -34,6 +34,11 @@ export class LazyStatement<R extends object> implements Statement<R> {
     return this.#use().run(...values)
   }
 
+  /** The file was opened anew: it is to be prepared again. */
+  forget(): void {
+    this.#prepared = undefined
+  }
+
   #use(): Statement<R> {
     this.#before?.()
     this.#prepared ??= this.#prepare()

@@ -1,11 +1,9 @@
 /** A database in one SQLite file: the contract of storage/engine.ts over the tables of schema.ts. */
-import { statSync } from 'node:fs'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { CommitTally } from '../commit-tally.ts'
 import type {
   BlobPin,
   BlobStage,
-  CompactionProgress,
   DatabaseStore,
   DocState,
   DocUpdate,
@@ -22,144 +20,129 @@ import type {
   StoreView,
   Touches,
 } from '../engine.ts'
+import type { Epoch, Mark } from '../sequence.ts'
+import type { CompactOptions, StoreSizes, StoreWear } from '../upkeep.ts'
 import { Access } from './access.ts'
-import { Attachments } from './attachments.ts'
-import { Blobs } from './blobs.ts'
 import { Compaction } from './compaction.ts'
-import { Connection, type ConnectionOptions } from './connection.ts'
+import type { Connection } from './connection.ts'
 import { DocWrites } from './doc-writes.ts'
-import { Documents } from './documents.ts'
-import { FeedCounts } from './feed-counts.ts'
 import { History } from './history.ts'
 import { Holds } from './holds.ts'
-import { Locals } from './locals.ts'
+import { SMALL_WRITE } from './locals.ts'
 import { PageCache, type PageCaches } from './page-caches.ts'
 import { fillPage } from './paging.ts'
-import { migrate } from './schema.ts'
+import { beginAnewIfPutBack } from './restored.ts'
+import { Sizes } from './sizes.ts'
 import { Staging } from './staging.ts'
-import { State } from './state.ts'
-import { type Plan, Writer } from './writer.ts'
+import { openTables, type Tables } from './tables.ts'
+import { type DiskWatch, Trouble } from './trouble.ts'
+import { Writer } from './writer.ts'
 
 /** Rows counted in one turn: about a millisecond's work. */
 const COUNT_STRETCH = 10_000
 /** Documents read by id at once, and those of them whose bodies are read with them. */
 const READ_ROWS = 100
 const READ_BODIES = 20
-/** About the bytes of a write that is no document's. */
-const SMALL_WRITE = 1024
-
 export interface StoreOptions {
-  readonly onOperation?: ConnectionOptions['onOperation']
+  /** To the file, which has the newest schema; the store closes it. */
+  readonly connection: Connection
+  readonly watch?: DiskWatch | undefined
   /** Those of the thread. */
   readonly caches: PageCaches
   /** Counts the commits of the thread's databases. */
   readonly tally?: CommitTally | undefined
   /** The time, in ms since 1970. */
   now(): number
+  /** How far the database was when last heard of. */
+  readonly mark?: Mark | undefined
   onClosed(): void
 }
 
 export class SqliteStore implements DatabaseStore {
   readonly history: History
+  readonly wasPutBack: boolean
   readonly #name: string
-  readonly #path: string
   readonly #connection: Connection
-  readonly #documents: Documents
-  readonly #attachments: Attachments
-  readonly #blobs: Blobs
+  readonly #tables: Tables
   readonly #holds = new Holds()
   readonly #staging: Staging
-  readonly #locals: Locals
-  readonly #feed: FeedCounts
-  readonly #state: State
+  readonly #sizes: Sizes
   readonly #docWrites: DocWrites
   readonly #access: Access
   readonly #compaction: Compaction
-  readonly #listeners: ((updateSeq: number) => void)[] = []
+  readonly #listeners: ((updateSeq: number, epoch: string) => void)[] = []
   readonly #options: StoreOptions
   readonly #cache: PageCache
   #closing: Promise<void> | undefined
 
-  /** Opens a file that exists. @throws SqliteError when it cannot be opened */
+  /** Takes over an open file. @throws SqliteError when it cannot be read, and closes it */
   constructor(name: string, path: string, options: StoreOptions) {
     this.#name = name
-    this.#path = path
     this.#options = options
-    this.#connection = new Connection(path, { onOperation: options.onOperation, mustExist: true })
+    this.#connection = options.connection
     this.#cache = new PageCache(this.#connection, options.caches)
     try {
-      migrate(this.#connection, path)
-      this.#blobs = new Blobs(this.#connection)
-      this.#attachments = new Attachments(this.#connection, this.#blobs)
-      this.#documents = new Documents(this.#connection, this.#attachments, this.#blobs, options.now)
-      this.#locals = new Locals(this.#connection)
-      this.#feed = new FeedCounts(this.#connection)
-      this.#state = new State(this.#connection)
+      this.wasPutBack = beginAnewIfPutBack(this.#connection, options.mark, options.now())
+      this.#tables = openTables(this.#connection, options.now)
     } catch (error) {
       this.#connection.close()
       throw error
     }
-    const parts = {
-      documents: this.#documents,
-      attachments: this.#attachments,
-      blobs: this.#blobs,
-      holds: this.#holds,
-      feed: this.#feed,
-      state: this.#state,
-    }
-    this.#docWrites = new DocWrites(this.#connection, parts)
-    const writer = new Writer(this.#connection, {
-      expect: (ids) => this.#docWrites.expect(ids),
+    const { state, wear, feed } = this.#tables
+    this.#docWrites = new DocWrites(this.#connection, this.#tables)
+    const trouble = new Trouble(name, options.watch)
+    const memory = {
+      expect: (ids: readonly string[]) => this.#docWrites.expect(ids),
       flush: () => {
-        this.#feed.flush()
-        this.#state.flush()
+        feed.flush()
+        state.flush()
+        wear.flush()
       },
-      committed: (writes, ms) => this.#committed(writes, ms),
+      committed: (writes: number, ms: number) => this.#committed(writes, ms),
       back: () => this.#back(),
-    })
-    this.#access = new Access(writer, this.#cache)
-    const around = { ...parts, access: this.#access }
-    this.history = new History(this.#connection, around)
-    this.#staging = new Staging(this.#access, this.#blobs, this.#holds)
+    }
+    const access = new Access(new Writer(this.#connection, memory, trouble), this.#cache, trouble)
+    this.#access = access
+    this.#staging = new Staging(access, this.#tables.blobs, this.#holds)
     this.#staging.sweep()
+    const around = { ...this.#tables, access, holds: this.#holds, now: options.now }
+    this.history = new History(this.#connection, around)
     this.#compaction = new Compaction(this.#connection, around)
+    this.#sizes = new Sizes(this.#connection, path, { access, state, wear })
   }
 
   #committed(writes: number, ms: number): void {
     this.#docWrites.forgetExpected()
-    this.#feed.forget()
-    const updates = this.#state.committed()
+    this.#tables.feed.forget()
+    const updates = this.#tables.state.committed()
+    this.#tables.wear.committed()
     this.#options.tally?.add(writes, updates, ms)
-    if (updates > 0) for (const listener of this.#listeners) listener(this.#state.view.updateSeq)
+    if (updates > 0) this.#tell()
+  }
+
+  #tell(): void {
+    const { updateSeq, epochs } = this.#tables.state.view
+    const { id } = epochs.at(-1) as Epoch
+    for (const listener of this.#listeners) listener(updateSeq, id)
   }
 
   #back(): void {
     this.#docWrites.forgetExpected()
-    this.#feed.forget()
-    this.#state.restore()
+    this.#tables.feed.forget()
+    this.#tables.state.restore()
+    this.#tables.wear.restore()
   }
 
   async info(): Promise<StoreInfo> {
     return this.#access.read(() => {
-      const { view, purgeSeq, externalBytes } = this.#state
-      const pages = (name: string) => Number(this.#connection.pragma(name))
-      return {
-        ...view,
-        purgeSeq,
-        compacting: this.#compaction.isRunning,
-        name: this.#name,
-        createdAt: this.#state.createdAt,
-        sizes: {
-          file: fileBytes(this.#path) + fileBytes(`${this.#path}-wal`),
-          active: (pages('page_count') - pages('freelist_count')) * pages('page_size'),
-          external: externalBytes,
-        },
-      }
+      const { view, purgeSeq, createdAt } = this.#tables.state
+      const compacting = this.#compaction.isRunning
+      return { ...view, purgeSeq, compacting, name: this.#name, createdAt, sizes: this.#sizes.info() }
     })
   }
 
   async view(): Promise<StoreView> {
-    return this.#access.read(() => this.#state.view)
+    return this.#access.read(() => this.#tables.state.view)
   }
 
   async readDocs<R>(
@@ -168,12 +151,12 @@ export class SqliteStore implements DatabaseStore {
     touches?: Touches,
   ): Promise<R[]> {
     return this.#access.read(() => {
-      const { view } = this.#state
+      const { view } = this.#tables.state
       const results: R[] = []
       const step = touches?.body ? READ_BODIES : READ_ROWS
       for (let at = 0; at < ids.length; at += step) {
         const some = ids.slice(at, at + step)
-        const docs = this.#documents.byIds(some, touches)
+        const docs = this.#tables.documents.byIds(some, touches)
         for (const [n, doc] of docs.entries()) results.push(read(doc, some[n] as string, view))
       }
       return results
@@ -188,7 +171,7 @@ export class SqliteStore implements DatabaseStore {
     return this.#page(
       paging,
       (last, limit) =>
-        this.#documents.inRange(
+        this.#tables.documents.inRange(
           last === null ? range : { ...range, start: { id: last.id, inclusive: false } },
           limit,
           paging.touches,
@@ -209,7 +192,7 @@ export class SqliteStore implements DatabaseStore {
       (last, limit) => {
         const above = last === null || descending ? range.since : last.seq
         const below = last !== null && descending ? last.seq : before
-        return this.#documents.inFeed(above, below, descending, limit, paging.touches)
+        return this.#tables.documents.inFeed(above, below, descending, limit, paging.touches)
       },
       read,
     )
@@ -222,7 +205,7 @@ export class SqliteStore implements DatabaseStore {
     read: (row: Source, view: StoreView) => R,
   ): Page<R> {
     return this.#access.read(() => {
-      const { view } = this.#state
+      const { view } = this.#tables.state
       return { ...fillPage(paging, fetch, (row) => read(row, view)), view }
     })
   }
@@ -231,9 +214,9 @@ export class SqliteStore implements DatabaseStore {
     const ascending: IdRange = range.descending ? swapped(range) : range
     let total = 0
     for (let rest = ascending; ; await nextTurn()) {
-      const deletedToo = this.#state.view.deletedCount === 0
+      const deletedToo = this.#tables.state.view.deletedCount === 0
       const { count, last } = this.#access.read(() =>
-        this.#documents.countStretch(rest, deletedToo, COUNT_STRETCH),
+        this.#tables.documents.countStretch(rest, deletedToo, COUNT_STRETCH),
       )
       total += count
       if (last === null || count < COUNT_STRETCH) return total
@@ -242,15 +225,15 @@ export class SqliteStore implements DatabaseStore {
   }
 
   async countChanges(seq: number): Promise<number> {
-    return this.#access.read(() => this.#feed.above(seq))
+    return this.#access.read(() => this.#tables.feed.above(seq))
   }
 
   async countAttachments(most: number): Promise<number> {
-    return this.#access.read(() => this.#attachments.count(most))
+    return this.#access.read(() => this.#tables.attachments.count(most))
   }
 
   async readBlob(blob: number, offset: number, length: number): Promise<Uint8Array | null> {
-    return this.#access.read(() => this.#blobs.read(blob, offset, length))
+    return this.#access.read(() => this.#tables.blobs.read(blob, offset, length))
   }
 
   async pinBlob(blob: number): Promise<BlobPin | null> {
@@ -273,19 +256,28 @@ export class SqliteStore implements DatabaseStore {
     return this.#access.read(() => this.#docWrites.purges())
   }
 
-  async compact(onProgress?: (progress: CompactionProgress) => void): Promise<void> {
-    return this.#compaction.run(onProgress)
+  async compact(options: CompactOptions = {}): Promise<void> {
+    return this.#compaction.run(options)
+  }
+
+  async wear(): Promise<StoreWear> {
+    this.#access.refuseIfClosed()
+    return this.#sizes.wear()
+  }
+
+  async sizes(): Promise<StoreSizes> {
+    return this.#sizes.count()
   }
 
   async readLocals(ids: readonly string[]): Promise<(LocalDoc | null)[]> {
-    return this.#access.read(() => ids.map((id) => this.#locals.byId(id)))
+    return this.#access.read(() => ids.map((id) => this.#tables.locals.byId(id)))
   }
 
   async readLocalRange(range: IdRange, paging: Paging): Promise<Page<LocalDoc>> {
     return this.#page(
       paging,
       (last, limit) =>
-        this.#locals.inRange(
+        this.#tables.locals.inRange(
           last === null ? range : { ...range, start: { id: last.id, inclusive: false } },
           limit,
         ),
@@ -294,34 +286,26 @@ export class SqliteStore implements DatabaseStore {
   }
 
   async countLocals(range: IdRange): Promise<number> {
-    return this.#access.read(() => this.#locals.count(range.descending ? swapped(range) : range))
+    return this.#access.read(() => this.#tables.locals.count(range.descending ? swapped(range) : range))
   }
 
   async updateLocals<R>(updates: readonly LocalUpdate<R>[]): Promise<Outcome<R>[]> {
-    const plans = updates.map((update): Plan<Outcome<R>> => {
-      const decide = () => {
-        const { result, write } = update.decide(this.#locals.byId(update.id), this.#state.view)
-        return () => {
-          if (write !== undefined) this.#locals.write(update.id, write)
-          return { result }
-        }
-      }
-      return { bytes: SMALL_WRITE, decide }
-    })
-    return this.#access.write(plans)
+    const { locals, state } = this.#tables
+    return this.#access.write(updates.map((update) => locals.plan(update, () => state.view)))
   }
 
   async updateSettings<R>(decide: (view: StoreView) => { result: R; write?: SettingsChange }): Promise<R> {
     return this.#access.decideOne(SMALL_WRITE, () => {
-      const { result, write } = decide(this.#state.view)
+      const { result, write } = decide(this.#tables.state.view)
       return () => {
-        if (write !== undefined) this.#state.change(write)
+        if (write !== undefined) this.#tables.state.change(write)
+        if (write?.revsLimit !== undefined) this.#tables.wear.allowAncestry(write.revsLimit)
         return result
       }
     })
   }
 
-  onCommit(listener: (updateSeq: number) => void): void {
+  onCommit(listener: (updateSeq: number, epoch: string) => void): void {
     this.#listeners.push(listener)
   }
 
@@ -342,8 +326,4 @@ export class SqliteStore implements DatabaseStore {
 /** A descending range read upwards. */
 function swapped({ start, end }: IdRange): IdRange {
   return { ...(end && { start: end }), ...(start && { end: start }) }
-}
-
-function fileBytes(path: string): number {
-  return statSync(path, { throwIfNoEntry: false })?.size ?? 0
 }

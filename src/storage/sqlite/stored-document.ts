@@ -39,6 +39,7 @@ export interface RevisionPlace {
 export interface DocumentRows {
   branchesOf(doc: number): Branch[]
   revisionsOf(doc: number): StoredRevision[]
+  keptOf(doc: number): string[]
   contentOf(place: RevisionPlace): ContentRow | undefined
   attachmentsOf(place: RevisionPlace): StoredAttachment[]
   ancestryOf(place: RevisionPlace): readonly string[]
@@ -87,6 +88,10 @@ export class StoredDocument implements DocState {
 
   revisions(): readonly StoredRevision[] {
     return this.#rows.revisionsOf(this.num)
+  }
+
+  kept(): readonly string[] {
+    return this.#rows.keptOf(this.num)
   }
 
   body(rev: string): string | null {

@@ -9,8 +9,7 @@
  * would then run in autocommit, hence the question after every error whether the transaction still stands.
  */
 import type { Connection } from './connection.ts'
-import { storageError } from './connection.ts'
-import type { Statement } from './statement.ts'
+import { TRIALS_AGAIN, Trouble } from './trouble.ts'
 
 /** One write. */
 export interface Plan<O = unknown> {
@@ -18,6 +17,8 @@ export interface Plan<O = unknown> {
   readonly bytes: number
   /** The document that it looks at; absent for what looks at none. */
   readonly id?: string
+  /** It takes room, and no decision refuses it where that is short: it is not tried again on a full disk. */
+  readonly grows?: boolean
   /**
    * Looks, and writes nothing; may be called again after a rollback.
    * @returns what carries out the decision, inside the same transaction, and gives what came of it
@@ -60,19 +61,17 @@ const GROUP_MS = 5
 export class Writer {
   readonly #connection: Connection
   readonly #memory: Memory
-  readonly #begin: Statement
-  readonly #end: Statement
+  readonly #trouble: Trouble
   readonly #queue: Job[] = []
   /** Writes of a group that failed as a whole: each is tried by itself before anything newer. */
   readonly #alone: Job[] = []
   #scheduled = false
   readonly #idle: (() => void)[] = []
 
-  constructor(connection: Connection, memory: Memory) {
+  constructor(connection: Connection, memory: Memory, trouble = new Trouble()) {
     this.#connection = connection
     this.#memory = memory
-    this.#begin = connection.prepare('BEGIN IMMEDIATE')
-    this.#end = connection.prepare('COMMIT')
+    this.#trouble = trouble
   }
 
   /** Takes a write; it is carried out in this turn of the event loop or a later one, in the order taken. */
@@ -112,12 +111,12 @@ export class Writer {
     const group: Entry[] = []
     let ms: number
     try {
-      this.#begin.run()
+      this.#connection.begin()
       this.#applyGroup(group)
       ms = this.#commit()
-    } catch {
+    } catch (error) {
       // What went wrong is told to whom it belongs when each is tried alone.
-      this.#undo()
+      this.#undo(error)
       this.#alone.push(...this.#queue.splice(0, Math.max(group.length, 1)))
       return
     }
@@ -158,22 +157,23 @@ export class Writer {
       carryOut = entry.job.plan.decide()
     } catch (error) {
       if (!this.#connection.inTransaction) throw error
-      entry.refusal = { error: storageError(error) }
+      entry.refusal = { error: this.#trouble.told(error) }
       return
     }
     entry.outcome = carryOut()
   }
 
-  #commitAlone(job: Job): void {
+  #commitAlone(job: Job, again = job.plan.grows ? 0 : TRIALS_AGAIN): void {
     let outcome: unknown
     let ms: number
     try {
-      this.#begin.run()
+      this.#connection.begin()
       outcome = job.plan.decide()()
       ms = this.#commit()
     } catch (error) {
-      this.#undo()
-      job.failed(storageError(error))
+      this.#undo(error)
+      if (again > 0 && this.#trouble.isWorthAnotherTrial(error)) this.#commitAlone(job, again - 1)
+      else job.failed(this.#trouble.told(error))
       return
     }
     this.#memory.committed(1, ms)
@@ -184,12 +184,12 @@ export class Writer {
   #commit(): number {
     this.#memory.flush()
     const started = performance.now()
-    this.#end.run()
+    this.#connection.commit()
     return performance.now() - started
   }
 
-  #undo(): void {
-    this.#connection.rollback()
+  #undo(reason: unknown): void {
+    this.#connection.rollback(reason)
     this.#memory.back()
   }
 }

@@ -2,7 +2,8 @@ import { randomBytes } from 'node:crypto'
 import { setImmediate as turn } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { CouchError } from '../../../src/core/errors.ts'
-import type { CompactionProgress, DatabaseStore } from '../../../src/storage/engine.ts'
+import type { DatabaseStore } from '../../../src/storage/engine.ts'
+import type { CompactionProgress } from '../../../src/storage/upkeep.ts'
 import { audit } from './audit.ts'
 import { attachment, put, readFeed, readOne, remove } from './edits.ts'
 import { FaultHook } from './fault-hook.ts'
@@ -139,8 +140,8 @@ export const compactionCases: StorageCases = {
     const second: CompactionProgress[] = []
     t.equal((await store.info()).compacting, false)
     const compactions = [
-      store.compact((progress) => first.push(progress)),
-      store.compact((progress) => second.push(progress)),
+      store.compact({ onProgress: (progress) => first.push(progress) }),
+      store.compact({ onProgress: (progress) => second.push(progress) }),
       store.compact(),
     ]
     t.equal((await store.info()).compacting, true)
@@ -155,7 +156,7 @@ export const compactionCases: StorageCases = {
       )
     }
     const third: CompactionProgress[] = []
-    await store.compact((progress) => third.push(progress))
+    await store.compact({ onProgress: (progress) => third.push(progress) })
     t.ok(third.length > 0, 'a later call begins anew')
   },
 

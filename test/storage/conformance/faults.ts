@@ -1,13 +1,22 @@
 import type { Test } from 'tap'
 import { CouchError } from '../../../src/core/errors.ts'
 import type { Catalog } from '../../../src/storage/catalog.ts'
-import type { DatabaseStore, StorageEngine } from '../../../src/storage/engine.ts'
+import type { DatabaseStore } from '../../../src/storage/engine.ts'
 import { type Epochs, sequenceToken } from '../../../src/storage/sequence.ts'
+import type { StorageEngine } from '../../../src/storage/storage-engine.ts'
 import { audit } from './audit.ts'
 import { attachment, put, readFeed, readOne, sortIds } from './edits.ts'
 import { FaultHook } from './fault-hook.ts'
 import { ALL, type MakeEngine, type OpenStore, only, openNotes, type StorageCases } from './setup.ts'
 import { type Attempt, REFUSAL, runWorkload, storedMarks } from './workload.ts'
+
+/** What a fault of the disk may reach its caller as. */
+const FAULTS: ReadonlySet<string> = new Set([
+  'insufficient_storage',
+  'disk_fault',
+  'damaged_file',
+  'internal_server_error',
+])
 
 /** More operations than any engine needs for what is tried here. */
 const MOST_OPERATIONS = 3000
@@ -74,7 +83,7 @@ function isExpected(mark: string, error: unknown): boolean {
 }
 
 export function isStorageFault(error: unknown): boolean {
-  return error instanceof CouchError && ['insufficient_storage', 'internal_server_error'].includes(error.code)
+  return error instanceof CouchError && FAULTS.has(error.code)
 }
 
 /** The store goes on, in an epoch of this opening, and what it holds is there after a restart. */

@@ -265,7 +265,7 @@ async function faults(t: Test, makeEngine: MakeEngine, lasting: boolean): Promis
     const when = `failed at ${fired ?? 'nothing'}`
     const done = outcomes.map((outcome) => 'result' in outcome)
     for (const error of outcomes.map(errorOf).filter((each) => each !== undefined)) {
-      t.match(error, { code: /^(insufficient_storage|internal_server_error)$/ }, when)
+      t.match(error, { code: /^(insufficient_storage|disk_fault|damaged_file|internal_server_error)$/ }, when)
     }
     purged += done.filter(Boolean).length
     t.equal((await readOne(store, a)) === null, done[0], when)

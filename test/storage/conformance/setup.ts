@@ -3,12 +3,13 @@ import { inspect } from 'node:util'
 import type { Test } from 'tap'
 import { CouchError, type ErrorName } from '../../../src/core/errors.ts'
 import type { Catalog } from '../../../src/storage/catalog.ts'
-import type { DatabaseStore, Outcome, StorageEngine } from '../../../src/storage/engine.ts'
+import type { DatabaseStore, Outcome } from '../../../src/storage/engine.ts'
+import type { StorageEngine } from '../../../src/storage/storage-engine.ts'
 
 export interface EngineOptions {
   /** To be called before every operation of the engine; what it throws stands for a fault of the disk there. */
   readonly onOperation?: (operation: string) => void
-  /** The engine's clock, in ms since 1970. */
+  /** The time, in ms since 1970; by default the clock's. */
   readonly now?: () => number
 }
 
@@ -22,6 +23,8 @@ export interface EngineUnderTest {
   readonly engine: StorageEngine
   /** What the database `notes` keeps, whether anything names it or not. */
   keptContents(): KeptContents
+  /** Copies the database `notes` as it stands, open or not. @returns what the engine is told as its path */
+  snapshot(): Promise<string>
   /** Closes the engine and opens another over the same data. */
   reopen(): Promise<StorageEngine>
 }
@@ -38,6 +41,7 @@ export interface OpenStore {
   /** A database named `notes`. */
   readonly store: DatabaseStore
   keptContents(): KeptContents
+  snapshot(): Promise<string>
   /** The engine after it was closed and opened again. */
   reopenEngine(): Promise<StorageEngine>
   /** The same database after the engine was closed and opened again. */
@@ -50,7 +54,7 @@ export async function openNotes(
   makeEngine: MakeEngine,
   options?: EngineOptions,
 ): Promise<OpenStore> {
-  const { engine, reopen, keptContents } = await makeEngine(t, options)
+  const { engine, reopen, keptContents, snapshot } = await makeEngine(t, options)
   const catalog = await engine.openCatalog()
   await catalog.create('notes')
   const opened = async (from: StorageEngine, itsCatalog: Catalog): Promise<OpenStore> => ({
@@ -58,6 +62,7 @@ export async function openNotes(
     catalog: itsCatalog,
     store: await from.openDatabase('notes'),
     keptContents,
+    snapshot,
     reopenEngine: reopen,
     reopen: async () => {
       const again = await reopen()

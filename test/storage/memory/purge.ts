@@ -1,9 +1,14 @@
 /** Purge and compaction in the engine in memory: how they change a draft. */
 import type { PurgeWrite } from '../../../src/storage/engine.ts'
-import { count, type State, viewOf, writeDoc } from './state.ts'
+import { count, type Row, type State, viewOf, writeDoc } from './state.ts'
 
 /** Applies the purge of a document that is there. */
-export function purgeDoc(draft: State, owner: object, id: string, purge: PurgeWrite): void {
+export function purgeDoc(
+  draft: State,
+  by: Parameters<typeof writeDoc>[1],
+  id: string,
+  purge: PurgeWrite,
+): void {
   const doc = draft.docs.get(id)
   if (doc === undefined) return
   const gone = new Set(purge.removed)
@@ -13,7 +18,7 @@ export function purgeDoc(draft: State, owner: object, id: string, purge: PurgeWr
     count(draft, doc.deleted, -1)
   } else {
     draft.docs.set(id, { ...doc, rows })
-    writeDoc(draft, owner, id, purge.rest)
+    writeDoc(draft, by, id, purge.rest)
   }
   if (purge.design) draft.designVersion += 1
   draft.purgeSeq += 1
@@ -21,16 +26,23 @@ export function purgeDoc(draft: State, owner: object, id: string, purge: PurgeWr
   draft.purges = noted.slice(-viewOf(draft).purgedInfosLimit)
 }
 
-/** Drops the superseded revisions of some documents. */
-export function dropSuperseded(draft: State, ids: readonly string[]): void {
+/** Drops the superseded revisions of some documents, or keeps them aside, and cuts the leaves' ancestries. */
+export function dropSuperseded(draft: State, ids: readonly string[], keepSince: number): void {
   for (const id of ids) {
     const doc = draft.docs.get(id)
     if (doc === undefined) continue
-    for (const { supersededAt } of doc.rows.values()) {
-      draft.historySince = Math.max(draft.historySince, supersededAt ?? 0)
+    const rows = [...doc.rows.values()].flatMap((row) => compacted(row, keepSince, draft.revsLimit))
+    const left = new Set(rows.map(({ rev }) => rev))
+    for (const { rev, supersededAt } of doc.rows.values()) {
+      if (!left.has(rev)) draft.historySince = Math.max(draft.historySince, supersededAt ?? 0)
     }
-    draft.docs.set(id, { ...doc, rows: new Map([...doc.rows].filter(([, row]) => row.leaf)) })
+    draft.docs.set(id, { ...doc, rows: new Map(rows.map((row) => [row.rev, row])) })
   }
+}
+
+function compacted(row: Row, keepSince: number, revsLimit: number): Row | [] {
+  if (row.leaf) return { ...row, ancestry: row.ancestry?.slice(0, revsLimit) ?? null }
+  return (row.supersededAt ?? 0) > keepSince ? { ...row, isKept: true } : []
 }
 
 /** Drops blobs that no revision names any more and nobody holds. */

@@ -4,6 +4,7 @@ import { CouchError } from '../../../src/core/errors.ts'
 import type { SecurityObject } from '../../../src/core/types.ts'
 import type { Branch } from '../../../src/revisions/branch.ts'
 import { parseRev } from '../../../src/revisions/rev.ts'
+import { isCheckpoint } from '../../../src/storage/checkpoints.ts'
 import type {
   AttachmentWrite,
   DocWrite,
@@ -19,13 +20,16 @@ import type { DocHistory, StoredVersion, VersionRange } from '../../../src/stora
 import { beginEpoch, type Epochs, epochId } from '../../../src/storage/sequence.ts'
 
 export interface Row extends StoredRevision {
+  /** Orders the rows of a document by when they were first stored. */
+  readonly place: number
+  /** In ms since 1970. */
+  readonly storedAt: number
+  /** Since when it is no leaf, in ms since 1970; null: it is one. */
+  readonly supersededAt: number | null
+  readonly isKept: boolean
   readonly ancestry: readonly string[] | null
   readonly body: string | null
   readonly attachments: readonly StoredAttachment[]
-  readonly place: number
-  readonly storedAt: number
-  /** null: it is a leaf. */
-  readonly supersededAt: number | null
 }
 
 export interface StoredDoc {
@@ -50,6 +54,13 @@ export interface State {
   purgeSeq: number
   purges: readonly PurgeInfo[]
   security: SecurityObject | null
+  compactedAt: number
+  compactedPurge: number
+  longestAncestry: number
+  /** Grows with each commit. */
+  writes: number
+  /** The ids that were met since the database was restored; null: it was not. */
+  met: Set<string> | null
   readonly docs: Map<string, StoredDoc>
   readonly locals: Map<string, LocalDoc>
   /** The contents that are whole. */
@@ -63,8 +74,6 @@ export interface State {
   lastPlace: number
   /** Of the superseded revisions that are gone, when the last of them was superseded. */
   historySince: number
-  /** The time of the write at work, in ms since 1970. */
-  at: number
 }
 
 export function emptyState(): State {
@@ -80,6 +89,11 @@ export function emptyState(): State {
     purgeSeq: 0,
     purges: [],
     security: null,
+    compactedAt: 0,
+    compactedPurge: 0,
+    longestAncestry: 1000,
+    writes: 0,
+    met: null,
     docs: new Map(),
     locals: new Map(),
     blobs: new Map(),
@@ -89,7 +103,6 @@ export function emptyState(): State {
     lastBlob: 0,
     lastPlace: 0,
     historySince: 0,
-    at: 0,
   }
 }
 
@@ -98,6 +111,7 @@ export function draftOf(state: State): State {
     ...state,
     docs: new Map(state.docs),
     locals: new Map(state.locals),
+    met: state.met && new Set(state.met),
     blobs: new Map(state.blobs),
     blobOfHash: new Map(state.blobOfHash),
     unnamed: new Set(state.unnamed),
@@ -108,13 +122,27 @@ export function draftOf(state: State): State {
 export function viewOf(state: State): StoreView {
   const { updateSeq, epochs, docCount, deletedCount, revsLimit, purgedInfosLimit, designVersion, security } =
     state
-  return { updateSeq, epochs, docCount, deletedCount, revsLimit, purgedInfosLimit, designVersion, security }
+  const wasRestored = state.met !== null
+  return {
+    ...{ updateSeq, epochs, docCount, deletedCount, revsLimit, purgedInfosLimit, designVersion, security },
+    wasRestored,
+  }
 }
 
 /** What a restart leaves of a state: contents that no revision named are forgotten. */
 export function reopened(state: State): State {
   const draft = draftOf(state)
   for (const blob of [...draft.staged.keys(), ...draft.unnamed]) dropUnnamed(draft, blob)
+  return draft
+}
+
+/** A state as it is after it was put back: StorageEngine.prepare. */
+export function begunAnew(state: State): State {
+  const draft = draftOf(state)
+  draft.epochs = beginEpoch(state.epochs, epochId(randomBytes(9)), state.updateSeq + 1)
+  draft.epochOwner = null
+  draft.met = new Set()
+  for (const [id, { body }] of draft.locals) if (isCheckpoint(body)) draft.locals.delete(id)
   return draft
 }
 
@@ -128,10 +156,19 @@ export function checkContents({ blobs }: State, { revisions }: DocWrite): void {
 }
 
 /** Applies one document's write to a draft. Nothing in here fails half way. */
-export function writeDoc(draft: State, owner: object, id: string, write: DocWrite): void {
+export function writeDoc(
+  draft: State,
+  { owner, now }: { readonly owner: object; now(): number },
+  id: string,
+  write: DocWrite,
+): void {
   const before = draft.docs.get(id)
   const rows = new Map(before?.rows)
-  for (const change of write.revisions) rows.set(change.rev, writeRow(draft, rows.get(change.rev), change))
+  // One time for all: what supersedes a version is stored when that ceases to be a leaf.
+  const at = now()
+  for (const change of write.revisions) {
+    rows.set(change.rev, writeRow(draft, rows.get(change.rev), change, at))
+  }
   const seq = write.sequenced || before === undefined ? nextSeq(draft, owner) : before.seq
   draft.docs.set(id, { id, seq, rev: write.rev, deleted: write.deleted, rows })
   if (write.design) draft.designVersion += 1
@@ -154,21 +191,23 @@ function nextSeq(draft: State, owner: object): number {
   return draft.updateSeq
 }
 
-function writeRow(draft: State, before: Row | undefined, change: RevisionWrite): Row {
+function writeRow(draft: State, before: Row | undefined, change: RevisionWrite, at: number): Row {
   const { rev, deleted, ancestry, content } = change
+  if (content === undefined && (before === undefined || before.isKept))
+    throw new RangeError(`The revision ${rev} is not stored and brings no content.`)
   const body = content?.body ?? before?.body ?? null
   const attachments = content?.attachments.map((attachment) => storeAttachment(draft, attachment))
   const kept = attachments?.sort((a, b) => compareBytes(a.name, b.name)) ?? before?.attachments ?? []
   const leaf = ancestry !== null
-  const supersededAt = leaf ? null : before?.leaf === false ? before.supersededAt : draft.at
+  const wasSuperseded = before !== undefined && !before.leaf
+  const supersededAt = leaf ? null : wasSuperseded ? before.supersededAt : at
   if (before === undefined) draft.lastPlace += 1
-  const isRevived = leaf && before !== undefined && !before.leaf
+  const isRevived = leaf && wasSuperseded
   if (isRevived) draft.historySince = Math.max(draft.historySince, before.supersededAt ?? 0)
-  const [place, storedAt] =
-    before === undefined || isRevived
-      ? [before?.place ?? draft.lastPlace, draft.at]
-      : [before.place, before.storedAt]
-  return { rev, deleted, leaf, ancestry, body, attachments: kept, place, storedAt, supersededAt }
+  const place = before?.place ?? draft.lastPlace
+  const storedAt = before === undefined || isRevived ? at : before.storedAt
+  const times = { place, storedAt, supersededAt }
+  return { rev, deleted, leaf, ...times, isKept: false, ancestry, body, attachments: kept }
 }
 
 function storeAttachment(draft: State, { content, ...facts }: AttachmentWrite): StoredAttachment {
@@ -215,6 +254,8 @@ export interface Disk {
   /** Called before each load; what it throws is a fault of the disk. */
   load(operation: string): void
   readonly blobs: ReadonlyMap<number, Uint8Array>
+  /** Whether what is kept for the time machine alone is shown. */
+  readonly showsKept?: boolean
 }
 
 /**
@@ -236,9 +277,15 @@ export function lend<R>(doc: StoredDoc | undefined, disk: Disk, use: (doc: DocHi
   }
 }
 
-function docState(doc: StoredDoc, { load, blobs }: Disk, lent: (branch: Branch) => Branch): DocHistory {
+function docState(
+  doc: StoredDoc,
+  { load, blobs, showsKept = false }: Disk,
+  lent: (branch: Branch) => Branch,
+): DocHistory {
   const { id, seq, rev, deleted, rows } = doc
   const leaves = () => [...rows.values()].filter((row) => row.leaf)
+  const stored = () => [...rows.values()].filter((row) => showsKept || !row.isKept)
+  const storedRow = (wanted: string) => stored().find((row) => row.rev === wanted)
   return {
     id,
     seq,
@@ -254,15 +301,15 @@ function docState(doc: StoredDoc, { load, blobs }: Disk, lent: (branch: Branch) 
       load('load versions')
       return versionsOf([...rows.values()], range)
     },
-    revisions: () =>
-      [...rows.values()].map((row) => ({ rev: row.rev, deleted: row.deleted, leaf: row.leaf })),
+    revisions: () => stored().map((row) => ({ rev: row.rev, deleted: row.deleted, leaf: row.leaf })),
+    kept: () => [...rows.values()].flatMap((row) => (row.isKept ? row.rev : [])),
     body(wanted) {
       load('load body')
-      return rows.get(wanted)?.body ?? null
+      return storedRow(wanted)?.body ?? null
     },
     attachments(wanted) {
       load('load attachments')
-      return rows.get(wanted)?.attachments ?? []
+      return storedRow(wanted)?.attachments ?? []
     },
     bytes(blob) {
       load('load bytes')
@@ -281,7 +328,7 @@ function versionsOf(
     .filter(({ place, supersededAt }) => place < before && (supersededAt ?? Infinity) > leavesAfter)
     .sort((a, b) => b.place - a.place)
     .slice(0, limit)
-    .map(({ rev, deleted, place, storedAt, supersededAt, body, attachments }) => {
+    .map(({ rev, deleted, place, storedAt, supersededAt, isKept, body, attachments }) => {
       const size = attachments.reduce((sum, { length }) => sum + length, Buffer.byteLength(body ?? ''))
       return {
         rev,
@@ -289,7 +336,7 @@ function versionsOf(
         place,
         storedAt,
         supersededAt,
-        kept: false,
+        kept: isKept,
         size,
         attachments: attachments.length,
       }

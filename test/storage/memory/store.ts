@@ -5,7 +5,6 @@ import type { DatabaseEntry } from '../../../src/storage/catalog.ts'
 import type {
   BlobPin,
   BlobStage,
-  CompactionProgress,
   DatabaseStore,
   DocState,
   DocUpdate,
@@ -22,10 +21,19 @@ import type {
   StoreView,
 } from '../../../src/storage/engine.ts'
 import type { DocHistory, HistoryStore } from '../../../src/storage/history.ts'
+import { type Epoch, hasGoneBack, type Mark } from '../../../src/storage/sequence.ts'
+import type {
+  CompactionProgress,
+  CompactOptions,
+  StoreSizes,
+  StoreWear,
+} from '../../../src/storage/upkeep.ts'
 import { memoryHistory } from './history.ts'
 import { dropForsaken, dropSuperseded, purgeDoc } from './purge.ts'
+import { sinceWhen, sizesOf, wearOf } from './sizes.ts'
 import { MemoryStaging } from './staging.ts'
 import {
+  begunAnew,
   checkContents,
   draftOf,
   externalSize,
@@ -45,7 +53,7 @@ export type Operate = (operation: string) => void
 export interface DatabaseRecord extends DatabaseEntry {
   readonly createdAt: number
   state: State
-  /** ms since 1970. */
+  /** The time, in ms since 1970. */
   now(): number
 }
 
@@ -60,23 +68,25 @@ export class MemoryStore implements DatabaseStore {
   readonly #record: DatabaseRecord
   readonly #operate: Operate
   readonly #staging: MemoryStaging
-  readonly #listeners: ((updateSeq: number) => void)[] = []
+  readonly wasPutBack: boolean
+  readonly #listeners: ((updateSeq: number, epoch: string) => void)[] = []
   #queue: Job[] = []
   #writing: Promise<void> = Promise.resolve()
   #closing: Promise<void> | null = null
   #compacting: Promise<void> | null = null
   readonly #watchers = new Set<(progress: CompactionProgress) => void>()
 
-  constructor(record: DatabaseRecord, operate: Operate) {
+  constructor(record: DatabaseRecord, operate: Operate, mark: Mark | undefined) {
     this.#record = record
     this.#operate = operate
-    record.state = reopened(record.state)
+    this.wasPutBack = mark !== undefined && hasGoneBack(record.state, mark)
+    record.state = reopened(this.wasPutBack ? begunAnew(record.state) : record.state)
     const reads = {
       read: <T>(read: (state: State, view: StoreView) => T) => this.#read(read),
       page: <T, R>(rows: readonly T[], paging: Paging, view: StoreView, read: (row: T) => R) =>
         this.#page(rows, paging, view, read),
-      lend: <R>(state: State, doc: StoredDoc | undefined, use: (doc: DocHistory | null) => R) =>
-        this.#lend(state, doc, use),
+      lend: <R>({ blobs }: State, doc: StoredDoc | undefined, use: (doc: DocHistory | null) => R) =>
+        lend(doc, { load: operate, blobs, showsKept: true }, use),
     }
     this.history = memoryHistory(reads, record.createdAt * 1000)
     this.#staging = new MemoryStaging({
@@ -87,6 +97,11 @@ export class MemoryStore implements DatabaseStore {
           return change(draft)
         }),
     })
+  }
+
+  /** Who writes, for epochs and times. */
+  get #by() {
+    return { owner: this, now: () => this.#record.now() }
   }
 
   view(): Promise<StoreView> {
@@ -177,8 +192,7 @@ export class MemoryStore implements DatabaseStore {
       checkContents(draft, decision.write)
       for (const { rev } of decision.write.revisions) this.#operate(`write revision ${rev}`)
       this.#operate('write document')
-      draft.at = this.#record.now()
-      writeDoc(draft, this, id, decision.write)
+      writeDoc(draft, this.#by, id, decision.write)
     }
     return { result: decision.result }
   }
@@ -192,8 +206,7 @@ export class MemoryStore implements DatabaseStore {
     const { result, write } = this.#lend(draft, draft.docs.get(id), (doc) => decide(doc, viewOf(draft)))
     if (write !== undefined) {
       this.#operate('purge document')
-      draft.at = this.#record.now()
-      purgeDoc(draft, this, id, write)
+      purgeDoc(draft, this.#by, id, write)
     }
     return { result }
   }
@@ -202,24 +215,40 @@ export class MemoryStore implements DatabaseStore {
     return this.#read(({ purges }, { purgedInfosLimit }) => purges.slice(-purgedInfosLimit))
   }
 
-  compact(onProgress?: (progress: CompactionProgress) => void): Promise<void> {
+  compact({ keepSince = Infinity, keepBytes = Infinity, onProgress }: CompactOptions = {}): Promise<void> {
     if (onProgress !== undefined) this.#watchers.add(onProgress)
-    this.#compacting ??= this.#compact().finally(() => {
+    this.#compacting ??= this.#compact(keepSince, keepBytes).finally(() => {
       this.#compacting = null
       this.#watchers.clear()
     })
     return this.#compacting
   }
 
-  async #compact(): Promise<void> {
-    const ids = await this.#read((state) => [...state.docs.keys()])
+  async #compact(keepSince: number, keepBytes: number): Promise<void> {
+    const { ids, purgeSeq, revsLimit } = await this.#read(({ docs, purgeSeq, revsLimit }) => {
+      return { ids: [...docs.keys()], purgeSeq, revsLimit }
+    })
     const total = ids.length + 1
     for (let done = 0; done < ids.length; done += 10) {
       for (const tell of this.#watchers) tell({ done, total })
-      await this.#compactStep((draft) => dropSuperseded(draft, ids.slice(done, done + 10)))
+      await this.#compactStep((draft) => dropSuperseded(draft, ids.slice(done, done + 10), keepSince))
     }
-    await this.#compactStep((draft) => dropForsaken(draft, (blob) => this.#staging.isHeld(blob)))
+    await this.#compactStep((draft) => {
+      const since = sinceWhen(draft, keepBytes)
+      if (since > 0) dropSuperseded(draft, ids, since)
+      dropForsaken(draft, (blob) => this.#staging.isHeld(blob))
+      const longestAncestry = Math.max(revsLimit, draft.revsLimit)
+      Object.assign(draft, { compactedAt: this.#record.now(), compactedPurge: purgeSeq, longestAncestry })
+    })
     for (const tell of this.#watchers) tell({ done: total, total })
+  }
+
+  wear(): Promise<StoreWear> {
+    return this.#read((state) => wearOf(state))
+  }
+
+  sizes(): Promise<StoreSizes> {
+    return this.#read((state) => sizesOf(state))
   }
 
   #compactStep(change: (draft: State) => void): Promise<void> {
@@ -253,7 +282,9 @@ export class MemoryStore implements DatabaseStore {
   }
 
   #updateLocal<R>(draft: State, { id, decide }: LocalUpdate<R>): Outcome<R> {
-    const { result, write } = decide(draft.locals.get(id) ?? null, viewOf(draft))
+    const wasMet = draft.met?.has(id) === true
+    const { result, write, met } = decide(draft.locals.get(id) ?? null, viewOf(draft), wasMet)
+    if (met) draft.met?.add(id)
     if (write !== undefined) this.#operate('write local document')
     if (write === null) draft.locals.delete(id)
     else if (write !== undefined) draft.locals.set(id, { id, rev: write.rev, body: write.body })
@@ -265,13 +296,16 @@ export class MemoryStore implements DatabaseStore {
       const { result, write } = decide(viewOf(draft))
       if (write !== undefined) this.#operate('write settings')
       if (write?.security !== undefined) draft.security = write.security
-      if (write?.revsLimit !== undefined) draft.revsLimit = write.revsLimit
+      if (write?.revsLimit !== undefined) {
+        draft.revsLimit = write.revsLimit
+        draft.longestAncestry = Math.max(draft.longestAncestry, write.revsLimit)
+      }
       if (write?.purgedInfosLimit !== undefined) draft.purgedInfosLimit = write.purgedInfosLimit
       return result
     })
   }
 
-  onCommit(listener: (updateSeq: number) => void): void {
+  onCommit(listener: (updateSeq: number, epoch: string) => void): void {
     this.#listeners.push(listener)
   }
 
@@ -318,6 +352,7 @@ export class MemoryStore implements DatabaseStore {
     this.#queue = []
     const before = this.#record.state
     const draft = draftOf(before)
+    draft.writes += 1
     const settle: (() => void)[] = []
     try {
       this.#operate('begin')
@@ -329,7 +364,10 @@ export class MemoryStore implements DatabaseStore {
     }
     this.#record.state = draft
     for (const answer of settle) answer()
-    if (draft.updateSeq > before.updateSeq) for (const listener of this.#listeners) listener(draft.updateSeq)
+    if (draft.updateSeq > before.updateSeq) {
+      const { id } = draft.epochs.at(-1) as Epoch
+      for (const listener of this.#listeners) listener(draft.updateSeq, id)
+    }
   }
 
   #refuseIfClosed(): void {

@@ -1,5 +1,5 @@
 /** What server.sqlite tells of databases after ends that were no proper ones, and of older files. */
-import { copyFile, cp, rm } from 'node:fs/promises'
+import { copyFile, cp, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import t, { type Test } from 'tap'
@@ -49,6 +49,23 @@ t.test('files that came and went while the server was stopped', async (t) => {
     '3 b deleted',
     '4 c created',
   ])
+})
+
+t.test('a log that was left of a deleted database is none of a new one of its name', async (t) => {
+  const dataDir = await temporaryFolder(t)
+  const { engine, catalog } = await open(t, dataDir)
+  await catalog.create('a')
+  const store = await engine.openDatabase('a')
+  await store.updateDocs([put('old')])
+  const log = join(dataDir, 'databases', 'a.sqlite-wal')
+  await copyFile(log, `${log}.kept`)
+  await store.close()
+  await catalog.delete('a')
+  await rename(`${log}.kept`, log)
+  await catalog.create('a')
+  const again = await engine.openDatabase('a')
+  t.equal((await again.info()).docCount, 0)
+  await again.close()
 })
 
 t.test('a server.sqlite of before there were updates', async (t) => {

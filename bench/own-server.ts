@@ -1,0 +1,45 @@
+/** settee on a folder that outlives it: for trials of starts and of what a kill leaves. */
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { fileURLToPath } from 'node:url'
+import { type Peer, peerAt } from './peer.ts'
+
+const MAIN = fileURLToPath(new URL('../dist/cli/main.js', import.meta.url))
+
+export interface OwnServer {
+  readonly peer: Peer
+  /** Milliseconds from its start to its first answer. */
+  readonly startMs: number
+  end(signal: 'SIGTERM' | 'SIGKILL'): Promise<void>
+}
+
+/** Starts what is built, and waits for its first answer. @throws when it ends before */
+export async function startOn(folder: string): Promise<OwnServer> {
+  const since = performance.now()
+  const args = [MAIN, 'serve', '--port', '0', '--data', folder]
+  const env = { ...process.env, NODE_OPTIONS: '' }
+  const child = spawn(process.execPath, args, { env, stdio: ['ignore', 'pipe', 'inherit'] })
+  const ended = once(child, 'close')
+  let printed = ''
+  const url = await new Promise<string>((resolve, reject) => {
+    child.stdout.on('data', (chunk: Buffer) => {
+      printed += chunk.toString()
+      const address = /is ready at (http:[^"\s]+)/.exec(printed)?.[1]
+      if (address !== undefined) resolve(address)
+    })
+    ended.then(() => reject(new Error(`settee has ended before it was ready: ${printed}`)), reject)
+  })
+  await (await fetch(url)).text()
+  const startMs = performance.now() - since
+  const peer = peerAt('settee', url, {
+    durability: 'fsync before every answer',
+    pid: child.pid as number,
+    stop: async () => undefined,
+  })
+  const end = async (signal: 'SIGTERM' | 'SIGKILL') => {
+    child.kill(signal)
+    await ended
+    await peer.close()
+  }
+  return { peer, startMs, end }
+}

@@ -1,0 +1,137 @@
+/** `settee restore` and `settee adopt`: going back to what databases were, so that their devices notice. */
+import { copyFile, mkdir, readFile, stat } from 'node:fs/promises'
+import { join, resolve } from 'node:path'
+import { writeAtomically } from '../config/atomic-write.ts'
+import { openConfig } from '../config/config.ts'
+import { prepareDataFolder } from '../config/data-folder.ts'
+import { isBackupId } from '../maintenance/backup-format.ts'
+import { reachServer } from '../maintenance/control-client.ts'
+import { backupsFolder, type RestoreOutcome, type RestoreProgress } from '../maintenance/restore.ts'
+import { checkFile, findSource, pathIn, type RestoreSource } from '../maintenance/restore-source.ts'
+import type { RestoreCommand } from './arguments.ts'
+import { dataFolder } from './data-folder.ts'
+import { becomeOwner, type FolderOptions, withControls } from './operate.ts'
+import { Terminal } from './terminal.ts'
+
+type Restore = Extract<RestoreCommand, { readonly name: 'restore' }>
+
+/** @returns the exit code: 1 when it failed, which one line on the standard error explains */
+export async function runRestoreCommand(command: RestoreCommand, env: NodeJS.ProcessEnv): Promise<number> {
+  const dataDir = dataFolder(command.data, env)
+  try {
+    if (command.name === 'adopt') await adopt(command, dataDir, env)
+    else await restore(command, dataDir, env)
+    return 0
+  } catch (error) {
+    console.error(`settee: ${(error as Error).message.replaceAll('\n', ' ')}`)
+    return 1
+  }
+}
+
+async function adopt(
+  { databases, json }: Extract<RestoreCommand, { readonly name: 'adopt' }>,
+  dataDir: string,
+  env: NodeJS.ProcessEnv,
+): Promise<void> {
+  const done = await withControls(dataDir, env, (controls) => controls.adopt({ databases }))
+  print(json, done, [`Devices compare anew: ${done.adopted.join(', ') || 'there is no database'}.`])
+}
+
+async function restore(command: Restore, dataDir: string, env: NodeJS.ProcessEnv): Promise<void> {
+  const { databases, as, json } = command
+  const backup = isBackupId(command.backup) ? command.backup : resolve(command.backup)
+  const isNew = (await stat(join(dataDir, 'server.sqlite')).catch(() => null)) === null
+  if (!command.yes) await confirm(command)
+  const withServer = command.server || (isNew && databases === null)
+  if (isNew) await prepareDataFolder(dataDir)
+  await becomeOwner(dataDir)
+  if (withServer && (await reachServer(dataDir)) !== null) {
+    throw new Error(`A server runs on ${dataDir}; stop it to restore what belongs to the server itself.`)
+  }
+  const options = withServer ? await serverFiles(backup, dataDir, env) : {}
+  const progress = new ProgressLine()
+  const outcome = await withControls(
+    dataDir,
+    env,
+    (controls) => controls.restore({ backup, databases, as }, (step) => progress.show(step)),
+    options,
+  ).finally(() => progress.end())
+  print(json, { ...outcome, server: withServer }, linesOf(outcome, withServer))
+}
+
+/**
+ * Puts local.ini back, and finds the backup's server.sqlite; a single file has neither.
+ * @throws not_found, bad_request when they are not what the manifest says
+ */
+async function serverFiles(backup: string, dataDir: string, env: NodeJS.ProcessEnv): Promise<FolderOptions> {
+  const config = await openConfig({ dataDir, env, flags: {} })
+  const source: RestoreSource = await findSource(backup, backupsFolder(config))
+  if (source.whole === null) return {}
+  const { folder, manifest } = source.whole
+  const server = pathIn(folder, manifest.server.file)
+  await checkFile(server, manifest.server, () => undefined)
+  if (manifest.config !== null) {
+    const copy = pathIn(folder, manifest.config.file)
+    await checkFile(copy, manifest.config, () => undefined)
+    await keepConfig(dataDir)
+    await writeAtomically(join(dataDir, 'local.ini'), await readFile(copy, 'utf8'))
+  }
+  return { serverFile: server }
+}
+
+async function keepConfig(dataDir: string): Promise<void> {
+  const kept = join(dataDir, 'replaced')
+  const stamp = new Date()
+    .toISOString()
+    .replace(/\.\d+Z$/, 'Z')
+    .replaceAll(':', '-')
+  await mkdir(kept, { recursive: true, mode: 0o700 })
+  await copyFile(join(dataDir, 'local.ini'), join(kept, `local.${stamp}.ini`)).catch(
+    (error: NodeJS.ErrnoException) => {
+      if (error.code !== 'ENOENT') throw error
+    },
+  )
+}
+
+async function confirm({ backup, databases, as }: Restore): Promise<void> {
+  if (!process.stdin.isTTY) throw new Error('To restore without being asked add --yes.')
+  const what = databases === null ? 'All databases of the backup' : databases.join(', ')
+  const how = as === null ? 'put back to what they were' : `restored as ${as}`
+  const terminal = new Terminal(process.stdin, process.stderr)
+  const [answer = ''] = await terminal.ask([`${what}: to be ${how} in ${backup}. Go on? [y/N] `], true)
+  if (!/^y(?:es)?$/i.test(answer.trim())) throw new Error('Nothing has changed.')
+}
+
+const STEPS = { check: 'checking', prepare: 'preparing', replace: 'replacing' } as const
+
+/** How far it is, on a terminal alone. */
+class ProgressLine {
+  readonly #isShown = process.stderr.isTTY === true
+  #hasShown = false
+
+  show({ step, database, done, total }: RestoreProgress): void {
+    if (!this.#isShown) return
+    this.#hasShown = true
+    const percent = total === 0 ? 100 : Math.floor((100 * done) / total)
+    process.stderr.write(`\r\u001b[K${String(percent).padStart(3)} % ${STEPS[step]} ${database}`)
+  }
+
+  end(): void {
+    if (this.#hasShown) process.stderr.write('\r\u001b[K')
+    this.#hasShown = false
+  }
+}
+
+function linesOf({ backup, restored, untouched }: RestoreOutcome, withServer: boolean): string[] {
+  const lines = restored.map(({ database, doc_count: documents, kept }) => {
+    const before = kept === null ? 'it is new' : `what it was is kept in ${kept}`
+    return `${database} is restored from ${backup}: ${documents} documents; ${before}.`
+  })
+  if (withServer) lines.push("The server's own file and local.ini are restored too.")
+  if (untouched.length > 0) lines.push(`Not in the backup, and left as they are: ${untouched.join(', ')}.`)
+  return lines
+}
+
+function print(json: boolean, outcome: object, lines: readonly string[]): void {
+  process.stdout.write(json ? `${JSON.stringify(outcome)}\n` : `${lines.join('\n')}\n`)
+}

@@ -1,0 +1,151 @@
+/** `settee export` and `settee import`: a database as a file of couchbackup's. */
+import { createReadStream, createWriteStream, openSync, rmSync } from 'node:fs'
+import { open } from 'node:fs/promises'
+import type { Socket } from 'node:net'
+import type { Readable, Writable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { createGunzip, createGzip } from 'node:zlib'
+import type { ExportOutcome, ImportOutcome, TransferProgress } from '../maintenance/transfers.ts'
+import { dataFolder } from './data-folder.ts'
+import { oneLine } from './one-line.ts'
+import { withControls } from './operate.ts'
+import { STANDARD, type TransferCommand } from './transfer-arguments.ts'
+import { listenForOne } from './transfer-socket.ts'
+
+type Named<Name> = Extract<TransferCommand, { readonly name: Name }>
+
+/** @returns the exit code: 1 when it failed, which one line on the standard error explains */
+export async function runTransferCommand(command: TransferCommand, env: NodeJS.ProcessEnv): Promise<number> {
+  try {
+    return command.name === 'export' ? await exportTo(command, env) : await importFrom(command, env)
+  } catch (error) {
+    say(`settee: ${(error as Error).message}`)
+    return 1
+  }
+}
+
+/** Files are opened before root becomes the owner of the data folder, who may not reach them. */
+async function exportTo({ database, to, data }: Named<'export'>, env: NodeJS.ProcessEnv): Promise<number> {
+  const isFile = to !== STANDARD
+  const target = isFile ? createWriteStream('', { fd: openNew(to) }) : process.stdout
+  try {
+    const { documents, deleted, hasAttachments } = await transfer<ExportOutcome>(data, env, {
+      pump: (socket) => pour(socket, target, to),
+      ask: (controls, socket) => controls.exportDatabase({ database, socket }, tellProgress),
+    })
+    if (isFile) await sync(to)
+    say(`The database ${database} is exported: ${countsLine(documents, deleted)}.`)
+    if (hasAttachments) say('It has attachments: couchrestore wants its option --attachments.')
+    return 0
+  } catch (error) {
+    if (isFile) rmSync(to, { force: true })
+    throw error
+  }
+}
+
+function openNew(path: string): number {
+  try {
+    return openSync(path, 'wx', 0o600)
+  } catch (error) {
+    throw new Error(`${path} cannot be made (${(error as NodeJS.ErrnoException).code}).`, { cause: error })
+  }
+}
+
+async function pour(socket: Socket, target: Writable, name: string): Promise<void> {
+  // The standard output is not closed: others may write to it.
+  const end = target !== process.stdout
+  if (name.endsWith('.gz')) await pipeline(socket, createGzip(), target, { end })
+  else await pipeline(socket, target, { end })
+}
+
+async function importFrom(
+  { database, from, merge, data }: Named<'import'>,
+  env: NodeJS.ProcessEnv,
+): Promise<number> {
+  if (from === STANDARD && process.stdin.isTTY) throw new Error('Name the file to import with --from.')
+  const source = from === STANDARD ? process.stdin : createReadStream('', { fd: openOld(from) })
+  const { isNew, documents, deleted, refused, refusals } = await transfer<ImportOutcome>(data, env, {
+    pump: (socket) => feed(source, socket, from),
+    ask: (controls, socket) => controls.importDatabase({ database, socket, merge }, tellProgress),
+  })
+  say(`The ${isNew ? 'new ' : ''}database ${database} has got ${countsLine(documents, deleted)}.`)
+  if (refused === 0) return 0
+  say(`${refused} revisions were refused${refused > refusals.length ? ', these among them' : ''}:`)
+  for (const refusal of refusals) say(`  ${refusal}`)
+  return 1
+}
+
+function openOld(path: string): number {
+  try {
+    return openSync(path, 'r')
+  } catch (error) {
+    throw new Error(`${path} cannot be read (${(error as NodeJS.ErrnoException).code}).`, { cause: error })
+  }
+}
+
+async function feed(source: Readable, socket: Socket, name: string): Promise<void> {
+  if (name.endsWith('.gz')) await pipeline(source, createGunzip(), socket)
+  else await pipeline(source, socket)
+}
+
+interface Transfer<Outcome> {
+  /** Moves the file's bytes between the file and the server. */
+  pump(socket: Socket): Promise<void>
+  ask(controls: Controls, socket: string): Promise<Outcome>
+}
+
+type Controls = Parameters<Parameters<typeof withControls>[2]>[0]
+
+/** What was asked and the bytes go side by side; of two failures the server's says more. */
+async function transfer<Outcome>(
+  data: string | undefined,
+  env: NodeJS.ProcessEnv,
+  { pump, ask }: Transfer<Outcome>,
+): Promise<Outcome> {
+  const dataDir = dataFolder(data, env)
+  return withControls(dataDir, env, async (controls) => {
+    const { path, connected, close } = await listenForOne(dataDir)
+    try {
+      const pumped = connected.then(pump)
+      pumped.catch(() => undefined)
+      const outcome = await Promise.race([ask(controls, path), failureOf(pumped)])
+      await pumped
+      return outcome
+    } finally {
+      close()
+    }
+  })
+}
+
+/** Rejects when the file cannot be read or written; that the server has closed the socket is no failure of its own. */
+function failureOf(pumped: Promise<void>): Promise<never> {
+  return new Promise((_, reject) => {
+    pumped.catch((error: NodeJS.ErrnoException) => {
+      if (!SOCKET_FAULTS.has(error.code ?? '')) reject(error)
+    })
+  })
+}
+
+const SOCKET_FAULTS: ReadonlySet<string> = new Set(['EPIPE', 'ECONNRESET', 'ERR_STREAM_PREMATURE_CLOSE'])
+
+async function sync(path: string): Promise<void> {
+  const file = await open(path, 'r')
+  try {
+    await file.sync()
+  } finally {
+    await file.close()
+  }
+}
+
+function countsLine(documents: number, deleted: number): string {
+  return `${documents} documents and ${deleted} deleted ones`
+}
+
+/** On the standard error: the standard output may be the file. */
+function say(line: string): void {
+  console.error(oneLine(line))
+}
+
+function tellProgress({ bytes }: TransferProgress): void {
+  if (process.stderr.isTTY) process.stderr.write(`\r${(bytes / 1_000_000).toFixed(1)} MB \r`)
+}

@@ -1,0 +1,32 @@
+/** The room that is left on the disk of the data folder (docs/operating.md, Full disks). */
+import { CouchError } from './errors.ts'
+
+/** In bytes. */
+export interface Space {
+  readonly free: number
+  /** So much is kept for what goes on when nothing else does: deletions, checkpoints of clients, compaction. */
+  readonly floor: number
+}
+
+/** Where nobody looks after the disk. */
+export const AMPLE_SPACE: Space = { free: Infinity, floor: 0 }
+
+/** Whether what would grow is to be refused. */
+export function isShort({ free, floor }: Space): boolean {
+  return free < floor
+}
+
+/** @returns what whatever would grow is refused with; null while there is room */
+export function shortage(space: Space): CouchError | null {
+  if (!isShort(space)) return null
+  return new CouchError(
+    'insufficient_storage',
+    `The server's disk is full: ${megabytes(space.free)} MB are free, and the last ${megabytes(space.floor)} MB ` +
+      '(settee/free_space_floor) are kept. Only deletions are taken until there is room again: free space on the ' +
+      'disk, or delete documents and compact. What was refused is not stored; send it again then.',
+  )
+}
+
+function megabytes(bytes: number): string {
+  return (bytes / 1e6).toFixed(1)
+}

@@ -1,0 +1,96 @@
+/** Backups of the whole server; docs/settee-api.md, docs/operating.md. */
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { CouchError } from '../../core/errors.ts'
+import type { Backups, BackupTask } from '../../maintenance/backup/backups.ts'
+import { summaryOf } from '../../maintenance/backup/summary.ts'
+import { sendJson } from '../replies.ts'
+import type { Path } from '../route-table.ts'
+import { shape } from '../shapes.ts'
+import { readSmallJson } from '../small-json.ts'
+
+export const backupRoutes: readonly Path[] = [
+  {
+    url: '/_settee/backups',
+    allow: 'GET,HEAD,POST',
+    access: 'server admin',
+    methods: { GET: { handler: listBackups }, POST: { handler: startBackup, json: true } },
+  },
+  {
+    url: '/_settee/backups/:id',
+    allow: 'GET,HEAD,DELETE',
+    access: 'server admin',
+    methods: { GET: { handler: readBackup }, DELETE: { handler: removeBackup } },
+  },
+]
+
+/** @throws not_found where none are made */
+function backupsOf(request: FastifyRequest): Backups {
+  const { backups } = request.server.services
+  if (backups === undefined) throw new CouchError('not_found', 'This server makes no backups.')
+  return backups
+}
+
+async function listBackups(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const backups = backupsOf(request)
+  const { failure } = await backups.state()
+  const { task } = backups
+  return sendJson(reply, 200, {
+    backups: await backups.list(),
+    running: task === null ? null : shownTask(task),
+    last_failure: failure === null ? null : { time: timeText(failure.time), reason: failure.reason },
+  })
+}
+
+function shownTask({
+  id,
+  database,
+  databases_done,
+  databases_total,
+  percent,
+  startedAt,
+}: BackupTask): object {
+  return { id, database, databases_done, databases_total, percent, begun_at: timeText(startedAt) }
+}
+
+const backupBody = shape<{ readonly databases?: readonly string[] }>({
+  type: 'object',
+  properties: {
+    databases: {
+      type: 'array',
+      items: {
+        type: 'string',
+        refusal: ['bad_request', '`databases` member must be an array of strings.'],
+      },
+      refusal: ['bad_request', '`databases` member must be an array of names.'],
+    },
+  },
+  refusal: ['body_not_object', 'Request body must be a JSON object'],
+})
+
+/** Answers when it has begun: `GET /_settee/backups` tells what has come of it. */
+async function startBackup(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const backups = backupsOf(request)
+  const { databases = null } = backupBody(await readSmallJson(request))
+  if (databases?.length === 0) throw new CouchError('bad_request', '`databases` member must not be empty.')
+  const { id } = await backups.start({ databases, to: null, reason: 'asked' })
+  return sendJson(reply, 202, { ok: true, id })
+}
+
+async function readBackup(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const stored = await backupsOf(request).find(idOf(request))
+  const { age, bytes, verified, damage } = summaryOf(stored, Date.now())
+  return sendJson(reply, 200, { ...stored.manifest, age, bytes, verified, damage })
+}
+
+async function removeBackup(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  await backupsOf(request).remove(idOf(request))
+  return sendJson(reply, 200, { ok: true })
+}
+
+function idOf(request: FastifyRequest): string {
+  return (request.params as { id: string }).id
+}
+
+function timeText(time: number): string {
+  return new Date(time).toISOString()
+}

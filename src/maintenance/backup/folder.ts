@@ -1,0 +1,152 @@
+/** The folder of backups: what is in it, and how something comes into it and leaves it durably. */
+import { appendFile, mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { syncFolder } from '../../config/data-folder.ts'
+import { CouchError } from '../../core/errors.ts'
+import { type BackupManifest, backupId, isBackupId, readManifest, UNFINISHED } from '../backup-format.ts'
+
+/** Lines of what was found wrong with a backup later on. */
+const DAMAGED_FILE = 'DAMAGED'
+
+/** A backup that is there. */
+export interface StoredBackup {
+  readonly manifest: BackupManifest
+  /** What was found wrong with it since, a line each. */
+  readonly damage: readonly string[]
+}
+
+export class BackupFolder {
+  readonly path: string
+  /** What unfinished folders of this server end in: others may keep their backups in the same place. */
+  readonly #suffix: string
+  readonly #serverUuid: string
+  /** A backup never changes, so it is read once. */
+  readonly #read = new Map<string, BackupManifest>()
+
+  /** @param path absolute */
+  constructor(path: string, serverUuid: string) {
+    this.path = path
+    this.#serverUuid = serverUuid
+    this.#suffix = `.${serverUuid.slice(0, 8)}${UNFINISHED}`
+  }
+
+  /**
+   * Makes sure that it is there.
+   * @param mayMake whether it is made where it is missing: a disk that is not mounted must not be mistaken for one
+   * @throws bad_request, the file system's error
+   */
+  async prepare(mayMake: boolean): Promise<void> {
+    const found = await stat(this.path).catch(absent)
+    if (found?.isDirectory()) return
+    if (found !== null) throw new CouchError('bad_request', `${this.path} is a file.`)
+    if (!mayMake) {
+      throw new CouchError(
+        'bad_request',
+        `The folder for backups ${this.path} is not there: is its disk mounted?`,
+      )
+    }
+    await mkdir(this.path, { mode: 0o700 })
+    await syncFolder(join(this.path, '..'))
+  }
+
+  /** Removes what a backup that was broken off has left. */
+  async sweep(): Promise<void> {
+    for (const name of await this.#names()) {
+      if (name.endsWith(this.#suffix)) await rm(join(this.path, name), { recursive: true, force: true })
+    }
+  }
+
+  async #names(): Promise<string[]> {
+    return (await readdir(this.path).catch(absent)) ?? []
+  }
+
+  /** The backups of this server, newest first. What looks like one and cannot be read is passed over. */
+  async list(): Promise<StoredBackup[]> {
+    const stored: StoredBackup[] = []
+    for (const id of (await this.#names()).filter(isBackupId)) {
+      const found = await this.find(id)
+      if (found !== null) stored.push(found)
+    }
+    return stored.sort((a, b) => (a.manifest.begun_at < b.manifest.begun_at ? 1 : -1))
+  }
+
+  /** A backup of this server by its id; null when there is none. */
+  async find(id: string): Promise<StoredBackup | null> {
+    if (!isBackupId(id)) return null
+    const manifest = await this.#manifest(id)
+    if (manifest?.server_uuid !== this.#serverUuid) return null
+    const text = await readFile(join(this.path, id, DAMAGED_FILE), 'utf8').catch(() => '')
+    return { manifest, damage: text.split('\n').filter((line) => line !== '') }
+  }
+
+  async #manifest(id: string): Promise<BackupManifest | null> {
+    try {
+      const manifest = this.#read.get(id) ?? (await readManifest(join(this.path, id)))
+      // Somebody may have removed it by hand.
+      await stat(join(this.path, id))
+      this.#read.set(id, manifest)
+      return manifest
+    } catch {
+      this.#read.delete(id)
+      return null
+    }
+  }
+
+  /** A name that no backup has, for one that begins now. @param time ms since 1970 */
+  async freeId(time: number): Promise<string> {
+    const names = new Set(await this.#names())
+    for (let nth = 1; ; nth++) {
+      const id = backupId(time, nth)
+      if (!names.has(id) && !names.has(id + this.#suffix)) return id
+    }
+  }
+
+  /** Where a backup is made, under a name that is no backup's. @returns the folder's path */
+  async begin(id: string): Promise<string> {
+    const path = join(this.path, id + this.#suffix)
+    await mkdir(path, { mode: 0o700 })
+    return path
+  }
+
+  /** Calls it a backup: all in it is durable by then. */
+  async publish(id: string, manifest: BackupManifest): Promise<void> {
+    await rename(join(this.path, id + this.#suffix), join(this.path, id))
+    await syncFolder(this.path)
+    this.#read.set(id, manifest)
+  }
+
+  /** Gives up one that was begun. */
+  async abandon(id: string): Promise<void> {
+    await rm(join(this.path, id + this.#suffix), { recursive: true, force: true })
+  }
+
+  /** Removes a backup, which loses its name before anything of it is gone. @throws the file system's error */
+  async remove(id: string): Promise<void> {
+    const unnamed = join(this.path, `${id}.gone${this.#suffix}`)
+    await rename(join(this.path, id), unnamed)
+    await syncFolder(this.path)
+    this.#read.delete(id)
+    await rm(unnamed, { recursive: true, force: true })
+  }
+
+  /** Notes what is wrong with a backup: it counts for nothing from then on. */
+  async condemn(id: string, line: string): Promise<void> {
+    await appendFile(join(this.path, id, DAMAGED_FILE), `${line}\n`, { mode: 0o600 })
+  }
+}
+
+/** Writes a new file that is durable when this resolves. @throws the file system's error */
+export async function writeDurably(path: string, text: string | Uint8Array): Promise<void> {
+  const file = await open(path, 'wx', 0o600)
+  try {
+    await file.writeFile(text)
+    await file.sync()
+  } finally {
+    await file.close()
+  }
+}
+
+function absent(error: NodeJS.ErrnoException): null {
+  if (error.code === 'ENOENT') return null
+  throw error
+}

@@ -1,0 +1,252 @@
+/** Revisions as rows, and what hangs on them. No rule of CouchDB's is here: rows are read and written as decided. */
+import { decodeAncestry, encodeAncestry } from '../../revisions/ancestry.ts'
+import type { Branch } from '../../revisions/branch.ts'
+import type { DocWrite, RevisionWrite, StoredAttachment, StoredRevision } from '../engine.ts'
+import type { Attachments } from './attachments.ts'
+import type { Blobs } from './blobs.ts'
+import type { Connection } from './connection.ts'
+import type { Statement, Value } from './statement.ts'
+import { type ContentRow, type DocumentRows, type RevisionPlace, StoredBranch } from './stored-document.ts'
+import type { Superseded } from './superseded.ts'
+import type { Wear } from './wear.ts'
+
+interface RevisionRow {
+  readonly num: number
+  readonly rev: string
+  readonly leaf: number
+  readonly deleted: number
+}
+
+interface FoundRow extends RevisionRow {
+  /** Of the body and the attachments, and how many these are. */
+  readonly size: number
+  readonly attachments: number
+  /** Of the body. */
+  readonly bytes: number
+  /** 1: only the time machine knows it. */
+  readonly kept: number
+}
+
+export interface AncestryRow {
+  /** The number of the revision's row. */
+  readonly revision: number
+  /** Bytes; null: it is no leaf. */
+  readonly length: number | null
+}
+
+/** What a document's rows stand beside. */
+interface Surroundings {
+  readonly attachments: Attachments
+  readonly blobs: Blobs
+  readonly superseded: Superseded
+  readonly wear: Wear
+}
+
+/** The write that a revision is part of. */
+interface Whole {
+  /** The number of the document's row. */
+  readonly doc: number
+  readonly docIsNew: boolean
+  readonly write: DocWrite
+  /** Its time, in ms since 1970. */
+  readonly at: number
+}
+
+/** Whether of a superseded revision, r, only the time machine knows. */
+const IS_KEPT = 'EXISTS (SELECT 1 FROM superseded AS s WHERE s.revision = r.num AND s.kept)'
+
+export class Revisions implements DocumentRows {
+  readonly #attachments: Attachments
+  readonly #blobs: Blobs
+  readonly #superseded: Superseded
+  readonly #wear: Wear
+  readonly #revision: Statement<FoundRow>
+  readonly #insertRevision: Statement
+  readonly #updateRevision: Statement
+  readonly #updateLeaf: Statement
+  readonly #dropRevision: Statement
+  readonly #leaves: Statement<RevisionRow>
+  readonly #all: Statement<RevisionRow>
+  readonly #kept: Statement<{ rev: string }>
+  readonly #ancestry: Statement<readonly [Uint8Array | null]>
+  readonly #ancestries: Statement<AncestryRow>
+  readonly #setAncestry: Statement
+  readonly #content: Statement<ContentRow>
+  #lastRevision: number
+
+  constructor(connection: Connection, { attachments, blobs, superseded, wear }: Surroundings) {
+    this.#attachments = attachments
+    this.#blobs = blobs
+    this.#superseded = superseded
+    this.#wear = wear
+    this.#revision = connection.prepare(
+      'SELECT num, rev, leaf, deleted, size, attachments, octet_length(body) AS bytes, ' +
+        `CASE WHEN leaf THEN 0 ELSE ${IS_KEPT} END AS kept FROM revision AS r WHERE doc = ? AND rev = ?`,
+    )
+    this.#insertRevision = connection.prepare(
+      'INSERT INTO revision (num, doc, rev, leaf, deleted, ancestry, attachments, size, body, stored_at) ' +
+        'VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
+    )
+    this.#updateRevision = connection.prepare(
+      'UPDATE revision SET leaf = ?, deleted = ?, ancestry = ?, attachments = ?, size = ?, body = ? WHERE num = ?',
+    )
+    this.#updateLeaf = connection.prepare(
+      'UPDATE revision SET leaf = ?, deleted = ?, ancestry = ? WHERE num = ?',
+    )
+    this.#dropRevision = connection.prepare('DELETE FROM revision WHERE num = ?')
+    this.#leaves = connection.prepare('SELECT num, rev, leaf, deleted FROM revision WHERE doc = ? AND leaf')
+    this.#all = connection.prepare(
+      `SELECT num, rev, leaf, deleted FROM revision AS r WHERE doc = ? AND (leaf OR NOT ${IS_KEPT})`,
+    )
+    this.#kept = connection.prepare(`SELECT rev FROM revision AS r WHERE doc = ? AND NOT leaf AND ${IS_KEPT}`)
+    this.#ancestry = connection.prepareTuples('SELECT ancestry FROM revision WHERE num = ?')
+    this.#ancestries = connection.prepare(
+      'SELECT num AS revision, length(ancestry) AS length FROM revision WHERE num > ? ORDER BY num LIMIT ?',
+    )
+    this.#setAncestry = connection.prepare('UPDATE revision SET ancestry = ? WHERE num = ?')
+    this.#content = connection.prepareTuples('SELECT body, attachments FROM revision WHERE num = ?')
+    const last = connection.prepare<{ num: number | null }>('SELECT max(num) AS num FROM revision').get()
+    this.#lastRevision = last?.num ?? 0
+  }
+
+  /** The row of a revision, kept ones too. */
+  find(doc: number, rev: string): FoundRow | undefined {
+    return this.#revision.get(doc, rev)
+  }
+
+  /**
+   * Writes a revision of a document.
+   * @returns the row's number, and by how much it changes the bytes that leaves hold, and their number
+   */
+  write(write: RevisionWrite, whole: Whole): { num: number; bytes: number; leaves: number } {
+    const { doc, docIsNew, at } = whole
+    const stored = docIsNew ? undefined : this.#revision.get(doc, write.rev)
+    const leaf = write.ancestry === null ? 0 : 1
+    const ancestry = write.ancestry === null ? null : encodeAncestry(write.ancestry)
+    const [wasLeaf, before] = stored?.leaf ? [1, stored.size] : [0, 0]
+    if (write.content === undefined) {
+      if (stored === undefined || stored.kept === 1)
+        throw new RangeError(`revision ${write.rev} is not stored and brings no content`)
+      this.#updateLeaf.run(leaf, Number(write.deleted), ancestry, stored.num)
+      if (leaf < wasLeaf) this.#supersede(stored, whole)
+      else if (leaf > wasLeaf) this.#superseded.revive(stored.num, at)
+      return { num: stored.num, bytes: leaf * stored.size - before, leaves: leaf - wasLeaf }
+    }
+    const { body, attachments } = write.content
+    const bodyBytes = Buffer.byteLength(body)
+    const size = attachments.reduce((sum, { length }) => sum + length, bodyBytes)
+    const columns = [leaf, Number(write.deleted), ancestry, attachments.length, size, body]
+    const num = this.#putRevision(whole, write.rev, stored?.num, columns)
+    if (stored !== undefined) this.#dropContent(stored)
+    this.#attachments.write(num, attachments)
+    if (leaf === 0) this.#addAgain(num, stored?.leaf === 0, at, bodyBytes)
+    else if (stored?.leaf === 0) this.#superseded.revive(num, at)
+    return { num, bytes: leaf * size - before, leaves: leaf - wasLeaf }
+  }
+
+  /** What was none, and comes once more as none, has been none for as long as before. */
+  #addAgain(num: number, wasSuperseded: boolean, at: number, bytes: number): void {
+    const since = wasSuperseded ? this.#superseded.remove(num) : undefined
+    this.#superseded.add(num, since ?? at, bytes)
+  }
+
+  /** A leaf is none any more. @param whole the write that makes it so */
+  #supersede({ num, bytes, attachments }: FoundRow, { write, at }: Whole): void {
+    this.#superseded.add(num, at, bytes)
+    if (attachments > 0) this.#wear.loosen(this.#attachments.bytesWithout(num, blobsOf(write)))
+  }
+
+  /** Before another content takes its place. */
+  #dropContent({ num, size, bytes }: FoundRow): void {
+    this.#attachments.drop(num)
+    this.#wear.loosen(size - bytes)
+  }
+
+  #putRevision({ doc, at }: Whole, rev: string, stored: number | undefined, columns: Value[]): number {
+    if (stored === undefined) {
+      this.#lastRevision += 1
+      this.#insertRevision.run(this.#lastRevision, doc, rev, ...columns, at)
+      return this.#lastRevision
+    }
+    this.#updateRevision.run(...columns, stored)
+    return stored
+  }
+
+  /** As {@link drop}, of a superseded one whose time is over: before it was superseded, not all is known. */
+  expire(num: number): void {
+    this.#superseded.noteExpiry(num)
+    this.drop(num)
+  }
+
+  /** Removes a revision's row, by its number, and what it says of attachments. */
+  drop(num: number): void {
+    this.#attachments.drop(num)
+    this.#superseded.remove(num)
+    this.#dropRevision.run(num)
+  }
+
+  /** The next rows in their order, with the lengths of their ancestries as they are stored; null of superseded ones. */
+  ancestries(above: number, limit: number): AncestryRow[] {
+    return this.#ancestries.all(above, limit)
+  }
+
+  /** Cuts the ancestry of a leaf. @param longest so many ids at the most */
+  cutAncestry({ revision, length }: AncestryRow, longest: number): void {
+    // An id takes two bytes at least.
+    if (length === null || length <= 2 * longest) return
+    const stored = this.#ancestry.get(revision)?.[0]
+    const ids = stored ? decodeAncestry(stored) : []
+    if (ids.length > longest) this.#setAncestry.run(encodeAncestry(ids.slice(0, longest)), revision)
+  }
+
+  branchesOf(doc: number): Branch[] {
+    return this.#leaves
+      .all(doc)
+      .map(({ num, rev, deleted }) => new StoredBranch({ doc, rev, num }, deleted === 1, this))
+  }
+
+  revisionsOf(doc: number): StoredRevision[] {
+    return this.#all
+      .all(doc)
+      .map(({ rev, deleted, leaf }) => ({ rev, deleted: deleted === 1, leaf: leaf === 1 }))
+  }
+
+  keptOf(doc: number): string[] {
+    return this.#kept.all(doc).map(({ rev }) => rev)
+  }
+
+  contentOf(place: RevisionPlace): ContentRow | undefined {
+    const num = this.#numOf(place)
+    return num === undefined ? undefined : this.#content.get(num)
+  }
+
+  attachmentsOf(place: RevisionPlace): StoredAttachment[] {
+    const num = this.#numOf(place)
+    return num === undefined ? [] : this.#attachments.of(num)
+  }
+
+  ancestryOf(place: RevisionPlace): string[] {
+    const num = this.#numOf(place)
+    const ancestry = num === undefined ? null : this.#ancestry.get(num)?.[0]
+    if (!ancestry) throw new RangeError('an ancestry was read after its callback had returned')
+    return decodeAncestry(ancestry)
+  }
+
+  #numOf({ doc, rev, num }: RevisionPlace): number | undefined {
+    if (num !== null) return num
+    const found = this.#revision.get(doc, rev)
+    return found?.kept === 1 ? undefined : found?.num
+  }
+
+  bytesOf(blob: number): Uint8Array {
+    const bytes = this.#blobs.read(blob, 0, Number.MAX_SAFE_INTEGER)
+    if (bytes === null) throw new RangeError(`blob ${blob} is not stored`)
+    return bytes
+  }
+}
+
+/** The stored contents that a write names. */
+function blobsOf({ revisions }: DocWrite): Set<number> {
+  const contents = revisions.flatMap((revision) => revision.content?.attachments ?? [])
+  return new Set(contents.flatMap(({ content }) => ('blob' in content ? content.blob : [])))
+}

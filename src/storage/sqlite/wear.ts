@@ -1,0 +1,105 @@
+/**
+ * What a compaction would find to do, counted with each transaction, so that nobody has to look for it. Kept in memory
+ * while the file is open, as state.ts does, and written with the transaction that changes it.
+ */
+import type { Connection } from './connection.ts'
+import type { Statement } from './statement.ts'
+
+/** CouchDB's, protocol.md 2.5. */
+export const DEFAULT_REVS_LIMIT = 1000
+
+/** The names in `meta`. */
+const KEYS = {
+  /** Superseded revisions that no compaction has come to, and the bytes of their bodies. */
+  supersededRows: 'superseded_rows',
+  supersededBytes: 'superseded_bytes',
+  /** Those that are kept for the time machine alone. */
+  keptRows: 'kept_rows',
+  keptBytes: 'kept_bytes',
+  /** Contents that a revision has named and its successor does not: others may name them still. */
+  looseBytes: 'loose_bytes',
+  /** When the oldest of those that the last compaction kept was superseded, in ms since 1970; 0: it kept none. */
+  oldestKept: 'oldest_kept',
+  /** Of the last compaction: when it ended, in ms since 1970, and the number of the last purge before it. */
+  compactedAt: 'compacted_at',
+  compactedPurge: 'compacted_purge',
+  /** No ancestry is longer. */
+  longestAncestry: 'longest_ancestry',
+} as const
+
+type Name = keyof typeof KEYS
+type Counts = Record<Name, number>
+
+const NAMES = Object.keys(KEYS) as Name[]
+
+export class Wear {
+  readonly #put: Statement
+  readonly #now: Counts
+  /** As they were last committed. */
+  #written: Readonly<Counts>
+  /** Transactions since the file was opened. */
+  #writes = 0
+
+  constructor(connection: Connection) {
+    this.#put = connection.prepare(
+      'INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value',
+    )
+    const read = connection.prepare<{ value: number }>('SELECT value FROM meta WHERE key = ?')
+    const counts = NAMES.map((name) => [name, read.get(KEYS[name])?.value ?? 0])
+    this.#written = Object.fromEntries(counts) as Counts
+    this.#now = { ...this.#written }
+    // Nobody has noted it yet; where the limit was never changed, it is known all the same.
+    if (this.#now.longestAncestry === 0) {
+      const wasSet = read.get('revs_limit') !== undefined
+      this.#now.longestAncestry = wasSet ? Number.MAX_SAFE_INTEGER : DEFAULT_REVS_LIMIT
+    }
+  }
+
+  get counts(): Readonly<Counts> {
+    return this.#now
+  }
+
+  get writes(): number {
+    return this.#writes
+  }
+
+  /** Counts superseded revisions in, or out. */
+  count(kept: boolean, rows: number, bytes: number): void {
+    this.#now[kept ? 'keptRows' : 'supersededRows'] += rows
+    this.#now[kept ? 'keptBytes' : 'supersededBytes'] += bytes
+  }
+
+  /** Contents may have lost the last revision that names them. */
+  loosen(bytes: number): void {
+    this.#now.looseBytes += bytes
+  }
+
+  /** So many ancestors may be stored with a leaf from now on. */
+  allowAncestry(revsLimit: number): void {
+    this.#now.longestAncestry = Math.max(this.#now.longestAncestry, revsLimit)
+  }
+
+  /** A compaction ends. @param found what it has dealt with */
+  compacted(found: Omit<Counts, 'supersededRows' | 'supersededBytes' | 'keptRows' | 'keptBytes'>): void {
+    const looseBytes = Math.max(0, this.#now.looseBytes - found.looseBytes)
+    Object.assign(this.#now, found, { looseBytes })
+  }
+
+  /** Writes what differs from the file; part of the transaction that changed it. */
+  flush(): void {
+    for (const name of NAMES) {
+      if (this.#now[name] !== this.#written[name]) this.#put.run(KEYS[name], this.#now[name])
+    }
+  }
+
+  /** The transaction is durable. */
+  committed(): void {
+    this.#writes += 1
+    this.#written = { ...this.#now }
+  }
+
+  /** Goes back to what was last committed, after a rollback. */
+  restore(): void {
+    Object.assign(this.#now, this.#written)
+  }
+}

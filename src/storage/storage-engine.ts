@@ -1,0 +1,68 @@
+/** The contract's first part: an engine as a whole, and how its databases are opened; see engine.ts. */
+import type { Catalog } from './catalog.ts'
+import type { CopyFacts, DatabaseSnapshot } from './copies.ts'
+import type { DatabaseStore } from './engine.ts'
+import type { Mark } from './sequence.ts'
+
+/** What a kind of engine can do; the house asks for a capability, never for an engine's name. */
+export interface EngineCapabilities {
+  /** Whether data survives the end of the process. */
+  readonly durable: boolean
+  /** Whether another process may write the same databases at the same time. */
+  readonly sharedWriters: boolean
+  /** Whether databases can be copied as files; what is about copies rejects otherwise. */
+  readonly copies: boolean
+}
+
+export interface StorageEngine {
+  readonly capabilities: EngineCapabilities
+  /**
+   * The list of databases and what belongs to the server. One holder at a time: a second call, here or in
+   * another process, rejects with a plain Error that says who holds it.
+   * @param copy the path of a copy, as far as engines have files, that takes the place of what belongs to the server
+   * first; databases stay as they are
+   */
+  openCatalog(copy?: string): Promise<Catalog>
+  /**
+   * Opens a database that exists.
+   * @param mark how far it was when last heard of: one that is not that far was put back by hand, and begins anew
+   * @throws no_database
+   */
+  openDatabase(name: string, mark?: Mark): Promise<DatabaseStore>
+  /**
+   * Makes of a copy of a database what can take a database's place ({@link Catalog.replace}): examined, of the newest
+   * schema, and begun anew: the next number is of a new epoch, `createdAt` is a later one, no replication's checkpoint
+   * is left, and {@link StoreView.wasRestored}. The copy stays as it is. Takes as long as reading all of it, and its
+   * thread is busy meanwhile.
+   * @param copy the path of a file, as far as engines have files
+   * @throws bad_request when it is no database, a damaged one, or one of a newer settee
+   */
+  prepare(name: string, copy: string): Promise<Prepared>
+  /**
+   * A database as its last commit left it, to be copied from; also one that another engine over the same data has open
+   * and writes to, which neither waits for it nor is seen in it. @throws no_database
+   */
+  openSnapshot(name: string): Promise<DatabaseSnapshot>
+  /**
+   * A text that differs from any earlier one when the database was written to in between; null: that cannot be told
+   * without reading the database. Cheap.
+   */
+  fingerprint(name: string): Promise<string | null>
+  /**
+   * Reads a copy from its first to its last byte.
+   * @throws Error whose message says what is wrong with it
+   */
+  checkCopy(path: string): Promise<CopyFacts>
+  /** As {@link checkCopy}, of what {@link Catalog.copyTo} has made. @returns the server's uuid */
+  checkCatalogCopy(path: string): Promise<string>
+  /** Closes what is open. Idempotent. */
+  close(): Promise<void>
+}
+
+/** A database that was prepared to take another's place; nobody knows of it yet, and the next start forgets it. */
+export interface Prepared {
+  /** Names it in {@link Catalog.replace} and {@link Catalog.discard}. */
+  readonly draft: string
+  readonly updateSeq: number
+  readonly docCount: number
+}

@@ -1,0 +1,68 @@
+/** What a database's file holds beside what lives in it, and how that is cleaned up: a part of the contract of engine.ts. */
+
+/** How far a compaction is. */
+export interface CompactionProgress {
+  /** Of `total` steps of about equal work. */
+  readonly done: number
+  readonly total: number
+}
+
+export interface CompactOptions {
+  /**
+   * Superseded revisions are kept, with body and attachments, that became so later than this (ms since 1970): the
+   * revision model knows them no more ({@link DocState.kept} alone does). Absent: none is, and those that were go.
+   */
+  readonly keepSince?: number
+  /** Bytes of bodies that are kept at the most: beyond it those go that were superseded first, by the minute. */
+  readonly keepBytes?: number
+  onProgress?(progress: CompactionProgress): void
+}
+
+/** What a compaction would find to do, as far as it is known without looking. */
+export interface StoreWear {
+  /** Grows with each write, of whatever kind. */
+  readonly writes: number
+  /** Bytes of the file, its log aside. */
+  readonly fileBytes: number
+  /** Bytes in pages of the file that hold nothing. */
+  readonly freeBytes: number
+  /** Bytes of superseded revisions that no compaction has come to yet, about. */
+  readonly supersededBytes: number
+  /** Bytes of contents that a revision has named and its successor does not, about. */
+  readonly looseBytes: number
+  /** When the oldest revision that is kept was superseded, in ms since 1970; null: none is kept. */
+  readonly oldestKept: number | null
+  /** When a compaction ended last, in ms since 1970; 0: never. */
+  readonly compactedAt: number
+  /** Somebody wants something gone: documents were purged, or the limit of ancestors was lowered. */
+  readonly isOwed: boolean
+}
+
+export interface SizePart {
+  readonly count: number
+  readonly bytes: number
+}
+
+/** Where the bytes of a database are; the parts add up to `file`, but for what is written while they are counted. */
+export interface StoreSizes {
+  /** Bytes of the file and its log. */
+  readonly file: number
+  /** Bodies of leaves that are not deleted. */
+  readonly live: SizePart
+  /** Bodies of superseded revisions that can be read until the next compaction. */
+  readonly old: SizePart
+  /** Bodies of superseded revisions that only the time machine knows. */
+  readonly kept: SizePart
+  /** Bodies of leaves that are deleted. */
+  readonly tombstones: SizePart
+  /** Contents of attachments as they are stored, each once, those of old and kept revisions among them. */
+  readonly attachments: SizePart
+  /** `_local` documents. */
+  readonly local: SizePart
+  /** Ids, histories, the feed, the engine's own indexes, and what the pages of all the others are not filled with. */
+  readonly indexes: { readonly bytes: number }
+  /** Pages that hold nothing. */
+  readonly free: SizePart
+  /** The log of what is not in the file yet, or is there twice. */
+  readonly log: { readonly bytes: number }
+}

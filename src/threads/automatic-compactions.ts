@@ -1,0 +1,150 @@
+/**
+ * Compactions that nobody asks for, of the databases of one thread, one at a time: looked for now and then among those
+ * that are open, which costs nothing while they rest, and begun when nothing was written for a while.
+ */
+import type { CompactionRules } from '../core/types.ts'
+import type { DatabaseStore } from '../storage/engine.ts'
+import type { StoreWear } from '../storage/upkeep.ts'
+import { isDue } from './compaction-policy.ts'
+
+const LOOK_MS = 1000
+/** A database that is never quiet waits no longer. */
+const PATIENCE_MS = 5 * 60_000
+/** After one that failed, as on a full disk, or that left it as it was. */
+const RETRY_MS = 10 * 60_000
+/** Of the time at least so many parts are no compaction of the same database. */
+const REST_FACTOR = 20
+/** Closed databases that are remembered; of others the next opening finds out. */
+const MAX_CLOSED = 1000
+
+interface AutomaticCompactionsOptions {
+  rules(): CompactionRules
+  /** Compacts a database, opening it if need be; tells whether that went well. Never rejects. */
+  start(name: string, incarnation: number): Promise<boolean>
+  /** In ms since 1970. */
+  now(): number
+}
+
+interface Candidate {
+  readonly name: string
+  readonly incarnation: number
+  /** null: it is closed. */
+  store: Pick<DatabaseStore, 'wear'> | null
+  /** As its store has told them. */
+  writes: number
+  /** When it was last found to be written to, and since when it is worth a compaction, in ms of `performance.now()`. */
+  changedAt: number
+  dueSince: number | null
+  notBefore: number
+}
+
+export class AutomaticCompactions {
+  readonly #options: AutomaticCompactionsOptions
+  /** By name. */
+  readonly #candidates = new Map<string, Candidate>()
+  #timer: NodeJS.Timeout | undefined
+  #isLooking = false
+  #isRunning = false
+  #isClosed = false
+
+  constructor(options: AutomaticCompactionsOptions) {
+    this.#options = options
+  }
+
+  /** A database is open from now on. */
+  opened(name: string, incarnation: number, store: Pick<DatabaseStore, 'wear'>): void {
+    if (this.#isClosed) return
+    const known = this.#candidates.get(name)
+    const changedAt = performance.now()
+    const isSame = known?.incarnation === incarnation
+    const { dueSince, notBefore } = isSame ? known : { dueSince: null, notBefore: 0 }
+    this.#candidates.set(name, { name, incarnation, store, writes: -1, changedAt, dueSince, notBefore })
+    this.#timer ??= setInterval(() => void this.look(), LOOK_MS).unref()
+  }
+
+  /** A database is about to be closed: if it is worth it, it is opened again for its compaction. */
+  async closing(name: string): Promise<void> {
+    const candidate = this.#candidates.get(name)
+    if (candidate === undefined) return
+    await this.#lookAt(candidate)
+    // It may have been opened again, or be gone, by now.
+    if (this.#candidates.get(name) !== candidate) return
+    candidate.store = null
+    if (candidate.dueSince === null || this.#closedCount() > MAX_CLOSED) this.forget(name)
+  }
+
+  /** A database is gone, or another thread's from now on. */
+  forget(name: string): void {
+    this.#candidates.delete(name)
+    if (this.#candidates.size > 0) return
+    clearInterval(this.#timer)
+    this.#timer = undefined
+  }
+
+  #closedCount(): number {
+    let count = 0
+    for (const { store } of this.#candidates.values()) if (store === null) count += 1
+    return count
+  }
+
+  /** Looks at all of them, and begins with the one that has waited longest. Never rejects. */
+  async look(): Promise<void> {
+    if (this.#isLooking || this.#isClosed || !this.#options.rules().isAutomatic) return
+    this.#isLooking = true
+    for (const candidate of [...this.#candidates.values()]) await this.#lookAt(candidate)
+    this.#isLooking = false
+    if (this.#isRunning || this.#isClosed) return
+    const [next] = [...this.#candidates.values()]
+      .filter((candidate) => this.#isReady(candidate))
+      .sort((a, b) => (a.dueSince ?? 0) - (b.dueSince ?? 0))
+    if (next !== undefined) await this.#compact(next)
+  }
+
+  async #lookAt(candidate: Candidate): Promise<void> {
+    const wear = await wearOf(candidate.store)
+    if (wear === null) return
+    const now = performance.now()
+    if (wear.writes !== candidate.writes) candidate.changedAt = now
+    candidate.writes = wear.writes
+    const due = isDue(wear, this.#options.rules(), this.#options.now())
+    candidate.dueSince = due ? (candidate.dueSince ?? now) : null
+  }
+
+  #isReady({ dueSince, changedAt, notBefore }: Candidate): boolean {
+    const now = performance.now()
+    if (dueSince === null || now < notBefore) return false
+    return now - changedAt >= this.#options.rules().quietMs || now - dueSince >= PATIENCE_MS
+  }
+
+  async #compact(candidate: Candidate): Promise<void> {
+    this.#isRunning = true
+    const began = performance.now()
+    const isDone = await this.#options.start(candidate.name, candidate.incarnation)
+    this.#isRunning = false
+    const ended = performance.now()
+    // It may have been opened for it, and is another candidate then.
+    const now = this.#candidates.get(candidate.name)
+    if (now?.incarnation !== candidate.incarnation) return
+    now.dueSince = null
+    await this.#lookAt(now)
+    const rest = isDone && now.dueSince === null ? REST_FACTOR * (ended - began) : RETRY_MS
+    now.notBefore = ended + Math.max(rest, this.#options.rules().quietMs)
+    if (now.store === null) this.forget(now.name)
+  }
+
+  /** Begins nothing any more. */
+  close(): void {
+    this.#isClosed = true
+    clearInterval(this.#timer)
+    this.#candidates.clear()
+  }
+}
+
+/** null: it is closed, or cannot be read. */
+async function wearOf(store: Candidate['store']): Promise<StoreWear | null> {
+  try {
+    return (await store?.wear()) ?? null
+  } catch {
+    return null
+  }
+}

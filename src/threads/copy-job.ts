@@ -1,0 +1,196 @@
+/** One database's copy, on a thread of its own: made, or taken over from before, and held against the database. */
+import { createHash } from 'node:crypto'
+import { closeSync, fsyncSync, linkSync, openSync, readSync, rmSync, statfsSync } from 'node:fs'
+import { dirname } from 'node:path'
+import { CouchError } from '../core/errors.ts'
+import { Pace } from '../core/pace.ts'
+import type { CopyFacts, CopyProgress } from '../storage/copies.ts'
+import type { StorageEngine } from '../storage/storage-engine.ts'
+import {
+  type CopyJob,
+  DamagedCopy,
+  type FileHash,
+  type JobProgress,
+  type KnownCopy,
+  type MadeCopy,
+} from './copy-wire.ts'
+
+type CopyingEngine = Pick<StorageEngine, 'openSnapshot' | 'fingerprint' | 'checkCopy'>
+
+/** Hundredths of the work that are done when each part begins. */
+const PARTS = { facts: 0, copy: 35, check: 60 } as const
+
+/** Bytes that a copy leaves free on its disk at the least: the larger of 64 MB and a fiftieth. */
+const LEAST_FREE = 64 * 1024 * 1024
+const LEAST_SHARE = 50
+
+const READ_BYTES = 1024 * 1024
+
+/**
+ * Takes over the copy that was made before, if the database's files say that it was not written to since.
+ * @returns null when they do not, or the copy is not what it was
+ */
+export async function takeUnwritten(
+  engine: CopyingEngine,
+  { database, target, known }: CopyJob & { readonly known: KnownCopy },
+): Promise<MadeCopy | null> {
+  const fingerprint = await engine.fingerprint(database)
+  if (fingerprint === null || fingerprint !== known.fingerprint) return null
+  if (damageOf(known) !== null || !isLinked(known.path, target)) return null
+  return same(known, fingerprint)
+}
+
+/**
+ * Copies a database.
+ * @throws no_database, DamagedCopy, insufficient_storage, internal_server_error; then there is no copy
+ */
+export async function copyDatabase(
+  engine: CopyingEngine,
+  { database, target, known }: CopyJob,
+  onProgress: (progress: JobProgress) => void,
+): Promise<MadeCopy> {
+  const before = await engine.fingerprint(database)
+  const part = (from: number, to: number) => partOf(onProgress, from, to)
+  const snapshot = await engine.openSnapshot(database).catch(damagedSource)
+  try {
+    const facts = await snapshot.facts(part(PARTS.facts, PARTS.copy)).catch(damagedSource)
+    const after = await engine.fingerprint(database)
+    const fingerprint = before === after ? before : null
+    const damage = known === null || known.facts.digest !== facts.digest ? null : damageOf(known)
+    if (
+      known !== null &&
+      known.facts.digest === facts.digest &&
+      damage === null &&
+      isLinked(known.path, target)
+    ) {
+      return same(known, fingerprint)
+    }
+    refuseIfFull(dirname(target), snapshot.bytes)
+    await snapshot.copyTo(target, part(PARTS.copy, PARTS.check))
+    snapshot.close()
+    const file = await checked(engine, target, facts)
+    onProgress({ percent: 100 })
+    return { facts, ...file, fingerprint, isSame: false, damage }
+  } catch (error) {
+    rmSync(target, { force: true })
+    throw error
+  } finally {
+    snapshot.close()
+  }
+}
+
+/** What SQLite cannot read of the database itself is no fault of the disk that the copy goes to. */
+function damagedSource(error: unknown): never {
+  if (error instanceof CouchError && error.code === 'internal_server_error') {
+    const { cause } = error
+    const reason = cause instanceof Error ? cause.message : error.message
+    throw new DamagedCopy(`the database cannot be read: ${reason}`, { cause })
+  }
+  throw error
+}
+
+/** @throws DamagedCopy */
+async function checked(engine: CopyingEngine, target: string, facts: CopyFacts): Promise<FileHash> {
+  const found = await engine.checkCopy(target).catch((cause: Error) => {
+    throw new DamagedCopy(cause.message, { cause })
+  })
+  for (const [name, value] of Object.entries(facts)) {
+    const there = found[name as keyof CopyFacts]
+    if (there !== value)
+      throw new DamagedCopy(`${name} is ${there} in the copy, and ${value} in the database`)
+  }
+  return hashFile(target)
+}
+
+function same(known: KnownCopy, fingerprint: string | null): MadeCopy {
+  const { facts, bytes, sha256 } = known
+  return { facts, bytes, sha256, fingerprint, isSame: true, damage: null }
+}
+
+/** What is wrong with an earlier copy, by its bytes; null: nothing. */
+function damageOf(known: KnownCopy): string | null {
+  try {
+    const { bytes, sha256 } = hashFile(known.path)
+    if (bytes !== known.bytes) return `it has ${bytes} bytes, and had ${known.bytes}`
+    return sha256 === known.sha256 ? null : 'its bytes have changed'
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'ENOENT' ? 'it is missing' : (error as Error).message
+  }
+}
+
+/** Gives a file a second name. Some file systems have none, and the number of names has an end: then it is copied. */
+function isLinked(from: string, to: string): boolean {
+  try {
+    linkSync(from, to)
+  } catch {
+    return false
+  }
+  syncFolder(dirname(to))
+  return true
+}
+
+function syncFolder(path: string): void {
+  const folder = openSync(path, 'r')
+  try {
+    fsyncSync(folder)
+  } finally {
+    closeSync(folder)
+  }
+}
+
+/** @throws insufficient_storage */
+function refuseIfFull(folder: string, bytes: number): void {
+  const { bavail, bsize, blocks } = statfsSync(folder)
+  const free = bavail * bsize
+  const least = Math.max(LEAST_FREE, Math.floor((blocks * bsize) / LEAST_SHARE))
+  if (free - bytes >= least) return
+  const inMb = (count: number) => `${Math.ceil(count / 1_000_000)} MB`
+  throw new CouchError(
+    'insufficient_storage',
+    `The disk of the backups has ${inMb(free)} left: the next copy takes ${inMb(bytes)}, and ${inMb(least)} stay free.`,
+  )
+}
+
+/**
+ * Holds a copy of what belongs to the server against what it must be.
+ * @throws Error when it is something else; the file system's error
+ */
+export async function checkCatalog(
+  engine: Pick<StorageEngine, 'checkCatalogCopy'>,
+  path: string,
+  serverUuid: string,
+): Promise<FileHash> {
+  const found = await engine.checkCatalogCopy(path)
+  if (found !== serverUuid) throw new Error(`the copy of the catalog is of the server ${found}`)
+  return hashFile(path)
+}
+
+/** Reads a file whole. @throws the file system's error */
+function hashFile(path: string): FileHash {
+  const hash = createHash('sha256')
+  const pace = new Pace()
+  const buffer = Buffer.allocUnsafe(READ_BYTES)
+  const file = openSync(path, 'r')
+  let bytes = 0
+  try {
+    for (;;) {
+      const read = readSync(file, buffer, 0, buffer.length, null)
+      if (read === 0) return { bytes, sha256: hash.digest('hex') }
+      hash.update(buffer.subarray(0, read))
+      bytes += read
+      pace.rest()
+    }
+  } finally {
+    closeSync(file)
+  }
+}
+
+function partOf(onProgress: (progress: JobProgress) => void, from: number, to: number) {
+  let told = from - 1
+  return ({ done, total }: CopyProgress) => {
+    const percent = Math.floor(from + ((to - from) * done) / Math.max(total, 1))
+    if (percent <= told) return
+    told = percent
+    onProgress({ percent })
+  }
+}

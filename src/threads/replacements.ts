@@ -1,0 +1,128 @@
+/** Restoring databases: copies are prepared on a thread of their own, and then take the place of what is there. */
+import { CouchError } from '../core/errors.ts'
+import type { DatabaseEntry, Replaced } from '../storage/catalog.ts'
+import type { Prepared } from '../storage/storage-engine.ts'
+import type { PreparedRestore } from './databases.ts'
+import type { OpenedCatalog } from './pool.ts'
+import type { ProxiedDatabase } from './proxy.ts'
+import type { Thread } from './thread.ts'
+import type { CatalogAct } from './wire.ts'
+
+/** What of the list of databases, and of their threads, is needed here. */
+export interface ReplacementsOptions {
+  /** Runs work on a thread that serves nobody. */
+  aside<T>(work: (thread: Pick<Thread, 'ask'>) => Promise<T>): Promise<T>
+  owner(name: string): Pick<Thread, 'ask'>
+  /** The name's next thread may be another. */
+  release(name: string): void
+  catalog(act: CatalogAct): Promise<unknown>
+  /** Runs work while nobody else makes, deletes or replaces the database. */
+  alone(name: string, work: () => Promise<void>): Promise<void>
+  /** Takes a database out of the list. */
+  take(name: string): ProxiedDatabase | undefined
+  enter(entry: DatabaseEntry): void
+  /** The database's security object may be another. */
+  tellSecurity(name: string): void
+}
+
+export class Replacements {
+  readonly #options: ReplacementsOptions
+  /** Names that are in the list, and no database just now. */
+  readonly #underWay = new Set<string>()
+  /** One is prepared at a time: each has a thread, and reads a whole file. */
+  #preparing: Promise<unknown> = Promise.resolve()
+
+  constructor(options: ReplacementsOptions) {
+    this.#options = options
+  }
+
+  /** Databases that are in the list, and that nobody can be given just now. */
+  underWay(): ReadonlySet<string> {
+    return this.#underWay
+  }
+
+  /** @throws bad_request when the copy is not good; unavailable when its thread dies */
+  prepare(name: string, copy: string): Promise<PreparedRestore> {
+    const ask = () =>
+      this.#options.aside(
+        (thread) => thread.ask({ type: 'prepare', database: name, copy }) as Promise<Prepared>,
+      )
+    const prepared = this.#preparing.then(ask, ask)
+    this.#preparing = prepared
+    return prepared.then((found) => this.#handed(name, found))
+  }
+
+  #handed(name: string, { draft, updateSeq, docCount }: Prepared): PreparedRestore {
+    let isOver = false
+    return {
+      name,
+      updateSeq,
+      docCount,
+      finish: () => {
+        isOver = true
+        return this.#replace(name, draft)
+      },
+      discard: async () => {
+        if (isOver) return
+        isOver = true
+        await this.#discard(name, draft)
+      },
+    }
+  }
+
+  /** What cannot be removed now is swept at the next start. */
+  async #discard(name: string, draft: string): Promise<void> {
+    await this.#options.catalog({ act: 'discard', name, draft }).catch(() => undefined)
+  }
+
+  /** @throws no_database */
+  async beginAnew(name: string): Promise<void> {
+    await this.#replace(name, null)
+  }
+
+  async #replace(name: string, draft: string | null): Promise<string | null> {
+    let kept: string | null = null
+    await this.#options.alone(name, async () => {
+      const before = this.#options.take(name)
+      if (before === undefined && draft === null) throw new CouchError('no_database')
+      if (before !== undefined) this.#underWay.add(name)
+      // What was asked before is answered; what is asked from now on meets the name's next database, or waits for it.
+      before?.retire()
+      try {
+        if (before !== undefined) await this.#letGo(name)
+        const replaced = (await this.#options.catalog({ act: 'replace', name, draft })) as Replaced
+        this.#settle(name, replaced)
+        kept = replaced.kept
+      } catch (error) {
+        await this.#reinstate(name, before)
+        if (draft !== null) await this.#discard(name, draft)
+        throw error
+      } finally {
+        before?.emit({ type: 'gone' })
+        this.#options.tellSecurity(name)
+      }
+    })
+    return kept
+  }
+
+  /** A thread that dies of it has let the file go as well, and the next one does not have it open. */
+  async #letGo(name: string): Promise<void> {
+    const drop = () => this.#options.owner(name).ask({ type: 'drop', database: name })
+    await drop().catch(drop)
+    this.#options.release(name)
+  }
+
+  #settle(name: string, entry: DatabaseEntry | undefined): void {
+    this.#underWay.delete(name)
+    if (entry !== undefined) this.#options.enter(entry)
+  }
+
+  /** As the catalog has it: its thread may have died after it had done its work. */
+  async #reinstate(name: string, before: ProxiedDatabase | undefined): Promise<void> {
+    const entry = await this.#options.catalog({ act: 'open' }).then(
+      (opened) => (opened as OpenedCatalog).databases.find((listed) => listed.name === name),
+      () => before?.entry,
+    )
+    this.#settle(name, entry)
+  }
+}

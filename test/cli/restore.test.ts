@@ -1,0 +1,177 @@
+/** `settee restore` and `settee adopt`, on a running and on a stopped server, and on a machine that has nothing. */
+import { createHash } from 'node:crypto'
+import { cp, mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import Sqlite from 'better-sqlite3'
+import t, { type Test } from 'tap'
+import { startTestServer, type TestServer, temporaryFolder } from '../helpers/server.ts'
+import { builtSettee, ROOT, start } from './child.ts'
+
+t.before(async () => {
+  const { code, stdout, stderr } = await start(t, process.execPath, ['scripts/build.mjs'], { cwd: ROOT })
+    .ended
+  if (code !== 0) throw new Error(`${stdout}${stderr}`)
+})
+
+async function run(t: Test, dataDir: string, args: string[]) {
+  const { code, stdout, stderr } = await builtSettee(t, args, { env: { SETTEE_DATA: dataDir } }).ended
+  return { code, stdout, stderr }
+}
+
+const ID = '2026-11-22T01-30-00Z'
+
+/** A backup of a server that is stopped, in the form of docs/decisions/0023. @returns its folder */
+async function backUp(t: Test, dataDir: string): Promise<string> {
+  const folder = join(await temporaryFolder(t), ID)
+  await mkdir(join(folder, 'databases'), { recursive: true })
+  const stamped = async (file: string) => {
+    const bytes = await readFile(join(folder, file))
+    return { file, bytes: bytes.length, sha256: createHash('sha256').update(bytes).digest('hex') }
+  }
+  const databases = []
+  for (const file of await readdir(join(dataDir, 'databases'))) {
+    const copy = join('databases', file)
+    const source = new Sqlite(join(dataDir, copy), { readonly: true })
+    source.prepare('VACUUM INTO ?').run(join(folder, copy))
+    source.close()
+    databases.push({ name: file.replace('.sqlite', ''), ...(await stamped(copy)) })
+  }
+  for (const file of ['server.sqlite', 'local.ini']) await cp(join(dataDir, file), join(folder, file))
+  const manifest = {
+    format: 'settee-backup',
+    format_version: 1,
+    id: ID,
+    verified: true,
+    server: await stamped('server.sqlite'),
+    config: await stamped('local.ini'),
+    databases,
+  }
+  await writeFile(join(folder, 'manifest.json'), JSON.stringify(manifest))
+  return folder
+}
+
+async function idsIn(server: TestServer, database: string, auth = 'anna:secret'): Promise<string[]> {
+  const { json } = await server.request('GET', `/${database}/_all_docs`, { auth })
+  return (json.rows as { id: string }[])?.map(({ id }) => id)
+}
+
+/** A stopped server's folder with an admin and two databases, and a backup of it. */
+async function withBackup(t: Test) {
+  const first = await startTestServer(t)
+  const { dataDir } = first
+  await first.request('PUT', '/_node/_local/_config/chttpd_auth/iterations', { body: '"10"' })
+  await first.request('PUT', '/_node/_local/_config/admins/anna', { body: '"secret"' })
+  const auth = 'anna:secret'
+  for (const name of ['notes', 'tasks']) {
+    await first.request('PUT', `/${name}`, { auth })
+    await first.request('PUT', `/${name}/a`, { auth, body: {} })
+  }
+  const { uuid } = (await first.request('GET', '/', { auth })).json
+  await first.close()
+  return { dataDir, auth, uuid, backup: await backUp(t, dataDir) }
+}
+
+t.test('a running server', async (t) => {
+  const { dataDir, auth, backup } = await withBackup(t)
+  await cp(backup, join(dataDir, 'backups', ID), { recursive: true })
+  const server = await startTestServer(t, { dataDir })
+  await server.request('PUT', '/later', { auth })
+  for (const name of ['notes', 'tasks']) await server.request('PUT', `/${name}/b`, { auth, body: {} })
+
+  t.match(await run(t, dataDir, ['restore', backup, '--all']), { code: 1, stderr: /add --yes/ })
+  const one = await run(t, dataDir, ['restore', ID, '--db', 'notes', '--yes'])
+  t.match(one, {
+    code: 0,
+    stdout: /^notes is restored from .*: 1 documents; what it was is kept in .*replaced/,
+  })
+  t.same([await idsIn(server, 'notes'), await idsIn(server, 'tasks')], [['a'], ['a', 'b']])
+
+  const beside = await run(t, dataDir, [
+    'restore',
+    backup,
+    '--db',
+    'notes',
+    '--as',
+    'notes2',
+    '--yes',
+    '--json',
+  ])
+  t.match(JSON.parse(beside.stdout), {
+    restored: [{ database: 'notes2', from: 'notes', kept: null, doc_count: 1 }],
+  })
+  t.same(await idsIn(server, 'notes2'), ['a'])
+
+  const taken = await run(t, dataDir, ['restore', backup, '--db', 'notes', '--as', 'tasks', '--yes'])
+  t.match(taken, { code: 1, stderr: /There is a database tasks already/ })
+  const all = await run(t, dataDir, ['restore', backup, '--all', '--yes', '--json'])
+  const told = JSON.parse(all.stdout) as {
+    restored: { database: string; kept: string }[]
+    untouched: string[]
+  }
+  t.same(told.restored.map(({ database }) => database).sort(), ['_users', 'notes', 'tasks'])
+  t.same(told.untouched, ['later', 'notes2'])
+  t.same(await idsIn(server, 'tasks'), ['a'])
+
+  const { kept } = told.restored.find(({ database }) => database === 'tasks') as { kept: string }
+  t.match(await run(t, dataDir, ['restore', kept, '--db', 'tasks', '--yes']), { code: 0 })
+  t.same(await idsIn(server, 'tasks'), ['a', 'b'], 'a restore is undone')
+
+  t.match(await run(t, dataDir, ['adopt', 'tasks']), { code: 0, stdout: 'Devices compare anew: tasks.\n' })
+  t.match(await run(t, dataDir, ['adopt', 'none']), { code: 1, stderr: /does not exist/ })
+  t.match(await run(t, dataDir, ['restore', backup, '--all', '--server', '--yes']), {
+    code: 1,
+    stderr: /stop it/,
+  })
+
+  const asked = (body: object) => server.request('POST', `/_settee/backups/${ID}/restore`, { auth, body })
+  t.match(await asked({ database: 'tasks', as: 'tasks2' }), {
+    status: 200,
+    json: { ok: true, database: 'tasks2' },
+  })
+  t.match(await asked({ database: 'none' }), { status: 404 })
+  t.same(await idsIn(server, 'tasks2'), ['a'])
+})
+
+t.test('a backup that is damaged changes nothing', async (t) => {
+  const { dataDir, backup } = await withBackup(t)
+  const server = await startTestServer(t, { dataDir })
+  const copy = join(backup, 'databases', 'tasks.sqlite')
+  const bytes = await readFile(copy)
+  bytes[bytes.length - 100] = (bytes.at(-100) as number) ^ 1
+  await writeFile(copy, bytes)
+  const { code, stderr } = await run(t, dataDir, ['restore', backup, '--all', '--yes'])
+  t.match([code, stderr], [1, /tasks\.sqlite is not what the backup's manifest says/])
+  t.same((await readdir(dataDir)).includes('replaced'), false)
+  t.same(await idsIn(server, 'notes'), ['a'])
+  t.match(await run(t, dataDir, ['restore', '/nowhere', '--all', '--yes']), { code: 1, stderr: /no backup/ })
+  t.match(await run(t, dataDir, ['restore', dataDir, '--all', '--yes']), { code: 1, stderr: /no manifest/ })
+})
+
+t.test('another machine, which has nothing', async (t) => {
+  const { backup, uuid } = await withBackup(t)
+  const dataDir = join(await temporaryFolder(t), 'new')
+  const { code, stdout, stderr } = await run(t, dataDir, ['restore', backup, '--all', '--yes'])
+  t.match([code, stderr], [0, ''])
+  t.match(stdout, /local\.ini are restored too/)
+  const server = await startTestServer(t, { dataDir })
+  t.same(await idsIn(server, 'notes'), ['a'])
+  t.equal((await server.request('GET', '/notes')).status, 401, 'the admin is there')
+  t.equal((await server.request('GET', '/', { auth: 'anna:secret' })).json.uuid, uuid)
+})
+
+t.test('a stopped server goes back as a whole', async (t) => {
+  const { dataDir, backup, auth } = await withBackup(t)
+  const meanwhile = await startTestServer(t, { dataDir })
+  await meanwhile.request('PUT', '/_node/_local/_config/log/level', { auth, body: '"error"' })
+  await meanwhile.request('PUT', '/notes/b', { auth, body: {} })
+  await meanwhile.request('PUT', '/later', { auth })
+  await meanwhile.close()
+  const done = await run(t, dataDir, ['restore', backup, '--all', '--server', '--yes'])
+  t.match(done, { code: 0, stdout: /left as they are: later/ })
+  const kept = await readdir(join(dataDir, 'replaced'))
+  t.match(kept.sort(), [/^_users\./, /^local\..*ini$/, /^notes\./, /^server\./, /^tasks\./])
+  const server = await startTestServer(t, { dataDir })
+  t.notMatch(await readFile(join(dataDir, 'local.ini'), 'utf8'), /level/)
+  t.same(await idsIn(server, 'notes'), ['a'])
+  t.same((await server.request('GET', '/_all_dbs', { auth })).json, ['_users', 'later', 'notes', 'tasks'])
+})

@@ -1,0 +1,158 @@
+/** `settee export` and `settee import`, with couchbackup's own programs at the other end. */
+import { createHash } from 'node:crypto'
+import { readdir, readFile, stat, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { gunzipSync, gzipSync } from 'node:zlib'
+import t, { type Test } from 'tap'
+import { startTestServer, type TestServer, temporaryFolder } from '../helpers/server.ts'
+import { backUp, fill, restore, start as startWithFile } from '../protocol/couchbackup.ts'
+import { serverHistories } from '../protocol/histories.ts'
+import { builtSettee, ROOT, start } from './child.ts'
+
+t.before(async () => {
+  const { code, stdout, stderr } = await start(t, process.execPath, ['scripts/build.mjs'], { cwd: ROOT })
+    .ended
+  if (code !== 0) throw new Error(`${stdout}${stderr}`)
+})
+
+async function run(t: Test, dataDir: string, args: string[], input?: string) {
+  const options = { env: { SETTEE_DATA: dataDir }, ...(input !== undefined && { input }) }
+  return builtSettee(t, args, options).ended
+}
+
+/** Attachments of all sizes, on a leaf that lost as well. */
+async function attach({ request }: TestServer, db: string): Promise<void> {
+  const file = (data: Buffer) => ({ content_type: 'application/x', data: data.toString('base64') })
+  const large = createHash('shake256', { outputLength: 3_000_000 }).update('large').digest()
+  const rev = (letter: string) => ({ _rev: `1-${letter.repeat(32)}` })
+  const docs = [
+    { _id: 'files', ...rev('a'), _attachments: { 'a b': file(Buffer.from('small')), large: file(large) } },
+    { _id: 'files', ...rev('b'), _attachments: { other: file(Buffer.alloc(0)) } },
+    ...Array.from({ length: 700 }, (_, n) => ({ _id: `more${n}`, ...rev('c'), text: 'x'.repeat(3000) })),
+  ]
+  await request('POST', `/${db}/_bulk_docs`, { body: { docs, new_edits: false } })
+}
+
+t.test('what settee exports, couchrestore restores; and settee imports it again', async (t) => {
+  const { server, file } = await startWithFile(t)
+  await fill(server, 'notes')
+  await attach(server, 'notes')
+  const before = await serverHistories(server, 'notes')
+  const to = `${file}.gz`
+  const { code, stdout, stderr } = await run(t, server.dataDir, ['export', 'notes', '--to', to])
+  t.match(
+    [code, stdout, stderr],
+    [0, '', /^The database notes is exported: \d+ documents and 20 deleted ones\.\nIt has att/],
+  )
+  const text = gunzipSync(await readFile(to)).toString()
+  t.match(text.split('\n')[0], /^\{"name":"settee","version":"[\d.]+","mode":"full","attachments":true\}$/)
+  t.ok(text.split('\n').length > 3, 'long lines are cut')
+  await writeFile(file, text)
+
+  await server.request('PUT', '/restored')
+  await restore(server, 'restored', file, { attachments: true })
+  t.strictSame(await serverHistories(server, 'restored'), before)
+
+  const imported = await run(t, server.dataDir, ['import', 'imported', '--from', to])
+  t.match([imported.code, imported.stdout], [0, ''], imported.stderr)
+  t.match(imported.stderr, /^The new database imported has got \d+ documents and 20 deleted ones\.\n$/)
+  t.strictSame(await serverHistories(server, 'imported'), before)
+  const again = await run(t, server.dataDir, ['export', 'imported'])
+  t.equal(again.stdout.length, text.length, 'on the standard output')
+  t.same(await readdir(join(server.dataDir, 'tmp')), [])
+  t.same(await readdir(join(server.dataDir, 'control')), ['settee.sock'])
+})
+
+t.test('texts stay as they were sent', async (t) => {
+  const server = await startTestServer(t)
+  await server.request('PUT', '/notes')
+  const body = '{"big":9007199254740993,"1":1e400,"0":-0,"text":"\\u00e9"}'
+  await server.request('PUT', '/notes/exact', { body, headers: { 'content-type': 'application/json' } })
+  const { stdout } = await run(t, server.dataDir, ['export', 'notes'])
+  t.match(await run(t, server.dataDir, ['import', 'copy'], stdout), { code: 0 })
+  const exact = async (db: string) => (await server.request('GET', `/${db}/exact`)).text
+  t.ok((await exact('copy')).includes('"1":1e400,"0":-0'))
+  t.equal(await exact('copy'), await exact('notes'))
+})
+
+t.test('what couchbackup has backed up, settee imports, on a stopped server too', async (t) => {
+  const { server, file } = await startWithFile(t)
+  await fill(server, 'notes')
+  await attach(server, 'notes')
+  const before = await serverHistories(server, 'notes')
+  await backUp(server, 'notes', file, { attachments: true })
+  const { dataDir } = server
+  await server.close()
+  const imported = await run(t, dataDir, ['import', 'copy', '--from', file])
+  t.equal(imported.code, 0, imported.stderr)
+  const exported = await run(t, dataDir, ['export', 'copy'])
+  t.equal(exported.code, 0, exported.stderr)
+  const again = await startTestServer(t, { dataDir })
+  t.strictSame(await serverHistories(again, 'copy'), before)
+  const input = await run(t, dataDir, ['import', 'third'], exported.stdout)
+  t.equal(input.code, 0, 'from the standard input')
+  t.strictSame(await serverHistories(again, 'third'), before)
+})
+
+t.test('what is refused', async (t) => {
+  const server = await startTestServer(t)
+  const { dataDir } = server
+  const folder = await temporaryFolder(t)
+  const file = join(folder, 'backup')
+  const rev = `1-${'a'.repeat(32)}`
+  const line = (...ids: string[]) => `${JSON.stringify(ids.map((_id) => ({ _id, _rev: rev })))}\n`
+  const head = '{"name":"@cloudant/couchbackup","version":"2.11.0","mode":"full"}\n'
+  const asked = (...args: string[]) => run(t, dataDir, args)
+  const count = async (db: string) => (await server.request('GET', `/${db}`)).json.doc_count
+
+  await writeFile(file, head + line('a') + line('b', 'c'))
+  t.match(await asked('import', 'notes', '--from', file), { code: 0, stderr: /got 3 documents/ })
+  t.match(await asked('import', 'notes', '--from', file), {
+    code: 1,
+    stderr:
+      /^settee: The database notes holds 3 documents and 0 deleted ones; nothing was imported\. With --merge/,
+  })
+  await writeFile(file, head + line('a', 'd'))
+  t.match(await asked('import', 'notes', '--from', file, '--merge'), { code: 0, stderr: /got 1 documents/ })
+
+  await writeFile(
+    file,
+    `${head}${line('a')}[{"_id":"b"${'{"marker":"@cloudant/couchbackup:resume"}'}\n${line('b')}`,
+  )
+  t.match(await asked('import', 'resumed', '--from', file), { code: 0, stderr: /got 2 documents/ })
+
+  await writeFile(file, `${head}${line('a')}${line('b').slice(0, -9)}`)
+  t.match(await asked('import', 'cut', '--from', file), {
+    code: 1,
+    stderr: /^settee: Line 3 cannot be imported/,
+  })
+  t.equal(await count('cut'), 1)
+
+  await writeFile(`${file}.gz`, gzipSync(head + line('a')).subarray(0, -12))
+  t.match(await asked('import', 'cut gzip', '--from', `${file}.gz`), { code: 1, stderr: /^settee: / })
+  await writeFile(file, 'no backup\n')
+  t.match(await asked('import', 'none', '--from', file), {
+    code: 1,
+    stderr: /^settee: This is no file of couchbackup/,
+  })
+  await writeFile(file, '')
+  t.match(await asked('import', 'none', '--from', file), { code: 1, stderr: /^settee: The file is empty/ })
+  t.equal((await server.request('GET', '/none')).status, 404, 'nothing was made')
+  t.match(await asked('import', 'Bad name', '--from', file), { code: 1 })
+  t.match(await asked('import', 'none', '--from', join(folder, 'nowhere')), { code: 1, stderr: /ENOENT/ })
+
+  await writeFile(file, head + line('_bad', 'good'))
+  t.match(await asked('import', 'bad', '--from', file), {
+    code: 1,
+    stderr: /^settee: Line 2 cannot be imported/,
+  })
+
+  t.match(await asked('export', 'nowhere', '--to', join(folder, 'new')), {
+    code: 1,
+    stderr: /does not exist/,
+  })
+  await t.rejects(stat(join(folder, 'new')), { code: 'ENOENT' }, 'no file is left')
+  t.match(await asked('export', 'notes', '--to', file), { code: 1, stderr: /cannot be made \(EEXIST\)/ })
+  t.match(await asked('export'), { code: 1, stderr: /needs the name of a database/ })
+  t.match(await asked('import', 'notes', '--to', 'x'), { code: 1, stderr: /has no option --to/ })
+})

@@ -1,0 +1,241 @@
+import { readSequence, sequenceToken } from '../../../src/storage/sequence.ts'
+import { put, readOne } from './edits.ts'
+import { type OpenStore, only, openNotes, rejectsWith, type StorageCases } from './setup.ts'
+
+const CHECKPOINT = JSON.stringify({
+  session_id: 's',
+  last_seq: 3,
+  history: [{ session_id: 's', last_seq: 3 }],
+})
+
+function local(id: string, body: string, met = false) {
+  return { id: `_local/${id}`, decide: () => ({ result: 'done', write: { rev: 1, body }, met }) }
+}
+
+/** What a decision is told of an id. */
+function asked(id: string) {
+  return {
+    id: `_local/${id}`,
+    decide: (_doc: unknown, { wasRestored }: { wasRestored: boolean }, wasMet: boolean) => ({
+      result: { wasRestored, wasMet },
+    }),
+  }
+}
+
+/** Puts a copy in the place of `notes`, whose store is closed first. */
+async function putBack({ engine, catalog, store }: OpenStore, copy: string) {
+  const { draft } = await engine.prepare('notes', copy)
+  await store.close()
+  const replaced = await catalog.replace('notes', draft)
+  return { replaced, store: await engine.openDatabase('notes') }
+}
+
+/** Databases that take the place of others. */
+export const replaceCases: StorageCases = {
+  'what was there at the time of the copy is there again, and nothing that came later': async (
+    t,
+    makeEngine,
+  ) => {
+    const open = await openNotes(t, makeEngine)
+    await open.store.updateDocs([put('a'), put('b')])
+    await open.store.updateLocals([local('settings', '{"x":1}')])
+    await open.store.updateSettings(() => ({ result: 0, write: { security: { x: 1 }, revsLimit: 7 } }))
+    const before = await readOne(open.store, 'a')
+    const copy = await open.snapshot()
+    await open.store.updateDocs([put('c'), put('a')])
+    const { store, replaced } = await putBack(open, copy)
+    t.equal(replaced.name, 'notes')
+    t.hasStrict(await store.view(), {
+      updateSeq: 2,
+      docCount: 2,
+      revsLimit: 7,
+      security: { x: 1 },
+      wasRestored: true,
+    })
+    t.same(await readOne(store, 'a'), before)
+    t.equal(await readOne(store, 'c'), null)
+    t.hasStrict(await store.readLocals(['_local/settings']), [{ body: '{"x":1}' }])
+  },
+
+  'a copy is prepared, and its place taken, without a change of the copy': async (t, makeEngine) => {
+    const open = await openNotes(t, makeEngine)
+    await open.store.updateDocs([put('a')])
+    const copy = await open.snapshot()
+    t.hasStrict(await open.engine.prepare('notes', copy), { updateSeq: 1, docCount: 1 })
+    const { store } = await putBack(open, copy)
+    await store.updateDocs([put('b')])
+    const again = await putBack({ ...open, store }, copy)
+    t.hasStrict(await again.store.view(), { updateSeq: 1, docCount: 1 })
+  },
+
+  'tokens of lost updates are the end of what is there, also when the numbers are given again': async (
+    t,
+    makeEngine,
+  ) => {
+    const open = await openNotes(t, makeEngine)
+    await open.store.updateDocs([put('a'), put('b')])
+    const copy = await open.snapshot()
+    const tokenAt = async (store: OpenStore['store'], seq: number) =>
+      sequenceToken((await store.view()).epochs, seq)
+    const known = await tokenAt(open.store, 2)
+    await open.store.updateDocs([put('c'), put('d')])
+    const lost = await tokenAt(open.store, 4)
+    const { store } = await putBack(open, copy)
+    const read = async (token: string) => {
+      const { epochs, updateSeq } = await store.view()
+      return readSequence(epochs, updateSeq, token).seq
+    }
+    t.same([await read(known), await read(lost)], [2, 2])
+    await store.updateDocs([put('e'), put('f'), put('g')])
+    t.same(
+      [await read(known), await read(lost)],
+      [2, 2],
+      'what has been written since comes to who was ahead',
+    )
+    t.not(await tokenAt(store, 4), lost)
+  },
+
+  'a database that was put back counts as made later, also twice within a second': async (t, makeEngine) => {
+    const open = await openNotes(t, makeEngine)
+    const made = [(await open.store.info()).createdAt]
+    const copy = await open.snapshot()
+    let { store } = open
+    const incarnations: number[] = (await open.catalog.list()).map(({ incarnation }) => incarnation)
+    for (let n = 0; n < 3; n++) {
+      const next = await putBack({ ...open, store }, copy)
+      store = next.store
+      made.push((await store.info()).createdAt)
+      incarnations.push(next.replaced.incarnation)
+    }
+    t.equal(new Set(made).size, 4, 'each at another time')
+    t.equal(new Set(incarnations).size, 4, 'and of another incarnation')
+    t.hasStrict(await open.catalog.list(), [{ incarnation: incarnations.at(-1) }])
+    t.hasStrict((await open.catalog.readUpdates({ since: 0 }, 10)).rows, [
+      { name: 'notes', type: 'created', seq: 4 },
+    ])
+  },
+
+  'checkpoints of replications are gone; what is met is remembered until the next time': async (
+    t,
+    makeEngine,
+  ) => {
+    const open = await openNotes(t, makeEngine)
+    await open.store.updateLocals([local('check', CHECKPOINT), local('other', '{"session_id":"s"}')])
+    t.same(await only(open.store.updateLocals([asked('x')])), { wasRestored: false, wasMet: false })
+    const copy = await open.snapshot()
+    const { store } = await putBack(open, copy)
+    t.hasStrict(await store.readLocals(['_local/check', '_local/other']), [null, { rev: 1 }])
+    const about = async (from: OpenStore['store'], id: string) =>
+      (await only(from.updateLocals([asked(id)]))) as object
+    t.same(await about(store, 'x'), { wasRestored: true, wasMet: false })
+    await store.updateLocals([{ id: '_local/x', decide: () => ({ result: 0, met: true }) }])
+    await store.updateLocals([local('y', CHECKPOINT, true)])
+    const later = await open.reopen()
+    for (const id of ['x', 'y']) t.same(await about(later.store, id), { wasRestored: true, wasMet: true })
+    t.same(await about(later.store, 'z'), { wasRestored: true, wasMet: false })
+    t.same(await later.store.readLocals(['_local/x']), [null])
+    const again = await putBack(later, await later.snapshot())
+    t.same(await about(again.store, 'x'), { wasRestored: true, wasMet: false })
+    t.same(await again.store.readLocals(['_local/y']), [null])
+  },
+
+  'a copy makes a new database, too': async (t, makeEngine) => {
+    const { engine, catalog, store, snapshot, reopenEngine } = await openNotes(t, makeEngine)
+    await store.updateDocs([put('a')])
+    const { draft } = await engine.prepare('other', await snapshot())
+    t.hasStrict(await catalog.replace('other', draft), { name: 'other', kept: null })
+    const other = await engine.openDatabase('other')
+    t.hasStrict(await other.info(), { name: 'other', docCount: 1 })
+    t.not((await other.info()).createdAt, (await store.info()).createdAt)
+    const again = await reopenEngine()
+    t.equal((await (await again.openCatalog()).list()).length, 2)
+    t.hasStrict(await (await again.openDatabase('other')).view(), { docCount: 1, wasRestored: true })
+  },
+
+  'a database begins anew where it is': async (t, makeEngine) => {
+    const open = await openNotes(t, makeEngine)
+    await open.store.updateDocs([put('a')])
+    await open.store.updateLocals([local('check', CHECKPOINT)])
+    const { createdAt } = await open.store.info()
+    await open.store.close()
+    t.hasStrict(await open.catalog.replace('notes', null), { name: 'notes', kept: null })
+    const store = await open.engine.openDatabase('notes')
+    t.hasStrict(await store.view(), { docCount: 1, updateSeq: 1, wasRestored: true })
+    t.ok((await store.info()).createdAt > createdAt)
+    t.same(await store.readLocals(['_local/check']), [null])
+    await rejectsWith(t, open.catalog.replace('other', null), 'no_database')
+  },
+
+  'one that is not as far as it was noted to be was put back by hand, and begins anew': async (
+    t,
+    makeEngine,
+  ) => {
+    const open = await openNotes(t, makeEngine)
+    await open.store.updateDocs([put('a')])
+    const copy = await open.snapshot()
+    await open.store.updateDocs([put('b')])
+    const { updateSeq, epochs } = await open.store.view()
+    const mark = { epoch: epochs.at(-1)?.id as string, updateSeq }
+    await open.catalog.noteUpdated(
+      ['notes'],
+      [
+        { name: 'notes', ...mark },
+        { name: 'none', ...mark },
+      ],
+    )
+    t.same(
+      (await open.catalog.list()).map((entry) => entry.mark),
+      [mark],
+    )
+    const again = await open.reopenEngine()
+    const catalog = await again.openCatalog()
+    t.same(
+      (await catalog.list()).map((entry) => entry.mark),
+      [mark],
+      'also after a restart',
+    )
+    const same = await again.openDatabase('notes', mark)
+    t.equal(same.wasPutBack, false)
+    await same.updateDocs([put('c')])
+    await same.close()
+    const further = await again.openDatabase('notes', mark)
+    t.same([further.wasPutBack, (await further.view()).wasRestored], [false, false])
+    await further.close()
+
+    const { draft } = await again.prepare('notes', copy)
+    await catalog.replace('notes', draft)
+    t.same(
+      (await catalog.list()).map((entry) => entry.mark),
+      [undefined],
+      'the mark was of the other one',
+    )
+    const back = await again.openDatabase('notes', mark)
+    t.same([back.wasPutBack, (await back.view()).wasRestored], [true, true])
+    const { createdAt } = await back.info()
+    await back.close()
+    const { epochs: newest } = await (await again.openDatabase('notes')).view()
+    const now = await again.openDatabase('notes', { epoch: newest.at(-1)?.id as string, updateSeq: 1 })
+    t.same([now.wasPutBack, (await now.info()).createdAt], [false, createdAt])
+  },
+
+  'what is kept of the database that was there can be put back itself': async (t, makeEngine) => {
+    const open = await openNotes(t, makeEngine)
+    await open.store.updateDocs([put('a')])
+    const copy = await open.snapshot()
+    await open.store.updateDocs([put('b')])
+    const { replaced, store } = await putBack(open, copy)
+    t.equal(await readOne(store, 'b'), null)
+    const undone = await putBack({ ...open, store }, replaced.kept as string)
+    t.ok(await readOne(undone.store, 'b'))
+  },
+
+  'what was prepared and is not wanted goes; what is no copy is refused': async (t, makeEngine) => {
+    const { engine, catalog, snapshot, store } = await openNotes(t, makeEngine)
+    const { draft } = await engine.prepare('notes', await snapshot())
+    await catalog.discard('notes', draft)
+    await store.close()
+    await t.rejects(catalog.replace('notes', draft))
+    await engine.openDatabase('notes')
+    await rejectsWith(t, engine.prepare('notes', '/nowhere/notes.sqlite'), 'bad_request')
+  },
+}

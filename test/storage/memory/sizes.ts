@@ -1,0 +1,62 @@
+/** What the engine in memory holds, counted anew each time. */
+import type { SizePart, StoreSizes, StoreWear } from '../../../src/storage/upkeep.ts'
+import { externalSize, type Row, type State } from './state.ts'
+
+function rowsOf(state: State, which: (row: Row) => boolean): Row[] {
+  return [...state.docs.values()].flatMap((doc) => [...doc.rows.values()].filter(which))
+}
+
+function bodies(rows: readonly Row[]): SizePart {
+  return part(rows.map(({ body }) => Buffer.byteLength(body ?? '')))
+}
+
+function part(sizes: readonly number[]): SizePart {
+  return { count: sizes.length, bytes: sizes.reduce((sum, size) => sum + size, 0) }
+}
+
+export function wearOf(state: State): StoreWear {
+  const kept = rowsOf(state, (row) => row.isKept).map(({ supersededAt }) => supersededAt ?? 0)
+  const named = new Set(rowsOf(state, ({ leaf }) => leaf).flatMap((row) => blobsOf(row)))
+  const loose = [...state.blobs].filter(([blob]) => !named.has(blob)).map(([, { length }]) => length)
+  return {
+    writes: state.writes,
+    fileBytes: externalSize(state),
+    freeBytes: 0,
+    supersededBytes: bodies(rowsOf(state, ({ leaf, isKept }) => !(leaf || isKept))).bytes,
+    looseBytes: part(loose).bytes,
+    oldestKept: kept.length === 0 ? null : Math.min(...kept),
+    compactedAt: state.compactedAt,
+    isOwed: state.purgeSeq > state.compactedPurge || state.longestAncestry > state.revsLimit,
+  }
+}
+
+function blobsOf({ attachments }: Row): number[] {
+  return attachments.map(({ blob }) => blob)
+}
+
+export function sizesOf(state: State): StoreSizes {
+  const parts = {
+    live: bodies(rowsOf(state, ({ leaf, deleted }) => leaf && !deleted)),
+    tombstones: bodies(rowsOf(state, ({ leaf, deleted }) => leaf && deleted)),
+    old: bodies(rowsOf(state, ({ leaf, isKept }) => !(leaf || isKept))),
+    kept: bodies(rowsOf(state, ({ isKept }) => isKept)),
+    attachments: part([...state.blobs.values()].map(({ length }) => length)),
+    local: part([...state.locals.values()].map(({ body }) => Buffer.byteLength(body))),
+    indexes: { bytes: 0 },
+    free: { count: 0, bytes: 0 },
+    log: { bytes: 0 },
+  }
+  return { file: Object.values(parts).reduce((sum, { bytes }) => sum + bytes, 0), ...parts }
+}
+
+/** Since when bodies of no more than these bytes were superseded, by the minute, of those that are kept. */
+export function sinceWhen(state: State, bytes: number): number {
+  let left = bytes
+  const minuteOf = ({ supersededAt }: Row) => Math.floor((supersededAt ?? 0) / 60_000)
+  const kept = rowsOf(state, ({ isKept }) => isKept).sort((a, b) => minuteOf(b) - minuteOf(a))
+  for (const row of kept) {
+    left -= Buffer.byteLength(row.body ?? '')
+    if (left < 0) return (minuteOf(row) + 1) * 60_000 - 1
+  }
+  return 0
+}

@@ -1,0 +1,187 @@
+/** Files of older settees: they are copied as they were, and then hold what they held, whatever happens in between. */
+import { copyFile, mkdir, readFile, rm, stat, utimes } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import Sqlite from 'better-sqlite3'
+import t, { type Test } from 'tap'
+import type { CouchError } from '../../../src/core/errors.ts'
+import { type SqliteEngineOptions, sqliteEngine } from '../../../src/storage/sqlite/engine.ts'
+import { keepCopy } from '../../../src/storage/sqlite/file-copy.ts'
+import { MIGRATIONS } from '../../../src/storage/sqlite/schema.ts'
+import { NEWEST, schemaOfFile, writeOldFile } from '../../helpers/old-files.ts'
+import { temporaryFolder } from '../../helpers/server.ts'
+import { audit } from '../conformance/audit.ts'
+import { attachment, put, readFeed, remove } from '../conformance/edits.ts'
+import { only } from '../conformance/setup.ts'
+
+const DOCS = 40
+
+/** A data folder whose database `notes` is of an older schema, and what that holds. */
+async function oldFolder(t: Test, schema: number) {
+  const made = await temporaryFolder(t)
+  const engine = sqliteEngine({ dataDir: made, now: () => 1000 })
+  const catalog = await engine.openCatalog()
+  await catalog.create('notes')
+  const store = await engine.openDatabase('notes')
+  const ids = Array.from({ length: DOCS }, (_, n) => `doc${n}`)
+  const attached = { attachments: [attachment('x', Buffer.alloc(300_000, 'x'))] }
+  await store.updateDocs(ids.map((id) => put(id, `{"first":"${id}"}`)))
+  await store.updateDocs(ids.map((id, n) => (n % 5 === 0 ? remove(id) : put(id, '{"second":1}', attached))))
+  const feed = await readFeed(store)
+  await engine.close()
+  const dataDir = await temporaryFolder(t)
+  await mkdir(join(dataDir, 'databases'))
+  const path = fileIn(dataDir)
+  writeOldFile(path, fileIn(made), schema)
+  return { dataDir, path, feed, bytes: await readFile(path) }
+}
+
+function fileIn(dataDir: string): string {
+  return join(dataDir, 'databases', 'notes.sqlite')
+}
+
+function copyIn(dataDir: string, schema: number): string {
+  return join(dataDir, 'before-upgrade', `databases-${schema}`, 'notes.sqlite')
+}
+
+async function openNotes(t: Test, dataDir: string, options: Partial<SqliteEngineOptions> = {}) {
+  const engine = sqliteEngine({ dataDir, ...options })
+  t.teardown(() => engine.close())
+  return { engine, store: await engine.openDatabase('notes') }
+}
+
+async function exists(path: string): Promise<boolean> {
+  return stat(path).then(
+    () => true,
+    () => false,
+  )
+}
+
+t.test('a file is copied as it was before it is changed', async (t) => {
+  const { dataDir, path, feed, bytes } = await oldFolder(t, NEWEST - 1)
+  const { engine, store } = await openNotes(t, dataDir)
+  t.same(await readFeed(store), feed, 'it holds what it held')
+  await audit(t, store, 'after the upgrade')
+  t.ok(bytes.equals(await readFile(copyIn(dataDir, NEWEST - 1))), 'byte for byte')
+  await only(store.updateDocs([put('doc1', '{"third":1}')]))
+  await engine.close()
+  t.equal(schemaOfFile(path), NEWEST)
+  await rm(copyIn(dataDir, NEWEST - 1))
+  await openNotes(t, dataDir)
+  t.notOk(await exists(copyIn(dataDir, NEWEST - 1)), 'there is nothing to upgrade any more')
+})
+
+t.test('the way back: the copy is put in its place, and the upgrade is made again', async (t) => {
+  const { dataDir, path, feed } = await oldFolder(t, 3)
+  const first = await openNotes(t, dataDir)
+  await only(first.store.updateDocs([put('doc1', '{"lost":1}')]))
+  await first.engine.close()
+  await copyFile(copyIn(dataDir, 3), path)
+  const { store } = await openNotes(t, dataDir)
+  t.same(await readFeed(store), feed)
+})
+
+t.test('what others hold open is copied with its log', async (t) => {
+  const { dataDir, path, feed } = await oldFolder(t, 4)
+  const other = new Sqlite(path)
+  t.teardown(() => other.close())
+  other.exec('BEGIN')
+  other.prepare('SELECT count(*) FROM doc').get()
+  const { store } = await openNotes(t, dataDir)
+  t.same(await readFeed(store), feed)
+  const copy = new Sqlite(copyIn(dataDir, 4), { readonly: true })
+  t.equal(copy.pragma('user_version', { simple: true }), 4)
+  t.equal(copy.pragma('integrity_check', { simple: true }), 'ok')
+  t.same(copy.prepare('SELECT count(*) AS rows FROM doc').get(), { rows: DOCS })
+  copy.close()
+})
+
+t.test('copies can be done without', async (t) => {
+  const { dataDir, feed } = await oldFolder(t, 4)
+  const { store } = await openNotes(t, dataDir, { keepsUpgradeCopies: () => false })
+  t.same(await readFeed(store), feed)
+  t.notOk(await exists(join(dataDir, 'before-upgrade')))
+})
+
+t.test('a fault at any moment leaves one schema or the other, and nothing is lost', async (t) => {
+  const { dataDir, path, feed } = await oldFolder(t, 1)
+  const original = join(dataDir, 'original')
+  await copyFile(path, original)
+  let hasFailed = true
+  for (let failing = 0; hasFailed; failing++) {
+    await Promise.all(['', '-wal', '-shm'].map((end) => rm(path + end, { force: true })))
+    await copyFile(original, path)
+    let operations = 0
+    hasFailed = false
+    const onOperation = () => {
+      operations += 1
+      if (operations !== failing + 1) return
+      hasFailed = true
+      throw Object.assign(new Sqlite.SqliteError('disk I/O error', 'SQLITE_IOERR'))
+    }
+    const faulty = sqliteEngine({ dataDir, onOperation })
+    await faulty.openDatabase('notes').catch(() => undefined)
+    await faulty.close()
+    const schema = schemaOfFile(path)
+    if (schema !== 1 && schema !== NEWEST) t.fail(`schema ${schema} after a fault at ${failing}`)
+    const { engine, store } = await openNotes(t, dataDir)
+    t.same(await readFeed(store), feed, `after a fault at operation ${failing}`)
+    await engine.close()
+    if (failing > 200) t.fail('there is no end of it')
+  }
+})
+
+t.test('an upgrade that fails again and again copies once', async (t) => {
+  const { dataDir, path } = await oldFolder(t, 4)
+  const file = new Sqlite(path)
+  file.exec('CREATE TABLE superseded (in_the_way INTEGER)')
+  file.close()
+  const fails = () => openNotes(t, dataDir)
+  await t.rejects(fails, { code: 'internal_server_error' })
+  const { ino } = await stat(copyIn(dataDir, 4))
+  await t.rejects(fails, { code: 'internal_server_error' })
+  t.equal((await stat(copyIn(dataDir, 4))).ino, ino)
+  const later = new Date(Date.now() + 60_000)
+  await utimes(path, later, later)
+  await t.rejects(fails, { code: 'internal_server_error' })
+  t.not((await stat(copyIn(dataDir, 4))).ino, ino, 'a file that has changed since is copied anew')
+})
+
+t.test('an upgrade ends with its thread', async (t) => {
+  const { dataDir, path } = await oldFolder(t, 4)
+  await t.rejects(openNotes(t, dataDir, { ending: AbortSignal.abort() }), { code: 'unavailable' })
+  t.equal(schemaOfFile(path), 4)
+})
+
+t.test('without room for a copy nothing is done', async (t) => {
+  const { dataDir, path } = await oldFolder(t, 4)
+  const target = copyIn(dataDir, 4)
+  const refused = keepCopy(path, target, {
+    label: 'The database notes',
+    freeBytes: async () => 1_000_000,
+    refuseIfEnding: () => undefined,
+    throughSqlite: async () => {
+      t.fail('it is not copied')
+    },
+  })
+  // Where the file system shares blocks a copy takes no room.
+  const error = await refused.catch((thrown: CouchError) => thrown)
+  if (error === undefined) return
+  t.equal(error.code, 'insufficient_storage')
+  t.match(error.message, /^The database notes is to be upgraded, .* MB are needed, 1 MB are free\. Make room/)
+  t.notOk(await exists(target))
+  t.notOk(await exists(`${target}.unfinished`))
+  t.ok(await exists(dirname(target)))
+})
+
+t.test('a file of a newer settee says so', async (t) => {
+  const { dataDir, path } = await oldFolder(t, 4)
+  const file = new Sqlite(path)
+  file.pragma(`user_version = ${NEWEST + 1}`)
+  file.close()
+  await t.rejects(openNotes(t, dataDir), {
+    code: 'internal_server_error',
+    message: new RegExp(
+      `^The database notes was written by a newer settee: its schema is ${NEWEST + 1}, and this one knows ${MIGRATIONS.length}\\.`,
+    ),
+  })
+})

@@ -1,0 +1,121 @@
+import t from 'tap'
+import { DEFAULT_RULES } from '../../src/core/types.ts'
+import type { StoreWear } from '../../src/storage/upkeep.ts'
+import { AutomaticCompactions } from '../../src/threads/automatic-compactions.ts'
+
+const CLEAN: StoreWear = {
+  writes: 1,
+  fileBytes: 1_000_000,
+  freeBytes: 0,
+  supersededBytes: 0,
+  looseBytes: 0,
+  oldestKept: null,
+  compactedAt: 0,
+  isOwed: false,
+}
+const WORN: StoreWear = { ...CLEAN, supersededBytes: 900_000 }
+
+/** A thread whose databases are as the test says, and whose compactions end when it says so. */
+function thread(rules: Partial<typeof DEFAULT_RULES.compaction> = {}) {
+  const started: string[] = []
+  const ends: ((isDone: boolean) => void)[] = []
+  const automatic = new AutomaticCompactions({
+    rules: () => ({ ...DEFAULT_RULES.compaction, quietMs: 0, ...rules }),
+    start: (name, incarnation) => {
+      started.push(`${name} ${incarnation}`)
+      return new Promise((resolve) => ends.push(resolve))
+    },
+    now: () => 1_700_000_000_000,
+  })
+  t.teardown(() => automatic.close())
+  const open = (name: string, wear: StoreWear | (() => StoreWear), incarnation = 1) =>
+    automatic.opened(name, incarnation, {
+      wear: async () => (typeof wear === 'function' ? wear() : wear),
+    })
+  const end = async (isDone: boolean) => {
+    ends.shift()?.(isDone)
+    await new Promise((resolve) => setImmediate(resolve))
+  }
+  return { automatic, started, open, end }
+}
+
+t.test('one at a time, the one that has waited longest first', async (t) => {
+  const { automatic, started, open, end } = thread()
+  open('clean', CLEAN)
+  open('first', WORN)
+  void automatic.look()
+  await new Promise((resolve) => setImmediate(resolve))
+  open('second', WORN)
+  await automatic.look()
+  await automatic.look()
+  t.same(started, ['first 1'])
+  await end(true)
+  void automatic.look()
+  await new Promise((resolve) => setImmediate(resolve))
+  t.same(started, ['first 1', 'second 1'])
+  await end(true)
+})
+
+t.test('nothing begins before it is quiet, nor by hand alone', async (t) => {
+  for (const rules of [{ quietMs: 3_600_000 }, { isAutomatic: false }]) {
+    const { automatic, started, open } = thread(rules)
+    open('worn', WORN)
+    await automatic.look()
+    await automatic.look()
+    t.same(started, [])
+  }
+})
+
+t.test('one that fails, or is as worn as before, is let be for a while', async (t) => {
+  for (const isDone of [false, true]) {
+    const { automatic, started, open, end } = thread()
+    open('worn', WORN)
+    void automatic.look()
+    await new Promise((resolve) => setImmediate(resolve))
+    await end(isDone)
+    await automatic.look()
+    await automatic.look()
+    t.same(started, ['worn 1'])
+  }
+})
+
+t.test('one that gets worn again is compacted again', async (t) => {
+  const { automatic, started, open, end } = thread()
+  let wear = WORN
+  open('notes', () => wear)
+  for (const times of [1, 2, 3]) {
+    wear = { ...WORN, writes: times }
+    while (started.length < times) {
+      void automatic.look()
+      await new Promise((resolve) => setTimeout(resolve, 1))
+    }
+    wear = CLEAN
+    await end(true)
+  }
+  t.equal(started.length, 3)
+})
+
+t.test('one that is closed before its turn is opened again for it, unless it is gone', async (t) => {
+  const { automatic, started, open, end } = thread()
+  open('worn', WORN)
+  open('clean', CLEAN)
+  open('deleted', WORN)
+  for (const name of ['worn', 'clean', 'deleted']) await automatic.closing(name)
+  automatic.forget('deleted')
+  for (let n = 0; n < 3; n++) {
+    void automatic.look()
+    await new Promise((resolve) => setImmediate(resolve))
+    await end(true)
+  }
+  t.same(started, ['worn 1'], 'and once')
+})
+
+t.test('a store that cannot say how it is, is passed over', async (t) => {
+  const { automatic, started, open, end } = thread()
+  automatic.opened('broken', 1, { wear: () => Promise.reject(new Error('closed')) })
+  open('worn', WORN)
+  void automatic.look()
+  await new Promise((resolve) => setImmediate(resolve))
+  t.same(started, ['worn 1'])
+  await end(true)
+})

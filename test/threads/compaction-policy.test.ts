@@ -1,0 +1,48 @@
+import t from 'tap'
+import { DEFAULT_RULES } from '../../src/core/types.ts'
+import type { StoreWear } from '../../src/storage/upkeep.ts'
+import { isDue, keeping } from '../../src/threads/compaction-policy.ts'
+
+const NOW = 1_700_000_000_000
+const DAY = 24 * 60 * 60 * 1000
+const MB = 1_000_000
+const RULES = DEFAULT_RULES.compaction
+
+const wear = (some: Partial<StoreWear>): StoreWear => ({
+  writes: 0,
+  fileBytes: 10 * MB,
+  freeBytes: 0,
+  supersededBytes: 0,
+  looseBytes: 0,
+  oldestKept: null,
+  compactedAt: 0,
+  isOwed: false,
+  ...some,
+})
+
+t.test('what makes a database worth a compaction', async (t) => {
+  const cases: [what: string, wear: Partial<StoreWear>, isDue: boolean][] = [
+    ['nothing to do', {}, false],
+    ['a fifth of the file is superseded', { supersededBytes: 2.1 * MB }, true],
+    ['less than that', { supersededBytes: 1.9 * MB }, false],
+    ['contents that nothing may name', { looseBytes: 2.1 * MB }, true],
+    ['free pages', { freeBytes: 2.1 * MB }, true],
+    ['all together', { freeBytes: 0.8 * MB, supersededBytes: 0.8 * MB, looseBytes: 0.8 * MB }, true],
+    ['all of a small file, but little', { fileBytes: 0.3 * MB, supersededBytes: 0.2 * MB }, false],
+    ['64 MB of a large file', { fileBytes: 10_000 * MB, supersededBytes: 68 * MB }, true],
+    ['little of a large file', { fileBytes: 10_000 * MB, supersededBytes: 60 * MB }, false],
+    ['somebody wants something gone', { isOwed: true }, true],
+    ['kept for long enough', { oldestKept: NOW - 31 * DAY, compactedAt: NOW - 2 * DAY }, true],
+    ['but looked at today', { oldestKept: NOW - 31 * DAY, compactedAt: NOW - DAY / 2 }, false],
+    ['not kept for long enough', { oldestKept: NOW - 29 * DAY, compactedAt: NOW - 9 * DAY }, false],
+  ]
+  for (const [what, some, expected] of cases) t.equal(isDue(wear(some), RULES, NOW), expected, what)
+})
+
+t.test('what is left when nothing is to be kept any more need not wait', async (t) => {
+  const off = { ...RULES, keepMs: 0 }
+  t.equal(isDue(wear({ oldestKept: NOW - 1, compactedAt: NOW }), off, NOW), true)
+  t.equal(isDue(wear({}), off, NOW), false)
+  t.same(keeping(off, NOW), {})
+  t.same(keeping(RULES, NOW), { keepSince: NOW - 30 * DAY, keepBytes: 2 ** 30 })
+})

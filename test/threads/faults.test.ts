@@ -1,0 +1,71 @@
+/** What a failing disk does to a database, and what the HTTP thread knows of it afterwards. */
+import t, { type Test } from 'tap'
+import { faultFacts } from '../../src/maintenance/fault-facts.ts'
+import { ADMIN } from '../documents/helpers.ts'
+import { DEADLY_ENTRY, idsOf, put, serve, until } from './served.ts'
+
+const FAILING_ENTRY = new URL('./failing-thread.mjs', import.meta.url)
+
+async function serveFailing(t: Test) {
+  const told: [database: string, code: unknown][] = []
+  const served = await serve(t, {
+    threadEntry: FAILING_ENTRY,
+    onDatabaseFault: (database, fault) => told.push([database, (fault as { code?: unknown }).code]),
+  })
+  for (const name of ['a', 'b']) await served.databases.create(name)
+  const [a, b] = [served.databases.get('a'), served.databases.get('b')]
+  return { ...served, told, a, b }
+}
+
+t.test('a read that fails closes the database, which the next call opens anew', async (t) => {
+  const { a, b, databases, told } = await serveFailing(t)
+  await put(a, 'x')
+  await put(b, 'x')
+  for (let n = 0; n < 3; n += 1) {
+    await t.rejects(a.open(ADMIN, 'unreadable', {}), { code: 'disk_fault' })
+    t.same(await idsOf(a), ['x'])
+  }
+  t.same(told, [['a', 'disk_fault']], 'it is told of once')
+  const { databases: faulty } = databases.faults()
+  t.match(faulty, [{ database: 'a', code: 'disk_fault', since: Number, last: Number }])
+  t.match(faultFacts(databases.faults()), [
+    { name: 'threads', ok: true, deaths: 0 },
+    { name: 'database', ok: false, database: 'a', reason: /disk failed/ },
+  ])
+  await put(b, 'y')
+  t.equal(databases.faults().databases.length, 1, 'what is written elsewhere says nothing of it')
+  await put(a, 'y')
+  await until(() => databases.faults().databases.length === 0)
+  t.same(await idsOf(a), ['x', 'y'])
+})
+
+t.test('a commit that fails is no write, and what was asked beside it is answered', async (t) => {
+  const { a, databases } = await serveFailing(t)
+  await put(a, 'x')
+  const asked = [put(a, 'y'), put(a, 'unwritable'), put(a, 'z')]
+  const [y, unwritable, z] = await Promise.allSettled(asked)
+  t.match(unwritable, { status: 'rejected', reason: { code: 'disk_fault' } })
+  const stored = await idsOf(a)
+  for (const [id, outcome] of [['y', y] as const, ['z', z] as const]) {
+    if (outcome?.status === 'fulfilled') t.ok(stored.includes(id), `${id} was acknowledged`)
+    else t.match(outcome, { reason: { code: 'unavailable' } })
+  }
+  t.notOk(stored.includes('unwritable'))
+  await put(a, 'after')
+  await databases.delete('a')
+  t.same(databases.faults().databases, [])
+})
+
+t.test('threads that died are counted', async (t) => {
+  const { databases } = await serve(t, { threadEntry: DEADLY_ENTRY })
+  await databases.create('a')
+  const a = databases.get('a')
+  for (let n = 1; n <= 2; n += 1) {
+    await put(a, `x${n}`)
+    await t.rejects(a.open(ADMIN, 'deadly', {}), { code: 'unavailable' })
+    await until(() => databases.faults().threads.count === n)
+  }
+  const facts = (later: number) => faultFacts(databases.faults(), Date.now() / 1000 + later)
+  t.match(facts(0), [{ name: 'threads', ok: false, deaths: 2, reason: /has died/ }])
+  t.match(facts(3600), [{ name: 'threads', ok: true, deaths: 2 }])
+})

@@ -1,0 +1,156 @@
+/** Restoring databases over their threads: what those hear of it who work with them meanwhile. */
+import { readdirSync } from 'node:fs'
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import Sqlite from 'better-sqlite3'
+import t, { type Test } from 'tap'
+import { ADMIN } from '../documents/helpers.ts'
+import { temporaryFolder } from '../helpers/server.ts'
+import { DEADLY_ENTRY, eventsOf, idsOf, put, type Served, serve, until } from './served.ts'
+
+async function copyOf(t: Test, { dataDir }: Served, name: string): Promise<string> {
+  const copy = join(await temporaryFolder(t), `${name}.sqlite`)
+  const file = new Sqlite(join(dataDir, 'databases', `${name}.sqlite`), { readonly: true })
+  file.prepare('VACUUM INTO ?').run(copy)
+  file.close()
+  return copy
+}
+
+/** A database with a copy that has `a`, and since then `b`. */
+async function withCopy(t: Test, served: Served, name = 'notes') {
+  await served.databases.create(name)
+  await put(served.databases.get(name), 'a')
+  const copy = await copyOf(t, served, name)
+  await put(served.databases.get(name), 'b')
+  return copy
+}
+
+t.test('the database is what it was; who holds the old one hears that it is gone', async (t) => {
+  const served = await serve(t)
+  const { databases, dataDir } = served
+  const copy = await withCopy(t, served)
+  const old = databases.get('notes')
+  const events = eventsOf(old)
+  const secured: string[] = []
+  databases.watchSecurity((name) => secured.push(name))
+  const prepared = await databases.prepareRestore('notes', copy)
+  t.match(prepared, { name: 'notes', docCount: 1, updateSeq: 1 })
+  t.same(await idsOf(databases.get('notes')), ['a', 'b'], 'nothing has happened yet')
+  const kept = await prepared.finish()
+  t.match(kept, /\/replaced\/notes\.\d{4}-.*Z\.sqlite$/)
+  t.same(
+    events.map(({ type }) => type),
+    ['gone'],
+  )
+  t.same(secured, ['notes'])
+  await t.rejects(put(old, 'c'), { code: 'no_database' })
+  const now = databases.get('notes')
+  t.not(now.incarnation, old.incarnation)
+  t.same(await idsOf(now), ['a'])
+  await put(now, 'c')
+  await prepared.discard()
+  t.same(
+    readdirSync(join(dataDir, 'databases')).filter((file) => file.includes('unfinished')),
+    [],
+  )
+  const undone = await databases.prepareRestore('notes', kept as string)
+  await undone.finish()
+  t.same(await idsOf(databases.get('notes')), ['a', 'b'])
+})
+
+t.test('the name is never free, and what is asked meanwhile waits or is told to come again', async (t) => {
+  const served = await serve(t)
+  const { databases } = served
+  const copy = await withCopy(t, served)
+  const writes: Promise<string>[] = []
+  const write = () => {
+    const writing = Promise.resolve().then(() => put(databases.get('notes'), `w${writes.length}`))
+    writing.catch(() => undefined)
+    writes.push(writing)
+  }
+  const prepared = await databases.prepareRestore('notes', copy)
+  let isOver = false
+  const finished = prepared.finish().finally(() => {
+    isOver = true
+  })
+  const made = databases.create('notes')
+  made.catch(() => undefined)
+  while (!isOver) {
+    t.ok(databases.names().includes('notes'))
+    write()
+    await new Promise((resolve) => setImmediate(resolve))
+  }
+  await finished
+  await t.rejects(made, { code: 'file_exists' })
+  for (const result of await Promise.allSettled(writes)) {
+    if (result.status === 'rejected') t.match(result.reason, { code: /^(no_database|unavailable)$/ })
+  }
+  t.same((await idsOf(databases.get('notes'))).includes('b'), false)
+})
+
+t.test('of two restores, and a deletion, one comes after the other', async (t) => {
+  const served = await serve(t)
+  const { databases } = served
+  const copy = await withCopy(t, served)
+  const both = await Promise.all([
+    databases.prepareRestore('notes', copy),
+    databases.prepareRestore('notes', copy),
+  ])
+  const kept = await Promise.all(both.map((prepared) => prepared.finish()))
+  t.equal(new Set(kept).size, 2)
+  t.same(await idsOf(databases.get('notes')), ['a'])
+  const last = await databases.prepareRestore('notes', copy)
+  await Promise.all([databases.delete('notes'), last.finish()])
+  t.same(await idsOf(databases.get('notes')), ['a'], 'it is made anew')
+  t.same(databases.names(), ['notes'])
+})
+
+t.test('what is no copy changes nothing', async (t) => {
+  const served = await serve(t)
+  const { databases } = served
+  const copy = await withCopy(t, served)
+  const broken = join(await temporaryFolder(t), 'broken.sqlite')
+  await writeFile(broken, 'no database at all')
+  const empty = join(await temporaryFolder(t), 'empty.sqlite')
+  await writeFile(empty, '')
+  for (const path of [broken, empty, '/nowhere/x.sqlite']) {
+    await t.rejects(databases.prepareRestore('notes', path), { code: 'bad_request' })
+  }
+  const newer = new Sqlite(copy)
+  newer.pragma('user_version = 99')
+  newer.close()
+  await t.rejects(databases.prepareRestore('notes', copy), { code: 'bad_request', message: /newer settee/ })
+  t.throws(() => databases.prepareRestore('Notes', copy), { code: 'illegal_database_name' })
+  t.same(await idsOf(databases.get('notes')), ['a', 'b'])
+})
+
+t.test('the death of the thread that has it open is survived', async (t) => {
+  const served = await serve(t, { threadEntry: DEADLY_ENTRY })
+  const { databases } = served
+  const copy = await withCopy(t, served)
+  const prepared = await databases.prepareRestore('notes', copy)
+  const dying = databases.get('notes').open(ADMIN, 'deadly', {})
+  dying.catch(() => undefined)
+  const finished = await prepared.finish().then(
+    () => true,
+    () => false,
+  )
+  await until(() => served.faults.length > 0)
+  t.ok(databases.names().includes('notes'))
+  if (!finished) await (await databases.prepareRestore('notes', copy)).finish()
+  t.same(await idsOf(databases.get('notes')), ['a'])
+  t.equal((await databases.get('notes').info(ADMIN)).doc_count, 1)
+})
+
+t.test('a file that was put back by hand begins anew', async (t) => {
+  const { databases } = await serve(t)
+  await databases.create('notes')
+  await put(databases.get('notes'), 'a')
+  const before = await databases.get('notes').info(ADMIN)
+  await databases.beginAnew('notes')
+  const after = await databases.get('notes').info(ADMIN)
+  t.ok(Number(after.instance_start_time) > Number(before.instance_start_time))
+  t.same(await idsOf(databases.get('notes')), ['a'])
+  await t.rejects(databases.beginAnew('no'), { code: 'no_database' })
+  t.same(databases.names(), ['notes'])
+})
