@@ -36,7 +36,8 @@ import { Rewinds } from './maintenance/rewinds.ts'
 import { SpaceWatch } from './maintenance/space-watch.ts'
 import { tendUpgradeCopies } from './maintenance/upgrade-copies.ts'
 import type { Databases } from './threads/databases.ts'
-import { openServerDatabases, type ServerDatabasesOptions } from './threads/server-databases.ts'
+import { openServerDatabases } from './threads/server-databases.ts'
+import type { ServerDatabasesOptions } from './threads/server-databases-options.ts'
 
 export interface ServerOptions {
   /** The data folder; made if it is not there. */
@@ -181,6 +182,7 @@ async function composed(
     () => watch.health(),
     async () => faultFacts(databases.faults()),
     async () => [backupFact(await backups.state())],
+    () => alarms.health(),
   ]
   const space = () => watch.space
   const services = { ...made, collectors, health, backups, logger, version, tmpDir, space }

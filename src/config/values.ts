@@ -1,6 +1,7 @@
 import { CouchError } from '../core/errors.ts'
 import { checkDatabaseName } from '../core/ids.ts'
-import { knownKey, READ_ONLY_SECTIONS, type ValueKind } from './defaults.ts'
+import { knownKey, READ_ONLY_SECTIONS } from './defaults.ts'
+import type { ValueKind } from './known-key.ts'
 import { passwordRules } from './password-rules.ts'
 
 const MAX_NAME_BYTES = 1024

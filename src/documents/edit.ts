@@ -31,8 +31,6 @@ export interface Edit {
    * else stays as the parent has it (protocol.md 7.4). Only for the first edit of a document.
    */
   readonly attachment?: string
-  /** The edit makes the document what it was (rewind.ts): an admin asks for it, and is not alarmed of it. */
-  readonly isOfRewind?: boolean
 }
 
 /** The revision an edit made, or why it made none. */

@@ -4,8 +4,7 @@ import { CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
 import { asOf } from '../revisions/as-of.ts'
 import { formatRev, parseRev } from '../revisions/rev.ts'
-import type { DatabaseStore } from '../storage/engine.ts'
-import type { DocHistory, StoredVersion, StoreHorizon } from '../storage/history.ts'
+import type { DocHistory, RememberingStore, StoredVersion, StoreHorizon } from '../storage/history.ts'
 import { inBytes } from './open.ts'
 import { filledPieces } from './parts.ts'
 import { pieceChunks } from './pieces.ts'
@@ -27,7 +26,7 @@ const BOOKMARK = /^\d{1,15}$/
 
 /** The JSON of {@link TimeMachine.history}. */
 export async function documentHistory(
-  store: DatabaseStore,
+  store: RememberingStore,
   user: UserCtx,
   id: string,
   { limit, bookmark }: HistoryPage,
@@ -88,7 +87,7 @@ interface Looked {
 
 /** The JSON of {@link TimeMachine.overwritten}. */
 export async function overwritten(
-  store: DatabaseStore,
+  store: RememberingStore,
   user: UserCtx,
   query: OverwrittenQuery,
 ): Promise<Uint8Array> {
@@ -138,7 +137,7 @@ function lookAt(doc: DocHistory, { since = 0, until = Number.MAX_SAFE_INTEGER }:
 
 /** The JSON of {@link TimeMachine.version}, in chunks. */
 export async function* readVersion(
-  store: DatabaseStore,
+  store: RememberingStore,
   user: UserCtx,
   id: string,
   choice: VersionChoice,

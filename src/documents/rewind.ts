@@ -3,8 +3,8 @@ import { Breath } from '../core/breath.ts'
 import { asCouchError, CouchError, type ErrorName } from '../core/errors.ts'
 import { DESIGN_PREFIX } from '../core/ids.ts'
 import type { UserCtx } from '../core/types.ts'
-import type { DatabaseStore, IdRange } from '../storage/engine.ts'
-import type { DocHistory } from '../storage/history.ts'
+import type { IdRange } from '../storage/engine.ts'
+import type { DocHistory, RememberingStore } from '../storage/history.ts'
 import { remeasured } from './allowance.ts'
 import type { EditResult } from './edit.ts'
 import { kindRange } from './id-range.ts'
@@ -29,7 +29,7 @@ const BROKEN: ReadonlySet<ErrorName> = new Set([
 
 /** What one rewind works with. */
 export interface RewindOptions {
-  readonly store: DatabaseStore
+  readonly store: RememberingStore
   readonly user: UserCtx
   readonly checks: WriteChecks
   /** The time, in ms since 1970. */

@@ -6,6 +6,7 @@ import type { Limits, Rules, SecurityObject, Settings, UserCtx } from '../core/t
 import { formatRev, parseRev, type Rev } from '../revisions/rev.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
+import type { RememberingStore } from '../storage/history.ts'
 import { sequenceToken } from '../storage/sequence.ts'
 import { allDocs, allDocsQueries } from './all-docs.ts'
 import { withStaging } from './attachments.ts'
@@ -65,7 +66,7 @@ export interface StoreDatabaseOptions {
 }
 
 /** @param store the database's documents */
-export function storeDatabase(store: DatabaseStore, options: StoreDatabaseOptions): Database {
+export function storeDatabase(store: RememberingStore, options: StoreDatabaseOptions): Database {
   const { limits, onSecured, documentRules } = options
   const settings = (): Settings => ({ limits: limits(), rules: options.rules() })
   const checks = new WriteChecks(store, options)

@@ -18,6 +18,8 @@ import { Examination, Findings, type Need, type Round, type WriteChecks } from '
 /** An edit and the document it is of. */
 export interface NamedEdit extends Edit {
   readonly id: string
+  /** The edit makes the document what it was (rewind.ts): an admin asks for it, and is not alarmed of it. */
+  readonly isOfRewind?: boolean
 }
 
 /** Rounds of a document beyond one for each of its edits, each of which can depend on the one before. */
@@ -26,7 +28,7 @@ const SPARE_ROUNDS = 5
 /** The edits of one document, in their order, and where in the request they stand. */
 interface DocumentEdits {
   readonly id: string
-  readonly edits: Edit[]
+  readonly edits: NamedEdit[]
   readonly places: number[]
   readonly known: Findings
   rounds: number
@@ -214,7 +216,7 @@ function documentUpdate(
 }
 
 /** One that is worth a thought: what a rewind deletes, an admin has asked for. */
-function isTombstone({ doc, isOfRewind }: Edit): boolean {
+function isTombstone({ doc, isOfRewind }: NamedEdit): boolean {
   return doc.deleted && !isOfRewind
 }
 

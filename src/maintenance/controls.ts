@@ -13,9 +13,6 @@ import type { Rewinds } from './rewinds.ts'
 import { localSizes, type SizeControls } from './sizes.ts'
 import { localTransfers, type TransferServices, type Transfers } from './transfers.ts'
 
-/** Told now and then how far something is. */
-export type OnProgress<Progress extends object> = (progress: Progress) => void
-
 export type Controls = Operator & SizeControls & Transfers & Restorer & Keeper & HistoryControls
 
 /** All of them, by which a call that comes over the socket is known. */

@@ -3,7 +3,6 @@ import { CouchError, ERRORS, type ErrorName } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
 import type { RewindCounts } from '../documents/time-machine-calls.ts'
 import type { Databases } from '../threads/databases.ts'
-import type { OnProgress } from './controls.ts'
 import type { RewindLine, Rewinds } from './rewinds.ts'
 
 export interface HistoryQuery {
@@ -42,7 +41,7 @@ export interface HistoryControls {
   /** The answer of `GET history`. @throws no_database, not_found, bad_request */
   readHistory(query: HistoryQuery): Promise<object>
   /** @throws no_database, bad_request, conflict; and what the rewind broke off with */
-  rewindDatabase(order: RewindOrder, onProgress?: OnProgress<RewindProgress>): Promise<RewindResult>
+  rewindDatabase(order: RewindOrder, onProgress?: (progress: RewindProgress) => void): Promise<RewindResult>
 }
 
 /** Whoever may open the data folder. */

@@ -14,7 +14,6 @@
  */
 import type { SecurityObject } from '../core/types.ts'
 import type { Branch } from '../revisions/branch.ts'
-import type { WithHistory } from './history.ts'
 import type { Epochs } from './sequence.ts'
 import type { CompactOptions, StoreSizes, StoreWear } from './upkeep.ts'
 
@@ -276,7 +275,7 @@ export interface Page<R> {
 }
 
 /** One open database. Methods may be called at any time; writes of several calls may share a commit. */
-export interface DatabaseStore extends WithHistory {
+export interface DatabaseStore {
   /** Whether its opening has found that it was put back by hand. */
   readonly wasPutBack: boolean
   info(): Promise<StoreInfo>

@@ -3,7 +3,7 @@
  * compaction, and for some time after it (`settee/keep_days`); see storage/engine.ts for what holds of every engine.
  */
 import type { Horizon, TimedVersion } from '../revisions/as-of.ts'
-import type { DocState, IdRange, Page, Paging, StoreView } from './engine.ts'
+import type { DatabaseStore, DocState, IdRange, Page, Paging, StoreView } from './engine.ts'
 
 /** A version of a document of which a row is stored. */
 export interface StoredVersion extends TimedVersion {
@@ -62,6 +62,6 @@ export interface HistoryStore {
 }
 
 /** A store that remembers what documents were. */
-export interface WithHistory {
+export interface RememberingStore extends DatabaseStore {
   readonly history: HistoryStore
 }

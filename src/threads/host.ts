@@ -3,28 +3,18 @@
  * what to do by the HTTP thread (pool.ts), in batches of messages, and answers in batches.
  */
 import { parentPort, type TransferListItem, workerData } from 'node:worker_threads'
-import { readFilterBody } from '../changes/filter-body.ts'
-import { changesPage } from '../changes/page.ts'
 import { CouchError } from '../core/errors.ts'
 import { isShort, type Space } from '../core/space.ts'
-import type { SecurityObject, Settings } from '../core/types.ts'
+import type { Settings } from '../core/types.ts'
 import { USERS_DATABASE } from '../core/user-ids.ts'
-import type { MassDeletion } from '../documents/deletion-watch.ts'
-import { ownFunctionsOnly } from '../documents/own-functions.ts'
-import { storeDatabase } from '../documents/store-database.ts'
-import { usersDatabase } from '../documents/users-database.ts'
-import { Budget } from '../query/budget.ts'
-import { refusedViews } from '../query/refused-views.ts'
-import { compileRegex } from '../query/regex.ts'
 import { ViewMemory } from '../query/view-memory.ts'
-import { storeViews } from '../query/views.ts'
 import { SandboxClient } from '../sandbox/client.ts'
-import type { Catalog } from '../storage/catalog.ts'
 import { CommitTally } from '../storage/commit-tally.ts'
 import type { DatabaseStore, StoreView } from '../storage/engine.ts'
 import type { Epoch, Mark } from '../storage/sequence.ts'
 import { sqliteEngine } from '../storage/sqlite/engine.ts'
 import { AutomaticCompactions } from './automatic-compactions.ts'
+import { CatalogHost } from './catalog-host.ts'
 import { keeping } from './compaction-policy.ts'
 import { Compactions } from './compactions.ts'
 import { serveCopies } from './copy-host.ts'
@@ -32,14 +22,14 @@ import { isCopier } from './copy-wire.ts'
 import { Disk } from './disk.ts'
 import { Flow } from './flow.ts'
 import { heapSize } from './heap-size.ts'
+import { HeldOpen } from './held-open.ts'
 import { LoopWatch } from './loop-watch.ts'
 import { type Closable, OpenStores } from './open-stores.ts'
-import { servedUsers } from './served-users.ts'
+import { served } from './served.ts'
 import type { ThreadStats } from './thread-stats.ts'
 import { Turns } from './turns.ts'
 import { unreadable } from './unreadable.ts'
 import {
-  type CatalogAct,
   METHODS,
   Outbox,
   ownBytes,
@@ -72,11 +62,6 @@ function isLong(method: keyof ServedDatabase): boolean {
   return METHODS[method] === 'stream' || LONG_CALLS.has(method)
 }
 
-/** A test of a pattern that holds the thread for a bounded time, however long the text. */
-function compilePattern(pattern: string): (text: string) => boolean {
-  return compileRegex(pattern, new Budget().spend)
-}
-
 /** Serves one port until it is told to stop. */
 class Host {
   readonly #outbox: Outbox<Reply>
@@ -102,8 +87,9 @@ class Host {
   )
   /** Streams asked for, by call, from the moment they are: a reader may give up before they begin. */
   readonly #streams = new Map<number, { readonly database: string; readonly flow: Flow }>()
-  /** What lets go the databases that are held open, by the calls that asked for it. */
-  readonly #held = new Map<number, () => void>()
+  readonly #held = new HeldOpen((database, incarnation, work) =>
+    this.#stores.accompany(database, incarnation, work),
+  )
   readonly #views = new ViewMemory(() => this.#settings.limits.maxViewBytes)
   /** How far databases were before the server was started, until they are opened. */
   readonly #marks = new Map<string, Mark>()
@@ -116,7 +102,7 @@ class Host {
   /** Databases that nobody else can open (storage/sqlite/upgrade.ts). */
   readonly #alone = new Set<string>()
   #settings: Settings
-  #catalog: Promise<Catalog> | undefined
+  readonly #catalog: CatalogHost
 
   constructor(outbox: Outbox<Reply>, options: ThreadOptions) {
     this.#outbox = outbox
@@ -134,6 +120,7 @@ class Host {
         onAlone: (database) => this.#alone.add(database),
       },
     })
+    this.#catalog = new CatalogHost(this.#engine)
     this.#functions = new SandboxClient(options.sandbox, () => outbox.post({ type: 'sandbox' }))
     this.#stores = new OpenStores(options.maxOpen, (name, incarnation) => this.#open(name, incarnation))
   }
@@ -144,36 +131,16 @@ class Host {
     this.#opened.add(name)
     const store = await this.#engine.openDatabase(name, mark)
     if (store.wasPutBack) this.#tellPutBack(incarnation, await store.view())
-    const { isHosted } = this.#settings.rules
-    const sandbox = isHosted ? ownFunctionsOnly(this.#functions.sandbox, name) : this.#functions.sandbox
-    const house = isHosted ? null : { sandbox, name, incarnation }
-    const options = {
+    const database = await served(store, {
       name,
-      limits: () => this.#settings.limits,
-      rules: () => this.#settings.rules,
-      space: () => this.#disk.space,
-      onSecured: (security: SecurityObject) => this.#outbox.post({ type: 'secured', incarnation, security }),
-      onMassDeletion: (found: MassDeletion) => this.#outbox.post({ type: 'alarm', incarnation, found }),
-      sandbox,
       incarnation,
+      settings: () => this.#settings,
+      space: () => this.#disk.space,
+      functions: this.#functions,
+      views: this.#views,
       startCompaction: () => void this.#compactions.start(name, incarnation),
-      viewBytes: () => this.#views.bytesOf(store),
-    }
-    const isUsers = name === USERS_DATABASE
-    const documents = isUsers
-      ? await usersDatabase(store, { ...options, compilePattern })
-      : storeDatabase(store, options)
-    // What `_users` is made with is no news of it: nothing is told of before now.
-    store.onCommit((updateSeq, epoch) =>
-      this.#outbox.post({ type: 'committed', incarnation, updateSeq, epoch }),
-    )
-    const served: ServedDatabase = {
-      ...documents,
-      ...(isHosted ? refusedViews(store) : storeViews({ store, sandbox, incarnation, memory: this.#views })),
-      changes: (user, request) => changesPage(store, user, request, house),
-      readFilterBody: async (_user, body, withText) => readFilterBody(body, withText),
-    }
-    const database = isUsers ? servedUsers(served, () => served.security()) : served
+      tell: (reply) => this.#outbox.post(reply),
+    })
     this.#automatic.opened(name, incarnation, store)
     const close = async () => {
       await this.#automatic.closing(name)
@@ -240,17 +207,16 @@ class Host {
         this.#answer(request.call, this.#engine.prepare(request.database, request.copy))
         return
       case 'hold':
-        this.#answer(request.call, this.#hold(request))
+        this.#answer(request.call, this.#held.hold(request))
         return
       case 'release':
-        this.#held.get(request.call)?.()
-        this.#held.delete(request.call)
+        this.#held.release(request.call)
         return
       case 'check':
         this.#answer(request.call, unreadable(this.#stores))
         return
       case 'catalog':
-        this.#answer(request.call, this.#catalogAct(request.act))
+        this.#answer(request.call, this.#catalog.act(request.act))
         return
       case 'stop':
         this.#answer(request.call, this.#stop())
@@ -338,38 +304,6 @@ class Host {
     }
     await this.#stores.drop(database)
     this.#automatic.forget(database)
-  }
-
-  #hold({ call, database, incarnation }: Extract<Request, { type: 'hold' }>): Promise<void> {
-    return new Promise((opened, failed) => {
-      const untilReleased = () => {
-        opened()
-        return new Promise<void>((release) => this.#held.set(call, release))
-      }
-      this.#stores.accompany(database, incarnation, untilReleased).catch(failed)
-    })
-  }
-
-  async #catalogAct(act: CatalogAct): Promise<unknown> {
-    const catalog = await this.#openCatalog(act.act === 'open' ? act.serverFile : undefined)
-    if (act.act === 'create') return catalog.create(act.name)
-    if (act.act === 'delete') return catalog.delete(act.name)
-    if (act.act === 'replace') return catalog.replace(act.name, act.draft)
-    if (act.act === 'discard') return catalog.discard(act.name, act.draft)
-    if (act.act === 'noteUpdated') return catalog.noteUpdated(act.names, act.marks)
-    if (act.act === 'readUpdates') return catalog.readUpdates(act.range, act.limit)
-    if (act.act === 'readRecords') return catalog.readRecords(act.kind)
-    if (act.act === 'writeRecords') return catalog.writeRecords(act.writes)
-    if (act.act === 'copy') return catalog.copyTo(act.path)
-    return { serverUuid: catalog.serverUuid, databases: await catalog.list() }
-  }
-
-  #openCatalog(serverFile?: string): Promise<Catalog> {
-    this.#catalog ??= this.#engine.openCatalog(serverFile).catch((error: unknown) => {
-      this.#catalog = undefined
-      throw error
-    })
-    return this.#catalog
   }
 
   /** Finishes what was asked for before, but for streams, which readers may take any time to read. */

@@ -4,7 +4,6 @@ import { CouchError } from '../core/errors.ts'
 import { checkDatabaseName } from '../core/ids.ts'
 import { AMPLE_SPACE, type Space, shortage } from '../core/space.ts'
 import type { Limits, SecurityObject, Settings } from '../core/types.ts'
-import type { MassDeletion } from '../documents/deletion-watch.ts'
 import type { FunctionLimits } from '../sandbox/board.ts'
 import { SandboxPool } from '../sandbox/pool.ts'
 import type {
@@ -18,38 +17,15 @@ import { databaseCopies } from './copies.ts'
 import type { Copies } from './copy-wire.ts'
 import type { DatabaseHandle, DatabasesStats, OwnedDatabases, PreparedRestore } from './databases.ts'
 import { FaultRecord, type Faults } from './faults.ts'
+import { OneAtATime } from './one-at-a-time.ts'
 import { type OpenedCatalog, Pool } from './pool.ts'
 import { type ProxiedDatabase, proxyDatabase } from './proxy.ts'
 import { Replacements } from './replacements.ts'
+import type { ServerDatabasesOptions } from './server-databases-options.ts'
 import { type CompactionTask, Tasks } from './tasks.ts'
 import { type ThreadEvent, threadFlags } from './thread.ts'
 import { UpdateNotes } from './update-notes.ts'
 import { type CatalogAct, unpackError } from './wire.ts'
-
-export interface ServerDatabasesOptions {
-  readonly dataDir: string
-  readonly settings: Settings
-  /** Databases kept open at the most, unless more are in use. */
-  readonly maxOpen: number
-  /** A copy of server.sqlite that takes the place of the folder's own first; absolute. */
-  readonly serverFile?: string | undefined
-  /** The file that a thread runs; by default host.ts beside this file. */
-  readonly threadEntry?: URL | undefined
-  /** The file that a thread for functions of design documents runs; by default the sandbox's own. */
-  readonly sandboxEntry?: URL | undefined
-  /** A thread has died. */
-  onFault(fault: unknown): void
-  /** Most of a database was deleted within a minute; told again while that goes on. */
-  onMassDeletion?(database: DatabaseEntry, found: MassDeletion): void
-  /** A database's file was found to be put back by hand; its devices compare anew. */
-  onPutBack?(database: string): void
-  /** A compaction has failed; the database is as it was, less what was cleaned up by then. */
-  onCompactionFault(database: string, fault: unknown): void
-  /** A database's file is damaged, or the disk has failed it; told once of each. */
-  onDatabaseFault?(database: string, fault: unknown): void
-  /** A write has met the end of the disk. */
-  onFull?(): void
-}
 
 /**
  * Takes the data folder and lists its databases.
@@ -91,7 +67,7 @@ class ServerDatabases implements OwnedDatabases {
   readonly #byName = new Map<string, ProxiedDatabase>()
   readonly #byIncarnation = new Map<number, ProxiedDatabase>()
   /** Makings and deletings under way: one at a time for a name. */
-  readonly #changing = new Map<string, Promise<unknown>>()
+  readonly #changing = new OneAtATime()
   readonly #notes = new UpdateNotes({
     note: (names, marks) => this.#catalogChange({ act: 'noteUpdated', names, marks }),
   })
@@ -102,7 +78,7 @@ class ServerDatabases implements OwnedDatabases {
     owner: (name) => this.#pool.owner(name),
     release: (name) => this.#pool.release(name),
     catalog: (act) => this.#catalogChange(act),
-    alone: (name, work) => this.#alone(name, work),
+    alone: (name, work) => this.#changing.run(name, work),
     take: (name) => this.#take(name),
     enter: (entry) => this.#enter(entry),
     tellSecurity: (name) => this.#tellSecurity(name),
@@ -162,7 +138,7 @@ class ServerDatabases implements OwnedDatabases {
   #adopt({ serverUuid, databases }: OpenedCatalog): void {
     this.#serverUuid = serverUuid
     for (const entry of databases) {
-      if (!this.#byName.has(entry.name) && !this.#changing.has(entry.name)) this.#enter(entry)
+      if (!this.#byName.has(entry.name) && !this.#changing.isBusy(entry.name)) this.#enter(entry)
     }
     this.#tellUpdated()
   }
@@ -265,7 +241,7 @@ class ServerDatabases implements OwnedDatabases {
 
   create(name: string): Promise<void> {
     checkDatabaseName(name)
-    return this.#alone(name, async () => {
+    return this.#changing.run(name, async () => {
       if (this.#byName.has(name)) throw new CouchError('file_exists')
       const refusal = shortage(this.#space)
       // `_users` and its kin are the server's own, which it does not do without.
@@ -275,7 +251,7 @@ class ServerDatabases implements OwnedDatabases {
   }
 
   delete(name: string): Promise<void> {
-    return this.#alone(name, async () => {
+    return this.#changing.run(name, async () => {
       const proxied = this.#byName.get(name)
       if (proxied === undefined) throw new CouchError('no_database')
       this.#leave(proxied.entry)
@@ -302,17 +278,6 @@ class ServerDatabases implements OwnedDatabases {
 
   beginAnew(name: string): Promise<void> {
     return this.#replacements.beginAnew(name)
-  }
-
-  async #alone(name: string, work: () => Promise<void>): Promise<void> {
-    const before = this.#changing.get(name) ?? Promise.resolve()
-    const done = before.then(work, work)
-    this.#changing.set(name, done)
-    try {
-      await done
-    } finally {
-      if (this.#changing.get(name) === done) this.#changing.delete(name)
-    }
   }
 
   updates(range: UpdatesRange, limit: number): Promise<CatalogUpdates> {

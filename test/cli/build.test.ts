@@ -22,7 +22,8 @@ async function project(t: Test): Promise<string> {
     cpSync(join(ROOT, name), join(folder, name), { recursive: true })
   }
   symlinkSync(join(ROOT, 'node_modules'), join(folder, 'node_modules'))
-  cpSync(join(ROOT, 'src', 'cli', 'arguments.ts'), join(folder, 'src', 'cli', 'arguments.ts'))
+  const isGrammar = (path: string) => /(?:cli|arguments\.ts|usage-error\.ts)$/.test(path)
+  cpSync(join(ROOT, 'src', 'cli'), join(folder, 'src', 'cli'), { recursive: true, filter: isGrammar })
   cpSync(join(ROOT, 'src', 'config'), join(folder, 'src', 'config'), { recursive: true })
   cpSync(join(ROOT, 'src', 'core'), join(folder, 'src', 'core'), { recursive: true })
   for (const file of ['regex.ts', 'budget.ts']) {

@@ -2,7 +2,7 @@
 import t, { type Test } from 'tap'
 import { DEFAULT_LIMITS, DEFAULT_RULES } from '../../src/core/types.ts'
 import type { DatabaseHandle } from '../../src/threads/databases.ts'
-import type { ServerDatabasesOptions } from '../../src/threads/server-databases.ts'
+import type { ServerDatabasesOptions } from '../../src/threads/server-databases-options.ts'
 import { put, serve } from './served.ts'
 
 const FORBID = `function (newDoc) { if (newDoc.no) throw { forbidden: 'not ' + newDoc._id } }`

@@ -21,9 +21,9 @@ import { FolderLock, inUse } from './folder-lock.ts'
 import { syncPath } from './log-file.ts'
 import { forgetMark, readMarks, writeMarks } from './marks.ts'
 import { RECORDS_SCHEMA, readRecords, writeRecords } from './records.ts'
-import { beginAnew, createdAtOf } from './restored.ts'
 import { type Migration, migrate } from './schema.ts'
 import { replaceServerFile } from './server-file.ts'
+import { setApart, settled } from './set-apart.ts'
 import { State } from './state.ts'
 import { type DiskWatch, Trouble } from './trouble.ts'
 import { UPDATE_LOG_SCHEMA, UpdateLog } from './update-log.ts'
@@ -238,13 +238,14 @@ export class SqliteCatalog implements Catalog {
     const wasThere = this.#entries.has(name)
     if (draft === null && !wasThere) throw new CouchError('no_database')
     try {
-      const createdAt = wasThere ? this.#settle(name) : null
+      const { onOperation, now } = this.#options
+      const createdAt = wasThere ? settled(this.#files.path(name), onOperation) : null
       const beginning = draft === null ? this.#files.path(name) : this.#files.draft(name, draft)
-      this.#setApart(beginning, createdAt, draft === null)
+      setApart(beginning, { createdAt, isStillInPlace: draft === null, now: now(), onOperation })
       // What its name was known by is over whether the file then gets it or not.
       const entry = this.#attempt(() => this.#enter(name))
       this.#entries.set(name, entry)
-      const kept = draft === null ? null : this.#files.replace(name, draft, this.#options.now())
+      const kept = draft === null ? null : this.#files.replace(name, draft, now())
       return { ...entry, kept }
     } catch (error) {
       if (!wasThere && this.#entries.delete(name)) this.#transaction(() => this.#forget(name))
@@ -254,38 +255,6 @@ export class SqliteCatalog implements Catalog {
 
   async discard(name: string, draft: string): Promise<void> {
     this.#files.discard(name, draft)
-  }
-
-  /**
-   * Brings what a crash left in a database's log into its file.
-   * @returns when it was made, in seconds since 1970; null when it is damaged
-   */
-  #settle(name: string): number | null {
-    try {
-      return this.#withFile(this.#files.path(name), createdAtOf)
-    } catch (error) {
-      const translated = storageError(error)
-      // A damaged file is what backups are for.
-      if (translated instanceof CouchError && translated.code === 'insufficient_storage') throw translated
-      return null
-    }
-  }
-
-  /** What begins under a name must not be taken for what had it before, not even within a second. */
-  #setApart(path: string, createdAt: number | null, isStillInPlace: boolean): void {
-    this.#withFile(path, (connection) => {
-      const isLater = createdAt === null || createdAtOf(connection) > createdAt
-      if (isStillInPlace || !isLater) beginAnew(connection, this.#options.now(), [createdAt ?? 0])
-    })
-  }
-
-  #withFile<R>(path: string, use: (connection: Connection) => R): R {
-    const connection = new Connection(path, { onOperation: this.#options.onOperation, mustExist: true })
-    try {
-      return use(connection)
-    } finally {
-      connection.close()
-    }
   }
 
   async noteUpdated(names: readonly string[], marks: readonly NamedMark[] = []): Promise<void> {

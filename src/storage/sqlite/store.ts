@@ -4,7 +4,6 @@ import type { CommitTally } from '../commit-tally.ts'
 import type {
   BlobPin,
   BlobStage,
-  DatabaseStore,
   DocState,
   DocUpdate,
   IdRange,
@@ -20,6 +19,7 @@ import type {
   StoreView,
   Touches,
 } from '../engine.ts'
+import type { RememberingStore } from '../history.ts'
 import type { Epoch, Mark } from '../sequence.ts'
 import type { CompactOptions, StoreSizes, StoreWear } from '../upkeep.ts'
 import { Access } from './access.ts'
@@ -58,7 +58,7 @@ export interface StoreOptions {
   onClosed(): void
 }
 
-export class SqliteStore implements DatabaseStore {
+export class SqliteStore implements RememberingStore {
   readonly history: History
   readonly wasPutBack: boolean
   readonly #name: string

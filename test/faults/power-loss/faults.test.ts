@@ -16,6 +16,7 @@ const SCRIPT = new URL('fault-workload.ts', import.meta.url)
 
 /** How many points of a record are replayed, evenly spread, beside the last one. */
 const POINTS = Number(process.env.SETTEE_POWER_LOSS_POINTS ?? 60)
+t.setTimeout(280_000)
 
 /** Replays a record, and opens what the disk holds at some of the points where something was told. */
 async function replay(t: Test, recorder: Recorder): Promise<void> {
@@ -50,6 +51,7 @@ const TASKS = {
 
 for (const [task, name] of Object.entries(TASKS)) {
   t.test(name, async (t) => {
+    t.setTimeout(250_000)
     const recorder = await makeRecorder(t, join(await temporaryFolder(t), 'data'))
     t.equal(await recorder.run(SCRIPT, task), 0)
     await replay(t, recorder)

@@ -230,7 +230,7 @@ async function faults(t: Test, makeEngine: MakeEngine): Promise<void> {
       fired = hook.disarm()
       const when = `failed at ${fired ?? 'nothing'}`
       if (fired === null) t.equal(thrown, null)
-      const isOurs = thrown instanceof CouchError && /storage|internal/.test(thrown.code)
+      const isOurs = thrown instanceof CouchError && /storage|internal|disk_fault/.test(thrown.code)
       t.ok(thrown === null || isOurs, `${when}: ${String(thrown)}`)
       t.same(await leavesOf(store), before, when)
       t.equal((await store.info()).compacting, false)

@@ -1,5 +1,4 @@
-import type { DatabaseStore } from '../../../src/storage/engine.ts'
-import type { StoredVersion } from '../../../src/storage/history.ts'
+import type { RememberingStore, StoredVersion } from '../../../src/storage/history.ts'
 import { attachment, put, remove, write } from './edits.ts'
 import { ALL, only, openNotes, type StorageCases } from './setup.ts'
 
@@ -11,7 +10,7 @@ class Clock {
   readonly now = (): number => this.at
 }
 
-async function versionsOf(store: DatabaseStore, id: string): Promise<readonly StoredVersion[]> {
+async function versionsOf(store: RememberingStore, id: string): Promise<readonly StoredVersion[]> {
   const [versions] = await store.history.readDocs([id], (doc) => doc?.versions().map((each) => ({ ...each })))
   return versions ?? []
 }

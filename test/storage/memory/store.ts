@@ -5,7 +5,6 @@ import type { DatabaseEntry } from '../../../src/storage/catalog.ts'
 import type {
   BlobPin,
   BlobStage,
-  DatabaseStore,
   DocState,
   DocUpdate,
   IdRange,
@@ -20,7 +19,7 @@ import type {
   StoreInfo,
   StoreView,
 } from '../../../src/storage/engine.ts'
-import type { DocHistory, HistoryStore } from '../../../src/storage/history.ts'
+import type { DocHistory, HistoryStore, RememberingStore } from '../../../src/storage/history.ts'
 import { type Epoch, hasGoneBack, type Mark } from '../../../src/storage/sequence.ts'
 import type {
   CompactionProgress,
@@ -63,7 +62,7 @@ interface Job {
   reject(error: unknown): void
 }
 
-export class MemoryStore implements DatabaseStore {
+export class MemoryStore implements RememberingStore {
   readonly history: HistoryStore
   readonly #record: DatabaseRecord
   readonly #operate: Operate

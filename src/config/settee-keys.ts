@@ -1,0 +1,101 @@
+import { DEFAULT_LIMITS, DEFAULT_RULES } from '../core/types.ts'
+import { problemOfFolder } from './absolute-folder.ts'
+import { BOOLEAN, bytes, count, integer, type KnownKey, row } from './known-key.ts'
+
+const { functionMemory } = DEFAULT_LIMITS
+
+/** The keys that CouchDB has no word for. */
+export const SETTEE_KEYS: readonly KnownKey[] = [
+  row(
+    'settee',
+    'mode',
+    'single',
+    { type: 'choice', of: ['single', 'hosted'] },
+    'hosted: for tenants who do not know each other; read at start',
+  ),
+  row('settee', 'sign_up', 'false', BOOLEAN, 'true: in hosted mode people make accounts for themselves'),
+  row('quota', 'bytes', 1_073_741_824, bytes(0), "bytes that a tenant's databases may take together"),
+  row('quota', 'documents', 1_000_000, count(0), 'documents in them together'),
+  row('quota', 'databases', 10, count(0), 'databases of a tenant'),
+  row('quota', 'document_size', 'infinity', bytes(1), "bytes of JSON in one document of a tenant's"),
+  row('quota', 'requests', 100, count(1), 'requests of a tenant, or of an anonymous address, a second'),
+  row('quota', 'feeds', 50, count(1), 'feeds of a tenant that wait at once'),
+  row('settee', 'max_connections', 10_000, integer(1, 1_000_000), 'connections open at once'),
+  row('settee', 'body_timeout', 60, integer(1, 86_400), 'seconds in which a body must bring 100 bytes each'),
+  row('settee', 'body_memory', 67_108_864, integer(1_048_576, 2 ** 40), 'bytes of request bodies in memory'),
+  row(
+    'settee',
+    'view_memory',
+    DEFAULT_LIMITS.maxViewBytes,
+    integer(1_048_576, 2 ** 40),
+    'bytes of view rows in a thread',
+  ),
+  row(
+    'settee',
+    'function_memory',
+    functionMemory,
+    integer(16_777_216, 2 ** 32),
+    'bytes that one function of a design document may take',
+  ),
+  row('settee', 'keep_days', 30, integer(0, 36_500), 'days that overwritten and deleted bodies are kept'),
+  row('settee', 'keep_bytes', 1_073_741_824, bytes(0), 'bytes of them in one database; the oldest go first'),
+  row(
+    'settee',
+    'compaction',
+    'automatic',
+    { type: 'choice', of: ['automatic', 'manual'] },
+    'manual: databases are compacted on request only',
+  ),
+  row('settee', 'compaction_share', 20, integer(1, 100), 'percent of a file of no use that make it due'),
+  row('settee', 'compaction_bytes', 67_108_864, integer(1, 2 ** 50), 'bytes of no use that make it due'),
+  row('settee', 'compaction_quiet', 10, integer(0, 86_400), 'seconds without a write before it begins'),
+  row(
+    'settee',
+    'upgrade_copies_days',
+    30,
+    integer(0, 36_500),
+    'days that files of before an upgrade are kept; 0: they are not copied',
+  ),
+  row('settee', 'backup_interval', 0, integer(0, 8760), 'hours between two backups; 0: none by themselves'),
+  row(
+    'settee',
+    'backup_folder',
+    null,
+    { type: 'checked', problem: problemOfFolder },
+    'where backups are kept; unset: backups in the data folder',
+  ),
+  row('settee', 'backup_keep_daily', 7, integer(0, 10_000), 'days of which the last backup is kept'),
+  row('settee', 'backup_keep_weekly', 4, integer(0, 10_000), 'weeks of which the last backup is kept'),
+  row(
+    'settee',
+    'free_space_floor',
+    null,
+    // Less would be as good as none: SQLite's log takes as much.
+    integer(1_048_576, 2 ** 50),
+    'bytes of the disk that are kept for deletions; unset: 64 MB or 2 % of the disk, whichever is more',
+  ),
+  row('settee', 'max_tokens', 100_000, integer(0, 1_000_000), 'device tokens of all accounts together'),
+  row('settee', 'tokens_per_account', 50, integer(0, 10_000), 'device tokens of one account'),
+  row(
+    'settee',
+    'replaced_days',
+    30,
+    integer(1, 36_500),
+    'days that a database is kept which a restore replaced',
+  ),
+  row(
+    'settee',
+    'mass_deletion',
+    DEFAULT_RULES.massDeletion.percent,
+    integer(0, 100),
+    'of a hundred documents, how many deleted within a minute raise an alarm; 0: none',
+  ),
+  row(
+    'settee',
+    'mass_deletion_documents',
+    DEFAULT_RULES.massDeletion.documents,
+    integer(1, 1_000_000),
+    'documents that must be deleted for that at the least',
+  ),
+  row('settee', 'token_name_length', 100, integer(1, 1000), "characters in a device token's name"),
+]
