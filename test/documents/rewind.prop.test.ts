@@ -21,7 +21,7 @@ interface Step {
   readonly act:
     | { readonly kind: 'edit'; readonly deleted: boolean; readonly n: number; readonly file: boolean }
     | { readonly kind: 'replicate'; readonly arrival: Arrival }
-    | { readonly kind: 'compact' }
+    | { readonly kind: 'compact'; readonly keepMs: number }
 }
 
 const EDIT = fc.record({
@@ -35,14 +35,25 @@ const REPLICATE = fc.record({
   arrival: arrivals(1).map(([arrival]) => arrival as Arrival),
 })
 
-const steps = (mayCompact: boolean) =>
+const compactions = (keepMs: readonly number[]) =>
+  fc.record({ kind: fc.constant('compact' as const), keepMs: fc.constantFrom(...keepMs) })
+
+/** For how long old versions are kept by compactions, in ms; 0: not at all. */
+const WAYS: Readonly<Record<string, readonly number[]>> = {
+  'as it was written': [],
+  'with compactions': [0, 5, 2000],
+  'with compactions that keep all': [Infinity],
+}
+
+const steps = (keepMs: readonly number[]) =>
   fc.array(
     fc.record({
       id: fc.constantFrom(...IDS),
       wait: fc.constantFrom(0, 1, 10, 1000),
-      act: mayCompact
-        ? fc.oneof(EDIT, EDIT, REPLICATE, REPLICATE, fc.constant({ kind: 'compact' as const }))
-        : fc.oneof(EDIT, REPLICATE),
+      act:
+        keepMs.length > 0
+          ? fc.oneof(EDIT, EDIT, REPLICATE, REPLICATE, compactions(keepMs))
+          : fc.oneof(EDIT, REPLICATE),
     }),
     { minLength: 1, maxLength: 14, size: 'max' },
   )
@@ -68,7 +79,7 @@ class World {
 
   async take({ id, wait, act }: Step): Promise<void> {
     this.at += wait
-    if (act.kind === 'compact') await this.opened.store.compact()
+    if (act.kind === 'compact') await this.#compact(act.keepMs)
     else if (act.kind === 'replicate') await this.#replicate(id, act.arrival)
     else await this.#edit(id, act)
     await this.copy()
@@ -86,6 +97,10 @@ class World {
       assert.equal(error.code, 'not_found')
       return null
     })
+  }
+
+  async #compact(keepMs: number): Promise<void> {
+    await this.opened.store.compact(keepMs === 0 ? {} : { keepSince: Math.max(0, this.at - keepMs) })
   }
 
   async #replicate(id: string, arrival: Arrival): Promise<void> {
@@ -132,13 +147,12 @@ function content(doc: Seen): unknown {
 }
 
 for (const [engine, makeEngine] of Object.entries(ENGINES)) {
-  for (const mayCompact of [false, true]) {
-    const how = mayCompact ? 'with compactions' : 'as it was written'
+  for (const [how, keepMs] of Object.entries(WAYS)) {
     t.test(`${engine}, ${how}`, async (t) => {
       await fc.assert(
         fc.asyncProperty(
           worlds(10),
-          steps(mayCompact),
+          steps(keepMs),
           fc.constantFrom(1000, 1000, 3),
           fc.nat(100),
           async (nodes, todo, revsLimit, pick) => {
@@ -149,7 +163,7 @@ for (const [engine, makeEngine] of Object.entries(ENGINES)) {
             await world.opened.database.setRevsLimit(ADMIN, revsLimit)
             for (const step of todo) await world.take(step)
             const isCut = revsLimit === 3
-            await checkTold(world, mayCompact || isCut)
+            await checkTold(world, isCut || keepMs.includes(0))
             await checkRewind(world, world.copies[pick % world.copies.length] as Copy)
             await made.close()
           },

@@ -148,6 +148,74 @@ export const historyCases: StorageCases = {
     }
   },
 
+  'what a compaction keeps is told, with body and attachments, until another drops it': async (
+    t,
+    makeEngine,
+  ) => {
+    const clock = new Clock()
+    const { store, reopen } = await openNotes(t, makeEngine, { now: clock.now })
+    const file = attachment('f', Buffer.from('12345'))
+    const first = await only(store.updateDocs([put('a', '{"n":1}', { attachments: [file] })]))
+    clock.at += 1000
+    const second = await only(store.updateDocs([put('a', '{"n":2}')]))
+    clock.at += 1000
+    await store.updateDocs([put('a', '{"n":3}')])
+    await store.compact({ keepSince: START })
+    for (const open of [async () => store, async () => (await reopen()).store]) {
+      const from = await open()
+      t.same((await from.history.horizon()).whole, 0)
+      const kept = (await versionsOf(from, 'a')).filter((version) => version.kept)
+      t.same(
+        kept.map(({ rev, storedAt, supersededAt }) => [rev, storedAt, supersededAt]),
+        [
+          [second, START + 1000, START + 2000],
+          [first, START, START + 1000],
+        ],
+      )
+      const [read] = await from.history.readDocs(['a'], (doc) => [
+        doc?.body(first),
+        doc?.attachments(first).map(({ name }) => name),
+        doc?.revisions().length,
+      ])
+      t.same(read, ['{"n":1}', ['f'], 3])
+    }
+    const { store: again } = await reopen()
+    await again.compact({ keepSince: START + 1000 })
+    t.same((await again.history.horizon()).whole, START + 1000)
+    t.same(
+      (await versionsOf(again, 'a')).flatMap(({ rev, kept }) => (kept ? rev : [])),
+      [second],
+    )
+  },
+
+  'a kept version that comes once more is superseded since it was, or is a leaf anew': async (
+    t,
+    makeEngine,
+  ) => {
+    for (const isLeaf of [false, true]) {
+      const clock = new Clock()
+      const { store } = await openNotes(t, makeEngine, { now: clock.now })
+      const first = await only(store.updateDocs([put('a', '{"n":1}')]))
+      clock.at += 1000
+      const rev = await only(store.updateDocs([put('a', '{"n":2}')]))
+      await store.compact({ keepSince: 0 })
+      clock.at += 1000
+      const content = { body: '{"n":1}', attachments: [] }
+      const again = { rev: first, deleted: false, ancestry: isLeaf ? [first.slice(2)] : null, content }
+      await only(store.updateDocs([write('a', { rev, deleted: false, sequenced: true, revisions: [again] })]))
+      const { storedAt, supersededAt, kept } = (await versionsOf(store, 'a')).find(
+        (version) => version.rev === first,
+      ) as StoredVersion
+      t.same(
+        { storedAt, supersededAt, kept },
+        isLeaf
+          ? { storedAt: START + 2000, supersededAt: null, kept: false }
+          : { storedAt: START, supersededAt: START + 1000, kept: false },
+      )
+      t.equal((await store.history.horizon()).whole, isLeaf ? START + 1000 : 0)
+    }
+  },
+
   'a version that comes once more as a leaf is one from then on, and before that not all is known': async (
     t,
     makeEngine,
