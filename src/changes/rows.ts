@@ -66,10 +66,7 @@ export const UNLIMITED = 1e15
 
 /** Rows a page of the whole feed has at most. */
 export const PAGE_ROWS = 2000
-/**
- * After about so much text a page ends. Whoever stops reading has a page held for him, and hundreds may (docs/operating.md,
- * Memory); with pages of a megabyte 120 of them took 500 MB.
- */
+/** After about so much text a page ends. Whoever stops reading has a page held for him, and hundreds may. */
 export const PAGE_TEXT = 128 * 1024
 
 /** After so many milliseconds of work a page ends: other databases wait for the thread. */

@@ -1,10 +1,11 @@
 /** `settee export` and `settee import`: a database as a file of couchbackup's. */
+
 import { createReadStream, createWriteStream, openSync, rmSync } from 'node:fs'
-import { open } from 'node:fs/promises'
 import type { Socket } from 'node:net'
 import type { Readable, Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { createGunzip, createGzip } from 'node:zlib'
+import { syncPath } from '../core/durable.ts'
 import type { ExportOutcome, ImportOutcome, TransferProgress } from '../maintenance/transfers.ts'
 import { dataFolder } from './data-folder.ts'
 import { oneLine } from './one-line.ts'
@@ -33,7 +34,7 @@ async function exportTo({ database, to, data }: Named<'export'>, env: NodeJS.Pro
       pump: (socket) => pour(socket, target, to),
       ask: (controls, socket) => controls.exportDatabase({ database, socket }, tellProgress),
     })
-    if (isFile) await sync(to)
+    if (isFile) await syncPath(to)
     say(`The database ${database} is exported: ${countsLine(documents, deleted)}.`)
     if (hasAttachments) say('It has attachments: couchrestore wants its option --attachments.')
     return 0
@@ -127,15 +128,6 @@ function failureOf(pumped: Promise<void>): Promise<never> {
 }
 
 const SOCKET_FAULTS: ReadonlySet<string> = new Set(['EPIPE', 'ECONNRESET', 'ERR_STREAM_PREMATURE_CLOSE'])
-
-async function sync(path: string): Promise<void> {
-  const file = await open(path, 'r')
-  try {
-    await file.sync()
-  } finally {
-    await file.close()
-  }
-}
 
 function countsLine(documents: number, deleted: number): string {
   return `${documents} documents and ${deleted} deleted ones`

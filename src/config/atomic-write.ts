@@ -1,6 +1,6 @@
-import { open, readFile, realpath, rename, rm, writeFile } from 'node:fs/promises'
+import { readFile, realpath, rename, rm, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import { syncFolder } from './data-folder.ts'
+import { syncPath, writeDurably } from '../core/durable.ts'
 
 /**
  * Replaces a file so that a reader, also one after a power cut, finds the old text or the new one and nothing in
@@ -22,7 +22,7 @@ export async function writeAtomically(path: string, text: string): Promise<void>
     throw error
   }
   try {
-    await syncFolder(dirname(target))
+    await syncPath(dirname(target))
   } catch (error) {
     await putBack(target, before).catch(() => undefined)
     throw error
@@ -34,14 +34,4 @@ async function putBack(target: string, before: Uint8Array | null): Promise<void>
   const temporary = `${target}.tmp`
   await writeFile(temporary, before, { mode: 0o600 })
   await rename(temporary, target)
-}
-
-async function writeDurably(path: string, text: string): Promise<void> {
-  const file = await open(path, 'wx', 0o600)
-  try {
-    await file.writeFile(text)
-    await file.sync()
-  } finally {
-    await file.close()
-  }
 }

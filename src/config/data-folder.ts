@@ -1,5 +1,6 @@
-import { access, constants, mkdir, open, stat } from 'node:fs/promises'
+import { access, constants, mkdir, stat } from 'node:fs/promises'
 import { dirname } from 'node:path'
+import { syncPath } from '../core/durable.ts'
 import { StartError } from './start-error.ts'
 
 /**
@@ -40,7 +41,7 @@ async function makeFolder(path: string, mode?: number): Promise<void> {
     await makeFolder(dirname(path))
     return makeFolder(path, mode)
   }
-  await syncFolder(dirname(path))
+  await syncPath(dirname(path))
 }
 
 async function mustBeFolder(path: string): Promise<void> {
@@ -52,14 +53,4 @@ async function exists(path: string): Promise<boolean> {
     () => true,
     () => false,
   )
-}
-
-/** Makes what was created, renamed or removed in a folder outlast a power cut. */
-export async function syncFolder(path: string): Promise<void> {
-  const folder = await open(path, 'r')
-  try {
-    await folder.sync()
-  } finally {
-    await folder.close()
-  }
 }

@@ -16,6 +16,7 @@ import {
   type JobProgress,
   type MadeCopy,
 } from './copy-wire.ts'
+import { isFileFault } from './file-fault.ts'
 import { threadFlags } from './thread.ts'
 import { unpackError } from './wire.ts'
 
@@ -151,6 +152,5 @@ class CopyThread implements Copier {
 
 /** One that cannot be opened is left out, as one whose copy is not what it holds. */
 function damagedDatabase(error: unknown): never {
-  const isFault = error instanceof CouchError && error.code === 'internal_server_error'
-  throw isFault ? new DamagedCopy(error.message, { cause: error.cause }) : error
+  throw isFileFault(error) ? new DamagedCopy(error.message, { cause: error.cause }) : error
 }

@@ -14,6 +14,7 @@ import {
   type KnownCopy,
   type MadeCopy,
 } from './copy-wire.ts'
+import { isFileFault } from './file-fault.ts'
 
 type CopyingEngine = Pick<StorageEngine, 'openSnapshot' | 'fingerprint' | 'checkCopy'>
 
@@ -42,7 +43,7 @@ export async function takeUnwritten(
 
 /**
  * Copies a database.
- * @throws no_database, DamagedCopy, insufficient_storage, internal_server_error; then there is no copy
+ * @throws no_database, DamagedCopy, insufficient_storage, disk_fault, internal_server_error; then there is no copy
  */
 export async function copyDatabase(
   engine: CopyingEngine,
@@ -81,7 +82,7 @@ export async function copyDatabase(
 
 /** What SQLite cannot read of the database itself is no fault of the disk that the copy goes to. */
 function damagedSource(error: unknown): never {
-  if (error instanceof CouchError && error.code === 'internal_server_error') {
+  if (isFileFault(error)) {
     const { cause } = error
     const reason = cause instanceof Error ? cause.message : error.message
     throw new DamagedCopy(`the database cannot be read: ${reason}`, { cause })

@@ -1,6 +1,8 @@
 /** Whether the databases that a thread has open can be read, asked now and then by whoever watches over the server. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import { CouchError } from '../core/errors.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
+import { isFileFault } from './file-fault.ts'
 import type { OpenStores } from './open-stores.ts'
 
 /** How long is looked, in ms: the rest is looked at another time, since those used last come first. */
@@ -32,10 +34,10 @@ async function isReadable(opened: Promise<Readable>): Promise<boolean> {
     })
     return true
   } catch (error) {
-    return isClosed(error)
+    return isClosing(error)
   }
 }
 
-function isClosed(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && error.code !== 'internal_server_error'
+function isClosing(error: unknown): boolean {
+  return error instanceof CouchError && !isFileFault(error)
 }

@@ -126,7 +126,7 @@ t.test('readers that read nothing', { timeout: 400_000 }, async (t) => {
   const grown = peak - idle
   t.comment(`idle ${mb(idle)}, at most ${mb(peak)}: ${mb(grown)} for ${READERS} readers`)
   t.ok(grown < BOUND, `${mb(grown)} for ${READERS} readers`, {
-    todo: 'pages that were sent are collected late',
+    todo: 'not held to yet',
   })
   t.ok(grown < LOOSE_BOUND, `${mb(grown)} for ${READERS} readers`)
   t.match(await server.ask('GET', '/small/note-7'), { status: 200 }, 'others are served meanwhile')

@@ -1,7 +1,8 @@
 /** The folder of backups: what is in it, and how something comes into it and leaves it durably. */
-import { appendFile, mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
+
+import { appendFile, mkdir, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { syncFolder } from '../../config/data-folder.ts'
+import { syncPath } from '../../core/durable.ts'
 import { CouchError } from '../../core/errors.ts'
 import { type BackupManifest, backupId, isBackupId, readManifest, UNFINISHED } from '../backup-format.ts'
 
@@ -46,7 +47,7 @@ export class BackupFolder {
       )
     }
     await mkdir(this.path, { mode: 0o700 })
-    await syncFolder(join(this.path, '..'))
+    await syncPath(join(this.path, '..'))
   }
 
   /** Removes what a backup that was broken off has left. */
@@ -111,7 +112,7 @@ export class BackupFolder {
   /** Calls it a backup: all in it is durable by then. */
   async publish(id: string, manifest: BackupManifest): Promise<void> {
     await rename(join(this.path, id + this.#suffix), join(this.path, id))
-    await syncFolder(this.path)
+    await syncPath(this.path)
     this.#read.set(id, manifest)
   }
 
@@ -124,7 +125,7 @@ export class BackupFolder {
   async remove(id: string): Promise<void> {
     const unnamed = join(this.path, `${id}.gone${this.#suffix}`)
     await rename(join(this.path, id), unnamed)
-    await syncFolder(this.path)
+    await syncPath(this.path)
     this.#read.delete(id)
     await rm(unnamed, { recursive: true, force: true })
   }
@@ -132,17 +133,6 @@ export class BackupFolder {
   /** Notes what is wrong with a backup: it counts for nothing from then on. */
   async condemn(id: string, line: string): Promise<void> {
     await appendFile(join(this.path, id, DAMAGED_FILE), `${line}\n`, { mode: 0o600 })
-  }
-}
-
-/** Writes a new file that is durable when this resolves. @throws the file system's error */
-export async function writeDurably(path: string, text: string | Uint8Array): Promise<void> {
-  const file = await open(path, 'wx', 0o600)
-  try {
-    await file.writeFile(text)
-    await file.sync()
-  } finally {
-    await file.close()
   }
 }
 

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto'
 import { mkdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { syncFolder } from '../../config/data-folder.ts'
+import { syncPath, writeDurably } from '../../core/durable.ts'
 import { CouchError } from '../../core/errors.ts'
 import { databaseFileName } from '../../core/ids.ts'
 import { type Copier, type CopyOutcome, DamagedCopy, type KnownCopy } from '../../threads/copy-wire.ts'
@@ -15,7 +15,7 @@ import {
   SERVER_FILE,
   SUMS_FILE,
 } from '../backup-format.ts'
-import { type BackupFolder, type StoredBackup, writeDurably } from './folder.ts'
+import type { BackupFolder, StoredBackup } from './folder.ts'
 
 const DATABASES_FOLDER = 'databases'
 
@@ -190,8 +190,8 @@ class Making {
     const text = `${JSON.stringify(manifest, null, 1)}\n`
     await writeDurably(join(this.#path, SUMS_FILE), sumsOf(manifest, text))
     await writeDurably(join(this.#path, MANIFEST_FILE), text)
-    await syncFolder(join(this.#path, DATABASES_FOLDER))
-    await syncFolder(this.#path)
+    await syncPath(join(this.#path, DATABASES_FOLDER))
+    await syncPath(this.#path)
     return { manifest, damaged: this.#damaged, previousDamage: this.#previousDamage }
   }
 

@@ -1,7 +1,9 @@
 /** A durable copy of a file that nobody has open, made beside the work of the thread. */
+
 import { constants } from 'node:fs'
 import { copyFile, type FileHandle, mkdir, open, rename, rm, stat, statfs } from 'node:fs/promises'
 import { dirname } from 'node:path'
+import { syncPath } from '../../core/durable.ts'
 import { CouchError } from '../../core/errors.ts'
 
 /** Copied at once: the threads that read and write files for the whole process are taken for a millisecond. */
@@ -35,13 +37,13 @@ export async function keepCopy(path: string, target: string, options: CopyOption
       await requireRoom(path, unfinished, options)
       await copied(path, unfinished, options)
     }
-    await sync(unfinished)
+    await syncPath(unfinished)
     await rename(unfinished, target)
   } catch (error) {
     await rm(unfinished, { force: true })
     throw isFull(error) ? noRoom(options) : error
   }
-  for (const folder of foldersOf(target, 3)) await sync(folder)
+  for (const folder of foldersOf(target, 3)) await syncPath(folder)
 }
 
 /** An upgrade that fails is tried again with each request for the database: that must not copy it each time. */
@@ -137,14 +139,5 @@ async function pour(source: FileHandle, file: FileHandle, { refuseIfEnding }: Co
       written += bytesWritten
     }
     position += bytesRead
-  }
-}
-
-async function sync(path: string): Promise<void> {
-  const handle = await open(path, 'r')
-  try {
-    await handle.sync()
-  } finally {
-    await handle.close()
   }
 }

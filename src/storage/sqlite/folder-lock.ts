@@ -12,8 +12,8 @@ export class FolderLock {
   constructor(dataDir: string, path: string) {
     this.#db = new Sqlite(path, { timeout: 0 })
     try {
-      // Nothing is ever written to it, and so nothing need be taken back.
-      this.#db.pragma('journal_mode = OFF')
+      // Nothing is ever written to it, not even a journal: on a full disk there is no room for one.
+      this.#db.pragma('journal_mode = MEMORY')
       this.#db.exec('BEGIN EXCLUSIVE')
     } catch (error) {
       this.#db.close()

@@ -4,6 +4,7 @@ import { dirname } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import { Pace } from '../../core/pace.ts'
 import type { CopyProgress } from '../copies.ts'
+import { syncPath } from './log-file.ts'
 
 /** Pages of 8 KiB that are copied at once: about a millisecond's work. */
 const STEP_PAGES = 64
@@ -67,12 +68,7 @@ class Copy {
       db.close()
     }
     fsyncSync(this.#file)
-    const folder = openSync(dirname(this.#path), 'r')
-    try {
-      fsyncSync(folder)
-    } finally {
-      closeSync(folder)
-    }
+    syncPath(dirname(this.#path))
   }
 
   close(): void {

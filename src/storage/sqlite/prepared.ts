@@ -1,7 +1,9 @@
 /** A copy of a database's file on its way to a name: StorageEngine.prepare. */
+
 import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
-import { chmod, constants, copyFile, open } from 'node:fs/promises'
+import { chmod, constants, copyFile } from 'node:fs/promises'
+import { syncPath } from '../../core/durable.ts'
 import { CouchError } from '../../core/errors.ts'
 import type { Prepared } from '../storage-engine.ts'
 import { APPLICATION_ID, Connection, type ConnectionOptions, storageError } from './connection.ts'
@@ -21,7 +23,7 @@ export async function prepareCopy(
   try {
     await copyWithLog(copy, path)
     const counts = examined(copy, path, onOperation, now())
-    await sync(path)
+    await syncPath(path)
     return { draft, ...counts }
   } catch (error) {
     files.discard(name, draft)
@@ -82,14 +84,5 @@ function checkKind(connection: Connection, copy: string): void {
   if (version > MIGRATIONS.length) {
     const reason = `${copy} was written by a newer settee (schema ${version}); this one knows ${MIGRATIONS.length}.`
     throw new CouchError('bad_request', reason)
-  }
-}
-
-async function sync(path: string): Promise<void> {
-  const file = await open(path, 'r')
-  try {
-    await file.sync()
-  } finally {
-    await file.close()
   }
 }

@@ -206,6 +206,38 @@ t.test('a damaged database is left out, and said; the others are in the backup',
   t.ok((await readdir(backupsIn(server))).includes(first?.id ?? ''), 'the only one that has it whole stays')
 })
 
+/** Writes over a part of a file. */
+async function overwrite(path: string, at: number, length: number): Promise<void> {
+  const file = await open(path, 'r+')
+  await file.write(Buffer.alloc(length, 0xa5), 0, length, at)
+  await file.close()
+}
+
+t.test(
+  'a database whose pages or head are damaged is left out, and the others are in the backup',
+  async (t) => {
+    const before = await filled(t)
+    await before.close()
+    const fileOf = (name: string) => join(before.dataDir, 'databases', `${name}.sqlite`)
+    await overwrite(fileOf('idle'), 0, 100)
+    // All pages but the first: the file opens, and cannot be read.
+    const { size } = await stat(fileOf('notes'))
+    await overwrite(fileOf('notes'), 3 * 8192, size - 3 * 8192)
+    const server = await startTestServer(t, { dataDir: before.dataDir })
+    const made = await backUp(server)
+    t.match(made, { verified: true, databases: 2 })
+    t.strictSame(made?.left_out.map(({ name }) => name).sort(), ['idle', 'notes'])
+    t.ok(
+      made?.left_out.every(({ reason }) => reason.startsWith('damaged: ')),
+      JSON.stringify(made?.left_out),
+    )
+    const { status, json } = await server.request('GET', '/_up?deep=1')
+    t.equal(status, 503)
+    const fact = json.facts.find(({ name }: { name: string }) => name === 'backup')
+    t.match(fact, { ok: false, reason: /^The last backup lacks the database (?:idle|notes) and 1 more: / })
+  },
+)
+
 t.test('a damaged copy is taken over by no backup, and counts for none', async (t) => {
   const server = await filled(t)
   const first = await backUp(server)

@@ -1,12 +1,12 @@
 import { randomBytes } from 'node:crypto'
 import { setImmediate as turn } from 'node:timers/promises'
 import type { Test } from 'tap'
-import { CouchError } from '../../../src/core/errors.ts'
 import type { DatabaseStore } from '../../../src/storage/engine.ts'
 import type { CompactionProgress } from '../../../src/storage/upkeep.ts'
 import { audit } from './audit.ts'
 import { attachment, put, readFeed, readOne, remove } from './edits.ts'
 import { FaultHook } from './fault-hook.ts'
+import { isStorageFault } from './faults.ts'
 import { type MakeEngine, only, openNotes, type StorageCases } from './setup.ts'
 
 /** What must be the same before and after a compaction: everything but superseded bodies. */
@@ -230,7 +230,7 @@ async function faults(t: Test, makeEngine: MakeEngine): Promise<void> {
       fired = hook.disarm()
       const when = `failed at ${fired ?? 'nothing'}`
       if (fired === null) t.equal(thrown, null)
-      const isOurs = thrown instanceof CouchError && /storage|internal|disk_fault/.test(thrown.code)
+      const isOurs = isStorageFault(thrown)
       t.ok(thrown === null || isOurs, `${when}: ${String(thrown)}`)
       t.same(await leavesOf(store), before, when)
       t.equal((await store.info()).compacting, false)

@@ -1,0 +1,38 @@
+import t from 'tap'
+import { CouchError, type ErrorName } from '../../src/core/errors.ts'
+import type { OpenStores } from '../../src/threads/open-stores.ts'
+import { unreadable } from '../../src/threads/unreadable.ts'
+
+const store = (error: unknown) => ({
+  store: {
+    readChanges: async () => {
+      if (error !== null) throw error
+      return { rows: [], more: false, view: {} }
+    },
+  },
+  close: async () => undefined,
+})
+
+/** What a thread has open, each with what reading it throws. */
+function opened(found: Readonly<Record<string, ErrorName | Error | null>>) {
+  const entries = Object.entries(found).map(([name, fault]) => {
+    const error = typeof fault === 'string' ? new CouchError(fault) : fault
+    return { name, opened: Promise.resolve(store(error)) }
+  })
+  return { opened: () => entries } as unknown as OpenStores<never>
+}
+
+t.test('what cannot be read, and what is no news', async (t) => {
+  const found = await unreadable(
+    opened({
+      well: null,
+      damaged: 'damaged_file',
+      disk: 'disk_fault',
+      other: 'internal_server_error',
+      odd: new Error('x'),
+      closed: 'unavailable',
+      deleted: 'no_database',
+    }),
+  )
+  t.strictSame(found.sort(), ['damaged', 'disk', 'odd', 'other'])
+})
