@@ -24,6 +24,7 @@ import { parseQuery } from './http/query-params.ts'
 import { rewriteUrl } from './http/rewrite-url.ts'
 import { registerPaths } from './http/route-table.ts'
 import { accountRoutes } from './http/routes/accounts.ts'
+import { alarmRoutes } from './http/routes/alarms.ts'
 import { allDocsRoutes } from './http/routes/all-docs.ts'
 import { attachmentRoutes } from './http/routes/attachment.ts'
 import { backupRoutes } from './http/routes/backups.ts'
@@ -41,6 +42,7 @@ import { sessionRoutes } from './http/routes/session.ts'
 import { restoreRoutes } from './http/routes/settee-restore.ts'
 import { sizeRoutes } from './http/routes/settee-size.ts'
 import { tokenRoutes } from './http/routes/settee-tokens.ts'
+import { timeMachineRoutes } from './http/routes/time-machine.ts'
 import { upRoutes } from './http/routes/up.ts'
 import { viewRoutes } from './http/routes/views.ts'
 import type { Services } from './http/services.ts'
@@ -139,6 +141,8 @@ async function registerRoutes(app: FastifyInstance): Promise<void> {
   registerPaths(app, clusterSetupRoutes)
   registerPaths(app, metricsRoutes)
   registerPaths(app, backupRoutes)
+  registerPaths(app, alarmRoutes)
+  registerPaths(app, timeMachineRoutes)
   registerPaths(app, databaseRoutes)
   registerPaths(app, maintenanceRoutes)
   registerPaths(app, bulkRoutes)

@@ -21,6 +21,8 @@ import { type Hosted, openHosted } from './hosted/hosted.ts'
 import { perUserDatabases } from './hosted/per-user-databases.ts'
 import { tellStoredBefore } from './hosted/stored-before.ts'
 import { tenantAccounts } from './hosted/tenant-accounts.ts'
+import { writingDevice } from './http/writing-device.ts'
+import { incarnationsIn, openAlarms } from './maintenance/alarms.ts'
 import { Backups } from './maintenance/backup/backups.ts'
 import { backupFact } from './maintenance/backup/health.ts'
 import { serveControl } from './maintenance/control-server.ts'
@@ -30,10 +32,12 @@ import { backupCollector } from './maintenance/metrics/backup-metrics.ts'
 import { tenantCollector } from './maintenance/metrics/tenant-metrics.ts'
 import { keepSwept } from './maintenance/replaced.ts'
 import { backupsFolder, localRestorer } from './maintenance/restore.ts'
+import { Rewinds } from './maintenance/rewinds.ts'
 import { SpaceWatch } from './maintenance/space-watch.ts'
 import { tendUpgradeCopies } from './maintenance/upgrade-copies.ts'
 import type { Databases } from './threads/databases.ts'
 import { openServerDatabases } from './threads/server-databases.ts'
+import type { ServerDatabasesOptions } from './threads/server-databases-options.ts'
 
 export interface ServerOptions {
   /** The data folder; made if it is not there. */
@@ -101,6 +105,7 @@ async function composed(
   logger: Logger,
   undo: (() => Promise<unknown>)[],
 ): Promise<FastifyInstance> {
+  const found: { onMassDeletion?: ServerDatabasesOptions['onMassDeletion'] } = {}
   let disk: SpaceWatch | undefined
   const opening = openServerDatabases({
     dataDir,
@@ -109,6 +114,7 @@ async function composed(
     threadEntry,
     sandboxEntry,
     onFault: (fault) => logger.error({ err: fault }, 'a thread has died; another takes its place'),
+    onMassDeletion: (database, deletion) => found.onMassDeletion?.(database, deletion),
     onPutBack: (database) =>
       logger.warn({ database }, 'the file of a database was put back by hand: its devices compare anew'),
     onCompactionFault: (database, fault) =>
@@ -165,7 +171,10 @@ async function composed(
   undo.push(() => tokens.close())
   void hosted?.resume()
   const version = setteeVersion()
-  const made = { config, accounts, credentials, tokens, databases, hosted }
+  const alarms = await openAlarms({ records: databases, logger, incarnationOf: incarnationsIn(databases) })
+  undo.push(() => alarms.close())
+  const rewinds = new Rewinds(databases)
+  const made = { config, accounts, credentials, tokens, databases, hosted, alarms, rewinds }
   const backups = new Backups({ config, databases, dataDir, version, logger })
   undo.push(() => backups.close())
   const collectors = [backupCollector(backups), ...(hosted === null ? [] : [tenantCollector(hosted)])]
@@ -173,11 +182,14 @@ async function composed(
     () => watch.health(),
     async () => faultFacts(databases.faults()),
     async () => [backupFact(await backups.state())],
+    () => alarms.health(),
   ]
   const space = () => watch.space
   const services = { ...made, collectors, health, backups, logger, version, tmpDir, space }
   const { buildApp } = await loading
   const app = await buildApp(services, { closeGraceMs })
+  found.onMassDeletion = (entry, deletion) =>
+    alarms.raise(entry, deletion, writingDevice(app, entry.name, deletion.account))
   undo.push(async () => {
     databases.endFeeds()
     await app.close()
@@ -186,7 +198,7 @@ async function composed(
   const revokeAll = (account: string) => tokens.revokeAll(account)
   const ending = new AbortController()
   const restorer = localRestorer(hosted?.databases ?? databases, () => backupsFolder(config))
-  const lasting = { tmpDir, ending: ending.signal, restorer, backups }
+  const lasting = { tmpDir, ending: ending.signal, restorer, backups, rewinds }
   const controls = localControls({ config, databases, env, revokeTokens: revokeAll, ...lasting })
   undo.push(await serveControl({ dataDir, controls, logger }))
   undo.push(async () => ending.abort())

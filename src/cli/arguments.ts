@@ -1,5 +1,13 @@
 import { parseArgs } from 'node:util'
 import type { ConfigFlags } from '../config/sources.ts'
+import {
+  HISTORY_OPTIONS,
+  historyCommand,
+  REWIND_OPTIONS,
+  rewindCommand,
+  TIME_MACHINE_HELP,
+  type TimeMachineCommand,
+} from './time-machine-arguments.ts'
 import { TRANSFER_HELP, type TransferCommand, transferCommand } from './transfer-arguments.ts'
 import { UsageError } from './usage-error.ts'
 
@@ -64,6 +72,7 @@ export type Command =
   | TransferCommand
   | RestoreCommand
   | BackupCommand
+  | TimeMachineCommand
 
 export const HELP = `settee - a small CouchDB-compatible sync server
 
@@ -78,6 +87,9 @@ Usage: settee [serve] [options]
        settee restore <backup> [--all] [--db <name>]... [--as <name>] [--server] [--yes] [--json]
        settee adopt [<database>]... [--all] [--json]
        settee backup [--to <folder>] [--db <name>]... [--json] [--data <folder>]
+       settee history <database> [<id>] [--limit <number>] [--json] [--data <folder>]
+       settee rewind <database> --to <time> [--id <id>]... [--dry-run] [--yes] [--json]
+              [--data <folder>]
 
 serve runs the server:
   --port <number>      port to listen on (default 5984; 0 takes a free one)
@@ -118,6 +130,7 @@ verifies each copy; exit code 0 when all of it is in the backup:
   --json               print what was made as JSON
   --data <folder>      as with serve
 
+${TIME_MACHINE_HELP}
   --help, -h           show this text
   --version, -v        show the version
 
@@ -137,6 +150,9 @@ const OPTIONS = {
   role: { type: 'string', multiple: true },
   stdin: { type: 'boolean' },
   to: { type: 'string' },
+  id: { type: 'string', multiple: true },
+  limit: { type: 'string' },
+  'dry-run': { type: 'boolean' },
   from: { type: 'string' },
   merge: { type: 'boolean' },
   port: { type: 'string' },
@@ -180,6 +196,12 @@ export function parseCommand(args: readonly string[]): Command {
       return adoptCommand(rest, values)
     case 'backup':
       return backupCommand(rest, values)
+    case 'history':
+      checkOptions(values, command, HISTORY_OPTIONS)
+      return historyCommand(rest, values)
+    case 'rewind':
+      checkOptions(values, command, REWIND_OPTIONS)
+      return rewindCommand(rest, values)
     default:
       throw new UsageError(`Unknown command "${command}".`)
   }

@@ -39,6 +39,12 @@ async function run(command: Command): Promise<void> {
       process.exitCode = await runBackupCommand(command, process.env)
       return
     }
+    case 'history':
+    case 'rewind': {
+      const { runTimeMachineCommand } = await import('./time-machine.ts')
+      process.exitCode = await runTimeMachineCommand(command, process.env)
+      return
+    }
     default: {
       const { runAccountCommand } = await import('./account.ts')
       process.exitCode = await runAccountCommand(command, process.env)

@@ -9,6 +9,7 @@ import { Backups } from '../maintenance/backup/backups.ts'
 import { reachServer } from '../maintenance/control-client.ts'
 import { type Controls, localControls } from '../maintenance/controls.ts'
 import { backupsFolder, localRestorer } from '../maintenance/restore.ts'
+import { Rewinds } from '../maintenance/rewinds.ts'
 import { openServerDatabases } from '../threads/server-databases.ts'
 
 export interface FolderOptions {
@@ -90,7 +91,8 @@ async function openFolder(
   const ending = new AbortController()
   const restorer = localRestorer(databases, () => backupsFolder(config))
   const backups = new Backups({ config, databases, dataDir, version: setteeVersion(), logger: SILENT })
-  const lasting = { restorer, backups, tmpDir, ending: ending.signal }
+  const rewinds = new Rewinds(databases)
+  const lasting = { restorer, backups, rewinds, tmpDir, ending: ending.signal }
   return {
     controls: localControls({ config, databases, env, revokeTokens, ...lasting }),
     close: async () => {

@@ -1,4 +1,4 @@
-import { DEFAULT_LIMITS } from '../core/types.ts'
+import { DEFAULT_LIMITS, DEFAULT_RULES } from '../core/types.ts'
 import { problemOfFolder } from './absolute-folder.ts'
 import { BOOLEAN, bytes, count, integer, type KnownKey, row } from './known-key.ts'
 
@@ -82,6 +82,20 @@ export const SETTEE_KEYS: readonly KnownKey[] = [
     30,
     integer(1, 36_500),
     'days that a database is kept which a restore replaced',
+  ),
+  row(
+    'settee',
+    'mass_deletion',
+    DEFAULT_RULES.massDeletion.percent,
+    integer(0, 100),
+    'of a hundred documents, how many deleted within a minute raise an alarm; 0: none',
+  ),
+  row(
+    'settee',
+    'mass_deletion_documents',
+    DEFAULT_RULES.massDeletion.documents,
+    integer(1, 1_000_000),
+    'documents that must be deleted for that at the least',
   ),
   row('settee', 'token_name_length', 100, integer(1, 1000), "characters in a device token's name"),
 ]

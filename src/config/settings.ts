@@ -15,6 +15,10 @@ function rulesOf(config: Config): Rules {
     hashing: hashingOf(config),
     users: usersRulesOf(config),
     compaction: compactionRulesOf(config),
+    massDeletion: {
+      percent: config.integer('settee', 'mass_deletion'),
+      documents: config.integer('settee', 'mass_deletion_documents'),
+    },
   }
 }
 

@@ -57,6 +57,8 @@ export interface Rules {
   /** How new passwords in `_users` are hashed; `prf` is CouchDB's name of the digest. */
   readonly hashing: { readonly iterations: number; readonly prf: string }
   readonly users: UsersRules
+  /** From when on deletions within a minute are told of: documents, and of a hundred live ones; 0: never. */
+  readonly massDeletion: { readonly percent: number; readonly documents: number }
   readonly compaction: CompactionRules
 }
 
@@ -101,6 +103,7 @@ export const DEFAULT_RULES: Rules = {
   upgradeCopies: true,
   hashing: { iterations: 600_000, prf: 'sha256' },
   users: { publicFields: [], securityEditable: false, passwordRules: [] },
+  massDeletion: { percent: 50, documents: 20 },
   compaction: {
     isAutomatic: true,
     keepMs: 30 * 24 * 60 * 60 * 1000,

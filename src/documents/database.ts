@@ -9,6 +9,7 @@
 import type { SecurityObject, UserCtx } from '../core/types.ts'
 import type { AttachmentEncoding } from '../storage/engine.ts'
 import type { StoreSizes } from '../storage/upkeep.ts'
+import type { TimeMachine } from './time-machine-calls.ts'
 
 /** The bytes of a request's body: in memory, or spooled to a file that is open (and closed by the giver). */
 export type Body = { readonly bytes: Uint8Array } | { readonly file: number; readonly length: number }
@@ -149,7 +150,7 @@ export interface StoredBefore {
   readonly attachments: number
 }
 
-export interface Database {
+export interface Database extends TimeMachine {
   info(user: UserCtx): Promise<DatabaseInfo>
   /** Counts where its bytes are. For database admins. */
   size(user: UserCtx): Promise<DatabaseSize>

@@ -91,7 +91,8 @@ function renderOptions(options: OpenOptions, form: ContentForm): RenderOptions {
   }
 }
 
-function inBytes(etag: string | null, { texts, contents }: RenderedDocument): OpenedParts {
+/** A rendered document as it is sent. @param etag null: none */
+export function inBytes(etag: string | null, { texts, contents }: RenderedDocument): OpenedParts {
   const json = encodeTexts([...texts, '\n'])
   if (contents.length === 0) return { etag, json, holes: [], parts: [] }
   const holes: number[] = []

@@ -6,6 +6,7 @@ import type { Limits, Rules, SecurityObject, Settings, UserCtx } from '../core/t
 import { formatRev, parseRev, type Rev } from '../revisions/rev.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
+import type { RememberingStore } from '../storage/history.ts'
 import { sequenceToken } from '../storage/sequence.ts'
 import { allDocs, allDocsQueries } from './all-docs.ts'
 import { withStaging } from './attachments.ts'
@@ -13,6 +14,7 @@ import { bulkDocs } from './bulk-docs.ts'
 import { bulkGet } from './bulk-get.ts'
 import { withCopySource } from './copy.ts'
 import type { Body, Database, DatabaseInfo, PutOptions, SavedDocument } from './database.ts'
+import type { MassDeletion } from './deletion-watch.ts'
 import { missingRevsAnswer, revsDiff } from './diff.ts'
 import type { DocumentReader } from './document-reader.ts'
 import type { DocumentRules } from './document-rules.ts'
@@ -30,6 +32,7 @@ import { bodyLength, bodyText } from './request-body.ts'
 import { requireDatabaseAdmin, requireMember } from './security.ts'
 import { storedBefore } from './stored-before.ts'
 import { readContent } from './stored-content.ts'
+import { timeMachine } from './time-machine.ts'
 import { WriteChecks } from './validate.ts'
 import { type AnyEdit, writeEdits } from './write.ts'
 
@@ -56,10 +59,14 @@ export interface StoreDatabaseOptions {
   viewBytes?(): number
   /** Where not every member may see and write every document. */
   readonly documentRules?: DocumentRules
+  /** Most of the database was deleted within a minute. */
+  onMassDeletion?(found: MassDeletion): void
+  /** The time, in ms since 1970; by default the clock's. */
+  now?(): number
 }
 
 /** @param store the database's documents */
-export function storeDatabase(store: DatabaseStore, options: StoreDatabaseOptions): Database {
+export function storeDatabase(store: RememberingStore, options: StoreDatabaseOptions): Database {
   const { limits, onSecured, documentRules } = options
   const settings = (): Settings => ({ limits: limits(), rules: options.rules() })
   const checks = new WriteChecks(store, options)
@@ -108,6 +115,7 @@ export function storeDatabase(store: DatabaseStore, options: StoreDatabaseOption
     },
 
     ...maintenance(store, options),
+    ...timeMachine(store, checks, options.now ?? Date.now),
 
     open: (user, id, options) => openDocument(readable(user), user, id, options),
     openRevs: (user, id, revs, options) => openRevs(readable(user), user, id, revs, options),

@@ -8,7 +8,7 @@
 import { asCouchError, CouchError } from '../core/errors.ts'
 import { isDesignId } from '../core/ids.ts'
 import type { UserCtx } from '../core/types.ts'
-import type { DatabaseStore, DocUpdate, Outcome, StoreView } from '../storage/engine.ts'
+import type { DatabaseStore, Decision, DocState, DocUpdate, Outcome, StoreView } from '../storage/engine.ts'
 import { exactWhereTight, isTight, withinAllowance } from './allowance.ts'
 import { decideEdits, type Edit, type EditResult } from './edit.ts'
 import { withinRoom } from './room.ts'
@@ -18,6 +18,8 @@ import { Examination, Findings, type Need, type Round, type WriteChecks } from '
 /** An edit and the document it is of. */
 export interface NamedEdit extends Edit {
   readonly id: string
+  /** The edit makes the document what it was (rewind.ts): an admin asks for it, and is not alarmed of it. */
+  readonly isOfRewind?: boolean
 }
 
 /** Rounds of a document beyond one for each of its edits, each of which can depend on the one before. */
@@ -26,10 +28,23 @@ const SPARE_ROUNDS = 5
 /** The edits of one document, in their order, and where in the request they stand. */
 interface DocumentEdits {
   readonly id: string
-  readonly edits: Edit[]
+  readonly edits: NamedEdit[]
   readonly places: number[]
   readonly known: Findings
   rounds: number
+  /** When it was last decided on tombstones among them, in ms since 1970; 0: there are none. */
+  tombstonesAt: number
+  /** Whether they delete the document, and not only a leaf beside others. */
+  deletes: boolean
+}
+
+const NO_TOMBSTONES = Number.MAX_SAFE_INTEGER
+
+/** The documents that a call has deleted. */
+interface DeletionTally {
+  count: number
+  /** When the first tombstone was decided, in ms since 1970. */
+  since: number
 }
 
 type Results = EditResult[]
@@ -57,9 +72,22 @@ export async function updateDocuments(
   // replicates a database has documents that are older than its rules.
   const designs = documents.filter(({ id }) => isDesignId(id))
   const ordinary = designs.length === 0 ? documents : documents.filter(({ id }) => !isDesignId(id))
-  await carryOut(store, writer, ordinary, checks, results)
-  await carryOut(store, writer, designs, checks, results)
+  const tally = { count: 0, since: NO_TOMBSTONES }
+  await carryOut(store, writer, ordinary, checks, { results, tally })
+  await carryOut(store, writer, designs, checks, { results, tally })
+  if (tally.since !== NO_TOMBSTONES) await noteDeletions(store, user, checks, tally)
   return results
+}
+
+async function noteDeletions(
+  store: DatabaseStore,
+  { name }: UserCtx,
+  { deletions }: WriteChecks,
+  { count, since }: DeletionTally,
+): Promise<void> {
+  const { docCount } = await store.view()
+  // A millisecond before it the document was there, whatever the clock says when the deletion is stored.
+  deletions.note({ count, since: since - 1, account: name, left: docCount }, Date.now())
 }
 
 /** Puts the results of these documents in their places. */
@@ -68,7 +96,7 @@ async function carryOut(
   user: UserCtx,
   documents: readonly DocumentEdits[],
   checks: WriteChecks,
-  results: Results,
+  { results, tally }: { readonly results: Results; readonly tally: DeletionTally },
 ): Promise<void> {
   const examination = new Examination(checks, user)
   let open = documents
@@ -81,10 +109,18 @@ async function carryOut(
     for (const [at, document] of open.entries()) {
       const outcome = outcomes[at] as Outcome<Results, Need>
       if ('needs' in outcome && hasRoundsLeft(document)) waiting.push({ document, needs: outcome.needs })
-      else settle(results, document, outcome)
+      else {
+        settle(results, document, outcome)
+        if (document.tombstonesAt !== 0 && 'result' in outcome) count(tally, document)
+      }
     }
     open = await meetNeeds(waiting, results, examination)
   }
+}
+
+function count(tally: DeletionTally, { tombstonesAt, deletes }: DocumentEdits): void {
+  if (deletes) tally.count += 1
+  if (tombstonesAt < tally.since) tally.since = tombstonesAt
 }
 
 function byDocument(edits: readonly NamedEdit[]): DocumentEdits[] {
@@ -92,7 +128,15 @@ function byDocument(edits: readonly NamedEdit[]): DocumentEdits[] {
   for (const [at, edit] of edits.entries()) {
     let document = documents.get(edit.id)
     if (document === undefined) {
-      document = { id: edit.id, edits: [], places: [], known: new Findings(), rounds: 0 }
+      document = {
+        id: edit.id,
+        edits: [],
+        places: [],
+        known: new Findings(),
+        rounds: 0,
+        tombstonesAt: 0,
+        deletes: false,
+      }
       documents.set(edit.id, document)
     }
     document.edits.push(edit)
@@ -158,12 +202,27 @@ function documentUpdate(
       const stranger = isDesignId(id) ? designDocRefusal(user, view) : null
       if (stranger !== null) return { result: edits.map(() => stranger) }
       const refusal = checks.shortage()
-      return round.decide(id, view, known, (inspect) => {
+      const decision = round.decide(id, view, known, (inspect) => {
         const allowed = withinAllowance(allowance, doc, view, edits, inspect)
         return decideEdits(id, doc, view.revsLimit, edits, withinRoom(refusal, edits, allowed))
       })
+      if (edits.some(isTombstone)) {
+        document.tombstonesAt = Date.now()
+        document.deletes = endsLife(doc, decision)
+      }
+      return decision
     },
   }
+}
+
+/** One that is worth a thought: what a rewind deletes, an admin has asked for. */
+function isTombstone({ doc, isOfRewind }: NamedEdit): boolean {
+  return doc.deleted && !isOfRewind
+}
+
+/** Whether a decision deletes a document. */
+function endsLife(doc: DocState | null, decision: Decision<Results, Need>): boolean {
+  return doc !== null && 'write' in decision && decision.write?.deleted === true && !doc.deleted
 }
 
 /** Protocol.md 4.1: in a bulk, who may not write design documents gets a row that says so. */

@@ -5,6 +5,7 @@
 import { CouchError } from '../core/errors.ts'
 import type { Rules, UserCtx } from '../core/types.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
+import type { RememberingStore } from '../storage/history.ts'
 import { AUTH_DESIGN_BODY, AUTH_DESIGN_ID } from './auth-design.ts'
 import type { Database } from './database.ts'
 import type { DocumentReader } from './document-reader.ts'
@@ -23,7 +24,10 @@ export interface UsersDatabaseOptions extends StoreDatabaseOptions {
  * Opens `_users` over its store. Methods about more than single documents are not guarded here:
  * threads/served-users.ts keeps them for admins.
  */
-export async function usersDatabase(store: DatabaseStore, options: UsersDatabaseOptions): Promise<Database> {
+export async function usersDatabase(
+  store: RememberingStore,
+  options: UsersDatabaseOptions,
+): Promise<Database> {
   const keeper = new AuthDesign(store)
   // A disk that is full must not keep anybody from logging in; then the first write tries again.
   await keeper.ensure().catch(() => undefined)

@@ -9,6 +9,7 @@ import type { Rules, UserCtx } from '../core/types.ts'
 import type { Sandbox, UserFunction, ValidateCall } from '../sandbox/sandbox.ts'
 import type { DatabaseStore, Decision, StoreView } from '../storage/engine.ts'
 import { spliceDocument } from './body.ts'
+import { DeletionWatch, type MassDeletion } from './deletion-watch.ts'
 import { checkDesignDoc, compileViews, type ViewFunction } from './design-docs.ts'
 import type { DocumentRules } from './document-rules.ts'
 import type { EditResult, Inspect } from './edit.ts'
@@ -71,11 +72,13 @@ export interface WriteChecksOptions {
   readonly name: string
   readonly incarnation: number
   readonly sandbox: Sandbox
-  rules(): Pick<Rules, 'isHosted'>
+  rules(): Pick<Rules, 'isHosted' | 'massDeletion'>
   /** What is left of the disk now; by default there is room. */
   space?(): Space
   /** What the database asks of its documents itself, as `_users` does. */
   readonly documentRules?: DocumentRules | undefined
+  /** Most of the database was deleted within a minute; absent: nobody cares. */
+  readonly onMassDeletion?: ((found: MassDeletion) => void) | undefined
 }
 
 /** The checks of one open database. */
@@ -86,6 +89,7 @@ export class WriteChecks {
   readonly incarnation: number
   readonly validators: Validators
   readonly documentRules: DocumentRules | undefined
+  readonly deletions: DeletionWatch
   readonly #rules: WriteChecksOptions['rules']
   readonly #space: () => Space
 
@@ -97,6 +101,10 @@ export class WriteChecks {
     this.incarnation = incarnation
     this.documentRules = documentRules
     this.#rules = rules
+    this.deletions = new DeletionWatch(
+      () => rules().massDeletion,
+      (found) => options.onMassDeletion?.(found),
+    )
     const mayRun = (id: string, body: string) => !this.isHosted || isOwnDesign(name, id, body)
     this.validators = new Validators(store, incarnation, mayRun)
   }

@@ -89,6 +89,11 @@ export class CallsInFlight {
     return this.#list().length
   }
 
+  /** Those that are under way, the oldest first. */
+  requests(): FastifyRequest[] {
+    return this.#list().map(({ reply }) => reply.request)
+  }
+
   /** Takes a request whose caller was let in; it leaves by itself. */
   add(reply: FastifyReply): void {
     const call = new Call(reply)

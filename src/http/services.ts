@@ -7,8 +7,10 @@ import type { Config } from '../config/config.ts'
 import type { HealthFact } from '../core/health.ts'
 import type { Space } from '../core/space.ts'
 import type { Hosted } from '../hosted/hosted.ts'
+import type { Alarms } from '../maintenance/alarms.ts'
 import type { Backups } from '../maintenance/backup/backups.ts'
 import type { Collector } from '../maintenance/metrics/metric.ts'
+import type { Rewinds } from '../maintenance/rewinds.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
 import type { BodyMemory } from './body-memory.ts'
 
@@ -21,6 +23,8 @@ export interface Services {
   readonly databases: Databases
   /** Tenants and what they may have; null in single mode. */
   readonly hosted: Hosted | null
+  readonly alarms: Alarms
+  readonly rewinds: Rewinds
   readonly logger: Logger
   /** settee's own version, as package.json has it. */
   readonly version: string

@@ -7,14 +7,13 @@
 import { localOperator, type Operator, type OperatorServices } from '../auth/operator.ts'
 import type { Backups } from './backup/backups.ts'
 import { type Keeper, localKeeper } from './backup/controls.ts'
+import { type HistoryControls, localHistory } from './history-controls.ts'
 import type { Restorer } from './restore.ts'
+import type { Rewinds } from './rewinds.ts'
 import { localSizes, type SizeControls } from './sizes.ts'
 import { localTransfers, type TransferServices, type Transfers } from './transfers.ts'
 
-/** Told now and then how far something is. */
-export type OnProgress<Progress extends object> = (progress: Progress) => void
-
-export type Controls = Operator & SizeControls & Transfers & Restorer & Keeper
+export type Controls = Operator & SizeControls & Transfers & Restorer & Keeper & HistoryControls
 
 /** All of them, by which a call that comes over the socket is known. */
 export const CONTROLS: readonly (keyof Controls)[] = [
@@ -28,11 +27,14 @@ export const CONTROLS: readonly (keyof Controls)[] = [
   'restore',
   'adopt',
   'backUp',
+  'readHistory',
+  'rewindDatabase',
 ]
 
 export interface ControlServices extends OperatorServices, TransferServices {
   readonly restorer: Restorer
   readonly backups: Backups
+  readonly rewinds: Rewinds
 }
 
 /** @returns what works on the configuration and databases that are open in this process */
@@ -43,5 +45,6 @@ export function localControls(services: ControlServices): Controls {
     ...localTransfers(services),
     ...services.restorer,
     ...localKeeper(services.backups),
+    ...localHistory(services.databases, services.rewinds),
   }
 }

@@ -1,7 +1,7 @@
 /** The contract's first part: an engine as a whole, and how its databases are opened; see engine.ts. */
 import type { Catalog } from './catalog.ts'
 import type { CopyFacts, DatabaseSnapshot } from './copies.ts'
-import type { DatabaseStore } from './engine.ts'
+import type { RememberingStore } from './history.ts'
 import type { Mark } from './sequence.ts'
 
 /** What a kind of engine can do; the house asks for a capability, never for an engine's name. */
@@ -28,7 +28,7 @@ export interface StorageEngine {
    * @param mark how far it was when last heard of: one that is not that far was put back by hand, and begins anew
    * @throws no_database
    */
-  openDatabase(name: string, mark?: Mark): Promise<DatabaseStore>
+  openDatabase(name: string, mark?: Mark): Promise<RememberingStore>
   /**
    * Makes of a copy of a database what can take a database's place ({@link Catalog.replace}): examined, of the newest
    * schema, and begun anew: the next number is of a new epoch, `createdAt` is a later one, no replication's checkpoint

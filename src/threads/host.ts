@@ -55,9 +55,11 @@ const FUNCTIONS_GRACE_MS = 2000
 /** How long a deletion waits for the requests that came before it, in ms: a reader may take any time. */
 const DROP_PATIENCE_MS = 500
 
+const LONG_CALLS: ReadonlySet<keyof ServedDatabase> = new Set(['revsDiff', 'missingRevs', 'overwritten'])
+
 /** Whether a call is about many documents, and so may take longer than a message waits for others. */
 function isLong(method: keyof ServedDatabase): boolean {
-  return METHODS[method] === 'stream' || method === 'revsDiff' || method === 'missingRevs'
+  return METHODS[method] === 'stream' || LONG_CALLS.has(method)
 }
 
 /** Serves one port until it is told to stop. */

@@ -4,6 +4,7 @@ import { changesPage } from '../changes/page.ts'
 import type { Space } from '../core/space.ts'
 import type { SecurityObject, Settings } from '../core/types.ts'
 import { USERS_DATABASE } from '../core/user-ids.ts'
+import type { MassDeletion } from '../documents/deletion-watch.ts'
 import { ownFunctionsOnly } from '../documents/own-functions.ts'
 import { storeDatabase } from '../documents/store-database.ts'
 import { usersDatabase } from '../documents/users-database.ts'
@@ -13,7 +14,7 @@ import { compileRegex } from '../query/regex.ts'
 import type { ViewMemory } from '../query/view-memory.ts'
 import { storeViews } from '../query/views.ts'
 import type { SandboxClient } from '../sandbox/client.ts'
-import type { DatabaseStore } from '../storage/engine.ts'
+import type { RememberingStore } from '../storage/history.ts'
 import { servedUsers } from './served-users.ts'
 import type { Reply, ServedDatabase } from './wire.ts'
 
@@ -31,7 +32,7 @@ export interface Served {
 }
 
 /** @returns what is asked of it, by the names of wire.ts */
-export async function served(store: DatabaseStore, around: Served): Promise<ServedDatabase> {
+export async function served(store: RememberingStore, around: Served): Promise<ServedDatabase> {
   const { name, incarnation, views, tell } = around
   const { isHosted } = around.settings().rules
   const { sandbox: own } = around.functions
@@ -43,6 +44,7 @@ export async function served(store: DatabaseStore, around: Served): Promise<Serv
     rules: () => around.settings().rules,
     space: () => around.space(),
     onSecured: (security: SecurityObject) => tell({ type: 'secured', incarnation, security }),
+    onMassDeletion: (found: MassDeletion) => tell({ type: 'alarm', incarnation, found }),
     sandbox,
     incarnation,
     startCompaction: () => around.startCompaction(),

@@ -1,5 +1,7 @@
 /** What the databases of a server are made with, and who is told what becomes of them. */
 import type { Settings } from '../core/types.ts'
+import type { MassDeletion } from '../documents/deletion-watch.ts'
+import type { DatabaseEntry } from '../storage/catalog.ts'
 
 export interface ServerDatabasesOptions {
   readonly dataDir: string
@@ -14,6 +16,8 @@ export interface ServerDatabasesOptions {
   readonly sandboxEntry?: URL | undefined
   /** A thread has died. */
   onFault(fault: unknown): void
+  /** Most of a database was deleted within a minute; told again while that goes on. */
+  onMassDeletion?(database: DatabaseEntry, found: MassDeletion): void
   /** A database's file was found to be put back by hand; its devices compare anew. */
   onPutBack?(database: string): void
   /** A compaction has failed; the database is as it was, less what was cleaned up by then. */

@@ -197,6 +197,7 @@ class ServerDatabases implements OwnedDatabases {
       this.#options.onPutBack?.(proxied.entry.name)
     } else if (event.type === 'secured') this.#tellSecured(proxied, event.security)
     else if (event.type === 'faulty') this.#noteFault(proxied.entry, unpackError(event.fault))
+    else if (event.type === 'alarm') this.#options.onMassDeletion?.(proxied.entry, event.found)
     else this.#noteCompaction(proxied, event)
   }
 

@@ -6,7 +6,7 @@ import { Outbox, packArgs, type Reply, type Request, type ThreadOptions, unpackE
 /** What a thread tells without being asked. */
 export type ThreadEvent = Extract<
   Reply,
-  { type: 'committed' | 'putBack' | 'secured' | 'compaction' | 'faulty' | 'full' }
+  { type: 'committed' | 'putBack' | 'secured' | 'alarm' | 'compaction' | 'faulty' | 'full' }
 >
 
 interface Waiting {
@@ -38,6 +38,7 @@ const EVENTS: ReadonlySet<Reply['type']> = new Set([
   'committed',
   'putBack',
   'secured',
+  'alarm',
   'compaction',
   'faulty',
   'full',

@@ -6,6 +6,7 @@ import { asCouchError, CouchError, type ErrorName } from '../core/errors.ts'
 import type { Space } from '../core/space.ts'
 import type { SecurityObject, Settings } from '../core/types.ts'
 import type { Database } from '../documents/database.ts'
+import type { MassDeletion } from '../documents/deletion-watch.ts'
 import type { ViewSource } from '../query/views.ts'
 import type { SandboxAccess, SandboxNotice } from '../sandbox/messages.ts'
 import type { NamedMark, RecordWrite, UpdatesRange } from '../storage/catalog.ts'
@@ -30,6 +31,10 @@ export const METHODS = {
   purgedInfos: 'call',
   purgedInfosLimit: 'call',
   setPurgedInfosLimit: 'call',
+  history: 'call',
+  overwritten: 'call',
+  version: 'stream',
+  rewind: 'stream',
   open: 'text',
   openRevs: 'stream',
   openParts: 'call',
@@ -124,6 +129,8 @@ export type Reply =
   | { readonly type: 'faulty'; readonly incarnation: number; readonly fault: WireError }
   /** A write has met the end of the disk. */
   | { readonly type: 'full' }
+  /** Most of a database was deleted within a minute. */
+  | { readonly type: 'alarm'; readonly incarnation: number; readonly found: MassDeletion }
   /** Functions of design documents wait for a thread to run on. */
   | { readonly type: 'sandbox' }
   /** How far a compaction is; null: it has ended, with its fault if it failed. */

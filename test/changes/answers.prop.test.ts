@@ -13,6 +13,7 @@ import { storeDatabase } from '../../src/documents/store-database.ts'
 import { leafRev } from '../../src/revisions/branch.ts'
 import { sortLeaves } from '../../src/revisions/winner.ts'
 import type { DatabaseStore, DocState } from '../../src/storage/engine.ts'
+import type { RememberingStore } from '../../src/storage/history.ts'
 import { sequenceToken } from '../../src/storage/sequence.ts'
 import { ENGINES } from '../documents/engines.ts'
 import { body, type Opened, openOn, text } from '../documents/helpers.ts'
@@ -65,7 +66,7 @@ function lookedUp(doc: DocState): DocState {
 }
 
 /** The same store, of which no document is known to have one leaf. */
-function lookingUp(store: DatabaseStore): DatabaseStore {
+function lookingUp(store: RememberingStore): RememberingStore {
   return {
     ...store,
     view: () => store.view(),

@@ -95,3 +95,55 @@ t.test('mistakes are told in one sentence', (t) => {
   }
   t.end()
 })
+
+t.test('history and rewind', async (t) => {
+  const rewind = {
+    name: 'rewind',
+    data: undefined,
+    json: false,
+    database: 'notes',
+    ids: [],
+    dryRun: false,
+    yes: false,
+  }
+  const at = Date.UTC(2025, 2, 1, 14, 5)
+  t.strictSame(parseCommand(['rewind', 'notes', '--to', '2025-03-01T14:05Z']), { ...rewind, at })
+  t.strictSame(
+    parseCommand([
+      'rewind',
+      'notes',
+      '--to',
+      String(at),
+      '--id',
+      'a',
+      '--id',
+      'b',
+      '--dry-run',
+      '--yes',
+      '--json',
+    ]),
+    { ...rewind, at, ids: ['a', 'b'], dryRun: true, yes: true, json: true },
+  )
+  const history = {
+    name: 'history',
+    data: undefined,
+    json: false,
+    database: 'notes',
+    id: undefined,
+    limit: 50,
+  }
+  t.strictSame(parseCommand(['history', 'notes']), history)
+  t.strictSame(parseCommand(['history', 'notes', 'a', '--limit', '5']), { ...history, id: 'a', limit: 5 })
+  for (const args of [
+    ['history'],
+    ['history', 'notes', 'a', 'b'],
+    ['history', 'notes', '--limit', '0'],
+    ['history', 'notes', '--yes'],
+    ['rewind'],
+    ['rewind', 'notes'],
+    ['rewind', 'notes', '--to', 'yesterday'],
+    ['rewind', 'notes', 'a', '--to', '2025-03-01'],
+  ]) {
+    t.throws(() => parseCommand(args), UsageError, args.join(' '))
+  }
+})

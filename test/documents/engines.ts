@@ -5,14 +5,14 @@ import type { StorageEngine } from '../../src/storage/storage-engine.ts'
 import { memoryEngine } from '../helpers/memory-engine.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 
-type MakeEngine = (t: Pick<Test, 'teardown'>) => Promise<StorageEngine>
+type MakeEngine = (t: Pick<Test, 'teardown'>, now?: () => number) => Promise<StorageEngine>
 
 /** By name, how to make one without data; it is closed and removed at the end of the test. */
 export const ENGINES: Readonly<Record<string, MakeEngine>> = {
-  memory: async () => memoryEngine(),
-  sqlite: async (t) => {
+  memory: async (_t, now) => memoryEngine(now && { now }),
+  sqlite: async (t, now) => {
     const dataDir = await temporaryFolder(t)
-    const engine = sqliteEngine({ dataDir })
+    const engine = sqliteEngine({ dataDir, ...(now && { now }) })
     t.teardown(() => engine.close())
     return engine
   },

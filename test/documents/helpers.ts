@@ -14,7 +14,7 @@ import {
 import type { Body, Database, PutOptions } from '../../src/documents/database.ts'
 import { storeDatabase } from '../../src/documents/store-database.ts'
 import type { Sandbox } from '../../src/sandbox/sandbox.ts'
-import type { DatabaseStore } from '../../src/storage/engine.ts'
+import type { RememberingStore } from '../../src/storage/history.ts'
 import type { StorageEngine } from '../../src/storage/storage-engine.ts'
 import { localSandbox } from '../helpers/local-sandbox.ts'
 import { type MemoryEngineOptions, memoryEngine } from '../helpers/memory-engine.ts'
@@ -28,7 +28,7 @@ export type Json = any
 
 export interface Opened {
   readonly database: Database
-  readonly store: DatabaseStore
+  readonly store: RememberingStore
   /** Security objects that the database told of. */
   readonly secured: SecurityObject[]
   put(id: string, doc: unknown, options?: PutOptions): Promise<string>
@@ -54,7 +54,7 @@ export async function openDatabase(
   options: MemoryEngineOptions = {},
   sandbox: Sandbox = localSandbox(),
 ): Promise<Opened> {
-  return openOn(memoryEngine(options), limits, sandbox)
+  return openOn(memoryEngine(options), limits, sandbox, options.now)
 }
 
 /** An empty database over an engine that has none yet. */
@@ -62,6 +62,7 @@ export async function openOn(
   engine: StorageEngine,
   limits: Partial<Limits> = {},
   sandbox: Sandbox = localSandbox(),
+  now: () => number = Date.now,
 ): Promise<Opened> {
   const { incarnation } = await (await engine.openCatalog()).create('notes')
   const store = await engine.openDatabase('notes')
@@ -74,6 +75,7 @@ export async function openOn(
     sandbox,
     incarnation,
     startCompaction: () => void store.compact(),
+    now,
   })
   const bulk = async (request: unknown) => JSON.parse(await text(database.bulkDocs(ADMIN, body(request))))
   return {

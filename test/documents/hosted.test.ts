@@ -6,7 +6,7 @@ import { hostedRefusal, isOwnDesign } from '../../src/documents/hosted.ts'
 import { ownFunctionsOnly } from '../../src/documents/own-functions.ts'
 import { storeDatabase } from '../../src/documents/store-database.ts'
 import type { Sandbox } from '../../src/sandbox/sandbox.ts'
-import type { DatabaseStore } from '../../src/storage/engine.ts'
+import type { RememberingStore } from '../../src/storage/history.ts'
 import { localSandbox } from '../helpers/local-sandbox.ts'
 import { memoryEngine } from '../helpers/memory-engine.ts'
 import { ADMIN, body, jsonOf, NOBODY, parse, spooled } from './helpers.ts'
@@ -17,8 +17,8 @@ async function openHosted(name: string) {
   const { incarnation } = await (await engine.openCatalog()).create(name)
   const opened = await engine.openDatabase(name)
   const staged: string[] = []
-  const store: DatabaseStore = new Proxy(opened, {
-    get: (target, member: keyof DatabaseStore) => {
+  const store: RememberingStore = new Proxy(opened, {
+    get: (target, member: keyof RememberingStore) => {
       if (member === 'stageBlob') staged.push(member)
       const value = target[member]
       return typeof value === 'function' ? value.bind(target) : value

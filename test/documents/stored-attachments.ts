@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto'
 import { gzipSync } from 'node:zlib'
 import type { BlobPin, DatabaseStore } from '../../src/storage/engine.ts'
+import type { RememberingStore } from '../../src/storage/history.ts'
 
 export interface TestAttachment {
   readonly name: string
@@ -73,7 +74,7 @@ export function digestOf(bytes: string | Uint8Array): string {
 }
 
 /** The store, and how many of its pins are held. */
-export function countingPins(store: DatabaseStore): { store: DatabaseStore; held(): number } {
+export function countingPins(store: RememberingStore): { store: RememberingStore; held(): number } {
   let count = 0
   const counted = (pin: BlobPin): BlobPin => {
     let isHeld = true

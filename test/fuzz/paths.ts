@@ -62,6 +62,7 @@ const PARAMETERS: Readonly<Record<string, Generator>> = {
   name: ({ choices }) => choices.pick(ACCOUNT_NAMES),
   id: ({ choices }) =>
     choices.pick(['', 'x', 'é', '__proto__', '0'.repeat(32), '2026-01-01T00-00-00Z', '..']),
+  alarm: ({ choices }) => choices.pick(['', 'x', 'é', '__proto__', '0'.repeat(32)]),
   '*': attachmentName,
 }
 

@@ -9,7 +9,7 @@ import { randomBytes } from 'node:crypto'
 import { setImmediate as turn } from 'node:timers/promises'
 import { CouchError } from '../../src/core/errors.ts'
 import type { Catalog, DatabaseEntry, Replaced, ServerRecord } from '../../src/storage/catalog.ts'
-import type { DatabaseStore } from '../../src/storage/engine.ts'
+import type { RememberingStore } from '../../src/storage/history.ts'
 import type { Mark } from '../../src/storage/sequence.ts'
 import type { Prepared, StorageEngine } from '../../src/storage/storage-engine.ts'
 import { begunAnew, emptyState, type State } from '../storage/memory/state.ts'
@@ -183,7 +183,7 @@ class MemoryEngine implements StorageEngine, ContentsCount {
     return { blobs: (state?.blobs.size ?? 0) + (state?.staged.size ?? 0), bytes }
   }
 
-  async openDatabase(name: string, mark?: Mark): Promise<DatabaseStore> {
+  async openDatabase(name: string, mark?: Mark): Promise<RememberingStore> {
     await turn()
     this.#operate('open database')
     const record = this.#databases.get(name)

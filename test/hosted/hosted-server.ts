@@ -14,6 +14,7 @@ import { tenantAccounts } from '../../src/hosted/tenant-accounts.ts'
 import { tenantCollector } from '../../src/maintenance/metrics/tenant-metrics.ts'
 import { openServerDatabases } from '../../src/threads/server-databases.ts'
 import { temporaryFolder } from '../helpers/server.ts'
+import { timeMachineOver } from '../helpers/time-machine.ts'
 import { tokensOver } from '../helpers/tokens.ts'
 
 export interface HostedServer {
@@ -66,6 +67,7 @@ export async function startHostedServer(
   const app = await buildApp({
     ...{ config, accounts, credentials, tokens, databases, hosted },
     collectors: [tenantCollector(hosted)],
+    ...(await timeMachineOver(databases, pino({ level: 'silent' }))),
     ...{ logger: pino({ level: 'silent' }), version: '0.0.1', tmpDir: folder },
   })
   await app.listen({ port: 0, host: '127.0.0.1' })

@@ -11,6 +11,7 @@ import { openConfig } from '../../src/config/config.ts'
 import { settingsOf } from '../../src/config/settings.ts'
 import { openServerDatabases } from '../../src/threads/server-databases.ts'
 import { temporaryFolder } from '../helpers/server.ts'
+import { timeMachineOver } from '../helpers/time-machine.ts'
 import { tokensOver } from '../helpers/tokens.ts'
 
 const PLAIN = { iterations: 10, prf: 'sha256' } as const
@@ -78,6 +79,7 @@ export async function startAccountsServer(t: Test, names: readonly string[]) {
     tokens,
     hosted: null,
     databases,
+    ...(await timeMachineOver(databases, logger)),
     logger,
     version,
     tmpDir: dataDir,

@@ -247,4 +247,6 @@ export const OTHER_METHODS = [
   ...['open', 'openRevs', 'openParts', 'openRevsMixed', 'bulkGet', 'bulkGetMixed', 'revsDiff', 'missingRevs'],
   ...['allDocs', 'allDocsQueries', 'openAttachment', 'readAttachment'],
   ...['view', 'viewQueries', 'viewInfo', 'changes', 'readFilterBody'],
+  // A rewind writes what is stored, and by the way of all edits.
+  ...['history', 'overwritten', 'version', 'rewind'],
 ]

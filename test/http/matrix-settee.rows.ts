@@ -17,6 +17,13 @@ function ofM(status: number, others: number): Statuses {
   return { open: everybody(status), secured: columns, hosted: columns }
 }
 
+/** For admins of `_users`, of whom there is the server's alone; to others it is closed. */
+const users = (status: number): Statuses => ({
+  open: everybody(status),
+  secured: [401, 403, 403, 403, status],
+  hosted: [401, 403, 403, 403, status],
+})
+
 export const setteeRows: Rows = {
   '/_settee/tokens': [
     ['GET /_settee/tokens', accounts(200)],
@@ -28,6 +35,27 @@ export const setteeRows: Rows = {
       { json: { name: 'token-{n}' } },
     ],
     ['POST /_settee/tokens?account=m', ofM(201, 403), { json: { name: 'token-{n}' } }],
+  ],
+  '/_settee/alarms': [['GET /_settee/alarms', serverAdmins(200)]],
+  '/_settee/alarms/:alarm': [['DELETE /_settee/alarms/x', serverAdmins(404)]],
+  '/_settee/databases/:db/alarms': [['GET /_settee/databases/{db}/alarms', databaseAdmins(200)]],
+  '/_settee/databases/:db/alarms/:alarm': [['DELETE /_settee/databases/{db}/alarms/x', databaseAdmins(404)]],
+  '/_settee/databases/:db/history': [
+    ['GET /_settee/databases/{db}/history', databaseAdmins(200)],
+    ['GET /_settee/databases/{db}/history?id=doc', databaseAdmins(200)],
+    ['GET /_settee/databases/_users/history', users(200)],
+  ],
+  '/_settee/databases/:db/version': [
+    ['GET /_settee/databases/{db}/version?id=doc&at=1', databaseAdmins(404)],
+  ],
+  '/_settee/databases/:db/rewind': [
+    [
+      'POST /_settee/databases/{db}/rewind',
+      databaseAdmins(200),
+      { json: { at: 1, ids: ['none'], dry_run: true } },
+    ],
+    ['POST /_settee/databases/{db}/rewind', databaseAdmins(400), { json: { at: 1, dry_run: true } }],
+    ['POST /_settee/databases/_users/rewind', users(200), { json: { at: 1, ids: ['none'], dry_run: true } }],
   ],
   '/_settee/tokens/:id': [['DELETE /_settee/tokens/{token}', ofM(200, 404)]],
   '/_settee/databases/:db/size': [['GET /_settee/databases/{db}/size', databaseAdmins(200)]],

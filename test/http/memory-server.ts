@@ -31,6 +31,7 @@ import type { DatabaseHandle, Databases } from '../../src/threads/databases.ts'
 import { servedUsers } from '../../src/threads/served-users.ts'
 import { localSandbox } from '../helpers/local-sandbox.ts'
 import { memoryEngine } from '../helpers/memory-engine.ts'
+import { timeMachineOver } from '../helpers/time-machine.ts'
 import { tokensOver } from '../helpers/tokens.ts'
 
 interface Closing {
@@ -65,7 +66,13 @@ export async function startMemoryServer(
   const credentials = new CredentialChecker(accounts, { lockout: loginGuard(config, logger) })
   const tokens = await tokensOver(databases, accounts, { limits: () => tokenLimitsOf(config) })
   const made = { config, accounts, credentials, tokens, databases, hosted }
-  const services = { ...made, logger, version: '0.0.1', tmpDir: dataDir }
+  const services = {
+    ...made,
+    ...(await timeMachineOver(databases, logger)),
+    logger,
+    version: '0.0.1',
+    tmpDir: dataDir,
+  }
   const app = await buildApp(services, options)
   extend(app)
   await app.listen({ port: 0, host: '127.0.0.1' })

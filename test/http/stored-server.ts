@@ -14,6 +14,7 @@ import type { Sandbox } from '../../src/sandbox/sandbox.ts'
 import type { DatabaseHandle, Databases } from '../../src/threads/databases.ts'
 import { countingPins } from '../documents/stored-attachments.ts'
 import { memoryEngine } from '../helpers/memory-engine.ts'
+import { timeMachineOver } from '../helpers/time-machine.ts'
 import { tokensOver } from '../helpers/tokens.ts'
 
 interface Closing {
@@ -47,6 +48,7 @@ export async function startStoredServer(t: Closing) {
       return { ...handle, watch: () => () => {} } as unknown as DatabaseHandle
     },
     watchSecurity: () => () => {},
+    readRecords: async () => [],
     endFeeds: () => {},
   } as unknown as Databases
   const accounts = { find: async () => null, decoy: () => '', onChange: () => () => {} }
@@ -54,7 +56,13 @@ export async function startStoredServer(t: Closing) {
   const logger = pino({ level: 'silent' })
   const tokens = await tokensOver({ readRecords: async () => [], writeRecords: async () => {} }, accounts)
   const made = { config, accounts, credentials, tokens, databases, hosted: null }
-  const services = { ...made, logger, version: '0.0.1', tmpDir: dataDir }
+  const services = {
+    ...made,
+    ...(await timeMachineOver(databases, logger)),
+    logger,
+    version: '0.0.1',
+    tmpDir: dataDir,
+  }
   const app = await buildApp(services)
   await app.listen({ port: 0, host: '127.0.0.1' })
   t.after(async () => {

@@ -13,6 +13,7 @@ import { copyCases } from './conformance/copies.ts'
 import { docCases } from './conformance/docs.ts'
 import { faultCases } from './conformance/faults.ts'
 import { feedCases } from './conformance/feed.ts'
+import { historyCases } from './conformance/history.ts'
 import { keepingCases } from './conformance/keeping.ts'
 import { localCases } from './conformance/locals.ts'
 import { propertyCases } from './conformance/property.ts'
@@ -44,6 +45,7 @@ const PARTS: Record<string, StorageCases> = {
   compaction: compactionCases,
   'what compaction keeps': keepingCases,
   copies: copyCases,
+  history: historyCases,
   concurrency: concurrencyCases,
   'random histories': propertyCases,
   faults: faultCases,

@@ -16,22 +16,16 @@ runStorageTests('sqlite', async (t, options = {}) => {
       throw Object.assign(new Sqlite.SqliteError(String(cause), 'SQLITE_IOERR'), { cause })
     }
   }
-  let engine = sqliteEngine({
-    dataDir,
-    ...(options.onOperation && { onOperation }),
-    ...(options.now && { now: options.now }),
-  })
+  const { now } = options
+  const made = { dataDir, ...(options.onOperation && { onOperation }), ...(now && { now }) }
+  let engine = sqliteEngine(made)
   t.teardown(async () => {
     await engine.close()
     await rm(dataDir, { recursive: true, force: true })
   })
   const reopen = async () => {
     await engine.close()
-    engine = sqliteEngine({
-      dataDir,
-      ...(options.onOperation && { onOperation }),
-      ...(options.now && { now: options.now }),
-    })
+    engine = sqliteEngine(made)
     return engine
   }
   const notes = join(dataDir, 'databases', 'notes.sqlite')

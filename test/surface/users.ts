@@ -11,6 +11,7 @@ import { openConfig } from '../../src/config/config.ts'
 import { settingsOf } from '../../src/config/settings.ts'
 import { openServerDatabases } from '../../src/threads/server-databases.ts'
 import { temporaryFolder } from '../helpers/server.ts'
+import { timeMachineOver } from '../helpers/time-machine.ts'
 import { tokensOver } from '../helpers/tokens.ts'
 import type { Ask, Listening } from './table.ts'
 
@@ -57,7 +58,13 @@ export async function startServerWithUsers(t: Pick<Test, 'teardown' | 'fail'>): 
   const logger = pino({ level: 'silent' })
   const tokens = await tokensOver(databases, accounts)
   const made = { config, accounts, credentials, tokens, databases, hosted: null }
-  const services = { ...made, logger, version: '0.0.1', tmpDir: dataDir }
+  const services = {
+    ...made,
+    ...(await timeMachineOver(databases, logger)),
+    logger,
+    version: '0.0.1',
+    tmpDir: dataDir,
+  }
   const app = await buildApp(services)
   await app.listen({ port: 0, host: '127.0.0.1' })
   t.teardown(async () => {

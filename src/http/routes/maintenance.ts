@@ -109,8 +109,11 @@ async function setPurgedInfosLimit(request: FastifyRequest, reply: FastifyReply)
 }
 
 async function activeTasks(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  const { databases, backups } = request.server.services
-  const tasks = databases.tasks()
+  const { databases, rewinds, backups } = request.server.services
+  const tasks: Task[] = [
+    ...databases.tasks().map((task) => ({ ...task, type: 'database_compaction' })),
+    ...rewinds.tasks().map((task) => ({ ...task, type: 'database_rewind' })),
+  ]
   if (tenantOf(request) === null) {
     const backup = backups?.task ?? null
     return sendJson(reply, 200, [...tasks.map(activeTask), ...(backup === null ? [] : [backupTask(backup)])])
@@ -121,13 +124,17 @@ async function activeTasks(request: FastifyRequest, reply: FastifyReply): Promis
   return sendJson(reply, 200, shown)
 }
 
-/** A compaction in the members that CouchDB gives it; there is a pid in the form of Erlang's for each database. */
-function activeTask({ database, incarnation, done, total, startedAt, updatedAt }: CompactionTask): object {
+interface Task extends CompactionTask {
+  readonly type: string
+}
+
+/** In the members that CouchDB gives a compaction; there is a pid in the form of Erlang's for each database. */
+function activeTask({ type, database, incarnation, done, total, startedAt, updatedAt }: Task): object {
   return {
     node: NODE_NAME,
     pid: `<0.${incarnation}.0>`,
     process_status: 'running',
-    type: 'database_compaction',
+    type,
     database,
     changes_done: done,
     total_changes: total,

@@ -175,7 +175,7 @@ export class Compaction {
   }
 
   #clear({ revision, at, kept }: SupersededRow, keepSince: number): void {
-    if (at <= keepSince) this.#around.revisions.drop(revision)
+    if (at <= keepSince) this.#around.revisions.expire(revision)
     else if (kept === 0) this.#around.superseded.keep(revision)
   }
 

@@ -31,6 +31,7 @@ const BY_IDS_WITH_BODY = `${BY_IDS} CROSS JOIN revision AS r ON ${WINNER}`
 export class Documents {
   readonly #connection: Connection
   readonly #revisions: Revisions
+  readonly #now: () => number
   readonly #byId: Statement<DocRow>
   readonly #byIdWithBody: Statement<DocRow>
   readonly #byIdWithAncestry: Statement<DocRow>
@@ -43,9 +44,11 @@ export class Documents {
   /** Numbers are given here, not by SQLite, so that a document's row can name its winner's before that is made. */
   #lastDoc: number
 
-  constructor(connection: Connection, revisions: Revisions) {
+  /** @param now the time, in ms since 1970 */
+  constructor(connection: Connection, revisions: Revisions, now: () => number) {
     this.#connection = connection
     this.#revisions = revisions
+    this.#now = now
     const select = (columns: string, from: string) => `SELECT ${columns} FROM ${from}`
     this.#byId = connection.prepareTuples(`${select(DOC_COLUMNS, 'doc AS d')} WHERE d.id = ?`)
     this.#byIdWithBody = connection.prepareTuples(
@@ -136,11 +139,13 @@ export class Documents {
   /** Carries out a write at a place of the feed, inside the transaction of the caller. */
   write(id: string, old: OldDocument | null, write: DocWrite, seq: number): WriteEffect {
     const doc = old === null ? ++this.#lastDoc : old.num
+    // One time for all: what supersedes a version is stored when that ceases to be a leaf.
+    const at = this.#now()
     let externalBytes = 0
     let leaves = old?.leaves ?? 0
     let winner = old?.rev === write.rev ? old.winner : null
     for (const revision of write.revisions) {
-      const change = this.#revisions.write(doc, old === null, revision, write)
+      const change = this.#revisions.write(revision, { doc, docIsNew: old === null, write, at })
       externalBytes += change.bytes
       leaves += change.leaves
       if (revision.rev === write.rev) winner = change.num

@@ -3,7 +3,7 @@ import { CouchError } from '../../core/errors.ts'
 import type { Catalog } from '../catalog.ts'
 import type { CommitTally } from '../commit-tally.ts'
 import type { CopyFacts, DatabaseSnapshot } from '../copies.ts'
-import type { DatabaseStore } from '../engine.ts'
+import type { RememberingStore } from '../history.ts'
 import type { Mark } from '../sequence.ts'
 import type { Prepared, StorageEngine } from '../storage-engine.ts'
 import { SqliteCatalog } from './catalog.ts'
@@ -53,7 +53,7 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
       return catalog
     },
 
-    async openDatabase(name: string, mark?: Mark): Promise<DatabaseStore> {
+    async openDatabase(name: string, mark?: Mark): Promise<RememberingStore> {
       const path = files.path(name)
       if (!existsSync(path)) throw new CouchError('no_database')
       try {

@@ -40,8 +40,16 @@ interface Surroundings {
   readonly blobs: Blobs
   readonly superseded: Superseded
   readonly wear: Wear
-  /** The time, in ms since 1970. */
-  now(): number
+}
+
+/** The write that a revision is part of. */
+interface Whole {
+  /** The number of the document's row. */
+  readonly doc: number
+  readonly docIsNew: boolean
+  readonly write: DocWrite
+  /** Its time, in ms since 1970. */
+  readonly at: number
 }
 
 /** Whether of a superseded revision, r, only the time machine knows. */
@@ -52,7 +60,6 @@ export class Revisions implements DocumentRows {
   readonly #blobs: Blobs
   readonly #superseded: Superseded
   readonly #wear: Wear
-  readonly #now: () => number
   readonly #revision: Statement<FoundRow>
   readonly #insertRevision: Statement
   readonly #updateRevision: Statement
@@ -67,12 +74,11 @@ export class Revisions implements DocumentRows {
   readonly #content: Statement<ContentRow>
   #lastRevision: number
 
-  constructor(connection: Connection, { attachments, blobs, superseded, wear, now }: Surroundings) {
+  constructor(connection: Connection, { attachments, blobs, superseded, wear }: Surroundings) {
     this.#attachments = attachments
     this.#blobs = blobs
     this.#superseded = superseded
     this.#wear = wear
-    this.#now = now
     this.#revision = connection.prepare(
       'SELECT num, rev, leaf, deleted, size, attachments, octet_length(body) AS bytes, ' +
         `CASE WHEN leaf THEN 0 ELSE ${IS_KEPT} END AS kept FROM revision AS r WHERE doc = ? AND rev = ?`,
@@ -110,15 +116,10 @@ export class Revisions implements DocumentRows {
 
   /**
    * Writes a revision of a document.
-   * @param whole the write that it is part of
    * @returns the row's number, and by how much it changes the bytes that leaves hold, and their number
    */
-  write(
-    doc: number,
-    docIsNew: boolean,
-    write: RevisionWrite,
-    whole: DocWrite,
-  ): { num: number; bytes: number; leaves: number } {
+  write(write: RevisionWrite, whole: Whole): { num: number; bytes: number; leaves: number } {
+    const { doc, docIsNew, at } = whole
     const stored = docIsNew ? undefined : this.#revision.get(doc, write.rev)
     const leaf = write.ancestry === null ? 0 : 1
     const ancestry = write.ancestry === null ? null : encodeAncestry(write.ancestry)
@@ -128,41 +129,53 @@ export class Revisions implements DocumentRows {
         throw new RangeError(`revision ${write.rev} is not stored and brings no content`)
       this.#updateLeaf.run(leaf, Number(write.deleted), ancestry, stored.num)
       if (leaf < wasLeaf) this.#supersede(stored, whole)
-      else if (leaf > wasLeaf) this.#superseded.remove(stored.num)
+      else if (leaf > wasLeaf) this.#superseded.revive(stored.num, at)
       return { num: stored.num, bytes: leaf * stored.size - before, leaves: leaf - wasLeaf }
     }
     const { body, attachments } = write.content
     const bodyBytes = Buffer.byteLength(body)
     const size = attachments.reduce((sum, { length }) => sum + length, bodyBytes)
     const columns = [leaf, Number(write.deleted), ancestry, attachments.length, size, body]
-    const num = this.#putRevision(doc, write.rev, stored?.num, columns)
+    const num = this.#putRevision(whole, write.rev, stored?.num, columns)
     if (stored !== undefined) this.#dropContent(stored)
     this.#attachments.write(num, attachments)
-    if (leaf === 0) this.#superseded.add(num, this.#now(), bodyBytes)
+    if (leaf === 0) this.#addAgain(num, stored?.leaf === 0, at, bodyBytes)
+    else if (stored?.leaf === 0) this.#superseded.revive(num, at)
     return { num, bytes: leaf * size - before, leaves: leaf - wasLeaf }
   }
 
+  /** What was none, and comes once more as none, has been none for as long as before. */
+  #addAgain(num: number, wasSuperseded: boolean, at: number, bytes: number): void {
+    const since = wasSuperseded ? this.#superseded.remove(num) : undefined
+    this.#superseded.add(num, since ?? at, bytes)
+  }
+
   /** A leaf is none any more. @param whole the write that makes it so */
-  #supersede({ num, bytes, attachments }: FoundRow, whole: DocWrite): void {
-    this.#superseded.add(num, this.#now(), bytes)
-    if (attachments > 0) this.#wear.loosen(this.#attachments.bytesWithout(num, blobsOf(whole)))
+  #supersede({ num, bytes, attachments }: FoundRow, { write, at }: Whole): void {
+    this.#superseded.add(num, at, bytes)
+    if (attachments > 0) this.#wear.loosen(this.#attachments.bytesWithout(num, blobsOf(write)))
   }
 
   /** Before another content takes its place. */
-  #dropContent({ num, leaf, size, bytes }: FoundRow): void {
+  #dropContent({ num, size, bytes }: FoundRow): void {
     this.#attachments.drop(num)
     this.#wear.loosen(size - bytes)
-    if (leaf === 0) this.#superseded.remove(num)
   }
 
-  #putRevision(doc: number, rev: string, stored: number | undefined, columns: Value[]): number {
+  #putRevision({ doc, at }: Whole, rev: string, stored: number | undefined, columns: Value[]): number {
     if (stored === undefined) {
       this.#lastRevision += 1
-      this.#insertRevision.run(this.#lastRevision, doc, rev, ...columns, this.#now())
+      this.#insertRevision.run(this.#lastRevision, doc, rev, ...columns, at)
       return this.#lastRevision
     }
     this.#updateRevision.run(...columns, stored)
     return stored
+  }
+
+  /** As {@link drop}, of a superseded one whose time is over: before it was superseded, not all is known. */
+  expire(num: number): void {
+    this.#superseded.noteExpiry(num)
+    this.drop(num)
   }
 
   /** Removes a revision's row, by its number, and what it says of attachments. */

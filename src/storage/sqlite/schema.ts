@@ -98,14 +98,20 @@ CREATE TABLE superseded (
   kept INTEGER NOT NULL,
   bytes INTEGER NOT NULL DEFAULT 0
 );
+-- before then nothing says when what was stored
+INSERT INTO meta SELECT 'timed_since', CAST(unixepoch('subsec') * 1000 AS INTEGER) FROM (SELECT 1 FROM doc LIMIT 1);
 
 -- replication checkpoints whose first write after the last restore was refused
 CREATE TABLE refused_checkpoint (id TEXT PRIMARY KEY) WITHOUT ROWID;
 `
 
-/** In a file of a gigabyte this reads it all: a third of a second at best, and many on a slow disk. */
+/**
+ * In a file of a gigabyte this reads it all: a third of a second at best, and many on a slow disk. The time is that
+ * from which on times are known: at none of those was one of these a leaf.
+ */
 const VERSION_5_ROWS = `
-INSERT INTO superseded SELECT num, CAST(unixepoch('subsec') * 1000 AS INTEGER), 0, octet_length(body) FROM revision
+INSERT INTO superseded
+SELECT num, (SELECT value FROM meta WHERE key = 'timed_since'), 0, octet_length(body) FROM revision
 WHERE num > ? AND num <= ? AND NOT leaf
 `
 const VERSION_5_SUMS = `

@@ -4,7 +4,6 @@ import type { CommitTally } from '../commit-tally.ts'
 import type {
   BlobPin,
   BlobStage,
-  DatabaseStore,
   DocState,
   DocUpdate,
   IdRange,
@@ -20,12 +19,14 @@ import type {
   StoreView,
   Touches,
 } from '../engine.ts'
+import type { RememberingStore } from '../history.ts'
 import type { Epoch, Mark } from '../sequence.ts'
 import type { CompactOptions, StoreSizes, StoreWear } from '../upkeep.ts'
 import { Access } from './access.ts'
 import { Compaction } from './compaction.ts'
 import type { Connection } from './connection.ts'
 import { DocWrites } from './doc-writes.ts'
+import { History } from './history.ts'
 import { Holds } from './holds.ts'
 import { SMALL_WRITE } from './locals.ts'
 import { PageCache, type PageCaches } from './page-caches.ts'
@@ -57,7 +58,8 @@ export interface StoreOptions {
   onClosed(): void
 }
 
-export class SqliteStore implements DatabaseStore {
+export class SqliteStore implements RememberingStore {
+  readonly history: History
   readonly wasPutBack: boolean
   readonly #name: string
   readonly #connection: Connection
@@ -104,6 +106,7 @@ export class SqliteStore implements DatabaseStore {
     this.#staging = new Staging(access, this.#tables.blobs, this.#holds)
     this.#staging.sweep()
     const around = { ...this.#tables, access, holds: this.#holds, now: options.now }
+    this.history = new History(this.#connection, around)
     this.#compaction = new Compaction(this.#connection, around)
     this.#sizes = new Sizes(this.#connection, path, { access, state, wear })
   }

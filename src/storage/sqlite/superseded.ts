@@ -7,18 +7,16 @@ import type { Statement } from './statement.ts'
 import type { Wear } from './wear.ts'
 
 interface Counted {
-  readonly kept: number
-  readonly bytes: number
-}
-
-export interface SupersededRow {
-  /** The number of its row in `revision`. */
-  readonly revision: number
   /** ms since 1970 */
   readonly at: number
   readonly kept: number
   /** Of the body. */
   readonly bytes: number
+}
+
+export interface SupersededRow extends Counted {
+  /** The number of its row in `revision`. */
+  readonly revision: number
 }
 
 export class Superseded {
@@ -27,17 +25,24 @@ export class Superseded {
   readonly #remove: Statement<Counted>
   readonly #keep: Statement<Counted>
   readonly #page: Statement<SupersededRow>
+  readonly #note: Statement
+  readonly #stamp: Statement
 
   constructor(connection: Connection, wear: Wear) {
     this.#wear = wear
     this.#add = connection.prepare('INSERT INTO superseded (revision, at, kept, bytes) VALUES (?, ?, 0, ?)')
-    this.#remove = connection.prepare('DELETE FROM superseded WHERE revision = ? RETURNING kept, bytes')
+    this.#remove = connection.prepare('DELETE FROM superseded WHERE revision = ? RETURNING at, kept, bytes')
     this.#keep = connection.prepare(
-      'UPDATE superseded SET kept = 1 WHERE revision = ? AND NOT kept RETURNING kept, bytes',
+      'UPDATE superseded SET kept = 1 WHERE revision = ? AND NOT kept RETURNING at, kept, bytes',
     )
     this.#page = connection.prepare(
       'SELECT revision, at, kept, bytes FROM superseded WHERE revision > ? ORDER BY revision LIMIT ?',
     )
+    this.#note = connection.prepare(
+      "INSERT INTO meta (key, value) SELECT 'history_since', at FROM superseded WHERE revision = ? " +
+        'ON CONFLICT DO UPDATE SET value = max(value, excluded.value)',
+    )
+    this.#stamp = connection.prepare('UPDATE revision SET stored_at = ? WHERE num = ?')
   }
 
   /** @param revision the number of its row @param at ms since 1970 @param bytes of its body */
@@ -46,10 +51,29 @@ export class Superseded {
     this.#wear.count(false, 1, bytes)
   }
 
-  /** It is a leaf again, or its row is gone, or new. Of others nothing comes. */
-  remove(revision: number): void {
+  /** Its row is about to go: what documents were before it was superseded is not known whole any more. */
+  noteExpiry(revision: number): void {
+    this.#note.run(revision)
+  }
+
+  /**
+   * It is a leaf again: it came once more after its ancestry had been cut. A row tells of one time as a leaf, and that
+   * is the last.
+   */
+  revive(revision: number, at: number): void {
+    this.noteExpiry(revision)
+    this.remove(revision)
+    this.#stamp.run(at, revision)
+  }
+
+  /**
+   * Its row is gone, or new. Of others nothing comes.
+   * @returns since when it was superseded, in ms since 1970; undefined: it was not
+   */
+  remove(revision: number): number | undefined {
     const row = this.#remove.get(revision)
     if (row !== undefined) this.#wear.count(row.kept === 1, -1, -row.bytes)
+    return row?.at
   }
 
   /** From now on only the time machine knows it. */

@@ -19,8 +19,8 @@ export function openTables(connection: Connection, now: () => number) {
   const blobs = new Blobs(connection)
   const attachments = new Attachments(connection, blobs)
   const superseded = new Superseded(connection, wear)
-  const revisions = new Revisions(connection, { attachments, blobs, superseded, wear, now })
-  const documents = new Documents(connection, revisions)
+  const revisions = new Revisions(connection, { attachments, blobs, superseded, wear })
+  const documents = new Documents(connection, revisions, now)
   const feed = new FeedCounts(connection)
   const locals = new Locals(connection)
   return { state, wear, blobs, attachments, superseded, revisions, documents, feed, locals }

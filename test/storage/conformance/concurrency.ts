@@ -40,11 +40,15 @@ export const concurrencyCases: StorageCases = {
     const { store } = await openNotes(t, makeEngine)
     const thrown = new Error('alone')
     const calls = Array.from({ length: 20 }, (_, i) => [put(`${i}a`), failing(`${i}b`, thrown), put(`${i}c`)])
-    const settings = store.updateSettings(() => {
-      throw thrown
-    })
+    // Watched from the start: it may fail before the others are through.
+    const settings = t.rejects(
+      store.updateSettings(() => {
+        throw thrown
+      }),
+      thrown,
+    )
     const outcomes = await Promise.all(calls.map((updates) => store.updateDocs(updates)))
-    await t.rejects(settings, thrown)
+    await settings
     t.ok(outcomes.every(([, middle]) => errorOf(middle) === thrown))
     t.equal((await audit(t, store, 'afterwards')).length, 40)
   },

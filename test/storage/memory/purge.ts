@@ -32,6 +32,10 @@ export function dropSuperseded(draft: State, ids: readonly string[], keepSince: 
     const doc = draft.docs.get(id)
     if (doc === undefined) continue
     const rows = [...doc.rows.values()].flatMap((row) => compacted(row, keepSince, draft.revsLimit))
+    const left = new Set(rows.map(({ rev }) => rev))
+    for (const { rev, supersededAt } of doc.rows.values()) {
+      if (!left.has(rev)) draft.historySince = Math.max(draft.historySince, supersededAt ?? 0)
+    }
     draft.docs.set(id, { ...doc, rows: new Map(rows.map((row) => [row.rev, row])) })
   }
 }

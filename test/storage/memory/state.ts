@@ -7,7 +7,6 @@ import { parseRev } from '../../../src/revisions/rev.ts'
 import { isCheckpoint } from '../../../src/storage/checkpoints.ts'
 import type {
   AttachmentWrite,
-  DocState,
   DocWrite,
   IdRange,
   LocalDoc,
@@ -17,9 +16,14 @@ import type {
   StoredRevision,
   StoreView,
 } from '../../../src/storage/engine.ts'
+import type { DocHistory, StoredVersion, VersionRange } from '../../../src/storage/history.ts'
 import { beginEpoch, type Epochs, epochId } from '../../../src/storage/sequence.ts'
 
 export interface Row extends StoredRevision {
+  /** Orders the rows of a document by when they were first stored. */
+  readonly place: number
+  /** In ms since 1970. */
+  readonly storedAt: number
   /** Since when it is no leaf, in ms since 1970; null: it is one. */
   readonly supersededAt: number | null
   readonly isKept: boolean
@@ -67,6 +71,9 @@ export interface State {
   /** The pieces of contents that are not whole yet. */
   readonly staged: Map<number, readonly Uint8Array[]>
   lastBlob: number
+  lastPlace: number
+  /** Of the superseded revisions that are gone, when the last of them was superseded. */
+  historySince: number
 }
 
 export function emptyState(): State {
@@ -94,6 +101,8 @@ export function emptyState(): State {
     unnamed: new Set(),
     staged: new Map(),
     lastBlob: 0,
+    lastPlace: 0,
+    historySince: 0,
   }
 }
 
@@ -155,8 +164,10 @@ export function writeDoc(
 ): void {
   const before = draft.docs.get(id)
   const rows = new Map(before?.rows)
+  // One time for all: what supersedes a version is stored when that ceases to be a leaf.
+  const at = now()
   for (const change of write.revisions) {
-    rows.set(change.rev, writeRow(draft, rows.get(change.rev), change, now()))
+    rows.set(change.rev, writeRow(draft, rows.get(change.rev), change, at))
   }
   const seq = write.sequenced || before === undefined ? nextSeq(draft, owner) : before.seq
   draft.docs.set(id, { id, seq, rev: write.rev, deleted: write.deleted, rows })
@@ -180,7 +191,7 @@ function nextSeq(draft: State, owner: object): number {
   return draft.updateSeq
 }
 
-function writeRow(draft: State, before: Row | undefined, change: RevisionWrite, now: number): Row {
+function writeRow(draft: State, before: Row | undefined, change: RevisionWrite, at: number): Row {
   const { rev, deleted, ancestry, content } = change
   if (content === undefined && (before === undefined || before.isKept))
     throw new RangeError(`The revision ${rev} is not stored and brings no content.`)
@@ -188,9 +199,15 @@ function writeRow(draft: State, before: Row | undefined, change: RevisionWrite, 
   const attachments = content?.attachments.map((attachment) => storeAttachment(draft, attachment))
   const kept = attachments?.sort((a, b) => compareBytes(a.name, b.name)) ?? before?.attachments ?? []
   const leaf = ancestry !== null
-  const isSame = content === undefined && before !== undefined && !before.leaf
-  const supersededAt = leaf ? null : isSame ? before.supersededAt : now
-  return { rev, deleted, leaf, supersededAt, isKept: false, ancestry, body, attachments: kept }
+  const wasSuperseded = before !== undefined && !before.leaf
+  const supersededAt = leaf ? null : wasSuperseded ? before.supersededAt : at
+  if (before === undefined) draft.lastPlace += 1
+  const isRevived = leaf && wasSuperseded
+  if (isRevived) draft.historySince = Math.max(draft.historySince, before.supersededAt ?? 0)
+  const place = before?.place ?? draft.lastPlace
+  const storedAt = before === undefined || isRevived ? at : before.storedAt
+  const times = { place, storedAt, supersededAt }
+  return { rev, deleted, leaf, ...times, isKept: false, ancestry, body, attachments: kept }
 }
 
 function storeAttachment(draft: State, { content, ...facts }: AttachmentWrite): StoredAttachment {
@@ -237,13 +254,15 @@ export interface Disk {
   /** Called before each load; what it throws is a fault of the disk. */
   load(operation: string): void
   readonly blobs: ReadonlyMap<number, Uint8Array>
+  /** Whether what is kept for the time machine alone is shown. */
+  readonly showsKept?: boolean
 }
 
 /**
  * Hands a document to a callback, member by member as it is touched, and takes it back afterwards.
  * @param disk what an engine would read from when a member is touched
  */
-export function lend<R>(doc: StoredDoc | undefined, disk: Disk, use: (doc: DocState | null) => R): R {
+export function lend<R>(doc: StoredDoc | undefined, disk: Disk, use: (doc: DocHistory | null) => R): R {
   if (doc === undefined) return use(null)
   const loans: (() => void)[] = []
   const lent = <T extends object>(value: T): T => {
@@ -258,10 +277,14 @@ export function lend<R>(doc: StoredDoc | undefined, disk: Disk, use: (doc: DocSt
   }
 }
 
-function docState(doc: StoredDoc, { load, blobs }: Disk, lent: (branch: Branch) => Branch): DocState {
+function docState(
+  doc: StoredDoc,
+  { load, blobs, showsKept = false }: Disk,
+  lent: (branch: Branch) => Branch,
+): DocHistory {
   const { id, seq, rev, deleted, rows } = doc
   const leaves = () => [...rows.values()].filter((row) => row.leaf)
-  const stored = () => [...rows.values()].filter((row) => !row.isKept)
+  const stored = () => [...rows.values()].filter((row) => showsKept || !row.isKept)
   const storedRow = (wanted: string) => stored().find((row) => row.rev === wanted)
   return {
     id,
@@ -273,6 +296,10 @@ function docState(doc: StoredDoc, { load, blobs }: Disk, lent: (branch: Branch) 
     },
     get branches() {
       return leaves().map((row) => lent(branchOf(row, load)))
+    },
+    versions: (range) => {
+      load('load versions')
+      return versionsOf([...rows.values()], range)
     },
     revisions: () => stored().map((row) => ({ rev: row.rev, deleted: row.deleted, leaf: row.leaf })),
     kept: () => [...rows.values()].flatMap((row) => (row.isKept ? row.rev : [])),
@@ -291,6 +318,29 @@ function docState(doc: StoredDoc, { load, blobs }: Disk, lent: (branch: Branch) 
       return Uint8Array.from(bytes)
     },
   }
+}
+
+function versionsOf(
+  rows: readonly Row[],
+  { leavesAfter = -1, before = Infinity, limit = Infinity }: VersionRange = {},
+): StoredVersion[] {
+  return rows
+    .filter(({ place, supersededAt }) => place < before && (supersededAt ?? Infinity) > leavesAfter)
+    .sort((a, b) => b.place - a.place)
+    .slice(0, limit)
+    .map(({ rev, deleted, place, storedAt, supersededAt, isKept, body, attachments }) => {
+      const size = attachments.reduce((sum, { length }) => sum + length, Buffer.byteLength(body ?? ''))
+      return {
+        rev,
+        deleted,
+        place,
+        storedAt,
+        supersededAt,
+        kept: isKept,
+        size,
+        attachments: attachments.length,
+      }
+    })
 }
 
 function branchOf(row: Row, load: Disk['load']): Branch {
@@ -326,4 +376,9 @@ export function idsInRange(ids: Iterable<string>, range: IdRange): string[] {
     .filter((id) => range.start === undefined || after(range.start, id, 1))
     .filter((id) => range.end === undefined || after(range.end, id, -1))
     .sort((a, b) => compareBytes(a, b) * direction)
+}
+
+/** The documents that stand in the feed above a place, in its order. */
+export function feedAbove(state: State, seq: number): StoredDoc[] {
+  return [...state.docs.values()].filter((doc) => doc.seq > seq).sort((a, b) => a.seq - b.seq)
 }

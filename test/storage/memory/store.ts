@@ -5,7 +5,6 @@ import type { DatabaseEntry } from '../../../src/storage/catalog.ts'
 import type {
   BlobPin,
   BlobStage,
-  DatabaseStore,
   DocState,
   DocUpdate,
   IdRange,
@@ -20,6 +19,7 @@ import type {
   StoreInfo,
   StoreView,
 } from '../../../src/storage/engine.ts'
+import type { DocHistory, HistoryStore, RememberingStore } from '../../../src/storage/history.ts'
 import { type Epoch, hasGoneBack, type Mark } from '../../../src/storage/sequence.ts'
 import type {
   CompactionProgress,
@@ -27,6 +27,7 @@ import type {
   StoreSizes,
   StoreWear,
 } from '../../../src/storage/upkeep.ts'
+import { memoryHistory } from './history.ts'
 import { dropForsaken, dropSuperseded, purgeDoc } from './purge.ts'
 import { sinceWhen, sizesOf, wearOf } from './sizes.ts'
 import { MemoryStaging } from './staging.ts'
@@ -35,6 +36,7 @@ import {
   checkContents,
   draftOf,
   externalSize,
+  feedAbove,
   idsInRange,
   lend,
   reopened,
@@ -60,7 +62,8 @@ interface Job {
   reject(error: unknown): void
 }
 
-export class MemoryStore implements DatabaseStore {
+export class MemoryStore implements RememberingStore {
+  readonly history: HistoryStore
   readonly #record: DatabaseRecord
   readonly #operate: Operate
   readonly #staging: MemoryStaging
@@ -77,6 +80,14 @@ export class MemoryStore implements DatabaseStore {
     this.#operate = operate
     this.wasPutBack = mark !== undefined && hasGoneBack(record.state, mark)
     record.state = reopened(this.wasPutBack ? begunAnew(record.state) : record.state)
+    const reads = {
+      read: <T>(read: (state: State, view: StoreView) => T) => this.#read(read),
+      page: <T, R>(rows: readonly T[], paging: Paging, view: StoreView, read: (row: T) => R) =>
+        this.#page(rows, paging, view, read),
+      lend: <R>({ blobs }: State, doc: StoredDoc | undefined, use: (doc: DocHistory | null) => R) =>
+        lend(doc, { load: operate, blobs, showsKept: true }, use),
+    }
+    this.history = memoryHistory(reads, record.createdAt * 1000)
     this.#staging = new MemoryStaging({
       read: (read) => this.#read(read),
       write: (operation, change) =>
@@ -302,7 +313,7 @@ export class MemoryStore implements DatabaseStore {
     await this.#closing
   }
 
-  #lend<R>({ blobs }: State, doc: StoredDoc | undefined, use: (doc: DocState | null) => R): R {
+  #lend<R>({ blobs }: State, doc: StoredDoc | undefined, use: (doc: DocHistory | null) => R): R {
     return lend(doc, { load: this.#operate, blobs }, use)
   }
 
@@ -381,8 +392,4 @@ function caught<R, N>(update: () => Outcome<R, N>): Outcome<R, N> {
 
 function* liveIds(state: State): Generator<string> {
   for (const doc of state.docs.values()) if (!doc.deleted) yield doc.id
-}
-
-function feedAbove(state: State, seq: number): StoredDoc[] {
-  return [...state.docs.values()].filter((doc) => doc.seq > seq).sort((a, b) => a.seq - b.seq)
 }

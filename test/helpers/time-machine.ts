@@ -1,0 +1,12 @@
+/** Alarms and rewinds over the databases of a test's server. */
+import type { Logger } from 'pino'
+import { openAlarms } from '../../src/maintenance/alarms.ts'
+import { Rewinds } from '../../src/maintenance/rewinds.ts'
+import type { Databases } from '../../src/threads/databases.ts'
+
+export async function timeMachineOver(databases: Databases, logger: Pick<Logger, 'warn' | 'error'>) {
+  const incarnationOf = (name: string) =>
+    databases.names().includes(name) ? databases.get(name).incarnation : undefined
+  const alarms = await openAlarms({ records: databases, logger, incarnationOf })
+  return { alarms, rewinds: new Rewinds(databases) }
+}

@@ -1,0 +1,107 @@
+/**
+ * One device deletes everything, an admin rewinds the database, and both devices have all notes again, note by note as
+ * they were, with their attachments; conflicts among them are those that were there.
+ */
+import { setTimeout as delay } from 'node:timers/promises'
+import t, { type Test } from 'tap'
+import { body, type Device, device, liveSync, remote, until } from './devices.ts'
+import { untilSame } from './histories.ts'
+import { call, type ServedServer, serve } from './served.ts'
+
+const NOTES = 60
+
+/** Every live note of a device as a person sees it, by its id: its members, its files, and how many conflicts it has. */
+async function notesOf(db: Device): Promise<Record<string, unknown>> {
+  const { rows } = await db.allDocs({ include_docs: true, attachments: true, conflicts: true })
+  const notes: Record<string, unknown> = {}
+  for (const { id, doc } of rows as { id: string; doc?: object }[]) {
+    if (doc === undefined) continue
+    const { _attachments = {}, _conflicts = [] } = doc as {
+      _attachments?: Record<string, { content_type: string; data: string }>
+      _conflicts?: string[]
+    }
+    const files = Object.entries(_attachments).map(([name, { content_type, data }]) => [
+      name,
+      content_type,
+      data,
+    ])
+    notes[id] = { ...body(doc), files, conflicts: _conflicts.length }
+  }
+  return notes
+}
+
+async function fill(phone: Device, desk: Device, server: ServedServer): Promise<void> {
+  const docs = Array.from({ length: NOTES }, (_, n) => ({ _id: `note:${n}`, text: `note ${n}`, n }))
+  await phone.bulkDocs(docs)
+  for (let n = 0; n < 5; n++) {
+    const { _rev } = await phone.get(`note:${n}`)
+    const file = Buffer.from(`file ${n} `.repeat(1000 * n + 1))
+    await phone.putAttachment(`note:${n}`, 'pic.bin', _rev, file, 'application/x-test')
+  }
+  // The same note made on both, before they hear of each other.
+  await phone.put({ _id: 'both', text: 'from the phone' })
+  await desk.put({ _id: 'both', text: 'from the desk' })
+  for (const db of [phone, desk, phone]) await db.sync(remote(`${server.url}/notes`).db)
+}
+
+async function rewind(t: Test, server: ServedServer, at: string): Promise<Record<string, number>> {
+  const { status, text } = await call(server, 'POST', '/_settee/databases/notes/rewind', { body: { at } })
+  t.equal(status, 200)
+  const last = JSON.parse(text.trim().split('\n').at(-1) ?? '{}')
+  t.equal(last.done, true)
+  return last.counts
+}
+
+async function between(): Promise<string> {
+  await delay(5)
+  const time = new Date().toISOString()
+  await delay(5)
+  return time
+}
+
+t.test('both devices have all notes again', async (t) => {
+  const server = await serve(t)
+  await call(server, 'PUT', '/notes')
+  const phone = await device(t)
+  const desk = await device(t)
+  await fill(phone, desk, server)
+  const was = await notesOf(desk)
+  t.equal(Object.keys(was).length, NOTES + 1)
+  t.match(was.both, { conflicts: 1 })
+  const then = await between()
+
+  for (const db of [phone, desk]) liveSync(t, db, remote(`${server.url}/notes`).db)
+  const { rows } = await phone.allDocs()
+  await phone.bulkDocs(rows.map(({ id, value }) => ({ _id: id, _rev: value.rev, _deleted: true })))
+  // The conflict that the deletion brought to light is deleted with the rest.
+  for (const db of [phone, desk]) {
+    await until('all is gone', async () => {
+      const left = await db.allDocs()
+      const both = left.rows.find(({ id }) => id === 'both')
+      if (both !== undefined && db === phone) await db.remove('both', both.value.rev)
+      return left.rows.length === 0
+    })
+  }
+  await desk.put({ _id: 'later', text: 'made after that' })
+  await until('the last note has arrived', async () => (await phone.allDocs()).rows.length === 1)
+  const { json } = await call(server, 'GET', '/_settee/databases/notes/alarms')
+  const { alarms } = json as { alarms: { deleted: number; since: string }[] }
+  t.equal(alarms.length, 1)
+  t.ok((alarms[0]?.deleted ?? 0) >= NOTES / 2)
+  t.ok((alarms[0]?.since ?? '') >= then, 'the time that it names is after the last that was well')
+
+  const counts = await rewind(t, server, alarms[0]?.since ?? '')
+  t.equal(counts.recreated, NOTES + 1)
+  for (const db of [phone, desk]) {
+    await until('all notes are back', async () => {
+      const ids = (await db.allDocs()).rows.map(({ id }) => id)
+      return ids.length === NOTES + 1 && !ids.includes('later')
+    })
+  }
+  await untilSame(t, { server, database: 'notes', devices: [phone, desk] })
+  const expected = { ...was, both: { ...(was.both as object), conflicts: 0 } }
+  for (const db of [phone, desk]) t.strictSame(await notesOf(db), expected)
+
+  const again = await rewind(t, server, then)
+  t.match(again, { restored: 0, recreated: 0, deleted: 0 })
+})

@@ -1,0 +1,48 @@
+/** What documents were, in the engine in memory. */
+import type { Page, Paging, StoreView } from '../../../src/storage/engine.ts'
+import type { DocHistory, HistoryStore } from '../../../src/storage/history.ts'
+import { feedAbove, idsInRange, type State, type StoredDoc } from './state.ts'
+
+/** How the store reads. */
+export interface HistoryReads {
+  read<T>(read: (state: State, view: StoreView) => T): Promise<T>
+  page<T, R>(rows: readonly T[], paging: Paging, view: StoreView, read: (row: T) => R): Page<R>
+  lend<R>(state: State, doc: StoredDoc | undefined, use: (doc: DocHistory | null) => R): R
+}
+
+/** @param madeAt when the database was made, in ms since 1970 */
+export function memoryHistory({ read, page, lend }: HistoryReads, madeAt: number): HistoryStore {
+  const paged = <R>(
+    docs: (state: State) => readonly StoredDoc[],
+    paging: Paging,
+    each: (doc: DocHistory, view: StoreView) => R,
+  ) =>
+    read((state, view) =>
+      page(docs(state), paging, view, (row) => lend(state, row, (doc) => each(doc as DocHistory, view))),
+    )
+  return {
+    horizon: () =>
+      read(({ historySince, docs }) => {
+        const times = [...docs.values()].flatMap(({ rows }) => [...rows.values()].map((row) => row.storedAt))
+        const begun = times.reduce((least, time) => Math.min(least, time), madeAt)
+        return { whole: historySince, timed: 0, begun }
+      }),
+    readDocs: (ids, each) =>
+      read((state, view) => ids.map((id) => lend(state, state.docs.get(id), (doc) => each(doc, id, view)))),
+    readRange: (range, paging, each) =>
+      paged(
+        (state) => idsInRange(state.docs.keys(), range).map((id) => state.docs.get(id) as StoredDoc),
+        paging,
+        each,
+      ),
+    readNewest: (before, paging, each) =>
+      paged(
+        (state) =>
+          feedAbove(state, 0)
+            .filter(({ seq }) => seq < before)
+            .reverse(),
+        paging,
+        each,
+      ),
+  }
+}
