@@ -10,8 +10,14 @@ import { isDue } from './compaction-policy.ts'
 const LOOK_MS = 1000
 /** A database that is never quiet waits no longer. */
 const PATIENCE_MS = 5 * 60_000
-/** After one that failed, as on a full disk, or that left it as it was. */
+/** After one that failed, as on a full disk. */
 const RETRY_MS = 10 * 60_000
+/**
+ * After one that left it as worn as it was: writes may have worn it anew meanwhile, so the first such wait is short, and
+ * each further one twice as long, up to the longest.
+ */
+const VAIN_MS = 1000
+const LONGEST_VAIN_MS = 60_000
 /** Of the time at least so many parts are no compaction of the same database. */
 const REST_FACTOR = 20
 /** Closed databases that are remembered; of others the next opening finds out. */
@@ -36,6 +42,8 @@ interface Candidate {
   changedAt: number
   dueSince: number | null
   notBefore: number
+  /** Compactions in a row after which it was due again at once. */
+  inVain: number
 }
 
 export class AutomaticCompactions {
@@ -57,8 +65,17 @@ export class AutomaticCompactions {
     const known = this.#candidates.get(name)
     const changedAt = performance.now()
     const isSame = known?.incarnation === incarnation
-    const { dueSince, notBefore } = isSame ? known : { dueSince: null, notBefore: 0 }
-    this.#candidates.set(name, { name, incarnation, store, writes: -1, changedAt, dueSince, notBefore })
+    const { dueSince, notBefore, inVain } = isSame ? known : { dueSince: null, notBefore: 0, inVain: 0 }
+    this.#candidates.set(name, {
+      name,
+      incarnation,
+      store,
+      writes: -1,
+      changedAt,
+      dueSince,
+      notBefore,
+      inVain,
+    })
     this.#timer ??= setInterval(() => void this.look(), LOOK_MS).unref()
   }
 
@@ -127,7 +144,8 @@ export class AutomaticCompactions {
     if (now?.incarnation !== candidate.incarnation) return
     now.dueSince = null
     await this.#lookAt(now)
-    const rest = isDone && now.dueSince === null ? REST_FACTOR * (ended - began) : RETRY_MS
+    now.inVain = now.dueSince === null ? 0 : candidate.inVain + 1
+    const rest = isDone ? Math.max(REST_FACTOR * (ended - began), waitAfter(now.inVain)) : RETRY_MS
     now.notBefore = ended + Math.max(rest, this.#options.rules().quietMs)
     if (now.store === null) this.forget(now.name)
   }
@@ -138,6 +156,10 @@ export class AutomaticCompactions {
     clearInterval(this.#timer)
     this.#candidates.clear()
   }
+}
+
+function waitAfter(inVain: number): number {
+  return inVain === 0 ? 0 : Math.min(LONGEST_VAIN_MS, VAIN_MS * 2 ** (inVain - 1))
 }
 
 /** null: it is closed, or cannot be read. */

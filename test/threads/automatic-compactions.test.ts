@@ -95,6 +95,25 @@ t.test('one that gets worn again is compacted again', async (t) => {
   t.equal(started.length, 3)
 })
 
+t.test(
+  'one that writes wear anew while it is compacted does not wait like one that compaction does not help',
+  async (t) => {
+    const { automatic, started, open, end } = thread()
+    let writes = 1
+    open('notes', () => ({ ...WORN, writes }))
+    void automatic.look()
+    await new Promise((resolve) => setImmediate(resolve))
+    writes += 1
+    await end(true)
+    while (started.length < 2) {
+      void automatic.look()
+      await new Promise((resolve) => setTimeout(resolve, 1))
+    }
+    await end(true)
+    t.same(started, ['notes 1', 'notes 1'])
+  },
+)
+
 t.test('one that is closed before its turn is opened again for it, unless it is gone', async (t) => {
   const { automatic, started, open, end } = thread()
   open('worn', WORN)

@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import t from 'tap'
+import { BACKUP_METRICS } from '../../../src/maintenance/metrics/backup-metrics.ts'
 import { exposition, METRICS } from '../../../src/maintenance/metrics/exposition.ts'
 import { collector, familiesOf, type Metric } from '../../../src/maintenance/metrics/metric.ts'
 import { readPrometheus, sampleOf } from '../../helpers/prometheus-text.ts'
@@ -82,7 +83,7 @@ t.test('docs/operating.md lists them', async (t) => {
   const rows = [...page.matchAll(/^\| `((?:couchdb|settee|process)_\w+)`(?: by (.*?))? \| (\w+) \| /gm)]
   t.strictSame(
     rows.map(([, name, labels = '', type]) => [name, labels, type]),
-    METRICS.map(({ name, labels = [], type }) => [
+    [...METRICS, ...BACKUP_METRICS].map(({ name, labels = [], type }) => [
       name,
       labels.map((label) => `\`${label}\``).join(', '),
       type,
