@@ -1,4 +1,6 @@
-# settee in a container: docker build -t settee . && docker run -p 5984:5984 -v settee-data:/data settee
+# settee in a container: docker build --tag settee . &&
+#   docker run --detach --read-only --publish 5984:5984 --volume settee-data:/data settee
+# It writes to /data alone, and runs as any account. compose.yaml has it behind Caddy.
 
 FROM node:20-bookworm-slim AS build
 # better-sqlite3 is compiled where no ready-made binary fits.
@@ -11,7 +13,7 @@ COPY scripts scripts
 COPY src src
 RUN npm run build
 RUN npm prune --omit=dev
-# Copied below with its owner, so that a new volume on /data belongs to the account that the server runs as.
+# A new volume on /data begins as this folder, which any account may write to: --user 1234 works, too.
 RUN mkdir data
 
 FROM node:20-bookworm-slim
@@ -20,7 +22,7 @@ WORKDIR /app
 COPY --from=build /app/package.json ./
 COPY --from=build /app/node_modules node_modules
 COPY --from=build /app/dist dist
-COPY --from=build --chown=node:node --chmod=700 /app/data /data
+COPY --from=build --chown=node:node --chmod=777 /app/data /data
 USER node
 VOLUME /data
 EXPOSE 5984

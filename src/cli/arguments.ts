@@ -136,7 +136,7 @@ ${TIME_MACHINE_HELP}
 
 Environment: COUCHDB_USER and COUCHDB_PASSWORD make a server admin; COUCHDB_SECRET; each also as
 ..._FILE, the name of a file that holds it. SETTEE_PORT, SETTEE_BIND, SETTEE_DATA, SETTEE_LOG_LEVEL,
-SETTEE_LOG_FILE. The command line beats the environment, which beats local.ini.
+SETTEE_LOG_FILE, SETTEE_TRUSTED_PROXIES. The command line beats the environment, which beats local.ini.
 `
 
 const OPTIONS = {

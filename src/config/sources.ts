@@ -128,11 +128,14 @@ export async function overlay(
   }
 }
 
+const PROXIES = 'SETTEE_TRUSTED_PROXIES'
+
 function settingsOf(env: NodeJS.ProcessEnv, flags: ConfigFlags, secret: string | undefined): Setting[] {
   return [
     ['chttpd_auth', 'secret', secret, 'COUCHDB_SECRET'],
     ['chttpd', 'port', fromEnvironment(env, 'SETTEE_PORT'), 'SETTEE_PORT'],
     ['chttpd', 'bind_address', fromEnvironment(env, 'SETTEE_BIND'), 'SETTEE_BIND'],
+    ['settee', 'trusted_proxies', fromEnvironment(env, PROXIES), PROXIES],
     ['log', 'level', fromEnvironment(env, 'SETTEE_LOG_LEVEL'), 'SETTEE_LOG_LEVEL'],
     ['log', 'file', fromEnvironment(env, 'SETTEE_LOG_FILE'), 'SETTEE_LOG_FILE'],
     ['chttpd', 'port', flags.port?.toString(), '--port'],

@@ -1,8 +1,9 @@
 import { spawnSync } from 'node:child_process'
 import { existsSync, readFileSync } from 'node:fs'
-import { mkdir, mkdtemp, rm } from 'node:fs/promises'
+import { chmod, mkdir, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { validate } from 'dockerfile-utils'
 import t from 'tap'
 import { cleanEnv, freePort, ROOT, start, untilUp, WITHOUT_LOADERS } from './child.ts'
 import { copyContext, execForm, parseDockerfile, runDockerfile } from './dockerfile.ts'
@@ -19,9 +20,21 @@ function envForBuild(more: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   return { ...Object.fromEntries(Object.entries(env).filter(([name]) => !foreign.test(name))), ...more }
 }
 
+/**
+ * Runs what follows as an account that nobody knows, where that can be had, in a file system of which only a new folder at
+ * the given path can be written to.
+ */
+function restricted(data: string): [string, ...string[]] {
+  const isRoot = process.getuid?.() === 0
+  const mounts = 'mount -t tmpfs -o mode=777 tmpfs "$1" && mount -o remount,bind,ro / && shift && exec "$@"'
+  const account = isRoot ? ['setpriv', '--reuid=12345', '--regid=12345', '--clear-groups'] : []
+  return ['unshare', isRoot ? '-m' : '-rm', 'sh', '-ec', mounts, 'sh', data, ...account]
+}
+
 t.test('the steps of the Dockerfile make a server that runs', async (t) => {
   const folder = await mkdtemp(join(tmpdir(), 'settee-docker-'))
   t.teardown(() => rm(folder, { recursive: true, force: true }))
+  await chmod(folder, 0o755)
   const [context, stages] = [join(folder, 'context'), join(folder, 'stages')]
   await mkdir(stages)
   copyContext(ROOT, context)
@@ -63,4 +76,17 @@ t.test('the steps of the Dockerfile make a server that runs', async (t) => {
   t.match(await health(), { code: 0, stderr: '' }, 'healthy')
   server.process.kill('SIGTERM')
   t.match(await server.ended, { code: 0, stderr: '' })
+
+  const [wrap, ...wrapArgs] = restricted(env.SETTEE_DATA)
+  const bound = start(t, wrap, [...wrapArgs, command, ...args], { cwd, env })
+  const url = `http://127.0.0.1:${port}`
+  t.match(await untilUp(bound, url), { status: 'ok' }, 'as any account, all but /data read-only')
+  t.equal((await fetch(`${url}/notes`, { method: 'PUT' })).status, 201)
+  t.equal((await fetch(`${url}/notes/a`, { method: 'PUT', body: '{}' })).status, 201)
+  bound.process.kill('SIGTERM')
+  t.match(await bound.ended, { code: 0, stderr: '' })
+})
+
+t.test('a linter of Dockerfiles finds nothing', async (t) => {
+  t.same(validate(readFileSync(join(ROOT, 'Dockerfile'), 'utf8')), [])
 })

@@ -1,0 +1,62 @@
+/** The package as npm makes it, in an empty folder. */
+import { spawnSync } from 'node:child_process'
+import { mkdir, mkdtemp, readdir, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { cleanEnv, freePort, ROOT, start, untilUp, WITHOUT_LOADERS } from '../cli/child.ts'
+
+// better-sqlite3 is compiled, which takes a minute or two.
+t.setTimeout(600_000)
+
+/** npm hands its scripts a description of the project they belong to, which is not the one made here. */
+function envOfNpm(): NodeJS.ProcessEnv {
+  const foreign = /^(npm_(package|lifecycle|command|execpath|config_local_prefix)|INIT_CWD|NODE_ENV)/
+  const own = Object.entries(cleanEnv({ npm_config_prefer_offline: 'true' }))
+  return Object.fromEntries(own.filter(([name]) => !foreign.test(name)))
+}
+
+function run(t: Test, cwd: string, command: string, ...args: string[]): string {
+  const [env, ...unset] = WITHOUT_LOADERS
+  const options = { cwd, env: envOfNpm(), encoding: 'utf8' } as const
+  const { status, stdout, stderr } = spawnSync(env, [...unset, command, ...args], options)
+  t.equal(status, 0, `${command} ${args.join(' ')}`, { stdout, stderr })
+  return stdout
+}
+
+t.test('npm pack makes what npx settee runs', async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), 'settee-package-'))
+  t.teardown(() => rm(folder, { recursive: true, force: true }))
+  // What is packed was built by the test command.
+  const listed = run(t, ROOT, 'npm', 'pack', '--json', '--ignore-scripts', '--pack-destination', folder)
+  const [{ files = [], filename = '' } = {}] = JSON.parse(listed) as {
+    filename: string
+    files: { path: string }[]
+  }[]
+  const paths = files.map(({ path }) => path)
+  t.ok(paths.includes('dist/cli/main.js') && paths.includes('dist/index.d.ts'))
+  t.ok(paths.includes('LICENSE') && paths.includes('README.md'))
+  t.same(
+    paths.filter((path) => /^(?:src|test|bench|examples|data|scripts)\//.test(path)),
+    [],
+  )
+
+  const home = join(folder, 'empty')
+  await mkdir(home)
+  run(t, home, 'npm', 'install', '--no-audit', '--no-fund', join(folder, filename))
+  t.notOk((await readdir(join(home, 'node_modules'))).includes('preact'), 'nor what the example needs')
+  t.match(run(t, home, 'npx', 'settee', '--version'), /^settee \d+\.\d+\.\d+\n$/)
+
+  const port = await freePort()
+  const server = start(t, join(home, 'node_modules', '.bin', 'settee'), ['serve', '--port', String(port)], {
+    cwd: home,
+  })
+  t.match(await untilUp(server, `http://127.0.0.1:${port}`), { status: 'ok' })
+  const made = await fetch(`http://127.0.0.1:${port}/notes`, { method: 'PUT' })
+  t.equal(made.status, 201)
+  server.process.kill('SIGTERM')
+  t.match(await server.ended, { code: 0 })
+
+  const face = "const { createServer } = await import('settee'); console.log(typeof createServer)"
+  t.equal(run(t, home, process.execPath, '--input-type=module', '--eval', face), 'function\n')
+})
