@@ -1,0 +1,83 @@
+/** What each page takes for granted where its commands begin, and what stands in for names that are its reader's. */
+import { cp, mkdir, readdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Shell } from './shell.ts'
+
+export interface Block {
+  /** The server does not run meanwhile. */
+  readonly isStopped?: boolean
+  /** The command is a server, which is asked for `/_up` and stopped. */
+  readonly isServer?: boolean
+  before?(shell: Shell): Promise<void>
+}
+
+export interface Page {
+  /** Flags of the server; null: there is none at first. */
+  readonly server: readonly string[] | null
+  /** Commands that bring about what the page takes for granted. */
+  readonly before?: string
+  /** Names of the reader's machine, and what they are here. */
+  names?(shell: Shell): Promise<Readonly<Record<string, string>>>
+  /** By what their first command begins with. */
+  readonly blocks?: Readonly<Record<string, Block>>
+}
+
+const ADMIN = 'http://anna:secret@127.0.0.1:5984'
+/** An admin, and two databases with a note each. */
+const NOTES = `
+settee passwd anna --create
+for db in notes plans; do
+  curl -X PUT ${ADMIN}/$db
+  curl -X PUT ${ADMIN}/$db/a -d '{"text":"a note"}'
+done
+`
+
+async function newestBackup({ folder }: Shell): Promise<string> {
+  const names = await readdir(join(folder, 'data', 'backups')).catch(() => [])
+  return (
+    names
+      .filter((name) => /^\d{4}-.*Z$/.test(name))
+      .sort()
+      .at(-1) ?? 'none'
+  )
+}
+
+const OPERATING: Page = {
+  server: [],
+  before: `curl -X PUT http://127.0.0.1:5984/notes; curl -X PUT http://127.0.0.1:5984/plans`,
+  async names(shell) {
+    const backup = await newestBackup(shell)
+    return {
+      '/mnt/usb/settee': join(shell.folder, 'usb'),
+      '/path/to/2026-11-22T01-30-00Z': join(shell.folder, 'data', 'backups', backup),
+      '2026-11-22T01-30-00Z': backup,
+      '/var/lib/settee': join(shell.folder, 'elsewhere'),
+    }
+  },
+  blocks: {
+    'cp -a data': {
+      isStopped: true,
+      async before({ folder }) {
+        const copies = join(folder, 'data', 'before-upgrade')
+        await mkdir(join(copies, 'databases-4'), { recursive: true })
+        await cp(
+          join(folder, 'data', 'databases', 'notes.sqlite'),
+          join(copies, 'databases-4', 'notes.sqlite'),
+        )
+        await mkdir(join(copies, 'server-2'))
+        await cp(join(folder, 'data', 'server.sqlite'), join(copies, 'server-2', 'server.sqlite'))
+      },
+    },
+  },
+}
+
+/** By their paths. A page that is not here has no commands. */
+export const SCENES: Readonly<Record<string, Page>> = {
+  'docs/operating.md': OPERATING,
+  'docs/hosted.md': {
+    server: null,
+    before: 'mkdir -m 700 data && settee passwd anna --create',
+    blocks: { 'settee serve': { isServer: true } },
+  },
+  'docs/settee-api.md': { server: [], before: `${NOTES}\nsettee account add bob` },
+}

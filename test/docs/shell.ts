@@ -1,0 +1,82 @@
+/** A folder in which the commands of a page are run, with a server of its own. */
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { chmod, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { delimiter, join } from 'node:path'
+import type { Test } from 'tap'
+import { builtSettee, type Child, cleanEnv, freePort, ROOT, untilUp, WITHOUT_LOADERS } from '../cli/child.ts'
+
+/** Passwords and consent are asked for at a terminal, which a test has not: they are given with every such command. */
+const SETTEE = `#!/bin/sh
+run() { "$NODE" "$ROOT/dist/cli/main.js" "$@"; }
+case "$*" in
+  *--stdin*|*--yes*) run "$@" ;;
+  passwd*|"account add"*) printf %s secret | run "$@" --stdin ;;
+  restore*|rewind*) run "$@" --yes ;;
+  *) run "$@" ;;
+esac
+`
+/** A refusal is a failure, and a feed without an end is watched for some seconds. */
+const CURL = `#!/bin/sh
+case "$*" in
+  *feed=continuous*) /usr/bin/curl --silent --show-error --fail-with-body --max-time 3 "$@"; [ $? = 28 ] ;;
+  *) exec /usr/bin/curl --silent --show-error --fail-with-body "$@" ;;
+esac
+`
+
+export interface Shell {
+  readonly folder: string
+  readonly port: number
+  /** Runs it by bash, which ends at the first command that fails. */
+  run(text: string): Promise<{ readonly code: number | null; readonly output: string }>
+  startServer(...args: string[]): Promise<void>
+  stopServer(): Promise<void>
+}
+
+export async function openShell(t: Test, variables: NodeJS.ProcessEnv = {}): Promise<Shell> {
+  const folder = await mkdtemp(join(tmpdir(), 'settee-docs-'))
+  t.teardown(() => rm(folder, { recursive: true, force: true }))
+  const bin = join(folder, 'bin')
+  await mkdir(bin)
+  for (const [name, script] of Object.entries({ settee: SETTEE, curl: CURL })) {
+    await writeFile(join(bin, name), script)
+    await chmod(join(bin, name), 0o755)
+  }
+  const port = await freePort()
+  const env = cleanEnv({
+    PATH: [bin, join(ROOT, 'node_modules', '.bin'), process.env.PATH].join(delimiter),
+    NODE: process.execPath,
+    ROOT,
+    SETTEE_PORT: String(port),
+    SETTEE_DATA: join(folder, 'data'),
+    ...variables,
+  })
+  let server: Child | null = null
+  return {
+    folder,
+    port,
+    async run(text) {
+      const [unsetting, ...unset] = WITHOUT_LOADERS
+      const script = `set -euo pipefail\n${text.replaceAll(/(127\.0\.0\.1|localhost):5984/g, `$1:${port}`)}`
+      const child = spawn(unsetting, [...unset, 'bash', '-c', script], { cwd: folder, env })
+      t.teardown(() => child.kill('SIGKILL'))
+      let output = ''
+      for (const stream of [child.stdout, child.stderr]) {
+        stream.on('data', (chunk: Buffer) => (output += chunk.toString()))
+      }
+      child.stdin.end()
+      const [code] = (await once(child, 'close')) as [number | null]
+      return { code, output }
+    },
+    async startServer(...args) {
+      server = builtSettee(t, ['serve', ...args], { cwd: folder, env })
+      await untilUp(server, `http://127.0.0.1:${port}`)
+    },
+    async stopServer() {
+      server?.process.kill('SIGTERM')
+      await server?.ended
+      server = null
+    },
+  }
+}
