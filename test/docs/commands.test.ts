@@ -1,7 +1,7 @@
 /** Every command of the pages does what its page says that it does, as far as its exit tells. */
 import t from 'tap'
 import { commandsOf, type Fence, fencesOf, isRun, notRun, PAGES } from './fences.ts'
-import { type Block, SCENES } from './pages.ts'
+import { type Block, type Page, SCENES } from './pages.ts'
 import { openShell, type Shell } from './shell.ts'
 
 t.setTimeout(300_000)
@@ -57,15 +57,21 @@ for (const page of PAGES.filter((page) => page !== 'README.md')) {
   const fences = fencesOf(page).filter((fence) => fence.language === 'sh' && isRun(fence, rows))
   if (fences.length === 0) continue
   t.test(page, async (t) => {
-    const scene = SCENES[page] ?? { server: null, before: 'echo pages.ts does not know this page; exit 1' }
+    const scene: Page = SCENES[page] ?? {
+      server: null,
+      before: 'echo pages.ts does not know this page; exit 1',
+    }
     const shell = await openShell(t, { PASSWORD: 'secret' })
     if (scene.server) await shell.startServer(...scene.server)
+    await scene.prepare?.(shell)
     const before = await shell.run(scene.before ?? '')
     t.equal(before.code, 0, 'what it takes for granted', { output: before.output })
     for (const fence of fences) {
       const { code, output } = await inOrder(shell, page, fence)
       t.equal(code, 0, `${page}:${fence.line}`, { text: fence.text, output })
     }
+    const after = await shell.run(scene.after ?? '')
+    t.equal(after.code, 0, 'what it is for', { output: after.output })
     await shell.stopServer()
   })
 }

@@ -14,8 +14,12 @@ export interface Block {
 export interface Page {
   /** Flags of the server; null: there is none at first. */
   readonly server: readonly string[] | null
+  /** Brings about what commands cannot, and comes first. */
+  prepare?(shell: Shell): Promise<void>
   /** Commands that bring about what the page takes for granted. */
   readonly before?: string
+  /** Commands that show that the page has done what it is for. */
+  readonly after?: string
   /** Names of the reader's machine, and what they are here. */
   names?(shell: Shell): Promise<Readonly<Record<string, string>>>
   /** By what their first command begins with. */
@@ -71,8 +75,35 @@ const OPERATING: Page = {
   },
 }
 
+/** A settee plays the CouchDB that is moved from. */
+function moving(): Page {
+  let old = ''
+  return {
+    server: [],
+    async prepare(shell) {
+      old = `http://admin:oldsecret@127.0.0.1:${await shell.startOther('oldsecret')}`
+      const given = `
+        settee passwd anna --create
+        curl -X PUT ${old}/notes
+        curl -X PUT ${old}/notes/a -d '{"text":"a note","_attachments":{"b":{"content_type":"text/plain","data":"eA=="}}}'
+        curl -X PUT ${old}/notes/_security -d '{"members":{"names":["ben"]}}'
+        curl -X PUT ${old}/notes/_local/obsidian_livesync_sync_parameters -d '{"salt":"abc"}'
+        curl -X PUT ${old}/_users/org.couchdb.user:ben -d '{"name":"ben","type":"user","roles":[],"password":"p"}'`
+      const { code, output } = await shell.run(given)
+      if (code !== 0) throw new Error(output)
+    },
+    async names() {
+      return { 'http://admin:oldsecret@old:5984': old }
+    },
+    after: `
+      curl http://ben:p@127.0.0.1:5984/notes/a/b | grep '^x$'
+      curl http://ben:p@127.0.0.1:5984/notes/_local/obsidian_livesync_sync_parameters | grep '"salt":"abc"'`,
+  }
+}
+
 /** By their paths. A page that is not here has no commands. */
 export const SCENES: Readonly<Record<string, Page>> = {
+  'docs/moving.md': moving(),
   'docs/operating.md': OPERATING,
   'docs/hosted.md': {
     server: null,

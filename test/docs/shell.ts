@@ -32,6 +32,8 @@ export interface Shell {
   run(text: string): Promise<{ readonly code: number | null; readonly output: string }>
   startServer(...args: string[]): Promise<void>
   stopServer(): Promise<void>
+  /** A second server with the admin `admin`, in the place of one that a page speaks of; its port. */
+  startOther(password: string): Promise<number>
 }
 
 export async function openShell(t: Test, variables: NodeJS.ProcessEnv = {}): Promise<Shell> {
@@ -72,6 +74,13 @@ export async function openShell(t: Test, variables: NodeJS.ProcessEnv = {}): Pro
     async startServer(...args) {
       server = builtSettee(t, ['serve', ...args], { cwd: folder, env })
       await untilUp(server, `http://127.0.0.1:${port}`)
+    },
+    async startOther(password) {
+      const free = await freePort()
+      const own = { SETTEE_PORT: String(free), SETTEE_DATA: join(folder, 'other') }
+      const admin = { COUCHDB_USER: 'admin', COUCHDB_PASSWORD: password }
+      await untilUp(builtSettee(t, ['serve'], { env: { ...own, ...admin } }), `http://127.0.0.1:${free}`)
+      return free
     },
     async stopServer() {
       server?.process.kill('SIGTERM')
