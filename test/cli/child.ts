@@ -37,6 +37,13 @@ export function cleanEnv(more: NodeJS.ProcessEnv = {}): NodeJS.ProcessEnv {
   return { ...Object.fromEntries(own), ...more }
 }
 
+/** The same where npm is run on another project: npm hands its scripts a description of the one that they belong to. */
+export function cleanNpmEnv(more: NodeJS.ProcessEnv = {}): NodeJS.ProcessEnv {
+  const foreign = /^(npm_(package|lifecycle|command|execpath|config_local_prefix)|INIT_CWD|NODE_ENV)/
+  const own = Object.entries(cleanEnv({ npm_config_prefer_offline: 'true' }))
+  return { ...Object.fromEntries(own.filter(([name]) => !foreign.test(name))), ...more }
+}
+
 // tap hands its loaders down to every child through NODE_OPTIONS, whatever environment the child is given; under
 // them the TypeScript compiler does not run, and what is tested should run as it does for a user.
 export const WITHOUT_LOADERS = ['env', '-u', 'NODE_OPTIONS'] as const

@@ -5,20 +5,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { validate } from 'dockerfile-utils'
 import t from 'tap'
-import { cleanEnv, freePort, ROOT, start, untilUp, WITHOUT_LOADERS } from './child.ts'
+import { cleanNpmEnv, freePort, ROOT, start, untilUp, WITHOUT_LOADERS } from './child.ts'
 import { copyContext, execForm, parseDockerfile, runDockerfile } from './dockerfile.ts'
 
 // better-sqlite3 is compiled, which takes a minute or two.
 t.setTimeout(600_000)
 
 const instructions = parseDockerfile(readFileSync(join(ROOT, 'Dockerfile'), 'utf8'))
-
-/** npm hands its scripts a description of the project they belong to, which is not the one built here. */
-function envForBuild(more: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
-  const env = cleanEnv({ npm_config_prefer_offline: 'true' })
-  const foreign = /^(npm_(package|lifecycle|command|execpath|config_local_prefix)|INIT_CWD|NODE_ENV)/
-  return { ...Object.fromEntries(Object.entries(env).filter(([name]) => !foreign.test(name))), ...more }
-}
 
 /**
  * Runs what follows as an account that nobody knows, where that can be had, in a file system of which only a new folder at
@@ -42,7 +35,7 @@ t.test('the steps of the Dockerfile make a server that runs', async (t) => {
     const [unsetting, ...unset] = WITHOUT_LOADERS
     const { status, stdout, stderr } = spawnSync(unsetting, [...unset, 'sh', '-c', command], {
       cwd,
-      env: envForBuild(env),
+      env: cleanNpmEnv(env),
       encoding: 'utf8',
     })
     t.equal(status, 0, `RUN ${command}`, { stdout, stderr })

@@ -4,21 +4,14 @@ import { mkdir, mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { cleanEnv, freePort, ROOT, start, untilUp, WITHOUT_LOADERS } from '../cli/child.ts'
+import { cleanNpmEnv, freePort, ROOT, start, untilUp, WITHOUT_LOADERS } from '../cli/child.ts'
 
 // better-sqlite3 is compiled, which takes a minute or two.
 t.setTimeout(600_000)
 
-/** npm hands its scripts a description of the project they belong to, which is not the one made here. */
-function envOfNpm(): NodeJS.ProcessEnv {
-  const foreign = /^(npm_(package|lifecycle|command|execpath|config_local_prefix)|INIT_CWD|NODE_ENV)/
-  const own = Object.entries(cleanEnv({ npm_config_prefer_offline: 'true' }))
-  return Object.fromEntries(own.filter(([name]) => !foreign.test(name)))
-}
-
 function run(t: Test, cwd: string, command: string, ...args: string[]): string {
   const [env, ...unset] = WITHOUT_LOADERS
-  const options = { cwd, env: envOfNpm(), encoding: 'utf8' } as const
+  const options = { cwd, env: cleanNpmEnv(), encoding: 'utf8' } as const
   const { status, stdout, stderr } = spawnSync(env, [...unset, command, ...args], options)
   t.equal(status, 0, `${command} ${args.join(' ')}`, { stdout, stderr })
   return stdout

@@ -61,7 +61,7 @@ for (const page of PAGES.filter((page) => page !== 'README.md')) {
       server: null,
       before: 'echo pages.ts does not know this page; exit 1',
     }
-    const shell = await openShell(t, { PASSWORD: 'secret' })
+    const shell = await openShell(t, { variables: { PASSWORD: 'secret' } })
     if (scene.server) await shell.startServer(...scene.server)
     await scene.prepare?.(shell)
     const before = await shell.run(scene.before ?? '')

@@ -5,7 +5,16 @@ import { chmod, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import type { Test } from 'tap'
-import { builtSettee, type Child, cleanEnv, freePort, ROOT, untilUp, WITHOUT_LOADERS } from '../cli/child.ts'
+import {
+  builtSettee,
+  type Child,
+  cleanNpmEnv,
+  freePort,
+  ROOT,
+  start,
+  untilUp,
+  WITHOUT_LOADERS,
+} from '../cli/child.ts'
 
 /** Passwords and consent are asked for at a terminal, which a test has not: they are given with every such command. */
 const SETTEE = `#!/bin/sh
@@ -25,29 +34,38 @@ case "$*" in
 esac
 `
 
+interface ShellOptions {
+  readonly variables?: NodeJS.ProcessEnv
+  /** The folder is to hold a clone, whose own programs are run. */
+  readonly isClone?: boolean
+}
+
 export interface Shell {
   readonly folder: string
   readonly port: number
   /** Runs it by bash, which ends at the first command that fails. */
   run(text: string): Promise<{ readonly code: number | null; readonly output: string }>
   startServer(...args: string[]): Promise<void>
+  /** By what a page says. */
+  startByCommand(text: string): Promise<void>
   stopServer(): Promise<void>
   /** A second server with the admin `admin`, in the place of one that a page speaks of; its port. */
   startOther(password: string): Promise<number>
 }
 
-export async function openShell(t: Test, variables: NodeJS.ProcessEnv = {}): Promise<Shell> {
+export async function openShell(t: Test, { variables = {}, isClone = false }: ShellOptions): Promise<Shell> {
   const folder = await mkdtemp(join(tmpdir(), 'settee-docs-'))
   t.teardown(() => rm(folder, { recursive: true, force: true }))
-  const bin = join(folder, 'bin')
+  const bin = join(folder, '.bin')
   await mkdir(bin)
-  for (const [name, script] of Object.entries({ settee: SETTEE, curl: CURL })) {
+  for (const [name, script] of Object.entries(isClone ? { curl: CURL } : { settee: SETTEE, curl: CURL })) {
     await writeFile(join(bin, name), script)
     await chmod(join(bin, name), 0o755)
   }
   const port = await freePort()
-  const env = cleanEnv({
-    PATH: [bin, join(ROOT, 'node_modules', '.bin'), process.env.PATH].join(delimiter),
+  const path = isClone ? [bin] : [bin, join(ROOT, 'node_modules', '.bin')]
+  const env = cleanNpmEnv({
+    PATH: [...path, process.env.PATH].join(delimiter),
     NODE: process.execPath,
     ROOT,
     SETTEE_PORT: String(port),
@@ -70,6 +88,20 @@ export async function openShell(t: Test, variables: NodeJS.ProcessEnv = {}): Pro
       child.stdin.end()
       const [code] = (await once(child, 'close')) as [number | null]
       return { code, output }
+    },
+    async startByCommand(text) {
+      // A group of processes, since npm starts others, and a test leaves none behind.
+      const group = spawn('bash', ['-c', text], { cwd: folder, env, detached: true, stdio: 'ignore' })
+      const ended = once(group, 'close').then(([code]) => ({
+        code: code as number | null,
+        stdout: '',
+        stderr: '',
+      }))
+      t.teardown(async () => {
+        if (group.exitCode === null && group.pid !== undefined) process.kill(-group.pid, 'SIGKILL')
+        await ended
+      })
+      await untilUp({ process: group, ended }, `http://127.0.0.1:${port}`)
     },
     async startServer(...args) {
       server = builtSettee(t, ['serve', ...args], { cwd: folder, env })
