@@ -11,7 +11,6 @@ import {
   cleanNpmEnv,
   freePort,
   ROOT,
-  start,
   untilUp,
   WITHOUT_LOADERS,
 } from '../cli/child.ts'
