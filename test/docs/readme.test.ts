@@ -19,6 +19,13 @@ function clone(folder: string): void {
   for (const file of list.split('\0').filter(Boolean)) cpSync(join(ROOT, file), join(folder, file))
 }
 
+/** With what was printed before in the place of what stands for it. */
+function asTyped(text: string, said: string): string {
+  const [address = ''] = /http:\/\/notes:stt_\S+\/notes/.exec(said) ?? []
+  const [backup = ''] = /\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ/.exec(said) ?? []
+  return text.replaceAll(/http:\/\/notes:stt_\.\.\.\S+/g, address).replaceAll('2026-11-22T01-30-00Z', backup)
+}
+
 t.test('README.md', async (t) => {
   const rows = notRun()
   const fences = fencesOf('README.md').filter((fence) => fence.language === 'sh' && isRun(fence, rows))
@@ -28,7 +35,7 @@ t.test('README.md', async (t) => {
   await shell.startByCommand(START)
   let said = ''
   for (const fence of fences.slice(1)) {
-    const { code, output } = await shell.run(fence.text)
+    const { code, output } = await shell.run(asTyped(fence.text, said))
     t.equal(code, 0, `README.md:${fence.line}`, { text: fence.text, output })
     said += output
   }
