@@ -11,6 +11,8 @@ export interface Pace {
   readonly beats: number
   /** For all bodies together. */
   readonly bodiesMs: number
+  /** What one may take beyond that: a line may be slower than it was before. */
+  readonly bodyGraceMs: number
   /** Bytes of the bodies that are tried, smallest first. */
   readonly bodies: readonly number[]
   /** How long feeds are kept open; null: they are not. */
@@ -33,6 +35,7 @@ const USUAL: Pace = {
   feedMs: 3500,
   beats: 2,
   bodiesMs: 6000,
+  bodyGraceMs: 4000,
   bodies: SIZES,
   longMs: null,
   longHeartbeatMs: 10_000,
@@ -43,6 +46,7 @@ const LONG_MS = 115_000
 
 /** @returns the waits of a doctor that may be quick, or has time */
 export function paceOf({ quick, long }: { readonly quick: boolean; readonly long: boolean }): Pace {
-  if (quick) return { ...USUAL, feedMs: 1800, beats: 1, bodies: SIZES.slice(0, 1), bodiesMs: 2000 }
-  return long ? { ...USUAL, bodiesMs: 300_000, longMs: LONG_MS } : USUAL
+  if (quick)
+    return { ...USUAL, feedMs: 1800, beats: 1, bodies: SIZES.slice(0, 1), bodiesMs: 2000, bodyGraceMs: 500 }
+  return long ? { ...USUAL, bodiesMs: 300_000, bodyGraceMs: 60_000, longMs: LONG_MS } : USUAL
 }

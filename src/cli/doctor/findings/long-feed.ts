@@ -23,7 +23,10 @@ export interface LongFacts {
 /** Judges how long feeds live; null: they were not waited for. */
 export function judgeLongFeed(facts: LongFacts | null, scene: Scene): Finding {
   if (facts === null)
-    return fine('long feed', 'Not waited for: whether a feed is cut after a minute or two, --long finds out.')
+    return skipped(
+      'long feed',
+      'Not waited for: whether a feed is cut after a minute or two, --long finds out.',
+    )
   const { beating, silent } = facts
   const { stage } = scene
   if (isCut(beating)) {

@@ -9,11 +9,12 @@ import { within } from '../within.ts'
 const HEAD = Buffer.from('{"new_edits":false,"docs":[')
 const TAIL = Buffer.from(']}')
 const SPACES = Buffer.alloc(65_536, ' ')
-/** What a line may be slower than it was before. */
-const GRACE_MS = 4000
 
 /** Sends body after body, until one is refused or the time is over. */
-export async function sendBodies(client: Client, { bodies, bodiesMs }: Pace): Promise<BodyFacts[]> {
+export async function sendBodies(
+  client: Client,
+  { bodies, bodiesMs, bodyGraceMs }: Pace,
+): Promise<BodyFacts[]> {
   const found: BodyFacts[] = []
   const end = performance.now() + bodiesMs
   let msPerByte = 0
@@ -24,7 +25,7 @@ export async function sendBodies(client: Client, { bodies, bodiesMs }: Pace): Pr
       found.push({ bytes, reply: null, ms: needs })
       continue
     }
-    const sent = await sendBody(client, bytes, left + GRACE_MS)
+    const sent = await sendBody(client, bytes, left + bodyGraceMs)
     found.push(sent)
     if (!isAnswer(sent.reply) || sent.reply.status >= 300) break
     msPerByte = sent.ms / bytes
