@@ -47,6 +47,6 @@ const LONG_MS = 115_000
 /** @returns the waits of a doctor that may be quick, or has time */
 export function paceOf({ quick, long }: { readonly quick: boolean; readonly long: boolean }): Pace {
   if (quick)
-    return { ...USUAL, feedMs: 1800, beats: 1, bodies: SIZES.slice(0, 1), bodiesMs: 2000, bodyGraceMs: 500 }
+    return { ...USUAL, feedMs: 2800, beats: 1, bodies: SIZES.slice(0, 1), bodiesMs: 2000, bodyGraceMs: 500 }
   return long ? { ...USUAL, bodiesMs: 300_000, bodyGraceMs: 60_000, longMs: LONG_MS } : USUAL
 }

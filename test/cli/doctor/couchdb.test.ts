@@ -4,9 +4,9 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { answerAsCouch, type CouchOptions } from './couch.ts'
-import { look, onlyWrong } from './looking.ts'
+import { FEED, look, NO_FEED, onlyWrong } from './looking.ts'
 
-const SHORT = { bodies: [], feedMs: 30_000, heartbeatMs: 1000 }
+const SHORT = { bodies: [] }
 
 async function couch(
   t: Test,
@@ -36,9 +36,10 @@ const POUCH: CouchOptions = {
 t.test('a CouchDB that is set up', async (t) => {
   const stored = new Map<string, string>()
   const looked = await look(await couch(t, { security: { members: { names: ['anna'] } } }, stored), {
-    pace: { feedMs: 30_000, heartbeatMs: 1000, bodies: [2048, 1_049_600, 10_486_784] },
+    pace: { ...FEED, bodies: [2048, 1_049_600, 10_486_784] },
   })
   onlyWrong(t, looked)
+  t.equal(looked.one('feed').state, 'fine')
   t.equal(looked.one('server').text, 'CouchDB 3.5.0.')
   t.match(looked.one('bodies').text, /10 MB are taken/)
   t.equal(stored.size, 0)
@@ -86,7 +87,7 @@ t.test('clocks', async (t) => {
 })
 
 t.test('a feed whose beats are late', async (t) => {
-  const looked = await look(await couch(t, { beats: 60_000 }), { pace: { bodies: [] } })
+  const looked = await look(await couch(t, { beats: 60_000 }), { pace: { ...SHORT, ...NO_FEED } })
   t.match(looked.one('feed'), { state: 'wrong', text: /stood still/ })
 })
 

@@ -1,7 +1,7 @@
 /** Proxies with each fault, before a real settee: the doctor says what it is, and which line to change. */
 import t, { type Test } from 'tap'
 import { startTestServer } from '../../helpers/server.ts'
-import { look, onlyWrong } from './looking.ts'
+import { FEED, look, NO_FEED, onlyWrong } from './looking.ts'
 import { type ProxyFaults, startProxy } from './proxy.ts'
 
 const server = await startTestServer(t, { env: { COUCHDB_USER: 'anna', COUCHDB_PASSWORD: 'secret' } })
@@ -14,16 +14,21 @@ async function behind(t: Test, faults: ProxyFaults): Promise<string> {
 const SHORT = { bodies: [] }
 
 t.test('a proxy without a fault', async (t) => {
-  const looked = await look(await behind(t, {}), { pace: { feedMs: 30_000, heartbeatMs: 1000 } })
+  const looked = await look(await behind(t, {}), { pace: FEED })
   onlyWrong(t, looked)
+  t.equal(looked.one('feed').state, 'fine')
   t.match(looked.one('server').text, /^settee \d/)
 })
 
 t.test('a feed that is kept back', async (t) => {
-  const looked = await look(await behind(t, { name: 'nginx/1.22.1', buffers: true }), { pace: SHORT })
+  const looked = await look(await behind(t, { name: 'nginx/1.22.1', buffers: true }), {
+    pace: { ...SHORT, ...NO_FEED },
+  })
   t.match(looked.one('feed'), { state: 'wrong', text: /^Nothing of _changes came in 1\.\d s/ })
   t.match(looked.cures('feed'), [/^nginx: location .*_changes.* proxy_buffering off;/])
-  const lumpy = await look(await behind(t, { name: 'Caddy', stopsAfter: 20 }), { pace: SHORT })
+  const lumpy = await look(await behind(t, { name: 'Caddy', stopsAfter: 20 }), {
+    pace: { ...SHORT, ...NO_FEED },
+  })
   t.match(lumpy.one('feed'), { state: 'wrong', text: /stood still for 1\.\d s/ })
   t.match(lumpy.cures('feed'), [/^Caddy: .*flush_interval -1/])
 })

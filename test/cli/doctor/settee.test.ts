@@ -9,7 +9,7 @@ import { look, onlyWrong } from './looking.ts'
 
 const ADMIN = 'admin:a%40b%3Ac'
 const AUTH = 'admin:a@b:c'
-const SHORT = { bodies: [], feedMs: 30_000, heartbeatMs: 1000 }
+const SHORT = { bodies: [] }
 
 async function serve(t: Test, options: { readonly hosted?: boolean } = {}): Promise<TestServer> {
   const env = { COUCHDB_USER: 'admin', COUCHDB_PASSWORD: 'a@b:c' }
@@ -38,6 +38,7 @@ t.test('all is well, in the time that it may take, and nothing is left', async (
     const looked = await look(addressOf(server), { pace: paceOf({ quick, long: false }) })
     const ms = performance.now() - started
     onlyWrong(t, looked)
+    t.equal(looked.one('feed').state, 'fine')
     t.ok(ms < (quick ? 9000 : 30_000), `${Math.round(ms)} ms`)
     t.comment(`${quick ? '--quick' : 'all'}: ${Math.round(ms)} ms`)
     t.match(looked.one('bodies').text, quick ? /^1 MB are taken/ : /^1 MB, 10 MB, 64 MB are taken\.$/)

@@ -62,11 +62,16 @@ export function judgeFeed(facts: FeedFacts, { stage, quote }: Scene): Finding {
   )
 }
 
-/** Between beats, and of the silence at the end where it is longer. */
-function gapsOf(arrivals: readonly number[], heartbeatMs: number, watchedMs: number): number[] {
-  const beats = arrivals.filter(
-    (at, index) => at - (arrivals[index - 1] ?? -heartbeatMs) > heartbeatMs * APART,
+/** @returns when beats came: what comes with another, such as the head's first byte, is one with it */
+export function beatsOf(arrivals: readonly number[], heartbeatMs: number): number[] {
+  return arrivals.filter(
+    (at, index) => at - (arrivals[index - 1] ?? Number.NEGATIVE_INFINITY) > heartbeatMs * APART,
   )
+}
+
+/** Between beats, and the silence at the end where it is longer than it may be. */
+function gapsOf(arrivals: readonly number[], heartbeatMs: number, watchedMs: number): number[] {
+  const beats = beatsOf(arrivals, heartbeatMs)
   const gaps = beats.slice(1).map((at, index) => at - beats[index]!)
   const silence = watchedMs - (arrivals.at(-1) ?? 0)
   return gaps.length === 0 || silence > heartbeatMs * LATE ? [...gaps, silence] : gaps

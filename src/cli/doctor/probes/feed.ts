@@ -1,7 +1,7 @@
 /** Feeds that are watched as their bytes come. */
 import type { ClientRequest, IncomingMessage } from 'node:http'
 import { type Client, codeOf, databasePath } from '../client.ts'
-import type { FeedFacts } from '../findings/feed.ts'
+import { beatsOf, type FeedFacts } from '../findings/feed.ts'
 import type { LongFacts, LongFeed } from '../findings/long-feed.ts'
 import type { Pace } from '../pace.ts'
 
@@ -14,9 +14,8 @@ export async function watchFeed(client: Client, id: string, pace: Pace): Promise
   const query = `feed=longpoll&since=now&filter=_doc_ids&style=all_docs&heartbeat=${heartbeatMs}`
   const request = ask(client, query, { doc_ids: [id] })
   const watched = new Watched(request)
-  // The first byte may come with the head, and beats after it.
-  const isEnough = () =>
-    watched.arrivals.length > 0 && watched.elapsed() >= watched.first() + heartbeatMs * (beats + 0.4)
+  // The first byte may come with the head, before any beat.
+  const isEnough = () => beatsOf(watched.arrivals, heartbeatMs).length > beats
   await watched.until(feedMs, isEnough)
   return {
     heartbeatMs,
@@ -89,10 +88,6 @@ class Watched {
 
   elapsed(): number {
     return performance.now() - this.#started
-  }
-
-  first(): number {
-    return this.arrivals[0] ?? 0
   }
 
   /** Watches until there is enough, the answer has ended, or the time is over; then lets go of it. */

@@ -29,6 +29,7 @@ export async function askByHttp2(
           ...(authorization !== undefined && { authorization }),
         })
         stream.once('error', reject)
+        stream.once('close', () => reject(Object.assign(new Error(), { code: 'ECONNRESET' })))
         stream.once('response', (headers) => resolve(Number(headers[':status'])))
         stream.resume().end()
       }),
