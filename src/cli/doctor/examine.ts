@@ -108,11 +108,13 @@ async function* answered(
   // Alone and first: what is wrong with a password is found out by one failed login, since five lock an account.
   const session = await client.ask({ method: 'GET', path: '/_session' })
   if (isRefused(session)) client.forgetCredentials()
-  const [welcome, database] = await Promise.all([
+  const [welcome, database, trace] = await Promise.all([
     client.ask({ method: 'GET', path: '/' }),
     client.ask({ method: 'GET', path: `${path}/` }),
+    // nginx refuses this by itself, under its own name, also where it passes on the server's.
+    client.ask({ method: 'TRACE', path: '/', anonymous: true }),
   ])
-  const scene = { ...before, stage: stageOf([welcome, session, database].filter(isAnswer)) }
+  const scene = { ...before, stage: stageOf([welcome, session, database, trace].filter(isAnswer)) }
   const server = judgeServer(welcome, scene)
   yield server
   if (server.state === 'wrong' || !isAnswer(welcome)) return

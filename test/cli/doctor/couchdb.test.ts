@@ -91,6 +91,11 @@ t.test('a feed whose beats are late', async (t) => {
   t.match(looked.one('feed'), { state: 'wrong', text: /stood still/ })
 })
 
+t.test('a PouchDB Server whose beats do not come', async (t) => {
+  const looked = await look(await couch(t, { ...POUCH, beats: 60_000 }), { pace: { ...SHORT, ...NO_FEED } })
+  t.match(looked.one('feed'), { state: 'note', text: /^PouchDB Server sends no heartbeats/ })
+})
+
 t.test('the filter of phones, on a server that answers anything', async (t) => {
   const huge = `{"filters":{"sync":"function () { var a = []; for (;;) a.push('x'.repeat(1e6)) }"}}`
   const rows: [design: string, text: RegExp][] = [

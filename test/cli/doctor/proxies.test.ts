@@ -26,7 +26,7 @@ t.test('a feed that is kept back', async (t) => {
   })
   t.match(looked.one('feed'), { state: 'wrong', text: /^Nothing of _changes came in 1\.\d s/ })
   t.match(looked.cures('feed'), [/^nginx: location .*_changes.* proxy_buffering off;/])
-  const lumpy = await look(await behind(t, { name: 'Caddy', stopsAfter: 20 }), {
+  const lumpy = await look(await behind(t, { name: 'Caddy', stopsAfter: 1 }), {
     pace: { ...SHORT, ...NO_FEED },
   })
   t.match(lumpy.one('feed'), { state: 'wrong', text: /stood still for 1\.\d s/ })
@@ -150,6 +150,15 @@ t.test('what is taken off on the way', async (t) => {
   t.match(nameless.one('version'), { state: 'note', text: /The header Server says nginx\/1\.27/ })
   t.strictSame(nameless.cures('version'), ['nginx: proxy_pass_header Server;'])
   t.match(nameless.one('server').text, /^settee .*, behind nginx\.$/)
+})
+
+t.test('a proxy that goes by the name of the server, but for what it refuses itself', async (t) => {
+  const faults: ProxyFaults = {
+    maxBody: 1024,
+    own: ({ method }) =>
+      method === 'TRACE' ? { status: 405, headers: { server: 'nginx/1.22.1' } } : undefined,
+  }
+  t.strictSame((await look(await behind(t, faults))).cures('bodies'), ['nginx: client_max_body_size 0;'])
 })
 
 t.test('paths that are decoded', async (t) => {

@@ -16,7 +16,7 @@ export interface ProxyFaults {
   readonly name?: string
   /** Keeps answers back until they are whole. */
   readonly buffers?: boolean
-  /** Passes this many bytes of a feed, and keeps back what follows. */
+  /** Passes this many pieces of a feed, and keeps back what follows. */
   readonly stopsAfter?: number
   /** Cuts answers to `_changes` after so many milliseconds. */
   readonly cutsAfter?: number
@@ -144,7 +144,7 @@ async function move(
   let passed = 0
   for await (const chunk of from as AsyncIterable<Buffer>) {
     watch()
-    passed += chunk.length
+    passed += 1
     if (buffers || (isFeed && passed > stopsAfter)) kept.push(chunk)
     else to.write(chunk)
   }

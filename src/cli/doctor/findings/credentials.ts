@@ -35,7 +35,12 @@ export function judgeCredentials(facts: CredentialFacts, scene: Scene): Finding 
   const isOpen = user !== null && user.name === null && user.roles.includes('_admin')
   if (isOpen) {
     const text = 'The server has no admin: everybody may read, change and delete everything.'
-    return note('credentials', text, toYou('Make one: settee passwd NAME --create, or settee setup.'))
+    const isOurs = scene.stage.server === 'settee'
+    return note(
+      'credentials',
+      text,
+      toYou(isOurs ? 'Make one: settee passwd NAME --create' : "Make one, as the server's manual says."),
+    )
   }
   if (username === undefined) return judgeNone(facts, scene)
   const refused = [facts.session, facts.database].find(

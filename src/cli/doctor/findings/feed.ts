@@ -1,5 +1,5 @@
 import { advise } from '../advice.ts'
-import { type Finding, fine, wrong } from '../finding.ts'
+import { type Finding, fine, note, wrong } from '../finding.ts'
 import { toldFailure } from '../quote.ts'
 import type { Scene } from '../scene.ts'
 
@@ -50,6 +50,7 @@ export function judgeFeed(facts: FeedFacts, { stage, quote }: Scene): Finding {
   const gaps = gapsOf(arrivals, heartbeatMs, watchedMs)
   const largest = Math.max(...gaps)
   if (largest > heartbeatMs * LATE) {
+    if (stage.server === 'PouchDB Server' && !stage.isRecognised) return note('feed', POUCH)
     return wrong(
       'feed',
       `_changes stood still for ${seconds(largest)}, though ${beat}: a proxy keeps it back.`,
@@ -61,6 +62,9 @@ export function judgeFeed(facts: FeedFacts, { stage, quote }: Scene): Finding {
     `Not kept back: first byte after ${Math.round(first)} ms, then every ${seconds(largest)}.`,
   )
 }
+
+/** It was seen at its own port, without any proxy (4.2.0). */
+const POUCH = 'PouchDB Server sends no heartbeats here: whether a proxy keeps the feed back cannot be seen.'
 
 /** @returns when beats came: what comes with another, such as the head's first byte, is one with it */
 export function beatsOf(arrivals: readonly number[], heartbeatMs: number): number[] {
