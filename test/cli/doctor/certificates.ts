@@ -3,14 +3,14 @@ import '../../helpers/reflect-metadata.ts'
 import { webcrypto } from 'node:crypto'
 import * as x509 from '@peculiar/x509'
 
-x509.cryptoProvider.set(webcrypto as Crypto)
+x509.cryptoProvider.set(webcrypto)
 
 const EC = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' } as const
 const DAY = 86_400_000
 
 export interface Issued {
   readonly certificate: x509.X509Certificate
-  readonly keys: CryptoKeyPair
+  readonly keys: webcrypto.CryptoKeyPair
   readonly pem: string
   readonly key: string
 }
@@ -44,7 +44,10 @@ export async function issue(options: IssueOptions): Promise<Issued> {
           publicExponent: new Uint8Array([1, 0, 1]),
           hash: 'SHA-256',
         }
-  const keys = (await webcrypto.subtle.generateKey(algorithm, true, ['sign', 'verify'])) as CryptoKeyPair
+  const keys = (await webcrypto.subtle.generateKey(algorithm, true, [
+    'sign',
+    'verify',
+  ])) as webcrypto.CryptoKeyPair
   serial += 1
   const certificate = await x509.X509CertificateGenerator.create({
     serialNumber: serial.toString(16).padStart(4, '0'),

@@ -54,7 +54,7 @@ class Exchange {
     this.#response = response
   }
 
-  answer(): unknown {
+  answer(): undefined {
     this.#setHeaders()
     const { method, url = '' } = this.#request
     const [path = ''] = url.split('?')
@@ -92,7 +92,7 @@ class Exchange {
     return origin !== undefined && origins?.includes(origin) === true
   }
 
-  #preflight(): unknown {
+  #preflight(): undefined {
     if (!this.#isAllowed())
       return this.#json(405, { error: 'method_not_allowed', reason: 'Only GET,HEAD allowed' })
     const asked = this.#request.headers['access-control-request-headers'] ?? ''
@@ -103,13 +103,13 @@ class Exchange {
     this.#response.end()
   }
 
-  #session(authorization: string | undefined): unknown {
+  #session(authorization: string | undefined): undefined {
     const name = authorization === undefined ? null : USER
     const roles = name === null ? [] : (this.#options.roles ?? [])
     this.#json(200, { ok: true, userCtx: { name, roles }, info: {} })
   }
 
-  #database(rest: string): unknown {
+  #database(rest: string): undefined {
     const { designs = {}, security = {} } = this.#options
     if (rest === '' || rest === '/') return this.#json(200, { db_name: 'notes', update_seq: '0-x' })
     if (rest === '/_security') return this.#json(200, security)
@@ -122,7 +122,7 @@ class Exchange {
     this.#response.end(design)
   }
 
-  #local(encoded: string): unknown {
+  #local(encoded: string): undefined {
     if (encoded.includes('/')) {
       return this.#json(400, { error: 'bad_request', reason: '_local documents do not accept attachments.' })
     }
@@ -139,7 +139,7 @@ class Exchange {
     this.#json(200, { ok: true, id, rev: '0-0' })
   }
 
-  #put(id: string, encoded: string): unknown {
+  #put(id: string, encoded: string): undefined {
     this.#body((text) => {
       this.#stored.set(id, text)
       const { host } = this.#request.headers
@@ -149,7 +149,7 @@ class Exchange {
     })
   }
 
-  #swallow(): unknown {
+  #swallow(): undefined {
     this.#body((text) => {
       const { docs } = JSON.parse(text) as { docs: unknown[] }
       this.#json(
@@ -160,7 +160,7 @@ class Exchange {
   }
 
   /** A longpoll or continuous feed to which nothing ever happens; anything else is empty. */
-  #changes(): unknown {
+  #changes(): undefined {
     const query = new URL(this.#request.url!, 'http://x').searchParams
     this.#response.setHeader('Content-Type', 'application/json')
     if (!['longpoll', 'continuous'].includes(query.get('feed') ?? '')) {
@@ -181,7 +181,7 @@ class Exchange {
     this.#request.on('end', () => then(Buffer.concat(chunks).toString()))
   }
 
-  #json(status: number, value: unknown): unknown {
+  #json(status: number, value: unknown): undefined {
     this.#request.resume()
     this.#response.writeHead(status, { 'Content-Type': 'application/json' })
     this.#response.end(`${JSON.stringify(value)}\n`)
