@@ -1,6 +1,13 @@
 import { parseArgs } from 'node:util'
 import type { ConfigFlags } from '../config/sources.ts'
 import {
+  DOCTOR_FLAGS,
+  DOCTOR_HELP,
+  DOCTOR_OPTIONS,
+  type DoctorCommand,
+  doctorCommand,
+} from './doctor-arguments.ts'
+import {
   HISTORY_OPTIONS,
   historyCommand,
   REWIND_OPTIONS,
@@ -73,6 +80,7 @@ export type Command =
   | RestoreCommand
   | BackupCommand
   | TimeMachineCommand
+  | DoctorCommand
 
 export const HELP = `settee - a small CouchDB-compatible sync server
 
@@ -90,6 +98,8 @@ Usage: settee [serve] [options]
        settee history <database> [<id>] [--limit <number>] [--json] [--data <folder>]
        settee rewind <database> --to <time> [--id <id>]... [--dry-run] [--yes] [--json]
               [--data <folder>]
+       settee doctor <address> [--quick | --long] [--mobile] [--json | --report] [--stdin]
+              [--origin <origin>]... [--ca <file>]
 
 serve runs the server:
   --port <number>      port to listen on (default 5984; 0 takes a free one)
@@ -131,6 +141,7 @@ verifies each copy; exit code 0 when all of it is in the backup:
   --data <folder>      as with serve
 
 ${TIME_MACHINE_HELP}
+${DOCTOR_HELP}
   --help, -h           show this text
   --version, -v        show the version
 
@@ -161,6 +172,7 @@ const OPTIONS = {
   'log-level': { type: 'string' },
   'log-file': { type: 'string' },
   hosted: { type: 'boolean' },
+  ...DOCTOR_FLAGS,
   help: { type: 'boolean', short: 'h' },
   version: { type: 'boolean', short: 'v' },
 } as const
@@ -202,6 +214,9 @@ export function parseCommand(args: readonly string[]): Command {
     case 'rewind':
       checkOptions(values, command, REWIND_OPTIONS)
       return rewindCommand(rest, values)
+    case 'doctor':
+      checkOptions(values, command, DOCTOR_OPTIONS)
+      return doctorCommand(rest, values)
     default:
       throw new UsageError(`Unknown command "${command}".`)
   }

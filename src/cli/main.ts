@@ -45,6 +45,11 @@ async function run(command: Command): Promise<void> {
       process.exitCode = await runTimeMachineCommand(command, process.env)
       return
     }
+    case 'doctor': {
+      const { runDoctorCommand } = await import('./doctor.ts')
+      process.exitCode = await runDoctorCommand(command)
+      return
+    }
     default: {
       const { runAccountCommand } = await import('./account.ts')
       process.exitCode = await runAccountCommand(command, process.env)

@@ -56,6 +56,49 @@ t.test('commands about accounts', (t) => {
   t.end()
 })
 
+t.test('the doctor', (t) => {
+  const plain = {
+    name: 'doctor',
+    address: 'http://a:b@c:1/d',
+    quick: false,
+    long: false,
+    mobile: false,
+    json: false,
+    report: false,
+    origins: [],
+    ca: undefined,
+  } as const
+  t.strictSame(parseCommand(['doctor', plain.address]), plain)
+  const args = [
+    'doctor',
+    '--stdin',
+    '--quick',
+    '--mobile',
+    '--json',
+    '--origin=a',
+    '--origin',
+    'b',
+    '--ca',
+    'x.pem',
+  ]
+  const all = { quick: true, mobile: true, json: true, origins: ['a', 'b'], ca: 'x.pem' }
+  t.strictSame(parseCommand(args), { ...plain, address: null, ...all })
+  const secret = 'http://a:geheim@c:1/d'
+  const wrong = [
+    [],
+    [secret, '--stdin'],
+    [secret, secret],
+    [secret, '--quick', '--long'],
+    [secret, '--json', '--report'],
+  ]
+  for (const rest of [...wrong, [secret, '--data', 'd']]) {
+    t.throws(() => parseCommand(['doctor', ...rest]), UsageError)
+    t.throws(() => parseCommand(['doctor', ...rest]), { message: /^(?!.*geheim)/ })
+  }
+  t.match(HELP, 'settee doctor <address>')
+  t.end()
+})
+
 t.test('mistakes are told in one sentence', (t) => {
   const table: [args: string[], message: string | RegExp][] = [
     [['--bogus'], "Unknown option '--bogus'."],

@@ -1,0 +1,65 @@
+/** The grammar of `settee doctor`. */
+import { UsageError } from './usage-error.ts'
+
+/** Looks at a server from outside, as the apps see it. */
+export interface DoctorCommand {
+  readonly name: 'doctor'
+  /** null: it comes on the standard input. */
+  readonly address: string | null
+  readonly quick: boolean
+  readonly long: boolean
+  readonly mobile: boolean
+  readonly json: boolean
+  readonly report: boolean
+  /** Empty: those of the apps that are known. */
+  readonly origins: readonly string[]
+  /** A file of certificates in PEM. */
+  readonly ca: string | undefined
+}
+
+/** What of the command line is read here. */
+export interface DoctorValues {
+  readonly quick?: boolean | undefined
+  readonly long?: boolean | undefined
+  readonly mobile?: boolean | undefined
+  readonly json?: boolean | undefined
+  readonly report?: boolean | undefined
+  readonly stdin?: boolean | undefined
+  readonly origin?: readonly string[] | undefined
+  readonly ca?: string | undefined
+}
+
+/** What no other command has. */
+export const DOCTOR_FLAGS = {
+  quick: { type: 'boolean' },
+  long: { type: 'boolean' },
+  mobile: { type: 'boolean' },
+  report: { type: 'boolean' },
+  origin: { type: 'string', multiple: true },
+  ca: { type: 'string' },
+} as const
+export const DOCTOR_OPTIONS = ['quick', 'long', 'mobile', 'json', 'report', 'stdin', 'origin', 'ca'] as const
+
+export const DOCTOR_HELP = `doctor looks at a server from outside, as the apps see it, and says what is wrong and which line to
+change; <address> is https://user:password@host:port/database. It leaves nothing behind. Exit code 0
+when nothing is wrong:
+  --quick              leave out what takes long: below 3 s
+  --long               wait two minutes for feeds that are cut, and for large bodies on slow lines
+  --mobile             also what phones and tablets demand
+  --origin <origin>    of an app of your own, in place of Obsidian's; may be given several times
+  --ca <file>          trust this certificate, too
+  --stdin              read the address from the standard input, where nobody sees the password
+  --json               print JSON
+  --report             print what can be pasted for others: without the names of host and account
+`
+
+/** @throws UsageError, which never repeats an address: it may hold a password */
+export function doctorCommand([address, ...extra]: readonly string[], values: DoctorValues): DoctorCommand {
+  const { quick = false, long = false, mobile = false, json = false, report = false } = values
+  const { stdin = false, origin: origins = [], ca } = values
+  if (extra.length > 0) throw new UsageError('settee doctor takes one address.')
+  if (stdin === (address !== undefined)) throw new UsageError('settee doctor needs an address, or --stdin.')
+  if (quick && long) throw new UsageError('--quick does not go with --long.')
+  if (json && report) throw new UsageError('--json does not go with --report.')
+  return { name: 'doctor', address: address ?? null, quick, long, mobile, json, report, origins, ca }
+}

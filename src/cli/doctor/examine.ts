@@ -1,0 +1,193 @@
+/** The examination: who is asked what, in which order, and when there is no sense in going on. */
+import { randomBytes } from 'node:crypto'
+import { rootCertificates } from 'node:tls'
+import { Client, databasePath, isAnswer, type Reply } from './client.ts'
+import { type Finding, skipped } from './finding.ts'
+import { judgeAddress } from './findings/address.ts'
+import { judgeBodies } from './findings/bodies.ts'
+import { isTrusted, judgeCertificate } from './findings/certificate.ts'
+import { judgeClock } from './findings/clock.ts'
+import { judgeConnection } from './findings/connection.ts'
+import { judgeCors, judgePreflights } from './findings/cors.ts'
+import { judgeCredentials, userOf } from './findings/credentials.ts'
+import { judgeFeed } from './findings/feed.ts'
+import { judgeHttp } from './findings/http.ts'
+import { judgeLocal } from './findings/local.ts'
+import { judgeLocation } from './findings/location.ts'
+import { judgeLongFeed } from './findings/long-feed.ts'
+import { judgeLookUp } from './findings/look-up.ts'
+import { judgeMobile } from './findings/mobile.ts'
+import { judgePaths } from './findings/paths.ts'
+import { judgeProtocols } from './findings/protocols.ts'
+import { judgeRights } from './findings/rights.ts'
+import { judgeServer } from './findings/server.ts'
+import { judgeVersion } from './findings/version.ts'
+import type { Pace } from './pace.ts'
+import { sendBodies } from './probes/bodies.ts'
+import { askAsPages } from './probes/cross-origin.ts'
+import { watchFeed, watchLong } from './probes/feed.ts'
+import { askByHttp2 } from './probes/http2.ts'
+import { tryEncoded, tryLocal } from './probes/local.ts'
+import { lookUp, reachAll } from './probes/network.ts'
+import { lookAtTls, type TlsFacts } from './probes/tls.ts'
+import { quoteWithout } from './quote.ts'
+import type { Scene } from './scene.ts'
+import { stageOf } from './stage.ts'
+
+export interface Examination {
+  /** The whole address, with its credentials. */
+  readonly address: string
+  readonly mobile: boolean
+  /** Of pages whose requests are tried. */
+  readonly origins: readonly string[]
+  /** PEM of an authority that is trusted beside those that every device knows. */
+  readonly ca: string | undefined
+  readonly pace: Pace
+}
+
+/**
+ * Examines a server from outside, and tells each finding as soon as it is known. It stores nothing but two `_local`
+ * documents, which it deletes.
+ */
+export async function* examine(asked: Examination): AsyncGenerator<Finding> {
+  const { address, findings } = judgeAddress(asked.address, asked.mobile)
+  yield* findings
+  if (address === null) return
+  const scene: Scene = {
+    address,
+    mobile: asked.mobile,
+    stage: stageOf([]),
+    quote: quoteWithout(address),
+  }
+  yield* connected(scene, asked)
+}
+
+async function* connected(scene: Scene, asked: Examination): AsyncGenerator<Finding> {
+  const { address } = scene
+  const { pace, ca } = asked
+  const found = await lookUp(address.host, pace.connectMs)
+  yield judgeLookUp(found, scene)
+  if ('failure' in found) return
+  const reached = await reachAll(address, found.addresses, pace.connectMs)
+  yield judgeConnection(reached, scene)
+  if (reached.every((each) => 'failure' in each)) return
+  const tls = address.scheme === 'https' ? await lookAtTls(address, ca, pace.requestMs) : null
+  if (tls !== null) {
+    yield* judgeTls(tls, scene)
+    if (tls.chain === null) return
+    if (!isTrusted(tls.chain)) {
+      yield skipped(
+        'rest',
+        'No password is sent to a server that cannot show who it is; --ca FILE trusts an authority of your own.',
+      )
+      return
+    }
+  }
+  const trusted = ca === undefined ? undefined : [...rootCertificates, ca]
+  const client = new Client(address, { ca: trusted, timeoutMs: pace.requestMs })
+  try {
+    yield* answered(client, scene, asked, tls, trusted)
+  } finally {
+    client.close()
+  }
+}
+
+function* judgeTls({ chain, protocols }: TlsFacts, scene: Scene): Generator<Finding> {
+  if (chain !== null) yield* judgeCertificate(chain, scene)
+  yield judgeProtocols(protocols, scene)
+}
+
+async function* answered(
+  client: Client,
+  before: Scene,
+  asked: Examination,
+  tls: TlsFacts | null,
+  ca: readonly string[] | undefined,
+): AsyncGenerator<Finding> {
+  const path = databasePath(client.address)
+  // Alone and first: what is wrong with a password is found out by one failed login, since five lock an account.
+  const session = await client.ask({ method: 'GET', path: '/_session' })
+  if (isRefused(session)) client.forgetCredentials()
+  const [welcome, database, trace] = await Promise.all([
+    client.ask({ method: 'GET', path: '/' }),
+    client.ask({ method: 'GET', path: `${path}/` }),
+    // nginx refuses this by itself, under its own name, also where it passes on the server's.
+    client.ask({ method: 'TRACE', path: '/', anonymous: true }),
+  ])
+  const scene = { ...before, stage: stageOf([welcome, session, database, trace].filter(isAnswer)) }
+  const server = judgeServer(welcome, scene)
+  yield server
+  if (server.state === 'wrong' || !isAnswer(welcome)) return
+  const offersH2 = tls?.offersH2 ?? null
+  const h2 = offersH2 ? await askByHttp2(client, `${path}/`, ca, asked.pace.requestMs) : null
+  yield judgeHttp({ offersH2, h2, h1: database }, scene)
+  yield judgeVersion(welcome, scene)
+  yield judgeClock(welcome)
+  const credentials = judgeCredentials({ session, database }, scene)
+  yield credentials
+  const isKnown = credentials.state !== 'wrong'
+  yield* used(client, scene, asked, { session, database, isKnown })
+}
+
+function isRefused(session: Reply): boolean {
+  return isAnswer(session) && (session.status === 401 || session.status === 403)
+}
+
+interface Entrance {
+  readonly session: Reply
+  readonly database: Reply
+  /** Whether the credentials are right. */
+  readonly isKnown: boolean
+}
+
+async function* used(
+  client: Client,
+  scene: Scene,
+  asked: Examination,
+  { session, database, isKnown }: Entrance,
+): AsyncGenerator<Finding> {
+  const name = `settee-doctor-${randomBytes(8).toString('hex')}`
+  const pages = askAsPages(client, asked.origins, name)
+  const facts = await pages
+  yield judgePreflights(facts, scene)
+  yield judgeCors(facts, scene)
+  if (!isKnown) {
+    yield skipped('rest', 'What needs an account was not looked at.')
+    return
+  }
+  const security = await client.ask({ method: 'GET', path: `${databasePath(client.address)}/_security` })
+  const rights = judgeRights({ database, security, user: userOf(session) }, scene)
+  yield rights
+  if (rights.state === 'wrong') {
+    yield skipped('rest', 'What needs the database was not looked at.')
+    return
+  }
+  yield* stored(client, scene, asked, name)
+}
+
+async function* stored(
+  client: Client,
+  scene: Scene,
+  { pace, mobile }: Examination,
+  name: string,
+): AsyncGenerator<Finding> {
+  const { longMs, longHeartbeatMs } = pace
+  const long = longMs === null ? null : watchLong(client, name, longMs, longHeartbeatMs)
+  // Nobody waits for it while the others are told.
+  const feed = watchFeed(client, name, pace)
+  const [local, encoded] = await Promise.all([tryLocal(client, name), tryEncoded(client, `${name}-path`)])
+  const localFinding = judgeLocal(local, scene)
+  yield localFinding
+  if (localFinding.state !== 'wrong') {
+    yield judgePaths(encoded, scene)
+    yield judgeLocation(local.put, scene)
+  }
+  yield judgeFeed(await feed, scene)
+  if (mobile) {
+    // QuickJS is loaded for those alone who want it.
+    const { lookAtMobile } = await import('./probes/mobile.ts')
+    yield judgeMobile(await lookAtMobile(client), scene)
+  }
+  yield judgeBodies(await sendBodies(client, pace), scene)
+  yield judgeLongFeed(long === null ? null : await long, scene)
+}

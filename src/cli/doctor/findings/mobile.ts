@@ -1,0 +1,49 @@
+import { isAnswer, type Reply } from '../client.ts'
+import { type Finding, fine, toYou, wrong } from '../finding.ts'
+import { told } from '../quote.ts'
+import type { Scene } from '../scene.ts'
+
+/** What the function does with documents of which the doctor knows what should become of them. */
+export type Trial =
+  | { readonly failure: string }
+  /** Ids that should pass and do not, and that should not and do. */
+  | { readonly lost: readonly string[]; readonly passed: readonly string[] }
+
+export interface MobileFacts {
+  /** To `GET /{db}/_design/mobile`. */
+  readonly document: Reply
+  /** null: there is no function. */
+  readonly trial: Trial | null
+  /** To `_changes?filter=mobile/sync`: whether this server runs it. */
+  readonly changes: Reply
+}
+
+const FILTER = '{"filters":{"sync":"function (doc) { return doc._id.indexOf(\\"file:\\") === -1 }"}}'
+
+/** Judges `_design/mobile`, by which note apps on phones leave pictures out. */
+export function judgeMobile({ document, trial, changes }: MobileFacts, scene: Scene): Finding {
+  const { address, quote } = scene
+  const make = toYou(`curl -X PUT ${address.url}/_design/mobile -u ADMIN -d '${FILTER}'`)
+  if (isHosted(changes))
+    return fine('mobile', 'This server runs no functions (hosted): apps use _selector in their place.')
+  if (isAnswer(document) && document.status === 404)
+    return wrong('mobile', 'There is no _design/mobile: phones cannot leave pictures out.', make)
+  if (!isAnswer(document) || document.status !== 200)
+    return wrong('mobile', `_design/mobile cannot be read: ${told(document, quote)}.`)
+  if (trial === null) return wrong('mobile', '_design/mobile has no filters.sync.', make)
+  if ('failure' in trial)
+    return wrong('mobile', `filters.sync of _design/mobile fails: ${quote(trial.failure)}.`, make)
+  if (trial.lost.length > 0)
+    return wrong('mobile', `filters.sync of _design/mobile leaves out ${trial.lost.join(', ')}.`, make)
+  if (trial.passed.length > 0)
+    return wrong('mobile', `filters.sync of _design/mobile lets ${trial.passed.join(', ')} pass.`, make)
+  if (!isAnswer(changes) || changes.status !== 200)
+    return wrong('mobile', `The server does not run mobile/sync: ${told(changes, quote)}.`)
+  return fine('mobile', '_design/mobile leaves out file: documents and nothing else.')
+}
+
+/** A server of tenants refuses all functions, whether they are there or not. */
+function isHosted(changes: Reply): boolean {
+  if (!isAnswer(changes) || changes.status !== 403) return false
+  return /hosted|runs no functions?/i.test(changes.text)
+}

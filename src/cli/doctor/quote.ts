@@ -1,0 +1,62 @@
+/** What others have said, in the doctor's own lines. */
+import type { Address } from '../../core/address.ts'
+import { oneLine } from '../one-line.ts'
+import { type Answer, basicOf, isAnswer, type Reply } from './client.ts'
+
+const MAX_QUOTED = 160
+
+/** Makes a text of a server's fit for a line, and keeps back one that repeats the credentials. */
+export type Quote = (text: string) => string
+
+/** @param address whose password is never told */
+export function quoteWithout(address: Address): Quote {
+  const secrets = secretsOf(address)
+  return (text) => {
+    if (secrets.some((secret) => text.includes(secret))) return '(a text that repeats the password)'
+    const line = oneLine(text)
+    return line.length > MAX_QUOTED ? `${line.slice(0, MAX_QUOTED)}...` : line
+  }
+}
+
+/** The password in every form in which it travels or is written. */
+function secretsOf(address: Address): readonly string[] {
+  const { password } = address
+  if (password === undefined || password === '') return []
+  const basic = basicOf(address)?.slice('Basic '.length) ?? password
+  const inJson = JSON.stringify(password).slice(1, -1)
+  return [password, encodeURIComponent(password), inJson, basic, basic.replace(/=+$/, '')]
+}
+
+/** @returns what became of a request, as a clause: `404 not_found: missing`, `no answer in time` */
+export function told(reply: Reply, quote: Quote): string {
+  return isAnswer(reply) ? toldAnswer(reply, quote) : toldFailure(reply.failure, quote)
+}
+
+function toldAnswer({ status, json, headers }: Answer, quote: Quote): string {
+  const { error, reason } = (json ?? {}) as { readonly error?: unknown; readonly reason?: unknown }
+  if (typeof error === 'string') return `${status} ${quote(`${error}: ${String(reason)}`.replace(/\.$/, ''))}`
+  const type = headers['content-type']?.split(';')[0]
+  return json === undefined && type !== undefined ? `${status} with ${quote(type)}` : `${status}`
+}
+
+const FAILURES: Readonly<Record<string, string>> = {
+  TIMEOUT: 'no answer in time',
+  ECONNREFUSED: 'the connection was refused: nothing listens on this port',
+  ECONNRESET: 'the connection was closed without an answer',
+  EPIPE: 'the connection was closed without an answer',
+  ETIMEDOUT: 'no connection in time',
+  EHOSTUNREACH: 'there is no way to this address',
+  ENETUNREACH: 'there is no way to this network',
+}
+
+/** @param code of Node's or OpenSSL's */
+export function toldFailure(code: string, quote: Quote): string {
+  return FAILURES[code] ?? (code.startsWith('HPE_') ? 'what came is no HTTP' : quote(code))
+}
+
+/** @returns the reason of an answer of CouchDB's kind; empty where there is none */
+export function reasonOf(reply: Reply): string {
+  if (!isAnswer(reply)) return ''
+  const { reason } = (reply.json ?? {}) as { readonly reason?: unknown }
+  return typeof reason === 'string' ? reason : ''
+}

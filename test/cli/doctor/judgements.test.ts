@@ -1,0 +1,188 @@
+/** Judgements on facts that no server here can be made to show. */
+import { readFile } from 'node:fs/promises'
+import t from 'tap'
+import { ADVICE } from '../../../src/cli/doctor/advice.ts'
+import { isAnswer, type Reply } from '../../../src/cli/doctor/client.ts'
+import { FINDING_NAMES } from '../../../src/cli/doctor/finding.ts'
+import { judgeAddress } from '../../../src/cli/doctor/findings/address.ts'
+import { judgeBodies } from '../../../src/cli/doctor/findings/bodies.ts'
+import { judgeConnection } from '../../../src/cli/doctor/findings/connection.ts'
+import { judgeCredentials } from '../../../src/cli/doctor/findings/credentials.ts'
+import { judgeFeed } from '../../../src/cli/doctor/findings/feed.ts'
+import { judgeLocal } from '../../../src/cli/doctor/findings/local.ts'
+import { judgeLookUp, type LookUpFacts } from '../../../src/cli/doctor/findings/look-up.ts'
+import { paceOf } from '../../../src/cli/doctor/pace.ts'
+import { quoteWithout, told } from '../../../src/cli/doctor/quote.ts'
+import type { Scene } from '../../../src/cli/doctor/scene.ts'
+import { stageOf } from '../../../src/cli/doctor/stage.ts'
+import { parseAddress } from '../../../src/core/address.ts'
+
+function sceneOf(text: string, mobile = false): Scene {
+  const found = parseAddress(text)
+  if (!found.ok) throw new Error('no address')
+  return { address: found.address, mobile, stage: stageOf([]), quote: quoteWithout(found.address) }
+}
+
+const SCENE = sceneOf('https://anna:secret@notes.example:443/notes')
+
+function reply(status: number, json?: unknown, headers: Record<string, string> = {}): Reply {
+  return { status, headers, raw: [], text: JSON.stringify(json) ?? '', json, at: 0, ms: 1 }
+}
+
+t.test('addresses', async (t) => {
+  const rows: [text: string, mobile: boolean, states: string[], isGone: boolean][] = [
+    ['https://a:b@h.example:443/n', false, ['fine'], false],
+    ['http://a:b@h.example:80/n', false, ['note'], false],
+    ['http://a:b@localhost:80/n', false, ['fine'], false],
+    ['http://a:b@h.example:80/n', true, ['wrong'], false],
+    ['http://a:b@h.example/', false, ['wrong', 'wrong'], true],
+    ['', false, ['wrong'], true],
+  ]
+  for (const [text, mobile, states, isGone] of rows) {
+    const { address, findings } = judgeAddress(text, mobile)
+    t.strictSame(
+      findings.map(({ state }) => state),
+      states,
+      text,
+    )
+    t.equal(address === null, isGone)
+  }
+})
+
+t.test('names', async (t) => {
+  const rows: [facts: LookUpFacts, mobile: boolean, state: string, text: RegExp][] = [
+    [{ failure: 'ENOTFOUND' }, false, 'wrong', /^Nobody knows the name notes\.example\./],
+    [{ failure: 'EAI_AGAIN' }, false, 'wrong', /did not answer/],
+    [{ failure: 'TIMEOUT' }, false, 'wrong', /did not answer/],
+    [{ failure: 'EOTHER' }, false, 'wrong', /cannot be looked up: EOTHER/],
+    [{ addresses: ['203.0.113.1'], ms: 5 }, true, 'fine', /is 203\.0\.113\.1/],
+    [{ addresses: ['203.0.113.1'], ms: 2500 }, false, 'note', /took 2\.5 s/],
+    [{ addresses: ['127.0.0.1', '::1'], ms: 5 }, true, 'wrong', /the phone itself/],
+    [{ addresses: ['127.0.0.1'], ms: 5 }, false, 'fine', /is 127/],
+    [{ addresses: ['192.168.1.4', 'fd00::1'], ms: 5 }, true, 'note', /in this network/],
+    [{ addresses: ['172.32.0.1'], ms: 5 }, true, 'fine', /./],
+  ]
+  for (const [facts, mobile, state, text] of rows) {
+    t.match(judgeLookUp(facts, { ...SCENE, mobile }), { state, text })
+  }
+})
+
+t.test('connections', async (t) => {
+  const refused = { to: '203.0.113.1', failure: 'ECONNREFUSED' }
+  const lost = { to: '2001:db8::1', failure: 'TIMEOUT' }
+  const good = { to: '203.0.113.1', ms: 12 }
+  t.match(judgeConnection([refused], SCENE), {
+    state: 'wrong',
+    text: /nothing listens/,
+    cures: [{ line: /Start the/ }],
+  })
+  t.match(judgeConnection([lost], SCENE), { state: 'wrong', cures: [{ line: /firewall/ }] })
+  t.match(judgeConnection([good, lost], SCENE), { state: 'note', text: /2001:db8::1: no answer in time/ })
+  t.match(judgeConnection([good], SCENE), { state: 'fine', text: 'Port 443 is open (12 ms).' })
+})
+
+t.test('credentials, where the answers are odd', async (t) => {
+  const user = (userCtx: unknown) => reply(200, { ok: true, userCtx })
+  const ok = reply(200, {})
+  const rows: [session: Reply, database: Reply, state: string, text: RegExp][] = [
+    [reply(404, { error: 'not_found', reason: 'x' }), ok, 'fine', /taken by the database/],
+    [{ failure: 'TIMEOUT' }, { failure: 'TIMEOUT' }, 'wrong', /could not be tried: no answer in time/],
+    [user({ name: 'bea', roles: [] }), ok, 'note', /another name: bea/],
+    [user({ name: null, roles: 'x' }), ok, 'wrong', /do not arrive/],
+    [user(null), ok, 'fine', /taken by/],
+    [reply(401, { error: 'unauthorized', reason: 'Authentication required.' }), ok, 'wrong', /do not arrive/],
+    [reply(401, undefined), ok, 'wrong', /The proxy asks/],
+  ]
+  for (const [session, database, state, text] of rows) {
+    t.match(judgeCredentials({ session, database }, SCENE), { state, text })
+  }
+})
+
+t.test('documents that stay, or are not what was written', async (t) => {
+  const facts = {
+    id: '_local/x',
+    put: reply(201, {}),
+    got: reply(200, {}),
+    isSame: true,
+    removed: reply(200, {}),
+  }
+  t.match(judgeLocal(facts, SCENE), { state: 'fine' })
+  t.match(judgeLocal({ ...facts, removed: reply(403, {}) }, SCENE), {
+    state: 'wrong',
+    text: /could not be deleted: 403/,
+    cures: [{ line: 'Delete the document _local/x by hand.' }],
+  })
+  t.match(judgeLocal({ ...facts, isSame: false }, SCENE), { state: 'wrong', text: /is not what is read/ })
+  const denied = reply(403, { error: 'forbidden', reason: 'Quota' })
+  t.match(judgeLocal({ ...facts, put: denied }, SCENE), {
+    state: 'wrong',
+    text: /403 forbidden: Quota/,
+    cures: [{}],
+  })
+})
+
+t.test('feeds', async (t) => {
+  const facts = { heartbeatMs: 1000, watchedMs: 2500, status: 200, arrivals: [5], ended: null, failure: null }
+  const rows: [change: Partial<Parameters<typeof judgeFeed>[0]>, state: string, text: RegExp][] = [
+    [{ arrivals: [5, 6, 1010, 2020] }, 'fine', /first byte after 5 ms, then every 1\.0 s/],
+    [{ arrivals: [1005, 2020] }, 'fine', /then every 1\.0 s/],
+    [{ arrivals: [5], watchedMs: 3500 }, 'wrong', /stood still for 3\.5 s/],
+    [{ arrivals: [5, 3010] }, 'wrong', /stood still for 3\.0 s/],
+    [{ arrivals: [] }, 'wrong', /Nothing of _changes came/],
+    [{ status: 502 }, 'wrong', /answers 502/],
+    [{ failure: 'ECONNRESET' }, 'wrong', /fails: the connection was closed/],
+    [{ ended: 'order' }, 'wrong', /was ended at once/],
+  ]
+  for (const [change, state, text] of rows)
+    t.match(judgeFeed({ ...facts, ...change }, SCENE), { state, text })
+})
+
+t.test('bodies that are not tried', async (t) => {
+  const taken = { bytes: 1_049_600, reply: reply(201, []), ms: 900 }
+  const not = { bytes: 67_109_888, reply: null, ms: 57_500 }
+  t.match(judgeBodies([taken, not], SCENE), {
+    state: 'fine',
+    text: '1 MB are taken. 64 MB would take 58 s on this line: --long tries.',
+  })
+  const odd = { bytes: 1_049_600, reply: reply(403, undefined, { 'content-type': 'text/html' }), ms: 5 }
+  t.match(judgeBodies([odd], SCENE), { state: 'wrong', text: /are refused: 403 with text\/html/ })
+})
+
+t.test('what a server says is one line, and never the password', async (t) => {
+  const { quote } = sceneOf('http://anna:p%40s%22s@h:1/n')
+  t.equal(quote('a\n\u001b[31mb'), 'a \\u{1b}[31mb')
+  t.equal(quote('x'.repeat(500)).length, 163)
+  const forms = ['p@s"s', 'p%40s%22s', 'p@s\\"s', Buffer.from('anna:p@s"s').toString('base64')]
+  for (const form of forms) t.equal(quote(`you sent ${form}!`), '(a text that repeats the password)')
+  t.equal(
+    told(reply(400, { error: 'e', reason: 'got p@s"s.' }), quote),
+    '400 (a text that repeats the password)',
+  )
+  t.notOk(isAnswer({ failure: 'x' }))
+})
+
+t.test('every advice is a line of text for somebody', async (t) => {
+  for (const [name, lines] of Object.entries(ADVICE)) {
+    t.ok(Object.keys(lines).length > 0, name)
+    for (const line of Object.values(lines)) t.match(line, /^\S[^\n]+$/)
+  }
+})
+
+t.test('the waits', async (t) => {
+  const usual = paceOf({ quick: false, long: false })
+  t.strictSame(
+    usual.bodies.map((bytes) => bytes > 1_048_576),
+    [true, true, true],
+  )
+  t.equal(paceOf({ quick: true, long: false }).bodies.length, 1)
+  t.ok((paceOf({ quick: false, long: true }).longMs ?? 0) > 100_000)
+})
+
+t.test('docs/doctor.md has every finding, and every line to change', async (t) => {
+  const text = await readFile(new URL('../../../docs/doctor.md', import.meta.url), 'utf8')
+  const headings = [...text.matchAll(/^### (.+)$/gm)].map(([, name]) => name)
+  t.strictSame(headings, FINDING_NAMES)
+  for (const lines of Object.values(ADVICE)) {
+    for (const [place, line] of Object.entries(lines)) t.ok(text.includes(`    ${place}: ${line}\n`), line)
+  }
+})

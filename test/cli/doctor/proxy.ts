@@ -1,0 +1,154 @@
+/** A proxy with the faults that real ones have by their settings. */
+import { once } from 'node:events'
+import {
+  createServer,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  type OutgoingHttpHeaders,
+  type ServerResponse,
+  request as send,
+} from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { Test } from 'tap'
+
+export interface ProxyFaults {
+  /** Its own `Server`, in place of the server's. */
+  readonly name?: string
+  /** Keeps answers back until they are whole. */
+  readonly buffers?: boolean
+  /** Passes this many pieces of a feed, and keeps back what follows. */
+  readonly stopsAfter?: number
+  /** Cuts answers to `_changes` after so many milliseconds. */
+  readonly cutsAfter?: number
+  /** As `cutsAfter`, but only when as long nothing has come. */
+  readonly cutsIdleAfter?: number
+  /** Bytes of a body, above which it answers 413 in HTML; `reset`: or closes the connection. */
+  readonly maxBody?: number
+  readonly refusal?: 'html' | 'reset'
+  /** Answers large bodies never. */
+  readonly swallows?: boolean
+  readonly addHeaders?: OutgoingHttpHeaders
+  /** Sets these on answers, in place of the server's. */
+  readonly setHeaders?: OutgoingHttpHeaders
+  readonly dropHeaders?: readonly string[]
+  readonly dropRequestHeaders?: readonly string[]
+  readonly setRequestHeaders?: OutgoingHttpHeaders
+  readonly rewrite?: (path: string) => string
+  /** Answers by itself; undefined: it does not. */
+  readonly own?: (request: IncomingMessage) => OwnAnswer | undefined
+}
+
+export interface OwnAnswer {
+  readonly status: number
+  readonly headers?: OutgoingHttpHeaders
+  readonly text?: string
+}
+
+const HTML = '<html><head><title>413 Request Entity Too Large</title></head></html>'
+
+/** @returns the port of a proxy before the server on another, until the test ends */
+export async function startProxy(t: Test, target: string, faults: ProxyFaults): Promise<number> {
+  const server = createServer((request, response) => {
+    void pass(request, response, new URL(target), faults).catch(() => response.destroy())
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => {
+    server.close()
+    server.closeAllConnections()
+  })
+  return (server.address() as AddressInfo).port
+}
+
+async function pass(
+  request: IncomingMessage,
+  response: ServerResponse,
+  { hostname, port }: URL,
+  faults: ProxyFaults,
+): Promise<void> {
+  const own = faults.own?.(request) ?? tooLarge(request, faults)
+  if (own === 'reset') return void request.socket.destroy()
+  if (own !== undefined) return answer(request, response, faults, own)
+  if (faults.swallows && Number(request.headers['content-length'] ?? 0) > 1024) return void request.resume()
+  const { method, url = '/' } = request
+  const path = faults.rewrite?.(url) ?? url
+  const upstream = send({ hostname, port, method, path, headers: headersFor(request, faults) })
+  request.pipe(upstream)
+  response.on('close', () => upstream.destroy())
+  const [answered] = (await once(upstream, 'response')) as [IncomingMessage]
+  response.writeHead(answered.statusCode!, headersOf(answered.headers, faults))
+  await move(request, answered, response, faults)
+}
+
+function tooLarge(
+  { headers }: IncomingMessage,
+  { maxBody, refusal = 'html' }: ProxyFaults,
+): OwnAnswer | 'reset' | undefined {
+  if (maxBody === undefined || Number(headers['content-length'] ?? 0) <= maxBody) return undefined
+  return refusal === 'reset' ? 'reset' : { status: 413, headers: { 'content-type': 'text/html' }, text: HTML }
+}
+
+/** As nginx: an answer at once, and the connection is closed over the rest of the body. */
+function answer(
+  request: IncomingMessage,
+  response: ServerResponse,
+  { name }: ProxyFaults,
+  { status, headers = {}, text = '' }: OwnAnswer,
+): void {
+  response.writeHead(status, { ...(name !== undefined && { server: name }), connection: 'close', ...headers })
+  response.end(text)
+  request.resume()
+}
+
+function headersFor(
+  { headers }: IncomingMessage,
+  { dropRequestHeaders = [], setRequestHeaders }: ProxyFaults,
+) {
+  return { ...without(headers, dropRequestHeaders), ...setRequestHeaders }
+}
+
+function headersOf(headers: IncomingHttpHeaders, faults: ProxyFaults): OutgoingHttpHeaders {
+  const { name, dropHeaders = [], addHeaders = {}, setHeaders } = faults
+  const kept: OutgoingHttpHeaders = without(headers, [
+    ...dropHeaders,
+    ...(name === undefined ? [] : ['server']),
+  ])
+  for (const [each, value] of Object.entries(addHeaders)) {
+    kept[each] = [kept[each], value].flat().filter((one) => one !== undefined) as string[]
+  }
+  return { ...kept, ...setHeaders, ...(name !== undefined && { server: name }) }
+}
+
+function without(headers: IncomingHttpHeaders, names: readonly string[]): OutgoingHttpHeaders {
+  return Object.fromEntries(Object.entries(headers).filter(([name]) => !names.includes(name)))
+}
+
+async function move(
+  request: IncomingMessage,
+  from: IncomingMessage,
+  to: ServerResponse,
+  faults: ProxyFaults,
+): Promise<void> {
+  const { buffers = false, stopsAfter = Number.POSITIVE_INFINITY, cutsAfter, cutsIdleAfter } = faults
+  if (!buffers) to.flushHeaders()
+  const isFeed = request.url?.includes('/_changes') === true
+  const cut = () => to.destroy()
+  let idle: NodeJS.Timeout | undefined
+  const watch = () => {
+    clearTimeout(idle)
+    if (isFeed && cutsIdleAfter !== undefined) idle = setTimeout(cut, cutsIdleAfter)
+  }
+  const timer = isFeed && cutsAfter !== undefined ? setTimeout(cut, cutsAfter) : undefined
+  watch()
+  const kept: Buffer[] = []
+  let passed = 0
+  for await (const chunk of from as AsyncIterable<Buffer>) {
+    watch()
+    passed += 1
+    if (buffers || (isFeed && passed > stopsAfter)) kept.push(chunk)
+    else to.write(chunk)
+  }
+  clearTimeout(timer)
+  clearTimeout(idle)
+  to.end(Buffer.concat(kept))
+}

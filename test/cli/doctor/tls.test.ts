@@ -1,0 +1,176 @@
+/** Certificates, protocols and HTTP versions, against servers that have each fault. */
+import { once } from 'node:events'
+import { createServer as createHttpServer } from 'node:http'
+import { createSecureServer } from 'node:http2'
+import { createServer, type Server as HttpsServer, type ServerOptions } from 'node:https'
+import type { AddressInfo, Server } from 'node:net'
+import t, { type Test } from 'tap'
+import { authority, type Issued, issue } from './certificates.ts'
+import { answerAsCouch } from './couch.ts'
+import { look } from './looking.ts'
+
+const { root, middle } = await authority()
+const leaf = await issue({ name: 'leaf', issuer: middle })
+
+async function listen(t: Test, server: Server): Promise<number> {
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => {
+    server.close()
+    ;(server as Partial<HttpsServer>).closeAllConnections?.()
+  })
+  return (server.address() as AddressInfo).port
+}
+
+async function https(t: Test, own: Issued, more: readonly Issued[], options: ServerOptions = {}) {
+  const cert = [own, ...more].map(({ pem }) => pem).join('\n')
+  const server = createServer({ key: own.key, cert, ...options }, answerAsCouch())
+  return `https://anna:secret@127.0.0.1:${await listen(t, server)}/notes`
+}
+
+t.test('a good chain is fine, by the authority that was given', async (t) => {
+  const address = await https(t, leaf, [middle])
+  const looked = await look(address, { ca: root.pem })
+  t.match(looked.one('certificate'), {
+    state: 'fine',
+    text: /^trusted by the file.*Test Middle, until \d{4}-/,
+  })
+  t.match(looked.one('protocols'), { state: 'fine', text: /^TLSv1\.3/ })
+  t.match(looked.one('http'), { state: 'note', text: /six connections/ })
+  t.match(looked.cures('http'), [/^nginx: http2 on;/])
+  t.equal(looked.one('credentials').state, 'fine')
+  const phone = await look(address, { ca: root.pem, mobile: true })
+  t.match(phone.one('certificate'), { state: 'note', text: /^Phones trust this certificate only/ })
+})
+
+t.test('nothing is sent to who cannot show who he is', async (t) => {
+  let requests = 0
+  const cert = await issue({ name: 'self' })
+  const server = createServer({ key: cert.key, cert: cert.pem }, (_request, response) => {
+    requests += 1
+    response.end()
+  })
+  const looked = await look(`https://anna:secret@127.0.0.1:${await listen(t, server)}/notes`)
+  t.match(looked.one('certificate'), { state: 'wrong', text: /self-made/ })
+  t.match(looked.cures('certificate'), [/nginx: ssl_certificate/, /Caddy/, /Traefik/, /Cloudflare/])
+  t.match(looked.findings.at(-1), { name: 'rest', state: 'skipped', text: /No password is sent/ })
+  t.equal(requests, 0)
+})
+
+t.test('each fault of a certificate', async (t) => {
+  const rows: [what: string, own: Issued, more: Issued[], text: RegExp][] = [
+    ['own authority', leaf, [middle, root], /an authority of your own/],
+    ['incomplete', leaf, [], /Test Middle is not sent along and no device knows it/],
+    [
+      'incomplete, of a public one',
+      await issue({ name: 'a', issuer: middle, namesIssuersPlace: true }),
+      [],
+      /^The chain is incomplete: the certificate of Test Middle/,
+    ],
+  ]
+  for (const [what, own, more, text] of rows) {
+    const looked = await look(await https(t, own, more))
+    t.match(looked.one('certificate'), { state: 'wrong', text }, what)
+  }
+  const known: [what: string, own: Issued, text: RegExp, state: 'wrong' | 'note'][] = [
+    [
+      'expired',
+      await issue({ name: 'old', issuer: middle, from: -90, to: -1 }),
+      /^The certificate of old expired on/,
+      'wrong',
+    ],
+    [
+      'not yet',
+      await issue({ name: 'new', issuer: middle, from: 2 }),
+      /holds from .* on: a clock is wrong/,
+      'wrong',
+    ],
+    [
+      'soon',
+      await issue({ name: 'soon', issuer: middle, from: -80, to: 3 }),
+      /expires on .*nothing has renewed it/,
+      'note',
+    ],
+    [
+      'another name',
+      await issue({ name: 'b', issuer: middle, hosts: ['other.example'] }),
+      /is not of 127\.0\.0\.1/,
+      'wrong',
+    ],
+    [
+      'no name',
+      await issue({ name: 'localhost', issuer: middle, hosts: null }),
+      /names its host in CN only/,
+      'wrong',
+    ],
+  ]
+  for (const [what, own, text, state] of known) {
+    const address = await https(t, own, [middle])
+    const { findings } = await look(
+      what === 'no name' ? address.replace('127.0.0.1', 'localhost') : address,
+      {
+        ca: root.pem,
+      },
+    )
+    const found = findings.filter(({ name }) => name === 'certificate')
+    t.match(found, [{ state, text }], what)
+  }
+  // A chain that lacks its middle is not made whole by a root that is trusted.
+  const { findings } = await look(await https(t, leaf, []), { ca: root.pem })
+  t.match(
+    findings.filter(({ name }) => name === 'certificate'),
+    [{ state: 'wrong', text: /not sent along/ }],
+  )
+})
+
+t.test('what iOS minds beyond that', async (t) => {
+  const short = await issue({ name: 'rsa', issuer: middle, rsaBits: 1024, to: 1000 })
+  const { findings } = await look(await https(t, short, [middle], { ciphers: 'DEFAULT@SECLEVEL=0' }), {
+    ca: root.pem,
+    mobile: true,
+  })
+  const texts = findings.filter(({ name }) => name === 'certificate').map(({ text }) => text)
+  t.match(texts, [/^Phones trust/, /^The key has 1024 bits/, /^The certificate holds for more than 825 days/])
+})
+
+t.test('protocols and ciphers', async (t) => {
+  const old = { minVersion: 'TLSv1', ciphers: 'DEFAULT@SECLEVEL=0' } as const
+  const also = await look(await https(t, leaf, [middle], old), { ca: root.pem })
+  t.match(also.one('protocols'), { state: 'note', text: /^TLSv1\.3, but TLSv1\.1 is accepted too/ })
+  t.match(also.cures('protocols')[0], 'nginx: ssl_protocols TLSv1.2 TLSv1.3;')
+  const only = await look(await https(t, leaf, [middle], { ...old, maxVersion: 'TLSv1.1' }), { ca: root.pem })
+  t.match(only.one('protocols'), { state: 'wrong', text: /speaks TLSv1\.1 at the most/ })
+  const rsa = await issue({ name: 'rsa', issuer: middle, rsaBits: 2048 })
+  const plain = { maxVersion: 'TLSv1.2', ciphers: 'AES128-GCM-SHA256' } as const
+  const address = await https(t, rsa, [middle], plain)
+  t.match((await look(address, { ca: root.pem })).one('protocols'), {
+    state: 'note',
+    text: /forward secrecy/,
+  })
+  const phone = await look(address, { ca: root.pem, mobile: true })
+  t.match(phone.one('protocols'), { state: 'wrong', text: /forward secrecy/ })
+})
+
+t.test('a port without TLS, and one with', async (t) => {
+  const http = createHttpServer(answerAsCouch())
+  const port = await listen(t, http)
+  const looked = await look(`https://anna:secret@127.0.0.1:${port}/notes`)
+  t.match(looked.one('protocols'), { state: 'wrong', text: /speaks no TLS/ })
+  const address = (await https(t, leaf, [middle])).replace('https:', 'http:')
+  t.match((await look(address)).one('server'), { state: 'wrong' })
+  t.match((await look(address)).cures('server'), [/https:/])
+})
+
+t.test('HTTP/2 that works, and one that does not', async (t) => {
+  const cert = [leaf, middle].map(({ pem }) => pem).join('\n')
+  const options = { key: leaf.key, cert, allowHTTP1: true }
+  const good = createSecureServer(options, answerAsCouch() as never)
+  const well = await look(`https://anna:secret@127.0.0.1:${await listen(t, good)}/notes`, { ca: root.pem })
+  t.match(well.one('http'), { state: 'fine', text: 'HTTP/2.' })
+  const bad = createSecureServer(options, (request, response) => {
+    if (request.httpVersionMajor === 2) response.stream.close()
+    else answerAsCouch()(request as never, response as never)
+  })
+  const ill = await look(`https://anna:secret@127.0.0.1:${await listen(t, bad)}/notes`, { ca: root.pem })
+  t.match(ill.one('http'), { state: 'wrong', text: /^HTTP\/2 is offered, and fails/ })
+})
