@@ -169,6 +169,12 @@ export class Pool {
     )
   }
 
+  /** See Databases.isOverdue; where no thread owns the database, the first looks at it without owning it from then on. */
+  async isOverdue(database: string): Promise<boolean> {
+    const thread = this.#running(this.#owners.get(database) ?? this.#slots[0])
+    return (await thread.ask({ type: 'overdue', database })) as boolean
+  }
+
   /** Asks every thread which of its open databases cannot be read. @throws when a thread does not answer at all */
   async unreadable(): Promise<string[]> {
     const running = this.#slots.filter(({ thread }) => thread.isRunning)
