@@ -143,7 +143,7 @@ export class Pool {
 
   #died(slot: Slot, fault: unknown): void {
     if (this.#isClosing) return
-    this.#options.onDeath([...slot.databases], fault)
+    this.#options.onDeath([...slot.databases], fault ?? new Error('a database thread has ended'))
     if (slot !== this.#slots[0] || !this.#hasCatalog) return
     // The data folder must not stay without its lock.
     this.#hasCatalog = false
