@@ -108,6 +108,8 @@ async function backUp(): Promise<string> {
   await writingMeanwhile('busy', async () => (await call('GET', '/_settee/backups')).running === null)
   const { backups } = await call('GET', '/_settee/backups')
   if (backups[0].id !== id || !backups[0].verified) throw new Error(JSON.stringify(backups[0]))
+  // One that was removed in the same second had the same name.
+  marks.begun([[`removed|${id}`, null]])
   marks.told([[`backup|${id}`, 'whole']])
   return id
 }
