@@ -13,7 +13,7 @@ import { openTokens, type Tokens } from './auth/tokens.ts'
 import { type Config, openConfig } from './config/config.ts'
 import { prepareDataFolder } from './config/data-folder.ts'
 import { makeLogger } from './config/logger.ts'
-import { settingsOf } from './config/settings.ts'
+import { freeSpaceFloor, settingsOf } from './config/settings.ts'
 import type { ConfigFlags } from './config/sources.ts'
 import { StartError } from './config/start-error.ts'
 import { setteeVersion } from './config/version.ts'
@@ -27,7 +27,7 @@ import { Backups } from './maintenance/backup/backups.ts'
 import { backupFact } from './maintenance/backup/health.ts'
 import { serveControl } from './maintenance/control-server.ts'
 import { localControls } from './maintenance/controls.ts'
-import { faultFacts } from './maintenance/fault-facts.ts'
+import { tendKeptBodies } from './maintenance/kept-bodies.ts'
 import { backupCollector } from './maintenance/metrics/backup-metrics.ts'
 import { tenantCollector } from './maintenance/metrics/tenant-metrics.ts'
 import { keepSwept } from './maintenance/replaced.ts'
@@ -135,13 +135,11 @@ async function composed(
     if (SETTINGS_SECTIONS.has(section)) databases.setSettings(settingsOf(config))
   })
   undo.push(tendUpgradeCopies({ dataDir, config, logger }))
+  undo.push(tendKeptBodies(databases, logger))
   disk = await SpaceWatch.start({
     dataDir,
     logger,
-    floor: () => {
-      const text = config.get('settee', 'free_space_floor') || null
-      return text === null ? null : config.integer('settee', 'free_space_floor')
-    },
+    floor: () => freeSpaceFloor(config),
     onChange: (space) => databases.setSpace(space),
   })
   const watch = disk
@@ -180,7 +178,6 @@ async function composed(
   const collectors = [backupCollector(backups), ...(hosted === null ? [] : [tenantCollector(hosted)])]
   const health = [
     () => watch.health(),
-    async () => faultFacts(databases.faults()),
     async () => [backupFact(await backups.state())],
     () => alarms.health(),
   ]

@@ -41,6 +41,11 @@ function usersRulesOf(config: Config): UsersRules {
   }
 }
 
+/** @returns bytes of a disk that are kept free; null: as many as {@link defaultFloor} says (core/space.ts) */
+export function freeSpaceFloor(config: Config): number | null {
+  return config.get('settee', 'free_space_floor') ? config.integer('settee', 'free_space_floor') : null
+}
+
 const DAY_MS = 24 * 60 * 60 * 1000
 
 function compactionRulesOf(config: Config): CompactionRules {

@@ -11,6 +11,15 @@ export interface Space {
 /** Where nobody looks after the disk. */
 export const AMPLE_SPACE: Space = { free: Infinity, floor: 0 }
 
+/** The floor where the configuration has none: bytes, and a part of the disk. */
+const LEAST_FLOOR = 64 * 1024 * 1024
+const FLOOR_PART = 0.02
+
+/** @returns how much of a disk is kept where nothing is configured, in bytes: the larger of 64 MB and 2 % of it */
+export function defaultFloor(total: number): number {
+  return Math.max(LEAST_FLOOR, Math.floor(total * FLOOR_PART))
+}
+
 /** Whether what would grow is to be refused. */
 export function isShort({ free, floor }: Space): boolean {
   return free < floor

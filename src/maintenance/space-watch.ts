@@ -4,7 +4,7 @@
  */
 import type { Logger } from 'pino'
 import type { HealthFact } from '../core/health.ts'
-import { AMPLE_SPACE, isShort, type Space } from '../core/space.ts'
+import { AMPLE_SPACE, defaultFloor, isShort, type Space } from '../core/space.ts'
 import { BALLAST_BYTES, hasBallast, makeBallast } from '../storage/ballast.ts'
 import { type DiskSize, diskSize } from '../storage/free-space.ts'
 
@@ -13,10 +13,6 @@ const LOOK_MS = 1000
 const LOOK_SHORT_MS = 200
 /** A disk that stands just at its floor would fill the log, too. */
 const TELL_MS = 60_000
-
-/** The floor where the configuration has none: bytes, and a part of the disk. */
-const LEAST_FLOOR = 64 * 1024 * 1024
-const FLOOR_PART = 0.02
 
 export interface SpaceWatchOptions {
   /** The data folder. */
@@ -28,11 +24,6 @@ export interface SpaceWatchOptions {
   readonly logger: Pick<Logger, 'info' | 'warn' | 'error'>
   /** For tests. */
   measure?(folder: string): Promise<DiskSize>
-}
-
-/** @returns how much of a disk is kept where nothing is configured, in bytes: the larger of 64 MB and 2 % of it */
-export function defaultFloor(total: number): number {
-  return Math.max(LEAST_FLOOR, Math.floor(total * FLOOR_PART))
 }
 
 export class SpaceWatch {

@@ -3,6 +3,7 @@ import type { Catalog } from './catalog.ts'
 import type { CopyFacts, DatabaseSnapshot } from './copies.ts'
 import type { RememberingStore } from './history.ts'
 import type { Mark } from './sequence.ts'
+import type { KeptBodies } from './upkeep.ts'
 
 /** What a kind of engine can do; the house asks for a capability, never for an engine's name. */
 export interface EngineCapabilities {
@@ -29,6 +30,12 @@ export interface StorageEngine {
    * @throws no_database
    */
   openDatabase(name: string, mark?: Mark): Promise<RememberingStore>
+  /**
+   * What a database that need not be open keeps, as of its last compaction. Cheap, and changes nothing: what is of an
+   * older schema stays so. @returns null: it keeps nothing as this schema does
+   * @throws no_database
+   */
+  keptBodies(name: string): Promise<KeptBodies | null>
   /**
    * Makes of a copy of a database what can take a database's place ({@link Catalog.replace}): examined, of the newest
    * schema, and begun anew: the next number is of a new epoch, `createdAt` is a later one, no replication's checkpoint

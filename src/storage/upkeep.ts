@@ -38,6 +38,9 @@ export interface StoreWear {
   readonly isOwed: boolean
 }
 
+/** What is known of kept revisions of a database that nobody has open. */
+export type KeptBodies = Pick<StoreWear, 'oldestKept' | 'compactedAt'>
+
 export interface SizePart {
   readonly count: number
   readonly bytes: number

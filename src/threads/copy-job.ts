@@ -1,10 +1,12 @@
 /** One database's copy, on a thread of its own: made, or taken over from before, and held against the database. */
 import { createHash } from 'node:crypto'
-import { closeSync, fsyncSync, linkSync, openSync, readSync, rmSync, statfsSync } from 'node:fs'
+import { closeSync, fsyncSync, linkSync, openSync, readSync, rmSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { CouchError } from '../core/errors.ts'
 import { Pace } from '../core/pace.ts'
+import { defaultFloor } from '../core/space.ts'
 import type { CopyFacts, CopyProgress } from '../storage/copies.ts'
+import { diskSizeNow } from '../storage/free-space.ts'
 import type { StorageEngine } from '../storage/storage-engine.ts'
 import {
   type CopyJob,
@@ -20,10 +22,6 @@ type CopyingEngine = Pick<StorageEngine, 'openSnapshot' | 'fingerprint' | 'check
 
 /** Hundredths of the work that are done when each part begins. */
 const PARTS = { facts: 0, copy: 35, check: 60 } as const
-
-/** Bytes that a copy leaves free on its disk at the least: the larger of 64 MB and a fiftieth. */
-const LEAST_FREE = 64 * 1024 * 1024
-const LEAST_SHARE = 50
 
 const READ_BYTES = 1024 * 1024
 
@@ -47,7 +45,7 @@ export async function takeUnwritten(
  */
 export async function copyDatabase(
   engine: CopyingEngine,
-  { database, target, known }: CopyJob,
+  { database, target, known, floor }: CopyJob,
   onProgress: (progress: JobProgress) => void,
 ): Promise<MadeCopy> {
   const before = await engine.fingerprint(database)
@@ -66,7 +64,7 @@ export async function copyDatabase(
     ) {
       return same(known, fingerprint)
     }
-    refuseIfFull(dirname(target), snapshot.bytes)
+    refuseIfFull(dirname(target), snapshot.bytes, floor)
     await snapshot.copyTo(target, part(PARTS.copy, PARTS.check))
     snapshot.close()
     const file = await checked(engine, target, facts)
@@ -140,15 +138,15 @@ function syncFolder(path: string): void {
 }
 
 /** @throws insufficient_storage */
-function refuseIfFull(folder: string, bytes: number): void {
-  const { bavail, bsize, blocks } = statfsSync(folder)
-  const free = bavail * bsize
-  const least = Math.max(LEAST_FREE, Math.floor((blocks * bsize) / LEAST_SHARE))
+function refuseIfFull(folder: string, bytes: number, floor: number | null): void {
+  const { free, total } = diskSizeNow(folder)
+  const least = floor ?? defaultFloor(total)
   if (free - bytes >= least) return
   const inMb = (count: number) => `${Math.ceil(count / 1_000_000)} MB`
   throw new CouchError(
     'insufficient_storage',
-    `The disk of the backups has ${inMb(free)} left: the next copy takes ${inMb(bytes)}, and ${inMb(least)} stay free.`,
+    `The disk of the backups has ${inMb(free)} left: the next copy takes ${inMb(bytes)}, and ${inMb(least)} ` +
+      '(settee/free_space_floor) stay free.',
   )
 }
 

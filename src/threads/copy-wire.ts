@@ -17,6 +17,8 @@ export interface CopyJob {
   /** The file to make. */
   readonly target: string
   readonly known: KnownCopy | null
+  /** Bytes that stay free on the disk of the target; null: what is kept of any disk by default (core/space.ts). */
+  readonly floor: number | null
 }
 
 export interface CopyOutcome {

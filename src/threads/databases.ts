@@ -41,8 +41,6 @@ export interface DatabaseHandle extends Omit<Database, TextMethod>, ChangesSourc
 export interface OwnedDatabases extends Databases {
   /** What is left of the disk, for all that is written from now on. */
   setSpace(space: Space): void
-  /** What has gone wrong so far. */
-  faults(): Faults
 }
 
 export interface DatabasesStats {
@@ -108,6 +106,14 @@ export interface Databases {
   readonly copies: Copies | null
   /** The names of open databases that cannot be read; looked for within bounds. */
   unreadable(): Promise<readonly string[]>
+  /** What has gone wrong so far. */
+  faults(): Faults
+  /**
+   * Whether a database that is not open keeps bodies for the time machine that were to be gone by now, and may be
+   * compacted without being asked. Looks without opening it.
+   * @throws no_database
+   */
+  isOverdue(name: string): Promise<boolean>
   /** New limits and rules for all that is asked from now on. */
   setSettings(settings: Settings): void
   /** Tells whoever watches a database that it is over: the server stops. */

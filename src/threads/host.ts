@@ -15,7 +15,7 @@ import type { Epoch, Mark } from '../storage/sequence.ts'
 import { sqliteEngine } from '../storage/sqlite/engine.ts'
 import { AutomaticCompactions } from './automatic-compactions.ts'
 import { CatalogHost } from './catalog-host.ts'
-import { keeping } from './compaction-policy.ts'
+import { isExpired, keeping } from './compaction-policy.ts'
 import { Compactions } from './compactions.ts'
 import { serveCopies } from './copy-host.ts'
 import { isCopier } from './copy-wire.ts'
@@ -215,12 +215,23 @@ class Host {
       case 'check':
         this.#answer(request.call, unreadable(this.#stores))
         return
+      case 'overdue':
+        this.#answer(request.call, this.#isOverdue(request.database))
+        return
       case 'catalog':
         this.#answer(request.call, this.#catalog.act(request.act))
         return
       case 'stop':
         this.#answer(request.call, this.#stop())
     }
+  }
+
+  /** What is open is looked at all the time (automatic-compactions.ts). */
+  async #isOverdue(database: string): Promise<boolean> {
+    const { isAutomatic, keepMs } = this.#settings.rules.compaction
+    if (!isAutomatic || this.#stores.incarnationOf(database) !== undefined) return false
+    const kept = await this.#engine.keptBodies(database)
+    return kept !== null && isExpired(kept, keepMs, Date.now())
   }
 
   async #stats(): Promise<ThreadStats> {

@@ -143,7 +143,7 @@ export class Pool {
 
   #died(slot: Slot, fault: unknown): void {
     if (this.#isClosing) return
-    this.#options.onDeath([...slot.databases], fault)
+    this.#options.onDeath([...slot.databases], fault ?? new Error('a database thread has ended'))
     if (slot !== this.#slots[0] || !this.#hasCatalog) return
     // The data folder must not stay without its lock.
     this.#hasCatalog = false
@@ -167,6 +167,12 @@ export class Pool {
     return Promise.all(
       this.#slots.map(({ thread, databases, record }, at) => record.report(thread, at + 1, databases.size)),
     )
+  }
+
+  /** See Databases.isOverdue; where no thread owns the database, the first looks at it without owning it from then on. */
+  async isOverdue(database: string): Promise<boolean> {
+    const thread = this.#running(this.#owners.get(database) ?? this.#slots[0])
+    return (await thread.ask({ type: 'overdue', database })) as boolean
   }
 
   /** Asks every thread which of its open databases cannot be read. @throws when a thread does not answer at all */

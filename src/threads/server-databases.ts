@@ -314,6 +314,10 @@ class ServerDatabases implements OwnedDatabases {
     return this.#pool.unreadable()
   }
 
+  async isOverdue(name: string): Promise<boolean> {
+    return this.#pool.isOverdue(this.get(name).name)
+  }
+
   setSettings(settings: Settings): void {
     this.#pool.setSettings(settings)
     this.#sandboxes.setLimits(functionLimits(settings.limits))

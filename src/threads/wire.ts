@@ -89,6 +89,8 @@ export type Request =
   | { readonly type: 'release'; readonly call: number }
   /** Which open databases cannot be read? Answered with a list of names. */
   | { readonly type: 'check'; readonly call: number }
+  /** Does a database that is not open keep bodies that were to be gone by now? Answered with a boolean. */
+  | { readonly type: 'overdue'; readonly call: number; readonly database: string }
   | { readonly type: 'catalog'; readonly call: number; readonly act: CatalogAct }
   | { readonly type: 'settings'; readonly settings: Settings }
   | { readonly type: 'space'; readonly space: Space }

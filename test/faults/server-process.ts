@@ -9,6 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { Agent, request } from 'undici'
 import { cleanEnv, freePort, ROOT, WITHOUT_LOADERS } from '../cli/child.ts'
+import { LOADERS, moduleUrl } from '../helpers/built.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 
 export interface ServerProcess {
@@ -129,11 +130,11 @@ function spawnServer(options: ServerProcessOptions, args: readonly string[]): Ch
   const { threadEntry = THREAD, sandboxEntry = SANDBOX } = options
   const modules = [
     options.preload?.href ?? '',
-    new URL(isBuilt ? '../../dist/server.js' : '../../src/server.ts', import.meta.url).href,
-    new URL(isBuilt ? '../../dist/cli/lifecycle.js' : '../../src/cli/lifecycle.ts', import.meta.url).href,
+    isBuilt ? new URL('../../dist/server.js', import.meta.url).href : moduleUrl('server'),
+    isBuilt ? new URL('../../dist/cli/lifecycle.js', import.meta.url).href : moduleUrl('cli/lifecycle'),
     ...(isBuilt ? ['', ''] : [threadEntry.href, sandboxEntry.href]),
   ]
-  const node = [...(isBuilt ? [] : ['--import=tsx']), '--eval', SCRIPT, ...modules, ...args]
+  const node = [...(isBuilt ? [] : LOADERS), '--eval', SCRIPT, ...modules, ...args]
   return spawn(env, [...unset, process.execPath, ...node], {
     cwd: ROOT,
     env: cleanEnv(),

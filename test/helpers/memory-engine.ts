@@ -12,6 +12,8 @@ import type { Catalog, DatabaseEntry, Replaced, ServerRecord } from '../../src/s
 import type { RememberingStore } from '../../src/storage/history.ts'
 import type { Mark } from '../../src/storage/sequence.ts'
 import type { Prepared, StorageEngine } from '../../src/storage/storage-engine.ts'
+import type { KeptBodies } from '../../src/storage/upkeep.ts'
+import { wearOf } from '../storage/memory/sizes.ts'
 import { begunAnew, emptyState, type State } from '../storage/memory/state.ts'
 import { type DatabaseRecord, MemoryStore, type Operate } from '../storage/memory/store.ts'
 import { MemoryUpdates } from '../storage/memory/updates.ts'
@@ -191,6 +193,15 @@ class MemoryEngine implements StorageEngine, ContentsCount {
     const store = new MemoryStore(record, this.#operate, mark)
     this.#stores.add(store)
     return store
+  }
+
+  async keptBodies(name: string): Promise<KeptBodies> {
+    await turn()
+    this.#operate('kept bodies')
+    const record = this.#databases.get(name)
+    if (record === undefined) throw new CouchError('no_database')
+    const { oldestKept, compactedAt } = wearOf(record.state)
+    return { oldestKept, compactedAt }
   }
 
   async openSnapshot(): Promise<never> {

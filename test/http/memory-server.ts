@@ -185,6 +185,8 @@ async function memoryDatabases(config: Config) {
     stats: async () => ({ threads: [], sandboxThreads: 0 }),
     copies: null,
     unreadable: async () => [],
+    isOverdue: async () => false,
+    faults: () => ({ databases: [], threads: { count: 0, last: null } }),
     setSettings: () => {},
     endFeeds: () => {},
     close: async () => {},

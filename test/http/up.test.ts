@@ -31,8 +31,9 @@ t.test('a server that is well', async (t) => {
   t.equal(status, 200)
   t.match(json, { status: 'ok', seeds: {} })
   const named = new Map<string, object>(json.facts.map((fact: { name: string }) => [fact.name, fact]))
-  t.match(named.get('database_threads'), { ok: true, silent: 0 })
-  t.match(named.get('open_databases'), { ok: true })
+  t.match(named.get('threads'), { ok: true, silent: 0, deaths: 0, last_death: null })
+  t.strictSame(named.get('databases'), { name: 'databases', ok: true, count: 0, faulty: [] })
+  t.equal(json.facts.length, named.size, 'each fact stands once')
   t.match(named.get('backup'), {
     ok: true,
     last: null,

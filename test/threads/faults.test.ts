@@ -1,6 +1,6 @@
 /** What a failing disk does to a database, and what the HTTP thread knows of it afterwards. */
 import t, { type Test } from 'tap'
-import { faultFacts } from '../../src/maintenance/fault-facts.ts'
+import { databasesFact, threadsFact } from '../../src/maintenance/health.ts'
 import { ADMIN } from '../documents/helpers.ts'
 import { DEADLY_ENTRY, idsOf, put, serve, until } from './served.ts'
 
@@ -28,10 +28,15 @@ t.test('a read that fails closes the database, which the next call opens anew', 
   t.same(told, [['a', 'disk_fault']], 'it is told of once')
   const { databases: faulty } = databases.faults()
   t.match(faulty, [{ database: 'a', code: 'disk_fault', since: Number, last: Number }])
-  t.match(faultFacts(databases.faults()), [
-    { name: 'threads', ok: true, deaths: 0 },
-    { name: 'database', ok: false, database: 'a', reason: /disk failed/ },
-  ])
+  t.match(threadsFact([], databases.faults().threads), { ok: true, deaths: 0 })
+  t.match(databasesFact(faulty, ['a', 'b']), {
+    ok: false,
+    count: 2,
+    faulty: [
+      { database: 'a', reason: /disk failed/, since: Number },
+      { database: 'b', since: null },
+    ],
+  })
   await put(b, 'y')
   t.equal(databases.faults().databases.length, 1, 'what is written elsewhere says nothing of it')
   await put(a, 'y')
@@ -65,7 +70,16 @@ t.test('threads that died are counted', async (t) => {
     await t.rejects(a.open(ADMIN, 'deadly', {}), { code: 'unavailable' })
     await until(() => databases.faults().threads.count === n)
   }
-  const facts = (later: number) => faultFacts(databases.faults(), Date.now() / 1000 + later)
-  t.match(facts(0), [{ name: 'threads', ok: false, deaths: 2, reason: /has died/ }])
-  t.match(facts(3600), [{ name: 'threads', ok: true, deaths: 2 }])
+  const answering = { isAnswering: true }
+  const fact = (later: number, threads = [answering]) =>
+    threadsFact(threads, databases.faults().threads, Date.now() / 1000 + later)
+  t.match(fact(0), { name: 'threads', ok: false, deaths: 2, reason: /has died/ })
+  t.strictSame(Object.keys(fact(3600)), ['name', 'ok', 'threads', 'silent', 'deaths', 'last_death'])
+  t.match(fact(3600), { ok: true, deaths: 2, threads: 1, silent: 0 })
+  t.match(fact(0, [answering, { isAnswering: false }]), {
+    ok: false,
+    threads: 2,
+    silent: 1,
+    reason: /^1 of 2 threads do not answer\. A thread has died/,
+  })
 })

@@ -233,9 +233,10 @@ export class Backups {
     try {
       if (this.#isOver) throw new CouchError('unavailable')
       const { serverUuid } = databases
+      const { floor } = this.#settings()
       const { reason, databases: named } = order
       const made = await makeBackup(
-        { folder, id, dataDir, serverUuid, version, reason, names, isWhole: named === null, previous },
+        { folder, id, dataDir, serverUuid, version, reason, names, isWhole: named === null, previous, floor },
         {
           copier,
           copyCatalog: (path) => copies.copyCatalog(path),

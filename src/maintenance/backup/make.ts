@@ -31,6 +31,8 @@ export interface BackupPlan {
   readonly isWhole: boolean
   /** The one before, whose files are taken over where nothing has changed. */
   readonly previous: StoredBackup | null
+  /** Bytes of the disk that stay free; null: what is kept of any disk by default. */
+  readonly floor: number | null
 }
 
 export interface BackupTools {
@@ -124,7 +126,8 @@ class Making {
     const file = `${DATABASES_FOLDER}/${databaseFileName(name)}.sqlite`
     const copiedAt = this.#now()
     try {
-      const job = { database: name, target: join(this.#path, file), known: this.#knownCopy(name) }
+      const { floor } = this.#plan
+      const job = { database: name, target: join(this.#path, file), known: this.#knownCopy(name), floor }
       const copy = await this.#tools.copier.copy(job, ({ percent }) => onPercent(percent))
       this.#databases.push(this.#row(name, file, copiedAt, copy))
       if (copy.damage !== null) this.#previousDamage.push(`${file}: ${copy.damage}`)

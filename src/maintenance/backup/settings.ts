@@ -1,6 +1,7 @@
 /** What the configuration says of backups. */
 import { join } from 'node:path'
 import type { Config } from '../../config/config.ts'
+import { freeSpaceFloor } from '../../config/settings.ts'
 import type { Retention } from './retention.ts'
 
 const HOUR_MS = 3_600_000
@@ -13,6 +14,8 @@ export interface BackupSettings {
   /** Whether the folder is made where it is missing: only the one in the data folder is. */
   readonly mayMake: boolean
   readonly retention: Retention
+  /** Bytes of the backups' disk that stay free; null: what is kept of any disk by default. */
+  readonly floor: number | null
 }
 
 /** @param dataDir absolute */
@@ -26,5 +29,6 @@ export function backupSettings(config: Config, dataDir: string): BackupSettings 
       daily: config.integer('settee', 'backup_keep_daily'),
       weekly: config.integer('settee', 'backup_keep_weekly'),
     },
+    floor: freeSpaceFloor(config),
   }
 }

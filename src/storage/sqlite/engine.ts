@@ -6,10 +6,12 @@ import type { CopyFacts, DatabaseSnapshot } from '../copies.ts'
 import type { RememberingStore } from '../history.ts'
 import type { Mark } from '../sequence.ts'
 import type { Prepared, StorageEngine } from '../storage-engine.ts'
+import type { KeptBodies } from '../upkeep.ts'
 import { SqliteCatalog } from './catalog.ts'
 import { storageError } from './connection.ts'
 import { checkCatalogCopy, checkCopy } from './copy-check.ts'
 import { Files } from './files.ts'
+import { keptBodies } from './kept-bodies.ts'
 import { PageCaches } from './page-caches.ts'
 import { prepareCopy } from './prepared.ts'
 import { MIGRATIONS, RefusedFile } from './schema.ts'
@@ -71,6 +73,16 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
         return store
       } catch (cause) {
         throw openFault(name, cause, watch)
+      }
+    },
+
+    async keptBodies(name: string): Promise<KeptBodies | null> {
+      const path = files.path(name)
+      if (!existsSync(path)) throw new CouchError('no_database')
+      try {
+        return keptBodies(path, files.isLeftOpen(name))
+      } catch (error) {
+        throw storageError(error)
       }
     },
 

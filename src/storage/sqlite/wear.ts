@@ -9,7 +9,7 @@ import type { Statement } from './statement.ts'
 export const DEFAULT_REVS_LIMIT = 1000
 
 /** The names in `meta`. */
-const KEYS = {
+export const wearKeys = {
   /** Superseded revisions that no compaction has come to, and the bytes of their bodies. */
   supersededRows: 'superseded_rows',
   supersededBytes: 'superseded_bytes',
@@ -27,10 +27,10 @@ const KEYS = {
   longestAncestry: 'longest_ancestry',
 } as const
 
-type Name = keyof typeof KEYS
+type Name = keyof typeof wearKeys
 type Counts = Record<Name, number>
 
-const NAMES = Object.keys(KEYS) as Name[]
+const NAMES = Object.keys(wearKeys) as Name[]
 
 export class Wear {
   readonly #put: Statement
@@ -45,7 +45,7 @@ export class Wear {
       'INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value',
     )
     const read = connection.prepare<{ value: number }>('SELECT value FROM meta WHERE key = ?')
-    const counts = NAMES.map((name) => [name, read.get(KEYS[name])?.value ?? 0])
+    const counts = NAMES.map((name) => [name, read.get(wearKeys[name])?.value ?? 0])
     this.#written = Object.fromEntries(counts) as Counts
     this.#now = { ...this.#written }
     // Nobody has noted it yet; where the limit was never changed, it is known all the same.
@@ -88,7 +88,7 @@ export class Wear {
   /** Writes what differs from the file; part of the transaction that changed it. */
   flush(): void {
     for (const name of NAMES) {
-      if (this.#now[name] !== this.#written[name]) this.#put.run(KEYS[name], this.#now[name])
+      if (this.#now[name] !== this.#written[name]) this.#put.run(wearKeys[name], this.#now[name])
     }
   }
 

@@ -23,6 +23,7 @@ export class Reader {
   /** Rows after which it leaves, and comes back. */
   readonly #patience: number
   readonly #acknowledged: Acknowledged
+  readonly #query: string
   /** The newest row of each document. */
   readonly rows = new Map<string, Row>()
   /** Every row, by document and revision. */
@@ -38,14 +39,15 @@ export class Reader {
     url: string,
     acknowledged: Acknowledged,
     kind: Kind,
-    { pauseMs = 0, patience = Number.POSITIVE_INFINITY } = {},
+    { pauseMs = 0, patience = Number.POSITIVE_INFINITY, query = '' } = {},
   ) {
     this.#url = url
     this.#acknowledged = acknowledged
     this.#kind = kind
     this.#pauseMs = pauseMs
     this.#patience = patience
-    this.name = `${kind}${pauseMs > 0 ? ', slow' : ''}${patience < Number.POSITIVE_INFINITY ? ', restless' : ''}`
+    this.#query = query
+    this.name = `${kind}${query}${pauseMs > 0 ? ', slow' : ''}${patience < Number.POSITIVE_INFINITY ? ', restless' : ''}`
   }
 
   /** Reads on and on, from where it stands after each break, until it is stopped. */
@@ -70,7 +72,7 @@ export class Reader {
     const leaving = new AbortController()
     this.#leave = () => leaving.abort()
     const { statusCode, body } = await request(
-      `${this.#url}/_changes?feed=${this.#kind}&since=${this.since}&heartbeat=2000`,
+      `${this.#url}/_changes?feed=${this.#kind}&since=${this.since}&heartbeat=2000${this.#query}`,
       { dispatcher: this.#agent, signal: leaving.signal },
     )
     if (statusCode !== 200) {

@@ -1,8 +1,19 @@
 /** What a kill has left in the data folder, looked at in a copy, so that the server finds it as it was left. */
 import { createHash } from 'node:crypto'
-import { closeSync, copyFileSync, cpSync, existsSync, openSync, readdirSync, readSync, rmSync } from 'node:fs'
+import {
+  closeSync,
+  copyFileSync,
+  cpSync,
+  existsSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  readSync,
+  rmSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import Database from 'better-sqlite3'
+import { isBackupId, SUMS_FILE, UNFINISHED } from '../../../src/maintenance/backup-format.ts'
 
 const SUFFIX = '.sqlite'
 
@@ -32,7 +43,7 @@ export function withCopy<R>(path: string, scratch: string, read: (file: Database
 export function fileFaults(dataDir: string, scratch: string): string[] {
   const copy = join(scratch, 'folder')
   rmSync(copy, { recursive: true, force: true })
-  cpSync(dataDir, copy, { recursive: true, filter: (path) => !/-shm$|\.sock$|\/tmp$/.test(path) })
+  cpSync(dataDir, copy, { recursive: true, filter: (path) => !/-shm$|\.sock$|\/(?:tmp|backups)$/.test(path) })
   const names = readdirSync(join(copy, 'databases')).filter((name) => name.endsWith(SUFFIX))
   const files = [join(copy, `server${SUFFIX}`), ...names.map((name) => join(copy, 'databases', name))]
   const faults = files.flatMap((path) => {
@@ -47,6 +58,38 @@ export function fileFaults(dataDir: string, scratch: string): string[] {
   })
   rmSync(copy, { recursive: true, force: true })
   return faults
+}
+
+/** Whatever has a backup's name is whole, and as it was when it was verified. @returns what is not */
+export function backupFaults(dataDir: string): string[] {
+  return backupsOf(dataDir)
+    .filter(isBackupId)
+    .flatMap((id) => wrongFiles(join(dataDir, BACKUPS, id)).map((file) => `backup ${id}: ${file}`))
+}
+
+/** What backups have left that were not finished. */
+export function unfinishedBackups(dataDir: string): string[] {
+  return backupsOf(dataDir).filter((name) => name.endsWith(UNFINISHED))
+}
+
+const BACKUPS = 'backups'
+
+function backupsOf(dataDir: string): string[] {
+  const folder = join(dataDir, BACKUPS)
+  return existsSync(folder) ? readdirSync(folder) : []
+}
+
+function wrongFiles(folder: string): string[] {
+  const lines = readFileSync(join(folder, SUMS_FILE), 'utf8').trimEnd().split('\n')
+  return lines
+    .map((line) => line.split('  ') as [sum: string, file: string])
+    .filter(([sum, file]) => !isTrue(join(folder, file), sum))
+    .map(([, file]) => file)
+}
+
+function isTrue(path: string, sum: string): boolean {
+  if (!existsSync(path)) return false
+  return createHash('sha256').update(readFileSync(path)).digest('hex') === sum
 }
 
 function integrityFaults(file: Database.Database): string[] {

@@ -10,7 +10,7 @@ import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises'
 import Database from 'better-sqlite3'
 import type { BuiltServer } from '../built-server.ts'
 import type { Client } from './client.ts'
-import { databaseFile, isInCheckpoint, withCopy } from './files.ts'
+import { databaseFile, isInCheckpoint, unfinishedBackups, withCopy } from './files.ts'
 import type { Ledger } from './ledger.ts'
 import { isOld } from './old-file.ts'
 import { FILES, LARGE_PURGE, largePurge, upload } from './writers.ts'
@@ -70,13 +70,20 @@ function numberIn(stage: Stage, database: string, sql: string): number {
   return withCopy(path, stage.scratch, (file) => Number(file.prepare(sql).pluck().get() ?? 0))
 }
 
-/** Of a task that `_active_tasks` shows: whether it was at work in the last answer before the kill. */
-async function strikeInTask(stage: Stage, type: string, database: string): Promise<void> {
+/**
+ * Of a task that `_active_tasks` shows: whether it was at work in the last answer before the kill.
+ * @param after how long it is let work, in ms
+ */
+async function strikeInTask(stage: Stage, type: string, database: string, after = 0): Promise<void> {
+  let since = Number.POSITIVE_INFINITY
   await strikeWhen(stage, async () => {
     const { json } = await stage.client.get('/_active_tasks')
-    return json.some(
+    const isAtWork = json.some(
       (task: { type: string; database: string }) => task.type === type && task.database === database,
     )
+    const now = performance.now()
+    since = isAtWork ? Math.min(since, now) : since
+    return now - since >= after
   })
 }
 
@@ -126,6 +133,30 @@ export function oldName({ at }: Pick<Stage, 'at'>): string {
 
 function putOldFile(stage: Stage): void {
   copyFileSync(stage.oldFile, databaseFile(stage.server.dataDir, oldName(stage)))
+}
+
+const backup: Moment = {
+  name: 'inside a backup',
+  prepare: putOldFile,
+  async reach(stage) {
+    const name = oldName(stage)
+    await stage.client.get(`/${name}`)
+    await backUp(stage, { databases: [PURGED] })
+    while (await isBackingUp(stage)) await turn()
+    await backUp(stage, {})
+    // Now in its beginning, now further on.
+    await strikeInTask(stage, 'backup', name, Math.random() * stage.openingMs)
+  },
+  wasInside: ({ server }) => unfinishedBackups(server.dataDir).length > 0,
+}
+
+async function backUp(stage: Stage, body: object): Promise<void> {
+  await stage.client.succeed('POST', '/_settee/backups', { body })
+}
+
+async function isBackingUp(stage: Stage): Promise<boolean> {
+  const { json } = await stage.client.get('/_settee/backups')
+  return json.running !== null && !stage.isLate()
 }
 
 const UPLOAD_BYTES = 6_000_000
@@ -215,6 +246,7 @@ export const MOMENTS: readonly Moment[] = [
   receiving,
   anyMoment,
   storing,
+  backup,
   checkpoint,
   purging,
   anyMoment,

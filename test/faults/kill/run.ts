@@ -10,7 +10,7 @@ import { type BuiltServer, builtServer } from '../built-server.ts'
 import { Audit } from './audit.ts'
 import { Client, Unanswered } from './client.ts'
 import { Phone, untilAllSame } from './devices.ts'
-import { databaseFile, fileFaults } from './files.ts'
+import { backupFaults, databaseFile, fileFaults } from './files.ts'
 import { Ledger, type Stub } from './ledger.ts'
 import { MOMENTS, type Moment, oldName, PURGED, type Stage } from './moments.ts'
 import { OLD_ATTACHMENTS, OLD_DIGEST, OLD_DOCS, oldId, oldRev, writeOldFile } from './old-file.ts'
@@ -125,6 +125,7 @@ export class Run {
     await this.#writeUntilKilled(moment, stage)
     this.#faults.push(...this.#phones.flatMap((phone, n) => phone.faultsSince(marks[n] as number)))
     if (moment.wasInside?.(stage) ?? true) this.#met.set(moment.name, (this.#met.get(moment.name) ?? 0) + 1)
+    this.#faults.push(...backupFaults(this.#server.dataDir))
     if (isFull) this.#faults.push(...fileFaults(this.#server.dataDir, this.#scratch))
     if (moment.prepare !== undefined) this.#left.push(oldName(stage))
   }

@@ -196,6 +196,9 @@ export class Disk {
       case 'rename':
         this.#renamed(event.path, event.to)
         return
+      case 'link':
+        this.#set(event.to, this.#known(event.path))
+        return
       case 'remove':
         this.#set(event.path, null)
         return
@@ -232,9 +235,7 @@ export class Disk {
   }
 
   #renamed(from: string, to: string): void {
-    const node = this.#find(from)
-    if (node === undefined) throw new Error(`${from} was renamed and is not on the disk`)
-    this.#set(to, node)
+    this.#set(to, this.#known(from))
     this.#set(from, null)
   }
 
@@ -249,6 +250,12 @@ export class Disk {
     for (const name of path.slice(this.#root.length).split('/').filter(Boolean)) {
       node = node instanceof DiskFolder ? node.seen.get(name) : undefined
     }
+    return node
+  }
+
+  #known(path: string): Node {
+    const node = this.#find(path)
+    if (node === undefined) throw new Error(`${path} was given another name and is not on the disk`)
     return node
   }
 

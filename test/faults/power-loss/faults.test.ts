@@ -58,6 +58,13 @@ for (const [task, name] of Object.entries(TASKS)) {
   })
 }
 
+t.test('faults at every call of replacing a database by a copy', async (t) => {
+  t.setTimeout(250_000)
+  const recorder = await makeRecorder(t, join(await temporaryFolder(t), 'data'))
+  t.equal(await recorder.run(new URL('replacing-faults.ts', import.meta.url), await temporaryFolder(t)), 0)
+  await replay(t, recorder)
+})
+
 t.test('syncs that fail until the process dies, and the process after that one', async (t) => {
   const recorder = await makeRecorder(t, join(await temporaryFolder(t), 'data'))
   t.equal(await recorder.run(SCRIPT, 'dying'), 'SIGKILL')

@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <linux/fs.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -56,6 +57,8 @@ static int (*real_rename)(const char *, const char *);
 static int (*real_unlink)(const char *);
 static int (*real_mkdir)(const char *, mode_t);
 static int (*real_rmdir)(const char *);
+static int (*real_link)(const char *, const char *);
+static int (*real_ioctl)(int, unsigned long, ...);
 
 static void find_calls(void) {
   *(void **)&real_open = dlsym(RTLD_NEXT, "open64");
@@ -72,6 +75,8 @@ static void find_calls(void) {
   *(void **)&real_unlink = dlsym(RTLD_NEXT, "unlink");
   *(void **)&real_mkdir = dlsym(RTLD_NEXT, "mkdir");
   *(void **)&real_rmdir = dlsym(RTLD_NEXT, "rmdir");
+  *(void **)&real_link = dlsym(RTLD_NEXT, "link");
+  *(void **)&real_ioctl = dlsym(RTLD_NEXT, "ioctl");
 }
 
 static void take(char *to, const char *name) {
@@ -214,6 +219,24 @@ int close(int file) {
   return real_close(file);
 }
 
+/* What the kernel copies by itself is not seen: it is refused, and whoever wants it copies by writing. */
+static int refused(int error) {
+  errno = error;
+  return -1;
+}
+
+ssize_t copy_file_range(int from, off64_t *at, int to, off64_t *to_at, size_t length, unsigned flags) {
+  if (handle_of(to)) return refused(ENOSYS);
+  return real_syscall(SYS_copy_file_range, from, at, to, to_at, length, flags);
+}
+
+ssize_t sendfile(int to, int from, off_t *at, size_t length) {
+  if (handle_of(to)) return refused(EINVAL);
+  return real_syscall(SYS_sendfile, to, from, at, length);
+}
+
+ssize_t sendfile64(int to, int from, off64_t *at, size_t length) { return sendfile(to, from, at, length); }
+
 /* libuv closes so, and does nothing else so that the record is about. */
 long syscall(long number, ...) {
   va_list more;
@@ -222,6 +245,7 @@ long syscall(long number, ...) {
   for (int n = 0; n < 6; n++) given[n] = va_arg(more, long);
   va_end(more);
   if (number == SYS_close) forget((int)given[0]);
+  if (number == SYS_copy_file_range && handle_of((int)given[2])) return refused(ENOSYS);
   return real_syscall(number, given[0], given[1], given[2], given[3], given[4], given[5]);
 }
 
@@ -328,6 +352,16 @@ static void put_paths(char kind, const char *path, const char *other) {
   } while (0)
 
 int rename(const char *from, const char *to) { NAMED('r', from, to, real_rename(from, to)); }
+int link(const char *from, const char *to) { NAMED('l', from, to, real_link(from, to)); }
 int unlink(const char *path) { NAMED('u', path, NULL, real_unlink(path)); }
 int mkdir(const char *path, mode_t mode) { NAMED('d', path, NULL, real_mkdir(path, mode)); }
 int rmdir(const char *path) { NAMED('u', path, NULL, real_rmdir(path)); }
+
+int ioctl(int file, unsigned long request, ...) {
+  va_list more;
+  va_start(more, request);
+  void *argument = va_arg(more, void *);
+  va_end(more);
+  if (request == FICLONE && handle_of(file)) return refused(EOPNOTSUPP);
+  return real_ioctl(file, request, argument);
+}

@@ -16,7 +16,7 @@ export type RecordedEvent =
   | { readonly kind: 'write'; readonly file: number; readonly at: number; readonly bytes: Buffer }
   | { readonly kind: 'truncate'; readonly file: number; readonly length: number }
   | { readonly kind: 'sync'; readonly file: number; readonly failed: boolean }
-  | { readonly kind: 'rename'; readonly path: string; readonly to: string }
+  | { readonly kind: 'rename' | 'link'; readonly path: string; readonly to: string }
   | { readonly kind: 'remove' | 'makeFolder'; readonly path: string }
   | { readonly kind: 'mark'; readonly text: string }
 
@@ -104,6 +104,8 @@ function eventOf(kind: string, file: number, number: number, bytes: Buffer): Rec
       return { kind: 'sync', file, failed: kind === 'f' }
     case 'r':
       return { kind: 'rename', path, to }
+    case 'l':
+      return { kind: 'link', path, to }
     case 'u':
       return { kind: 'remove', path }
     case 'd':

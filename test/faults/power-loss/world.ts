@@ -13,6 +13,12 @@ max_dbs_open = 2
 body_memory = 1048576
 `
 
+/** Of the server whose backups and restores are recorded: everybody is an admin. */
+export const OPEN_INI = `
+[couchdb]
+max_dbs_open = 4
+`
+
 /** A document's content as one text. @param atts SHA-256 of each attachment, in hex */
 export function docValue(body: string, atts: Readonly<Record<string, string>>): string {
   return JSON.stringify([body, Object.entries(atts).sort()])

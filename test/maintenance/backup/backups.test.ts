@@ -281,6 +281,23 @@ t.test('what a crash left is swept, and what is somebody else’s is not', async
   t.equal((await server.request('GET', `/_settee/backups/${made?.id}`)).status, 404)
 })
 
+t.test('what is to stay free on the disk stays free', async (t) => {
+  const server = await filled(t)
+  const before = await backUp(server)
+  await server.request('PUT', '/notes/new', { body: {} })
+  const floor = '/_node/_local/_config/settee/free_space_floor'
+  await server.request('PUT', floor, { body: `"${2 ** 50}"` })
+  t.equal(await backUp(server), undefined)
+  const { json } = await server.request('GET', '/_settee/backups')
+  t.match(json.last_failure, { reason: /and 1125899907 MB \(settee\/free_space_floor\) stay free/ })
+  t.strictSame(
+    json.backups.map(({ id }: { id: string }) => id),
+    [before?.id],
+  )
+  await server.request('PUT', floor, { body: '"1048576"' })
+  t.match(await backUp(server), { verified: true, databases: 4 })
+})
+
 t.test('a database that goes while it is copied is left out, and said', async (t) => {
   const server = await filled(t)
   const docs = Array.from({ length: 3000 }, (_, n) => ({ _id: `${n}`, text: 'x'.repeat(1000) }))

@@ -46,6 +46,26 @@ function purge(id: string, revs: readonly string[]) {
 }
 
 export const keepingCases: StorageCases = {
+  'what is kept is known of a database that is not open, and asking leaves it as it is': async (
+    t,
+    makeEngine,
+  ) => {
+    const { engine, store, clock, later } = await timed(t, makeEngine)
+    const kept = () => engine.keptBodies('notes')
+    t.same(await kept(), { oldestKept: null, compactedAt: 0 })
+    for (const n of [1, 2, 3]) await later(only(store.updateDocs([put('a', `{"n":${n}}`)])))
+    await store.compact({ keepSince: 0 })
+    const facts = { oldestKept: clock.ms - 2000, compactedAt: clock.ms }
+    t.same(await kept(), facts, 'while it is open')
+    await store.close()
+    const before = await engine.fingerprint('notes')
+    t.same(await kept(), facts)
+    t.equal(await engine.fingerprint('notes'), before)
+    const again = await engine.openDatabase('notes')
+    await again.compact({})
+    t.same(await kept(), { oldestKept: null, compactedAt: clock.ms })
+    await t.rejects(engine.keptBodies('nowhere'), { code: 'no_database' })
+  },
   'what was superseded lately is kept aside: the model knows it no more': async (t, makeEngine) => {
     const { store, clock, later, reopen } = await timed(t, makeEngine)
     const file = attachment('x', randomBytes(3000))
