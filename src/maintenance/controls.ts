@@ -14,7 +14,13 @@ import { localSizes, type SizeControls } from './sizes.ts'
 import { localTransfers, type TransferServices, type Transfers } from './transfers.ts'
 import { localVaults, type VaultControls, type VaultServices } from './vaults.ts'
 
-export type Controls = Operator & SizeControls & Transfers & Restorer & Keeper & HistoryControls & VaultControls
+export type Controls = Operator &
+  SizeControls &
+  Transfers &
+  Restorer &
+  Keeper &
+  HistoryControls &
+  VaultControls
 
 /** All of them, by which a call that comes over the socket is known. */
 export const CONTROLS: readonly (keyof Controls)[] = [

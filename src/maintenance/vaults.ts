@@ -14,6 +14,7 @@ import { CouchError } from '../core/errors.ts'
 import { MOBILE_DESIGN_ID } from '../core/mobile-filter.ts'
 import { USERS_DATABASE } from '../core/user-ids.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
+import { liveSyncChanges } from './livesync-keys.ts'
 import { openedTo, withMobileFilter } from './vault-documents.ts'
 
 export interface VaultQuery {
@@ -45,6 +46,8 @@ export interface VaultOrder extends VaultQuery {
   /** Makes a new token in the place of one of this name. */
   readonly renew: boolean
   readonly mobileFilter: boolean
+  /** Writes the keys of the configuration that Obsidian LiveSync looks at. */
+  readonly liveSync: boolean
 }
 
 /** `differs`: there is another, which was left as it is. */
@@ -56,6 +59,8 @@ export interface VaultOutcome {
   readonly security: StepOutcome
   /** null: not asked for. */
   readonly filter: StepOutcome | null
+  /** `section/key` of what was changed in the configuration. */
+  readonly settings: readonly string[]
   /** null: not asked for. */
   readonly token: StepOutcome | null
   /** Of a token that was made. */
@@ -99,6 +104,7 @@ export function localVaults(
         database: await makeDatabase(services, order),
         security: await letIn(services.databases.get(order.database), order.account),
         filter: order.mobileFilter ? await putFilter(services.databases.get(order.database)) : null,
+        settings: order.liveSync ? await setKeys(services.config) : [],
         ...(await makeToken(services.tokenMaker, order)),
       }
     },
@@ -165,7 +171,8 @@ async function makeAccount(
 }
 
 async function userText(databases: Databases, name: string): Promise<string | null> {
-  return databases.names().includes(USERS_DATABASE) ? readUser(databases.get(USERS_DATABASE), name) : null
+  if (name === '' || !databases.names().includes(USERS_DATABASE)) return null
+  return readUser(databases.get(USERS_DATABASE), name)
 }
 
 async function makeDatabase(
@@ -208,6 +215,15 @@ async function readFilter(database: DatabaseHandle): Promise<Record<string, unkn
     if (error instanceof CouchError && error.status === 404) return null
     throw error
   }
+}
+
+/** In hosted mode the configuration is not one vault's to change. */
+async function setKeys(config: Config): Promise<string[]> {
+  if (config.isHosted) return []
+  const hasAdmin = Object.keys(config.section('admins')).length > 0
+  const changes = liveSyncChanges((section, key) => config.get(section, key), hasAdmin)
+  for (const { section, key, value } of changes) await config.set(section, key, value)
+  return changes.map(({ section, key }) => `${section}/${key}`)
 }
 
 async function makeToken(
