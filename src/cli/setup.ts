@@ -8,7 +8,7 @@ import { oneLine, shown } from './one-line.ts'
 import { withControls } from './operate.ts'
 import { newPassphrase } from './passphrase.ts'
 import { readPassword } from './password.ts'
-import { addVault, type VaultReport } from './vault.ts'
+import { addVault } from './vault.ts'
 import {
   type App,
   adminFault,
@@ -17,7 +17,7 @@ import {
   type VaultCommand,
   vaultFault,
 } from './vault-arguments.ts'
-import { vaultJson, vaultText } from './vault-report.ts'
+import { type VaultReport, vaultJson, vaultText } from './vault-report.ts'
 
 /** What the command is to make. */
 interface Answers {

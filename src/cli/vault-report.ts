@@ -1,10 +1,32 @@
 /** What `settee vault add` and `settee setup` say. */
-import { parseAddress } from '../core/address.ts'
-import type { StepOutcome } from '../maintenance/vaults.ts'
+import { type Address, parseAddress } from '../core/address.ts'
+import type { StepOutcome, VaultOutcome, VaultState } from '../maintenance/vaults.ts'
 import { shown } from './one-line.ts'
 import { qrCode } from './qr-code.ts'
-import type { VaultReport } from './vault.ts'
-import type { App } from './vault-arguments.ts'
+import type { App, VaultCommand } from './vault-arguments.ts'
+
+/** A vault as it is now, with the secrets that were made for it. */
+export interface VaultReport {
+  readonly command: Pick<VaultCommand, 'vault' | 'app' | 'host'>
+  readonly account: string
+  /** null: the address has the account's password. */
+  readonly device: string | null
+  readonly state: VaultState
+  readonly outcome: VaultOutcome
+  /** null: the device had a token before, which nobody can be told again. */
+  readonly address: Address | null
+  /** The address without credentials. */
+  readonly url: string
+  readonly setup: LiveSyncSetup | null
+}
+
+export interface LiveSyncSetup {
+  readonly uri: string
+  /** Decrypts the URI. */
+  readonly passphrase: string
+  /** Encrypts the notes; null: it was given. */
+  readonly newEncryption: string | null
+}
 
 const SAID: Readonly<Record<StepOutcome, string>> = {
   made: 'made',
@@ -116,6 +138,11 @@ function notesOf({ command, state, outcome, url }: VaultReport): string[] {
     )
   } else if (!place.ok) {
     for (const { reason, mend } of place.faults) notes.push(`${reason} ${mend}`)
+  }
+  if (new URL(url).hostname.startsWith('[')) {
+    notes.push(
+      'PouchDB, and the apps that are made with it, understand no IPv6 address: give the host a name.',
+    )
   }
   if (state.admins.length === 0 && !state.isHosted) {
     notes.push(

@@ -1,7 +1,7 @@
 /** `settee vault add`: a database for a note app, and the address that the app takes. */
 import { type Address, formatAddress, parseAddress } from '../core/address.ts'
 import type { Controls } from '../maintenance/controls.ts'
-import type { VaultOrder, VaultOutcome, VaultState } from '../maintenance/vaults.ts'
+import type { VaultOrder, VaultState } from '../maintenance/vaults.ts'
 import { type Asker, terminalAsker } from './asker.ts'
 import { dataFolder } from './data-folder.ts'
 import { oneLine } from './one-line.ts'
@@ -10,30 +10,7 @@ import { newPassphrase, readPassphrase } from './passphrase.ts'
 import { readPassword } from './password.ts'
 import { liveSyncSettings, setupUri } from './setup-uri.ts'
 import type { VaultCommand } from './vault-arguments.ts'
-import { vaultJson, vaultText } from './vault-report.ts'
-
-/** A vault as it is now, with the secrets that were made for it. */
-export interface VaultReport {
-  readonly command: Pick<VaultCommand, 'vault' | 'app' | 'host'>
-  readonly account: string
-  /** null: the address has the account's password. */
-  readonly device: string | null
-  readonly state: VaultState
-  readonly outcome: VaultOutcome
-  /** null: the device had a token before, which nobody can be told again. */
-  readonly address: Address | null
-  /** The address without credentials. */
-  readonly url: string
-  readonly setup: LiveSyncSetup | null
-}
-
-export interface LiveSyncSetup {
-  readonly uri: string
-  /** Decrypts the URI. */
-  readonly passphrase: string
-  /** Encrypts the notes; null: it was given. */
-  readonly newEncryption: string | null
-}
+import { type LiveSyncSetup, type VaultReport, vaultJson, vaultText } from './vault-report.ts'
 
 /** @returns the exit code: 1 when it failed, which one line on the standard error explains */
 export async function runVaultCommand(command: VaultCommand, env: NodeJS.ProcessEnv): Promise<number> {
