@@ -9,6 +9,7 @@ import { loginGuard } from './auth/login-guard.ts'
 import { openUsers } from './auth/open-users.ts'
 import { reloadConfig } from './auth/reload.ts'
 import { tokenLimitsOf } from './auth/token-limits.ts'
+import { runningTokenMaker } from './auth/token-maker.ts'
 import { openTokens, type Tokens } from './auth/tokens.ts'
 import { type Config, openConfig } from './config/config.ts'
 import { prepareDataFolder } from './config/data-folder.ts'
@@ -196,7 +197,13 @@ async function composed(
   const ending = new AbortController()
   const restorer = localRestorer(hosted?.databases ?? databases, () => backupsFolder(config))
   const lasting = { tmpDir, ending: ending.signal, restorer, backups, rewinds }
-  const controls = localControls({ config, databases, env, revokeTokens: revokeAll, ...lasting })
+  const vaults = {
+    tokenMaker: runningTokenMaker(tokens),
+    createDatabase: (name: string, account: string) =>
+      hosted === null ? databases.create(name) : hosted.databases.create(name, account),
+    listening: () => urlOf(app),
+  }
+  const controls = localControls({ config, databases, env, revokeTokens: revokeAll, ...lasting, ...vaults })
   undo.push(await serveControl({ dataDir, controls, logger }))
   undo.push(async () => ending.abort())
   backups.startSchedule()
@@ -235,8 +242,15 @@ async function listen(app: FastifyInstance, config: Config): Promise<string> {
   const port = config.integer('chttpd', 'port')
   const host = config.get('chttpd', 'bind_address') ?? '127.0.0.1'
   await app.listen({ port, host, listenTextResolver: readyLine })
+  const url = urlOf(app)
+  if (url === null) throw new Error('settee listens on no port')
+  return url
+}
+
+/** Where it listens, with a slash at the end; null before it does. */
+function urlOf(app: FastifyInstance): string | null {
   const address = app.server.address()
-  if (address === null || typeof address === 'string') throw new Error('settee listens on no port')
+  if (address === null || typeof address === 'string') return null
   const shown = address.family === 'IPv6' ? `[${address.address}]` : address.address
   return `http://${shown}:${address.port}/`
 }

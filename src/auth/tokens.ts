@@ -1,7 +1,7 @@
-import { CouchError } from '../core/errors.ts'
 import { newUuid } from '../core/ids.ts'
 import type { Catalog, RecordWrite } from '../storage/catalog.ts'
 import type { AccountListener } from './accounts.ts'
+import { checkNewToken } from './token-checks.ts'
 import type { TokenLimits } from './token-limits.ts'
 import { type OwnerOptions, OwnerWatch } from './token-owners.ts'
 import {
@@ -107,7 +107,7 @@ export class Tokens implements TokenSource {
   async make(
     wanted: Pick<Token, 'account' | 'name' | 'isAdmin'>,
   ): Promise<{ readonly token: Token; readonly secret: string }> {
-    this.#checkNew(wanted.account, wanted.name)
+    checkNewToken(this.#table, this.#limits(), wanted.account, wanted.name)
     const secret = newSecret()
     const created = this.#now()
     const token = {
@@ -175,44 +175,10 @@ export class Tokens implements TokenSource {
     await this.#lastWrite
   }
 
-  #checkNew(account: string, name: string): void {
-    const { total, perAccount, nameLength } = this.#limits()
-    checkName(name, nameLength)
-    const own = this.#table.of(account)
-    if (own.some((token) => token.name === name)) {
-      throw new CouchError('conflict', 'The account has a token of this name already.')
-    }
-    if (own.length >= perAccount) {
-      throw new CouchError(
-        'forbidden',
-        `The account has ${own.length} tokens, as many as it may have (settee/tokens_per_account); revoke one first.`,
-      )
-    }
-    if (this.#table.size >= total) {
-      throw new CouchError('forbidden', 'The server has as many tokens as it may have (settee/max_tokens).')
-    }
-  }
-
   /** One write after the other; what it is to hold is asked for in its turn. */
   #write(writes: () => readonly RecordWrite[]): Promise<void> {
     const done = this.#lastWrite.then(() => this.#records.writeRecords(writes()))
     this.#lastWrite = done.catch(() => undefined)
     return done
-  }
-}
-
-function checkName(name: string, maxLength: number): void {
-  if (name.trim() === '') throw new CouchError('bad_request', 'The name of a token must not be empty.')
-  if (name !== name.trim() || /\p{Cc}/u.test(name) || !name.isWellFormed()) {
-    throw new CouchError(
-      'bad_request',
-      'The name of a token must be text without control characters and without white space around it.',
-    )
-  }
-  if (name.length > maxLength) {
-    throw new CouchError(
-      'bad_request',
-      `The name of a token may have ${maxLength} characters (settee/token_name_length).`,
-    )
   }
 }

@@ -1,7 +1,7 @@
 /** `settee passwd` and `settee account`: who may come in, for whoever may open the data folder. */
 import type { AccountRow, Operator, PasswordOutcome } from '../auth/operator.ts'
 import { CouchError } from '../core/errors.ts'
-import type { AccountCommand } from './arguments.ts'
+import type { AccountCommand } from './account-arguments.ts'
 import { dataFolder } from './data-folder.ts'
 import { oneLine, shown } from './one-line.ts'
 import { withControls } from './operate.ts'

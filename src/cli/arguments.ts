@@ -1,5 +1,7 @@
 import { parseArgs } from 'node:util'
 import type { ConfigFlags } from '../config/sources.ts'
+import { type AccountCommand, accountCommand } from './account-arguments.ts'
+import { checkNone, checkOptions } from './argument-checks.ts'
 import {
   DOCTOR_FLAGS,
   DOCTOR_HELP,
@@ -17,25 +19,21 @@ import {
 } from './time-machine-arguments.ts'
 import { TRANSFER_HELP, type TransferCommand, transferCommand } from './transfer-arguments.ts'
 import { UsageError } from './usage-error.ts'
+import {
+  SETUP_OPTIONS,
+  type SetupCommand,
+  setupCommand,
+  VAULT_HELP,
+  VAULT_OPTIONS,
+  type VaultCommand,
+  vaultCommand,
+} from './vault-arguments.ts'
 
 export interface ServeArguments {
   /** The folder given with --data. */
   readonly data: string | undefined
   readonly flags: ConfigFlags
 }
-
-/** A command about accounts, on the folder given with --data. */
-export type AccountCommand = { readonly data: string | undefined } & (
-  | { readonly name: 'passwd'; readonly account: string; readonly stdin: boolean; readonly create: boolean }
-  | {
-      readonly name: 'account add'
-      readonly account: string
-      readonly stdin: boolean
-      readonly roles: readonly string[]
-    }
-  | { readonly name: 'account list' }
-  | { readonly name: 'account delete'; readonly account: string }
-)
 
 /** Where the bytes of databases are. */
 export interface SizeCommand {
@@ -81,10 +79,16 @@ export type Command =
   | BackupCommand
   | TimeMachineCommand
   | DoctorCommand
+  | SetupCommand
+  | VaultCommand
 
 export const HELP = `settee - a small CouchDB-compatible sync server
 
 Usage: settee [serve] [options]
+       settee setup [--admin <name>] [--stdin] [--vault <name> --for <app> | --no-vault]
+              [--host <address>] [--json] [--data <folder>]
+       settee vault add <name> --for inkdrop|livesync|pouchdb [--host <address>]
+              [--device <name>] [--mobile-filter] [--json] [--data <folder>]
        settee passwd <name> [--create] [--stdin] [--data <folder>]
        settee account add <name> [--role <role>]... [--stdin] [--data <folder>]
        settee account list [--data <folder>]
@@ -110,6 +114,7 @@ serve runs the server:
   --hosted             for tenants who do not know each other: takes no design documents and no
                        attachments, runs no functions, and needs a server admin
 
+${VAULT_HELP}
 passwd and account change who may come in, whether the server runs or not:
   --create             make a server admin when there is neither an admin nor an account of this name
   --role <role>        a role of the new account; may be given several times
@@ -166,6 +171,17 @@ const OPTIONS = {
   'dry-run': { type: 'boolean' },
   from: { type: 'string' },
   merge: { type: 'boolean' },
+  admin: { type: 'string' },
+  vault: { type: 'string' },
+  'no-vault': { type: 'boolean' },
+  for: { type: 'string' },
+  host: { type: 'string' },
+  account: { type: 'string' },
+  device: { type: 'string' },
+  renew: { type: 'boolean' },
+  'mobile-filter': { type: 'boolean' },
+  'passphrase-file': { type: 'string' },
+  qr: { type: 'boolean' },
   port: { type: 'string' },
   bind: { type: 'string' },
   data: { type: 'string' },
@@ -217,6 +233,13 @@ export function parseCommand(args: readonly string[]): Command {
     case 'doctor':
       checkOptions(values, command, DOCTOR_OPTIONS)
       return doctorCommand(rest, values)
+    case 'setup':
+      checkOptions(values, command, SETUP_OPTIONS)
+      checkNone(rest)
+      return setupCommand(values)
+    case 'vault':
+      checkOptions(values, 'vault add', VAULT_OPTIONS)
+      return vaultCommand(rest, values)
     default:
       throw new UsageError(`Unknown command "${command}".`)
   }
@@ -247,28 +270,6 @@ function backupCommand(rest: readonly string[], values: Values): BackupCommand {
   return { name: 'backup', data, to, databases, json }
 }
 
-function accountCommand([command = '', ...rest]: readonly string[], values: Values): AccountCommand {
-  const name = command === 'passwd' ? command : `${command} ${rest.shift() ?? ''}`.trim()
-  const { data, stdin = false, create = false, role: roles = [] } = values
-  switch (name) {
-    case 'passwd':
-      checkOptions(values, name, ['data', 'stdin', 'create'])
-      return { name, data, account: accountOf(rest, name), stdin, create }
-    case 'account add':
-      checkOptions(values, name, ['data', 'stdin', 'role'])
-      return { name, data, account: accountOf(rest, name), stdin, roles }
-    case 'account list':
-      checkOptions(values, name, ['data'])
-      checkNone(rest)
-      return { name, data }
-    case 'account delete':
-      checkOptions(values, name, ['data'])
-      return { name, data, account: accountOf(rest, name) }
-    default:
-      throw new UsageError('settee account needs add, list or delete.')
-  }
-}
-
 function restoreCommand([backup, ...rest]: readonly string[], values: Values): RestoreCommand {
   checkOptions(values, 'restore', ['data', 'all', 'db', 'as', 'server', 'yes', 'json'])
   if (backup === undefined || backup === '') throw new UsageError('settee restore needs a backup.')
@@ -284,31 +285,6 @@ function adoptCommand(databases: readonly string[], values: Values): RestoreComm
   const { data, all = false, json = false } = values
   if (all === databases.length > 0) throw new UsageError('settee adopt needs either --all or databases.')
   return { name: 'adopt', data, databases: all ? null : databases, json }
-}
-
-/** A word too many may be a password: it is not repeated where others can read it. */
-function accountOf([account, extra]: readonly string[], command: string): string {
-  if (account === undefined || account.trim() === '') throw new UsageError(`settee ${command} needs a name.`)
-  if (extra !== undefined) {
-    throw new UsageError(`settee ${command} takes one name and no other word; a password is asked for.`)
-  }
-  return account
-}
-
-function checkNone([extra]: readonly string[]): void {
-  if (extra !== undefined) throw new UsageError(`Unexpected argument "${extra}".`)
-}
-
-/** What another command understands is a mistake here, and not passed over. */
-function checkOptions(values: Values, command: string, known: readonly (keyof Values)[]): void {
-  for (const [name, value] of Object.entries(values)) {
-    if (!known.includes(name as keyof Values)) {
-      throw new UsageError(`settee ${command} has no option --${name}.`)
-    }
-    if ([value].flat().some((each) => typeof each === 'string' && each.trim() === '') && name !== 'port') {
-      throw new UsageError(`--${name} needs a value.`)
-    }
-  }
 }
 
 type Values = ReturnType<typeof parse>['values']

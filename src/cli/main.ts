@@ -50,6 +50,16 @@ async function run(command: Command): Promise<void> {
       process.exitCode = await runDoctorCommand(command)
       return
     }
+    case 'setup': {
+      const { runSetupCommand } = await import('./setup.ts')
+      process.exitCode = await runSetupCommand(command, process.env)
+      return
+    }
+    case 'vault add': {
+      const { runVaultCommand } = await import('./vault.ts')
+      process.exitCode = await runVaultCommand(command, process.env)
+      return
+    }
     default: {
       const { runAccountCommand } = await import('./account.ts')
       process.exitCode = await runAccountCommand(command, process.env)

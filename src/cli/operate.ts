@@ -1,7 +1,9 @@
 import { mkdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
+import { tokenLimitsOf } from '../auth/token-limits.ts'
+import { storedTokenMaker } from '../auth/token-maker.ts'
 import { removeTokensOf } from '../auth/tokens.ts'
-import { openConfig } from '../config/config.ts'
+import { type Config, openConfig } from '../config/config.ts'
 import { settingsOf } from '../config/settings.ts'
 import { setteeVersion } from '../config/version.ts'
 import type { Settings } from '../core/types.ts'
@@ -10,6 +12,7 @@ import { reachServer } from '../maintenance/control-client.ts'
 import { type Controls, localControls } from '../maintenance/controls.ts'
 import { backupsFolder, localRestorer } from '../maintenance/restore.ts'
 import { Rewinds } from '../maintenance/rewinds.ts'
+import type { Databases } from '../threads/databases.ts'
 import { openServerDatabases } from '../threads/server-databases.ts'
 
 export interface FolderOptions {
@@ -93,13 +96,26 @@ async function openFolder(
   const backups = new Backups({ config, databases, dataDir, version: setteeVersion(), logger: SILENT })
   const rewinds = new Rewinds(databases)
   const lasting = { restorer, backups, rewinds, tmpDir, ending: ending.signal }
+  const vaults = {
+    tokenMaker: storedTokenMaker(databases, () => tokenLimitsOf(config)),
+    createDatabase: (name: string) => createUnowned(config, databases, name),
+    listening: () => null,
+  }
   return {
-    controls: localControls({ config, databases, env, revokeTokens, ...lasting }),
+    controls: localControls({ config, databases, env, revokeTokens, ...lasting, ...vaults }),
     close: async () => {
       await backups.close()
       await databases.close()
     },
   }
+}
+
+/** Who owns what is the running server's to say. */
+async function createUnowned(config: Config, databases: Databases, name: string): Promise<void> {
+  if (!config.isHosted) return databases.create(name)
+  throw new Error(
+    'In hosted mode a vault is made while the server runs, so that the account owns its database: start it first.',
+  )
 }
 
 /** A command does what it was told to, and begins nothing by itself. */

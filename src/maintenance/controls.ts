@@ -12,8 +12,15 @@ import type { Restorer } from './restore.ts'
 import type { Rewinds } from './rewinds.ts'
 import { localSizes, type SizeControls } from './sizes.ts'
 import { localTransfers, type TransferServices, type Transfers } from './transfers.ts'
+import { localVaults, type VaultControls, type VaultServices } from './vaults.ts'
 
-export type Controls = Operator & SizeControls & Transfers & Restorer & Keeper & HistoryControls
+export type Controls = Operator &
+  SizeControls &
+  Transfers &
+  Restorer &
+  Keeper &
+  HistoryControls &
+  VaultControls
 
 /** All of them, by which a call that comes over the socket is known. */
 export const CONTROLS: readonly (keyof Controls)[] = [
@@ -29,9 +36,11 @@ export const CONTROLS: readonly (keyof Controls)[] = [
   'backUp',
   'readHistory',
   'rewindDatabase',
+  'readVault',
+  'addVault',
 ]
 
-export interface ControlServices extends OperatorServices, TransferServices {
+export interface ControlServices extends OperatorServices, TransferServices, VaultServices {
   readonly restorer: Restorer
   readonly backups: Backups
   readonly rewinds: Rewinds
@@ -39,12 +48,14 @@ export interface ControlServices extends OperatorServices, TransferServices {
 
 /** @returns what works on the configuration and databases that are open in this process */
 export function localControls(services: ControlServices): Controls {
+  const operator = localOperator(services)
   return {
-    ...localOperator(services),
+    ...operator,
     ...localSizes(services.databases),
     ...localTransfers(services),
     ...services.restorer,
     ...localKeeper(services.backups),
     ...localHistory(services.databases, services.rewinds),
+    ...localVaults(services, operator),
   }
 }

@@ -91,6 +91,18 @@ t.test('prom-client stays in maintenance/metrics/exposition.ts', async (t) => {
   )
 })
 
+t.test('what talks on a terminal stays in a file of its own', async (t) => {
+  for (const [name, file] of [
+    ['@clack/prompts', 'cli/asker.ts'],
+    ['uqr', 'cli/qr-code.ts'],
+  ] as const) {
+    t.same(
+      packageOutside(sources, name, (path) => path === file),
+      [],
+    )
+  }
+})
+
 t.test('QuickJS stays in sandbox/', async (t) => {
   t.same(
     packageOutside(sources, 'quickjs-emscripten', (path) => path.startsWith('sandbox/')),

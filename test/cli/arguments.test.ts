@@ -99,6 +99,71 @@ t.test('the doctor', (t) => {
   t.end()
 })
 
+t.test('vaults and setting up', (t) => {
+  const shared = {
+    data: undefined,
+    host: undefined,
+    account: undefined,
+    device: undefined,
+    passphraseFile: undefined,
+    mobileFilter: false,
+    json: false,
+    qr: false,
+  }
+  const add = { name: 'vault add', vault: 'work', app: 'inkdrop', stdin: false, renew: false } as const
+  const setup = { name: 'setup', admin: undefined, stdin: false, vault: undefined, app: undefined } as const
+  const table: [line: string, command: Command][] = [
+    ['vault add work --for inkdrop', { ...shared, ...add }],
+    [
+      'vault add work --for=Inkdrop --host https://h:443 --account bob --device phone --renew --mobile-filter --json',
+      {
+        ...{ ...shared, ...add, host: 'https://h:443', account: 'bob', device: 'phone' },
+        ...{ renew: true, mobileFilter: true, json: true },
+      },
+    ],
+    [
+      'vault add work --for livesync --passphrase-file p --data d --qr --stdin',
+      { ...shared, ...add, app: 'livesync', passphraseFile: 'p', data: 'd', qr: true, stdin: true },
+    ],
+    ['setup', { ...shared, ...setup }],
+    [
+      'setup --admin anna --stdin --no-vault',
+      { ...shared, ...setup, admin: 'anna', stdin: true, vault: null },
+    ],
+    ['setup --vault work --for pouchdb', { ...shared, ...setup, vault: 'work', app: 'pouchdb' }],
+  ]
+  for (const [line, command] of table) t.strictSame(parseCommand(line.split(' ')), command, line)
+  for (const flag of ['for <', 'host <', 'device <', 'admin <', 'vault <', 'no-vault', 'passphrase-file <']) {
+    t.match(HELP, `--${flag}`)
+  }
+  const mistakes: [line: string, message: RegExp][] = [
+    ['vault', /needs add/],
+    ['vault remove work', /needs add/],
+    ['vault add', /needs the name/],
+    ['vault add work', /needs --for/],
+    ['vault add work --for obsidian', /--for must be/],
+    ['vault add work hunter2 --for inkdrop', /no other word/],
+    ['vault add Work --for inkdrop', /small letter/],
+    ['vault add _users --for inkdrop', /small letter/],
+    ['vault add work --for inkdrop --host notes.example.com', /begin with http/],
+    ['vault add work --for inkdrop --host https://notes.example.com', /no port/],
+    ['vault add work --for inkdrop --host https://a:hunter2@h:443', /no password/],
+    ['vault add work --for inkdrop --account a:b', /colon/],
+    ['vault add work --for inkdrop --stdin --renew', /neither --device nor --renew/],
+    ['vault add work --for inkdrop --json --qr', /exclude/],
+    ['vault add work --for inkdrop --admin x', /no option --admin/],
+    ['setup --vault a --no-vault', /exclude/],
+    ['setup --admin a:b', /colon/],
+    ['setup work', /Unexpected argument/],
+    ['setup --renew', /no option --renew/],
+  ]
+  for (const [line, message] of mistakes) {
+    t.throws(() => parseCommand(line.split(' ')), { name: 'UsageError', message }, line)
+    t.throws(() => parseCommand(line.split(' ')), { message: /^(?!.*hunter2)/ })
+  }
+  t.end()
+})
+
 t.test('mistakes are told in one sentence', (t) => {
   const table: [args: string[], message: string | RegExp][] = [
     [['--bogus'], "Unknown option '--bogus'."],

@@ -1,0 +1,60 @@
+/** Device tokens as the operator makes them, where a server holds them in memory and where none runs. */
+import { newUuid } from '../core/ids.ts'
+import { checkNewToken } from './token-checks.ts'
+import type { TokenLimits } from './token-limits.ts'
+import { hashOfSecret, newSecret, recordOfToken, TOKEN_KIND, tokenOfRecord } from './token-record.ts'
+import { TokenTable } from './token-table.ts'
+import type { TokenRecords, Tokens } from './tokens.ts'
+
+export interface TokenMaker {
+  /** @returns the names of an account's tokens, oldest first */
+  names(account: string): Promise<readonly string[]>
+  /**
+   * Makes a token that is no admin's; durable when resolved.
+   * @returns its secret, which nobody can be told again
+   * @throws bad_request for a bad name; conflict when the account has one of this name; forbidden at a limit
+   */
+  make(account: string, name: string): Promise<string>
+  /** Ends the account's token of this name, if there is one. */
+  revoke(account: string, name: string): Promise<void>
+}
+
+/** @param tokens those of the server that runs in this process */
+export function runningTokenMaker(tokens: Pick<Tokens, 'list' | 'make' | 'revoke'>): TokenMaker {
+  return {
+    names: async (account) => tokens.list(account).map(({ name }) => name),
+    make: async (account, name) => (await tokens.make({ account, name, isAdmin: false })).secret,
+    revoke: async (account, name) => {
+      for (const token of tokens.list(account)) if (token.name === name) await tokens.revoke(token.id)
+    },
+  }
+}
+
+/** @param records of a folder on which no server runs */
+export function storedTokenMaker(records: TokenRecords, limits: () => TokenLimits): TokenMaker {
+  const read = () => tableOf(records)
+  return {
+    names: async (account) => (await read()).of(account).map(({ name }) => name),
+    make: async (account, name) => {
+      checkNewToken(await read(), limits(), account, name)
+      const secret = newSecret()
+      const created = Date.now()
+      const own = { id: newUuid(created), account, name, isAdmin: false, created, lastUse: null }
+      await records.writeRecords([recordOfToken({ ...own, hash: hashOfSecret(secret) })])
+      return secret
+    },
+    revoke: async (account, name) => {
+      const named = (await read()).of(account).filter((token) => token.name === name)
+      await records.writeRecords(named.map(({ id }) => ({ kind: TOKEN_KIND, key: id, value: null })))
+    },
+  }
+}
+
+async function tableOf(records: TokenRecords): Promise<TokenTable> {
+  const table = new TokenTable()
+  for (const record of await records.readRecords(TOKEN_KIND)) {
+    const token = tokenOfRecord(record)
+    if (token !== null) table.set(token)
+  }
+  return table
+}

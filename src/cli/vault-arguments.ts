@@ -1,0 +1,163 @@
+/** The grammar of `settee setup` and `settee vault`. */
+import { parseAddress } from '../core/address.ts'
+import { DATABASE_NAME } from '../core/database-name.ts'
+import { UsageError } from './usage-error.ts'
+
+export const APPS = ['inkdrop', 'livesync', 'pouchdb'] as const
+export type App = (typeof APPS)[number]
+
+interface Shared {
+  /** The folder given with --data. */
+  readonly data: string | undefined
+  /** Scheme, host and port by which devices reach the server; undefined: where it listens. */
+  readonly host: string | undefined
+  readonly account: string | undefined
+  readonly device: string | undefined
+  readonly passphraseFile: string | undefined
+  readonly mobileFilter: boolean
+  readonly json: boolean
+  /** A QR code also where the output goes to no terminal. */
+  readonly qr: boolean
+}
+
+export interface VaultCommand extends Shared {
+  readonly name: 'vault add'
+  readonly vault: string
+  readonly app: App
+  /** The account's password comes on the standard input, and is used where a device's token would be. */
+  readonly stdin: boolean
+  readonly renew: boolean
+}
+
+/** What is undefined is asked for. */
+export interface SetupCommand extends Shared {
+  readonly name: 'setup'
+  readonly admin: string | undefined
+  /** The admin's password comes on the standard input. */
+  readonly stdin: boolean
+  /** null: none is to be made. */
+  readonly vault: string | null | undefined
+  readonly app: App | undefined
+}
+
+/** What of the command line is read here. */
+export interface VaultValues {
+  readonly data?: string | undefined
+  readonly host?: string | undefined
+  readonly account?: string | undefined
+  readonly device?: string | undefined
+  readonly 'passphrase-file'?: string | undefined
+  readonly 'mobile-filter'?: boolean | undefined
+  readonly json?: boolean | undefined
+  readonly qr?: boolean | undefined
+  readonly for?: string | undefined
+  readonly stdin?: boolean | undefined
+  readonly renew?: boolean | undefined
+  readonly admin?: string | undefined
+  readonly vault?: string | undefined
+  readonly 'no-vault'?: boolean | undefined
+}
+
+const SHARED = [
+  'data',
+  'host',
+  'account',
+  'device',
+  'passphrase-file',
+  'mobile-filter',
+  'json',
+  'qr',
+  'for',
+  'stdin',
+] as const
+export const VAULT_OPTIONS = [...SHARED, 'renew'] as const
+export const SETUP_OPTIONS = [...SHARED, 'admin', 'vault', 'no-vault'] as const
+
+export const VAULT_HELP = `setup makes a server admin and the first vault, and asks for what no option says; vault add makes a
+database for a note app, with an account that may do nothing else, and prints the address that the
+app takes. Both work whether the server runs or not, and repeat nothing that is done already:
+  --for <app>          inkdrop (and apps like it), livesync (Obsidian), or pouchdb (an app of your own)
+  --host <address>     how devices reach the server: https://notes.example.com:443 (default: where it
+                       listens)
+  --device <name>      the device that the address is for, which gets a token of its own (default: the
+                       app's name)
+  --renew              with vault add: a new token in place of the one that the device has
+  --account <name>     the account (default: the vault's name)
+  --mobile-filter      also _design/mobile, by which phones leave out pictures
+  --passphrase-file <file>
+                       with livesync: the passphrase of a vault that other devices have already; of a
+                       new vault it is made and printed
+  --stdin              read a password from the standard input: with setup the admin's, with vault add
+                       the account's, which is then used instead of a token
+  --admin <name>       with setup: the server admin
+  --vault <name>       with setup: the first vault; --no-vault makes none
+  --qr                 a QR code also where the output is no terminal
+  --json               print what was done as JSON
+  --data <folder>      as with serve
+`
+
+/** @throws UsageError */
+export function vaultCommand([act, vault, extra]: readonly string[], values: VaultValues): VaultCommand {
+  if (act !== 'add') throw new UsageError('settee vault needs add, and the name of the vault.')
+  if (vault === undefined) throw new UsageError('settee vault add needs the name of the vault.')
+  // A word too many may be a password: it is not repeated where others can read it.
+  if (extra !== undefined) throw new UsageError('settee vault add takes one name and no other word.')
+  const app = appOf(values.for)
+  if (app === undefined) throw new UsageError(`settee vault add needs --for ${APPS.join('|')}.`)
+  const { stdin = false, renew = false } = values
+  if (stdin && (values.device !== undefined || renew)) {
+    throw new UsageError('With --stdin there is no token, and so neither --device nor --renew.')
+  }
+  refuse(vaultFault(vault))
+  return { name: 'vault add', ...sharedOf(values), vault, app, stdin, renew }
+}
+
+/** @throws UsageError */
+export function setupCommand(values: VaultValues): SetupCommand {
+  const { admin, stdin = false, vault } = values
+  if (vault !== undefined && values['no-vault'])
+    throw new UsageError('--vault and --no-vault exclude each other.')
+  if (vault !== undefined) refuse(vaultFault(vault))
+  if (admin !== undefined) refuse(adminFault(admin))
+  const none = values['no-vault'] ? null : undefined
+  return { name: 'setup', ...sharedOf(values), admin, stdin, vault: vault ?? none, app: appOf(values.for) }
+}
+
+function sharedOf(values: VaultValues): Shared {
+  const { data, host, account, device, json = false, qr = false } = values
+  if (host !== undefined) refuse(hostFault(host))
+  if (account?.includes(':')) throw new UsageError('The name of an account must not contain a colon.')
+  if (json && qr) throw new UsageError('--json and --qr exclude each other.')
+  const mobileFilter = values['mobile-filter'] ?? false
+  return { data, host, account, device, passphraseFile: values['passphrase-file'], mobileFilter, json, qr }
+}
+
+function appOf(text: string | undefined): App | undefined {
+  if (text === undefined) return undefined
+  const app = APPS.find((app) => app === text.toLowerCase())
+  if (app === undefined) throw new UsageError(`--for must be ${APPS.join(', ')}.`)
+  return app
+}
+
+/** @returns what is wrong with a vault's name, in a sentence; undefined: nothing */
+export function vaultFault(name: string): string | undefined {
+  if (DATABASE_NAME.test(name)) return undefined
+  return "A vault's name begins with a small letter; small letters, digits and any of _ $ ( ) + - / may follow."
+}
+
+/** @returns what is wrong with a server admin's name; undefined: nothing */
+export function adminFault(name: string): string | undefined {
+  if (name.trim() === '') return 'The name of an admin must not be empty.'
+  return name.includes(':') ? 'The name of an admin must not contain a colon.' : undefined
+}
+
+/** @returns what is wrong with the place at which devices reach the server; undefined: nothing */
+export function hostFault(host: string): string | undefined {
+  const result = parseAddress(`${host.replace(/\/$/, '')}/n`)
+  if (!result.ok) return result.faults.map(({ reason, mend }) => `${reason} ${mend}`).join(' ')
+  return result.address.username === undefined ? undefined : 'The place holds no user name and no password.'
+}
+
+function refuse(fault: string | undefined): void {
+  if (fault !== undefined) throw new UsageError(fault)
+}

@@ -1,0 +1,159 @@
+/** What `settee vault add` and `settee setup` say. */
+import { type Address, parseAddress } from '../core/address.ts'
+import type { StepOutcome, VaultOutcome, VaultState } from '../maintenance/vaults.ts'
+import { shown } from './one-line.ts'
+import { qrCode } from './qr-code.ts'
+import type { App, VaultCommand } from './vault-arguments.ts'
+
+/** A vault as it is now, with the secrets that were made for it. */
+export interface VaultReport {
+  readonly command: Pick<VaultCommand, 'vault' | 'app' | 'host'>
+  readonly account: string
+  /** null: the address has the account's password. */
+  readonly device: string | null
+  readonly state: VaultState
+  readonly outcome: VaultOutcome
+  /** null: the device had a token before, which nobody can be told again. */
+  readonly address: Address | null
+  /** The address without credentials. */
+  readonly url: string
+  readonly setup: LiveSyncSetup | null
+}
+
+export interface LiveSyncSetup {
+  readonly uri: string
+  /** Decrypts the URI. */
+  readonly passphrase: string
+  /** Encrypts the notes; null: it was given. */
+  readonly newEncryption: string | null
+}
+
+const SAID: Readonly<Record<StepOutcome, string>> = {
+  made: 'made',
+  there: 'was there already',
+  changed: 'changed',
+  differs: 'another was there, and was left as it is',
+}
+
+const APP_NAMES: Readonly<Record<App, string>> = {
+  inkdrop: 'Inkdrop, or an app like it',
+  livesync: 'Obsidian LiveSync',
+  pouchdb: 'an app with PouchDB',
+}
+
+/** @returns one line of JSON */
+export function vaultJson(report: VaultReport): string {
+  const { command, account, device, outcome, address, url, setup } = report
+  const { secret: _, ...steps } = outcome
+  const { vault, app } = command
+  return `${JSON.stringify({
+    vault,
+    for: app,
+    account,
+    device,
+    ...{ done: steps, url, address: address?.text ?? null },
+    setup_uri: setup?.uri ?? null,
+    setup_passphrase: setup?.passphrase ?? null,
+    encryption_passphrase: setup?.newEncryption ?? null,
+    notes: notesOf(report),
+  })}\n`
+}
+
+/** @param options.columns the width of the terminal; 0: a QR code is of no use */
+export function vaultText(report: VaultReport, { columns }: { readonly columns: number }): string {
+  const { command } = report
+  const heading = `The vault ${shown(command.vault)}, for ${APP_NAMES[command.app]}:`
+  const notes = notesOf(report).map((note) => `${note}\n`)
+  return [heading, ...stepLines(report), '', ...secretLines(report, columns), '']
+    .join('\n')
+    .concat(notes.length > 0 ? `\n${notes.join('')}` : '')
+}
+
+function stepLines({ command, account, device, outcome }: VaultReport): string[] {
+  const steps: [what: string, name: string, said: string][] = [
+    ['database', command.vault, SAID[outcome.database]],
+    ['account', account, SAID[outcome.account]],
+    ['who may come in', account, SAID[outcome.security]],
+  ]
+  if (outcome.filter !== null) steps.push(['mobile filter', '_design/mobile', SAID[outcome.filter]])
+  for (const key of outcome.settings) steps.push(['setting', key, 'changed'])
+  if (outcome.token !== null) steps.push(['token of', device ?? '', SAID[outcome.token]])
+  const widths = [0, 1].map((at) => Math.max(...steps.map((step) => shown(step[at] ?? '').length)))
+  return steps.map(
+    ([what, name, said]) => `  ${what.padEnd(widths[0]!)}  ${shown(name).padEnd(widths[1]!)}  ${said}`,
+  )
+}
+
+function secretLines(report: VaultReport, columns: number): string[] {
+  const { address, setup, device, url } = report
+  if (address === null) {
+    return [
+      `Address: ${url}`,
+      `with the token that ${shown(device ?? '')} has. A token is shown once: --renew makes another in its place,`,
+      'and --device NAME one for a further device.',
+    ]
+  }
+  const lines = ['Address, which is a secret and is not shown again:', '', `  ${address.text}`, '']
+  if (setup === null) return [...lines, ...qrLines(address.text, columns), ...nextLines(report)]
+  const { uri, passphrase, newEncryption } = setup
+  lines.push('Setup URI, encrypted:', '', uri, '', ...qrLines(uri, columns))
+  lines.push(`Passphrase of the Setup URI:   ${passphrase}`)
+  if (newEncryption !== null) {
+    lines.push(`Passphrase of the vault:       ${newEncryption}`)
+    lines.push('Keep the second one: without it nobody can read the notes, and the server does not know it.')
+  }
+  return [...lines, '', ...nextLines(report)]
+}
+
+function qrLines(text: string, columns: number): string[] {
+  if (columns === 0) return []
+  const code = qrCode(text, columns)
+  if ('lines' in code) return [code.lines]
+  if (code.needs === null) return []
+  return [`(In a window ${code.needs} columns wide there is a QR code of it: --renew shows it.)`, '']
+}
+
+function nextLines({ command, address }: VaultReport): string[] {
+  switch (command.app) {
+    case 'inkdrop':
+      return ['In the app: Preferences, Synchronization, Advanced: paste the address, then Apply.']
+    case 'livesync':
+      return ['In Obsidian: Self-hosted LiveSync, Use a Setup URI: paste it, and give its passphrase.']
+    case 'pouchdb':
+      return [`In the app: db.sync(${JSON.stringify(address?.text)}, { live: true, retry: true })`]
+  }
+}
+
+const THIS_MACHINE = /^(?:127\.|localhost\.?$|::1$)/
+
+/** What will stand in the way of a device. */
+function notesOf({ command, state, outcome, url }: VaultReport): string[] {
+  const notes: string[] = []
+  const place = parseAddress(url, { mobile: command.app !== 'pouchdb' })
+  const isHere = THIS_MACHINE.test(new URL(url).hostname.replace(/[[\]]/g, ''))
+  if (isHere) {
+    notes.push(
+      'This address is good on this machine alone. For others say by which one they reach the server: ' +
+        '--host https://notes.example.com:443',
+    )
+  } else if (!place.ok) {
+    for (const { reason, mend } of place.faults) notes.push(`${reason} ${mend}`)
+  }
+  if (new URL(url).hostname.startsWith('[')) {
+    notes.push(
+      'PouchDB, and the apps that are made with it, understand no IPv6 address: give the host a name.',
+    )
+  }
+  if (state.admins.length === 0 && !state.isHosted) {
+    notes.push(
+      'There is no server admin, so everybody who reaches the server may do everything: settee setup',
+    )
+  }
+  if (outcome.filter === 'differs') {
+    notes.push(
+      'The filter sync of _design/mobile is not the one that leaves out pictures; it was left as it is.',
+    )
+  }
+  if (state.listening === null) notes.push('The server does not run: settee serve')
+  return notes
+}

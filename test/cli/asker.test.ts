@@ -1,0 +1,62 @@
+/** Questions on a terminal, as @clack/prompts asks them: what is typed, and what comes of it. */
+import { PassThrough } from 'node:stream'
+import t from 'tap'
+import { type Asker, clackAsker } from '../../src/cli/asker.ts'
+
+/** What somebody types, key by key, each once the screen has changed. */
+async function answered<Answer>(keys: readonly string[], ask: (asker: Asker) => Promise<Answer>) {
+  const input = Object.assign(new PassThrough(), { isTTY: true, setRawMode: () => undefined })
+  const output = Object.assign(new PassThrough(), { columns: 80, rows: 20 })
+  const left = [...keys]
+  let screen = ''
+  output.on('data', (chunk: Buffer) => {
+    screen += chunk.toString()
+    const key = left.shift()
+    if (key !== undefined) setImmediate(() => input.write(key))
+  })
+  const answer = await ask(await clackAsker({ input, output }))
+  return { answer, screen }
+}
+
+const UP = '\u001b[A'
+const DOWN = '\u001b[B'
+
+t.test('text, also by Enter alone, and what is not taken', async (t) => {
+  const check = (text: string) => (text === 'x' ? 'Not this one.' : undefined)
+  const typed = await answered(['w', 'o', 'r', 'k', '\r'], (asker) =>
+    asker.text('Name?', { initial: 'notes', check }),
+  )
+  t.equal(typed.answer, 'work')
+  t.match(typed.screen, 'Name?')
+  t.equal((await answered(['\r'], (asker) => asker.text('Name?', { initial: 'notes' }))).answer, 'notes')
+  const mended = await answered(['x', '\r', 'y', '\r'], (asker) => asker.text('Name?', { check }))
+  t.equal(mended.answer, 'xy')
+  t.match(mended.screen, 'Not this one.')
+})
+
+t.test('a password is not shown; it may be empty', async (t) => {
+  const { answer, screen } = await answered(['Q', 'Z', '\r'], (asker) => asker.password('Password?'))
+  t.equal(answer, 'QZ')
+  t.notMatch(screen, /[QZ]/)
+  t.equal((await answered(['\r'], (asker) => asker.password('Password?'))).answer, '')
+})
+
+t.test('a choice and a yes', async (t) => {
+  const choices = ['a', 'b', 'c'].map((value) => ({ value, label: `Label ${value}` }))
+  const chosen = await answered([DOWN, DOWN, UP, '\r'], (asker) => asker.choose('Which?', choices))
+  t.equal(chosen.answer, 'b')
+  t.equal((await answered(['\r'], (asker) => asker.confirm('Sure?'))).answer, false)
+  t.equal((await answered(['y'], (asker) => asker.confirm('Sure?'))).answer, true)
+})
+
+t.test('Ctrl-C changes nothing, and says so', async (t) => {
+  const cancelled = 'Cancelled; nothing has changed.'
+  await t.rejects(
+    answered(['\u0003'], (asker) => asker.text('Name?', {})),
+    { message: cancelled },
+  )
+  await t.rejects(
+    answered(['\u0003'], (asker) => asker.password('Password?')),
+    { message: cancelled },
+  )
+})

@@ -1,0 +1,142 @@
+/** `settee setup` asking: which questions, in which order, and what comes of the answers. */
+import t from 'tap'
+import type { Asker } from '../../src/cli/asker.ts'
+import { setUp } from '../../src/cli/setup.ts'
+import { type SetupCommand, setupCommand, type VaultValues } from '../../src/cli/vault-arguments.ts'
+import type { Controls } from '../../src/maintenance/controls.ts'
+import type { VaultOrder, VaultState } from '../../src/maintenance/vaults.ts'
+
+const STATE: VaultState = {
+  documents: null,
+  hasAccount: false,
+  devices: [],
+  admins: [],
+  listening: 'http://127.0.0.1:5984/',
+  url: 'http://127.0.0.1:5984/',
+  isHosted: false,
+}
+const MADE = {
+  account: 'made',
+  database: 'made',
+  security: 'made',
+  filter: null,
+  settings: [],
+  token: 'made',
+} as const
+
+/** Somebody who gives these answers, in this order, and tells what was asked. */
+function answering(answers: readonly unknown[]) {
+  const left = [...answers]
+  const questions: string[] = []
+  const next = async (question: string, check?: (text: string) => string | undefined) => {
+    questions.push(question)
+    if (left.length === 0) throw new Error(`unexpected: ${question}`)
+    const answer = left.shift()
+    const fault = typeof answer === 'string' ? check?.(answer) : undefined
+    if (fault !== undefined) throw new Error(fault)
+    return answer as never
+  }
+  const asker: Asker = {
+    text: (question, { check }) => next(question, check),
+    password: next,
+    choose: (question) => next(question),
+    confirm: (question) => next(question),
+  }
+  return { asker, questions, left }
+}
+
+/** Runs the command against a server that is in this state, and tells what it was asked to do. */
+async function run(
+  values: VaultValues,
+  answers: readonly unknown[] | null,
+  state: Partial<VaultState> = {},
+  password: string | null = null,
+) {
+  const done: unknown[] = []
+  const admins = [...(state.admins ?? [])]
+  const controls = {
+    readVault: async () => ({ ...STATE, ...state, admins }),
+    setPassword: async ({ name, ...change }: { name: string }) => {
+      admins.push(name)
+      done.push({ name, ...change })
+    },
+    addVault: async (order: VaultOrder) => {
+      done.push(order)
+      return { ...MADE, secret: order.device === null ? null : 'stt_x' }
+    },
+  } as unknown as Controls
+  const given = answers === null ? null : answering(answers)
+  const command: SetupCommand = setupCommand(values)
+  const operate = <T>(use: (controls: Controls) => Promise<T>) => use(controls)
+  const report = await setUp(command, { operate, asker: given?.asker ?? null, password })
+  return { done, report, questions: given?.questions ?? [], left: given?.left ?? [] }
+}
+
+t.test('everything is asked, and made once all is answered', async (t) => {
+  const answers = ['anna', 'secret', 'secret', 'work', 'inkdrop', true, 'https://notes.example.com:443']
+  const { done, report, questions, left } = await run({}, answers)
+  t.equal(questions.length, answers.length)
+  t.strictSame(left, [])
+  t.strictSame(done, [
+    { name: 'anna', password: 'secret', create: true },
+    {
+      database: 'work',
+      account: 'work',
+      device: 'inkdrop',
+      password: null,
+      renew: false,
+      mobileFilter: true,
+      liveSync: false,
+    },
+  ])
+  t.equal(report.vault?.address?.text, 'https://work:stt_x@notes.example.com:443/work')
+})
+
+t.test('what an option says is not asked', async (t) => {
+  const values = { admin: 'anna', vault: 'work', for: 'livesync', host: 'https://h:443' }
+  const { questions, done, report } = await run(values, [''])
+  t.equal(questions.length, 1, 'the password is')
+  t.match(done, [
+    { name: 'anna', password: /^(?:[a-z2-9]{5}-){4}[a-z2-9]{5}$/ },
+    { liveSync: true, mobileFilter: false },
+  ])
+  t.ok(report.admin?.isMade)
+  t.ok(report.vault?.setup?.newEncryption)
+  t.strictSame((await run(values, null, {}, 'given')).done[0], {
+    name: 'anna',
+    password: 'given',
+    create: true,
+  })
+})
+
+t.test('an admin who is there is left alone', async (t) => {
+  for (const admin of [undefined, 'anna']) {
+    const { done, report } = await run({ ...(admin && { admin }), 'no-vault': true }, [], {
+      admins: ['anna'],
+    })
+    t.strictSame(done, [])
+    t.match(report, { admin: null, before: ['anna'], vault: null })
+  }
+  const other = await run({ admin: 'bob', 'no-vault': true }, ['x', 'x'], { admins: ['anna'] })
+  t.match(other.done, [{ name: 'bob' }])
+})
+
+t.test('refusals', async (t) => {
+  await t.rejects(run({ 'no-vault': true }, ['a:b']), { message: /colon/ })
+  await t.rejects(run({ admin: 'anna' }, ['x', 'y']), { message: 'The two passwords differ.' })
+  await t.rejects(run({}, ['anna', 'x', 'x', 'Work']), { message: /small letter/ })
+  await t.rejects(run({}, ['anna', 'x', 'x', 'work', 'pouchdb', 'https://h']), { message: /no port/ })
+  await t.rejects(run({ admin: 'bob' }, [], { hasAccount: true }), { message: /no server admin/ })
+  for (const [values, password, option] of [
+    [{}, null, '--admin'],
+    [{ admin: 'anna' }, null, '--stdin'],
+    [{ admin: 'anna' }, 'x', '--vault or --no-vault'],
+    [{ admin: 'anna', vault: 'work' }, 'x', '--for'],
+  ] as const) {
+    await t.rejects(run(values, null, {}, password), {
+      message: new RegExp(`give ${option}\\. Nothing has changed`),
+    })
+  }
+  t.strictSame((await run({ 'no-vault': true }, ['anna', 'x', 'x'])).done.length, 1)
+  t.strictSame((await run({}, ['anna', 'x', 'x', '-'])).report.vault, null)
+})

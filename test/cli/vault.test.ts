@@ -1,0 +1,283 @@
+/** `settee vault add` and `settee setup` as they are typed, on a running and on a stopped server, and devices behind them. */
+import { readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { decryptWithEphemeralSalt } from 'octagonal-wheels/encryption/hkdf'
+import t, { type Test } from 'tap'
+import { parseAddress } from '../../src/core/address.ts'
+import { startTestServer, temporaryFolder } from '../helpers/server.ts'
+import { device, rejectsWith, remote } from '../protocol/devices.ts'
+import { checkConfiguration, red } from '../protocol/livesync-check.ts'
+import { builtSettee, ROOT, start } from './child.ts'
+
+t.before(async () => {
+  const { code, stdout, stderr } = await start(t, process.execPath, ['scripts/build.mjs'], { cwd: ROOT })
+    .ended
+  if (code !== 0) throw new Error(`${stdout}${stderr}`)
+})
+
+/** Runs a command on a data folder. */
+async function run(t: Test, dataDir: string, args: readonly string[], input?: string) {
+  const options = { env: { SETTEE_DATA: dataDir }, ...(input !== undefined && { input }) }
+  return builtSettee(t, args, options).ended
+}
+
+/** The same with --json, and what it says. */
+async function asked(t: Test, dataDir: string, args: readonly string[], input?: string) {
+  const { code, stdout, stderr } = await run(t, dataDir, [...args, '--json'], input)
+  t.strictSame([code, stderr], [0, ''], args.join(' '))
+  return JSON.parse(stdout)
+}
+
+async function cheapHashes(dataDir: string): Promise<void> {
+  await writeFile(join(dataDir, 'local.ini'), '[chttpd_auth]\niterations = 10\n')
+}
+
+t.test('a vault on a running server: a device syncs by the address that is printed', async (t) => {
+  const dataDir = await temporaryFolder(t)
+  await cheapHashes(dataDir)
+  const server = await startTestServer(t, { dataDir })
+  const first = await asked(t, dataDir, ['setup', '--admin', 'anna', '--stdin', '--no-vault'], 'secret\n')
+  t.match(first, { admin: { name: 'anna' }, admins_before: [], running: true, vault: null })
+  t.notMatch(JSON.stringify(first), 'secret')
+  t.equal((await server.request('GET', '/_all_dbs', { auth: 'anna:secret' })).status, 200)
+
+  const add = ['vault', 'add', 'work', '--for', 'inkdrop', '--mobile-filter']
+  const made = await asked(t, dataDir, add)
+  const all = {
+    account: 'made',
+    database: 'made',
+    security: 'made',
+    filter: 'made',
+    token: 'made',
+    settings: [],
+  }
+  t.match(made, { vault: 'work', for: 'inkdrop', account: 'work', device: 'inkdrop', done: all })
+  t.equal(made.url, `${server.url}/work`, 'where it listens, port and all')
+  const result = parseAddress(made.address)
+  t.match(result, { ok: true, address: { username: 'work', database: 'work', text: made.address } })
+
+  const phone = await device(t)
+  await phone.bulkDocs([{ _id: 'note:1' }, { _id: 'file:1' }])
+  const { db } = remote(made.address)
+  t.match(await phone.sync(db), { push: { docs_written: 2, ok: true } })
+  const mobile = await device(t)
+  t.match(await mobile.replicate.from(remote(made.address).db, { filter: 'mobile/sync' }), { ok: true })
+  await rejectsWith(t, mobile.get('file:1'), { status: 404 })
+  t.match(await mobile.get('note:1'), { _id: 'note:1' })
+
+  const auth = `work:${(result as { address: { password: string } }).address.password}`
+  const status = async (path: string) => (await server.request('GET', path, { auth })).status
+  t.strictSame(
+    [await status('/work'), await status('/_all_dbs'), await status('/_users/_all_docs')],
+    [200, 401, 403],
+  )
+  t.equal((await server.request('GET', '/work')).status, 401)
+
+  const again = await asked(t, dataDir, add)
+  const there = { account: 'there', database: 'there', security: 'there', filter: 'there', token: 'there' }
+  t.match(again, { done: there, address: null, url: made.url })
+  t.equal(await status('/work'), 200, 'the address from before is good')
+  const { json } = await server.request('GET', '/_settee/tokens?account=work', { auth: 'anna:secret' })
+  t.equal(json.tokens.length, 1)
+
+  const desk = await asked(t, dataDir, [...add, '--device', 'desk'])
+  t.match(desk, { done: { ...there, token: 'made' } })
+  t.match(await remote(desk.address).db.info(), { doc_count: 3 })
+  const renewed = await asked(t, dataDir, [...add, '--renew'])
+  t.match(renewed, { done: { token: 'changed' } })
+  t.equal(await status('/work'), 401, 'the lost token lets nobody in')
+  t.match(await remote(renewed.address).db.info(), { doc_count: 3 })
+})
+
+t.test('on a stopped server, and the same command once it runs', async (t) => {
+  const dataDir = await temporaryFolder(t)
+  await cheapHashes(dataDir)
+  const setup = ['setup', '--admin', 'anna', '--stdin', '--vault', 'own', '--for', 'pouchdb']
+  const made = await asked(t, dataDir, setup, 'secret')
+  t.match(made, { admin: { name: 'anna' }, running: false })
+  t.match(made.vault, {
+    vault: 'own',
+    done: { database: 'made', token: 'made' },
+    url: 'http://127.0.0.1:5984/own',
+  })
+  t.match(await asked(t, dataDir, setup, 'other'), {
+    admin: null,
+    admins_before: ['anna'],
+    vault: { done: { database: 'there', token: 'there' }, address: null },
+  })
+  const byPassword = ['vault', 'add', 'shared/notes', '--for', 'pouchdb', '--account', 'bob', '--stdin']
+  const bob = await asked(t, dataDir, byPassword, 'p@ss: 1\n')
+  t.match(bob, { device: null, done: { account: 'made', token: null } })
+
+  const server = await startTestServer(t, { dataDir })
+  t.equal(
+    (await server.request('GET', '/_all_dbs', { auth: 'anna:secret' })).status,
+    200,
+    'not changed since',
+  )
+  const moved = (address: string) => address.replace('127.0.0.1:5984', new URL(server.url).host)
+  t.match(await remote(moved(made.vault.address)).db.info(), { doc_count: 0 })
+  t.match(await remote(moved(bob.address)).db.info(), { db_name: 'shared/notes' })
+  const host = ['--host', 'https://notes.example.com:443']
+  const again = await asked(t, dataDir, [...byPassword, ...host], 'p@ss: 1')
+  t.equal(again.address, 'https://bob:p%40ss%3A%201@notes.example.com:443/shared%2Fnotes')
+  t.match(again.done, { account: 'there', database: 'there', security: 'there', token: null })
+
+  const refused = async (args: string[], input: string, reason: RegExp) => {
+    const { code, stdout, stderr } = await run(t, dataDir, args, input)
+    t.strictSame([code, stdout], [1, ''])
+    t.match(stderr, reason)
+    t.notMatch(stderr, 'wrong')
+  }
+  await refused(byPassword, 'wrong', /^settee: There is an account bob with another password[^\n]+\n$/)
+  await refused(
+    ['vault', 'add', 'x', '--for', 'pouchdb', '--account', 'anna', '--stdin'],
+    'wrong',
+    /is a server admin/,
+  )
+  await refused(['setup', '--admin', 'bob', '--stdin', '--no-vault'], 'wrong', /no server admin/)
+  t.equal((await server.request('GET', '/x', { auth: 'anna:secret' })).status, 404, 'nothing was made')
+})
+
+t.test('for LiveSync: its check is green, and its Setup URI opens', async (t) => {
+  const dataDir = await temporaryFolder(t)
+  await cheapHashes(dataDir)
+  const server = await startTestServer(t, { dataDir })
+  await run(t, dataDir, ['passwd', 'anna', '--create', '--stdin'], 'secret')
+  const add = ['vault', 'add', 'obsidian', '--for', 'livesync']
+  const made = await asked(t, dataDir, add)
+  t.equal(made.done.settings.length, 7)
+  const uri = decodeURIComponent(made.setup_uri.slice('obsidian://setuplivesync?settings='.length))
+  const settings = JSON.parse(await decryptWithEphemeralSalt(uri, made.setup_passphrase))
+  t.match(settings, {
+    couchDB_URI: server.url,
+    couchDB_USER: 'obsidian',
+    couchDB_DBNAME: 'obsidian',
+    encrypt: true,
+    passphrase: made.encryption_passphrase,
+  })
+  const auth = `obsidian:${settings.couchDB_PASSWORD}`
+  t.strictSame(red((await checkConfiguration({ url: server.url, auth })).rows), [])
+  t.equal((await server.request('GET', '/obsidian', { auth })).status, 200)
+
+  const again = await asked(t, dataDir, add)
+  t.match(again, { done: { settings: [], token: 'there' }, address: null, setup_uri: null })
+  const phone = [...add, '--device', 'phone']
+  const { code, stderr } = await run(t, dataDir, phone)
+  t.equal(code, 1)
+  t.match(stderr, /^settee: .*--passphrase-file\. Nothing has changed\.\n$/)
+  const { json } = await server.request('GET', '/_settee/tokens?account=obsidian', { auth: 'anna:secret' })
+  t.equal(json.tokens.length, 1)
+  const file = join(dataDir, 'passphrase')
+  await writeFile(file, `${made.encryption_passphrase}\n`)
+  const second = await asked(t, dataDir, [...phone, '--passphrase-file', file])
+  t.equal(second.encryption_passphrase, null, 'what was given is not repeated')
+  const text = decodeURIComponent(second.setup_uri.slice('obsidian://setuplivesync?settings='.length))
+  const other = JSON.parse(await decryptWithEphemeralSalt(text, second.setup_passphrase))
+  t.equal(other.passphrase, made.encryption_passphrase)
+  t.not(other.couchDB_PASSWORD, settings.couchDB_PASSWORD)
+})
+
+t.test(
+  'in hosted mode there are no design documents, and that is said before anything is made',
+  async (t) => {
+    const dataDir = await temporaryFolder(t)
+    await writeFile(join(dataDir, 'local.ini'), '[chttpd_auth]\niterations = 10\n\n[admins]\nanna = secret\n')
+    const server = await startTestServer(t, { dataDir, hosted: true })
+    const add = ['vault', 'add', 'work', '--for', 'inkdrop']
+    const { code, stderr } = await run(t, dataDir, [...add, '--mobile-filter'])
+    t.equal(code, 1)
+    t.match(stderr, /^settee: This server runs in hosted mode, which takes no design documents[^\n]+\n$/)
+    t.equal((await server.request('GET', '/work', { auth: 'anna:secret' })).status, 404)
+
+    const { address } = await asked(t, dataDir, add)
+    const notes = await device(t)
+    await notes.put({ _id: 'note:1' })
+    t.match(await notes.sync(remote(address).db), { push: { docs_written: 1 } })
+    const auth = `work:${new URL(address).password}`
+    t.strictSame(
+      (await server.request('GET', '/_all_dbs', { auth })).json,
+      ['work'],
+      "it is the account's own",
+    )
+  },
+)
+
+t.test('for people: what was made, the address, a code, and what stands in the way', async (t) => {
+  const dataDir = await temporaryFolder(t)
+  await cheapHashes(dataDir)
+  const { code, stdout, stderr } = await run(t, dataDir, ['vault', 'add', 'work', '--for', 'inkdrop', '--qr'])
+  t.strictSame([code, stderr], [0, ''])
+  t.match(stdout, /^ {2}database +work +made$/m)
+  t.match(stdout, /^ {2}http:\/\/work:stt_[\w-]{43}@127\.0\.0\.1:5984\/work$/m)
+  t.match(stdout, /▄▄▄▄▄ █/)
+  for (const note of ['--host https', 'There is no server admin', 'The server does not run'])
+    t.match(stdout, note)
+  const again = await run(t, dataDir, [
+    'vault',
+    'add',
+    'work',
+    '--for',
+    'inkdrop',
+    '--host',
+    'http://nas:5984',
+  ])
+  t.match(again.stdout, /^ {2}token of +inkdrop +was there already$/m)
+  t.notMatch(again.stdout, 'stt_')
+  t.match(again.stdout, 'Phones and tablets do not connect by http')
+})
+
+t.test('every command of the pages about apps does what it says', async (t) => {
+  for (const page of ['inkdrop', 'livesync', 'pouchdb']) {
+    const [dataDir, folder] = [await temporaryFolder(t), await temporaryFolder(t)]
+    await cheapHashes(dataDir)
+    const server = await startTestServer(t, { dataDir })
+    await writeFile(join(folder, 'vault.txt'), 'of the notes\n')
+    const settee = `${process.execPath} ${join(ROOT, 'dist', 'cli', 'main.js')}`
+    for (const command of await commandsOf(`docs/${page}.md`)) {
+      const line = command
+        // Nobody types the password here.
+        .replace(/^settee setup .*/, 'printf secret | $& --stdin')
+        .replace(/(^|\| )settee /, `$1${settee} `)
+        .replace(/^curl /, 'curl -sf ')
+        .replaceAll('127.0.0.1:5984', new URL(server.url).host)
+      const options = { cwd: folder, env: { SETTEE_DATA: dataDir } }
+      const { code, stderr } = await start(t, 'sh', ['-c', line], options).ended
+      t.strictSame([code, stderr], [0, ''], command)
+    }
+    await server.close()
+  }
+})
+
+/** The lines of the fences that are for a shell. */
+async function commandsOf(page: string): Promise<string[]> {
+  const text = await readFile(join(ROOT, page), 'utf8')
+  const commands = [...text.matchAll(/```sh\n(.*?)```/gs)].flatMap(([, block = '']) =>
+    block.trim().split('\n'),
+  )
+  if (commands.length < 2) throw new Error(`${page} has no commands`)
+  return commands
+}
+
+t.test('others read addresses with settee/address', async (t) => {
+  const name: string = 'settee/address'
+  const { formatAddress, parseAddress: parse } = (await import(name)) as {
+    parseAddress: typeof parseAddress
+    formatAddress(parts: object): string
+  }
+  t.match(parse('https://h/notes', { mobile: true }), { ok: false, faults: [{ code: 'port_missing' }] })
+  t.equal(formatAddress({ scheme: 'https', host: 'h', port: 443, database: 'n' }), 'https://h:443/n')
+})
+
+t.test('where nobody can be asked, what is missing is named by its option', async (t) => {
+  const dataDir = await temporaryFolder(t)
+  const missing = async (args: string[], option: string) => {
+    const { code, stderr } = await run(t, dataDir, ['setup', ...args])
+    t.equal(code, 1)
+    t.match(stderr, `give ${option}. Nothing has changed.`)
+  }
+  await missing([], '--admin')
+  await missing(['--admin', 'anna'], '--stdin')
+  const { stdout } = await run(t, dataDir, ['account', 'list'])
+  t.equal(stdout, '')
+})
