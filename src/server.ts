@@ -170,7 +170,12 @@ async function composed(
   undo.push(() => tokens.close())
   void hosted?.resume()
   const version = setteeVersion()
-  const alarms = await openAlarms({ records: databases, logger, incarnationOf: incarnationsIn(databases) })
+  const alarms = await openAlarms({
+    records: databases,
+    logger,
+    incarnationOf: incarnationsIn(databases),
+    keepsVersions: () => config.integer('settee', 'keep_days') > 0,
+  })
   undo.push(() => alarms.close())
   const rewinds = new Rewinds(databases)
   const made = { config, accounts, credentials, tokens, databases, hosted, alarms, rewinds }
@@ -205,7 +210,12 @@ async function composed(
   }
   const controls = localControls({ config, databases, env, revokeTokens: revokeAll, ...lasting, ...vaults })
   undo.push(await serveControl({ dataDir, controls, logger }))
-  undo.push(async () => ending.abort())
+  // What a command waits for is broken off first: the socket closes when all of it has been answered.
+  undo.push(async () => {
+    ending.abort()
+    rewinds.close()
+    await backups.close()
+  })
   backups.startSchedule()
   return app
 }

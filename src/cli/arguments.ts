@@ -99,7 +99,9 @@ Usage: settee [serve] [options]
        settee restore <backup> [--all] [--db <name>]... [--as <name>] [--server] [--yes] [--json]
        settee adopt [<database>]... [--all] [--json]
        settee backup [--to <folder>] [--db <name>]... [--json] [--data <folder>]
-       settee history <database> [<id>] [--limit <number>] [--json] [--data <folder>]
+       settee history <database> [--since <time>] [--limit <number>] [--json] [--data <folder>]
+       settee history <database> <id> [--at <time>] [--rev <revision>] [--limit <number>] [--json]
+              [--data <folder>]
        settee rewind <database> --to <time> [--id <id>]... [--dry-run] [--yes] [--json]
               [--data <folder>]
        settee doctor <address> [--quick | --long] [--mobile] [--json | --report] [--stdin]
@@ -168,6 +170,9 @@ const OPTIONS = {
   to: { type: 'string' },
   id: { type: 'string', multiple: true },
   limit: { type: 'string' },
+  since: { type: 'string' },
+  at: { type: 'string' },
+  rev: { type: 'string' },
   'dry-run': { type: 'boolean' },
   from: { type: 'string' },
   merge: { type: 'boolean' },

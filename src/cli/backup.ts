@@ -4,6 +4,7 @@ import type { BackupDone } from '../maintenance/backup/controls.ts'
 import type { BackupProgress } from '../maintenance/backup/make.ts'
 import type { BackupCommand } from './arguments.ts'
 import { dataFolder } from './data-folder.ts'
+import { oneLine, shown } from './one-line.ts'
 import { withControls } from './operate.ts'
 import { progressBar } from './progress-bar.ts'
 
@@ -22,7 +23,7 @@ export async function runBackupCommand(command: BackupCommand, env: NodeJS.Proce
     return told(done)
   } catch (error) {
     bar.end()
-    console.error(`settee: ${(error as Error).message.replaceAll(/\s*[\r\n]+\s*/g, ' ')}`)
+    console.error(`settee: ${oneLine((error as Error).message)}`)
     return 1
   }
 }
@@ -42,6 +43,7 @@ function megabytes(bytes: number): string {
 
 /** What is not in it. Who deleted a database meanwhile does not miss it. */
 function told({ left_out }: BackupDone): number {
-  for (const { name, reason } of left_out) console.error(`settee: The backup lacks ${name}: ${reason}`)
+  for (const { name, reason } of left_out)
+    console.error(`settee: The backup lacks ${shown(name)}: ${oneLine(reason)}`)
   return left_out.some(({ reason }) => reason.startsWith('damaged')) ? 1 : 0
 }

@@ -10,7 +10,9 @@ import { backupsFolder, type RestoreOutcome, type RestoreProgress } from '../mai
 import { checkFile, findSource, pathIn, type RestoreSource } from '../maintenance/restore-source.ts'
 import type { RestoreCommand } from './arguments.ts'
 import { dataFolder } from './data-folder.ts'
+import { oneLine, shown } from './one-line.ts'
 import { becomeOwner, type FolderOptions, withControls } from './operate.ts'
+import { type ProgressBar, progressBar } from './progress-bar.ts'
 import { Terminal } from './terminal.ts'
 
 type Restore = Extract<RestoreCommand, { readonly name: 'restore' }>
@@ -23,7 +25,7 @@ export async function runRestoreCommand(command: RestoreCommand, env: NodeJS.Pro
     else await restore(command, dataDir, env)
     return 0
   } catch (error) {
-    console.error(`settee: ${(error as Error).message.replaceAll('\n', ' ')}`)
+    console.error(`settee: ${oneLine((error as Error).message)}`)
     return 1
   }
 }
@@ -41,7 +43,9 @@ async function restore(command: Restore, dataDir: string, env: NodeJS.ProcessEnv
   const { databases, as, json } = command
   const backup = isBackupId(command.backup) ? command.backup : resolve(command.backup)
   const isNew = (await stat(join(dataDir, 'server.sqlite')).catch(() => null)) === null
-  if (!command.yes) await confirm(command)
+  if (!isNew) await becomeOwner(dataDir)
+  const found = await sourceOf(backup, dataDir, env)
+  if (!command.yes) await confirm(command, found)
   const withServer = command.server || (isNew && databases === null)
   if (isNew) await prepareDataFolder(dataDir)
   await becomeOwner(dataDir)
@@ -49,13 +53,13 @@ async function restore(command: Restore, dataDir: string, env: NodeJS.ProcessEnv
     throw new Error(`A server runs on ${dataDir}; stop it to restore what belongs to the server itself.`)
   }
   const options = withServer ? await serverFiles(backup, dataDir, env) : {}
-  const progress = new ProgressLine()
+  const bar = progressBar(process.stderr)
   const outcome = await withControls(
     dataDir,
     env,
-    (controls) => controls.restore({ backup, databases, as }, (step) => progress.show(step)),
+    (controls) => controls.restore({ backup, databases, as }, (step) => tell(bar, step)),
     options,
-  ).finally(() => progress.end())
+  ).finally(() => bar.end())
   print(json, { ...outcome, server: withServer }, linesOf(outcome, withServer))
 }
 
@@ -93,39 +97,50 @@ async function keepConfig(dataDir: string): Promise<void> {
   )
 }
 
-async function confirm({ backup, databases, as }: Restore): Promise<void> {
+/**
+ * What there is to restore from, so that nobody is asked about what is not there.
+ * @returns null for an id that is not found here: the server that runs may know it
+ * @throws not_found, bad_request for a path
+ */
+async function sourceOf(
+  backup: string,
+  dataDir: string,
+  env: NodeJS.ProcessEnv,
+): Promise<RestoreSource | null> {
+  if (!isBackupId(backup)) return findSource(backup, dataDir)
+  const hasFolder = (await stat(dataDir).catch(() => null)) !== null
+  if (!hasFolder) return null
+  // A configuration that cannot be read may be what is to be restored.
+  const config = await openConfig({ dataDir, env, flags: {} }).catch(() => null)
+  return config === null ? null : findSource(backup, backupsFolder(config)).catch(() => null)
+}
+
+/** As many names as a question can hold. */
+const NAMED = 10
+
+async function confirm({ backup, databases, as }: Restore, found: RestoreSource | null): Promise<void> {
   if (!process.stdin.isTTY) throw new Error('To restore without being asked add --yes.')
-  const what = databases === null ? 'All databases of the backup' : databases.join(', ')
+  const names = databases ?? found?.copies.map(({ name }) => name) ?? []
+  const more = names.length > NAMED ? ` and ${names.length - NAMED} more` : ''
+  const what = names.length === 0 ? 'All databases of the backup' : names.slice(0, NAMED).join(', ') + more
   const how = as === null ? 'put back to what they were' : `restored as ${as}`
-  const terminal = new Terminal(process.stdin, process.stderr)
-  const [answer = ''] = await terminal.ask([`${what}: to be ${how} in ${backup}. Go on? [y/N] `], true)
+  const made = found?.whole?.manifest.begun_at
+  const when = made === undefined ? '' : `, made ${new Date(made).toString().replace(/ \(.*\)$/, '')}`
+  const question = `${shown(what)}: to be ${how} in ${shown(backup)}${when}. Go on? [y/N] `
+  const [answer = ''] = await new Terminal(process.stdin, process.stderr).ask([question], true)
   if (!/^y(?:es)?$/i.test(answer.trim())) throw new Error('Nothing has changed.')
 }
 
 const STEPS = { check: 'checking', prepare: 'preparing', replace: 'replacing' } as const
 
-/** How far it is, on a terminal alone. */
-class ProgressLine {
-  readonly #isShown = process.stderr.isTTY === true
-  #hasShown = false
-
-  show({ step, database, done, total }: RestoreProgress): void {
-    if (!this.#isShown) return
-    this.#hasShown = true
-    const percent = total === 0 ? 100 : Math.floor((100 * done) / total)
-    process.stderr.write(`\r\u001b[K${String(percent).padStart(3)} % ${STEPS[step]} ${database}`)
-  }
-
-  end(): void {
-    if (this.#hasShown) process.stderr.write('\r\u001b[K')
-    this.#hasShown = false
-  }
+function tell(bar: ProgressBar, { step, database, done, total }: RestoreProgress): void {
+  bar.show(total === 0 ? 100 : (100 * done) / total, `${STEPS[step]} ${database}`)
 }
 
 function linesOf({ backup, restored, untouched }: RestoreOutcome, withServer: boolean): string[] {
   const lines = restored.map(({ database, doc_count: documents, kept }) => {
     const before = kept === null ? 'it is new' : `what it was is kept in ${kept}`
-    return `${database} is restored from ${backup}: ${documents} documents; ${before}.`
+    return `${database} is restored from ${backup}: ${documents === 1 ? '1 document' : `${documents} documents`}; ${before}.`
   })
   if (withServer) lines.push("The server's own file and local.ini are restored too.")
   if (untouched.length > 0) lines.push(`Not in the backup, and left as they are: ${untouched.join(', ')}.`)

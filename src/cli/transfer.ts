@@ -1,6 +1,7 @@
 /** `settee export` and `settee import`: a database as a file of couchbackup's. */
 
 import { createReadStream, createWriteStream, openSync, rmSync } from 'node:fs'
+import { stat } from 'node:fs/promises'
 import type { Socket } from 'node:net'
 import type { Readable, Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
@@ -10,6 +11,7 @@ import type { ExportOutcome, ImportOutcome, TransferProgress } from '../maintena
 import { dataFolder } from './data-folder.ts'
 import { oneLine } from './one-line.ts'
 import { withControls } from './operate.ts'
+import { progressBar } from './progress-bar.ts'
 import { STANDARD, type TransferCommand } from './transfer-arguments.ts'
 import { listenForOne } from './transfer-socket.ts'
 
@@ -29,10 +31,11 @@ export async function runTransferCommand(command: TransferCommand, env: NodeJS.P
 async function exportTo({ database, to, data }: Named<'export'>, env: NodeJS.ProcessEnv): Promise<number> {
   const isFile = to !== STANDARD
   const target = isFile ? createWriteStream('', { fd: openNew(to) }) : process.stdout
+  const stay = isFile ? removedWhenBrokenOff(to) : () => undefined
   try {
     const { documents, deleted, hasAttachments } = await transfer<ExportOutcome>(data, env, {
       pump: (socket) => pour(socket, target, to),
-      ask: (controls, socket) => controls.exportDatabase({ database, socket }, tellProgress),
+      ask: (controls, socket, tell) => controls.exportDatabase({ database, socket }, tell),
     })
     if (isFile) await syncPath(to)
     say(`The database ${database} is exported: ${countsLine(documents, deleted)}.`)
@@ -41,7 +44,25 @@ async function exportTo({ database, to, data }: Named<'export'>, env: NodeJS.Pro
   } catch (error) {
     if (isFile) rmSync(to, { force: true })
     throw error
+  } finally {
+    stay()
   }
+}
+
+const BREAKING_OFF = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
+
+/** Half an export is none. @returns what ends it */
+function removedWhenBrokenOff(path: string): () => void {
+  const leave = (signal: NodeJS.Signals) => {
+    rmSync(path, { force: true })
+    stay()
+    process.kill(process.pid, signal)
+  }
+  const stay = () => {
+    for (const signal of BREAKING_OFF) process.removeListener(signal, leave)
+  }
+  for (const signal of BREAKING_OFF) process.on(signal, leave)
+  return stay
 }
 
 function openNew(path: string): number {
@@ -66,8 +87,9 @@ async function importFrom(
   if (from === STANDARD && process.stdin.isTTY) throw new Error('Name the file to import with --from.')
   const source = from === STANDARD ? process.stdin : createReadStream('', { fd: openOld(from) })
   const { isNew, documents, deleted, refused, refusals } = await transfer<ImportOutcome>(data, env, {
+    bytes: source === process.stdin || from.endsWith('.gz') ? null : (await stat(from)).size,
     pump: (socket) => feed(source, socket, from),
-    ask: (controls, socket) => controls.importDatabase({ database, socket, merge }, tellProgress),
+    ask: (controls, socket, tell) => controls.importDatabase({ database, socket, merge }, tell),
   })
   say(`The ${isNew ? 'new ' : ''}database ${database} has got ${countsLine(documents, deleted)}.`)
   if (refused === 0) return 0
@@ -90,9 +112,11 @@ async function feed(source: Readable, socket: Socket, name: string): Promise<voi
 }
 
 interface Transfer<Outcome> {
+  /** Bytes of the file, as far as they are known before. */
+  readonly bytes?: number | null
   /** Moves the file's bytes between the file and the server. */
   pump(socket: Socket): Promise<void>
-  ask(controls: Controls, socket: string): Promise<Outcome>
+  ask(controls: Controls, socket: string, tell: (progress: TransferProgress) => void): Promise<Outcome>
 }
 
 type Controls = Parameters<Parameters<typeof withControls>[2]>[0]
@@ -101,18 +125,24 @@ type Controls = Parameters<Parameters<typeof withControls>[2]>[0]
 async function transfer<Outcome>(
   data: string | undefined,
   env: NodeJS.ProcessEnv,
-  { pump, ask }: Transfer<Outcome>,
+  { bytes = null, pump, ask }: Transfer<Outcome>,
 ): Promise<Outcome> {
   const dataDir = dataFolder(data, env)
+  const bar = progressBar(process.stderr)
+  const tell = (progress: TransferProgress) => {
+    const percent = bytes === null || bytes === 0 ? null : (100 * progress.bytes) / bytes
+    bar.show(percent, `${(progress.bytes / 1_000_000).toFixed(1)} MB`)
+  }
   return withControls(dataDir, env, async (controls) => {
     const { path, connected, close } = await listenForOne(dataDir)
     try {
       const pumped = connected.then(pump)
       pumped.catch(() => undefined)
-      const outcome = await Promise.race([ask(controls, path), failureOf(pumped)])
+      const outcome = await Promise.race([ask(controls, path, tell), failureOf(pumped)])
       await pumped
       return outcome
     } finally {
+      bar.end()
       close()
     }
   })
@@ -136,8 +166,4 @@ function countsLine(documents: number, deleted: number): string {
 /** On the standard error: the standard output may be the file. */
 function say(line: string): void {
   console.error(oneLine(line))
-}
-
-function tellProgress({ bytes }: TransferProgress): void {
-  if (process.stderr.isTTY) process.stderr.write(`\r${(bytes / 1_000_000).toFixed(1)} MB \r`)
 }

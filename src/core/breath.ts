@@ -16,7 +16,11 @@ export class Breath {
   }
 
   async take(): Promise<void> {
-    if (!this.isDue) return
+    if (this.isDue) await this.rest()
+  }
+
+  /** A turn in any case: before what holds the thread as long again, and bounds itself. */
+  async rest(): Promise<void> {
     await nextTurn()
     this.#since = performance.now()
   }

@@ -2,13 +2,13 @@
 import { Breath } from '../core/breath.ts'
 import { CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
-import { asOf } from '../revisions/as-of.ts'
 import { formatRev, parseRev } from '../revisions/rev.ts'
 import type { DocHistory, RememberingStore, StoredVersion, StoreHorizon } from '../storage/history.ts'
 import { inBytes } from './open.ts'
 import { filledPieces } from './parts.ts'
 import { pieceChunks } from './pieces.ts'
 import { renderInTexts } from './render.ts'
+import { winnerAsOf } from './rewind-plan.ts'
 import { requireDatabaseAdmin } from './security.ts'
 import { readContent } from './stored-content.ts'
 import type { HistoryPage, OverwrittenQuery, VersionChoice } from './time-machine-calls.ts'
@@ -159,7 +159,7 @@ function chosenRev(doc: DocHistory, choice: VersionChoice, horizon: StoreHorizon
     const { pos, id } = parseRev(choice.rev)
     return formatRev(pos, id)
   }
-  const then = asOf(doc.versions({ leavesAfter: choice.at }), () => doc.branches, choice.at, horizon)
+  const then = winnerAsOf(doc, choice.at, horizon)
   if (then.kind === 'version') return then.version.rev
   throw new CouchError(
     'not_found',

@@ -7,11 +7,11 @@
  * the document was deleted or not there, every live leaf ends: one that was left would take the winner's place.
  */
 
-import { asOf } from '../revisions/as-of.ts'
+import { type AsOf, asOf } from '../revisions/as-of.ts'
 import { leafRev } from '../revisions/branch.ts'
 import { parseRev } from '../revisions/rev.ts'
 import type { StoredAttachment } from '../storage/engine.ts'
-import type { DocHistory, StoreHorizon } from '../storage/history.ts'
+import type { DocHistory, StoredVersion, StoreHorizon } from '../storage/history.ts'
 import type { IncomingDoc } from './incoming.ts'
 import type { RewindOutcome } from './time-machine-calls.ts'
 
@@ -42,12 +42,22 @@ export function planOfNone(id: string): RewindPlan {
   return { id, outcome: 'absent', from: null, to: null, docs: [] }
 }
 
+/**
+ * The winner of a document at a time.
+ * @param at ms since 1970; not in the future
+ */
+export function winnerAsOf(doc: DocHistory, at: number, horizon: StoreHorizon): AsOf<StoredVersion> {
+  // Where nothing is missing, what came later says nothing; of a document that is saved every minute it is a lot.
+  const range = { leavesAfter: at, ...(at >= horizon.whole && { storedBy: at }) }
+  return asOf(doc.versions(range), () => doc.branches, at, horizon)
+}
+
 /** Decides what a rewind writes to a document. */
 export function planRewind(doc: DocHistory, { at, horizon, lastSeq, isWhole }: RewindTarget): RewindPlan {
   const { id, rev: from } = doc
   const left = (outcome: RewindOutcome, to: string | null = null) => ({ id, outcome, from, to, docs: [] })
   if (doc.seq > lastSeq) return left('newer')
-  const then = asOf(doc.versions({ leavesAfter: at }), () => doc.branches, at, horizon)
+  const then = winnerAsOf(doc, at, horizon)
   if (then.kind === 'expired') return left('expired')
   if (then.kind === 'absent' && !isWhole) return left('absent')
   const to = then.kind === 'version' ? then.version.rev : null

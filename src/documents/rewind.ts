@@ -8,22 +8,23 @@ import type { DocHistory, RememberingStore } from '../storage/history.ts'
 import { remeasured } from './allowance.ts'
 import type { EditResult } from './edit.ts'
 import { kindRange } from './id-range.ts'
+import { bytesOf, isEnough, PAGE_DOCS, RewindPage } from './rewind-page.ts'
 import { planOfNone, planRewind, type RewindPlan, type RewindTarget } from './rewind-plan.ts'
 import { requireDatabaseAdmin } from './security.ts'
 import type { RewindCounts, RewindOutcome, RewindRequest } from './time-machine-calls.ts'
 import type { WriteChecks } from './validate.ts'
 import { type AnyEdit, writeEdits } from './write.ts'
 
-/** Documents of one page, and about the bytes that it brings: what one group of writes takes. */
-const PAGE_DOCS = 256
-const PAGE_BYTES = 1024 * 1024
 /** How often it is said how far a rewind is that changes nothing, in ms. */
 const TELL_EVERY_MS = 1000
 
 /** With these the store itself fails: what comes after would fail alike. */
 const BROKEN: ReadonlySet<ErrorName> = new Set([
+  'damaged_file',
+  'disk_fault',
   'insufficient_storage',
   'internal_server_error',
+  'no_database',
   'unavailable',
 ])
 
@@ -109,48 +110,55 @@ class Rewind {
   async *all(): AsyncGenerator<Uint8Array> {
     for (const range of RANGES) {
       for (let rest: IdRange | null = range; rest !== null; ) {
-        const page: { plans: RewindPlan[]; more: boolean } = await this.#page(rest)
-        yield* this.#carryOut(page.plans)
-        const last = page.plans.at(-1)
-        rest = page.more && last ? { ...range, start: { id: last.id, inclusive: false } } : null
+        const page = new RewindPage(this.#options.store)
+        try {
+          const more: boolean = await this.#fill(page, rest)
+          const last = page.plans.at(-1)
+          yield* this.#carryOut(page)
+          rest = more && last ? { ...range, start: { id: last.id, inclusive: false } } : null
+        } finally {
+          page.release()
+        }
       }
     }
   }
 
-  async #page(range: IdRange): Promise<{ plans: RewindPlan[]; more: boolean }> {
+  /** @returns whether documents of the range remain */
+  async #fill(page: RewindPage, range: IdRange): Promise<boolean> {
     const breath = new Breath()
     let bytes = 0
-    const enough = () => breath.isDue || bytes > PAGE_BYTES
-    const paging = { limit: PAGE_DOCS, enough }
+    const paging = { limit: PAGE_DOCS, enough: () => breath.isDue || isEnough(bytes) }
     const { rows, more } = await this.#options.store.history.readRange(range, paging, (doc, view) => {
       requireDatabaseAdmin(this.#options.user, view.security)
       const plan = this.#plan(doc)
       bytes += bytesOf(plan)
       return plan
     })
-    await breath.take()
-    return { plans: rows, more }
+    await page.add(rows)
+    // A group of writes may take as long as the reading has.
+    await (rows.some(({ docs }) => docs.length > 0) ? breath.rest() : breath.take())
+    return more
   }
 
   async *some(ids: readonly string[]): AsyncGenerator<Uint8Array> {
     const breath = new Breath()
-    let plans: RewindPlan[] = []
-    let bytes = 0
-    for (const id of new Set(ids)) {
-      const [plan] = await this.#options.store.history.readDocs([id], (doc, _id, view) => {
-        requireDatabaseAdmin(this.#options.user, view.security)
-        return doc === null ? planOfNone(id) : this.#plan(doc)
-      })
-      if (plan === undefined) continue
-      plans.push(plan)
-      bytes += bytesOf(plan)
-      await breath.take()
-      if (plans.length < PAGE_DOCS && bytes <= PAGE_BYTES) continue
-      yield* this.#carryOut(plans)
-      plans = []
-      bytes = 0
+    let page = new RewindPage(this.#options.store)
+    try {
+      for (const id of new Set(ids)) {
+        const [plan] = await this.#options.store.history.readDocs([id], (doc, _id, view) => {
+          requireDatabaseAdmin(this.#options.user, view.security)
+          return doc === null ? planOfNone(id) : this.#plan(doc)
+        })
+        await page.add(plan === undefined ? [] : [plan])
+        await breath.take()
+        if (!page.isFull) continue
+        yield* this.#carryOut(page)
+        page = new RewindPage(this.#options.store)
+      }
+      yield* this.#carryOut(page)
+    } finally {
+      page.release()
     }
-    yield* this.#carryOut(plans)
   }
 
   #plan(doc: DocHistory): RewindPlan {
@@ -158,8 +166,9 @@ class Rewind {
   }
 
   /** Writes what a page is to be, and tells of it. */
-  async *#carryOut(plans: readonly RewindPlan[]): AsyncGenerator<Uint8Array> {
-    const results = this.#isDry ? new Map<RewindPlan, EditResult[]>() : await this.#write(plans)
+  async *#carryOut(page: RewindPage): AsyncGenerator<Uint8Array> {
+    const { plans } = page
+    const results = await this.#write(this.#isDry ? [] : plans).finally(() => page.release())
     const lines: string[] = []
     for (const plan of plans) {
       const done = doneOf(plan, results.get(plan) ?? [])
@@ -196,10 +205,6 @@ class Rewind {
     }
     return written
   }
-}
-
-function bytesOf({ docs }: RewindPlan): number {
-  return docs.reduce((sum, { body }) => sum + body.length, 0)
 }
 
 function doneOf(plan: RewindPlan, results: readonly EditResult[]): Done {

@@ -33,6 +33,8 @@ export interface AlarmsOptions {
   readonly logger: Pick<Logger, 'warn' | 'error'>
   /** The number of the database of this name; undefined: there is none; null: nobody can say just now. */
   incarnationOf(database: string): number | null | undefined
+  /** Whether old bodies outlive a compaction (`settee/keep_days`). */
+  keepsVersions(): boolean
 }
 
 /** @returns {@link AlarmsOptions.incarnationOf} of these */
@@ -88,10 +90,11 @@ export class Alarms {
   #warn(alarm: Alarm): void {
     const { database, deleted, of, account, device, since } = alarm
     const facts = { database, deleted, of, account, ...device, since: new Date(since).toISOString() }
+    const kept = this.#options.keepsVersions() ? 'is kept' : 'is there until the next compaction'
     this.#options.logger.warn(
       facts,
       `${deleted} of ${of} documents of the database ${database} were deleted within a minute; ` +
-        `what they were is kept, and comes back with: ${undoing(alarm)}`,
+        `what they were ${kept}, and comes back with: ${undoing(alarm)}`,
     )
   }
 

@@ -101,7 +101,9 @@ class Connections {
       if (socket.writableLength === 0) socket.write(answer === null ? '\n' : `${JSON.stringify(answer)}\n`)
     }
     const atWork = setInterval(() => say(null), AT_WORK_MS)
-    const acting = this.#act(text, (progress) => say({ progress })).then((answer) => {
+    const gone = new AbortController()
+    socket.on('close', () => gone.abort())
+    const acting = this.#act(text, (progress) => say({ progress }), gone.signal).then((answer) => {
       clearInterval(atWork)
       socket.end(`${JSON.stringify(answer)}\n`)
       this.#acting.delete(acting)
@@ -109,11 +111,16 @@ class Connections {
     this.#acting.add(acting)
   }
 
-  async #act(text: string, onProgress: (progress: object) => void): Promise<ControlAnswer> {
+  /** @param gone whoever has asked has gone: what takes its time may be left */
+  async #act(
+    text: string,
+    onProgress: (progress: object) => void,
+    gone: AbortSignal,
+  ): Promise<ControlAnswer> {
     try {
       const { act, argument } = callOf(text)
-      const work = this.#controls[act] as (argument: object, tell: typeof onProgress) => Promise<unknown>
-      const result = await work(argument, onProgress)
+      const work = this.#controls[act] as (...given: readonly unknown[]) => Promise<unknown>
+      const result = await work(argument, onProgress, gone)
       const { name } = argument as { name?: string }
       this.#logger.info(
         { act, ...(name !== undefined && { account: name }) },

@@ -1,7 +1,8 @@
 /**
  * What the command line may ask for, on a server that runs (over the control socket) and on the folder of one that does
- * not: each is a method that takes one argument and, where it takes its time, whom it tells how far it is. All of these
- * are plain data, so that they can travel; failures are CouchErrors.
+ * not: each is a method that takes one argument and, where it takes its time, whom it tells how far it is, and what says
+ * that whoever asked does not wait any more (a command that is broken off). Arguments and what is told are plain data, so
+ * that they can travel; failures are CouchErrors.
  */
 
 import { localOperator, type Operator, type OperatorServices } from '../auth/operator.ts'
@@ -35,6 +36,7 @@ export const CONTROLS: readonly (keyof Controls)[] = [
   'adopt',
   'backUp',
   'readHistory',
+  'readVersion',
   'rewindDatabase',
   'readVault',
   'addVault',

@@ -1,8 +1,8 @@
 /** What the command line may ask of the time machine; controls.ts. */
 import { CouchError, ERRORS, type ErrorName } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
-import type { RewindCounts } from '../documents/time-machine-calls.ts'
-import type { Databases } from '../threads/databases.ts'
+import type { RewindCounts, VersionChoice } from '../documents/time-machine-calls.ts'
+import type { DatabaseHandle, Databases } from '../threads/databases.ts'
 import type { RewindLine, Rewinds } from './rewinds.ts'
 
 export interface HistoryQuery {
@@ -14,6 +14,12 @@ export interface HistoryQuery {
   /** In ms since 1970, of the whole database. */
   readonly since?: number
   readonly until?: number
+}
+
+export interface VersionQuery {
+  readonly database: string
+  readonly id: string
+  readonly choice: VersionChoice
 }
 
 export interface RewindOrder {
@@ -38,10 +44,22 @@ export interface RewindProgress {
 }
 
 export interface HistoryControls {
-  /** The answer of `GET history`. @throws no_database, not_found, bad_request */
+  /**
+   * The answer of `GET history`; of a whole database all documents are looked at, if need be, until there are as many
+   * rows as asked for. @throws no_database, not_found, bad_request
+   */
   readHistory(query: HistoryQuery): Promise<object>
-  /** @throws no_database, bad_request, conflict; and what the rewind broke off with */
-  rewindDatabase(order: RewindOrder, onProgress?: (progress: RewindProgress) => void): Promise<RewindResult>
+  /** The JSON text of a version, attachments as stubs. @throws no_database, not_found, bad_request */
+  readVersion(query: VersionQuery): Promise<{ readonly text: string }>
+  /**
+   * @param gone whoever asked does not wait for it any more: it ends after the documents at hand
+   * @throws no_database, bad_request, conflict; and what the rewind broke off with
+   */
+  rewindDatabase(
+    order: RewindOrder,
+    onProgress?: (progress: RewindProgress) => void,
+    gone?: AbortSignal,
+  ): Promise<RewindResult>
 }
 
 /** Whoever may open the data folder. */
@@ -53,19 +71,25 @@ export function localHistory(databases: Pick<Databases, 'get'>, rewinds: Rewinds
   return {
     readHistory: async ({ database, id, ...query }) => {
       const handle = databases.get(database)
-      const bytes =
-        id === undefined
-          ? await handle.overwritten(OPERATOR, query)
-          : await handle.history(OPERATOR, id, query)
-      return JSON.parse(new TextDecoder().decode(bytes)) as object
+      return id === undefined
+        ? overwrittenIn(handle, query)
+        : objectOf(await handle.history(OPERATOR, id, query))
     },
-    rewindDatabase: async ({ database, ...request }, onProgress) => {
+    readVersion: async ({ database, id, choice }) => {
+      const chunks: Uint8Array[] = []
+      for await (const chunk of databases.get(database).version(OPERATOR, id, choice, false))
+        chunks.push(chunk)
+      return { text: Buffer.concat(chunks).toString().trim() }
+    },
+    rewindDatabase: async ({ database, ...request }, onProgress, gone) => {
       const lines = rewinds.run(OPERATOR, database, request)
       const rows: RewindLine[] = []
       let documents = 0
       let left = 0
       for await (const line of linesOf(lines)) {
-        if (line.error !== undefined) throw brokenOff(line)
+        if (gone?.aborted) break
+        // A document's line may say why that one was refused.
+        if (line.error !== undefined && line.id === undefined) throw brokenOff(line)
         if (line.done && line.counts) return { counts: line.counts, rows, isWhole: left === 0 }
         documents = line.documents ?? documents
         if (line.progress) onProgress?.({ documents, looked_at: line.progress.looked_at })
@@ -76,6 +100,31 @@ export function localHistory(databases: Pick<Databases, 'get'>, rewinds: Rewinds
       throw new CouchError('unavailable')
     },
   }
+}
+
+interface OverwrittenAnswer {
+  readonly rows: readonly object[]
+  readonly bookmark: string | null
+}
+
+/** One call looks at some of the documents only, and may find nothing among them. */
+async function overwrittenIn(
+  handle: Pick<DatabaseHandle, 'overwritten'>,
+  { limit, ...query }: Omit<HistoryQuery, 'database' | 'id'>,
+): Promise<OverwrittenAnswer> {
+  const rows: object[] = []
+  for (let { bookmark } = query; ; ) {
+    const from = bookmark === undefined ? {} : { bookmark }
+    const asked = { ...query, ...from, limit: limit - rows.length }
+    const page = objectOf(await handle.overwritten(OPERATOR, asked)) as OverwrittenAnswer
+    rows.push(...page.rows)
+    if (page.bookmark === null || rows.length >= limit) return { ...page, rows }
+    bookmark = page.bookmark
+  }
+}
+
+function objectOf(bytes: Uint8Array): object {
+  return JSON.parse(new TextDecoder().decode(bytes)) as object
 }
 
 /** A chunk is made of whole lines. */

@@ -46,11 +46,13 @@ export interface RestoreProgress {
 export interface Restorer {
   /**
    * Puts databases back to what they were in a backup, or makes new ones of them.
+   * @param gone whoever asked does not wait any more: as long as nothing is replaced, nothing will be
    * @throws not_found, bad_request, illegal_database_name; file_exists for the new name of a database; what went wrong after some were restored says which
    */
   restore(
     argument: RestoreArgument,
     onProgress?: (progress: RestoreProgress) => void,
+    gone?: AbortSignal,
   ): Promise<RestoreOutcome>
   /**
    * Lets databases begin anew whose files were put back by hand; null: all.
@@ -72,14 +74,14 @@ export function backupsFolder(config: Pick<Config, 'get' | 'path'>): string {
 /** @param backups where backups are, by their ids */
 export function localRestorer(databases: RestoreTarget, backups: () => string): Restorer {
   return {
-    async restore(argument, onProgress = () => undefined) {
+    async restore(argument, onProgress = () => undefined, gone?: AbortSignal) {
       const source = await findSource(argument.backup, backups())
       const wanted = chosen(source, argument)
       const names = databases.names()
       if (argument.as !== null && names.includes(argument.as)) {
         throw new CouchError('file_exists', `There is a database ${argument.as} already.`)
       }
-      const restored = await restoreAll(databases, wanted, new Tally(wanted, onProgress))
+      const restored = await restoreAll(databases, wanted, new Tally(wanted, onProgress), gone)
       const isWhole = argument.databases === null && source.whole !== null
       const inBackup = new Set([...source.copies.map(({ name }) => name), ...wanted.map(({ as }) => as)])
       return {
@@ -145,14 +147,23 @@ async function restoreAll(
   databases: RestoreTarget,
   wanted: readonly Wanted[],
   tally: Tally,
+  gone: AbortSignal | undefined,
 ): Promise<RestoredDatabase[]> {
-  for (const copy of wanted) await check(copy, tally)
+  const refuseIfGone = () => {
+    if (gone?.aborted)
+      throw new CouchError('unavailable', 'Whoever asked for it does not wait: nothing has changed.')
+  }
+  for (const copy of wanted) {
+    refuseIfGone()
+    await check(copy, tally)
+  }
   const prepared: PreparedRestore[] = []
   try {
     for (const { as, path, bytes } of wanted) {
       tally.add('prepare', as, 0)
       prepared.push(await databases.prepareRestore(as, path))
       tally.add('prepare', as, bytes)
+      refuseIfGone()
     }
     return await finishAll(wanted, prepared, tally)
   } finally {

@@ -36,6 +36,7 @@ interface Running {
 export class Rewinds {
   readonly #databases: Pick<Databases, 'get'>
   readonly #tasks = new Map<number, Running>()
+  #isOver = false
 
   constructor(databases: Pick<Databases, 'get'>) {
     this.#databases = databases
@@ -65,6 +66,7 @@ export class Rewinds {
       for await (const chunk of database.rewind(user, request)) {
         this.#note(running, lastLine(chunk))
         yield chunk
+        if (this.#isOver) throw new CouchError('unavailable')
       }
     } finally {
       this.#end(running)
@@ -84,6 +86,11 @@ export class Rewinds {
   #end(running: Running): void {
     const { incarnation } = running.task
     if (this.#tasks.get(incarnation) === running) this.#tasks.delete(incarnation)
+  }
+
+  /** The server stops: those under way end after the documents at hand, and may be asked for again. */
+  close(): void {
+    this.#isOver = true
   }
 
   /** The oldest first. */

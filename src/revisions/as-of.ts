@@ -43,7 +43,8 @@ interface Placed<Version> {
 
 /**
  * The winner of a document at a time, with a tombstone as a version like any other.
- * @param versions at least those that are leaves or were superseded after `at`
+ * @param versions at least those that are leaves or were superseded after `at`; from `horizon.whole` on those suffice
+ * that were stored by `at`, too
  * @param branches the document's branches now; asked for only where the time lies before `horizon.whole`
  * @param at ms since 1970; not in the future
  */

@@ -21,6 +21,8 @@ export interface StoredVersion extends TimedVersion {
 export interface VersionRange {
   /** Only leaves, and those that were superseded after this time, in ms since 1970. */
   readonly leavesAfter?: number
+  /** Only those that were stored by this time, in ms since 1970, or before times were noted. */
+  readonly storedBy?: number
   /** Only those with lesser places. */
   readonly before?: number
   /** At most so many. */

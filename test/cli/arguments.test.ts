@@ -1,5 +1,6 @@
 import t from 'tap'
 import { type Command, HELP, parseCommand } from '../../src/cli/arguments.ts'
+import { rewindCommand } from '../../src/cli/time-machine-arguments.ts'
 import { UsageError } from '../../src/cli/usage-error.ts'
 
 t.test('flags', (t) => {
@@ -237,8 +238,27 @@ t.test('history and rewind', async (t) => {
     data: undefined,
     json: false,
     database: 'notes',
-    id: undefined,
+    id: null,
     limit: 50,
+    since: null,
+    choice: null,
+  }
+  const rev = '2-abc'
+  t.strictSame(parseCommand(['history', 'notes', 'a', '--rev', rev]), {
+    ...history,
+    id: 'a',
+    choice: { rev },
+  })
+  const then = '2025-03-01T14:05Z'
+  t.strictSame(parseCommand(['history', 'notes', 'a', '--at', then]), { ...history, id: 'a', choice: { at } })
+  t.strictSame(parseCommand(['history', 'notes', '--since', then]), { ...history, since: at })
+  for (const [ago, ms] of [
+    ['90m', 5_400_000],
+    ['2h', 7_200_000],
+    ['7d', 604_800_000],
+    ['2w', 1_209_600_000],
+  ] as const) {
+    t.match(rewindCommand(['notes'], { to: ago }, at), { at: at - ms }, ago)
   }
   t.strictSame(parseCommand(['history', 'notes']), history)
   t.strictSame(parseCommand(['history', 'notes', 'a', '--limit', '5']), { ...history, id: 'a', limit: 5 })
@@ -247,6 +267,14 @@ t.test('history and rewind', async (t) => {
     ['history', 'notes', 'a', 'b'],
     ['history', 'notes', '--limit', '0'],
     ['history', 'notes', '--yes'],
+    ['history', 'notes', '--at', then],
+    ['history', 'notes', '--rev', rev],
+    ['history', 'notes', 'a', '--rev', 'x'],
+    ['history', 'notes', 'a', '--rev', rev, '--at', then],
+    ['history', 'notes', 'a', '--since', then],
+    ['rewind', 'notes', '--to', '2y'],
+    ['rewind', 'notes', '--to', '2025-02-30'],
+    ['rewind', 'notes', '--to', '2025-03-01 14:05+25:00'],
     ['rewind'],
     ['rewind', 'notes'],
     ['rewind', 'notes', '--to', 'yesterday'],

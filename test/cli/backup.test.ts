@@ -43,7 +43,15 @@ t.test('whether the server runs or not', async (t) => {
     t.strictSame(await wrongSums(done.path), [])
     const missing = await run(t, dataDir, ['--db', 'none'])
     t.strictSame(missing, { code: 1, stdout: '', stderr: 'settee: There is no database none.\n' }, inWords)
-    t.equal((await run(t, dataDir, ['--to', join(other, 'a', 'b')])).code, 1, 'only one folder is made')
+    for (const [to, why] of [
+      [join(other, 'a', 'b'), /cannot be used: the folder that it would be in is not there\.\n$/],
+      [join(dataDir, 'server.sqlite', 'a'), /cannot be used: a part of its path is a file\.\n$/],
+      [join(dataDir, 'databases'), /is a part of the data folder; backups need a folder of their own\.\n$/],
+      [join(dataDir, 'tmp', 'a'), /is a part of the data folder/],
+      [dataDir, /is a part of the data folder/],
+    ] as const) {
+      t.match(await run(t, dataDir, ['--to', to]), { code: 1, stdout: '', stderr: why }, `${inWords}: ${to}`)
+    }
   }
   await check('it runs')
   t.equal((await server.request('GET', '/_settee/backups')).json.backups.length, 1)

@@ -82,7 +82,7 @@ t.test('a running server', async (t) => {
   const one = await run(t, dataDir, ['restore', ID, '--db', 'notes', '--yes'])
   t.match(one, {
     code: 0,
-    stdout: /^notes is restored from .*: 1 documents; what it was is kept in .*replaced/,
+    stdout: /^notes is restored from .*: 1 document; what it was is kept in .*replaced/,
   })
   t.same([await idsIn(server, 'notes'), await idsIn(server, 'tasks')], [['a'], ['a', 'b']])
 
@@ -116,6 +116,12 @@ t.test('a running server', async (t) => {
   t.match(await run(t, dataDir, ['restore', kept, '--db', 'tasks', '--yes']), { code: 0 })
   t.same(await idsIn(server, 'tasks'), ['a', 'b'], 'a restore is undone')
 
+  const live = join(dataDir, 'databases', 'notes.sqlite')
+  t.match(await run(t, dataDir, ['restore', live, '--db', 'tasks', '--yes']), {
+    code: 1,
+    stderr: /is what a database is kept in, and no copy of it/,
+  })
+  t.match(await run(t, dataDir, ['restore', '/nowhere', '--all']), { code: 1, stderr: /There is no backup/ })
   t.match(await run(t, dataDir, ['adopt', 'tasks']), { code: 0, stdout: 'Devices compare anew: tasks.\n' })
   t.match(await run(t, dataDir, ['adopt', 'none']), { code: 1, stderr: /does not exist/ })
   t.match(await run(t, dataDir, ['restore', backup, '--all', '--server', '--yes']), {

@@ -1,7 +1,8 @@
 /** `settee export` and `settee import`, with couchbackup's own programs at the other end. */
 import { createHash } from 'node:crypto'
-import { readdir, readFile, stat, writeFile } from 'node:fs/promises'
+import { readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import { gunzipSync, gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { startTestServer, type TestServer, temporaryFolder } from '../helpers/server.ts'
@@ -155,4 +156,28 @@ t.test('what is refused', async (t) => {
   t.match(await asked('export', 'notes', '--to', file), { code: 1, stderr: /cannot be made \(EEXIST\)/ })
   t.match(await asked('export'), { code: 1, stderr: /needs the name of a database/ })
   t.match(await asked('import', 'notes', '--to', 'x'), { code: 1, stderr: /has no option --to/ })
+})
+
+t.test('an export that is broken off leaves no file behind', async (t) => {
+  const server = await startTestServer(t)
+  await server.request('PUT', '/notes')
+  await attach(server, 'notes')
+  await server.close()
+  const to = join(await temporaryFolder(t), 'notes.gz')
+  const isThere = () =>
+    stat(to).then(
+      () => true,
+      () => false,
+    )
+  // On a machine that is busy it may be done before the signal comes.
+  for (let code: unknown = 0; code === 0; ) {
+    await rm(to, { force: true })
+    const { dataDir } = server
+    const child = builtSettee(t, ['export', 'notes', '--to', to], { env: { SETTEE_DATA: dataDir } })
+    while (!(await isThere())) await delay(5)
+    child.process.kill('SIGINT')
+    code = (await child.ended).code
+    if (code !== 0) t.equal(code, 'SIGINT')
+  }
+  t.notOk(await isThere())
 })

@@ -7,6 +7,6 @@ import type { Databases } from '../../src/threads/databases.ts'
 export async function timeMachineOver(databases: Databases, logger: Pick<Logger, 'warn' | 'error'>) {
   const incarnationOf = (name: string) =>
     databases.names().includes(name) ? databases.get(name).incarnation : undefined
-  const alarms = await openAlarms({ records: databases, logger, incarnationOf })
+  const alarms = await openAlarms({ records: databases, logger, incarnationOf, keepsVersions: () => true })
   return { alarms, rewinds: new Rewinds(databases) }
 }

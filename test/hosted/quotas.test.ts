@@ -1,4 +1,5 @@
 /** Quotas through a listening server: what PouchDB sees of them, and how an account gets room again. */
+import { setTimeout as delay } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { connect } from '../http/client.ts'
 import { device, remote, until } from '../protocol/devices.ts'
@@ -107,4 +108,26 @@ t.test('what is taken is known after a restart, without a look at the databases'
   const call = connect(t, second)
   t.equal((await call('DELETE', '/notes', ANNA)).status, 200)
   t.match(second.hosted.tenantUsage(), [{ account: 'anna', bytes: 0, documents: 0, databases: 0 }])
+})
+
+t.test("a rewind is the owner's, and stays within the quota", async (t) => {
+  const { call, setQuota } = await startWithNotes(t)
+  const body = JSON.stringify({ text: 'x'.repeat(50_000) })
+  const { rev } = (await call('PUT', '/notes/a', { ...ANNA, body })).json as { rev: string }
+  await delay(5)
+  const at = new Date().toISOString()
+  await delay(5)
+  await call('DELETE', `/notes/a?rev=${rev}`, ANNA)
+  await call('PUT', '/notes/b', { ...ANNA, body: '{}' })
+  await setQuota({ bytes: 1000 })
+  const rewind = async () => {
+    const { status, text } = await call('POST', '/_settee/databases/notes/rewind', { ...ANNA, json: { at } })
+    t.equal(status, 200, text)
+    return text
+  }
+  const refused = await rewind()
+  t.match(refused, /"id":"a","outcome":"refused".*may store 1000 bytes/)
+  t.match(refused, '"deleted":1')
+  await setQuota({ bytes: null })
+  t.match(await rewind(), /"id":"a","outcome":"recreated"/)
 })

@@ -200,6 +200,36 @@ t.test('conflicts that came since stay, unless the document goes', async (t) => 
   t.match((await rewind(server, { at: then })).at(-1), { counts: { unchanged: 2 } })
 })
 
+t.test('attachments of old bodies come back after compactions, and what expired is left alone', async (t) => {
+  const server = await started(t)
+  const data = Buffer.alloc(300_000, 'a file of its own ').toString('base64')
+  const file = { content_type: 'text/plain', data }
+  const rev = (await server.request('PUT', '/notes/a', { body: { n: 1, _attachments: { file } } })).json.rev
+  await server.request('PUT', '/notes/b', { body: { n: 1 } })
+  const then = await between()
+  await server.request('PUT', '/notes/a', { body: { n: 2, _rev: rev } })
+  const removed = await server.request('GET', '/notes/a')
+  await server.request('DELETE', `/notes/a?rev=${removed.json._rev}`)
+  const compact = async () => {
+    await server.request('POST', '/notes/_compact', { body: {} })
+    while ((await server.request('GET', '/notes')).json.compact_running) await delay(20)
+  }
+  await compact()
+  t.match((await server.request('GET', `${AT}/size`)).json.parts, { kept: { count: 2 } })
+  const old = await server.request('GET', `${AT}/version?id=a&at=${then}&attachments=true`)
+  t.match(old.json, { n: 1, _attachments: { file: { data } } })
+  t.match((await rewind(server, { at: then })).at(-1), { counts: { recreated: 1, unchanged: 1 } })
+  await server.request('PUT', '/_node/_local/_config/settee/keep_days', { body: '"0"' })
+  await compact()
+  const now = await server.request('GET', '/notes/a?attachments=true')
+  t.match(now.json, { n: 1, _attachments: { file: { data } } }, 'it is named by what it has become')
+  t.match((await server.request('GET', `${AT}/size`)).json.parts, { kept: { count: 0 }, old: { count: 0 } })
+  t.match((await rewind(server, { at: then })).at(-1), { counts: { expired: 1, unchanged: 1, deleted: 0 } })
+  const { json } = await server.request('GET', `${AT}/history?id=a`)
+  t.equal(json.versions.length, 1)
+  t.ok(json.known_since > then, 'it says since when all is known')
+})
+
 t.test('what a validate function refuses is told, and the rest goes on', async (t) => {
   const server = await started(t)
   const made = await bulk(

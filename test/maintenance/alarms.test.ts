@@ -12,6 +12,7 @@ class Kept {
   readonly warned: string[] = []
   readonly failed: string[] = []
   isBroken = false
+  keeps = true
 
   open(): Promise<Alarms> {
     return openAlarms({
@@ -30,6 +31,7 @@ class Kept {
         error: (_facts: object, text: string) => this.failed.push(text),
       } as never,
       incarnationOf: (name) => this.incarnations.get(name),
+      keepsVersions: () => this.keeps,
     })
   }
 }
@@ -45,12 +47,18 @@ t.test('an alarm is kept over restarts until it is dismissed', async (t) => {
   alarms.raise(NOTES, { ...found(1000), deleted: 60 }, null)
   await alarms.close()
   t.equal(kept.warned.length, 2)
-  t.match(kept.warned[1], "settee rewind 'notes' --to 1970-01-01T00:00:01.000Z")
+  t.match(
+    kept.warned[1],
+    "what they were is kept, and comes back with: settee rewind 'notes' --to 1970-01-01T00:00:01.000Z",
+  )
   const again = await kept.open()
   t.match(again.list(), [{ database: 'notes', deleted: 60, device }])
   t.equal(again.list().length, 1, 'one for all that was told of it')
   t.strictSame(again.list('other'), [])
   t.match(await again.health(), [{ name: 'alarms', ok: true, count: 1 }])
+  kept.keeps = false
+  again.raise(NOTES, found(1000), null)
+  t.match(kept.warned[2], 'what they were is there until the next compaction, and comes back with')
   const [alarm] = again.list()
   t.equal(await again.dismiss(alarm?.id ?? '', 'other'), false)
   t.equal(await again.dismiss(alarm?.id ?? '', 'notes'), true)

@@ -1,6 +1,7 @@
 import { chmod, mkdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { createConnection } from 'node:net'
 import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { CouchError } from '../../src/core/errors.ts'
 import { reachServer } from '../../src/maintenance/control-client.ts'
@@ -86,6 +87,25 @@ t.test('how far it is comes before what comes of it', async (t) => {
   const ask = (await reach()).listAccounts as unknown as typeof work
   t.strictSame(await ask({ after: 'x' }, (progress) => told.push(progress)), { after: 'x' })
   t.strictSame(told, [{ done: 1, total: 2 }])
+})
+
+t.test('what is at work is told when nobody waits for it any more', async (t) => {
+  let leave: () => void = () => undefined
+  const left = new Promise<void>((resolve) => {
+    leave = resolve
+  })
+  const work = async (_argument: object, tell: (progress: object) => void, gone: AbortSignal) => {
+    while (!gone.aborted) {
+      tell({ done: 1 })
+      await delay(5)
+    }
+    leave()
+  }
+  const { dataDir } = await setUp(t, { backUp: work as never })
+  const socket = createConnection({ path: controlPath(dataDir), allowHalfOpen: true })
+  socket.end(`${JSON.stringify({ act: 'backUp', argument: {} })}\n`)
+  socket.once('data', () => socket.destroy())
+  await left
 })
 
 t.test('nobody else may open the socket', async (t) => {

@@ -5,7 +5,7 @@ import type { Config } from '../../config/config.ts'
 import { asCouchError, CouchError } from '../../core/errors.ts'
 import type { Databases } from '../../threads/databases.ts'
 import type { BackupManifest } from '../backup-format.ts'
-import { BackupFolder, type StoredBackup } from './folder.ts'
+import { BackupFolder, refuseTaken, type StoredBackup } from './folder.ts'
 import { type BackupProgress, type MadeBackup, makeBackup } from './make.ts'
 import { surplusBackups } from './retention.ts'
 import { BackupSchedule, type WallClock, wallClock } from './schedule.ts'
@@ -29,6 +29,8 @@ export interface BackupOrder {
   /** Another folder than the configuration's, absolute; it is no part of the schedule, and nothing in it is removed. */
   readonly to: string | null
   readonly reason: BackupManifest['reason']
+  /** Whoever asked for it does not wait any more: it is broken off. */
+  readonly gone?: AbortSignal | undefined
 }
 
 /** A backup that is being made. */
@@ -193,6 +195,7 @@ export class Backups {
     const names = this.#namesOf(order)
     const { mayMake } = this.#settings()
     const folder = order.to === null ? this.#own() : this.#other(order.to)
+    refuseTaken(folder.path, this.#options.dataDir)
     await folder.prepare(order.to === null ? mayMake : true)
     await folder.sweep()
     const startedAt = this.#clock.now()
@@ -230,8 +233,11 @@ export class Backups {
     const copier = copies.start()
     this.#abort = () => copier.close()
     const startedAt = this.#clock.now()
+    const isBrokenOff = () => this.#isOver || order.gone?.aborted === true
+    const leave = () => void copier.close()
+    order.gone?.addEventListener('abort', leave)
     try {
-      if (this.#isOver) throw new CouchError('unavailable')
+      if (isBrokenOff()) throw new CouchError('unavailable')
       const { serverUuid } = databases
       const { floor } = this.#settings()
       const { reason, databases: named } = order
@@ -251,10 +257,11 @@ export class Backups {
       if (order.to === null) await this.#clearOut(folder)
       return made
     } catch (error) {
-      if (!this.#isOver) this.#failed(error)
-      else logger.info({ backup: id }, 'a backup was broken off: the server stops')
+      if (!isBrokenOff()) this.#failed(error)
+      else logger.info({ backup: id }, 'a backup was broken off: the server stops, or nobody waits for it')
       throw error
     } finally {
+      order.gone?.removeEventListener('abort', leave)
       this.#abort = undefined
       await copier.close()
     }

@@ -21,18 +21,23 @@ export interface BackupDone extends BackupSummary {
 export interface Keeper {
   /**
    * Makes a backup, and waits for it.
+   * @param gone whoever asked does not: it is broken off, and nothing is left of it
    * @throws conflict, not_found, bad_request, insufficient_storage, unavailable, internal_server_error
    */
-  backUp(asked: BackupAsked, onProgress?: (progress: BackupProgress) => void): Promise<BackupDone>
+  backUp(
+    asked: BackupAsked,
+    onProgress?: (progress: BackupProgress) => void,
+    gone?: AbortSignal,
+  ): Promise<BackupDone>
 }
 
 export function localKeeper(backups: Backups): Keeper {
   return {
-    backUp: async ({ to, databases }, onProgress) => {
+    backUp: async ({ to, databases }, onProgress, gone) => {
       if (to !== null && !isAbsolute(to)) {
         throw new CouchError('bad_request', 'The folder for the backup must be an absolute path.')
       }
-      const { made, path } = await backups.start({ databases, to, reason: 'asked' }, onProgress)
+      const { made, path } = await backups.start({ databases, to, reason: 'asked', gone }, onProgress)
       const { manifest } = await made
       return { ...summaryOf({ manifest, damage: [] }, Date.now()), path }
     },

@@ -1,7 +1,7 @@
 /** The folder of backups: what is in it, and how something comes into it and leaves it durably. */
 
 import { appendFile, mkdir, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
-import { join } from 'node:path'
+import { join, relative, sep } from 'node:path'
 import { syncPath } from '../../core/durable.ts'
 import { CouchError } from '../../core/errors.ts'
 import { type BackupManifest, backupId, isBackupId, readManifest, UNFINISHED } from '../backup-format.ts'
@@ -37,7 +37,11 @@ export class BackupFolder {
    * @throws bad_request, the file system's error
    */
   async prepare(mayMake: boolean): Promise<void> {
-    const found = await stat(this.path).catch(absent)
+    const found = await stat(this.path)
+      .catch(absent)
+      .catch((cause: NodeJS.ErrnoException) => {
+        throw unusable(this.path, cause)
+      })
     if (found?.isDirectory()) return
     if (found !== null) throw new CouchError('bad_request', `${this.path} is a file.`)
     if (!mayMake) {
@@ -46,7 +50,9 @@ export class BackupFolder {
         `The folder for backups ${this.path} is not there: is its disk mounted?`,
       )
     }
-    await mkdir(this.path, { mode: 0o700 })
+    await mkdir(this.path, { mode: 0o700 }).catch((cause: NodeJS.ErrnoException) => {
+      throw unusable(this.path, cause)
+    })
     await syncPath(join(this.path, '..'))
   }
 
@@ -105,7 +111,9 @@ export class BackupFolder {
   /** Where a backup is made, under a name that is no backup's. @returns the folder's path */
   async begin(id: string): Promise<string> {
     const path = join(this.path, id + this.#suffix)
-    await mkdir(path, { mode: 0o700 })
+    await mkdir(path, { mode: 0o700 }).catch((cause: NodeJS.ErrnoException) => {
+      throw cause.code === 'ENOSPC' ? cause : unusable(this.path, cause)
+    })
     return path
   }
 
@@ -134,6 +142,36 @@ export class BackupFolder {
   async condemn(id: string, line: string): Promise<void> {
     await appendFile(join(this.path, id, DAMAGED_FILE), `${line}\n`, { mode: 0o600 })
   }
+}
+
+/** What settee keeps in its data folder, and clears away there. */
+const TAKEN: ReadonlySet<string> = new Set(['databases', 'tmp', 'control', 'replaced', 'before-upgrade'])
+
+/**
+ * A place in the data folder that has another use is none for backups.
+ * @param path absolute
+ * @throws bad_request
+ */
+export function refuseTaken(path: string, dataDir: string): void {
+  const [first = ''] = relative(dataDir, path).split(sep)
+  if (first !== '' && !TAKEN.has(first)) return
+  throw new CouchError(
+    'bad_request',
+    `${path} is a part of the data folder; backups need a folder of their own.`,
+  )
+}
+
+const REASONS: Readonly<Record<string, string>> = {
+  ENOENT: 'the folder that it would be in is not there',
+  EACCES: 'settee may not write there',
+  EPERM: 'settee may not write there',
+  EROFS: 'the disk is read-only',
+  ENOTDIR: 'a part of its path is a file',
+}
+
+function unusable(path: string, cause: NodeJS.ErrnoException): CouchError {
+  const reason = REASONS[cause.code ?? ''] ?? cause.code ?? cause.message
+  return new CouchError('bad_request', `The folder for backups ${path} cannot be used: ${reason}.`, { cause })
 }
 
 function absent(error: NodeJS.ErrnoException): null {

@@ -30,9 +30,10 @@ export class DocWrites {
    */
   readonly #expected = new Map<string, StoredDocument | null>()
 
-  constructor(connection: Connection, around: Surroundings) {
+  /** @param now the time, in ms since 1970 */
+  constructor(connection: Connection, around: Surroundings, now: () => number) {
     this.#around = around
-    this.#purges = new Purges(connection, around)
+    this.#purges = new Purges(connection, around, now)
   }
 
   /** Reads what a group will look at together: one statement for all takes a fifth of the time that one for each does. */

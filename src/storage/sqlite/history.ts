@@ -44,6 +44,7 @@ SELECT r.num, r.rev, r.deleted, r.stored_at, r.leaf, p.at, p.kept, r.size, r.att
       LEFT JOIN superseded AS s ON s.revision = o.num
       WHERE o.doc = ? AND o.num < ? AND (s.at IS NULL OR s.at > ?) ORDER BY o.num DESC LIMIT ?
   ) AS p CROSS JOIN revision AS r ON r.num = p.num
+  WHERE r.stored_at IS NULL OR r.stored_at <= ?
   ORDER BY r.num DESC`
 
 export class History implements HistoryStore {
@@ -161,10 +162,11 @@ class HistoryRows implements DocumentRows {
     this.#content = connection.prepareTuples('SELECT body, attachments FROM revision WHERE num = ?')
   }
 
-  versionsOf(doc: number, { leavesAfter = -1, before, limit }: VersionRange): StoredVersion[] {
+  versionsOf(doc: number, range: VersionRange): StoredVersion[] {
     const most = Number.MAX_SAFE_INTEGER
+    const { leavesAfter = -1, before = most, limit = most, storedBy = most } = range
     return this.#versions
-      .all(doc, before ?? most, leavesAfter, limit ?? most)
+      .all(doc, before, leavesAfter, limit, storedBy)
       .map(([place, rev, deleted, storedAt, leaf, supersededAt, kept, size, attachments]) => ({
         place,
         rev,

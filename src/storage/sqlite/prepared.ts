@@ -2,7 +2,8 @@
 
 import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
-import { chmod, constants, copyFile } from 'node:fs/promises'
+import { chmod, constants, copyFile, realpath } from 'node:fs/promises'
+import { dirname } from 'node:path'
 import { syncPath } from '../../core/durable.ts'
 import { CouchError } from '../../core/errors.ts'
 import type { Prepared } from '../storage-engine.ts'
@@ -18,6 +19,7 @@ export async function prepareCopy(
   copy: string,
   { onOperation, now }: { readonly onOperation: ConnectionOptions['onOperation']; now(): number },
 ): Promise<Prepared> {
+  await refuseLive(files, copy)
   const draft = randomBytes(8).toString('hex')
   const path = files.draft(name, draft)
   try {
@@ -29,6 +31,19 @@ export async function prepareCopy(
     files.discard(name, draft)
     throw storageError(error)
   }
+}
+
+/** A file that is served is no copy: read by other means than SQLite's, it loses the locks that are on it. */
+async function refuseLive(files: Files, copy: string): Promise<void> {
+  const [served, given] = await Promise.all([
+    realpath(dirname(files.path('any'))),
+    realpath(dirname(copy)).catch(() => null),
+  ])
+  if (given !== served) return
+  throw new CouchError(
+    'bad_request',
+    `${copy} is what a database is kept in, and no copy of it; make a backup.`,
+  )
 }
 
 /** A file that was copied by hand may have its log beside it; one of a backup has none. */

@@ -29,6 +29,7 @@ type PurgedDoc = NonNullable<ReturnType<Documents['byId']>>
 
 export class Purges {
   readonly #around: Surroundings
+  readonly #now: () => number
   readonly #one: Statement<PurgedRow>
   readonly #all: Statement<PurgedRow>
   readonly #dropDoc: Statement
@@ -36,8 +37,10 @@ export class Purges {
   readonly #forget: Statement
   readonly #newest: Statement<{ seq: number; id: string; revs: string }>
 
-  constructor(connection: Connection, around: Surroundings) {
+  /** @param now the time, in ms since 1970 */
+  constructor(connection: Connection, around: Surroundings, now: () => number) {
     this.#around = around
+    this.#now = now
     const select = 'SELECT num, leaf, size, octet_length(body) AS bytes FROM revision WHERE doc = ?'
     this.#one = connection.prepare(`${select} AND rev = ?`)
     this.#all = connection.prepare(select)
@@ -67,7 +70,9 @@ export class Purges {
   }
 
   #keep(doc: PurgedDoc, removed: readonly string[], rest: NonNullable<PurgeWrite['rest']>): void {
-    const { documents, feed, state } = this.#around
+    const { documents, feed, revisions, state } = this.#around
+    // Without it a time at which one of these was the document would be one at which there was none.
+    revisions.noteLoss(this.#now())
     const freed = this.#drop(removed.flatMap((rev) => this.#one.get(doc.num, rev) ?? []))
     const seq = rest.sequenced ? state.takeSeq() : doc.seq
     const { id, num, rev, deleted } = doc

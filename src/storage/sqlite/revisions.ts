@@ -178,6 +178,11 @@ export class Revisions implements DocumentRows {
     this.drop(num)
   }
 
+  /** As {@link Superseded.noteLoss}. */
+  noteLoss(at: number): void {
+    this.#superseded.noteLoss(at)
+  }
+
   /** Removes a revision's row, by its number, and what it says of attachments. */
   drop(num: number): void {
     this.#attachments.drop(num)

@@ -89,7 +89,7 @@ export class SqliteStore implements RememberingStore {
       throw error
     }
     const { state, wear, feed } = this.#tables
-    this.#docWrites = new DocWrites(this.#connection, this.#tables)
+    this.#docWrites = new DocWrites(this.#connection, this.#tables, options.now)
     const trouble = new Trouble(name, options.watch)
     const memory = {
       expect: (ids: readonly string[]) => this.#docWrites.expect(ids),

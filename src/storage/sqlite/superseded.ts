@@ -26,6 +26,7 @@ export class Superseded {
   readonly #keep: Statement<Counted>
   readonly #page: Statement<SupersededRow>
   readonly #note: Statement
+  readonly #noteLoss: Statement
   readonly #stamp: Statement
 
   constructor(connection: Connection, wear: Wear) {
@@ -42,6 +43,10 @@ export class Superseded {
       "INSERT INTO meta (key, value) SELECT 'history_since', at FROM superseded WHERE revision = ? " +
         'ON CONFLICT DO UPDATE SET value = max(value, excluded.value)',
     )
+    this.#noteLoss = connection.prepare(
+      "INSERT INTO meta (key, value) VALUES ('history_since', ?) " +
+        'ON CONFLICT DO UPDATE SET value = max(value, excluded.value)',
+    )
     this.#stamp = connection.prepare('UPDATE revision SET stored_at = ? WHERE num = ?')
   }
 
@@ -54,6 +59,11 @@ export class Superseded {
   /** Its row is about to go: what documents were before it was superseded is not known whole any more. */
   noteExpiry(revision: number): void {
     this.#note.run(revision)
+  }
+
+  /** Leaves are forgotten beside others: which version ended a document's branch until now is not known any more. */
+  noteLoss(at: number): void {
+    this.#noteLoss.run(at)
   }
 
   /**

@@ -1,8 +1,12 @@
 /** Backups of a listening server: what is in them, what they share, and what becomes of damage. */
+import { randomBytes } from 'node:crypto'
 import { cp, mkdir, open, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { createConnection } from 'node:net'
 import { join } from 'node:path'
+import { createInterface } from 'node:readline'
 import t, { type Test } from 'tap'
 import type { BackupManifest } from '../../../src/maintenance/backup-format.ts'
+import { controlPath } from '../../../src/maintenance/control-socket.ts'
 import { startTestServer, type TestServer, temporaryFolder } from '../../helpers/server.ts'
 import { backUp, filesOf, finished, wrongSums } from './server.ts'
 
@@ -325,4 +329,44 @@ t.test('a database that goes while it is copied is left out, and said', async (t
   await server.close()
   const again = await startTestServer(t, { dataDir: server.dataDir })
   t.equal((await again.request('GET', '/idle/new')).status, 200)
+})
+
+/** A call over the control socket, and the first that is said of it. */
+async function asked(server: TestServer, act: string, argument: object) {
+  const socket = createConnection({ path: controlPath(server.dataDir), allowHalfOpen: true })
+  socket.on('error', () => undefined)
+  socket.end(`${JSON.stringify({ act, argument })}\n`)
+  const lines = createInterface({ input: socket })[Symbol.asyncIterator]()
+  await lines.next()
+  return { socket, lines }
+}
+
+/** So large that it is not done at once. */
+async function withLarge(t: Test): Promise<TestServer> {
+  const server = await filled(t)
+  await server.request('PUT', '/zlast')
+  for (let n = 0; n < 4; n++)
+    await server.request('PUT', `/zlast/d${n}/file`, { body: randomBytes(8_000_000) })
+  return server
+}
+
+t.test('a backup that a command waits for ends with the command, and is no failure', async (t) => {
+  const server = await withLarge(t)
+  const { socket } = await asked(server, 'backUp', { to: null, databases: null })
+  socket.destroy()
+  t.equal(await finished(server, 'none'), undefined)
+  const { json } = await server.request('GET', '/_settee/backups')
+  t.match(json, { backups: [], running: null, last_failure: null })
+  t.strictSame(await readdir(backupsIn(server)), [])
+  t.match(await backUp(server), { is_whole: true }, 'the next one is made')
+})
+
+t.test('a server that stops does not wait for the backup that a command waits for', async (t) => {
+  const server = await withLarge(t)
+  const { lines } = await asked(server, 'backUp', { to: null, databases: null })
+  await server.close()
+  let last = ''
+  for (let line = await lines.next(); !line.done; line = await lines.next()) last = line.value
+  t.match(JSON.parse(last), { error: { code: 'unavailable' } })
+  t.strictSame(await readdir(backupsIn(server)), [])
 })

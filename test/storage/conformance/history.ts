@@ -1,3 +1,4 @@
+import type { DocWrite } from '../../../src/storage/engine.ts'
 import type { RememberingStore, StoredVersion } from '../../../src/storage/history.ts'
 import { attachment, put, remove, write } from './edits.ts'
 import { ALL, only, openNotes, type StorageCases } from './setup.ts'
@@ -239,4 +240,55 @@ export const historyCases: StorageCases = {
     t.same([again?.storedAt, again?.supersededAt], [START + 2000, null])
     t.equal((await store.history.horizon()).whole, START + 1000)
   },
+  'a purge of one leaf beside others says that what the document was until then is not known whole': async (
+    t,
+    makeEngine,
+  ) => {
+    const clock = new Clock()
+    const { store, reopen } = await openNotes(t, makeEngine, { now: clock.now })
+    const made = (rev: string, ancestry: readonly string[]) => ({
+      rev,
+      deleted: false,
+      ancestry,
+      content: { body: '{}', attachments: [] },
+    })
+    await store.updateDocs([put('b'), write('a', written('1-x', [made('1-x', ['x'])]))])
+    clock.at += 1000
+    const superseded = { rev: '1-x', deleted: false, ancestry: null }
+    await store.updateDocs([write('a', written('2-y', [superseded, made('2-y', ['y', 'x'])]))])
+    clock.at += 1000
+    await store.updateDocs([write('a', written('2-z', [made('2-z', ['z', 'x'])]))])
+    clock.at += 1000
+    const whole = {
+      id: 'b',
+      decide: () => ({ result: 0, write: { purged: ['1'], removed: [], rest: null } }),
+    }
+    await only(store.purgeDocs([whole]))
+    t.equal((await store.history.horizon()).whole, 0, 'what is forgotten whole was never there')
+    const rest = { rev: '2-y', deleted: false, sequenced: true, revisions: [] }
+    const one = { id: 'a', decide: () => ({ result: 0, write: { purged: ['2-z'], removed: ['2-z'], rest } }) }
+    await only(store.purgeDocs([one]))
+    for (const open of [async () => store, async () => (await reopen()).store]) {
+      const { history } = await open()
+      t.equal((await history.horizon()).whole, START + 3000)
+    }
+  },
+
+  'of the versions only those that were stored by a time': async (t, makeEngine) => {
+    const clock = new Clock()
+    const { store } = await openNotes(t, makeEngine, { now: clock.now })
+    const revs: string[] = []
+    for (let n = 0; n < 4; n++) {
+      revs.unshift(await only(store.updateDocs([put('a', `{"n":${n}}`)])))
+      clock.at += 1000
+    }
+    const [found] = await store.history.readDocs(['a'], (doc) =>
+      doc?.versions({ leavesAfter: START + 1000, storedBy: START + 2000 }).map(({ rev }) => rev),
+    )
+    t.same(found, revs.slice(1, 3))
+  },
+}
+
+function written(rev: string, revisions: DocWrite['revisions']): DocWrite {
+  return { rev, deleted: false, sequenced: true, revisions }
 }

@@ -18,6 +18,7 @@ export function purgeDoc(
     count(draft, doc.deleted, -1)
   } else {
     draft.docs.set(id, { ...doc, rows })
+    draft.historySince = Math.max(draft.historySince, by.now())
     writeDoc(draft, by, id, purge.rest)
   }
   if (purge.design) draft.designVersion += 1

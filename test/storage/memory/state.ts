@@ -322,10 +322,11 @@ function docState(
 
 function versionsOf(
   rows: readonly Row[],
-  { leavesAfter = -1, before = Infinity, limit = Infinity }: VersionRange = {},
+  { leavesAfter = -1, storedBy = Infinity, before = Infinity, limit = Infinity }: VersionRange = {},
 ): StoredVersion[] {
   return rows
     .filter(({ place, supersededAt }) => place < before && (supersededAt ?? Infinity) > leavesAfter)
+    .filter(({ storedAt }) => (storedAt ?? 0) <= storedBy)
     .sort((a, b) => b.place - a.place)
     .slice(0, limit)
     .map(({ rev, deleted, place, storedAt, supersededAt, isKept, body, attachments }) => {
