@@ -207,6 +207,7 @@ class Host {
         this.#answer(request.call, this.#engine.prepare(request.database, request.copy))
         return
       case 'hold':
+        this.#noteMark(request)
         this.#answer(request.call, this.#held.hold(request))
         return
       case 'release':
@@ -246,9 +247,13 @@ class Host {
     }
   }
 
-  #enqueue(request: Call): void {
-    const { call, database, method, mark } = request
+  #noteMark({ database, mark }: Pick<Call, 'database' | 'mark'>): void {
     if (mark !== undefined && !this.#opened.has(database)) this.#marks.set(database, mark)
+  }
+
+  #enqueue(request: Call): void {
+    const { call, database, method } = request
+    this.#noteMark(request)
     if (METHODS[method] === 'stream') this.#streams.set(call, { database, flow: new Flow() })
     this.#turns.add(database, request)
   }

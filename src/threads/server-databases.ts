@@ -106,7 +106,7 @@ class ServerDatabases implements OwnedDatabases {
       dataDir,
       entry,
       entryOf: (name) => this.#byName.get(name)?.entry,
-      hold: ({ name, incarnation }) => this.#pool.owner(name).hold(name, incarnation),
+      hold: (entry) => this.#pool.owner(entry.name).hold(entry),
       copyCatalog: async (path) => void (await this.#pool.catalog({ act: 'copy', path })),
     })
     this.#pool = new Pool({

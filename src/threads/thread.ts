@@ -1,6 +1,7 @@
 /** The HTTP thread's end of one database thread: calls and streams over its port. */
 import { type MessagePort, type TransferListItem, Worker } from 'node:worker_threads'
 import { CouchError } from '../core/errors.ts'
+import type { DatabaseEntry } from '../storage/catalog.ts'
 import { Outbox, packArgs, type Reply, type Request, type ThreadOptions, unpackError } from './wire.ts'
 
 /** What a thread tells without being asked. */
@@ -148,10 +149,10 @@ export class Thread {
    * Keeps a database open, however many others are wanted, but not against its deletion.
    * @returns what lets it go
    */
-  async hold(database: string, incarnation: number): Promise<() => void> {
+  async hold({ name: database, incarnation, mark }: DatabaseEntry): Promise<() => void> {
     let call = 0
     await new Promise((resolve, reject) => {
-      call = this.#send({ type: 'hold', database, incarnation }, new Asked(resolve, reject))
+      call = this.#send({ type: 'hold', database, incarnation, mark }, new Asked(resolve, reject))
     })
     return () => this.#follow({ type: 'release', call })
   }

@@ -84,7 +84,13 @@ export type Request =
   /** Makes of a copy what can take a database's place; for a thread that serves nobody. Answered with Prepared. */
   | { readonly type: 'prepare'; readonly call: number; readonly database: string; readonly copy: string }
   /** Keeps a database open until it is released; answered once it is. */
-  | { readonly type: 'hold'; readonly call: number; readonly database: string; readonly incarnation: number }
+  | {
+      readonly type: 'hold'
+      readonly call: number
+      readonly database: string
+      readonly incarnation: number
+      readonly mark?: Mark | undefined
+    }
   /** `call` is that of the hold. */
   | { readonly type: 'release'; readonly call: number }
   /** Which open databases cannot be read? Answered with a list of names. */

@@ -274,3 +274,23 @@ for (const withLog of [false, true]) {
     t.ok(sinces(pulling).length > 0)
   })
 }
+
+t.test('a file that was put back by hand, and is opened for a backup first', async (t) => {
+  const server = await serve(t)
+  const startedAt = async () =>
+    ((await call(server, 'GET', '/notes')).json as { instance_start_time: string }).instance_start_time
+  await call(server, 'PUT', '/notes')
+  await call(server, 'PUT', '/notes/before', { body: {} })
+  const before = await startedAt()
+  const lose = async () => {
+    for (const id of LOST) await call(server, 'PUT', `/notes/${id}`, { body: {} })
+  }
+  await byHand(t, server, lose, false)
+  const { status, json } = await call(server, 'POST', '/_settee/backups', { body: { databases: ['notes'] } })
+  t.equal(status, 202)
+  await until('the backup is made', async () => {
+    const { id } = json as { id: string }
+    return (await call(server, 'GET', `/_settee/backups/${id}`)).status === 200
+  })
+  t.not(await startedAt(), before, 'it begins anew')
+})
