@@ -71,12 +71,13 @@ function socketOf(stream: ServerHttp2Stream): StreamSocket {
 }
 
 /** As much of Node's classes as is made use of; their types take accessors for fields, which nobody could override. */
-interface NodeRequest extends Omit<Readable, 'destroyed'> {
+interface NodeRequest extends Omit<Readable, 'destroyed' | 'push'> {
   destroyed: boolean
   readonly stream: ServerHttp2Stream
   readonly aborted: boolean
   readonly method: string
   _read(size: number): void
+  push(chunk: Buffer | null): boolean
 }
 interface NodeResponse extends Stream {
   readonly stream: ServerHttp2Stream

@@ -96,7 +96,8 @@ function listen(stream: ClientHttp2Stream): Stream {
     isWhole = stream.rstCode === 0 && !stream.aborted
   })
   const text = () => Buffer.concat(chunks).toString()
-  const heard = once(stream, 'close').then(() => ({
+  const closed = new Promise<void>((resolve) => stream.once('close', () => resolve()))
+  const heard = closed.then(() => ({
     status: headers[':status'] as number | undefined,
     headers,
     text: text(),
