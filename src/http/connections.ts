@@ -19,6 +19,8 @@ export interface ConnectionOptions {
   maxOpen?(): number
   /** The window of {@link watchProgress} for bodies that nobody reads, in milliseconds. Default: a minute. */
   bodyWindowMs?(): number
+  /** How long one that speaks HTTP/2 may be idle, in milliseconds. Default: 300 s. */
+  readonly idleMs?: number | undefined
   /** Told how many connections were cut when the server closed. */
   onCut(count: number): void
 }
@@ -122,7 +124,8 @@ export class Connections {
     if (link === undefined) return
     link.http2 = { session, streams: new Set() }
     session.on('stream', (stream) => this.#begunStream(link, stream))
-    session.setTimeout(IDLE_MS, () => closeIfIdle(link))
+    session.on('timeout', () => closeIfIdle(link))
+    session.setTimeout(this.#options.idleMs ?? IDLE_MS)
     // Its socket may be told no more; the one below may.
     const { socket } = link
     session.once('close', () => setTimeout(() => socket?.destroy(), LAST_MS).unref())

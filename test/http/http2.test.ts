@@ -280,6 +280,21 @@ t.test('what is counted of connections', async (t) => {
   await until(() => app.connectionTally.counts().openConnections === 0)
 })
 
+t.test('a connection that is idle ends; one with a feed does not, however silent', async (t) => {
+  const server = await startSecureMemoryServer(t, {}, undefined, { idleMs: 200 })
+  const { secureUrl, tls } = server
+  const busy = await openSession(t, secureUrl, tls.cert)
+  await busy.ask('PUT /db')
+  const feed = busy.open({ ':path': '/db/_changes?feed=continuous' })
+  const idle = await openSession(t, secureUrl, tls.cert)
+  await idle.ask('GET /db')
+  await closed(idle.session)
+  await sleep(500)
+  t.notOk(feed.stream.closed)
+  feed.stream.close()
+  await closed(busy.session)
+})
+
 t.test('the end', async (t) => {
   let let1: () => void = () => undefined
   const server = await startSecureMemoryServer(t, {}, (app) => {

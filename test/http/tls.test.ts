@@ -162,12 +162,20 @@ t.test('HTTP/1.1 over TLS is HTTP/1.1', async (t) => {
     t.match(await saidBy(expecting), /100 Continue.*HTTP\/1\.1 201 /s)
     const ahead = await handshake(t, secureUrl, { ca: tls.cert })
     const get = 'GET /_up HTTP/1.1\r\nHost: localhost\r\n\r\n'
-    ahead.write(get + get + 'GET /nowhere HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n')
+    const last = 'GET /nowhere HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n'
+    ahead.write(get + get + last)
     t.match(await saidBy(ahead), /200 .*200 .*404 /s)
     const nonsense = await handshake(t, secureUrl, { ca: tls.cert })
     nonsense.write('\r\nnonsense\r\n\r\n')
     t.match(await saidBy(nonsense), /^HTTP\/1\.1 400 .*"error":"bad_request"/s)
   })
+})
+
+t.test('a connection on which nothing is said is closed without a word', async (t) => {
+  const options = { headTimeoutMs: 100, idleMs: 100 }
+  const { secureUrl, tls } = await startSecureMemoryServer(t, {}, undefined, options)
+  const socket = await handshake(t, secureUrl, { ca: tls.cert, ALPNProtocols: ['http/1.1'] })
+  t.equal(await saidBy(socket), '')
 })
 
 t.test('what a start says of files that do not serve', async (t) => {

@@ -30,7 +30,7 @@ async function start(t: Test) {
 
 /** A client at another address than the proxy. */
 function client(t: Test, { ca, url }: Nginx, allowH2: boolean) {
-  const dispatcher = new Agent({ allowH2, connect: { ca, localAddress: '127.0.0.2' } })
+  const dispatcher = new Agent({ allowH2, connect: { ca }, localAddress: '127.0.0.2' })
   t.teardown(() => dispatcher.destroy())
   return async (method: string, path: string, body: string | Buffer | null = null) => {
     const authorization = `Basic ${Buffer.from(LOGIN).toString('base64')}`
