@@ -22,9 +22,11 @@ export function overHttp1(t: Pick<Test, 'teardown'>, options: AgentOptions): Fet
 export function overHttp2(t: Pick<Test, 'teardown'>, ca: string): Fetch {
   const dispatcher = new Agent({ allowH2: true, connect: { ca } })
   t.teardown(() => dispatcher.destroy())
-  return (url, init = {}) => {
+  return async (url, init = {}) => {
     const headers = Object.fromEntries(init.headers ?? [])
-    return undiciFetch(url, { ...init, headers, dispatcher } as never)
+    const answer = await undiciFetch(url, { ...init, headers, dispatcher } as never)
+    // As node-fetch has it, which PouchDB takes it for.
+    return Object.assign(answer, { buffer: async () => Buffer.from(await answer.arrayBuffer()) })
   }
 }
 
