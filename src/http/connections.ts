@@ -123,24 +123,31 @@ export class Connections {
     const link = Link.of(session.socket)
     if (link === undefined) return
     link.http2 = { session, streams: new Set() }
-    session.on('stream', (stream) => this.#begunStream(link, stream))
+    session.on('stream', (stream) => this.#begunStream(link, session, stream))
     session.on('timeout', () => closeIfIdle(link))
-    session.setTimeout(this.#options.idleMs ?? IDLE_MS)
+    this.#beginIdling(session)
     // Its socket may be told no more; the one below may.
     const { socket } = link
     session.once('close', () => setTimeout(() => socket?.destroy(), LAST_MS).unref())
     if (this.#isClosing) closeIfIdle(link)
   }
 
-  #begunStream(link: Link, stream: ServerHttp2Stream): void {
+  #begunStream(link: Link, session: ServerHttp2Session, stream: ServerHttp2Stream): void {
     link.requests += 1
     link.http2?.streams.add(stream)
     if (link.requests === 1 && !link.isForgotten) link.moveTo(this.#busy)
     stream.once('close', () => {
       link.requests -= 1
       link.http2?.streams.delete(stream)
-      if (link.requests === 0 && !link.isForgotten) this.#becameIdle(link)
+      if (link.requests > 0 || link.isForgotten) return
+      this.#becameIdle(link)
+      this.#beginIdling(session)
     })
+  }
+
+  /** That a client cancels its last stream counts as no activity with Node. */
+  #beginIdling(session: ServerHttp2Session): void {
+    if (!session.destroyed) session.setTimeout(this.#options.idleMs ?? IDLE_MS)
   }
 
   #makeRoom(link: Link): void {
