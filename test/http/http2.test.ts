@@ -2,9 +2,12 @@
 import { once } from 'node:events'
 import { type ClientHttp2Session, constants } from 'node:http2'
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import t from 'tap'
 import { request } from 'undici'
+import { CouchError } from '../../src/core/errors.ts'
 import { openStream } from '../../src/http/json-stream.ts'
+import { answerInstead } from '../../src/http/plugins/errors.ts'
 import { openSession, startSecureMemoryServer } from './http2-client.ts'
 import { frame, openFrames, requestHead, reset } from './http2-frames.ts'
 
@@ -186,6 +189,39 @@ t.test('an answer that breaks off passes for no whole one', async (t) => {
   const answer = await ask('GET /_broken')
   t.match(answer, { status: 200, isWhole: false, code: NGHTTP2_INTERNAL_ERROR })
   t.match(await ask('GET /'), { status: 200 })
+})
+
+t.test('a request that is answered in place of its own code', async (t) => {
+  let late: Promise<unknown> = Promise.resolve()
+  const { secureUrl, tls, app, lines } = await startSecureMemoryServer(t, {}, (app) => {
+    const begin = async (request: FastifyRequest, reply: FastifyReply, go: () => unknown) => {
+      answerInstead(new CouchError('unauthorized'), request, reply)
+      late = sleep(50).then(go)
+      await late
+    }
+    app.get('/_sends', PUBLIC, async (request, reply) => {
+      await begin(request, reply, () => undefined)
+      return { late: true }
+    })
+    app.get('/_streams', PUBLIC, async (request, reply) => {
+      await begin(request, reply, async () => {
+        const stream = openStream(request, reply, { status: 200 })
+        await stream.write(Buffer.alloc(MB))
+        await stream.end()
+      })
+    })
+  })
+  const { ask } = await openSession(t, secureUrl, tls.cert)
+  for (const path of ['/_sends', '/_streams']) {
+    const answer = await ask(`GET ${path}`)
+    t.match(answer, { status: 401, isWhole: true, json: { error: 'unauthorized' } }, path)
+    await late
+    t.match(await ask(`HEAD ${path}`), { status: 401, text: '' }, `HEAD ${path}`)
+    await late
+    t.match(await ask('GET /'), { status: 200 }, 'its connection goes on')
+  }
+  await until(() => app.requestTally.counts().underWay === 0)
+  t.notOk(lines.some((line) => /"level":[56]0/.test(line)))
 })
 
 t.test('feeds', async (t) => {
