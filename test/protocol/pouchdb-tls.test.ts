@@ -1,4 +1,4 @@
-/** PouchDB, nano and curl over settee's own TLS, by HTTP/1.1 and by HTTP/2. */
+/** PouchDB over settee's own TLS, by HTTP/1.1 and by HTTP/2. */
 import t from 'tap'
 import { certificateFiles } from '../helpers/certificates.ts'
 import { startTestServer } from '../helpers/server.ts'
