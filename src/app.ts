@@ -5,6 +5,7 @@ import { decorateAddress, trustedProxies } from './http/client-address.ts'
 import { answerClientError } from './http/client-errors.ts'
 import { tendConnections } from './http/connections.ts'
 import { holdContinue } from './http/continue.ts'
+import { MAX_HEADER_BYTES } from './http/head-faults.ts'
 import { maxOpenFiles } from './http/open-files.ts'
 import { access } from './http/plugins/access.ts'
 import { authentication } from './http/plugins/authentication.ts'
@@ -48,7 +49,6 @@ import { viewRoutes } from './http/routes/views.ts'
 import type { Services } from './http/services.ts'
 import { validatorCompiler } from './http/shapes.ts'
 
-const MAX_HEADER_BYTES = 64 * 1024
 const HEADERS_TIMEOUT_MS = 60_000
 /** How often slow heads are looked for. */
 const CHECK_MS = 5000
@@ -64,6 +64,8 @@ export interface AppOptions {
   readonly closeGraceMs?: number | undefined
   /** How long the head of a request may take, in milliseconds. Default 60 s. */
   readonly headTimeoutMs?: number | undefined
+  /** How long a connection may be idle, in milliseconds. Default 300 s. */
+  readonly idleMs?: number | undefined
 }
 
 /**
@@ -75,13 +77,16 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
   const app = makeServer(services, trusts, options)
   holdContinue(app.server)
   const { config } = services
-  tendConnections(app.server, {
+  const connections = tendConnections(app.server, {
     maxOpen: () => Math.min(config.integer('settee', 'max_connections'), MAX_SOCKETS),
     bodyWindowMs: () => bodyWindowMs(config),
     graceMs: options.closeGraceMs ?? CLOSE_GRACE_MS,
+    idleMs: options.idleMs,
     onCut: (count) =>
       services.logger.warn({ count }, 'connections were cut: their requests had not ended in time'),
   })
+  app.decorate('connections', connections)
+  app.decorate('secure', null)
   app.decorate('services', services)
   app.decorate('paths', [])
   decorateAddress(app, trusts)
@@ -101,7 +106,7 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
 function makeServer(
   services: Services,
   trusts: (address: string) => boolean,
-  { headTimeoutMs = HEADERS_TIMEOUT_MS }: AppOptions,
+  { headTimeoutMs = HEADERS_TIMEOUT_MS, idleMs = KEEP_ALIVE_MS }: AppOptions,
 ): FastifyInstance {
   return fastify({
     trustProxy: trusts,
@@ -122,7 +127,7 @@ function makeServer(
     },
     // An upload may take as long as it takes, if it goes on: slow-body.ts watches over it.
     requestTimeout: 0,
-    keepAliveTimeout: KEEP_ALIVE_MS,
+    keepAliveTimeout: idleMs,
     forceCloseConnections: 'idle',
     // Its answer is not of the shape of ours; while the app closes, what comes is served or refused as ever.
     return503OnClosing: false,

@@ -13,7 +13,9 @@ export function checkNone([extra]: readonly string[]): void {
 export function checkOptions(values: object, command: string, known: readonly string[]): void {
   for (const [name, value] of Object.entries(values)) {
     if (!known.includes(name)) throw new UsageError(`settee ${command} has no option --${name}.`)
-    if ([value].flat().some((each) => typeof each === 'string' && each.trim() === '') && name !== 'port') {
+    const isEmpty = [value].flat().some((each) => typeof each === 'string' && each.trim() === '')
+    // What is wrong with a port has a sentence of its own.
+    if (isEmpty && !name.endsWith('port')) {
       throw new UsageError(`--${name} needs a value.`)
     }
   }
