@@ -227,38 +227,6 @@ t.test('for people: what was made, the address, a code, and what stands in the w
   t.match(again.stdout, 'Phones and tablets do not connect by http')
 })
 
-t.test('every command of the pages about apps does what it says', async (t) => {
-  for (const page of ['inkdrop', 'livesync', 'pouchdb']) {
-    const [dataDir, folder] = [await temporaryFolder(t), await temporaryFolder(t)]
-    await cheapHashes(dataDir)
-    const server = await startTestServer(t, { dataDir })
-    await writeFile(join(folder, 'vault.txt'), 'of the notes\n')
-    const settee = `${process.execPath} ${join(ROOT, 'dist', 'cli', 'main.js')}`
-    for (const command of await commandsOf(`docs/${page}.md`)) {
-      const line = command
-        // Nobody types the password here.
-        .replace(/^settee setup .*/, 'printf secret | $& --stdin')
-        .replace(/(^|\| )settee /, `$1${settee} `)
-        .replace(/^curl /, 'curl -sf ')
-        .replaceAll('127.0.0.1:5984', new URL(server.url).host)
-      const options = { cwd: folder, env: { SETTEE_DATA: dataDir } }
-      const { code, stderr } = await start(t, 'sh', ['-c', line], options).ended
-      t.strictSame([code, stderr], [0, ''], command)
-    }
-    await server.close()
-  }
-})
-
-/** The lines of the fences that are for a shell. */
-async function commandsOf(page: string): Promise<string[]> {
-  const text = await readFile(join(ROOT, page), 'utf8')
-  const commands = [...text.matchAll(/```sh\n(.*?)```/gs)].flatMap(([, block = '']) =>
-    block.trim().split('\n'),
-  )
-  if (commands.length < 2) throw new Error(`${page} has no commands`)
-  return commands
-}
-
 t.test('others read addresses with settee/address', async (t) => {
   const name: string = 'settee/address'
   const { formatAddress, parseAddress: parse } = (await import(name)) as {

@@ -48,7 +48,10 @@ async function newestBackup({ folder }: Shell): Promise<string> {
 
 const OPERATING: Page = {
   server: [],
-  before: `curl -X PUT http://127.0.0.1:5984/notes; curl -X PUT http://127.0.0.1:5984/plans`,
+  before: `
+    curl -X PUT http://127.0.0.1:5984/notes
+    curl -X PUT http://127.0.0.1:5984/plans
+    curl -X PUT http://127.0.0.1:5984/notes/todo -d '{"text":"bread"}'`,
   async names(shell) {
     const backup = await newestBackup(shell)
     return {
@@ -56,6 +59,8 @@ const OPERATING: Page = {
       '/path/to/2026-11-22T01-30-00Z': join(shell.folder, 'data', 'backups', backup),
       '2026-11-22T01-30-00Z': backup,
       '/var/lib/settee': join(shell.folder, 'elsewhere'),
+      '"2025-03-01 14:05"': new Date().toISOString(),
+      '2025-03-01T14:05Z': new Date().toISOString(),
     }
   },
   blocks: {
@@ -103,12 +108,21 @@ function moving(): Page {
 
 /** By their paths. A page that is not here has no commands. */
 export const SCENES: Readonly<Record<string, Page>> = {
+  'docs/inkdrop.md': { server: [] },
+  'docs/livesync.md': { server: [], before: 'echo of the notes > vault.txt' },
   'docs/moving.md': moving(),
   'docs/operating.md': OPERATING,
+  'docs/doctor.md': {
+    server: [],
+    before: NOTES,
+    names: async () => ({ '"$ADDRESS"': `${ADMIN}/notes` }),
+  },
   'docs/hosted.md': {
     server: null,
     before: 'mkdir -m 700 data && settee passwd anna --create',
     blocks: { 'settee serve': { isServer: true } },
   },
+  'docs/pouchdb.md': { server: [] },
+  'docs/proxy.md': { server: [], before: 'settee passwd anna --create' },
   'docs/settee-api.md': { server: [], before: `${NOTES}\nsettee account add bob` },
 }

@@ -20,7 +20,7 @@ const SETTEE = `#!/bin/sh
 run() { "$NODE" "$ROOT/dist/cli/main.js" "$@"; }
 case "$*" in
   *--stdin*|*--yes*) run "$@" ;;
-  passwd*|"account add"*) printf %s secret | run "$@" --stdin ;;
+  passwd*|"account add"*|setup*) printf %s secret | run "$@" --stdin ;;
   restore*|rewind*) run "$@" --yes ;;
   *) run "$@" ;;
 esac

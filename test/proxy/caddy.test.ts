@@ -16,13 +16,17 @@ t.test('live sync behind Caddy, by HTTP/1.1 and by HTTP/2', async (t) => {
   await server.request('PUT', '/_node/_local/_config/settee/trusted_proxies', { body: '"127.0.0.1"' })
   await server.request('PUT', '/db')
   const [folder, port, tls] = [await temporaryFolder(t), await freePort(), await certificateFiles(t)]
-  const site = (await readFile(DEPLOYED, 'utf8'))
-    .replace('notes.example.org {', `https://127.0.0.1:${port} {\n\ttls ${tls.certFile} ${tls.keyFile}`)
-    .replace('127.0.0.1:5984', server.url.replace('http://', ''))
+  const site = (await readFile(DEPLOYED, 'utf8')).replace(
+    '\treverse_proxy',
+    `\ttls ${tls.certFile} ${tls.keyFile}\n\treverse_proxy`,
+  )
   const file = join(folder, 'Caddyfile')
   await writeFile(file, `{\n\tadmin off\n\tauto_https disable_redirects\n}\n${site}`)
   const command = [programOf('caddy'), 'run', '--config', file, '--adapter', 'caddyfile'] as const
-  await runListening(t, [...command], port, { HOME: folder, XDG_DATA_HOME: folder, XDG_CONFIG_HOME: folder })
+  await runListening(t, [...command], port, {
+    ...{ HOME: folder, XDG_DATA_HOME: folder, XDG_CONFIG_HOME: folder },
+    ...{ SETTEE_DOMAIN: `https://127.0.0.1:${port}`, SETTEE_UPSTREAM: server.url.replace('http://', '') },
+  })
   const address = `https://127.0.0.1:${port}/db`
   const devices = [await device(t), await device(t)] as const
   const syncs = [
