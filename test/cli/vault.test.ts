@@ -1,5 +1,5 @@
 /** `settee vault add` and `settee setup` as they are typed, on a running and on a stopped server, and devices behind them. */
-import { readFile, writeFile } from 'node:fs/promises'
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { decryptWithEphemeralSalt } from 'octagonal-wheels/encryption/hkdf'
 import t, { type Test } from 'tap'

@@ -1,5 +1,5 @@
 /** Certificates that tests make for themselves. */
-import './reflect-metadata.ts'
+import 'reflect-metadata'
 import { webcrypto } from 'node:crypto'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'

@@ -1,5 +1,5 @@
 /** Certificates with every fault that a phone minds. */
-import '../../helpers/reflect-metadata.ts'
+import 'reflect-metadata'
 import { webcrypto } from 'node:crypto'
 import * as x509 from '@peculiar/x509'
 
