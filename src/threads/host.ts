@@ -3,6 +3,7 @@
  * what to do by the HTTP thread (pool.ts), in batches of messages, and answers in batches.
  */
 import { parentPort, type TransferListItem, workerData } from 'node:worker_threads'
+import { hurry } from '../core/breath.ts'
 import { CouchError } from '../core/errors.ts'
 import { isShort, type Space } from '../core/space.ts'
 import type { Settings } from '../core/types.ts'
@@ -61,6 +62,16 @@ const LONG_CALLS: ReadonlySet<keyof ServedDatabase> = new Set(['revsDiff', 'miss
 function isLong(method: keyof ServedDatabase): boolean {
   return METHODS[method] === 'stream' || LONG_CALLS.has(method)
 }
+
+/** Of one document each: a person, or a device that has just changed something, waits for them. */
+const SAVES: ReadonlySet<keyof ServedDatabase> = new Set([
+  'put',
+  'post',
+  'remove',
+  'copy',
+  'putAttachment',
+  'removeAttachment',
+])
 
 /** Serves one port until it is told to stop. */
 class Host {
@@ -237,6 +248,7 @@ class Host {
 
   #enqueue(request: Call): void {
     const { call, database, method, mark } = request
+    if (SAVES.has(method)) hurry()
     if (mark !== undefined && !this.#opened.has(database)) this.#marks.set(database, mark)
     if (METHODS[method] === 'stream') this.#streams.set(call, { database, flow: new Flow() })
     this.#turns.add(database, request)
