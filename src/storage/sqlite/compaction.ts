@@ -20,7 +20,7 @@ import type { Wear } from './wear.ts'
 const STEP_MS = 3
 const SHORT_STEP_MS = 1
 /** How many times as long as it took it rests then. */
-const LONG_REST = 4
+const LONG_REST = 2
 /** About the bytes a step writes: few enough for the writes that have arrived to share its commit. */
 const STEP_BYTES = 64 * 1024
 const LONGEST_REST_MS = 10
