@@ -64,7 +64,12 @@ const WORKS: readonly Work[] = [
         () => true,
         () => false,
       ),
-    run: (peer) => peer.call('POST', '/_settee/backups', 201, '{}'),
+    run: async (peer) => {
+      await peer.call('POST', '/_settee/backups', 202, '{}')
+      for (let is = await backupsOf(peer); is.running !== null; is = await backupsOf(peer)) await pause(20)
+      const { last_failure: failure } = await backupsOf(peer)
+      if (failure !== null) throw new Error(`the backup has failed: ${failure.reason}`)
+    },
   },
   {
     name: 'full scan',
@@ -77,6 +82,15 @@ const WORKS: readonly Work[] = [
     },
   },
 ]
+
+interface Backups {
+  readonly running: object | null
+  readonly last_failure: { readonly reason: string } | null
+}
+
+async function backupsOf(peer: Peer): Promise<Backups> {
+  return JSON.parse((await peer.call('GET', '/_settee/backups', 200)).toString()) as Backups
+}
 
 async function infoOf(peer: Peer, path: string): Promise<{ readonly compact_running: boolean }> {
   return JSON.parse((await peer.call('GET', path, 200)).toString()) as { compact_running: boolean }

@@ -2,6 +2,7 @@
  * `filter=ddoc/name` and `filter=_view`: the feed is read through in batches, and functions of design documents say in
  * the sandbox what passes. While they are at work on one batch the next is read, and no more than these two are held.
  */
+import { isHeldLong } from '../core/breath.ts'
 import type { UserCtx } from '../core/types.ts'
 import { renderDocument } from '../documents/render.ts'
 import { requireMember } from '../documents/security.ts'
@@ -15,7 +16,6 @@ import {
   type FeedSearch,
   listedRevs,
   makeRow,
-  PAGE_MS,
   PAGE_TEXT,
   type Row,
   type RowParts,
@@ -100,7 +100,7 @@ async function readBatch(
   let docs = 0
   let text = 0
   let start: number | undefined
-  const enough = () => docs >= most || text > BATCH_TEXT || performance.now() - (start ?? 0) > PAGE_MS
+  const enough = () => docs >= most || text > BATCH_TEXT || isHeldLong(start ?? 0)
   const page = await store.readChanges(range, { limit: most, touches, enough }, (doc) => {
     start ??= performance.now()
     const candidate = candidateOf(doc, options)

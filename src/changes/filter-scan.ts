@@ -2,6 +2,7 @@
  * `filter=_design`, `filter=_selector` and plain filter functions: the feed is read through, and what passes is decided
  * on the way.
  */
+import { isHeldLong } from '../core/breath.ts'
 import { isDesignId } from '../core/ids.ts'
 import { renderDocument } from '../documents/render.ts'
 import { compileSelector, type Selector } from '../query/selector.ts'
@@ -15,7 +16,6 @@ import {
   type FeedRows,
   type FeedSearch,
   listedRevs,
-  PAGE_MS,
   PAGE_ROWS,
   PAGE_TEXT,
   readRow,
@@ -72,7 +72,7 @@ export async function scanFiltered(
   let passed = 0
   let text = 0
   let start: number | undefined
-  const enough = () => passed >= most || text > PAGE_TEXT || performance.now() - (start ?? 0) > PAGE_MS
+  const enough = () => passed >= most || text > PAGE_TEXT || isHeldLong(start ?? 0)
   const page = await store.readChanges(range, { limit: MOST_SCANNED, touches, enough }, (doc) => {
     start ??= performance.now()
     const revs = passing(doc)

@@ -1,6 +1,7 @@
 /**
  * What a feed asks of the thread that owns a database, and what it gets: one page of `_changes` as bytes.
  */
+import { isHeldLong } from '../core/breath.ts'
 import { CouchError } from '../core/errors.ts'
 import type { SecurityObject, UserCtx } from '../core/types.ts'
 import type { Body } from '../documents/database.ts'
@@ -19,7 +20,6 @@ import {
   type FeedRows,
   type FeedSearch,
   frameRows,
-  PAGE_MS,
   PAGE_ROWS,
   PAGE_TEXT,
   readRow,
@@ -136,7 +136,7 @@ async function refuseFunction(store: DatabaseStore, user: UserCtx): Promise<neve
 function scanRows(store: DatabaseStore, { options, limit, range }: FeedSearch): Promise<FeedRows> {
   let text = 0
   let start: number | undefined
-  const enough = () => text > PAGE_TEXT || performance.now() - (start ?? 0) > PAGE_MS
+  const enough = () => text > PAGE_TEXT || isHeldLong(start ?? 0)
   return store.readChanges(
     range,
     { limit: Math.min(limit, PAGE_ROWS), touches: touchesOf(options), enough },

@@ -69,9 +69,6 @@ export const PAGE_ROWS = 2000
 /** After about so much text a page ends. Whoever stops reading has a page held for him, and hundreds may. */
 export const PAGE_TEXT = 128 * 1024
 
-/** After so many milliseconds of work a page ends: other databases wait for the thread. */
-export const PAGE_MS = 5
-
 /** What {@link readRow} will touch of a document. */
 export function touchesOf(options: ChangesOptions): Required<Omit<Touches, 'ancestry'>> {
   const { style, includeDocs, conflicts, attachments } = options

@@ -3,6 +3,7 @@
  * what to do by the HTTP thread (pool.ts), in batches of messages, and answers in batches.
  */
 import { parentPort, type TransferListItem, workerData } from 'node:worker_threads'
+import { hurry } from '../core/breath.ts'
 import { CouchError } from '../core/errors.ts'
 import { isShort, type Space } from '../core/space.ts'
 import type { Settings } from '../core/types.ts'
@@ -24,6 +25,7 @@ import { Flow } from './flow.ts'
 import { heapSize } from './heap-size.ts'
 import { HeldOpen } from './held-open.ts'
 import { LoopWatch } from './loop-watch.ts'
+import { isLong, isSave, isScan } from './method-kinds.ts'
 import { type Closable, OpenStores } from './open-stores.ts'
 import { served } from './served.ts'
 import type { ThreadStats } from './thread-stats.ts'
@@ -55,13 +57,6 @@ const FUNCTIONS_GRACE_MS = 2000
 /** How long a deletion waits for the requests that came before it, in ms: a reader may take any time. */
 const DROP_PATIENCE_MS = 500
 
-const LONG_CALLS: ReadonlySet<keyof ServedDatabase> = new Set(['revsDiff', 'missingRevs', 'overwritten'])
-
-/** Whether a call is about many documents, and so may take longer than a message waits for others. */
-function isLong(method: keyof ServedDatabase): boolean {
-  return METHODS[method] === 'stream' || LONG_CALLS.has(method)
-}
-
 /** Serves one port until it is told to stop. */
 class Host {
   readonly #outbox: Outbox<Reply>
@@ -81,10 +76,10 @@ class Host {
     start: (name, incarnation) => this.#compactions.start(name, incarnation),
     now: Date.now,
   })
-  readonly #turns = new Turns<Call>(
-    (request) => this.#serve(request),
-    ({ method }) => isLong(method),
-  )
+  readonly #turns = new Turns<Call>((request) => this.#serve(request), {
+    isLong: ({ method }) => isLong(method),
+    canWait: ({ method }) => isScan(method),
+  })
   /** Streams asked for, by call, from the moment they are: a reader may give up before they begin. */
   readonly #streams = new Map<number, { readonly database: string; readonly flow: Flow }>()
   readonly #held = new HeldOpen((database, incarnation, work) =>
@@ -253,6 +248,7 @@ class Host {
 
   #enqueue(request: Call): void {
     const { call, database, method } = request
+    if (isSave(method)) hurry()
     this.#noteMark(request)
     if (METHODS[method] === 'stream') this.#streams.set(call, { database, flow: new Flow() })
     this.#turns.add(database, request)

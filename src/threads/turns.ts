@@ -1,44 +1,66 @@
 /**
  * Who is served next on a database thread: each database has a queue, and the queues take turns, so that a flood
- * of requests to one database delays another's by one piece of work only.
+ * of requests to one database delays another's by one piece of work only. In a queue what waits goes before what can
+ * wait, such as a page of a scan, but for one of these now and then.
  */
 import { Breath } from '../core/breath.ts'
 
+/** How many pieces of a database go before one that can wait. */
+const MOST_BEFORE = 8
+
+interface Queue<Work> {
+  readonly first: Work[]
+  /** What can wait. */
+  readonly rest: Work[]
+  /** How many went before it since one of it was served. */
+  passed: number
+}
+
+export interface Kinds<Work> {
+  /** Whether a piece may take so long that what was done before must not wait for it. */
+  isLong(work: Work): boolean
+  /** Whether a piece lets others of its database go first, though they came later. */
+  canWait(work: Work): boolean
+}
+
 export class Turns<Work> {
   readonly #begin: (work: Work) => void
-  readonly #isLong: (work: Work) => boolean
+  readonly #kinds: Kinds<Work>
   /** Insertion order is the order of service: a database served goes to the end. */
-  readonly #queues = new Map<string, Work[]>()
+  readonly #queues = new Map<string, Queue<Work>>()
   #isScheduled = false
 
-  /**
-   * @param begin starts a piece of work; it must not throw
-   * @param isLong whether a piece may take so long that what was done before must not wait for it
-   */
-  constructor(begin: (work: Work) => void, isLong: (work: Work) => boolean = () => false) {
+  /** @param begin starts a piece of work; it must not throw */
+  constructor(
+    begin: (work: Work) => void,
+    kinds: Kinds<Work> = { isLong: () => false, canWait: () => false },
+  ) {
     this.#begin = begin
-    this.#isLong = isLong
+    this.#kinds = kinds
   }
 
   /** Takes a piece of work, which waits for its database's turn. */
   add(database: string, work: Work): void {
-    const queue = this.#queues.get(database)
-    if (queue === undefined) this.#queues.set(database, [work])
-    else queue.push(work)
+    let queue = this.#queues.get(database)
+    if (queue === undefined) {
+      queue = { first: [], rest: [], passed: 0 }
+      this.#queues.set(database, queue)
+    }
+    ;(this.#kinds.canWait(work) ? queue.rest : queue.first).push(work)
   }
 
   /** How many pieces of work wait. */
   get size(): number {
     let size = 0
-    for (const queue of this.#queues.values()) size += queue.length
+    for (const queue of this.#queues.values()) size += lengthOf(queue)
     return size
   }
 
   /** Takes away all that waits for a database. */
   take(database: string): Work[] {
-    const waiting = this.#queues.get(database) ?? []
+    const waiting = this.#queues.get(database)
     this.#queues.delete(database)
-    return waiting
+    return waiting === undefined ? [] : [...waiting.first, ...waiting.rest]
   }
 
   /**
@@ -50,7 +72,7 @@ export class Turns<Work> {
     const breath = new Breath()
     for (let work = this.#next(); work !== undefined; work = this.#next()) {
       this.#begin(work)
-      if (!breath.isDue && !this.#isLong(work)) continue
+      if (!breath.isDue && !this.#kinds.isLong(work)) continue
       this.#later()
       return
     }
@@ -64,8 +86,8 @@ export class Turns<Work> {
   #next(): Work | undefined {
     for (const [database, queue] of this.#queues) {
       this.#queues.delete(database)
-      const work = queue.shift()
-      if (queue.length > 0) this.#queues.set(database, queue)
+      const work = takeNext(queue)
+      if (lengthOf(queue) > 0) this.#queues.set(database, queue)
       return work
     }
     return undefined
@@ -79,4 +101,19 @@ export class Turns<Work> {
       this.run()
     })
   }
+}
+
+function lengthOf({ first, rest }: Queue<unknown>): number {
+  return first.length + rest.length
+}
+
+function takeNext<Work>(queue: Queue<Work>): Work | undefined {
+  const { first, rest } = queue
+  const isPatient = rest.length === 0 || queue.passed < MOST_BEFORE
+  if (first.length > 0 && isPatient) {
+    queue.passed += rest.length === 0 ? 0 : 1
+    return first.shift()
+  }
+  queue.passed = 0
+  return rest.shift()
 }

@@ -1,6 +1,6 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import t from 'tap'
-import { Breath } from '../../src/core/breath.ts'
+import { Breath, hurry, isHurried } from '../../src/core/breath.ts'
 
 /** Works without a pause until a breath is due. */
 function hold(breath: Breath): void {
@@ -35,4 +35,23 @@ t.test('taking one that is not due costs no turn', async (t) => {
   await new Breath().take()
   t.equal(isServed, false)
   await served
+})
+
+t.test('while somebody saves, a breath is due sooner', async (t) => {
+  t.equal(isHurried(), false)
+  const later = performance.now()
+  hurry()
+  t.equal(isHurried(later + 40), true)
+  t.equal(isHurried(later + 10_000), false)
+  const since = performance.now()
+  hold(new Breath())
+  t.ok(performance.now() - since >= 2)
+})
+
+t.test('that does not last longer than somebody saves', async (t) => {
+  hurry()
+  while (isHurried()) await turn()
+  const since = performance.now()
+  hold(new Breath())
+  t.ok(performance.now() - since >= 5)
 })

@@ -83,10 +83,10 @@ t.test('work that adds work is served', async (t) => {
 
 t.test('a long piece ends the turn of the loop, so that what was done before it can go out', async (t) => {
   const begun: string[] = []
-  const turns = new Turns<string>(
-    (piece) => begun.push(piece),
-    (piece) => piece.startsWith('long'),
-  )
+  const turns = new Turns<string>((piece) => begun.push(piece), {
+    isLong: (piece) => piece.startsWith('long'),
+    canWait: () => false,
+  })
   for (const piece of ['short 1', 'short 2', 'long 1', 'long 2', 'short 3']) turns.add('a', piece)
   turns.run()
   t.same(begun, ['short 1', 'short 2', 'long 1'])
@@ -96,4 +96,40 @@ t.test('a long piece ends the turn of the loop, so that what was done before it 
   t.same(begun.slice(3), ['long 2'])
   await turn()
   t.same(begun.slice(4), ['short 3'])
+})
+
+/** Turns in which pieces named `page` can wait. */
+function patient() {
+  const begun: string[] = []
+  const turns = new Turns<string>((piece) => begun.push(piece), {
+    isLong: () => false,
+    canWait: (piece) => piece.startsWith('page'),
+  })
+  return { begun, turns }
+}
+
+t.test('what can wait lets others of its database go first, and stays in its order', async (t) => {
+  const { begun, turns } = patient()
+  for (const piece of ['page 1', 'page 2', 'save 1', 'page 3', 'save 2']) turns.add('a', piece)
+  turns.run()
+  t.same(begun, ['save 1', 'save 2', 'page 1', 'page 2', 'page 3'])
+})
+
+t.test('it does not wait for ever', async (t) => {
+  const { begun, turns } = patient()
+  turns.add('a', 'page 1')
+  for (let n = 0; n < 20; n++) turns.add('a', `save ${n}`)
+  turns.add('a', 'page 2')
+  turns.run()
+  t.equal(begun.indexOf('page 1'), 8)
+  t.equal(begun.indexOf('page 2'), 17)
+  t.equal(begun.length, 22)
+})
+
+t.test('what is taken away is all of it', async (t) => {
+  const { turns } = patient()
+  for (const piece of ['page 1', 'save 1']) turns.add('a', piece)
+  t.equal(turns.size, 2)
+  t.same(turns.take('a'), ['save 1', 'page 1'])
+  t.equal(turns.size, 0)
 })

@@ -4,6 +4,7 @@
  * between two for as long as the step took, so that whoever reads and writes meanwhile is held up by one step.
  */
 import { setImmediate as nextTurn, setTimeout as rest } from 'node:timers/promises'
+import { isHurried } from '../../core/breath.ts'
 import type { CompactOptions } from '../upkeep.ts'
 import type { Access } from './access.ts'
 import type { Blobs } from './blobs.ts'
@@ -15,8 +16,11 @@ import type { Statement } from './statement.ts'
 import type { Superseded, SupersededRow } from './superseded.ts'
 import type { Wear } from './wear.ts'
 
-/** How long one step works, in ms: less than a group of writes may take. */
+/** How long one step works, in ms: less than a group of writes may take; and while others save something. */
 const STEP_MS = 3
+const SHORT_STEP_MS = 1
+/** How many times as long as it took it rests then. */
+const LONG_REST = 2
 /** About the bytes a step writes: few enough for the writes that have arrived to share its commit. */
 const STEP_BYTES = 64 * 1024
 const LONGEST_REST_MS = 10
@@ -63,6 +67,10 @@ interface Place {
 
 /** The tables that are walked over, by their keys. */
 const TABLES = { superseded: 'revision', revision: 'num', blob: 'num' } as const
+
+function stepMs(): number {
+  return isHurried() ? SHORT_STEP_MS : STEP_MS
+}
 
 export class Compaction {
   readonly #connection: Connection
@@ -212,7 +220,7 @@ export class Compaction {
     { above, last }: { readonly above: number; readonly last: number },
     each: (row: Row) => void,
   ): Place {
-    const until = performance.now() + STEP_MS
+    const until = performance.now() + stepMs()
     for (let at = above; ; ) {
       const rows = page(at)
       for (const row of rows) {
@@ -232,12 +240,13 @@ export class Compaction {
   async #step<R>(work: () => R): Promise<R> {
     const began = performance.now()
     const result = await this.#around.access.writeOne(STEP_BYTES, work)
-    await rest(Math.min(performance.now() - began, LONGEST_REST_MS))
+    const worked = performance.now() - began
+    await rest(Math.min(isHurried() ? LONG_REST * worked : worked, LONGEST_REST_MS))
     return result
   }
 
   #removeUnnamed(above: number, last: number): Place {
-    const until = performance.now() + STEP_MS
+    const until = performance.now() + stepMs()
     for (let at = above; ; ) {
       const rows = this.#blobs.all(at)
       for (const { num, state } of rows) {
@@ -262,7 +271,7 @@ export class Compaction {
 
   /** @returns whether the blob is gone */
   #removeChunks(blob: number): boolean {
-    const until = performance.now() + STEP_MS
+    const until = performance.now() + stepMs()
     while (performance.now() < until) if (this.#around.blobs.removeSome(blob, CHUNKS)) return true
     return false
   }
@@ -280,7 +289,7 @@ export class Compaction {
 
   /** @returns how many pages there are less */
   #returnSome(): number {
-    const until = performance.now() + STEP_MS
+    const until = performance.now() + stepMs()
     const before = this.#free()
     let free = before
     while (free > 0 && performance.now() < until) {

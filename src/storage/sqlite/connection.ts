@@ -22,6 +22,9 @@ const BUSY_MS = 1000
 /** Copied in one turn: a megabyte, about a millisecond's work. */
 const COPIED_PAGES = 128
 
+/** With so many pages in the log a commit brings them into the file itself, if nobody has done so before (log-carrier.ts). */
+const MOST_LOG_PAGES = 2000
+
 export interface ConnectionOptions {
   /** Called before everything that reaches SQLite, with what it is; a throw takes its place. For fault tests. */
   readonly onOperation?: ((operation: string) => void) | undefined
@@ -42,6 +45,7 @@ export class Connection {
   readonly #begin: Statement
   readonly #end: Statement
   #db: Sqlite.Database
+  #logState: Sqlite.Statement | null = null
   /** What must succeed before the next transaction begins. */
   #cure: (() => void) | null = null
   /** Whether the log's name is durable, and with it what is written there. */
@@ -76,6 +80,7 @@ export class Connection {
       // The driver's WAL default is NORMAL, which loses acknowledged writes at a power cut (design.md 6).
       if (!options.isDraft) db.pragma('synchronous = FULL')
       db.pragma('journal_size_limit = 16777216')
+      db.pragma(`wal_autocheckpoint = ${MOST_LOG_PAGES}`)
       db.pragma('temp_store = MEMORY')
       // What is deleted is overwritten where its page stays; pages that get free go back to the file system (compaction.ts).
       db.pragma('secure_delete = FAST')
@@ -194,6 +199,7 @@ export class Connection {
     const cacheSize = this.pragma('cache_size')
     this.#db.close()
     this.#db = this.#open()
+    this.#logState = null
     this.pragma(`cache_size = ${cacheSize}`)
     for (const known of [this.#statements, this.#tupleStatements]) {
       for (const statement of known.values()) statement.forget()
@@ -231,6 +237,18 @@ export class Connection {
     } catch {
       if (this.#db.inTransaction) this.#db.exec('ROLLBACK')
     }
+  }
+
+  /** Pages that the log holds and the file does not; asked of the log's index, in microseconds. 0 when there is none. */
+  logPages(): number {
+    this.#logState ??= this.#db.prepare('PRAGMA wal_checkpoint(NOOP)').raw()
+    const [, log, carried] = this.#logState.get() as [busy: number, log: number, carried: number]
+    return Math.max(0, log - carried)
+  }
+
+  /** Brings the log into the file, as far as readers of other processes let that happen; it begins anew with the next commit. */
+  carryLog(): void {
+    this.exec('PRAGMA wal_checkpoint(PASSIVE)')
   }
 
   /** Brings the log into the file and empties it, as far as readers of other processes let that happen at once. */

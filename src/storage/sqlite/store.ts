@@ -29,6 +29,7 @@ import { DocWrites } from './doc-writes.ts'
 import { History } from './history.ts'
 import { Holds } from './holds.ts'
 import { SMALL_WRITE } from './locals.ts'
+import { LogCarrier } from './log-carrier.ts'
 import { PageCache, type PageCaches } from './page-caches.ts'
 import { fillPage } from './paging.ts'
 import { beginAnewIfPutBack } from './restored.ts'
@@ -70,6 +71,7 @@ export class SqliteStore implements RememberingStore {
   readonly #docWrites: DocWrites
   readonly #access: Access
   readonly #compaction: Compaction
+  readonly #log: LogCarrier
   readonly #listeners: ((updateSeq: number, epoch: string) => void)[] = []
   readonly #options: StoreOptions
   readonly #cache: PageCache
@@ -103,6 +105,7 @@ export class SqliteStore implements RememberingStore {
     }
     const access = new Access(new Writer(this.#connection, memory, trouble), this.#cache, trouble)
     this.#access = access
+    this.#log = new LogCarrier(this.#connection, access)
     this.#staging = new Staging(access, this.#tables.blobs, this.#holds)
     this.#staging.sweep()
     const around = { ...this.#tables, access, holds: this.#holds, now: options.now }
@@ -118,6 +121,7 @@ export class SqliteStore implements RememberingStore {
     this.#tables.wear.committed()
     this.#options.tally?.add(writes, updates, ms)
     if (updates > 0) this.#tell()
+    this.#log.committed()
   }
 
   #tell(): void {
