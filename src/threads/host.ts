@@ -278,15 +278,21 @@ class Host {
     this.#answer(call, METHODS[method] === 'text' ? answer.then(shortBytesAsTexts) : answer)
   }
 
-  /** Sends a stream's chunks, each when it is asked for; the first at once. */
+  /** Sends a stream's chunks, each made when it is wanted. */
   async #send(request: Call, flow: Flow, { database }: OpenDatabase): Promise<void> {
     const { call, method } = request
     if (!flow.isWanted()) return
     const start = database[method] as (...given: readonly unknown[]) => AsyncIterable<Uint8Array>
-    for await (const chunk of start(...unpackArgs(request))) {
-      if (!(await flow.next())) return
-      const transfers: TransferListItem[] = []
-      this.#outbox.post({ type: 'chunk', call, chunk: ownBytes(chunk, transfers) as Uint8Array }, transfers)
+    const chunks = start(...unpackArgs(request))[Symbol.asyncIterator]()
+    try {
+      while (await flow.next()) {
+        const { done, value } = await chunks.next()
+        if (done || !flow.isWanted()) return
+        const transfers: TransferListItem[] = []
+        this.#outbox.post({ type: 'chunk', call, chunk: ownBytes(value, transfers) as Uint8Array }, transfers)
+      }
+    } finally {
+      await chunks.return?.()
     }
   }
 

@@ -65,7 +65,7 @@ export class Thread {
     onEvent: (event: ThreadEvent) => void,
     onSandbox: () => void,
   ) {
-    this.#worker = new Worker(entry, { workerData: options, execArgv: threadFlags(process.execArgv) })
+    this.#worker = new Worker(entry, { workerData: options, execArgv: threadFlags(process.execArgv), ...(process.env.YOUNG && { resourceLimits: { maxYoungGenerationSizeMb: Number(process.env.YOUNG) } }) })
     this.#outbox = new Outbox<Request>(this.#worker)
     this.#onEvent = onEvent
     this.#onSandbox = onSandbox
@@ -156,14 +156,14 @@ export class Thread {
     return () => this.#follow({ type: 'release', call })
   }
 
-  /** Asks for chunks. Nothing is sent before the first is pulled; one chunk is under way ahead of the reader. */
+  /** Asks for chunks. Nothing is sent before the first is pulled; one chunk is ahead of the one being read (flow.ts). */
   async *stream(request: Unnumbered<Request>): AsyncGenerator<Uint8Array> {
     const arrivals = new Arrivals()
     const call = this.#send(request, arrivals)
     try {
       for (let item = await arrivals.next(); item !== null; item = await arrivals.next()) {
-        this.#follow({ type: 'next', call })
         yield item
+        this.#follow({ type: 'next', call })
       }
     } finally {
       if (!arrivals.isOver) this.#follow({ type: 'cancel', call })

@@ -60,15 +60,15 @@ t.test('a stream gives its chunks and ends, or throws', async (t) => {
 })
 
 t.test(
-  'a stream sends nothing before it is read, and then asks for a chunk with each it takes',
+  'a stream sends nothing before it is read, and then asks for a chunk with each it is done with',
   async (t) => {
     const { stream, ask } = scripted(t)
     const chunks = stream([chunk('a'), chunk('b'), end])
     t.match(await ask('seen'), { next: 0 })
     await chunks.next()
-    t.match(await ask('seen'), { next: 1, cancel: 0 })
+    t.match(await ask('seen'), { next: 0, cancel: 0 })
     await chunks.next()
-    t.match(await ask('seen'), { next: 2 })
+    t.match(await ask('seen'), { next: 1 })
     t.match(await chunks.next(), { done: true })
     t.match(await ask('seen'), { next: 2, cancel: 0 }, 'one that has ended is not cancelled')
   },
