@@ -3,6 +3,7 @@
  * on the way.
  */
 import { isDesignId } from '../core/ids.ts'
+import { pieceBytes } from '../core/outgoing.ts'
 import { renderDocument } from '../documents/render.ts'
 import { compileSelector, type Selector } from '../query/selector.ts'
 import { leafRev } from '../revisions/branch.ts'
@@ -72,7 +73,8 @@ export async function scanFiltered(
   let passed = 0
   let text = 0
   let start: number | undefined
-  const enough = () => passed >= most || text > PAGE_TEXT || performance.now() - (start ?? 0) > PAGE_MS
+  const mostText = pieceBytes(PAGE_TEXT)
+  const enough = () => passed >= most || text > mostText || performance.now() - (start ?? 0) > PAGE_MS
   const page = await store.readChanges(range, { limit: MOST_SCANNED, touches, enough }, (doc) => {
     start ??= performance.now()
     const revs = passing(doc)

@@ -2,6 +2,7 @@
  * What a feed asks of the thread that owns a database, and what it gets: one page of `_changes` as bytes.
  */
 import { CouchError } from '../core/errors.ts'
+import { pieceBytes } from '../core/outgoing.ts'
 import type { SecurityObject, UserCtx } from '../core/types.ts'
 import type { Body } from '../documents/database.ts'
 import { requireMember } from '../documents/security.ts'
@@ -136,7 +137,8 @@ async function refuseFunction(store: DatabaseStore, user: UserCtx): Promise<neve
 function scanRows(store: DatabaseStore, { options, limit, range }: FeedSearch): Promise<FeedRows> {
   let text = 0
   let start: number | undefined
-  const enough = () => text > PAGE_TEXT || performance.now() - (start ?? 0) > PAGE_MS
+  const most = pieceBytes(PAGE_TEXT)
+  const enough = () => text > most || performance.now() - (start ?? 0) > PAGE_MS
   return store.readChanges(
     range,
     { limit: Math.min(limit, PAGE_ROWS), touches: touchesOf(options), enough },

@@ -4,6 +4,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { type ByteText, byteText } from '../core/byte-text.ts'
 import { discard } from '../core/discard.ts'
 import { asCouchError } from '../core/errors.ts'
+import { holdOutgoing, releaseOutgoing } from '../core/outgoing.ts'
 import { reduceHeaders } from './plugins/prefer-minimal.ts'
 import { causeOf, factsOf, levelOf } from './plugins/request-log.ts'
 import { onRequestEnd } from './request-end.ts'
@@ -190,17 +191,26 @@ class HttpStream implements ResponseStream {
   #put(bytes: Uint8Array, isOwn = false): Promise<void> | undefined {
     const raw = this.#raw
     if (bytes.length === 0 || this.signal.aborted || raw.writableEnded) return undefined
+    // When they are sent they may be empty.
+    const { length } = bytes
     if (this.#hand(bytes, isOwn)) return undefined
+    holdOutgoing(length)
     return new Promise((resolve) => {
+      let isOver = false
       const stalled = setTimeout(() => raw.destroy(), STALLED_MS)
       const taken = () => {
+        if (isOver) return
+        isOver = true
         clearTimeout(stalled)
         raw.off('drain', taken)
         raw.off('close', taken)
+        this.signal.removeEventListener('abort', taken)
+        releaseOutgoing(length)
         resolve()
       }
       raw.on('drain', taken)
       raw.on('close', taken)
+      this.signal.addEventListener('abort', taken)
     })
   }
 

@@ -4,6 +4,7 @@
  */
 import { parentPort, type TransferListItem, workerData } from 'node:worker_threads'
 import { CouchError } from '../core/errors.ts'
+import { joinOutgoing } from '../core/outgoing.ts'
 import { isShort, type Space } from '../core/space.ts'
 import type { Settings } from '../core/types.ts'
 import { USERS_DATABASE } from '../core/user-ids.ts'
@@ -105,6 +106,7 @@ class Host {
   readonly #catalog: CatalogHost
 
   constructor(outbox: Outbox<Reply>, options: ThreadOptions) {
+    joinOutgoing(options.outgoing)
     this.#outbox = outbox
     this.#settings = options.settings
     this.#disk = new Disk(options.dataDir, () => outbox.post({ type: 'full' }))

@@ -1,6 +1,7 @@
 /** The HTTP thread's end of one database thread: calls and streams over its port. */
 import { type MessagePort, type TransferListItem, Worker } from 'node:worker_threads'
 import { CouchError } from '../core/errors.ts'
+import { holdOutgoing, releaseOutgoing } from '../core/outgoing.ts'
 import { Outbox, packArgs, type Reply, type Request, type ThreadOptions, unpackError } from './wire.ts'
 
 /** What a thread tells without being asked. */
@@ -65,7 +66,11 @@ export class Thread {
     onEvent: (event: ThreadEvent) => void,
     onSandbox: () => void,
   ) {
-    this.#worker = new Worker(entry, { workerData: options, execArgv: threadFlags(process.execArgv), ...(process.env.YOUNG && { resourceLimits: { maxYoungGenerationSizeMb: Number(process.env.YOUNG) } }) })
+    this.#worker = new Worker(entry, {
+      workerData: options,
+      execArgv: threadFlags(process.execArgv),
+      ...(process.env.YOUNG && { resourceLimits: { maxYoungGenerationSizeMb: Number(process.env.YOUNG) } }),
+    })
     this.#outbox = new Outbox<Request>(this.#worker)
     this.#onEvent = onEvent
     this.#onSandbox = onSandbox
@@ -169,6 +174,7 @@ export class Thread {
       if (!arrivals.isOver) this.#follow({ type: 'cancel', call })
       // The thread may still read what the request brought, a spooled body for one, until it says that it has ended.
       await arrivals.over()
+      arrivals.drop()
     }
   }
 
@@ -229,6 +235,7 @@ class Arrivals implements Waiting {
   isOver: boolean = false
 
   chunk(chunk: Uint8Array): void {
+    holdOutgoing(chunk.length)
     this.#arrived.push(chunk)
     this.#wake()
   }
@@ -255,9 +262,17 @@ class Arrivals implements Waiting {
   async next(): Promise<Uint8Array | null> {
     while (this.#arrived.length === 0) await this.#arrival()
     const item = this.#arrived.shift()
-    if (item instanceof Uint8Array) return item
+    if (item instanceof Uint8Array) {
+      releaseOutgoing(item.length)
+      return item
+    }
     if (item) throw item.error
     return null
+  }
+
+  /** Throws away what nobody will read. */
+  drop(): void {
+    for (const item of this.#arrived.splice(0)) if (item instanceof Uint8Array) releaseOutgoing(item.length)
   }
 
   /** Resolves when the stream's end has arrived, whatever it is. */

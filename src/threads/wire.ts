@@ -149,6 +149,8 @@ export interface ThreadOptions {
   /** Databases that one thread keeps open at the most. */
   readonly maxOpen: number
   readonly sandbox: SandboxAccess
+  /** How much waits for readers: core/outgoing.ts. */
+  readonly outgoing: SharedArrayBuffer
 }
 
 export interface WireError {

@@ -1,6 +1,7 @@
 /** The HTTP thread's end of a port, over a thread that says what it is told to. */
 import { setImmediate as turn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
+import { outgoingMemory } from '../../src/core/outgoing.ts'
 import { AMPLE_SPACE } from '../../src/core/space.ts'
 import { DEFAULT_SETTINGS } from '../../src/core/types.ts'
 import { Board } from '../../src/sandbox/board.ts'
@@ -12,6 +13,7 @@ const OPTIONS = {
   settings: DEFAULT_SETTINGS,
   space: AMPLE_SPACE,
   maxOpen: 1,
+  outgoing: outgoingMemory(),
   sandbox: { board: new Board().memory, client: 1 },
 }
 
