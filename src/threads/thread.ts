@@ -45,6 +45,12 @@ const EVENTS: ReadonlySet<Reply['type']> = new Set([
   'full',
 ])
 
+/**
+ * Room for young objects, in MB: V8 lets it grow to 48 under load, in each thread, and gives nothing back
+ * (docs/decisions/0030).
+ */
+const YOUNG_MB = 12
+
 export class Thread {
   readonly #worker: Worker
   readonly #outbox: Outbox<Request>
@@ -69,7 +75,7 @@ export class Thread {
     this.#worker = new Worker(entry, {
       workerData: options,
       execArgv: threadFlags(process.execArgv),
-      ...(process.env.YOUNG && { resourceLimits: { maxYoungGenerationSizeMb: Number(process.env.YOUNG) } }),
+      resourceLimits: { maxYoungGenerationSizeMb: YOUNG_MB },
     })
     this.#outbox = new Outbox<Request>(this.#worker)
     this.#onEvent = onEvent
