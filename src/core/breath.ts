@@ -15,9 +15,14 @@ export class Breath {
     return performance.now() - this.#since > HOLD_MS
   }
 
+  /** Counts anew: the work has waited for something, and the thread was others' meanwhile. */
+  restart(): void {
+    this.#since = performance.now()
+  }
+
   async take(): Promise<void> {
     if (!this.isDue) return
     await nextTurn()
-    this.#since = performance.now()
+    this.restart()
   }
 }

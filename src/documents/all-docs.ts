@@ -143,7 +143,10 @@ async function* rangeRows(
         isFull = add(liveRow(doc, options))
       },
     )
-    if (isFull) yield
+    if (isFull) {
+      yield
+      breath.restart()
+    }
     if (!page.more) return
     range = { ...range, start: { id: last, inclusive: false } }
   }
@@ -187,8 +190,10 @@ async function* keyRows(
   const breath = new Breath()
   for (const key of wanted) {
     const isFull = add(await keyRow(store, user, kind, key, query, options))
-    await breath.take()
-    if (isFull) yield
+    if (isFull) {
+      yield
+      breath.restart()
+    } else await breath.take()
   }
 }
 
@@ -241,7 +246,10 @@ async function* localRows(
     }
     const limit = Math.min(CHUNK_ROWS, left + skip)
     const last = await localPage(store, user, range, { limit, enough: () => breath.isDue }, take)
-    if (isFull) yield
+    if (isFull) {
+      yield
+      breath.restart()
+    }
     if (last === null) return
     range = { ...range, start: { id: last, inclusive: false } }
   }

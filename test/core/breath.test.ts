@@ -36,3 +36,10 @@ t.test('taking one that is not due costs no turn', async (t) => {
   t.equal(isServed, false)
   await served
 })
+
+t.test('one that was restarted counts from then on', async (t) => {
+  const breath = new Breath()
+  hold(breath)
+  breath.restart()
+  t.equal(breath.isDue, false)
+})
