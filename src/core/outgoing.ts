@@ -3,7 +3,7 @@
  * are the pieces that are made: a reader who has stopped reading has one or two of them held for him, and there may
  * be hundreds. Nobody waits for others to read on: each always gets a piece.
  *
- * One count for the process: whoever sends adds to it, and all threads that make pieces read it.
+ * One count for the process: all threads that make pieces or send them add to it and read it.
  */
 
 /** From so many bytes on pieces are the smallest. */
@@ -43,6 +43,36 @@ export function releaseOutgoing(bytes: number): void {
 
 function kibOf(bytes: number): number {
   return Math.ceil(bytes / 1024)
+}
+
+/**
+ * What is on its way from one thread to another, which counts as well: when hundreds of readers read on in one moment,
+ * all their next pieces are made before the first arrives.
+ */
+export class Transit {
+  readonly memory: SharedArrayBuffer
+  readonly #kib: Int32Array
+
+  /** @param memory that of the other end; the first of the two makes it */
+  constructor(memory: SharedArrayBuffer = new SharedArrayBuffer(4)) {
+    this.memory = memory
+    this.#kib = new Int32Array(memory)
+  }
+
+  send(bytes: number): void {
+    Atomics.add(this.#kib, 0, kibOf(bytes))
+    holdOutgoing(bytes)
+  }
+
+  arrive(bytes: number): void {
+    Atomics.sub(this.#kib, 0, kibOf(bytes))
+    releaseOutgoing(bytes)
+  }
+
+  /** The other thread has died: what was under way will not arrive. */
+  lose(): void {
+    releaseOutgoing(Atomics.exchange(this.#kib, 0, 0) * 1024)
+  }
 }
 
 /**

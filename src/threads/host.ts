@@ -4,7 +4,7 @@
  */
 import { parentPort, type TransferListItem, workerData } from 'node:worker_threads'
 import { CouchError } from '../core/errors.ts'
-import { joinOutgoing } from '../core/outgoing.ts'
+import { joinOutgoing, Transit } from '../core/outgoing.ts'
 import { isShort, type Space } from '../core/space.ts'
 import type { Settings } from '../core/types.ts'
 import { USERS_DATABASE } from '../core/user-ids.ts'
@@ -33,6 +33,7 @@ import { unreadable } from './unreadable.ts'
 import {
   METHODS,
   Outbox,
+  outgoingIn,
   ownBytes,
   packError,
   type Reply,
@@ -66,6 +67,7 @@ function isLong(method: keyof ServedDatabase): boolean {
 /** Serves one port until it is told to stop. */
 class Host {
   readonly #outbox: Outbox<Reply>
+  readonly #transit: Transit
   readonly #engine: ReturnType<typeof sqliteEngine>
   readonly #stores: OpenStores<OpenDatabase>
   readonly #functions: SandboxClient
@@ -107,6 +109,7 @@ class Host {
 
   constructor(outbox: Outbox<Reply>, options: ThreadOptions) {
     joinOutgoing(options.outgoing)
+    this.#transit = new Transit(options.transit)
     this.#outbox = outbox
     this.#settings = options.settings
     this.#disk = new Disk(options.dataDir, () => outbox.post({ type: 'full' }))
@@ -248,10 +251,15 @@ class Host {
     work.then(
       (value) => {
         const transfers: TransferListItem[] = []
-        this.#outbox.post({ type: 'answer', call, value: ownBytes(value, transfers) }, transfers)
+        this.#post({ type: 'answer', call, value: ownBytes(value, transfers) }, transfers)
       },
       (error: unknown) => this.#failed(call, error),
     )
+  }
+
+  #post(reply: Reply, transfers: readonly TransferListItem[]): void {
+    this.#transit.send(outgoingIn(reply))
+    this.#outbox.post(reply, transfers)
   }
 
   #failed(call: number, error: unknown): void {
@@ -291,7 +299,7 @@ class Host {
         const { done, value } = await chunks.next()
         if (done || !flow.isWanted()) return
         const transfers: TransferListItem[] = []
-        this.#outbox.post({ type: 'chunk', call, chunk: ownBytes(value, transfers) as Uint8Array }, transfers)
+        this.#post({ type: 'chunk', call, chunk: ownBytes(value, transfers) as Uint8Array }, transfers)
       }
     } finally {
       await chunks.return?.()

@@ -1,8 +1,16 @@
 /** The HTTP thread's end of one database thread: calls and streams over its port. */
 import { type MessagePort, type TransferListItem, Worker } from 'node:worker_threads'
 import { CouchError } from '../core/errors.ts'
-import { holdOutgoing, releaseOutgoing } from '../core/outgoing.ts'
-import { Outbox, packArgs, type Reply, type Request, type ThreadOptions, unpackError } from './wire.ts'
+import { holdOutgoing, releaseOutgoing, Transit } from '../core/outgoing.ts'
+import {
+  Outbox,
+  outgoingIn,
+  packArgs,
+  type Reply,
+  type Request,
+  type ThreadOptions,
+  unpackError,
+} from './wire.ts'
 
 /** What a thread tells without being asked. */
 export type ThreadEvent = Extract<
@@ -55,6 +63,7 @@ export class Thread {
   readonly #worker: Worker
   readonly #outbox: Outbox<Request>
   readonly #waiting = new Map<number, Waiting>()
+  readonly #transit = new Transit()
   readonly #onEvent: (event: ThreadEvent) => void
   readonly #onSandbox: () => void
   #calls = 0
@@ -73,7 +82,7 @@ export class Thread {
     onSandbox: () => void,
   ) {
     this.#worker = new Worker(entry, {
-      workerData: options,
+      workerData: { ...options, transit: this.#transit.memory },
       execArgv: threadFlags(process.execArgv),
       resourceLimits: { maxYoungGenerationSizeMb: YOUNG_MB },
     })
@@ -120,9 +129,11 @@ export class Thread {
     const error = new CouchError('unavailable', undefined, { cause: fault })
     for (const waiting of this.#waiting.values()) waiting.failed(error)
     this.#waiting.clear()
+    this.#transit.lose()
   }
 
   #take(reply: Reply): void {
+    this.#transit.arrive(outgoingIn(reply))
     if (isEvent(reply)) {
       this.#onEvent(reply)
       return

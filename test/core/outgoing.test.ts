@@ -6,6 +6,7 @@ import {
   outgoingMemory,
   pieceBytes,
   releaseOutgoing,
+  Transit,
 } from '../../src/core/outgoing.ts'
 
 const KB = 1024
@@ -31,6 +32,20 @@ t.test('what is held and released comes to nothing, whatever its size', async (t
     releaseOutgoing(bytes)
     t.equal(outgoingBytes(), 0)
   }
+})
+
+t.test('what is on its way counts, until it arrives or is lost', async (t) => {
+  const here = new Transit()
+  const there = new Transit(here.memory)
+  there.send(3 * MB)
+  there.send(2 * MB)
+  t.equal(outgoingBytes(), 5 * MB)
+  here.arrive(2 * MB)
+  t.equal(outgoingBytes(), 3 * MB)
+  here.lose()
+  t.equal(outgoingBytes(), 0)
+  here.lose()
+  t.equal(outgoingBytes(), 0, 'once')
 })
 
 t.test('threads share one count', async (t) => {
