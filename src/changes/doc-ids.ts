@@ -1,4 +1,5 @@
 /** `filter=_doc_ids`: the documents are looked up, and the feed is never read through for them. */
+import { pieceBytes } from '../core/outgoing.ts'
 import type { UserCtx } from '../core/types.ts'
 import { requireMember } from '../documents/security.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
@@ -101,9 +102,10 @@ async function readPlaces(
 ): Promise<{ rows: Row[]; used: number }> {
   const rows: Row[] = []
   const most = Math.min(limit, MOST_ROWS)
+  const mostText = pieceBytes(PAGE_TEXT)
   let text = 0
   let used = 0
-  while (used < places.length && rows.length < most && text <= PAGE_TEXT) {
+  while (used < places.length && rows.length < most && text <= mostText) {
     const turn = options.includeDocs ? BODIES_A_TURN : LOOKUPS_A_TURN
     const part = places.slice(used, used + Math.min(turn, most - rows.length))
     used += part.length

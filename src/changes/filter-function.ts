@@ -3,6 +3,7 @@
  * the sandbox what passes. While they are at work on one batch the next is read, and no more than these two are held.
  */
 import { isHeldLong } from '../core/breath.ts'
+import { pieceBytes } from '../core/outgoing.ts'
 import type { UserCtx } from '../core/types.ts'
 import { renderDocument } from '../documents/render.ts'
 import { requireMember } from '../documents/security.ts'
@@ -65,11 +66,12 @@ export async function functionRows(
 ): Promise<FeedRows> {
   const begun = performance.now()
   const rows: Row[] = []
+  const mostText = pieceBytes(PAGE_TEXT)
   let text = 0
   let range = search.range
   let size = FIRST_DOCS
   for (let batch = await readBatch(store, user, search, range, size); ; ) {
-    const isLast = !batch.more || text > PAGE_TEXT || performance.now() - begun > FUNCTION_PAGE_MS
+    const isLast = !batch.more || text > mostText || performance.now() - begun > FUNCTION_PAGE_MS
     range = behind(range, batch)
     size *= GROWTH
     const ahead = isLast ? null : readBatch(store, user, search, range, size)

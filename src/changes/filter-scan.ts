@@ -4,6 +4,7 @@
  */
 import { isHeldLong } from '../core/breath.ts'
 import { isDesignId } from '../core/ids.ts'
+import { pieceBytes } from '../core/outgoing.ts'
 import { renderDocument } from '../documents/render.ts'
 import { compileSelector, type Selector } from '../query/selector.ts'
 import { leafRev } from '../revisions/branch.ts'
@@ -72,7 +73,8 @@ export async function scanFiltered(
   let passed = 0
   let text = 0
   let start: number | undefined
-  const enough = () => passed >= most || text > PAGE_TEXT || isHeldLong(start ?? 0)
+  const mostText = pieceBytes(PAGE_TEXT)
+  const enough = () => passed >= most || text > mostText || isHeldLong(start ?? 0)
   const page = await store.readChanges(range, { limit: MOST_SCANNED, touches, enough }, (doc) => {
     start ??= performance.now()
     const revs = passing(doc)

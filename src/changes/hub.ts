@@ -3,6 +3,7 @@
  * for all that stand at the same place and ask for the same (design.md 4).
  */
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import { share } from '../core/discard.ts'
 import type { SecurityObject, UserCtx } from '../core/types.ts'
 import { requireMember } from '../documents/security.ts'
 import { type Clock, systemClock } from './clock.ts'
@@ -63,6 +64,7 @@ export class FeedHub {
 interface Flight {
   readonly user: UserCtx
   readonly page: Promise<ChangesPage>
+  passengers: number
 }
 
 /** A watched database. */
@@ -123,6 +125,7 @@ class Topic {
   async #fly(user: UserCtx, request: ChangesRequest, key: string): Promise<ChangesPage | null> {
     const flight = this.#flights.get(key)
     if (flight === undefined) return this.#takeOff(user, request, key)
+    flight.passengers += 1
     if (isSameUser(flight.user, user)) return flight.page
     const page = await flight.page.catch(() => null)
     if (page !== null) requireMember(user, page.security)
@@ -130,10 +133,12 @@ class Topic {
   }
 
   async #takeOff(user: UserCtx, request: ChangesRequest, key: string): Promise<ChangesPage> {
-    const page = this.database.changes(user, request)
-    this.#flights.set(key, { user, page })
+    const flight = { user, page: this.database.changes(user, request), passengers: 1 }
+    this.#flights.set(key, flight)
     try {
-      return await page
+      const page = await flight.page
+      share(page.bytes, flight.passengers)
+      return page
     } finally {
       this.#flights.delete(key)
     }

@@ -3,6 +3,7 @@
  */
 import { isHeldLong } from '../core/breath.ts'
 import { CouchError } from '../core/errors.ts'
+import { pieceBytes } from '../core/outgoing.ts'
 import type { SecurityObject, UserCtx } from '../core/types.ts'
 import type { Body } from '../documents/database.ts'
 import { requireMember } from '../documents/security.ts'
@@ -136,7 +137,8 @@ async function refuseFunction(store: DatabaseStore, user: UserCtx): Promise<neve
 function scanRows(store: DatabaseStore, { options, limit, range }: FeedSearch): Promise<FeedRows> {
   let text = 0
   let start: number | undefined
-  const enough = () => text > PAGE_TEXT || isHeldLong(start ?? 0)
+  const most = pieceBytes(PAGE_TEXT)
+  const enough = () => text > most || isHeldLong(start ?? 0)
   return store.readChanges(
     range,
     { limit: Math.min(limit, PAGE_ROWS), touches: touchesOf(options), enough },

@@ -66,7 +66,7 @@ export const UNLIMITED = 1e15
 
 /** Rows a page of the whole feed has at most. */
 export const PAGE_ROWS = 2000
-/** After about so much text a page ends. Whoever stops reading has a page held for him, and hundreds may. */
+/** After about so much text a page ends: less when much is held for readers who have stopped (core/outgoing.ts). */
 export const PAGE_TEXT = 128 * 1024
 
 /** What {@link readRow} will touch of a document. */

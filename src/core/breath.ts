@@ -38,6 +38,11 @@ export class Breath {
     return isHeldLong(this.#since)
   }
 
+  /** Counts anew: the work has waited for something, and the thread was others' meanwhile. */
+  restart(): void {
+    this.#since = performance.now()
+  }
+
   async take(): Promise<void> {
     if (this.isDue) await this.rest()
   }
@@ -45,6 +50,6 @@ export class Breath {
   /** A turn in any case: before what holds the thread as long again, and bounds itself. */
   async rest(): Promise<void> {
     await nextTurn()
-    this.#since = performance.now()
+    this.restart()
   }
 }

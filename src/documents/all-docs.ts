@@ -2,7 +2,7 @@
 import { Breath } from '../core/breath.ts'
 import { quoted } from '../core/json-text.ts'
 import type { UserCtx } from '../core/types.ts'
-import type { DatabaseStore, DocState, LocalDoc, Touches } from '../storage/engine.ts'
+import type { DatabaseStore, DocState, IdRange, LocalDoc, Paging, Touches } from '../storage/engine.ts'
 import { sequenceToken } from '../storage/sequence.ts'
 import { allDocsQueriesOf, allDocsQuery } from './all-docs-query.ts'
 import type { AllDocsKind, AllDocsQuery, Body } from './database.ts'
@@ -11,10 +11,8 @@ import { Gathering } from './pieces.ts'
 import { type RenderOptions, renderDocument, renderLocal } from './render.ts'
 import { requireMember } from './security.ts'
 
-/** Rows, and characters of rows, in one chunk of the answer. */
+/** Rows that are read at once. */
 const CHUNK_ROWS = 1000
-/** Of whoever stops reading two are held. */
-const CHUNK_CHARS = 64 * 1024
 
 /** The answer in chunks. @throws at its first, as `allDocsQuery`; unauthorized, forbidden */
 export async function* allDocs(
@@ -67,26 +65,35 @@ async function* listing(
   chunk: Gathering,
 ): AsyncGenerator<Uint8Array> {
   const { updateSeq, epochs } = await store.view()
-  const source =
-    query.keys !== undefined
-      ? keyRows(store, user, kind, query)
-      : kind === 'local'
-        ? localRows(store, user, query)
-        : rangeRows(store, user, kind, query)
   const counts = await envelopeCounts(store, kind, query)
   const seq = query.updateSeq
     ? `,"update_seq":${query.keys ? 'null' : JSON.stringify(sequenceToken(epochs, updateSeq))}`
     : ''
   chunk.add(`{"total_rows":${counts.total},"offset":${counts.offset}${seq},"rows":[\r\n`)
   let separator = ''
-  for await (const rows of source) {
-    for (const row of rows) {
-      chunk.add(separator + row)
-      separator = ',\r\n'
-    }
-    if (chunk.isLarge) yield chunk.take()
+  const add = (row: string) => {
+    chunk.add(separator + row)
+    separator = ',\r\n'
+    return chunk.isLarge
   }
+  for await (const _ of listed(store, user, kind, query, add)) yield chunk.take()
   chunk.add('\r\n]}')
+}
+
+/** Adds a row to the chunk that is being filled. @returns whether that is full */
+type AddRow = (row: string) => boolean
+
+/** Adds a query's rows, and waits whenever the chunk is full: then it keeps none of them itself. */
+function listed(
+  store: DatabaseStore,
+  user: UserCtx,
+  kind: AllDocsKind,
+  query: AllDocsQuery,
+  add: AddRow,
+): AsyncGenerator<void> {
+  if (query.keys !== undefined) return keyRows(store, user, kind, query, add)
+  if (kind === 'local') return localRows(store, user, query, add)
+  return rangeRows(store, user, kind, query, add)
 }
 
 async function envelopeCounts(
@@ -107,7 +114,8 @@ async function* rangeRows(
   user: UserCtx,
   kind: AllDocsKind,
   query: AllDocsQuery,
-): AsyncGenerator<readonly string[]> {
+  add: AddRow,
+): AsyncGenerator<void> {
   const options = winnerOptions(query)
   let range = queryRange(kind, query)
   let skip = query.skip ?? 0
@@ -115,15 +123,14 @@ async function* rangeRows(
   const breath = new Breath()
   while (range !== null && left > 0) {
     await breath.take()
-    let chars = 0
+    let isFull = false
     let last = ''
-    const ready: string[] = []
     const page = await store.readRange(
       range,
       {
         limit: Math.min(CHUNK_ROWS, left + skip),
         touches: touchesOf(query),
-        enough: () => chars > CHUNK_CHARS || breath.isDue,
+        enough: () => isFull || breath.isDue,
       },
       (doc, view) => {
         requireMember(user, view.security)
@@ -132,13 +139,14 @@ async function* rangeRows(
           skip -= 1
           return
         }
-        const row = liveRow(doc, options)
-        chars += row.length
-        ready.push(row)
+        left -= 1
+        isFull = add(liveRow(doc, options))
       },
     )
-    left -= ready.length
-    yield ready
+    if (isFull) {
+      yield
+      breath.restart()
+    }
     if (!page.more) return
     range = { ...range, start: { id: last, inclusive: false } }
   }
@@ -171,7 +179,8 @@ async function* keyRows(
   user: UserCtx,
   kind: AllDocsKind,
   query: AllDocsQuery,
-): AsyncGenerator<readonly string[]> {
+  add: AddRow,
+): AsyncGenerator<void> {
   const options = winnerOptions(query)
   const ordered = query.descending ? [...(query.keys ?? [])].reverse() : (query.keys ?? [])
   const skip = query.skip ?? 0
@@ -179,19 +188,13 @@ async function* keyRows(
     .filter((key) => kind === 'all' || (typeof key === 'string' && key.startsWith(KIND_PREFIX[kind])))
     .slice(skip, query.limit === undefined ? undefined : skip + query.limit)
   const breath = new Breath()
-  let ready: string[] = []
-  let chars = 0
   for (const key of wanted) {
-    const text = await keyRow(store, user, kind, key, query, options)
-    ready.push(text)
-    chars += text.length
-    await breath.take()
-    if (chars <= CHUNK_CHARS && ready.length < CHUNK_ROWS) continue
-    yield ready
-    ready = []
-    chars = 0
+    const isFull = add(await keyRow(store, user, kind, key, query, options))
+    if (isFull) {
+      yield
+      breath.restart()
+    } else await breath.take()
   }
-  yield ready
 }
 
 async function keyRow(
@@ -225,26 +228,45 @@ async function* localRows(
   store: DatabaseStore,
   user: UserCtx,
   query: AllDocsQuery,
-): AsyncGenerator<readonly string[]> {
+  add: AddRow,
+): AsyncGenerator<void> {
   let range = queryRange('local', query)
   let skip = query.skip ?? 0
   let left = query.limit ?? Number.POSITIVE_INFINITY
   const breath = new Breath()
   while (range !== null && left > 0) {
     await breath.take()
-    const page = await store.readLocalRange(range, {
-      limit: Math.min(CHUNK_ROWS, left + skip),
-      enough: () => breath.isDue,
-    })
-    requireMember(user, page.view.security)
-    const ready = page.rows.slice(skip)
-    skip -= page.rows.length - ready.length
-    left -= ready.length
-    yield ready.map((doc) => localRow(doc, query))
-    const last = page.rows.at(-1)
-    if (!page.more || last === undefined) return
-    range = { ...range, start: { id: last.id, inclusive: false } }
+    let isFull = false
+    const take = (doc: LocalDoc) => {
+      if (skip > 0) skip -= 1
+      else {
+        left -= 1
+        isFull = add(localRow(doc, query))
+      }
+    }
+    const limit = Math.min(CHUNK_ROWS, left + skip)
+    const last = await localPage(store, user, range, { limit, enough: () => breath.isDue }, take)
+    if (isFull) {
+      yield
+      breath.restart()
+    }
+    if (last === null) return
+    range = { ...range, start: { id: last, inclusive: false } }
   }
+}
+
+/** @returns the id after which there may be more; null: there is none */
+async function localPage(
+  store: DatabaseStore,
+  user: UserCtx,
+  range: IdRange,
+  paging: Paging,
+  take: (doc: LocalDoc) => void,
+): Promise<string | null> {
+  const { rows, view, more } = await store.readLocalRange(range, paging)
+  requireMember(user, view.security)
+  for (const doc of rows) take(doc)
+  return more ? (rows.at(-1)?.id ?? null) : null
 }
 
 function localRow(doc: LocalDoc, query: AllDocsQuery): string {

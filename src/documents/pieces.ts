@@ -1,4 +1,5 @@
 /** Answers of texts and of stored contents between them, put together while they are sent. */
+import { pieceBytes } from '../core/outgoing.ts'
 import { encodeTexts } from '../core/utf8.ts'
 import type { AttachmentAnswer } from './database.ts'
 import { base64Length, base64Of, inflated, type ReadContent } from './stored-content.ts'
@@ -14,7 +15,7 @@ export interface ContentPiece {
   readonly range?: { readonly start: number; readonly end: number }
 }
 
-/** Short pieces are gathered into chunks of about so many bytes. */
+/** Short pieces are gathered into chunks of about so many bytes; smaller ones when much waits for readers. */
 const CHUNK_BYTES = 64 * 1024
 
 /** How many bytes pieces come to. */
@@ -74,7 +75,7 @@ export class Gathering {
 
   /** Whether there is enough now for a chunk. */
   get isLarge(): boolean {
-    return this.#length >= CHUNK_BYTES
+    return this.#length >= pieceBytes(CHUNK_BYTES)
   }
 
   add(piece: string | Uint8Array): void {

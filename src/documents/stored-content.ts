@@ -3,6 +3,7 @@ import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { createGunzip } from 'node:zlib'
 import { CouchError } from '../core/errors.ts'
+import { pieceBytes } from '../core/outgoing.ts'
 import type { BlobPin } from '../storage/engine.ts'
 import type { AttachmentAnswer } from './database.ts'
 import type { DocumentReader } from './document-reader.ts'
@@ -13,7 +14,7 @@ export type ContentName = Pick<AttachmentAnswer, 'blob' | 'digest'>
 /** Reads stored bytes from `start` up to, not including, `end`; {@link readContent}, here or over a port. */
 export type ReadContent = (content: ContentName, start: number, end: number) => AsyncIterable<Uint8Array>
 
-/** Bytes of one step of a download. */
+/** Bytes of one step of a download; fewer when much waits for readers (core/outgoing.ts). */
 const STEP_BYTES = 256 * 1024
 
 /**
@@ -30,7 +31,9 @@ export async function* readContent(
   const pin = await pinContent(store, content)
   try {
     for (let at = start; at < end; ) {
-      const step = await store.readBlob(content.blob, at, Math.min(STEP_BYTES, end - at))
+      // To the next multiple: a step that lies across two of the engine's chunks is put together from both.
+      const most = pieceBytes(STEP_BYTES)
+      const step = await store.readBlob(content.blob, at, Math.min(most - (at % most), end - at))
       if (step === null || step.length === 0) throw new CouchError('no_attachment')
       // Before it is handed on: whoever takes it may empty it (core/discard.ts).
       at += step.length

@@ -59,6 +59,7 @@ export async function answerFeed(
       status: 200,
       headers: headersOf(kind),
       waits: kind !== 'normal',
+      isOwn: true,
     })
     if (request.method !== 'HEAD') await requestTally.whileOpen(kind, () => feed.run(stream))
     return undefined

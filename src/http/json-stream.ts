@@ -4,6 +4,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { type ByteText, byteText } from '../core/byte-text.ts'
 import { discard } from '../core/discard.ts'
 import { asCouchError } from '../core/errors.ts'
+import { holdOutgoing, releaseOutgoing } from '../core/outgoing.ts'
 import { reduceHeaders } from './plugins/prefer-minimal.ts'
 import { causeOf, factsOf, levelOf } from './plugins/request-log.ts'
 import { onRequestEnd } from './request-end.ts'
@@ -19,7 +20,7 @@ export interface StreamHead {
   readonly waits?: boolean
   /** The answer is never compressed: its bytes are the thing itself. */
   readonly asIs?: boolean
-  /** The memory of its pieces is nobody else's. */
+  /** The memory of its long pieces is given back when they are sent (core/discard.ts). */
   readonly isOwn?: boolean
 }
 
@@ -53,8 +54,7 @@ export function openStream(request: FastifyRequest, reply: FastifyReply, head: S
   reduceHeaders(request, reply)
   reply.hijack()
   const encoder = encoding === null ? null : makeEncoder(encoding)
-  const isOwn = encoder === null && (head.isOwn ?? false)
-  const stream = new HttpStream(request, reply, encoder, isOwn)
+  const stream = new HttpStream(request, reply, encoder, head.isOwn ?? false)
   stream.open(head.status, reply.getHeaders() as Record<string, string>)
   return stream
 }
@@ -154,11 +154,18 @@ class HttpStream implements ResponseStream {
 
   async write(bytes: Uint8Array): Promise<void> {
     try {
-      const made = this.#encoder === null ? bytes : this.#encoder.encode(bytes)
-      await this.#put(made instanceof Promise ? await made : made)
+      if (this.#encoder === null) await this.#put(bytes, this.#isOwn)
+      else await this.#put(await this.#encoded(this.#encoder, bytes))
     } catch (thrown) {
       this.fail(thrown)
     }
+  }
+
+  async #encoded(encoder: Encoder, bytes: Uint8Array): Promise<Uint8Array> {
+    const made = encoder.encode(bytes)
+    const encoded = made instanceof Promise ? await made : made
+    if (this.#isOwn && bytes.length > SHORT_BYTES) discard(bytes)
+    return encoded
   }
 
   async end(): Promise<void> {
@@ -181,28 +188,37 @@ class HttpStream implements ResponseStream {
     this.#raw.destroy()
   }
 
-  #put(bytes: Uint8Array): Promise<void> | undefined {
+  #put(bytes: Uint8Array, isOwn = false): Promise<void> | undefined {
     const raw = this.#raw
     if (bytes.length === 0 || this.signal.aborted || raw.writableEnded) return undefined
-    if (this.#hand(bytes)) return undefined
+    // When they are sent they may be empty.
+    const { length } = bytes
+    if (this.#hand(bytes, isOwn)) return undefined
+    holdOutgoing(length)
     return new Promise((resolve) => {
+      let isOver = false
       const stalled = setTimeout(() => raw.destroy(), STALLED_MS)
       const taken = () => {
+        if (isOver) return
+        isOver = true
         clearTimeout(stalled)
         raw.off('drain', taken)
         raw.off('close', taken)
+        this.signal.removeEventListener('abort', taken)
+        releaseOutgoing(length)
         resolve()
       }
       raw.on('drain', taken)
       raw.on('close', taken)
+      this.signal.addEventListener('abort', taken)
     })
   }
 
   /** @returns whether the connection takes more */
-  #hand(bytes: Uint8Array): boolean {
+  #hand(bytes: Uint8Array, isOwn: boolean): boolean {
     const raw = this.#raw
     // That it drains does not say that they are written: Node tells it, too, when another answer of the connection grows.
-    if (this.#isOwn && bytes.length > SHORT_BYTES) return raw.write(bytes, () => discard(bytes))
+    if (isOwn && bytes.length > SHORT_BYTES) return raw.write(bytes, () => discard(bytes))
     if (!raw.chunkedEncoding || bytes.length > SHORT_BYTES) return raw.write(bytes)
     raw.chunkedEncoding = false
     const takesMore = raw.write(chunkOf(bytes), 'latin1')

@@ -1,12 +1,18 @@
-/** A stream's pace on a database thread: its reader pulls chunk by chunk, and may want no more. */
+/** Chunks that a reader may have: one that it is at work with, and one ahead. */
+const WINDOW = 2
+
+/**
+ * A stream's pace on a database thread: its reader pulls chunk by chunk, and may want no more. A chunk is made only
+ * when it is wanted, so that nothing lies here for a reader who has stopped reading.
+ */
 export class Flow {
-  /** The first chunk goes out unasked. */
-  #credit = 1
+  /** The first chunks go out unasked. */
+  #credit = WINDOW
   #isCancelled = false
   #failure: { readonly error: unknown } | undefined
   #wake: () => void = () => undefined
 
-  /** The reader wants one chunk more. */
+  /** The reader is done with one chunk. */
   pull(): void {
     this.#credit += 1
     this.#wake()
@@ -30,7 +36,7 @@ export class Flow {
     return !this.#isCancelled
   }
 
-  /** Waits until the next chunk is wanted, and counts it as sent; false when none will be. */
+  /** Waits until a chunk more is wanted, and counts it as sent; false when none will be. */
   async next(): Promise<boolean> {
     while (this.isWanted() && this.#credit === 0) {
       await new Promise<void>((resolve) => {

@@ -5,6 +5,7 @@
 import { parentPort, type TransferListItem, workerData } from 'node:worker_threads'
 import { hurry } from '../core/breath.ts'
 import { CouchError } from '../core/errors.ts'
+import { joinOutgoing, Transit } from '../core/outgoing.ts'
 import { isShort, type Space } from '../core/space.ts'
 import type { Settings } from '../core/types.ts'
 import { USERS_DATABASE } from '../core/user-ids.ts'
@@ -12,7 +13,7 @@ import { ViewMemory } from '../query/view-memory.ts'
 import { SandboxClient } from '../sandbox/client.ts'
 import { CommitTally } from '../storage/commit-tally.ts'
 import type { DatabaseStore, StoreView } from '../storage/engine.ts'
-import type { Epoch, Mark } from '../storage/sequence.ts'
+import type { Epoch } from '../storage/sequence.ts'
 import { sqliteEngine } from '../storage/sqlite/engine.ts'
 import { AutomaticCompactions } from './automatic-compactions.ts'
 import { CatalogHost } from './catalog-host.ts'
@@ -25,6 +26,7 @@ import { Flow } from './flow.ts'
 import { heapSize } from './heap-size.ts'
 import { HeldOpen } from './held-open.ts'
 import { LoopWatch } from './loop-watch.ts'
+import { Marks } from './marks.ts'
 import { isLong, isSave, isScan } from './method-kinds.ts'
 import { type Closable, OpenStores } from './open-stores.ts'
 import { served } from './served.ts'
@@ -34,6 +36,7 @@ import { unreadable } from './unreadable.ts'
 import {
   METHODS,
   Outbox,
+  outgoingIn,
   ownBytes,
   packError,
   type Reply,
@@ -60,6 +63,7 @@ const DROP_PATIENCE_MS = 500
 /** Serves one port until it is told to stop. */
 class Host {
   readonly #outbox: Outbox<Reply>
+  readonly #transit: Transit
   readonly #engine: ReturnType<typeof sqliteEngine>
   readonly #stores: OpenStores<OpenDatabase>
   readonly #functions: SandboxClient
@@ -86,10 +90,7 @@ class Host {
     this.#stores.accompany(database, incarnation, work),
   )
   readonly #views = new ViewMemory(() => this.#settings.limits.maxViewBytes)
-  /** How far databases were before the server was started, until they are opened. */
-  readonly #marks = new Map<string, Mark>()
-  /** Databases that were opened with theirs, or had none. */
-  readonly #opened = new Set<string>()
+  readonly #marks = new Marks()
   readonly #tally = new CommitTally()
   readonly #loop = new LoopWatch()
   readonly #ending = new AbortController()
@@ -100,6 +101,8 @@ class Host {
   readonly #catalog: CatalogHost
 
   constructor(outbox: Outbox<Reply>, options: ThreadOptions) {
+    joinOutgoing(options.outgoing)
+    this.#transit = new Transit(options.transit)
     this.#outbox = outbox
     this.#settings = options.settings
     this.#disk = new Disk(options.dataDir, () => outbox.post({ type: 'full' }))
@@ -121,10 +124,7 @@ class Host {
   }
 
   async #open(name: string, incarnation: number): Promise<OpenDatabase> {
-    const mark = this.#marks.get(name)
-    this.#marks.delete(name)
-    this.#opened.add(name)
-    const store = await this.#engine.openDatabase(name, mark)
+    const store = await this.#engine.openDatabase(name, this.#marks.take(name))
     if (store.wasPutBack) this.#tellPutBack(incarnation, await store.view())
     const database = await served(store, {
       name,
@@ -202,7 +202,7 @@ class Host {
         this.#answer(request.call, this.#engine.prepare(request.database, request.copy))
         return
       case 'hold':
-        this.#noteMark(request)
+        this.#marks.note(request)
         this.#answer(request.call, this.#held.hold(request))
         return
       case 'release':
@@ -242,14 +242,10 @@ class Host {
     }
   }
 
-  #noteMark({ database, mark }: Pick<Call, 'database' | 'mark'>): void {
-    if (mark !== undefined && !this.#opened.has(database)) this.#marks.set(database, mark)
-  }
-
   #enqueue(request: Call): void {
     const { call, database, method } = request
     if (isSave(method)) hurry()
-    this.#noteMark(request)
+    this.#marks.note(request)
     if (METHODS[method] === 'stream') this.#streams.set(call, { database, flow: new Flow() })
     this.#turns.add(database, request)
   }
@@ -258,10 +254,15 @@ class Host {
     work.then(
       (value) => {
         const transfers: TransferListItem[] = []
-        this.#outbox.post({ type: 'answer', call, value: ownBytes(value, transfers) }, transfers)
+        this.#post({ type: 'answer', call, value: ownBytes(value, transfers) }, transfers)
       },
       (error: unknown) => this.#failed(call, error),
     )
+  }
+
+  #post(reply: Reply, transfers: readonly TransferListItem[]): void {
+    this.#transit.send(outgoingIn(reply))
+    this.#outbox.post(reply, transfers)
   }
 
   #failed(call: number, error: unknown): void {
@@ -290,15 +291,21 @@ class Host {
     this.#answer(call, METHODS[method] === 'text' ? answer.then(shortBytesAsTexts) : answer)
   }
 
-  /** Sends a stream's chunks, each when it is asked for; the first at once. */
+  /** Sends a stream's chunks, each made when it is wanted. */
   async #send(request: Call, flow: Flow, { database }: OpenDatabase): Promise<void> {
     const { call, method } = request
     if (!flow.isWanted()) return
     const start = database[method] as (...given: readonly unknown[]) => AsyncIterable<Uint8Array>
-    for await (const chunk of start(...unpackArgs(request))) {
-      if (!(await flow.next())) return
-      const transfers: TransferListItem[] = []
-      this.#outbox.post({ type: 'chunk', call, chunk: ownBytes(chunk, transfers) as Uint8Array }, transfers)
+    const chunks = start(...unpackArgs(request))[Symbol.asyncIterator]()
+    try {
+      while (await flow.next()) {
+        const { done, value } = await chunks.next()
+        if (done || !flow.isWanted()) return
+        const transfers: TransferListItem[] = []
+        this.#post({ type: 'chunk', call, chunk: ownBytes(value, transfers) as Uint8Array }, transfers)
+      }
+    } finally {
+      await chunks.return?.()
     }
   }
 

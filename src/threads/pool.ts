@@ -1,5 +1,6 @@
 /** The database threads: started when there is work for them, each owning the databases it was first asked for. */
 import { availableParallelism } from 'node:os'
+import { outgoingMemory } from '../core/outgoing.ts'
 import { AMPLE_SPACE, type Space } from '../core/space.ts'
 import type { Settings } from '../core/types.ts'
 import { USERS_DATABASE } from '../core/user-ids.ts'
@@ -123,6 +124,7 @@ export class Pool {
       space: this.#space,
       maxOpen: Math.max(1, Math.floor(maxOpen / MAX_THREADS)),
       sandbox: member.access,
+      outgoing: outgoingMemory(),
     }
     const thread = new Thread(entry, options, onEvent, member.need)
     thread.ended.then(member.leave).catch(() => undefined)

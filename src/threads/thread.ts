@@ -1,8 +1,17 @@
 /** The HTTP thread's end of one database thread: calls and streams over its port. */
 import { type MessagePort, type TransferListItem, Worker } from 'node:worker_threads'
 import { CouchError } from '../core/errors.ts'
+import { holdOutgoing, releaseOutgoing, Transit } from '../core/outgoing.ts'
 import type { DatabaseEntry } from '../storage/catalog.ts'
-import { Outbox, packArgs, type Reply, type Request, type ThreadOptions, unpackError } from './wire.ts'
+import {
+  Outbox,
+  outgoingIn,
+  packArgs,
+  type Reply,
+  type Request,
+  type ThreadOptions,
+  unpackError,
+} from './wire.ts'
 
 /** What a thread tells without being asked. */
 export type ThreadEvent = Extract<
@@ -45,10 +54,17 @@ const EVENTS: ReadonlySet<Reply['type']> = new Set([
   'full',
 ])
 
+/**
+ * Room for young objects, in MB: V8 lets it grow to 48 under load, in each thread, and gives nothing back
+ * (docs/decisions/0030).
+ */
+const YOUNG_MB = 12
+
 export class Thread {
   readonly #worker: Worker
   readonly #outbox: Outbox<Request>
   readonly #waiting = new Map<number, Waiting>()
+  readonly #transit = new Transit()
   readonly #onEvent: (event: ThreadEvent) => void
   readonly #onSandbox: () => void
   #calls = 0
@@ -66,7 +82,11 @@ export class Thread {
     onEvent: (event: ThreadEvent) => void,
     onSandbox: () => void,
   ) {
-    this.#worker = new Worker(entry, { workerData: options, execArgv: threadFlags(process.execArgv) })
+    this.#worker = new Worker(entry, {
+      workerData: { ...options, transit: this.#transit.memory },
+      execArgv: threadFlags(process.execArgv),
+      resourceLimits: { maxYoungGenerationSizeMb: YOUNG_MB },
+    })
     this.#outbox = new Outbox<Request>(this.#worker)
     this.#onEvent = onEvent
     this.#onSandbox = onSandbox
@@ -110,9 +130,11 @@ export class Thread {
     const error = new CouchError('unavailable', undefined, { cause: fault })
     for (const waiting of this.#waiting.values()) waiting.failed(error)
     this.#waiting.clear()
+    this.#transit.lose()
   }
 
   #take(reply: Reply): void {
+    this.#transit.arrive(outgoingIn(reply))
     if (isEvent(reply)) {
       this.#onEvent(reply)
       return
@@ -157,19 +179,20 @@ export class Thread {
     return () => this.#follow({ type: 'release', call })
   }
 
-  /** Asks for chunks. Nothing is sent before the first is pulled; one chunk is under way ahead of the reader. */
+  /** Asks for chunks. Nothing is sent before the first is pulled; one chunk is ahead of the one being read (flow.ts). */
   async *stream(request: Unnumbered<Request>): AsyncGenerator<Uint8Array> {
     const arrivals = new Arrivals()
     const call = this.#send(request, arrivals)
     try {
       for (let item = await arrivals.next(); item !== null; item = await arrivals.next()) {
-        this.#follow({ type: 'next', call })
         yield item
+        this.#follow({ type: 'next', call })
       }
     } finally {
       if (!arrivals.isOver) this.#follow({ type: 'cancel', call })
       // The thread may still read what the request brought, a spooled body for one, until it says that it has ended.
       await arrivals.over()
+      arrivals.drop()
     }
   }
 
@@ -230,6 +253,7 @@ class Arrivals implements Waiting {
   isOver: boolean = false
 
   chunk(chunk: Uint8Array): void {
+    holdOutgoing(chunk.length)
     this.#arrived.push(chunk)
     this.#wake()
   }
@@ -256,9 +280,17 @@ class Arrivals implements Waiting {
   async next(): Promise<Uint8Array | null> {
     while (this.#arrived.length === 0) await this.#arrival()
     const item = this.#arrived.shift()
-    if (item instanceof Uint8Array) return item
+    if (item instanceof Uint8Array) {
+      releaseOutgoing(item.length)
+      return item
+    }
     if (item) throw item.error
     return null
+  }
+
+  /** Throws away what nobody will read. */
+  drop(): void {
+    for (const item of this.#arrived.splice(0)) if (item instanceof Uint8Array) releaseOutgoing(item.length)
   }
 
   /** Resolves when the stream's end has arrived, whatever it is. */

@@ -149,6 +149,13 @@ export type Reply =
       readonly fault?: WireError
     }
 
+/** Bytes of an answer that a reply brings and that wait for their reader from then on: core/outgoing.ts. */
+export function outgoingIn(reply: Reply): number {
+  if (reply.type === 'chunk') return reply.chunk.length
+  if (reply.type !== 'answer' || typeof reply.value !== 'object' || reply.value === null) return 0
+  return 'bytes' in reply.value && reply.value.bytes instanceof Uint8Array ? reply.value.bytes.length : 0
+}
+
 /** What a database thread starts with. */
 export interface ThreadOptions {
   readonly dataDir: string
@@ -157,6 +164,10 @@ export interface ThreadOptions {
   /** Databases that one thread keeps open at the most. */
   readonly maxOpen: number
   readonly sandbox: SandboxAccess
+  /** How much waits for readers: core/outgoing.ts. */
+  readonly outgoing: SharedArrayBuffer
+  /** How much of it is on its way from this thread; the thread's other end makes it. */
+  readonly transit?: SharedArrayBuffer
 }
 
 export interface WireError {

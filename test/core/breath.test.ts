@@ -55,3 +55,10 @@ t.test('that does not last longer than somebody saves', async (t) => {
   hold(new Breath())
   t.ok(performance.now() - since >= 5)
 })
+
+t.test('one that was restarted counts from then on', async (t) => {
+  const breath = new Breath()
+  hold(breath)
+  breath.restart()
+  t.equal(breath.isDue, false)
+})

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { discard } from '../../src/core/discard.ts'
+import { discard, share } from '../../src/core/discard.ts'
 
 t.test('memory comes back at once', async (t) => {
   const before = process.memoryUsage().arrayBuffers
@@ -25,4 +25,18 @@ t.test('what shares its memory, or is small, stays', async (t) => {
     t.equal(bytes.length, length)
   }
   t.equal(whole.length, 64 * 1024)
+})
+
+t.test('what is shared goes with its last reader', async (t) => {
+  const bytes = new Uint8Array(64 * 1024)
+  share(bytes, 3)
+  discard(bytes)
+  discard(bytes)
+  t.equal(bytes.length, 64 * 1024)
+  discard(bytes)
+  t.equal(bytes.length, 0)
+  const alone = new Uint8Array(64 * 1024)
+  share(alone, 1)
+  discard(alone)
+  t.equal(alone.length, 0)
 })

@@ -16,30 +16,38 @@ function watched<T>(promise: Promise<T>) {
   return seen
 }
 
-t.test('the first chunk goes unasked, each further one when it is pulled', async (t) => {
+/** One whose reader has to pull. */
+async function used(): Promise<Flow> {
+  const flow = new Flow()
+  await flow.next()
+  await flow.next()
+  return flow
+}
+
+t.test('two chunks go unasked, each further one when one is done with', async (t) => {
   const flow = new Flow()
   t.equal(await flow.next(), true)
-  const second = watched(flow.next())
+  t.equal(await flow.next(), true)
+  const third = watched(flow.next())
   await turn()
-  t.same(second, {})
+  t.same(third, {})
   flow.pull()
   await turn()
-  t.same(second, { value: true })
+  t.same(third, { value: true })
 })
 
 t.test('what was pulled ahead is remembered', async (t) => {
   const flow = new Flow()
   flow.pull()
   flow.pull()
-  for (let n = 0; n < 3; n += 1) t.equal(await flow.next(), true)
-  const fourth = watched(flow.next())
+  for (let n = 0; n < 4; n += 1) t.equal(await flow.next(), true)
+  const fifth = watched(flow.next())
   await turn()
-  t.same(fourth, {})
+  t.same(fifth, {})
 })
 
 t.test('cancelling ends a wait, and every later one', async (t) => {
-  const flow = new Flow()
-  await flow.next()
+  const flow = await used()
   const waiting = flow.next()
   flow.cancel()
   t.equal(await waiting, false)
@@ -55,8 +63,7 @@ t.test('cancelling before the beginning is not lost', async (t) => {
 })
 
 t.test('failing ends a wait with the error, the first that came', async (t) => {
-  const flow = new Flow()
-  await flow.next()
+  const flow = await used()
   const waiting = flow.next()
   flow.fail(new Error('first'))
   flow.fail(new Error('second'))

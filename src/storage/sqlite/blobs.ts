@@ -29,6 +29,7 @@ export class Blobs {
   readonly #name: Statement
   readonly #insertChunk: Statement
   readonly #chunk: Statement<{ data: Uint8Array }>
+  readonly #chunkPart: Statement<{ data: Uint8Array }>
   readonly #staging: Statement<{ num: number }>
   readonly #isStaging: Statement
   readonly #abandon: Statement
@@ -45,6 +46,9 @@ export class Blobs {
     this.#name = connection.prepare("UPDATE blob SET state = 'stored' WHERE num = ?")
     this.#insertChunk = connection.prepare('INSERT INTO chunk (blob, position, data) VALUES (?, ?, ?)')
     this.#chunk = connection.prepare('SELECT data FROM chunk WHERE blob = ? AND position = ?')
+    this.#chunkPart = connection.prepare(
+      'SELECT substr(data, ?, ?) AS data FROM chunk WHERE blob = ? AND position = ?',
+    )
     this.#staging = connection.prepare("SELECT num FROM blob WHERE state = 'staging'")
     this.#isStaging = connection.prepare("SELECT 1 FROM blob WHERE num = ? AND state = 'staging'")
     this.#abandon = connection.prepare("UPDATE blob SET sha256 = NULL WHERE num = ? AND state = 'staging'")
@@ -112,13 +116,18 @@ export class Blobs {
     for (let at = offset; at < end; ) {
       const position = Math.floor(at / CHUNK_BYTES)
       const start = at - position * CHUNK_BYTES
-      const chunk = this.#chunk.get(blob, position)?.data
-      if (chunk === undefined || chunk.length <= start) throw new RangeError(`blob ${blob} is incomplete`)
-      const part = chunk.subarray(start, Math.min(chunk.length, start + end - at))
+      const part = this.#readChunk(blob, position, start, start + end - at)
+      if (part === undefined || part.length === 0) throw new RangeError(`blob ${blob} is incomplete`)
       parts.push(part)
       at += part.length
     }
     return parts.length === 1 ? (parts[0] as Uint8Array) : Buffer.concat(parts)
+  }
+
+  /** Of a chunk what is wanted: of more the collector would have to free the rest. */
+  #readChunk(blob: number, position: number, start: number, end: number): Uint8Array | undefined {
+    if (start === 0 && end >= CHUNK_BYTES) return this.#chunk.get(blob, position)?.data
+    return this.#chunkPart.get(start + 1, end - start, blob, position)?.data
   }
 
   /** Whether no revision has named this blob, whole or not. */

@@ -1,0 +1,88 @@
+/**
+ * How much lies in this process for readers who have not taken it yet, all together. The more that is, the smaller
+ * are the pieces that are made: a reader who has stopped reading has one or two of them held for him, and there may
+ * be hundreds. Nobody waits for others to read on: each always gets a piece.
+ *
+ * One count for the process: all threads that make pieces or send them add to it and read it.
+ */
+
+/** From so many bytes on pieces are the smallest. */
+const BUDGET = 16 * 1024 * 1024
+/** The smallest piece; of shorter ones the memory is left to the collector (discard.ts). */
+const LEAST = 32 * 1024
+/** How many pieces there must be room for. */
+const PARTS = 32
+
+/** KiB, so that it cannot run over. */
+let held = new Int32Array(new SharedArrayBuffer(4))
+
+/** The count, for another thread to {@link joinOutgoing}. */
+export function outgoingMemory(): SharedArrayBuffer {
+  return held.buffer as SharedArrayBuffer
+}
+
+/** Makes another thread's count this thread's. */
+export function joinOutgoing(memory: SharedArrayBuffer): void {
+  held = new Int32Array(memory)
+}
+
+/** Bytes that wait now. */
+export function outgoingBytes(): number {
+  return Atomics.load(held, 0) * 1024
+}
+
+/** Counts bytes that begin to wait for their reader. */
+export function holdOutgoing(bytes: number): void {
+  Atomics.add(held, 0, kibOf(bytes))
+}
+
+/** Counts as many bytes no more: they are taken, or given up. */
+export function releaseOutgoing(bytes: number): void {
+  Atomics.sub(held, 0, kibOf(bytes))
+}
+
+function kibOf(bytes: number): number {
+  return Math.ceil(bytes / 1024)
+}
+
+/**
+ * What is on its way from one thread to another, which counts as well: when hundreds of readers read on in one moment,
+ * all their next pieces are made before the first arrives.
+ */
+export class Transit {
+  readonly memory: SharedArrayBuffer
+  readonly #kib: Int32Array
+
+  /** @param memory that of the other end; the first of the two makes it */
+  constructor(memory: SharedArrayBuffer = new SharedArrayBuffer(4)) {
+    this.memory = memory
+    this.#kib = new Int32Array(memory)
+  }
+
+  send(bytes: number): void {
+    Atomics.add(this.#kib, 0, kibOf(bytes))
+    holdOutgoing(bytes)
+  }
+
+  arrive(bytes: number): void {
+    Atomics.sub(this.#kib, 0, kibOf(bytes))
+    releaseOutgoing(bytes)
+  }
+
+  /** The other thread has died: what was under way will not arrive. */
+  lose(): void {
+    releaseOutgoing(Atomics.exchange(this.#kib, 0, 0) * 1024)
+  }
+}
+
+/**
+ * How large the next piece should be that is to be sent.
+ * @param most in bytes, when little is held; a power of two
+ * @returns a power of two, in bytes
+ */
+export function pieceBytes(most: number): number {
+  const left = BUDGET - outgoingBytes()
+  let piece = most
+  while (piece > LEAST && piece * PARTS > left) piece /= 2
+  return piece
+}
