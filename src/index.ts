@@ -1,6 +1,18 @@
 /** The package's face, for those who embed settee in a program of their own. */
 import { resolve } from 'node:path'
+import {
+  type Address,
+  type AddressFault,
+  type AddressParts,
+  type AddressResult,
+  formatAddress,
+  parseAddress,
+} from './core/address.ts'
 import { type RunningServer, startServer } from './server.ts'
+
+export type { Address, AddressFault, AddressParts, AddressResult }
+// The address rule, also by itself as `settee/address`, which loads no server.
+export { formatAddress, parseAddress }
 
 export interface CreateServerOptions {
   /** Where the databases are kept. Default `./data`. */

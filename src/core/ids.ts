@@ -1,10 +1,10 @@
 import { randomFillSync } from 'node:crypto'
+import { DATABASE_NAME } from './database-name.ts'
 import { CouchError } from './errors.ts'
 
 export const DESIGN_PREFIX = '_design/'
 export const LOCAL_PREFIX = '_local/'
 
-const DATABASE_NAME = /^[a-z][a-z0-9_$()+/-]*$/
 const SYSTEM_DATABASES = new Set(['_users', '_replicator', '_global_changes', '_dbs', '_nodes', '_metadata'])
 /** What a file system allows a name (255 bytes), less the longest suffix that SQLite appends to ours. */
 const MAX_NAME_BYTES = 255 - '.sqlite-journal'.length

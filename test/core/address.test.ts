@@ -1,0 +1,258 @@
+/** The address rule: a table of addresses, all faults of each, and what must hold of any. */
+import { readFile } from 'node:fs/promises'
+import fc from 'fast-check'
+import t from 'tap'
+import { type AddressParts, formatAddress, parseAddress } from '../../src/core/address.ts'
+import { ADDRESS_FAULTS, type AddressFaultCode } from '../../src/core/address-faults.ts'
+
+const PLACE = { scheme: 'https', host: 'h', port: 443, database: 'n' } as const
+
+/** What is given, and what is read. */
+const GOOD: readonly (readonly [string, AddressParts])[] = [
+  ['https://h:443/n', PLACE],
+  ['http://h:80/n', { ...PLACE, scheme: 'http', port: 80 }],
+  ['HTTPS://H:443/n', PLACE],
+  ['  https://h:443/n\r\n', PLACE],
+  ['https://h:00443/n', PLACE],
+  ['http://localhost:5984/my-notes', { scheme: 'http', host: 'localhost', port: 5984, database: 'my-notes' }],
+  ['https://anna:secret@h:443/n', { ...PLACE, username: 'anna', password: 'secret' }],
+  ['https://anna:p%40ss%3A@h:443/n', { ...PLACE, username: 'anna', password: 'p@ss:' }],
+  ['https://anna%40home:p%2F%3f%23%25@h:443/n', { ...PLACE, username: 'anna@home', password: 'p/?#%' }],
+  ['https://j%C3%B6rg:%F0%9F%94%91@h:443/n', { ...PLACE, username: 'jörg', password: '🔑' }],
+  ["https://a+b:!$&'()*,;=~._-@h:443/n", { ...PLACE, username: 'a+b', password: "!$&'()*,;=~._-" }],
+  ['https://notes.example.com:6984/n', { ...PLACE, host: 'notes.example.com', port: 6984 }],
+  ['https://notes.example.com.:443/n', { ...PLACE, host: 'notes.example.com.' }],
+  ['http://my_server-1:5984/n', { ...PLACE, scheme: 'http', host: 'my_server-1', port: 5984 }],
+  ['https://bücher.example:443/n', { ...PLACE, host: 'xn--bcher-kva.example' }],
+  ['http://192.168.1.10:5984/n', { ...PLACE, scheme: 'http', host: '192.168.1.10', port: 5984 }],
+  ['http://[::1]:5984/n', { ...PLACE, scheme: 'http', host: '::1', port: 5984 }],
+  ['https://[2001:DB8:0:0::1]:443/n', { ...PLACE, host: '2001:db8::1' }],
+  ['https://u:p@[2001:db8::1]:443/n', { ...PLACE, username: 'u', password: 'p', host: '2001:db8::1' }],
+  ['https://[::ffff:192.0.2.1]:443/n', { ...PLACE, host: '::ffff:c000:201' }],
+  ['https://h:1/n', { ...PLACE, port: 1 }],
+  ['https://h:65535/n', { ...PLACE, port: 65_535 }],
+  ['https://h:443/a0_$()+-', { ...PLACE, database: 'a0_$()+-' }],
+  ['https://h:443/shared%2fbooks', { ...PLACE, database: 'shared/books' }],
+  ['https://h:443/%6e', PLACE],
+]
+
+const BAD: readonly (readonly [string, ...AddressFaultCode[]])[] = [
+  ['', 'empty'],
+  [' \n', 'empty'],
+  [`https://h:443/${'n'.repeat(4096)}`, 'too_long'],
+  ['h:443/n', 'scheme'],
+  ['//h:443/n', 'scheme'],
+  ['ws://h:443/n', 'scheme'],
+  ['obsidian://h:443/n', 'scheme'],
+  ['https:/h:443/n', 'scheme'],
+  ['https://h/n', 'port_missing'],
+  ['https://h:/n', 'port_missing'],
+  ['http://h/n', 'port_missing'],
+  ['https://[::1]/n', 'port_missing'],
+  ['https://h:0/n', 'port'],
+  ['https://h:65536/n', 'port'],
+  ['https://h:+443/n', 'port'],
+  ['https://h:443a/n', 'port'],
+  ['https://h:443:443/n', 'port'],
+  ['https://:443/n', 'host_missing'],
+  ['https://u:p@:443/n', 'host_missing'],
+  ['https://ho st:443/n', 'host'],
+  ['https://-h:443/n', 'host'],
+  ['https://a..b:443/n', 'host'],
+  ['https://h%2e:443/n', 'host'],
+  ['https://h\\x:443/n', 'host'],
+  ['https://127.1:443/n', 'host'],
+  ['https://0x7f.0.0.1:443/n', 'host'],
+  ['https://1.2.3.4.5:443/n', 'host'],
+  ['https://[h]:443/n', 'host'],
+  ['https://[::1%25eth0]:443/n', 'host'],
+  ['https://[1:2]:443/n', 'host'],
+  ['https://::1:5984/n', 'host_brackets'],
+  ['https://2001:db8::1/n', 'host_brackets'],
+  ['https://anna@h:443/n', 'password'],
+  ['https://anna:@h:443/n', 'password'],
+  ['https://:secret@h:443/n', 'username'],
+  ['https://@h:443/n', 'username', 'password'],
+  ['https://anna:p@ss@h:443/n', 'credentials'],
+  ['https://anna:p:ss@h:443/n', 'credentials'],
+  ['https://anna:p/ss@h:443/n', 'credentials'],
+  ['https://anna:p?#ss@h:443/n', 'credentials'],
+  ['https://anna:p ss@h:443/n', 'credentials'],
+  ['https://jörg:p@h:443/n', 'credentials'],
+  ['https://anna:100%@h:443/n', 'percent'],
+  ['https://anna:%zz@h:443/n', 'percent'],
+  ['https://anna:%ff@h:443/n', 'percent'],
+  ['https://an%3Ana:p@h:443/n', 'username_colon'],
+  ['https://anna:p%00@h:443/n', 'control'],
+  ['https://h:443', 'database_missing'],
+  ['https://h:443/', 'database_missing'],
+  ['https://h:443?n', 'database_missing', 'query'],
+  ['https://h:443/n/', 'database_slash'],
+  ['https://h:443/couch/n', 'path'],
+  ['https://h:443//n', 'path'],
+  ['https://h:443/n/_changes', 'path'],
+  ['https://h:443/Notes', 'database'],
+  ['https://h:443/_users', 'database'],
+  ['https://h:443/9n', 'database'],
+  ['https://h:443/n%', 'database'],
+  ['https://h:443/n n', 'database'],
+  ['https://h:443/n?feed=live', 'query'],
+  ['https://h:443/n#top', 'query'],
+  // All at once.
+  [
+    'anna:p@ss@/Notes/',
+    'scheme',
+    'credentials',
+    'host_missing',
+    'port_missing',
+    'database_slash',
+    'database',
+  ],
+  ['ftp://anna@ho st:0/?', 'scheme', 'password', 'port', 'host', 'database_missing', 'query'],
+]
+
+t.test('addresses that are right', async (t) => {
+  for (const [text, parts] of GOOD) {
+    const result = parseAddress(text)
+    t.ok(result.ok, text)
+    if (!result.ok) continue
+    const { url, text: written, ...read } = result.address
+    t.same(read, parts, text)
+    const { username: _, password: __, ...place } = parts
+    t.equal(url, formatAddress(place), text)
+    t.equal(written, formatAddress(parts), text)
+  }
+})
+
+t.test('what is wrong, all of it at once', async (t) => {
+  for (const [text, ...codes] of BAD) {
+    const result = parseAddress(text)
+    t.same(
+      result.ok ? [] : result.faults.map(({ code }) => code).sort(),
+      [...codes].sort(),
+      text.slice(0, 80),
+    )
+  }
+  t.ok(GOOD.length + BAD.length >= 30)
+})
+
+t.test(
+  'every fault has an address that has it, and says in sentences what it is and how to mend it',
+  async (t) => {
+    const tried = new Set(BAD.flatMap(([, ...codes]) => codes))
+    t.same(new Set(Object.keys(ADDRESS_FAULTS)), new Set([...tried, 'mobile_http']))
+    for (const texts of Object.values(ADDRESS_FAULTS)) for (const text of texts) t.match(text, /^[A-Z].*\.$/)
+  },
+)
+
+t.test('the port is in what is given back, also the usual one', async (t) => {
+  const result = parseAddress('https://anna:p%40ss%3A@H:443/shared%2Fbooks')
+  t.match(result, {
+    address: { url: 'https://h:443/shared%2Fbooks', text: 'https://anna:p%40ss%3A@h:443/shared%2Fbooks' },
+  })
+})
+
+t.test('phones demand TLS, and are told so beside all else', async (t) => {
+  t.ok(parseAddress('https://h:443/n', { mobile: true }).ok)
+  const codes = (text: string) => {
+    const result = parseAddress(text, { mobile: true })
+    return result.ok ? [] : result.faults.map(({ code }) => code)
+  }
+  t.same(codes('http://h:80/n'), ['mobile_http'])
+  t.same(codes('http://h/n'), ['port_missing', 'mobile_http'])
+  t.same(codes('h:5984/n'), ['scheme'])
+})
+
+t.test('it is what settee/address names, and runs in a page: nothing of Node.js is behind it', async (t) => {
+  const root = new URL('../../', import.meta.url)
+  const { exports } = JSON.parse(await readFile(new URL('package.json', root), 'utf8'))
+  t.equal(exports['./address'].default, './dist/core/address.js')
+  const imported = new Set(['./address.ts'])
+  for (const file of imported) {
+    const text = await readFile(new URL(file, new URL('src/core/', root)), 'utf8')
+    for (const [, name = ''] of text.matchAll(/^(?:import|\}) .*from '(.+)'$/gm)) imported.add(name)
+    t.notMatch(text, /\b(?:Buffer|process)\b/)
+  }
+  t.same([...imported].sort(), ['./address-faults.ts', './address.ts', './database-name.ts'])
+})
+
+const credential = fc
+  .string({ unit: 'binary', minLength: 1, maxLength: 40 })
+  .filter((text) => !/\p{Cc}/u.test(text))
+const host = fc.oneof(
+  fc.domain(),
+  fc.ipV4(),
+  fc.constantFrom('localhost', '::1', 'fe80::1:2', '2001:db8:1:2:3:4:5:6', 'my_server'),
+)
+const parts: fc.Arbitrary<AddressParts> = fc
+  .record({
+    scheme: fc.constantFrom('http' as const, 'https' as const),
+    host: host.map((name) => name.toLowerCase()),
+    port: fc.integer({ min: 1, max: 65_535 }),
+    database: fc.stringMatching(/^[a-z][a-z0-9_$()+/-]{0,30}$/),
+    credentials: fc.option(
+      fc.record({ username: credential.filter((name) => !name.includes(':')), password: credential }),
+    ),
+  })
+  .map(({ credentials, ...place }) => ({ ...place, ...credentials }))
+
+t.test('what is written is read back as it was', async () => {
+  fc.assert(
+    fc.property(parts, (parts) => {
+      const text = formatAddress(parts)
+      const result = parseAddress(text)
+      if (!result.ok) throw new Error(JSON.stringify(result.faults))
+      const { url: _, text: written, ...read } = result.address
+      return written === text && JSON.stringify(sorted(read)) === JSON.stringify(sorted(parts))
+    }),
+    { numRuns: 2000 },
+  )
+})
+
+t.test('URL agrees with what is accepted, but for the port that it drops', async () => {
+  fc.assert(
+    fc.property(parts, (parts) => {
+      const url = new URL(formatAddress(parts))
+      const { username = '', password = '', port } = parts
+      const usual = parts.scheme === 'http' ? 80 : 443
+      return (
+        decodeURIComponent(url.username) === username &&
+        decodeURIComponent(url.password) === password &&
+        Number(url.port || usual) === port &&
+        decodeURIComponent(url.pathname) === `/${parts.database}`
+      )
+    }),
+  )
+})
+
+t.test('no fault repeats a secret, wherever it stands', async () => {
+  const secret = fc.stringMatching(/^[A-Z0-9]{12}$/)
+  const before = fc.constantFrom(
+    'https://anna:',
+    'https://',
+    'https://h:',
+    'https://h:443/',
+    'https://h:1/n?',
+    '',
+    'h:1/',
+  )
+  const behind = fc.constantFrom('@h:443/n', '@', '/', ':', '@@h', '%', '/n@h:1', ' @h:443/n', '')
+  fc.assert(
+    fc.property(before, secret, behind, (before, secret, behind) => {
+      const result = parseAddress(`${before}${secret}${behind}`)
+      return result.ok || !JSON.stringify(result.faults).includes(secret)
+    }),
+  )
+})
+
+t.test('any text is answered, and quickly', async () => {
+  fc.assert(fc.property(fc.string({ unit: 'binary', maxLength: 200 }), (text) => 'ok' in parseAddress(text)))
+  const began = process.cpuUsage().user
+  for (const part of ['a.', '%', ':', '@', '/', '[', 'a%4', '1:'])
+    parseAddress(`https://${part.repeat(1300)}`)
+  if (process.cpuUsage(undefined).user - began > 2_000_000) throw new Error('an address took seconds')
+})
+
+function sorted(parts: AddressParts): [string, unknown][] {
+  return Object.entries(parts).sort(([a], [b]) => (a < b ? -1 : 1))
+}
