@@ -62,7 +62,9 @@ export async function signOut(server: string, account: HostedAccount, send: type
   if (!('address' in found)) return
   const base = found.address.url.slice(0, found.address.url.lastIndexOf('/'))
   const headers = { authorization: basicAuthorization(account.name, account.token) }
-  await asked(send, `${base}/_settee/tokens/${account.tokenId}`, { method: 'DELETE', headers }).catch(() => null)
+  await asked(send, `${base}/_settee/tokens/${account.tokenId}`, { method: 'DELETE', headers }).catch(
+    () => null,
+  )
 }
 
 async function asked(send: typeof fetch, url: string, init: RequestInit): Promise<Asked> {
@@ -80,6 +82,8 @@ function refusalOf({ status, body }: Asked): string {
 /** A name for this device, as its browser tells it. */
 export function deviceName(userAgent: string): string {
   const browser = ['Firefox', 'Edg', 'Chrome', 'Safari'].find((name) => userAgent.includes(`${name}/`))
-  const system = ['Android', 'iPhone', 'iPad', 'Windows', 'Mac', 'Linux'].find((name) => userAgent.includes(name))
+  const system = ['Android', 'iPhone', 'iPad', 'Windows', 'Mac', 'Linux'].find((name) =>
+    userAgent.includes(name),
+  )
   return `Notes, ${browser === 'Edg' ? 'Edge' : (browser ?? 'browser')}${system ? ` on ${system}` : ''}`
 }

@@ -53,7 +53,9 @@ function connect({ settings, syncer, log, hostedServer }: Services): void {
   const choose = () => syncer.choose(choiceOf(settings.value, hostedServer))
   let last = settings.value
   settings.subscribe((next) => {
-    const isSame = (['mode', 'address', 'isMobile', 'account'] as const).every((key) => next[key] === last[key])
+    const isSame = (['mode', 'address', 'isMobile', 'account'] as const).every(
+      (key) => next[key] === last[key],
+    )
     last = next
     log.turn(next.isLogging)
     if (!isSame) choose()

@@ -5,7 +5,11 @@ import { headersOf } from '../sync/remote.ts'
 
 /** How a request ended, as far as a page may know. */
 export type Answer =
-  | { readonly kind: 'answer'; readonly status: number; readonly body: Readonly<Record<string, unknown>> | null }
+  | {
+      readonly kind: 'answer'
+      readonly status: number
+      readonly body: Readonly<Record<string, unknown>> | null
+    }
   /** The browser does not tell a page why. */
   | { readonly kind: 'failed' }
   | { readonly kind: 'late' }
@@ -49,7 +53,10 @@ export async function probe(address: Address, around: Surroundings, options: Pro
   const headers = headersOf(address)
   const database = await ask(around, `${address.url}/`, headers)
   const isWell = database.kind === 'answer' && database.status === 200
-  const isThere = database.kind === 'failed' ? await answers(around, address.url.slice(0, address.url.lastIndexOf('/') + 1)) : null
+  const isThere =
+    database.kind === 'failed'
+      ? await answers(around, address.url.slice(0, address.url.lastIndexOf('/') + 1))
+      : null
   const design =
     isWell && options.mobile ? await ask(around, `${address.url}/${MOBILE_DESIGN}`, headers) : null
   const feedMs = isWell && options.feed ? await feed(around, address, headers) : 'skipped'

@@ -4,7 +4,15 @@ import { MOBILE_FUNCTION } from '../sync/mobile.ts'
 import type { Check, Diagnosis, Finding } from './finding.ts'
 import type { Answer, Probes } from './probes.ts'
 
-const CHECKS = ['Address', 'Connection', 'Leave for web pages', 'Account', 'Database', 'Mobile filter', 'Live feed']
+const CHECKS = [
+  'Address',
+  'Connection',
+  'Leave for web pages',
+  'Account',
+  'Database',
+  'Mobile filter',
+  'Live feed',
+]
 
 /** What is wrong with a text that is no Address. */
 export function addressVerdict(faults: readonly AddressFault[]): Diagnosis {
@@ -44,13 +52,16 @@ function firstFault(address: Address, probes: Probes): [string | null, Finding |
   const { database, design, feedMs, isThere } = probes
   if (database.kind === 'late') return ['Connection', slow(address)]
   if (database.kind === 'failed') {
-    return isThere === true ? ['Leave for web pages', cors(address, probes.origin)] : ['Connection', unheard(address, probes)]
+    return isThere === true
+      ? ['Leave for web pages', cors(address, probes.origin)]
+      : ['Connection', unheard(address, probes)]
   }
   if (database.status === 401) return ['Account', credentials(address, database)]
   if (database.status === 403) return ['Account', rights(address, database)]
   if (database.status === 404 && database.body !== null) return ['Database', noDatabase(address)]
   if (database.status >= 500) return ['Connection', server(address, database)]
-  if (database.status !== 200 || typeof database.body?.db_name !== 'string') return ['Database', notCouch(address, database)]
+  if (database.status !== 200 || typeof database.body?.db_name !== 'string')
+    return ['Database', notCouch(address, database)]
   if (design !== null && !hasFilter(design)) return ['Mobile filter', noMobileFilter(address)]
   if (feedMs === null) return ['Live feed', buffered(address)]
   return [null, null]
@@ -133,12 +144,20 @@ function credentials(address: Address, answer: Answer): Finding {
     address.username === undefined
       ? 'The Address has no name and password: https://name:password@host:port/database.'
       : 'The name or the password in the Address is not right. Characters such as @ : / in it are percent-encoded: @ is %40.'
-  return { code: 'credentials', title: 'The server wants to know who you are (401).', detail: said(detail, answer) }
+  return {
+    code: 'credentials',
+    title: 'The server wants to know who you are (401).',
+    detail: said(detail, answer),
+  }
 }
 
 function rights({ username = 'This account', database }: Address, answer: Answer): Finding {
   const detail = `The server knows ${username}, who may not read ${database}. An admin of the database adds the account to its members (${database}/_security).`
-  return { code: 'rights', title: `${username} is not let into ${database} (403).`, detail: said(detail, answer) }
+  return {
+    code: 'rights',
+    title: `${username} is not let into ${database} (403).`,
+    detail: said(detail, answer),
+  }
 }
 
 function noDatabase(address: Address): Finding {
@@ -176,7 +195,10 @@ function server(address: Address, answer: Answer): Finding {
   return {
     code: 'server',
     title: `The server, or a proxy in front of it, answers ${status}.`,
-    detail: said(status === 502 || status === 504 ? 'The proxy does not reach the server.' : 'Its log says more.', answer),
+    detail: said(
+      status === 502 || status === 504 ? 'The proxy does not reach the server.' : 'Its log says more.',
+      answer,
+    ),
     command: doctor(address),
   }
 }

@@ -1,6 +1,6 @@
 /** Revisions of a note that devices have written without knowing of each other. */
 import type { Doc, Pouch } from '../pouch.ts'
-import { newId, type Note, noteOf } from './model.ts'
+import { type Note, newId, noteOf } from './model.ts'
 
 /** @returns what there is of a note, the one that is shown first; one alone means no conflict */
 export async function versionsOf(db: Pick<Pouch, 'get'>, id: string): Promise<readonly Note[]> {
@@ -30,7 +30,9 @@ export async function keep(
 export async function keepAll(db: Pick<Pouch, 'bulkDocs'>, versions: readonly Note[]): Promise<void> {
   const [winner, ...others] = versions
   if (winner === undefined) return
-  const copies = others.map((note) => docOf({ ...note, title: `${note.title} (other version)` }, newId('note')))
+  const copies = others.map((note) =>
+    docOf({ ...note, title: `${note.title} (other version)` }, newId('note')),
+  )
   await db.bulkDocs(copies)
   await keep(db, versions, winner)
 }

@@ -1,7 +1,7 @@
 /** The notes of this device: what PouchDB holds, read once and followed from then on. */
 import type { Doc, Pouch, StoredDoc } from '../pouch.ts'
 import { Store, type Watched } from '../store.ts'
-import { EMPTY, newId, type Notebook, notebookOf, tagId } from './model.ts'
+import { EMPTY, type Notebook, newId, notebookOf, tagId } from './model.ts'
 
 /** What is written of a note by hand. */
 export interface NoteText {
@@ -74,7 +74,8 @@ export class Library implements Watched<Notebook> {
   /** @returns the id of the tag of this name, which may have been there */
   async addTag(name: string): Promise<string> {
     const id = tagId(name)
-    if (!this.#docs.has(id)) await this.db.put({ _id: id, name: name.trim(), createdAt: Date.now() }).catch(passConflict)
+    if (!this.#docs.has(id))
+      await this.db.put({ _id: id, name: name.trim(), createdAt: Date.now() }).catch(passConflict)
     return id
   }
 

@@ -10,7 +10,8 @@ const marked = new Marked({
   breaks: true,
   renderer: {
     image: ({ href, text }: Tokens.Image) => {
-      if (href.startsWith('file:')) return `<img ${PICTURE_ATTRIBUTE}="${escaped(href)}" alt="${escaped(text)}">`
+      if (href.startsWith('file:'))
+        return `<img ${PICTURE_ATTRIBUTE}="${escaped(href)}" alt="${escaped(text)}">`
       // Whoever serves a picture of elsewhere would learn when the note is read: it is a link until somebody wants it.
       return `<a href="${escaped(href)}">${escaped(text === '' ? href : text)}</a>`
     },
@@ -33,7 +34,18 @@ DOMPurify.addHook('afterSanitizeAttributes', (node) => {
 export function htmlOf(markdown: string): string {
   return DOMPurify.sanitize(marked.parse(markdown, { async: false }), {
     USE_PROFILES: { html: true },
-    FORBID_TAGS: ['style', 'form', 'button', 'textarea', 'select', 'video', 'audio', 'source', 'picture', 'svg'],
+    FORBID_TAGS: [
+      'style',
+      'form',
+      'button',
+      'textarea',
+      'select',
+      'video',
+      'audio',
+      'source',
+      'picture',
+      'svg',
+    ],
     FORBID_ATTR: ['style', 'srcset', 'background', 'poster'],
     ALLOW_DATA_ATTR: true,
   })

@@ -113,7 +113,12 @@ class Run {
 
   #replicate(direction: Direction): Replication {
     const { local } = this.#options
-    const options = { live: true, retry: true, back_off_function: backOff, ...mobileOptions(this.#target.mobile, direction) }
+    const options = {
+      live: true,
+      retry: true,
+      back_off_function: backOff,
+      ...mobileOptions(this.#target.mobile, direction),
+    }
     const replication =
       direction === 'push'
         ? local.replicate.to(this.#remote, options)
@@ -124,11 +129,31 @@ class Run {
         if (!this.#ended.signal.aborted) act(value)
       }
     replication
-      .on('active', guarded(() => this.#active(direction)))
-      .on('change', guarded(({ docs }) => this.#travelled(direction, docs.map(({ _id }) => _id))))
-      .on('paused', guarded((error) => this.#paused(direction, error)))
-      .on('denied', guarded((error) => this.#denied(direction, error)))
-      .on('error', guarded((error) => this.#fatal(direction, error)))
+      .on(
+        'active',
+        guarded(() => this.#active(direction)),
+      )
+      .on(
+        'change',
+        guarded(({ docs }) =>
+          this.#travelled(
+            direction,
+            docs.map(({ _id }) => _id),
+          ),
+        ),
+      )
+      .on(
+        'paused',
+        guarded((error) => this.#paused(direction, error)),
+      )
+      .on(
+        'denied',
+        guarded((error) => this.#denied(direction, error)),
+      )
+      .on(
+        'error',
+        guarded((error) => this.#fatal(direction, error)),
+      )
     return replication
   }
 

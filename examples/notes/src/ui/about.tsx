@@ -25,12 +25,12 @@ export function About() {
       <section class="card">
         <h3>An example of settee</h3>
         <p>
-          Notes are kept in this browser by PouchDB, and work without a network. What you choose under Synchronization
-          decides where they travel to; changing it, or signing out, removes none of them.
+          Notes are kept in this browser by PouchDB, and work without a network. What you choose under
+          Synchronization decides where they travel to; changing it, or signing out, removes none of them.
         </p>
         <p>
-          The applied Address, with its password, and the token of the hosted server are kept in this browser's storage for
-          this page, as readable as the notes beside them.
+          The applied Address, with its password, and the token of the hosted server are kept in this
+          browser's storage for this page, as readable as the notes beside them.
         </p>
       </section>
     </>

@@ -35,8 +35,8 @@ export function AdvancedPanel() {
     >
       <p class="notice">
         <span>
-          <strong>You are the operator of this server.</strong> Protecting it is your job: TLS, passwords, updates and
-          backups. This app only syncs with the database that you name.
+          <strong>You are the operator of this server.</strong> Protecting it is your job: TLS, passwords,
+          updates and backups. This app only syncs with the database that you name.
         </span>
       </p>
       <label class="field">

@@ -9,7 +9,6 @@ export function App() {
   const route = useRoute()
   const [isMenuOpen, openMenu] = useState(false)
   // A choice in the menu closes it.
-  // biome-ignore lint/correctness/useExhaustiveDependencies: any new address of the page is a choice
   useEffect(() => openMenu(false), [location.hash])
   useEffect(() => {
     const close = (event: KeyboardEvent) => event.key === 'Escape' && openMenu(false)

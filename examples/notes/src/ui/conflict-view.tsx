@@ -15,7 +15,7 @@ export function ConflictView({ noteId }: { readonly noteId: string }) {
   const [isBusy, setBusy] = useState(false)
   const state = known === undefined ? null : [known.rev, ...known.conflicts].join(' ')
   const back = () => go({ screen: 'notes', shelf: { kind: 'all' }, note: noteId })
-  // biome-ignore lint/correctness/useExhaustiveDependencies: read anew when the revisions are others
+  // Read anew when the revisions are others.
   useEffect(() => {
     let isGone = false
     if (state !== null) {
@@ -46,7 +46,12 @@ export function ConflictView({ noteId }: { readonly noteId: string }) {
         <h1>Versions of this note</h1>
         <span class="spring" />
         {versions.length > 1 && (
-          <button type="button" class="quiet" disabled={isBusy} onClick={() => void resolve(() => keepAll(library.db, versions))}>
+          <button
+            type="button"
+            class="quiet"
+            disabled={isBusy}
+            onClick={() => void resolve(() => keepAll(library.db, versions))}
+          >
             Keep all, as notes of their own
           </button>
         )}
@@ -86,7 +91,8 @@ function Version({ version, other, name, isBusy, onKeep }: VersionProps) {
       <header>
         <span class="letter">{name}</span>
         <span>
-          Edited <time dateTime={new Date(version.updatedAt).toISOString()}>{momentOf(version.updatedAt)}</time>
+          Edited{' '}
+          <time dateTime={new Date(version.updatedAt).toISOString()}>{momentOf(version.updatedAt)}</time>
         </span>
       </header>
       <h2 class={version.title === other.title ? '' : 'is-own'}>{version.title || 'Untitled'}</h2>

@@ -16,7 +16,11 @@ export function EditorBar({ shelf, isReading, onRead, onPictures, onRemove }: Ed
   const [isSure, ask] = useState(false)
   return (
     <header class="bar">
-      <a class="bare back-button" href={hashOf({ screen: 'notes', shelf, note: null })} aria-label="Back to the list">
+      <a
+        class="bare back-button"
+        href={hashOf({ screen: 'notes', shelf, note: null })}
+        aria-label="Back to the list"
+      >
         <Icon name="back" />
       </a>
       <fieldset class="switch">

@@ -34,7 +34,13 @@ export function Editor({ note, shelf }: EditorProps) {
     for (const file of files) {
       try {
         const { id, name } = await library.addPicture(file)
-        change({ body: inserted(draft.text.body, area.current?.selectionEnd, `![${name.replace(/[[\]]/g, '')}](${id})`) })
+        change({
+          body: inserted(
+            draft.text.body,
+            area.current?.selectionEnd,
+            `![${name.replace(/[[\]]/g, '')}](${id})`,
+          ),
+        })
       } catch (error) {
         setFault(error instanceof Error ? error.message : 'The picture cannot be taken in.')
       }

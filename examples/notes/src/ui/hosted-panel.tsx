@@ -13,8 +13,8 @@ export function HostedPanel() {
       <section class="card">
         <h3>No hosted server</h3>
         <p>
-          This copy of the app was built without one (<code>VITE_HOSTED_SERVER</code>). Notes stay on this device. Choose
-          Advanced to sync with a server of your own.
+          This copy of the app was built without one (<code>VITE_HOSTED_SERVER</code>). Notes stay on this
+          device. Choose Advanced to sync with a server of your own.
         </p>
       </section>
     )
@@ -28,8 +28,8 @@ export function HostedPanel() {
     <section class="card">
       <h3>Signed in as {account.name}</h3>
       <p>
-        {hostNameOf(hostedServer)} lets this device in by a token of its own; your password is not kept. Signing out keeps
-        every note on this device.
+        {hostNameOf(hostedServer)} lets this device in by a token of its own; your password is not kept.
+        Signing out keeps every note on this device.
       </p>
       <button type="button" class="quiet" onClick={leave}>
         Sign out
@@ -47,8 +47,12 @@ function SignIn() {
   const enter = async () => {
     setBusy(true)
     setFault(null)
-    const result = await signIn(hostedServer, name.trim(), password, deviceName(navigator.userAgent), (input, init) =>
-      fetch(input, init),
+    const result = await signIn(
+      hostedServer,
+      name.trim(),
+      password,
+      deviceName(navigator.userAgent),
+      (input, init) => fetch(input, init),
     )
     if ('account' in result) settings.signIn(result.account)
     else if ('refused' in result) setFault(result.refused)

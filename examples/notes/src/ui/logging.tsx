@@ -18,13 +18,14 @@ export function Logging() {
         <span>
           Main process logging
           <small>
-            Keeps the last 5,000 events of the sync on this device. Addresses are noted without name and password. Turning
-            it off removes them.
+            Keeps the last 5,000 events of the sync on this device. Addresses are noted without name and
+            password. Turning it off removes them.
           </small>
         </span>
         <input
           type="checkbox"
           role="switch"
+          aria-checked={isLogging}
           checked={isLogging}
           onChange={(event) => settings.setLogging(event.currentTarget.checked)}
         />
@@ -40,7 +41,12 @@ function EventList({ events }: { readonly events: readonly SyncEvent[] }) {
       <p class="status-line">
         <strong>{events.length === 1 ? 'One event' : `${events.length} events`}</strong>
         <span class="counts">{events.length > MOST_SHOWN ? `the last ${MOST_SHOWN} are shown` : ''}</span>
-        <button type="button" class="small quiet" disabled={events.length === 0} onClick={() => save(logText(events))}>
+        <button
+          type="button"
+          class="small quiet"
+          disabled={events.length === 0}
+          onClick={() => save(logText(events))}
+        >
           Save as a file
         </button>
       </p>

@@ -29,7 +29,8 @@ function shelfOf(text: string): Shelf {
 }
 
 export function hashOf(route: Route): string {
-  if (route.screen === 'preferences') return `#/preferences${route.section === null ? '' : `/${route.section}`}`
+  if (route.screen === 'preferences')
+    return `#/preferences${route.section === null ? '' : `/${route.section}`}`
   const asked = new URLSearchParams()
   if (route.screen === 'notes' && route.shelf.kind !== 'all') {
     asked.set('shelf', 'id' in route.shelf ? route.shelf.id : route.shelf.kind)

@@ -17,7 +17,13 @@ export function Sidebar({ shelf }: { readonly shelf: Shelf }) {
         <img src={new URL('../style/icon.svg', import.meta.url).href} alt="" width="26" height="26" /> Notes
       </p>
       <ul class="shelves">
-        <ShelfLink shelf={{ kind: 'all' }} icon="notes" name="All notes" count={notes.length} isOn={shelf.kind === 'all'} />
+        <ShelfLink
+          shelf={{ kind: 'all' }}
+          icon="notes"
+          name="All notes"
+          count={notes.length}
+          isOn={shelf.kind === 'all'}
+        />
         {conflicts > 0 && (
           <ShelfLink
             shelf={{ kind: 'conflicts' }}

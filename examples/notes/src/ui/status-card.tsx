@@ -43,8 +43,8 @@ function RefusalList({ refused }: { readonly refused: readonly Refusal[] }) {
   return (
     <div class="refusals">
       <strong>
-        {refused.length === 1 ? 'One thing stays' : `${refused.length} things stay`} on this device, since the server does
-        not take {refused.length === 1 ? 'it' : 'them'}. The rest syncs.
+        {refused.length === 1 ? 'One thing stays' : `${refused.length} things stay`} on this device, since the
+        server does not take {refused.length === 1 ? 'it' : 'them'}. The rest syncs.
       </strong>
       <ul>
         {refused.slice(-MOST_SHOWN).map(({ id, reason }) => (

@@ -19,7 +19,12 @@ export function Synchronization() {
         <legend class="unseen">How to sync</legend>
         {SYNC_MODES.map((each) => (
           <label class="mode" key={each}>
-            <input type="radio" name="mode" checked={each === mode} onChange={() => settings.chooseMode(each)} />
+            <input
+              type="radio"
+              name="mode"
+              checked={each === mode}
+              onChange={() => settings.chooseMode(each)}
+            />
             <span>
               {MODE_NAMES[each]}
               <small>{ABOUT[each]}</small>
@@ -38,6 +43,7 @@ export function Synchronization() {
           <input
             type="checkbox"
             role="switch"
+            aria-checked={isMobile}
             checked={isMobile}
             onChange={(event) => settings.setMobile(event.currentTarget.checked)}
           />

@@ -25,7 +25,11 @@ export function TagField({ tags, onChange }: TagFieldProps) {
         return (
           <span class="chip" key={id}>
             {shown}
-            <button type="button" aria-label={`Remove the tag ${shown}`} onClick={() => onChange(tags.filter((tag) => tag !== id))}>
+            <button
+              type="button"
+              aria-label={`Remove the tag ${shown}`}
+              onClick={() => onChange(tags.filter((tag) => tag !== id))}
+            >
               <Icon name="close" />
             </button>
           </span>

@@ -1,0 +1,27 @@
+/**
+ * examples/notes from end to end: the built app in Debian's Chromium, against servers that listen.
+ * `NOTES_SCREENSHOTS=1` keeps a picture of every screen in examples/notes/screenshots.
+ */
+import t, { type Test } from 'tap'
+import { hosted, hostedMobile } from './cases-hosted.ts'
+import { changingModes, modes } from './cases-modes.ts'
+import { booksTagsPictures, conflict, twoDevices } from './cases-self-hosted.ts'
+import { openStage, type Stage } from './stage.ts'
+
+const CASES: Readonly<Record<string, (t: Test, stage: Stage) => Promise<void>>> = {
+  'three modes, the hosted one by default; nothing leaves the page before': modes,
+  'changing the mode ends the old sync and keeps every note': changingModes,
+  'two devices, offline and back, over the path that a phone shows': twoDevices,
+  'a conflict is shown side by side and resolved': conflict,
+  'books, tags and pictures travel': booksTagsPictures,
+  'the hosted server refuses pictures and design documents in words, and takes the rest': hosted,
+  'a mobile device on the hosted server syncs by a selector': hostedMobile,
+}
+
+t.test('examples/notes', async (t) => {
+  const stage = await openStage(t)
+  const only = process.env.NOTES_ONLY
+  for (const [name, run] of Object.entries(CASES)) {
+    if (only === undefined || name.includes(only)) await t.test(name, (t) => run(t, stage))
+  }
+})
