@@ -5,6 +5,7 @@ import { decorateAddress, trustedProxies } from './http/client-address.ts'
 import { answerClientError } from './http/client-errors.ts'
 import { tendConnections } from './http/connections.ts'
 import { holdContinue } from './http/continue.ts'
+import { MAX_HEADER_BYTES } from './http/head-faults.ts'
 import { maxOpenFiles } from './http/open-files.ts'
 import { access } from './http/plugins/access.ts'
 import { authentication } from './http/plugins/authentication.ts'
@@ -48,7 +49,6 @@ import { viewRoutes } from './http/routes/views.ts'
 import type { Services } from './http/services.ts'
 import { validatorCompiler } from './http/shapes.ts'
 
-const MAX_HEADER_BYTES = 64 * 1024
 const HEADERS_TIMEOUT_MS = 60_000
 /** How often slow heads are looked for. */
 const CHECK_MS = 5000
@@ -75,13 +75,15 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
   const app = makeServer(services, trusts, options)
   holdContinue(app.server)
   const { config } = services
-  tendConnections(app.server, {
+  const connections = tendConnections(app.server, {
     maxOpen: () => Math.min(config.integer('settee', 'max_connections'), MAX_SOCKETS),
     bodyWindowMs: () => bodyWindowMs(config),
     graceMs: options.closeGraceMs ?? CLOSE_GRACE_MS,
     onCut: (count) =>
       services.logger.warn({ count }, 'connections were cut: their requests had not ended in time'),
   })
+  app.decorate('connections', connections)
+  app.decorate('secure', null)
   app.decorate('services', services)
   app.decorate('paths', [])
   decorateAddress(app, trusts)

@@ -16,11 +16,13 @@ import { makeLogger } from './config/logger.ts'
 import { settingsOf } from './config/settings.ts'
 import type { ConfigFlags } from './config/sources.ts'
 import { StartError } from './config/start-error.ts'
+import { isTlsEnabled } from './config/tls-files.ts'
 import { setteeVersion } from './config/version.ts'
 import { type Hosted, openHosted } from './hosted/hosted.ts'
 import { perUserDatabases } from './hosted/per-user-databases.ts'
 import { tellStoredBefore } from './hosted/stored-before.ts'
 import { tenantAccounts } from './hosted/tenant-accounts.ts'
+import type { SecureListener } from './http/secure-listener.ts'
 import { writingDevice } from './http/writing-device.ts'
 import { incarnationsIn, openAlarms } from './maintenance/alarms.ts'
 import { Backups } from './maintenance/backup/backups.ts'
@@ -50,11 +52,15 @@ export interface ServerOptions {
   readonly sandboxEntry?: URL
   /** How long requests under way may take when the server closes, in milliseconds. Default 5 s. */
   readonly closeGraceMs?: number
+  /** How often the certificate's files are looked at, in milliseconds. Default 5 s. */
+  readonly tlsLookMs?: number
 }
 
 export interface RunningServer {
   /** Where it listens, with a slash at the end. */
   readonly url: string
+  /** Where it speaks TLS itself, with a slash at the end; null: nowhere. */
+  readonly secureUrl: string | null
   /**
    * Stops accepting, ends feeds, finishes what is under way or cuts it when its time is over, lets the data folder go.
    * Idempotent.
@@ -84,12 +90,19 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     for (const warning of await prepareAdmins(config, env)) logger.warn(warning)
     requireAdminIfHosted(config)
     const app = await composed(options, config, logger, undo)
+    // First, so that who asks where the app listens is told of all places (http/plugins/origin.ts).
+    const secure = await listenSecurely(app, config, options.tlsLookMs)
     const url = await listen(app, config)
     warnIfOpen(config, logger, url)
     // The log has been told of an error.
-    const reload = () => reloadConfig(config, logger).catch(() => undefined)
+    const reload = async () => {
+      await reloadConfig(config, logger).catch(() => undefined)
+      await secure?.reload()
+    }
     const fatal = (fault: unknown) => logger.fatal({ err: fault }, 'a fault of settee that nobody has caught')
-    return { url, close, reload, fatal }
+    const secureUrl = secure?.url ?? null
+    if (secureUrl !== null) logger.info(readyLine(secureUrl.replace(/\/$/, '')))
+    return { url, secureUrl, close, reload, fatal }
   } catch (error) {
     await close().catch(() => undefined)
     throw error
@@ -192,7 +205,7 @@ async function composed(
     alarms.raise(entry, deletion, writingDevice(app, entry.name, deletion.account))
   undo.push(async () => {
     databases.endFeeds()
-    await app.close()
+    await Promise.all([app.close(), app.secure?.close()])
   })
   if (config.isHosted) undo.push(tellStoredBefore(databases, logger))
   const revokeAll = (account: string) => tokens.revokeAll(account)
@@ -232,6 +245,19 @@ async function emptyTmpDir(dataDir: string): Promise<string> {
   await mkdir(tmpDir, { recursive: true, mode: 0o700 })
   for (const left of await readdir(tmpDir)) await rm(join(tmpDir, left), { recursive: true, force: true })
   return tmpDir
+}
+
+/** @returns null where settee is not to speak TLS */
+async function listenSecurely(
+  app: FastifyInstance,
+  config: Config,
+  lookMs?: number,
+): Promise<SecureListener | null> {
+  if (!isTlsEnabled(config)) return null
+  const host = config.get('settee', 'tls_bind_address') || config.get('chttpd', 'bind_address')
+  const module = await import('./http/secure-listener.ts')
+  const port = config.integer('ssl', 'port')
+  return module.listenSecurely(app, { host: host ?? '127.0.0.1', port, lookMs })
 }
 
 async function listen(app: FastifyInstance, config: Config): Promise<string> {

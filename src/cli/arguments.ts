@@ -8,6 +8,7 @@ import {
   TIME_MACHINE_HELP,
   type TimeMachineCommand,
 } from './time-machine-arguments.ts'
+import { portOf, TLS_NAMES, TLS_OPTIONS, tlsFlags } from './tls-arguments.ts'
 import { TRANSFER_HELP, type TransferCommand, transferCommand } from './transfer-arguments.ts'
 import { UsageError } from './usage-error.ts'
 
@@ -94,6 +95,11 @@ Usage: settee [serve] [options]
 serve runs the server:
   --port <number>      port to listen on (default 5984; 0 takes a free one)
   --bind <address>     address to listen on (default 127.0.0.1; 0.0.0.0 for every network)
+  --tls-cert <file>    speak TLS as well, with this certificate (PEM, the whole chain), by HTTP/2 and
+                       HTTP/1.1; a file that is replaced is taken within seconds
+  --tls-key <file>     its key
+  --tls-port <number>  port for TLS (default 6984)
+  --tls-bind <address> address for TLS (default: that of --bind)
   --data <folder>      where databases and local.ini are kept (default ./data)
   --log-level <level>  debug, info, notice, warning, error, critical, alert, emergency or none
   --log-file <file>    log to this file instead of the standard output
@@ -136,7 +142,7 @@ ${TIME_MACHINE_HELP}
 
 Environment: COUCHDB_USER and COUCHDB_PASSWORD make a server admin; COUCHDB_SECRET; each also as
 ..._FILE, the name of a file that holds it. SETTEE_PORT, SETTEE_BIND, SETTEE_DATA, SETTEE_LOG_LEVEL,
-SETTEE_LOG_FILE. The command line beats the environment, which beats local.ini.
+SETTEE_LOG_FILE, SETTEE_TLS_CERT, SETTEE_TLS_KEY, SETTEE_TLS_PORT, SETTEE_TLS_BIND. The command line beats the environment, which beats local.ini.
 `
 
 const OPTIONS = {
@@ -161,6 +167,7 @@ const OPTIONS = {
   'log-level': { type: 'string' },
   'log-file': { type: 'string' },
   hosted: { type: 'boolean' },
+  ...TLS_OPTIONS,
   help: { type: 'boolean', short: 'h' },
   version: { type: 'boolean', short: 'v' },
 } as const
@@ -207,11 +214,13 @@ export function parseCommand(args: readonly string[]): Command {
   }
 }
 
+const SERVE_OPTIONS = ['port', 'bind', 'data', 'log-level', 'log-file', 'hosted'] as const
+
 function serveCommand(rest: readonly string[], values: Values): Command {
   checkNone(rest)
-  checkOptions(values, 'serve', ['port', 'bind', 'data', 'log-level', 'log-file', 'hosted'])
-  const flags: ConfigFlags = {}
-  if (values.port !== undefined) flags.port = portOf(values.port)
+  checkOptions(values, 'serve', [...SERVE_OPTIONS, ...TLS_NAMES])
+  const flags: ConfigFlags = tlsFlags(values)
+  if (values.port !== undefined) flags.port = portOf('port', values.port)
   if (values.bind !== undefined) flags.bind = values.bind
   if (values['log-level'] !== undefined) flags.logLevel = values['log-level']
   if (values['log-file'] !== undefined) flags.logFile = values['log-file']
@@ -290,7 +299,10 @@ function checkOptions(values: Values, command: string, known: readonly (keyof Va
     if (!known.includes(name as keyof Values)) {
       throw new UsageError(`settee ${command} has no option --${name}.`)
     }
-    if ([value].flat().some((each) => typeof each === 'string' && each.trim() === '') && name !== 'port') {
+    if (
+      [value].flat().some((each) => typeof each === 'string' && each.trim() === '') &&
+      !name.endsWith('port')
+    ) {
       throw new UsageError(`--${name} needs a value.`)
     }
   }
@@ -305,11 +317,4 @@ function parse(args: readonly string[]) {
     // Node explains at length; its first sentence says what is wrong.
     throw new UsageError((error as Error).message.split(/\n|(?<=['"])\. /)[0]!.replace(/\.?$/, '.'))
   }
-}
-
-function portOf(text: string): number {
-  if (!/^\d{1,5}$/.test(text) || Number(text) > 65_535) {
-    throw new UsageError(`--port must be a whole number from 0 to 65535, not "${text}".`)
-  }
-  return Number(text)
 }

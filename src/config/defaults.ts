@@ -101,6 +101,30 @@ const AUTHENTICATION_KEYS: readonly KnownKey[] = [
   ),
 ]
 
+/** settee's own TLS; the names are CouchDB's (its default.ini, section `[ssl]`), but for the address. */
+const TLS_KEYS: readonly KnownKey[] = [
+  row('ssl', 'enable', 'false', BOOLEAN, 'true: settee speaks TLS itself; read at start'),
+  row('ssl', 'port', 6984, integer(0, 65_535), 'TCP port of TLS; 0 takes a free one; read at start'),
+  row('settee', 'tls_bind_address', null, TEXT, 'address of TLS; unset: chttpd/bind_address; read at start'),
+  row('ssl', 'cert_file', null, TEXT, 'PEM file of the certificate, those between it and the root after it'),
+  row('ssl', 'key_file', null, TEXT, 'PEM file of its key'),
+  row(
+    'ssl',
+    'cacert_file',
+    null,
+    TEXT,
+    'PEM file of the certificates between, where they are not in cert_file',
+  ),
+  row('ssl', 'password', null, TEXT, 'of the key, where it has one'),
+  row(
+    'ssl',
+    'verify_ssl_certificates',
+    'false',
+    { type: 'choice', of: ['false'] },
+    'settee asks for no certificates of clients',
+  ),
+]
+
 const PREFER_MINIMAL =
   'Cache-Control, Content-Length, Content-Range, Content-Type, ETag, Server, Transfer-Encoding, Vary'
 
@@ -144,6 +168,7 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
   ),
   row('chttpd', 'port', 5984, integer(0, 65_535), 'TCP port; 0 takes a free one; read at start'),
   row('chttpd', 'bind_address', '127.0.0.1', TEXT, 'address to listen on; read at start'),
+  ...TLS_KEYS,
   row('chttpd', 'max_http_request_size', 4_294_967_296, bytes(1), 'bytes of one request body, inflated'),
   // Below this the address that sets it back would be refused as well.
   row('chttpd', 'max_uri_length', 'infinity', bytes(1024), 'bytes of a request address'),

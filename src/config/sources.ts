@@ -13,6 +13,11 @@ export interface ConfigFlags {
   logFile?: string
   /** Hosted mode for this run. */
   hosted?: boolean
+  /** PEM files of settee's own TLS; a certificate turns it on. */
+  tlsCert?: string
+  tlsKey?: string
+  tlsPort?: number
+  tlsBind?: string
 }
 
 type Setting = readonly [section: string, key: string, value: string | undefined, source: string]
@@ -139,7 +144,24 @@ function settingsOf(env: NodeJS.ProcessEnv, flags: ConfigFlags, secret: string |
     ['chttpd', 'bind_address', flags.bind, '--bind'],
     ['log', 'level', flags.logLevel, '--log-level'],
     ['log', 'file', flags.logFile, '--log-file'],
+    ...tlsSettings(env, flags),
     ['settee', 'mode', flags.hosted ? 'hosted' : undefined, '--hosted'],
+  ]
+}
+
+function tlsSettings(env: NodeJS.ProcessEnv, flags: ConfigFlags): Setting[] {
+  const cert = fromEnvironment(env, 'SETTEE_TLS_CERT')
+  return [
+    ['ssl', 'enable', cert && 'true', 'SETTEE_TLS_CERT'],
+    ['ssl', 'cert_file', cert, 'SETTEE_TLS_CERT'],
+    ['ssl', 'key_file', fromEnvironment(env, 'SETTEE_TLS_KEY'), 'SETTEE_TLS_KEY'],
+    ['ssl', 'port', fromEnvironment(env, 'SETTEE_TLS_PORT'), 'SETTEE_TLS_PORT'],
+    ['settee', 'tls_bind_address', fromEnvironment(env, 'SETTEE_TLS_BIND'), 'SETTEE_TLS_BIND'],
+    ['ssl', 'enable', flags.tlsCert && 'true', '--tls-cert'],
+    ['ssl', 'cert_file', flags.tlsCert, '--tls-cert'],
+    ['ssl', 'key_file', flags.tlsKey, '--tls-key'],
+    ['ssl', 'port', flags.tlsPort?.toString(), '--tls-port'],
+    ['settee', 'tls_bind_address', flags.tlsBind, '--tls-bind'],
   ]
 }
 

@@ -13,6 +13,7 @@ import { USERS_DATABASE } from '../core/user-ids.ts'
 import type { Body } from '../documents/database.ts'
 import { BodyCollector, MAX_IN_MEMORY } from './body-collector.ts'
 import { sendContinue } from './continue.ts'
+import { StreamRequest } from './http2-messages.ts'
 import { watchProgress } from './slow-body.ts'
 
 /** How large a body may be, inflated, and the configuration key that says so. */
@@ -112,8 +113,9 @@ function spoolFolder(request: FastifyRequest, isRaw: boolean): string | null {
   return db === USERS_DATABASE && !isRaw ? null : request.server.services.tmpDir
 }
 
-function hasBody({ headers }: FastifyRequest): boolean {
-  return headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined
+function hasBody({ headers, raw }: FastifyRequest): boolean {
+  if (headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined) return true
+  return (raw as object) instanceof StreamRequest && (raw as unknown as StreamRequest).hasBody
 }
 
 function contentEncoding(request: FastifyRequest): 'gzip' | 'identity' {

@@ -97,11 +97,12 @@ export function hostOf(request: FastifyRequest): string | undefined {
   return HOST.test(forwarded) ? forwarded : headers.host
 }
 
-/** @returns whether the client's connection is TLS, as a trusted proxy says: settee itself speaks none */
+/** @returns whether the client's connection is TLS, or was up to a trusted proxy, as that says */
 export function isSecure(request: FastifyRequest): boolean {
   const { 'x-forwarded-ssl': ssl, 'x-forwarded-proto': proto } = request.headers
-  if (ssl === undefined && proto === undefined) return false
-  return (ssl === 'on' || firstOf(proto).toLowerCase() === 'https') && isFromProxy(request)
+  const isOwn = 'encrypted' in request.raw.socket && request.raw.socket.encrypted === true
+  if ((ssl === undefined && proto === undefined) || !isFromProxy(request)) return isOwn
+  return ssl === 'on' || firstOf(proto).toLowerCase() === 'https'
 }
 
 /** Of a header that several proxies have added to, what the first of them said. */

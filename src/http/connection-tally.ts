@@ -12,10 +12,11 @@ export class ConnectionTally {
 
   /** Counts from now on. */
   constructor(server: Server) {
-    server.on('connection', (socket) => this.#opened(socket))
+    server.on('connection', (socket) => this.opened(socket))
   }
 
-  #opened(socket: Socket): void {
+  /** Takes a connection that the server does not tell of. */
+  opened(socket: Socket): void {
     this.#count += 1
     this.#open.add(socket)
     socket.once('close', () => {

@@ -6,7 +6,8 @@
  * written but not yet taken by its client.
  */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
-import { Socket } from 'node:net'
+import { constants, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2'
+import { type Server as NetServer, Socket } from 'node:net'
 import { closeInStages } from './lingering-close.ts'
 import { Link } from './link.ts'
 import { watchProgress } from './slow-body.ts'
@@ -29,16 +30,30 @@ const TELLING_MS = 5000
 /** How often answers that are not taken are looked for, and how long they may stay so. */
 const LOOK_MS = 60_000
 const STALLED_MS = 300_000
+/** How long one that speaks HTTP/2 may be idle; as those of HTTP/1 (app.ts). */
+const IDLE_MS = 300_000
+/** How long a client may take to close its side of a connection that was closed in order. */
+const LAST_MS = 2000
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    connections: Connections
+  }
+}
 
 /**
  * Looks after the server's connections from now on. When there are too many, those that have been idle the longest make
  * room; when all are busy, new ones are refused. `server.close()` ends every connection within its grace: one without a
  * request at once, one with a request after the answer. What had arrived when it was called still counts as a request.
  */
-export function tendConnections(server: Server, options: ConnectionOptions): void {
-  const connections = new Connections(server, options)
+export function tendConnections(server: Server, options: ConnectionOptions): Connections {
+  const connections = new Connections(options)
+  connections.tend(server)
+  server.on('connection', (socket) => connections.opened(socket))
+  server.prependListener('request', (request, response) => connections.begun(request, response))
   // Called by close(), and by nobody else.
   server.closeIdleConnections = () => connections.close()
+  return connections
 }
 
 /** @returns whether the connection is one above the limit, whose requests are to be refused */
@@ -46,33 +61,83 @@ export function isOneTooMany(socket: Socket): boolean {
   return Link.of(socket)?.isTooMany ?? false
 }
 
-class Connections {
-  readonly #server: Server
+/** The connections of all servers that share one limit. */
+export class Connections {
   readonly #options: ConnectionOptions
   readonly #idle = new Link(null)
   readonly #busy = new Link(null)
   #open = 0
   #tooMany = 0
+  /** Servers that are not closed. */
+  #servers = 0
   #isClosing = false
+  readonly #look: NodeJS.Timeout
+  #cutting: NodeJS.Timeout | undefined
 
-  constructor(server: Server, options: ConnectionOptions) {
-    this.#server = server
+  constructor(options: ConnectionOptions) {
     this.#options = options
-    server.on('connection', (socket) => this.#opened(socket))
-    server.prependListener('request', (request, response) => this.#begun(request, response))
-    const look = setInterval(() => this.#lookForStalled(), LOOK_MS)
-    look.unref()
-    server.once('close', () => clearInterval(look))
+    this.#look = setInterval(() => this.#lookForStalled(), LOOK_MS)
+    this.#look.unref()
   }
 
-  #opened(socket: Socket): void {
-    const link = new Link(socket)
+  /** Takes it that this server has connections here, until it is closed. */
+  tend(server: NetServer): void {
+    this.#servers += 1
+    server.once('close', () => {
+      this.#servers -= 1
+      if (this.#servers > 0) return
+      clearInterval(this.#look)
+      clearTimeout(this.#cutting)
+    })
+  }
+
+  /** Takes a connection, before anything was said on it. One that was taken already, below TLS, is the same. */
+  opened(socket: Socket): void {
     // Node's server calls it after the last answer of a connection.
     socket.destroySoon = () => closeInStages(socket)
+    if (Link.of(socket) === undefined) this.#take(new Link(socket), socket)
+  }
+
+  /**
+   * Has TLS carry the connection from now on.
+   * @param below what was {@link opened}
+   */
+  secured(below: Socket, socket: Socket): void {
+    const link = Link.of(below)
+    if (link === undefined) return
+    link.socket = socket
+    link.nameIn(socket)
+  }
+
+  #take(link: Link, socket: Socket): void {
     if (this.#open >= (this.#options.maxOpen?.() ?? Infinity)) this.#makeRoom(link)
     link.moveTo(link.isTooMany ? this.#busy : this.#idle)
     if (!link.isTooMany) this.#open += 1
     socket.once('close', () => this.#forget(link))
+  }
+
+  /** Takes what HTTP/2 makes of a connection that is here. */
+  openedSession(session: ServerHttp2Session): void {
+    const link = Link.of(session.socket)
+    if (link === undefined) return
+    link.http2 = { session, streams: new Set() }
+    session.on('stream', (stream) => this.#begunStream(link, stream))
+    session.setTimeout(IDLE_MS, () => closeIfIdle(link))
+    // Its socket may be told no more; the one below may.
+    const { socket } = link
+    session.once('close', () => setTimeout(() => socket?.destroy(), LAST_MS).unref())
+    if (this.#isClosing) closeIfIdle(link)
+  }
+
+  #begunStream(link: Link, stream: ServerHttp2Stream): void {
+    link.requests += 1
+    link.http2?.streams.add(stream)
+    if (link.requests === 1 && !link.isForgotten) link.moveTo(this.#busy)
+    stream.once('close', () => {
+      link.requests -= 1
+      link.http2?.streams.delete(stream)
+      if (link.requests === 0 && !link.isForgotten) this.#becameIdle(link)
+    })
   }
 
   #makeRoom(link: Link): void {
@@ -101,7 +166,8 @@ class Connections {
     link.leave()
   }
 
-  #begun(request: IncomingMessage, response: ServerResponse): void {
+  /** Takes a request over HTTP/1. */
+  begun(request: IncomingMessage, response: ServerResponse): void {
     const link = Link.of(request.socket)
     if (link === undefined) return
     link.requests += 1
@@ -113,7 +179,10 @@ class Connections {
     link.requests -= 1
     if (link.isForgotten || request.socket.destroyed) return
     if (!request.complete) this.#watchLeftover(request)
-    if (link.requests > 0) return
+    if (link.requests === 0) this.#becameIdle(link)
+  }
+
+  #becameIdle(link: Link): void {
     link.isStalling = false
     link.moveTo(this.#idle)
     if (this.#isClosing || link.isTooMany) closeIfIdle(link)
@@ -137,6 +206,10 @@ class Connections {
   /** An answer that nobody takes would be held for ever; streams have a watch of their own (json-stream.ts). */
   #lookForStalled(): void {
     for (const link of this.#busy.list()) {
+      if (link.http2 !== null) {
+        for (const stream of link.http2.streams) watchStalled(stream)
+        continue
+      }
       const isStalling = (link.socket?.writableLength ?? 0) > 0
       if (isStalling !== link.isStalling) link.socket?.setTimeout(isStalling ? STALLED_MS : 0)
       link.isStalling = isStalling
@@ -147,10 +220,15 @@ class Connections {
   close(): void {
     if (this.#isClosing) return
     this.#isClosing = true
-    const cut = setTimeout(() => this.#cut(), this.#options.graceMs)
-    this.#server.once('close', () => clearTimeout(cut))
+    this.#cutting = setTimeout(() => this.#cut(), this.#options.graceMs)
     // By the second one, what stood in the sockets' buffers has been read.
-    setImmediate(() => setImmediate(() => this.#idle.list().forEach(closeIfIdle)))
+    setImmediate(() => setImmediate(() => this.#sayGoodbye()))
+  }
+
+  #sayGoodbye(): void {
+    this.#idle.list().forEach(closeIfIdle)
+    // Streams that are open go on to their ends; clients open new ones elsewhere (GOAWAY, RFC 9113 6.8).
+    for (const { http2 } of this.#busy.list()) http2?.session.close()
   }
 
   #cut(): void {
@@ -160,6 +238,22 @@ class Connections {
   }
 }
 
-function closeIfIdle({ socket, requests }: Link): void {
-  if (requests === 0 && socket !== null) Socket.prototype.destroySoon.call(socket)
+function closeIfIdle({ socket, http2, requests }: Link): void {
+  if (requests > 0 || socket === null) return
+  if (http2 === null) Socket.prototype.destroySoon.call(socket)
+  else http2.session.close()
+}
+
+const watched = new WeakSet<ServerHttp2Stream>()
+
+/** The same for one stream: others of its connection may be taken all the while. */
+function watchStalled(stream: ServerHttp2Stream): void {
+  const isStalling = stream.writableLength > 0
+  if (isStalling === watched.has(stream)) return
+  if (!isStalling) watched.delete(stream)
+  else watched.add(stream)
+  stream.setTimeout(
+    isStalling ? STALLED_MS : 0,
+    isStalling ? () => stream.close(constants.NGHTTP2_INTERNAL_ERROR) : undefined,
+  )
 }

@@ -3,7 +3,8 @@
  * when the body is about to be read, so a refused upload costs nobody anything. (Node closes the connection by
  * itself after an answer that came instead.)
  */
-import type { IncomingMessage, Server, ServerResponse } from 'node:http'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Server } from 'node:net'
 
 const waiting = new WeakMap<IncomingMessage, ServerResponse>()
 

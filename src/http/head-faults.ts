@@ -4,6 +4,9 @@ import { CouchError } from '../core/errors.ts'
 import { isOneTooMany } from './connections.ts'
 import { BAD_QUERY } from './query-params.ts'
 
+/** Of the head of one request, its address included. */
+export const MAX_HEADER_BYTES = 64 * 1024
+
 /**
  * Looks at the connection and the head of a request, and says on the reply when the connection is to be closed.
  * @returns what the request is refused with
@@ -33,8 +36,12 @@ function faultOfHead({ query, headers, raw, server, originalUrl }: FastifyReques
     return new CouchError('uri_too_long')
   }
   if (query === BAD_QUERY) return new CouchError('invalid_url')
-  if (headers.host === undefined && raw.httpVersion === '1.1') {
+  if (headers.host === undefined && raw.httpVersion !== '1.0') {
     return new CouchError('bad_request', 'The header Host is missing.')
+  }
+  // What stands before us may have looked at either: RFC 9113 8.3.1.
+  if (raw.httpVersion === '2.0' && (headers[':authority'] ?? headers.host) !== headers.host) {
+    return new CouchError('bad_request', 'The header Host differs from :authority.')
   }
   if (hasTwoHosts(raw.rawHeaders)) return new CouchError('bad_request', 'The header Host is there twice.')
   const coding = headers['transfer-encoding']

@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net'
 import { finished } from 'node:stream'
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { StreamResponse } from './http2-messages.ts'
 import { reduceHeaders } from './plugins/prefer-minimal.ts'
 
 /** How long a client that was refused may go on sending before the connection is cut. */
@@ -23,6 +24,11 @@ export async function answerAndClose(
     if (value !== undefined) raw.setHeader(name, value)
   }
   raw.setHeader('Content-Length', payload.length)
+  // The client is told to send no more, and the connection is for others, too (http2-messages.ts).
+  if ((raw as object) instanceof StreamResponse) {
+    raw.end(payload)
+    return
+  }
   raw.setHeader('Connection', 'close')
   raw.write(payload)
   await wholeOrLate(request)

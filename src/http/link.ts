@@ -1,15 +1,25 @@
+import type { ServerHttp2Session, ServerHttp2Stream } from 'node:http2'
 import type { Socket } from 'node:net'
 
 const LINK = Symbol('link')
 
-interface Linked extends Socket {
+interface Linked {
   [LINK]?: Link
+}
+
+/** What of HTTP/2 a connection has. */
+export interface Http2Part {
+  readonly session: ServerHttp2Session
+  /** Those that are under way. */
+  readonly streams: Set<ServerHttp2Stream>
 }
 
 /** What is kept of a connection, in a ring with others; a Map of sockets would cost every request its hash. */
 export class Link {
   /** A connection's own; null of the link that a ring begins and ends with. */
-  readonly socket: Socket | null
+  socket: Socket | null
+  /** null: it speaks HTTP/1. */
+  http2: Http2Part | null = null
   /** How many of its requests are under way. */
   requests = 0
   /** It was closed, or is to be. */
@@ -23,12 +33,17 @@ export class Link {
 
   constructor(socket: Socket | null) {
     this.socket = socket
-    if (socket !== null) (socket as Linked)[LINK] = this
+    if (socket !== null) this.nameIn(socket)
   }
 
   /** @returns undefined for a socket that has none */
-  static of(socket: Socket): Link | undefined {
+  static of(socket: object): Link | undefined {
     return (socket as Linked)[LINK]
+  }
+
+  /** Has {@link of} find it by this, too. */
+  nameIn(what: object): void {
+    ;(what as Linked)[LINK] = this
   }
 
   /** Of this ring, the one that came first; undefined when it is empty. */

@@ -25,6 +25,8 @@ export interface TestResponse {
 export interface TestServer {
   /** Without a slash at the end. */
   readonly url: string
+  /** The same by TLS; empty without `tls`. */
+  readonly secureUrl: string
   readonly dataDir: string
   request(method: string, path: string, options?: TestRequest): Promise<TestResponse>
   /** Stops the server; its data stay until the test ends. */
@@ -38,6 +40,10 @@ export interface TestServerOptions {
   readonly logLevel?: string
   readonly logFile?: string
   readonly hosted?: boolean
+  /** PEM files, for settee's own TLS. */
+  readonly tls?: { readonly certFile: string; readonly keyFile: string }
+  /** How often they are looked at, in milliseconds. */
+  readonly tlsLookMs?: number
 }
 
 /** A folder that is removed when the test ends. */
@@ -62,7 +68,13 @@ export async function startTestServer(
       logLevel: options.logLevel ?? 'none',
       ...(options.logFile !== undefined && { logFile: options.logFile }),
       ...(options.hosted !== undefined && { hosted: options.hosted }),
+      ...(options.tls !== undefined && {
+        tlsCert: options.tls.certFile,
+        tlsKey: options.tls.keyFile,
+        tlsPort: 0,
+      }),
     },
+    ...(options.tlsLookMs !== undefined && { tlsLookMs: options.tlsLookMs }),
     threadEntry: new URL('./database-thread.mjs', import.meta.url),
     sandboxEntry: new URL('./sandbox-thread.mjs', import.meta.url),
   })
@@ -73,7 +85,14 @@ export async function startTestServer(
   }
   t.teardown(close)
   const url = server.url.replace(/\/$/, '')
-  return { url, dataDir, close, request: (method, path, asked) => ask(agent, url, method, path, asked) }
+  const secureUrl = server.secureUrl?.replace(/\/$/, '') ?? ''
+  return {
+    url,
+    secureUrl,
+    dataDir,
+    close,
+    request: (method, path, asked) => ask(agent, url, method, path, asked),
+  }
 }
 
 async function ask(

@@ -5,6 +5,7 @@ import { isAnonymous } from '../../auth/access.ts'
 import type { Config } from '../../config/config.ts'
 import { asCouchError, CouchError, type ErrorName } from '../../core/errors.ts'
 import { faultOfRequest } from '../head-faults.ts'
+import { StreamResponse } from '../http2-messages.ts'
 import { answerAndClose } from '../lingering-close.ts'
 import { errorBody, rawAnswer } from '../raw-answer.ts'
 import { HEADER_TEXT } from '../replies.ts'
@@ -57,14 +58,23 @@ export async function answerError(
  * is gone. Nothing of the body may be still to come.
  */
 export function answerInstead(error: CouchError, request: FastifyRequest, reply: FastifyReply): void {
-  const { socket } = reply.raw
+  const raw: object = reply.raw
   if (error.status === 401) challenge(request, reply)
-  const lines = Object.entries(reply.getHeaders())
-    .filter(([name]) => !/^(?:content-|cache-control$|connection$|etag$)/.test(name))
-    .map(([name, value]) => `${name}: ${String(value)}`)
+  const headers = Object.entries(reply.getHeaders()).filter(([name]) => !OF_ANOTHER_ANSWER.test(name))
+  if (raw instanceof StreamResponse) {
+    const body = errorBody(error)
+    const own = { 'content-type': 'application/json', 'content-length': body.length }
+    raw.answerInstead(error.status, { ...Object.fromEntries(headers), ...own }, body)
+    return
+  }
+  const { socket } = reply.raw
+  const lines = headers.map(([name, value]) => `${name}: ${String(value)}`)
   socket?.write(rawAnswer(error, lines, request.method === 'HEAD'))
   socket?.destroySoon()
 }
+
+/** Headers that were set for the answer that is not sent. */
+const OF_ANOTHER_ANSWER = /^(?:content-|cache-control$|connection$|etag$)/
 
 /** For requests that never came to a route: a broken escape in the path, a path that is too long. */
 export function answerFrameworkError(

@@ -33,6 +33,7 @@ function boundToLoopback(app: FastifyInstance): () => boolean {
     if (answer !== undefined) return answer
     const addresses = app.addresses()
     if (addresses.length === 0) return false
+    if (app.secure !== null) addresses.push(app.secure.address)
     answer = addresses.every((at) => typeof at === 'object' && LOOPBACK_ADDRESS.test(at.address))
     return answer
   }

@@ -96,7 +96,7 @@ export class Device {
   async write(title: string, body: string): Promise<void> {
     await this.go('#/notes')
     await this.page.getByRole('button', { name: 'New note' }).first().click()
-    await this.page.getByLabel('Title').fill(title)
+    await this.page.getByLabel('Title', { exact: true }).fill(title)
     await this.page.getByLabel('Text', { exact: true }).fill(body)
     await this.saved(title)
   }
@@ -114,7 +114,7 @@ export class Device {
   async read(title: string): Promise<void> {
     await this.go('#/notes')
     await this.row(title).click()
-    await this.page.locator(`.title`).waitFor()
+    await this.page.waitForFunction(`document.querySelector('.title')?.value === ${JSON.stringify(title)}`)
   }
 
   /** What is listed comes from the database, so it is there. */
@@ -139,8 +139,8 @@ export class Device {
 
   async signIn(name: string, password: string): Promise<void> {
     await this.choose('Hosted Sync Server')
-    await this.page.getByLabel('Account').fill(name)
-    await this.page.getByLabel('Password').fill(password)
+    await this.page.getByLabel('Account', { exact: true }).fill(name)
+    await this.page.getByLabel('Password', { exact: true }).fill(password)
     await this.page.getByRole('button', { name: 'Sign in' }).click()
   }
 

@@ -3,7 +3,9 @@
  * `NOTES_SCREENSHOTS=1` keeps a picture of every screen in examples/notes/screenshots.
  */
 import t, { type Test } from 'tap'
+import { diagnosis, failingSync } from './cases-diagnosis.ts'
 import { hosted, hostedMobile } from './cases-hosted.ts'
+import { looks } from './cases-looks.ts'
 import { changingModes, modes } from './cases-modes.ts'
 import { booksTagsPictures, conflict, twoDevices } from './cases-self-hosted.ts'
 import { openStage, type Stage } from './stage.ts'
@@ -16,6 +18,9 @@ const CASES: Readonly<Record<string, (t: Test, stage: Stage) => Promise<void>>> 
   'books, tags and pictures travel': booksTagsPictures,
   'the hosted server refuses pictures and design documents in words, and takes the rest': hosted,
   'a mobile device on the hosted server syncs by a selector': hostedMobile,
+  'each fault of a network has words of its own': diagnosis,
+  'a sync that fails says why, and the log has it without credentials': failingSync,
+  'every screen, light and dark, wide and narrow, is accessible': looks,
 }
 
 t.test('examples/notes', async (t) => {

@@ -6,12 +6,12 @@ import type { MobileWay } from './target.ts'
 export const MOBILE_FILTER = 'mobile/sync'
 export const MOBILE_DESIGN = '_design/mobile'
 /** Its source: what it says of a document is {@link isForMobile}. */
-export const MOBILE_FUNCTION = "function (doc) { return doc._id.indexOf('file:') < 0 }"
+export const MOBILE_FUNCTION = "function (doc) { return doc._id.indexOf('file:') === -1 }"
 /** The same for a server that has no design documents. */
 const MOBILE_SELECTOR = { _id: { $not: { $regex: 'file:' } } }
 
 export function isForMobile(doc: Doc): boolean {
-  return doc._id.indexOf('file:') < 0
+  return doc._id.indexOf('file:') === -1
 }
 
 /** What a replication is told so that no `file:` record travels, in either direction. */

@@ -1,0 +1,81 @@
+// Installs from Debian what tests run and npm does not bring: node scripts/debian-packages.mjs [nginx] [caddy] [chromium]
+//
+// Without names it sees to all of them. Where the programs are there already, however they came, it only looks, and takes
+// no time; `npm test` runs it before every run. It installs nothing but with apt-get, as root or through sudo; elsewhere it
+// says what is missing, and fails.
+import { spawnSync } from 'node:child_process'
+import { accessSync, constants } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+/** Of each package of Debian, the program that it is installed for. */
+const PROGRAMS = { nginx: 'nginx', caddy: 'caddy', chromium: 'chromium' }
+
+/** Servers stand where only root's PATH leads. */
+const FOLDERS = [...new Set([...(process.env.PATH ?? '').split(':'), '/usr/sbin', '/usr/local/sbin'])].filter(
+  Boolean,
+)
+
+/** @returns the path of a program, null when there is none of this name */
+export function programPath(name) {
+  for (const folder of FOLDERS) {
+    const path = join(folder, name)
+    try {
+      accessSync(path, constants.X_OK)
+      return path
+    } catch {
+      // The next folder may have it.
+    }
+  }
+  return null
+}
+
+/** Words that run a command as root; null when nobody may. */
+function asRoot() {
+  if (process.getuid?.() === 0) return []
+  if (programPath('sudo') === null) return null
+  // Where nobody can be asked for a password, sudo must not wait for one.
+  return process.stdin.isTTY ? ['sudo'] : ['sudo', '-n']
+}
+
+function run(command) {
+  const [program, ...args] = command
+  return spawnSync(program, args, { stdio: ['inherit', 'inherit', 'inherit'] }).status === 0
+}
+
+function install(packages) {
+  const root = asRoot()
+  if (root === null || programPath('apt-get') === null) return false
+  const apt = [...root, 'env', 'DEBIAN_FRONTEND=noninteractive', 'apt-get', '-q', '-y']
+  const patient = ['-o', 'DPkg::Lock::Timeout=300', '-o', 'Acquire::Retries=3']
+  const wanted = [...apt, ...patient, 'install', '--no-install-recommends', ...packages]
+  // A fresh machine has no lists of packages yet, or old ones.
+  return run(wanted) || (run([...apt, ...patient, 'update']) && run(wanted))
+}
+
+function missingOf(packages) {
+  return packages.filter((name) => programPath(PROGRAMS[name]) === null)
+}
+
+function main(names) {
+  const unknown = names.find((name) => !Object.hasOwn(PROGRAMS, name))
+  if (unknown !== undefined) {
+    console.error(`settee: ${unknown} is none of ${Object.keys(PROGRAMS).join(', ')}.`)
+    return 2
+  }
+  const packages = names.length > 0 ? names : Object.keys(PROGRAMS)
+  const missing = missingOf(packages)
+  if (missing.length === 0) return 0
+  console.error(`settee: tests run ${missing.join(', ')}, which this machine lacks; installing from Debian.`)
+  install(missing)
+  const left = missingOf(missing)
+  if (left.length === 0) return 0
+  console.error(
+    `settee: the tests need ${left.join(', ')}. On Debian or Ubuntu run, as root:\n` +
+      `    apt-get update && apt-get install --no-install-recommends ${left.join(' ')}\n` +
+      'Elsewhere install them by whatever means there are, so that they are found in PATH.',
+  )
+  return 1
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) process.exitCode = main(process.argv.slice(2))

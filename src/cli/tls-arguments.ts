@@ -1,0 +1,39 @@
+/** What `settee serve` may be told of its own TLS. */
+import type { ConfigFlags } from '../config/sources.ts'
+import { UsageError } from './usage-error.ts'
+
+/** For `parseArgs`. */
+export const TLS_OPTIONS = {
+  'tls-cert': { type: 'string' },
+  'tls-key': { type: 'string' },
+  'tls-port': { type: 'string' },
+  'tls-bind': { type: 'string' },
+} as const
+
+/** The same by their names. */
+export const TLS_NAMES = ['tls-cert', 'tls-key', 'tls-port', 'tls-bind'] as const
+
+/**
+ * Reads them.
+ * @throws UsageError
+ */
+export function tlsFlags(values: { readonly [name in (typeof TLS_NAMES)[number]]?: string }): ConfigFlags {
+  const { 'tls-cert': cert, 'tls-key': key, 'tls-port': port, 'tls-bind': bind } = values
+  const flags: ConfigFlags = {}
+  if (cert !== undefined) flags.tlsCert = cert
+  if (key !== undefined) flags.tlsKey = key
+  if (port !== undefined) flags.tlsPort = portOf('tls-port', port)
+  if (bind !== undefined) flags.tlsBind = bind
+  return flags
+}
+
+/**
+ * @param name of the option that the text was given with
+ * @throws UsageError for what is no number of a port
+ */
+export function portOf(name: string, text: string): number {
+  if (!/^\d{1,5}$/.test(text) || Number(text) > 65_535) {
+    throw new UsageError(`--${name} must be a whole number from 0 to 65535, not "${text}".`)
+  }
+  return Number(text)
+}

@@ -1,0 +1,91 @@
+/** The certificate and the key of TLS: section `[ssl]`, as CouchDB has it. */
+import { X509Certificate } from 'node:crypto'
+import { readFile, stat } from 'node:fs/promises'
+import { createSecureContext } from 'node:tls'
+import type { Config } from './config.ts'
+import { StartError } from './start-error.ts'
+
+/** What TLS needs, in the words of Node's `tls`. */
+export interface TlsPair {
+  /** The server's own certificate first, then those between it and the root. */
+  readonly cert: string
+  readonly key: string
+  readonly passphrase?: string
+}
+
+/** What may be said of a certificate. */
+export interface CertificateFacts {
+  readonly names: string
+  /** When it ends, in milliseconds since 1970. */
+  readonly validTo: number
+}
+
+/** No certificate there is comes near it. */
+const MAX_BYTES = 1_048_576
+
+/** @returns whether settee is to speak TLS itself */
+export function isTlsEnabled(config: Config): boolean {
+  return config.get('ssl', 'enable') === 'true'
+}
+
+/**
+ * Reads the files that the configuration names, and makes sure that they belong together.
+ * @throws StartError, naming the key of the configuration and the file; nothing of what is in the files is told
+ */
+export async function readTlsPair(config: Config): Promise<TlsPair> {
+  const own = await readNamed(config, 'cert_file')
+  const key = await readNamed(config, 'key_file')
+  const chain = config.get('ssl', 'cacert_file') ? await readNamed(config, 'cacert_file') : ''
+  const passphrase = config.get('ssl', 'password')
+  const pair = { cert: `${own}\n${chain}`, key, ...(passphrase && { passphrase }) }
+  try {
+    createSecureContext(pair)
+  } catch (error) {
+    const { cert_file, key_file } = config.section('ssl')
+    const why = REASONS[(error as NodeJS.ErrnoException).code ?? ''] ?? (error as Error).message
+    throw new StartError(`ssl/cert_file ${cert_file} and ssl/key_file ${key_file} do not serve: ${why}.`, {
+      cause: error,
+    })
+  }
+  return pair
+}
+
+/** OpenSSL's words for what mostly is wrong, in ours. */
+const REASONS: Readonly<Record<string, string>> = {
+  ERR_OSSL_X509_KEY_VALUES_MISMATCH: 'the key is not the one of the certificate',
+  ERR_OSSL_PEM_NO_START_LINE: 'one of them is no PEM file',
+  ERR_OSSL_CRYPTO_INTERRUPTED_OR_CANCELLED: 'the key needs a password (ssl/password)',
+  ERR_OSSL_BAD_DECRYPT: 'the password of the key is wrong (ssl/password)',
+}
+
+async function readNamed(config: Config, key: string): Promise<string> {
+  const path = config.get('ssl', key)
+  if (!path) throw new StartError(`ssl/enable is true, and ssl/${key} names no file.`)
+  try {
+    const { size } = await stat(path)
+    if (size > MAX_BYTES) throw Object.assign(new Error(), { code: 'EFBIG' })
+    return await readFile(path, 'utf8')
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    throw new StartError(`ssl/${key}: ${path} cannot be read (${code ?? 'unknown'}).`, { cause: error })
+  }
+}
+
+/** @returns what the first certificate of the pair says of itself */
+export function factsOf({ cert }: TlsPair): CertificateFacts {
+  const { subject, subjectAltName, validTo } = new X509Certificate(cert)
+  return { names: subjectAltName ?? subject, validTo: Date.parse(validTo) }
+}
+
+/**
+ * A word for the files as they stand now: it changes when one of them does, also when a link leads elsewhere.
+ */
+export async function tlsFilesState(config: Config): Promise<string> {
+  const paths = ['cert_file', 'key_file', 'cacert_file'].map((key) => config.get('ssl', key) ?? '')
+  try {
+    const states = await Promise.all(paths.map((path) => (path === '' ? null : stat(path))))
+    return states.map((each) => (each === null ? '' : `${each.ino}:${each.size}:${each.mtimeMs}`)).join(' ')
+  } catch {
+    return 'not all of them are there'
+  }
+}

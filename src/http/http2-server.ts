@@ -1,0 +1,44 @@
+/** HTTP/2 over connections that somebody else has accepted. */
+import { createServer, type Http2Server, type ServerHttp2Session } from 'node:http2'
+import type { FastifyInstance } from 'fastify'
+import { holdContinue } from './continue.ts'
+import { MAX_HEADER_BYTES } from './head-faults.ts'
+import { StreamRequest, StreamResponse } from './http2-messages.ts'
+
+/**
+ * Requests that a connection may have under way: as many as a browser's windows have feeds, and few enough that their
+ * answers fit in memory (RFC 9113 6.5.2 advises no fewer than a hundred).
+ */
+const MAX_STREAMS = 128
+/** Bytes of a body that may be under way; with fewer an upload over a mobile network would wait for each other packet. */
+const STREAM_WINDOW = 256 * 1024
+const CONNECTION_WINDOW = 1024 * 1024
+
+/**
+ * Makes a server that hands its requests to the app. It listens nowhere: a connection is given to it as an event
+ * `connection`. Whoever opens streams and cancels them at once, more than a thousand and then 33 a second, is cut off by
+ * nghttp2 below (CVE-2023-44487); floods of other frames by Node.
+ */
+export function makeHttp2Server(app: FastifyInstance): Http2Server {
+  const server = createServer(
+    {
+      settings: {
+        maxConcurrentStreams: MAX_STREAMS,
+        initialWindowSize: STREAM_WINDOW,
+        maxHeaderListSize: MAX_HEADER_BYTES,
+        enableConnectProtocol: false,
+      },
+      Http2ServerRequest: StreamRequest as never,
+      Http2ServerResponse: StreamResponse as never,
+    },
+    (request, response) => app.routing(request as never, response as never),
+  )
+  holdContinue(server)
+  server.on('session', (session) => prepare(app, session))
+  return server
+}
+
+function prepare(app: FastifyInstance, session: ServerHttp2Session): void {
+  session.setLocalWindowSize(CONNECTION_WINDOW)
+  app.connections.openedSession(session)
+}
