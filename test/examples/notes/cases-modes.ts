@@ -7,11 +7,9 @@ export async function modes(t: Test, stage: Stage): Promise<void> {
   const device = await stage.device(t)
   const { page } = device
   await device.preferences()
-  const names = await page
-    .getByRole('radio')
-    .evaluateAll('(all) => all.map((each) => each.parentElement.innerText)')
+  const names = await page.locator('.mode').allInnerTexts()
   t.same(
-    (names as string[]).map((name) => name.split('\n')[0]),
+    names.map((name) => name.split('\n')[0]),
     ["Don't Sync", 'Hosted Sync Server', 'Advanced (compatible database)'],
     'exactly three modes',
   )

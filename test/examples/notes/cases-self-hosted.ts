@@ -99,10 +99,7 @@ export async function booksTagsPictures(t: Test, stage: Stage): Promise<void> {
   await other.page.locator('.meta').getByText('outdoors').waitFor()
   const picture = other.page.getByRole('img', { name: 'rose.png' })
   await picture.waitFor()
-  await until(
-    'the picture is drawn',
-    async () => (await picture.evaluate('(image) => image.naturalWidth')) === 24,
-  )
+  await other.page.waitForFunction("document.querySelector('.preview img')?.naturalWidth === 24")
   const ids = await stage.server.ids('things')
   t.same(
     ids.map((id) => id.split(':')[0]),

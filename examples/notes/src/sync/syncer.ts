@@ -2,7 +2,7 @@
  * Keeps the notes of this device and one database alike. There is one sync at a time: another target ends the one
  * before, requests under way included. The notes themselves are never touched by that.
  */
-import type { Diagnosis } from '../diagnosis/finding.ts'
+import type { Diagnosis, FindingCode } from '../diagnosis/finding.ts'
 import { type SyncAct, type SyncEvent, withoutCredentials } from '../log.ts'
 import type { Pouch, PouchError, PouchOptions, Replication } from '../pouch.ts'
 import { Store, type Watched } from '../store.ts'
@@ -27,6 +27,8 @@ export interface SyncerOptions {
 
 const FIRST_DELAY_MS = 1000
 const LONGEST_DELAY_MS = 30_000
+/** What does not mend itself: to try it again and again would lock the account out. */
+const FINAL: ReadonlySet<FindingCode> = new Set(['credentials', 'rights', 'insecure'])
 
 /** @returns milliseconds until the next try */
 export function backOff(lastDelay: number): number {
@@ -82,8 +84,8 @@ class Run {
   readonly #options: SyncerOptions
   readonly #status: Store<SyncStatus>
   readonly #ended = new AbortController()
-  readonly #remote: Pouch
-  readonly #replications: readonly Replication[]
+  #remote: Pouch | null = null
+  #replications: readonly Replication[] = []
   /** Directions in which all that there is has travelled. */
   readonly #done = new Set<Direction>()
   readonly #failed = new Set<Direction>()
@@ -93,10 +95,35 @@ class Run {
     this.#target = target
     this.#options = options
     this.#status = status
-    const remote = remoteOf(target.address, this.#ended.signal, options.send)
-    this.#remote = options.open(remote.url, remote.options)
     this.#note('start', 'both')
-    this.#replications = (['push', 'pull'] as const).map((direction) => this.#replicate(direction))
+    void this.#begin(FIRST_DELAY_MS)
+  }
+
+  /**
+   * One look before anything travels: a wrong password then is one failed login, where PouchDB would make half a dozen
+   * and have the account locked out, and a mobile device without its filter does not begin by sending.
+   * @param delay milliseconds until the next look, if this one finds something that may mend itself
+   */
+  async #begin(delay: number): Promise<void> {
+    const { signal } = this.#ended
+    const { finding } = await this.#options.diagnose(this.#target, signal)
+    if (signal.aborted) return
+    this.#status.update({ finding })
+    if (finding === null) {
+      this.#replicateBoth()
+      return
+    }
+    this.#note('error', 'both', 0, { name: finding.code, message: finding.title })
+    const isFinal = FINAL.has(finding.code)
+    this.#status.update({ phase: isFinal ? 'stopped' : 'waiting' })
+    if (!isFinal) setTimeout(() => void (signal.aborted || this.#begin(backOff(delay))), delay)
+  }
+
+  #replicateBoth(): void {
+    const { url, options } = remoteOf(this.#target.address, this.#ended.signal, this.#options.send)
+    const remote = this.#options.open(url, options)
+    this.#remote = remote
+    this.#replications = (['push', 'pull'] as const).map((direction) => this.#replicate(remote, direction))
   }
 
   end(): void {
@@ -108,10 +135,10 @@ class Run {
   #stop(): void {
     this.#ended.abort()
     for (const replication of this.#replications) replication.cancel()
-    void this.#remote.close().catch(() => undefined)
+    void this.#remote?.close().catch(() => undefined)
   }
 
-  #replicate(direction: Direction): Replication {
+  #replicate(remote: Pouch, direction: Direction): Replication {
     const { local } = this.#options
     const options = {
       live: true,
@@ -120,9 +147,7 @@ class Run {
       ...mobileOptions(this.#target.mobile, direction),
     }
     const replication =
-      direction === 'push'
-        ? local.replicate.to(this.#remote, options)
-        : local.replicate.from(this.#remote, options)
+      direction === 'push' ? local.replicate.to(remote, options) : local.replicate.from(remote, options)
     const guarded =
       <Value>(act: (value: Value) => void) =>
       (value: Value) => {
