@@ -167,7 +167,7 @@ async function show(t: Test, stage: Stage, look: Look, address: string, axe: str
   await page.locator('.events li').first().waitFor()
   await picture('logging')
   await device.preferences('about')
-  await page.getByText('On this device').waitFor()
+  await page.getByRole('heading', { name: 'On this device' }).waitFor()
   await picture('about')
 }
 

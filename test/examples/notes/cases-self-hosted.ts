@@ -99,7 +99,9 @@ export async function booksTagsPictures(t: Test, stage: Stage): Promise<void> {
   await other.page.locator('.meta').getByText('outdoors').waitFor()
   const picture = other.page.getByRole('img', { name: 'rose.png' })
   await picture.waitFor()
-  await other.page.waitForFunction("document.querySelector('.preview img')?.naturalWidth === 24")
+  await until('the picture is drawn', async () => {
+    return (await other.page.evaluate("document.querySelector('.preview img')?.naturalWidth")) === 24
+  })
   const ids = await stage.server.ids('things')
   t.same(
     ids.map((id) => id.split(':')[0]),

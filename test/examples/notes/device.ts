@@ -114,7 +114,8 @@ export class Device {
   async read(title: string): Promise<void> {
     await this.go('#/notes')
     await this.row(title).click()
-    await this.page.waitForFunction(`document.querySelector('.title')?.value === ${JSON.stringify(title)}`)
+    const field = this.page.locator('.title')
+    await until(`${title} is open`, async () => (await field.inputValue()) === title)
   }
 
   /** What is listed comes from the database, so it is there. */
@@ -163,9 +164,8 @@ export class Device {
     await this.page
       .getByLabel('Add a picture')
       .setInputFiles({ name, mimeType: 'image/png', buffer: content })
-    await this.page.waitForFunction(
-      `document.querySelector('textarea')?.value.includes(${JSON.stringify(`![${name}](file:`)})`,
-    )
+    const text = this.page.getByLabel('Text', { exact: true })
+    await until(`${name} is taken in`, async () => (await text.inputValue()).includes(`![${name}](file:`))
   }
 
   /** What its own database holds. */

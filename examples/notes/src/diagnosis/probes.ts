@@ -67,7 +67,7 @@ async function ask(around: Surroundings, url: string, headers: Record<string, st
   const late = AbortSignal.timeout(ANSWER_MS)
   try {
     const signal = AbortSignal.any([around.signal, late])
-    const response = await around.send(url, { headers, signal, credentials: 'omit', cache: 'no-store' })
+    const response = await around.send(url, { headers, signal, credentials: 'omit' })
     return { kind: 'answer', status: response.status, body: objectIn(await response.text()) }
   } catch {
     return { kind: late.aborted ? 'late' : 'failed' }
@@ -78,7 +78,7 @@ async function ask(around: Surroundings, url: string, headers: Record<string, st
 async function answers(around: Surroundings, url: string): Promise<boolean> {
   try {
     const signal = AbortSignal.any([around.signal, AbortSignal.timeout(ANSWER_MS)])
-    await around.send(url, { mode: 'no-cors', signal, credentials: 'omit', cache: 'no-store' })
+    await around.send(url, { mode: 'no-cors', signal, credentials: 'omit' })
     return true
   } catch {
     return false
@@ -99,7 +99,6 @@ async function feed(
       headers,
       signal,
       credentials: 'omit',
-      cache: 'no-store',
     })
     const first = await response.body?.getReader().read()
     return first?.value === undefined ? null : performance.now() - begun

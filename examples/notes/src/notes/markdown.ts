@@ -27,6 +27,9 @@ DOMPurify.addHook('afterSanitizeAttributes', (node) => {
     node.setAttribute('target', '_blank')
     node.setAttribute('rel', 'noopener noreferrer')
   }
+  // What a list ticks off; it has no words of its own.
+  if (node.nodeName === 'INPUT')
+    node.setAttribute('aria-label', node.hasAttribute('checked') ? 'Done' : 'To do')
   if (node.nodeName === 'IMG' && !node.hasAttribute(PICTURE_ATTRIBUTE)) node.remove()
 })
 

@@ -53,6 +53,7 @@ export function Editor({ note, shelf }: EditorProps) {
   }
   return (
     <article class="editor">
+      <h1 class="unseen">{text.title === '' ? 'Untitled' : text.title}</h1>
       <EditorBar
         shelf={shelf}
         isReading={isReading}

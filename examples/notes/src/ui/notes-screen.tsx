@@ -26,7 +26,7 @@ export function NotesScreen({ shelf, noteId, onMenu }: NotesScreenProps) {
     go({ screen: 'notes', shelf: shelf.kind === 'conflicts' ? { kind: 'all' } : shelf, note: id })
   }
   return (
-    <>
+    <main class="panes">
       <section class="list" aria-label="Notes">
         <header class="list-head">
           <button type="button" class="bare menu-button" onClick={onMenu} aria-label="Menu">
@@ -56,14 +56,14 @@ export function NotesScreen({ shelf, noteId, onMenu }: NotesScreenProps) {
           <p class="empty">{search === '' ? 'No notes here yet.' : 'Nothing has these words.'}</p>
         )}
       </section>
-      <main class="pane">
+      <section class="pane" aria-label="Note">
         {note === undefined ? (
           <Blank isGone={noteId !== null && notebook.isLoaded} onAdd={() => void add()} />
         ) : (
           <Editor key={note.id} note={note} shelf={shelf} />
         )}
-      </main>
-    </>
+      </section>
+    </main>
   )
 }
 

@@ -27,7 +27,7 @@ const FACES: Readonly<Record<Section, SectionFace>> = {
 export function Preferences({ section }: { readonly section: Section | null }) {
   const { name, Body } = FACES[section ?? 'synchronization']
   return (
-    <div class={`preferences${section === null ? '' : ' has-section'}`}>
+    <main class={`preferences${section === null ? '' : ' has-section'}`}>
       <nav class="sections" aria-label="Preferences">
         <header class="list-head">
           <a
@@ -58,7 +58,7 @@ export function Preferences({ section }: { readonly section: Section | null }) {
           ))}
         </ul>
       </nav>
-      <main class="section">
+      <section class="section" aria-label="Section">
         <header class="list-head">
           <a
             class="bare only-small"
@@ -67,12 +67,12 @@ export function Preferences({ section }: { readonly section: Section | null }) {
           >
             <Icon name="back" />
           </a>
-          <h2>{name}</h2>
+          <h1>{name}</h1>
         </header>
         <div class="cards">
           <Body />
         </div>
-      </main>
-    </div>
+      </section>
+    </main>
   )
 }
