@@ -64,6 +64,8 @@ export interface AppOptions {
   readonly closeGraceMs?: number | undefined
   /** How long the head of a request may take, in milliseconds. Default 60 s. */
   readonly headTimeoutMs?: number | undefined
+  /** How long a connection may be idle, in milliseconds. Default 300 s. */
+  readonly idleMs?: number | undefined
 }
 
 /**
@@ -79,6 +81,7 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
     maxOpen: () => Math.min(config.integer('settee', 'max_connections'), MAX_SOCKETS),
     bodyWindowMs: () => bodyWindowMs(config),
     graceMs: options.closeGraceMs ?? CLOSE_GRACE_MS,
+    idleMs: options.idleMs,
     onCut: (count) =>
       services.logger.warn({ count }, 'connections were cut: their requests had not ended in time'),
   })
@@ -103,7 +106,7 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
 function makeServer(
   services: Services,
   trusts: (address: string) => boolean,
-  { headTimeoutMs = HEADERS_TIMEOUT_MS }: AppOptions,
+  { headTimeoutMs = HEADERS_TIMEOUT_MS, idleMs = KEEP_ALIVE_MS }: AppOptions,
 ): FastifyInstance {
   return fastify({
     trustProxy: trusts,
@@ -124,7 +127,7 @@ function makeServer(
     },
     // An upload may take as long as it takes, if it goes on: slow-body.ts watches over it.
     requestTimeout: 0,
-    keepAliveTimeout: KEEP_ALIVE_MS,
+    keepAliveTimeout: idleMs,
     forceCloseConnections: 'idle',
     // Its answer is not of the shape of ours; while the app closes, what comes is served or refused as ever.
     return503OnClosing: false,

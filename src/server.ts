@@ -93,7 +93,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     // First, so that who asks where the app listens is told of all places (http/plugins/origin.ts).
     const secure = await listenSecurely(app, config, options.tlsLookMs)
     const url = await listen(app, config)
-    warnIfOpen(config, logger, url)
+    warnIfOpen(config, logger, [url, secure?.url ?? url])
     // The log has been told of an error.
     const reload = async () => {
       await reloadConfig(config, logger).catch(() => undefined)
@@ -278,11 +278,12 @@ function readyLine(address: string): string {
 const LOOPBACK = /^(?:127\.|localhost$|\[?::1\]?$)/
 
 /** Said at every start, and again with what to type where others can reach the server. */
-function warnIfOpen(config: Config, logger: Logger, url: string): void {
+function warnIfOpen(config: Config, logger: Logger, urls: readonly string[]): void {
   if (!isOpen(config)) return
   logger.warn('no admin is configured: everybody who reaches this server may read and change everything')
+  const url = urls.find((each) => !LOOPBACK.test(new URL(each).hostname))
+  if (url === undefined) return
   const { hostname } = new URL(url)
-  if (LOOPBACK.test(hostname)) return
   logger.warn(
     `this server listens beyond this machine (${hostname}) without an admin; make one now: ` +
       `curl -X PUT ${url}_node/_local/_config/admins/anna -d '"a long password"'`,

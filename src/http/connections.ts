@@ -19,6 +19,8 @@ export interface ConnectionOptions {
   maxOpen?(): number
   /** The window of {@link watchProgress} for bodies that nobody reads, in milliseconds. Default: a minute. */
   bodyWindowMs?(): number
+  /** How long one that speaks HTTP/2 may be idle, in milliseconds. Default: 300 s. */
+  readonly idleMs?: number | undefined
   /** Told how many connections were cut when the server closed. */
   onCut(count: number): void
 }
@@ -121,23 +123,31 @@ export class Connections {
     const link = Link.of(session.socket)
     if (link === undefined) return
     link.http2 = { session, streams: new Set() }
-    session.on('stream', (stream) => this.#begunStream(link, stream))
-    session.setTimeout(IDLE_MS, () => closeIfIdle(link))
+    session.on('stream', (stream) => this.#begunStream(link, session, stream))
+    session.on('timeout', () => closeIfIdle(link))
+    this.#beginIdling(session)
     // Its socket may be told no more; the one below may.
     const { socket } = link
     session.once('close', () => setTimeout(() => socket?.destroy(), LAST_MS).unref())
     if (this.#isClosing) closeIfIdle(link)
   }
 
-  #begunStream(link: Link, stream: ServerHttp2Stream): void {
+  #begunStream(link: Link, session: ServerHttp2Session, stream: ServerHttp2Stream): void {
     link.requests += 1
     link.http2?.streams.add(stream)
     if (link.requests === 1 && !link.isForgotten) link.moveTo(this.#busy)
     stream.once('close', () => {
       link.requests -= 1
       link.http2?.streams.delete(stream)
-      if (link.requests === 0 && !link.isForgotten) this.#becameIdle(link)
+      if (link.requests > 0 || link.isForgotten) return
+      this.#becameIdle(link)
+      this.#beginIdling(session)
     })
+  }
+
+  /** That a client cancels its last stream counts as no activity with Node. */
+  #beginIdling(session: ServerHttp2Session): void {
+    if (!session.destroyed) session.setTimeout(this.#options.idleMs ?? IDLE_MS)
   }
 
   #makeRoom(link: Link): void {

@@ -71,10 +71,13 @@ function socketOf(stream: ServerHttp2Stream): StreamSocket {
 }
 
 /** As much of Node's classes as is made use of; their types take accessors for fields, which nobody could override. */
-interface NodeRequest extends Readable {
+interface NodeRequest extends Omit<Readable, 'destroyed' | 'push'> {
+  destroyed: boolean
   readonly stream: ServerHttp2Stream
   readonly aborted: boolean
   readonly method: string
+  _read(size: number): void
+  push(chunk: Buffer | null): boolean
 }
 interface NodeResponse extends Stream {
   readonly stream: ServerHttp2Stream
@@ -112,6 +115,8 @@ export class StreamRequest extends NodeRequest {
     headers.host ??= headers[':authority']
     super(stream, headers, options, rawHeaders)
     this.#socket = socketOf(stream)
+    // As over HTTP/1: who does not listen for it learns of the end by `close`.
+    this.on('error', () => undefined)
   }
 
   /** @returns whether there is a body, of which no header need tell */
@@ -125,6 +130,19 @@ export class StreamRequest extends NodeRequest {
 
   get socket(): StreamSocket {
     return this.#socket
+  }
+
+  override get destroyed(): boolean {
+    return this.#socket?.destroyed ?? false
+  }
+
+  override set destroyed(_) {
+    // Node's streams set it in their constructor.
+  }
+
+  /** Node's would fail where the stream has gone. */
+  override _read(size: number): void {
+    if (!this.destroyed) super._read(size)
   }
 
   /** A body that was cut off does not end: it closes, as over HTTP/1. */

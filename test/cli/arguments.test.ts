@@ -14,6 +14,18 @@ t.test('flags', (t) => {
     arguments: { data: undefined, flags: { hosted: true } },
   })
   t.match(HELP, '--hosted ')
+  const tls = ['--tls-cert', 'c.pem', '--tls-key', 'k.pem', '--tls-port', '0', '--tls-bind', '::']
+  t.strictSame(parseCommand(tls), {
+    name: 'serve',
+    arguments: {
+      data: undefined,
+      flags: { tlsCert: 'c.pem', tlsKey: 'k.pem', tlsPort: 0, tlsBind: '::' },
+    },
+  })
+  t.throws(() => parseCommand(['--tls-port', '70000']), {
+    message: '--tls-port must be a whole number from 0 to 65535, not "70000".',
+  })
+  for (const flag of ['tls-cert', 'tls-key', 'tls-port', 'tls-bind']) t.match(HELP, `--${flag} <`)
   for (const word of ['--help', '-h', 'help']) t.strictSame(parseCommand([word]), { name: 'help' })
   for (const word of ['--version', '-v']) t.strictSame(parseCommand([word]), { name: 'version' })
   for (const flag of ['port', 'bind', 'data', 'log-level', 'log-file']) t.match(HELP, `--${flag} <`)

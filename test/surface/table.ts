@@ -53,6 +53,8 @@ export interface Listening {
   readonly url: string
   /** The `Authorization` of who asks; without this nobody logs in, and everybody is an admin. */
   readonly authorization?: (user: User) => string | undefined
+  /** How it is spoken to; by default HTTP/1.1 over nothing. */
+  readonly connection?: Pool.Options
 }
 
 /** Documents with revisions of one's own choice. */
@@ -94,7 +96,7 @@ let serial = 0
 
 async function open(start: Start) {
   const server = await start(file)
-  const pool = new Pool(server.url)
+  const pool = new Pool(server.url, server.connection)
   file.teardown(() => pool.destroy())
   return { server, pool }
 }

@@ -1,0 +1,100 @@
+/** A real nginx in front of a server. */
+import { mkdir, readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Test } from 'tap'
+import { freePort } from '../cli/child.ts'
+import { type CertificateFiles, certificateFiles } from './certificates.ts'
+import { programOf, runListening } from './proxies.ts'
+import { temporaryFolder } from './server.ts'
+
+/** The file that docs/proxy.md shows. */
+export const DEPLOYED = new URL('../../deploy/nginx.conf', import.meta.url)
+
+export interface NginxOptions {
+  /** What it stands in front of, without a slash at the end. */
+  readonly upstream: string
+  /** A file of server blocks that listen on 6984, pass on to 5984, and name certificates; by default {@link DEPLOYED}. */
+  readonly file?: URL
+  /** Changes the text before its ports and paths are put in: `(text) => text.replace('...', '...')`. */
+  readonly edit?: (text: string) => string
+  /** By default one for localhost and 127.0.0.1 that has signed itself. */
+  readonly certificate?: CertificateFiles
+}
+
+export interface Nginx {
+  /** `https://127.0.0.1:PORT`. */
+  readonly url: string
+  readonly port: number
+  /** What a client must trust. */
+  readonly ca: string
+  /** Where the certificate lies; a new one is taken with {@link reload}. */
+  readonly certificate: CertificateFiles
+  accessLog(): Promise<string>
+  errorLog(): Promise<string>
+  /** Reads the configuration anew, as `nginx -s reload`; old workers end when their clients have left. */
+  reload(): Promise<void>
+}
+
+/** @throws Error with nginx's own words when it takes no such configuration */
+export async function startNginx(t: Pick<Test, 'teardown'>, options: NginxOptions): Promise<Nginx> {
+  const folder = await temporaryFolder(t)
+  const port = await freePort()
+  const certificate = options.certificate ?? (await certificateFiles(t))
+  const edit = options.edit ?? ((text: string) => text)
+  const servers = edit(await readFile(options.file ?? DEPLOYED, 'utf8'))
+    // Machines that run tests often lack IPv6.
+    .replaceAll(/^ *listen \[::\].*\n/gm, '')
+    .replaceAll('listen 6984', `listen 127.0.0.1:${port}`)
+    .replaceAll('http://127.0.0.1:5984', options.upstream)
+    .replaceAll(/(ssl_certificate) .*;/g, `$1 ${certificate.certFile};`)
+    .replaceAll(/(ssl_certificate_key) .*;/g, `$1 ${certificate.keyFile};`)
+  for (const name of ['body', 'proxy']) await mkdir(join(folder, name))
+  await writeFile(join(folder, 'servers.conf'), servers)
+  await writeFile(join(folder, 'nginx.conf'), mainOf(folder))
+  const command = [
+    programOf('nginx'),
+    '-p',
+    folder,
+    '-c',
+    join(folder, 'nginx.conf'),
+    '-e',
+    'error.log',
+  ] as const
+  const { child } = await runListening(t, [...command], port)
+  const accessLog = () => readFile(join(folder, 'access.log'), 'utf8')
+  const errorLog = () => readFile(join(folder, 'error.log'), 'utf8')
+  const reload = async () => {
+    child.kill('SIGHUP')
+  }
+  return {
+    url: `https://127.0.0.1:${port}`,
+    port,
+    ca: certificate.cert,
+    certificate,
+    accessLog,
+    errorLog,
+    reload,
+  }
+}
+
+/** Debian's own file, less what a test has no use for. */
+function mainOf(folder: string): string {
+  return `
+daemon off;
+${process.getuid?.() === 0 ? 'user root;' : ''}
+worker_processes 2;
+worker_shutdown_timeout 10s;
+pid ${folder}/nginx.pid;
+error_log ${folder}/error.log notice;
+events { worker_connections 512; }
+http {
+    access_log ${folder}/access.log combined;
+    client_body_temp_path ${folder}/body;
+    proxy_temp_path ${folder}/proxy;
+    fastcgi_temp_path ${folder}/body;
+    uwsgi_temp_path ${folder}/body;
+    scgi_temp_path ${folder}/body;
+    include ${folder}/servers.conf;
+}
+`
+}

@@ -1,0 +1,374 @@
+/** What is particular to HTTP/2: streams that are cancelled, refused, broken off, too many, and the end of them all. */
+import { once } from 'node:events'
+import { type ClientHttp2Session, constants } from 'node:http2'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import t from 'tap'
+import { request } from 'undici'
+import { CouchError } from '../../src/core/errors.ts'
+import { openStream } from '../../src/http/json-stream.ts'
+import { answerInstead } from '../../src/http/plugins/errors.ts'
+import { openSession, startSecureMemoryServer } from './http2-client.ts'
+import { frame, openFrames, requestHead, reset } from './http2-frames.ts'
+
+const { NGHTTP2_CANCEL, NGHTTP2_NO_ERROR, NGHTTP2_INTERNAL_ERROR } = constants
+const MB = 1024 * 1024
+const PUBLIC = { config: { access: 'public' } } as const
+
+async function until(holds: () => boolean): Promise<void> {
+  while (!holds()) await sleep(5)
+}
+
+/** Whatever it ends with. */
+function closed(session: ClientHttp2Session): Promise<void> {
+  return new Promise((resolve) => session.once('close', () => resolve()))
+}
+
+t.test('requests and answers', async (t) => {
+  const { secureUrl, tls } = await startSecureMemoryServer(t)
+  const { ask } = await openSession(t, secureUrl, tls.cert)
+  const { host } = new URL(secureUrl)
+
+  t.test('addresses are those that the client asked for', async (t) => {
+    t.match(await ask('PUT /db'), { status: 201, headers: { location: `https://${host}/db` } })
+    const named = await ask('PUT /db/a', { headers: { ':authority': 'notes.localhost:1' }, body: '{}' })
+    t.match(named, { status: 201, headers: { location: 'https://notes.localhost:1/db/a' } })
+  })
+
+  t.test('what names two hosts is refused', async (t) => {
+    const answer = await ask('GET /db', { headers: { ':authority': 'notes.example', host: 'elsewhere' } })
+    t.match(answer, { status: 400, json: { error: 'bad_request', reason: /differs/ } })
+  })
+
+  t.test('a body needs no length', async (t) => {
+    t.match(await ask('PUT /db/c', { body: '{"text":"ä"}' }), { status: 201 })
+    t.match(await ask('GET /db/c'), { json: { text: 'ä' } })
+    t.match(await ask('PUT /db/c'), { status: 400 })
+    t.match(await ask('PUT /db/c', { body: '' }), { status: 400 })
+  })
+
+  t.test('HEAD, COPY, 304, and errors of the head', async (t) => {
+    const { headers } = await ask('GET /db/c')
+    const head = await ask('HEAD /db/c')
+    t.match(head, {
+      status: 200,
+      text: '',
+      headers: { etag: headers.etag, 'content-length': headers['content-length'] },
+    })
+    t.match(await ask('COPY /db/c', { headers: { destination: 'd' } }), { status: 201, json: { id: 'd' } })
+    t.match(await ask('GET /db/c', { headers: { 'if-none-match': headers.etag as string } }), {
+      status: 304,
+      text: '',
+    })
+    t.match(await ask('GET /%zz'), { status: 400, json: { error: 'bad_request' } })
+    t.match(await ask('PATCH /db'), { status: 405 })
+    t.match(await ask('GET /db'), { status: 200 })
+  })
+
+  t.test('nothing is said of the connection', async (t) => {
+    const { headers } = await ask('GET /', { headers: { prefer: 'return=minimal' } })
+    t.equal(headers.connection, undefined)
+    t.equal((await ask('GET /nowhere')).headers['keep-alive'], undefined)
+  })
+})
+
+t.test('a large body, and a large answer', async (t) => {
+  const { secureUrl, tls } = await startSecureMemoryServer(t)
+  const { ask, open } = await openSession(t, secureUrl, tls.cert)
+  await ask('PUT /db')
+  const bytes = Buffer.alloc(20 * MB, 'settee ')
+  t.match(await ask('PUT /db/file/large', { body: bytes }), { status: 201 })
+  const { stream, heard } = open({ ':path': '/db/file/large' })
+  let length = 0
+  stream.on('data', (chunk: Buffer) => {
+    length += chunk.length
+  })
+  t.match(await heard, { status: 200, isWhole: true })
+  t.equal(length, bytes.length)
+})
+
+t.test('a body that is cut off is none, whatever its client calls the end', async (t) => {
+  const { secureUrl, tls, app } = await startSecureMemoryServer(t)
+  const { ask } = await openSession(t, secureUrl, tls.cert)
+  await ask('PUT /db')
+  for (const [id, code] of [
+    ['cancelled', NGHTTP2_CANCEL],
+    ['closed', NGHTTP2_NO_ERROR],
+  ] as const) {
+    const before = app.requestTally.counts().underWay
+    const socket = await openFrames(secureUrl, tls.cert)
+    const head = {
+      ':method': 'PUT',
+      ':path': `/db/${id}/file`,
+      ':scheme': 'https',
+      ':authority': 'localhost',
+    }
+    socket.write(Buffer.concat([requestHead(1, head), frame('data', 1, Buffer.from('the first half'))]))
+    await until(() => app.requestTally.counts().underWay === before + 1)
+    socket.write(reset(1, code))
+    await until(() => app.requestTally.counts().underWay === before)
+    t.match(await ask(`GET /db/${id}`), { status: 404 }, id)
+    socket.destroy()
+  }
+})
+
+t.test('a head that is too long ends its connection alone', async (t) => {
+  const { secureUrl, tls } = await startSecureMemoryServer(t)
+  const [long, other] = [await openSession(t, secureUrl, tls.cert), await openSession(t, secureUrl, tls.cert)]
+  const { status } = await long.ask('GET /', { headers: { 'x-long': 'x'.repeat(70_000) } })
+  t.equal(status, undefined)
+  t.match(await other.ask('GET /'), { status: 200 })
+})
+
+t.test('a body that is refused', async (t) => {
+  const settings = { 'chttpd/max_http_request_size': '1000' }
+  const { secureUrl, tls } = await startSecureMemoryServer(t, settings)
+  const { ask, open } = await openSession(t, secureUrl, tls.cert)
+  await ask('PUT /db')
+
+  t.test('by its length, before any of it is sent', async (t) => {
+    const headers = { ':method': 'PUT', ':path': '/db/a', 'content-length': '2000', expect: '100-continue' }
+    const { stream, heard } = open(headers, false)
+    let isTold = false
+    stream.on('continue', () => {
+      isTold = true
+    })
+    t.match(await heard, { status: 413, code: NGHTTP2_NO_ERROR, json: { error: 'too_large' } })
+    t.notOk(isTold)
+  })
+
+  t.test('while it is sent; the connection goes on', async (t) => {
+    const { stream, heard } = open({ ':method': 'PUT', ':path': '/db/a' }, false)
+    const writing = setInterval(() => stream.writable && stream.write('x'.repeat(500)), 5)
+    t.match(await heard, { status: 413, code: NGHTTP2_NO_ERROR, json: { error: 'too_large' } })
+    clearInterval(writing)
+    t.match(await ask('GET /db'), { status: 200 })
+  })
+
+  t.test('since nobody asks for it', async (t) => {
+    const { stream, heard } = open({ ':method': 'PUT', ':path': '/nowhere/a' }, false)
+    stream.write('x')
+    const answer = await heard
+    t.ok((answer.status ?? 0) >= 400)
+    t.equal(answer.code, NGHTTP2_NO_ERROR)
+  })
+})
+
+t.test('Expect: 100-continue is told when the body is read', async (t) => {
+  const { secureUrl, tls } = await startSecureMemoryServer(t)
+  const { ask, open } = await openSession(t, secureUrl, tls.cert)
+  await ask('PUT /db')
+  const { stream, heard } = open({ ':method': 'PUT', ':path': '/db/a', expect: '100-continue' }, false)
+  await once(stream, 'continue')
+  stream.end('{}')
+  t.match(await heard, { status: 201 })
+})
+
+t.test('a body that does not come', async (t) => {
+  const { secureUrl, tls } = await startSecureMemoryServer(t, { 'settee/body_timeout': '1' })
+  const { ask, open } = await openSession(t, secureUrl, tls.cert)
+  await ask('PUT /db')
+  const { stream, heard } = open({ ':method': 'PUT', ':path': '/db/a' }, false)
+  stream.write('{')
+  // What other streams bring does not count.
+  const others = setInterval(() => void ask('PUT /db/b', { body: '{"x":1}' }), 50)
+  t.match(await heard, { status: 408, code: NGHTTP2_NO_ERROR })
+  clearInterval(others)
+  t.match(await ask('GET /db'), { status: 200 })
+})
+
+t.test('an answer that breaks off passes for no whole one', async (t) => {
+  const { secureUrl, tls } = await startSecureMemoryServer(t, {}, (app) => {
+    app.get('/_broken', PUBLIC, async (request, reply) => {
+      const stream = openStream(request, reply, { status: 200 })
+      await stream.write(Buffer.from('the first half'))
+      stream.fail(new Error('broken'))
+    })
+  })
+  const { ask } = await openSession(t, secureUrl, tls.cert)
+  const answer = await ask('GET /_broken')
+  t.match(answer, { status: 200, isWhole: false, code: NGHTTP2_INTERNAL_ERROR })
+  t.match(await ask('GET /'), { status: 200 })
+})
+
+t.test('a request that is answered in place of its own code', async (t) => {
+  let late: Promise<unknown> = Promise.resolve()
+  const { secureUrl, tls, app, lines } = await startSecureMemoryServer(t, {}, (app) => {
+    const begin = async (request: FastifyRequest, reply: FastifyReply, go: () => unknown) => {
+      answerInstead(new CouchError('unauthorized'), request, reply)
+      late = sleep(50).then(go)
+      await late
+    }
+    app.get('/_sends', PUBLIC, async (request, reply) => {
+      await begin(request, reply, () => undefined)
+      return { late: true }
+    })
+    app.get('/_streams', PUBLIC, async (request, reply) => {
+      await begin(request, reply, async () => {
+        const stream = openStream(request, reply, { status: 200 })
+        await stream.write(Buffer.alloc(MB))
+        await stream.end()
+      })
+    })
+  })
+  const { ask } = await openSession(t, secureUrl, tls.cert)
+  for (const path of ['/_sends', '/_streams']) {
+    const answer = await ask(`GET ${path}`)
+    t.match(answer, { status: 401, isWhole: true, json: { error: 'unauthorized' } }, path)
+    await late
+    t.match(await ask(`HEAD ${path}`), { status: 401, text: '' }, `HEAD ${path}`)
+    await late
+    t.match(await ask('GET /'), { status: 200 }, 'its connection goes on')
+  }
+  await until(() => app.requestTally.counts().underWay === 0)
+  t.notOk(lines.some((line) => /"level":[56]0/.test(line)))
+})
+
+t.test('feeds', async (t) => {
+  const { secureUrl, tls, app } = await startSecureMemoryServer(t)
+  const { ask, open, session } = await openSession(t, secureUrl, tls.cert)
+  await ask('PUT /db')
+  await ask('PUT /db/a', { body: '{}' })
+  const feed = '/db/_changes?feed=continuous&heartbeat=20'
+
+  t.test('tell what there is, and beat', async () => {
+    const { stream, until } = open({ ':path': feed })
+    await until(/"id":"a".*\n\n\n/s)
+    stream.close()
+  })
+
+  t.test('end when their clients cancel them, whatever these call it', async () => {
+    const before = 0
+    await until(() => app.requestTally.counts().underWay === before)
+    for (const code of [NGHTTP2_CANCEL, NGHTTP2_NO_ERROR]) {
+      const opened = [open({ ':path': feed }), open({ ':path': feed }), open({ ':path': feed })]
+      for (const each of opened) await each.until(/"id":"a"/)
+      for (const { stream } of opened) stream.close(code)
+      await until(() => app.requestTally.counts().underWay === before)
+      await until(() => app.callsInFlight.size === 0)
+    }
+  })
+
+  t.test('a connection has 128 at the most', async (t) => {
+    t.equal(session.remoteSettings.maxConcurrentStreams, 128)
+  })
+})
+
+t.test('streams that are opened and cancelled at once', async (t) => {
+  const { secureUrl, tls, app } = await startSecureMemoryServer(t)
+  const quiet = await openSession(t, secureUrl, tls.cert)
+  const { session } = await openSession(t, secureUrl, tls.cert)
+  const ended = closed(session)
+  let opened = 0
+  while (!session.closed && !session.destroyed && opened < 100_000) {
+    for (let n = 0; n < 100 && !session.closed; n++) {
+      const stream = session.request({ ':path': '/' })
+      stream.on('error', () => undefined)
+      stream.close(NGHTTP2_CANCEL)
+      opened += 1
+    }
+    await sleep(1)
+  }
+  await ended
+  t.ok(opened < 100_000, `the connection ended after ${opened}`)
+  t.match(await quiet.ask('GET /'), { status: 200 }, 'others go on')
+  await until(() => app.requestTally.counts().underWay === 0)
+})
+
+t.test('a connection above the limit is told why, and closed', async (t) => {
+  const slow: (() => void)[] = []
+  const { secureUrl, tls, app } = await startSecureMemoryServer(
+    t,
+    { 'settee/max_connections': '1' },
+    (app) => {
+      app.get('/_slow', PUBLIC, async () => {
+        await new Promise<void>((resolve) => slow.push(resolve))
+        return { slow: true }
+      })
+    },
+  )
+  const idle = await openSession(t, secureUrl, tls.cert)
+  await idle.ask('GET /')
+  const gone = closed(idle.session)
+  const busy = await openSession(t, secureUrl, tls.cert)
+  await gone
+  t.pass('one that is idle makes room')
+  const asked = busy.ask('GET /_slow')
+  await until(() => slow.length === 1)
+  const third = await openSession(t, secureUrl, tls.cert)
+  const refused = closed(third.session)
+  t.match(await third.ask('GET /'), { status: 503, json: { reason: /max_connections/ } })
+  await refused
+  slow[0]?.()
+  t.match(await asked, { status: 200 })
+  t.equal(app.connectionTally.counts().openConnections, 1)
+})
+
+t.test('what is counted of connections', async (t) => {
+  const { secureUrl, tls, app } = await startSecureMemoryServer(t)
+  const { ask, session } = await openSession(t, secureUrl, tls.cert)
+  for (let n = 0; n < 10; n++) await ask('GET /')
+  const { openConnections, connections, receivedBytes, sentBytes } = app.connectionTally.counts()
+  t.strictSame([openConnections, connections], [1, 1])
+  t.ok(receivedBytes > 100 && sentBytes > 1000, `${receivedBytes} received, ${sentBytes} sent`)
+  t.equal(app.requestTally.counts().broken, 0)
+  session.close()
+  await until(() => app.connectionTally.counts().openConnections === 0)
+})
+
+t.test('a connection that is idle ends; one with a feed does not, however silent', async (t) => {
+  const server = await startSecureMemoryServer(t, {}, undefined, { idleMs: 200 })
+  const { secureUrl, tls } = server
+  const busy = await openSession(t, secureUrl, tls.cert)
+  await busy.ask('PUT /db')
+  const feed = busy.open({ ':path': '/db/_changes?feed=continuous' })
+  const idle = await openSession(t, secureUrl, tls.cert)
+  await idle.ask('GET /db')
+  await closed(idle.session)
+  await sleep(500)
+  t.notOk(feed.stream.closed)
+  feed.stream.close()
+  await closed(busy.session)
+})
+
+t.test('the end', async (t) => {
+  let let1: () => void = () => undefined
+  const server = await startSecureMemoryServer(t, {}, (app) => {
+    app.get('/_slow', PUBLIC, async () => {
+      await new Promise<void>((resolve) => {
+        let1 = resolve
+      })
+      return { slow: true }
+    })
+  })
+  const { secureUrl, tls } = server
+  const [idle, busy] = [await openSession(t, secureUrl, tls.cert), await openSession(t, secureUrl, tls.cert)]
+  const plain = await request(server.url)
+  await plain.body.dump()
+  const asked = busy.ask('GET /_slow')
+  await idle.ask('GET /')
+  const goaways = [once(idle.session, 'goaway'), once(busy.session, 'goaway')]
+  const closing = server.closeAll()
+  for (const goaway of goaways) t.equal((await goaway)[0], NGHTTP2_NO_ERROR)
+  t.throws(() => busy.session.request({ ':path': '/' }), 'no new streams')
+  let1()
+  t.match(await asked, { status: 200, isWhole: true }, 'what is under way comes to its end')
+  await closing
+})
+
+t.test('the end of what does not end', async (t) => {
+  const server = await startSecureMemoryServer(
+    t,
+    {},
+    (app) => {
+      app.get('/_never', PUBLIC, () => new Promise(() => undefined))
+    },
+    { closeGraceMs: 100 },
+  )
+  const { ask } = await openSession(t, server.secureUrl, server.tls.cert)
+  const asked = ask('GET /_never')
+  await until(() => server.app.requestTally.counts().underWay === 1)
+  await server.closeAll()
+  t.match(await asked, { status: undefined, isWhole: false })
+  t.ok(server.lines.some((line) => line.includes('connections were cut')))
+})

@@ -1,0 +1,35 @@
+/** Behind Caddy as deploy/Caddyfile has it, with a certificate of our own instead of one from elsewhere. */
+import { readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import t from 'tap'
+import { freePort } from '../cli/child.ts'
+import { certificateFiles } from '../helpers/certificates.ts'
+import { programOf, runListening } from '../helpers/proxies.ts'
+import { startTestServer, temporaryFolder } from '../helpers/server.ts'
+import { device, liveSync } from '../protocol/devices.ts'
+import { editInTurns, overHttp1, overHttp2, secureRemote } from './secure-devices.ts'
+
+const DEPLOYED = new URL('../../deploy/Caddyfile', import.meta.url)
+
+t.test('live sync behind Caddy, by HTTP/1.1 and by HTTP/2', async (t) => {
+  const server = await startTestServer(t)
+  await server.request('PUT', '/_node/_local/_config/settee/trusted_proxies', { body: '"127.0.0.1"' })
+  await server.request('PUT', '/db')
+  const [folder, port, tls] = [await temporaryFolder(t), await freePort(), await certificateFiles(t)]
+  const site = (await readFile(DEPLOYED, 'utf8'))
+    .replace('notes.example.org {', `https://127.0.0.1:${port} {\n\ttls ${tls.certFile} ${tls.keyFile}`)
+    .replace('127.0.0.1:5984', server.url.replace('http://', ''))
+  const file = join(folder, 'Caddyfile')
+  await writeFile(file, `{\n\tadmin off\n\tauto_https disable_redirects\n}\n${site}`)
+  const command = [programOf('caddy'), 'run', '--config', file, '--adapter', 'caddyfile'] as const
+  await runListening(t, [...command], port, { HOME: folder, XDG_DATA_HOME: folder, XDG_CONFIG_HOME: folder })
+  const address = `https://127.0.0.1:${port}/db`
+  const devices = [await device(t), await device(t)] as const
+  const syncs = [
+    liveSync(t, devices[0], secureRemote(address, overHttp1(t, { ca: tls.cert }))),
+    liveSync(t, devices[1], secureRemote(address, overHttp2(t, tls.cert))),
+  ]
+  const { slowest } = await editInTurns(devices, 0)
+  t.ok(slowest < 25_000, `the slowest edit took ${Math.round(slowest)} ms`)
+  for (const { errors } of syncs) t.strictSame(errors, [])
+})
