@@ -3,10 +3,13 @@
  * `NOTES_SCREENSHOTS=1` keeps a picture of every screen in examples/notes/screenshots.
  */
 import t, { type Test } from 'tap'
+import { firstLoad } from './cases-build.ts'
 import { diagnosis, failingSync } from './cases-diagnosis.ts'
 import { hosted, hostedMobile } from './cases-hosted.ts'
 import { looks } from './cases-looks.ts'
+import { mobile } from './cases-mobile.ts'
 import { changingModes, modes } from './cases-modes.ts'
+import { rented } from './cases-rented.ts'
 import { booksTagsPictures, conflict, twoDevices } from './cases-self-hosted.ts'
 import { openStage, type Stage } from './stage.ts'
 
@@ -18,9 +21,13 @@ const CASES: Readonly<Record<string, (t: Test, stage: Stage) => Promise<void>>> 
   'books, tags and pictures travel': booksTagsPictures,
   'the hosted server refuses pictures and design documents in words, and takes the rest': hosted,
   'a mobile device on the hosted server syncs by a selector': hostedMobile,
+  'a mobile device syncs over https through nginx, and no picture travels': mobile,
   'each fault of a network has words of its own': diagnosis,
   'a sync that fails says why, and the log has it without credentials': failingSync,
   'every screen, light and dark, wide and narrow, is accessible': looks,
+  'a first visit loads less than 150 kB': firstLoad,
+  // It is installed for this: half a minute, and a compiler where there is no build of LevelDB.
+  ...(process.env.SETTEE_NOTES_PEERS && { 'a rented database (pouchdb-server)': rented }),
 }
 
 t.test('examples/notes', async (t) => {

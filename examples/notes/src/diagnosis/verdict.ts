@@ -7,7 +7,7 @@ import type { Answer, Probes } from './probes.ts'
 const CHECKS = [
   'Address',
   'Connection',
-  'Leave for web pages',
+  'Web access (CORS)',
   'Account',
   'Database',
   'Mobile filter',
@@ -53,7 +53,7 @@ function firstFault(address: Address, probes: Probes): [string | null, Finding |
   if (database.kind === 'late') return ['Connection', slow(address)]
   if (database.kind === 'failed') {
     return isThere === true
-      ? ['Leave for web pages', cors(address, probes.origin)]
+      ? ['Web access (CORS)', cors(address, probes.origin)]
       : ['Connection', unheard(address, probes)]
   }
   if (database.status === 401) return ['Account', credentials(address, database)]
@@ -88,7 +88,7 @@ function unheard(address: Address, { isOnline, origin }: Probes): Finding {
     return {
       code: 'insecure',
       title: 'A page that came over https may not talk to a server over http.',
-      detail: `Put the server behind TLS and use an https address (docs/behind-a-proxy.md).`,
+      detail: `Put the server behind TLS and use an https address (docs/proxy.md).`,
     }
   }
   const hasName = !isHere && !isNumeric(address.host)

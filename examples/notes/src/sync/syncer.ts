@@ -191,10 +191,9 @@ class Run {
     this.#note('documents', direction, ids.length)
     const { sent, received } = this.#status.value
     if (direction === 'push') {
-      // A batch is told after what was refused of it.
-      const refused = new Set(this.#options.refusals.value.map(({ id }) => id))
-      const taken = ids.filter((id) => !refused.has(id))
-      this.#status.update({ sent: sent + taken.length })
+      // Without what was refused: PouchDB names what the server has taken.
+      this.#options.refusals.remove(new Set(ids))
+      this.#status.update({ sent: sent + ids.length })
     } else {
       this.#status.update({ received: received + ids.length })
     }
