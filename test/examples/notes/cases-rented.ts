@@ -6,8 +6,8 @@ import type { Stage } from './stage.ts'
 
 export async function rented(t: Test, stage: Stage): Promise<void> {
   const peer = await startPouchdbServer()
-  t.teardown(() => peer.stop())
-  const base = new URL(peer.url).origin
+  t.teardown(() => peer.close())
+  const base = peer.origin
   await (await fetch(`${base}/rented`, { method: 'PUT' })).text()
   const [one, other] = await Promise.all([stage.device(t), stage.device(t)])
   await Promise.all([one.apply(`${base}/rented`), other.apply(`${base}/rented`)])

@@ -5,6 +5,9 @@ import type { PouchOptions } from '../pouch.ts'
 /** Stands for an IPv6 host, which PouchDB's reader of addresses does not know. */
 const STAND_IN = 'ipv6.invalid'
 
+/** Statuses of which a Response with a body cannot be made. */
+const WITHOUT_BODY: ReadonlySet<number> = new Set([204, 205, 304])
+
 /** What PouchDB opens, and how its requests travel. */
 export interface Remote {
   readonly url: string
@@ -28,14 +31,36 @@ export function remoteOf(address: Address, signal: AbortSignal, send: typeof fet
       fetch: (asked, init = {}) => {
         const text = String(asked)
         const signals = init.signal ? [signal, init.signal] : [signal]
-        return send(isV6 ? text.replace(`${STAND_IN}:${address.port}`, authority) : text, {
-          ...init,
-          signal: AbortSignal.any(signals),
-          // The Address says who asks. Cookies would need more of the server's leave (`cors/credentials`).
-          credentials: 'omit',
+        return untilEnded(signal, async () => {
+          const answer = await send(isV6 ? text.replace(`${STAND_IN}:${address.port}`, authority) : text, {
+            ...init,
+            signal: AbortSignal.any(signals),
+            // The Address says who asks. Cookies would need more of the server's leave (`cors/credentials`).
+            credentials: 'omit',
+          })
+          const { status, statusText, headers } = answer
+          return WITHOUT_BODY.has(status)
+            ? answer
+            : new Response(await answer.blob(), { status, statusText, headers })
         })
       },
     },
+  }
+}
+
+/**
+ * What is asked after the end has no answer, neither a good one nor a bad one: PouchDB leaves some failures unhandled. So
+ * an answer is also read whole before it is handed on.
+ */
+async function untilEnded(signal: AbortSignal, ask: () => Promise<Response>): Promise<Response> {
+  const never = new Promise<never>(() => undefined)
+  if (signal.aborted) return never
+  try {
+    const answer = await ask()
+    return signal.aborted ? await never : answer
+  } catch (error) {
+    if (signal.aborted) return never
+    throw error
   }
 }
 

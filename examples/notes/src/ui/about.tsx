@@ -12,7 +12,7 @@ export function About() {
   return (
     <>
       <section class="card">
-        <h3>On this device</h3>
+        <h2>On this device</h2>
         <dl class="facts">
           {rows.map(([name, count]) => (
             <div key={name}>
@@ -23,7 +23,7 @@ export function About() {
         </dl>
       </section>
       <section class="card">
-        <h3>An example of settee</h3>
+        <h2>An example of settee</h2>
         <p>
           Notes are kept in this browser by PouchDB, and work without a network. What you choose under
           Synchronization decides where they travel to; changing it, or signing out, removes none of them.

@@ -49,10 +49,11 @@ export function ConflictView({ noteId }: { readonly noteId: string }) {
           <button
             type="button"
             class="quiet"
+            title="Each as a note of its own"
             disabled={isBusy}
             onClick={() => void resolve(() => keepAll(library.db, versions))}
           >
-            Keep all, as notes of their own
+            {versions.length === 2 ? 'Keep both' : 'Keep all'}
           </button>
         )}
       </header>

@@ -11,7 +11,7 @@ export function HostedPanel() {
   if (hostedServer === '') {
     return (
       <section class="card">
-        <h3>No hosted server</h3>
+        <h2>No hosted server</h2>
         <p>
           This copy of the app was built without one (<code>VITE_HOSTED_SERVER</code>). Notes stay on this
           device. Choose Advanced to sync with a server of your own.
@@ -26,7 +26,7 @@ export function HostedPanel() {
   }
   return (
     <section class="card">
-      <h3>Signed in as {account.name}</h3>
+      <h2>Signed in as {account.name}</h2>
       <p>
         {hostNameOf(hostedServer)} lets this device in by a token of its own; your password is not kept.
         Signing out keeps every note on this device.
@@ -70,7 +70,7 @@ function SignIn() {
         void enter()
       }}
     >
-      <h3>Sign in to {hostNameOf(hostedServer)}</h3>
+      <h2>Sign in to {hostNameOf(hostedServer)}</h2>
       <p>Until you sign in, your notes stay on this device.</p>
       <label class="field">
         <span>Account</span>
