@@ -17,8 +17,12 @@ interface Look extends DeviceOptions {
 const LOOKS: readonly Look[] = [
   { name: 'light', size: 'desktop' },
   { name: 'dark', size: 'desktop', dark: true },
-  { name: 'tablet', size: 'tablet' },
   { name: 'phone', size: 'phone' },
+]
+
+/** Of the same parts: looked at by people. */
+const MORE_LOOKS: readonly Look[] = [
+  { name: 'tablet', size: 'tablet' },
   { name: 'phone-dark', size: 'phone', dark: true },
 ]
 
@@ -107,7 +111,8 @@ export async function looks(t: Test, stage: Stage): Promise<void> {
   await fill(stage, 'looks')
   const axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
   if (process.env.NOTES_SCREENSHOTS) await mkdir(FOLDER, { recursive: true })
-  for (const look of LOOKS) await t.test(look.name, (t) => show(t, stage, look, address, axe))
+  const more = process.env.NOTES_SCREENSHOTS ? MORE_LOOKS : []
+  for (const look of [...LOOKS, ...more]) await t.test(look.name, (t) => show(t, stage, look, address, axe))
 }
 
 async function show(t: Test, stage: Stage, look: Look, address: string, axe: string): Promise<void> {

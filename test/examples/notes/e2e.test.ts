@@ -1,6 +1,6 @@
 /**
  * examples/notes from end to end: the built app in Debian's Chromium, against servers that listen.
- * `NOTES_SCREENSHOTS=1` keeps a picture of every screen in examples/notes/screenshots.
+ * `NOTES_ONLY=word` runs the cases with this word in their names; `NOTES_SCREENSHOTS=1` keeps a picture of every screen in examples/notes/screenshots.
  */
 import t, { type Test } from 'tap'
 import { firstLoad } from './cases-build.ts'

@@ -57,7 +57,7 @@ t.test('a removed note takes its conflicting revisions along', async (t) => {
   const db = database(t)
   const id = await conflicting(db)
   await new Library(db).remove(id)
-  await t.rejects(db.get(id), { status: 404 })
+  await t.rejects(db.get(id), { name: 'not_found' })
 })
 
 t.test('a draft is written onto what it was written over', async (t) => {

@@ -1,5 +1,4 @@
 import { logText, type SyncEvent } from '../log.ts'
-import { MODE_NAMES } from '../settings.ts'
 import { useServices, useWatched } from './services.ts'
 import { exactly } from './times.ts'
 
@@ -69,7 +68,7 @@ function EventRow({ event: { time, mode, direction, act, docs, error } }: { read
       <time dateTime={new Date(time).toISOString()}>{exactly(time)}</time>
       <span>
         {act} {DIRECTIONS[direction]} {docs > 0 ? docs : ''}
-        <small>{MODE_NAMES[mode]}</small>
+        <small>{mode}</small>
       </span>
       {error !== null && <span class="event-error">{error}</span>}
     </li>
