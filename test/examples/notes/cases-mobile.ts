@@ -35,7 +35,7 @@ export async function mobile(t: Test, stage: Stage): Promise<void> {
   t.match(done.stdout, /"ok":true/, done.stderr)
 
   await phone.go('#/notes')
-  await phone.row('Harbour').waitFor()
+  await phone.arrived('Harbour')
   await phone.read('Harbour')
   await phone.page.getByText('harbour.png: not on this device').waitFor()
   await phone.addPicture('phone.png')

@@ -20,7 +20,7 @@ export async function twoDevices(t: Test, stage: Stage): Promise<void> {
   await phone.page.getByRole('link', { name: 'Back to the notes' }).click()
 
   await desk.write('Shopping', 'bread\nmilk')
-  await phone.row('Shopping').waitFor()
+  await phone.arrived('Shopping')
   await phone.edit('Shopping', 'bread\nmilk\napples')
   await desk.read('Shopping')
   await desk.page.getByText('apples').first().waitFor()
@@ -46,7 +46,8 @@ export async function conflict(t: Test, stage: Stage): Promise<void> {
   const [one, other] = await Promise.all([stage.device(t), stage.device(t)])
   await Promise.all([one.apply(address), other.apply(address)])
   await one.write('Plan', 'Monday\nTuesday')
-  await other.read('Plan')
+  await other.go('#/notes')
+  await other.arrived('Plan')
   await Promise.all([one.context.setOffline(true), other.context.setOffline(true)])
   await one.edit('Plan', 'Monday\nTuesday by train')
   await other.edit('Plan', 'Monday\nTuesday by bike')

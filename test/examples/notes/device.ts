@@ -98,7 +98,7 @@ export class Device {
     await this.page.getByRole('button', { name: 'New note' }).first().click()
     await this.page.getByLabel('Title', { exact: true }).fill(title)
     await this.page.getByLabel('Text', { exact: true }).fill(body)
-    await this.saved(title)
+    await this.arrived(title)
   }
 
   /** Opens a note and replaces its text. */
@@ -118,9 +118,12 @@ export class Device {
     await until(`${title} is open`, async () => (await field.inputValue()) === title)
   }
 
-  /** What is listed comes from the database, so it is there. */
-  async saved(title: string): Promise<void> {
-    await this.row(title).first().waitFor({ state: 'attached' })
+  /**
+   * Waits for a note with its text: what is listed comes from the database, and a title may be there before the text. Who
+   * edits it then edits the last revision.
+   */
+  async arrived(title: string): Promise<void> {
+    await this.row(title).filter({ hasNotText: 'No text yet' }).first().waitFor({ state: 'attached' })
   }
 
   async preferences(section = 'synchronization'): Promise<void> {

@@ -30,6 +30,9 @@ const CASES: Readonly<Record<string, (t: Test, stage: Stage) => Promise<void>>> 
   ...(process.env.SETTEE_NOTES_PEERS && { 'a rented database (pouchdb-server)': rented }),
 }
 
+// A machine may be four times slower, and busy.
+t.setTimeout(600_000)
+
 t.test('examples/notes', async (t) => {
   const stage = await openStage(t)
   const only = process.env.NOTES_ONLY
