@@ -1,0 +1,119 @@
+/** What the diagnosis asks a server, as the page that it is: facts alone, verdict.ts says what they mean. */
+import type { Address } from '../../../../src/core/address.ts'
+import { MOBILE_DESIGN } from '../sync/mobile.ts'
+import { headersOf } from '../sync/remote.ts'
+
+/** How a request ended, as far as a page may know. */
+export type Answer =
+  | {
+      readonly kind: 'answer'
+      readonly status: number
+      readonly body: Readonly<Record<string, unknown>> | null
+    }
+  /** The browser does not tell a page why. */
+  | { readonly kind: 'failed' }
+  | { readonly kind: 'late' }
+
+export interface Probes {
+  readonly isOnline: boolean
+  /** Of the page: what the server must let in. */
+  readonly origin: string
+  /** `GET /{db}/` */
+  readonly database: Answer
+  /** Whether `GET /` is answered at all when the page does not ask to read it; null: not tried. */
+  readonly isThere: boolean | null
+  /** `GET /{db}/_design/mobile`; null: not tried. */
+  readonly design: Answer | null
+  /** Milliseconds until a feed with a heartbeat of a second has brought its first byte; null: none came in time. */
+  readonly feedMs: number | null | 'skipped'
+}
+
+/** Where and how to ask. */
+export interface Surroundings {
+  readonly send: typeof fetch
+  readonly isOnline: boolean
+  readonly origin: string
+  readonly signal: AbortSignal
+}
+
+export interface ProbeOptions {
+  /** Whether `_design/mobile` is needed. */
+  readonly mobile: boolean
+  /** Whether to wait for a feed. */
+  readonly feed: boolean
+}
+
+const ANSWER_MS = 15_000
+/** Of a feed that beats every second. */
+const FEED_MS = 8_000
+
+/** Asks only `/` and what stands below the address' database. */
+export async function probe(address: Address, around: Surroundings, options: ProbeOptions): Promise<Probes> {
+  const { isOnline, origin } = around
+  const headers = headersOf(address)
+  const database = await ask(around, `${address.url}/`, headers)
+  const isWell = database.kind === 'answer' && database.status === 200
+  const isThere =
+    database.kind === 'failed'
+      ? await answers(around, address.url.slice(0, address.url.lastIndexOf('/') + 1))
+      : null
+  const design =
+    isWell && options.mobile ? await ask(around, `${address.url}/${MOBILE_DESIGN}`, headers) : null
+  const feedMs = isWell && options.feed ? await feed(around, address, headers) : 'skipped'
+  return { isOnline, origin, database, isThere, design, feedMs }
+}
+
+async function ask(around: Surroundings, url: string, headers: Record<string, string>): Promise<Answer> {
+  const late = AbortSignal.timeout(ANSWER_MS)
+  try {
+    const signal = AbortSignal.any([around.signal, late])
+    const response = await around.send(url, { headers, signal, credentials: 'omit' })
+    return { kind: 'answer', status: response.status, body: objectIn(await response.text()) }
+  } catch {
+    return { kind: late.aborted ? 'late' : 'failed' }
+  }
+}
+
+/** Without asking to read the answer, a page may send any server a plain request. */
+async function answers(around: Surroundings, url: string): Promise<boolean> {
+  try {
+    const signal = AbortSignal.any([around.signal, AbortSignal.timeout(ANSWER_MS)])
+    await around.send(url, { mode: 'no-cors', signal, credentials: 'omit' })
+    return true
+  } catch {
+    return false
+  }
+}
+
+async function feed(
+  around: Surroundings,
+  address: Address,
+  headers: Record<string, string>,
+): Promise<number | null> {
+  const done = new AbortController()
+  const signal = AbortSignal.any([around.signal, done.signal, AbortSignal.timeout(FEED_MS)])
+  const begun = performance.now()
+  try {
+    const query = 'feed=continuous&since=now&heartbeat=1000'
+    const response = await around.send(`${address.url}/_changes?${query}`, {
+      headers,
+      signal,
+      credentials: 'omit',
+    })
+    const first = await response.body?.getReader().read()
+    return first?.value === undefined ? null : performance.now() - begun
+  } catch {
+    return null
+  } finally {
+    done.abort()
+  }
+}
+
+function objectIn(text: string): Readonly<Record<string, unknown>> | null {
+  try {
+    const value: unknown = JSON.parse(text)
+    return typeof value === 'object' && value !== null ? { ...value } : null
+  } catch {
+    return null
+  }
+}

@@ -1,0 +1,84 @@
+/** Puts the app together. */
+import PouchDB from 'pouchdb-browser'
+import { render } from 'preact'
+import type { Address } from '../../../src/core/address.ts'
+import type { Diagnosis } from './diagnosis/finding.ts'
+import { type ProbeOptions, probe } from './diagnosis/probes.ts'
+import { verdict } from './diagnosis/verdict.ts'
+import { SyncLog } from './log.ts'
+import { Library } from './notes/library.ts'
+import { SettingsKeeper } from './settings.ts'
+import './style/app.css'
+import { Refusals } from './sync/refusals.ts'
+import { Syncer } from './sync/syncer.ts'
+import { choiceOf } from './sync/target.ts'
+import { App } from './ui/app.tsx'
+import { type Services, ServicesContext } from './ui/services.ts'
+
+const send: typeof fetch = (input, init) => fetch(input, init)
+
+async function diagnose(address: Address, options: ProbeOptions, signal: AbortSignal): Promise<Diagnosis> {
+  const around = { send, isOnline: navigator.onLine, origin: location.origin, signal }
+  return verdict(address, await probe(address, around, options))
+}
+
+function makeServices(): Services {
+  const settings = new SettingsKeeper(localStorage)
+  const log = new SyncLog(localStorage, settings.value.isLogging)
+  const refusals = new Refusals(localStorage)
+  const library = new Library(new PouchDB('notes', { auto_compaction: true }))
+  const syncer = new Syncer({
+    local: library.db,
+    open: (url, options) => new PouchDB(url, options),
+    send,
+    refusals,
+    note: (event) => log.note(event),
+    diagnose: ({ address, mobile }, signal) =>
+      diagnose(address, { mobile: mobile === 'filter', feed: false }, signal),
+  })
+  return {
+    library,
+    settings,
+    syncer,
+    refusals,
+    log,
+    hostedServer: import.meta.env.VITE_HOSTED_SERVER ?? '',
+    diagnose: (address, { mobile }) =>
+      diagnose(address, { mobile, feed: true }, AbortSignal.timeout(120_000)),
+  }
+}
+
+/** The sync follows the settings. */
+function connect({ settings, syncer, log, hostedServer }: Services): void {
+  const choose = () => syncer.choose(choiceOf(settings.value, hostedServer))
+  let last = settings.value
+  settings.subscribe((next) => {
+    const isSame = (['mode', 'address', 'isMobile', 'account'] as const).every(
+      (key) => next[key] === last[key],
+    )
+    last = next
+    log.turn(next.isLogging)
+    if (!isSame) choose()
+  })
+  addEventListener('online', () => {
+    if (syncer.isHeldUp) syncer.again()
+  })
+  addEventListener('pagehide', () => log.write())
+  choose()
+}
+
+async function start(): Promise<void> {
+  const root = document.getElementById('app')
+  if (root === null) return
+  const services = makeServices()
+  render(
+    <ServicesContext.Provider value={services}>
+      <App />
+    </ServicesContext.Provider>,
+    root,
+  )
+  await services.library.open()
+  connect(services)
+}
+
+void start()

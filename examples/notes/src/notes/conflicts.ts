@@ -1,0 +1,92 @@
+/** Revisions of a note that devices have written without knowing of each other. */
+import type { Doc, Pouch } from '../pouch.ts'
+import { type Note, newId, noteOf } from './model.ts'
+
+/** @returns what there is of a note, the one that is shown first; one alone means no conflict */
+export async function versionsOf(db: Pick<Pouch, 'get'>, id: string): Promise<readonly Note[]> {
+  const winner = noteOf(await db.get(id, { conflicts: true }))
+  const others = await Promise.all(winner.conflicts.map((rev) => db.get(id, { rev })))
+  return [winner, ...others.map(noteOf)]
+}
+
+/**
+ * Resolves a conflict: one version's text stays and the other revisions go, on all devices.
+ * @param versions all that there are
+ * @param kept one of them, or a text of its own
+ */
+export async function keep(
+  db: Pick<Pouch, 'bulkDocs'>,
+  versions: readonly Note[],
+  kept: Note,
+): Promise<void> {
+  const [winner, ...others] = versions
+  if (winner === undefined) return
+  const tombstones: Doc[] = others.map(({ id, rev }) => ({ _id: id, _rev: rev, _deleted: true }))
+  const isSame = kept.rev === winner.rev
+  await db.bulkDocs(isSame ? tombstones : [docOf(kept, winner.id, winner.rev), ...tombstones])
+}
+
+/** Resolves a conflict by making each other version a note of its own. */
+export async function keepAll(db: Pick<Pouch, 'bulkDocs'>, versions: readonly Note[]): Promise<void> {
+  const [winner, ...others] = versions
+  if (winner === undefined) return
+  const copies = others.map((note) =>
+    docOf({ ...note, title: `${note.title} (other version)` }, newId('note')),
+  )
+  await db.bulkDocs(copies)
+  await keep(db, versions, winner)
+}
+
+function docOf({ title, body, bookId, tags, createdAt, updatedAt }: Note, id: string, rev?: string): Doc {
+  return { _id: id, ...(rev !== undefined && { _rev: rev }), title, body, bookId, tags, createdAt, updatedAt }
+}
+
+/** A line of a text, and whether the other text has it too. */
+export interface Line {
+  readonly text: string
+  readonly isCommon: boolean
+}
+
+/** Texts longer than this are not compared line by line, which takes the product of their lines. */
+const MOST_LINES = 2000
+
+/** @returns both texts by lines, each marked whether it is part of their longest common subsequence */
+export function compareLines(one: string, other: string): readonly [readonly Line[], readonly Line[]] {
+  const a = one.split('\n')
+  const b = other.split('\n')
+  if (a.length > MOST_LINES || b.length > MOST_LINES) return [plain(a), plain(b)]
+  const lengths = commonLengths(a, b)
+  const [left, right]: [Line[], Line[]] = [[], []]
+  let [i, j] = [0, 0]
+  while (i < a.length || j < b.length) {
+    if (i < a.length && j < b.length && a[i] === b[j]) {
+      left.push({ text: a[i++] ?? '', isCommon: true })
+      right.push({ text: b[j++] ?? '', isCommon: true })
+    } else if (j >= b.length || (i < a.length && at(lengths, i + 1, j) >= at(lengths, i, j + 1))) {
+      left.push({ text: a[i++] ?? '', isCommon: false })
+    } else {
+      right.push({ text: b[j++] ?? '', isCommon: false })
+    }
+  }
+  return [left, right]
+}
+
+function plain(lines: readonly string[]): readonly Line[] {
+  return lines.map((text) => ({ text, isCommon: true }))
+}
+
+/** For each pair of places, how long the longest common subsequence of what follows is. */
+function commonLengths(a: readonly string[], b: readonly string[]): readonly Uint16Array[] {
+  const rows = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1))
+  for (let i = a.length - 1; i >= 0; i--) {
+    for (let j = b.length - 1; j >= 0; j--) {
+      const row = rows[i] as Uint16Array
+      row[j] = a[i] === b[j] ? at(rows, i + 1, j + 1) + 1 : Math.max(at(rows, i + 1, j), at(rows, i, j + 1))
+    }
+  }
+  return rows
+}
+
+function at(rows: readonly Uint16Array[], i: number, j: number): number {
+  return rows[i]?.[j] ?? 0
+}

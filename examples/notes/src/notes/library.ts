@@ -1,0 +1,114 @@
+/** The notes of this device: what PouchDB holds, read once and followed from then on. */
+import type { Doc, Pouch, StoredDoc } from '../pouch.ts'
+import { Store, type Watched } from '../store.ts'
+import { EMPTY, type Notebook, newId, notebookOf, tagId } from './model.ts'
+
+/** What is written of a note by hand. */
+export interface NoteText {
+  readonly title: string
+  readonly body: string
+  readonly bookId: string
+  readonly tags: readonly string[]
+}
+
+/** Pictures above this many bytes are not taken: they would be held in memory several times while they travel. */
+export const LARGEST_PICTURE = 10_000_000
+const PICTURE_NAME = 'index'
+
+export class Library implements Watched<Notebook> {
+  readonly db: Pouch
+  readonly #notebook = new Store<Notebook>(EMPTY)
+  readonly #docs = new Map<string, StoredDoc>()
+  #isTold = true
+
+  constructor(db: Pouch) {
+    this.db = db
+  }
+
+  get value(): Notebook {
+    return this.#notebook.value
+  }
+
+  subscribe(listener: (notebook: Notebook) => void): () => void {
+    return this.#notebook.subscribe(listener)
+  }
+
+  /** Reads everything and follows it. Resolves when it is read. */
+  async open(): Promise<void> {
+    const { update_seq: since } = await this.db.info()
+    const { rows } = await this.db.allDocs({ include_docs: true, conflicts: true })
+    for (const { doc } of rows) if (doc !== undefined) this.#docs.set(doc._id, doc)
+    this.#tell()
+    this.db
+      .changes({ since, live: true, include_docs: true, conflicts: true })
+      .on('change', ({ id, deleted, doc }) => {
+        if (deleted === true || doc === undefined) this.#docs.delete(id)
+        else this.#docs.set(id, doc)
+        // A replication brings hundreds at a time.
+        if (!this.#isTold) return
+        this.#isTold = false
+        queueMicrotask(() => setTimeout(() => this.#tell(), 0))
+      })
+  }
+
+  #tell(): void {
+    this.#isTold = true
+    this.#notebook.set(notebookOf(this.#docs.values()))
+  }
+
+  /** @returns the new note's id */
+  async addNote(text: Partial<NoteText>): Promise<string> {
+    const now = Date.now()
+    const id = newId('note', now)
+    const empty: NoteText = { title: '', body: '', bookId: '', tags: [] }
+    await this.db.put({ _id: id, ...empty, ...text, createdAt: now, updatedAt: now })
+    return id
+  }
+
+  async addBook(name: string): Promise<string> {
+    const id = newId('book')
+    await this.db.put({ _id: id, name: name.trim(), createdAt: Date.now() })
+    return id
+  }
+
+  /** @returns the id of the tag of this name, which may have been there */
+  async addTag(name: string): Promise<string> {
+    const id = tagId(name)
+    if (!this.#docs.has(id))
+      await this.db.put({ _id: id, name: name.trim(), createdAt: Date.now() }).catch(passConflict)
+    return id
+  }
+
+  /** @throws Error in words for a person */
+  async addPicture(file: File): Promise<{ readonly id: string; readonly name: string }> {
+    if (!file.type.startsWith('image/')) throw new Error(`${file.name} is not a picture.`)
+    if (file.size > LARGEST_PICTURE) throw new Error(`${file.name} is larger than 10 MB.`)
+    const id = newId('file')
+    const name = file.name === '' ? 'picture' : file.name
+    await this.db.put({
+      _id: id,
+      name,
+      contentType: file.type,
+      contentLength: file.size,
+      createdAt: Date.now(),
+      _attachments: { [PICTURE_NAME]: { content_type: file.type, data: file } },
+    })
+    return { id, name }
+  }
+
+  /** @throws when the picture is not on this device */
+  pictureContent(id: string): Promise<Blob> {
+    return this.db.getAttachment(id, PICTURE_NAME)
+  }
+
+  /** Removes a note, a book or a tag; notes of a book stay, in no book. Conflicting revisions go with it. */
+  async remove(id: string): Promise<void> {
+    const { _rev, _conflicts = [] } = await this.db.get(id, { conflicts: true })
+    const tombstones: Doc[] = [_rev, ..._conflicts].map((rev) => ({ _id: id, _rev: rev, _deleted: true }))
+    await this.db.bulkDocs(tombstones)
+  }
+}
+
+function passConflict(error: unknown): void {
+  if ((error as { status?: number }).status !== 409) throw error
+}

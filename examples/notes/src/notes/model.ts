@@ -1,0 +1,152 @@
+/** The records of a notebook. Each is a document of its own, whose id begins with what it is. Pure. */
+import type { StoredDoc } from '../pouch.ts'
+
+export interface Note {
+  readonly id: string
+  readonly rev: string
+  readonly title: string
+  /** Markdown. */
+  readonly body: string
+  /** Empty: in no book. */
+  readonly bookId: string
+  readonly tags: readonly string[]
+  /** Milliseconds since 1970. */
+  readonly createdAt: number
+  readonly updatedAt: number
+  /** Revisions that other devices have written beside this one. */
+  readonly conflicts: readonly string[]
+}
+
+export interface Book {
+  readonly id: string
+  readonly rev: string
+  readonly name: string
+}
+
+export interface Tag {
+  readonly id: string
+  readonly rev: string
+  readonly name: string
+}
+
+export interface Picture {
+  readonly id: string
+  readonly rev: string
+  readonly name: string
+  readonly contentType: string
+}
+
+/** All that the app shows, in the order in which it shows it. */
+export interface Notebook {
+  readonly notes: readonly Note[]
+  readonly books: readonly Book[]
+  readonly tags: readonly Tag[]
+  readonly pictures: ReadonlyMap<string, Picture>
+  readonly isLoaded: boolean
+}
+
+export const EMPTY: Notebook = { notes: [], books: [], tags: [], pictures: new Map(), isLoaded: false }
+
+export type Kind = 'note' | 'book' | 'tag' | 'file'
+
+/** @returns an id that no other device comes upon; they sort by the time at which they were made */
+export function newId(kind: Kind, now = Date.now()): string {
+  const random = crypto.getRandomValues(new Uint8Array(6))
+  const text = [...random].map((byte) => (byte % 36).toString(36)).join('')
+  return `${kind}:${now.toString(36).padStart(9, '0')}${text}`
+}
+
+/** The same tag made on two devices is one tag, so its id is its name. */
+export function tagId(name: string): string {
+  return `tag:${name.trim().toLowerCase().replace(/\s+/g, '-')}`
+}
+
+/** @param docs what the database holds, tombstones left out; what is not of this app is passed over */
+export function notebookOf(docs: Iterable<StoredDoc>): Notebook {
+  const notes: Note[] = []
+  const books: Book[] = []
+  const tags: Tag[] = []
+  const pictures = new Map<string, Picture>()
+  for (const doc of docs) {
+    if (doc._id.startsWith('note:')) notes.push(noteOf(doc))
+    if (doc._id.startsWith('book:')) books.push(named(doc))
+    if (doc._id.startsWith('tag:')) tags.push(named(doc))
+    if (doc._id.startsWith('file:')) {
+      pictures.set(doc._id, { ...named(doc), contentType: textAt(doc, 'contentType') })
+    }
+  }
+  notes.sort((a, b) => b.updatedAt - a.updatedAt || (a.id < b.id ? -1 : 1))
+  books.sort(byName)
+  tags.sort(byName)
+  return { notes, books, tags, pictures, isLoaded: true }
+}
+
+export function noteOf(doc: StoredDoc): Note {
+  const tags = Array.isArray(doc.tags) ? doc.tags.filter((tag): tag is string => typeof tag === 'string') : []
+  return {
+    id: doc._id,
+    rev: doc._rev,
+    title: textAt(doc, 'title'),
+    body: textAt(doc, 'body'),
+    bookId: textAt(doc, 'bookId'),
+    tags,
+    createdAt: numberAt(doc, 'createdAt'),
+    updatedAt: numberAt(doc, 'updatedAt'),
+    conflicts: doc._conflicts ?? [],
+  }
+}
+
+function named(doc: StoredDoc): Book {
+  return { id: doc._id, rev: doc._rev, name: textAt(doc, 'name') }
+}
+
+function textAt(doc: StoredDoc, member: string): string {
+  const value = doc[member]
+  return typeof value === 'string' ? value : ''
+}
+
+function numberAt(doc: StoredDoc, member: string): number {
+  const value = doc[member]
+  return typeof value === 'number' ? value : 0
+}
+
+function byName(a: { readonly name: string }, b: { readonly name: string }): number {
+  return a.name.localeCompare(b.name)
+}
+
+/** Which notes a list shows. */
+export type Shelf =
+  | { readonly kind: 'all' }
+  | { readonly kind: 'conflicts' }
+  | { readonly kind: 'book' | 'tag'; readonly id: string }
+
+/** @param search words of which each must be in a note's title or body */
+export function notesOn({ notes }: Notebook, shelf: Shelf, search: string): readonly Note[] {
+  const words = search.toLowerCase().split(/\s+/).filter(Boolean)
+  return notes.filter((note) => isOn(note, shelf) && words.every((word) => holds(note, word)))
+}
+
+function isOn(note: Note, shelf: Shelf): boolean {
+  if (shelf.kind === 'book') return note.bookId === shelf.id
+  if (shelf.kind === 'tag') return note.tags.includes(shelf.id)
+  return shelf.kind === 'all' || note.conflicts.length > 0
+}
+
+function holds({ title, body }: Note, word: string): boolean {
+  return title.toLowerCase().includes(word) || body.toLowerCase().includes(word)
+}
+
+const EXCERPT = 120
+
+/** The beginning of a note's text, without what Markdown writes it with. */
+export function excerptOf(body: string): string {
+  return body
+    .slice(0, EXCERPT * 4)
+    .replace(/!\[([^\]]*)\]\([^)]*\)/g, '')
+    .replace(/\[([^\]]*)\]\([^)]*\)/g, '$1')
+    .replace(/^\s*(?:#+|>|[-*+]\s\[[ x]\]|[-*+]|\d+\.)\s+/gm, '')
+    .replace(/[`*_~|]/g, '')
+    .replace(/\s+/g, ' ')
+    .trim()
+    .slice(0, EXCERPT)
+}

@@ -1,0 +1,133 @@
+/** What a device remembers of its reader's choices. Each is written when it is made, the Address by Apply alone. */
+import { type AddressResult, parseAddress } from '../../../src/core/address.ts'
+import { Store, type Watched } from './store.ts'
+
+/** The ways to sync, in the order in which Preferences lists them. */
+export const SYNC_MODES = ['off', 'hosted', 'advanced'] as const
+export type SyncMode = (typeof SYNC_MODES)[number]
+export const DEFAULT_MODE: SyncMode = 'hosted'
+
+export const MODE_NAMES: Readonly<Record<SyncMode, string>> = {
+  off: "Don't Sync",
+  hosted: 'Hosted Sync Server',
+  advanced: 'Advanced (compatible database)',
+}
+
+/** An account on the hosted server, as this device is signed in to it. */
+export interface HostedAccount {
+  readonly name: string
+  /** The account's own database. */
+  readonly database: string
+  /** Let in instead of the password, which is not kept. */
+  readonly token: string
+  readonly tokenId: string
+}
+
+export interface Settings {
+  readonly mode: SyncMode
+  /** As it was applied; empty before. It holds a password. */
+  readonly address: string
+  /** Whether pictures stay away from this device. */
+  readonly isMobile: boolean
+  /** Whether what the sync does is noted. */
+  readonly isLogging: boolean
+  readonly account: HostedAccount | null
+}
+
+export const DEFAULTS: Settings = {
+  mode: DEFAULT_MODE,
+  address: '',
+  isMobile: false,
+  isLogging: false,
+  account: null,
+}
+
+/** The part of localStorage that is used. */
+export interface Shelf {
+  getItem(key: string): string | null
+  setItem(key: string, value: string): void
+  removeItem(key: string): void
+}
+
+const KEY = 'notes.settings'
+
+/** The settings of this device. */
+export class SettingsKeeper implements Watched<Settings> {
+  readonly #shelf: Shelf
+  readonly #store: Store<Settings>
+
+  /** @param shelf where they are kept; what cannot be read there counts as not set */
+  constructor(shelf: Shelf) {
+    this.#shelf = shelf
+    this.#store = new Store(readSettings(shelf.getItem(KEY)))
+  }
+
+  get value(): Settings {
+    return this.#store.value
+  }
+
+  subscribe(listener: (settings: Settings) => void): () => void {
+    return this.#store.subscribe(listener)
+  }
+
+  chooseMode(mode: SyncMode): void {
+    this.#keep({ mode })
+  }
+
+  /** @returns what is wrong with it; then the Address that was there before stays */
+  applyAddress(text: string): AddressResult {
+    const result = parseAddress(text.trim(), { mobile: this.value.isMobile })
+    if (result.ok) this.#keep({ address: text.trim() })
+    return result
+  }
+
+  setMobile(isMobile: boolean): void {
+    this.#keep({ isMobile })
+  }
+
+  setLogging(isLogging: boolean): void {
+    this.#keep({ isLogging })
+  }
+
+  signIn(account: HostedAccount): void {
+    this.#keep({ account })
+  }
+
+  signOut(): void {
+    this.#keep({ account: null })
+  }
+
+  #keep(members: Partial<Settings>): void {
+    const next = { ...this.value, ...members }
+    // First on the shelf: who hears of it may look there.
+    this.#shelf.setItem(KEY, JSON.stringify(next))
+    this.#store.set(next)
+  }
+}
+
+/** @param text as it was kept; each member that is not as it should be is as by default */
+export function readSettings(text: string | null): Settings {
+  const kept = membersOf(text)
+  return {
+    mode: SYNC_MODES.find((mode) => mode === kept.mode) ?? DEFAULTS.mode,
+    address: typeof kept.address === 'string' ? kept.address : DEFAULTS.address,
+    isMobile: kept.isMobile === true,
+    isLogging: kept.isLogging === true,
+    account: isAccount(kept.account) ? kept.account : null,
+  }
+}
+
+function membersOf(text: string | null): Readonly<Record<string, unknown>> {
+  try {
+    const value: unknown = JSON.parse(text ?? '{}')
+    return typeof value === 'object' && value !== null ? { ...value } : {}
+  } catch {
+    return {}
+  }
+}
+
+function isAccount(value: unknown): value is HostedAccount {
+  const names = ['name', 'database', 'token', 'tokenId']
+  if (typeof value !== 'object' || value === null) return false
+  return names.every((name) => typeof (value as Record<string, unknown>)[name] === 'string')
+}

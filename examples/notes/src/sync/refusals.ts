@@ -1,0 +1,81 @@
+/**
+ * Documents that a server has refused, by the server's word. A replication tries a document once, so what was refused is
+ * remembered here, per database, over the end of the page.
+ */
+import type { Shelf } from '../settings.ts'
+import { Store, type Watched } from '../store.ts'
+
+export interface Refusal {
+  readonly id: string
+  readonly reason: string
+}
+
+const KEY = 'notes.refusals'
+/** Of one database; more are counted as they come, and the oldest are forgotten. */
+const MOST = 500
+/** Databases that are remembered. */
+const MOST_TARGETS = 5
+
+type Kept = readonly (readonly [target: string, refusals: readonly Refusal[]])[]
+
+export class Refusals implements Watched<readonly Refusal[]> {
+  readonly #shelf: Shelf
+  readonly #shown = new Store<readonly Refusal[]>([])
+  #kept: Kept
+  #target = ''
+
+  constructor(shelf: Shelf) {
+    this.#shelf = shelf
+    this.#kept = read(shelf.getItem(KEY))
+  }
+
+  /** Those of the database that is synced with. */
+  get value(): readonly Refusal[] {
+    return this.#shown.value
+  }
+
+  subscribe(listener: (refusals: readonly Refusal[]) => void): () => void {
+    return this.#shown.subscribe(listener)
+  }
+
+  /** @param target names the database (`keyOf`); empty: none */
+  show(target: string): void {
+    this.#target = target
+    this.#shown.set(this.#kept.find(([name]) => name === target)?.[1] ?? [])
+  }
+
+  add(refusal: Refusal): void {
+    this.#keep([...this.value.filter(({ id }) => id !== refusal.id), refusal].slice(-MOST))
+  }
+
+  /** It was taken after all. */
+  remove(ids: ReadonlySet<string>): void {
+    const rest = this.value.filter(({ id }) => !ids.has(id))
+    if (rest.length < this.value.length) this.#keep(rest)
+  }
+
+  #keep(refusals: readonly Refusal[]): void {
+    const others = this.#kept.filter(([name]) => name !== this.#target)
+    const own: Kept = refusals.length > 0 ? [[this.#target, refusals]] : []
+    this.#kept = [...others, ...own].slice(-MOST_TARGETS)
+    this.#shelf.setItem(KEY, JSON.stringify(this.#kept))
+    this.#shown.set(refusals)
+  }
+}
+
+function read(text: string | null): Kept {
+  try {
+    const value: unknown = JSON.parse(text ?? '[]')
+    return Array.isArray(value) ? (value as Kept) : []
+  } catch {
+    return []
+  }
+}
+
+/** How a person would name what was refused. */
+export function kindOf(id: string): string {
+  if (id.startsWith('file:')) return 'Picture'
+  if (id.startsWith('_design/')) return 'Design document'
+  if (id.startsWith('book:')) return 'Book'
+  return id.startsWith('tag:') ? 'Tag' : 'Note'
+}

@@ -1,0 +1,265 @@
+/**
+ * Keeps the notes of this device and one database alike. There is one sync at a time: another target ends the one
+ * before, requests under way included. The notes themselves are never touched by that.
+ */
+import type { Diagnosis, FindingCode } from '../diagnosis/finding.ts'
+import { type SyncAct, type SyncEvent, withoutCredentials } from '../log.ts'
+import type { Pouch, PouchError, PouchOptions, Replication } from '../pouch.ts'
+import { Store, type Watched } from '../store.ts'
+import { mobileOptions } from './mobile.ts'
+import type { Refusals } from './refusals.ts'
+import { remoteOf } from './remote.ts'
+import { AT_REST, type SyncStatus } from './status.ts'
+import { type Choice, keyOf, type Target } from './target.ts'
+
+type Direction = 'push' | 'pull'
+
+export interface SyncerOptions {
+  readonly local: Pouch
+  readonly open: (url: string, options: PouchOptions) => Pouch
+  readonly send: typeof fetch
+  readonly refusals: Refusals
+  /** Takes what happens. */
+  readonly note: (event: SyncEvent) => void
+  /** Finds out what stands in the way, when something does. */
+  readonly diagnose: (target: Target, signal: AbortSignal) => Promise<Diagnosis>
+}
+
+const FIRST_DELAY_MS = 1000
+const LONGEST_DELAY_MS = 30_000
+/** What does not mend itself: to try it again and again would lock the account out. */
+const FINAL: ReadonlySet<FindingCode> = new Set(['credentials', 'rights', 'insecure'])
+
+/** @returns milliseconds until the next try */
+export function backOff(lastDelay: number): number {
+  return Math.min(LONGEST_DELAY_MS, Math.max(FIRST_DELAY_MS, lastDelay * 2))
+}
+
+export class Syncer implements Watched<SyncStatus> {
+  readonly #options: SyncerOptions
+  readonly #status = new Store<SyncStatus>(AT_REST)
+  #run: Run | null = null
+  #choice: Choice | null = null
+
+  constructor(options: SyncerOptions) {
+    this.#options = options
+  }
+
+  get value(): SyncStatus {
+    return this.#status.value
+  }
+
+  subscribe(listener: (status: SyncStatus) => void): () => void {
+    return this.#status.subscribe(listener)
+  }
+
+  /** Ends the sync that runs, and begins the one that is chosen. */
+  choose(choice: Choice): void {
+    this.#choice = choice
+    this.#run?.end()
+    this.#run = null
+    this.#options.refusals.show('target' in choice ? keyOf(choice.target) : '')
+    if ('idle' in choice) {
+      this.#status.set({ ...AT_REST, idle: choice.idle })
+      return
+    }
+    this.#status.set({ ...AT_REST, phase: 'connecting' })
+    this.#run = new Run(choice.target, this.#options, this.#status)
+  }
+
+  /** The same once more, at once: somebody has mended something, or the network is back. */
+  again(): void {
+    if (this.#choice !== null) this.choose(this.#choice)
+  }
+
+  /** Whether there is something to gain by {@link again}. */
+  get isHeldUp(): boolean {
+    return this.value.phase === 'waiting' || this.value.phase === 'stopped'
+  }
+}
+
+/** One sync with one database, from its start to its end. */
+class Run {
+  readonly #target: Target
+  readonly #options: SyncerOptions
+  readonly #status: Store<SyncStatus>
+  readonly #ended = new AbortController()
+  #remote: Pouch | null = null
+  #replications: readonly Replication[] = []
+  /** Directions in which all that there is has travelled. */
+  readonly #done = new Set<Direction>()
+  readonly #failed = new Set<Direction>()
+  #isLooking = false
+
+  constructor(target: Target, options: SyncerOptions, status: Store<SyncStatus>) {
+    this.#target = target
+    this.#options = options
+    this.#status = status
+    this.#note('start', 'both')
+    void this.#begin(FIRST_DELAY_MS)
+  }
+
+  /**
+   * One look before anything travels: a wrong password then is one failed login, where PouchDB would make half a dozen
+   * and have the account locked out, and a mobile device without its filter does not begin by sending.
+   * @param delay milliseconds until the next look, if this one finds something that may mend itself
+   */
+  async #begin(delay: number): Promise<void> {
+    const { signal } = this.#ended
+    const { finding } = await this.#options.diagnose(this.#target, signal)
+    if (signal.aborted) return
+    this.#status.update({ finding })
+    if (finding === null) {
+      this.#replicateBoth()
+      return
+    }
+    this.#note('error', 'both', 0, { name: finding.code, message: finding.title })
+    const isFinal = FINAL.has(finding.code)
+    this.#status.update({ phase: isFinal ? 'stopped' : 'waiting' })
+    if (!isFinal) setTimeout(() => void (signal.aborted || this.#begin(backOff(delay))), delay)
+  }
+
+  #replicateBoth(): void {
+    const { url, options } = remoteOf(this.#target.address, this.#ended.signal, this.#options.send)
+    const remote = this.#options.open(url, options)
+    this.#remote = remote
+    this.#replications = (['push', 'pull'] as const).map((direction) => this.#replicate(remote, direction))
+  }
+
+  end(): void {
+    if (this.#ended.signal.aborted) return
+    this.#note('stop', 'both')
+    this.#stop()
+  }
+
+  #stop(): void {
+    this.#ended.abort()
+    for (const replication of this.#replications) replication.cancel()
+    void this.#remote?.close().catch(() => undefined)
+  }
+
+  #replicate(remote: Pouch, direction: Direction): Replication {
+    const { local } = this.#options
+    const options = {
+      live: true,
+      retry: true,
+      back_off_function: backOff,
+      ...mobileOptions(this.#target.mobile, direction),
+    }
+    const replication =
+      direction === 'push' ? local.replicate.to(remote, options) : local.replicate.from(remote, options)
+    const guarded =
+      <Value>(act: (value: Value) => void) =>
+      (value: Value) => {
+        if (!this.#ended.signal.aborted) act(value)
+      }
+    replication
+      .on(
+        'active',
+        guarded(() => this.#active(direction)),
+      )
+      .on(
+        'change',
+        guarded(({ docs }) =>
+          this.#travelled(
+            direction,
+            docs.map(({ _id }) => _id),
+          ),
+        ),
+      )
+      .on(
+        'paused',
+        guarded((error) => this.#paused(direction, error)),
+      )
+      .on(
+        'denied',
+        guarded((error) => this.#denied(direction, error)),
+      )
+      .on(
+        'error',
+        guarded((error) => this.#fatal(direction, error)),
+      )
+    return replication
+  }
+
+  #active(direction: Direction): void {
+    this.#done.delete(direction)
+    if (this.#failed.size === 0) this.#status.update({ phase: 'syncing' })
+  }
+
+  #travelled(direction: Direction, ids: readonly string[]): void {
+    this.#note('documents', direction, ids.length)
+    const { sent, received } = this.#status.value
+    if (direction === 'push') {
+      // Without what was refused: PouchDB names what the server has taken.
+      this.#options.refusals.remove(new Set(ids))
+      this.#status.update({ sent: sent + ids.length })
+    } else {
+      this.#status.update({ received: received + ids.length })
+    }
+    this.#works(direction)
+    this.#status.update({ phase: 'syncing' })
+  }
+
+  #paused(direction: Direction, error: PouchError | undefined): void {
+    if (error !== undefined) {
+      this.#failed.add(direction)
+      this.#done.delete(direction)
+      this.#note('error', direction, 0, error)
+      this.#status.update({ phase: 'waiting' })
+      void this.#look()
+      return
+    }
+    this.#works(direction)
+    if (!this.#done.has(direction)) this.#note('up to date', direction)
+    this.#done.add(direction)
+    if (this.#done.size === 2) this.#status.update({ phase: 'synced' })
+  }
+
+  #works(direction: Direction): void {
+    this.#failed.delete(direction)
+    if (this.#failed.size === 0) this.#status.update({ finding: null })
+  }
+
+  #denied(direction: Direction, error: PouchError): void {
+    this.#note('denied', direction, 1, error)
+    const reason = error.reason ?? error.message ?? 'The server refuses it.'
+    if (direction === 'push' && error.id !== undefined) this.#options.refusals.add({ id: error.id, reason })
+  }
+
+  /** 401 and 403, after which PouchDB does not try again. */
+  #fatal(direction: Direction, error: PouchError): void {
+    this.#note('error', direction, 0, error)
+    this.#failed.add(direction)
+    this.#status.update({ phase: 'stopped' })
+    for (const replication of this.#replications) replication.cancel()
+    void this.#look()
+  }
+
+  /** One look for each time that it goes wrong, however many requests do. */
+  async #look(): Promise<void> {
+    if (this.#isLooking || this.#status.value.finding !== null) return
+    this.#isLooking = true
+    const { finding } = await this.#options.diagnose(this.#target, this.#ended.signal)
+    this.#isLooking = false
+    if (!this.#ended.signal.aborted && this.#failed.size > 0) this.#status.update({ finding })
+  }
+
+  #note(act: SyncAct, direction: SyncEvent['direction'], docs = 0, error?: PouchError): void {
+    const { mode, address } = this.#target
+    const text = error === undefined ? null : textOf(error)
+    this.#options.note({
+      time: Date.now(),
+      mode,
+      direction,
+      act,
+      docs,
+      error: text === null ? null : withoutCredentials(text, address),
+    })
+  }
+}
+
+function textOf({ status, name, message, reason, id }: PouchError): string {
+  const said = [status, name, reason ?? message].filter((part) => part !== undefined && part !== '')
+  return `${id === undefined ? '' : `${id}: `}${[...new Set(said)].join(' ')}`
+}

@@ -1,0 +1,79 @@
+import { useState } from 'preact/hooks'
+import { parseAddress } from '../../../../src/core/address.ts'
+import type { Diagnosis } from '../diagnosis/finding.ts'
+import { addressVerdict } from '../diagnosis/verdict.ts'
+import { DiagnosisView } from './diagnosis-view.tsx'
+import { useServices, useWatched } from './services.ts'
+
+/** The Address of a server of one's own. It counts once it is applied. */
+export function AdvancedPanel() {
+  const { settings, diagnose } = useServices()
+  const { address: applied, isMobile } = useWatched(settings)
+  const [text, setText] = useState(applied)
+  const [diagnosis, setDiagnosis] = useState<Diagnosis | 'running' | null>(null)
+  const isApplied = text.trim() === applied
+  const apply = () => {
+    const result = settings.applyAddress(text)
+    setDiagnosis(result.ok ? null : addressVerdict(result.faults))
+  }
+  const examine = async () => {
+    const result = parseAddress(text, { mobile: isMobile })
+    if (!result.ok) {
+      setDiagnosis(addressVerdict(result.faults))
+      return
+    }
+    setDiagnosis('running')
+    setDiagnosis(await diagnose(result.address, { mobile: isMobile }))
+  }
+  return (
+    <form
+      class="card form"
+      onSubmit={(event) => {
+        event.preventDefault()
+        apply()
+      }}
+    >
+      <p class="notice">
+        <span>
+          <strong>You are the operator of this server.</strong> Protecting it is your job: TLS, passwords,
+          updates and backups. This app only syncs with the database that you name.
+        </span>
+      </p>
+      <label class="field">
+        <span>ADDRESS</span>
+        <input
+          inputMode="url"
+          autocomplete="off"
+          autocapitalize="off"
+          spellcheck={false}
+          placeholder="https://name:password@host:port/database"
+          value={text}
+          onInput={(event) => {
+            setText(event.currentTarget.value)
+            setDiagnosis(null)
+          }}
+        />
+      </label>
+      <p class="hint">{hintOf(applied, isApplied)}</p>
+      <div class="buttons">
+        <button type="submit" disabled={isApplied}>
+          Apply
+        </button>
+        <button
+          type="button"
+          class="quiet"
+          disabled={text.trim() === '' || diagnosis === 'running'}
+          onClick={() => void examine()}
+        >
+          Network diagnosis
+        </button>
+      </div>
+      {diagnosis !== null && <DiagnosisView diagnosis={diagnosis} />}
+    </form>
+  )
+}
+
+function hintOf(applied: string, isApplied: boolean): string {
+  if (applied === '') return 'The port is always given, also 443 and 80.'
+  return isApplied ? 'Applied.' : 'Changed, and not applied yet.'
+}

@@ -1,0 +1,114 @@
+import { useEffect, useState } from 'preact/hooks'
+import { compareLines, keep, keepAll, type Line, versionsOf } from '../notes/conflicts.ts'
+import type { Note } from '../notes/model.ts'
+import { Icon } from './icons.tsx'
+import { go, hashOf } from './route.ts'
+import { useServices, useWatched } from './services.ts'
+import { momentOf } from './times.ts'
+
+/** The versions of a note side by side, one of which, or all, are to be kept. */
+export function ConflictView({ noteId }: { readonly noteId: string }) {
+  const { library } = useServices()
+  const { notes, isLoaded } = useWatched(library)
+  const known = notes.find(({ id }) => id === noteId)
+  const [versions, setVersions] = useState<readonly Note[]>([])
+  const [isBusy, setBusy] = useState(false)
+  const state = known === undefined ? null : [known.rev, ...known.conflicts].join(' ')
+  const back = () => go({ screen: 'notes', shelf: { kind: 'all' }, note: noteId })
+  // Read anew when the revisions are others.
+  useEffect(() => {
+    let isGone = false
+    if (state !== null) {
+      void versionsOf(library.db, noteId).then((found) => {
+        if (!isGone) setVersions(found)
+      })
+    }
+    return () => {
+      isGone = true
+    }
+  }, [library, noteId, state])
+  const resolve = async (act: () => Promise<void>) => {
+    setBusy(true)
+    await act()
+    back()
+  }
+  const isResolved = isLoaded && (known === undefined || known.conflicts.length === 0)
+  return (
+    <main class="pane conflict">
+      <header class="bar">
+        <a
+          class="bare"
+          href={hashOf({ screen: 'notes', shelf: { kind: 'all' }, note: noteId })}
+          aria-label="Back to the note"
+        >
+          <Icon name="back" />
+        </a>
+        <h1>Versions of this note</h1>
+        <span class="spring" />
+        {versions.length > 1 && (
+          <button
+            type="button"
+            class="quiet"
+            title="Each as a note of its own"
+            disabled={isBusy}
+            onClick={() => void resolve(() => keepAll(library.db, versions))}
+          >
+            {versions.length === 2 ? 'Keep both' : 'Keep all'}
+          </button>
+        )}
+      </header>
+      {isResolved ? (
+        <p class="empty">There is one version of this note. Nothing is left to be resolved.</p>
+      ) : (
+        <div class="versions">
+          {versions.map((version, at) => (
+            <Version
+              key={version.rev}
+              version={version}
+              name={String.fromCharCode(65 + (at % 26))}
+              other={versions[at === 0 ? 1 : 0] ?? version}
+              isBusy={isBusy}
+              onKeep={() => void resolve(() => keep(library.db, versions, version))}
+            />
+          ))}
+        </div>
+      )}
+    </main>
+  )
+}
+
+interface VersionProps {
+  readonly version: Note
+  readonly other: Note
+  readonly name: string
+  readonly isBusy: boolean
+  readonly onKeep: () => void
+}
+
+function Version({ version, other, name, isBusy, onKeep }: VersionProps) {
+  const [lines] = compareLines(version.body, other.body)
+  return (
+    <section class="version" aria-label={`Version ${name}`}>
+      <header>
+        <span class="letter">{name}</span>
+        <span>
+          Edited{' '}
+          <time dateTime={new Date(version.updatedAt).toISOString()}>{momentOf(version.updatedAt)}</time>
+        </span>
+      </header>
+      <h2 class={version.title === other.title ? '' : 'is-own'}>{version.title || 'Untitled'}</h2>
+      <div class="lines">
+        {lines.map((line, at) => (
+          <TextLine key={`${at} ${line.text}`} line={line} />
+        ))}
+      </div>
+      <button type="button" disabled={isBusy} onClick={onKeep}>
+        Keep version {name}
+      </button>
+    </section>
+  )
+}
+
+function TextLine({ line }: { readonly line: Line }) {
+  return line.isCommon ? <p>{line.text}</p> : <p class="is-own">{line.text}</p>
+}

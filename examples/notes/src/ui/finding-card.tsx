@@ -1,0 +1,26 @@
+import { useState } from 'preact/hooks'
+import type { Finding } from '../diagnosis/finding.ts'
+
+/** What is wrong, how it is mended, and what to type for it. */
+export function FindingCard({ finding }: { readonly finding: Finding }) {
+  const { title, detail, command, code } = finding
+  const [isCopied, tell] = useState(false)
+  const copy = async (text: string) => {
+    await navigator.clipboard.writeText(text)
+    tell(true)
+  }
+  return (
+    <div class="finding" role="alert" data-finding={code}>
+      <strong>{title}</strong>
+      <p>{detail}</p>
+      {command !== undefined && (
+        <div class="command">
+          <code>{command}</code>
+          <button type="button" class="small quiet" onClick={() => void copy(command)}>
+            {isCopied ? 'Copied' : 'Copy'}
+          </button>
+        </div>
+      )}
+    </div>
+  )
+}

@@ -1,0 +1,111 @@
+import { useState } from 'preact/hooks'
+import type { Finding } from '../diagnosis/finding.ts'
+import { deviceName, signIn, signOut } from '../hosted.ts'
+import { FindingCard } from './finding-card.tsx'
+import { useServices, useWatched } from './services.ts'
+
+/** The account on the hosted server: signing in and out. */
+export function HostedPanel() {
+  const { settings, hostedServer } = useServices()
+  const { account } = useWatched(settings)
+  if (hostedServer === '') {
+    return (
+      <section class="card">
+        <h2>No hosted server</h2>
+        <p>
+          This copy of the app was built without one (<code>VITE_HOSTED_SERVER</code>). Notes stay on this
+          device. Choose Advanced to sync with a server of your own.
+        </p>
+      </section>
+    )
+  }
+  if (account === null) return <SignIn />
+  const leave = () => {
+    settings.signOut()
+    void signOut(hostedServer, account, (input, init) => fetch(input, init))
+  }
+  return (
+    <section class="card">
+      <h2>Signed in as {account.name}</h2>
+      <p>
+        {hostNameOf(hostedServer)} lets this device in by a token of its own; your password is not kept.
+        Signing out keeps every note on this device.
+      </p>
+      <button type="button" class="quiet" onClick={leave}>
+        Sign out
+      </button>
+    </section>
+  )
+}
+
+function SignIn() {
+  const { settings, hostedServer, diagnose } = useServices()
+  const [name, setName] = useState('')
+  const [password, setPassword] = useState('')
+  const [isBusy, setBusy] = useState(false)
+  const [fault, setFault] = useState<string | Finding | null>(null)
+  const enter = async () => {
+    setBusy(true)
+    setFault(null)
+    const result = await signIn(
+      hostedServer,
+      name.trim(),
+      password,
+      deviceName(navigator.userAgent),
+      (input, init) => fetch(input, init),
+    )
+    if ('account' in result) settings.signIn(result.account)
+    else if ('refused' in result) setFault(result.refused)
+    else {
+      const finding = result.unheard && (await diagnose(result.unheard, { mobile: false })).finding
+      setFault(finding ?? 'The server could not be asked. Try again.')
+    }
+    setBusy(false)
+  }
+  return (
+    <form
+      class="card form"
+      onSubmit={(event) => {
+        event.preventDefault()
+        void enter()
+      }}
+    >
+      <h2>Sign in to {hostNameOf(hostedServer)}</h2>
+      <p>Until you sign in, your notes stay on this device.</p>
+      <label class="field">
+        <span>Account</span>
+        <input
+          autocomplete="username"
+          autocapitalize="off"
+          spellcheck={false}
+          required
+          value={name}
+          onInput={(event) => setName(event.currentTarget.value)}
+        />
+      </label>
+      <label class="field">
+        <span>Password</span>
+        <input
+          type="password"
+          autocomplete="current-password"
+          required
+          value={password}
+          onInput={(event) => setPassword(event.currentTarget.value)}
+        />
+      </label>
+      <button type="submit" disabled={isBusy}>
+        {isBusy ? 'Signing in…' : 'Sign in'}
+      </button>
+      {typeof fault === 'string' && (
+        <p class="notice is-bad" role="alert">
+          {fault}
+        </p>
+      )}
+      {fault !== null && typeof fault === 'object' && <FindingCard finding={fault} />}
+    </form>
+  )
+}
+
+function hostNameOf(server: string): string {
+  return server.replace(/^https?:\/\//, '').replace(/\/+$/, '')
+}

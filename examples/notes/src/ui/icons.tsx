@@ -1,0 +1,30 @@
+const PATHS = {
+  notes: 'M5 4h10l4 4v12H5zM14 4v5h5M8 13h8M8 16.5h6',
+  book: 'M5 5.5A2 2 0 0 1 7 4h12v15H7a2 2 0 0 0-2 1.5zm0 0V20.5A2 2 0 0 0 7 21h12',
+  tag: 'M4 4h7.5L20 12.5 12.5 20 4 11.5zM8 8h.01',
+  conflict: 'M6 4v6a4 4 0 0 0 4 4h8M18 4v3a4 4 0 0 1-4 4M15 11l3 3-3 3M6 20v-2',
+  settings: 'M4 7h9M17 7h3M4 17h3M11 17h9M15 4.5v5M9 14.5v5',
+  sync: 'M4 12a8 8 0 0 1 13.7-5.6L20 9M20 4v5h-5M20 12a8 8 0 0 1-13.7 5.6L4 15M4 20v-5h5',
+  log: 'M5 5h14v14H5zM8 9h8M8 12h8M8 15h5',
+  info: 'M12 20a8 8 0 1 0 0-16 8 8 0 0 0 0 16zM12 11v5M12 8h.01',
+  back: 'M15 5l-7 7 7 7',
+  next: 'M9 5l7 7-7 7',
+  menu: 'M4 7h16M4 12h16M4 17h16',
+  add: 'M12 5v14M5 12h14',
+  close: 'M6 6l12 12M18 6L6 18',
+  picture: 'M4 5h16v14H4zM4 16l5-5 4 4 3-3 4 4M15.5 9h.01',
+  bin: 'M5 7h14M10 7V4.5h4V7M7 7l1 13h8l1-13M10.5 11v5M13.5 11v5',
+  check: 'M5 12.5l4.5 4.5L19 7.5',
+  search: 'M11 18a7 7 0 1 0 0-14 7 7 0 0 0 0 14zM16 16l4 4',
+} as const
+
+export type IconName = keyof typeof PATHS
+
+/** A picture beside words that say the same: hidden from those who listen. */
+export function Icon({ name }: { readonly name: IconName }) {
+  return (
+    <svg class="icon" viewBox="0 0 24 24" aria-hidden="true" focusable="false">
+      <path d={PATHS[name]} />
+    </svg>
+  )
+}

@@ -1,0 +1,85 @@
+import { logText, type SyncEvent } from '../log.ts'
+import { useServices, useWatched } from './services.ts'
+import { exactly } from './times.ts'
+
+/** Of the events so many are shown; the file has all. */
+const MOST_SHOWN = 200
+
+const DIRECTIONS = { push: 'sent', pull: 'received', both: '' } as const
+
+export function Logging() {
+  const { settings, log } = useServices()
+  const { isLogging } = useWatched(settings)
+  const events = useWatched(log)
+  return (
+    <>
+      <label class="card toggle">
+        <span>
+          Main process logging
+          <small>
+            Keeps the last 5,000 events of the sync on this device. Addresses are noted without name and
+            password. Turning it off removes them.
+          </small>
+        </span>
+        <input
+          type="checkbox"
+          role="switch"
+          aria-checked={isLogging}
+          checked={isLogging}
+          onChange={(event) => settings.setLogging(event.currentTarget.checked)}
+        />
+      </label>
+      {isLogging && <EventList events={events} />}
+    </>
+  )
+}
+
+function EventList({ events }: { readonly events: readonly SyncEvent[] }) {
+  return (
+    <section class="card" aria-label="Events">
+      <p class="status-line">
+        <strong>{events.length === 1 ? 'One event' : `${events.length} events`}</strong>
+        <span class="counts">{events.length > MOST_SHOWN ? `the last ${MOST_SHOWN} are shown` : ''}</span>
+        <button
+          type="button"
+          class="small quiet"
+          disabled={events.length === 0}
+          onClick={() => save(logText(events))}
+        >
+          Save as a file
+        </button>
+      </p>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls is reached by the keyboard */}
+      <ol class="events" tabIndex={0} aria-label="Events, newest first">
+        {events
+          .slice(-MOST_SHOWN)
+          .reverse()
+          .map((event, at) => (
+            <EventRow event={event} key={`${event.time} ${at}`} />
+          ))}
+      </ol>
+    </section>
+  )
+}
+
+function EventRow({ event: { time, mode, direction, act, docs, error } }: { readonly event: SyncEvent }) {
+  return (
+    <li class={error === null ? '' : 'is-bad'}>
+      <time dateTime={new Date(time).toISOString()}>{exactly(time)}</time>
+      <span>
+        {act} {DIRECTIONS[direction]} {docs > 0 ? docs : ''}
+        <small>{mode}</small>
+      </span>
+      {error !== null && <span class="event-error">{error}</span>}
+    </li>
+  )
+}
+
+function save(text: string): void {
+  const url = URL.createObjectURL(new Blob([text], { type: 'text/tab-separated-values' }))
+  const link = document.createElement('a')
+  link.href = url
+  link.download = `notes-sync-${new Date().toISOString().slice(0, 19).replace(/[:T]/g, '-')}.tsv`
+  link.click()
+  setTimeout(() => URL.revokeObjectURL(url), 10_000)
+}

@@ -1,0 +1,52 @@
+import { useEffect, useMemo, useRef } from 'preact/hooks'
+import type { Library } from '../notes/library.ts'
+import { htmlOf, PICTURE_ATTRIBUTE } from '../notes/markdown.ts'
+import { useServices, useWatched } from './services.ts'
+
+/** A note as it is meant to be read. */
+export function Preview({ body }: { readonly body: string }) {
+  const { library } = useServices()
+  const { pictures } = useWatched(library)
+  const html = useMemo(() => htmlOf(body), [body])
+  const sheet = useRef<HTMLDivElement>(null)
+  useEffect(() => {
+    const page = sheet.current
+    if (page === null) return undefined
+    page.innerHTML = html
+    return showPictures(page, library, (id) => pictures.has(id))
+  }, [html, library, pictures])
+  return <div class="preview" ref={sheet} />
+}
+
+/** @returns gives back the memory that the pictures take */
+function showPictures(page: HTMLElement, library: Library, isHere: (id: string) => boolean): () => void {
+  const urls: string[] = []
+  let isGone = false
+  for (const image of page.querySelectorAll<HTMLImageElement>(`img[${PICTURE_ATTRIBUTE}]`)) {
+    const id = image.getAttribute(PICTURE_ATTRIBUTE) ?? ''
+    if (!isHere(id)) {
+      image.replaceWith(missing(image.alt))
+      continue
+    }
+    void library.pictureContent(id).then(
+      (content) => {
+        if (isGone) return
+        const url = URL.createObjectURL(content)
+        urls.push(url)
+        image.src = url
+      },
+      () => image.replaceWith(missing(image.alt)),
+    )
+  }
+  return () => {
+    isGone = true
+    for (const url of urls) URL.revokeObjectURL(url)
+  }
+}
+
+function missing(name: string): HTMLElement {
+  const place = document.createElement('span')
+  place.className = 'no-picture'
+  place.textContent = `${name === '' ? 'A picture' : name}: not on this device`
+  return place
+}

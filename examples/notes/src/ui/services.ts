@@ -1,0 +1,41 @@
+/** What the screens work with, made in main.tsx. */
+import { createContext } from 'preact'
+import { useContext, useEffect, useState } from 'preact/hooks'
+import type { Address } from '../../../../src/core/address.ts'
+import type { Diagnosis } from '../diagnosis/finding.ts'
+import type { SyncLog } from '../log.ts'
+import type { Library } from '../notes/library.ts'
+import type { SettingsKeeper } from '../settings.ts'
+import type { Watched } from '../store.ts'
+import type { Refusals } from '../sync/refusals.ts'
+import type { Syncer } from '../sync/syncer.ts'
+
+export interface Services {
+  readonly library: Library
+  readonly settings: SettingsKeeper
+  readonly syncer: Syncer
+  readonly refusals: Refusals
+  readonly log: SyncLog
+  /** `scheme://host:port` of the build, or empty. */
+  readonly hostedServer: string
+  /** The whole diagnosis, the feed included. */
+  readonly diagnose: (address: Address, options: { readonly mobile: boolean }) => Promise<Diagnosis>
+}
+
+export const ServicesContext = createContext<Services | null>(null)
+
+export function useServices(): Services {
+  const services = useContext(ServicesContext)
+  if (services === null) throw new Error('There are no services.')
+  return services
+}
+
+/** The value as it is now, and again whenever it changes. */
+export function useWatched<Value>(watched: Watched<Value>): Value {
+  const [value, setValue] = useState(watched.value)
+  useEffect(() => {
+    setValue(() => watched.value)
+    return watched.subscribe((next) => setValue(() => next))
+  }, [watched])
+  return value
+}

@@ -1,0 +1,55 @@
+import { MODE_NAMES, SYNC_MODES, type SyncMode } from '../settings.ts'
+import { AdvancedPanel } from './advanced-panel.tsx'
+import { HostedPanel } from './hosted-panel.tsx'
+import { useServices, useWatched } from './services.ts'
+import { StatusCard } from './status-card.tsx'
+
+const ABOUT: Readonly<Record<SyncMode, string>> = {
+  off: 'Notes stay on this device, and nothing leaves it.',
+  hosted: 'Sign in with an account; somebody else runs the server.',
+  advanced: 'Your own server: settee, CouchDB, or what speaks its protocol.',
+}
+
+export function Synchronization() {
+  const { settings } = useServices()
+  const { mode, isMobile } = useWatched(settings)
+  return (
+    <>
+      <fieldset class="card modes">
+        <legend class="unseen">How to sync</legend>
+        {SYNC_MODES.map((each) => (
+          <label class="mode" key={each}>
+            <input
+              type="radio"
+              name="mode"
+              checked={each === mode}
+              onChange={() => settings.chooseMode(each)}
+            />
+            <span>
+              {MODE_NAMES[each]}
+              <small>{ABOUT[each]}</small>
+            </span>
+          </label>
+        ))}
+      </fieldset>
+      {mode === 'hosted' && <HostedPanel />}
+      {mode === 'advanced' && <AdvancedPanel />}
+      {mode !== 'off' && (
+        <label class="card toggle">
+          <span>
+            Mobile device
+            <small>Leaves pictures to your other devices: none are fetched, none are sent.</small>
+          </span>
+          <input
+            type="checkbox"
+            role="switch"
+            aria-checked={isMobile}
+            checked={isMobile}
+            onChange={(event) => settings.setMobile(event.currentTarget.checked)}
+          />
+        </label>
+      )}
+      <StatusCard />
+    </>
+  )
+}

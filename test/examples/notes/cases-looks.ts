@@ -1,0 +1,184 @@
+/** How it looks, and whether everybody can use it: each screen, light and dark, wide and narrow. */
+
+import { mkdir, readFile } from 'node:fs/promises'
+import { createRequire } from 'node:module'
+import { join } from 'node:path'
+import type { Test } from 'tap'
+import { ROOT } from '../../cli/child.ts'
+import { type Device, type DeviceOptions, until } from './device.ts'
+import type { Stage } from './stage.ts'
+
+const FOLDER = join(ROOT, 'examples/notes/screenshots')
+
+interface Look extends DeviceOptions {
+  readonly name: string
+}
+
+const LOOKS: readonly Look[] = [
+  { name: 'light', size: 'desktop' },
+  { name: 'dark', size: 'desktop', dark: true },
+  { name: 'phone', size: 'phone' },
+]
+
+/** Of the same parts: looked at by people. */
+const MORE_LOOKS: readonly Look[] = [
+  { name: 'tablet', size: 'tablet' },
+  { name: 'phone-dark', size: 'phone', dark: true },
+]
+
+const RECIPE = `Two days, most of it waiting.
+
+## Day one
+
+- [x] 500 g flour, **strong**
+- [x] 375 g water, lukewarm
+- [ ] 10 g salt
+
+> Fold it every half hour, four times. _Then leave it alone._
+
+## Day two
+
+1. Oven as hot as it goes, with the pot inside
+2. 25 minutes covered, 20 open
+
+| flour | water | how it is |
+|---|---|---|
+| 500 g | 325 g | easy to shape |
+| 500 g | 400 g | open, and sticky |
+
+See [the table of flours](https://example.org/flour), or run \`bread --help\`.
+`
+
+/** Some notes to look at, two revisions of one among them. */
+async function fill(stage: Stage, database: string): Promise<void> {
+  const now = Date.now()
+  const note = (id: string, title: string, body: string, more: object, hours: number) => ({
+    _id: `note:${id}`,
+    title,
+    body,
+    bookId: '',
+    tags: [],
+    createdAt: now - hours * 3_600_000,
+    updatedAt: now - hours * 3_600_000,
+    ...more,
+  })
+  const plan = 'Friday\n- train at 16:40\n- key at the neighbours'
+  const docs = [
+    { _id: 'book:kitchen', name: 'Kitchen' },
+    { _id: 'book:travel', name: 'Travel' },
+    { _id: 'book:work', name: 'Work' },
+    { _id: 'tag:slow', name: 'slow' },
+    { _id: 'tag:weekend', name: 'weekend' },
+    note('1', 'Bread', RECIPE, { bookId: 'book:kitchen', tags: ['tag:slow', 'tag:weekend'] }, 1),
+    note(
+      '3',
+      'Questions for Thursday',
+      'Who answers the phone?\nWhat does it cost?',
+      { bookId: 'book:work' },
+      30,
+    ),
+    note('4', 'Books to read', '- The Left Hand of Darkness\n- Middlemarch', {}, 90),
+    note(
+      '5',
+      'A very long title that does not fit into the list of notes at all',
+      'Short.',
+      { tags: ['tag:slow'] },
+      400,
+    ),
+  ]
+  await stage.server.call('POST', `/${database}/_bulk_docs`, { docs })
+  const versions = [
+    {
+      ...note(
+        '2',
+        'Weekend',
+        `${plan}\n- bring the tent`,
+        { bookId: 'book:travel', tags: ['tag:weekend'] },
+        3,
+      ),
+      _rev: '1-a',
+    },
+    {
+      ...note('2', 'Weekend', `${plan}\n- bring the good shoes\n- and a map`, { bookId: 'book:travel' }, 4),
+      _rev: '1-b',
+    },
+  ]
+  await stage.server.call('POST', `/${database}/_bulk_docs`, { docs: versions, new_edits: false })
+}
+
+export async function looks(t: Test, stage: Stage): Promise<void> {
+  const address = await stage.database('looks')
+  await fill(stage, 'looks')
+  const axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
+  if (process.env.NOTES_SCREENSHOTS) await mkdir(FOLDER, { recursive: true })
+  const more = process.env.NOTES_SCREENSHOTS ? MORE_LOOKS : []
+  for (const look of [...LOOKS, ...more]) await t.test(look.name, (t) => show(t, stage, look, address, axe))
+}
+
+async function show(t: Test, stage: Stage, look: Look, address: string, axe: string): Promise<void> {
+  const device = await stage.device(t, look)
+  const { page } = device
+  let at = 0
+  const picture = async (name: string) => {
+    at += 1
+    if (process.env.NOTES_SCREENSHOTS)
+      await page.screenshot({ path: join(FOLDER, `${look.name}-${at}-${name}.png`) })
+    t.same(await violations(device, axe), [], `${name} is accessible`)
+    const overflow = await page.evaluate('document.documentElement.scrollWidth - innerWidth')
+    t.ok((overflow as number) <= 0, `${name} fits the width`)
+  }
+  await picture('empty')
+  await device.preferences()
+  await page.getByRole('button', { name: 'Sign in' }).waitFor()
+  await picture('hosted')
+  await device.apply(address)
+  await device.status('Up to date')
+  await picture('advanced')
+  if (look.size === 'phone') {
+    await device.go('#/preferences')
+    await picture('sections')
+    await device.preferences()
+  }
+  await page.getByLabel('ADDRESS', { exact: true }).fill(address.replace(/:\d+\//, '/'))
+  await page.getByRole('button', { name: 'Network diagnosis' }).click()
+  await device.finding('address')
+  await page.locator('[data-finding]').scrollIntoViewIfNeeded()
+  await picture('diagnosis')
+  await device.go('#/notes')
+  await device.row('Bread').waitFor()
+  await picture('list')
+  if (look.size === 'phone' || look.size === 'tablet') {
+    await page.getByRole('button', { name: 'Menu', exact: true }).click()
+    await until('the menu is there', async () => (await page.locator('.sidebar').boundingBox())?.x === 0)
+    await picture('menu')
+    await page.keyboard.press('Escape')
+  }
+  await device.read('Bread')
+  await picture('reading')
+  await page.getByRole('button', { name: 'Write' }).click()
+  await picture('writing')
+  await device.read('Weekend')
+  await picture('conflict-notice')
+  await page.getByRole('link', { name: 'Compare the versions' }).click()
+  await page.locator('.version').nth(1).waitFor()
+  await picture('conflict')
+  await device.preferences('logging')
+  await page.getByLabel('Main process logging').check()
+  await device.choose("Don't Sync")
+  await picture('dont-sync')
+  await device.choose('Advanced')
+  await device.status('Up to date')
+  await device.preferences('logging')
+  await page.locator('.events li').first().waitFor()
+  await picture('logging')
+  await device.preferences('about')
+  await page.getByRole('heading', { name: 'On this device' }).waitFor()
+  await picture('about')
+}
+
+/** @returns the rules that the page breaks, and where */
+async function violations(device: Device, axe: string): Promise<unknown> {
+  await device.page.evaluate(`window.axe === undefined && (() => { ${axe} })()`)
+  return device.page.evaluate(`axe.run(document, { resultTypes: ['violations'] }).then(({ violations }) =>
+    violations.map(({ id, nodes }) => [id, ...nodes.slice(0, 3).map(({ html, any }) => [html.slice(0, 200), any.map(({ message }) => message)])]))`)
+}

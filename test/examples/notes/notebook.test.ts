@@ -1,0 +1,154 @@
+/** The notes of a device: what PouchDB holds, drafts, conflicts. */
+import { randomUUID } from 'node:crypto'
+import fc from 'fast-check'
+import PouchDB from 'pouchdb'
+import memoryAdapter from 'pouchdb-adapter-memory'
+import t, { type Test } from 'tap'
+import { compareLines, keep, keepAll, versionsOf } from '../../../examples/notes/src/notes/conflicts.ts'
+import { Draft } from '../../../examples/notes/src/notes/draft.ts'
+import { Library } from '../../../examples/notes/src/notes/library.ts'
+import { excerptOf, noteOf, notesOn, tagId } from '../../../examples/notes/src/notes/model.ts'
+import type { Pouch } from '../../../examples/notes/src/pouch.ts'
+
+PouchDB.plugin(memoryAdapter)
+
+function database(t: Test): Pouch {
+  const db = new PouchDB(`notes-${randomUUID()}`, { adapter: 'memory' })
+  t.teardown(() => db.destroy())
+  return db as unknown as Pouch
+}
+
+/** A note with two revisions that know nothing of each other. */
+async function conflicting(db: Pouch): Promise<string> {
+  const id = 'note:1'
+  const branch = (rev: string, title: string) => ({ _id: id, _rev: rev, title, body: title, updatedAt: 1 })
+  const write = db as unknown as { bulkDocs(docs: object[], options: object): Promise<unknown> }
+  await write.bulkDocs([branch('1-a', 'one'), branch('1-b', 'other')], { new_edits: false })
+  return id
+}
+
+t.test('the library shows what is there, and what comes', async (t) => {
+  const library = new Library(database(t))
+  const first = await library.addNote({ title: 'First' })
+  await library.open()
+  t.same(
+    library.value.notes.map(({ title }) => title),
+    ['First'],
+  )
+  const until = (holds: () => boolean) =>
+    new Promise<void>((resolve) => {
+      const end = library.subscribe(() => holds() && resolve(end()))
+      if (holds()) resolve(end())
+    })
+  const bookId = await library.addBook(' Kitchen ')
+  const tag = await library.addTag('Slow Food')
+  t.equal(await library.addTag('slow  food'), tag, 'the same tag')
+  await library.addNote({ title: 'Second', body: 'of bread', bookId, tags: [tag] })
+  await until(() => library.value.notes.length === 2 && library.value.books.length === 1)
+  t.same(notesOn(library.value, { kind: 'book', id: bookId }, '').length, 1)
+  t.same(notesOn(library.value, { kind: 'tag', id: tag }, 'BREAD second').length, 1)
+  t.same(notesOn(library.value, { kind: 'all' }, 'cheese').length, 0)
+  await library.remove(first)
+  await until(() => library.value.notes.length === 1)
+  t.equal(library.value.notes[0]?.title, 'Second')
+})
+
+t.test('a removed note takes its conflicting revisions along', async (t) => {
+  const db = database(t)
+  const id = await conflicting(db)
+  await new Library(db).remove(id)
+  await t.rejects(db.get(id), { name: 'not_found' })
+})
+
+t.test('a draft is written onto what it was written over', async (t) => {
+  const db = database(t)
+  const library = new Library(db)
+  const id = await library.addNote({ title: 'One' })
+  const draft = new Draft(db, noteOf(await db.get(id)))
+  draft.change({ body: 'a' })
+  draft.change({ body: 'ab' })
+  await draft.save()
+  draft.change({ title: 'Two' })
+  await draft.save()
+  t.match(await db.get(id), { title: 'Two', body: 'ab' })
+  t.match((await db.get(id))._rev, /^3-/)
+})
+
+t.test('an edit that comes in between is a conflict, and neither is lost', async (t) => {
+  const db = database(t)
+  const id = await new Library(db).addNote({ title: 'One' })
+  const note = noteOf(await db.get(id))
+  const draft = new Draft(db, note)
+  draft.change({ body: 'mine' })
+  await db.put({ ...(await db.get(id)), body: 'theirs' })
+  const theirs = noteOf(await db.get(id))
+  t.notOk(draft.follow(theirs), 'what is unsaved stays on the screen')
+  await draft.save()
+  const versions = await versionsOf(db, id)
+  t.same(versions.map(({ body }) => body).sort(), ['mine', 'theirs'])
+})
+
+t.test('a draft follows another device while nothing is unsaved', async (t) => {
+  const db = database(t)
+  const id = await new Library(db).addNote({ title: 'One' })
+  const draft = new Draft(db, noteOf(await db.get(id)))
+  await db.put({ ...(await db.get(id)), body: 'theirs' })
+  t.ok(draft.follow(noteOf(await db.get(id))))
+  t.equal(draft.text.body, 'theirs')
+  draft.change({ body: 'mine' })
+  await draft.save()
+  t.same((await versionsOf(db, id)).length, 1)
+})
+
+t.test('a conflict is resolved by either version, or by all', async (t) => {
+  for (const at of [0, 1]) {
+    const db = database(t)
+    const versions = await versionsOf(db, await conflicting(db))
+    t.equal(versions.length, 2)
+    const kept = versions[at]
+    if (kept === undefined) throw new Error('no version')
+    await keep(db, versions, kept)
+    const left = await versionsOf(db, 'note:1')
+    t.same(
+      left.map(({ title }) => title),
+      [kept.title],
+    )
+  }
+  const db = database(t)
+  await keepAll(db, await versionsOf(db, await conflicting(db)))
+  const { rows } = await db.allDocs({ include_docs: true, conflicts: true })
+  t.same(rows.map(({ doc }) => doc?.body).sort(), ['one', 'other'])
+  t.ok(rows.every(({ doc }) => doc?._conflicts === undefined))
+})
+
+t.test('lines are compared: what is common is the same on both sides, in order', async () => {
+  const text = fc
+    .array(fc.constantFrom('a', 'b', 'c', ''), { maxLength: 12 })
+    .map((lines) => lines.join('\n'))
+  fc.assert(
+    fc.property(text, text, (one, other) => {
+      const [left, right] = compareLines(one, other)
+      const texts = (lines: typeof left) => lines.map((line) => line.text).join('\n')
+      const common = (lines: typeof left) => lines.filter((line) => line.isCommon).map((line) => line.text)
+      return (
+        texts(left) === one &&
+        texts(right) === other &&
+        JSON.stringify(common(left)) === JSON.stringify(common(right)) &&
+        (one !== other || common(left).length === left.length)
+      )
+    }),
+  )
+})
+
+t.test('small things', async (t) => {
+  t.equal(tagId('  Slow  Food '), 'tag:slow-food')
+  t.equal(
+    excerptOf('# Head\n\n- [x] done\n![p](file:1) and [a link](http://x) **bold**'),
+    'Head done and a link bold',
+  )
+  t.match(noteOf({ _id: 'note:1', _rev: '1-a', title: 1, tags: ['a', 2] }), {
+    title: '',
+    tags: ['a'],
+    updatedAt: 0,
+  })
+})

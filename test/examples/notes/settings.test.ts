@@ -1,0 +1,91 @@
+import t from 'tap'
+import {
+  DEFAULT_MODE,
+  DEFAULTS,
+  readSettings,
+  SettingsKeeper,
+  type Shelf,
+  SYNC_MODES,
+} from '../../../examples/notes/src/settings.ts'
+import { choiceOf } from '../../../examples/notes/src/sync/target.ts'
+
+function shelf(): Shelf {
+  const kept = new Map<string, string>()
+  return {
+    getItem: (key) => kept.get(key) ?? null,
+    setItem: (key, value) => kept.set(key, value),
+    removeItem: (key) => kept.delete(key),
+  }
+}
+
+t.test('there are three modes, and the hosted server is the default', async (t) => {
+  t.same(SYNC_MODES, ['off', 'hosted', 'advanced'])
+  t.equal(DEFAULT_MODE, 'hosted')
+  t.same(new SettingsKeeper(shelf()).value, DEFAULTS)
+})
+
+t.test('each choice is kept when it is made', async (t) => {
+  const kept = shelf()
+  const settings = new SettingsKeeper(kept)
+  settings.chooseMode('off')
+  settings.setMobile(true)
+  settings.setLogging(true)
+  settings.signIn({ name: 'anna', database: 'userdb-1', token: 'stt_1', tokenId: '1' })
+  t.match(new SettingsKeeper(kept).value, {
+    mode: 'off',
+    isMobile: true,
+    isLogging: true,
+    account: { name: 'anna' },
+  })
+  settings.signOut()
+  t.equal(new SettingsKeeper(kept).value.account, null)
+})
+
+t.test('an Address is kept by Apply, and only when it is one', async (t) => {
+  const kept = shelf()
+  const settings = new SettingsKeeper(kept)
+  t.ok(settings.applyAddress(' https://a:b@h:443/notes ').ok)
+  t.equal(settings.value.address, 'https://a:b@h:443/notes')
+  const bad = settings.applyAddress('https://h/notes')
+  t.notOk(bad.ok)
+  t.equal(new SettingsKeeper(kept).value.address, 'https://a:b@h:443/notes', 'the one before stays')
+  settings.setMobile(true)
+  t.notOk(settings.applyAddress('http://h:5984/notes').ok, 'a mobile device demands TLS')
+})
+
+t.test('who watches hears of a change, and of none when there is none', async (t) => {
+  const settings = new SettingsKeeper(shelf())
+  const heard: string[] = []
+  const end = settings.subscribe(({ mode }) => heard.push(mode))
+  settings.chooseMode('off')
+  end()
+  settings.chooseMode('advanced')
+  t.same(heard, ['off'])
+})
+
+t.test('what cannot be read counts as not set', async (t) => {
+  for (const text of [null, '', '{', '[]', '1', 'null', '"x"'])
+    t.same(readSettings(text), DEFAULTS, `${text}`)
+  t.same(readSettings('{"mode":"x","address":1,"isMobile":"yes","account":{"name":"a"}}'), DEFAULTS)
+})
+
+t.test('what the settings mean', async (t) => {
+  const account = { name: 'anna', database: 'userdb-616e6e61', token: 'stt_x', tokenId: '1' }
+  const idle = (settings: object, server = 'https://h:443') => {
+    const choice = choiceOf({ ...DEFAULTS, ...settings }, server)
+    return 'idle' in choice ? choice.idle.reason : choice.target
+  }
+  t.equal(idle({ mode: 'off', address: 'https://h:1/n' }), 'off')
+  t.equal(idle({}), 'signed-out')
+  t.equal(idle({ account }, ''), 'no-hosted-server')
+  t.equal(idle({ mode: 'advanced' }), 'no-address')
+  t.equal(idle({ mode: 'advanced', address: 'http://h:1/n', isMobile: true }), 'address')
+  t.match(idle({ account }), {
+    mode: 'hosted',
+    mobile: 'none',
+    address: { url: 'https://h:443/userdb-616e6e61' },
+  })
+  t.match(idle({ account }), { address: { username: 'anna', password: 'stt_x' } })
+  t.match(idle({ account, isMobile: true }), { mobile: 'selector' })
+  t.match(idle({ mode: 'advanced', address: 'https://h:1/n', isMobile: true }), { mobile: 'filter' })
+})

@@ -1,0 +1,129 @@
+/** What the facts of a diagnosis mean: a row for each case. */
+import t from 'tap'
+import type { Answer, Probes } from '../../../examples/notes/src/diagnosis/probes.ts'
+import { addressVerdict, verdict } from '../../../examples/notes/src/diagnosis/verdict.ts'
+import { parseAddress } from '../../../src/core/address.ts'
+
+const FINE: Answer = { kind: 'answer', status: 200, body: { db_name: 'notes' } }
+const FAILED: Answer = { kind: 'failed' }
+const WELL: Probes = {
+  isOnline: true,
+  origin: 'http://127.0.0.1:5173',
+  database: FINE,
+  isThere: null,
+  design: null,
+  feedMs: 5,
+}
+const HOME = 'http://anna:secret@127.0.0.1:5984/notes'
+const NAMED = 'https://anna:secret@notes.example.org:6984/notes'
+
+function answer(
+  status: number,
+  body: Record<string, unknown> | null = { error: 'x', reason: 'because' },
+): Answer {
+  return { kind: 'answer', status, body }
+}
+
+type Row = readonly [
+  name: string,
+  address: string,
+  probes: Partial<Probes>,
+  code: string | null,
+  says: RegExp,
+]
+
+const ROWS: readonly Row[] = [
+  ['all is well', HOME, {}, null, /^$/],
+  [
+    'refused: no name and no certificate are involved',
+    HOME,
+    { database: FAILED, isThere: false },
+    'refused',
+    /Nobody answers at 127\.0\.0\.1:5984/,
+  ],
+  [
+    'a name over http',
+    'http://h:5984/notes',
+    { database: FAILED, isThere: false },
+    'unreachable',
+    /the name h leads nowhere, or nobody listens/,
+  ],
+  [
+    'a number over https',
+    'https://127.0.0.1:6984/n',
+    { database: FAILED, isThere: false },
+    'unreachable',
+    /Either this device does not trust its certificate, or nobody listens/,
+  ],
+  [
+    'a name over https',
+    NAMED,
+    { database: FAILED, isThere: false },
+    'unreachable',
+    /leads nowhere, or this device does not trust its certificate, or nobody.*not told which/,
+  ],
+  ['CORS: a plain request is answered', NAMED, { database: FAILED, isThere: true }, 'cors', /cors\/origins/],
+  [
+    'offline',
+    NAMED,
+    { database: FAILED, isThere: false, isOnline: false },
+    'offline',
+    /when the network is back/,
+  ],
+  [
+    'http from a page of https',
+    'http://h:5984/n',
+    { database: FAILED, isThere: false, origin: 'https://app' },
+    'insecure',
+    /https address/,
+  ],
+  ['no answer in time', NAMED, { database: { kind: 'late' } }, 'slow', /15 seconds/],
+  ['401 with a password', HOME, { database: answer(401) }, 'credentials', /401.*not right.*because/s],
+  ['401 without', 'http://h:5984/n', { database: answer(401) }, 'credentials', /no name and password/],
+  ['403', HOME, { database: answer(403) }, 'rights', /anna is not let into notes \(403\).*_security/s],
+  ['404', HOME, { database: answer(404) }, 'no_database', /no database notes.*404/s],
+  ['404 of a web server', HOME, { database: answer(404, null) }, 'not_couchdb', /\(404\)/],
+  ['a page where a database should be', HOME, { database: answer(200, null) }, 'not_couchdb', /\(200\)/],
+  ['a proxy without its server', HOME, { database: answer(502, null) }, 'server', /502.*does not reach/s],
+  ['no mobile filter', NAMED, { design: answer(404) }, 'no_mobile_filter', /_design\/mobile/],
+  [
+    'a design document without the filter',
+    NAMED,
+    { design: answer(200, { filters: { other: '' } }) },
+    'no_mobile_filter',
+    /pictures stay away/,
+  ],
+  ['a mobile filter', NAMED, { design: answer(200, { filters: { sync: '' } }) }, null, /^$/],
+  [
+    'a feed that is held back',
+    NAMED,
+    { feedMs: null },
+    'buffered_feed',
+    /proxy_buffering off.*flush_interval -1/,
+  ],
+]
+
+for (const [name, text, probes, code, says] of ROWS) {
+  t.test(name, async (t) => {
+    const parsed = parseAddress(text)
+    if (!parsed.ok) throw new Error('no address')
+    const { finding, checks } = verdict(parsed.address, { ...WELL, ...probes })
+    t.equal(finding?.code ?? null, code)
+    const said = finding === null ? '' : `${finding.title} ${finding.detail}`
+    t.match(said, says)
+    t.notMatch(`${said} ${finding?.command}`, /secret/, 'no password is shown')
+    t.equal(checks.filter(({ state }) => state === 'wrong').length, code === null ? 0 : 1)
+  })
+}
+
+t.test('no port, and other faults of the address, all of them', async (t) => {
+  const parsed = parseAddress('http://notes.example.org', { mobile: true })
+  if (parsed.ok) throw new Error('an address')
+  const { finding, checks } = addressVerdict(parsed.faults)
+  t.equal(finding?.code, 'address')
+  t.equal(checks[0]?.state, 'wrong')
+  for (const { reason, mend } of parsed.faults) {
+    t.ok(`${finding?.title} ${finding?.detail}`.includes(reason))
+    t.ok(`${finding?.title} ${finding?.detail}`.includes(mend))
+  }
+})
