@@ -7,11 +7,11 @@
  */
 
 /** From so many bytes on pieces are the smallest. */
-const BUDGET = 16 * 1024 * 1024
+const BUDGET = 8 * 1024 * 1024
 /** The smallest piece; of shorter ones the memory is left to the collector (discard.ts). */
 const LEAST = 32 * 1024
 /** How many pieces there must be room for. */
-const PARTS = 32
+const PARTS = 16
 
 /** KiB, so that it cannot run over. */
 let held = new Int32Array(new SharedArrayBuffer(4))

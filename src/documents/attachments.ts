@@ -8,10 +8,11 @@ import { pipeline } from 'node:stream/promises'
 import { createGunzip } from 'node:zlib'
 import { CouchError } from '../core/errors.ts'
 import type { Settings } from '../core/types.ts'
+import { WorkQueue } from '../core/work-queue.ts'
 import type { AttachmentEncoding, BlobStage, DatabaseStore } from '../storage/engine.ts'
 import type { Body } from './database.ts'
 import type { FollowingAttachment, IncomingAttachment, IncomingContent } from './incoming.ts'
-import { bodyBytes, bodySteps } from './request-body.ts'
+import { bodyBytes, readInto } from './request-body.ts'
 
 /** Bytes read and handed on in one step: as many as one write of the store takes. */
 const PIECE = 1024 * 1024
@@ -19,6 +20,35 @@ const PIECE = 1024 * 1024
 const SMALL = 256 * 1024
 const SMALL_TOGETHER = 1024 * 1024
 const INFLATE_CHUNK = 64 * 1024
+
+/**
+ * How many pieces a thread has in its hands at once, each of another upload. More would be as many megabytes more, and
+ * the other writes of a database would wait for a transaction of all of them.
+ */
+const PIECES_AT_ONCE = 4
+
+/** Of the thread. Whoever waits is a request under way, of which there are so many as connections. */
+const turns = new WorkQueue(PIECES_AT_ONCE, Number.POSITIVE_INFINITY)
+/** What pieces were read into, for the next ones. */
+const memories: Buffer[] = []
+
+/** Reads a piece of a body when there is memory for it, and calls `use` with it: it is good until that is done. */
+function atTurn(
+  body: Body,
+  start: number,
+  end: number,
+  use: (piece: Uint8Array) => Promise<void>,
+): Promise<void> {
+  return turns.take(async () => {
+    if ('bytes' in body) return use(bodyBytes(body, start, end))
+    const memory = memories.pop() ?? Buffer.allocUnsafeSlow(PIECE)
+    try {
+      await use(readInto(memory, body, start, end))
+    } finally {
+      memories.push(memory)
+    }
+  })
+}
 
 /** Where a content lies in a request's body. */
 export interface Stretch {
@@ -92,9 +122,11 @@ export class Staging {
   async #stage(body: Body, start: number, end: number): Promise<Pick<IncomingContent, 'digest' | 'content'>> {
     const stage = await this.#store.stageBlob()
     this.#stages.push(stage)
-    for (const piece of bodySteps(body, start, end, PIECE)) {
-      this.#requireRoom()
-      await stage.append(piece)
+    for (let at = start; at < end; at += PIECE) {
+      await atTurn(body, at, Math.min(at + PIECE, end), (piece) => {
+        this.#requireRoom()
+        return stage.append(piece)
+      })
     }
     const { digest, blob } = await stage.finish()
     return { digest, content: { blob } }

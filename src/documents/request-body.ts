@@ -20,17 +20,28 @@ export function bodyBytes(body: Body, start: number, end: number): Uint8Array {
 }
 
 /**
- * A stretch of the body, a step after the other. Each is good until the next is asked for: of a body in a file all are
- * read into the same memory, since a large upload would else leave hundreds of megabytes to be collected.
+ * A stretch of the body, a step after the other. Each is good until the next is asked for.
  * @param step bytes of a step, but for the last
  */
 export function* bodySteps(body: Body, start: number, end: number, step: number): Generator<Uint8Array> {
   const memory = 'bytes' in body ? null : Buffer.allocUnsafeSlow(Math.min(step, end - start))
   for (let at = start; at < end; at += step) {
     const next = Math.min(at + step, end)
-    if ('bytes' in body) yield body.bytes.subarray(at, next)
-    else yield readFully(body.file, (memory as Buffer).subarray(0, next - at), at)
+    yield 'bytes' in body ? body.bytes.subarray(at, next) : readInto(memory as Buffer, body, at, next)
   }
+}
+
+/**
+ * A stretch of a body in a file, read into memory that is used again: a large upload would else leave hundreds of
+ * megabytes to be collected.
+ */
+export function readInto(
+  memory: Buffer,
+  { file }: Extract<Body, { readonly file: number }>,
+  start: number,
+  end: number,
+): Uint8Array {
+  return readFully(file, memory.subarray(0, end - start), start)
 }
 
 function readFully(file: number, bytes: Buffer, start: number): Buffer {

@@ -19,6 +19,8 @@ export class BodyCollector {
   readonly #memory: BodyMemory
   readonly #tmpDir: string | null
   readonly #shortage: () => CouchError | null
+  /** Whether it will be in a file in the end: then it goes there at once, and leaves the memory to others. */
+  readonly #isLarge: boolean
   #chunks: Uint8Array[] = []
   #length = 0
   #reserved = 0
@@ -27,11 +29,18 @@ export class BodyCollector {
   /**
    * @param tmpDir where the file is made; null: a body that holds passwords, of which nothing must reach the disk
    * @param shortage what a large body is refused with; null while the disk has room for it
+   * @param announced how long it is said to be; NaN: that is not said
    */
-  constructor(memory: BodyMemory, tmpDir: string | null, shortage: () => CouchError | null = () => null) {
+  constructor(
+    memory: BodyMemory,
+    tmpDir: string | null,
+    shortage: () => CouchError | null = () => null,
+    announced = Number.NaN,
+  ) {
     this.#memory = memory
     this.#tmpDir = tmpDir
     this.#shortage = shortage
+    this.#isLarge = announced > MAX_IN_MEMORY && tmpDir !== null
   }
 
   get length(): number {
@@ -45,7 +54,8 @@ export class BodyCollector {
    */
   add(chunk: Uint8Array): undefined | Promise<void> {
     this.#length += chunk.length
-    if (this.#file === null && this.#length <= MAX_IN_MEMORY && this.#memory.reserve(chunk.length)) {
+    const mayStay = this.#file === null && !this.#isLarge && this.#length <= MAX_IN_MEMORY
+    if (mayStay && this.#memory.reserve(chunk.length)) {
       this.#reserved += chunk.length
       this.#chunks.push(chunk)
       return undefined

@@ -98,7 +98,8 @@ async function useBody<T>(
   const refusal = announced > MAX_IN_MEMORY ? shortage(space()) : null
   if (refusal !== null) throw refusal
   const { bodyMemory } = request.server
-  const collector = new BodyCollector(bodyMemory, spoolFolder(request, isRaw), () => shortage(space()))
+  const folder = spoolFolder(request, isRaw)
+  const collector = new BodyCollector(bodyMemory, folder, () => shortage(space()), announced)
   try {
     await read(request, encoding, collector, limit)
     return await use(collector.length === 0 ? null : collector.finish())

@@ -14,13 +14,13 @@ const MB = 1024 * KB
 
 t.test('pieces get smaller by halves as more waits, and are never nothing', async (t) => {
   t.equal(outgoingBytes(), 0)
-  const seen = [0, 6, 4, 2, 3, 100].map((more) => {
+  const seen = [0, 4, 1, 1, 1, 100].map((more) => {
     holdOutgoing(more * MB)
     return pieceBytes(256 * KB) / KB
   })
-  t.same(seen, [256, 256, 128, 128, 32, 32])
+  t.same(seen, [256, 256, 128, 128, 64, 32])
   t.equal(pieceBytes(16 * KB), 16 * KB, 'those that are small are left')
-  releaseOutgoing(115 * MB)
+  releaseOutgoing(107 * MB)
   t.equal(outgoingBytes(), 0)
   t.equal(pieceBytes(256 * KB), 256 * KB)
 })

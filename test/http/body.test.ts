@@ -310,6 +310,15 @@ t.test('a collector owns its bytes, and gives everything back once', async (t) =
   t.equal(memory.used, 0)
 })
 
+t.test('what is said to be large goes to a file at once, and takes no memory from others', async (t) => {
+  const memory = new BodyMemory(() => 64 * MAX_IN_MEMORY)
+  const collector = new BodyCollector(memory, t.testdir(), () => null, MAX_IN_MEMORY + 1)
+  await collector.add(Buffer.from('large'))
+  t.equal(memory.used, 0)
+  t.match(collector.finish(), { file: Number, length: 5 })
+  await collector.close()
+})
+
 t.test('a folder that cannot be written is a fault of the server, and leaks nothing', async (t) => {
   const memory = new BodyMemory(() => 0)
   const absent = t.testdirName

@@ -98,7 +98,7 @@ export class Documents {
   }
 
   /** Live documents of a range, in its direction. */
-  inRange(range: IdRange, limit: number, touches: Touches | undefined): DocState[] {
+  inRange(range: IdRange, limit: number, touches: Touches | undefined): Iterable<DocState> {
     const { where, values } = idRange(range, 'd.id')
     const order = `ORDER BY d.id ${range.descending ? 'DESC' : 'ASC'} LIMIT ?`
     return this.#select(touches, `NOT d.deleted AND ${where} ${order}`, [...values, limit])
@@ -111,17 +111,23 @@ export class Documents {
     descending: boolean,
     limit: number,
     touches: Touches | undefined,
-  ): DocState[] {
+  ): Iterable<DocState> {
     const order = `ORDER BY d.seq ${descending ? 'DESC' : 'ASC'} LIMIT ?`
     return this.#select(touches, `d.seq > ? AND d.seq < ? ${order}`, [above, below, limit])
   }
 
-  #select(touches: Touches | undefined, where: string, values: Value[]): DocState[] {
-    const sql = touches?.body
-      ? `SELECT ${DOC_COLUMNS}, ${BODY_COLUMNS} FROM ${WITH_BODY} WHERE ${where}`
-      : `SELECT ${DOC_COLUMNS} FROM doc AS d WHERE ${where}`
+  #select(touches: Touches | undefined, where: string, values: Value[]): Iterable<DocState> {
+    if (touches?.body) return this.#bodies(where, values)
+    const sql = `SELECT ${DOC_COLUMNS} FROM doc AS d WHERE ${where}`
     const rows = this.#connection.prepareTuples<DocRow>(sql).all(...values)
     return rows.map((row) => this.#state(row))
+  }
+
+  /** One by one: a page that ends after three of them must not have read a hundred, which may be of a megabyte each. */
+  *#bodies(where: string, values: Value[]): Generator<DocState> {
+    const sql = `SELECT ${DOC_COLUMNS}, ${BODY_COLUMNS} FROM ${WITH_BODY} WHERE ${where}`
+    const rows = this.#connection.prepareTuples<DocRow>(sql).iterate(...values)
+    for (const row of rows) yield this.#state(row)
   }
 
   /** How many documents, live ones unless `deletedToo`, stand in a stretch of a range; at most `limit`, and the last id. */

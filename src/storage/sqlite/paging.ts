@@ -10,18 +10,19 @@ const FETCH = 100
  */
 export function fillPage<Source, R>(
   { limit, enough }: Paging,
-  fetch: (last: Source | null, limit: number) => Source[],
+  fetch: (last: Source | null, limit: number) => Iterable<Source>,
   read: (row: Source) => R,
 ): { rows: R[]; more: boolean } {
   const rows: R[] = []
   for (let last: Source | null = null; ; ) {
     const wanted = Math.min(FETCH, limit - rows.length + 1)
-    const fetched = fetch(last, wanted)
-    for (const row of fetched) {
+    let fetched = 0
+    for (const row of fetch(last, wanted)) {
+      fetched += 1
       if (rows.length >= limit || (rows.length > 0 && enough?.())) return { rows, more: true }
       rows.push(read(row))
       last = row
     }
-    if (fetched.length < wanted) return { rows, more: false }
+    if (fetched < wanted) return { rows, more: false }
   }
 }

@@ -7,6 +7,8 @@ export type Row = Record<string, unknown>
 export interface Statement<R extends object = Row> {
   get(...values: Value[]): R | undefined
   all(...values: Value[]): R[]
+  /** Rows as they are taken. Until the last is, or the iteration is ended, nothing can be written. */
+  iterate(...values: Value[]): Iterable<R>
   run(...values: Value[]): { changes: number; lastInsertRowid: number | bigint }
 }
 
@@ -28,6 +30,10 @@ export class LazyStatement<R extends object> implements Statement<R> {
 
   all(...values: Value[]): R[] {
     return this.#use().all(...values)
+  }
+
+  iterate(...values: Value[]): Iterable<R> {
+    return this.#use().iterate(...values)
   }
 
   run(...values: Value[]): { changes: number; lastInsertRowid: number | bigint } {

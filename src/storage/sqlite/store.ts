@@ -205,7 +205,7 @@ export class SqliteStore implements RememberingStore {
   /** A page, and the view of the same moment. */
   #page<Source, R>(
     paging: Paging,
-    fetch: (last: Source | null, limit: number) => Source[],
+    fetch: (last: Source | null, limit: number) => Iterable<Source>,
     read: (row: Source, view: StoreView) => R,
   ): Page<R> {
     return this.#access.read(() => {
