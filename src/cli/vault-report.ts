@@ -59,12 +59,14 @@ export function vaultJson(report: VaultReport): string {
   })}\n`
 }
 
+const DOCTOR = 'If it does not sync: settee doctor, with the address, says why.'
+
 /** @param options.columns the width of the terminal; 0: a QR code is of no use */
 export function vaultText(report: VaultReport, { columns }: { readonly columns: number }): string {
   const { command } = report
   const heading = `The vault ${shown(command.vault)}, for ${APP_NAMES[command.app]}:`
   const notes = notesOf(report).map((note) => `${note}\n`)
-  return [heading, ...stepLines(report), '', ...secretLines(report, columns), '']
+  return [heading, ...stepLines(report), '', ...secretLines(report, columns), DOCTOR, '']
     .join('\n')
     .concat(notes.length > 0 ? `\n${notes.join('')}` : '')
 }

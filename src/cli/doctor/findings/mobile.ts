@@ -1,3 +1,4 @@
+import { MOBILE_FILTER } from '../../../core/mobile-filter.ts'
 import { isAnswer, type Reply } from '../client.ts'
 import { type Finding, fine, toYou, wrong } from '../finding.ts'
 import { told } from '../quote.ts'
@@ -18,7 +19,8 @@ export interface MobileFacts {
   readonly changes: Reply
 }
 
-const FILTER = '{"filters":{"sync":"function (doc) { return doc._id.indexOf(\\"file:\\") === -1 }"}}'
+/** Between single quotes in a shell. */
+const FILTER = JSON.stringify({ filters: { sync: MOBILE_FILTER.replaceAll("'", '"') } })
 
 /** Judges `_design/mobile`, by which note apps on phones leave pictures out. */
 export function judgeMobile({ document, trial, changes }: MobileFacts, scene: Scene): Finding {
