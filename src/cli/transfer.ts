@@ -30,8 +30,7 @@ export async function runTransferCommand(command: TransferCommand, env: NodeJS.P
 /** Files are opened before root becomes the owner of the data folder, who may not reach them. */
 async function exportTo({ database, to, data }: Named<'export'>, env: NodeJS.ProcessEnv): Promise<number> {
   const isFile = to !== STANDARD
-  const target = isFile ? createWriteStream('', { fd: openNew(to) }) : process.stdout
-  const stay = isFile ? removedWhenBrokenOff(to) : () => undefined
+  const { target, stay } = isFile ? openRemovable(to) : { target: process.stdout, stay: () => undefined }
   try {
     const { documents, deleted, hasAttachments } = await transfer<ExportOutcome>(data, env, {
       pump: (socket) => pour(socket, target, to),
@@ -46,6 +45,17 @@ async function exportTo({ database, to, data }: Named<'export'>, env: NodeJS.Pro
     throw error
   } finally {
     stay()
+  }
+}
+
+/** A new file that is removed by a signal from its first moment on: signals are heard in a later turn than this one. */
+function openRemovable(path: string): { readonly target: Writable; readonly stay: () => void } {
+  const stay = removedWhenBrokenOff(path)
+  try {
+    return { target: createWriteStream('', { fd: openNew(path) }), stay }
+  } catch (error) {
+    stay()
+    throw error
   }
 }
 

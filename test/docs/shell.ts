@@ -90,7 +90,9 @@ export async function openShell(t: Test, { variables = {}, isClone = false }: Sh
     },
     async startByCommand(text) {
       // A group of processes, since npm starts others, and a test leaves none behind.
-      const group = spawn('bash', ['-c', text], { cwd: folder, env, detached: true, stdio: 'ignore' })
+      const [unsetting, ...unset] = WITHOUT_LOADERS
+      const options = { cwd: folder, env, detached: true, stdio: 'ignore' } as const
+      const group = spawn(unsetting, [...unset, 'bash', '-c', text], options)
       const ended = once(group, 'close').then(([code]) => ({
         code: code as number | null,
         stdout: '',
