@@ -132,11 +132,27 @@ async function slowUpload(t: Test, server: ServerProcess, path: string): Promise
   return answer.split('\r\n', 1)[0] ?? ''
 }
 
+/** Says in the test's output how the server has ended, if it ends before the test has. */
+function tellOfEnd(t: Test, server: ServerProcess): void {
+  let isOver = false
+  t.teardown(() => {
+    isOver = true
+  })
+  void server.ended().then(({ code, stderr }) => {
+    if (isOver) return
+    const faults = server.log().filter(({ level }) => level === 'error' || level === 'fatal')
+    t.comment(
+      `the server has ended with ${code}: ${stderr}${faults.map((line) => JSON.stringify(line)).join('\n')}`,
+    )
+  })
+}
+
 t.test('readers that read nothing', { timeout: 400_000 }, async (t) => {
   const server = await startServerProcess(t, { isBuilt: true })
   await fill(server)
   await server.stop()
   await server.start()
+  tellOfEnd(t, server)
   for (const path of ['/big', '/small']) t.match(await server.ask('GET', path), { status: 200 })
   const idle = residentBytes(server)
   let times: readonly number[] = []
@@ -157,6 +173,7 @@ t.test('readers that read nothing', { timeout: 400_000 }, async (t) => {
 
 t.test('uploads that come slowly', { timeout: 400_000 }, async (t) => {
   const server = await startServerProcess(t, { isBuilt: true })
+  tellOfEnd(t, server)
   await server.ask('PUT', '/files')
   t.match(await server.ask('GET', '/files'), { status: 200 })
   const idle = residentBytes(server)
