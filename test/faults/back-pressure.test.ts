@@ -183,11 +183,14 @@ t.test('uploads that come slowly', { timeout: 400_000 }, async (t) => {
   let body = 0
   const peak = await peakDuring(server, async () => {
     const uploads = Array.from({ length: UPLOADS }, (_, n) => slowUpload(t, server, `/files/doc-${n}/file`))
-    const others = othersTimes(server, 'files', done.signal)
-    const bodies = mostBodyMemory(server, done.signal)
-    answers.push(...(await Promise.all(uploads).finally(() => done.abort())))
-    times = await others
-    body = await bodies
+    const all = await Promise.all([
+      Promise.all(uploads).finally(() => done.abort()),
+      othersTimes(server, 'files', done.signal),
+      mostBodyMemory(server, done.signal),
+    ])
+    answers.push(...all[0])
+    times = all[1]
+    body = all[2]
   })
   const grown = peak - idle
   t.same(new Set(answers), new Set(['HTTP/1.1 201 Created']))
