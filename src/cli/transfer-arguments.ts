@@ -17,7 +17,7 @@ export const EXPORT = grammar({
   about: "write a database into a file in couchbackup's format",
   details: `Writes a file of couchbackup's, with every leaf, its ancestry and its attachments, whether the server
 runs or not:
-  --to <file>          a new file, compressed if its name ends in .gz; - is the standard output (default)
+  --to <file>          a new file, compressed if its name ends in .gz; - is standard output (default)
 ${DATA_HELP}`,
   options: { ...DATA, to: { type: 'string' } },
   read(words, { data, to = STANDARD }): TransferCommand {
