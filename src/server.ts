@@ -219,7 +219,12 @@ async function composed(
     tokenMaker: runningTokenMaker(tokens),
     createDatabase: (name: string, account: string) =>
       hosted === null ? databases.create(name) : hosted.databases.create(name, account),
-    listening: () => urlOf(app),
+    adminNames: async () => Object.keys(config.section('admins')).sort(),
+    listening: () => {
+      const url = urlOf(app)
+      return url === null ? null : { url, secureUrl: app.secure?.url ?? null }
+    },
+    ownerOf: (name: string) => hosted?.owners.ownerOf(name),
   }
   const controls = localControls({ config, databases, env, revokeTokens: revokeAll, ...lasting, ...vaults })
   undo.push(await serveControl({ dataDir, controls, logger }))

@@ -248,8 +248,7 @@ export function parseCommand(args: readonly string[]): Command {
       return doctorCommand(rest, values)
     case 'setup':
       checkOptions(values, command, SETUP_OPTIONS)
-      checkNone(rest)
-      return setupCommand(values)
+      return setupCommand(rest, values)
     case 'vault':
       checkOptions(values, 'vault add', VAULT_OPTIONS)
       return vaultCommand(rest, values)

@@ -1,6 +1,6 @@
 /** What `settee vault add` and `settee setup` say. */
 import { type Address, parseAddress } from '../core/address.ts'
-import type { StepOutcome, VaultOutcome, VaultState } from '../maintenance/vaults.ts'
+import type { StepOutcome, VaultOutcome, VaultState } from '../maintenance/vault-controls.ts'
 import { shown } from './one-line.ts'
 import { qrCode } from './qr-code.ts'
 import type { App, VaultCommand } from './vault-arguments.ts'
@@ -11,7 +11,7 @@ export interface VaultReport {
   readonly account: string
   /** null: the address has the account's password. */
   readonly device: string | null
-  readonly state: VaultState
+  readonly state: Pick<VaultState, 'admins' | 'listening' | 'isHosted'>
   readonly outcome: VaultOutcome
   /** null: the device had a token before, which nobody can be told again. */
   readonly address: Address | null
@@ -33,6 +33,7 @@ const SAID: Readonly<Record<StepOutcome, string>> = {
   there: 'was there already',
   changed: 'changed',
   differs: 'another was there, and was left as it is',
+  closed: 'changed: it was open to everybody, and is not any more',
 }
 
 const APP_NAMES: Readonly<Record<App, string>> = {
@@ -44,7 +45,7 @@ const APP_NAMES: Readonly<Record<App, string>> = {
 /** @returns one line of JSON */
 export function vaultJson(report: VaultReport): string {
   const { command, account, device, outcome, address, url, setup } = report
-  const { secret: _, ...steps } = outcome
+  const { secret: _, faults: __, ...steps } = outcome
   const { vault, app } = command
   return `${JSON.stringify({
     vault,
@@ -59,7 +60,7 @@ export function vaultJson(report: VaultReport): string {
   })}\n`
 }
 
-const DOCTOR = 'If it does not sync: settee doctor, with the address, says why.'
+const DOCTOR = 'If it does not sync: settee doctor --stdin, given the address, says why.'
 
 /** @param options.columns the width of the terminal; 0: a QR code is of no use */
 export function vaultText(report: VaultReport, { columns }: { readonly columns: number }): string {
@@ -112,14 +113,19 @@ function qrLines(text: string, columns: number): string[] {
   const code = qrCode(text, columns)
   if ('lines' in code) return [code.lines]
   if (code.needs === null) return []
-  return [`(In a window ${code.needs} columns wide there is a QR code of it: --renew shows it.)`, '']
+  return [`(For a QR code of it the window would have to be ${code.needs} columns wide.)`, '']
 }
 
-function nextLines({ command, address }: VaultReport): string[] {
+function nextLines({ command, address, setup }: VaultReport): string[] {
   switch (command.app) {
     case 'inkdrop':
       return ['In the app: Preferences, Synchronization, Advanced: paste the address, then Apply.']
     case 'livesync':
+      if (setup === null)
+        return [
+          'There is no Setup URI, since settee does not know the passphrase that encrypts the notes of this vault:',
+          '--passphrase-file tells it. Or type what the address holds into the settings of LiveSync.',
+        ]
       return ['In Obsidian: Self-hosted LiveSync, Use a Setup URI: paste it, and give its passphrase.']
     case 'pouchdb':
       return [`In the app: db.sync(${JSON.stringify(address?.text)}, { live: true, retry: true })`]
@@ -154,6 +160,14 @@ function notesOf({ command, state, outcome, url }: VaultReport): string[] {
   if (outcome.filter === 'differs') {
     notes.push(
       'The filter sync of _design/mobile is not the one that leaves out pictures; it was left as it is.',
+    )
+  }
+  if (outcome.faults.length > 0) {
+    notes.push(
+      `LiveSync's check of the server will not like ${outcome.faults.join(', ')}: ` +
+        (state.isHosted
+          ? "in hosted mode these are not one vault's, and for a server admin to set (docs/livesync.md)."
+          : 'the same command writes them once there is a server admin.'),
     )
   }
   if (state.listening === null) notes.push('The server does not run: settee serve')

@@ -4,7 +4,7 @@ import type { Asker } from '../../src/cli/asker.ts'
 import { setUp } from '../../src/cli/setup.ts'
 import { type SetupCommand, setupCommand, type VaultValues } from '../../src/cli/vault-arguments.ts'
 import type { Controls } from '../../src/maintenance/controls.ts'
-import type { VaultOrder, VaultState } from '../../src/maintenance/vaults.ts'
+import type { VaultOrder, VaultState } from '../../src/maintenance/vault-controls.ts'
 
 const STATE: VaultState = {
   documents: null,
