@@ -5,9 +5,9 @@ import { readUser } from '../auth/user-documents.ts'
 import { CouchError } from '../core/errors.ts'
 import { checkDatabaseName } from '../core/ids.ts'
 import { USERS_DATABASE } from '../core/user-ids.ts'
+import { databaseRole } from '../documents/security.ts'
 import type { Databases } from '../threads/databases.ts'
 import type { VaultOrder, VaultServices } from './vault-controls.ts'
-import { openedTo } from './vault-documents.ts'
 
 /** @throws as `VaultControls.addVault`, for all that can be known before */
 export async function checkOrder(services: VaultServices, order: VaultOrder): Promise<void> {
@@ -18,7 +18,7 @@ export async function checkOrder(services: VaultServices, order: VaultOrder): Pr
 }
 
 async function checkHosted(services: VaultServices, order: VaultOrder): Promise<void> {
-  const { databases, listening, ownerOf } = services
+  const { databases, listening } = services
   const { database, account, mobileFilter } = order
   if (mobileFilter) {
     throw new CouchError(
@@ -33,14 +33,23 @@ async function checkHosted(services: VaultServices, order: VaultOrder): Promise<
       'In hosted mode a vault is made while the server runs, so that the account owns its database: start it first.',
     )
   }
-  if (!databases.names().includes(database) || ownerOf(database) === account) return
+  if (!databases.names().includes(database) || !isGuest(services, order)) return
   // Names are one for all tenants: two who call their notes alike are not to find themselves in one database.
-  if (openedTo(await databases.get(database).security(), account) === null) return
+  const security = await databases.get(database).security()
+  if (databaseRole({ name: account, roles: [] }, security) !== 'none') return
   throw new CouchError(
     'conflict',
     `There is a database ${database} that is not ${account}'s, who was not let in: choose another name, or see ` +
       'docs/hosted.md for how its owner lets somebody in.',
   )
+}
+
+/** @returns whether the account has a place in the database only as far as its owner gives it one */
+export function isGuest(
+  { config, ownerOf }: Pick<VaultServices, 'config' | 'ownerOf'>,
+  { database, account }: Pick<VaultOrder, 'database' | 'account'>,
+): boolean {
+  return config.isHosted && ownerOf(database) !== account
 }
 
 async function checkPassword(services: VaultServices, { account, password }: VaultOrder): Promise<void> {
