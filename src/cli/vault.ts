@@ -133,8 +133,8 @@ async function encryptionOf(
   }
   if (isPassword) return null
   throw new Error(
-    'The vault, or a device for it, is there already, and may have a passphrase that encrypts its notes: give that by ' +
-      '--passphrase-file, or, where no device has one yet, one of your own. Nothing has changed.',
+    'The vault may be in use already, and its notes encrypted: give the passphrase that its other devices have, or, ' +
+      'where there are none yet, one of your own, by --passphrase-file. Nothing has changed.',
   )
 }
 

@@ -86,10 +86,14 @@ export async function certificateHosts(config: Config): Promise<string[]> {
     const { subjectAltName = '' } = new X509Certificate(await readNamed(config, 'cert_file'))
     const names = [...subjectAltName.matchAll(/\bDNS:([\w.-]+)(?=,|$)/g)].map(([, name = '']) => name)
     const addresses = [...subjectAltName.matchAll(/\bIP Address:([\da-fA-F.:]+)(?=,|$)/g)]
-    return [...names, ...addresses.map(([, ip = '']) => (ip.includes(':') ? `[${ip}]` : ip))]
+    return [...names, ...addresses.map(([, ip = '']) => shortForm(ip))]
   } catch {
     return []
   }
+}
+
+function shortForm(address: string): string {
+  return address.includes(':') ? new URL(`http://[${address}]/`).hostname : address
 }
 
 /**
