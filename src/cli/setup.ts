@@ -41,7 +41,8 @@ export interface SetupReport {
   readonly vault: VaultReport | null
   /** Why there is no vault although there was to be one: the admin was made before. */
   readonly fault: Error | null
-  readonly isRunning: boolean
+  /** Where no server runs; null: one runs. */
+  readonly stopped: string | null
   /** A password was given for an admin who was there. */
   readonly isPasswordUnused: boolean
 }
@@ -89,7 +90,13 @@ export async function setUp(command: SetupCommand, means: SetupMeans): Promise<S
     // Nobody could be told again of a password that was made here.
     if (made.fault !== null && admin === null) throw made.fault
     const isPasswordUnused = means.password !== null && admin === null
-    return { before: state.admins, admin, ...made, isRunning: state.listening !== null, isPasswordUnused }
+    return {
+      before: state.admins,
+      admin,
+      ...made,
+      stopped: state.listening === null ? state.folder : null,
+      isPasswordUnused,
+    }
   })
 }
 
@@ -194,25 +201,27 @@ async function makeAdmin(controls: Controls, admin: NewAdmin | null): Promise<Ne
 const UNUSED =
   'The password that was given is not used, since the server admin was there: settee passwd changes it.'
 
-function setupJson({ before, admin, vault, isRunning, isPasswordUnused }: SetupReport): string {
+function setupJson({ before, admin, vault, stopped, isPasswordUnused }: SetupReport): string {
   return `${JSON.stringify({
     admin: admin === null ? null : { name: admin.name, ...(admin.isMade && { password: admin.password }) },
     admins_before: before,
-    running: isRunning,
+    running: stopped === null,
     vault: vault === null ? null : JSON.parse(vaultJson(vault)),
     notes: isPasswordUnused ? [UNUSED] : [],
   })}\n`
 }
 
 function setupText(report: SetupReport, columns: number): string {
-  const { before, admin, vault, fault, isRunning } = report
+  const { before, admin, vault, fault, stopped } = report
   const lines: string[] = []
   if (admin === null) lines.push(`Server admins were there already: ${before.map(shown).join(', ')}.`)
   else lines.push(`${shown(admin.name)} is a server admin now.`)
   if (admin?.isMade) lines.push(`Its password, which is not shown again: ${admin.password}`)
   if (report.isPasswordUnused) lines.push(UNUSED)
   if (vault !== null) lines.push('', vaultText(vault, { columns }))
-  else if (fault === null)
-    lines.push(`Next: ${isRunning ? '' : 'settee serve, and '}settee vault add NAME --for APP`)
+  else if (fault === null) {
+    if (stopped !== null) lines.push(`No server runs on ${shown(stopped)}: settee serve`)
+    lines.push('Next: settee vault add NAME --for APP')
+  }
   return lines.join('\n').replace(/\n*$/, '\n')
 }

@@ -80,7 +80,7 @@ database for a note app, with an account that may do nothing else, and prints th
 app takes. Both work whether the server runs or not, and repeat nothing that is done already:
   --for <app>          inkdrop (and apps like it), livesync (Obsidian), or pouchdb (an app of your own)
   --host <address>     how devices reach the server: https://notes.example.com:443 (default: where it
-                       listens)
+                       listens, with TLS of its own under a name of its certificate)
   --device <name>      the device that the address is for, which gets a token of its own (default: the
                        app's name)
   --renew              with vault add: a new token in place of the one that the device has

@@ -11,7 +11,7 @@ export interface VaultReport {
   readonly account: string
   /** null: the address has the account's password. */
   readonly device: string | null
-  readonly state: Pick<VaultState, 'admins' | 'listening' | 'isHosted'>
+  readonly state: VaultState
   readonly outcome: VaultOutcome
   /** null: the device had a token before, which nobody can be told again. */
   readonly address: Address | null
@@ -96,7 +96,8 @@ function secretLines(report: VaultReport, columns: number): string[] {
       'and --device NAME one for a further device.',
     ]
   }
-  const lines = ['Address, which is a secret and is not shown again:', '', `  ${address.text}`, '']
+  const again = device === null ? '' : ' and is not shown again'
+  const lines = [`Address, which is a secret${again}:`, '', `  ${address.text}`, '']
   if (setup === null) return [...lines, ...qrLines(address.text, columns), ...nextLines(report)]
   const { uri, passphrase, newEncryption } = setup
   lines.push('Setup URI, encrypted:', '', uri, '', ...qrLines(uri, columns))
@@ -170,6 +171,6 @@ function notesOf({ command, state, outcome, url }: VaultReport): string[] {
           : 'the same command writes them once there is a server admin.'),
     )
   }
-  if (state.listening === null) notes.push('The server does not run: settee serve')
+  if (state.listening === null) notes.push(`No server runs on ${shown(state.folder)}: settee serve`)
   return notes
 }

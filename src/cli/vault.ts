@@ -89,8 +89,7 @@ export async function makeVault(
   const secret = order.password ?? outcome.secret
   const address = secret === null ? null : withCredentials(place, account, secret)
   const setup = address === null || encryption === null ? null : await setupOf(address, encryption)
-  const { admins, listening, isHosted } = await controls.readVault(order)
-  const state = { admins, listening, isHosted }
+  const state = await controls.readVault(order)
   return { command, account, device, state, outcome, address, url: place.url, setup }
 }
 

@@ -25,6 +25,8 @@ export interface VaultState {
   /** By which address it is reached where it listens, or would by its configuration, with a slash at the end. */
   readonly url: string
   readonly isHosted: boolean
+  /** The data folder, absolute. */
+  readonly folder: string
 }
 
 export interface VaultOrder extends VaultQuery {

@@ -3,6 +3,7 @@
  * device. Each step looks first whether it was done before, so that the same command twice comes to the same end.
  */
 import { randomBytes } from 'node:crypto'
+import { dirname } from 'node:path'
 import type { Operator } from '../auth/operator.ts'
 import type { TokenMaker } from '../auth/token-maker.ts'
 import { HOUSE } from '../auth/users-feed.ts'
@@ -76,6 +77,7 @@ async function readVault(services: VaultServices, { database, account }: VaultQu
     listening: listening?.url ?? null,
     url: await ownUrl(config, listening),
     isHosted: config.isHosted,
+    folder: dirname(config.path),
   }
 }
 

@@ -15,6 +15,7 @@ const STATE: VaultState = {
   listening: 'http://127.0.0.1:5984/',
   url: 'http://127.0.0.1:5984/',
   isHosted: false,
+  folder: '/data',
 }
 const MADE = {
   account: 'made',

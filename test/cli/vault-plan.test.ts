@@ -18,6 +18,7 @@ const STATE: VaultState = {
   listening: 'http://127.0.0.1:5984/',
   url: 'http://127.0.0.1:5984/',
   isHosted: false,
+  folder: '/data',
 }
 
 const MADE: VaultOutcome = {
@@ -146,6 +147,10 @@ t.test('what stands in the way is said', async (t) => {
   t.match(await said({}), /good on this machine alone/)
   t.match(await said({}, 'http://nas:5984'), /Phones and tablets/)
   t.equal(await said({}, 'https://nas:443'), '')
+  t.equal(
+    await said({ state: { listening: null } }, 'https://nas:443'),
+    'No server runs on /data: settee serve',
+  )
   const { text, json } = await add(['work'], { for: 'pouchdb' }, { outcome: { security: 'closed' } })
   t.match(text, /who may come in +work +changed: it was open to everybody/)
   t.equal(json.done.security, 'closed')

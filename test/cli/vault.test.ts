@@ -214,7 +214,7 @@ t.test('for people: what was made, the address, a code, and what stands in the w
   t.match(stdout, /^ {2}database +work +made$/m)
   t.match(stdout, /^ {2}http:\/\/work:stt_[\w-]{43}@127\.0\.0\.1:5984\/work$/m)
   t.match(stdout, /▄▄▄▄▄ █/)
-  for (const note of ['--host https', 'There is no server admin', 'The server does not run'])
+  for (const note of ['--host https', 'There is no server admin', `No server runs on ${dataDir}`])
     t.match(stdout, note)
   const again = await run(t, dataDir, [
     'vault',
