@@ -133,6 +133,11 @@ function nextLines({ command, address, setup }: VaultReport): string[] {
   }
 }
 
+function isOfAnotherApp(app: App, { documents, hasLiveSync }: VaultState): boolean {
+  if (app === 'inkdrop') return hasLiveSync
+  return app === 'livesync' && !hasLiveSync && (documents ?? 0) > 0
+}
+
 const THIS_MACHINE = /^(?:127\.|localhost\.?$|::1$)/
 
 /** What will stand in the way of a device. */
@@ -156,6 +161,11 @@ function notesOf({ command, state, outcome, url }: VaultReport): string[] {
   if (state.admins.length === 0 && !state.isHosted) {
     notes.push(
       'There is no server admin, so everybody who reaches the server may do everything: settee setup',
+    )
+  }
+  if (isOfAnotherApp(command.app, state)) {
+    notes.push(
+      'Another app seems to use this database: two apps in one disturb each other. Take another name.',
     )
   }
   if (outcome.filter === 'differs') {

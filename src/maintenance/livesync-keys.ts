@@ -1,6 +1,9 @@
 /** What Obsidian LiveSync wants of a server's configuration: the nine keys that its set-up scripts write; clients.md 1.2. */
 import { memberView, type Values, valueIn } from '../config/member-view.ts'
 
+/** The document that LiveSync writes into each database that it syncs with; clients.md 1.2. */
+export const LIVESYNC_VERSION_ID = 'obsydian_livesync_version'
+
 const ORIGINS = ['app://obsidian.md', 'capacitor://localhost', 'http://localhost'] as const
 const MAX_REQUEST = 4_294_967_296
 const MAX_DOCUMENT = 50_000_000

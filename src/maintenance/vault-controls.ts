@@ -15,6 +15,8 @@ export interface VaultState {
   readonly documents: number | null
   /** Whether its security object names anybody. */
   readonly hasMembers: boolean
+  /** Whether Obsidian LiveSync has been at work there. */
+  readonly hasLiveSync: boolean
   readonly hasAccount: boolean
   /** The names of the account's tokens. */
   readonly devices: readonly string[]

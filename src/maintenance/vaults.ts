@@ -12,7 +12,7 @@ import { MOBILE_DESIGN_ID } from '../core/mobile-filter.ts'
 import { WorkQueue } from '../core/work-queue.ts'
 import { databaseRole } from '../documents/security.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
-import { liveSyncChanges, liveSyncFaults } from './livesync-keys.ts'
+import { LIVESYNC_VERSION_ID, liveSyncChanges, liveSyncFaults } from './livesync-keys.ts'
 import { checkOrder, isGuest, userText } from './vault-checks.ts'
 import type {
   StepOutcome,
@@ -84,12 +84,14 @@ async function readVault(services: VaultServices, { database, account }: VaultQu
 async function readDatabase(
   databases: Databases,
   name: string,
-): Promise<Pick<VaultState, 'documents' | 'hasMembers'>> {
-  if (!databases.names().includes(name)) return { documents: null, hasMembers: false }
+): Promise<Pick<VaultState, 'documents' | 'hasMembers' | 'hasLiveSync'>> {
+  if (!databases.names().includes(name)) return { documents: null, hasMembers: false, hasLiveSync: false }
   const database = databases.get(name)
   const { admins, members } = (await database.security()) ?? {}
   const named = [admins, members].flatMap((list) => list?.names ?? [])
-  return { documents: (await database.info(HOUSE)).doc_count, hasMembers: named.length > 0 }
+  const { doc_count: documents } = await database.info(HOUSE)
+  const hasLiveSync = (await readDocument(database, LIVESYNC_VERSION_ID)) !== null
+  return { documents, hasMembers: named.length > 0, hasLiveSync }
 }
 
 async function makeAccount(
@@ -131,16 +133,16 @@ async function letIn(database: DatabaseHandle, account: string): Promise<StepOut
 }
 
 async function putFilter(database: DatabaseHandle): Promise<StepOutcome> {
-  const before = await readFilter(database)
+  const before = await readDocument(database, MOBILE_DESIGN_ID)
   const after = withMobileFilter(before)
   if (typeof after === 'string') return after
   await database.put(HOUSE, MOBILE_DESIGN_ID, { bytes: Buffer.from(JSON.stringify(after)) }, {})
   return before === null ? 'made' : 'changed'
 }
 
-async function readFilter(database: DatabaseHandle): Promise<Record<string, unknown> | null> {
+async function readDocument(database: DatabaseHandle, id: string): Promise<Record<string, unknown> | null> {
   try {
-    const { json } = await database.open(HOUSE, MOBILE_DESIGN_ID, {})
+    const { json } = await database.open(HOUSE, id, {})
     const bytes = typeof json === 'string' ? Buffer.from(json, 'latin1') : Buffer.from(json)
     return JSON.parse(bytes.toString()) as Record<string, unknown>
   } catch (error) {

@@ -9,6 +9,7 @@ import type { VaultOrder, VaultState } from '../../src/maintenance/vault-control
 const STATE: VaultState = {
   documents: null,
   hasMembers: false,
+  hasLiveSync: false,
   hasAccount: false,
   devices: [],
   admins: [],

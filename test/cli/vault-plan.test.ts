@@ -12,6 +12,7 @@ import { temporaryFolder } from '../helpers/server.ts'
 const STATE: VaultState = {
   documents: null,
   hasMembers: false,
+  hasLiveSync: false,
   hasAccount: false,
   devices: [],
   admins: ['anna'],
@@ -144,6 +145,11 @@ t.test('what stands in the way is said', async (t) => {
   const faults = ['couchdb/max_document_size']
   t.match(await said({ outcome: { faults }, state: { isHosted: true } }), /max_document_size: in hosted mode/)
   t.match(await said({ outcome: { faults }, state: { admins: [] } }), /once there is a server admin/)
+  const inUse = { documents: 3, hasMembers: true }
+  t.match(await said({ state: inUse, password: 'x' }), /Another app seems to use/)
+  t.notMatch(await said({ state: { ...inUse, hasLiveSync: true }, password: 'x' }), /Another app/)
+  const inkdrop = await add(['work'], { for: 'inkdrop' }, { state: { ...inUse, hasLiveSync: true } })
+  t.match(inkdrop.text, /Another app seems to use/)
   t.match(await said({}), /good on this machine alone/)
   t.match(await said({}, 'http://nas:5984'), /Phones and tablets/)
   t.equal(await said({}, 'https://nas:443'), '')

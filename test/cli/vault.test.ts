@@ -161,6 +161,7 @@ t.test('for LiveSync: its check is green, and its Setup URI opens', async (t) =>
   })
   const auth = `obsidian:${settings.couchDB_PASSWORD}`
   t.strictSame(red((await checkConfiguration({ url: server.url, auth })).rows), [])
+  t.strictSame(red((await checkConfiguration({ url: server.url, auth: 'anna:secret' })).rows), [])
   t.equal((await server.request('GET', '/obsidian', { auth })).status, 200)
 
   const again = await asked(t, dataDir, add)

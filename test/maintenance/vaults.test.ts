@@ -98,6 +98,8 @@ t.test('the account of a vault may do what apps do there, and nothing beyond', a
   ]
   for (const [method, path, status, body] of may)
     t.equal((await request(method, path, { auth, body })).status, status, `${method} ${path}`)
+  t.match(await controls.readVault(order('work')), { documents: 4, hasLiveSync: true })
+  t.match(await controls.readVault(order('other')), { documents: 0, hasLiveSync: false })
   const mayNot: typeof may = [
     ['GET', '/other', 403],
     ['PUT', '/other/a', 403, {}],
