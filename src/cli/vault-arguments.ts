@@ -1,7 +1,9 @@
 /** The grammar of `settee setup` and `settee vault`. */
+import { checkNames } from '../config/values.ts'
 import { parseAddress } from '../core/address.ts'
+import type { AddressFaultCode } from '../core/address-faults.ts'
 import { DATABASE_NAME } from '../core/database-name.ts'
-import { checkNone, DATA, DATA_HELP, grammar, JSON_OUT, type Values } from './grammar.ts'
+import { DATA, DATA_HELP, grammar, JSON_OUT, type Values } from './grammar.ts'
 import { UsageError } from './usage-error.ts'
 
 export const APPS = ['inkdrop', 'livesync', 'pouchdb'] as const
@@ -63,7 +65,7 @@ const SETUP_OPTIONS = {
 
 const SHARED_HELP = `  --for <app>          inkdrop (and apps like it), livesync (Obsidian), or pouchdb (an app of your own)
   --host <address>     how devices reach the server: https://notes.example.com:443 (default: where it
-                       listens)
+                       listens, with TLS of its own under a name of its certificate)
   --device <name>      the device that the address is for, which gets a token of its own (default: the
                        app's name)
   --account <name>     the account (default: the vault's name)
@@ -87,10 +89,7 @@ runs or not, and repeats nothing that is done already:
   --vault <name>       the first vault; --no-vault makes none
 ${SHARED_HELP}`,
   options: SETUP_OPTIONS,
-  read(words, values): SetupCommand {
-    checkNone(words)
-    return setupCommand(values)
-  },
+  read: (words, values) => setupCommand(words, values),
 })
 
 export const VAULT_ADD = grammar({
@@ -109,29 +108,44 @@ ${SHARED_HELP}  --renew              a new token in place of the one that the de
 })
 
 /** @throws UsageError */
-function vaultCommand([vault, extra]: readonly string[], values: Values<typeof VAULT_OPTIONS>): VaultCommand {
+export function vaultCommand(
+  [vault, extra]: readonly string[],
+  values: Values<typeof VAULT_OPTIONS>,
+): VaultCommand {
   if (vault === undefined) throw new UsageError('settee vault add needs the name of the vault.')
   // A word too many may be a password: it is not repeated where others can read it.
   if (extra !== undefined) throw new UsageError('settee vault add takes one name and no other word.')
   const app = appOf(values.for)
   if (app === undefined) throw new UsageError(`settee vault add needs --for ${APPS.join('|')}.`)
   const { stdin = false, renew = false } = values
+  refuse(passphraseFault(app, values))
   if (stdin && (values.device !== undefined || renew)) {
     throw new UsageError('With --stdin there is no token, and so neither --device nor --renew.')
   }
-  refuse(vaultFault(vault))
+  refuse(vaultFault(vault, app))
   return { name: 'vault add', ...sharedOf(values), vault, app, stdin, renew }
 }
 
+/** What says something of the vault that --no-vault says there is none of. */
+const OF_A_VAULT = ['vault', 'for', 'host', 'account', 'device', 'passphrase-file', 'mobile-filter'] as const
+
 /** @throws UsageError */
-export function setupCommand(values: Values<typeof SETUP_OPTIONS>): SetupCommand {
+export function setupCommand([extra]: readonly string[], values: Values<typeof SETUP_OPTIONS>): SetupCommand {
+  if (extra !== undefined) throw new UsageError('settee setup takes options alone, and no other word.')
   const { admin, stdin = false, vault } = values
-  if (vault !== undefined && values['no-vault'])
-    throw new UsageError('--vault and --no-vault exclude each other.')
-  if (vault !== undefined) refuse(vaultFault(vault))
+  const idle = values['no-vault'] ? OF_A_VAULT.find((name) => values[name] !== undefined) : undefined
+  if (idle !== undefined) throw new UsageError(`--${idle} and --no-vault exclude each other.`)
+  const app = appOf(values.for)
+  refuse(passphraseFault(app, values))
+  if (vault !== undefined) refuse(vaultFault(vault, app))
   if (admin !== undefined) refuse(adminFault(admin))
   const none = values['no-vault'] ? null : undefined
-  return { name: 'setup', ...sharedOf(values), admin, stdin, vault: vault ?? none, app: appOf(values.for) }
+  return { name: 'setup', ...sharedOf(values), admin, stdin, vault: vault ?? none, app }
+}
+
+function passphraseFault(app: App | undefined, values: Values<typeof SHARED>): string | undefined {
+  if (app === undefined || app === 'livesync' || values['passphrase-file'] === undefined) return undefined
+  return '--passphrase-file goes with --for livesync.'
 }
 
 function sharedOf(values: Values<typeof SHARED>): Shared {
@@ -150,23 +164,47 @@ function appOf(text: string | undefined): App | undefined {
   return app
 }
 
-/** @returns what is wrong with a vault's name, in a sentence; undefined: nothing */
-export function vaultFault(name: string): string | undefined {
-  if (DATABASE_NAME.test(name)) return undefined
-  return "A vault's name begins with a small letter; small letters, digits and any of _ $ ( ) + - / may follow."
+/**
+ * @param app undefined: not known yet
+ * @returns what is wrong with a vault's name, in a sentence; undefined: nothing
+ */
+export function vaultFault(name: string, app?: App): string | undefined {
+  if (!DATABASE_NAME.test(name))
+    return "A vault's name begins with a small letter; small letters, digits and any of _ $ ( ) + - / may follow."
+  // It writes the name behind the server's address as it stands (livesync-commonlib 0.1.18, connectRemoteCouchDB).
+  if (app !== 'livesync' || !name.includes('/')) return undefined
+  return "A vault's name holds no slash for LiveSync, which takes what follows it for a document."
 }
 
 /** @returns what is wrong with a server admin's name; undefined: nothing */
 export function adminFault(name: string): string | undefined {
   if (name.trim() === '') return 'The name of an admin must not be empty.'
-  return name.includes(':') ? 'The name of an admin must not contain a colon.' : undefined
+  if (name.includes(':')) return 'The name of an admin must not contain a colon.'
+  try {
+    checkNames('admins', name)
+    return undefined
+  } catch {
+    return 'The name of an admin is a key of local.ini: no [ ] = or control character, no ; or # in front, no space at its ends.'
+  }
 }
+
+/** What is wrong behind the port of a place is wrong with what is asked for, and not with a database. */
+const BEHIND_THE_PORT: ReadonlySet<AddressFaultCode> = new Set([
+  'path',
+  'query',
+  'database',
+  'database_missing',
+])
 
 /** @returns what is wrong with the place at which devices reach the server; undefined: nothing */
 export function hostFault(host: string): string | undefined {
-  const result = parseAddress(`${host.replace(/\/$/, '')}/n`)
-  if (!result.ok) return result.faults.map(({ reason, mend }) => `${reason} ${mend}`).join(' ')
-  return result.address.username === undefined ? undefined : 'The place holds no user name and no password.'
+  const result = parseAddress(`${host.trim().replace(/\/$/, '')}/n`)
+  if (result.ok)
+    return result.address.username === undefined ? undefined : 'It holds no user name and no password.'
+  const faults = result.faults.filter(({ code }) => !BEHIND_THE_PORT.has(code))
+  const told = faults.map(({ reason, mend }) => `${reason} ${mend}`)
+  if (faults.length < result.faults.length) told.push('It ends with the port: leave out what stands behind.')
+  return told.join(' ')
 }
 
 function refuse(fault: string | undefined): void {

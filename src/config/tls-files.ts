@@ -78,6 +78,25 @@ export function factsOf({ cert }: TlsPair): CertificateFacts {
 }
 
 /**
+ * The hosts for which the certificate is: names before addresses, none with a wildcard.
+ * @returns as an address names them, IPv6 in brackets; none where the certificate cannot be read
+ */
+export async function certificateHosts(config: Config): Promise<string[]> {
+  try {
+    const { subjectAltName = '' } = new X509Certificate(await readNamed(config, 'cert_file'))
+    const names = [...subjectAltName.matchAll(/\bDNS:([\w.-]+)(?=,|$)/g)].map(([, name = '']) => name)
+    const addresses = [...subjectAltName.matchAll(/\bIP Address:([\da-fA-F.:]+)(?=,|$)/g)]
+    return [...names, ...addresses.map(([, ip = '']) => shortForm(ip))]
+  } catch {
+    return []
+  }
+}
+
+function shortForm(address: string): string {
+  return address.includes(':') ? new URL(`http://[${address}]/`).hostname : address
+}
+
+/**
  * A word for the files as they stand now: it changes when one of them does, also when a link leads elsewhere.
  */
 export async function tlsFilesState(config: Config): Promise<string> {

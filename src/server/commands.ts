@@ -24,7 +24,12 @@ export async function serveCommands(
     tokenMaker: runningTokenMaker(tokens),
     createDatabase: (name: string, account: string) =>
       hosted === null ? databases.create(name) : hosted.databases.create(name, account),
-    listening: () => urlOf(app),
+    adminNames: async () => Object.keys(config.section('admins')).sort(),
+    listening: () => {
+      const url = urlOf(app)
+      return url === null ? null : { url, secureUrl: app.secure?.url ?? null }
+    },
+    ownerOf: (name: string) => hosted?.owners.ownerOf(name),
   })
   closing.add(await serveControl({ dataDir, controls, logger }))
   // What a command waits for is broken off first: the socket closes when all of it has been answered.
