@@ -42,6 +42,11 @@ export function isAnswer(reply: Reply): reply is Answer {
   return 'status' in reply
 }
 
+/** @returns all values of a header as a page sees them: Node keeps the first `Server` alone, and Caddy sends two */
+export function headerOf({ raw }: Pick<Answer, 'raw'>, name: string): string {
+  return raw.flatMap(([each, value]) => (each === name ? [value] : [])).join(', ')
+}
+
 /** What PouchDB sends with the credentials of its address: Basic, in UTF-8. */
 export function basicOf({ username, password }: Address): string | undefined {
   if (username === undefined) return undefined
@@ -73,10 +78,15 @@ export class Client {
     this.#agent = isTls ? new HttpsAgent({ keepAlive: true }) : new HttpAgent({ keepAlive: true })
   }
 
+  /** What is sent with each request; undefined: there are no credentials, or they were forgotten. */
+  get authorization(): string | undefined {
+    return this.#hasCredentials ? basicOf(this.address) : undefined
+  }
+
   /** Begins a request whose body and answer are the caller's to move and to bound. */
   begin({ method, path, headers, anonymous = false }: Omit<Asked, 'body'>): ClientRequest {
     const { scheme, host, port } = this.address
-    const authorization = anonymous || !this.#hasCredentials ? undefined : basicOf(this.address)
+    const authorization = anonymous ? undefined : this.authorization
     const options = {
       agent: this.#agent,
       host,

@@ -105,12 +105,9 @@ async function* answered(
   ca: readonly string[] | undefined,
 ): AsyncGenerator<Finding> {
   const path = databasePath(client.address)
-  // Alone and first: what is wrong with a password is found out by one failed login, since five lock an account.
-  const session = await client.ask({ method: 'GET', path: '/_session' })
-  if (isRefused(session)) client.forgetCredentials()
-  const [welcome, database, trace] = await Promise.all([
+  const { session, database } = await introduce(client)
+  const [welcome, trace] = await Promise.all([
     client.ask({ method: 'GET', path: '/' }),
-    client.ask({ method: 'GET', path: `${path}/` }),
     // nginx refuses this by itself, under its own name, also where it passes on the server's.
     client.ask({ method: 'TRACE', path: '/', anonymous: true }),
   ])
@@ -129,8 +126,18 @@ async function* answered(
   yield* used(client, scene, asked, { session, database, isKnown })
 }
 
-function isRefused(session: Reply): boolean {
-  return isAnswer(session) && (session.status === 401 || session.status === 403)
+/** One after the other: what is wrong with a password is found out by one failed login, since five lock an account. */
+async function introduce(client: Client): Promise<Omit<Entrance, 'isKnown'>> {
+  const session = await client.ask({ method: 'GET', path: '/_session' })
+  if (isRefused(session)) client.forgetCredentials()
+  const database = await client.ask({ method: 'GET', path: `${databasePath(client.address)}/` })
+  // Who is known by name has the right password, and no right; where nothing was said of names it may be wrong.
+  if (userOf(session) === null && isRefused(database)) client.forgetCredentials()
+  return { session, database }
+}
+
+function isRefused(reply: Reply): boolean {
+  return isAnswer(reply) && (reply.status === 401 || reply.status === 403)
 }
 
 interface Entrance {

@@ -1,6 +1,6 @@
 /** A request by HTTP/2, as browsers make them where it is offered. */
 import { connect } from 'node:http2'
-import { basicOf, type Client, codeOf, type Reply } from '../client.ts'
+import { type Client, codeOf, type Reply } from '../client.ts'
 import { within } from '../within.ts'
 
 /**
@@ -8,7 +8,7 @@ import { within } from '../within.ts'
  * @returns status and headers alone
  */
 export async function askByHttp2(
-  { address }: Client,
+  { address, authorization }: Client,
   path: string,
   ca: readonly string[] | undefined,
   ms: number,
@@ -17,7 +17,6 @@ export async function askByHttp2(
   const origin = new URL(address.url).origin
   const session = connect(origin, { ...(ca !== undefined && { ca: [...ca] }) })
   try {
-    const authorization = basicOf(address)
     const status = await within(
       ms,
       new Promise<number>((resolve, reject) => {
