@@ -59,8 +59,9 @@ function judgeAnswer(answer: Answer, scene: Scene): Finding {
 function judgeWelcome(answer: Answer, { stage, quote }: Scene): Finding {
   const { status, json } = answer
   const by = stage.isRecognised ? `, behind ${stage.proxies[0]}` : ''
-  const { version, vendor, error } = (typeof json === 'object' && json !== null ? json : {}) as Welcome
-  if (stage.server !== null && status === 200) {
+  const isCouch = typeof json === 'object' && json !== null
+  const { version, vendor, error } = (isCouch ? json : {}) as Welcome
+  if (isCouch && stage.server !== null && status === 200) {
     const number = stage.server === 'settee' ? vendor?.version : version
     return fine('server', `${stage.server} ${quote(String(number ?? ''))}${by}.`)
   }
