@@ -112,19 +112,18 @@ t.test('a CouchDB that says odd things where it is asked for the database', asyn
   }
 })
 
-t.test('IPv6', async (t) => {
-  const server = createHttpServer(answerAsCouch())
-  server.listen(0, '::1')
-  const isUp = await Promise.race([
-    once(server, 'listening').then(() => true),
-    once(server, 'error').then(() => false),
-  ])
-  if (!isUp) return t.skip('this machine has no IPv6')
-  t.teardown(() => {
-    server.close()
-    server.closeAllConnections()
-  })
-  const { port } = server.address() as AddressInfo
+const v6 = createHttpServer(answerAsCouch()).listen(0, '::1')
+const hasV6 = await Promise.race([
+  once(v6, 'listening').then(() => true),
+  once(v6, 'error').then(() => false),
+])
+t.teardown(() => {
+  v6.close()
+  v6.closeAllConnections()
+})
+
+t.test('IPv6', { skip: hasV6 ? false : 'this machine has none' }, async (t) => {
+  const { port } = v6.address() as AddressInfo
   const looked = await look(`http://anna:secret@[::1]:${port}/notes`, { pace: { bodies: [2048] } })
   onlyWrong(t, looked)
   t.match(looked.one('connection'), { state: 'fine' })

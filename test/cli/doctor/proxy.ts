@@ -35,7 +35,7 @@ export interface ProxyFaults {
   readonly loses?: (request: IncomingMessage) => boolean
   readonly addHeaders?: OutgoingHttpHeaders
   /** Sets these on answers, in place of the server's. */
-  readonly setHeaders?: OutgoingHttpHeaders
+  readonly setHeaders?: Readonly<Record<string, string | string[]>>
   readonly dropHeaders?: readonly string[]
   readonly dropRequestHeaders?: readonly string[]
   readonly setRequestHeaders?: OutgoingHttpHeaders
