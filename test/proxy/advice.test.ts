@@ -107,7 +107,7 @@ t.test('what nginx does wrong is right with the line', async (t) => {
     ['credentials', /(?<=proxy_redirect off;)/, 'proxy_set_header Authorization "";'],
   ]
   for (const [name, good, bad] of rows) {
-    const ill = await examine((text) => text.replace(good, bad), NO_FEED)
+    const ill = await examine((text) => text.replace(good, bad), name === 'feed' ? NO_FEED : {})
     t.match(ill.one(name).state, name === 'location' || name === 'version' ? 'note' : 'wrong', name)
     const [cure] = ill.one(name).cures.filter(({ place }) => place === 'nginx')
     const code = codeOf(cure!.line)!

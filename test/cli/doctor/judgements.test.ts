@@ -170,7 +170,14 @@ t.test('what a server says is one line, and never the password', async (t) => {
   const { quote } = sceneOf('http://anna:p%40s%22s@h:1/n')
   t.equal(quote('a\n\u001b[31mb'), 'a \\u{1b}[31mb')
   t.equal(quote('x'.repeat(500)).length, 163)
-  const forms = ['p@s"s', 'P@S"S', 'p%40s%22s', encodeURIComponent('p@s"s'), 'p@s\\"s', Buffer.from('anna:p@s"s').toString('base64')]
+  const forms = [
+    'p@s"s',
+    'P@S"S',
+    'p%40s%22s',
+    encodeURIComponent('p@s"s'),
+    'p@s\\"s',
+    Buffer.from('anna:p@s"s').toString('base64'),
+  ]
   for (const form of forms) t.equal(quote(`you sent ${form}!`), '(a text that repeats the password)')
   t.equal(
     told(reply(400, { error: 'e', reason: 'got p@s"s.' }), quote),
