@@ -2,6 +2,7 @@
 import { type ClientRequest, Agent as HttpAgent, type IncomingMessage, request as sendHttp } from 'node:http'
 import { Agent as HttpsAgent, request as sendHttps } from 'node:https'
 import { isIP } from 'node:net'
+import type { SecureContext } from 'node:tls'
 import type { Address } from '../../core/address.ts'
 
 /** Bytes of an answer that are read: a design document may be this long. */
@@ -59,8 +60,8 @@ export function databasePath({ database }: Address): string {
 }
 
 export interface ClientOptions {
-  /** Certificates in PEM that are trusted; undefined: those that Node knows. */
-  readonly ca: readonly string[] | undefined
+  /** Who is trusted, made once for all connections; undefined: whom Node knows. */
+  readonly trust: SecureContext | undefined
   /** Milliseconds for one answer. */
   readonly timeoutMs: number
 }
@@ -76,6 +77,10 @@ export class Client {
     this.#options = options
     const isTls = address.scheme === 'https'
     this.#agent = isTls ? new HttpsAgent({ keepAlive: true }) : new HttpAgent({ keepAlive: true })
+  }
+
+  get trust(): SecureContext | undefined {
+    return this.#options.trust
   }
 
   /** What is sent with each request; undefined: there are no credentials, or they were forgotten. */
@@ -102,10 +107,10 @@ export class Client {
       },
     }
     if (scheme === 'http') return sendHttp(options)
-    const { ca } = this.#options
+    const { trust } = this.#options
     return sendHttps({
       ...options,
-      ...(ca !== undefined && { ca: [...ca] }),
+      ...(trust !== undefined && { secureContext: trust }),
       ...(isIP(host) === 0 && { servername: host }),
     })
   }

@@ -1,6 +1,6 @@
 /** The examination: who is asked what, in which order, and when there is no sense in going on. */
 import { randomBytes } from 'node:crypto'
-import { rootCertificates } from 'node:tls'
+import { createSecureContext, rootCertificates } from 'node:tls'
 import { Client, databasePath, isAnswer, type Reply } from './client.ts'
 import { type Finding, skipped } from './finding.ts'
 import { judgeAddress } from './findings/address.ts'
@@ -83,10 +83,11 @@ async function* connected(scene: Scene, asked: Examination): AsyncGenerator<Find
       return
     }
   }
-  const trusted = ca === undefined ? undefined : [...rootCertificates, ca]
-  const client = new Client(address, { ca: trusted, timeoutMs: pace.requestMs })
+  const isOwn = tls !== null && ca !== undefined
+  const trust = isOwn ? createSecureContext({ ca: [...rootCertificates, ca] }) : undefined
+  const client = new Client(address, { trust, timeoutMs: pace.requestMs })
   try {
-    yield* answered(client, scene, asked, tls, trusted)
+    yield* answered(client, scene, asked, tls)
   } finally {
     client.close()
   }
@@ -102,7 +103,6 @@ async function* answered(
   before: Scene,
   asked: Examination,
   tls: TlsFacts | null,
-  ca: readonly string[] | undefined,
 ): AsyncGenerator<Finding> {
   const path = databasePath(client.address)
   const { session, database } = await introduce(client)
@@ -116,7 +116,7 @@ async function* answered(
   yield server
   if (server.state === 'wrong' || !isAnswer(welcome)) return
   const offersH2 = tls?.offersH2 ?? null
-  const h2 = offersH2 ? await askByHttp2(client, `${path}/`, ca, asked.pace.requestMs) : null
+  const h2 = offersH2 ? await askByHttp2(client, `${path}/`, asked.pace.requestMs) : null
   yield judgeHttp({ offersH2, h2, h1: database }, scene)
   yield judgeVersion(welcome, scene)
   yield judgeClock(welcome)

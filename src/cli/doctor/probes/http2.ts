@@ -3,19 +3,15 @@ import { connect } from 'node:http2'
 import { type Client, codeOf, type Reply } from '../client.ts'
 import { within } from '../within.ts'
 
-/**
- * @param ca certificates in PEM that are trusted; undefined: those that Node knows
- * @returns status and headers alone
- */
+/** @returns the status alone */
 export async function askByHttp2(
-  { address, authorization }: Client,
+  { address, authorization, trust }: Client,
   path: string,
-  ca: readonly string[] | undefined,
   ms: number,
 ): Promise<Reply> {
   const started = performance.now()
   const origin = new URL(address.url).origin
-  const session = connect(origin, { ...(ca !== undefined && { ca: [...ca] }) })
+  const session = connect(origin, trust === undefined ? {} : { secureContext: trust })
   try {
     const status = await within(
       ms,
