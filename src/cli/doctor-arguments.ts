@@ -50,6 +50,9 @@ nothing is wrong:
   read: doctorCommand,
 })
 
+/** As browsers write one; what a page has never sent could not be let in. */
+const ORIGIN = /^[a-z][a-z0-9+.-]*:\/\/[a-z0-9._[\]:-]+$/
+
 /** @throws UsageError, which never repeats an address: it may hold a password */
 function doctorCommand(
   [address, ...extra]: readonly string[],
@@ -61,5 +64,9 @@ function doctorCommand(
   if (stdin === (address !== undefined)) throw new UsageError('settee doctor needs an address, or --stdin.')
   if (quick && long) throw new UsageError('--quick does not go with --long.')
   if (json && report) throw new UsageError('--json does not go with --report.')
+  if (!origins.every((each) => ORIGIN.test(each)))
+    throw new UsageError(
+      '--origin takes https://notes.example.org: small letters, no path, no slash at its end.',
+    )
   return { name: 'doctor', address: address ?? null, quick, long, mobile, json, report, origins, ca }
 }

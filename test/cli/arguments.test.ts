@@ -106,13 +106,19 @@ t.test('the doctor', (t) => {
     '--quick',
     '--mobile',
     '--json',
-    '--origin=a',
+    '--origin=https://a.example',
     '--origin',
-    'b',
+    'app://b',
     '--ca',
     'x.pem',
   ]
-  const all = { quick: true, mobile: true, json: true, origins: ['a', 'b'], ca: 'x.pem' }
+  const all = {
+    quick: true,
+    mobile: true,
+    json: true,
+    origins: ['https://a.example', 'app://b'],
+    ca: 'x.pem',
+  }
   t.strictSame(read(args), { ...plain, address: null, ...all })
   const secret = 'http://a:geheim@c:1/d'
   const wrong = [
@@ -121,6 +127,15 @@ t.test('the doctor', (t) => {
     [secret, secret],
     [secret, '--quick', '--long'],
     [secret, '--json', '--report'],
+    ...[
+      'https://a.example/',
+      'a.example',
+      'https://A.example',
+      'https://a.example/x',
+      "https://a'b",
+      '*',
+      '',
+    ].map((each) => [secret, `--origin=${each}`]),
   ]
   for (const rest of [...wrong, [secret, '--data', 'd']]) {
     t.throws(() => read(['doctor', ...rest]), UsageError)
