@@ -43,6 +43,8 @@ export async function listenSecurely(app: FastifyInstance, options: SecureOption
   const state = await tlsFilesState(app.services.config)
   const pair = await readTlsPair(app.services.config)
   tellOf(app, pair)
+  // Until then its routes have no hooks, those that ask for credentials among them.
+  await app.ready()
   const server = createServer({
     ...pair,
     minVersion: 'TLSv1.2',
@@ -97,6 +99,8 @@ function serve(server: Server, app: FastifyInstance): void {
       return
     }
     connectionTally.opened(socket)
+    // Who has closed its side has gone: nobody waits for answers then, and what is held for them would be held for ever.
+    socket.allowHalfOpen = false
     http2.emit('connection', socket)
   })
   // Node has closed it. What speaks no TLS is nobody's fault here.
