@@ -19,6 +19,8 @@ export const TLS_NAMES = ['tls-cert', 'tls-key', 'tls-port', 'tls-bind'] as cons
  */
 export function tlsFlags(values: { readonly [name in (typeof TLS_NAMES)[number]]?: string }): ConfigFlags {
   const { 'tls-cert': cert, 'tls-key': key, 'tls-port': port, 'tls-bind': bind } = values
+  // The server would start without TLS, and nobody would see it.
+  if (key !== undefined && cert === undefined) throw new UsageError('--tls-key wants --tls-cert beside it.')
   const flags: ConfigFlags = {}
   if (cert !== undefined) flags.tlsCert = cert
   if (key !== undefined) flags.tlsKey = key

@@ -19,7 +19,7 @@ export interface SecureListener {
   readonly url: string
   /** Looks at the files now, whether they have changed or not. */
   reload(): Promise<void>
-  /** Stops listening; resolves when all connections have ended, for which the app's own close sees to it. */
+  /** Stops listening, and has all connections of the app end, as its own close does; resolves when they have. */
   close(): Promise<void>
 }
 
@@ -67,6 +67,8 @@ export async function listenSecurely(app: FastifyInstance, options: SecureOption
       follower.end()
       const closed = once(server, 'close')
       server.close()
+      // An app that has not come to listen ends none when it closes.
+      app.connections.close()
       await closed
     },
   }

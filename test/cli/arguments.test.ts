@@ -26,6 +26,7 @@ t.test('flags', (t) => {
   t.throws(() => parseCommand(['--tls-port', '70000']), {
     message: '--tls-port must be a whole number from 0 to 65535, not "70000".',
   })
+  t.throws(() => parseCommand(['--tls-key', 'k.pem']), { message: '--tls-key wants --tls-cert beside it.' })
   for (const flag of ['tls-cert', 'tls-key', 'tls-port', 'tls-bind']) t.match(HELP, `--${flag} <`)
   for (const word of ['--help', '-h', 'help']) t.strictSame(parseCommand([word]), { name: 'help' })
   for (const word of ['--version', '-v']) t.strictSame(parseCommand([word]), { name: 'version' })

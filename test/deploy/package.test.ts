@@ -44,6 +44,7 @@ t.test('npm pack makes what npx settee runs', async (t) => {
   const { paths, filename } = packed(listed)
   t.ok(paths.includes('dist/cli/main.js') && paths.includes('dist/index.d.ts'))
   t.ok(paths.includes('LICENSE') && paths.includes('README.md'))
+  t.ok(paths.includes('deploy/nginx.conf'), 'and what its pages speak of')
   t.same(
     paths.filter((path) => /^(?:src|test|bench|examples|data|scripts)\//.test(path)),
     [],

@@ -142,11 +142,12 @@ t.test('nobody is let in before the app is ready', async (t) => {
     opening = listenSecurely(app, { host: '127.0.0.1', port: 0 })
   })
   const secure = await opening
-  t.teardown(() => secure?.close())
   t.equal(wasEarly, false)
   const { ask, session } = await openSession(t, secure?.url ?? '', cert)
   t.match(await ask('GET /_up'), { status: 200 })
-  session.close()
+  await secure?.close()
+  if (!session.closed) await once(session, 'close')
+  t.ok(session.closed, 'and it lets go of who came, whether the app closes or not')
 })
 
 t.test('who is turned away', async (t) => {
