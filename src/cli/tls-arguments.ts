@@ -16,6 +16,8 @@ export const TLS_OPTIONS = {
  */
 export function tlsFlags(values: Values<typeof TLS_OPTIONS>): ConfigFlags {
   const { 'tls-cert': cert, 'tls-key': key, 'tls-port': port, 'tls-bind': bind } = values
+  // The server would start without TLS, and nobody would see it.
+  if (key !== undefined && cert === undefined) throw new UsageError('--tls-key wants --tls-cert beside it.')
   const flags: ConfigFlags = {}
   if (cert !== undefined) flags.tlsCert = cert
   if (key !== undefined) flags.tlsKey = key

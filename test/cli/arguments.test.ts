@@ -29,6 +29,7 @@ t.test('flags', (t) => {
   t.throws(() => read(['--tls-port', '70000']), {
     message: '--tls-port must be a whole number from 0 to 65535, not "70000".',
   })
+  t.throws(() => read(['--tls-key', 'k.pem']), { message: '--tls-key wants --tls-cert beside it.' })
   for (const word of ['--version', '-v']) t.match(read([word]), { name: 'version', text: /^settee \d/ })
   t.end()
 })
