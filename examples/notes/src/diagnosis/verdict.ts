@@ -1,8 +1,13 @@
 /** What the facts of a diagnosis mean. Pure: one finding, the first that stands in the way. */
 import type { Address, AddressFault } from '../../../../src/core/address.ts'
+import { withoutCredentials } from '../log.ts'
+import type { PouchError } from '../pouch.ts'
 import { MOBILE_FUNCTION } from '../sync/mobile.ts'
 import type { Check, Diagnosis, Finding } from './finding.ts'
 import type { Answer, Probes } from './probes.ts'
+
+/** Characters of what a server says. */
+const MOST_WORDS = 500
 
 const CHECKS = [
   'Address',
@@ -30,13 +35,32 @@ export function addressFinding(faults: readonly AddressFault[]): Finding {
   }
 }
 
-/** What stands in the way of a sync with an address, and what was looked at to find it. */
-export function verdict(address: Address, probes: Probes): Diagnosis {
-  const [name, finding] = firstFault(address, probes)
+/**
+ * What stands in the way of a sync with an address, and what was looked at to find it.
+ * @param isHosted whether the address was made by signing in, so that nobody has typed its parts
+ */
+export function verdict(address: Address, probes: Probes, isHosted = false): Diagnosis {
+  const [name, finding] = firstFault({ address, probes, isHosted }) ?? [null, null]
   const skipped = new Set<string>()
   if (probes.design === null) skipped.add('Mobile filter')
-  if (probes.feedMs === 'skipped') skipped.add('Live feed')
+  if (probes.feed === null) skipped.add('Live feed')
   return { checks: checksUpTo(name, skipped), finding }
+}
+
+/**
+ * What a server has said to a request of a sync, where its database can be read all the same.
+ * @returns null for an error that is no server's word
+ */
+export function refusalVerdict(address: Address, { status, reason, message }: PouchError): Finding | null {
+  if (status === undefined || status < 400) return null
+  const words = withoutCredentials(String(reason ?? message ?? ''), address)
+  const detail = 'The database can be read, but not all that a sync needs is done.'
+  return {
+    code: 'refusal',
+    title: `The server refuses a request of the sync (${status}).`,
+    detail: words === '' ? detail : `${detail} The server says: “${words}”`,
+    command: doctor(address),
+  }
 }
 
 /** @param wrong the check that failed; null: none */
@@ -48,29 +72,57 @@ function checksUpTo(wrong: string | null, skipped: ReadonlySet<string>): readonl
   })
 }
 
-function firstFault(address: Address, probes: Probes): [string | null, Finding | null] {
-  const { database, design, feedMs, isThere } = probes
-  if (database.kind === 'late') return ['Connection', slow(address)]
-  if (database.kind === 'failed') {
-    return isThere === true
+interface Case {
+  readonly address: Address
+  readonly probes: Probes
+  readonly isHosted: boolean
+}
+
+type Fault = readonly [check: string, finding: Finding]
+
+function firstFault(asked: Case): Fault | null {
+  const { address, probes } = asked
+  const { database, design, feed } = probes
+  return (
+    answerFault(asked, database) ??
+    databaseFault(asked, database) ??
+    (design && (answerFault(asked, design) ?? filterFault(address, design))) ??
+    (feed && feedFault(address, feed))
+  )
+}
+
+/** What can be wrong with any answer. */
+function answerFault({ address, probes, isHosted }: Case, answer: Answer): Fault | null {
+  if (answer.kind === 'late') return ['Connection', slow(address)]
+  if (answer.kind === 'failed') {
+    return probes.isThere === true
       ? ['Web access (CORS)', cors(address, probes.origin)]
       : ['Connection', unheard(address, probes)]
   }
-  if (database.status === 401) return ['Account', credentials(address, database)]
-  if (database.status === 403) return ['Account', rights(address, database)]
-  if (database.status === 404 && database.body !== null) return ['Database', noDatabase(address)]
-  if (database.status >= 500) return ['Connection', server(address, database)]
-  if (database.status !== 200 || typeof database.body?.db_name !== 'string')
-    return ['Database', notCouch(address, database)]
-  if (design !== null && !hasFilter(design)) return ['Mobile filter', noMobileFilter(address)]
-  if (feedMs === null) return ['Live feed', buffered(address)]
-  return [null, null]
+  if (answer.status === 401) return ['Account', isHosted ? signedOut(answer) : credentials(address, answer)]
+  if (answer.status === 403) return ['Account', rights(address, answer, isHosted)]
+  if (answer.status === 429) return ['Connection', busy(answer)]
+  return answer.status >= 500 ? ['Connection', server(address, answer)] : null
 }
 
-function hasFilter(design: Answer): boolean {
-  if (design.kind !== 'answer' || design.status !== 200) return false
-  const filters = design.body?.filters
-  return typeof filters === 'object' && filters !== null && 'sync' in filters
+function databaseFault({ address, isHosted }: Case, answer: Answer): Fault | null {
+  const { status, body } = answer.kind === 'answer' ? answer : { status: 0, body: null }
+  if (status === 404 && body !== null) return ['Database', noDatabase(address, isHosted)]
+  if (status !== 200 || typeof body?.db_name !== 'string') return ['Database', notCouch(address, answer)]
+  return null
+}
+
+function filterFault(address: Address, design: Answer): Fault | null {
+  const { status, body } = design.kind === 'answer' ? design : { status: 0, body: null }
+  const there = status === 200 ? (body ?? {}) : {}
+  const filters = typeof there.filters === 'object' ? { ...there.filters } : {}
+  return 'sync' in filters ? null : ['Mobile filter', noMobileFilter(address, there, filters)]
+}
+
+function feedFault(address: Address, feed: Answer): Fault | null {
+  if (feed.kind === 'late') return ['Live feed', buffered(address)]
+  if (feed.kind === 'answer' && feed.status === 200) return null
+  return ['Live feed', noFeed(address, feed)]
 }
 
 /** What a page cannot tell apart is named together, but for what the address itself rules out. */
@@ -151,8 +203,30 @@ function credentials(address: Address, answer: Answer): Finding {
   }
 }
 
-function rights({ username = 'This account', database }: Address, answer: Answer): Finding {
-  const detail = `The server knows ${username}, who may not read ${database}. An admin of the database adds the account to its members (${database}/_security).`
+/** What a token's end looks like: nobody has typed it. */
+function signedOut(answer: Answer): Finding {
+  return {
+    code: 'credentials',
+    title: 'The server does not let this device in any more (401).',
+    detail: said(
+      "This device's token has been revoked or has run out. Sign out, and sign in again; your notes stay here.",
+      answer,
+    ),
+  }
+}
+
+function rights(
+  { username = 'This account', database }: Address,
+  answer: Answer,
+  isHosted: boolean,
+): Finding {
+  if (/temporarily locked/.test(reasonOf(answer))) {
+    const detail = 'There were too many tries with a wrong password. Wait some minutes, then try again.'
+    return { code: 'locked', title: `${username} is locked for a while (403).`, detail }
+  }
+  const detail = isHosted
+    ? `The server knows ${username}, but does not let the account use its database.`
+    : `The server knows ${username}, who may not read ${database}. An admin of the database adds the account to its members (${database}/_security).`
   return {
     code: 'rights',
     title: `${username} is not let into ${database} (403).`,
@@ -160,7 +234,22 @@ function rights({ username = 'This account', database }: Address, answer: Answer
   }
 }
 
-function noDatabase(address: Address): Finding {
+function busy(answer: Answer): Finding {
+  return {
+    code: 'busy',
+    title: 'The server asks to wait (429).',
+    detail: said('More is asked of it than it does at a time. It is tried again by itself.', answer),
+  }
+}
+
+function noDatabase(address: Address, isHosted: boolean): Finding {
+  if (isHosted) {
+    return {
+      code: 'no_database',
+      title: "The account's database is not there any more (404).",
+      detail: 'Sign out, and sign in again: that makes it anew, and your notes go there from this device.',
+    }
+  }
   return {
     code: 'no_database',
     title: `There is no database ${address.database} on this server (404).`,
@@ -169,8 +258,10 @@ function noDatabase(address: Address): Finding {
   }
 }
 
-function noMobileFilter(address: Address): Finding {
-  const body = JSON.stringify({ filters: { sync: MOBILE_FUNCTION } }).replaceAll("'", "'\\''")
+/** @param there the design document as it is, so that the command leaves the rest of it alone */
+function noMobileFilter(address: Address, there: object, filters: object): Finding {
+  const design = { ...there, filters: { ...filters, sync: MOBILE_FUNCTION } }
+  const body = JSON.stringify(design).replaceAll("'", "'\\''")
   return {
     code: 'no_mobile_filter',
     title: 'The database has no filter for mobile devices (_design/mobile).',
@@ -214,9 +305,26 @@ function buffered(address: Address): Finding {
   }
 }
 
+function noFeed(address: Address, answer: Answer): Finding {
+  const end = answer.kind === 'answer' ? `is answered with ${answer.status}` : 'breaks off'
+  return {
+    code: 'feed',
+    title: 'The live feed cannot be read.',
+    detail:
+      `The database answers, but its feed of changes (${address.database}/_changes) ${end}. ` +
+      'A proxy may have a rule of its own for it: look there.',
+    command: doctor(address),
+  }
+}
+
 function said(detail: string, answer: Answer): string {
+  const reason = reasonOf(answer)
+  return reason === '' ? detail : `${detail} The server says: “${reason}”`
+}
+
+function reasonOf(answer: Answer): string {
   const reason = answer.kind === 'answer' ? answer.body?.reason : undefined
-  return typeof reason === 'string' && reason !== '' ? `${detail} The server says: “${reason}”` : detail
+  return typeof reason === 'string' ? reason.slice(0, MOST_WORDS) : ''
 }
 
 function doctor({ url }: Address): string {

@@ -56,9 +56,15 @@ export function newId(kind: Kind, now = Date.now()): string {
   return `${kind}:${now.toString(36).padStart(9, '0')}${text}`
 }
 
-/** The same tag made on two devices is one tag, so its id is its name. */
+/**
+ * The same tag made on two devices is one tag, so its id is its name. Without colons: a tag "profile: x" would have
+ * `file:` in its id, and be left out by mobile devices.
+ */
 export function tagId(name: string): string {
-  return `tag:${name.trim().toLowerCase().replace(/\s+/g, '-')}`
+  return `tag:${name
+    .trim()
+    .toLowerCase()
+    .replace(/[\s:]+/g, '-')}`
 }
 
 /** @param docs what the database holds, tombstones left out; what is not of this app is passed over */
@@ -90,8 +96,8 @@ export function noteOf(doc: StoredDoc): Note {
     body: textAt(doc, 'body'),
     bookId: textAt(doc, 'bookId'),
     tags,
-    createdAt: numberAt(doc, 'createdAt'),
-    updatedAt: numberAt(doc, 'updatedAt'),
+    createdAt: timeAt(doc, 'createdAt'),
+    updatedAt: timeAt(doc, 'updatedAt'),
     conflicts: doc._conflicts ?? [],
   }
 }
@@ -105,9 +111,13 @@ function textAt(doc: StoredDoc, member: string): string {
   return typeof value === 'string' ? value : ''
 }
 
-function numberAt(doc: StoredDoc, member: string): number {
+/** What Date can hold, in milliseconds on either side of 1970. */
+const LATEST = 8.64e15
+
+/** @returns 0 for what is no time: another app may have written the document */
+function timeAt(doc: StoredDoc, member: string): number {
   const value = doc[member]
-  return typeof value === 'number' ? value : 0
+  return typeof value === 'number' && Math.abs(value) <= LATEST ? value : 0
 }
 
 function byName(a: { readonly name: string }, b: { readonly name: string }): number {
