@@ -98,8 +98,8 @@ async function start(): Promise<void> {
 /** A browser may refuse to keep anything, as some do in private windows. */
 function Unable({ reason }: { readonly reason: string }) {
   return (
-    <main class="blank" role="alert">
-      <p>This browser does not let the page keep notes: {reason || 'it does not say why'}</p>
+    <main class="blank">
+      <p role="alert">This browser does not let the page keep notes: {reason || 'it does not say why'}</p>
     </main>
   )
 }

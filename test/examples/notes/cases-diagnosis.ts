@@ -116,6 +116,21 @@ export async function diagnosis(t: Test, stage: Stage): Promise<void> {
     t.notMatch(shown, /anna:anna|root:secret|wrong/, `${code}: no credentials`)
   }
 
+  const late = await listen(
+    t,
+    createServer(() => undefined),
+  )
+  await device.page.getByLabel('ADDRESS', { exact: true }).fill(`http://127.0.0.1:${late}/examined`)
+  await device.page.getByRole('button', { name: 'Network diagnosis' }).click()
+  await device.page.getByText('Looking at the network').waitFor()
+  await device.page.getByLabel('ADDRESS', { exact: true }).fill(address)
+  await device.page.getByText('Looking at the network').waitFor({ state: 'detached' })
+  t.equal(
+    await device.page.locator('.diagnosis').count(),
+    0,
+    'what was asked of another address is not shown',
+  )
+
   await device.page.getByLabel('Mobile device').check()
   t.match(await examine(device, address, 'address'), /TLS|https/, 'a mobile device demands TLS')
   await device.page.getByRole('button', { name: 'Apply' }).click()

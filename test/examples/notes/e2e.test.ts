@@ -11,6 +11,15 @@ import { mobile } from './cases-mobile.ts'
 import { changingModes, modes } from './cases-modes.ts'
 import { rented } from './cases-rented.ts'
 import { booksTagsPictures, conflict, twoDevices } from './cases-self-hosted.ts'
+import {
+  hostileNotes,
+  keyboard,
+  manyNotes,
+  twoWindows,
+  typingOver,
+  undisturbed,
+  withoutStorage,
+} from './cases-writing.ts'
 import { openStage, type Stage } from './stage.ts'
 
 const CASES: Readonly<Record<string, (t: Test, stage: Stage) => Promise<void>>> = {
@@ -19,6 +28,13 @@ const CASES: Readonly<Record<string, (t: Test, stage: Stage) => Promise<void>>> 
   'two devices, offline and back, over the path that a phone shows': twoDevices,
   'a conflict is shown side by side and resolved': conflict,
   'books, tags and pictures travel': booksTagsPictures,
+  'typing goes on while another edit of the note comes in, and both are kept': typingOver,
+  'what comes in disturbs neither who reads nor who types': undisturbed,
+  'nothing of a note runs, loads, or passes for the app': hostileNotes,
+  'a mode that is chosen in one window holds in all': twoWindows,
+  'a thousand notes come, are found and written': manyNotes,
+  'the menu is used by the keyboard': keyboard,
+  'a browser that keeps nothing is told of': withoutStorage,
   'the hosted server refuses pictures and design documents in words, and takes the rest': hosted,
   'a mobile device on the hosted server syncs by a selector': hostedMobile,
   'a mobile device syncs over https through nginx, and no picture travels': mobile,

@@ -1,7 +1,8 @@
 /** What the facts of a diagnosis mean: a row for each case. */
 import t from 'tap'
 import type { Answer, Probes } from '../../../examples/notes/src/diagnosis/probes.ts'
-import { addressVerdict, refusalVerdict, verdict } from '../../../examples/notes/src/diagnosis/verdict.ts'
+import { addressVerdict, verdict } from '../../../examples/notes/src/diagnosis/verdict.ts'
+import { refusalFinding } from '../../../examples/notes/src/diagnosis/words.ts'
 import { parseAddress } from '../../../src/core/address.ts'
 
 const FINE: Answer = { kind: 'answer', status: 200, body: { db_name: 'notes' } }
@@ -176,10 +177,10 @@ t.test('the command for the filter leaves the rest of the design document alone'
 t.test('what a server says to a request of the sync', async (t) => {
   const parsed = parseAddress(NAMED)
   if (!parsed.ok) throw new Error('no address')
-  const finding = refusalVerdict(parsed.address, { status: 413, reason: 'too large for anna:secret' })
+  const finding = refusalFinding(parsed.address, { status: 413, reason: 'too large for anna:secret' })
   t.match(finding, { code: 'refusal', title: /413/, detail: /too large/ })
   t.notMatch(JSON.stringify(finding), /secret/)
-  t.equal(refusalVerdict(parsed.address, { message: 'Failed to fetch' }), null)
+  t.equal(refusalFinding(parsed.address, { message: 'Failed to fetch' }), null)
 })
 
 t.test('no port, and other faults of the address, all of them', async (t) => {

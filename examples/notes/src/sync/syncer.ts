@@ -3,7 +3,7 @@
  * before, requests under way included. The notes themselves are never touched by that.
  */
 import type { Diagnosis, FindingCode } from '../diagnosis/finding.ts'
-import { refusalVerdict } from '../diagnosis/verdict.ts'
+import { refusalFinding } from '../diagnosis/words.ts'
 import { type SyncAct, type SyncEvent, withoutCredentials } from '../log.ts'
 import type { Pouch, PouchError, PouchOptions, Replication } from '../pouch.ts'
 import { Store, type Watched } from '../store.ts'
@@ -250,7 +250,7 @@ class Run {
     const { finding } = await this.#options.diagnose(this.#target, this.#ended.signal)
     this.#isLooking = false
     if (this.#ended.signal.aborted || this.#failed.size === 0) return
-    this.#status.update({ finding: finding ?? refusalVerdict(this.#target.address, error) })
+    this.#status.update({ finding: finding ?? refusalFinding(this.#target.address, error) })
   }
 
   #note(act: SyncAct, direction: SyncEvent['direction'], docs = 0, error?: PouchError): void {
