@@ -1,6 +1,6 @@
 /**
  * examples/notes from end to end: the built app in Debian's Chromium, against servers that listen.
- * `NOTES_ONLY=word` runs the cases with this word in their names; `NOTES_SCREENSHOTS=1` keeps a picture of every screen in examples/notes/screenshots.
+ * `NOTES_ONLY=pattern` runs the cases whose names it matches; `NOTES_SCREENSHOTS=1` keeps a picture of every screen in examples/notes/screenshots.
  */
 import t, { type Test } from 'tap'
 import { firstLoad } from './cases-build.ts'
@@ -53,6 +53,6 @@ t.test('examples/notes', async (t) => {
   const stage = await openStage(t)
   const only = process.env.NOTES_ONLY
   for (const [name, run] of Object.entries(CASES)) {
-    if (only === undefined || name.includes(only)) await t.test(name, (t) => run(t, stage))
+    if (only === undefined || new RegExp(only).test(name)) await t.test(name, (t) => run(t, stage))
   }
 })

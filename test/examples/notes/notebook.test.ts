@@ -6,7 +6,7 @@ import memoryAdapter from 'pouchdb-adapter-memory'
 import t, { type Test } from 'tap'
 import { compareLines, keep, keepAll, versionsOf } from '../../../examples/notes/src/notes/conflicts.ts'
 import { Draft } from '../../../examples/notes/src/notes/draft.ts'
-import { Library } from '../../../examples/notes/src/notes/library.ts'
+import { LARGEST_PICTURE, Library } from '../../../examples/notes/src/notes/library.ts'
 import { excerptOf, type Note, noteOf, notesOn, tagId } from '../../../examples/notes/src/notes/model.ts'
 import type { Pouch } from '../../../examples/notes/src/pouch.ts'
 
@@ -51,6 +51,16 @@ t.test('the library shows what is there, and what comes', async (t) => {
   await library.remove(first)
   await until(() => library.value.notes.length === 1)
   t.equal(library.value.notes[0]?.title, 'Second')
+})
+
+t.test('what is no picture, or too large a one, is refused in words', async (t) => {
+  const db = database(t)
+  const library = new Library(db)
+  const file = (name: string, type: string, size: number) => new File([new Uint8Array(size)], name, { type })
+  await t.rejects(library.addPicture(file('a.txt', 'text/plain', 1)), { message: 'a.txt is not a picture.' })
+  const large = file('b.png', 'image/png', LARGEST_PICTURE + 1)
+  await t.rejects(library.addPicture(large), { message: 'b.png is larger than 10 MB.' })
+  t.equal((await db.allDocs({})).rows.length, 0)
 })
 
 t.test('a removed note takes its conflicting revisions along', async (t) => {
@@ -175,6 +185,20 @@ t.test('what could not be saved is saved later, and its writer hears of it', asy
   isFull = false
   await draft.save()
   t.match(await db.get(id), { body: 'precious' }, 'what is discarded is not tried again')
+})
+
+t.test('who never pauses is saved all the same', async (t) => {
+  const db = database(t)
+  const id = await new Library(db).addNote({ title: 'One' })
+  const draft = new Draft(db, noteOf(await db.get(id)))
+  let words = ''
+  while ((await db.get(id)).body === '') {
+    words += 'x'
+    draft.change({ body: words })
+    await new Promise((resolve) => setTimeout(resolve, 10))
+  }
+  await draft.save()
+  t.equal((await db.get(id)).body, words)
 })
 
 t.test('a draft goes back neither to its own past nor to the other side of a conflict', async (t) => {

@@ -6,6 +6,8 @@ import type { Note } from './model.ts'
 
 /** Pause in the writing after which it is saved, in milliseconds. */
 const PAUSE_MS = 400
+/** After which it is saved though nobody pauses. */
+const LONGEST_MS = 2000
 /** After which it is tried again when it could not be saved. */
 const RETRY_MS = 5000
 /** Own revisions that are known again. */
@@ -26,6 +28,8 @@ export class Draft {
   #unsaved: NoteText | null = null
   #saving: Promise<void> = Promise.resolve()
   #timer: ReturnType<typeof setTimeout> | undefined
+  /** When the oldest of what is not saved was written. */
+  #since: number | undefined
   readonly #fault = new Store<string | null>(null)
 
   constructor(db: Pick<Pouch, 'put'>, note: Note) {
@@ -47,7 +51,9 @@ export class Draft {
 
   change(members: Partial<NoteText>): void {
     this.#unsaved = { ...this.text, ...members }
-    this.#saveIn(PAUSE_MS)
+    const now = performance.now()
+    this.#since ??= now
+    this.#saveIn(Math.max(0, Math.min(PAUSE_MS, this.#since + LONGEST_MS - now)))
   }
 
   /**
@@ -86,6 +92,7 @@ export class Draft {
   async #write(): Promise<void> {
     const text = this.#unsaved
     if (text === null) return
+    this.#since = undefined
     try {
       const rev = await this.#put(text)
       this.#past = [...this.#past, this.#rev].slice(-MOST_PAST)

@@ -74,7 +74,7 @@ export function notebookOf(docs: Iterable<StoredDoc>): Notebook {
   const tags: Tag[] = []
   const pictures = new Map<string, Picture>()
   for (const doc of docs) {
-    if (doc._id.startsWith('note:')) notes.push(noteOf(doc))
+    if (doc._id.startsWith('note:')) notes.push(knownNoteOf(doc))
     if (doc._id.startsWith('book:')) books.push(named(doc))
     if (doc._id.startsWith('tag:')) tags.push(named(doc))
     if (doc._id.startsWith('file:')) {
@@ -85,6 +85,15 @@ export function notebookOf(docs: Iterable<StoredDoc>): Notebook {
   books.sort(byName)
   tags.sort(byName)
   return { notes, books, tags, pictures, isLoaded: true }
+}
+
+const known = new WeakMap<StoredDoc, Note>()
+
+/** The same note for the same document: what shows it need not be made anew. */
+function knownNoteOf(doc: StoredDoc): Note {
+  const note = known.get(doc) ?? noteOf(doc)
+  known.set(doc, note)
+  return note
 }
 
 export function noteOf(doc: StoredDoc): Note {

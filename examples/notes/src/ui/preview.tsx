@@ -33,6 +33,11 @@ function showPictures(page: HTMLElement, library: Library, here: ReadonlySet<str
     void library.pictureContent(id).then(
       (content) => {
         if (isGone) return
+        // A page of another kind would be one of this origin, for who opens it by itself.
+        if (!content.type.startsWith('image/')) {
+          image.replaceWith(missing(image.alt))
+          return
+        }
         const url = URL.createObjectURL(content)
         urls.push(url)
         image.src = url
