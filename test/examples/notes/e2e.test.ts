@@ -4,7 +4,7 @@
  */
 import t, { type Test } from 'tap'
 import { firstLoad } from './cases-build.ts'
-import { diagnosis, failingSync } from './cases-diagnosis.ts'
+import { diagnosis, failingSync, longLog } from './cases-diagnosis.ts'
 import { hosted, hostedMobile } from './cases-hosted.ts'
 import { looks } from './cases-looks.ts'
 import { mobile } from './cases-mobile.ts'
@@ -40,6 +40,7 @@ const CASES: Readonly<Record<string, (t: Test, stage: Stage) => Promise<void>>> 
   'a mobile device syncs over https through nginx, and no picture travels': mobile,
   'each fault of a network has words of its own': diagnosis,
   'a sync that fails says why, and the log has it without credentials': failingSync,
+  'all events that are kept can be seen': longLog,
   'every screen, light and dark, wide and narrow, is accessible': looks,
   'a first visit loads less than 150 kB': firstLoad,
   // It is installed for this, once: a minute or two, since it compiles LevelDB.

@@ -1,9 +1,10 @@
+import { useState } from 'preact/hooks'
 import { logText, type SyncEvent } from '../log.ts'
 import { useServices, useWatched } from './services.ts'
 import { exactly } from './times.ts'
 
-/** Of the events so many are shown; the file has all. */
-const MOST_SHOWN = 200
+/** Of the events so many are shown at first, and as many more each time that somebody asks for them. */
+const SHOWN_AT_ONCE = 500
 
 const DIRECTIONS = { push: 'sent', pull: 'received', both: '' } as const
 
@@ -35,11 +36,12 @@ export function Logging() {
 }
 
 function EventList({ events }: { readonly events: readonly SyncEvent[] }) {
+  const [most, setMost] = useState(SHOWN_AT_ONCE)
   return (
     <section class="card" aria-label="Events">
       <p class="status-line">
         <strong>{events.length === 1 ? 'One event' : `${events.length} events`}</strong>
-        <span class="counts">{events.length > MOST_SHOWN ? `the last ${MOST_SHOWN} are shown` : ''}</span>
+        <span class="counts">{events.length > most ? `the last ${most} are shown` : ''}</span>
         <button
           type="button"
           class="small quiet"
@@ -52,12 +54,17 @@ function EventList({ events }: { readonly events: readonly SyncEvent[] }) {
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls is reached by the keyboard */}
       <ol class="events" tabIndex={0} aria-label="Events, newest first">
         {events
-          .slice(-MOST_SHOWN)
+          .slice(-most)
           .reverse()
           .map((event, at) => (
             <EventRow event={event} key={`${event.time} ${at}`} />
           ))}
       </ol>
+      {events.length > most && (
+        <button type="button" class="small quiet" onClick={() => setMost(most + SHOWN_AT_ONCE)}>
+          Show older events
+        </button>
+      )}
     </section>
   )
 }
