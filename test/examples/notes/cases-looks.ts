@@ -4,8 +4,8 @@ import { mkdir, readFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { ROOT } from '../../cli/child.ts'
-import { type Device, type DeviceOptions, until } from './device.ts'
+import { freePort, ROOT } from '../../cli/child.ts'
+import { type Device, type DeviceOptions, PIXEL, until } from './device.ts'
 import type { Stage } from './stage.ts'
 
 const FOLDER = join(ROOT, 'examples/notes/screenshots')
@@ -77,7 +77,13 @@ async function fill(stage: Stage, database: string): Promise<void> {
       { bookId: 'book:work' },
       30,
     ),
-    note('4', 'Books to read', '- The Left Hand of Darkness\n- Middlemarch', {}, 90),
+    note('4', 'Books to read', '- The Left Hand of Darkness\n- Middlemarch\n\n![cover.png](file:1)', {}, 90),
+    {
+      _id: 'file:1',
+      name: 'cover.png',
+      contentType: 'image/png',
+      _attachments: { index: { content_type: 'image/png', data: PIXEL } },
+    },
     note(
       '5',
       'A very long title that does not fit into the list of notes at all',
@@ -144,6 +150,11 @@ async function show(t: Test, stage: Stage, look: Look, address: string, axe: str
   await device.finding('address')
   await page.locator('[data-finding]').scrollIntoViewIfNeeded()
   await picture('diagnosis')
+  await page.getByLabel('ADDRESS', { exact: true }).fill(`http://127.0.0.1:${await freePort()}/looks`)
+  await page.getByRole('button', { name: 'Network diagnosis' }).click()
+  await device.finding('refused')
+  await page.locator('[data-finding]').scrollIntoViewIfNeeded()
+  await picture('finding')
   await device.go('#/notes')
   await device.row('Bread').waitFor()
   await picture('list')
@@ -157,6 +168,10 @@ async function show(t: Test, stage: Stage, look: Look, address: string, axe: str
   await picture('reading')
   await page.getByRole('button', { name: 'Write' }).click()
   await picture('writing')
+  await device.read('Books to read')
+  await page.getByRole('button', { name: 'Read' }).click()
+  await page.getByRole('img', { name: 'cover.png' }).waitFor()
+  await picture('picture')
   await device.read('Weekend')
   await picture('conflict-notice')
   await page.getByRole('link', { name: 'Compare the versions' }).click()
@@ -174,6 +189,11 @@ async function show(t: Test, stage: Stage, look: Look, address: string, axe: str
   await device.preferences('about')
   await page.getByRole('heading', { name: 'On this device' }).waitFor()
   await picture('about')
+  await device.signIn('anna', 'anna')
+  await page.getByText('Signed in as anna').waitFor()
+  await page.locator('.refusals').waitFor()
+  await device.status('Up to date')
+  await picture('signed-in')
 }
 
 /** @returns the rules that the page breaks, and where */

@@ -50,7 +50,7 @@ export function ConflictView({ noteId }: { readonly noteId: string }) {
         >
           <Icon name="back" />
         </a>
-        <h1>Versions of this note</h1>
+        <h1>Versions</h1>
         <span class="spring" />
         {versions.length > 1 && (
           <button
