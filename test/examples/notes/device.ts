@@ -182,7 +182,7 @@ export class Device {
 }
 
 /** A picture of 24 by 16 points. */
-export const PIXEL =
+const PIXEL =
   'iVBORw0KGgoAAAANSUhEUgAAABgAAAAQCAIAAACDRijCAAAAJ0lEQVR42mPg7bxOFcRw2S+OKmgUDBo1aBiAUYNGDRo1aNSgYQAANHfN2YJoNdIAAAAASUVORK5CYII='
 
 /** PouchDB's store of documents, read beside PouchDB: each id once, deleted ones left out. */

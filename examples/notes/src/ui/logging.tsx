@@ -6,7 +6,12 @@ import { exactly } from './times.ts'
 /** Of the events so many are shown at first, and as many more each time that somebody asks for them. */
 const SHOWN_AT_ONCE = 500
 
-const DIRECTIONS = { push: 'sent', pull: 'received', both: '' } as const
+/** What has happened, as a person would say it. */
+function wordsOf({ act, direction, docs }: SyncEvent): string {
+  if (act === 'up to date') return direction === 'push' ? 'all sent' : 'all received'
+  const way = { push: 'sent', pull: 'received', both: '' }[direction]
+  return [act, way, docs > 0 ? docs : ''].filter((part) => part !== '').join(' ')
+}
 
 export function Logging() {
   const { settings, log } = useServices()
@@ -69,12 +74,13 @@ function EventList({ events }: { readonly events: readonly SyncEvent[] }) {
   )
 }
 
-function EventRow({ event: { time, mode, direction, act, docs, error } }: { readonly event: SyncEvent }) {
+function EventRow({ event }: { readonly event: SyncEvent }) {
+  const { time, mode, error } = event
   return (
     <li class={error === null ? '' : 'is-bad'}>
       <time dateTime={new Date(time).toISOString()}>{exactly(time)}</time>
       <span>
-        {act} {DIRECTIONS[direction]} {docs > 0 ? docs : ''}
+        {wordsOf(event)}
         <small>{mode}</small>
       </span>
       {error !== null && <span class="event-error">{error}</span>}
