@@ -11,8 +11,10 @@ import { startTestServer, temporaryFolder } from '../helpers/server.ts'
 import { device, liveSync } from '../protocol/devices.ts'
 import { editInTurns, overHttp1, secureRemote } from './secure-devices.ts'
 
-/** How long a device syncs while nginx is told to begin anew; two minutes in the long form. */
-const LIVE_MS = Number(process.env.SETTEE_PROXY_SECONDS ?? 15) * 1000
+/** How long devices sync, while nginx is told to begin anew. */
+const LIVE_MS = Number(process.env.SETTEE_PROXY_SECONDS ?? 120) * 1000
+t.setTimeout(240_000 + LIVE_MS)
+
 /** What is promised where a proxy holds back what is not at its end: design.md 4. */
 const HEARTBEAT_MS = 25_000
 const LOGIN = 'user:password'
