@@ -100,8 +100,8 @@ const SHORTEST_SECRET = 3
 const LONGEST_TEXT = 500
 
 /**
- * Takes the credentials out of a text that a server or a browser has worded: those of any address in it, and the
- * password of this one however it is written.
+ * Takes the credentials out of a text that a server or a browser has worded: those of any address in it, and the name and
+ * the password of this one however they are written.
  */
 export function withoutCredentials(text: string, { username, password }: Partial<Address>): string {
   const secrets = [
@@ -111,8 +111,14 @@ export function withoutCredentials(text: string, { username, password }: Partial
   const withoutUrls = text.replace(/\/\/[^/@\s]*@/g, '//')
   return secrets
     .reduce((rest, secret) => rest.replaceAll(secret, '***'), withoutUrls)
+    .replace(/[\p{L}\p{N}_.-]+/gu, (word) => (isName(word, username) ? '***' : word))
     .replace(/[\t\r\n]+/g, ' ')
     .slice(0, LONGEST_TEXT)
+}
+
+/** Short names stay: they may be any word. */
+function isName(word: string, username: string | undefined): boolean {
+  return word === username && word.length >= SHORTEST_SECRET
 }
 
 function bytesOf(text: string): string {

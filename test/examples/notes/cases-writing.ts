@@ -149,6 +149,11 @@ export async function twoWindows(t: Test, stage: Stage): Promise<void> {
   const other = await device.context.newPage()
   await other.goto(`${device.origin}/#/preferences/synchronization`)
   await other.locator('.status-line', { hasText: 'Up to date' }).waitFor()
+  const second = await stage.database('windows-too')
+  await device.apply(second)
+  await until('the Address is the same', async () => {
+    return (await other.getByLabel('ADDRESS', { exact: true }).inputValue()) === second
+  })
   await device.choose("Don't Sync")
   await other.locator('.status-line', { hasText: 'Not syncing' }).waitFor()
   device.sent.length = 0

@@ -225,6 +225,30 @@ t.test('a draft goes back neither to its own past nor to the other side of a con
   t.equal(draft.text.body, 'theirs')
 })
 
+t.test('an edit outlives a deletion that knew nothing of it', async (t) => {
+  const [one, other] = [database(t), database(t)]
+  const library = new Library(one)
+  const id = await library.addNote({ title: 'One' })
+  const both = one as unknown as { sync(other: unknown): Promise<unknown> }
+  await both.sync(other)
+  const draft = new Draft(other, noteOf(await other.get(id)))
+  await library.remove(id)
+  draft.change({ body: 'written meanwhile' })
+  await draft.save()
+  await both.sync(other)
+  for (const db of [one, other]) {
+    const versions = await versionsOf(db, id)
+    t.same(
+      versions.map(({ body }) => body),
+      ['written meanwhile'],
+    )
+  }
+  draft.change({ body: 'and after it has come' })
+  await new Library(other).remove(id)
+  await draft.save()
+  t.equal((await other.get(id)).body, 'and after it has come', 'typed while the deletion came in')
+})
+
 t.test('lines are compared: what is common is the same on both sides, in order', async () => {
   const text = fc
     .array(fc.constantFrom('a', 'b', 'c', ''), { maxLength: 12 })

@@ -10,6 +10,8 @@ export function AdvancedPanel() {
   const { settings, diagnose } = useServices()
   const { address: applied, isMobile } = useWatched(settings)
   const [text, setText] = useState(applied)
+  // Another window of the app may apply one, too.
+  useEffect(() => setText(applied), [applied])
   const [diagnosis, setDiagnosis] = useState<Diagnosis | 'running' | null>(null)
   const isApplied = text.trim() === applied
   const running = useRef(new AbortController())
