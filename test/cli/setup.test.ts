@@ -31,11 +31,15 @@ const MADE = {
 /** What the last server was asked to do, also where the command failed. */
 const told: unknown[][] = []
 
+/** Whether the data folder is held, so that no server could start on it. */
+let isHeld = false
+
 /** Somebody who gives these answers, in this order, and tells what was asked. */
 function answering(answers: readonly unknown[]) {
   const left = [...answers]
   const questions: string[] = []
   const next = async (question: string, check?: (text: string) => string | undefined) => {
+    if (isHeld) throw new Error(`asked while the folder is held: ${question}`)
     questions.push(question)
     if (left.length === 0) throw new Error(`unexpected: ${question}`)
     const answer = left.shift()
@@ -78,7 +82,12 @@ async function run(
   const command: SetupCommand = setupCommand([], values)
   told.length = 0
   told.push(done)
-  const operate = <T>(use: (controls: Controls) => Promise<T>) => use(controls)
+  const operate = async <T>(use: (controls: Controls) => Promise<T>) => {
+    isHeld = true
+    return use(controls).finally(() => {
+      isHeld = false
+    })
+  }
   const report = await setUp(command, { operate, asker: given?.asker ?? null, password })
   return { done, report, questions: given?.questions ?? [], left: given?.left ?? [] }
 }
