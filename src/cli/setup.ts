@@ -8,7 +8,7 @@ import { oneLine, shown } from './one-line.ts'
 import { withControls } from './operate.ts'
 import { newPassphrase } from './passphrase.ts'
 import { readPassword } from './password.ts'
-import { columnsFor, makeVault, planVault, type VaultPlan, vaultOf } from './vault.ts'
+import { columnsFor, makeVault, planVault, reachable, type VaultPlan, vaultOf } from './vault.ts'
 import {
   type App,
   adminFault,
@@ -183,7 +183,7 @@ async function wantsFilter(asker: Asker | null): Promise<boolean> {
 async function hostOf(asker: Asker | null, url: string): Promise<string | undefined> {
   if (asker === null) return undefined
   const question = 'How do devices reach this server? (https://notes.example.com:443)'
-  return asker.text(question, { initial: url.replace(/\/$/, ''), check: hostFault })
+  return asker.text(question, { initial: reachable(url), check: hostFault })
 }
 
 function needed(asker: Asker | null, flag: string): Asker {

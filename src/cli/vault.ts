@@ -103,9 +103,16 @@ export async function makeVault(
 
 /** @throws Error for a place that is none */
 function placeOf(base: string, database: string): Address {
-  // Where it listens on all networks, this machine's own is one; and PouchDB understands no IPv6 address.
-  const reachable = base.trim().replace(/^(https?:\/\/)(?:0\.0\.0\.0|\[::\]):/, '$1127.0.0.1:')
-  return readable(`${reachable.replace(/\/$/, '')}/${encodeURIComponent(database)}`)
+  return readable(`${reachable(base)}/${encodeURIComponent(database)}`)
+}
+
+/**
+ * Where a server listens on all networks, this machine's own is one; and PouchDB understands no IPv6 address.
+ * @returns without the slash at the end
+ */
+export function reachable(base: string): string {
+  const place = base.trim().replace(/\/$/, '')
+  return place.replace(/^(https?:\/\/)(?:0\.0\.0\.0|\[::\]):/, '$1127.0.0.1:')
 }
 
 function withCredentials(place: Address, username: string, password: string): Address {
