@@ -1,5 +1,5 @@
 /** The certificate and the key of TLS: section `[ssl]`, as CouchDB has it. */
-import { X509Certificate } from 'node:crypto'
+import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { readFile, stat } from 'node:fs/promises'
 import { createSecureContext } from 'node:tls'
 import type { Config } from './config.ts'
@@ -40,6 +40,7 @@ export async function readTlsPair(config: Config): Promise<TlsPair> {
   const pair = { cert: `${own}\n${chain}`, key, ...(passphrase && { passphrase }) }
   try {
     createSecureContext(pair)
+    requireMatch(pair)
   } catch (error) {
     const { cert_file, key_file } = config.section('ssl')
     const why = REASONS[(error as NodeJS.ErrnoException).code ?? ''] ?? (error as Error).message
@@ -48,6 +49,13 @@ export async function readTlsPair(config: Config): Promise<TlsPair> {
     })
   }
   return pair
+}
+
+/** OpenSSL keeps a certificate and a key of different kinds (RSA, ECDSA) beside each other, and no handshake succeeds. */
+function requireMatch({ cert, key, passphrase }: TlsPair): void {
+  const privateKey = createPrivateKey({ key, ...(passphrase !== undefined && { passphrase }) })
+  if (new X509Certificate(cert).checkPrivateKey(privateKey)) return
+  throw Object.assign(new Error(), { code: 'ERR_OSSL_X509_KEY_VALUES_MISMATCH' })
 }
 
 /** OpenSSL's words for what mostly is wrong, in ours. */

@@ -2,7 +2,7 @@
 import t from 'tap'
 import type { Asker } from '../../src/cli/asker.ts'
 import { setUp } from '../../src/cli/setup.ts'
-import { type SetupCommand, setupCommand, type VaultValues } from '../../src/cli/vault-arguments.ts'
+import { type SetupCommand, setupCommand } from '../../src/cli/vault-arguments.ts'
 import type { Controls } from '../../src/maintenance/controls.ts'
 import type { VaultOrder, VaultState } from '../../src/maintenance/vault-controls.ts'
 
@@ -62,7 +62,7 @@ function answering(answers: readonly unknown[]) {
 
 /** Runs the command against a server that is in this state, and tells what it was asked to do. */
 async function run(
-  values: VaultValues,
+  values: Parameters<typeof setupCommand>[1],
   answers: readonly unknown[] | null,
   state: Partial<VaultState> = {},
   password: string | null = null,

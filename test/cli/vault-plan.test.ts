@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import type { Asker } from '../../src/cli/asker.ts'
 import { makeVault, planVault } from '../../src/cli/vault.ts'
-import { type VaultValues, vaultCommand } from '../../src/cli/vault-arguments.ts'
+import { vaultCommand } from '../../src/cli/vault-arguments.ts'
 import { vaultJson, vaultText } from '../../src/cli/vault-report.ts'
 import type { VaultControls, VaultOutcome, VaultState } from '../../src/maintenance/vault-controls.ts'
 import { temporaryFolder } from '../helpers/server.ts'
@@ -41,7 +41,7 @@ function typing(passphrase: string): Asker {
 /** @param means.state of the server, as far as it is not a new one without the vault */
 async function add(
   words: readonly string[],
-  values: VaultValues,
+  values: Parameters<typeof vaultCommand>[1],
   means: {
     readonly state?: Partial<VaultState>
     readonly outcome?: Partial<VaultOutcome>
@@ -60,7 +60,7 @@ async function add(
       return { ...MADE, ...(device === null && { token: null, secret: null }), ...means.outcome }
     },
   }
-  const command = vaultCommand(['add', ...words], { ...values, ...(password !== null && { stdin: true }) })
+  const command = vaultCommand([...words], { ...values, ...(password !== null && { stdin: true }) })
   const plan = await planVault(command, password, state, asker)
   t.equal(orders.length, 0, 'a plan makes nothing')
   const report = await makeVault(plan, controls)
@@ -68,7 +68,7 @@ async function add(
 }
 
 t.test('what no address can hold is refused before there is anything of it', async (t) => {
-  const refused = async (values: VaultValues, message: RegExp, password?: string) =>
+  const refused = async (values: Parameters<typeof vaultCommand>[1], message: RegExp, password?: string) =>
     t.rejects(add(['work'], { for: 'pouchdb', ...values }, password === undefined ? {} : { password }), {
       message,
     })
@@ -115,7 +115,7 @@ t.test('the passphrase of the notes', async (t) => {
   const file = join(await temporaryFolder(t), 'vault.txt')
   await writeFile(file, 'of the notes\n')
   for (const [what, state, isNew] of kinds) {
-    const livesync = (more: VaultValues, means: object = {}) =>
+    const livesync = (more: Parameters<typeof vaultCommand>[1], means: object = {}) =>
       add(['work'], { for: 'livesync', account: 'bob', ...more }, { state, ...means })
     if (isNew) t.match((await livesync({})).json, { encryption_passphrase: /^[a-z2-9-]{29}$/ }, what)
     else await t.rejects(livesync({}), { message: /--passphrase-file.*Nothing has changed\.$/ }, what)

@@ -1,11 +1,15 @@
 /** The lines to change, for each fault and each proxy or server that may be its cause. */
+import { APP_ORIGINS } from '../../config/defaults.ts'
 import type { Cure } from './finding.ts'
 import type { ProxyName, ServerKind, Stage } from './stage.ts'
 
 type Lines = Partial<Readonly<Record<ProxyName | ServerKind, string>>>
 
-const ORIGINS = 'app://obsidian.md,capacitor://localhost,http://localhost'
-const CONFIG = 'curl -u ADMIN -X PUT SERVER/_node/_local/_config'
+const ORIGINS = APP_ORIGINS.join(',')
+const NODE = 'SERVER/_node/_local/_config'
+const CONFIG = `curl -u ADMIN -X PUT ${NODE}`
+const SERVERS_CORS = `${CONFIG}/chttpd/enable_cors -d '"true"'; the same for cors/origins "${ORIGINS}" and cors/credentials "true"`
+const SERVERS_LISTS = `curl -u ADMIN -X DELETE ${NODE}/cors/methods; the same for cors/headers`
 
 export const ADVICE = {
   certificate: {
@@ -19,7 +23,7 @@ export const ADVICE = {
   },
   protocols: {
     nginx: 'ssl_protocols TLSv1.2 TLSv1.3;',
-    Caddy: 'tls { protocols tls1.2 tls1.3 }',
+    Caddy: 'protocols tls1.2 tls1.3  # in tls { ... }',
     Traefik: 'tls.options.default.minVersion: VersionTLS12',
     Cloudflare: 'SSL/TLS > Edge Certificates > Minimum TLS Version: 1.2',
     CouchDB: "[ssl] tls_versions = ['tlsv1.2', 'tlsv1.3']",
@@ -32,7 +36,7 @@ export const ADVICE = {
   },
   http2: {
     nginx: 'http2 on;  # before nginx 1.25.1: listen ... ssl http2;',
-    Caddy: 'servers { protocols h1 h2 }',
+    Caddy: 'protocols h1 h2  # in servers { ... } of the global options',
     Traefik: 'delete tls.options.default.alpnProtocols',
     Cloudflare: 'Speed > Settings > HTTP/2: on',
   },
@@ -62,8 +66,8 @@ export const ADVICE = {
     Cloudflare: 'none: Cloudflare puts its own name there; it does no harm with settee',
   },
   origins: {
-    settee: `${CONFIG}/cors/origins -d '"${ORIGINS}"'`,
-    CouchDB: `${CONFIG}/chttpd/enable_cors -d '"true"'; the same for cors/origins "${ORIGINS}" and cors/credentials "true"`,
+    settee: SERVERS_CORS,
+    CouchDB: SERVERS_CORS,
     'PouchDB Server': `config.json: "httpd": {"enable_cors": true}, "cors": {"credentials": true, "origins": "${ORIGINS}"}`,
     nginx: 'delete the lines that answer OPTIONS (if ($request_method = OPTIONS) { ... }), and auth_basic',
     Caddy: 'delete what answers OPTIONS (@options method OPTIONS; respond @options ...), and basic_auth',
@@ -71,6 +75,7 @@ export const ADVICE = {
       'take the middlewares basicAuth and forwardAuth, and headers with accessControl..., off this router',
     Cloudflare: 'Zero Trust > Access > Applications > CORS: Bypass OPTIONS requests to origin',
   },
+  corsLists: { settee: SERVERS_LISTS, CouchDB: SERVERS_LISTS },
   doubledCors: {
     nginx: 'delete every add_header Access-Control-... line: the server sends these headers itself',
     Caddy: 'delete every header Access-Control-... line: the server sends these headers itself',
@@ -80,12 +85,13 @@ export const ADVICE = {
   },
   paths: {
     nginx: 'proxy_pass http://127.0.0.1:5984;  # no slash and no path behind the port; merge_slashes off;',
-    Caddy: 'handle { reverse_proxy 127.0.0.1:5984 }  # no handle_path, no uri, no rewrite',
+    Caddy: 'reverse_proxy 127.0.0.1:5984  # no handle_path, uri or rewrite around it',
     Traefik: '--entryPoints.websecure.http.encodedCharacters.allowEncodedSlash=true, and no stripPrefix',
     Cloudflare: 'Rules > Settings > Normalize URLs to origin: off',
   },
   forwarded: {
-    nginx: 'proxy_set_header Host $http_host; proxy_set_header X-Forwarded-Proto $scheme;',
+    nginx:
+      'proxy_set_header Host $http_host; proxy_set_header X-Forwarded-Proto $scheme; proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;  # beside proxy_pass',
     Caddy: 'delete `header_up -X-Forwarded-Proto` and `header_up Host ...`: Caddy sets both by itself',
     Traefik:
       'passHostHeader: true; --entryPoints.websecure.forwardedHeaders.trustedIPs=ADDRESS-OF-A-PROXY-BEFORE-IT',
@@ -93,10 +99,9 @@ export const ADVICE = {
     settee: `${CONFIG}/settee/trusted_proxies -d '"loopback"'  # or the proxy's address`,
   },
   buffering: {
-    nginx:
-      'location ~ ^/[^/]+/_changes$ { proxy_pass http://127.0.0.1:5984; proxy_buffering off; }  # no proxy_ignore_headers X-Accel-Buffering',
-    Caddy: 'reverse_proxy 127.0.0.1:5984 { flush_interval -1 }  # no response_buffers',
-    Traefik: 'take the middleware buffering off this router (maxResponseBodyBytes, memResponseBodyBytes)',
+    nginx: 'proxy_buffering off;  # beside proxy_pass; and delete proxy_ignore_headers X-Accel-Buffering',
+    Caddy: 'flush_interval -1  # in reverse_proxy { ... }; and delete buffer_responses and response_buffers',
+    Traefik: 'take the middlewares buffering and compress off this router',
     Cloudflare: 'Caching > Cache Rules: Bypass cache, for this host name; Network > Response Buffering: off',
   },
   cut: {
@@ -107,13 +112,19 @@ export const ADVICE = {
   },
   bodies: {
     nginx: 'client_max_body_size 0;',
-    Caddy: 'request_body { max_size 4GB }',
+    Caddy: 'max_size 4GB  # in request_body { ... }',
     Traefik: 'take the middleware buffering off this router, or buffering.maxRequestBodyBytes=0',
     Cloudflare:
       'none: 100 MB at the most on Free and Pro; below that, Security > WAF: Skip for this host name',
     settee: `${CONFIG}/chttpd/max_http_request_size -d '"4294967296"'`,
     CouchDB: `${CONFIG}/chttpd/max_http_request_size -d '"4294967296"'`,
-    'PouchDB Server': 'config.json: "httpd": {"max_http_request_size": ...}; it may hold no more',
+    'PouchDB Server': 'config.json: "couchdb": {"max_document_size": 4294967296}',
+  },
+  writing: {
+    nginx: 'delete limit_except { ... }',
+    Caddy: 'delete the matcher @... method ... that leaves PUT and DELETE out',
+    Traefik: "take Method(...) out of this router's rule",
+    Cloudflare: 'Security > WAF > Custom rules: Skip, for this host name',
   },
   slowBodies: {
     nginx: 'client_body_timeout 600s; proxy_send_timeout 600s; proxy_request_buffering off;',
@@ -124,6 +135,20 @@ export const ADVICE = {
 } satisfies Record<string, Lines>
 
 export type AdviceName = keyof typeof ADVICE
+
+/**
+ * The lines about pages of other origins.
+ * @param origins that are to be let in, beside those of the apps that the lines name
+ */
+export function adviseOrigins(origins: readonly string[], ...rest: AdviseRest): Cure[] {
+  const all = [...new Set([...APP_ORIGINS, ...origins])].join(',')
+  return advise('origins', ...rest).map(({ place, line }) => ({
+    place,
+    line: line.replaceAll(`"${ORIGINS}"`, () => `"${all}"`),
+  }))
+}
+
+type AdviseRest = [stage: Stage, whose?: 'server' | 'proxy' | 'any']
 
 /**
  * @param whose `server`: the fault is the server's; `proxy`: a proxy's; `any`: it cannot be told

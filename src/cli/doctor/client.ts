@@ -2,6 +2,7 @@
 import { type ClientRequest, Agent as HttpAgent, type IncomingMessage, request as sendHttp } from 'node:http'
 import { Agent as HttpsAgent, request as sendHttps } from 'node:https'
 import { isIP } from 'node:net'
+import type { SecureContext } from 'node:tls'
 import type { Address } from '../../core/address.ts'
 
 /** Bytes of an answer that are read: a design document may be this long. */
@@ -42,6 +43,11 @@ export function isAnswer(reply: Reply): reply is Answer {
   return 'status' in reply
 }
 
+/** @returns all values of a header as a page sees them: Node keeps the first `Server` alone, and Caddy sends two */
+export function headerOf({ raw }: Pick<Answer, 'raw'>, name: string): string {
+  return raw.flatMap(([each, value]) => (each === name ? [value] : [])).join(', ')
+}
+
 /** What PouchDB sends with the credentials of its address: Basic, in UTF-8. */
 export function basicOf({ username, password }: Address): string | undefined {
   if (username === undefined) return undefined
@@ -54,8 +60,8 @@ export function databasePath({ database }: Address): string {
 }
 
 export interface ClientOptions {
-  /** Certificates in PEM that are trusted; undefined: those that Node knows. */
-  readonly ca: readonly string[] | undefined
+  /** Who is trusted, made once for all connections; undefined: whom Node knows. */
+  readonly trust: SecureContext | undefined
   /** Milliseconds for one answer. */
   readonly timeoutMs: number
 }
@@ -73,10 +79,19 @@ export class Client {
     this.#agent = isTls ? new HttpsAgent({ keepAlive: true }) : new HttpAgent({ keepAlive: true })
   }
 
+  get trust(): SecureContext | undefined {
+    return this.#options.trust
+  }
+
+  /** What is sent with each request; undefined: there are no credentials, or they were forgotten. */
+  get authorization(): string | undefined {
+    return this.#hasCredentials ? basicOf(this.address) : undefined
+  }
+
   /** Begins a request whose body and answer are the caller's to move and to bound. */
   begin({ method, path, headers, anonymous = false }: Omit<Asked, 'body'>): ClientRequest {
     const { scheme, host, port } = this.address
-    const authorization = anonymous || !this.#hasCredentials ? undefined : basicOf(this.address)
+    const authorization = anonymous ? undefined : this.authorization
     const options = {
       agent: this.#agent,
       host,
@@ -92,10 +107,10 @@ export class Client {
       },
     }
     if (scheme === 'http') return sendHttp(options)
-    const { ca } = this.#options
+    const { trust } = this.#options
     return sendHttps({
       ...options,
-      ...(ca !== undefined && { ca: [...ca] }),
+      ...(trust !== undefined && { secureContext: trust }),
       ...(isIP(host) === 0 && { servername: host }),
     })
   }

@@ -1,6 +1,6 @@
 /** The examination: who is asked what, in which order, and when there is no sense in going on. */
 import { randomBytes } from 'node:crypto'
-import { rootCertificates } from 'node:tls'
+import { createSecureContext, rootCertificates } from 'node:tls'
 import { Client, databasePath, isAnswer, type Reply } from './client.ts'
 import { type Finding, skipped } from './finding.ts'
 import { judgeAddress } from './findings/address.ts'
@@ -83,10 +83,11 @@ async function* connected(scene: Scene, asked: Examination): AsyncGenerator<Find
       return
     }
   }
-  const trusted = ca === undefined ? undefined : [...rootCertificates, ca]
-  const client = new Client(address, { ca: trusted, timeoutMs: pace.requestMs })
+  const isOwn = tls !== null && ca !== undefined
+  const trust = isOwn ? createSecureContext({ ca: [...rootCertificates, ca] }) : undefined
+  const client = new Client(address, { trust, timeoutMs: pace.requestMs })
   try {
-    yield* answered(client, scene, asked, tls, trusted)
+    yield* answered(client, scene, asked, tls)
   } finally {
     client.close()
   }
@@ -102,15 +103,11 @@ async function* answered(
   before: Scene,
   asked: Examination,
   tls: TlsFacts | null,
-  ca: readonly string[] | undefined,
 ): AsyncGenerator<Finding> {
   const path = databasePath(client.address)
-  // Alone and first: what is wrong with a password is found out by one failed login, since five lock an account.
-  const session = await client.ask({ method: 'GET', path: '/_session' })
-  if (isRefused(session)) client.forgetCredentials()
-  const [welcome, database, trace] = await Promise.all([
+  const { session, database } = await introduce(client)
+  const [welcome, trace] = await Promise.all([
     client.ask({ method: 'GET', path: '/' }),
-    client.ask({ method: 'GET', path: `${path}/` }),
     // nginx refuses this by itself, under its own name, also where it passes on the server's.
     client.ask({ method: 'TRACE', path: '/', anonymous: true }),
   ])
@@ -119,7 +116,7 @@ async function* answered(
   yield server
   if (server.state === 'wrong' || !isAnswer(welcome)) return
   const offersH2 = tls?.offersH2 ?? null
-  const h2 = offersH2 ? await askByHttp2(client, `${path}/`, ca, asked.pace.requestMs) : null
+  const h2 = offersH2 ? await askByHttp2(client, `${path}/`, asked.pace.requestMs) : null
   yield judgeHttp({ offersH2, h2, h1: database }, scene)
   yield judgeVersion(welcome, scene)
   yield judgeClock(welcome)
@@ -129,8 +126,18 @@ async function* answered(
   yield* used(client, scene, asked, { session, database, isKnown })
 }
 
-function isRefused(session: Reply): boolean {
-  return isAnswer(session) && (session.status === 401 || session.status === 403)
+/** One after the other: what is wrong with a password is found out by one failed login, since five lock an account. */
+async function introduce(client: Client): Promise<Omit<Entrance, 'isKnown'>> {
+  const session = await client.ask({ method: 'GET', path: '/_session' })
+  if (isRefused(session)) client.forgetCredentials()
+  const database = await client.ask({ method: 'GET', path: `${databasePath(client.address)}/` })
+  // Who is known by name has the right password, and no right; where nothing was said of names it may be wrong.
+  if (userOf(session) === null && isRefused(database)) client.forgetCredentials()
+  return { session, database }
+}
+
+function isRefused(reply: Reply): boolean {
+  return isAnswer(reply) && (reply.status === 401 || reply.status === 403)
 }
 
 interface Entrance {

@@ -43,6 +43,8 @@ export interface Finding {
   /** One line. */
   readonly text: string
   readonly cures: readonly Cure[]
+  /** What of the text names somebody, and is not for everybody to read: of a certificate, of an account. */
+  readonly names?: readonly string[]
 }
 
 export function fine(name: FindingName, text: string): Finding {

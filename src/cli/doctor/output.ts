@@ -1,4 +1,5 @@
 /** How findings are shown: to people, to programs, and to be pasted where others read it. */
+import { isIP } from 'node:net'
 import { platform, release } from 'node:os'
 import { type Address, parseAddress } from '../../core/address.ts'
 import { oneLine } from '../one-line.ts'
@@ -39,7 +40,7 @@ export function summaryOf(findings: readonly Finding[], ms: number): string {
 export function jsonOf(text: string, findings: readonly Finding[], ms: number): string {
   const found = parseAddress(text)
   const address = found.ok ? found.address.url : null
-  const told = findings.map((each) => ({ ...each, text: oneLine(each.text) }))
+  const told = findings.map(({ name, state, text, cures }) => ({ name, state, text: oneLine(text), cures }))
   return `${JSON.stringify({ address, ok: isWell(findings), ms: Math.round(ms), findings: told })}\n`
 }
 
@@ -49,12 +50,11 @@ export function jsonOf(text: string, findings: readonly Finding[], ms: number): 
  * @param version of settee
  */
 export function reportOf(text: string, findings: readonly Finding[], version: string): string {
-  const lines = findings.map(linesOf).join('')
   const found = parseAddress(text)
-  const masked = found.ok ? mask(lines, found.address) : lines
+  const shown = (each: Finding) => (found.ok ? mask(each, found.address) : linesOf(each))
   const scheme = found.ok ? `${found.address.scheme}, port ${found.address.port}` : 'no address'
   const head = `settee doctor ${version}, Node ${process.versions.node}, ${platform()} ${release()}; ${scheme}`
-  return `\`\`\`\n${head}\n${masked}\`\`\`\n`
+  return `\`\`\`\n${head}\n${findings.map(shown).join('')}\`\`\`\n`
 }
 
 const IPV4 = /(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\d)/g
@@ -62,21 +62,37 @@ const IPV6 = /(?<![\w:])(?:[0-9a-f]{0,4}:){2,7}[0-9a-f]{0,4}(?![\w:])/gi
 /** Stands in advice for everybody, as loopback does, and tells nothing of anybody. */
 const ANY = '0.0.0.0'
 
-function mask(lines: string, { host, database, username }: Address): string {
+/** Of the names that a certificate is for, and of addresses that a server says. */
+const ALTERNATIVE = /(?<=\bDNS:)[^\s,]+/g
+const URL_HOST = /(?<=\bhttps?:\/\/)\w[^\s/:"',]*/g
+
+function mask(finding: Finding, { host, database, username }: Address): string {
   const names: [string, string][] = [
     ...(isLoopback(host) ? [] : ([[host, '<host>']] as [string, string][])),
     [database, '<database>'],
     [encodeURIComponent(database), '<database>'],
     ...(username === undefined ? [] : ([[username, '<user>']] as [string, string][])),
+    ...(finding.names ?? []).map((name): [string, string] => [name, '<name>']),
   ]
   // Longer ones first: one may be part of another.
   const byLength = names.filter(([name]) => name !== '').sort(([a], [b]) => b.length - a.length)
-  let masked = lines
+  let masked = linesOf(finding)
   for (const [name, by] of byLength) {
     masked = masked.replaceAll(new RegExp(`(?<![\\w<-])${escaped(name)}(?![\\w>-])`, 'gi'), by)
   }
+  const parent = parentOf(host)
+  if (parent !== null)
+    masked = masked.replaceAll(new RegExp(`(?:[\\w*-]+\\.)*${escaped(parent)}`, 'gi'), '<host>')
+  const urlHost = (found: string) => (found === ANY || isLoopback(found) ? found : '<host>')
+  masked = masked.replaceAll(ALTERNATIVE, '<name>').replaceAll(URL_HOST, urlHost)
   const address = (found: string) => (found === ANY || isLoopback(found) ? found : '<address>')
   return masked.replaceAll(IPV4, address).replaceAll(IPV6, address)
+}
+
+/** @returns the domain in which the host's neighbours are: their names tell whose it is as well; null: none */
+function parentOf(host: string): string | null {
+  const [, ...parent] = host.split('.')
+  return isIP(host) !== 0 || isLoopback(host) || parent.length < 2 ? null : parent.join('.')
 }
 
 function escaped(text: string): string {

@@ -12,19 +12,21 @@ export type Quote = (text: string) => string
 export function quoteWithout(address: Address): Quote {
   const secrets = secretsOf(address)
   return (text) => {
-    if (secrets.some((secret) => text.includes(secret))) return '(a text that repeats the password)'
+    const folded = text.toLowerCase()
+    if (secrets.some((secret) => folded.includes(secret))) return '(a text that repeats the password)'
     const line = oneLine(text)
     return line.length > MAX_QUOTED ? `${line.slice(0, MAX_QUOTED)}...` : line
   }
 }
 
-/** The password in every form in which it travels or is written. */
+/** The password in every form in which it travels or is written, in small letters. */
 function secretsOf(address: Address): readonly string[] {
   const { password } = address
   if (password === undefined || password === '') return []
   const basic = basicOf(address)?.slice('Basic '.length) ?? password
   const inJson = JSON.stringify(password).slice(1, -1)
-  return [password, encodeURIComponent(password), inJson, basic, basic.replace(/=+$/, '')]
+  const forms = [password, encodeURIComponent(password), inJson, basic, basic.replace(/=+$/, '')]
+  return forms.map((form) => form.toLowerCase())
 }
 
 /** @returns what became of a request, as a clause: `404 not_found: missing`, `no answer in time` */

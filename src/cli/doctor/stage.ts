@@ -1,5 +1,5 @@
 /** Who stands between the doctor and the database, as far as answers tell. */
-import type { Answer } from './client.ts'
+import { type Answer, headerOf } from './client.ts'
 
 export const PROXIES = ['nginx', 'Caddy', 'Traefik', 'Cloudflare'] as const
 export type ProxyName = (typeof PROXIES)[number]
@@ -16,7 +16,7 @@ export interface Stage {
   readonly server: ServerKind | null
 }
 
-type Heard = Pick<Answer, 'headers' | 'text' | 'json'>
+type Heard = Pick<Answer, 'headers' | 'raw' | 'text' | 'json'>
 
 /**
  * @param answers in any order; the first whose proxy is known counts
@@ -36,8 +36,9 @@ export function stageOf(answers: readonly Heard[]): Stage {
 }
 
 /** Traefik names itself nowhere, and is known by the texts of its own errors, which are Go's. */
-function proxyOf({ headers, text }: Heard): ProxyName | null {
-  const told = [headers.server, headers.via].flat().join(' ')
+function proxyOf(heard: Heard): ProxyName | null {
+  const { headers, text } = heard
+  const told = `${headerOf(heard, 'server')} ${headerOf(heard, 'via')}`
   if (headers['cf-ray'] !== undefined || /cloudflare/i.test(told)) return 'Cloudflare'
   if (/nginx|openresty/i.test(told)) return 'nginx'
   if (/caddy/i.test(told)) return 'Caddy'
@@ -47,8 +48,9 @@ function proxyOf({ headers, text }: Heard): ProxyName | null {
   return null
 }
 
-function serverOf({ headers, json }: Heard): ServerKind | null {
-  const server = [headers.server].flat().join(' ')
+function serverOf(heard: Heard): ServerKind | null {
+  const { json } = heard
+  const server = headerOf(heard, 'server')
   if (typeof json === 'object' && json !== null) {
     const { vendor } = json as { readonly vendor?: { readonly name?: unknown } }
     if (vendor?.name === 'settee') return 'settee'

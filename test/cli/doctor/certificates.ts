@@ -29,6 +29,10 @@ export interface IssueOptions {
   readonly namesIssuersPlace?: boolean
   /** An RSA key of so many bits, in place of one on a curve. */
   readonly rsaBits?: number
+  /** Does not say that it is for servers. */
+  readonly isForAnything?: boolean
+  /** In place of new ones. */
+  readonly keys?: webcrypto.CryptoKeyPair
 }
 
 let serial = 0
@@ -44,10 +48,9 @@ export async function issue(options: IssueOptions): Promise<Issued> {
           publicExponent: new Uint8Array([1, 0, 1]),
           hash: 'SHA-256',
         }
-  const keys = (await webcrypto.subtle.generateKey(algorithm, true, [
-    'sign',
-    'verify',
-  ])) as webcrypto.CryptoKeyPair
+  const keys =
+    options.keys ??
+    ((await webcrypto.subtle.generateKey(algorithm, true, ['sign', 'verify'])) as webcrypto.CryptoKeyPair)
   serial += 1
   const certificate = await x509.X509CertificateGenerator.create({
     serialNumber: serial.toString(16).padStart(4, '0'),
@@ -73,6 +76,7 @@ function extensionsOf({
   hosts,
   isAuthority = false,
   namesIssuersPlace = false,
+  isForAnything = false,
 }: IssueOptions): x509.Extension[] {
   const found: x509.Extension[] = [new x509.BasicConstraintsExtension(isAuthority, undefined, true)]
   const names = hosts === undefined ? ['127.0.0.1', 'localhost'] : hosts
@@ -80,11 +84,14 @@ function extensionsOf({
     found.push(
       new x509.SubjectAlternativeNameExtension(
         names.map((each) => ({
-          type: /^[\d.]+$/.test(each) ? ('ip' as const) : ('dns' as const),
+          type: /^[\d.]+$|:/.test(each) ? ('ip' as const) : ('dns' as const),
           value: each,
         })),
       ),
     )
+  }
+  if (!isAuthority && !isForAnything) {
+    found.push(new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]))
   }
   if (namesIssuersPlace) {
     found.push(new x509.AuthorityInfoAccessExtension({ caIssuers: ['http://issuer.example/ca.der'] }))

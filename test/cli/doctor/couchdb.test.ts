@@ -93,7 +93,7 @@ t.test('a feed whose beats are late', async (t) => {
 
 t.test('a PouchDB Server whose beats do not come', async (t) => {
   const looked = await look(await couch(t, { ...POUCH, beats: 60_000 }), { pace: { ...SHORT, ...NO_FEED } })
-  t.match(looked.one('feed'), { state: 'note', text: /^PouchDB Server sends no heartbeats/ })
+  t.match(looked.one('feed'), { state: 'note', text: /^PouchDB Server sends a heartbeat every 6 s only/ })
 })
 
 t.test('the filter of phones, on a server that answers anything', async (t) => {

@@ -78,6 +78,13 @@ t.test('connections', async (t) => {
   })
   t.match(judgeConnection([lost], SCENE), { state: 'wrong', cures: [{ line: /firewall/ }] })
   t.match(judgeConnection([good, lost], SCENE), { state: 'note', text: /2001:db8::1: no answer in time/ })
+  const noWay = { to: '2001:db8::1', failure: 'ENETUNREACH' }
+  t.match(judgeConnection([good, noWay], SCENE), {
+    state: 'fine',
+    text: /^Port 443 is open \(12 ms\)\. Not tried: 2001:db8::1; this machine has no IPv6\.$/,
+  })
+  t.match(judgeConnection([noWay], SCENE), { state: 'wrong', cures: [{ line: /from another machine/ }] })
+  t.match(judgeConnection([refused, noWay], SCENE), { state: 'wrong', text: /nothing listens/ })
   t.match(judgeConnection([good], SCENE), { state: 'fine', text: 'Port 443 is open (12 ms).' })
 })
 
@@ -128,6 +135,8 @@ t.test('feeds', async (t) => {
     [{ arrivals: [1005, 2020] }, 'fine', /then every 1\.0 s/],
     [{ arrivals: [5], watchedMs: 3500 }, 'wrong', /stood still for 3\.5 s/],
     [{ arrivals: [5, 3010] }, 'wrong', /stood still for 3\.0 s/],
+    [{ arrivals: [3000], watchedMs: 3500 }, 'wrong', /stood still for 3\.0 s/],
+    [{ arrivals: [], ended: 'order', watchedMs: 20 }, 'wrong', /was ended at once/],
     [{ arrivals: [] }, 'wrong', /Nothing of _changes came/],
     [{ status: 502 }, 'wrong', /answers 502/],
     [{ failure: 'ECONNRESET' }, 'wrong', /fails: the connection was closed/],
@@ -148,11 +157,27 @@ t.test('bodies that are not tried', async (t) => {
   t.match(judgeBodies([odd], SCENE), { state: 'wrong', text: /are refused: 403 with text\/html/ })
 })
 
+t.test('PouchDB Server behind a proxy is not blamed for its slow beats', async (t) => {
+  const stage = stageOf([
+    { headers: {}, raw: [['server', 'nginx/1.22']], text: '', json: { 'express-pouchdb': 'Welcome!' } },
+  ])
+  const facts = { heartbeatMs: 1000, watchedMs: 3500, status: 200, ended: null, failure: null }
+  t.match(judgeFeed({ ...facts, arrivals: [5] }, { ...SCENE, stage }), { state: 'note', text: /every 6 s/ })
+  t.match(judgeFeed({ ...facts, arrivals: [] }, { ...SCENE, stage }), { state: 'wrong' })
+})
+
 t.test('what a server says is one line, and never the password', async (t) => {
   const { quote } = sceneOf('http://anna:p%40s%22s@h:1/n')
   t.equal(quote('a\n\u001b[31mb'), 'a \\u{1b}[31mb')
   t.equal(quote('x'.repeat(500)).length, 163)
-  const forms = ['p@s"s', 'p%40s%22s', 'p@s\\"s', Buffer.from('anna:p@s"s').toString('base64')]
+  const forms = [
+    'p@s"s',
+    'P@S"S',
+    'p%40s%22s',
+    encodeURIComponent('p@s"s'),
+    'p@s\\"s',
+    Buffer.from('anna:p@s"s').toString('base64'),
+  ]
   for (const form of forms) t.equal(quote(`you sent ${form}!`), '(a text that repeats the password)')
   t.equal(
     told(reply(400, { error: 'e', reason: 'got p@s"s.' }), quote),

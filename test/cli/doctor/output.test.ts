@@ -57,6 +57,26 @@ t.test('a report tells nobody who it is about', async (t) => {
   t.notMatch(report, /anna|vault|notes\.example|203\.0|db8/)
 })
 
+t.test('nor about whose else: other hosts of a certificate, its authority, another account', async (t) => {
+  const address = 'https://anna:secret@notes.smith.example:6984/vault'
+  const findings: Finding[] = [
+    { ...wrong('certificate', 'The certificate of Smith Home CA expired.'), names: ['Smith Home CA'] },
+    wrong(
+      'certificate',
+      'It is not of notes.smith.example: altnames: DNS:*.smith.example, DNS:www.private.test',
+    ),
+    { ...note('credentials', 'The server knows this account by another name: bea.'), names: ['bea'] },
+    wrong('server', 'Everything is sent on to https://cloud.smith.example/ and http://private.test:80/x'),
+    wrong('preflights', 'Not allowed to https://app.private.test, app://obsidian.md, http://localhost.'),
+  ]
+  const report = reportOf(address, findings, '1')
+  t.notMatch(report, /smith|private|\bbea\b/i)
+  t.match(report, /app:\/\/obsidian\.md, http:\/\/localhost\./)
+  t.strictSame(Object.keys(JSON.parse(jsonOf(address, findings, 1)).findings[0]), [
+    ...['name', 'state', 'text', 'cures'],
+  ])
+})
+
 t.test('property: no report has the host, the account or the database in it', async () => {
   const word = fc.stringMatching(/^[a-z]{12,20}$/)
   fc.assert(

@@ -25,11 +25,17 @@ export interface ProxyFaults {
   /** Bytes of a body, above which it answers 413 in HTML; `reset`: or closes the connection. */
   readonly maxBody?: number
   readonly refusal?: 'html' | 'reset'
+  /** Ends answers to `_changes` in order, as if they were whole, after so many milliseconds. */
+  readonly endsAfter?: number
   /** Answers large bodies never. */
   readonly swallows?: boolean
+  /** Reads 64 kB of a large body in so many milliseconds; Infinity: no more than that. */
+  readonly readsEvery?: number
+  /** Passes these on, and lets their answers get lost: the connection ends. */
+  readonly loses?: (request: IncomingMessage) => boolean
   readonly addHeaders?: OutgoingHttpHeaders
   /** Sets these on answers, in place of the server's. */
-  readonly setHeaders?: OutgoingHttpHeaders
+  readonly setHeaders?: Readonly<Record<string, string | string[]>>
   readonly dropHeaders?: readonly string[]
   readonly dropRequestHeaders?: readonly string[]
   readonly setRequestHeaders?: OutgoingHttpHeaders
@@ -69,15 +75,28 @@ async function pass(
   const own = faults.own?.(request) ?? tooLarge(request, faults)
   if (own === 'reset') return void request.socket.destroy()
   if (own !== undefined) return answer(request, response, faults, own)
-  if (faults.swallows && Number(request.headers['content-length'] ?? 0) > 1024) return void request.resume()
+  const isLarge = Number(request.headers['content-length'] ?? 0) > 1024
+  if (faults.swallows && isLarge) return void request.resume()
+  if (faults.readsEvery !== undefined && isLarge) return readSlowly(request, faults.readsEvery)
   const { method, url = '/' } = request
   const path = faults.rewrite?.(url) ?? url
   const upstream = send({ hostname, port, method, path, headers: headersFor(request, faults) })
   request.pipe(upstream)
   response.on('close', () => upstream.destroy())
   const [answered] = (await once(upstream, 'response')) as [IncomingMessage]
+  if (faults.loses?.(request)) return void request.socket.destroy()
   response.writeHead(answered.statusCode!, headersOf(answered.headers, faults))
   await move(request, answered, response, faults)
+}
+
+/** A body that leaves at once is one that the system keeps in its buffers, so these stay small. */
+function readSlowly(request: IncomingMessage, every: number): void {
+  request.once('data', () => {
+    request.pause()
+    if (every === Number.POSITIVE_INFINITY) return
+    const timer = setInterval(() => request.read(65_536), every)
+    request.on('close', () => clearInterval(timer))
+  })
 }
 
 function tooLarge(
@@ -129,7 +148,8 @@ async function move(
   to: ServerResponse,
   faults: ProxyFaults,
 ): Promise<void> {
-  const { buffers = false, stopsAfter = Number.POSITIVE_INFINITY, cutsAfter, cutsIdleAfter } = faults
+  const { buffers = false, stopsAfter = Number.POSITIVE_INFINITY } = faults
+  const { cutsAfter, cutsIdleAfter, endsAfter } = faults
   if (!buffers) to.flushHeaders()
   const isFeed = request.url?.includes('/_changes') === true
   const cut = () => to.destroy()
@@ -139,6 +159,7 @@ async function move(
     if (isFeed && cutsIdleAfter !== undefined) idle = setTimeout(cut, cutsIdleAfter)
   }
   const timer = isFeed && cutsAfter !== undefined ? setTimeout(cut, cutsAfter) : undefined
+  const end = isFeed && endsAfter !== undefined ? setTimeout(() => to.end(), endsAfter) : undefined
   watch()
   const kept: Buffer[] = []
   let passed = 0
@@ -146,9 +167,10 @@ async function move(
     watch()
     passed += 1
     if (buffers || (isFeed && passed > stopsAfter)) kept.push(chunk)
-    else to.write(chunk)
+    else if (!to.writableEnded) to.write(chunk)
   }
   clearTimeout(timer)
+  clearTimeout(end)
   clearTimeout(idle)
   to.end(Buffer.concat(kept))
 }

@@ -139,6 +139,29 @@ t.test('the line that it tells for the filter works', async (t) => {
   t.equal((await look(addressOf(server), { pace: SHORT, mobile: true })).one('mobile').state, 'fine')
 })
 
+t.test(
+  'so does the one for a filter that is there and wrong; what stands beside it is not lost',
+  async (t) => {
+    const server = await serve(t)
+    const mobile = async () => (await look(addressOf(server), { pace: SHORT, mobile: true })).one('mobile')
+    const path = '/notes/_design/mobile'
+    await server.request('PUT', path, {
+      auth: AUTH,
+      body: { filters: { sync: 'function () { return true }' } },
+    })
+    const [, query, body] = /mobile(\?rev=1-\w+)' -u ADMIN -d '(.*)'$/.exec((await mobile()).cures[0]!.line)!
+    // As curl sends it.
+    const headers = { 'content-type': 'application/x-www-form-urlencoded' }
+    const put = await server.request('PUT', `${path}${query}`, { auth: AUTH, body: body!, headers })
+    t.equal(put.status, 201)
+    t.equal((await mobile()).state, 'fine')
+    const { json } = await server.request('GET', path, { auth: AUTH })
+    const more = { ...json, filters: { sync: 'function () { return true }', other: 'function () {}' } }
+    await server.request('PUT', path, { auth: AUTH, body: more })
+    t.match((await mobile()).cures, [{ line: /^Set filters\.sync of http:\S+ to: function/ }])
+  },
+)
+
 t.test('a hosted server', async (t) => {
   const server = await serve(t, { hosted: true })
   const looked = await look(addressOf(server), { pace: { ...SHORT, bodies: [2048] }, mobile: true })
@@ -151,6 +174,40 @@ t.test('origins of other apps', async (t) => {
   const looked = await look(addressOf(server), { pace: SHORT, origins: ['https://notes.example'] })
   t.match(looked.one('preflights'), { state: 'wrong', text: /^Not allowed to https:\/\/notes\.example/ })
   t.match(looked.cures('preflights')[0], /^settee: curl .*cors\/origins/)
+  await apply(server, looked.cures('preflights')[0]!)
+  onlyWrong(t, await look(addressOf(server), { pace: SHORT, origins: ['https://notes.example'] }))
+  onlyWrong(t, await look(addressOf(server), { pace: SHORT }))
+})
+
+/** Does what a line for settee says, of the form `curl ... -X METHOD .../KEY -d '"VALUE"'; the same for KEY "VALUE" and ...`. */
+async function apply(server: TestServer, line: string): Promise<void> {
+  const [, method, first, more = ''] = /-X (\w+) SERVER\/_node\/_local\/_config\/([^;]+);(.*)$/.exec(line)!
+  const others = more.replace('the same for', '').split(' and ')
+  for (const each of [first!, ...others]) {
+    const [, key, value] = /([a-z_]+\/[a-z_]+)(?:[^"]*"(.*?)")?/.exec(each)!
+    const path = `/_node/_local/_config/${key}`
+    const given = value === undefined ? {} : { body: JSON.stringify(value) }
+    await server.request(method!, path, { auth: AUTH, ...given })
+  }
+}
+
+t.test('each setting that keeps pages out, and the line that lets them in', async (t) => {
+  const rows: [key: string, value: string, name: 'preflights' | 'cors', text: RegExp][] = [
+    ['chttpd/enable_cors', 'false', 'cors', /there is no Access-Control-Allow-Origin/],
+    ['cors/origins', 'https://elsewhere.example', 'cors', /there is no Access-Control-Allow-Origin/],
+    ['cors/credentials', 'false', 'cors', /-Credentials: true is missing/],
+    ['cors/headers', 'accept', 'preflights', /there is no Access-Control-Allow-Origin/],
+    ['cors/methods', 'GET,POST', 'preflights', /there is no Access-Control-Allow-Origin/],
+  ]
+  const server = await serve(t)
+  for (const [key, value, name, text] of rows) {
+    await server.request('PUT', `/_node/_local/_config/${key}`, { auth: AUTH, body: JSON.stringify(value) })
+    const looked = await look(addressOf(server), { pace: SHORT })
+    t.match(looked.one(name), { state: 'wrong', text }, key)
+    t.equal(looked.one('preflights').state, 'wrong')
+    await apply(server, looked.cures('preflights')[0]!)
+    onlyWrong(t, await look(addressOf(server), { pace: SHORT }))
+  }
 })
 
 t.test('the command', async (t) => {

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { createServer as createHttpServer } from 'node:http'
 import { createSecureServer } from 'node:http2'
 import { createServer, type Server as HttpsServer, type ServerOptions } from 'node:https'
-import type { AddressInfo, Server } from 'node:net'
+import { type AddressInfo, createServer as createNetServer, type Server, type Socket } from 'node:net'
 import t, { type Test } from 'tap'
 import { authority, type Issued, issue } from './certificates.ts'
 import { answerAsCouch } from './couch.ts'
@@ -26,6 +26,19 @@ async function https(t: Test, own: Issued, more: readonly Issued[], options: Ser
   const cert = [own, ...more].map(({ pem }) => pem).join('\n')
   const server = createServer({ key: own.key, cert, ...options }, answerAsCouch())
   return `https://anna:secret@127.0.0.1:${await listen(t, server)}/notes`
+}
+
+/** @param meet what it does with who comes; it says nothing by itself */
+function createMute(meet: (socket: Socket) => void = () => undefined): Server {
+  const sockets = new Set<Socket>()
+  const server = createNetServer((socket) => {
+    sockets.add(socket.on('error', () => undefined))
+    meet(socket)
+  })
+  const closeAllConnections = () => {
+    for (const socket of sockets) socket.destroy()
+  }
+  return Object.assign(server, { closeAllConnections })
 }
 
 t.test('a good chain is fine, by the authority that was given', async (t) => {
@@ -60,6 +73,7 @@ t.test('nothing is sent to who cannot show who he is', async (t) => {
 t.test('each fault of a certificate', async (t) => {
   const rows: [what: string, own: Issued, more: Issued[], text: RegExp][] = [
     ['own authority', leaf, [middle, root], /an authority of your own/],
+    ['own authority, not sent', leaf, [middle], /^The certificate of Test Root is not sent along/],
     ['incomplete', leaf, [], /Test Middle is not sent along and no device knows it/],
     [
       'incomplete, of a public one',
@@ -123,7 +137,36 @@ t.test('each fault of a certificate', async (t) => {
   )
 })
 
+t.test('a name in CN alone gets no password', async (t) => {
+  let asked = 0
+  const own = await issue({ name: 'localhost', issuer: middle, hosts: null })
+  const server = createServer({ key: own.key, cert: `${own.pem}\n${middle.pem}` }, () => asked++)
+  const { findings } = await look(`https://anna:secret@localhost:${await listen(t, server)}/notes`, {
+    ca: root.pem,
+  })
+  t.match(findings.at(-1), { name: 'rest', text: /No password is sent/ })
+  t.equal(asked, 0)
+})
+
+t.test('one too many in the chain, which has expired, stops nobody', async (t) => {
+  const old = await issue({ name: 'Old Root', isAuthority: true })
+  const { name, keys } = { name: 'Test Root', keys: root.keys }
+  const cross = await issue({ name, keys, issuer: old, isAuthority: true, from: -90, to: -1 })
+  const { findings, one } = await look(await https(t, leaf, [middle, cross]), { ca: root.pem })
+  t.strictSame(
+    findings.filter((each) => each.name === 'certificate' && each.state === 'wrong'),
+    [],
+  )
+  t.equal(one('credentials').state, 'fine')
+})
+
 t.test('what iOS minds beyond that', async (t) => {
+  const all = await issue({ name: 'all', issuer: middle, isForAnything: true })
+  const unsaid = await look(await https(t, all, [middle]), { ca: root.pem, mobile: true })
+  t.match(
+    unsaid.findings.filter(({ state, name }) => state === 'wrong' && name === 'certificate'),
+    [{ text: /does not say that it is for servers/, cures: [{ line: /serverAuth/ }] }],
+  )
   const short = await issue({ name: 'rsa', issuer: middle, rsaBits: 1024, to: 1000 })
   const { findings } = await look(await https(t, short, [middle], { ciphers: 'DEFAULT@SECLEVEL=0' }), {
     ca: root.pem,
@@ -159,6 +202,34 @@ t.test('a port without TLS, and one with', async (t) => {
   const address = (await https(t, leaf, [middle])).replace('https:', 'http:')
   t.match((await look(address)).one('server'), { state: 'wrong' })
   t.match((await look(address)).cures('server'), [/https:/])
+})
+
+t.test('who speaks TLS badly, or says nothing', async (t) => {
+  const rows: [what: string, server: Server, text: RegExp][] = [
+    ['mute', createMute(), /^TLS fails: no answer in time/],
+    ['shut', createMute((socket) => socket.destroy()), /^TLS fails: the connection was closed/],
+    ['without a certificate', createServer({}), /^TLS fails: ERR_SSL\w+HANDSHAKE_FAILURE/],
+  ]
+  for (const [what, server, text] of rows) {
+    const address = `https://anna:secret@127.0.0.1:${await listen(t, server)}/notes`
+    const looked = await look(address, { pace: { requestMs: what === 'mute' ? 500 : 30_000 } })
+    t.match(looked.findings.at(-1), { name: 'protocols', state: 'wrong', text }, what)
+    t.match(looked.cures('protocols'), [/^nginx: ssl_certificate/, /^Caddy/, /^Traefik/, /^Cloudflare/])
+  }
+})
+
+t.test('a wrong password goes out once by HTTP/2 as well', async (t) => {
+  let logins = 0
+  const cert = [leaf, middle].map(({ pem }) => pem).join('\n')
+  const server = createSecureServer({ key: leaf.key, cert, allowHTTP1: true }, (request, response) => {
+    if (request.headers.authorization !== undefined) logins += 1
+    answerAsCouch()(request as never, response as never)
+  })
+  const address = `https://anna:wrong@127.0.0.1:${await listen(t, server)}/notes`
+  const looked = await look(address, { ca: root.pem })
+  t.match(looked.one('credentials'), { state: 'wrong', text: /^Name or password is wrong/ })
+  t.equal(looked.one('http').state, 'fine')
+  t.equal(logins, 1)
 })
 
 t.test('HTTP/2 that works, and one that does not', async (t) => {

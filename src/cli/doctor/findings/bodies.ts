@@ -1,6 +1,6 @@
 import { advise } from '../advice.ts'
 import { type Answer, isAnswer, type Reply } from '../client.ts'
-import { type Finding, fine, wrong } from '../finding.ts'
+import { type Finding, fine, note, wrong } from '../finding.ts'
 import { told } from '../quote.ts'
 import type { Scene } from '../scene.ts'
 
@@ -11,17 +11,23 @@ export interface BodyFacts {
   readonly reply: Reply | null
   /** What it took, or would have taken. */
   readonly ms: number
+  /** Whether its bytes were still leaving when the time was over: what is slow then is the line. */
+  readonly isMoving?: boolean
 }
 
 /** Judges the bodies, smallest first; after one that was refused no larger one is tried. */
 export function judgeBodies(facts: readonly BodyFacts[], scene: Scene): Finding {
   const taken = facts.filter(({ reply }) => reply !== null && isAnswer(reply) && reply.status < 300)
   const refused = facts.find(({ reply }) => reply !== null && (!isAnswer(reply) || reply.status >= 300))
+  const text = taken.length > 0 ? `${listed(taken)} are taken.` : ''
+  if (refused?.isMoving) {
+    const slow = `${megabytes(refused.bytes)} were still on their way after ${seconds(refused.ms)}: the line is slow. --long waits for it.`
+    return note('bodies', `${text} ${slow}`.trim())
+  }
   if (refused !== undefined) return judgeRefused(refused, scene)
   const missing = facts.filter(({ reply }) => reply === null)
-  const text = taken.length > 0 ? `${listed(taken)} are taken.` : ''
   if (missing.length === 0) return fine('bodies', text)
-  const needs = `${listed(missing)} would take ${Math.ceil((missing.at(-1)?.ms ?? 0) / 1000)} s on this line: --long tries.`
+  const needs = `${listed(missing)} would take ${seconds(missing.at(-1)?.ms ?? 0)} on this line: --long tries.`
   return fine('bodies', `${text} ${needs}`.trim())
 }
 
@@ -49,6 +55,10 @@ function judgeRefused({ bytes, reply }: BodyFacts, scene: Scene): Finding {
 
 function listed(facts: readonly BodyFacts[]): string {
   return facts.map(({ bytes }) => megabytes(bytes)).join(', ')
+}
+
+function seconds(ms: number): string {
+  return `${Math.ceil(ms / 1000)} s`
 }
 
 function megabytes(bytes: number): string {

@@ -15,6 +15,8 @@ export interface CertificateFacts {
   readonly namesIssuersPlace: boolean
   /** Of an RSA key; null for others. */
   readonly rsaBits: number | null
+  /** Whether its extended key usage says that it is a server's. */
+  readonly isForServers: boolean
 }
 
 export interface ChainFacts {
@@ -39,8 +41,19 @@ const MAX_OWN_DAYS = 825
 /** Judges a chain as phones do. Each fault is a line of its own. */
 export function judgeCertificate(facts: ChainFacts, scene: Scene): Finding[] {
   const faults = [...datesOf(facts, scene), ...trustOf(facts, scene), ...namesOf(facts, scene)]
-  const more = [...(scene.mobile ? phonesOf(facts, scene) : [])]
-  if (faults.length + more.length > 0) return [...faults, ...more]
+  const more = scene.mobile ? phonesOf(facts, scene) : []
+  const found = faults.length + more.length > 0 ? [...faults, ...more] : goodOf(facts, scene)
+  const names = ownNames(facts).map(scene.quote)
+  return found.map((each) => ({ ...each, names }))
+}
+
+/** Those of the owner's making: a public authority's name tells nothing of anybody. */
+function ownNames({ chain, distrust }: ChainFacts): string[] {
+  if (distrust === null) return chain.slice(0, 1).map(({ subject }) => subject)
+  return [...new Set(chain.flatMap(({ subject, issuer }) => [subject, issuer]))]
+}
+
+function goodOf(facts: ChainFacts, scene: Scene): Finding[] {
   const [leaf] = facts.chain
   if (leaf === undefined) return [fine('certificate', 'Trusted.')]
   const by = facts.isByFile ? 'trusted by the file that was given' : 'trusted'
@@ -48,14 +61,20 @@ export function judgeCertificate(facts: ChainFacts, scene: Scene): Finding[] {
 }
 
 /** Whether anything may be sent to this server. */
-export function isTrusted({ distrust, isByFile, nameFault }: ChainFacts): boolean {
-  return (distrust === null || isByFile) && nameFault === null
+export function isTrusted({ distrust, isByFile, nameFault, chain }: ChainFacts): boolean {
+  return (distrust === null || isByFile) && nameFault === null && chain[0]?.hasNames !== false
 }
 
-function datesOf({ chain, now }: ChainFacts, { quote, stage }: Scene): Finding[] {
+function datesOf({ distrust, isByFile, chain, now }: ChainFacts, { quote, stage }: Scene): Finding[] {
+  const isWhole = distrust === null || isByFile
   return chain.flatMap(({ subject, from, to }) => {
     const cure = advise('certificate', stage)
     const whose = quote(subject)
+    // There is another way to an authority, which OpenSSL has found, as phones do: a cross-signed root, mostly.
+    if (to < now && isWhole) {
+      const text = `A certificate that is sent along, of ${whose}, expired on ${day(to)}: old devices may mind.`
+      return [note('certificate', text, toYou('Take it out of the file of the chain.'))]
+    }
     if (to < now)
       return [wrong('certificate', `The certificate of ${whose} expired on ${day(to)}: renew it.`, cure)]
     if (from > now) {
@@ -90,7 +109,6 @@ function trustOf({ distrust, isByFile, chain, now }: ChainFacts, { stage, quote 
 }
 
 function distrustOf(code: string, chain: readonly CertificateFacts[], quote: Scene['quote']): string {
-  const [leaf] = chain
   if (code === 'DEPTH_ZERO_SELF_SIGNED_CERT') {
     return 'The certificate is self-made: devices refuse it, and Obsidian and iOS on phones always.'
   }
@@ -98,8 +116,9 @@ function distrustOf(code: string, chain: readonly CertificateFacts[], quote: Sce
     return 'The certificate is of an authority of your own: devices refuse it until that is installed, Android apps even then.'
   }
   if (/UNABLE_TO_(?:VERIFY_LEAF|GET_ISSUER)/.test(code)) {
-    const issuer = quote(leaf?.issuer ?? 'its issuer')
-    return leaf?.namesIssuersPlace === true
+    const last = chain.at(-1)
+    const issuer = quote(last?.issuer ?? 'its issuer')
+    return last?.namesIssuersPlace === true
       ? `The chain is incomplete: the certificate of ${issuer} is not sent along. Some browsers find it, phones do not.`
       : `The certificate of ${issuer} is not sent along and no device knows it: the chain is incomplete, or the authority is your own.`
   }
@@ -125,9 +144,14 @@ function phonesOf({ chain, isByFile }: ChainFacts, { stage }: Scene): Finding[] 
       'Phones trust this certificate only where its authority is installed; Android apps, Obsidian among them, not even then.'
     found.push(note('certificate', text, advise('certificate', stage)))
   }
-  if (leaf?.rsaBits != null && leaf.rsaBits < MIN_RSA_BITS) {
-    const text = `The key has ${leaf.rsaBits} bits: iOS wants ${MIN_RSA_BITS} of an RSA key.`
+  const short = chain.find(({ rsaBits }) => rsaBits !== null && rsaBits < MIN_RSA_BITS)
+  if (short !== undefined) {
+    const text = `The key has ${short.rsaBits} bits: iOS wants ${MIN_RSA_BITS} of an RSA key.`
     found.push(wrong('certificate', text, toYou('Make a new key and certificate.')))
+  }
+  if (leaf?.isForServers === false) {
+    const text = 'The certificate does not say that it is for servers, which iOS demands.'
+    found.push(wrong('certificate', text, toYou('Make it anew, with extendedKeyUsage = serverAuth.')))
   }
   if (leaf !== undefined && isByFile && leaf.to - leaf.from > MAX_OWN_DAYS * DAY) {
     const text = `The certificate holds for more than ${MAX_OWN_DAYS} days: iOS refuses it.`

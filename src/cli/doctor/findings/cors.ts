@@ -1,6 +1,6 @@
-import { type AdviceName, advise } from '../advice.ts'
+import { advise, adviseOrigins } from '../advice.ts'
 import type { Reply } from '../client.ts'
-import { type Finding, fine, wrong } from '../finding.ts'
+import { type Cure, type Finding, fine, wrong } from '../finding.ts'
 import { told } from '../quote.ts'
 import type { Scene } from '../scene.ts'
 import { type CorsFault, corsFault, preflightFault } from './cross-origin.ts'
@@ -20,14 +20,12 @@ export interface CorsFacts {
 export function judgePreflights(facts: readonly CorsFacts[], scene: Scene): Finding {
   const bad = faultsOf(facts, ({ origin, preflight }) => [preflight, preflightFault(preflight, origin)])
   const [first] = bad
-  if (first === undefined)
-    return fine('preflights', `Allowed to ${listed(facts.map(({ origin }) => origin))}.`)
-  const origins = listed(bad.map(({ origin }) => origin))
+  if (first === undefined) return fine('preflights', `Allowed to ${listed(originsOf(facts))}.`)
   const { reply, fault } = first
   return wrong(
     'preflights',
-    `Not allowed to ${origins}: ${clause(fault, reply, scene)}.`,
-    advise(adviceOf(fault), scene.stage, whoseIs(fault)),
+    `Not allowed to ${listed(originsOf(bad))}: ${clause(fault, reply, scene)}.`,
+    isOfLists(facts, first) ? curesOfLists(scene) : curesOf(fault, facts, scene),
   )
 }
 
@@ -38,12 +36,11 @@ export function judgeCors(facts: readonly CorsFacts[], scene: Scene): Finding {
   const [first] = worse
   if (first === undefined) return fine('cors', 'Pages of these origins may read all answers, refusals too.')
   const which = bad.length > 0 ? 'answers' : 'refusals'
-  const origins = listed(worse.map(({ origin }) => origin))
   const { reply, fault } = first
   return wrong(
     'cors',
-    `Pages of ${origins} may not read ${which}: ${clause(fault, reply, scene)}.`,
-    advise(adviceOf(fault), scene.stage, whoseIs(fault)),
+    `Pages of ${listed(originsOf(worse))} may not read ${which}: ${clause(fault, reply, scene)}.`,
+    curesOf(fault, facts, scene),
   )
 }
 
@@ -89,13 +86,27 @@ function clause(fault: CorsFault, reply: Reply, { quote }: Scene): string {
   }
 }
 
-function adviceOf({ kind }: CorsFault): AdviceName {
-  return kind === 'doubled' || kind === 'star' ? 'doubledCors' : 'origins'
+/** Only a proxy doubles; `*` is of one, or of a server that lets pages in without a password. */
+function curesOf({ kind }: CorsFault, facts: readonly CorsFacts[], { stage }: Scene): Cure[] {
+  if (kind === 'doubled') return advise('doubledCors', stage, 'proxy')
+  const origins = originsOf(facts)
+  if (kind !== 'star') return adviseOrigins(origins, stage)
+  return [...adviseOrigins(origins, stage, 'server'), ...advise('doubledCors', stage, 'proxy')]
 }
 
-/** Only the proxy doubles; whose the others are cannot be told. */
-function whoseIs({ kind }: CorsFault): 'proxy' | 'any' {
-  return kind === 'doubled' ? 'proxy' : 'any'
+/** Whether the origin is let in, as another answer shows, and it is what it asked for that is not. */
+function isOfLists(facts: readonly CorsFacts[], { origin, fault }: Bad): boolean {
+  if (fault.kind === 'methods' || fault.kind === 'headers') return true
+  const answer = facts.find((each) => each.origin === origin)?.answer
+  return fault.kind === 'missing' && answer !== undefined && corsFault(answer, origin) === null
+}
+
+function curesOfLists({ stage }: Scene): Cure[] {
+  return [...advise('corsLists', stage, 'server'), ...advise('origins', stage, 'proxy')]
+}
+
+function originsOf(facts: readonly { readonly origin: string }[]): string[] {
+  return facts.map(({ origin }) => origin)
 }
 
 function listed(origins: readonly string[]): string {

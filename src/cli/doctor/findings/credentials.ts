@@ -69,7 +69,8 @@ function judgeNone({ database }: CredentialFacts, { quote }: Scene): Finding {
 function judgeKnown({ name }: UserContext, username: string, { stage, quote }: Scene): Finding {
   if (name === username) return fine('credentials', 'Name and password are right.')
   if (name !== null) {
-    return note('credentials', `The server knows this account by another name: ${quote(name)}.`)
+    const text = `The server knows this account by another name: ${quote(name)}.`
+    return { ...note('credentials', text), names: [quote(name)] }
   }
   return wrong(
     'credentials',

@@ -1,7 +1,8 @@
 import { advise } from '../advice.ts'
-import { type Finding, fine, note, wrong } from '../finding.ts'
+import { type Finding, fine, note, toYou, wrong } from '../finding.ts'
 import { toldFailure } from '../quote.ts'
 import type { Scene } from '../scene.ts'
+import { GATEWAY } from './server.ts'
 
 /** A longpoll that nothing but heartbeats can reach. Times in ms since it was asked. */
 export interface FeedFacts {
@@ -25,20 +26,12 @@ const LATE = 2.5
 /** Judges whether the feed passes at once, or is kept back until there is more of it. */
 export function judgeFeed(facts: FeedFacts, { stage, quote }: Scene): Finding {
   const { status, arrivals, ended, failure, heartbeatMs, watchedMs } = facts
-  if (status !== null && status >= 400)
-    return wrong('feed', `_changes answers ${status}.`, advise('upstream', stage, 'proxy'))
+  if (status !== null && status !== 200) return judgeStatus(status, stage)
   if (failure !== null) {
     return wrong('feed', `_changes fails: ${toldFailure(failure, quote)}.`, advise('cut', stage, 'proxy'))
   }
   const [first] = arrivals
   const beat = `a heartbeat every ${seconds(heartbeatMs)} was asked for`
-  if (first === undefined) {
-    return wrong(
-      'feed',
-      `Nothing of _changes came in ${seconds(watchedMs)}, though ${beat}: a proxy keeps it back, so changes come late.`,
-      advise('buffering', stage, 'proxy'),
-    )
-  }
   if (ended !== null) {
     const how = ended === 'cut' ? 'was cut' : 'was ended'
     return wrong(
@@ -47,24 +40,40 @@ export function judgeFeed(facts: FeedFacts, { stage, quote }: Scene): Finding {
       advise('cut', stage, 'proxy'),
     )
   }
-  const gaps = gapsOf(arrivals, heartbeatMs, watchedMs)
-  const largest = Math.max(...gaps)
-  if (largest > heartbeatMs * LATE) {
-    if (stage.server === 'PouchDB Server' && !stage.isRecognised) return note('feed', POUCH)
+  if (first === undefined) {
     return wrong(
       'feed',
-      `_changes stood still for ${seconds(largest)}, though ${beat}: a proxy keeps it back.`,
+      `Nothing of _changes came in ${seconds(watchedMs)}, though ${beat}: a proxy keeps it back, so changes come late.`,
+      advise('buffering', stage, 'proxy'),
+    )
+  }
+  const gaps = gapsOf(arrivals, heartbeatMs, watchedMs)
+  const still = Math.max(first, ...gaps)
+  if (still > heartbeatMs * LATE) {
+    if (stage.server === 'PouchDB Server') return note('feed', POUCH)
+    return wrong(
+      'feed',
+      `_changes stood still for ${seconds(still)}, though ${beat}: a proxy keeps it back.`,
       advise('buffering', stage, 'proxy'),
     )
   }
   return fine(
     'feed',
-    `Not kept back: first byte after ${Math.round(first)} ms, then every ${seconds(largest)}.`,
+    `Not kept back: first byte after ${Math.round(first)} ms, then every ${seconds(Math.max(...gaps))}.`,
   )
 }
 
-/** It was seen at its own port, without any proxy (4.2.0). */
-const POUCH = 'PouchDB Server sends no heartbeats here: whether a proxy keeps the feed back cannot be seen.'
+/** It sends the first bytes at once, and then one every 6 s, whatever was asked for (express-pouchdb, routes/changes.js). */
+const POUCH =
+  'PouchDB Server sends a heartbeat every 6 s only: whether a proxy keeps the feed back cannot be seen.'
+
+/** The database has answered before: what is wrong is about `_changes` alone. */
+function judgeStatus(status: number, stage: Scene['stage']): Finding {
+  const text = `_changes answers ${status}.`
+  if (status === 504 || status === 524) return wrong('feed', text, advise('cut', stage, 'proxy'))
+  if (GATEWAY.has(status)) return wrong('feed', text, advise('upstream', stage, 'proxy'))
+  return wrong('feed', text, toYou('Look for a rule about _changes in what stands before the server.'))
+}
 
 /** @returns when beats came: what comes with another, such as the head's first byte, is one with it */
 export function beatsOf(arrivals: readonly number[], heartbeatMs: number): number[] {

@@ -1,7 +1,9 @@
+import { advise } from '../advice.ts'
 import { isAnswer, type Reply } from '../client.ts'
-import { type Finding, fine, toYou, wrong } from '../finding.ts'
+import { type Cure, type Finding, fine, toYou, wrong } from '../finding.ts'
 import { told } from '../quote.ts'
 import type { Scene } from '../scene.ts'
+import { GATEWAY } from './server.ts'
 
 /** A `_local` document that was written, read and deleted, as checkpoints are. */
 export interface LocalFacts {
@@ -14,13 +16,9 @@ export interface LocalFacts {
   readonly removed: Reply | null
 }
 
-export function judgeLocal({ id, put, got, isSame, removed }: LocalFacts, { quote }: Scene): Finding {
+export function judgeLocal({ id, put, got, isSame, removed }: LocalFacts, { stage, quote }: Scene): Finding {
   if (!isAnswer(put) || put.status >= 300) {
-    const isDenied = isAnswer(put) && [401, 403].includes(put.status)
-    const cure = isDenied
-      ? 'Give the account the right to write; a quota or a full disk refuses as well.'
-      : ''
-    return wrong('local', `Nothing can be written: ${told(put, quote)}.`, cure === '' ? [] : toYou(cure))
+    return wrong('local', `Nothing can be written: ${told(put, quote)}.`, curesOf(put, stage))
   }
   if (removed === null || !isAnswer(removed) || removed.status >= 300) {
     const what = removed === null ? 'no answer' : told(removed, quote)
@@ -35,4 +33,13 @@ export function judgeLocal({ id, put, got, isSame, removed }: LocalFacts, { quot
     return wrong('local', `What was written is not what is read: ${what}. Does a proxy keep old answers?`)
   }
   return fine('local', 'May write: a _local document was written, read and deleted.')
+}
+
+/** A server says in JSON why it refuses; what refuses otherwise stands before it. */
+function curesOf(put: Reply, stage: Scene['stage']): readonly Cure[] {
+  if (!isAnswer(put)) return []
+  const isOfServer = typeof put.json === 'object' && put.json !== null
+  if (!isOfServer) return advise(GATEWAY.has(put.status) ? 'upstream' : 'writing', stage, 'proxy')
+  if (![401, 403].includes(put.status)) return []
+  return toYou('Give the account the right to write; a quota or a full disk refuses as well.')
 }

@@ -7,14 +7,13 @@ import type { Scene } from '../scene.ts'
 export function judgeLocation(put: Reply, { address, stage, quote }: Scene): Finding {
   const location = isAnswer(put) ? put.headers.location : undefined
   if (location === undefined) return skipped('location', 'The server names no Location.')
-  const found = URL.parse(location)
-  const wanted = URL.parse(address.url)
-  if (found === null || wanted === null || found.origin === wanted.origin) {
+  const found = URL.canParse(location) ? new URL(location).origin : null
+  if (found === null || found === new URL(address.url).origin) {
     return fine('location', 'The server knows its address.')
   }
   return note(
     'location',
-    `The server takes ${quote(found.origin)} for its address: cookies may not be Secure, and it may not see who asks.`,
+    `The server takes ${quote(found)} for its address: cookies may not be Secure, and it may not see who asks.`,
     advise('forwarded', stage),
   )
 }

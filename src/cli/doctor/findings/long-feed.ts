@@ -5,20 +5,29 @@ import type { Scene } from '../scene.ts'
 
 /** A feed that was kept open. */
 export interface LongFeed {
-  /** In ms. */
+  /** In ms, as all here. */
   readonly lasted: number
   /** `open`: as long as was waited. */
   readonly ended: 'open' | 'order' | 'cut'
   readonly status: number | null
   readonly failure: string | null
+  /** When the first byte came; null: none did. */
+  readonly firstMs: number | null
+  /** The longest time in which nothing came. */
+  readonly silentMs: number
 }
 
 export interface LongFacts {
   /** A continuous feed with heartbeats, which never ends by itself. */
   readonly beating: LongFeed
+  /** What it was asked for. */
+  readonly heartbeatMs: number
   /** A longpoll without, as apps ask for that use time-outs in their place. */
   readonly silent: LongFeed
 }
+
+/** A beat may be late by this much of itself. */
+const LATE = 2.5
 
 /** Judges how long feeds live; null: they were not waited for. */
 export function judgeLongFeed(facts: LongFacts | null, scene: Scene): Finding {
@@ -27,32 +36,46 @@ export function judgeLongFeed(facts: LongFacts | null, scene: Scene): Finding {
       'long feed',
       'Not waited for: whether a feed is cut after a minute or two, --long finds out.',
     )
-  const { beating, silent } = facts
+  return judgeBeating(facts, scene) ?? judgeSilent(facts, scene)
+}
+
+/** @returns null where nothing is wrong with the feed that has heartbeats */
+function judgeBeating({ beating, heartbeatMs }: LongFacts, scene: Scene): Finding | null {
   const { stage } = scene
+  const lasted = seconds(beating.lasted)
   if (isCut(beating)) {
-    return wrong(
-      'long feed',
-      `A feed with heartbeats was cut after ${seconds(beating.lasted)}: ${how(beating, scene)}.`,
-      advise('cut', stage, 'proxy'),
-    )
+    const text = `A feed with heartbeats was cut after ${lasted}: ${how(beating, scene)}.`
+    return wrong('long feed', text, advise('cut', stage, 'proxy'))
   }
+  // Where an answer's end is the connection's, as with HTTP/1.0, a cut looks like this.
+  if (beating.ended === 'order') {
+    const text = `A feed with heartbeats was ended after ${lasted}, though it has no end of its own.`
+    return wrong('long feed', text, advise('cut', stage, 'proxy'))
+  }
+  if (beating.silentMs <= heartbeatMs * LATE) return null
+  const much = beating.firstMs === null ? 'Nothing of' : `Nothing for ${seconds(beating.silentMs)} of`
+  const text = `${much} a feed with heartbeats came in ${lasted}: a proxy keeps it back.`
+  return wrong('long feed', text, advise('buffering', stage, 'proxy'))
+}
+
+function judgeSilent({ beating, silent }: LongFacts, scene: Scene): Finding {
+  const lasted = seconds(silent.lasted)
   if (isCut(silent)) {
     return note(
       'long feed',
-      `A feed without heartbeats was cut after ${seconds(silent.lasted)}: ${how(silent, scene)}. With heartbeats it lives.`,
-      advise('cut', stage, 'proxy'),
+      `A feed without heartbeats was cut after ${lasted}: ${how(silent, scene)}. With heartbeats it lives.`,
+      advise('cut', scene.stage, 'proxy'),
     )
   }
-  const lasted = seconds(beating.lasted)
-  const text = beating.ended === 'open' ? `lived for ${lasted}` : `was ended in order after ${lasted}`
+  const other = silent.ended === 'open' ? 'lived as long' : `ended in order after ${lasted}`
   return fine(
     'long feed',
-    `A feed with heartbeats ${text}; one without ended in order after ${seconds(silent.lasted)}.`,
+    `A feed with heartbeats lived for ${seconds(beating.lasted)}, never silent for more than ${seconds(beating.silentMs)}; one without ${other}.`,
   )
 }
 
 function isCut({ ended, status }: LongFeed): boolean {
-  return ended === 'cut' || status === null || status >= 400
+  return ended === 'cut' || (status !== null && status >= 400)
 }
 
 function how({ status, failure }: LongFeed, { quote }: Scene): string {

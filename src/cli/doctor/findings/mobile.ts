@@ -1,6 +1,6 @@
-import { MOBILE_FILTER } from '../../../core/mobile-filter.ts'
+import { MOBILE_DESIGN_ID, MOBILE_FILTER } from '../../../core/mobile-filter.ts'
 import { isAnswer, type Reply } from '../client.ts'
-import { type Finding, fine, toYou, wrong } from '../finding.ts'
+import { type Cure, type Finding, fine, toYou, wrong } from '../finding.ts'
 import { told } from '../quote.ts'
 import type { Scene } from '../scene.ts'
 
@@ -25,7 +25,7 @@ const FILTER = JSON.stringify({ filters: { sync: MOBILE_FILTER.replaceAll("'", '
 /** Judges `_design/mobile`, by which note apps on phones leave pictures out. */
 export function judgeMobile({ document, trial, changes }: MobileFacts, scene: Scene): Finding {
   const { address, quote } = scene
-  const make = toYou(`curl -X PUT ${address.url}/_design/mobile -u ADMIN -d '${FILTER}'`)
+  const make = cureOf(document, `${address.url}/${MOBILE_DESIGN_ID}`)
   if (isHosted(changes))
     return fine('mobile', 'This server runs no functions (hosted): apps use _selector in their place.')
   if (isAnswer(document) && document.status === 404)
@@ -43,6 +43,21 @@ export function judgeMobile({ document, trial, changes }: MobileFacts, scene: Sc
     return wrong('mobile', `The server does not run mobile/sync: ${told(changes, quote)}.`)
   return fine('mobile', '_design/mobile leaves out file: documents and nothing else.')
 }
+
+/** What is there is replaced where it is nothing but the filter; else it is told what to put in. */
+function cureOf(document: Reply, url: string): readonly Cure[] {
+  const found = isAnswer(document) && document.status === 200 ? document.json : undefined
+  const { _id, _rev: rev, language, filters, ...others } = (found ?? {}) as Readonly<Record<string, unknown>>
+  const { sync, ...otherFilters } = (filters ?? {}) as Readonly<Record<string, unknown>>
+  const put = (query: string) => toYou(`curl -X PUT '${url}${query}' -u ADMIN -d '${FILTER}'`)
+  if (isAnswer(document) && document.status === 404) return put('')
+  const isAlone = Object.keys(others).length + Object.keys(otherFilters).length === 0
+  if (isAlone && typeof rev === 'string' && REVISION.test(rev)) return put(`?rev=${rev}`)
+  return toYou(`Set filters.sync of ${url} to: ${MOBILE_FILTER}`)
+}
+
+/** A word in a shell's line, whoever has sent it. */
+const REVISION = /^\d+-[0-9a-z]{1,64}$/i
 
 /** A server of tenants refuses all functions, whether they are there or not. */
 function isHosted(changes: Reply): boolean {

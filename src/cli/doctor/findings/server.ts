@@ -5,16 +5,16 @@ import { told } from '../quote.ts'
 import type { Scene } from '../scene.ts'
 
 /** Statuses of a proxy that did not reach the server; 520 to 530 are Cloudflare's. */
-const GATEWAY = new Set([502, 503, 504, 520, 521, 522, 523, 524, 525, 526, 530])
+export const GATEWAY: ReadonlySet<number> = new Set([502, 503, 504, 520, 521, 522, 523, 524, 525, 526, 530])
 
 /** Judges who answers at the address. @param reply to `GET /` */
 export function judgeServer(reply: Reply, scene: Scene): Finding {
   const { address, quote } = scene
   if (isAnswer(reply)) return judgeAnswer(reply, scene)
-  const cure =
-    address.scheme === 'http'
-      ? 'Is it a port of TLS? Then write https://.'
-      : 'Look whether the server behind it runs.'
+  const mayBeTls = address.scheme === 'http' && reply.failure !== 'TIMEOUT'
+  const cure = mayBeTls
+    ? 'Is it a port of TLS? Then write https://. Else look whether a CouchDB listens there.'
+    : 'Look whether the server behind it runs, and answers there: curl -m 5 http://127.0.0.1:5984/'
   return wrong('server', `Nobody answers: ${told(reply, quote)}.`, toYou(cure))
 }
 
@@ -59,8 +59,9 @@ function judgeAnswer(answer: Answer, scene: Scene): Finding {
 function judgeWelcome(answer: Answer, { stage, quote }: Scene): Finding {
   const { status, json } = answer
   const by = stage.isRecognised ? `, behind ${stage.proxies[0]}` : ''
-  const { version, vendor, error } = (typeof json === 'object' && json !== null ? json : {}) as Welcome
-  if (stage.server !== null && status === 200) {
+  const isCouch = typeof json === 'object' && json !== null
+  const { version, vendor, error } = (isCouch ? json : {}) as Welcome
+  if (isCouch && stage.server !== null && status === 200) {
     const number = stage.server === 'settee' ? vendor?.version : version
     return fine('server', `${stage.server} ${quote(String(number ?? ''))}${by}.`)
   }

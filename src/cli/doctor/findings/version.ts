@@ -1,5 +1,5 @@
 import { advise } from '../advice.ts'
-import type { Answer } from '../client.ts'
+import { type Answer, headerOf } from '../client.ts'
 import { type Finding, fine, note } from '../finding.ts'
 import type { Scene } from '../scene.ts'
 
@@ -7,8 +7,8 @@ import type { Scene } from '../scene.ts'
 const LEAST = [3, 2, 0] as const
 
 /** Judges the header `Server` as LiveSync reads it. */
-export function judgeVersion({ headers }: Answer, { stage, quote }: Scene): Finding {
-  const server = [headers.server].flat().join(', ')
+export function judgeVersion(answer: Answer, { stage, quote }: Scene): Finding {
+  const server = headerOf(answer, 'server')
   const found = /CouchDB\/(\d+)\.(\d+)\.(\d+)/.exec(server)
   if (found !== null && isEnough(found.slice(1).map(Number)))
     return fine('version', `Server: ${quote(server)}.`)

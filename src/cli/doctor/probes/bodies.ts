@@ -9,6 +9,8 @@ import { within } from '../within.ts'
 const HEAD = Buffer.from('{"new_edits":false,"docs":[')
 const TAIL = Buffer.from(']}')
 const SPACES = Buffer.alloc(65_536, ' ')
+/** Even a slow line moves as many bytes in this time. */
+const MOVING_MS = 2000
 
 /** Sends body after body, until one is refused or the time is over. */
 export async function sendBodies(
@@ -39,23 +41,38 @@ async function sendBody(
   ms: number,
 ): Promise<BodyFacts & { readonly reply: Reply }> {
   const started = performance.now()
+  const sending: Sending = { movedAt: started, isSent: false }
   const request = client.begin({
     method: 'POST',
     path: `${databasePath(client.address)}/_bulk_docs`,
     headers: { 'content-type': 'application/json', 'content-length': String(bytes) },
   })
   try {
-    const reply = await within(ms, send(request, bytes, started))
+    const reply = await within(ms, send(request, bytes, started, sending))
     return { bytes, reply, ms: performance.now() - started }
   } catch (error) {
-    return { bytes, reply: { failure: codeOf(error) }, ms: performance.now() - started }
+    const now = performance.now()
+    const isMoving = !sending.isSent && now - sending.movedAt < Math.min(MOVING_MS, ms / 3)
+    return { bytes, reply: { failure: codeOf(error) }, ms: now - started, isMoving }
   } finally {
     request.destroy()
   }
 }
 
+/** How far a body has come. */
+interface Sending {
+  /** When bytes last left, of `performance.now()`. */
+  movedAt: number
+  isSent: boolean
+}
+
 /** Resolves with the answer, which may come before all is sent, or with why there is none. */
-async function send(request: ClientRequest, bytes: number, started: number): Promise<Reply> {
+async function send(
+  request: ClientRequest,
+  bytes: number,
+  started: number,
+  sending: Sending,
+): Promise<Reply> {
   const answered = new Promise<Reply>((resolve) => {
     request.once('response', (response) => {
       void readAnswer(response, started).then(resolve, (error: unknown) =>
@@ -72,8 +89,10 @@ async function send(request: ClientRequest, bytes: number, started: number): Pro
   for (const chunk of chunksOf(bytes)) {
     if (isOver || request.destroyed) break
     if (!request.write(chunk)) await Promise.race([once(request, 'drain').catch(() => undefined), answered])
+    sending.movedAt = performance.now()
   }
   if (!isOver) request.end()
+  sending.isSent = true
   return answered
 }
 

@@ -40,14 +40,23 @@ export async function watchLong(
     keep(ask(client, `feed=continuous&heartbeat=${heartbeatMs}&${one}`, body), ms),
     keep(ask(client, `feed=longpoll&${one}`, body), ms),
   ])
-  return { beating, silent }
+  return { beating, heartbeatMs, silent }
 }
 
 async function keep(request: ClientRequest, ms: number): Promise<LongFeed> {
   const watched = new Watched(request)
   await watched.until(ms, () => false)
-  const { status, ended, failure } = watched
-  return { lasted: watched.elapsed(), status, ended: failure === null ? (ended ?? 'open') : 'cut', failure }
+  const { status, ended, failure, arrivals } = watched
+  const lasted = watched.elapsed()
+  const silences = [...arrivals, lasted].map((at, index) => at - (arrivals[index - 1] ?? 0))
+  return {
+    lasted,
+    status,
+    ended: failure === null ? (ended ?? 'open') : 'cut',
+    failure,
+    firstMs: arrivals[0] ?? null,
+    silentMs: Math.max(...silences),
+  }
 }
 
 function ask(client: Client, query: string, body: unknown): ClientRequest {
@@ -115,7 +124,8 @@ class Watched {
   #read(response: IncomingMessage): void {
     this.status = response.statusCode ?? null
     response.on('data', () => {
-      if (this.arrivals.length < MAX_ARRIVALS) this.arrivals.push(this.elapsed())
+      if (this.arrivals.length === MAX_ARRIVALS) this.arrivals.pop()
+      this.arrivals.push(this.elapsed())
     })
     response.on('end', () => this.#end('order'))
     response.on('error', () => this.#end('cut'))
@@ -128,5 +138,5 @@ class Watched {
   }
 }
 
-/** A busy feed is not one that is to be listed. */
+/** A busy feed is not one that is to be listed: of what is beyond, the last alone. */
 const MAX_ARRIVALS = 1000

@@ -1,23 +1,18 @@
 /** A request by HTTP/2, as browsers make them where it is offered. */
 import { connect } from 'node:http2'
-import { basicOf, type Client, codeOf, type Reply } from '../client.ts'
+import { type Client, codeOf, type Reply } from '../client.ts'
 import { within } from '../within.ts'
 
-/**
- * @param ca certificates in PEM that are trusted; undefined: those that Node knows
- * @returns status and headers alone
- */
+/** @returns the status alone */
 export async function askByHttp2(
-  { address }: Client,
+  { address, authorization, trust }: Client,
   path: string,
-  ca: readonly string[] | undefined,
   ms: number,
 ): Promise<Reply> {
   const started = performance.now()
   const origin = new URL(address.url).origin
-  const session = connect(origin, { ...(ca !== undefined && { ca: [...ca] }) })
+  const session = connect(origin, trust === undefined ? {} : { secureContext: trust })
   try {
-    const authorization = basicOf(address)
     const status = await within(
       ms,
       new Promise<number>((resolve, reject) => {

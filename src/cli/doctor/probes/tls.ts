@@ -23,6 +23,8 @@ export interface TlsFacts {
   readonly offersH2: boolean
 }
 
+/** RFC 5280 4.2.1.12. */
+const SERVER_AUTH = '1.3.6.1.5.5.7.3.1'
 /** A chain longer than this is a circle, or nonsense. */
 const MAX_CHAIN = 10
 /** What OpenSSL no longer offers by itself. */
@@ -125,6 +127,7 @@ function chainOf(leaf: DetailedPeerCertificate): CertificateFacts[] {
 
 function factsOf(certificate: DetailedPeerCertificate): CertificateFacts {
   const { subject, issuer, valid_from, valid_to, subjectaltname, infoAccess, modulus, bits } = certificate
+  const usages = certificate.ext_key_usage
   return {
     subject: nameOf(subject),
     issuer: nameOf(issuer),
@@ -133,6 +136,7 @@ function factsOf(certificate: DetailedPeerCertificate): CertificateFacts {
     hasNames: subjectaltname !== undefined,
     namesIssuersPlace: infoAccess !== undefined && 'CA Issuers - URI' in infoAccess,
     rsaBits: modulus === undefined ? null : (bits ?? null),
+    isForServers: usages?.includes(SERVER_AUTH) === true,
   }
 }
 
