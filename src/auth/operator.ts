@@ -20,7 +20,8 @@ export interface PasswordChange {
 
 export interface NewAccount {
   readonly name: string
-  readonly password: string
+  /** Null: none, so that device tokens alone let somebody in. */
+  readonly password: string | null
   readonly roles: readonly string[]
 }
 
@@ -113,7 +114,7 @@ async function setPassword(
 }
 
 async function addAccount({ config, databases }: OperatorServices, account: NewAccount): Promise<null> {
-  checkPassword(account.password)
+  if (account.password !== null) checkPassword(account.password)
   const isAdmin = config.get('admins', account.name) !== undefined
   if (isAdmin || (await readAccount(databases, account.name)) !== null) {
     throw new CouchError(

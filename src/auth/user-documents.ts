@@ -21,13 +21,17 @@ export async function readUser(users: DatabaseHandle, name: string): Promise<str
   }
 }
 
-/** Makes a user document. @throws conflict when there is one; what the rules of `_users` throw */
+/** Makes a user document, with a password or without. @throws conflict when there is one; what the rules of `_users` throw */
 export async function addUser(
   users: DatabaseHandle,
-  user: { readonly name: string; readonly password: string; readonly roles: readonly string[] },
+  user: { readonly name: string; readonly password: string | null; readonly roles: readonly string[] },
 ): Promise<void> {
   const { name, password, roles } = user
-  await put(users, name, JSON.stringify({ name, type: 'user', roles, password }))
+  await put(
+    users,
+    name,
+    JSON.stringify({ name, type: 'user', roles, ...(password !== null && { password }) }),
+  )
 }
 
 /**

@@ -8,7 +8,7 @@ import { oneLine, shown } from './one-line.ts'
 import { withControls } from './operate.ts'
 import { newPassphrase } from './passphrase.ts'
 import { readPassword } from './password.ts'
-import { columnsFor, makeVault, planVault, type VaultPlan } from './vault.ts'
+import { columnsFor, makeVault, planVault, reachable, type VaultPlan, vaultOf } from './vault.ts'
 import {
   type App,
   adminFault,
@@ -83,8 +83,8 @@ export async function runSetupCommand(command: SetupCommand, env: NodeJS.Process
 export async function setUp(command: SetupCommand, means: SetupMeans): Promise<SetupReport> {
   const state = await means.operate((controls) => look(controls, command))
   const answers = await answersTo(command, means, state)
+  const plan = answers.vault === null ? null : await planOf(answers.vault, means)
   return means.operate(async (controls) => {
-    const plan = answers.vault === null ? null : await planVault(answers.vault, null, controls, means.asker)
     const admin = await makeAdmin(controls, answers.admin)
     const made = await madeBy(plan, controls)
     // Nobody could be told again of a password that was made here.
@@ -98,6 +98,11 @@ export async function setUp(command: SetupCommand, means: SetupMeans): Promise<S
       isPasswordUnused,
     }
   })
+}
+
+async function planOf(command: VaultCommand, { operate, asker }: SetupMeans): Promise<VaultPlan> {
+  const state = await operate((controls) => controls.readVault(vaultOf(command)))
+  return planVault(command, null, state, asker)
 }
 
 async function madeBy(
@@ -178,7 +183,7 @@ async function wantsFilter(asker: Asker | null): Promise<boolean> {
 async function hostOf(asker: Asker | null, url: string): Promise<string | undefined> {
   if (asker === null) return undefined
   const question = 'How do devices reach this server? (https://notes.example.com:443)'
-  return asker.text(question, { initial: url.replace(/\/$/, ''), check: hostFault })
+  return asker.text(question, { initial: reachable(url), check: hostFault })
 }
 
 function needed(asker: Asker | null, flag: string): Asker {

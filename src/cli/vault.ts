@@ -1,6 +1,6 @@
 /** `settee vault add`: a database for a note app, and the address that the app takes. */
 import { type Address, formatAddress, parseAddress } from '../core/address.ts'
-import type { VaultControls, VaultOrder, VaultState } from '../maintenance/vault-controls.ts'
+import type { VaultControls, VaultOrder, VaultQuery, VaultState } from '../maintenance/vault-controls.ts'
 import { type Asker, terminalAsker } from './asker.ts'
 import { dataFolder } from './data-folder.ts'
 import { oneLine } from './one-line.ts'
@@ -30,9 +30,12 @@ export async function runVaultCommand(command: VaultCommand, env: NodeJS.Process
   try {
     const password = command.stdin ? await readPassword(process.stdin) : null
     const asker = password === null ? await terminalAsker() : null
-    const report = await withControls(dataFolder(command.data, env), env, async (controls) =>
-      makeVault(await planVault(command, password, controls, asker), controls),
-    )
+    const operate = <T>(use: (controls: VaultControls) => Promise<T>) =>
+      withControls(dataFolder(command.data, env), env, use)
+    // Who is asked may take his time: a folder is not held meanwhile, so that a server can start on it.
+    const state = await operate((controls) => controls.readVault(vaultOf(command)))
+    const plan = await planVault(command, password, state, asker)
+    const report = await operate((controls) => makeVault(plan, controls))
     process.stdout.write(
       command.json ? vaultJson(report) : vaultText(report, { columns: columnsFor(command) }),
     )
@@ -49,22 +52,27 @@ export function columnsFor({ qr }: { readonly qr: boolean }): number {
   return process.stdout.columns ?? Number.POSITIVE_INFINITY
 }
 
+/** @returns what the command is about */
+export function vaultOf({ vault, account }: Pick<VaultCommand, 'vault' | 'account'>): VaultQuery {
+  return { database: vault, account: account ?? vault }
+}
+
 /**
- * Looks what there is of a vault, and asks for what is missing; nothing is made.
+ * Asks for what is missing of a vault; nothing is made.
  * @param password the account's, which takes the place of a token; null: the device gets a token
+ * @param state what is there of the vault
  * @param asker null: nobody can be asked
  * @throws Error with one clear line: an address that could not be, nobody to ask, cancelled
  */
 export async function planVault(
   command: VaultCommand,
   password: string | null,
-  controls: Pick<VaultControls, 'readVault'>,
+  state: VaultState,
   asker: Asker | null,
 ): Promise<VaultPlan> {
-  const { vault: database, app, host, renew, mobileFilter } = command
-  const account = command.account ?? database
+  const { app, host, renew, mobileFilter } = command
+  const { database, account } = vaultOf(command)
   const device = password === null ? (command.device ?? app) : null
-  const state = await controls.readVault({ database, account })
   const place = placeOf(host ?? state.url, database)
   // What no address can hold is refused before it is anybody's.
   withCredentials(place, account, password ?? 'a token')
@@ -95,9 +103,16 @@ export async function makeVault(
 
 /** @throws Error for a place that is none */
 function placeOf(base: string, database: string): Address {
-  // Where it listens on all networks, this machine's own is one; and PouchDB understands no IPv6 address.
-  const reachable = base.trim().replace(/^(https?:\/\/)(?:0\.0\.0\.0|\[::\]):/, '$1127.0.0.1:')
-  return readable(`${reachable.replace(/\/$/, '')}/${encodeURIComponent(database)}`)
+  return readable(`${reachable(base)}/${encodeURIComponent(database)}`)
+}
+
+/**
+ * Where a server listens on all networks, this machine's own is one; and PouchDB understands no IPv6 address.
+ * @returns without the slash at the end
+ */
+export function reachable(base: string): string {
+  const place = base.trim().replace(/\/$/, '')
+  return place.replace(/^(https?:\/\/)(?:0\.0\.0\.0|\[::\]):/, '$1127.0.0.1:')
 }
 
 function withCredentials(place: Address, username: string, password: string): Address {

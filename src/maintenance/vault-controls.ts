@@ -34,7 +34,7 @@ export interface VaultState {
 export interface VaultOrder extends VaultQuery {
   /** The token to make; null: the account's password is used instead. */
   readonly device: string | null
-  /** Of a new account, and the one that an account must have that is there; null: nobody knows it. */
+  /** Of a new account, and the one that an account must have that is there; null: none, and whichever it has. */
   readonly password: string | null
   /** Makes a new token in the place of one of this name. */
   readonly renew: boolean

@@ -2,7 +2,6 @@
  * Vaults for the command line: a database for one note app, an account that may do nothing else, and the token of a
  * device. Each step looks first whether it was done before, so that the same command twice comes to the same end.
  */
-import { randomBytes } from 'node:crypto'
 import { dirname } from 'node:path'
 import type { Operator } from '../auth/operator.ts'
 import type { TokenMaker } from '../auth/token-maker.ts'
@@ -25,9 +24,6 @@ import type {
 } from './vault-controls.ts'
 import { openedTo, withMobileFilter } from './vault-documents.ts'
 import { ownUrl } from './vault-place.ts'
-
-/** Of a password that nobody knows. */
-const PASSWORD_BYTES = 32
 
 /** Commands that wait for another to be done with its vault. */
 const WAITING = 16
@@ -101,8 +97,7 @@ async function makeAccount(
 ): Promise<StepOutcome> {
   // A token of a server admin lets nobody in as an admin.
   if ((await adminNames()).includes(name) || (await userText(databases, name)) !== null) return 'there'
-  const unknown = randomBytes(PASSWORD_BYTES).toString('base64url')
-  await operator.addAccount({ name, password: password ?? unknown, roles: [] })
+  await operator.addAccount({ name, password, roles: [] })
   return 'made'
 }
 

@@ -31,11 +31,16 @@ const MADE = {
 /** What the last server was asked to do, also where the command failed. */
 const told: unknown[][] = []
 
+/** Whether the data folder is held, so that no server could start on it. */
+let isHeld = false
+
 /** Somebody who gives these answers, in this order, and tells what was asked. */
 function answering(answers: readonly unknown[]) {
   const left = [...answers]
   const questions: string[] = []
+  const suggested: (string | undefined)[] = []
   const next = async (question: string, check?: (text: string) => string | undefined) => {
+    if (isHeld) throw new Error(`asked while the folder is held: ${question}`)
     questions.push(question)
     if (left.length === 0) throw new Error(`unexpected: ${question}`)
     const answer = left.shift()
@@ -44,12 +49,15 @@ function answering(answers: readonly unknown[]) {
     return answer as never
   }
   const asker: Asker = {
-    text: (question, { check }) => next(question, check),
+    text: (question, { check, initial }) => {
+      suggested.push(initial)
+      return next(question, check)
+    },
     password: next,
     choose: (question) => next(question),
     confirm: (question) => next(question),
   }
-  return { asker, questions, left }
+  return { asker, questions, suggested, left }
 }
 
 /** Runs the command against a server that is in this state, and tells what it was asked to do. */
@@ -78,9 +86,20 @@ async function run(
   const command: SetupCommand = setupCommand([], values)
   told.length = 0
   told.push(done)
-  const operate = <T>(use: (controls: Controls) => Promise<T>) => use(controls)
+  const operate = async <T>(use: (controls: Controls) => Promise<T>) => {
+    isHeld = true
+    return use(controls).finally(() => {
+      isHeld = false
+    })
+  }
   const report = await setUp(command, { operate, asker: given?.asker ?? null, password })
-  return { done, report, questions: given?.questions ?? [], left: given?.left ?? [] }
+  return {
+    done,
+    report,
+    questions: given?.questions ?? [],
+    suggested: given?.suggested ?? [],
+    left: given?.left ?? [],
+  }
 }
 
 t.test('everything is asked, and made once all is answered', async (t) => {
@@ -101,6 +120,12 @@ t.test('everything is asked, and made once all is answered', async (t) => {
     },
   ])
   t.equal(report.vault?.address?.text, 'https://work:stt_x@notes.example.com:443/work')
+})
+
+t.test('what is suggested for the place is where this machine reaches the server', async (t) => {
+  const answers = ['anna', 'x', 'x', 'work', 'pouchdb', 'https://h:443']
+  const { suggested } = await run({}, answers, { url: 'http://0.0.0.0:5984/' })
+  t.equal(suggested.at(-1), 'http://127.0.0.1:5984')
 })
 
 t.test('what an option says is not asked', async (t) => {

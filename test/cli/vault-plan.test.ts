@@ -51,8 +51,9 @@ async function add(
 ) {
   const { password = null, asker = null } = means
   const orders: unknown[] = []
+  const state = { ...STATE, ...means.state }
   const controls: VaultControls = {
-    readVault: async () => ({ ...STATE, ...means.state }),
+    readVault: async () => state,
     addVault: async (order) => {
       orders.push(order)
       const { device } = order
@@ -60,7 +61,7 @@ async function add(
     },
   }
   const command = vaultCommand([...words], { ...values, ...(password !== null && { stdin: true }) })
-  const plan = await planVault(command, password, controls, asker)
+  const plan = await planVault(command, password, state, asker)
   t.equal(orders.length, 0, 'a plan makes nothing')
   const report = await makeVault(plan, controls)
   return { report, text: vaultText(report, { columns: 0 }), json: JSON.parse(vaultJson(report)) }

@@ -46,6 +46,19 @@ t.test('who is refused leaves nothing behind', async (t) => {
   t.strictSame(await status('GET', '/a'), 404)
 })
 
+t.test('whatever passwords have to be, an account that nobody is to know one of is made', async (t) => {
+  const { controls, status } = await start(t)
+  const rules = '/_node/_local/_config/chttpd_auth/password_regexp'
+  t.equal(await status('PUT', rules, ADMIN, JSON.stringify('["^[0-9]{4}$"]')), 200)
+  const { secret } = await controls.addVault(order('work'))
+  t.equal(await status('GET', '/work', `work:${secret}`), 200)
+  for (const password of ['', 'null', 'undefined', '1234'])
+    t.equal(await status('GET', '/work', `work:${password}`), 401)
+  await t.rejects(controls.addVault(order('work', { device: null, password: '1234' })), { code: 'conflict' })
+  await controls.setPassword({ name: 'work', password: '1234', create: false })
+  t.equal(await status('GET', '/work', 'work:1234'), 200, 'it can be given one')
+})
+
 t.test('commands at the same time shut nobody out', async (t) => {
   const { controls, request } = await start(t)
   const names = ['ada', 'bea', 'cy', 'dora', 'eve']
