@@ -1,4 +1,4 @@
-// Installs from Debian what tests run and npm does not bring: node scripts/debian-packages.mjs [nginx] [caddy] [chromium]
+// Installs from Debian what tests run and npm does not bring: node scripts/debian-packages.mjs [nginx] [chromium] ...
 //
 // Without names it sees to all of them. Where the programs are there already, however they came, it only looks, and takes
 // no time; `npm test` runs it before every run. It installs nothing but with apt-get, as root or through sudo; elsewhere it
@@ -9,7 +9,18 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 /** Of each package of Debian, the program that it is installed for. */
-const PROGRAMS = { nginx: 'nginx', caddy: 'caddy', chromium: 'chromium' }
+export const PROGRAMS = {
+  nginx: 'nginx',
+  caddy: 'caddy',
+  chromium: 'chromium',
+  curl: 'curl',
+  git: 'git',
+  gcc: 'cc',
+  systemd: 'systemd-analyze',
+}
+
+/** What a package is of no use without, and only recommends. */
+const WITH = { gcc: ['libc6-dev'] }
 
 /** Servers stand where only root's PATH leads. */
 const FOLDERS = [...new Set([...(process.env.PATH ?? '').split(':'), '/usr/sbin', '/usr/local/sbin'])].filter(
@@ -48,9 +59,13 @@ function install(packages) {
   if (root === null || programPath('apt-get') === null) return false
   const apt = [...root, 'env', 'DEBIAN_FRONTEND=noninteractive', 'apt-get', '-q', '-y']
   const patient = ['-o', 'DPkg::Lock::Timeout=300', '-o', 'Acquire::Retries=3']
-  const wanted = [...apt, ...patient, 'install', '--no-install-recommends', ...packages]
+  const wanted = [...apt, ...patient, 'install', '--no-install-recommends', ...withNeeded(packages)]
   // A fresh machine has no lists of packages yet, or old ones.
   return run(wanted) || (run([...apt, ...patient, 'update']) && run(wanted))
+}
+
+function withNeeded(packages) {
+  return packages.flatMap((name) => [name, ...(WITH[name] ?? [])])
 }
 
 function missingOf(packages) {
@@ -72,7 +87,7 @@ function main(names) {
   if (left.length === 0) return 0
   console.error(
     `settee: the tests need ${left.join(', ')}. On Debian or Ubuntu run, as root:\n` +
-      `    apt-get update && apt-get install --no-install-recommends ${left.join(' ')}\n` +
+      `    apt-get update && apt-get install --no-install-recommends ${withNeeded(left).join(' ')}\n` +
       'Elsewhere install them by whatever means there are, so that they are found in PATH.',
   )
   return 1

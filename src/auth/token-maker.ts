@@ -9,6 +9,8 @@ import type { TokenRecords, Tokens } from './tokens.ts'
 export interface TokenMaker {
   /** @returns the names of an account's tokens, oldest first */
   names(account: string): Promise<readonly string[]>
+  /** Whether an account may have one more token, of this name. @throws as {@link make} */
+  check(account: string, name: string): Promise<void>
   /**
    * Makes a token that is no admin's; durable when resolved.
    * @returns its secret, which nobody can be told again
@@ -20,9 +22,10 @@ export interface TokenMaker {
 }
 
 /** @param tokens those of the server that runs in this process */
-export function runningTokenMaker(tokens: Pick<Tokens, 'list' | 'make' | 'revoke'>): TokenMaker {
+export function runningTokenMaker(tokens: Pick<Tokens, 'checkNew' | 'list' | 'make' | 'revoke'>): TokenMaker {
   return {
     names: async (account) => tokens.list(account).map(({ name }) => name),
+    check: async (account, name) => tokens.checkNew(account, name),
     make: async (account, name) => (await tokens.make({ account, name, isAdmin: false })).secret,
     revoke: async (account, name) => {
       for (const token of tokens.list(account)) if (token.name === name) await tokens.revoke(token.id)
@@ -33,10 +36,12 @@ export function runningTokenMaker(tokens: Pick<Tokens, 'list' | 'make' | 'revoke
 /** @param records of a folder on which no server runs */
 export function storedTokenMaker(records: TokenRecords, limits: () => TokenLimits): TokenMaker {
   const read = () => tableOf(records)
+  const check = async (account: string, name: string) => checkNewToken(await read(), limits(), account, name)
   return {
     names: async (account) => (await read()).of(account).map(({ name }) => name),
+    check,
     make: async (account, name) => {
-      checkNewToken(await read(), limits(), account, name)
+      await check(account, name)
       const secret = newSecret()
       const created = Date.now()
       const own = { id: newUuid(created), account, name, isAdmin: false, created, lastUse: null }

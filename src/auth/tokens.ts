@@ -99,6 +99,11 @@ export class Tokens implements TokenSource {
     return this.#table.of(account)
   }
 
+  /** Whether an account may have one more token, of this name. @throws as {@link make} */
+  checkNew(account: string, name: string): void {
+    checkNewToken(this.#table, this.#limits(), account, name)
+  }
+
   /**
    * Makes a token; durable when resolved.
    * @returns the token, and its secret, which nobody can be told again
@@ -107,7 +112,7 @@ export class Tokens implements TokenSource {
   async make(
     wanted: Pick<Token, 'account' | 'name' | 'isAdmin'>,
   ): Promise<{ readonly token: Token; readonly secret: string }> {
-    checkNewToken(this.#table, this.#limits(), wanted.account, wanted.name)
+    this.checkNew(wanted.account, wanted.name)
     const secret = newSecret()
     const created = this.#now()
     const token = {

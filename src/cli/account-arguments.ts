@@ -1,5 +1,5 @@
 /** The grammar of `settee passwd` and `settee account`. */
-import { checkNone, checkOptions } from './argument-checks.ts'
+import { checkNone, DATA, DATA_HELP, grammar } from './grammar.ts'
 import { UsageError } from './usage-error.ts'
 
 /** A command about accounts, on the folder given with --data. */
@@ -15,39 +15,60 @@ export type AccountCommand = { readonly data: string | undefined } & (
   | { readonly name: 'account delete'; readonly account: string }
 )
 
-/** What of the command line is read here. */
-export interface AccountValues {
-  readonly data?: string | undefined
-  readonly stdin?: boolean | undefined
-  readonly create?: boolean | undefined
-  readonly role?: readonly string[] | undefined
-}
+const STDIN = { stdin: { type: 'boolean' } } as const
+const STDIN_HELP = `  --stdin              read the password from the standard input instead of asking for it
+`
 
-/** @throws UsageError */
-export function accountCommand(
-  [command = '', ...rest]: readonly string[],
-  values: AccountValues,
-): AccountCommand {
-  const name = command === 'passwd' ? command : `${command} ${rest.shift() ?? ''}`.trim()
-  const { data, stdin = false, create = false, role: roles = [] } = values
-  switch (name) {
-    case 'passwd':
-      checkOptions(values, name, ['data', 'stdin', 'create'])
-      return { name, data, account: accountOf(rest, name), stdin, create }
-    case 'account add':
-      checkOptions(values, name, ['data', 'stdin', 'role'])
-      return { name, data, account: accountOf(rest, name), stdin, roles }
-    case 'account list':
-      checkOptions(values, name, ['data'])
-      checkNone(rest)
-      return { name, data }
-    case 'account delete':
-      checkOptions(values, name, ['data'])
-      return { name, data, account: accountOf(rest, name) }
-    default:
-      throw new UsageError('settee account needs add, list or delete.')
-  }
-}
+export const PASSWD = grammar({
+  name: 'passwd',
+  usage: '<name> [--create] [--stdin] [--data <folder>]',
+  about: 'set the password of a server admin or an account',
+  details: `Sets a password, which is asked for twice, whether the server runs or not:
+  --create             make a server admin when there is neither an admin nor an account of this name
+${STDIN_HELP}${DATA_HELP}`,
+  options: { ...DATA, ...STDIN, create: { type: 'boolean' } },
+  read(words, { data, stdin = false, create = false }): AccountCommand {
+    return { name: 'passwd', data, account: accountOf(words, 'passwd'), stdin, create }
+  },
+})
+
+export const ACCOUNT_ADD = grammar({
+  name: 'account add',
+  usage: '<name> [--role <role>]... [--stdin] [--data <folder>]',
+  about: 'make an account',
+  details: `Makes an account in _users, whether the server runs or not; its password is asked for twice:
+  --role <role>        a role of the new account; may be given several times
+${STDIN_HELP}${DATA_HELP}`,
+  options: { ...DATA, ...STDIN, role: { type: 'string', multiple: true } },
+  read(words, { data, stdin = false, role: roles = [] }): AccountCommand {
+    return { name: 'account add', data, account: accountOf(words, 'account add'), stdin, roles }
+  },
+})
+
+export const ACCOUNT_LIST = grammar({
+  name: 'account list',
+  usage: '[--data <folder>]',
+  about: 'list admins and accounts',
+  details: `Prints name, admin or account, and roles, separated by tabs, whether the server runs or not:
+${DATA_HELP}`,
+  options: DATA,
+  read(words, { data }): AccountCommand {
+    checkNone(words)
+    return { name: 'account list', data }
+  },
+})
+
+export const ACCOUNT_DELETE = grammar({
+  name: 'account delete',
+  usage: '<name> [--data <folder>]',
+  about: 'delete an account',
+  details: `Deletes an account, whose devices are shut out at once, whether the server runs or not:
+${DATA_HELP}`,
+  options: DATA,
+  read(words, { data }): AccountCommand {
+    return { name: 'account delete', data, account: accountOf(words, 'account delete') }
+  },
+})
 
 /** A word too many may be a password: it is not repeated where others can read it. */
 function accountOf([account, extra]: readonly string[], command: string): string {

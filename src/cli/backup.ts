@@ -2,7 +2,7 @@
 import { resolve } from 'node:path'
 import type { BackupDone } from '../maintenance/backup/controls.ts'
 import type { BackupProgress } from '../maintenance/backup/make.ts'
-import type { BackupCommand } from './arguments.ts'
+import type { BackupCommand } from './backup-arguments.ts'
 import { dataFolder } from './data-folder.ts'
 import { oneLine, shown } from './one-line.ts'
 import { withControls } from './operate.ts'

@@ -1,4 +1,5 @@
 /** The grammar of `settee doctor`. */
+import { grammar, type Values } from './grammar.ts'
 import { UsageError } from './usage-error.ts'
 
 /** Looks at a server from outside, as the apps see it. */
@@ -17,32 +18,25 @@ export interface DoctorCommand {
   readonly ca: string | undefined
 }
 
-/** What of the command line is read here. */
-export interface DoctorValues {
-  readonly quick?: boolean | undefined
-  readonly long?: boolean | undefined
-  readonly mobile?: boolean | undefined
-  readonly json?: boolean | undefined
-  readonly report?: boolean | undefined
-  readonly stdin?: boolean | undefined
-  readonly origin?: readonly string[] | undefined
-  readonly ca?: string | undefined
-}
-
-/** What no other command has. */
-export const DOCTOR_FLAGS = {
+const OPTIONS = {
   quick: { type: 'boolean' },
   long: { type: 'boolean' },
   mobile: { type: 'boolean' },
+  json: { type: 'boolean' },
   report: { type: 'boolean' },
+  stdin: { type: 'boolean' },
   origin: { type: 'string', multiple: true },
   ca: { type: 'string' },
 } as const
-export const DOCTOR_OPTIONS = ['quick', 'long', 'mobile', 'json', 'report', 'stdin', 'origin', 'ca'] as const
 
-export const DOCTOR_HELP = `doctor looks at a server from outside, as the apps see it, and says what is wrong and which line to
-change; <address> is https://user:password@host:port/database. It leaves nothing behind. Exit code 0
-when nothing is wrong:
+export const DOCTOR = grammar({
+  name: 'doctor',
+  usage: `<address> [--quick | --long] [--mobile] [--json | --report] [--stdin]
+[--origin <origin>]... [--ca <file>]`,
+  about: 'look at a server from outside, as the apps see it',
+  details: `Looks at a server from outside, as the apps see it, and says what is wrong and which line to change;
+<address> is https://user:password@host:port/database. It leaves nothing behind. Exit code 0 when
+nothing is wrong:
   --quick              leave out what takes long: below 3 s
   --long               wait two minutes for feeds that are cut, and for large bodies on slow lines
   --mobile             also what phones and tablets demand
@@ -51,13 +45,19 @@ when nothing is wrong:
   --stdin              read the address from the standard input, where nobody sees the password
   --json               print JSON
   --report             print what can be pasted for others: without the names of host and account
-`
+`,
+  options: OPTIONS,
+  read: doctorCommand,
+})
 
 /** As browsers write one; what a page has never sent could not be let in. */
 const ORIGIN = /^[a-z][a-z0-9+.-]*:\/\/[a-z0-9._[\]:-]+$/
 
 /** @throws UsageError, which never repeats an address: it may hold a password */
-export function doctorCommand([address, ...extra]: readonly string[], values: DoctorValues): DoctorCommand {
+function doctorCommand(
+  [address, ...extra]: readonly string[],
+  values: Values<typeof OPTIONS>,
+): DoctorCommand {
   const { quick = false, long = false, mobile = false, json = false, report = false } = values
   const { stdin = false, origin: origins = [], ca } = values
   if (extra.length > 0) throw new UsageError('settee doctor takes one address.')

@@ -1,5 +1,6 @@
 import { mkdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
+import { environmentAdmin } from '../auth/admins.ts'
 import { tokenLimitsOf } from '../auth/token-limits.ts'
 import { storedTokenMaker } from '../auth/token-maker.ts'
 import { removeTokensOf } from '../auth/tokens.ts'
@@ -12,7 +13,6 @@ import { reachServer } from '../maintenance/control-client.ts'
 import { type Controls, localControls } from '../maintenance/controls.ts'
 import { backupsFolder, localRestorer } from '../maintenance/restore.ts'
 import { Rewinds } from '../maintenance/rewinds.ts'
-import type { Databases } from '../threads/databases.ts'
 import { openServerDatabases } from '../threads/server-databases.ts'
 
 export interface FolderOptions {
@@ -98,8 +98,10 @@ async function openFolder(
   const lasting = { restorer, backups, rewinds, tmpDir, ending: ending.signal }
   const vaults = {
     tokenMaker: storedTokenMaker(databases, () => tokenLimitsOf(config)),
-    createDatabase: (name: string) => createUnowned(config, databases, name),
+    createDatabase: (name: string) => databases.create(name),
+    adminNames: () => adminNames(config, env),
     listening: () => null,
+    ownerOf: () => undefined,
   }
   return {
     controls: localControls({ config, databases, env, revokeTokens, ...lasting, ...vaults }),
@@ -110,12 +112,12 @@ async function openFolder(
   }
 }
 
-/** Who owns what is the running server's to say. */
-async function createUnowned(config: Config, databases: Databases, name: string): Promise<void> {
-  if (!config.isHosted) return databases.create(name)
-  throw new Error(
-    'In hosted mode a vault is made while the server runs, so that the account owns its database: start it first.',
-  )
+/** With the one that the environment makes when the server starts. */
+async function adminNames(config: Config, env: NodeJS.ProcessEnv): Promise<string[]> {
+  const given = await environmentAdmin(env)
+  const names = new Set(Object.keys(config.section('admins')))
+  if (given !== null) names.add(given.user)
+  return [...names].sort()
 }
 
 /** A command does what it was told to, and begins nothing by itself. */

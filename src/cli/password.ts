@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream'
 import type { Terminal } from './terminal.ts'
 
-/** Bytes of a password that comes on the standard input: a file given by mistake is not read to its end. */
+/** Bytes of a secret: a file given by mistake is not read to its end. */
 const MAX_BYTES = 4096
 
 /**
@@ -20,24 +20,33 @@ export async function askPassword(terminal: Terminal, name: string): Promise<str
  * @throws Error when it is empty, too long, several lines or no UTF-8
  */
 export async function readPassword(input: Readable): Promise<string> {
+  const password = await readSecret(input, 'The password on the standard input')
+  if (password === '') throw new Error('There is no password on the standard input.')
+  return password
+}
+
+/**
+ * Reads a secret to the end of the input: one line, whose end is no part of it.
+ * @param what it is, the subject of the sentence that says what is wrong with it
+ * @throws Error when it is too long, several lines or no UTF-8; as the input
+ */
+export async function readSecret(input: Readable, what: string): Promise<string> {
   const chunks: Buffer[] = []
   let length = 0
   for await (const chunk of input) {
     chunks.push(chunk as Buffer)
     length += (chunk as Buffer).length
-    if (length > MAX_BYTES)
-      throw new Error(`The password on the standard input is longer than ${MAX_BYTES} bytes.`)
+    if (length > MAX_BYTES) throw new Error(`${what} is longer than ${MAX_BYTES} bytes.`)
   }
-  const password = textOf(Buffer.concat(chunks)).replace(/\r?\n$/, '')
-  if (password === '') throw new Error('There is no password on the standard input.')
-  if (/[\r\n]/.test(password)) throw new Error('The password on the standard input is more than one line.')
-  return password
+  const secret = textOf(Buffer.concat(chunks), what).replace(/\r?\n$/, '')
+  if (/[\r\n]/.test(secret)) throw new Error(`${what} is more than one line.`)
+  return secret
 }
 
-function textOf(bytes: Buffer): string {
+function textOf(bytes: Buffer, what: string): string {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
   } catch {
-    throw new Error('The password on the standard input is no UTF-8.')
+    throw new Error(`${what} is no UTF-8.`)
   }
 }

@@ -1,8 +1,8 @@
 /** QR codes on a terminal, for the camera of a phone. */
 import { encode, renderUnicodeCompact } from 'uqr'
 
-/** Modules of rest around the code, which cameras need; ISO 18004 asks for four, and half of it does. */
-const BORDER = 2
+/** Modules of rest around the code, which cameras need, the more so where the terminal is dark; ISO 18004. */
+const BORDER = 4
 /** Bright white on black, whatever the terminal's own colours are: a code in the colours of its negative is not read by all. */
 const COLOURS = '\u001b[40;97m'
 const RESET = '\u001b[0m'

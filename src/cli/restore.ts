@@ -8,11 +8,11 @@ import { isBackupId } from '../maintenance/backup-format.ts'
 import { reachServer } from '../maintenance/control-client.ts'
 import { backupsFolder, type RestoreOutcome, type RestoreProgress } from '../maintenance/restore.ts'
 import { checkFile, findSource, pathIn, type RestoreSource } from '../maintenance/restore-source.ts'
-import type { RestoreCommand } from './arguments.ts'
 import { dataFolder } from './data-folder.ts'
 import { oneLine, shown } from './one-line.ts'
 import { becomeOwner, type FolderOptions, withControls } from './operate.ts'
 import { type ProgressBar, progressBar } from './progress-bar.ts'
+import type { RestoreCommand } from './restore-arguments.ts'
 import { Terminal } from './terminal.ts'
 
 type Restore = Extract<RestoreCommand, { readonly name: 'restore' }>

@@ -1,14 +1,14 @@
 /** `settee setup`: a server admin and the first vault, asked for on a terminal. */
 import { prepareDataFolder } from '../config/data-folder.ts'
 import type { Controls } from '../maintenance/controls.ts'
-import type { VaultState } from '../maintenance/vaults.ts'
+import type { VaultState } from '../maintenance/vault-controls.ts'
 import { type Asker, terminalAsker } from './asker.ts'
 import { dataFolder } from './data-folder.ts'
 import { oneLine, shown } from './one-line.ts'
 import { withControls } from './operate.ts'
 import { newPassphrase } from './passphrase.ts'
 import { readPassword } from './password.ts'
-import { addVault } from './vault.ts'
+import { columnsFor, makeVault, planVault, type VaultPlan } from './vault.ts'
 import {
   type App,
   adminFault,
@@ -39,7 +39,12 @@ export interface SetupReport {
   readonly before: readonly string[]
   readonly admin: NewAdmin | null
   readonly vault: VaultReport | null
-  readonly isRunning: boolean
+  /** Why there is no vault although there was to be one: the admin was made before. */
+  readonly fault: Error | null
+  /** Where no server runs; null: one runs. */
+  readonly stopped: string | null
+  /** A password was given for an admin who was there. */
+  readonly isPasswordUnused: boolean
 }
 
 /** How the command reaches the server, and whoever sits there. */
@@ -62,9 +67,8 @@ export async function runSetupCommand(command: SetupCommand, env: NodeJS.Process
       asker: password === null ? await terminalAsker() : null,
       password,
     })
-    const isShown = command.qr || process.stdout.isTTY === true
-    const columns = isShown ? (process.stdout.columns ?? Number.POSITIVE_INFINITY) : 0
-    process.stdout.write(command.json ? setupJson(report) : setupText(report, columns))
+    process.stdout.write(command.json ? setupJson(report) : setupText(report, columnsFor(command)))
+    if (report.fault !== null) throw report.fault
     return 0
   } catch (error) {
     console.error(`settee: ${oneLine((error as Error).message)}`)
@@ -80,10 +84,31 @@ export async function setUp(command: SetupCommand, means: SetupMeans): Promise<S
   const state = await means.operate((controls) => look(controls, command))
   const answers = await answersTo(command, means, state)
   return means.operate(async (controls) => {
+    const plan = answers.vault === null ? null : await planVault(answers.vault, null, controls, means.asker)
     const admin = await makeAdmin(controls, answers.admin)
-    const vault = answers.vault === null ? null : await addVault(answers.vault, null, controls, means.asker)
-    return { before: state.admins, admin, vault, isRunning: state.listening !== null }
+    const made = await madeBy(plan, controls)
+    // Nobody could be told again of a password that was made here.
+    if (made.fault !== null && admin === null) throw made.fault
+    const isPasswordUnused = means.password !== null && admin === null
+    return {
+      before: state.admins,
+      admin,
+      ...made,
+      stopped: state.listening === null ? state.folder : null,
+      isPasswordUnused,
+    }
   })
+}
+
+async function madeBy(
+  plan: VaultPlan | null,
+  controls: Controls,
+): Promise<Pick<SetupReport, 'vault' | 'fault'>> {
+  try {
+    return { vault: plan === null ? null : await makeVault(plan, controls), fault: null }
+  } catch (error) {
+    return { vault: null, fault: error as Error }
+  }
 }
 
 function look(
@@ -98,6 +123,8 @@ async function answersTo(command: SetupCommand, means: SetupMeans, state: VaultS
   const vault = await vaultNameOf(command, means.asker)
   if (vault === null) return { admin, vault: null }
   const app = command.app ?? (await appOf(means.asker))
+  const fault = vaultFault(vault, app)
+  if (fault !== undefined) throw new Error(`${fault} Nothing has changed.`)
   const mobileFilter =
     command.mobileFilter || (app === 'inkdrop' && !state.isHosted && (await wantsFilter(means.asker)))
   const host = command.host ?? (await hostOf(means.asker, state.url))
@@ -126,10 +153,10 @@ async function adminOf(
   return { name, password: again, isMade: false }
 }
 
-async function vaultNameOf({ vault }: SetupCommand, asker: Asker | null): Promise<string | null> {
+async function vaultNameOf({ vault, app }: SetupCommand, asker: Asker | null): Promise<string | null> {
   if (vault !== undefined) return vault
   const question = 'Name of the first vault, a database for your notes (-: none for now)'
-  const check = (name: string) => (name === '-' ? undefined : vaultFault(name))
+  const check = (name: string) => (name === '-' ? undefined : vaultFault(name, app))
   const name = await needed(asker, '--vault or --no-vault').text(question, { initial: 'notes', check })
   return name === '-' ? null : name
 }
@@ -171,22 +198,30 @@ async function makeAdmin(controls: Controls, admin: NewAdmin | null): Promise<Ne
   return admin
 }
 
-function setupJson({ before, admin, vault, isRunning }: SetupReport): string {
+const UNUSED =
+  'The password that was given is not used, since the server admin was there: settee passwd changes it.'
+
+function setupJson({ before, admin, vault, stopped, isPasswordUnused }: SetupReport): string {
   return `${JSON.stringify({
     admin: admin === null ? null : { name: admin.name, ...(admin.isMade && { password: admin.password }) },
     admins_before: before,
-    running: isRunning,
+    running: stopped === null,
     vault: vault === null ? null : JSON.parse(vaultJson(vault)),
+    notes: isPasswordUnused ? [UNUSED] : [],
   })}\n`
 }
 
-function setupText({ before, admin, vault, isRunning }: SetupReport, columns: number): string {
+function setupText(report: SetupReport, columns: number): string {
+  const { before, admin, vault, fault, stopped } = report
   const lines: string[] = []
   if (admin === null) lines.push(`Server admins were there already: ${before.map(shown).join(', ')}.`)
   else lines.push(`${shown(admin.name)} is a server admin now.`)
   if (admin?.isMade) lines.push(`Its password, which is not shown again: ${admin.password}`)
-  const made = vault === null ? [] : ['', vaultText(vault, { columns })]
-  const next =
-    vault === null ? [`Next: ${isRunning ? '' : 'settee serve, and '}settee vault add NAME --for APP`] : []
-  return [...lines, ...made, ...next].join('\n').replace(/\n*$/, '\n')
+  if (report.isPasswordUnused) lines.push(UNUSED)
+  if (vault !== null) lines.push('', vaultText(vault, { columns }))
+  else if (fault === null) {
+    if (stopped !== null) lines.push(`No server runs on ${shown(stopped)}: settee serve`)
+    lines.push('Next: settee vault add NAME --for APP')
+  }
+  return lines.join('\n').replace(/\n*$/, '\n')
 }

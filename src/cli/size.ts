@@ -1,9 +1,9 @@
 /** `settee size`: where the bytes of databases are. */
 import type { DatabaseSize } from '../documents/database.ts'
 import type { SizeRow } from '../maintenance/sizes.ts'
-import type { SizeCommand } from './arguments.ts'
 import { dataFolder } from './data-folder.ts'
 import { withControls } from './operate.ts'
+import type { SizeCommand } from './size-arguments.ts'
 
 /** @returns the exit code: 1 when it failed, or could not look into a database */
 export async function runSizeCommand(command: SizeCommand, env: NodeJS.ProcessEnv): Promise<number> {

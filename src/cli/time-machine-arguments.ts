@@ -2,6 +2,7 @@
 import { parseTime } from '../core/time.ts'
 import type { VersionChoice } from '../documents/time-machine-calls.ts'
 import { parseRev } from '../revisions/rev.ts'
+import { checkNone, DATA, DATA_HELP, grammar, JSON_OUT, type Values } from './grammar.ts'
 import { UsageError } from './usage-error.ts'
 
 /** A command about what documents were, on the folder given with --data. */
@@ -29,76 +30,95 @@ export type TimeMachineCommand = { readonly data: string | undefined; readonly j
     }
 )
 
-/** What of the command line is read here. */
-export interface TimeMachineValues {
-  readonly data?: string | undefined
-  readonly json?: boolean | undefined
-  readonly limit?: string | undefined
-  readonly to?: string | undefined
-  readonly at?: string | undefined
-  readonly rev?: string | undefined
-  readonly since?: string | undefined
-  readonly id?: readonly string[] | undefined
-  readonly 'dry-run'?: boolean | undefined
-  readonly yes?: boolean | undefined
-}
+const HISTORY_OPTIONS = {
+  ...DATA,
+  ...JSON_OUT,
+  limit: { type: 'string' },
+  since: { type: 'string' },
+  at: { type: 'string' },
+  rev: { type: 'string' },
+} as const
+const REWIND_OPTIONS = {
+  ...DATA,
+  ...JSON_OUT,
+  to: { type: 'string' },
+  id: { type: 'string', multiple: true },
+  'dry-run': { type: 'boolean' },
+  yes: { type: 'boolean' },
+} as const
 
-export const HISTORY_OPTIONS = ['data', 'json', 'limit', 'since', 'at', 'rev'] as const
-export const REWIND_OPTIONS = ['data', 'json', 'to', 'id', 'dry-run', 'yes'] as const
+const TIME_HELP = `
+A <time> is "2025-03-01 14:05", in this machine's time zone unless it names one (Z, +01:00), or how
+long ago: 30m, 2h, 7d.
+`
 
-export const TIME_MACHINE_HELP = `history and rewind tell what documents were, and make them so again, whether the server runs or not.
-history shows what was overwritten or deleted in a database, or the versions of one document:
+export const HISTORY = grammar({
+  name: 'history',
+  usage: `<database> [--since <time>] [--limit <number>] [--json] [--data <folder>]
+<database> <id> [--at <time>] [--rev <revision>] [--limit <number>] [--json] [--data <folder>]`,
+  about: 'show what was changed and deleted, and what documents were',
+  details: `Shows what was overwritten or deleted in a database, or the versions of one document, whether the
+server runs or not:
   --limit <number>     how many rows to show (default 50)
   --since <time>       of a database: what was overwritten or deleted from then on
   --at <time>          of a document: print it as it was then
   --rev <revision>     of a document: print this version
-rewind makes the documents of a database what they were, as new revisions that every device takes
-over; those that were not there then are deleted:
+  --json               print JSON
+${DATA_HELP}${TIME_HELP}`,
+  options: HISTORY_OPTIONS,
+  read: (words, values) => historyCommand(words, values),
+})
+
+export const REWIND = grammar({
+  name: 'rewind',
+  usage: '<database> --to <time> [--id <id>]... [--dry-run] [--yes] [--json] [--data <folder>]',
+  about: 'make documents what they were, on every device',
+  details: `Makes the documents of a database what they were, as new revisions that every device takes over; those
+that were not there then are deleted. Works whether the server runs or not:
   --to <time>          the time to go back to
   --id <id>            this document alone; may be given several times
   --dry-run            say what would be done, and do nothing
   --yes                do not ask before it is done
   --json               print JSON
-A <time> is "2025-03-01 14:05", in this machine's time zone unless it names one (Z, +01:00), or how
-long ago: 30m, 2h, 7d.
-`
+${DATA_HELP}${TIME_HELP}`,
+  options: REWIND_OPTIONS,
+  read: (words, values) => rewindCommand(words, values),
+})
 
 const LIMIT = 50
 const MAX_LIMIT = 1000
 
 /** @param now the time, in ms since 1970 @throws UsageError */
 export function historyCommand(
-  rest: readonly string[],
-  values: TimeMachineValues,
+  [database, id, ...extra]: readonly string[],
+  values: Values<typeof HISTORY_OPTIONS>,
   now = Date.now(),
 ): TimeMachineCommand {
-  const [database, id = null, extra] = rest
   if (database === undefined) throw new UsageError('settee history needs the name of a database.')
-  if (extra !== undefined) throw new UsageError(`Unexpected argument "${extra}".`)
+  checkNone(extra)
   const choice = choiceOf(values, now)
   const since = values.since === undefined ? null : timeOf('since', values.since, now)
-  if (id === null && choice !== null) throw new UsageError('--at and --rev go with a document.')
-  if (id !== null && since !== null) throw new UsageError('--since goes with a whole database.')
+  if (id === undefined && choice !== null) throw new UsageError('--at and --rev go with a document.')
+  if (id !== undefined && since !== null) throw new UsageError('--since goes with a whole database.')
   const limit = limitOf(values.limit)
-  return { name: 'history', ...shared(values), database, id, limit, since, choice }
+  return { name: 'history', ...shared(values), database, id: id ?? null, limit, since, choice }
 }
 
 /** @param now the time, in ms since 1970 @throws UsageError */
 export function rewindCommand(
-  rest: readonly string[],
-  values: TimeMachineValues,
+  [database, ...extra]: readonly string[],
+  values: Values<typeof REWIND_OPTIONS>,
   now = Date.now(),
 ): TimeMachineCommand {
-  const [database, extra] = rest
   if (database === undefined) throw new UsageError('settee rewind needs the name of a database.')
-  if (extra !== undefined) throw new UsageError(`Unexpected argument "${extra}".`)
+  checkNone(extra)
   if (values.to === undefined) throw new UsageError('settee rewind needs --to, the time to go back to.')
   const at = timeOf('to', values.to, now)
   const { id: ids = [], yes = false } = values
   return { name: 'rewind', ...shared(values), database, at, ids, dryRun: values['dry-run'] ?? false, yes }
 }
 
-function choiceOf({ at, rev }: TimeMachineValues, now: number): VersionChoice | null {
+function choiceOf({ at, rev }: Values<typeof HISTORY_OPTIONS>, now: number): VersionChoice | null {
   if (at !== undefined && rev !== undefined) throw new UsageError('Either --at or --rev says which version.')
   if (at !== undefined) return { at: timeOf('at', at, now) }
   if (rev === undefined) return null
@@ -120,7 +140,7 @@ function timeOf(option: string, text: string, now: number): number {
   throw new UsageError(`--${option} must be a time like "2025-03-01 14:05" or 2h, not "${text}".`)
 }
 
-function shared({ data, json = false }: TimeMachineValues) {
+function shared({ data, json = false }: Values<typeof DATA & typeof JSON_OUT>) {
   return { data, json }
 }
 

@@ -1,8 +1,8 @@
 /** What `settee serve` may be told of its own TLS. */
 import type { ConfigFlags } from '../config/sources.ts'
+import type { Values } from './grammar.ts'
 import { UsageError } from './usage-error.ts'
 
-/** For `parseArgs`. */
 export const TLS_OPTIONS = {
   'tls-cert': { type: 'string' },
   'tls-key': { type: 'string' },
@@ -10,15 +10,14 @@ export const TLS_OPTIONS = {
   'tls-bind': { type: 'string' },
 } as const
 
-/** The same by their names. */
-export const TLS_NAMES = ['tls-cert', 'tls-key', 'tls-port', 'tls-bind'] as const
-
 /**
  * Reads them.
  * @throws UsageError
  */
-export function tlsFlags(values: { readonly [name in (typeof TLS_NAMES)[number]]?: string }): ConfigFlags {
+export function tlsFlags(values: Values<typeof TLS_OPTIONS>): ConfigFlags {
   const { 'tls-cert': cert, 'tls-key': key, 'tls-port': port, 'tls-bind': bind } = values
+  // The server would start without TLS, and nobody would see it.
+  if (key !== undefined && cert === undefined) throw new UsageError('--tls-key wants --tls-cert beside it.')
   const flags: ConfigFlags = {}
   if (cert !== undefined) flags.tlsCert = cert
   if (key !== undefined) flags.tlsKey = key

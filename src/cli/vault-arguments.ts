@@ -1,6 +1,9 @@
 /** The grammar of `settee setup` and `settee vault`. */
+import { checkNames } from '../config/values.ts'
 import { parseAddress } from '../core/address.ts'
+import type { AddressFaultCode } from '../core/address-faults.ts'
 import { DATABASE_NAME } from '../core/database-name.ts'
+import { DATA, DATA_HELP, grammar, JSON_OUT, type Values } from './grammar.ts'
 import { UsageError } from './usage-error.ts'
 
 export const APPS = ['inkdrop', 'livesync', 'pouchdb'] as const
@@ -40,90 +43,112 @@ export interface SetupCommand extends Shared {
   readonly app: App | undefined
 }
 
-/** What of the command line is read here. */
-export interface VaultValues {
-  readonly data?: string | undefined
-  readonly host?: string | undefined
-  readonly account?: string | undefined
-  readonly device?: string | undefined
-  readonly 'passphrase-file'?: string | undefined
-  readonly 'mobile-filter'?: boolean | undefined
-  readonly json?: boolean | undefined
-  readonly qr?: boolean | undefined
-  readonly for?: string | undefined
-  readonly stdin?: boolean | undefined
-  readonly renew?: boolean | undefined
-  readonly admin?: string | undefined
-  readonly vault?: string | undefined
-  readonly 'no-vault'?: boolean | undefined
-}
+const SHARED = {
+  ...DATA,
+  ...JSON_OUT,
+  for: { type: 'string' },
+  host: { type: 'string' },
+  account: { type: 'string' },
+  device: { type: 'string' },
+  stdin: { type: 'boolean' },
+  'passphrase-file': { type: 'string' },
+  'mobile-filter': { type: 'boolean' },
+  qr: { type: 'boolean' },
+} as const
+const VAULT_OPTIONS = { ...SHARED, renew: { type: 'boolean' } } as const
+const SETUP_OPTIONS = {
+  ...SHARED,
+  admin: { type: 'string' },
+  vault: { type: 'string' },
+  'no-vault': { type: 'boolean' },
+} as const
 
-const SHARED = [
-  'data',
-  'host',
-  'account',
-  'device',
-  'passphrase-file',
-  'mobile-filter',
-  'json',
-  'qr',
-  'for',
-  'stdin',
-] as const
-export const VAULT_OPTIONS = [...SHARED, 'renew'] as const
-export const SETUP_OPTIONS = [...SHARED, 'admin', 'vault', 'no-vault'] as const
-
-export const VAULT_HELP = `setup makes a server admin and the first vault, and asks for what no option says; vault add makes a
-database for a note app, with an account that may do nothing else, and prints the address that the
-app takes. Both work whether the server runs or not, and repeat nothing that is done already:
-  --for <app>          inkdrop (and apps like it), livesync (Obsidian), or pouchdb (an app of your own)
+const SHARED_HELP = `  --for <app>          inkdrop (and apps like it), livesync (Obsidian), or pouchdb (an app of your own)
   --host <address>     how devices reach the server: https://notes.example.com:443 (default: where it
-                       listens)
+                       listens, with TLS of its own under a name of its certificate)
   --device <name>      the device that the address is for, which gets a token of its own (default: the
                        app's name)
-  --renew              with vault add: a new token in place of the one that the device has
   --account <name>     the account (default: the vault's name)
   --mobile-filter      also _design/mobile, by which phones leave out pictures
   --passphrase-file <file>
                        with livesync: the passphrase of a vault that other devices have already; of a
                        new vault it is made and printed
-  --stdin              read a password from the standard input: with setup the admin's, with vault add
-                       the account's, which is then used instead of a token
-  --admin <name>       with setup: the server admin
-  --vault <name>       with setup: the first vault; --no-vault makes none
   --qr                 a QR code also where the output is no terminal
   --json               print what was done as JSON
-  --data <folder>      as with serve
-`
+${DATA_HELP}`
+
+export const SETUP = grammar({
+  name: 'setup',
+  usage: `[--admin <name>] [--stdin] [--vault <name> --for <app> | --no-vault]
+[--host <address>] [--json] [--data <folder>]`,
+  about: 'make a server admin and the first vault; begin here',
+  details: `Makes a server admin and the first vault, and asks for what no option says. Works whether the server
+runs or not, and repeats nothing that is done already:
+  --admin <name>       the server admin
+  --stdin              read the admin's password from the standard input
+  --vault <name>       the first vault; --no-vault makes none
+${SHARED_HELP}`,
+  options: SETUP_OPTIONS,
+  read: (words, values) => setupCommand(words, values),
+})
+
+export const VAULT_ADD = grammar({
+  name: 'vault add',
+  usage: `<name> --for inkdrop|livesync|pouchdb [--host <address>]
+[--device <name>] [--mobile-filter] [--json] [--data <folder>]`,
+  about: 'make a database for a note app, and print the address it takes',
+  details: `Makes a database for a note app, with an account that may do nothing else, and prints the address that
+the app takes. Works whether the server runs or not, and repeats nothing that is done already:
+${SHARED_HELP}  --renew              a new token in place of the one that the device has
+  --stdin              read the account's password from the standard input, which is then used
+                       instead of a token
+`,
+  options: VAULT_OPTIONS,
+  read: vaultCommand,
+})
 
 /** @throws UsageError */
-export function vaultCommand([act, vault, extra]: readonly string[], values: VaultValues): VaultCommand {
-  if (act !== 'add') throw new UsageError('settee vault needs add, and the name of the vault.')
+export function vaultCommand(
+  [vault, extra]: readonly string[],
+  values: Values<typeof VAULT_OPTIONS>,
+): VaultCommand {
   if (vault === undefined) throw new UsageError('settee vault add needs the name of the vault.')
   // A word too many may be a password: it is not repeated where others can read it.
   if (extra !== undefined) throw new UsageError('settee vault add takes one name and no other word.')
   const app = appOf(values.for)
   if (app === undefined) throw new UsageError(`settee vault add needs --for ${APPS.join('|')}.`)
   const { stdin = false, renew = false } = values
+  refuse(passphraseFault(app, values))
   if (stdin && (values.device !== undefined || renew)) {
     throw new UsageError('With --stdin there is no token, and so neither --device nor --renew.')
   }
-  refuse(vaultFault(vault))
+  refuse(vaultFault(vault, app))
   return { name: 'vault add', ...sharedOf(values), vault, app, stdin, renew }
 }
 
+/** What says something of the vault that --no-vault says there is none of. */
+const OF_A_VAULT = ['vault', 'for', 'host', 'account', 'device', 'passphrase-file', 'mobile-filter'] as const
+
 /** @throws UsageError */
-export function setupCommand(values: VaultValues): SetupCommand {
+export function setupCommand([extra]: readonly string[], values: Values<typeof SETUP_OPTIONS>): SetupCommand {
+  if (extra !== undefined) throw new UsageError('settee setup takes options alone, and no other word.')
   const { admin, stdin = false, vault } = values
-  if (vault !== undefined && values['no-vault'])
-    throw new UsageError('--vault and --no-vault exclude each other.')
-  if (vault !== undefined) refuse(vaultFault(vault))
+  const idle = values['no-vault'] ? OF_A_VAULT.find((name) => values[name] !== undefined) : undefined
+  if (idle !== undefined) throw new UsageError(`--${idle} and --no-vault exclude each other.`)
+  const app = appOf(values.for)
+  refuse(passphraseFault(app, values))
+  if (vault !== undefined) refuse(vaultFault(vault, app))
   if (admin !== undefined) refuse(adminFault(admin))
   const none = values['no-vault'] ? null : undefined
-  return { name: 'setup', ...sharedOf(values), admin, stdin, vault: vault ?? none, app: appOf(values.for) }
+  return { name: 'setup', ...sharedOf(values), admin, stdin, vault: vault ?? none, app }
 }
 
-function sharedOf(values: VaultValues): Shared {
+function passphraseFault(app: App | undefined, values: Values<typeof SHARED>): string | undefined {
+  if (app === undefined || app === 'livesync' || values['passphrase-file'] === undefined) return undefined
+  return '--passphrase-file goes with --for livesync.'
+}
+
+function sharedOf(values: Values<typeof SHARED>): Shared {
   const { data, host, account, device, json = false, qr = false } = values
   if (host !== undefined) refuse(hostFault(host))
   if (account?.includes(':')) throw new UsageError('The name of an account must not contain a colon.')
@@ -139,23 +164,47 @@ function appOf(text: string | undefined): App | undefined {
   return app
 }
 
-/** @returns what is wrong with a vault's name, in a sentence; undefined: nothing */
-export function vaultFault(name: string): string | undefined {
-  if (DATABASE_NAME.test(name)) return undefined
-  return "A vault's name begins with a small letter; small letters, digits and any of _ $ ( ) + - / may follow."
+/**
+ * @param app undefined: not known yet
+ * @returns what is wrong with a vault's name, in a sentence; undefined: nothing
+ */
+export function vaultFault(name: string, app?: App): string | undefined {
+  if (!DATABASE_NAME.test(name))
+    return "A vault's name begins with a small letter; small letters, digits and any of _ $ ( ) + - / may follow."
+  // It writes the name behind the server's address as it stands (livesync-commonlib 0.1.18, connectRemoteCouchDB).
+  if (app !== 'livesync' || !name.includes('/')) return undefined
+  return "A vault's name holds no slash for LiveSync, which takes what follows it for a document."
 }
 
 /** @returns what is wrong with a server admin's name; undefined: nothing */
 export function adminFault(name: string): string | undefined {
   if (name.trim() === '') return 'The name of an admin must not be empty.'
-  return name.includes(':') ? 'The name of an admin must not contain a colon.' : undefined
+  if (name.includes(':')) return 'The name of an admin must not contain a colon.'
+  try {
+    checkNames('admins', name)
+    return undefined
+  } catch {
+    return 'The name of an admin is a key of local.ini: no [ ] = or control character, no ; or # in front, no space at its ends.'
+  }
 }
+
+/** What is wrong behind the port of a place is wrong with what is asked for, and not with a database. */
+const BEHIND_THE_PORT: ReadonlySet<AddressFaultCode> = new Set([
+  'path',
+  'query',
+  'database',
+  'database_missing',
+])
 
 /** @returns what is wrong with the place at which devices reach the server; undefined: nothing */
 export function hostFault(host: string): string | undefined {
-  const result = parseAddress(`${host.replace(/\/$/, '')}/n`)
-  if (!result.ok) return result.faults.map(({ reason, mend }) => `${reason} ${mend}`).join(' ')
-  return result.address.username === undefined ? undefined : 'The place holds no user name and no password.'
+  const result = parseAddress(`${host.trim().replace(/\/$/, '')}/n`)
+  if (result.ok)
+    return result.address.username === undefined ? undefined : 'It holds no user name and no password.'
+  const faults = result.faults.filter(({ code }) => !BEHIND_THE_PORT.has(code))
+  const told = faults.map(({ reason, mend }) => `${reason} ${mend}`)
+  if (faults.length < result.faults.length) told.push('It ends with the port: leave out what stands behind.')
+  return told.join(' ')
 }
 
 function refuse(fault: string | undefined): void {

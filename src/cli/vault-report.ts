@@ -1,6 +1,6 @@
 /** What `settee vault add` and `settee setup` say. */
 import { type Address, parseAddress } from '../core/address.ts'
-import type { StepOutcome, VaultOutcome, VaultState } from '../maintenance/vaults.ts'
+import type { StepOutcome, VaultOutcome, VaultState } from '../maintenance/vault-controls.ts'
 import { shown } from './one-line.ts'
 import { qrCode } from './qr-code.ts'
 import type { App, VaultCommand } from './vault-arguments.ts'
@@ -33,6 +33,7 @@ const SAID: Readonly<Record<StepOutcome, string>> = {
   there: 'was there already',
   changed: 'changed',
   differs: 'another was there, and was left as it is',
+  closed: 'changed: it was open to everybody, and is not any more',
 }
 
 const APP_NAMES: Readonly<Record<App, string>> = {
@@ -44,7 +45,7 @@ const APP_NAMES: Readonly<Record<App, string>> = {
 /** @returns one line of JSON */
 export function vaultJson(report: VaultReport): string {
   const { command, account, device, outcome, address, url, setup } = report
-  const { secret: _, ...steps } = outcome
+  const { secret: _, faults: __, ...steps } = outcome
   const { vault, app } = command
   return `${JSON.stringify({
     vault,
@@ -59,7 +60,7 @@ export function vaultJson(report: VaultReport): string {
   })}\n`
 }
 
-const DOCTOR = 'If it does not sync: settee doctor, with the address, says why.'
+const DOCTOR = 'If it does not sync: settee doctor --stdin, given the address, says why.'
 
 /** @param options.columns the width of the terminal; 0: a QR code is of no use */
 export function vaultText(report: VaultReport, { columns }: { readonly columns: number }): string {
@@ -95,7 +96,8 @@ function secretLines(report: VaultReport, columns: number): string[] {
       'and --device NAME one for a further device.',
     ]
   }
-  const lines = ['Address, which is a secret and is not shown again:', '', `  ${address.text}`, '']
+  const again = device === null ? '' : ' and is not shown again'
+  const lines = [`Address, which is a secret${again}:`, '', `  ${address.text}`, '']
   if (setup === null) return [...lines, ...qrLines(address.text, columns), ...nextLines(report)]
   const { uri, passphrase, newEncryption } = setup
   lines.push('Setup URI, encrypted:', '', uri, '', ...qrLines(uri, columns))
@@ -112,18 +114,28 @@ function qrLines(text: string, columns: number): string[] {
   const code = qrCode(text, columns)
   if ('lines' in code) return [code.lines]
   if (code.needs === null) return []
-  return [`(In a window ${code.needs} columns wide there is a QR code of it: --renew shows it.)`, '']
+  return [`(For a QR code of it the window would have to be ${code.needs} columns wide.)`, '']
 }
 
-function nextLines({ command, address }: VaultReport): string[] {
+function nextLines({ command, address, setup }: VaultReport): string[] {
   switch (command.app) {
     case 'inkdrop':
       return ['In the app: Preferences, Synchronization, Advanced: paste the address, then Apply.']
     case 'livesync':
+      if (setup === null)
+        return [
+          'There is no Setup URI, since settee does not know the passphrase that encrypts the notes of this vault:',
+          '--passphrase-file tells it. Or type what the address holds into the settings of LiveSync.',
+        ]
       return ['In Obsidian: Self-hosted LiveSync, Use a Setup URI: paste it, and give its passphrase.']
     case 'pouchdb':
       return [`In the app: db.sync(${JSON.stringify(address?.text)}, { live: true, retry: true })`]
   }
+}
+
+function isOfAnotherApp(app: App, { documents, hasLiveSync }: VaultState): boolean {
+  if (app === 'inkdrop') return hasLiveSync
+  return app === 'livesync' && !hasLiveSync && (documents ?? 0) > 0
 }
 
 const THIS_MACHINE = /^(?:127\.|localhost\.?$|::1$)/
@@ -151,11 +163,24 @@ function notesOf({ command, state, outcome, url }: VaultReport): string[] {
       'There is no server admin, so everybody who reaches the server may do everything: settee setup',
     )
   }
+  if (isOfAnotherApp(command.app, state)) {
+    notes.push(
+      'Another app seems to use this database: two apps in one disturb each other. Take another name.',
+    )
+  }
   if (outcome.filter === 'differs') {
     notes.push(
       'The filter sync of _design/mobile is not the one that leaves out pictures; it was left as it is.',
     )
   }
-  if (state.listening === null) notes.push('The server does not run: settee serve')
+  if (outcome.faults.length > 0) {
+    notes.push(
+      `LiveSync's check of the server will not like ${outcome.faults.join(', ')}: ` +
+        (state.isHosted
+          ? "in hosted mode these are not one vault's, and for a server admin to set (docs/livesync.md)."
+          : 'the same command writes them once there is a server admin.'),
+    )
+  }
+  if (state.listening === null) notes.push(`No server runs on ${shown(state.folder)}: settee serve`)
   return notes
 }

@@ -1,5 +1,5 @@
 /** The certificate and the key of TLS: section `[ssl]`, as CouchDB has it. */
-import { X509Certificate } from 'node:crypto'
+import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { readFile, stat } from 'node:fs/promises'
 import { createSecureContext } from 'node:tls'
 import type { Config } from './config.ts'
@@ -40,6 +40,7 @@ export async function readTlsPair(config: Config): Promise<TlsPair> {
   const pair = { cert: `${own}\n${chain}`, key, ...(passphrase && { passphrase }) }
   try {
     createSecureContext(pair)
+    requireMatch(pair)
   } catch (error) {
     const { cert_file, key_file } = config.section('ssl')
     const why = REASONS[(error as NodeJS.ErrnoException).code ?? ''] ?? (error as Error).message
@@ -48,6 +49,13 @@ export async function readTlsPair(config: Config): Promise<TlsPair> {
     })
   }
   return pair
+}
+
+/** OpenSSL keeps a certificate and a key of different kinds (RSA, ECDSA) beside each other, and no handshake succeeds. */
+function requireMatch({ cert, key, passphrase }: TlsPair): void {
+  const privateKey = createPrivateKey({ key, ...(passphrase !== undefined && { passphrase }) })
+  if (new X509Certificate(cert).checkPrivateKey(privateKey)) return
+  throw Object.assign(new Error(), { code: 'ERR_OSSL_X509_KEY_VALUES_MISMATCH' })
 }
 
 /** OpenSSL's words for what mostly is wrong, in ours. */
@@ -75,6 +83,25 @@ async function readNamed(config: Config, key: string): Promise<string> {
 export function factsOf({ cert }: TlsPair): CertificateFacts {
   const { subject, subjectAltName, validTo } = new X509Certificate(cert)
   return { names: subjectAltName ?? subject, validTo: Date.parse(validTo) }
+}
+
+/**
+ * The hosts for which the certificate is: names before addresses, none with a wildcard.
+ * @returns as an address names them, IPv6 in brackets; none where the certificate cannot be read
+ */
+export async function certificateHosts(config: Config): Promise<string[]> {
+  try {
+    const { subjectAltName = '' } = new X509Certificate(await readNamed(config, 'cert_file'))
+    const names = [...subjectAltName.matchAll(/\bDNS:([\w.-]+)(?=,|$)/g)].map(([, name = '']) => name)
+    const addresses = [...subjectAltName.matchAll(/\bIP Address:([\da-fA-F.:]+)(?=,|$)/g)]
+    return [...names, ...addresses.map(([, ip = '']) => shortForm(ip))]
+  } catch {
+    return []
+  }
+}
+
+function shortForm(address: string): string {
+  return address.includes(':') ? new URL(`http://[${address}]/`).hostname : address
 }
 
 /**

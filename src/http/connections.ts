@@ -6,8 +6,9 @@
  * written but not yet taken by its client.
  */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
-import { constants, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2'
+import type { ServerHttp2Session, ServerHttp2Stream } from 'node:http2'
 import { type Server as NetServer, Socket } from 'node:net'
+import { cancelStream } from './http2-messages.ts'
 import { closeInStages } from './lingering-close.ts'
 import { Link } from './link.ts'
 import { watchProgress } from './slow-body.ts'
@@ -124,11 +125,10 @@ export class Connections {
     if (link === undefined) return
     link.http2 = { session, streams: new Set() }
     session.on('stream', (stream) => this.#begunStream(link, session, stream))
-    session.on('timeout', () => closeIfIdle(link))
+    session.on('timeout', () => endIfIdle(link))
     this.#beginIdling(session)
     // Its socket may be told no more; the one below may.
-    const { socket } = link
-    session.once('close', () => setTimeout(() => socket?.destroy(), LAST_MS).unref())
+    session.once('close', () => cutSoon(link))
     if (this.#isClosing) closeIfIdle(link)
   }
 
@@ -254,16 +254,28 @@ function closeIfIdle({ socket, http2, requests }: Link): void {
   else http2.session.close()
 }
 
+/** A client that takes nothing hears nothing of an end in order, either, and Node would wait for it. */
+function endIfIdle(link: Link): void {
+  closeIfIdle(link)
+  if (link.requests === 0) cutSoon(link)
+}
+
+function cutSoon({ socket }: Link): void {
+  setTimeout(() => socket?.destroy(), LAST_MS).unref()
+}
+
 const watched = new WeakSet<ServerHttp2Stream>()
 
 /** The same for one stream: others of its connection may be taken all the while. */
 function watchStalled(stream: ServerHttp2Stream): void {
+  // Its client has cancelled it, and Node waits until it takes what it was sent before.
+  if (stream.closed) {
+    stream.destroy()
+    return
+  }
   const isStalling = stream.writableLength > 0
   if (isStalling === watched.has(stream)) return
   if (!isStalling) watched.delete(stream)
   else watched.add(stream)
-  stream.setTimeout(
-    isStalling ? STALLED_MS : 0,
-    isStalling ? () => stream.close(constants.NGHTTP2_INTERNAL_ERROR) : undefined,
-  )
+  stream.setTimeout(isStalling ? STALLED_MS : 0, isStalling ? () => cancelStream(stream) : undefined)
 }

@@ -32,6 +32,8 @@ function tooMany(reply: FastifyReply): CouchError {
 
 /** Node is told not to look for Host (app.ts), since its answer to who forgets it is not of our shape. */
 function faultOfHead({ query, headers, raw, server, originalUrl }: FastifyRequest): CouchError | undefined {
+  // Of HTTP/1 Node's parser counts (client-errors.ts).
+  if (raw.httpVersion === '2.0' && isTooLong(raw.rawHeaders)) return new CouchError('headers_too_large')
   if (originalUrl.length > server.services.config.bytes('chttpd', 'max_uri_length')) {
     return new CouchError('uri_too_long')
   }
@@ -49,6 +51,12 @@ function faultOfHead({ query, headers, raw, server, originalUrl }: FastifyReques
     return new CouchError('bad_request', 'The only Transfer-Encoding that is understood is chunked.')
   }
   return undefined
+}
+
+function isTooLong(headers: readonly string[]): boolean {
+  let length = 0
+  for (const text of headers) length += text.length
+  return length > MAX_HEADER_BYTES
 }
 
 /** A proxy in front may have taken the other one for it: RFC 9112 3.2. */

@@ -29,6 +29,7 @@ export class StreamSocket {
 
   constructor(stream: ServerHttp2Stream) {
     this.#stream = stream
+    stream.once('aborted', () => release(stream))
     const socket = stream.session?.socket
     this.remoteAddress = socket?.remoteAddress
     if (socket !== undefined) Link.of(socket)?.nameIn(this)
@@ -40,7 +41,7 @@ export class StreamSocket {
 
   /** Cancels the stream; its client takes what it has for a failure. The connection stays. */
   destroy(): void {
-    cancel(this.#stream)
+    cancelStream(this.#stream)
   }
 
   once(event: 'close', listener: () => void): this {
@@ -49,13 +50,18 @@ export class StreamSocket {
   }
 }
 
-/** Not NO_ERROR nor CANCEL: clients take these for the end of an answer. */
-function cancel(stream: ServerHttp2Stream): void {
+/** Ends a stream of which there is no more to be sent. Not by NO_ERROR nor CANCEL: clients take these for its end in order. */
+export function cancelStream(stream: ServerHttp2Stream): void {
   if (stream.destroyed) return
   stream.close(constants.NGHTTP2_INTERNAL_ERROR)
   // A connection that takes nothing takes no word of the end either.
   const giveUp = setTimeout(() => stream.destroy(), TELLING_MS)
   stream.once('close', () => clearTimeout(giveUp))
+}
+
+/** Of a client that cancels a stream in these words Node waits until it takes what it was sent before. */
+function release(stream: ServerHttp2Stream): void {
+  if (stream.rstCode === constants.NGHTTP2_NO_ERROR) setImmediate(() => stream.destroy())
 }
 
 /** One for each stream: its request and its answer have the same. */
@@ -219,7 +225,9 @@ export class StreamResponse extends NodeResponse {
 
   override write(...args: WriteArguments): boolean {
     if (this.destroyed) return false
-    this.#socket.bytesWritten += args[0].length
+    const [data, encoding] = args
+    const isText = typeof data === 'string' && typeof encoding === 'string'
+    this.#socket.bytesWritten += isText ? Buffer.byteLength(data, encoding) : Buffer.byteLength(data)
     return super.write(...args)
   }
 

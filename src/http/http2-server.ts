@@ -13,6 +13,15 @@ const MAX_STREAMS = 128
 /** Bytes of a body that may be under way; with fewer an upload over a mobile network would wait for each other packet. */
 const STREAM_WINDOW = 256 * 1024
 const CONNECTION_WINDOW = 1024 * 1024
+/** Of a head that nghttp2 takes at all: those above {@link MAX_HEADER_BYTES} get an answer (head-faults.ts). */
+const HEAD_LIST_BYTES = 2 * MAX_HEADER_BYTES
+/** As many as Node takes by HTTP/1; browsers send each cookie as one. */
+const HEADERS = 2000
+/**
+ * Megabytes that answers of a connection may wait in. Node refuses new streams above it: a piece of 256 kB for each of
+ * its streams must fit, or who takes many pictures at a time is refused the next.
+ */
+const SESSION_MB = 64
 
 /**
  * Makes a server that hands its requests to the app. It listens nowhere: a connection is given to it as an event
@@ -25,9 +34,11 @@ export function makeHttp2Server(app: FastifyInstance): Http2Server {
       settings: {
         maxConcurrentStreams: MAX_STREAMS,
         initialWindowSize: STREAM_WINDOW,
-        maxHeaderListSize: MAX_HEADER_BYTES,
+        maxHeaderListSize: HEAD_LIST_BYTES,
         enableConnectProtocol: false,
       },
+      maxHeaderListPairs: HEADERS,
+      maxSessionMemory: SESSION_MB,
       Http2ServerRequest: StreamRequest as never,
       Http2ServerResponse: StreamResponse as never,
     },

@@ -19,7 +19,7 @@ export interface SecureListener {
   readonly url: string
   /** Looks at the files now, whether they have changed or not. */
   reload(): Promise<void>
-  /** Stops listening; resolves when all connections have ended, for which the app's own close sees to it. */
+  /** Stops listening, and has all connections of the app end, as its own close does; resolves when they have. */
   close(): Promise<void>
 }
 
@@ -43,6 +43,8 @@ export async function listenSecurely(app: FastifyInstance, options: SecureOption
   const state = await tlsFilesState(app.services.config)
   const pair = await readTlsPair(app.services.config)
   tellOf(app, pair)
+  // Until then its routes have no hooks, those that ask for credentials among them.
+  await app.ready()
   const server = createServer({
     ...pair,
     minVersion: 'TLSv1.2',
@@ -65,6 +67,8 @@ export async function listenSecurely(app: FastifyInstance, options: SecureOption
       follower.end()
       const closed = once(server, 'close')
       server.close()
+      // An app that has not come to listen ends none when it closes.
+      app.connections.close()
       await closed
     },
   }
@@ -97,6 +101,8 @@ function serve(server: Server, app: FastifyInstance): void {
       return
     }
     connectionTally.opened(socket)
+    // Who has closed its side has gone: nobody waits for answers then, and what is held for them would be held for ever.
+    socket.allowHalfOpen = false
     http2.emit('connection', socket)
   })
   // Node has closed it. What speaks no TLS is nobody's fault here.

@@ -14,7 +14,7 @@ import type { Rewinds } from '../maintenance/rewinds.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
 import type { BodyMemory } from './body-memory.ts'
 
-/** What the HTTP layer works with; the composition root (server.ts) makes it, and closes what needs closing. */
+/** What the HTTP layer works with; the composition root (server.ts) puts it together, and closes what needs closing. */
 export interface Services {
   readonly config: Config
   readonly accounts: Accounts

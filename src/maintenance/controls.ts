@@ -13,7 +13,8 @@ import type { Restorer } from './restore.ts'
 import type { Rewinds } from './rewinds.ts'
 import { localSizes, type SizeControls } from './sizes.ts'
 import { localTransfers, type TransferServices, type Transfers } from './transfers.ts'
-import { localVaults, type VaultControls, type VaultServices } from './vaults.ts'
+import type { VaultControls, VaultServices } from './vault-controls.ts'
+import { localVaults } from './vaults.ts'
 
 export type Controls = Operator &
   SizeControls &

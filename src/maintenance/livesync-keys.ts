@@ -1,4 +1,8 @@
 /** What Obsidian LiveSync wants of a server's configuration: the nine keys that its set-up scripts write; clients.md 1.2. */
+import { memberView, type Values, valueIn } from '../config/member-view.ts'
+
+/** The document that LiveSync writes into each database that it syncs with; clients.md 1.2. */
+export const LIVESYNC_VERSION_ID = 'obsydian_livesync_version'
 
 const ORIGINS = ['app://obsidian.md', 'capacitor://localhost', 'http://localhost'] as const
 const MAX_REQUEST = 4_294_967_296
@@ -31,6 +35,17 @@ export function liveSyncChanges(read: Read, hasAdmin: boolean): KeyChange[] {
     ['cors', 'origins', originsFrom(read('cors', 'origins') ?? '')],
   ]
   return wanted.flatMap(([section, key, value]) => (value === null ? [] : [{ section, key, value }]))
+}
+
+/**
+ * What LiveSync's check finds fault with.
+ * @param account that asks; it sees what of the configuration concerns it
+ * @returns `section/key` of each
+ */
+export function liveSyncFaults(config: Values, account: string): string[] {
+  const view = memberView(config, { name: account })
+  const changes = liveSyncChanges((section, key) => valueIn(view, section, key), true)
+  return changes.map(({ section, key }) => `${section}/${key}`)
 }
 
 function isTrue(read: Read, section: string, key: string): [string, string, string | null] {

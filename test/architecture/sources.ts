@@ -84,6 +84,7 @@ export const ROOMS = [
   'maintenance/',
   'http/',
   'app.ts',
+  'server/',
   'server.ts',
   'index.ts',
   'cli/',

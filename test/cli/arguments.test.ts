@@ -1,54 +1,74 @@
 import t from 'tap'
-import { type Command, HELP, parseCommand } from '../../src/cli/arguments.ts'
+import type { AccountCommand } from '../../src/cli/account-arguments.ts'
+import { GRAMMARS, type Order, parseCommand } from '../../src/cli/commands.ts'
 import { rewindCommand } from '../../src/cli/time-machine-arguments.ts'
 import { UsageError } from '../../src/cli/usage-error.ts'
+import type { SetupCommand, VaultCommand } from '../../src/cli/vault-arguments.ts'
+
+const read = (args: readonly string[]): Order['command'] => parseCommand(args).command
+const help = (...words: string[]): string => (read(['help', ...words]) as { text: string }).text
 
 t.test('flags', (t) => {
-  t.strictSame(parseCommand([]), { name: 'serve', arguments: { data: undefined, flags: {} } })
+  t.strictSame(read([]), { name: 'serve', data: undefined, flags: {} })
   const args = ['--port', '0', '--bind=::', '--data', 'd', '--log-level', 'debug', '--log-file', 'x.log']
   const flags = { port: 0, bind: '::', logLevel: 'debug', logFile: 'x.log' }
-  t.strictSame(parseCommand(args), { name: 'serve', arguments: { data: 'd', flags } })
-  t.strictSame(parseCommand(['serve', ...args]), parseCommand(args))
-  t.strictSame(parseCommand([...args, 'serve']), parseCommand(args))
-  t.strictSame(parseCommand(['serve', '--hosted']), {
+  t.strictSame(read(args), { name: 'serve', data: 'd', flags })
+  t.strictSame(read(['serve', ...args]), read(args))
+  t.strictSame(read([...args, 'serve']), read(args))
+  t.strictSame(read(['serve', '--hosted']), {
     name: 'serve',
-    arguments: { data: undefined, flags: { hosted: true } },
+    data: undefined,
+    flags: { hosted: true },
   })
-  t.match(HELP, '--hosted ')
   const tls = ['--tls-cert', 'c.pem', '--tls-key', 'k.pem', '--tls-port', '0', '--tls-bind', '::']
-  t.strictSame(parseCommand(tls), {
+  t.strictSame(read(tls), {
     name: 'serve',
-    arguments: {
-      data: undefined,
-      flags: { tlsCert: 'c.pem', tlsKey: 'k.pem', tlsPort: 0, tlsBind: '::' },
-    },
+    data: undefined,
+    flags: { tlsCert: 'c.pem', tlsKey: 'k.pem', tlsPort: 0, tlsBind: '::' },
   })
-  t.throws(() => parseCommand(['--tls-port', '70000']), {
+  t.throws(() => read(['--tls-port', '70000']), {
     message: '--tls-port must be a whole number from 0 to 65535, not "70000".',
   })
-  for (const flag of ['tls-cert', 'tls-key', 'tls-port', 'tls-bind']) t.match(HELP, `--${flag} <`)
-  for (const word of ['--help', '-h', 'help']) t.strictSame(parseCommand([word]), { name: 'help' })
-  for (const word of ['--version', '-v']) t.strictSame(parseCommand([word]), { name: 'version' })
-  for (const flag of ['port', 'bind', 'data', 'log-level', 'log-file']) t.match(HELP, `--${flag} <`)
+  t.throws(() => read(['--tls-key', 'k.pem']), { message: '--tls-key wants --tls-cert beside it.' })
+  for (const word of ['--version', '-v']) t.match(read([word]), { name: 'version', text: /^settee \d/ })
+  t.end()
+})
+
+t.test('help', (t) => {
+  for (const words of [['--help'], ['-h'], ['help']]) t.match(read(words), { name: 'help' })
+  for (const { name, about, options } of GRAMMARS) {
+    t.match(help(), `  ${name.padEnd(16)}${about}\n`)
+    const words = name.split(' ')
+    t.match(help(...words), `Usage: settee ${name} `)
+    t.strictSame(read([...words, '--help']), read(['help', ...words]))
+    for (const option of Object.keys(options)) t.match(help(...words), `--${option}`, `${name} --${option}`)
+    const told = help(...words).matchAll(/--([a-z-]+)/g)
+    for (const [, option = ''] of told) t.hasProp(options, option, `${name}: ${option}`)
+  }
+  t.match(help('account'), /account add.*account list.*account delete/s)
+  t.match(help('history'), /settee history <database> \[.*settee history <database> <id> /s)
+  const widths = GRAMMARS.flatMap(({ details }) => details.split('\n').map(({ length }) => length))
+  t.ok(Math.max(...widths) <= 104)
+  t.throws(() => read(['help', 'me']), { message: 'Unknown command "me".' })
   t.end()
 })
 
 t.test('sizes', (t) => {
-  t.strictSame(parseCommand(['size']), { name: 'size', data: undefined, database: null, json: false })
-  t.strictSame(parseCommand(['size', 'notes', '--json', '--data', 'd']), {
+  t.strictSame(read(['size']), { name: 'size', data: undefined, database: null, json: false })
+  t.strictSame(read(['size', 'notes', '--json', '--data', 'd']), {
     name: 'size',
     data: 'd',
     database: 'notes',
     json: true,
   })
-  t.throws(() => parseCommand(['size', 'a', 'b']), UsageError)
-  t.throws(() => parseCommand(['size', '--stdin']), UsageError)
-  t.match(HELP, 'settee size [')
+  t.throws(() => read(['size', 'a', 'b']), UsageError)
+  t.throws(() => read(['size', '--stdin']), UsageError)
+  t.match(help('size'), 'settee size [')
   t.end()
 })
 
 t.test('commands about accounts', (t) => {
-  const table: [args: string[], command: Command][] = [
+  const table: [args: string[], command: AccountCommand][] = [
     [['passwd', 'anna'], { name: 'passwd', account: 'anna', data: undefined, stdin: false, create: false }],
     [
       ['--stdin', 'passwd', '--data', 'd', 'anna', '--create'],
@@ -61,11 +81,10 @@ t.test('commands about accounts', (t) => {
     [['account', 'list', '--data=d'], { name: 'account list', data: 'd' }],
     [['account', 'delete', 'bob'], { name: 'account delete', account: 'bob', data: undefined }],
   ]
-  for (const [args, command] of table) t.strictSame(parseCommand(args), command)
-  for (const command of ['passwd <', 'account add <', 'account list', 'account delete <']) {
-    t.match(HELP, `settee ${command}`)
+  for (const [args, command] of table) t.strictSame(read(args), command)
+  for (const command of ['passwd', 'account']) {
+    t.match(help(command), `settee ${command} `)
   }
-  for (const flag of ['create', 'role <', 'stdin']) t.match(HELP, `--${flag}`)
   t.end()
 })
 
@@ -81,7 +100,7 @@ t.test('the doctor', (t) => {
     origins: [],
     ca: undefined,
   } as const
-  t.strictSame(parseCommand(['doctor', plain.address]), plain)
+  t.strictSame(read(['doctor', plain.address]), plain)
   const args = [
     'doctor',
     '--stdin',
@@ -101,7 +120,7 @@ t.test('the doctor', (t) => {
     origins: ['https://a.example', 'app://b'],
     ca: 'x.pem',
   }
-  t.strictSame(parseCommand(args), { ...plain, address: null, ...all })
+  t.strictSame(read(args), { ...plain, address: null, ...all })
   const secret = 'http://a:geheim@c:1/d'
   const wrong = [
     [],
@@ -120,10 +139,10 @@ t.test('the doctor', (t) => {
     ].map((each) => [secret, `--origin=${each}`]),
   ]
   for (const rest of [...wrong, [secret, '--data', 'd']]) {
-    t.throws(() => parseCommand(['doctor', ...rest]), UsageError)
-    t.throws(() => parseCommand(['doctor', ...rest]), { message: /^(?!.*geheim)/ })
+    t.throws(() => read(['doctor', ...rest]), UsageError)
+    t.throws(() => read(['doctor', ...rest]), { message: /^(?!.*geheim)/ })
   }
-  t.match(HELP, 'settee doctor <address>')
+  t.match(help('doctor'), 'settee doctor <address>')
   t.end()
 })
 
@@ -140,7 +159,7 @@ t.test('vaults and setting up', (t) => {
   }
   const add = { name: 'vault add', vault: 'work', app: 'inkdrop', stdin: false, renew: false } as const
   const setup = { name: 'setup', admin: undefined, stdin: false, vault: undefined, app: undefined } as const
-  const table: [line: string, command: Command][] = [
+  const table: [line: string, command: SetupCommand | VaultCommand][] = [
     ['vault add work --for inkdrop', { ...shared, ...add }],
     [
       'vault add work --for=Inkdrop --host https://h:443 --account bob --device phone --renew --mobile-filter --json',
@@ -160,14 +179,12 @@ t.test('vaults and setting up', (t) => {
     ],
     ['setup --vault work --for pouchdb', { ...shared, ...setup, vault: 'work', app: 'pouchdb' }],
   ]
-  for (const [line, command] of table) t.strictSame(parseCommand(line.split(' ')), command, line)
-  for (const flag of ['for <', 'host <', 'device <', 'admin <', 'vault <', 'no-vault', 'passphrase-file <']) {
-    t.match(HELP, `--${flag}`)
-  }
+  for (const [line, command] of table) t.strictSame(read(line.split(' ')), command, line)
   const mistakes: [line: string, message: RegExp][] = [
     ['vault', /needs add/],
     ['vault remove work', /needs add/],
     ['vault add', /needs the name/],
+    ['vault add --help=x', /does not take/],
     ['vault add work', /needs --for/],
     ['vault add work --for obsidian', /--for must be/],
     ['vault add work hunter2 --for inkdrop', /no other word/],
@@ -182,12 +199,23 @@ t.test('vaults and setting up', (t) => {
     ['vault add work --for inkdrop --admin x', /no option --admin/],
     ['setup --vault a --no-vault', /exclude/],
     ['setup --admin a:b', /colon/],
-    ['setup work', /Unexpected argument/],
+    ['setup hunter2', /no other word/],
+    ['setup --no-vault --for livesync', /--for and --no-vault exclude/],
+    ['setup --no-vault --host https://h:443', /--host and --no-vault exclude/],
+    ['setup --no-vault --mobile-filter', /--mobile-filter and --no-vault exclude/],
+    ['setup --for inkdrop --passphrase-file p', /goes with --for livesync/],
+    ['vault add work --for pouchdb --passphrase-file p', /goes with --for livesync/],
+    ['vault add a/b --for livesync', /no slash for LiveSync/],
+    ['vault add work --for inkdrop --host https://h:443/couch', /It ends with the port/],
+    ['vault add work --for inkdrop --host https://h:443?hunter2', /It ends with the port/],
+    ['vault add work --for inkdrop --host https://h/couch', /no port.*It ends with the port/],
+    ['setup --admin a=b', /key of local\.ini/],
+    ['setup --admin ;a', /key of local\.ini/],
     ['setup --renew', /no option --renew/],
   ]
   for (const [line, message] of mistakes) {
-    t.throws(() => parseCommand(line.split(' ')), { name: 'UsageError', message }, line)
-    t.throws(() => parseCommand(line.split(' ')), { message: /^(?!.*hunter2)/ })
+    t.throws(() => read(line.split(' ')), { name: 'UsageError', message }, line)
+    t.throws(() => read(line.split(' ')), { message: /^(?!.*hunter2)/ })
   }
   t.end()
 })
@@ -219,15 +247,14 @@ t.test('mistakes are told in one sentence', (t) => {
     [['account', 'list', 'x'], 'Unexpected argument "x".'],
     [['account', 'list', '--stdin'], 'settee account list has no option --stdin.'],
     [['account', 'delete', 'x', '--stdin'], 'settee account delete has no option --stdin.'],
-    [['help', 'me'], 'Unexpected argument "me".'],
     ...['abc', '1.5', '65536', '', '0x10', '5984 '].map((port): [string[], string] => [
       [`--port=${port}`],
       `--port must be a whole number from 0 to 65535, not "${port}".`,
     ]),
   ]
   for (const [args, message] of table) {
-    t.throws(() => parseCommand(args), { message })
-    t.throws(() => parseCommand(args), UsageError)
+    t.throws(() => read(args), { message })
+    t.throws(() => read(args), UsageError)
   }
   t.end()
 })
@@ -243,21 +270,9 @@ t.test('history and rewind', async (t) => {
     yes: false,
   }
   const at = Date.UTC(2025, 2, 1, 14, 5)
-  t.strictSame(parseCommand(['rewind', 'notes', '--to', '2025-03-01T14:05Z']), { ...rewind, at })
+  t.strictSame(read(['rewind', 'notes', '--to', '2025-03-01T14:05Z']), { ...rewind, at })
   t.strictSame(
-    parseCommand([
-      'rewind',
-      'notes',
-      '--to',
-      String(at),
-      '--id',
-      'a',
-      '--id',
-      'b',
-      '--dry-run',
-      '--yes',
-      '--json',
-    ]),
+    read(['rewind', 'notes', '--to', String(at), '--id', 'a', '--id', 'b', '--dry-run', '--yes', '--json']),
     { ...rewind, at, ids: ['a', 'b'], dryRun: true, yes: true, json: true },
   )
   const history = {
@@ -271,14 +286,14 @@ t.test('history and rewind', async (t) => {
     choice: null,
   }
   const rev = '2-abc'
-  t.strictSame(parseCommand(['history', 'notes', 'a', '--rev', rev]), {
+  t.strictSame(read(['history', 'notes', 'a', '--rev', rev]), {
     ...history,
     id: 'a',
     choice: { rev },
   })
   const then = '2025-03-01T14:05Z'
-  t.strictSame(parseCommand(['history', 'notes', 'a', '--at', then]), { ...history, id: 'a', choice: { at } })
-  t.strictSame(parseCommand(['history', 'notes', '--since', then]), { ...history, since: at })
+  t.strictSame(read(['history', 'notes', 'a', '--at', then]), { ...history, id: 'a', choice: { at } })
+  t.strictSame(read(['history', 'notes', '--since', then]), { ...history, since: at })
   for (const [ago, ms] of [
     ['90m', 5_400_000],
     ['2h', 7_200_000],
@@ -287,8 +302,8 @@ t.test('history and rewind', async (t) => {
   ] as const) {
     t.match(rewindCommand(['notes'], { to: ago }, at), { at: at - ms }, ago)
   }
-  t.strictSame(parseCommand(['history', 'notes']), history)
-  t.strictSame(parseCommand(['history', 'notes', 'a', '--limit', '5']), { ...history, id: 'a', limit: 5 })
+  t.strictSame(read(['history', 'notes']), history)
+  t.strictSame(read(['history', 'notes', 'a', '--limit', '5']), { ...history, id: 'a', limit: 5 })
   for (const args of [
     ['history'],
     ['history', 'notes', 'a', 'b'],
@@ -307,6 +322,6 @@ t.test('history and rewind', async (t) => {
     ['rewind', 'notes', '--to', 'yesterday'],
     ['rewind', 'notes', 'a', '--to', '2025-03-01'],
   ]) {
-    t.throws(() => parseCommand(args), UsageError, args.join(' '))
+    t.throws(() => read(args), UsageError, args.join(' '))
   }
 })

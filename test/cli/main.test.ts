@@ -1,12 +1,15 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { HELP } from '../../src/cli/arguments.ts'
+import { GRAMMARS } from '../../src/cli/commands.ts'
+import { detailsOf, overview } from '../../src/cli/help.ts'
 import { ROOT, settee } from './child.ts'
 
 t.test('--help and --version', async (t) => {
   const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string }
-  t.strictSame(await settee(t, ['--help']).ended, { code: 0, stdout: HELP, stderr: '' })
+  t.strictSame(await settee(t, ['--help']).ended, { code: 0, stdout: overview(GRAMMARS), stderr: '' })
+  const backup = GRAMMARS.filter(({ name }) => name === 'backup')
+  t.strictSame(await settee(t, ['help', 'backup']).ended, { code: 0, stdout: detailsOf(backup), stderr: '' })
   t.strictSame(await settee(t, ['serve', '--version']).ended, {
     code: 0,
     stdout: `settee ${version}\n`,

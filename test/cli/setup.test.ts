@@ -2,18 +2,21 @@
 import t from 'tap'
 import type { Asker } from '../../src/cli/asker.ts'
 import { setUp } from '../../src/cli/setup.ts'
-import { type SetupCommand, setupCommand, type VaultValues } from '../../src/cli/vault-arguments.ts'
+import { type SetupCommand, setupCommand } from '../../src/cli/vault-arguments.ts'
 import type { Controls } from '../../src/maintenance/controls.ts'
-import type { VaultOrder, VaultState } from '../../src/maintenance/vaults.ts'
+import type { VaultOrder, VaultState } from '../../src/maintenance/vault-controls.ts'
 
 const STATE: VaultState = {
   documents: null,
+  hasMembers: false,
+  hasLiveSync: false,
   hasAccount: false,
   devices: [],
   admins: [],
   listening: 'http://127.0.0.1:5984/',
   url: 'http://127.0.0.1:5984/',
   isHosted: false,
+  folder: '/data',
 }
 const MADE = {
   account: 'made',
@@ -21,8 +24,12 @@ const MADE = {
   security: 'made',
   filter: null,
   settings: [],
+  faults: [],
   token: 'made',
 } as const
+
+/** What the last server was asked to do, also where the command failed. */
+const told: unknown[][] = []
 
 /** Somebody who gives these answers, in this order, and tells what was asked. */
 function answering(answers: readonly unknown[]) {
@@ -47,10 +54,11 @@ function answering(answers: readonly unknown[]) {
 
 /** Runs the command against a server that is in this state, and tells what it was asked to do. */
 async function run(
-  values: VaultValues,
+  values: Parameters<typeof setupCommand>[1],
   answers: readonly unknown[] | null,
   state: Partial<VaultState> = {},
   password: string | null = null,
+  refusal?: Error,
 ) {
   const done: unknown[] = []
   const admins = [...(state.admins ?? [])]
@@ -61,12 +69,15 @@ async function run(
       done.push({ name, ...change })
     },
     addVault: async (order: VaultOrder) => {
+      if (refusal !== undefined) throw refusal
       done.push(order)
       return { ...MADE, secret: order.device === null ? null : 'stt_x' }
     },
   } as unknown as Controls
   const given = answers === null ? null : answering(answers)
-  const command: SetupCommand = setupCommand(values)
+  const command: SetupCommand = setupCommand([], values)
+  told.length = 0
+  told.push(done)
   const operate = <T>(use: (controls: Controls) => Promise<T>) => use(controls)
   const report = await setUp(command, { operate, asker: given?.asker ?? null, password })
   return { done, report, questions: given?.questions ?? [], left: given?.left ?? [] }
@@ -139,4 +150,40 @@ t.test('refusals', async (t) => {
   }
   t.strictSame((await run({ 'no-vault': true }, ['anna', 'x', 'x'])).done.length, 1)
   t.strictSame((await run({}, ['anna', 'x', 'x', '-'])).report.vault, null)
+})
+
+t.test('who breaks off at the last question has changed nothing', async (t) => {
+  const values = { admin: 'anna', vault: 'work', for: 'livesync', host: 'https://h:443' }
+  const state = { documents: 3, hasMembers: true }
+  await t.rejects(run(values, [''], state), { message: /unexpected: The passphrase/ })
+  t.strictSame(told, [[]], 'the admin neither')
+  await t.rejects(run(values, null, state, 'given'), { message: /Nothing has changed\.$/ })
+  t.strictSame(told, [[]])
+  await t.rejects(run({ ...values, account: 'a\tb' }, null, {}, 'given'), { message: /control character/ })
+  t.strictSame(told, [[]])
+})
+
+t.test('where the vault fails, the password that was made for the admin is told all the same', async (t) => {
+  const values = { admin: 'anna', vault: 'work', for: 'pouchdb', host: 'https://h:443' }
+  const refusal = new Error('The disk is full.')
+  const { report, done } = await run(values, [''], {}, null, refusal)
+  t.match(report, { vault: null, fault: refusal, admin: { isMade: true, password: /^[a-z2-9-]{29}$/ } })
+  t.equal(done.length, 1)
+  const there = { admins: ['anna'] }
+  await t.rejects(run(values, [], there, null, refusal), refusal, 'with nothing made it just fails')
+})
+
+t.test('a password for an admin who is there is not used, and that is said', async (t) => {
+  const none = { 'no-vault': true }
+  const there = { admins: ['anna'] }
+  t.match((await run({ admin: 'anna', ...none }, null, there, 'new')).report, { isPasswordUnused: true })
+  t.match((await run({ admin: 'bob', ...none }, null, there, 'new')).report, { isPasswordUnused: false })
+  t.match((await run(none, [], there)).report, { isPasswordUnused: false })
+})
+
+t.test('a name that the app cannot use is refused', async (t) => {
+  await t.rejects(run({ for: 'livesync' }, ['anna', 'x', 'x', 'a/b']), { message: /no slash for LiveSync/ })
+  await t.rejects(run({}, ['anna', 'x', 'x', 'a/b', 'livesync']), { message: /no slash for LiveSync/ })
+  for (const name of ['a[b', ' a', 'a=b', ';a', '#a', 'a\nb'])
+    await t.rejects(run({ 'no-vault': true }, [name]), { message: /key of local\.ini/ })
 })

@@ -105,6 +105,9 @@ t.test('on a stopped server, and the same command once it runs', async (t) => {
     admins_before: ['anna'],
     vault: { done: { database: 'there', token: 'there' }, address: null },
   })
+  t.strictSame((await asked(t, dataDir, setup, 'other')).notes, [
+    'The password that was given is not used, since the server admin was there: settee passwd changes it.',
+  ])
   const byPassword = ['vault', 'add', 'shared/notes', '--for', 'pouchdb', '--account', 'bob', '--stdin']
   const bob = await asked(t, dataDir, byPassword, 'p@ss: 1\n')
   t.match(bob, { device: null, done: { account: 'made', token: null } })
@@ -158,6 +161,7 @@ t.test('for LiveSync: its check is green, and its Setup URI opens', async (t) =>
   })
   const auth = `obsidian:${settings.couchDB_PASSWORD}`
   t.strictSame(red((await checkConfiguration({ url: server.url, auth })).rows), [])
+  t.strictSame(red((await checkConfiguration({ url: server.url, auth: 'anna:secret' })).rows), [])
   t.equal((await server.request('GET', '/obsidian', { auth })).status, 200)
 
   const again = await asked(t, dataDir, add)
@@ -211,7 +215,7 @@ t.test('for people: what was made, the address, a code, and what stands in the w
   t.match(stdout, /^ {2}database +work +made$/m)
   t.match(stdout, /^ {2}http:\/\/work:stt_[\w-]{43}@127\.0\.0\.1:5984\/work$/m)
   t.match(stdout, /▄▄▄▄▄ █/)
-  for (const note of ['--host https', 'There is no server admin', 'The server does not run'])
+  for (const note of ['--host https', 'There is no server admin', `No server runs on ${dataDir}`])
     t.match(stdout, note)
   const again = await run(t, dataDir, [
     'vault',
@@ -248,4 +252,40 @@ t.test('where nobody can be asked, what is missing is named by its option', asyn
   await missing(['--admin', 'anna'], '--stdin')
   const { stdout } = await run(t, dataDir, ['account', 'list'])
   t.equal(stdout, '')
+})
+
+t.test('the admin of the environment counts on a stopped server, too', async (t) => {
+  const dataDir = await temporaryFolder(t)
+  await cheapHashes(dataDir)
+  const env = { SETTEE_DATA: dataDir, COUCHDB_USER: 'anna', COUCHDB_PASSWORD: 'secret' }
+  const settee = async (...args: string[]) => {
+    const { code, stdout, stderr } = await builtSettee(t, [...args, '--json'], { env }).ended
+    t.strictSame([code, stderr], [0, ''])
+    return JSON.parse(stdout)
+  }
+  const made = await settee('setup', '--vault', 'obsidian', '--for', 'livesync')
+  t.match(made, { admin: null, admins_before: ['anna'], vault: { done: { account: 'made' } } })
+  t.ok(made.vault.done.settings.includes('chttpd/require_valid_user'), 'nobody is shut out by it')
+  t.notMatch(made.vault.notes.join('\n'), 'There is no server admin')
+  const own = await settee('vault', 'add', 'own', '--for', 'pouchdb', '--account', 'anna')
+  t.match(own.done, { account: 'there', token: 'made' })
+
+  const server = await startTestServer(t, { dataDir, env })
+  t.equal((await server.request('GET', '/_all_dbs', { auth: 'anna:secret' })).status, 200)
+  const auth = `anna:${new URL(own.address).password}`
+  const status = async (path: string) => (await server.request('GET', path, { auth })).status
+  t.strictSame(
+    [await status('/own'), await status('/_all_dbs')],
+    [200, 401],
+    "a device of an admin's is none",
+  )
+})
+
+t.test('in hosted mode a vault is made while the server runs, and nothing is begun before', async (t) => {
+  const dataDir = await temporaryFolder(t)
+  await writeFile(join(dataDir, 'local.ini'), '[settee]\nmode = hosted\n\n[admins]\nanna = secret\n')
+  const { code, stderr } = await run(t, dataDir, ['vault', 'add', 'work', '--for', 'inkdrop'])
+  t.equal(code, 1)
+  t.match(stderr, /^settee: In hosted mode a vault is made while the server runs[^\n]+\n$/)
+  t.equal((await run(t, dataDir, ['account', 'list'])).stdout, 'anna\tadmin\t_admin\n')
 })

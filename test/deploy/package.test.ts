@@ -1,10 +1,11 @@
 /** The package as npm makes it, in an empty folder. */
 import { spawnSync } from 'node:child_process'
-import { mkdir, mkdtemp, readdir, rm } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, realpath, rm, symlink } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { cleanNpmEnv, freePort, ROOT, start, untilUp, WITHOUT_LOADERS } from '../cli/child.ts'
+import { copyContext } from '../cli/dockerfile.ts'
 
 // better-sqlite3 is compiled, which takes a minute or two.
 t.setTimeout(600_000)
@@ -17,18 +18,33 @@ function run(t: Test, cwd: string, command: string, ...args: string[]): string {
   return stdout
 }
 
+/** @returns the files of the package, and its own name */
+function packed(listed: string) {
+  const [{ files = [], filename = '' } = {}] = JSON.parse(listed) as {
+    filename: string
+    files: { path: string }[]
+  }[]
+  return { paths: files.map(({ path }) => path), filename }
+}
+
+t.test('npm pack builds what it packs', async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), 'settee-clone-'))
+  t.teardown(() => rm(folder, { recursive: true, force: true }))
+  copyContext(ROOT, folder)
+  await symlink(await realpath(join(ROOT, 'node_modules')), join(folder, 'node_modules'))
+  const { paths } = packed(run(t, folder, 'npm', 'pack', '--json', '--dry-run'))
+  t.ok(paths.includes('dist/cli/main.js'))
+})
+
 t.test('npm pack makes what npx settee runs', async (t) => {
   const folder = await mkdtemp(join(tmpdir(), 'settee-package-'))
   t.teardown(() => rm(folder, { recursive: true, force: true }))
   // What is packed was built by the test command.
   const listed = run(t, ROOT, 'npm', 'pack', '--json', '--ignore-scripts', '--pack-destination', folder)
-  const [{ files = [], filename = '' } = {}] = JSON.parse(listed) as {
-    filename: string
-    files: { path: string }[]
-  }[]
-  const paths = files.map(({ path }) => path)
+  const { paths, filename } = packed(listed)
   t.ok(paths.includes('dist/cli/main.js') && paths.includes('dist/index.d.ts'))
   t.ok(paths.includes('LICENSE') && paths.includes('README.md'))
+  t.ok(paths.includes('deploy/nginx.conf'), 'and what its pages speak of')
   t.same(
     paths.filter((path) => /^(?:src|test|bench|examples|data|scripts)\//.test(path)),
     [],

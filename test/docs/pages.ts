@@ -46,23 +46,29 @@ async function newestBackup({ folder }: Shell): Promise<string> {
   )
 }
 
-const OPERATING: Page = {
+const TWO_DATABASES = `
+  curl -X PUT http://127.0.0.1:5984/notes
+  curl -X PUT http://127.0.0.1:5984/plans
+  curl -X PUT http://127.0.0.1:5984/notes/todo -d '{"text":"bread"}'`
+
+const BACKUP: Page = {
   server: [],
-  before: `
-    curl -X PUT http://127.0.0.1:5984/notes
-    curl -X PUT http://127.0.0.1:5984/plans
-    curl -X PUT http://127.0.0.1:5984/notes/todo -d '{"text":"bread"}'`,
+  before: `${TWO_DATABASES}\nsettee passwd anna --create`,
   async names(shell) {
     const backup = await newestBackup(shell)
     return {
       '/mnt/usb/settee': join(shell.folder, 'usb'),
       '/path/to/2026-11-22T01-30-00Z': join(shell.folder, 'data', 'backups', backup),
-      '2026-11-22T01-30-00Z': backup,
       '/var/lib/settee': join(shell.folder, 'elsewhere'),
       '"2025-03-01 14:05"': new Date().toISOString(),
       '2025-03-01T14:05Z': new Date().toISOString(),
     }
   },
+}
+
+const UPGRADE: Page = {
+  server: [],
+  before: TWO_DATABASES,
   blocks: {
     'cp -a data': {
       isStopped: true,
@@ -111,7 +117,9 @@ export const SCENES: Readonly<Record<string, Page>> = {
   'docs/inkdrop.md': { server: [] },
   'docs/livesync.md': { server: [], before: 'echo of the notes > vault.txt' },
   'docs/moving.md': moving(),
-  'docs/operating.md': OPERATING,
+  'docs/backup.md': BACKUP,
+  'docs/upgrade.md': UPGRADE,
+  'docs/operating.md': { server: [], before: TWO_DATABASES },
   'docs/doctor.md': {
     server: [],
     before: NOTES,

@@ -132,11 +132,27 @@ async function slowUpload(t: Test, server: ServerProcess, path: string): Promise
   return answer.split('\r\n', 1)[0] ?? ''
 }
 
+/** Says in the test's output how the server has ended, if it ends before the test has. */
+function tellOfEnd(t: Test, server: ServerProcess): void {
+  let isOver = false
+  t.teardown(() => {
+    isOver = true
+  })
+  void server.ended().then(({ code, stderr }) => {
+    if (isOver) return
+    const faults = server.log().filter(({ level }) => level === 'error' || level === 'fatal')
+    t.comment(
+      `the server has ended with ${code}: ${stderr}${faults.map((line) => JSON.stringify(line)).join('\n')}`,
+    )
+  })
+}
+
 t.test('readers that read nothing', { timeout: 400_000 }, async (t) => {
   const server = await startServerProcess(t, { isBuilt: true })
   await fill(server)
   await server.stop()
   await server.start()
+  tellOfEnd(t, server)
   for (const path of ['/big', '/small']) t.match(await server.ask('GET', path), { status: 200 })
   const idle = residentBytes(server)
   let times: readonly number[] = []
@@ -157,6 +173,7 @@ t.test('readers that read nothing', { timeout: 400_000 }, async (t) => {
 
 t.test('uploads that come slowly', { timeout: 400_000 }, async (t) => {
   const server = await startServerProcess(t, { isBuilt: true })
+  tellOfEnd(t, server)
   await server.ask('PUT', '/files')
   t.match(await server.ask('GET', '/files'), { status: 200 })
   const idle = residentBytes(server)
@@ -166,11 +183,14 @@ t.test('uploads that come slowly', { timeout: 400_000 }, async (t) => {
   let body = 0
   const peak = await peakDuring(server, async () => {
     const uploads = Array.from({ length: UPLOADS }, (_, n) => slowUpload(t, server, `/files/doc-${n}/file`))
-    const others = othersTimes(server, 'files', done.signal)
-    const bodies = mostBodyMemory(server, done.signal)
-    answers.push(...(await Promise.all(uploads).finally(() => done.abort())))
-    times = await others
-    body = await bodies
+    const all = await Promise.all([
+      Promise.all(uploads).finally(() => done.abort()),
+      othersTimes(server, 'files', done.signal),
+      mostBodyMemory(server, done.signal),
+    ])
+    answers.push(...all[0])
+    times = all[1]
+    body = all[2]
   })
   const grown = peak - idle
   t.same(new Set(answers), new Set(['HTTP/1.1 201 Created']))

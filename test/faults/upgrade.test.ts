@@ -158,7 +158,7 @@ t.test('what a newer settee wrote is left alone, and said in one line', async (t
   t.equal(refusal.status, 500)
   t.match(
     refusal.json.reason,
-    /^The database newer was written by a newer settee: its schema is \d+, .*Upgrades/,
+    /^The database newer was written by a newer settee: its schema is \d+, .*docs\/upgrade\.md/,
   )
   t.equal((await again.request('GET', '/notes')).status, 200, 'others go on')
   await again.close()

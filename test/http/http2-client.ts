@@ -67,7 +67,9 @@ export interface Session {
 }
 
 export async function openSession(t: Test, url: string, ca: string): Promise<Session> {
-  const session = connect(url, { ca })
+  // By itself it would not send the heads that a server has to refuse.
+  const options = { ca, maxSendHeaderBlockLength: 4 * 1024 * 1024 }
+  const session = connect(url, options)
   // Of a session that its server ends a test looks at the streams.
   session.on('error', () => undefined)
   t.teardown(() => session.destroy())

@@ -112,14 +112,6 @@ t.test('a body that is cut off is none, whatever its client calls the end', asyn
   }
 })
 
-t.test('a head that is too long ends its connection alone', async (t) => {
-  const { secureUrl, tls } = await startSecureMemoryServer(t)
-  const [long, other] = [await openSession(t, secureUrl, tls.cert), await openSession(t, secureUrl, tls.cert)]
-  const { status } = await long.ask('GET /', { headers: { 'x-long': 'x'.repeat(70_000) } })
-  t.equal(status, undefined)
-  t.match(await other.ask('GET /'), { status: 200 })
-})
-
 t.test('a body that is refused', async (t) => {
   const settings = { 'chttpd/max_http_request_size': '1000' }
   const { secureUrl, tls } = await startSecureMemoryServer(t, settings)

@@ -1,13 +1,17 @@
 /** settee's own TLS: its certificate, who is turned away, and HTTP/1.1 over it. */
+import { generateKeyPairSync } from 'node:crypto'
 import { once } from 'node:events'
-import { copyFile, rm, writeFile } from 'node:fs/promises'
+import { copyFile, mkdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type ConnectionOptions, connect, type TLSSocket } from 'node:tls'
 import t, { type Test } from 'tap'
 import { Agent, request } from 'undici'
+import { listenSecurely, type SecureListener } from '../../src/http/secure-listener.ts'
 import { certificateFiles, makeCertificate } from '../helpers/certificates.ts'
-import { startTestServer } from '../helpers/server.ts'
+import { startTestServer, temporaryFolder } from '../helpers/server.ts'
 import { openSession, startSecureMemoryServer } from './http2-client.ts'
+import { startMemoryServer } from './memory-server.ts'
 
 function handshake(t: Test, url: string, options: ConnectionOptions): Promise<TLSSocket> {
   return new Promise((resolve, reject) => {
@@ -89,6 +93,61 @@ t.test('a certificate that is replaced', async (t) => {
     await until(() => feed.text().length > before)
     t.match(await ask('GET /db'), { status: 200 }, 'what was open before the first one goes on')
   })
+})
+
+/** As certbot has it: `live/` holds links, and a renewal has them lead elsewhere, one after the other. */
+async function renew(folder: string, round: number): Promise<void> {
+  const [archive, live] = [join(folder, 'archive'), join(folder, 'live')]
+  for (const each of [archive, live]) await mkdir(each, { recursive: true })
+  for (const [name, text] of Object.entries(await makeCertificate())) {
+    const target = join(archive, `${name}${round}.pem`)
+    await writeFile(target, text)
+    await symlink(target, join(live, `${name}.new`))
+    await rename(join(live, `${name}.new`), join(live, `${name}.pem`))
+  }
+}
+
+t.test('a certificate that is a link to another', async (t) => {
+  const folder = await temporaryFolder(t)
+  await renew(folder, 1)
+  const [certFile, keyFile] = [join(folder, 'live', 'cert.pem'), join(folder, 'live', 'key.pem')]
+  const logFile = join(folder, 'log')
+  const tls = { certFile, keyFile }
+  const { secureUrl } = await startTestServer(t, { tls, tlsLookMs: 200, logFile, logLevel: 'error' })
+  const first = await serial(t, secureUrl)
+  await renew(folder, 2)
+  await until(async () => (await serial(t, secureUrl)) !== first)
+  const options = { rejectUnauthorized: false, ALPNProtocols: ['h2', 'http/1.1'] }
+  t.equal((await handshake(t, secureUrl, options)).alpnProtocol, 'h2')
+  const old = {
+    ...options,
+    maxVersion: 'TLSv1.1',
+    minVersion: 'TLSv1',
+    ciphers: 'DEFAULT@SECLEVEL=0',
+  } as const
+  await t.rejects(handshake(t, secureUrl, old), { code: /PROTOCOL_VERSION/ }, 'nor is anything else another')
+  t.equal(await readFile(logFile, 'utf8'), '')
+})
+
+t.test('nobody is let in before the app is ready', async (t) => {
+  let opening: Promise<SecureListener> | undefined
+  let wasEarly: boolean | undefined
+  const { certFile, keyFile, cert } = await certificateFiles(t)
+  const settings = { 'ssl/cert_file': certFile, 'ssl/key_file': keyFile }
+  await startMemoryServer(t, settings, (app) => {
+    app.addHook('onReady', async () => {
+      await sleep(300)
+      wasEarly = app.secure !== null
+    })
+    opening = listenSecurely(app, { host: '127.0.0.1', port: 0 })
+  })
+  const secure = await opening
+  t.equal(wasEarly, false)
+  const { ask, session } = await openSession(t, secure?.url ?? '', cert)
+  t.match(await ask('GET /_up'), { status: 200 })
+  await secure?.close()
+  if (!session.closed) await once(session, 'close')
+  t.ok(session.closed, 'and it lets go of who came, whether the app closes or not')
 })
 
 t.test('who is turned away', async (t) => {
@@ -181,8 +240,12 @@ t.test('a connection on which nothing is said is closed without a word', async (
 t.test('what a start says of files that do not serve', async (t) => {
   const { certFile, keyFile } = await certificateFiles(t)
   const other = await certificateFiles(t)
+  const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 })
+  const otherKind = `${keyFile}.rsa`
+  await writeFile(otherKind, privateKey.export({ type: 'pkcs8', format: 'pem' }))
   const cases = [
     [{ certFile, keyFile: other.keyFile }, /the key is not the one of the certificate/],
+    [{ certFile, keyFile: otherKind }, /the key is not the one of the certificate/],
     [{ certFile: `${certFile}.none`, keyFile }, /ssl\/cert_file: .* cannot be read \(ENOENT\)/],
     [{ certFile: keyFile, keyFile }, /do not serve/],
   ] as const
@@ -193,7 +256,6 @@ t.test('a certificate that has run out is told of', async (t) => {
   const tls = await certificateFiles(t, { notAfter: new Date(Date.now() - 1000) })
   const logFile = `${tls.certFile}.log`
   await startTestServer(t, { tls, logFile, logLevel: 'error' })
-  const { readFile } = await import('node:fs/promises')
   await until(async () => (await readFile(logFile, 'utf8')).includes('has run out'))
   t.pass('in the log')
 })

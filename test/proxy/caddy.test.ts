@@ -2,6 +2,7 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
+import { Agent, request } from 'undici'
 import { freePort } from '../cli/child.ts'
 import { certificateFiles } from '../helpers/certificates.ts'
 import { programOf, runListening } from '../helpers/proxies.ts'
@@ -28,6 +29,13 @@ t.test('live sync behind Caddy, by HTTP/1.1 and by HTTP/2', async (t) => {
     ...{ SETTEE_DOMAIN: `https://127.0.0.1:${port}`, SETTEE_UPSTREAM: server.url.replace('http://', '') },
   })
   const address = `https://127.0.0.1:${port}/db`
+  for (const allowH2 of [false, true]) {
+    const dispatcher = new Agent({ allowH2, connect: { ca: tls.cert } })
+    t.teardown(() => dispatcher.destroy())
+    const made = await request(`${address}/by-${allowH2}`, { method: 'PUT', body: '{}', dispatcher })
+    t.match(made, { statusCode: 201, headers: { location: `${address}/by-${allowH2}` } })
+    await made.body.dump()
+  }
   const devices = [await device(t), await device(t)] as const
   const syncs = [
     liveSync(t, devices[0], secureRemote(address, overHttp1(t, { ca: tls.cert }))),

@@ -50,15 +50,15 @@ export async function signIn(
     if (status !== 201 || body.token === undefined || body.id === undefined) {
       return { refused: refusalOf({ status, body }) }
     }
-    return { account: { name, database, token: body.token, tokenId: body.id } }
+    return { account: { server, name, database, token: body.token, tokenId: body.id } }
   } catch {
     return { unheard: found.address }
   }
 }
 
 /** Ends the device's token. The server may be out of reach: then the token stays in the account's list. */
-export async function signOut(server: string, account: HostedAccount, send: typeof fetch): Promise<void> {
-  const found = hostedAddress(server, account.database, account.name, account.token)
+export async function signOut(account: HostedAccount, send: typeof fetch): Promise<void> {
+  const found = hostedAddress(account.server, account.database, account.name, account.token)
   if (!('address' in found)) return
   const base = found.address.url.slice(0, found.address.url.lastIndexOf('/'))
   const headers = { authorization: basicAuthorization(account.name, account.token) }

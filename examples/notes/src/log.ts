@@ -96,6 +96,8 @@ export function logText(events: readonly SyncEvent[]): string {
 }
 
 const SHORTEST_SECRET = 3
+/** Characters of a text that are kept: who words it may have much to say. */
+const LONGEST_TEXT = 500
 
 /**
  * Takes the credentials out of a text that a server or a browser has worded: those of any address in it, and the
@@ -110,6 +112,7 @@ export function withoutCredentials(text: string, { username, password }: Partial
   return secrets
     .reduce((rest, secret) => rest.replaceAll(secret, '***'), withoutUrls)
     .replace(/[\t\r\n]+/g, ' ')
+    .slice(0, LONGEST_TEXT)
 }
 
 function bytesOf(text: string): string {

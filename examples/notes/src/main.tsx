@@ -7,7 +7,7 @@ import { type ProbeOptions, probe } from './diagnosis/probes.ts'
 import { verdict } from './diagnosis/verdict.ts'
 import { SyncLog } from './log.ts'
 import { Library } from './notes/library.ts'
-import { SettingsKeeper } from './settings.ts'
+import { SETTINGS_KEY, type Settings, SettingsKeeper } from './settings.ts'
 import './style/app.css'
 import { Refusals } from './sync/refusals.ts'
 import { Syncer } from './sync/syncer.ts'
@@ -17,9 +17,13 @@ import { type Services, ServicesContext } from './ui/services.ts'
 
 const send: typeof fetch = (input, init) => fetch(input, init)
 
-async function diagnose(address: Address, options: ProbeOptions, signal: AbortSignal): Promise<Diagnosis> {
+async function diagnose(
+  address: Address,
+  { isHosted, ...options }: ProbeOptions & { readonly isHosted: boolean },
+  signal: AbortSignal,
+): Promise<Diagnosis> {
   const around = { send, isOnline: navigator.onLine, origin: location.origin, signal }
-  return verdict(address, await probe(address, around, options))
+  return verdict(address, await probe(address, around, options), isHosted)
 }
 
 function makeServices(): Services {
@@ -33,8 +37,8 @@ function makeServices(): Services {
     send,
     refusals,
     note: (event) => log.note(event),
-    diagnose: ({ address, mobile }, signal) =>
-      diagnose(address, { mobile: mobile === 'filter', feed: false }, signal),
+    diagnose: ({ mode, address, mobile }, signal) =>
+      diagnose(address, { mobile: mobile === 'filter', feed: false, isHosted: mode === 'hosted' }, signal),
   })
   return {
     library,
@@ -43,9 +47,13 @@ function makeServices(): Services {
     refusals,
     log,
     hostedServer: import.meta.env.VITE_HOSTED_SERVER ?? '',
-    diagnose: (address, { mobile }) =>
-      diagnose(address, { mobile, feed: true }, AbortSignal.timeout(120_000)),
+    diagnose: (address, options, signal) => diagnose(address, { ...options, feed: true }, signal),
   }
+}
+
+/** The settings on which a sync depends. */
+function textOfSync({ mode, address, isMobile, account }: Settings): string {
+  return JSON.stringify([mode, address, isMobile, account])
 }
 
 /** The sync follows the settings. */
@@ -53,12 +61,14 @@ function connect({ settings, syncer, log, hostedServer }: Services): void {
   const choose = () => syncer.choose(choiceOf(settings.value, hostedServer))
   let last = settings.value
   settings.subscribe((next) => {
-    const isSame = (['mode', 'address', 'isMobile', 'account'] as const).every(
-      (key) => next[key] === last[key],
-    )
+    const isSame = textOfSync(next) === textOfSync(last)
     last = next
     log.turn(next.isLogging)
     if (!isSame) choose()
+  })
+  // A choice holds for every window of the app.
+  addEventListener('storage', ({ key }) => {
+    if (key === SETTINGS_KEY || key === null) settings.reread()
   })
   addEventListener('online', () => {
     if (syncer.isHeldUp) syncer.again()
@@ -70,15 +80,28 @@ function connect({ settings, syncer, log, hostedServer }: Services): void {
 async function start(): Promise<void> {
   const root = document.getElementById('app')
   if (root === null) return
-  const services = makeServices()
-  render(
-    <ServicesContext.Provider value={services}>
-      <App />
-    </ServicesContext.Provider>,
-    root,
+  try {
+    const services = makeServices()
+    render(
+      <ServicesContext.Provider value={services}>
+        <App />
+      </ServicesContext.Provider>,
+      root,
+    )
+    await services.library.open()
+    connect(services)
+  } catch (error) {
+    render(<Unable reason={(error as Error).message} />, root)
+  }
+}
+
+/** A browser may refuse to keep anything, as some do in private windows. */
+function Unable({ reason }: { readonly reason: string }) {
+  return (
+    <main class="blank">
+      <p role="alert">This browser does not let the page keep notes: {reason || 'it does not say why'}</p>
+    </main>
   )
-  await services.library.open()
-  connect(services)
 }
 
 void start()

@@ -53,6 +53,8 @@ export interface ReplicationEvents {
   paused: PouchError | undefined
   active: undefined
   denied: PouchError
+  /** A try has failed, and there will be another one. */
+  requestError: PouchError
   error: PouchError
   complete: unknown
 }

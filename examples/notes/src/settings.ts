@@ -15,6 +15,8 @@ export const MODE_NAMES: Readonly<Record<SyncMode, string>> = {
 
 /** An account on the hosted server, as this device is signed in to it. */
 export interface HostedAccount {
+  /** `scheme://host:port` of the build that it signed in with: no other server is shown the token. */
+  readonly server: string
   readonly name: string
   /** The account's own database. */
   readonly database: string
@@ -49,7 +51,7 @@ export interface Shelf {
   removeItem(key: string): void
 }
 
-const KEY = 'notes.settings'
+export const SETTINGS_KEY = 'notes.settings'
 
 /** The settings of this device. */
 export class SettingsKeeper implements Watched<Settings> {
@@ -59,7 +61,7 @@ export class SettingsKeeper implements Watched<Settings> {
   /** @param shelf where they are kept; what cannot be read there counts as not set */
   constructor(shelf: Shelf) {
     this.#shelf = shelf
-    this.#store = new Store(readSettings(shelf.getItem(KEY)))
+    this.#store = new Store(readSettings(shelf.getItem(SETTINGS_KEY)))
   }
 
   get value(): Settings {
@@ -97,10 +99,20 @@ export class SettingsKeeper implements Watched<Settings> {
     this.#keep({ account: null })
   }
 
+  /** Takes over what another page of the app, in another window, has written. */
+  reread(): void {
+    const next = readSettings(this.#shelf.getItem(SETTINGS_KEY))
+    if (JSON.stringify(next) !== JSON.stringify(this.value)) this.#store.set(next)
+  }
+
   #keep(members: Partial<Settings>): void {
     const next = { ...this.value, ...members }
-    // First on the shelf: who hears of it may look there.
-    this.#shelf.setItem(KEY, JSON.stringify(next))
+    try {
+      // First on the shelf: who hears of it may look there.
+      this.#shelf.setItem(SETTINGS_KEY, JSON.stringify(next))
+    } catch {
+      // The shelf is full. The choice counts all the same, as long as the page is there.
+    }
     this.#store.set(next)
   }
 }
@@ -127,7 +139,7 @@ function membersOf(text: string | null): Readonly<Record<string, unknown>> {
 }
 
 function isAccount(value: unknown): value is HostedAccount {
-  const names = ['name', 'database', 'token', 'tokenId']
+  const names = ['server', 'name', 'database', 'token', 'tokenId']
   if (typeof value !== 'object' || value === null) return false
   return names.every((name) => typeof (value as Record<string, unknown>)[name] === 'string')
 }

@@ -184,7 +184,7 @@ export class Compaction {
 
   #clear({ revision, at, kept }: SupersededRow, keepSince: number): void {
     if (at <= keepSince) this.#around.revisions.expire(revision)
-    else if (kept === 0) this.#around.superseded.keep(revision)
+    else if (kept === 0) this.#around.superseded.keep(revision, at)
   }
 
   /** All leaves are looked at: only where the limit was lowered. */

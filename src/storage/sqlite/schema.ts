@@ -166,7 +166,7 @@ export function schemaOf(
   if (version <= migrations.length) return version
   throw new RefusedFile(
     `${file} was written by a newer settee: its schema is ${version}, and this one knows ${migrations.length}. ` +
-      'Start the newer one again, or go the way back that "Upgrades" in docs/operating.md tells.',
+      'Start the newer one again, or go the way back that docs/upgrade.md tells.',
   )
 }
 

@@ -86,10 +86,11 @@ export class Superseded {
     return row?.at
   }
 
-  /** From now on only the time machine knows it. */
-  keep(revision: number): void {
+  /** From now on only the time machine knows it. @param at when it was superseded, in ms since 1970 */
+  keep(revision: number, at: number): void {
     const row = this.#keep.get(revision)
     if (row === undefined) return
+    this.#wear.keepsFrom(at)
     this.#wear.count(false, -1, -row.bytes)
     this.#wear.count(true, 1, row.bytes)
   }

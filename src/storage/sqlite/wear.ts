@@ -18,7 +18,7 @@ export const wearKeys = {
   keptBytes: 'kept_bytes',
   /** Contents that a revision has named and its successor does not: others may name them still. */
   looseBytes: 'loose_bytes',
-  /** When the oldest of those that the last compaction kept was superseded, in ms since 1970; 0: it kept none. */
+  /** When the oldest of those that are kept was superseded, or sooner, in ms since 1970; 0: none is. */
   oldestKept: 'oldest_kept',
   /** Of the last compaction: when it ended, in ms since 1970, and the number of the last purge before it. */
   compactedAt: 'compacted_at',
@@ -77,6 +77,12 @@ export class Wear {
   /** So many ancestors may be stored with a leaf from now on. */
   allowAncestry(revsLimit: number): void {
     this.#now.longestAncestry = Math.max(this.#now.longestAncestry, revsLimit)
+  }
+
+  /** Noted at once, since a compaction that is broken off may be the last for long. @param at in ms since 1970 */
+  keepsFrom(at: number): void {
+    const { oldestKept } = this.#now
+    this.#now.oldestKept = oldestKept === 0 ? at : Math.min(oldestKept, at)
   }
 
   /** A compaction ends. @param found what it has dealt with */

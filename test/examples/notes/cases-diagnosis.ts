@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net'
 import type { Test } from 'tap'
 import { freePort } from '../../cli/child.ts'
 import { makeCertificate } from '../../helpers/certificates.ts'
-import type { Device } from './device.ts'
+import { type Device, until } from './device.ts'
 import { startServer } from './servers.ts'
 import type { Stage } from './stage.ts'
 
@@ -116,6 +116,21 @@ export async function diagnosis(t: Test, stage: Stage): Promise<void> {
     t.notMatch(shown, /anna:anna|root:secret|wrong/, `${code}: no credentials`)
   }
 
+  const late = await listen(
+    t,
+    createServer(() => undefined),
+  )
+  await device.page.getByLabel('ADDRESS', { exact: true }).fill(`http://127.0.0.1:${late}/examined`)
+  await device.page.getByRole('button', { name: 'Network diagnosis' }).click()
+  await device.page.getByText('Looking at the network').waitFor()
+  await device.page.getByLabel('ADDRESS', { exact: true }).fill(address)
+  await device.page.getByText('Looking at the network').waitFor({ state: 'detached' })
+  t.equal(
+    await device.page.locator('.diagnosis').count(),
+    0,
+    'what was asked of another address is not shown',
+  )
+
   await device.page.getByLabel('Mobile device').check()
   t.match(await examine(device, address, 'address'), /TLS|https/, 'a mobile device demands TLS')
   await device.page.getByRole('button', { name: 'Apply' }).click()
@@ -169,4 +184,26 @@ export async function failingSync(t: Test, stage: Stage): Promise<void> {
   await device.write('Not noted', 'text')
   await device.preferences('logging')
   t.equal(await device.page.evaluate("localStorage.getItem('notes.log')"), null, 'off, nothing is kept')
+}
+
+/** All that is kept can be seen. */
+export async function longLog(t: Test, stage: Stage): Promise<void> {
+  const device = await stage.device(t)
+  const { page } = device
+  const count = 1201
+  await page.evaluate(`(() => {
+    const event = { time: 0, mode: 'advanced', direction: 'push', act: 'documents', docs: 1, error: null }
+    const events = Array.from({ length: ${count} }, (_, at) => ({ ...event, time: at * 1000, docs: at }))
+    localStorage.setItem('notes.settings', JSON.stringify({ mode: 'off', isLogging: true }))
+    localStorage.setItem('notes.log', JSON.stringify(events))
+  })()`)
+  await page.goto(`${device.origin}/#/preferences/logging`)
+  await page.reload()
+  const rows = page.locator('.events li')
+  await page.getByText('the last 500 are shown').waitFor()
+  for (const shown of [500, 1000, count]) {
+    await until(`${shown} are shown`, async () => (await rows.count()) === shown)
+    if (shown < count) await page.getByRole('button', { name: 'Show older events' }).click()
+  }
+  t.equal(await page.getByRole('button', { name: 'Show older events' }).count(), 0)
 }

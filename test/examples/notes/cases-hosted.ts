@@ -42,6 +42,16 @@ export async function hosted(t: Test, stage: Stage): Promise<void> {
   t.equal(json.tokens.length, 1, 'the device has a token')
   t.match(stored, /stt_/)
 
+  const [{ id }] = json.tokens
+  await stage.hosted.call('DELETE', `/_settee/tokens/${id}?account=anna`)
+  await page.reload()
+  t.match(
+    await device.finding('credentials'),
+    /does not let this device in any more \(401\).*Sign out, and sign in/s,
+  )
+  await page.getByRole('button', { name: 'Sign out' }).click()
+  await device.signIn('anna', 'anna')
+  await device.status('Up to date')
   await page.getByRole('button', { name: 'Sign out' }).click()
   await page.getByText('Until you sign in, your notes stay on this device.').waitFor()
   await until('the token is gone', async () => {

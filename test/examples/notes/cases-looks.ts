@@ -3,8 +3,9 @@
 import { mkdir, readFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
+import { crc32, deflateSync } from 'node:zlib'
 import type { Test } from 'tap'
-import { ROOT } from '../../cli/child.ts'
+import { freePort, ROOT } from '../../cli/child.ts'
 import { type Device, type DeviceOptions, until } from './device.ts'
 import type { Stage } from './stage.ts'
 
@@ -49,6 +50,37 @@ const RECIPE = `Two days, most of it waiting.
 See [the table of flours](https://example.org/flour), or run \`bread --help\`.
 `
 
+/** @returns a PNG: hills before an evening sky */
+function picture(width: number, height: number): Buffer {
+  const rows = Array.from({ length: height }, (_, y) => {
+    const row = Buffer.alloc(1 + 3 * width)
+    for (let x = 0; x < width; x++) {
+      const isHill = y > height * (0.62 + 0.12 * Math.sin(x / 90) + 0.04 * Math.sin(x / 23))
+      const [red, green, blue] = isHill ? [38, 74, 68] : [240 - y / 5, 190 - y / 3, 150 + y / 6]
+      row.set([red, green, blue].map(Math.round), 1 + 3 * x)
+    }
+    return row
+  })
+  const head = Buffer.alloc(13)
+  head.writeUInt32BE(width, 0)
+  head.writeUInt32BE(height, 4)
+  head.set([8, 2, 0, 0, 0], 8)
+  const chunks = [
+    chunk('IHDR', head),
+    chunk('IDAT', deflateSync(Buffer.concat(rows))),
+    chunk('IEND', Buffer.alloc(0)),
+  ]
+  return Buffer.concat([Buffer.from('\x89PNG\r\n\x1a\n', 'latin1'), ...chunks])
+}
+
+function chunk(type: string, data: Buffer): Buffer {
+  const body = Buffer.concat([Buffer.from(type), data])
+  const [length, sum] = [Buffer.alloc(4), Buffer.alloc(4)]
+  length.writeUInt32BE(data.length)
+  sum.writeUInt32BE(crc32(body))
+  return Buffer.concat([length, body, sum])
+}
+
 /** Some notes to look at, two revisions of one among them. */
 async function fill(stage: Stage, database: string): Promise<void> {
   const now = Date.now()
@@ -77,7 +109,13 @@ async function fill(stage: Stage, database: string): Promise<void> {
       { bookId: 'book:work' },
       30,
     ),
-    note('4', 'Books to read', '- The Left Hand of Darkness\n- Middlemarch', {}, 90),
+    note('4', 'Books to read', '- The Left Hand of Darkness\n- Middlemarch\n\n![cover.png](file:1)', {}, 90),
+    {
+      _id: 'file:1',
+      name: 'cover.png',
+      contentType: 'image/png',
+      _attachments: { index: { content_type: 'image/png', data: picture(640, 360).toString('base64') } },
+    },
     note(
       '5',
       'A very long title that does not fit into the list of notes at all',
@@ -119,7 +157,7 @@ async function show(t: Test, stage: Stage, look: Look, address: string, axe: str
   const device = await stage.device(t, look)
   const { page } = device
   let at = 0
-  const picture = async (name: string) => {
+  const keep = async (name: string) => {
     at += 1
     if (process.env.NOTES_SCREENSHOTS)
       await page.screenshot({ path: join(FOLDER, `${look.name}-${at}-${name}.png`) })
@@ -127,53 +165,68 @@ async function show(t: Test, stage: Stage, look: Look, address: string, axe: str
     const overflow = await page.evaluate('document.documentElement.scrollWidth - innerWidth')
     t.ok((overflow as number) <= 0, `${name} fits the width`)
   }
-  await picture('empty')
+  await keep('empty')
   await device.preferences()
   await page.getByRole('button', { name: 'Sign in' }).waitFor()
-  await picture('hosted')
+  await keep('hosted')
   await device.apply(address)
   await device.status('Up to date')
-  await picture('advanced')
+  await keep('advanced')
   if (look.size === 'phone') {
     await device.go('#/preferences')
-    await picture('sections')
+    await keep('sections')
     await device.preferences()
   }
   await page.getByLabel('ADDRESS', { exact: true }).fill(address.replace(/:\d+\//, '/'))
   await page.getByRole('button', { name: 'Network diagnosis' }).click()
   await device.finding('address')
   await page.locator('[data-finding]').scrollIntoViewIfNeeded()
-  await picture('diagnosis')
+  await keep('diagnosis')
+  await page.getByLabel('ADDRESS', { exact: true }).fill(`http://127.0.0.1:${await freePort()}/looks`)
+  await page.getByRole('button', { name: 'Network diagnosis' }).click()
+  await device.finding('refused')
+  await page.locator('[data-finding]').scrollIntoViewIfNeeded()
+  await keep('finding')
   await device.go('#/notes')
   await device.row('Bread').waitFor()
-  await picture('list')
+  await keep('list')
   if (look.size === 'phone' || look.size === 'tablet') {
     await page.getByRole('button', { name: 'Menu', exact: true }).click()
     await until('the menu is there', async () => (await page.locator('.sidebar').boundingBox())?.x === 0)
-    await picture('menu')
+    await keep('menu')
     await page.keyboard.press('Escape')
+    await page.locator('.sidebar').waitFor({ state: 'hidden' })
   }
   await device.read('Bread')
-  await picture('reading')
+  await keep('reading')
   await page.getByRole('button', { name: 'Write' }).click()
-  await picture('writing')
+  await keep('writing')
+  await device.read('Books to read')
+  await page.getByRole('button', { name: 'Read' }).click()
+  await page.getByRole('img', { name: 'cover.png' }).waitFor()
+  await keep('picture')
   await device.read('Weekend')
-  await picture('conflict-notice')
+  await keep('conflict-notice')
   await page.getByRole('link', { name: 'Compare the versions' }).click()
   await page.locator('.version').nth(1).waitFor()
-  await picture('conflict')
+  await keep('conflict')
   await device.preferences('logging')
   await page.getByLabel('Main process logging').check()
   await device.choose("Don't Sync")
-  await picture('dont-sync')
+  await keep('dont-sync')
   await device.choose('Advanced')
   await device.status('Up to date')
   await device.preferences('logging')
   await page.locator('.events li').first().waitFor()
-  await picture('logging')
+  await keep('logging')
   await device.preferences('about')
   await page.getByRole('heading', { name: 'On this device' }).waitFor()
-  await picture('about')
+  await keep('about')
+  await device.signIn('anna', 'anna')
+  await page.getByText('Signed in as anna').waitFor()
+  await page.locator('.refusals').waitFor()
+  await device.status('Up to date')
+  await keep('signed-in')
 }
 
 /** @returns the rules that the page breaks, and where */

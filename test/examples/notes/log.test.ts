@@ -87,6 +87,7 @@ t.test('credentials are taken out of what others have worded', async (t) => {
   t.equal(clean('wrong: p@ss:/ü'), 'wrong: ***')
   t.equal(clean(`wrong: ${encodeURIComponent(address.password)}`), 'wrong: ***')
   t.equal(clean(`Basic ${Buffer.from('anna:p@ss:/ü').toString('base64')}`), 'Basic ***')
+  t.equal(clean('x'.repeat(10_000)).length, 500, 'a server that says much is cut short')
   t.equal(clean('two\tcolumns\nand a line'), 'two columns and a line')
   t.equal(withoutCredentials('plain', {}), 'plain')
 })

@@ -6,8 +6,8 @@ import memoryAdapter from 'pouchdb-adapter-memory'
 import t, { type Test } from 'tap'
 import { compareLines, keep, keepAll, versionsOf } from '../../../examples/notes/src/notes/conflicts.ts'
 import { Draft } from '../../../examples/notes/src/notes/draft.ts'
-import { Library } from '../../../examples/notes/src/notes/library.ts'
-import { excerptOf, noteOf, notesOn, tagId } from '../../../examples/notes/src/notes/model.ts'
+import { LARGEST_PICTURE, Library } from '../../../examples/notes/src/notes/library.ts'
+import { excerptOf, type Note, noteOf, notesOn, tagId } from '../../../examples/notes/src/notes/model.ts'
 import type { Pouch } from '../../../examples/notes/src/pouch.ts'
 
 PouchDB.plugin(memoryAdapter)
@@ -51,6 +51,16 @@ t.test('the library shows what is there, and what comes', async (t) => {
   await library.remove(first)
   await until(() => library.value.notes.length === 1)
   t.equal(library.value.notes[0]?.title, 'Second')
+})
+
+t.test('what is no picture, or too large a one, is refused in words', async (t) => {
+  const db = database(t)
+  const library = new Library(db)
+  const file = (name: string, type: string, size: number) => new File([new Uint8Array(size)], name, { type })
+  await t.rejects(library.addPicture(file('a.txt', 'text/plain', 1)), { message: 'a.txt is not a picture.' })
+  const large = file('b.png', 'image/png', LARGEST_PICTURE + 1)
+  await t.rejects(library.addPicture(large), { message: 'b.png is larger than 10 MB.' })
+  t.equal((await db.allDocs({})).rows.length, 0)
 })
 
 t.test('a removed note takes its conflicting revisions along', async (t) => {
@@ -121,6 +131,100 @@ t.test('a conflict is resolved by either version, or by all', async (t) => {
   t.ok(rows.every(({ doc }) => doc?._conflicts === undefined))
 })
 
+t.test(
+  'an edit that comes in while a conflict is resolved is in conflict again, and no side is lost',
+  async (t) => {
+    for (const at of [0, 1]) {
+      const db = database(t)
+      const versions = await versionsOf(db, await conflicting(db))
+      const [winner] = versions
+      const kept = versions[at]
+      if (winner === undefined || kept === undefined) throw new Error('no version')
+      await db.put({ _id: 'note:1', _rev: winner.rev, title: 'later', body: 'later', updatedAt: 2 })
+      await keep(db, versions, kept)
+      const left = (await versionsOf(db, 'note:1')).map(({ body }) => body).sort()
+      t.same(
+        left,
+        at === 0 ? ['later'] : ['later', 'other', 'one'].filter((body) => body !== winner.body).sort(),
+      )
+    }
+  },
+)
+
+t.test('a version goes only when its copy is there', async (t) => {
+  const db = database(t)
+  const versions = await versionsOf(db, await conflicting(db))
+  const full = { bulkDocs: async () => [{ status: 507, message: 'no room' }] }
+  await t.rejects(keepAll(full, versions), { message: 'no room' })
+  await t.rejects(keep(full, versions, versions[0] as Note), { message: 'no room' })
+  t.equal((await versionsOf(db, 'note:1')).length, 2)
+})
+
+t.test('what could not be saved is saved later, and its writer hears of it', async (t) => {
+  const db = database(t)
+  const id = await new Library(db).addNote({ title: 'One' })
+  let isFull = true
+  const put: Pouch['put'] = async (doc) => {
+    if (isFull) throw { status: 500, reason: 'no room' }
+    return db.put(doc)
+  }
+  const draft = new Draft({ put }, noteOf(await db.get(id)))
+  draft.change({ body: 'precious' })
+  await draft.save()
+  t.equal(draft.fault.value, 'no room')
+  t.equal(draft.text.body, 'precious')
+  isFull = false
+  draft.change({ title: 'Two' })
+  await draft.save()
+  t.equal(draft.fault.value, null)
+  t.match(await db.get(id), { title: 'Two', body: 'precious' })
+  isFull = true
+  draft.change({ body: 'not wanted' })
+  await draft.save()
+  await draft.discard()
+  isFull = false
+  await draft.save()
+  t.match(await db.get(id), { body: 'precious' }, 'what is discarded is not tried again')
+})
+
+t.test('who never pauses is saved all the same', async (t) => {
+  const db = database(t)
+  const id = await new Library(db).addNote({ title: 'One' })
+  const draft = new Draft(db, noteOf(await db.get(id)))
+  let words = ''
+  while ((await db.get(id)).body === '') {
+    words += 'x'
+    draft.change({ body: words })
+    await new Promise((resolve) => setTimeout(resolve, 10))
+  }
+  await draft.save()
+  t.equal((await db.get(id)).body, words)
+})
+
+t.test('a draft goes back neither to its own past nor to the other side of a conflict', async (t) => {
+  const db = database(t)
+  const id = await new Library(db).addNote({ title: 'One' })
+  const first = noteOf(await db.get(id))
+  const draft = new Draft(db, first)
+  draft.change({ body: 'mine' })
+  await draft.save()
+  t.notOk(draft.follow(first), 'the list of notes may be late')
+  t.equal(draft.text.body, 'mine')
+  const write = db as unknown as { bulkDocs(docs: object[], options: object): Promise<unknown> }
+  const theirs = { _id: id, _rev: '9-f', title: 'One', body: 'theirs' }
+  await write.bulkDocs([theirs], { new_edits: false })
+  const [winner] = await versionsOf(db, id)
+  t.equal(winner?.body, 'theirs')
+  t.notOk(draft.follow(winner as Note), 'what somebody writes does not turn into another text')
+  draft.change({ body: 'mine, and more' })
+  await draft.save()
+  const versions = await versionsOf(db, id)
+  t.same(versions.map(({ body }) => body).sort(), ['mine, and more', 'theirs'])
+  await keep(db, versions, winner as Note)
+  t.ok(draft.follow(noteOf(await db.get(id, { conflicts: true }))), 'resolved, it follows')
+  t.equal(draft.text.body, 'theirs')
+})
+
 t.test('lines are compared: what is common is the same on both sides, in order', async () => {
   const text = fc
     .array(fc.constantFrom('a', 'b', 'c', ''), { maxLength: 12 })
@@ -142,6 +246,7 @@ t.test('lines are compared: what is common is the same on both sides, in order',
 
 t.test('small things', async (t) => {
   t.equal(tagId('  Slow  Food '), 'tag:slow-food')
+  t.notMatch(tagId('Profile: work, file:x'), /file:/, 'a mobile device takes every tag')
   t.equal(
     excerptOf('# Head\n\n- [x] done\n![p](file:1) and [a link](http://x) **bold**'),
     'Head done and a link bold',
@@ -151,4 +256,8 @@ t.test('small things', async (t) => {
     tags: ['a'],
     updatedAt: 0,
   })
+  for (const time of [1e300, -1e300, 8.64e15 + 1, '1', null]) {
+    const { updatedAt, createdAt } = noteOf({ _id: 'note:1', _rev: '1-a', updatedAt: time, createdAt: time })
+    t.ok(new Date(updatedAt).toISOString() && new Date(createdAt).toISOString(), `${time} can be shown`)
+  }
 })

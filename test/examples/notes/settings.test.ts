@@ -30,7 +30,13 @@ t.test('each choice is kept when it is made', async (t) => {
   settings.chooseMode('off')
   settings.setMobile(true)
   settings.setLogging(true)
-  settings.signIn({ name: 'anna', database: 'userdb-1', token: 'stt_1', tokenId: '1' })
+  settings.signIn({
+    server: 'https://h:443',
+    name: 'anna',
+    database: 'userdb-1',
+    token: 'stt_1',
+    tokenId: '1',
+  })
   t.match(new SettingsKeeper(kept).value, {
     mode: 'off',
     isMobile: true,
@@ -63,6 +69,32 @@ t.test('who watches hears of a change, and of none when there is none', async (t
   t.same(heard, ['off'])
 })
 
+t.test('a shelf that is full does not stand in the way of a choice', async (t) => {
+  const settings = new SettingsKeeper({
+    ...shelf(),
+    setItem: () => {
+      throw new Error('full')
+    },
+  })
+  const heard: string[] = []
+  settings.subscribe(({ mode }) => heard.push(mode))
+  settings.chooseMode('off')
+  t.same(heard, ['off'], 'the sync ends')
+})
+
+t.test('what another window of the app has chosen counts here, too', async (t) => {
+  const kept = shelf()
+  const [one, other] = [new SettingsKeeper(kept), new SettingsKeeper(kept)]
+  const heard: string[] = []
+  other.subscribe(({ mode }) => heard.push(mode))
+  one.chooseMode('off')
+  other.reread()
+  other.reread()
+  t.same(heard, ['off'], 'once')
+  other.setLogging(true)
+  t.match(new SettingsKeeper(kept).value, { mode: 'off', isLogging: true }, 'and is not written over')
+})
+
 t.test('what cannot be read counts as not set', async (t) => {
   for (const text of [null, '', '{', '[]', '1', 'null', '"x"'])
     t.same(readSettings(text), DEFAULTS, `${text}`)
@@ -70,7 +102,13 @@ t.test('what cannot be read counts as not set', async (t) => {
 })
 
 t.test('what the settings mean', async (t) => {
-  const account = { name: 'anna', database: 'userdb-616e6e61', token: 'stt_x', tokenId: '1' }
+  const account = {
+    server: 'https://h:443',
+    name: 'anna',
+    database: 'userdb-616e6e61',
+    token: 'stt_x',
+    tokenId: '1',
+  }
   const idle = (settings: object, server = 'https://h:443') => {
     const choice = choiceOf({ ...DEFAULTS, ...settings }, server)
     return 'idle' in choice ? choice.idle.reason : choice.target
@@ -78,6 +116,7 @@ t.test('what the settings mean', async (t) => {
   t.equal(idle({ mode: 'off', address: 'https://h:1/n' }), 'off')
   t.equal(idle({}), 'signed-out')
   t.equal(idle({ account }, ''), 'no-hosted-server')
+  t.equal(idle({ account }, 'https://other:443'), 'signed-out', 'no other server is shown the token')
   t.equal(idle({ mode: 'advanced' }), 'no-address')
   t.equal(idle({ mode: 'advanced', address: 'http://h:1/n', isMobile: true }), 'address')
   t.match(idle({ account }), {

@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto'
 import PouchDB from 'pouchdb'
 import memoryAdapter from 'pouchdb-adapter-memory'
 import t, { type Test } from 'tap'
+import type { Diagnosis } from '../../../examples/notes/src/diagnosis/finding.ts'
 import { databaseOf, deviceName } from '../../../examples/notes/src/hosted.ts'
 import type { SyncEvent } from '../../../examples/notes/src/log.ts'
 import type { Pouch, PouchOptions } from '../../../examples/notes/src/pouch.ts'
@@ -10,12 +11,14 @@ import { DEFAULTS } from '../../../examples/notes/src/settings.ts'
 import { isForMobile, MOBILE_FUNCTION, mobileOptions } from '../../../examples/notes/src/sync/mobile.ts'
 import { kindOf, Refusals } from '../../../examples/notes/src/sync/refusals.ts'
 import { headersOf, remoteOf } from '../../../examples/notes/src/sync/remote.ts'
-import { backOff, Syncer } from '../../../examples/notes/src/sync/syncer.ts'
+import { backOff, Syncer, type SyncerOptions } from '../../../examples/notes/src/sync/syncer.ts'
 import { choiceOf } from '../../../examples/notes/src/sync/target.ts'
 import { parseAddress } from '../../../src/core/address.ts'
 import { startTestServer } from '../../helpers/server.ts'
 
 PouchDB.plugin(memoryAdapter)
+
+const WELL: Diagnosis = { checks: [], finding: null }
 
 function shelf() {
   const kept = new Map<string, string>()
@@ -26,7 +29,7 @@ function shelf() {
   }
 }
 
-function syncer(t: Test) {
+function syncer(t: Test, { send = fetch, diagnose = async () => WELL }: Partial<SyncerOptions> = {}) {
   const local = new PouchDB(`notes-${randomUUID()}`, { adapter: 'memory' })
   const events: SyncEvent[] = []
   const asked: string[] = []
@@ -35,11 +38,11 @@ function syncer(t: Test) {
     open: (url, options) => new PouchDB(url, options as PouchDB.Options) as unknown as Pouch,
     send: (input, init) => {
       asked.push(String(input))
-      return fetch(input, init)
+      return send(input, init)
     },
     refusals: new Refusals(shelf()),
     note: (event) => events.push(event),
-    diagnose: async () => ({ checks: [], finding: null }),
+    diagnose,
   })
   t.teardown(async () => {
     made.choose({ idle: { reason: 'off' } })
@@ -51,6 +54,11 @@ function syncer(t: Test) {
       if (made.value.phase === wanted) resolve(end())
     })
   return { made, local, events, asked, phase }
+}
+
+/** Looks again until it holds. */
+async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
+  while (!(await holds())) await new Promise((resolve) => setTimeout(resolve, 20))
 }
 
 t.test('another target ends the sync before it, and keeps every note', async (t) => {
@@ -81,6 +89,69 @@ t.test('another target ends the sync before it, and keeps every note', async (t)
     ['start', 'stop', 'start', 'stop'],
   )
   t.notMatch(JSON.stringify(events), /127\.0\.0\.1.*@/)
+})
+
+t.test('modes that change faster than anything answers: the last one counts', async (t) => {
+  const server = await startTestServer(t)
+  for (const name of ['one', 'two']) await server.request('PUT', `/${name}`)
+  const { made, local, asked, phase } = syncer(t)
+  const choose = (name: string) =>
+    made.choose(choiceOf({ ...DEFAULTS, mode: 'advanced', address: `${server.url}/${name}` }, ''))
+  await local.put({ _id: 'note:1' })
+  for (let at = 0; at < 40; at++) {
+    choose(at % 2 === 0 ? 'one' : 'two')
+    // Between all the steps of a start.
+    for (let turn = 0; turn < at % 8; turn++) await new Promise(setImmediate)
+  }
+  await phase('synced')
+  const before = asked.length
+  await local.put({ _id: 'note:2' })
+  await until(async () => (await server.request('GET', '/two/note:2')).status === 200)
+  t.notOk(
+    asked.slice(before).some((url) => url.startsWith(`${server.url}/one`)),
+    'the first database is not asked any more',
+  )
+  for (let at = 0; at < 20; at++) {
+    choose('one')
+    made.choose({ idle: { reason: 'off' } })
+  }
+  t.match(made.value, { phase: 'idle', idle: { reason: 'off' } })
+  const atEnd = asked.length
+  await local.put({ _id: 'note:3' })
+  await server.request('GET', '/one')
+  t.equal(asked.length, atEnd, 'nothing is asked any more')
+  t.equal((await server.request('GET', '/one/note:3')).status, 404)
+  t.equal((await local.info()).doc_count, 3, 'every note is kept')
+})
+
+t.test('a request that is refused while the database answers well is explained by its answer', async (t) => {
+  const server = await startTestServer(t)
+  await server.request('PUT', '/one')
+  let isFull = true
+  const looks: boolean[] = []
+  const { made, local, phase } = syncer(t, {
+    send: async (input, init) =>
+      isFull && String(input).endsWith('/_bulk_docs')
+        ? Response.json({ error: 'too_large', reason: 'it is too large' }, { status: 413 })
+        : fetch(input, init),
+    diagnose: async () => {
+      looks.push(isFull)
+      return WELL
+    },
+  })
+  await local.put({ _id: 'note:1' })
+  made.choose(choiceOf({ ...DEFAULTS, mode: 'advanced', address: `${server.url}/one` }, ''))
+  await until(() => made.value.finding !== null)
+  t.match(made.value, {
+    phase: 'waiting',
+    finding: { code: 'refusal', title: /413/, detail: /it is too large/ },
+  })
+  await until(() => looks.length >= 3)
+  t.pass('each try is looked at')
+  isFull = false
+  await phase('synced')
+  t.equal(made.value.finding, null)
+  t.equal((await server.request('GET', '/one/note:1')).status, 200)
 })
 
 t.test('what a mobile device leaves out, in each direction', async (t) => {
@@ -136,6 +207,21 @@ t.test('refusals are remembered by database', async (t) => {
   t.same(later.value, [{ id: 'file:1', reason: 'still no' }])
   later.remove(new Set(['file:1']))
   t.same(later.value, [])
+  for (const text of ['1', '[1]', '[["advanced y", [{"id":1}]]]', '[["advanced y", [null]]]']) {
+    kept.setItem('notes.refusals', text)
+    const strange = new Refusals(kept)
+    strange.show('advanced y')
+    t.same(strange.value, [], text)
+  }
+  const full = new Refusals({
+    ...shelf(),
+    setItem: () => {
+      throw new Error('full')
+    },
+  })
+  full.show('hosted x')
+  full.add({ id: 'file:1', reason: 'no' })
+  t.equal(full.value.length, 1, 'a full shelf costs nothing that is shown')
   t.same(['file:1', '_design/x', 'book:1', 'tag:1', 'note:1'].map(kindOf), [
     'Picture',
     'Design document',

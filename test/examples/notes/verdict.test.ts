@@ -2,6 +2,7 @@
 import t from 'tap'
 import type { Answer, Probes } from '../../../examples/notes/src/diagnosis/probes.ts'
 import { addressVerdict, verdict } from '../../../examples/notes/src/diagnosis/verdict.ts'
+import { refusalFinding } from '../../../examples/notes/src/diagnosis/words.ts'
 import { parseAddress } from '../../../src/core/address.ts'
 
 const FINE: Answer = { kind: 'answer', status: 200, body: { db_name: 'notes' } }
@@ -12,7 +13,7 @@ const WELL: Probes = {
   database: FINE,
   isThere: null,
   design: null,
-  feedMs: 5,
+  feed: answer(200, null),
 }
 const HOME = 'http://anna:secret@127.0.0.1:5984/notes'
 const NAMED = 'https://anna:secret@notes.example.org:6984/notes'
@@ -97,10 +98,39 @@ const ROWS: readonly Row[] = [
   [
     'a feed that is held back',
     NAMED,
-    { feedMs: null },
+    { feed: { kind: 'late' } },
     'buffered_feed',
     /proxy_buffering off.*flush_interval -1/,
   ],
+  [
+    'a feed that is refused is not held back',
+    NAMED,
+    { feed: answer(404) },
+    'feed',
+    /_changes\) is answered with 404/,
+  ],
+  ['a feed that breaks off', NAMED, { feed: FAILED }, 'feed', /_changes\) breaks off/],
+  [
+    'an account that is locked',
+    HOME,
+    {
+      database: answer(403, {
+        reason: 'Account is temporarily locked due to multiple authentication failures',
+      }),
+    },
+    'locked',
+    /locked for a while \(403\).*Wait some minutes/s,
+  ],
+  ['too many requests', HOME, { database: answer(429) }, 'busy', /asks to wait \(429\).*because/s],
+  ['a mobile filter that is not let see', NAMED, { design: answer(403) }, 'rights', /403/],
+  [
+    'a connection that breaks off at the filter',
+    NAMED,
+    { design: FAILED },
+    'unreachable',
+    /cannot be reached/,
+  ],
+  ['a server that fails at the filter', NAMED, { design: answer(502, null) }, 'server', /502/],
 ]
 
 for (const [name, text, probes, code, says] of ROWS) {
@@ -115,6 +145,43 @@ for (const [name, text, probes, code, says] of ROWS) {
     t.equal(checks.filter(({ state }) => state === 'wrong').length, code === null ? 0 : 1)
   })
 }
+
+t.test('on the hosted server nobody is sent to an Address that nobody has typed', async (t) => {
+  const parsed = parseAddress(NAMED)
+  if (!parsed.ok) throw new Error('no address')
+  for (const [status, says] of [
+    [401, /token.*Sign out, and sign in again/],
+    [403, /does not let the account/],
+    [404, /Sign out, and sign in again/],
+  ] as const) {
+    const { finding } = verdict(parsed.address, { ...WELL, database: answer(status) }, true)
+    t.match(finding?.detail, says)
+    t.notMatch(`${finding?.title} ${finding?.detail} ${finding?.command}`, /Address|curl/)
+  }
+})
+
+t.test('the command for the filter leaves the rest of the design document alone', async (t) => {
+  const parsed = parseAddress(NAMED)
+  if (!parsed.ok) throw new Error('no address')
+  const there = {
+    _id: '_design/mobile',
+    _rev: '3-a',
+    views: { it: { map: "emit('x')" } },
+    filters: { other: 'o' },
+  }
+  const { finding } = verdict(parsed.address, { ...WELL, design: answer(200, there) })
+  const said = /-d '(.*)'$/.exec(finding?.command ?? '')?.[1]?.replaceAll("'\\''", "'") ?? ''
+  t.match(JSON.parse(said), { ...there, filters: { other: 'o', sync: /^function \(doc\)/ } })
+})
+
+t.test('what a server says to a request of the sync', async (t) => {
+  const parsed = parseAddress(NAMED)
+  if (!parsed.ok) throw new Error('no address')
+  const finding = refusalFinding(parsed.address, { status: 413, reason: 'too large for anna:secret' })
+  t.match(finding, { code: 'refusal', title: /413/, detail: /too large/ })
+  t.notMatch(JSON.stringify(finding), /secret/)
+  t.equal(refusalFinding(parsed.address, { message: 'Failed to fetch' }), null)
+})
 
 t.test('no port, and other faults of the address, all of them', async (t) => {
   const parsed = parseAddress('http://notes.example.org', { mobile: true })

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import t from 'tap'
 import { sqliteEngine } from '../../../src/storage/sqlite/engine.ts'
+import type { CompactionProgress } from '../../../src/storage/upkeep.ts'
 import { temporaryFolder } from '../../helpers/server.ts'
 import { put } from '../conformance/edits.ts'
 
@@ -43,3 +44,18 @@ t.test(
     t.notOk(existsSync(`${path}-wal`), 'nothing is left beside it')
   },
 )
+
+t.test('what a compaction has kept that was broken off is known', async (t) => {
+  const engine = sqliteEngine({ dataDir: await temporaryFolder(t), now: () => 1_700_000_000_000 })
+  t.teardown(() => engine.close())
+  await (await engine.openCatalog()).create('notes')
+  const store = await engine.openDatabase('notes')
+  for (const n of [1, 2]) await store.updateDocs([put('a', `{"n":${n}}`)])
+  let closed: Promise<void> | undefined
+  const onProgress = ({ done }: CompactionProgress) => {
+    if (done > 0) closed ??= store.close()
+  }
+  await t.rejects(store.compact({ keepSince: 0, onProgress }), { code: 'unavailable' })
+  await closed
+  t.same(await engine.keptBodies('notes'), { oldestKept: 1_700_000_000_000, compactedAt: 0 })
+})

@@ -10,11 +10,15 @@ export type FindingCode =
   | 'cors'
   | 'credentials'
   | 'rights'
+  | 'locked'
+  | 'busy'
   | 'no_database'
   | 'no_mobile_filter'
   | 'not_couchdb'
   | 'server'
+  | 'feed'
   | 'buffered_feed'
+  | 'refusal'
 
 /** One thing that is wrong, and how it is mended. */
 export interface Finding {

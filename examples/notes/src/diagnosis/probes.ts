@@ -24,8 +24,8 @@ export interface Probes {
   readonly isThere: boolean | null
   /** `GET /{db}/_design/mobile`; null: not tried. */
   readonly design: Answer | null
-  /** Milliseconds until a feed with a heartbeat of a second has brought its first byte; null: none came in time. */
-  readonly feedMs: number | null | 'skipped'
+  /** A feed with a heartbeat of a second, until its first byte; `late`: none came in time. null: not tried. */
+  readonly feed: Answer | null
 }
 
 /** Where and how to ask. */
@@ -59,8 +59,8 @@ export async function probe(address: Address, around: Surroundings, options: Pro
       : null
   const design =
     isWell && options.mobile ? await ask(around, `${address.url}/${MOBILE_DESIGN}`, headers) : null
-  const feedMs = isWell && options.feed ? await feed(around, address, headers) : 'skipped'
-  return { isOnline, origin, database, isThere, design, feedMs }
+  const feed = isWell && options.feed ? await feedOf(around, address, headers) : null
+  return { isOnline, origin, database, isThere, design, feed }
 }
 
 async function ask(around: Surroundings, url: string, headers: Record<string, string>): Promise<Answer> {
@@ -85,25 +85,22 @@ async function answers(around: Surroundings, url: string): Promise<boolean> {
   }
 }
 
-async function feed(
+async function feedOf(
   around: Surroundings,
   address: Address,
   headers: Record<string, string>,
-): Promise<number | null> {
+): Promise<Answer> {
   const done = new AbortController()
-  const signal = AbortSignal.any([around.signal, done.signal, AbortSignal.timeout(FEED_MS)])
-  const begun = performance.now()
+  const late = AbortSignal.timeout(FEED_MS)
+  const signal = AbortSignal.any([around.signal, done.signal, late])
   try {
-    const query = 'feed=continuous&since=now&heartbeat=1000'
-    const response = await around.send(`${address.url}/_changes?${query}`, {
-      headers,
-      signal,
-      credentials: 'omit',
-    })
+    const url = `${address.url}/_changes?feed=continuous&since=now&heartbeat=1000`
+    const response = await around.send(url, { headers, signal, credentials: 'omit' })
     const first = await response.body?.getReader().read()
-    return first?.value === undefined ? null : performance.now() - begun
+    if (first?.value === undefined) return { kind: 'failed' }
+    return { kind: 'answer', status: response.status, body: null }
   } catch {
-    return null
+    return { kind: late.aborted ? 'late' : 'failed' }
   } finally {
     done.abort()
   }

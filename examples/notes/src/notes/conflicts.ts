@@ -1,5 +1,5 @@
 /** Revisions of a note that devices have written without knowing of each other. */
-import type { Doc, Pouch } from '../pouch.ts'
+import type { Doc, Pouch, PouchError, Saved } from '../pouch.ts'
 import { type Note, newId, noteOf } from './model.ts'
 
 /** @returns what there is of a note, the one that is shown first; one alone means no conflict */
@@ -10,35 +10,40 @@ export async function versionsOf(db: Pick<Pouch, 'get'>, id: string): Promise<re
 }
 
 /**
- * Resolves a conflict: one version's text stays and the other revisions go, on all devices.
+ * Resolves a conflict: one version stays, untouched, and the others go, on all devices. One that has been written on
+ * meanwhile does not go: it is in conflict again.
  * @param versions all that there are
- * @param kept one of them, or a text of its own
+ * @param kept one of them
+ * @throws when the others could not be removed
  */
 export async function keep(
   db: Pick<Pouch, 'bulkDocs'>,
   versions: readonly Note[],
   kept: Note,
 ): Promise<void> {
-  const [winner, ...others] = versions
-  if (winner === undefined) return
-  const tombstones: Doc[] = others.map(({ id, rev }) => ({ _id: id, _rev: rev, _deleted: true }))
-  const isSame = kept.rev === winner.rev
-  await db.bulkDocs(isSame ? tombstones : [docOf(kept, winner.id, winner.rev), ...tombstones])
+  const others = versions.filter(({ rev }) => rev !== kept.rev)
+  const answers = await db.bulkDocs(others.map(({ id, rev }) => ({ _id: id, _rev: rev, _deleted: true })))
+  throwFirst(answers.filter((answer) => !('ok' in answer) && answer.status !== 409))
 }
 
-/** Resolves a conflict by making each other version a note of its own. */
+/**
+ * Resolves a conflict by making each other version a note of its own.
+ * @throws when that could not be done; then every version is still there
+ */
 export async function keepAll(db: Pick<Pouch, 'bulkDocs'>, versions: readonly Note[]): Promise<void> {
   const [winner, ...others] = versions
   if (winner === undefined) return
-  const copies = others.map((note) =>
-    docOf({ ...note, title: `${note.title} (other version)` }, newId('note')),
-  )
-  await db.bulkDocs(copies)
+  throwFirst((await db.bulkDocs(others.map(copyOf))).filter((answer) => !('ok' in answer)))
   await keep(db, versions, winner)
 }
 
-function docOf({ title, body, bookId, tags, createdAt, updatedAt }: Note, id: string, rev?: string): Doc {
-  return { _id: id, ...(rev !== undefined && { _rev: rev }), title, body, bookId, tags, createdAt, updatedAt }
+function copyOf({ title, body, bookId, tags, createdAt, updatedAt }: Note): Doc {
+  const copy = { title: `${title} (other version)`, body, bookId, tags, createdAt, updatedAt }
+  return { _id: newId('note'), ...copy }
+}
+
+function throwFirst([failure]: readonly (Saved | PouchError)[]): void {
+  if (failure !== undefined) throw failure
 }
 
 /** A line of a text, and whether the other text has it too. */

@@ -14,12 +14,15 @@ export interface NoteText {
 /** Pictures above this many bytes are not taken: they would be held in memory several times while they travel. */
 export const LARGEST_PICTURE = 10_000_000
 const PICTURE_NAME = 'index'
+/** Between two tellings, in milliseconds: a replication brings thousands, and each has all lists made anew. */
+const PAUSE_MS = 100
 
 export class Library implements Watched<Notebook> {
   readonly db: Pouch
   readonly #notebook = new Store<Notebook>(EMPTY)
   readonly #docs = new Map<string, StoredDoc>()
-  #isTold = true
+  #timer: ReturnType<typeof setTimeout> | undefined
+  #toldAt = 0
 
   constructor(db: Pouch) {
     this.db = db
@@ -44,15 +47,14 @@ export class Library implements Watched<Notebook> {
       .on('change', ({ id, deleted, doc }) => {
         if (deleted === true || doc === undefined) this.#docs.delete(id)
         else this.#docs.set(id, doc)
-        // A replication brings hundreds at a time.
-        if (!this.#isTold) return
-        this.#isTold = false
-        queueMicrotask(() => setTimeout(() => this.#tell(), 0))
+        const wait = this.#toldAt + PAUSE_MS - performance.now()
+        this.#timer ??= setTimeout(() => this.#tell(), Math.max(0, wait))
       })
   }
 
   #tell(): void {
-    this.#isTold = true
+    this.#timer = undefined
+    this.#toldAt = performance.now()
     this.#notebook.set(notebookOf(this.#docs.values()))
   }
 

@@ -27,29 +27,54 @@ DOMPurify.addHook('afterSanitizeAttributes', (node) => {
     node.setAttribute('target', '_blank')
     node.setAttribute('rel', 'noopener noreferrer')
   }
-  // What a list ticks off; it has no words of its own.
-  if (node.nodeName === 'INPUT')
-    node.setAttribute('aria-label', node.hasAttribute('checked') ? 'Done' : 'To do')
+  if (node.nodeName === 'INPUT') tickBox(node)
   if (node.nodeName === 'IMG' && !node.hasAttribute(PICTURE_ATTRIBUTE)) node.remove()
 })
+
+/** What a list ticks off, which has no words of its own. A field of another kind could ask for a password. */
+function tickBox(node: Element): void {
+  if (node.getAttribute('type') !== 'checkbox') {
+    node.remove()
+    return
+  }
+  node.setAttribute('disabled', '')
+  node.setAttribute('aria-label', node.hasAttribute('checked') ? 'Done' : 'To do')
+}
+
+/** What Markdown makes, and a little more that people write in it. Without classes and ids: they are the app's own. */
+const TAGS = [
+  ...['h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'p', 'br', 'hr', 'blockquote', 'pre', 'ul', 'ol', 'li', 'input'],
+  ...['dl', 'dt', 'dd', 'details', 'summary', 'table', 'thead', 'tbody', 'tfoot', 'tr', 'th', 'td'],
+  ...[
+    'a',
+    'img',
+    'em',
+    'strong',
+    'i',
+    'b',
+    'u',
+    's',
+    'del',
+    'ins',
+    'mark',
+    'code',
+    'kbd',
+    'samp',
+    'sub',
+    'sup',
+  ],
+  ...['small', 'abbr', 'cite', 'q'],
+]
+const ATTRIBUTES = ['href', 'title', 'alt', 'type', 'checked', 'start', 'align', 'colspan', 'rowspan']
 
 /** @returns HTML that is safe to be put into the page */
 export function htmlOf(markdown: string): string {
   return DOMPurify.sanitize(marked.parse(markdown, { async: false }), {
-    USE_PROFILES: { html: true },
-    FORBID_TAGS: [
-      'style',
-      'form',
-      'button',
-      'textarea',
-      'select',
-      'video',
-      'audio',
-      'source',
-      'picture',
-      'svg',
-    ],
-    FORBID_ATTR: ['style', 'srcset', 'background', 'poster'],
-    ALLOW_DATA_ATTR: true,
+    ALLOWED_TAGS: TAGS,
+    ALLOWED_ATTR: [...ATTRIBUTES, PICTURE_ATTRIBUTE],
+    // An id of a document is no address that anybody follows.
+    ADD_URI_SAFE_ATTR: [PICTURE_ATTRIBUTE],
+    ALLOW_DATA_ATTR: false,
+    ALLOW_ARIA_ATTR: false,
   })
 }

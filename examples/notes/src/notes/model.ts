@@ -56,9 +56,15 @@ export function newId(kind: Kind, now = Date.now()): string {
   return `${kind}:${now.toString(36).padStart(9, '0')}${text}`
 }
 
-/** The same tag made on two devices is one tag, so its id is its name. */
+/**
+ * The same tag made on two devices is one tag, so its id is its name. Without colons: a tag "profile: x" would have
+ * `file:` in its id, and be left out by mobile devices.
+ */
 export function tagId(name: string): string {
-  return `tag:${name.trim().toLowerCase().replace(/\s+/g, '-')}`
+  return `tag:${name
+    .trim()
+    .toLowerCase()
+    .replace(/[\s:]+/g, '-')}`
 }
 
 /** @param docs what the database holds, tombstones left out; what is not of this app is passed over */
@@ -68,7 +74,7 @@ export function notebookOf(docs: Iterable<StoredDoc>): Notebook {
   const tags: Tag[] = []
   const pictures = new Map<string, Picture>()
   for (const doc of docs) {
-    if (doc._id.startsWith('note:')) notes.push(noteOf(doc))
+    if (doc._id.startsWith('note:')) notes.push(knownNoteOf(doc))
     if (doc._id.startsWith('book:')) books.push(named(doc))
     if (doc._id.startsWith('tag:')) tags.push(named(doc))
     if (doc._id.startsWith('file:')) {
@@ -81,6 +87,15 @@ export function notebookOf(docs: Iterable<StoredDoc>): Notebook {
   return { notes, books, tags, pictures, isLoaded: true }
 }
 
+const known = new WeakMap<StoredDoc, Note>()
+
+/** The same note for the same document: what shows it need not be made anew. */
+function knownNoteOf(doc: StoredDoc): Note {
+  const note = known.get(doc) ?? noteOf(doc)
+  known.set(doc, note)
+  return note
+}
+
 export function noteOf(doc: StoredDoc): Note {
   const tags = Array.isArray(doc.tags) ? doc.tags.filter((tag): tag is string => typeof tag === 'string') : []
   return {
@@ -90,8 +105,8 @@ export function noteOf(doc: StoredDoc): Note {
     body: textAt(doc, 'body'),
     bookId: textAt(doc, 'bookId'),
     tags,
-    createdAt: numberAt(doc, 'createdAt'),
-    updatedAt: numberAt(doc, 'updatedAt'),
+    createdAt: timeAt(doc, 'createdAt'),
+    updatedAt: timeAt(doc, 'updatedAt'),
     conflicts: doc._conflicts ?? [],
   }
 }
@@ -105,9 +120,13 @@ function textAt(doc: StoredDoc, member: string): string {
   return typeof value === 'string' ? value : ''
 }
 
-function numberAt(doc: StoredDoc, member: string): number {
+/** What Date can hold, in milliseconds on either side of 1970. */
+const LATEST = 8.64e15
+
+/** @returns 0 for what is no time: another app may have written the document */
+function timeAt(doc: StoredDoc, member: string): number {
   const value = doc[member]
-  return typeof value === 'number' ? value : 0
+  return typeof value === 'number' && Math.abs(value) <= LATEST ? value : 0
 }
 
 function byName(a: { readonly name: string }, b: { readonly name: string }): number {

@@ -58,7 +58,11 @@ export class Refusals implements Watched<readonly Refusal[]> {
     const others = this.#kept.filter(([name]) => name !== this.#target)
     const own: Kept = refusals.length > 0 ? [[this.#target, refusals]] : []
     this.#kept = [...others, ...own].slice(-MOST_TARGETS)
-    this.#shelf.setItem(KEY, JSON.stringify(this.#kept))
+    try {
+      this.#shelf.setItem(KEY, JSON.stringify(this.#kept))
+    } catch {
+      // The shelf is full. They are shown as long as the page is there.
+    }
     this.#shown.set(refusals)
   }
 }
@@ -66,10 +70,17 @@ export class Refusals implements Watched<readonly Refusal[]> {
 function read(text: string | null): Kept {
   try {
     const value: unknown = JSON.parse(text ?? '[]')
-    return Array.isArray(value) ? (value as Kept) : []
+    return Array.isArray(value) ? value.filter(isKept) : []
   } catch {
     return []
   }
+}
+
+function isKept(value: unknown): value is Kept[number] {
+  if (!Array.isArray(value) || typeof value[0] !== 'string' || !Array.isArray(value[1])) return false
+  return value[1].every(
+    (each: Partial<Refusal> | null) => typeof each?.id === 'string' && typeof each.reason === 'string',
+  )
 }
 
 /** How a person would name what was refused. */

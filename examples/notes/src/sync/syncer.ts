@@ -3,6 +3,7 @@
  * before, requests under way included. The notes themselves are never touched by that.
  */
 import type { Diagnosis, FindingCode } from '../diagnosis/finding.ts'
+import { refusalFinding } from '../diagnosis/words.ts'
 import { type SyncAct, type SyncEvent, withoutCredentials } from '../log.ts'
 import type { Pouch, PouchError, PouchOptions, Replication } from '../pouch.ts'
 import { Store, type Watched } from '../store.ts'
@@ -28,7 +29,7 @@ export interface SyncerOptions {
 const FIRST_DELAY_MS = 1000
 const LONGEST_DELAY_MS = 30_000
 /** What does not mend itself: to try it again and again would lock the account out. */
-const FINAL: ReadonlySet<FindingCode> = new Set(['credentials', 'rights', 'insecure'])
+const FINAL: ReadonlySet<FindingCode> = new Set(['credentials', 'rights', 'locked', 'insecure'])
 
 /** @returns milliseconds until the next try */
 export function backOff(lastDelay: number): number {
@@ -172,6 +173,10 @@ class Run {
         guarded((error) => this.#paused(direction, error)),
       )
       .on(
+        'requestError',
+        guarded((error) => void this.#look(error)),
+      )
+      .on(
         'denied',
         guarded((error) => this.#denied(direction, error)),
       )
@@ -207,7 +212,6 @@ class Run {
       this.#done.delete(direction)
       this.#note('error', direction, 0, error)
       this.#status.update({ phase: 'waiting' })
-      void this.#look()
       return
     }
     this.#works(direction)
@@ -233,16 +237,20 @@ class Run {
     this.#failed.add(direction)
     this.#status.update({ phase: 'stopped' })
     for (const replication of this.#replications) replication.cancel()
-    void this.#look()
+    void this.#look(error)
   }
 
-  /** One look for each time that it goes wrong, however many requests do. */
-  async #look(): Promise<void> {
-    if (this.#isLooking || this.#status.value.finding !== null) return
+  /**
+   * One look for each try that goes wrong, however many requests do: what stands in the way may become another thing. Where
+   * the database itself answers well, it is what the server has said to the request.
+   */
+  async #look(error: PouchError): Promise<void> {
+    if (this.#isLooking) return
     this.#isLooking = true
     const { finding } = await this.#options.diagnose(this.#target, this.#ended.signal)
     this.#isLooking = false
-    if (!this.#ended.signal.aborted && this.#failed.size > 0) this.#status.update({ finding })
+    if (this.#ended.signal.aborted || this.#failed.size === 0) return
+    this.#status.update({ finding: finding ?? refusalFinding(this.#target.address, error) })
   }
 
   #note(act: SyncAct, direction: SyncEvent['direction'], docs = 0, error?: PouchError): void {

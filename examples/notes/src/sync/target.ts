@@ -30,7 +30,7 @@ export function choiceOf(settings: Settings, hostedServer: string): Choice {
 
 function hosted({ account, isMobile }: Settings, server: string): Choice {
   if (server === '') return { idle: { reason: 'no-hosted-server' } }
-  if (account === null) return { idle: { reason: 'signed-out' } }
+  if (account === null || account.server !== server) return { idle: { reason: 'signed-out' } }
   const found = hostedAddress(server, account.database, account.name, account.token)
   if (!('address' in found)) return { idle: { reason: 'address', faults: found.faults } }
   return { target: { mode: 'hosted', address: found.address, mobile: isMobile ? 'selector' : 'none' } }

@@ -1,4 +1,4 @@
-import { useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { parseAddress } from '../../../../src/core/address.ts'
 import type { Diagnosis } from '../diagnosis/finding.ts'
 import { addressVerdict } from '../diagnosis/verdict.ts'
@@ -12,18 +12,25 @@ export function AdvancedPanel() {
   const [text, setText] = useState(applied)
   const [diagnosis, setDiagnosis] = useState<Diagnosis | 'running' | null>(null)
   const isApplied = text.trim() === applied
+  const running = useRef(new AbortController())
+  // What was asked of another address is not shown for this one.
+  const show = (next: Diagnosis | 'running' | null) => {
+    running.current.abort()
+    setDiagnosis(next)
+  }
+  useEffect(() => () => running.current.abort(), [])
   const apply = () => {
     const result = settings.applyAddress(text)
-    setDiagnosis(result.ok ? null : addressVerdict(result.faults))
+    show(result.ok ? null : addressVerdict(result.faults))
   }
   const examine = async () => {
     const result = parseAddress(text, { mobile: isMobile })
-    if (!result.ok) {
-      setDiagnosis(addressVerdict(result.faults))
-      return
-    }
-    setDiagnosis('running')
-    setDiagnosis(await diagnose(result.address, { mobile: isMobile }))
+    show(result.ok ? 'running' : addressVerdict(result.faults))
+    if (!result.ok) return
+    running.current = new AbortController()
+    const { signal } = running.current
+    const found = await diagnose(result.address, { mobile: isMobile, isHosted: false }, signal)
+    if (!signal.aborted) setDiagnosis(found)
   }
   return (
     <form
@@ -50,7 +57,7 @@ export function AdvancedPanel() {
           value={text}
           onInput={(event) => {
             setText(event.currentTarget.value)
-            setDiagnosis(null)
+            show(null)
           }}
         />
       </label>

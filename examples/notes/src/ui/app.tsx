@@ -8,6 +8,12 @@ import { Sidebar } from './sidebar.tsx'
 export function App() {
   const route = useRoute()
   const [isMenuOpen, openMenu] = useState(false)
+  useEffect(() => {
+    if (!isMenuOpen) return undefined
+    document.querySelector<HTMLElement>('.sidebar a')?.focus()
+    // Where it was opened, if that is still on the page.
+    return () => document.querySelector<HTMLElement>('.menu-button')?.focus()
+  }, [isMenuOpen])
   // A choice in the menu closes it.
   useEffect(() => openMenu(false), [location.hash])
   useEffect(() => {

@@ -1,6 +1,6 @@
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useMemo, useState } from 'preact/hooks'
 import { compareLines, keep, keepAll, type Line, versionsOf } from '../notes/conflicts.ts'
-import type { Note } from '../notes/model.ts'
+import type { Note, Notebook } from '../notes/model.ts'
 import { Icon } from './icons.tsx'
 import { go, hashOf } from './route.ts'
 import { useServices, useWatched } from './services.ts'
@@ -9,19 +9,21 @@ import { momentOf } from './times.ts'
 /** The versions of a note side by side, one of which, or all, are to be kept. */
 export function ConflictView({ noteId }: { readonly noteId: string }) {
   const { library } = useServices()
-  const { notes, isLoaded } = useWatched(library)
+  const notebook = useWatched(library)
+  const { notes, isLoaded } = notebook
   const known = notes.find(({ id }) => id === noteId)
   const [versions, setVersions] = useState<readonly Note[]>([])
   const [isBusy, setBusy] = useState(false)
+  const [fault, setFault] = useState('')
   const state = known === undefined ? null : [known.rev, ...known.conflicts].join(' ')
   const back = () => go({ screen: 'notes', shelf: { kind: 'all' }, note: noteId })
   // Read anew when the revisions are others.
   useEffect(() => {
     let isGone = false
     if (state !== null) {
-      void versionsOf(library.db, noteId).then((found) => {
-        if (!isGone) setVersions(found)
-      })
+      const show = (found: readonly Note[]) => isGone || setVersions(found)
+      // Gone meanwhile: then the notebook says so, too.
+      void versionsOf(library.db, noteId).then(show, () => show([]))
     }
     return () => {
       isGone = true
@@ -29,8 +31,13 @@ export function ConflictView({ noteId }: { readonly noteId: string }) {
   }, [library, noteId, state])
   const resolve = async (act: () => Promise<void>) => {
     setBusy(true)
-    await act()
-    back()
+    try {
+      await act()
+      back()
+    } catch (error) {
+      setFault((error as Error).message)
+      setBusy(false)
+    }
   }
   const isResolved = isLoaded && (known === undefined || known.conflicts.length === 0)
   return (
@@ -43,7 +50,7 @@ export function ConflictView({ noteId }: { readonly noteId: string }) {
         >
           <Icon name="back" />
         </a>
-        <h1>Versions of this note</h1>
+        <h1>Versions</h1>
         <span class="spring" />
         {versions.length > 1 && (
           <button
@@ -57,6 +64,11 @@ export function ConflictView({ noteId }: { readonly noteId: string }) {
           </button>
         )}
       </header>
+      {fault !== '' && (
+        <p class="notice is-bad" role="alert">
+          This could not be done, and every version is still there: {fault}
+        </p>
+      )}
       {isResolved ? (
         <p class="empty">There is one version of this note. Nothing is left to be resolved.</p>
       ) : (
@@ -67,6 +79,7 @@ export function ConflictView({ noteId }: { readonly noteId: string }) {
               version={version}
               name={String.fromCharCode(65 + (at % 26))}
               other={versions[at === 0 ? 1 : 0] ?? version}
+              placeOf={(note) => placeOf(note, notebook)}
               isBusy={isBusy}
               onKeep={() => void resolve(() => keep(library.db, versions, version))}
             />
@@ -81,12 +94,14 @@ interface VersionProps {
   readonly version: Note
   readonly other: Note
   readonly name: string
+  readonly placeOf: (note: Note) => string
   readonly isBusy: boolean
   readonly onKeep: () => void
 }
 
-function Version({ version, other, name, isBusy, onKeep }: VersionProps) {
-  const [lines] = compareLines(version.body, other.body)
+function Version({ version, other, name, placeOf, isBusy, onKeep }: VersionProps) {
+  const [lines] = useMemo(() => compareLines(version.body, other.body), [version.body, other.body])
+  const place = placeOf(version)
   return (
     <section class="version" aria-label={`Version ${name}`}>
       <header>
@@ -97,6 +112,7 @@ function Version({ version, other, name, isBusy, onKeep }: VersionProps) {
         </span>
       </header>
       <h2 class={version.title === other.title ? '' : 'is-own'}>{version.title || 'Untitled'}</h2>
+      <p class={`place${place === placeOf(other) ? '' : ' is-own'}`}>{place}</p>
       <div class="lines">
         {lines.map((line, at) => (
           <TextLine key={`${at} ${line.text}`} line={line} />
@@ -107,6 +123,13 @@ function Version({ version, other, name, isBusy, onKeep }: VersionProps) {
       </button>
     </section>
   )
+}
+
+/** Where a note is filed: its book and its tags, by name. */
+function placeOf({ bookId, tags }: Note, notebook: Notebook): string {
+  const book = notebook.books.find(({ id }) => id === bookId)?.name ?? 'No book'
+  const names = tags.map((id) => notebook.tags.find((tag) => tag.id === id)?.name ?? id.slice('tag:'.length))
+  return [book, ...names].join(' · ')
 }
 
 function TextLine({ line }: { readonly line: Line }) {

@@ -20,6 +20,7 @@ export function Editor({ note, shelf }: EditorProps) {
   const draft = useDraft(note)
   const [text, setText] = useState<NoteText>(draft.text)
   const [isReading, read] = useState(note.body !== '')
+  const unsaved = useWatched(draft.fault)
   const [fault, setFault] = useState('')
   const area = useRef<HTMLTextAreaElement>(null)
   useEffect(() => {
@@ -47,7 +48,7 @@ export function Editor({ note, shelf }: EditorProps) {
     }
   }
   const remove = async () => {
-    await draft.save()
+    await draft.discard()
     go({ screen: 'notes', shelf, note: null })
     await library.remove(note.id)
   }
@@ -65,6 +66,11 @@ export function Editor({ note, shelf }: EditorProps) {
         <p class="notice is-warning">
           <span>Two devices have changed this note without knowing of each other.</span>
           <a href={hashOf({ screen: 'conflict', note: note.id })}>Compare the versions</a>
+        </p>
+      )}
+      {unsaved !== null && (
+        <p class="notice is-bad" role="alert">
+          This note is not saved, and it is tried again: {unsaved}
         </p>
       )}
       {fault !== '' && (
@@ -93,7 +99,11 @@ export function Editor({ note, shelf }: EditorProps) {
               </option>
             ))}
           </select>
-          <TagField tags={text.tags} onChange={(tags) => change({ tags })} />
+          <TagField
+            tags={text.tags}
+            onAdd={(id) => change({ tags: [...new Set([...draft.text.tags, id])] })}
+            onRemove={(id) => change({ tags: draft.text.tags.filter((tag) => tag !== id) })}
+          />
         </div>
         {isReading ? (
           <Preview body={text.body} />

@@ -1,13 +1,19 @@
-import { useState } from 'preact/hooks'
+import { useRef, useState } from 'preact/hooks'
 import type { Finding } from '../diagnosis/finding.ts'
 
 /** What is wrong, how it is mended, and what to type for it. */
 export function FindingCard({ finding }: { readonly finding: Finding }) {
   const { title, detail, command, code } = finding
   const [isCopied, tell] = useState(false)
+  const line = useRef<HTMLElement>(null)
   const copy = async (text: string) => {
-    await navigator.clipboard.writeText(text)
-    tell(true)
+    try {
+      await navigator.clipboard.writeText(text)
+      tell(true)
+    } catch {
+      // A page that came over plain http has no clipboard: what is marked can be copied by hand.
+      if (line.current !== null) getSelection()?.selectAllChildren(line.current)
+    }
   }
   return (
     <div class="finding" role="alert" data-finding={code}>
@@ -15,7 +21,7 @@ export function FindingCard({ finding }: { readonly finding: Finding }) {
       <p>{detail}</p>
       {command !== undefined && (
         <div class="command">
-          <code>{command}</code>
+          <code ref={line}>{command}</code>
           <button type="button" class="small quiet" onClick={() => void copy(command)}>
             {isCopied ? 'Copied' : 'Copy'}
           </button>

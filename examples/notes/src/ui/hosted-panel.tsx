@@ -4,6 +4,8 @@ import { deviceName, signIn, signOut } from '../hosted.ts'
 import { FindingCard } from './finding-card.tsx'
 import { useServices, useWatched } from './services.ts'
 
+const DIAGNOSIS_MS = 60_000
+
 /** The account on the hosted server: signing in and out. */
 export function HostedPanel() {
   const { settings, hostedServer } = useServices()
@@ -19,10 +21,10 @@ export function HostedPanel() {
       </section>
     )
   }
-  if (account === null) return <SignIn />
+  if (account === null || account.server !== hostedServer) return <SignIn />
   const leave = () => {
     settings.signOut()
-    void signOut(hostedServer, account, (input, init) => fetch(input, init))
+    void signOut(account, (input, init) => fetch(input, init))
   }
   return (
     <section class="card">
@@ -57,8 +59,10 @@ function SignIn() {
     if ('account' in result) settings.signIn(result.account)
     else if ('refused' in result) setFault(result.refused)
     else {
-      const finding = result.unheard && (await diagnose(result.unheard, { mobile: false })).finding
-      setFault(finding ?? 'The server could not be asked. Try again.')
+      const { unheard } = result
+      const signal = AbortSignal.timeout(DIAGNOSIS_MS)
+      const found = unheard && (await diagnose(unheard, { mobile: false, isHosted: true }, signal))
+      setFault(found?.finding ?? 'The server could not be asked. Try again.')
     }
     setBusy(false)
   }

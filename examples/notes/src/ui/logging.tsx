@@ -1,11 +1,17 @@
+import { useState } from 'preact/hooks'
 import { logText, type SyncEvent } from '../log.ts'
 import { useServices, useWatched } from './services.ts'
 import { exactly } from './times.ts'
 
-/** Of the events so many are shown; the file has all. */
-const MOST_SHOWN = 200
+/** Of the events so many are shown at first, and as many more each time that somebody asks for them. */
+const SHOWN_AT_ONCE = 500
 
-const DIRECTIONS = { push: 'sent', pull: 'received', both: '' } as const
+/** What has happened, as a person would say it. */
+function wordsOf({ act, direction, docs }: SyncEvent): string {
+  if (act === 'up to date') return direction === 'push' ? 'all sent' : 'all received'
+  const way = { push: 'sent', pull: 'received', both: '' }[direction]
+  return [act, way, docs > 0 ? docs : ''].filter((part) => part !== '').join(' ')
+}
 
 export function Logging() {
   const { settings, log } = useServices()
@@ -35,11 +41,12 @@ export function Logging() {
 }
 
 function EventList({ events }: { readonly events: readonly SyncEvent[] }) {
+  const [most, setMost] = useState(SHOWN_AT_ONCE)
   return (
     <section class="card" aria-label="Events">
       <p class="status-line">
         <strong>{events.length === 1 ? 'One event' : `${events.length} events`}</strong>
-        <span class="counts">{events.length > MOST_SHOWN ? `the last ${MOST_SHOWN} are shown` : ''}</span>
+        <span class="counts">{events.length > most ? `the last ${most} are shown` : ''}</span>
         <button
           type="button"
           class="small quiet"
@@ -52,22 +59,28 @@ function EventList({ events }: { readonly events: readonly SyncEvent[] }) {
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls is reached by the keyboard */}
       <ol class="events" tabIndex={0} aria-label="Events, newest first">
         {events
-          .slice(-MOST_SHOWN)
+          .slice(-most)
           .reverse()
           .map((event, at) => (
             <EventRow event={event} key={`${event.time} ${at}`} />
           ))}
       </ol>
+      {events.length > most && (
+        <button type="button" class="small quiet" onClick={() => setMost(most + SHOWN_AT_ONCE)}>
+          Show older events
+        </button>
+      )}
     </section>
   )
 }
 
-function EventRow({ event: { time, mode, direction, act, docs, error } }: { readonly event: SyncEvent }) {
+function EventRow({ event }: { readonly event: SyncEvent }) {
+  const { time, mode, error } = event
   return (
     <li class={error === null ? '' : 'is-bad'}>
       <time dateTime={new Date(time).toISOString()}>{exactly(time)}</time>
       <span>
-        {act} {DIRECTIONS[direction]} {docs > 0 ? docs : ''}
+        {wordsOf(event)}
         <small>{mode}</small>
       </span>
       {error !== null && <span class="event-error">{error}</span>}

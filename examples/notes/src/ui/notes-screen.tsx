@@ -1,4 +1,4 @@
-import { useState } from 'preact/hooks'
+import { useMemo, useState } from 'preact/hooks'
 import { excerptOf, type Note, type Notebook, notesOn, type Shelf } from '../notes/model.ts'
 import { Editor } from './editor.tsx'
 import { Icon } from './icons.tsx'
@@ -49,7 +49,13 @@ export function NotesScreen({ shelf, noteId, onMenu }: NotesScreenProps) {
         </label>
         <ul class="rows">
           {notes.map((each) => (
-            <Row key={each.id} note={each} shelf={shelf} notebook={notebook} isOpen={each.id === noteId} />
+            <Row
+              key={each.id}
+              note={each}
+              href={hashOf({ screen: 'notes', shelf, note: each.id })}
+              tagNames={tagNamesOf(each, notebook).join('\n')}
+              isOpen={each.id === noteId}
+            />
           ))}
         </ul>
         {notebook.isLoaded && notes.length === 0 && (
@@ -67,36 +73,40 @@ export function NotesScreen({ shelf, noteId, onMenu }: NotesScreenProps) {
   )
 }
 
+function tagNamesOf({ tags }: Note, notebook: Notebook): readonly string[] {
+  return tags.flatMap((id) => notebook.tags.find((tag) => tag.id === id)?.name ?? [])
+}
+
 interface RowProps {
   readonly note: Note
-  readonly shelf: Shelf
-  readonly notebook: Notebook
+  readonly href: string
+  /** A line for each. */
+  readonly tagNames: string
   readonly isOpen: boolean
 }
 
-function Row({ note, shelf, notebook, isOpen }: RowProps) {
-  const names = note.tags.map((id) => notebook.tags.find((tag) => tag.id === id)?.name).filter(Boolean)
-  return (
-    <li>
-      <a
-        class={`row${isOpen ? ' is-on' : ''}`}
-        href={hashOf({ screen: 'notes', shelf, note: note.id })}
-        aria-current={isOpen ? 'true' : undefined}
-      >
-        <strong>{note.title === '' ? 'Untitled' : note.title}</strong>
-        <span class="excerpt">{excerptOf(note.body) || 'No text yet'}</span>
-        <span class="row-foot">
-          <time dateTime={new Date(note.updatedAt).toISOString()}>{dayOf(note.updatedAt)}</time>
-          {names.map((name) => (
-            <span class="chip" key={name}>
-              {name}
-            </span>
-          ))}
-          {note.conflicts.length > 0 && <span class="chip is-warning">Conflict</span>}
-        </span>
-      </a>
-    </li>
+/** Made anew only when it says something else: there may be thousands. */
+function Row({ note, href, tagNames, isOpen }: RowProps) {
+  return useMemo(
+    () => (
+      <li>
+        <a class={`row${isOpen ? ' is-on' : ''}`} href={href} aria-current={isOpen ? 'true' : undefined}>
+          <strong>{note.title === '' ? 'Untitled' : note.title}</strong>
+          <span class="excerpt">{excerptOf(note.body) || 'No text yet'}</span>
+          <span class="row-foot">
+            <time dateTime={new Date(note.updatedAt).toISOString()}>{dayOf(note.updatedAt)}</time>
+            {tagNames.split('\n').map((name) => name !== '' && <Chip key={name} name={name} />)}
+            {note.conflicts.length > 0 && <span class="chip is-warning">Conflict</span>}
+          </span>
+        </a>
+      </li>
+    ),
+    [note, href, tagNames, isOpen],
   )
+}
+
+function Chip({ name }: { readonly name: string }) {
+  return <span class="chip">{name}</span>
 }
 
 function Blank({ isGone, onAdd }: { readonly isGone: boolean; readonly onAdd: () => void }) {

@@ -8,29 +8,36 @@ export function Preview({ body }: { readonly body: string }) {
   const { library } = useServices()
   const { pictures } = useWatched(library)
   const html = useMemo(() => htmlOf(body), [body])
+  // Made anew only for what it shows: whoever reads it may have marked some of it.
+  const here = [...pictures.keys()].filter((id) => body.includes(id)).join(' ')
   const sheet = useRef<HTMLDivElement>(null)
   useEffect(() => {
     const page = sheet.current
     if (page === null) return undefined
     page.innerHTML = html
-    return showPictures(page, library, (id) => pictures.has(id))
-  }, [html, library, pictures])
+    return showPictures(page, library, new Set(here.split(' ')))
+  }, [html, library, here])
   return <div class="preview" ref={sheet} />
 }
 
 /** @returns gives back the memory that the pictures take */
-function showPictures(page: HTMLElement, library: Library, isHere: (id: string) => boolean): () => void {
+function showPictures(page: HTMLElement, library: Library, here: ReadonlySet<string>): () => void {
   const urls: string[] = []
   let isGone = false
   for (const image of page.querySelectorAll<HTMLImageElement>(`img[${PICTURE_ATTRIBUTE}]`)) {
     const id = image.getAttribute(PICTURE_ATTRIBUTE) ?? ''
-    if (!isHere(id)) {
+    if (!here.has(id)) {
       image.replaceWith(missing(image.alt))
       continue
     }
     void library.pictureContent(id).then(
       (content) => {
         if (isGone) return
+        // A page of another kind would be one of this origin, for who opens it by itself.
+        if (!content.type.startsWith('image/')) {
+          image.replaceWith(missing(image.alt))
+          return
+        }
         const url = URL.createObjectURL(content)
         urls.push(url)
         image.src = url

@@ -19,7 +19,11 @@ export interface Services {
   /** `scheme://host:port` of the build, or empty. */
   readonly hostedServer: string
   /** The whole diagnosis, the feed included. */
-  readonly diagnose: (address: Address, options: { readonly mobile: boolean }) => Promise<Diagnosis>
+  readonly diagnose: (
+    address: Address,
+    options: { readonly mobile: boolean; readonly isHosted: boolean },
+    signal: AbortSignal,
+  ) => Promise<Diagnosis>
 }
 
 export const ServicesContext = createContext<Services | null>(null)

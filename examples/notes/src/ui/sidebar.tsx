@@ -1,4 +1,4 @@
-import { useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import type { Shelf } from '../notes/model.ts'
 import { Icon, type IconName } from './icons.tsx'
 import { hashOf } from './route.ts'
@@ -96,6 +96,11 @@ function ShelfLink({ shelf, icon, name, count, isOn }: ShelfLinkProps) {
 function NewBook() {
   const { library } = useServices()
   const [name, setName] = useState<string | null>(null)
+  const field = useRef<HTMLInputElement>(null)
+  const isOpen = name !== null
+  useEffect(() => {
+    if (isOpen) field.current?.focus()
+  }, [isOpen])
   if (name === null) {
     return (
       <button type="button" class="shelf quiet" onClick={() => setName('')}>
@@ -118,7 +123,7 @@ function NewBook() {
       <input
         aria-label="Name of the book"
         placeholder="Name of the book"
-        ref={(field) => field?.focus()}
+        ref={field}
         value={name}
         onInput={(event) => setName(event.currentTarget.value)}
         onKeyDown={(event) => event.key === 'Escape' && setName(null)}

@@ -1,4 +1,4 @@
-import { addressFinding } from '../diagnosis/verdict.ts'
+import { addressFinding } from '../diagnosis/words.ts'
 import { kindOf, type Refusal } from '../sync/refusals.ts'
 import { FindingCard } from './finding-card.tsx'
 import { useServices, useWatched } from './services.ts'

@@ -4,19 +4,19 @@ import { useServices, useWatched } from './services.ts'
 
 interface TagFieldProps {
   readonly tags: readonly string[]
-  readonly onChange: (tags: readonly string[]) => void
+  readonly onAdd: (id: string) => void
+  readonly onRemove: (id: string) => void
 }
 
 /** The tags of a note, and a field for another one. */
-export function TagField({ tags, onChange }: TagFieldProps) {
+export function TagField({ tags, onAdd, onRemove }: TagFieldProps) {
   const { library } = useServices()
   const { tags: known } = useWatched(library)
   const [name, setName] = useState('')
   const add = async () => {
     if (name.trim() === '') return
     setName('')
-    const id = await library.addTag(name)
-    if (!tags.includes(id)) onChange([...tags, id])
+    onAdd(await library.addTag(name))
   }
   return (
     <div class="tags">
@@ -25,11 +25,7 @@ export function TagField({ tags, onChange }: TagFieldProps) {
         return (
           <span class="chip" key={id}>
             {shown}
-            <button
-              type="button"
-              aria-label={`Remove the tag ${shown}`}
-              onClick={() => onChange(tags.filter((tag) => tag !== id))}
-            >
+            <button type="button" aria-label={`Remove the tag ${shown}`} onClick={() => onRemove(id)}>
               <Icon name="close" />
             </button>
           </span>

@@ -1,0 +1,155 @@
+/** All commands: their grammars, and what runs each. A new one is a grammar, and a row here. */
+import { parseArgs } from 'node:util'
+import { setteeVersion } from '../config/version.ts'
+import {
+  ACCOUNT_ADD,
+  ACCOUNT_DELETE,
+  ACCOUNT_LIST,
+  type AccountCommand,
+  PASSWD,
+} from './account-arguments.ts'
+import { BACKUP } from './backup-arguments.ts'
+import { DOCTOR } from './doctor-arguments.ts'
+import { checkOptions, type Grammar, type Options, type Values } from './grammar.ts'
+import { detailsOf, overview } from './help.ts'
+import { ADOPT, RESTORE, type RestoreCommand } from './restore-arguments.ts'
+import { SERVE } from './serve-arguments.ts'
+import { SIZE } from './size-arguments.ts'
+import { HISTORY, REWIND, type TimeMachineCommand } from './time-machine-arguments.ts'
+import { EXPORT, IMPORT, type TransferCommand } from './transfer-arguments.ts'
+import { UsageError } from './usage-error.ts'
+import { SETUP, VAULT_ADD } from './vault-arguments.ts'
+
+/** What a command line comes to. */
+export interface Order {
+  readonly command: object
+  /** @returns the exit code; undefined: what it has set itself */
+  run(env: NodeJS.ProcessEnv): Promise<number | undefined>
+}
+
+interface Entry {
+  readonly grammar: Grammar
+  /** @throws UsageError */
+  order(words: readonly string[], values: object): Order
+}
+
+/** @param run loads what does the work, so that no command waits for the modules of another */
+function entry<Command extends object, O extends Options>(
+  grammar: Grammar<Command, O>,
+  run: (command: Command, env: NodeJS.ProcessEnv) => Promise<number | undefined>,
+): Entry {
+  return {
+    grammar,
+    order(words, values) {
+      checkOptions(values, grammar)
+      const command = grammar.read(words, values as Values<O>)
+      return { command, run: (env) => run(command, env) }
+    },
+  }
+}
+
+const account = async (command: AccountCommand, env: NodeJS.ProcessEnv) =>
+  (await import('./account.ts')).runAccountCommand(command, env)
+const restore = async (command: RestoreCommand, env: NodeJS.ProcessEnv) =>
+  (await import('./restore.ts')).runRestoreCommand(command, env)
+const timeMachine = async (command: TimeMachineCommand, env: NodeJS.ProcessEnv) =>
+  (await import('./time-machine.ts')).runTimeMachineCommand(command, env)
+const transfer = async (command: TransferCommand, env: NodeJS.ProcessEnv) =>
+  (await import('./transfer.ts')).runTransferCommand(command, env)
+
+const ENTRIES: readonly Entry[] = [
+  entry(SERVE, async (command, env) => (await import('./serve.ts')).runServeCommand(command, env)),
+  entry(SETUP, async (command, env) => (await import('./setup.ts')).runSetupCommand(command, env)),
+  entry(VAULT_ADD, async (command, env) => (await import('./vault.ts')).runVaultCommand(command, env)),
+  entry(DOCTOR, async (command) => (await import('./doctor.ts')).runDoctorCommand(command)),
+  entry(PASSWD, account),
+  entry(ACCOUNT_ADD, account),
+  entry(ACCOUNT_LIST, account),
+  entry(ACCOUNT_DELETE, account),
+  entry(BACKUP, async (command, env) => (await import('./backup.ts')).runBackupCommand(command, env)),
+  entry(RESTORE, restore),
+  entry(ADOPT, restore),
+  entry(HISTORY, timeMachine),
+  entry(REWIND, timeMachine),
+  entry(EXPORT, transfer),
+  entry(IMPORT, transfer),
+  entry(SIZE, async (command, env) => (await import('./size.ts')).runSizeCommand(command, env)),
+]
+
+/** Of every command, in the order in which the help has them. */
+export const GRAMMARS: readonly Grammar[] = ENTRIES.map(({ grammar }) => grammar)
+
+/** Those of all commands: which of them a line may have is known when its command is. */
+const OPTIONS = {
+  ...(Object.assign({}, ...GRAMMARS.map(({ options }) => options)) as Options),
+  help: { type: 'boolean', short: 'h' },
+  version: { type: 'boolean', short: 'v' },
+} satisfies Options
+
+/**
+ * Reads the command line.
+ * @param args without the names of node and of the script
+ * @throws UsageError
+ */
+export function parseCommand(args: readonly string[]): Order {
+  const { values, positionals } = parse(args)
+  const { help, version, ...given } = values
+  const [first, ...words] = positionals
+  if (help) return printing('help', helpOf(positionals))
+  if (version) return printing('version', `settee ${setteeVersion()}\n`)
+  if (first === 'help') return printing('help', helpOf(words))
+  const { entry, rest } = find(positionals)
+  return entry.order(rest, given)
+}
+
+/** @throws UsageError for a command that there is not */
+function find(words: readonly string[]): { readonly entry: Entry; readonly rest: readonly string[] } {
+  const [first = 'serve', second = ''] = words
+  for (const [name, length] of [
+    [`${first} ${second}`, 2],
+    [first, 1],
+  ] as const) {
+    const entry = ENTRIES.find(({ grammar }) => grammar.name === name)
+    if (entry !== undefined) return { entry, rest: words.slice(length) }
+  }
+  const seconds = grammarsOf(first).map(({ name }) => name.slice(first.length + 1))
+  if (seconds.length === 0) throw new UsageError(`Unknown command "${first}".`)
+  throw new UsageError(`settee ${first} needs ${oneOf(seconds)}.`)
+}
+
+/** Of one command, or of all that begin with a word. */
+function grammarsOf(words: string): Grammar[] {
+  return GRAMMARS.filter(({ name }) => name === words || name.startsWith(`${words} `))
+}
+
+function oneOf(words: readonly string[]): string {
+  return words.length < 2 ? words.join() : `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`
+}
+
+/** @throws UsageError for a command that there is not */
+function helpOf([first, second]: readonly string[]): string {
+  if (first === undefined) return overview(GRAMMARS)
+  const exact = second === undefined ? [] : grammarsOf(`${first} ${second}`)
+  const grammars = exact.length > 0 ? exact : grammarsOf(first)
+  if (grammars.length === 0) throw new UsageError(`Unknown command "${first}".`)
+  return detailsOf(grammars)
+}
+
+function printing(name: 'help' | 'version', text: string): Order {
+  return {
+    command: { name, text },
+    run: async () => {
+      process.stdout.write(text)
+      return 0
+    },
+  }
+}
+
+function parse(args: readonly string[]) {
+  try {
+    return parseArgs({ args: [...args], options: OPTIONS, allowPositionals: true })
+  } catch (error) {
+    // Node explains at length; its first sentence says what is wrong.
+    throw new UsageError((error as Error).message.split(/\n|(?<=['"])\. /)[0]!.replace(/\.?$/, '.'))
+  }
+}

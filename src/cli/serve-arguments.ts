@@ -1,0 +1,59 @@
+/** The grammar of `settee serve`. */
+import type { ConfigFlags } from '../config/sources.ts'
+import { checkNone, DATA, grammar, type Values } from './grammar.ts'
+import { portOf, TLS_OPTIONS, tlsFlags } from './tls-arguments.ts'
+
+export interface ServeCommand {
+  readonly name: 'serve'
+  /** The folder given with --data. */
+  readonly data: string | undefined
+  readonly flags: ConfigFlags
+}
+
+const OPTIONS = {
+  ...DATA,
+  ...TLS_OPTIONS,
+  port: { type: 'string' },
+  bind: { type: 'string' },
+  'log-level': { type: 'string' },
+  'log-file': { type: 'string' },
+  hosted: { type: 'boolean' },
+} as const
+
+export const SERVE = grammar({
+  name: 'serve',
+  usage: '[--port <number>] [--bind <address>] [--data <folder>] [--hosted] [options]',
+  about: 'run the server; this is also what settee does without a command',
+  details: `Runs the server until it is told to stop:
+  --port <number>      port to listen on (default 5984; 0 takes a free one)
+  --bind <address>     address to listen on (default 127.0.0.1; 0.0.0.0 for every network)
+  --tls-cert <file>    speak TLS as well, with this certificate (PEM, the whole chain), by HTTP/2 and
+                       HTTP/1.1; a file that is replaced is taken within seconds
+  --tls-key <file>     its key
+  --tls-port <number>  port for TLS (default 6984)
+  --tls-bind <address> address for TLS (default: that of --bind)
+  --data <folder>      where databases and local.ini are kept (default ./data)
+  --log-level <level>  debug, info, notice, warning, error, critical, alert, emergency or none
+  --log-file <file>    log to this file instead of the standard output
+  --hosted             for tenants who do not know each other: takes no design documents and no
+                       attachments, runs no functions, and needs a server admin
+
+Environment: COUCHDB_USER and COUCHDB_PASSWORD make a server admin; COUCHDB_SECRET; each also as
+..._FILE, the name of a file that holds it. SETTEE_PORT, SETTEE_BIND, SETTEE_DATA, SETTEE_LOG_LEVEL,
+SETTEE_LOG_FILE, SETTEE_TRUSTED_PROXIES, SETTEE_TLS_CERT, SETTEE_TLS_KEY, SETTEE_TLS_PORT,
+SETTEE_TLS_BIND. The command line beats the environment, which beats local.ini.
+`,
+  options: OPTIONS,
+  read: serveCommand,
+})
+
+function serveCommand(words: readonly string[], values: Values<typeof OPTIONS>): ServeCommand {
+  checkNone(words)
+  const flags: ConfigFlags = tlsFlags(values)
+  if (values.port !== undefined) flags.port = portOf('port', values.port)
+  if (values.bind !== undefined) flags.bind = values.bind
+  if (values['log-level'] !== undefined) flags.logLevel = values['log-level']
+  if (values['log-file'] !== undefined) flags.logFile = values['log-file']
+  if (values.hosted) flags.hosted = true
+  return { name: 'serve', data: values.data, flags }
+}

@@ -1,0 +1,59 @@
+/** Where a server is to be reached. */
+import type { FastifyInstance } from 'fastify'
+import type { Logger } from 'pino'
+import { isOpen } from '../auth/admins.ts'
+import type { Config } from '../config/config.ts'
+import { isTlsEnabled } from '../config/tls-files.ts'
+import { setteeVersion } from '../config/version.ts'
+import type { SecureListener } from '../http/secure-listener.ts'
+
+/** @param lookMs how often the certificate's files are looked at @returns null where settee is not to speak TLS */
+export async function listenSecurely(
+  app: FastifyInstance,
+  config: Config,
+  lookMs?: number,
+): Promise<SecureListener | null> {
+  if (!isTlsEnabled(config)) return null
+  const host = config.get('settee', 'tls_bind_address') || config.get('chttpd', 'bind_address')
+  const module = await import('../http/secure-listener.ts')
+  const port = config.integer('ssl', 'port')
+  return module.listenSecurely(app, { host: host ?? '127.0.0.1', port, lookMs })
+}
+
+/** @returns where it listens, with a slash at the end */
+export async function listen(app: FastifyInstance, config: Config): Promise<string> {
+  const port = config.integer('chttpd', 'port')
+  const host = config.get('chttpd', 'bind_address') ?? '127.0.0.1'
+  await app.listen({ port, host, listenTextResolver: readyLine })
+  const url = urlOf(app)
+  if (url === null) throw new Error('settee listens on no port')
+  return url
+}
+
+/** Where it listens, with a slash at the end; null before it does. */
+export function urlOf(app: FastifyInstance): string | null {
+  const address = app.server.address()
+  if (address === null || typeof address === 'string') return null
+  const shown = address.family === 'IPv6' ? `[${address.address}]` : address.address
+  return `http://${shown}:${address.port}/`
+}
+
+/** Fastify logs it once it listens, for each address that it can be reached at. */
+export function readyLine(address: string): string {
+  return `settee ${setteeVersion()} is ready at ${address}/`
+}
+
+const LOOPBACK = /^(?:127\.|localhost$|\[?::1\]?$)/
+
+/** Said at every start, and again with what to type where others can reach the server. */
+export function warnIfOpen(config: Config, logger: Logger, urls: readonly string[]): void {
+  if (!isOpen(config)) return
+  logger.warn('no admin is configured: everybody who reaches this server may read and change everything')
+  const url = urls.find((each) => !LOOPBACK.test(new URL(each).hostname))
+  if (url === undefined) return
+  const { hostname } = new URL(url)
+  logger.warn(
+    `this server listens beyond this machine (${hostname}) without an admin; make one now: ` +
+      `curl -X PUT ${url}_node/_local/_config/admins/anna -d '"a long password"'`,
+  )
+}

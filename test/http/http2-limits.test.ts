@@ -1,0 +1,233 @@
+/** What HTTP/2 lets a client do that others pay for: long heads, many streams, answers that nobody takes, going without a word. */
+import { once } from 'node:events'
+import { constants } from 'node:http2'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { gzipSync } from 'node:zlib'
+import t, { type Test } from 'tap'
+import { openStream, type ResponseStream } from '../../src/http/json-stream.ts'
+import { openSession, startSecureMemoryServer } from './http2-client.ts'
+import { frame, framesOf, lastData, openFrames, requestHead, reset, wideWindows } from './http2-frames.ts'
+
+const { NGHTTP2_CANCEL, NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_NO_ERROR, NGHTTP2_PROTOCOL_ERROR } = constants
+const MB = 1024 * 1024
+const LARGE = 20 * MB
+const PUBLIC = { config: { access: 'public' } } as const
+const HEAD = { ':method': 'GET', ':scheme': 'https', ':authority': 'localhost' } as const
+
+async function until(holds: () => boolean): Promise<void> {
+  while (!holds()) await sleep(10)
+}
+
+/** A server with a database and an attachment that no window takes. */
+async function startWithFile(t: Test, ...more: [] | [Record<string, string>]) {
+  const server = await startSecureMemoryServer(t, ...more)
+  const { ask, session } = await openSession(t, server.secureUrl, server.tls.cert)
+  await ask('PUT /db')
+  await ask('PUT /db/file/large', { body: Buffer.alloc(LARGE, 'settee ') })
+  session.close()
+  await until(() => server.app.connectionTally.counts().openConnections === 0)
+  return server
+}
+
+t.test('a head that is too long', async (t) => {
+  const { secureUrl, tls } = await startSecureMemoryServer(t)
+  const { ask, open } = await openSession(t, secureUrl, tls.cert)
+  await ask('PUT /db')
+  const feed = open({ ':path': '/db/_changes?feed=continuous&heartbeat=20' })
+  const half = 'x'.repeat(40_000)
+  t.match(await ask('GET /', { headers: { 'x-long': 'x'.repeat(60_000) } }), { status: 200 })
+  t.match(await ask('GET /', { headers: { 'x-a': half, 'x-b': half } }), {
+    status: 431,
+    json: { error: 'too_large' },
+  })
+  const longer = { 'x-a': half, 'x-b': half, 'x-c': half, 'x-d': half }
+  const { status, code } = await ask('GET /', { headers: longer })
+  t.same([status, code], [undefined, NGHTTP2_ENHANCE_YOUR_CALM], 'nor is more of it kept')
+  const many = Object.fromEntries(Array.from({ length: 500 }, (_, at) => [`x-${at}`, 'x']))
+  t.match(await ask('GET /', { headers: many }), { status: 200 }, 'many are as good as few')
+  const before = feed.text().length
+  await until(() => feed.text().length > before)
+  t.pass('and the others of its connection go on')
+})
+
+t.test('more requests than a connection may have under way', async (t) => {
+  const { secureUrl, tls, app } = await startSecureMemoryServer(t)
+  const { ask } = await openSession(t, secureUrl, tls.cert)
+  await ask('PUT /db')
+  let most = 0
+  const look = setInterval(() => {
+    most = Math.max(most, app.requestTally.counts().underWay)
+  }, 1)
+  const asked = Array.from({ length: 600 }, (_, at) =>
+    at % 2 === 0 ? ask('GET /db') : ask(`PUT /db/${at}`, { body: '{}' }),
+  )
+  const statuses = (await Promise.all(asked)).map(({ status }) => status)
+  clearInterval(look)
+  t.same(new Set(statuses), new Set([200, 201]), 'the others wait')
+  t.ok(most <= 128, `${most} at once`)
+})
+
+t.test('answers that are taken slowly', async (t) => {
+  const { secureUrl, tls, app } = await startWithFile(t)
+  const { ask, open, session } = await openSession(t, secureUrl, tls.cert)
+  const slow = Array.from({ length: 100 }, () => {
+    const { stream } = open({ ':path': '/db/file/large' })
+    stream.pause()
+    return stream
+  })
+  await Promise.all(slow.map((stream) => once(stream, 'response')))
+  t.match(await ask('GET /'), { status: 200 }, 'leave room for others of the same connection')
+  // Each has a window of 64 kB.
+  t.ok(app.connectionTally.counts().sentBytes < 8 * MB, 'no more is sent than is taken')
+  const [first, ...others] = slow
+  for (const stream of others) stream.close(NGHTTP2_CANCEL)
+  let length = 0
+  first?.on('data', (chunk: Buffer) => {
+    length += chunk.length
+  })
+  first?.resume()
+  await once(first!, 'end')
+  t.equal(length, LARGE, 'and who goes on gets all of it')
+  session.close()
+})
+
+t.test('a client that goes', async (t) => {
+  const { secureUrl, tls, app } = await startWithFile(t)
+  const ways = [
+    ['closes its side', (socket) => socket.end()],
+    ['is gone', (socket) => socket.destroy()],
+    ['cancels', (socket) => socket.write(reset(1, NGHTTP2_CANCEL))],
+    ['cancels as if all were well', (socket) => socket.write(reset(1, NGHTTP2_NO_ERROR))],
+  ] as const satisfies readonly (readonly [
+    string,
+    (socket: Awaited<ReturnType<typeof openFrames>>) => unknown,
+  ])[]
+  const paths = ['/db/file/large', '/db/_changes?feed=longpoll&since=now', '/db/_changes?feed=continuous']
+  for (const [what, go] of ways) {
+    for (const path of paths) {
+      t.test(`${what}: ${path}`, async () => {
+        const socket = await openFrames(secureUrl, tls.cert)
+        socket.write(requestHead(1, { ...HEAD, ':path': path }, true))
+        await until(() => app.requestTally.counts().underWay === 1)
+        // So far that an answer has begun, and waits for its client.
+        await until(() => socket.bytesRead > 1000 || path.includes('_changes'))
+        go(socket)
+        await until(() => app.requestTally.counts().underWay === 0)
+        await until(() => app.callsInFlight.size === 0)
+        socket.destroy()
+        await until(() => app.connectionTally.counts().openConnections === 0)
+      })
+    }
+  }
+})
+
+t.test('a connection that takes nothing at all is ended when nothing is asked on it any more', async (t) => {
+  let answer: ResponseStream | undefined
+  const options = { idleMs: 100 }
+  const begin = (app: Parameters<NonNullable<Parameters<typeof startSecureMemoryServer>[2]>>[0]) => {
+    app.get('/_flood', PUBLIC, async (request, reply) => {
+      answer = openStream(request, reply, { status: 200 })
+      void answer.write(Buffer.alloc(64 * MB))
+    })
+  }
+  const { secureUrl, tls, app } = await startSecureMemoryServer(t, {}, begin, options)
+  const socket = await openFrames(secureUrl, tls.cert)
+  socket.pause()
+  socket.write(wideWindows())
+  socket.write(requestHead(1, { ...HEAD, ':path': '/_flood' }, true))
+  await until(() => answer !== undefined)
+  answer?.fail(new Error('enough'))
+  await until(() => app.connectionTally.counts().openConnections === 0)
+  t.equal(app.requestTally.counts().underWay, 0)
+})
+
+t.test('what HTTP/2 forbids', async (t) => {
+  const { secureUrl, tls, app } = await startSecureMemoryServer(t)
+  const { ask } = await openSession(t, secureUrl, tls.cert)
+  await ask('PUT /db')
+  const before = app.requestTally.counts().underWay
+  const socket = await openFrames(secureUrl, tls.cert)
+  const chunks: Buffer[] = []
+  socket.on('data', (chunk: Buffer) => chunks.push(chunk))
+  const put = { ...HEAD, ':method': 'PUT', ':path': '/db/a' }
+  const frames = [
+    requestHead(1, { ...put, connection: 'close' }, true),
+    requestHead(3, { ...put, 'transfer-encoding': 'chunked' }, true),
+    requestHead(5, { ...put, 'X-Upper': 'x' }, true),
+    requestHead(7, { ...put, 'content-length': '2' }, true),
+    requestHead(9, { ...put, 'content-length': '5' }),
+    lastData(9, '{}'),
+    requestHead(11, { ...put, 'content-length': '1' }),
+    lastData(11, '{}'),
+    requestHead(13, { ...HEAD, ':path': '/_up' }, true),
+  ]
+  socket.write(Buffer.concat(frames))
+  const heard = () => framesOf(Buffer.concat(chunks))
+  const code = Buffer.from([0, 0, 0, NGHTTP2_PROTOCOL_ERROR])
+  for (const id of [1, 3, 5, 7, 9, 11]) {
+    const isReset = () =>
+      heard().some(({ type, stream, payload }) => type === 'reset' && stream === id && payload.equals(code))
+    await until(isReset)
+  }
+  await until(() => heard().some(({ type, stream }) => type === 'headers' && stream === 13))
+  t.same(
+    heard().filter(({ type, stream }) => type === 'headers' && stream !== 13),
+    [],
+    'none of the others is answered',
+  )
+  socket.destroy()
+  await until(() => app.requestTally.counts().underWay === before)
+  t.match(await ask('GET /db/a'), { status: 404 }, 'and nothing of them is kept')
+})
+
+t.test('bodies and answers of other kinds', async (t) => {
+  const settings = { 'chttpd/max_http_request_size': '100000' }
+  const { secureUrl, tls } = await startSecureMemoryServer(t, settings)
+  const { ask, session } = await openSession(t, secureUrl, tls.cert)
+  await ask('PUT /db')
+  const gzip = { 'content-encoding': 'gzip' }
+
+  t.test('a body with trailers', async (t) => {
+    const stream = session.request({ ':method': 'PUT', ':path': '/db/trailers' }, { waitForTrailers: true })
+    stream.once('wantTrailers', () => stream.sendTrailers({ 'x-checksum': 'none' }))
+    stream.end('{"text":"ä"}')
+    stream.resume()
+    const [head] = await once(stream, 'response')
+    t.equal(head[':status'], 201)
+    t.match(await ask('GET /db/trailers'), { json: { text: 'ä' } })
+  })
+
+  t.test('a body that is packed, cut short, or far larger than it looks', async (t) => {
+    const packed = gzipSync('{"text":"packed"}')
+    t.match(await ask('PUT /db/packed', { body: packed, headers: gzip }), { status: 201 })
+    t.match(await ask('GET /db/packed'), { json: { text: 'packed' } })
+    const cut = await ask('PUT /db/cut', { body: packed.subarray(0, 20), headers: gzip })
+    t.match(cut, { status: 400, json: { error: 'bad_request' } })
+    const bomb = gzipSync(`{"text":"${'x'.repeat(MB)}"}`)
+    t.match(await ask('PUT /db/bomb', { body: bomb, headers: gzip }), { status: 413 })
+  })
+
+  t.test('answers that are packed, whole and in pieces', async (t) => {
+    await ask('PUT /db/long', { body: JSON.stringify({ text: 'x'.repeat(5000) }) })
+    for (const path of ['/db/long', '/db/_all_docs?include_docs=true', '/db/_changes?include_docs=true']) {
+      const { headers, isWhole } = await ask(`GET ${path}`, { headers: { 'accept-encoding': 'gzip' } })
+      t.match({ headers, isWhole }, { headers: { 'content-encoding': 'gzip' }, isWhole: true }, path)
+    }
+  })
+
+  t.test('an answer without a body', async (t) => {
+    const asked = { origin: 'app://obsidian.md', 'access-control-request-method': 'PUT' }
+    const answer = await ask('OPTIONS /db', { headers: asked })
+    t.match(answer, { status: 204, text: '', isWhole: true })
+    t.match(answer.headers, { 'access-control-allow-origin': 'app://obsidian.md' })
+  })
+
+  t.test('a frame of no use is passed over', async (t) => {
+    const socket = await openFrames(secureUrl, tls.cert)
+    socket.write(frame('settings', 0, Buffer.alloc(0)))
+    socket.write(requestHead(1, { ...HEAD, ':path': '/_up', te: 'trailers' }, true))
+    const [chunk] = await once(socket, 'data')
+    t.ok((chunk as Buffer).length > 0)
+    socket.destroy()
+  })
+})

@@ -1,0 +1,164 @@
+/** Vaults on a server: who is refused leaves nothing behind, who is let in may do what his app does, and nothing beyond. */
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { reachServer } from '../../src/maintenance/control-client.ts'
+import type { Controls } from '../../src/maintenance/controls.ts'
+import type { VaultOrder } from '../../src/maintenance/vault-controls.ts'
+import { startTestServer, temporaryFolder } from '../helpers/server.ts'
+import { checkConfiguration, red } from '../protocol/livesync-check.ts'
+
+const ADMIN = 'anna:secret'
+
+/** A server with the admin `anna`, and its controls. */
+async function start(t: Test, options: { readonly hosted?: boolean } = {}) {
+  const dataDir = await temporaryFolder(t)
+  await writeFile(join(dataDir, 'local.ini'), '[chttpd_auth]\niterations = 10\n\n[admins]\nanna = secret\n')
+  const server = await startTestServer(t, { dataDir, ...options })
+  const controls = (await reachServer(dataDir)) as Controls
+  const status = async (method: string, path: string, auth = ADMIN, body?: unknown) =>
+    (await server.request(method, path, { auth, ...(body !== undefined && { body }) })).status
+  return { ...server, controls, status }
+}
+
+function order(database: string, more: Partial<VaultOrder> = {}): VaultOrder {
+  const plain = { device: 'phone', password: null, renew: false, mobileFilter: false, liveSync: false }
+  return { database, account: database, ...plain, ...more }
+}
+
+t.test('who is refused leaves nothing behind', async (t) => {
+  const { controls, status } = await start(t)
+  const refused: [code: string, order: VaultOrder][] = [
+    ['bad_request', order('a', { device: ' phone' })],
+    ['bad_request', order('a', { device: 'phone\n' })],
+    ['bad_request', order('a', { device: 'x'.repeat(1000) })],
+    ['database_name_too_long', order('n'.repeat(300), { account: 'a' })],
+    ['illegal_database_name', order('A', { account: 'a' })],
+    ['conflict', order('a', { account: 'anna', device: null, password: 'other' })],
+  ]
+  for (const [code, order] of refused)
+    await t.rejects(controls.addVault(order), { code }, JSON.stringify(order).slice(0, 99))
+  const { rows } = await controls.listAccounts({ after: null })
+  t.strictSame(
+    rows.map(({ name }) => name),
+    ['anna'],
+  )
+  t.strictSame(await status('GET', '/a'), 404)
+})
+
+t.test('commands at the same time shut nobody out', async (t) => {
+  const { controls, request } = await start(t)
+  const names = ['ada', 'bea', 'cy', 'dora', 'eve']
+  const made = await Promise.all(names.map((account) => controls.addVault(order('shared', { account }))))
+  t.strictSame(made.map(({ database }) => database).sort(), ['made', 'there', 'there', 'there', 'there'])
+  const { json } = await request('GET', '/shared/_security', { auth: ADMIN })
+  t.strictSame(json.members.names.sort(), names)
+  const twice = await Promise.all([1, 2].map(() => controls.addVault(order('twice'))))
+  t.strictSame(twice.map(({ token }) => token).sort(), ['made', 'there'], 'the same command twice at once')
+})
+
+t.test('a database that was open to everybody is closed, and that is said', async (t) => {
+  const { controls, status, request } = await start(t)
+  await status('PUT', '/open')
+  await status('PUT', '/open/_security', ADMIN, { members: { names: [], roles: [] } })
+  t.equal((await request('GET', '/open')).status, 200)
+  t.match(await controls.addVault(order('open')), { database: 'there', security: 'closed' })
+  t.equal((await request('GET', '/open')).status, 401)
+  t.match(await controls.readVault(order('open')), { documents: 0, hasMembers: true })
+})
+
+t.test('the account of a vault may do what apps do there, and nothing beyond', async (t) => {
+  const { controls, request } = await start(t)
+  await controls.addVault(order('other'))
+  const { secret } = await controls.addVault(order('work', { liveSync: true }))
+  const auth = `work:${secret}`
+  const note = { docs: [{ _id: 'note:1', _rev: '1-a', body: '' }], new_edits: false }
+  const picture = { 'p.png': { content_type: 'image/png', data: 'AAAA' } }
+  // As PouchDB, LiveSync and Inkdrop ask; clients.md 1.1 to 1.3.
+  const may: [method: string, path: string, status: number, body?: unknown][] = [
+    ['GET', '/', 200],
+    ['GET', '/_up', 200],
+    ['GET', '/_session', 200],
+    ['GET', '/work/', 200],
+    ['PUT', '/work/obsydian_livesync_version', 201, { type: 'versioninfo', version: 12 }],
+    ['PUT', '/work/_local/obsydian_livesync_milestone', 201, { locked: false }],
+    ['GET', '/work/_local/obsydian_livesync_milestone', 200],
+    ['POST', '/work/_bulk_docs', 201, note],
+    ['POST', '/work/_revs_diff', 200, { 'note:1': ['1-a'] }],
+    ['POST', '/work/_bulk_get?revs=true&latest=true', 200, { docs: [{ id: 'note:1' }] }],
+    ['POST', '/work/_all_docs?include_docs=true', 200, { keys: ['note:1'] }],
+    ['GET', '/work/_changes?style=all_docs', 200],
+    ['POST', '/work/_changes?filter=_selector', 200, { selector: { type: { $ne: 'leaf' } } }],
+    ['PUT', '/work/file:1', 201, { _attachments: picture }],
+    ['GET', '/work/file:1/p.png', 200],
+    ['PUT', '/work/_design/mobile', 201, { filters: { sync: 'function (doc) { return true }' } }],
+    ['GET', '/work/_changes?filter=mobile/sync', 200],
+    ['POST', '/work/_compact', 202, {}],
+    ['GET', '/_node/_local/_config', 200],
+  ]
+  for (const [method, path, status, body] of may)
+    t.equal((await request(method, path, { auth, body })).status, status, `${method} ${path}`)
+  t.match(await controls.readVault(order('work')), { documents: 4, hasLiveSync: true })
+  t.match(await controls.readVault(order('other')), { documents: 0, hasLiveSync: false })
+  const mayNot: typeof may = [
+    ['GET', '/other', 403],
+    ['PUT', '/other/a', 403, {}],
+    ['GET', '/other/_changes', 403],
+    ['PUT', '/other/_security', 403, { members: { names: ['work'] } }],
+    ['PUT', '/more', 401],
+    ['DELETE', '/work', 401],
+    ['GET', '/_all_dbs', 401],
+    ['GET', '/_users/_all_docs', 403],
+    ['GET', '/_users/org.couchdb.user:work', 403],
+    ['PUT', '/_users/org.couchdb.user:work', 403, { name: 'work', type: 'user', roles: [], password: 'x' }],
+    ['PUT', '/_node/_local/_config/admins/work', 403, 'x'],
+    ['PUT', '/_node/_local/_config/couchdb/max_document_size', 403, '60000000'],
+    ['POST', '/_settee/tokens', 403, { name: 'more' }],
+    ['GET', '/_settee/accounts', 401],
+  ]
+  for (const [method, path, status, body] of mayNot) {
+    const answer = await request(method, path, {
+      auth,
+      body: body === undefined ? body : JSON.stringify(body),
+      headers: { 'content-type': 'application/json' },
+    })
+    t.equal(answer.status, status, `${method} ${path}: ${answer.text}`)
+  }
+})
+
+t.test('in hosted mode nobody is let into what is another tenant’s', async (t) => {
+  const { controls, status, url, request } = await start(t, { hosted: true })
+  const bob = order('notes', { account: 'bob' })
+  t.match(await controls.addVault(bob), { database: 'made', security: 'made', account: 'made' })
+  t.match(await controls.addVault({ ...bob, device: 'desk' }), { database: 'there', security: 'there' })
+  const eve = order('notes', { account: 'eve' })
+  await t.rejects(controls.addVault(eve), { code: 'conflict', message: /not eve's/ })
+  t.equal((await controls.listAccounts({ after: null })).rows.length, 2, 'nor is there an account')
+  await status('PUT', '/nobodys')
+  await t.rejects(controls.addVault(order('nobodys')), { code: 'conflict' })
+
+  await status('PUT', '/notes/_security', ADMIN, {
+    admins: { names: ['bob'], roles: [] },
+    members: { names: ['bob', 'eve'], roles: [] },
+  })
+  t.match(await controls.addVault(eve), { security: 'there', token: 'made' }, 'the owner has let her in')
+  const { json } = await request('GET', '/notes/_security', { auth: ADMIN })
+  t.strictSame(json.admins.names, ['bob'], 'and no further than he did')
+
+  const made = await controls.addVault(order('obsidian', { liveSync: true }))
+  t.strictSame(made.settings, [], 'what is for all is not one vault’s')
+  const target = { url, auth: `obsidian:${made.secret}` }
+  const { rows } = await checkConfiguration(target)
+  t.not(red(rows).length, 0)
+  const wanted = { 'WWW-Authenticate': 'Basic realm="couchdb"', max_document_size: '50000000' }
+  for (const path of made.faults) {
+    const key = path.split('/')[1] as keyof typeof wanted
+    const answer = await request('PUT', `/_node/_local/_config/${path}`, {
+      auth: ADMIN,
+      body: JSON.stringify(wanted[key] ?? 'true'),
+    })
+    t.equal(answer.status, 200, path)
+  }
+  t.strictSame(red((await checkConfiguration(target)).rows), [], 'those that were named are all')
+  t.strictSame((await controls.addVault(order('obsidian', { liveSync: true }))).faults, [])
+})
