@@ -148,10 +148,8 @@ t.test('feeds', async (t) => {
 })
 
 t.test('a feed that is cut after its first bytes was answered', async (t) => {
-  const beating = {
-    ...{ lasted: 60_000, ended: 'cut', status: 200, failure: null },
-    ...{ firstMs: 5, silentMs: 60_000 },
-  } as const
+  const state = { status: 200, failure: null, firstMs: 5, silentMs: 60_000 }
+  const beating = { ...state, lasted: 60_000, ended: 'cut' } as const
   t.match(judgeLongFeed({ beating, heartbeatMs: 10_000, silent: beating }, SCENE), {
     state: 'wrong',
     text: 'A feed with heartbeats was cut after 60 s: the connection was closed.',
