@@ -83,6 +83,13 @@ t.test('Caddy takes its lines', async (t) => {
   }
 })
 
+/** @returns the waits where there is a fault, and where there is none */
+function pacesOf(name: string): readonly [ill: Partial<Pace>, well: Partial<Pace>] {
+  if (name === 'feed') return [NO_FEED, FEED]
+  const long = { longMs: 3500, longHeartbeatMs: 2500 }
+  return name === 'long feed' ? [long, long] : [{}, {}]
+}
+
 t.test('what nginx does wrong is right with the line', async (t) => {
   const server = await startTestServer(t, { env: { COUCHDB_USER: 'anna', COUCHDB_PASSWORD: 'secret' } })
   const auth = 'anna:secret'
@@ -95,11 +102,12 @@ t.test('what nginx does wrong is right with the line', async (t) => {
   }
   // The fault, and where the line goes: in place of it.
   const rows: [
-    name: 'feed' | 'bodies' | 'location' | 'paths' | 'version' | 'credentials',
+    name: 'feed' | 'long feed' | 'bodies' | 'location' | 'paths' | 'version' | 'credentials',
     good: RegExp,
     bad: string,
   ][] = [
     ['feed', /proxy_buffering off;/, 'proxy_ignore_headers X-Accel-Buffering;'],
+    ['long feed', /proxy_read_timeout 1h;/, 'proxy_read_timeout 1s;'],
     ['bodies', /client_max_body_size 0;/, ''],
     ['location', /(?:proxy_set_header (?:Host|X-).*\n\s*)+/, 'proxy_set_header Host inside:80;'],
     ['paths', /(?<=location \/ \{\s*)proxy_pass \S+;/, 'proxy_pass http://127.0.0.1:5984/;'],
@@ -107,11 +115,11 @@ t.test('what nginx does wrong is right with the line', async (t) => {
     ['credentials', /(?<=proxy_redirect off;)/, 'proxy_set_header Authorization "";'],
   ]
   for (const [name, good, bad] of rows) {
-    const ill = await examine((text) => text.replace(good, bad), name === 'feed' ? NO_FEED : {})
+    const ill = await examine((text) => text.replace(good, bad), pacesOf(name)[0])
     t.match(ill.one(name).state, name === 'location' || name === 'version' ? 'note' : 'wrong', name)
     const [cure] = ill.one(name).cures.filter(({ place }) => place === 'nginx')
     const code = codeOf(cure!.line)!
-    const well = await examine((text) => text.replace(good, code), name === 'feed' ? FEED : {})
+    const well = await examine((text) => text.replace(good, code), pacesOf(name)[1])
     t.equal(well.one(name).state, 'fine', `${name}: ${well.one(name).text}`)
   }
 })

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { Agent, request } from 'undici'
 import { freePort } from '../cli/child.ts'
+import { look, onlyWrong } from '../cli/doctor/looking.ts'
 import { certificateFiles } from '../helpers/certificates.ts'
 import { programOf, runListening } from '../helpers/proxies.ts'
 import { startTestServer, temporaryFolder } from '../helpers/server.ts'
@@ -44,4 +45,9 @@ t.test('live sync behind Caddy, by HTTP/1.1 and by HTTP/2', async (t) => {
   const { slowest } = await editInTurns(devices, 0)
   t.ok(slowest < 25_000, `the slowest edit took ${Math.round(slowest)} ms`)
   for (const { errors } of syncs) t.strictSame(errors, [])
+  const looked = await look(address, { ca: tls.cert })
+  onlyWrong(t, looked)
+  t.match(looked.one('server').text, /behind Caddy\.$/)
+  // Caddy sends a header Server of its own beside the server's.
+  t.match(looked.one('version'), { state: 'fine', text: /Caddy, settee\// })
 })

@@ -10,6 +10,7 @@ import { judgeConnection } from '../../../src/cli/doctor/findings/connection.ts'
 import { judgeCredentials } from '../../../src/cli/doctor/findings/credentials.ts'
 import { judgeFeed } from '../../../src/cli/doctor/findings/feed.ts'
 import { judgeLocal } from '../../../src/cli/doctor/findings/local.ts'
+import { judgeLongFeed } from '../../../src/cli/doctor/findings/long-feed.ts'
 import { judgeLookUp, type LookUpFacts } from '../../../src/cli/doctor/findings/look-up.ts'
 import { paceOf } from '../../../src/cli/doctor/pace.ts'
 import { quoteWithout, told } from '../../../src/cli/doctor/quote.ts'
@@ -146,6 +147,16 @@ t.test('feeds', async (t) => {
     t.match(judgeFeed({ ...facts, ...change }, SCENE), { state, text })
 })
 
+t.test('a feed that is cut after its first bytes was answered', async (t) => {
+  const state = { status: 200, failure: null, firstMs: 5, silentMs: 60_000 }
+  const beating = { ...state, lasted: 60_000, ended: 'cut' } as const
+  t.match(judgeLongFeed({ beating, heartbeatMs: 10_000, silent: beating }, SCENE), {
+    state: 'wrong',
+    text: 'A feed with heartbeats was cut after 60 s: the connection was closed.',
+    cures: [{ line: /^proxy_read_timeout/ }, {}, {}, {}],
+  })
+})
+
 t.test('bodies that are not tried', async (t) => {
   const taken = { bytes: 1_049_600, reply: reply(201, []), ms: 900 }
   const not = { bytes: 67_109_888, reply: null, ms: 57_500 }
@@ -154,7 +165,12 @@ t.test('bodies that are not tried', async (t) => {
     text: '1 MB are taken. 64 MB would take 58 s on this line: --long tries.',
   })
   const odd = { bytes: 1_049_600, reply: reply(403, undefined, { 'content-type': 'text/html' }), ms: 5 }
-  t.match(judgeBodies([odd], SCENE), { state: 'wrong', text: /are refused: 403 with text\/html/ })
+  const refused = judgeBodies([odd], SCENE)
+  t.match(refused, { state: 'wrong', text: /are refused: 403 with text\/html/ })
+  t.match(refused.cures, [{ place: 'nginx', line: 'client_max_body_size 0;' }, {}, {}, {}])
+  // What the server says in JSON is no proxy's doing, and its limit would be 413.
+  const ill = { ...odd, reply: reply(503, { error: 'unavailable', reason: 'busy' }) }
+  t.match(judgeBodies([ill], SCENE), { text: /are refused: 503 unavailable: busy/, cures: [] })
 })
 
 t.test('PouchDB Server behind a proxy is not blamed for its slow beats', async (t) => {

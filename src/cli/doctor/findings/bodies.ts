@@ -43,8 +43,11 @@ function judgeRefused({ bytes, reply }: BodyFacts, scene: Scene): Finding {
   if (answer.status === 408 || answer.status === 504 || answer.status === 524) {
     return wrong('bodies', `${size} take too long: ${what}.`, advise('slowBodies', stage, 'proxy'))
   }
-  if (answer.status !== 413) return wrong('bodies', `${size} are refused: ${what}.`, advise('bodies', stage))
   const isOfServer = typeof answer.json === 'object' && answer.json !== null
+  if (answer.status !== 413) {
+    const cures = isOfServer ? [] : advise('bodies', stage, 'proxy')
+    return wrong('bodies', `${size} are refused: ${what}.`, cures)
+  }
   const who = isOfServer ? 'the server' : `the proxy${stage.isRecognised ? ` (${stage.proxies[0]})` : ''}`
   return wrong(
     'bodies',

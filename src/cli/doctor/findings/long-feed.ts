@@ -80,7 +80,7 @@ function isCut({ ended, status }: LongFeed): boolean {
 
 function how({ status, failure }: LongFeed, { quote }: Scene): string {
   if (status !== null && status >= 400) return `${status}`
-  return toldFailure(failure ?? 'ECONNRESET', quote)
+  return failure === null ? 'the connection was closed' : toldFailure(failure, quote)
 }
 
 function seconds(ms: number): string {
