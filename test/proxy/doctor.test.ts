@@ -41,7 +41,10 @@ const wrongIn = ({ findings }: Report) => findings.filter(({ state }) => state =
 
 t.test('all is well', async (t) => {
   const report = await examined(t, (text) => text)
-  t.same(wrongIn(report), [])
+  t.same(
+    report.findings.filter(({ state }) => state !== 'fine').map(({ name, state }) => [name, state]),
+    [['long feed', 'skipped']],
+  )
 })
 
 t.test('a feed that is held back', async (t) => {
