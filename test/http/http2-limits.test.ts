@@ -182,7 +182,7 @@ t.test('what HTTP/2 forbids', async (t) => {
 
 t.test('bodies and answers of other kinds', async (t) => {
   const settings = { 'chttpd/max_http_request_size': '100000' }
-  const { secureUrl, tls } = await startSecureMemoryServer(t, settings)
+  const { secureUrl, tls, lines } = await startSecureMemoryServer(t, settings)
   const { ask, session } = await openSession(t, secureUrl, tls.cert)
   await ask('PUT /db')
   const gzip = { 'content-encoding': 'gzip' }
@@ -213,6 +213,28 @@ t.test('bodies and answers of other kinds', async (t) => {
       const { headers, isWhole } = await ask(`GET ${path}`, { headers: { 'accept-encoding': 'gzip' } })
       t.match({ headers, isWhole }, { headers: { 'content-encoding': 'gzip' }, isWhole: true }, path)
     }
+  })
+
+  t.test('heads and parts of answers that come in pieces', async (t) => {
+    const picture = 'settee '.repeat(10_000)
+    t.match(await ask('PUT /db/file/picture', { body: picture }), { status: 201 })
+    for (const path of ['/db/file/picture', '/db/_all_docs', '/db/_changes']) {
+      const [whole, head] = [await ask(`GET ${path}`), await ask(`HEAD ${path}`)]
+      t.match(head, { status: 200, text: '', code: 0 }, path)
+      t.equal(head.headers['content-type'], whole.headers['content-type'])
+      t.equal(head.headers['content-length'], whole.headers['content-length'])
+    }
+    const part = await ask('GET /db/file/picture', { headers: { range: 'bytes=7-12' } })
+    t.match(part, { status: 206, text: 'settee', headers: { 'content-range': 'bytes 7-12/70000' } })
+    const { headers } = await ask('GET /db/file/picture')
+    const again = { 'if-none-match': headers.etag as string }
+    t.match(await ask('GET /db/file/picture', { headers: again }), { status: 304, text: '' })
+  })
+
+  t.test('what the log says of a request', async (t) => {
+    const { text } = await ask('GET /db/long?attachments=true')
+    const line = lines.map((each) => JSON.parse(each)).findLast(({ path }) => path === '/db/long')
+    t.match(line, { method: 'GET', address: '127.0.0.1', status: 200, bytes: text.length })
   })
 
   t.test('an answer without a body', async (t) => {
