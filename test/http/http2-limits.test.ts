@@ -180,6 +180,44 @@ t.test('what HTTP/2 forbids', async (t) => {
   t.match(await ask('GET /db/a'), { status: 404 }, 'and nothing of them is kept')
 })
 
+t.test('a method that nobody knows is as little HTTP as over HTTP/1', async (t) => {
+  const { secureUrl, tls, app, lines } = await startSecureMemoryServer(t)
+  const { ask } = await openSession(t, secureUrl, tls.cert)
+  for (const body of [undefined, '{}']) {
+    const answer = await ask('BREW /db', { headers: { origin: 'app://obsidian.md' }, ...(body && { body }) })
+    t.match(answer, { status: 400, isWhole: true, json: { error: 'bad_request', reason: /not valid HTTP/ } })
+  }
+  t.match(await ask('PROPFIND /db'), { status: 405 })
+  t.equal(app.requestTally.counts().invalid, 2)
+  t.notOk(lines.some((line) => /"level":[456]0/.test(line)))
+})
+
+t.test('a connection on which the protocol is broken', async (t) => {
+  const options = { lookMs: 100, idleMs: 500 }
+  const { secureUrl, tls, app } = await startSecureMemoryServer(t, {}, undefined, options)
+  const good = await openSession(t, secureUrl, tls.cert)
+  await good.ask('PUT /db')
+  const path = '/db/_changes?feed=longpoll&since=now'
+  const feed = good.open({ ':path': path })
+  for (const isAsked of [true, false]) {
+    const bad = await openFrames(secureUrl, tls.cert)
+    if (isAsked) {
+      bad.write(requestHead(1, { ...HEAD, ':path': path }, true))
+      await until(() => app.requestTally.counts().underWay === 2)
+    }
+    // Of a stream that was never opened: RFC 9113 5.1.
+    bad.write(lastData(99, 'x'))
+    await once(bad, 'data')
+    bad.destroy()
+    await until(() => app.connectionTally.counts().openConnections === 1)
+    t.pass(isAsked ? 'what was asked on it ends' : 'and so does it without')
+  }
+  // As often as the bad one was asked, and more.
+  await sleep(1000)
+  t.notOk(feed.stream.closed, 'who answers is left in peace')
+  t.match(await good.ask('GET /db'), { status: 200 })
+})
+
 t.test('bodies and answers of other kinds', async (t) => {
   const settings = { 'chttpd/max_http_request_size': '100000' }
   const { secureUrl, tls, lines } = await startSecureMemoryServer(t, settings)
