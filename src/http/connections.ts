@@ -223,13 +223,14 @@ export class Connections {
     for (const link of this.#busy.list()) {
       if (link.http2 !== null) {
         for (const stream of link.http2.streams) watchStalled(stream, this.#stalledMs)
-        askIfThere(link.http2, link.socket)
+        askIfThere(link.http2, link)
         continue
       }
       const isStalling = (link.socket?.writableLength ?? 0) > 0
       if (isStalling !== link.isStalling) link.socket?.setTimeout(isStalling ? this.#stalledMs : 0)
       link.isStalling = isStalling
     }
+    for (const link of this.#idle.list()) if (link.http2?.session.destroyed) cutSoon(link)
   }
 
   /** Idempotent. */
@@ -274,15 +275,19 @@ function cutSoon({ socket }: Link): void {
  * Node reads on no further where a client has broken the protocol, tells nobody, and does not see that the client goes.
  * Its requests would be under way for ever.
  */
-function askIfThere(http2: Http2Part, socket: Socket | null): void {
-  if (http2.session.destroyed) return
+function askIfThere(http2: Http2Part, link: Link): void {
+  // Then Node may wait for a last word to be taken.
+  if (http2.session.destroyed) {
+    cutSoon(link)
+    return
+  }
   if (http2.unanswered === 0) {
     http2.session.ping(() => {
       http2.unanswered = 0
     })
   }
   http2.unanswered += 1
-  if (http2.unanswered > LOOKS_STALLED) socket?.destroy()
+  if (http2.unanswered > LOOKS_STALLED) link.socket?.destroy()
 }
 
 const watched = new WeakSet<ServerHttp2Stream>()
