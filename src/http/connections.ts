@@ -230,7 +230,6 @@ export class Connections {
       if (isStalling !== link.isStalling) link.socket?.setTimeout(isStalling ? this.#stalledMs : 0)
       link.isStalling = isStalling
     }
-    for (const link of this.#idle.list()) if (link.http2?.session.destroyed) cutSoon(link)
   }
 
   /** Idempotent. */
@@ -276,11 +275,8 @@ function cutSoon({ socket }: Link): void {
  * Its requests would be under way for ever.
  */
 function askIfThere(http2: Http2Part, link: Link): void {
-  // Then Node may wait for a last word to be taken.
-  if (http2.session.destroyed) {
-    cutSoon(link)
-    return
-  }
+  // Node may still hold half a head: with its connection gone, too, it would end the process (docs/gotchas.md).
+  if (http2.session.destroyed) return
   if (http2.unanswered === 0) {
     http2.session.ping(() => {
       http2.unanswered = 0
