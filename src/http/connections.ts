@@ -275,7 +275,7 @@ function cutSoon({ socket }: Link): void {
  * Its requests would be under way for ever.
  */
 function askIfThere(http2: Http2Part, link: Link): void {
-  // Node may still hold half a head: with its connection gone, too, it would end the process (docs/gotchas.md).
+  // It may still hold something, and with its connection gone Node would end the process (docs/gotchas.md).
   if (http2.session.destroyed) return
   if (http2.unanswered === 0) {
     http2.session.ping(() => {
