@@ -66,6 +66,8 @@ export interface AppOptions {
   readonly headTimeoutMs?: number | undefined
   /** How long a connection may be idle, in milliseconds. Default 300 s. */
   readonly idleMs?: number | undefined
+  /** How often answers that are not taken are looked for, in milliseconds; after five times as long they are cut. Default 60 s. */
+  readonly lookMs?: number | undefined
 }
 
 /**
@@ -82,6 +84,7 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
     bodyWindowMs: () => bodyWindowMs(config),
     graceMs: options.closeGraceMs ?? CLOSE_GRACE_MS,
     idleMs: options.idleMs,
+    lookMs: options.lookMs,
     onCut: (count) =>
       services.logger.warn({ count }, 'connections were cut: their requests had not ended in time'),
   })

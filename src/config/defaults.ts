@@ -167,7 +167,13 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
     'revisions that one _purge names',
   ),
   row('chttpd', 'port', 5984, integer(0, 65_535), 'TCP port; 0 takes a free one; read at start'),
-  row('chttpd', 'bind_address', '127.0.0.1', TEXT, 'address to listen on; read at start'),
+  row(
+    'chttpd',
+    'bind_address',
+    '127.0.0.1',
+    TEXT,
+    'address to listen on; `any`: every one of the machine; read at start',
+  ),
   ...TLS_KEYS,
   row('chttpd', 'max_http_request_size', 4_294_967_296, bytes(1), 'bytes of one request body, inflated'),
   // Below this the address that sets it back would be refused as well.

@@ -43,7 +43,7 @@ export async function readTlsPair(config: Config): Promise<TlsPair> {
     requireMatch(pair)
   } catch (error) {
     const { cert_file, key_file } = config.section('ssl')
-    const why = REASONS[(error as NodeJS.ErrnoException).code ?? ''] ?? (error as Error).message
+    const why = reasonOf(error as NodeJS.ErrnoException, pair)
     throw new StartError(`ssl/cert_file ${cert_file} and ssl/key_file ${key_file} do not serve: ${why}.`, {
       cause: error,
     })
@@ -62,8 +62,14 @@ function requireMatch({ cert, key, passphrase }: TlsPair): void {
 const REASONS: Readonly<Record<string, string>> = {
   ERR_OSSL_X509_KEY_VALUES_MISMATCH: 'the key is not the one of the certificate',
   ERR_OSSL_PEM_NO_START_LINE: 'one of them is no PEM file',
-  ERR_OSSL_CRYPTO_INTERRUPTED_OR_CANCELLED: 'the key needs a password (ssl/password)',
-  ERR_OSSL_BAD_DECRYPT: 'the password of the key is wrong (ssl/password)',
+}
+
+/** What OpenSSL says of a password depends on what it takes for the key when it has decrypted it by a wrong one. */
+function reasonOf({ code = '', message }: NodeJS.ErrnoException, { key, passphrase }: TlsPair): string {
+  const known = REASONS[code]
+  if (known !== undefined || !key.includes('ENCRYPTED')) return known ?? message
+  if (passphrase === undefined) return 'the key needs a password (ssl/password)'
+  return 'the password of the key is wrong (ssl/password)'
 }
 
 async function readNamed(config: Config, key: string): Promise<string> {

@@ -10,7 +10,7 @@ import type { ServerHttp2Session, ServerHttp2Stream } from 'node:http2'
 import { type Server as NetServer, Socket } from 'node:net'
 import { cancelStream } from './http2-messages.ts'
 import { closeInStages } from './lingering-close.ts'
-import { Link } from './link.ts'
+import { type Http2Part, Link } from './link.ts'
 import { watchProgress } from './slow-body.ts'
 
 export interface ConnectionOptions {
@@ -22,6 +22,8 @@ export interface ConnectionOptions {
   bodyWindowMs?(): number
   /** How long one that speaks HTTP/2 may be idle, in milliseconds. Default: 300 s. */
   readonly idleMs?: number | undefined
+  /** How often answers that are not taken are looked for, in milliseconds; they may stay so for five times as long. Default a minute. */
+  readonly lookMs?: number | undefined
   /** Told how many connections were cut when the server closed. */
   onCut(count: number): void
 }
@@ -30,9 +32,9 @@ export interface ConnectionOptions {
 const TOLD_TOO_MANY = 100
 /** How long such a one may take. */
 const TELLING_MS = 5000
-/** How often answers that are not taken are looked for, and how long they may stay so. */
+/** How often answers that are not taken are looked for, and for how many looks they may stay so: five minutes. */
 const LOOK_MS = 60_000
-const STALLED_MS = 300_000
+const LOOKS_STALLED = 5
 /** How long one that speaks HTTP/2 may be idle; as those of HTTP/1 (app.ts). */
 const IDLE_MS = 300_000
 /** How long a client may take to close its side of a connection that was closed in order. */
@@ -74,12 +76,15 @@ export class Connections {
   /** Servers that are not closed. */
   #servers = 0
   #isClosing = false
+  readonly #stalledMs: number
   readonly #look: NodeJS.Timeout
   #cutting: NodeJS.Timeout | undefined
 
   constructor(options: ConnectionOptions) {
     this.#options = options
-    this.#look = setInterval(() => this.#lookForStalled(), LOOK_MS)
+    const lookMs = options.lookMs ?? LOOK_MS
+    this.#stalledMs = LOOKS_STALLED * lookMs
+    this.#look = setInterval(() => this.#lookForStalled(), lookMs)
     this.#look.unref()
   }
 
@@ -123,7 +128,7 @@ export class Connections {
   openedSession(session: ServerHttp2Session): void {
     const link = Link.of(session.socket)
     if (link === undefined) return
-    link.http2 = { session, streams: new Set() }
+    link.http2 = { session, streams: new Set(), unanswered: 0 }
     session.on('stream', (stream) => this.#begunStream(link, session, stream))
     session.on('timeout', () => endIfIdle(link))
     this.#beginIdling(session)
@@ -217,11 +222,12 @@ export class Connections {
   #lookForStalled(): void {
     for (const link of this.#busy.list()) {
       if (link.http2 !== null) {
-        for (const stream of link.http2.streams) watchStalled(stream)
+        for (const stream of link.http2.streams) watchStalled(stream, this.#stalledMs)
+        askIfThere(link.http2, link)
         continue
       }
       const isStalling = (link.socket?.writableLength ?? 0) > 0
-      if (isStalling !== link.isStalling) link.socket?.setTimeout(isStalling ? STALLED_MS : 0)
+      if (isStalling !== link.isStalling) link.socket?.setTimeout(isStalling ? this.#stalledMs : 0)
       link.isStalling = isStalling
     }
   }
@@ -264,10 +270,26 @@ function cutSoon({ socket }: Link): void {
   setTimeout(() => socket?.destroy(), LAST_MS).unref()
 }
 
+/**
+ * Node reads on no further where a client has broken the protocol, tells nobody, and does not see that the client goes.
+ * Its requests would be under way for ever.
+ */
+function askIfThere(http2: Http2Part, link: Link): void {
+  // It may still hold something, and with its connection gone Node would end the process (docs/gotchas.md).
+  if (http2.session.destroyed) return
+  if (http2.unanswered === 0) {
+    http2.session.ping(() => {
+      http2.unanswered = 0
+    })
+  }
+  http2.unanswered += 1
+  if (http2.unanswered > LOOKS_STALLED) link.socket?.destroy()
+}
+
 const watched = new WeakSet<ServerHttp2Stream>()
 
 /** The same for one stream: others of its connection may be taken all the while. */
-function watchStalled(stream: ServerHttp2Stream): void {
+function watchStalled(stream: ServerHttp2Stream, stalledMs: number): void {
   // Its client has cancelled it, and Node waits until it takes what it was sent before.
   if (stream.closed) {
     stream.destroy()
@@ -277,5 +299,5 @@ function watchStalled(stream: ServerHttp2Stream): void {
   if (isStalling === watched.has(stream)) return
   if (!isStalling) watched.delete(stream)
   else watched.add(stream)
-  stream.setTimeout(isStalling ? STALLED_MS : 0, isStalling ? () => cancelStream(stream) : undefined)
+  stream.setTimeout(isStalling ? stalledMs : 0, isStalling ? () => cancelStream(stream) : undefined)
 }

@@ -163,12 +163,18 @@ export class StreamResponse extends NodeResponse {
   readonly #socket: StreamSocket
   #isAnswered = false
   #isEnded = false
+  #isClosed = false
 
   constructor(stream: ServerHttp2Stream) {
     super(stream)
     this.#socket = socketOf(stream)
     // Nobody reads what of the body is still to come: the client is told, and the other streams go on (RFC 9113 8.1).
     stream.once('finish', () => setImmediate(() => this.#stopBody()))
+    // Node says nothing of a HEAD whose client goes before the answer has begun.
+    this.once('close', () => {
+      this.#isClosed = true
+    })
+    stream.once('close', () => this.#isClosed || this.emit('close'))
   }
 
   #stopBody(): void {
@@ -232,7 +238,7 @@ export class StreamResponse extends NodeResponse {
   }
 
   override end(...args: [] | [data: string | Uint8Array, encoding?: BufferEncoding]): this {
-    if (this.#isAnswered) return this
+    if (this.#isAnswered || this.#isClosed) return this
     this.#isEnded = true
     return super.end(...args)
   }

@@ -1,9 +1,12 @@
 /** HTTP/2 over connections that somebody else has accepted. */
+import { METHODS } from 'node:http'
 import { createServer, type Http2Server, type ServerHttp2Session } from 'node:http2'
 import type { FastifyInstance } from 'fastify'
+import { CouchError } from '../core/errors.ts'
 import { holdContinue } from './continue.ts'
 import { MAX_HEADER_BYTES } from './head-faults.ts'
 import { StreamRequest, StreamResponse } from './http2-messages.ts'
+import { errorBody } from './raw-answer.ts'
 
 /**
  * Requests that a connection may have under way: as many as a browser's windows have feeds, and few enough that their
@@ -23,12 +26,18 @@ const HEADERS = 2000
  */
 const SESSION_MB = 64
 
+const NOT_VALID = new CouchError('bad_request', 'The request is not valid HTTP.')
+
 /**
  * Makes a server that hands its requests to the app. It listens nowhere: a connection is given to it as an event
  * `connection`. Whoever opens streams and cancels them at once, more than a thousand and then 33 a second, is cut off by
  * nghttp2 below (CVE-2023-44487); floods of other frames by Node.
  */
 export function makeHttp2Server(app: FastifyInstance): Http2Server {
+  const answer = (request: StreamRequest, response: StreamResponse) => {
+    if (KNOWN_METHODS.has(request.method)) app.routing(request as never, response as never)
+    else refuseMethod(app, response)
+  }
   const server = createServer(
     {
       settings: {
@@ -42,11 +51,21 @@ export function makeHttp2Server(app: FastifyInstance): Http2Server {
       Http2ServerRequest: StreamRequest as never,
       Http2ServerResponse: StreamResponse as never,
     },
-    (request, response) => app.routing(request as never, response as never),
+    answer as never,
   )
   holdContinue(server)
   server.on('session', (session) => prepare(app, session))
   return server
+}
+
+/** As HTTP/1 refuses them, whose parser takes no other (client-errors.ts). */
+const KNOWN_METHODS: ReadonlySet<string> = new Set(METHODS)
+
+function refuseMethod({ requestTally }: FastifyInstance, response: StreamResponse): void {
+  requestTally.invalid += 1
+  const body = errorBody(NOT_VALID)
+  const headers = { 'content-type': 'application/json', 'cache-control': 'must-revalidate' }
+  response.answerInstead(NOT_VALID.status, { ...headers, 'content-length': body.length }, body)
 }
 
 function prepare(app: FastifyInstance, session: ServerHttp2Session): void {

@@ -12,6 +12,8 @@ export interface Http2Part {
   readonly session: ServerHttp2Session
   /** Those that are under way. */
   readonly streams: Set<ServerHttp2Stream>
+  /** For how many looks a ping has waited for its answer. */
+  unanswered: number
 }
 
 /** What is kept of a connection, in a ring with others; a Map of sockets would cost every request its hash. */

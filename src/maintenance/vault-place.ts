@@ -1,4 +1,5 @@
 /** Where devices reach a server, as far as it can tell by itself. */
+import { bindAddress, secureBindAddress } from '../config/bind-address.ts'
 import type { Config } from '../config/config.ts'
 import { certificateHosts, isTlsEnabled } from '../config/tls-files.ts'
 
@@ -27,12 +28,12 @@ export async function ownUrl(config: Config, listening: Listening | null): Promi
 }
 
 function configured(config: Config): Listening {
-  const bound = config.get('chttpd', 'bind_address') ?? '127.0.0.1'
-  const boundSecurely = config.get('settee', 'tls_bind_address') || bound
   const at = (host: string) => (host.includes(':') ? `[${host}]` : host)
   return {
-    url: `http://${at(bound)}:${config.integer('chttpd', 'port')}/`,
-    secureUrl: isTlsEnabled(config) ? `https://${at(boundSecurely)}:${config.integer('ssl', 'port')}/` : null,
+    url: `http://${at(bindAddress(config))}:${config.integer('chttpd', 'port')}/`,
+    secureUrl: isTlsEnabled(config)
+      ? `https://${at(secureBindAddress(config))}:${config.integer('ssl', 'port')}/`
+      : null,
   }
 }
 

@@ -2,6 +2,7 @@
 import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
 import { isOpen } from '../auth/admins.ts'
+import { bindAddress, secureBindAddress } from '../config/bind-address.ts'
 import type { Config } from '../config/config.ts'
 import { isTlsEnabled } from '../config/tls-files.ts'
 import { setteeVersion } from '../config/version.ts'
@@ -14,17 +15,15 @@ export async function listenSecurely(
   lookMs?: number,
 ): Promise<SecureListener | null> {
   if (!isTlsEnabled(config)) return null
-  const host = config.get('settee', 'tls_bind_address') || config.get('chttpd', 'bind_address')
   const module = await import('../http/secure-listener.ts')
   const port = config.integer('ssl', 'port')
-  return module.listenSecurely(app, { host: host ?? '127.0.0.1', port, lookMs })
+  return module.listenSecurely(app, { host: secureBindAddress(config), port, lookMs })
 }
 
 /** @returns where it listens, with a slash at the end */
 export async function listen(app: FastifyInstance, config: Config): Promise<string> {
   const port = config.integer('chttpd', 'port')
-  const host = config.get('chttpd', 'bind_address') ?? '127.0.0.1'
-  await app.listen({ port, host, listenTextResolver: readyLine })
+  await app.listen({ port, host: bindAddress(config), listenTextResolver: readyLine })
   const url = urlOf(app)
   if (url === null) throw new Error('settee listens on no port')
   return url

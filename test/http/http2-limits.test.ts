@@ -180,9 +180,47 @@ t.test('what HTTP/2 forbids', async (t) => {
   t.match(await ask('GET /db/a'), { status: 404 }, 'and nothing of them is kept')
 })
 
+t.test('a method that nobody knows is as little HTTP as over HTTP/1', async (t) => {
+  const { secureUrl, tls, app, lines } = await startSecureMemoryServer(t)
+  const { ask } = await openSession(t, secureUrl, tls.cert)
+  for (const body of [undefined, '{}']) {
+    const answer = await ask('BREW /db', { headers: { origin: 'app://obsidian.md' }, ...(body && { body }) })
+    t.match(answer, { status: 400, isWhole: true, json: { error: 'bad_request', reason: /not valid HTTP/ } })
+  }
+  t.match(await ask('PROPFIND /db'), { status: 405 })
+  t.equal(app.requestTally.counts().invalid, 2)
+  t.notOk(lines.some((line) => /"level":[456]0/.test(line)))
+})
+
+t.test('a connection on which the protocol is broken', async (t) => {
+  const options = { lookMs: 100, idleMs: 500 }
+  const { secureUrl, tls, app } = await startSecureMemoryServer(t, {}, undefined, options)
+  const good = await openSession(t, secureUrl, tls.cert)
+  await good.ask('PUT /db')
+  const path = '/db/_changes?feed=longpoll&since=now'
+  const feed = good.open({ ':path': path })
+  for (const isAsked of [true, false]) {
+    const bad = await openFrames(secureUrl, tls.cert)
+    if (isAsked) {
+      bad.write(requestHead(1, { ...HEAD, ':path': path }, true))
+      await until(() => app.requestTally.counts().underWay === 2)
+    }
+    // Of a stream that was never opened: RFC 9113 5.1.
+    bad.write(lastData(99, 'x'))
+    await once(bad, 'data')
+    bad.destroy()
+    await until(() => app.connectionTally.counts().openConnections === 1)
+    t.pass(isAsked ? 'what was asked on it ends' : 'and so does it without')
+  }
+  // As often as the bad one was asked, and more.
+  await sleep(1000)
+  t.notOk(feed.stream.closed, 'who answers is left in peace')
+  t.match(await good.ask('GET /db'), { status: 200 })
+})
+
 t.test('bodies and answers of other kinds', async (t) => {
   const settings = { 'chttpd/max_http_request_size': '100000' }
-  const { secureUrl, tls } = await startSecureMemoryServer(t, settings)
+  const { secureUrl, tls, lines } = await startSecureMemoryServer(t, settings)
   const { ask, session } = await openSession(t, secureUrl, tls.cert)
   await ask('PUT /db')
   const gzip = { 'content-encoding': 'gzip' }
@@ -213,6 +251,28 @@ t.test('bodies and answers of other kinds', async (t) => {
       const { headers, isWhole } = await ask(`GET ${path}`, { headers: { 'accept-encoding': 'gzip' } })
       t.match({ headers, isWhole }, { headers: { 'content-encoding': 'gzip' }, isWhole: true }, path)
     }
+  })
+
+  t.test('heads and parts of answers that come in pieces', async (t) => {
+    const picture = 'settee '.repeat(10_000)
+    t.match(await ask('PUT /db/file/picture', { body: picture }), { status: 201 })
+    for (const path of ['/db/file/picture', '/db/_all_docs', '/db/_changes']) {
+      const [whole, head] = [await ask(`GET ${path}`), await ask(`HEAD ${path}`)]
+      t.match(head, { status: 200, text: '', code: 0 }, path)
+      t.equal(head.headers['content-type'], whole.headers['content-type'])
+      t.equal(head.headers['content-length'], whole.headers['content-length'])
+    }
+    const part = await ask('GET /db/file/picture', { headers: { range: 'bytes=7-12' } })
+    t.match(part, { status: 206, text: 'settee', headers: { 'content-range': 'bytes 7-12/70000' } })
+    const { headers } = await ask('GET /db/file/picture')
+    const again = { 'if-none-match': headers.etag as string }
+    t.match(await ask('GET /db/file/picture', { headers: again }), { status: 304, text: '' })
+  })
+
+  t.test('what the log says of a request', async (t) => {
+    const { text } = await ask('GET /db/long?attachments=true')
+    const line = lines.map((each) => JSON.parse(each)).findLast(({ path }) => path === '/db/long')
+    t.match(line, { method: 'GET', address: '127.0.0.1', status: 200, bytes: text.length })
   })
 
   t.test('an answer without a body', async (t) => {

@@ -216,6 +216,27 @@ t.test('a request that is answered in place of its own code', async (t) => {
   t.notOk(lines.some((line) => /"level":[56]0/.test(line)))
 })
 
+t.test('a HEAD whose client goes before it is answered', async (t) => {
+  let go: () => void = () => undefined
+  const { secureUrl, tls, app } = await startSecureMemoryServer(t, {}, (app) => {
+    app.get('/_slow', PUBLIC, async () => {
+      await new Promise<void>((resolve) => {
+        go = resolve
+      })
+      return {}
+    })
+  })
+  const { open } = await openSession(t, secureUrl, tls.cert)
+  const { stream } = open({ ':method': 'HEAD', ':path': '/_slow' })
+  await until(() => app.requestTally.counts().underWay === 1)
+  stream.close(NGHTTP2_CANCEL)
+  await until(() => app.requestTally.counts().underWay === 0)
+  go()
+  await sleep(50)
+  const { underWay, broken } = app.requestTally.counts()
+  t.same([underWay, broken], [0, 1], 'and it is told once')
+})
+
 t.test('feeds', async (t) => {
   const { secureUrl, tls, app } = await startSecureMemoryServer(t)
   const { ask, open, session } = await openSession(t, secureUrl, tls.cert)

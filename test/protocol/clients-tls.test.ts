@@ -46,6 +46,8 @@ t.test('clients over TLS', async (t) => {
       t.match(await curl('-X', 'PUT', `${db}/a`, '-d', '{"text":"ä"}'), /201/)
       t.match(await curl('--compressed', `${db}/_all_docs?include_docs=true`), /"text":"ä".*\n200/s)
       t.match(await curl('-I', `${db}/a`), /^HTTP.* 200.*etag: /is)
+      const form = ['-i', '-d', 'name=anna&password=secret', `${secureUrl}/_session`]
+      t.match(await curl(...form), /^set-cookie: AuthSession=[^;]+;.*; Secure/im)
       t.match(await curl('-T', file, `${db}/b/picture`), /"error":"attachment_too_large".*\n413/s)
       t.match(await curl('-H', 'Expect:', '-T', file, `${db}/b/picture`), /"error":.*\n413/s)
       t.match(await curl(`${db}/_changes?feed=continuous&timeout=100`), /"last_seq":.*\n200/s)
