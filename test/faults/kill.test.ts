@@ -11,7 +11,7 @@
  * The files are read as the kill has left them: `PRAGMA integrity_check`, whether anything lacks what it needs, and
  * the hash of every content (kill/files.ts).
  *
- *     SETTEE_KILLS=1000 npx tap --timeout=0 test/faults/kill.test.ts     the long form
+ *     SETTEE_KILLS=250 npx tap --timeout=0 test/faults/kill.test.ts     the long form
  */
 import t from 'tap'
 import { Run } from './kill/run.ts'
