@@ -75,6 +75,11 @@ export class Transit {
   }
 }
 
+/** Whether so much waits for readers that nothing had better be made before it is asked for. */
+export function isCrowded(): boolean {
+  return outgoingBytes() >= BUDGET
+}
+
 /**
  * How large the next piece should be that is to be sent.
  * @param most in bytes, when little is held; a power of two

@@ -1,3 +1,5 @@
+import { isCrowded } from '../core/outgoing.ts'
+
 /** Chunks that a reader may have: one that it is at work with, and one ahead. */
 const WINDOW = 2
 
@@ -36,9 +38,14 @@ export class Flow {
     return !this.#isCancelled
   }
 
+  /** Where much waits for readers who have stopped, none is made ahead. */
+  #least(): number {
+    return isCrowded() ? WINDOW : 1
+  }
+
   /** Waits until a chunk more is wanted, and counts it as sent; false when none will be. */
   async next(): Promise<boolean> {
-    while (this.isWanted() && this.#credit === 0) {
+    while (this.isWanted() && this.#credit < this.#least()) {
       await new Promise<void>((resolve) => {
         this.#wake = resolve
       })

@@ -1,5 +1,6 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import t from 'tap'
+import { holdOutgoing, releaseOutgoing } from '../../src/core/outgoing.ts'
 import { Flow } from '../../src/threads/flow.ts'
 
 /** What a waiting call has come to. */
@@ -34,6 +35,20 @@ t.test('two chunks go unasked, each further one when one is done with', async (t
   flow.pull()
   await turn()
   t.same(third, { value: true })
+})
+
+t.test('where much waits for readers who have stopped, none goes ahead', async (t) => {
+  const crowd = 8 * 1024 * 1024
+  holdOutgoing(crowd)
+  t.teardown(() => releaseOutgoing(crowd))
+  const flow = new Flow()
+  t.equal(await flow.next(), true)
+  const second = watched(flow.next())
+  await turn()
+  t.same(second, {}, 'the reader has the first in hand')
+  flow.pull()
+  await turn()
+  t.same(second, { value: true })
 })
 
 t.test('what was pulled ahead is remembered', async (t) => {
