@@ -1,5 +1,4 @@
 /** `filter=_doc_ids`: the documents are looked up, and the feed is never read through for them. */
-import { pieceBytes } from '../core/outgoing.ts'
 import type { UserCtx } from '../core/types.ts'
 import { requireMember } from '../documents/security.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
@@ -8,7 +7,7 @@ import {
   type FeedRange,
   type FeedRows,
   type FeedSearch,
-  PAGE_TEXT,
+  pageText,
   type Row,
   readRow,
   touchesOf,
@@ -102,7 +101,7 @@ async function readPlaces(
 ): Promise<{ rows: Row[]; used: number }> {
   const rows: Row[] = []
   const most = Math.min(limit, MOST_ROWS)
-  const mostText = pieceBytes(PAGE_TEXT)
+  const mostText = pageText()
   let text = 0
   let used = 0
   while (used < places.length && rows.length < most && text <= mostText) {

@@ -3,7 +3,6 @@
  * the sandbox what passes. While they are at work on one batch the next is read, and no more than these two are held.
  */
 import { isHeldLong } from '../core/breath.ts'
-import { pieceBytes } from '../core/outgoing.ts'
 import type { UserCtx } from '../core/types.ts'
 import { renderDocument } from '../documents/render.ts'
 import { requireMember } from '../documents/security.ts'
@@ -17,7 +16,7 @@ import {
   type FeedSearch,
   listedRevs,
   makeRow,
-  PAGE_TEXT,
+  pageText,
   type Row,
   type RowParts,
   readParts,
@@ -66,7 +65,7 @@ export async function functionRows(
 ): Promise<FeedRows> {
   const begun = performance.now()
   const rows: Row[] = []
-  const mostText = pieceBytes(PAGE_TEXT)
+  const mostText = pageText()
   let text = 0
   let range = search.range
   let size = FIRST_DOCS

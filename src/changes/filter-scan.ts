@@ -4,7 +4,6 @@
  */
 import { isHeldLong } from '../core/breath.ts'
 import { isDesignId } from '../core/ids.ts'
-import { pieceBytes } from '../core/outgoing.ts'
 import { renderDocument } from '../documents/render.ts'
 import { compileSelector, type Selector } from '../query/selector.ts'
 import { leafRev } from '../revisions/branch.ts'
@@ -18,7 +17,7 @@ import {
   type FeedSearch,
   listedRevs,
   PAGE_ROWS,
-  PAGE_TEXT,
+  pageText,
   readRow,
   touchesOf,
 } from './rows.ts'
@@ -73,7 +72,7 @@ export async function scanFiltered(
   let passed = 0
   let text = 0
   let start: number | undefined
-  const mostText = pieceBytes(PAGE_TEXT)
+  const mostText = pageText()
   const enough = () => passed >= most || text > mostText || isHeldLong(start ?? 0)
   const page = await store.readChanges(range, { limit: MOST_SCANNED, touches, enough }, (doc) => {
     start ??= performance.now()

@@ -3,7 +3,6 @@
  */
 import { isHeldLong } from '../core/breath.ts'
 import { CouchError } from '../core/errors.ts'
-import { pieceBytes } from '../core/outgoing.ts'
 import type { SecurityObject, UserCtx } from '../core/types.ts'
 import type { Body } from '../documents/database.ts'
 import { requireMember } from '../documents/security.ts'
@@ -22,7 +21,7 @@ import {
   type FeedSearch,
   frameRows,
   PAGE_ROWS,
-  PAGE_TEXT,
+  pageText,
   readRow,
   touchesOf,
 } from './rows.ts'
@@ -137,7 +136,7 @@ async function refuseFunction(store: DatabaseStore, user: UserCtx): Promise<neve
 function scanRows(store: DatabaseStore, { options, limit, range }: FeedSearch): Promise<FeedRows> {
   let text = 0
   let start: number | undefined
-  const most = pieceBytes(PAGE_TEXT)
+  const most = pageText()
   const enough = () => text > most || isHeldLong(start ?? 0)
   return store.readChanges(
     range,

@@ -1,4 +1,5 @@
 /** Answers of texts and of stored contents between them, put together while they are sent. */
+import { isHurried } from '../core/breath.ts'
 import { pieceBytes } from '../core/outgoing.ts'
 import { encodeTexts } from '../core/utf8.ts'
 import type { AttachmentAnswer } from './database.ts'
@@ -15,8 +16,12 @@ export interface ContentPiece {
   readonly range?: { readonly start: number; readonly end: number }
 }
 
-/** Short pieces are gathered into chunks of about so many bytes; smaller ones when much waits for readers. */
-const CHUNK_BYTES = 64 * 1024
+/**
+ * Short pieces are gathered into chunks of about so many bytes: smaller ones while somebody saves, whom a scan would
+ * otherwise leave less of the machine, and when much waits for readers (core/outgoing.ts).
+ */
+const CHUNK_BYTES = 256 * 1024
+const HURRIED_BYTES = 64 * 1024
 
 /** How many bytes pieces come to. */
 export function piecesLength(pieces: Iterable<Piece>): number {
@@ -75,7 +80,7 @@ export class Gathering {
 
   /** Whether there is enough now for a chunk. */
   get isLarge(): boolean {
-    return this.#length >= pieceBytes(CHUNK_BYTES)
+    return this.#length >= pieceBytes(isHurried() ? HURRIED_BYTES : CHUNK_BYTES)
   }
 
   add(piece: string | Uint8Array): void {
