@@ -1,4 +1,5 @@
 /** `filter=_doc_ids`: the documents are looked up, and the feed is never read through for them. */
+import { scanBytes } from '../core/outgoing.ts'
 import type { UserCtx } from '../core/types.ts'
 import { requireMember } from '../documents/security.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
@@ -7,7 +8,7 @@ import {
   type FeedRange,
   type FeedRows,
   type FeedSearch,
-  pageText,
+  PAGE_TEXT,
   type Row,
   readRow,
   touchesOf,
@@ -101,7 +102,7 @@ async function readPlaces(
 ): Promise<{ rows: Row[]; used: number }> {
   const rows: Row[] = []
   const most = Math.min(limit, MOST_ROWS)
-  const mostText = pageText()
+  const mostText = scanBytes(PAGE_TEXT)
   let text = 0
   let used = 0
   while (used < places.length && rows.length < most && text <= mostText) {

@@ -2,7 +2,9 @@
  * `filter=ddoc/name` and `filter=_view`: the feed is read through in batches, and functions of design documents say in
  * the sandbox what passes. While they are at work on one batch the next is read, and no more than these two are held.
  */
+
 import { isHeldLong } from '../core/breath.ts'
+import { scanBytes } from '../core/outgoing.ts'
 import type { UserCtx } from '../core/types.ts'
 import { renderDocument } from '../documents/render.ts'
 import { requireMember } from '../documents/security.ts'
@@ -16,7 +18,7 @@ import {
   type FeedSearch,
   listedRevs,
   makeRow,
-  pageText,
+  PAGE_TEXT,
   type Row,
   type RowParts,
   readParts,
@@ -65,7 +67,7 @@ export async function functionRows(
 ): Promise<FeedRows> {
   const begun = performance.now()
   const rows: Row[] = []
-  const mostText = pageText()
+  const mostText = scanBytes(PAGE_TEXT)
   let text = 0
   let range = search.range
   let size = FIRST_DOCS

@@ -2,8 +2,10 @@
  * `filter=_design`, `filter=_selector` and plain filter functions: the feed is read through, and what passes is decided
  * on the way.
  */
+
 import { isHeldLong } from '../core/breath.ts'
 import { isDesignId } from '../core/ids.ts'
+import { scanBytes } from '../core/outgoing.ts'
 import { renderDocument } from '../documents/render.ts'
 import { compileSelector, type Selector } from '../query/selector.ts'
 import { leafRev } from '../revisions/branch.ts'
@@ -17,7 +19,7 @@ import {
   type FeedSearch,
   listedRevs,
   PAGE_ROWS,
-  pageText,
+  PAGE_TEXT,
   readRow,
   touchesOf,
 } from './rows.ts'
@@ -72,7 +74,7 @@ export async function scanFiltered(
   let passed = 0
   let text = 0
   let start: number | undefined
-  const mostText = pageText()
+  const mostText = scanBytes(PAGE_TEXT)
   const enough = () => passed >= most || text > mostText || isHeldLong(start ?? 0)
   const page = await store.readChanges(range, { limit: MOST_SCANNED, touches, enough }, (doc) => {
     start ??= performance.now()

@@ -1,8 +1,10 @@
 /**
  * What a feed asks of the thread that owns a database, and what it gets: one page of `_changes` as bytes.
  */
+
 import { isHeldLong } from '../core/breath.ts'
 import { CouchError } from '../core/errors.ts'
+import { scanBytes } from '../core/outgoing.ts'
 import type { SecurityObject, UserCtx } from '../core/types.ts'
 import type { Body } from '../documents/database.ts'
 import { requireMember } from '../documents/security.ts'
@@ -21,7 +23,7 @@ import {
   type FeedSearch,
   frameRows,
   PAGE_ROWS,
-  pageText,
+  PAGE_TEXT,
   readRow,
   touchesOf,
 } from './rows.ts'
@@ -136,7 +138,7 @@ async function refuseFunction(store: DatabaseStore, user: UserCtx): Promise<neve
 function scanRows(store: DatabaseStore, { options, limit, range }: FeedSearch): Promise<FeedRows> {
   let text = 0
   let start: number | undefined
-  const most = pageText()
+  const most = scanBytes(PAGE_TEXT)
   const enough = () => text > most || isHeldLong(start ?? 0)
   return store.readChanges(
     range,

@@ -1,8 +1,6 @@
 /** Rows of `_changes` as text, protocol.md 5.2 and 5.3. */
-import { isHurried } from '../core/breath.ts'
 import { CouchError } from '../core/errors.ts'
 import { quoted } from '../core/json-text.ts'
-import { pieceBytes } from '../core/outgoing.ts'
 import { encodeTexts } from '../core/utf8.ts'
 import { renderDocument } from '../documents/render.ts'
 import { leafRev } from '../revisions/branch.ts'
@@ -68,14 +66,8 @@ export const UNLIMITED = 1e15
 
 /** Rows a page of the whole feed has at most. */
 export const PAGE_ROWS = 2000
-/** After about so much text a page ends, and the same while somebody saves, who is to wait for fewer of them. */
-const PAGE_TEXT = 512 * 1024
-const HURRIED_TEXT = 128 * 1024
-
-/** After how much text the next page ends: less also when much is held for readers who have stopped (core/outgoing.ts). */
-export function pageText(): number {
-  return pieceBytes(isHurried() ? HURRIED_TEXT : PAGE_TEXT)
-}
+/** After about so much text a page ends: less where others wait (core/outgoing.ts, scanBytes). */
+export const PAGE_TEXT = 512 * 1024
 
 /** What {@link readRow} will touch of a document. */
 export function touchesOf(options: ChangesOptions): Required<Omit<Touches, 'ancestry'>> {

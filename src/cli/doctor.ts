@@ -1,7 +1,7 @@
 /** `settee doctor`: what the apps meet at an address, and what to change. */
 import { readFile } from 'node:fs/promises'
-import { APP_ORIGINS } from '../config/defaults.ts'
 import { setteeVersion } from '../config/version.ts'
+import { APP_ORIGINS } from '../core/app-origins.ts'
 import { examine } from './doctor/examine.ts'
 import type { Finding } from './doctor/finding.ts'
 import { isWell, jsonOf, linesOf, reportOf, summaryOf } from './doctor/output.ts'

@@ -66,7 +66,7 @@ server runs or not:
   --json               print JSON
 ${DATA_HELP}${TIME_HELP}`,
   options: HISTORY_OPTIONS,
-  read: (words, values) => historyCommand(words, values),
+  read: historyCommand,
 })
 
 export const REWIND = grammar({
@@ -82,7 +82,7 @@ that were not there then are deleted. Works whether the server runs or not:
   --json               print JSON
 ${DATA_HELP}${TIME_HELP}`,
   options: REWIND_OPTIONS,
-  read: (words, values) => rewindCommand(words, values),
+  read: rewindCommand,
 })
 
 const LIMIT = 50

@@ -89,7 +89,7 @@ runs or not, and repeats nothing that is done already:
   --vault <name>       the first vault; --no-vault makes none
 ${SHARED_HELP}`,
   options: SETUP_OPTIONS,
-  read: (words, values) => setupCommand(words, values),
+  read: setupCommand,
 })
 
 export const VAULT_ADD = grammar({

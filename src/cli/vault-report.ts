@@ -1,6 +1,7 @@
 /** What `settee vault add` and `settee setup` say. */
 import { type Address, parseAddress } from '../core/address.ts'
 import type { StepOutcome, VaultOutcome, VaultState } from '../maintenance/vault-controls.ts'
+import { isThisMachine } from '../maintenance/vault-place.ts'
 import { shown } from './one-line.ts'
 import { qrCode } from './qr-code.ts'
 import type { App, VaultCommand } from './vault-arguments.ts'
@@ -138,14 +139,11 @@ function isOfAnotherApp(app: App, { documents, hasLiveSync }: VaultState): boole
   return app === 'livesync' && !hasLiveSync && (documents ?? 0) > 0
 }
 
-const THIS_MACHINE = /^(?:127\.|localhost\.?$|::1$)/
-
 /** What will stand in the way of a device. */
 function notesOf({ command, state, outcome, url }: VaultReport): string[] {
   const notes: string[] = []
   const place = parseAddress(url, { mobile: command.app !== 'pouchdb' })
-  const isHere = THIS_MACHINE.test(new URL(url).hostname.replace(/[[\]]/g, ''))
-  if (isHere) {
+  if (isThisMachine(new URL(url).hostname)) {
     notes.push(
       'This address is good on this machine alone. For others say by which one they reach the server: ' +
         '--host https://notes.example.com:443',

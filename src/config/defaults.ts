@@ -1,3 +1,4 @@
+import { APP_ORIGINS } from '../core/app-origins.ts'
 import { DEFAULT_LIMITS } from '../core/types.ts'
 import { problemOfHandlers } from './authentication-handlers.ts'
 import { BOOLEAN, bytes, integer, type KnownKey, row, TEXT, type ValueKind } from './known-key.ts'
@@ -21,9 +22,6 @@ export const LOG_LEVELS = [
   'emerg',
   'none',
 ] as const
-
-/** Origins of the apps whose pages call the server: Obsidian's, on computers and on phones; clients.md R12. */
-export const APP_ORIGINS = ['app://obsidian.md', 'capacitor://localhost', 'http://localhost'] as const
 
 /** The digests that CouchDB offers for PBKDF2, by its names; `sha` is SHA-1 (couch_passwords). */
 export const PBKDF2_PRFS = ['sha', 'sha224', 'sha256', 'sha384', 'sha512'] as const

@@ -6,6 +6,8 @@
  * One count for the process: all threads that make pieces or send them add to it and read it.
  */
 
+import { isHurried } from './breath.ts'
+
 /** From so many bytes on pieces are the smallest. */
 const BUDGET = 8 * 1024 * 1024
 /** The smallest piece; of shorter ones the memory is left to the collector (discard.ts). */
@@ -78,6 +80,17 @@ export class Transit {
 /** Whether so much waits for readers that nothing had better be made before it is asked for. */
 export function isCrowded(): boolean {
   return outgoingBytes() >= BUDGET
+}
+
+/** While somebody saves, what is read beside it comes in pieces of this part: a scan leaves him more of the machine. */
+const HURRIED_PART = 4
+
+/**
+ * As {@link pieceBytes}, of a feed or a listing, which reads much for each piece.
+ * @param most in bytes, when little is held and nobody saves on this thread; a power of two
+ */
+export function scanBytes(most: number): number {
+  return pieceBytes(isHurried() ? most / HURRIED_PART : most)
 }
 
 /**

@@ -1,6 +1,5 @@
 /** Answers of texts and of stored contents between them, put together while they are sent. */
-import { isHurried } from '../core/breath.ts'
-import { pieceBytes } from '../core/outgoing.ts'
+import { scanBytes } from '../core/outgoing.ts'
 import { encodeTexts } from '../core/utf8.ts'
 import type { AttachmentAnswer } from './database.ts'
 import { base64Length, base64Of, inflated, type ReadContent } from './stored-content.ts'
@@ -16,12 +15,8 @@ export interface ContentPiece {
   readonly range?: { readonly start: number; readonly end: number }
 }
 
-/**
- * Short pieces are gathered into chunks of about so many bytes: smaller ones while somebody saves, whom a scan would
- * otherwise leave less of the machine, and when much waits for readers (core/outgoing.ts).
- */
+/** Short pieces are gathered into chunks of about so many bytes: smaller ones where others wait (core/outgoing.ts). */
 const CHUNK_BYTES = 256 * 1024
-const HURRIED_BYTES = 64 * 1024
 
 /** How many bytes pieces come to. */
 export function piecesLength(pieces: Iterable<Piece>): number {
@@ -80,7 +75,7 @@ export class Gathering {
 
   /** Whether there is enough now for a chunk. */
   get isLarge(): boolean {
-    return this.#length >= pieceBytes(isHurried() ? HURRIED_BYTES : CHUNK_BYTES)
+    return this.#length >= scanBytes(CHUNK_BYTES)
   }
 
   add(piece: string | Uint8Array): void {

@@ -5,7 +5,7 @@ import type { ConnectionError, FastifyInstance } from 'fastify'
 import { CouchError, type ErrorName } from '../core/errors.ts'
 import { closeInStages, isEnding } from './lingering-close.ts'
 import { corsLines } from './plugins/cors.ts'
-import { rawAnswer } from './raw-answer.ts'
+import { notHttp, rawAnswer } from './raw-answer.ts'
 
 /** What Node calls what is wrong with a request that was never made one. */
 const ROWS: Readonly<Record<string, ErrorName>> = {
@@ -55,9 +55,7 @@ function endInTurn(socket: Socket, answer: string): void {
 
 function errorOf({ code }: ConnectionError): CouchError {
   const row = ROWS[code]
-  return row === undefined
-    ? new CouchError('bad_request', 'The request is not valid HTTP.')
-    : new CouchError(row)
+  return row === undefined ? notHttp() : new CouchError(row)
 }
 
 /** What the parser was given last: of a short head all of it. */

@@ -1,6 +1,6 @@
 /** What the configuration says about pages of other origins; protocol.md 13. */
 import type { Config } from '../config/config.ts'
-import { APP_ORIGINS } from '../config/defaults.ts'
+import { APP_ORIGINS } from '../core/app-origins.ts'
 
 /** CouchDB's default (chttpd_cors.erl). */
 const METHODS = 'CONNECT,COPY,DELETE,GET,HEAD,OPTIONS,POST,PUT,TRACE'

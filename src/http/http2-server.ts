@@ -2,11 +2,10 @@
 import { METHODS } from 'node:http'
 import { createServer, type Http2Server, type ServerHttp2Session } from 'node:http2'
 import type { FastifyInstance } from 'fastify'
-import { CouchError } from '../core/errors.ts'
 import { holdContinue } from './continue.ts'
 import { MAX_HEADER_BYTES } from './head-faults.ts'
 import { StreamRequest, StreamResponse } from './http2-messages.ts'
-import { errorBody } from './raw-answer.ts'
+import { errorBody, notHttp } from './raw-answer.ts'
 
 /**
  * Requests that a connection may have under way: as many as a browser's windows have feeds, and few enough that their
@@ -25,8 +24,6 @@ const HEADERS = 2000
  * its streams must fit, or who takes many pictures at a time is refused the next.
  */
 const SESSION_MB = 64
-
-const NOT_VALID = new CouchError('bad_request', 'The request is not valid HTTP.')
 
 /**
  * Makes a server that hands its requests to the app. It listens nowhere: a connection is given to it as an event
@@ -63,9 +60,10 @@ const KNOWN_METHODS: ReadonlySet<string> = new Set(METHODS)
 
 function refuseMethod({ requestTally }: FastifyInstance, response: StreamResponse): void {
   requestTally.invalid += 1
-  const body = errorBody(NOT_VALID)
+  const error = notHttp()
+  const body = errorBody(error)
   const headers = { 'content-type': 'application/json', 'cache-control': 'must-revalidate' }
-  response.answerInstead(NOT_VALID.status, { ...headers, 'content-length': body.length }, body)
+  response.answerInstead(error.status, { ...headers, 'content-length': body.length }, body)
 }
 
 function prepare(app: FastifyInstance, session: ServerHttp2Session): void {

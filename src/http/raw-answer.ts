@@ -1,6 +1,11 @@
 /** Answers as bytes, for where no reply will carry them. */
 import { STATUS_CODES } from 'node:http'
-import type { CouchError } from '../core/errors.ts'
+import { CouchError } from '../core/errors.ts'
+
+/** What is no request, whatever kept it from being one. */
+export function notHttp(): CouchError {
+  return new CouchError('bad_request', 'The request is not valid HTTP.')
+}
 
 /** The body of an error's answer; protocol.md 1.1. */
 export function errorBody(error: CouchError): Buffer {

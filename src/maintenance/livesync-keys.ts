@@ -1,10 +1,11 @@
 /** What Obsidian LiveSync wants of a server's configuration: the nine keys that its set-up scripts write; clients.md 1.2. */
+
 import { memberView, type Values, valueIn } from '../config/member-view.ts'
+import { APP_ORIGINS } from '../core/app-origins.ts'
 
 /** The document that LiveSync writes into each database that it syncs with; clients.md 1.2. */
 export const LIVESYNC_VERSION_ID = 'obsydian_livesync_version'
 
-const ORIGINS = ['app://obsidian.md', 'capacitor://localhost', 'http://localhost'] as const
 const MAX_REQUEST = 4_294_967_296
 const MAX_DOCUMENT = 50_000_000
 
@@ -62,6 +63,6 @@ function atLeast(read: Read, section: string, key: string, bytes: number): [stri
 function originsFrom(found: string): string | null {
   if (found.trim() === '*') return null
   const listed = found.split(',').flatMap((origin) => origin.trim() || [])
-  const all = [...new Set([...listed, ...ORIGINS])].join(',')
+  const all = [...new Set([...listed, ...APP_ORIGINS])].join(',')
   return all === found ? null : all
 }

@@ -12,6 +12,11 @@ export interface Listening {
 
 const LOOPBACK = /^(?:127\.|localhost\.?$|::1$)/
 
+/** @param host of a URL: an IPv6 address in brackets or without */
+export function isThisMachine(host: string): boolean {
+  return LOOPBACK.test(host.replace(/[[\]]/g, ''))
+}
+
 /**
  * Where settee speaks TLS itself, by TLS, since phones take nothing else: under a name of its certificate, the only
  * ones under which clients trust it. Where that names none that leads to where it listens, without.
@@ -22,8 +27,8 @@ export async function ownUrl(config: Config, listening: Listening | null): Promi
   const { url, secureUrl } = listening ?? configured(config)
   if (secureUrl === null) return url
   const { hostname, port } = /^https:\/\/(?<hostname>.*):(?<port>\d+)\/$/.exec(secureUrl)?.groups ?? {}
-  const isHere = LOOPBACK.test(bare(hostname ?? ''))
-  const named = (await certificateHosts(config)).find((host) => LOOPBACK.test(bare(host)) === isHere)
+  const isHere = isThisMachine(hostname ?? '')
+  const named = (await certificateHosts(config)).find((host) => isThisMachine(host) === isHere)
   return named === undefined ? url : `https://${named}:${port}/`
 }
 
@@ -35,8 +40,4 @@ function configured(config: Config): Listening {
       ? `https://${at(secureBindAddress(config))}:${config.integer('ssl', 'port')}/`
       : null,
   }
-}
-
-function bare(host: string): string {
-  return host.replace(/[[\]]/g, '')
 }

@@ -5,19 +5,8 @@ import { setUp } from '../../src/cli/setup.ts'
 import { type SetupCommand, setupCommand } from '../../src/cli/vault-arguments.ts'
 import type { Controls } from '../../src/maintenance/controls.ts'
 import type { VaultOrder, VaultState } from '../../src/maintenance/vault-controls.ts'
+import { NEW_VAULT } from './new-vault.ts'
 
-const STATE: VaultState = {
-  documents: null,
-  hasMembers: false,
-  hasLiveSync: false,
-  hasAccount: false,
-  devices: [],
-  admins: [],
-  listening: 'http://127.0.0.1:5984/',
-  url: 'http://127.0.0.1:5984/',
-  isHosted: false,
-  folder: '/data',
-}
 const MADE = {
   account: 'made',
   database: 'made',
@@ -71,7 +60,7 @@ async function run(
   const done: unknown[] = []
   const admins = [...(state.admins ?? [])]
   const controls = {
-    readVault: async () => ({ ...STATE, ...state, admins }),
+    readVault: async () => ({ ...NEW_VAULT, ...state, admins }),
     setPassword: async ({ name, ...change }: { name: string }) => {
       admins.push(name)
       done.push({ name, ...change })

@@ -8,19 +8,9 @@ import { vaultCommand } from '../../src/cli/vault-arguments.ts'
 import { vaultJson, vaultText } from '../../src/cli/vault-report.ts'
 import type { VaultControls, VaultOutcome, VaultState } from '../../src/maintenance/vault-controls.ts'
 import { temporaryFolder } from '../helpers/server.ts'
+import { NEW_VAULT } from './new-vault.ts'
 
-const STATE: VaultState = {
-  documents: null,
-  hasMembers: false,
-  hasLiveSync: false,
-  hasAccount: false,
-  devices: [],
-  admins: ['anna'],
-  listening: 'http://127.0.0.1:5984/',
-  url: 'http://127.0.0.1:5984/',
-  isHosted: false,
-  folder: '/data',
-}
+const STATE: VaultState = { ...NEW_VAULT, admins: ['anna'] }
 
 const MADE: VaultOutcome = {
   account: 'made',

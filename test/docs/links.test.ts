@@ -15,11 +15,14 @@ interface Link {
   readonly anchor: string | undefined
 }
 
+/** A page without its blocks of code. */
+function unfenced(page: string): string {
+  return pageText(page).replaceAll(/^```.*?^```$/gms, '')
+}
+
 /** The links of a page into the tree, outside code. */
 function linksOf(page: string): Link[] {
-  const prose = pageText(page)
-    .replaceAll(/^```.*?^```$/gms, '')
-    .replaceAll(/`[^`\n]*`/g, '')
+  const prose = unfenced(page).replaceAll(/`[^`\n]*`/g, '')
   return [...prose.matchAll(/\]\(([^)\s]+)\)/g)]
     .map(([, text = '']) => text)
     .filter((text) => !/^[a-z]+:/.test(text))
@@ -31,11 +34,7 @@ function linksOf(page: string): Link[] {
 
 /** The names that GitHub gives to the headings of a page. */
 function anchorsOf(page: string): Set<string> {
-  const headings = [
-    ...pageText(page)
-      .replaceAll(/^```.*?^```$/gms, '')
-      .matchAll(/^#+ (.+)$/gm),
-  ]
+  const headings = [...unfenced(page).matchAll(/^#+ (.+)$/gm)]
   return new Set(
     headings.map(([, heading = '']) =>
       heading

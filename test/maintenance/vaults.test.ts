@@ -50,13 +50,13 @@ t.test('whatever passwords have to be, an account that nobody is to know one of 
   const { controls, status } = await start(t)
   const rules = '/_node/_local/_config/chttpd_auth/password_regexp'
   t.equal(await status('PUT', rules, ADMIN, JSON.stringify('["^[0-9]{4}$"]')), 200)
-  const { secret } = await controls.addVault(order('work'))
-  t.equal(await status('GET', '/work', `work:${secret}`), 200)
+  const { secret } = await controls.addVault(order('wiki'))
+  t.equal(await status('GET', '/wiki', `wiki:${secret}`), 200)
   for (const password of ['', 'null', 'undefined', '1234'])
-    t.equal(await status('GET', '/work', `work:${password}`), 401)
-  await t.rejects(controls.addVault(order('work', { device: null, password: '1234' })), { code: 'conflict' })
-  await controls.setPassword({ name: 'work', password: '1234', create: false })
-  t.equal(await status('GET', '/work', 'work:1234'), 200, 'it can be given one')
+    t.equal(await status('GET', '/wiki', `wiki:${password}`), 401)
+  await t.rejects(controls.addVault(order('wiki', { device: null, password: '1234' })), { code: 'conflict' })
+  await controls.setPassword({ name: 'wiki', password: '1234', create: false })
+  t.equal(await status('GET', '/wiki', 'wiki:1234'), 200, 'it can be given one')
 })
 
 t.test('commands at the same time shut nobody out', async (t) => {
@@ -83,8 +83,8 @@ t.test('a database that was open to everybody is closed, and that is said', asyn
 t.test('the account of a vault may do what apps do there, and nothing beyond', async (t) => {
   const { controls, request } = await start(t)
   await controls.addVault(order('other'))
-  const { secret } = await controls.addVault(order('work', { liveSync: true }))
-  const auth = `work:${secret}`
+  const { secret } = await controls.addVault(order('wiki', { liveSync: true }))
+  const auth = `wiki:${secret}`
   const note = { docs: [{ _id: 'note:1', _rev: '1-a', body: '' }], new_edits: false }
   const picture = { 'p.png': { content_type: 'image/png', data: 'AAAA' } }
   // As PouchDB, LiveSync and Inkdrop ask; clients.md 1.1 to 1.3.
@@ -92,39 +92,39 @@ t.test('the account of a vault may do what apps do there, and nothing beyond', a
     ['GET', '/', 200],
     ['GET', '/_up', 200],
     ['GET', '/_session', 200],
-    ['GET', '/work/', 200],
-    ['PUT', '/work/obsydian_livesync_version', 201, { type: 'versioninfo', version: 12 }],
-    ['PUT', '/work/_local/obsydian_livesync_milestone', 201, { locked: false }],
-    ['GET', '/work/_local/obsydian_livesync_milestone', 200],
-    ['POST', '/work/_bulk_docs', 201, note],
-    ['POST', '/work/_revs_diff', 200, { 'note:1': ['1-a'] }],
-    ['POST', '/work/_bulk_get?revs=true&latest=true', 200, { docs: [{ id: 'note:1' }] }],
-    ['POST', '/work/_all_docs?include_docs=true', 200, { keys: ['note:1'] }],
-    ['GET', '/work/_changes?style=all_docs', 200],
-    ['POST', '/work/_changes?filter=_selector', 200, { selector: { type: { $ne: 'leaf' } } }],
-    ['PUT', '/work/file:1', 201, { _attachments: picture }],
-    ['GET', '/work/file:1/p.png', 200],
-    ['PUT', '/work/_design/mobile', 201, { filters: { sync: 'function (doc) { return true }' } }],
-    ['GET', '/work/_changes?filter=mobile/sync', 200],
-    ['POST', '/work/_compact', 202, {}],
+    ['GET', '/wiki/', 200],
+    ['PUT', '/wiki/obsydian_livesync_version', 201, { type: 'versioninfo', version: 12 }],
+    ['PUT', '/wiki/_local/obsydian_livesync_milestone', 201, { locked: false }],
+    ['GET', '/wiki/_local/obsydian_livesync_milestone', 200],
+    ['POST', '/wiki/_bulk_docs', 201, note],
+    ['POST', '/wiki/_revs_diff', 200, { 'note:1': ['1-a'] }],
+    ['POST', '/wiki/_bulk_get?revs=true&latest=true', 200, { docs: [{ id: 'note:1' }] }],
+    ['POST', '/wiki/_all_docs?include_docs=true', 200, { keys: ['note:1'] }],
+    ['GET', '/wiki/_changes?style=all_docs', 200],
+    ['POST', '/wiki/_changes?filter=_selector', 200, { selector: { type: { $ne: 'leaf' } } }],
+    ['PUT', '/wiki/file:1', 201, { _attachments: picture }],
+    ['GET', '/wiki/file:1/p.png', 200],
+    ['PUT', '/wiki/_design/mobile', 201, { filters: { sync: 'function (doc) { return true }' } }],
+    ['GET', '/wiki/_changes?filter=mobile/sync', 200],
+    ['POST', '/wiki/_compact', 202, {}],
     ['GET', '/_node/_local/_config', 200],
   ]
   for (const [method, path, status, body] of may)
     t.equal((await request(method, path, { auth, body })).status, status, `${method} ${path}`)
-  t.match(await controls.readVault(order('work')), { documents: 4, hasLiveSync: true })
+  t.match(await controls.readVault(order('wiki')), { documents: 4, hasLiveSync: true })
   t.match(await controls.readVault(order('other')), { documents: 0, hasLiveSync: false })
   const mayNot: typeof may = [
     ['GET', '/other', 403],
     ['PUT', '/other/a', 403, {}],
     ['GET', '/other/_changes', 403],
-    ['PUT', '/other/_security', 403, { members: { names: ['work'] } }],
+    ['PUT', '/other/_security', 403, { members: { names: ['wiki'] } }],
     ['PUT', '/more', 401],
-    ['DELETE', '/work', 401],
+    ['DELETE', '/wiki', 401],
     ['GET', '/_all_dbs', 401],
     ['GET', '/_users/_all_docs', 403],
-    ['GET', '/_users/org.couchdb.user:work', 403],
-    ['PUT', '/_users/org.couchdb.user:work', 403, { name: 'work', type: 'user', roles: [], password: 'x' }],
-    ['PUT', '/_node/_local/_config/admins/work', 403, 'x'],
+    ['GET', '/_users/org.couchdb.user:wiki', 403],
+    ['PUT', '/_users/org.couchdb.user:wiki', 403, { name: 'wiki', type: 'user', roles: [], password: 'x' }],
+    ['PUT', '/_node/_local/_config/admins/wiki', 403, 'x'],
     ['PUT', '/_node/_local/_config/couchdb/max_document_size', 403, '60000000'],
     ['POST', '/_settee/tokens', 403, { name: 'more' }],
     ['GET', '/_settee/accounts', 401],

@@ -1,5 +1,5 @@
 /** The lines to change, for each fault and each proxy or server that may be its cause. */
-import { APP_ORIGINS } from '../../config/defaults.ts'
+import { APP_ORIGINS } from '../../core/app-origins.ts'
 import type { Cure } from './finding.ts'
 import type { ProxyName, ServerKind, Stage } from './stage.ts'
 

@@ -43,6 +43,11 @@ export function isAnswer(reply: Reply): reply is Answer {
   return 'status' in reply
 }
 
+/** Whether it is in JSON: CouchDB's are, and what stands before it has none. */
+export function isJson({ json }: Pick<Answer, 'json'>): boolean {
+  return typeof json === 'object' && json !== null
+}
+
 /** @returns all values of a header as a page sees them: Node keeps the first `Server` alone, and Caddy sends two */
 export function headerOf({ raw }: Pick<Answer, 'raw'>, name: string): string {
   return raw.flatMap(([each, value]) => (each === name ? [value] : [])).join(', ')

@@ -3,7 +3,7 @@ import type { Test } from 'tap'
 import { type Examination, examine } from '../../../src/cli/doctor/examine.ts'
 import type { Finding, FindingName } from '../../../src/cli/doctor/finding.ts'
 import { type Pace, paceOf } from '../../../src/cli/doctor/pace.ts'
-import { APP_ORIGINS } from '../../../src/config/defaults.ts'
+import { APP_ORIGINS } from '../../../src/core/app-origins.ts'
 
 /** Waits of tests: long where something comes for certain, short where nothing will. */
 export const PATIENT: Pace = {

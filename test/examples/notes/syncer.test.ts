@@ -8,12 +8,13 @@ import { databaseOf, deviceName } from '../../../examples/notes/src/hosted.ts'
 import type { SyncEvent } from '../../../examples/notes/src/log.ts'
 import type { Pouch, PouchOptions } from '../../../examples/notes/src/pouch.ts'
 import { DEFAULTS } from '../../../examples/notes/src/settings.ts'
-import { isForMobile, MOBILE_FUNCTION, mobileOptions } from '../../../examples/notes/src/sync/mobile.ts'
+import { isForMobile, mobileOptions } from '../../../examples/notes/src/sync/mobile.ts'
 import { kindOf, Refusals } from '../../../examples/notes/src/sync/refusals.ts'
 import { headersOf, remoteOf } from '../../../examples/notes/src/sync/remote.ts'
 import { backOff, Syncer, type SyncerOptions } from '../../../examples/notes/src/sync/syncer.ts'
 import { choiceOf } from '../../../examples/notes/src/sync/target.ts'
 import { parseAddress } from '../../../src/core/address.ts'
+import { MOBILE_FILTER } from '../../../src/core/mobile-filter.ts'
 import { startTestServer } from '../../helpers/server.ts'
 
 PouchDB.plugin(memoryAdapter)
@@ -158,7 +159,7 @@ t.test('what a mobile device leaves out, in each direction', async (t) => {
   t.same(mobileOptions('none', 'pull'), {})
   t.same(mobileOptions('filter', 'pull'), { filter: 'mobile/sync' })
   t.same(Object.keys(mobileOptions('selector', 'pull')), ['selector'])
-  const filter = new Function(`return ${MOBILE_FUNCTION}`)() as typeof isForMobile
+  const filter = new Function(`return ${MOBILE_FILTER}`)() as typeof isForMobile
   for (const _id of ['note:1', 'file:1', 'x-file:1', '_design/mobile', 'profile']) {
     t.equal(filter({ _id }), isForMobile({ _id }), _id)
     t.equal(mobileOptions('filter', 'push').filter, isForMobile)

@@ -1,6 +1,7 @@
 /** What the diagnosis asks a server, as the page that it is: facts alone, verdict.ts says what they mean. */
+
 import type { Address } from '../../../../src/core/address.ts'
-import { MOBILE_DESIGN } from '../sync/mobile.ts'
+import { MOBILE_DESIGN_ID } from '../../../../src/core/mobile-filter.ts'
 import { headersOf } from '../sync/remote.ts'
 
 /** How a request ended, as far as a page may know. */
@@ -58,7 +59,7 @@ export async function probe(address: Address, around: Surroundings, options: Pro
       ? await answers(around, address.url.slice(0, address.url.lastIndexOf('/') + 1))
       : null
   const design =
-    isWell && options.mobile ? await ask(around, `${address.url}/${MOBILE_DESIGN}`, headers) : null
+    isWell && options.mobile ? await ask(around, `${address.url}/${MOBILE_DESIGN_ID}`, headers) : null
   const feed = isWell && options.feed ? await feedOf(around, address, headers) : null
   return { isOnline, origin, database, isThere, design, feed }
 }

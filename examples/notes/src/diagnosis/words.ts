@@ -1,8 +1,9 @@
 /** Each thing that can stand in the way of a sync, in words for a person: what it is, and how it is mended. Pure. */
 import type { Address, AddressFault } from '../../../../src/core/address.ts'
+import { APP_ORIGINS } from '../../../../src/core/app-origins.ts'
+import { MOBILE_DESIGN_ID, MOBILE_FILTER } from '../../../../src/core/mobile-filter.ts'
 import { withoutCredentials } from '../log.ts'
 import type { PouchError } from '../pouch.ts'
-import { MOBILE_FUNCTION } from '../sync/mobile.ts'
 import type { Finding } from './finding.ts'
 import type { Answer, Probes } from './probes.ts'
 
@@ -101,7 +102,7 @@ export function cors(address: Address, origin: string): Finding {
       '`cors/origins`; the value is the whole list, with commas between. A proxy in front must not add headers of its own.',
     command:
       `curl -u admin -X PUT ${serverOf(address)}/_node/_local/_config/cors/origins ` +
-      `-d '"${origin},app://obsidian.md,capacitor://localhost,http://localhost"'`,
+      `-d '"${[origin, ...APP_ORIGINS].join(',')}"'`,
   }
 }
 
@@ -178,14 +179,14 @@ export function noDatabase(address: Address, isHosted: boolean): Finding {
 
 /** @param there the design document as it is, so that the command leaves the rest of it alone */
 export function noMobileFilter(address: Address, there: object, filters: object): Finding {
-  const design = { ...there, filters: { ...filters, sync: MOBILE_FUNCTION } }
+  const design = { ...there, filters: { ...filters, sync: MOBILE_FILTER } }
   const body = JSON.stringify(design).replaceAll("'", "'\\''")
   return {
     code: 'no_mobile_filter',
     title: 'The database has no filter for mobile devices (_design/mobile).',
     detail:
       'A mobile device syncs through it, so that pictures stay away. An admin of the database makes it once, with this command; the sync then goes on by itself.',
-    command: `curl -u admin -X PUT ${address.url}/_design/mobile -H 'Content-Type: application/json' -d '${body}'`,
+    command: `curl -u admin -X PUT ${address.url}/${MOBILE_DESIGN_ID} -H 'Content-Type: application/json' -d '${body}'`,
   }
 }
 

@@ -4,12 +4,10 @@ import type { MobileWay } from './target.ts'
 
 /** The function of the design document that others' apps look for, too. */
 export const MOBILE_FILTER = 'mobile/sync'
-export const MOBILE_DESIGN = '_design/mobile'
-/** Its source: what it says of a document is {@link isForMobile}. */
-export const MOBILE_FUNCTION = "function (doc) { return doc._id.indexOf('file:') === -1 }"
 /** The same for a server that has no design documents. */
 const MOBILE_SELECTOR = { _id: { $not: { $regex: 'file:' } } }
 
+/** What the function of the design document says, for a device that has none (core/mobile-filter.ts of settee). */
 export function isForMobile(doc: Doc): boolean {
   return doc._id.indexOf('file:') === -1
 }

@@ -1,5 +1,5 @@
 import { advise } from '../advice.ts'
-import { type Answer, isAnswer, type Reply } from '../client.ts'
+import { type Answer, isAnswer, isJson, type Reply } from '../client.ts'
 import { type Finding, fine, note, wrong } from '../finding.ts'
 import { told } from '../quote.ts'
 import type { Scene } from '../scene.ts'
@@ -43,7 +43,7 @@ function judgeRefused({ bytes, reply }: BodyFacts, scene: Scene): Finding {
   if (answer.status === 408 || answer.status === 504 || answer.status === 524) {
     return wrong('bodies', `${size} take too long: ${what}.`, advise('slowBodies', stage, 'proxy'))
   }
-  const isOfServer = typeof answer.json === 'object' && answer.json !== null
+  const isOfServer = isJson(answer)
   if (answer.status !== 413) {
     const cures = isOfServer ? [] : advise('bodies', stage, 'proxy')
     return wrong('bodies', `${size} are refused: ${what}.`, cures)

@@ -21,7 +21,7 @@ export interface FeedFacts {
 /** Arrivals closer to one another than this share of a heartbeat are one. */
 const APART = 0.3
 /** A beat may be late by this much of itself. */
-const LATE = 2.5
+export const LATE = 2.5
 
 /** Judges whether the feed passes at once, or is kept back until there is more of it. */
 export function judgeFeed(facts: FeedFacts, { stage, quote }: Scene): Finding {

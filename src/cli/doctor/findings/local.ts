@@ -1,5 +1,5 @@
 import { advise } from '../advice.ts'
-import { isAnswer, type Reply } from '../client.ts'
+import { isAnswer, isJson, type Reply } from '../client.ts'
 import { type Cure, type Finding, fine, toYou, wrong } from '../finding.ts'
 import { told } from '../quote.ts'
 import type { Scene } from '../scene.ts'
@@ -38,8 +38,7 @@ export function judgeLocal({ id, put, got, isSame, removed }: LocalFacts, { stag
 /** A server says in JSON why it refuses; what refuses otherwise stands before it. */
 function curesOf(put: Reply, stage: Scene['stage']): readonly Cure[] {
   if (!isAnswer(put)) return []
-  const isOfServer = typeof put.json === 'object' && put.json !== null
-  if (!isOfServer) return advise(GATEWAY.has(put.status) ? 'upstream' : 'writing', stage, 'proxy')
+  if (!isJson(put)) return advise(GATEWAY.has(put.status) ? 'upstream' : 'writing', stage, 'proxy')
   if (![401, 403].includes(put.status)) return []
   return toYou('Give the account the right to write; a quota or a full disk refuses as well.')
 }

@@ -2,6 +2,7 @@ import { advise } from '../advice.ts'
 import { type Finding, fine, note, skipped, wrong } from '../finding.ts'
 import { toldFailure } from '../quote.ts'
 import type { Scene } from '../scene.ts'
+import { LATE } from './feed.ts'
 
 /** A feed that was kept open. */
 export interface LongFeed {
@@ -25,9 +26,6 @@ export interface LongFacts {
   /** A longpoll without, as apps ask for that use time-outs in their place. */
   readonly silent: LongFeed
 }
-
-/** A beat may be late by this much of itself. */
-const LATE = 2.5
 
 /** Judges how long feeds live; null: they were not waited for. */
 export function judgeLongFeed(facts: LongFacts | null, scene: Scene): Finding {

@@ -1,5 +1,5 @@
 import { advise } from '../advice.ts'
-import { type Answer, isAnswer, type Reply } from '../client.ts'
+import { type Answer, isAnswer, isJson, type Reply } from '../client.ts'
 import { type Finding, fine, toYou, wrong } from '../finding.ts'
 import { told } from '../quote.ts'
 import type { Scene } from '../scene.ts'
@@ -19,7 +19,7 @@ export function judgeServer(reply: Reply, scene: Scene): Finding {
 }
 
 function judgeAnswer(answer: Answer, scene: Scene): Finding {
-  const { status, headers, text, json } = answer
+  const { status, headers, text } = answer
   const { stage, quote } = scene
   if (status >= 300 && status < 400 && headers.location !== undefined) {
     return wrong(
@@ -38,7 +38,7 @@ function judgeAnswer(answer: Answer, scene: Scene): Finding {
       advise('challenge', { ...stage, proxies: ['Cloudflare'] }),
     )
   }
-  const isCouch = typeof json === 'object' && json !== null
+  const isCouch = isJson(answer)
   if (!isCouch && GATEWAY.has(status)) {
     return wrong(
       'server',
@@ -59,7 +59,7 @@ function judgeAnswer(answer: Answer, scene: Scene): Finding {
 function judgeWelcome(answer: Answer, { stage, quote }: Scene): Finding {
   const { status, json } = answer
   const by = stage.isRecognised ? `, behind ${stage.proxies[0]}` : ''
-  const isCouch = typeof json === 'object' && json !== null
+  const isCouch = isJson(answer)
   const { version, vendor, error } = (isCouch ? json : {}) as Welcome
   if (isCouch && stage.server !== null && status === 200) {
     const number = stage.server === 'settee' ? vendor?.version : version
