@@ -2,9 +2,7 @@
 #   docker run --detach --read-only --publish 5984:5984 --volume settee-data:/data settee
 # It writes to /data alone, and runs as any account. compose.yaml has it behind Caddy.
 
-FROM node:20-bookworm-slim AS build
-# better-sqlite3 is compiled where no ready-made binary fits.
-RUN apt-get update && apt-get install --yes --no-install-recommends python3 make g++ && rm -rf /var/lib/apt/lists/*
+FROM node:24-slim AS build
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
 RUN npm ci
@@ -16,7 +14,7 @@ RUN npm prune --omit=dev
 # A new volume on /data begins as this folder, which any account may write to: --user 1234 works, too.
 RUN mkdir data
 
-FROM node:20-bookworm-slim
+FROM node:24-slim
 ENV NODE_ENV=production SETTEE_BIND=0.0.0.0 SETTEE_DATA=/data
 WORKDIR /app
 COPY --from=build /app/package.json ./

@@ -1,7 +1,7 @@
 /**
  * What is left to reach: the notes of the trial `push`, with their ancestry, put into settee's own tables by SQLite alone, in
  * one thread, with nothing around it. Run as a program of its own, so that a slow disk can be laid under it:
- * `node --import=tsx bench/bare-limit.ts NOTES` prints documents a second.
+ * `node bench/bare-limit.ts NOTES` prints documents a second.
  */
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -17,7 +17,7 @@ const SELF = fileURLToPath(import.meta.url)
 
 /** @returns documents a second @throws when the program fails */
 export function bareLimit(notes: number, env: Readonly<Record<string, string>> = {}): number {
-  const { stdout, status } = spawnSync(process.execPath, ['--import=tsx', SELF, `${notes}`], {
+  const { stdout, status } = spawnSync(process.execPath, [SELF, `${notes}`], {
     env: { ...process.env, ...env },
     stdio: ['ignore', 'pipe', 'inherit'],
     encoding: 'utf8',

@@ -22,7 +22,6 @@ export interface Flood {
 /** @returns when the first answer has come */
 export async function startFlood(target: Target): Promise<Flood> {
   const child = fork(fileURLToPath(import.meta.url), [JSON.stringify(target)], {
-    execArgv: ['--import=tsx'],
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
   })
   const ended = once(child, 'close')

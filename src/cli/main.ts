@@ -1,12 +1,24 @@
 #!/usr/bin/env node
-import { parseCommand } from './commands.ts'
-import { UsageError } from './usage-error.ts'
+/** The first major version of Node that better-sqlite3 runs on: on an older one it ends the process without a word. */
+const OLDEST_NODE = 22
 
-try {
-  const code = await parseCommand(process.argv.slice(2)).run(process.env)
-  if (code !== undefined) process.exitCode = code
-} catch (error) {
-  if (!(error instanceof UsageError)) throw error
-  console.error(`settee: ${error.message} See settee --help.`)
-  process.exitCode = 1
+async function main(): Promise<void> {
+  if (Number.parseInt(process.versions.node, 10) < OLDEST_NODE) {
+    console.error(`settee: Node ${OLDEST_NODE} or later is needed; this is Node ${process.versions.node}.`)
+    process.exitCode = 1
+    return
+  }
+  // Not imported above: these files load better-sqlite3.
+  const { parseCommand } = await import('./commands.ts')
+  const { UsageError } = await import('./usage-error.ts')
+  try {
+    const code = await parseCommand(process.argv.slice(2)).run(process.env)
+    if (code !== undefined) process.exitCode = code
+  } catch (error) {
+    if (!(error instanceof UsageError)) throw error
+    console.error(`settee: ${error.message} See settee --help.`)
+    process.exitCode = 1
+  }
 }
+
+await main()

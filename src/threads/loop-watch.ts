@@ -1,5 +1,5 @@
 /** How late an event loop serves what is due: what everything on its thread waits behind other work. */
-import { type IntervalHistogram, monitorEventLoopDelay } from 'node:perf_hooks'
+import { type ELDHistogram, monitorEventLoopDelay } from 'node:perf_hooks'
 
 /** Seconds of delay since somebody last asked. */
 export interface LoopDelay {
@@ -15,7 +15,7 @@ const RESOLUTION_MS = 20
 const FORGOTTEN_MS = 10 * 60_000
 
 export class LoopWatch {
-  #histogram: IntervalHistogram | undefined
+  #histogram: ELDHistogram | undefined
   #forget: NodeJS.Timeout | undefined
   #isClosed = false
 
@@ -49,7 +49,7 @@ export class LoopWatch {
 }
 
 /** Node counts from one measurement to the next, so that what is on time counts as the resolution. */
-function delayOf(histogram: IntervalHistogram): LoopDelay | null {
+function delayOf(histogram: ELDHistogram): LoopDelay | null {
   if (histogram.count === 0) return null
   const seconds = (nanoseconds: number) => Math.max(0, nanoseconds / 1e9 - RESOLUTION_MS / 1000)
   return {

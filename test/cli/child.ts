@@ -44,8 +44,8 @@ export function cleanNpmEnv(more: NodeJS.ProcessEnv = {}): NodeJS.ProcessEnv {
   return { ...Object.fromEntries(own.filter(([name]) => !foreign.test(name))), ...more }
 }
 
-// tap hands its loaders down to every child through NODE_OPTIONS, whatever environment the child is given; under
-// them the TypeScript compiler does not run, and what is tested should run as it does for a user.
+// tap passes its own loaders to every child through NODE_OPTIONS, whatever environment the child is given. What is
+// tested runs without them, as it does for a user.
 export const WITHOUT_LOADERS = ['env', '-u', 'NODE_OPTIONS'] as const
 
 export function start(t: Test, command: string, args: readonly string[], options: RunOptions = {}): Child {
@@ -70,11 +70,10 @@ export function start(t: Test, command: string, args: readonly string[], options
 
 /** `settee <args>` from the sources. */
 export function settee(t: Test, args: readonly string[], options: RunOptions = {}): Child {
-  const tsx = import.meta.resolve('tsx')
-  return start(t, process.execPath, [`--import=${tsx}`, MAIN, ...args], options)
+  return start(t, process.execPath, [MAIN, ...args], options)
 }
 
-/** `settee <args>` as users run it: built, since a database thread cannot be started from the sources. */
+/** `settee <args>` as users run it: built. */
 export function builtSettee(t: Test, args: readonly string[], options: RunOptions = {}): Child {
   return start(t, process.execPath, [join(ROOT, 'dist', 'cli', 'main.js'), ...args], options)
 }

@@ -124,8 +124,7 @@ t.test('a real process, real signals', async (t) => {
     const close = async () => { console.log('closing'); ${close} }
     await runUntilSignalled(async () => ({ close }))
     console.log('started')`
-  const run = (close: string) =>
-    start(t, process.execPath, ['--import=tsx', '--input-type=module', '--eval', script(close)])
+  const run = (close: string) => start(t, process.execPath, ['--input-type=module', '--eval', script(close)])
   const graceful = run('clearInterval(timer)')
   await once(graceful.process.stdout!, 'data')
   graceful.process.kill('SIGTERM')

@@ -20,14 +20,7 @@ t.test('SIGHUP reads local.ini anew; an error in it changes nothing', async (t) 
   const dataDir = await temporaryFolder(t)
   const port = await freePort()
   const url = `http://127.0.0.1:${port}`
-  const child = start(t, process.execPath, [
-    '--import=tsx',
-    '--input-type=module',
-    '--eval',
-    SCRIPT,
-    dataDir,
-    String(port),
-  ])
+  const child = start(t, process.execPath, ['--input-type=module', '--eval', SCRIPT, dataDir, String(port)])
   await untilUp(child, url)
   let output = ''
   child.process.stdout?.on('data', (chunk: Buffer) => (output += chunk.toString()))

@@ -55,7 +55,7 @@ t.test('it ends in its time whatever its clients do', async (t) => {
   const dataDir = await temporaryFolder(t)
   const port = await freePort()
   const url = `http://127.0.0.1:${port}`
-  const node = ['--import=tsx', '--input-type=module', '--eval', SCRIPT, dataDir, String(port)]
+  const node = ['--input-type=module', '--eval', SCRIPT, dataDir, String(port)]
   const child = start(t, process.execPath, node)
   await untilUp(child, url)
   const put = async (path: string, body: string | Buffer | null) => {

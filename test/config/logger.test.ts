@@ -97,7 +97,7 @@ t.test('the standard output gets JSON, a terminal readable lines', async (t) => 
     await close()`
   const run = async (argument: string): Promise<string> => {
     const cwd = fileURLToPath(new URL('../../src/config', import.meta.url))
-    const args = ['--import=tsx', '--input-type=module', '--eval', script, argument]
+    const args = ['--input-type=module', '--eval', script, argument]
     const child = spawn(process.execPath, args, { cwd, stdio: ['ignore', 'pipe', 'inherit'] })
     const chunks: Buffer[] = []
     child.stdout.on('data', (chunk: Buffer) => chunks.push(chunk))

@@ -15,7 +15,7 @@ const WRITERS = 8
 
 async function startReader(t: Test, files: readonly string[], copies: string) {
   const [env, ...unset] = WITHOUT_LOADERS
-  const args = [process.execPath, '--import=tsx', READER, JSON.stringify({ files, copies })]
+  const args = [process.execPath, READER, JSON.stringify({ files, copies })]
   const child = spawn(env, [...unset, ...args], {
     cwd: ROOT,
     env: cleanEnv(),

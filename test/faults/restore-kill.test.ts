@@ -38,13 +38,9 @@ t.test(`${KILLS} times`, async (t) => {
   const copies = [await copyWith(folder, 100), await copyWith(folder, 130)]
   const seen = new Set<number>()
   for (let kill = 0; kill < KILLS; kill++) {
-    const child = spawn(
-      'env',
-      ['-u', 'NODE_OPTIONS', process.execPath, '--import=tsx', LOOP, dataDir, ...copies],
-      {
-        stdio: ['ignore', 'pipe', 'inherit'],
-      },
-    )
+    const child = spawn('env', ['-u', 'NODE_OPTIONS', process.execPath, LOOP, dataDir, ...copies], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    })
     const ended = once(child, 'exit')
     let ready = 0
     const lines = createInterface({ input: child.stdout })

@@ -9,7 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { Agent, request } from 'undici'
 import { cleanEnv, freePort, ROOT, WITHOUT_LOADERS } from '../cli/child.ts'
-import { LOADERS, moduleUrl } from '../helpers/built.ts'
+import { moduleUrl } from '../helpers/built.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 
 export interface ServerProcess {
@@ -134,7 +134,7 @@ function spawnServer(options: ServerProcessOptions, args: readonly string[]): Ch
     isBuilt ? new URL('../../dist/cli/lifecycle.js', import.meta.url).href : moduleUrl('cli/lifecycle'),
     ...(isBuilt ? ['', ''] : [threadEntry.href, sandboxEntry.href]),
   ]
-  const node = [...(isBuilt ? [] : LOADERS), '--eval', SCRIPT, ...modules, ...args]
+  const node = ['--eval', SCRIPT, ...modules, ...args]
   return spawn(env, [...unset, process.execPath, ...node], {
     cwd: ROOT,
     env: cleanEnv(),

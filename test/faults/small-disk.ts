@@ -29,7 +29,7 @@ export function withSmallDisks(t: Test, file: string, tests: () => void): void {
   if (can('mount')) {
     tests()
   } else if (process.env[IN_NAMESPACE] === undefined && can('unshare')) {
-    const args = ['-rm', process.execPath, '--import=tsx', fileURLToPath(file)]
+    const args = ['-rm', process.execPath, fileURLToPath(file)]
     t.spawn('unshare', args, { env: { ...process.env, [IN_NAMESPACE]: '1' } }, 'in a namespace')
   } else {
     t.test('small disks', { skip: 'neither mount nor unshare -rm is allowed here' }, () => undefined)

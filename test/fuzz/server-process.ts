@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import type { Test } from 'tap'
 import { cleanEnv, freePort, ROOT, WITHOUT_LOADERS } from '../cli/child.ts'
-import { LOADERS, moduleUrl } from '../helpers/built.ts'
+import { moduleUrl } from '../helpers/built.ts'
 import { ADMIN } from './world.ts'
 
 export interface Ended {
@@ -99,7 +99,7 @@ function spawnServer(args: readonly string[]): ChildProcess {
     new URL('../helpers/database-thread.mjs', import.meta.url).href,
     new URL('../helpers/sandbox-thread.mjs', import.meta.url).href,
   ]
-  const node = [...LOADERS, '--eval', SCRIPT, ...modules, ...args]
+  const node = ['--eval', SCRIPT, ...modules, ...args]
   return spawn(env, [...unset, process.execPath, ...node], {
     cwd: ROOT,
     env: cleanEnv(),

@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import type { Test } from 'tap'
 import { cleanEnv, freePort, ROOT, WITHOUT_LOADERS } from '../cli/child.ts'
-import { LOADERS, moduleUrl } from './built.ts'
+import { moduleUrl } from './built.ts'
 import { temporaryFolder } from './server.ts'
 
 export interface ChildServer {
@@ -61,7 +61,7 @@ async function spawnServer(dataDir: string, port: number): Promise<ChildProcess>
     new URL('database-thread.mjs', import.meta.url).href,
     new URL('sandbox-thread.mjs', import.meta.url).href,
   ]
-  const node = [...LOADERS, '--eval', SCRIPT, ...modules, dataDir, String(port)]
+  const node = ['--eval', SCRIPT, ...modules, dataDir, String(port)]
   const child = spawn(env, [...unset, process.execPath, ...node], {
     cwd: ROOT,
     env: cleanEnv(),

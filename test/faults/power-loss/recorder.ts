@@ -65,7 +65,7 @@ export async function makeRecorder(t: Test, folder: string): Promise<Recorder> {
 
 function spawnRecorded(script: string, args: readonly string[], env: NodeJS.ProcessEnv): ChildProcess {
   const [command, ...unset] = WITHOUT_LOADERS
-  const node = [process.execPath, '--import=tsx', script, ...args]
+  const node = [process.execPath, script, ...args]
   // io_uring would write past the library; libuv leaves it alone then.
   return spawn(command, [...unset, ...node], {
     cwd: ROOT,
