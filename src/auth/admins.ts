@@ -92,13 +92,27 @@ export async function storedForm(config: Config, name: string, password: string)
  *   `Config.delete`
  */
 export async function deleteAdmin(config: Config, name: string, options: WriteOptions = {}): Promise<string> {
-  if (config.isHosted && adminCount(config) === 1 && config.get(ADMINS, name) !== undefined) {
-    throw new CouchError(
-      'forbidden',
-      'Hosted mode needs a server admin: make another before the last one goes.',
-    )
-  }
-  return config.delete(ADMINS, name, options)
+  return config.delete(ADMINS, name, {
+    ...options,
+    admit: async () => {
+      await options.admit?.()
+      if (!config.isHosted || adminCount(config) !== 1 || config.get(ADMINS, name) === undefined) return
+      throw new CouchError(
+        'forbidden',
+        'Hosted mode needs a server admin: make another before the last one goes.',
+      )
+    },
+  })
+}
+
+/**
+ * For {@link WriteOptions.admit}: the admin is to be the first one.
+ * @throws conflict when there is a server admin by now
+ */
+export function requireNoAdmin(config: Config): void {
+  const [name] = Object.keys(config.section(ADMINS))
+  if (name === undefined) return
+  throw new CouchError('conflict', `${name} has become a server admin in the meantime.`)
 }
 
 /** Basic credentials end the name at the first colon; what else is refused, `Config.set` refuses. */

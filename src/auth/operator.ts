@@ -8,7 +8,7 @@ import { CouchError } from '../core/errors.ts'
 import { USERS_DATABASE } from '../core/user-ids.ts'
 import type { Databases } from '../threads/databases.ts'
 import { ADMIN_ROLE } from './access.ts'
-import { deleteAdmin, setAdmin } from './admins.ts'
+import { deleteAdmin, requireNoAdmin, setAdmin } from './admins.ts'
 import { addUser, readUser, removeUser, rolesOfUser, setUserPassword, userNames } from './user-documents.ts'
 
 export interface PasswordChange {
@@ -16,6 +16,8 @@ export interface PasswordChange {
   readonly password: string
   /** Makes a server admin when there is neither an admin nor an account of this name. */
   readonly create: boolean
+  /** The admin is to be the first one: refused when there is another by the turn of the write. Default false. */
+  readonly isFirst?: boolean
 }
 
 export interface NewAccount {
@@ -55,7 +57,7 @@ export interface DeletionOutcome {
 export interface Operator {
   /**
    * Changes the password of a server admin, or, where there is none of this name, of an account.
-   * @throws not_found; bad_request for a bad password; as `Config.set` and writes of documents
+   * @throws not_found; bad_request for a bad password; conflict with `isFirst`; as `Config.set` and writes of documents
    */
   setPassword(change: PasswordChange): Promise<PasswordOutcome>
   /** @throws conflict when the name is taken; what the rules of `_users` throw */
@@ -92,7 +94,7 @@ export function localOperator(services: OperatorServices): Operator {
 
 async function setPassword(
   services: OperatorServices,
-  { name, password, create }: PasswordChange,
+  { name, password, create, isFirst = false }: PasswordChange,
 ): Promise<PasswordOutcome> {
   const { config, databases } = services
   checkPassword(password)
@@ -106,7 +108,7 @@ async function setPassword(
     if (!create) throw notThere(name)
   }
   const isFixed = await isFromEnvironment(services.env, name)
-  await setAdmin(config, name, password)
+  await setAdmin(config, name, password, isFirst ? { admit: () => requireNoAdmin(config) } : {})
   const warning = isFixed
     ? `COUCHDB_PASSWORD sets the password of ${name} at each start; change it, too.`
     : null

@@ -85,7 +85,7 @@ export async function setUp(command: SetupCommand, means: SetupMeans): Promise<S
   const answers = await answersTo(command, means, state)
   const plan = answers.vault === null ? null : await planOf(answers.vault, means)
   return means.operate(async (controls) => {
-    const admin = await makeAdmin(controls, answers.admin)
+    const admin = await makeAdmin(controls, answers.admin, state.admins.length === 0)
     const made = await madeBy(plan, controls)
     // Nobody could be told again of a password that was made here.
     if (made.fault !== null && admin === null) throw made.fault
@@ -191,15 +191,22 @@ function needed(asker: Asker | null, flag: string): Asker {
   throw new Error(`Nobody can be asked, since this is no terminal: give ${flag}. Nothing has changed.`)
 }
 
-/** Looks again: since the question somebody may have made it. */
-async function makeAdmin(controls: Controls, admin: NewAdmin | null): Promise<NewAdmin | null> {
+/**
+ * Looks again: since the question somebody may have made it.
+ * @param isFirst there was none before: while a server is open, a stranger may have become the first one
+ */
+async function makeAdmin(
+  controls: Controls,
+  admin: NewAdmin | null,
+  isFirst: boolean,
+): Promise<NewAdmin | null> {
   if (admin === null) return null
   const { name, password } = admin
   const { admins, hasAccount } = await look(controls, { admin: name, vault: undefined })
   if (admins.includes(name)) return null
   if (hasAccount)
     throw new Error(`There is an account ${name}, which is no server admin: choose another --admin.`)
-  await controls.setPassword({ name, password, create: true })
+  await controls.setPassword({ name, password, create: true, isFirst })
   return admin
 }
 

@@ -29,6 +29,11 @@ export interface WriteOptions {
    * takes the key from the environment and the command line when the configuration is read anew. Default false.
    */
   readonly isOwn?: boolean
+  /**
+   * Asked in the turn of the write, when all earlier writes have taken effect: whoever asked for the write may have lost
+   * the right to it since. It throws what refuses the write, and must not write to this configuration.
+   */
+  readonly admit?: () => void | Promise<void>
 }
 
 /** A configuration that was read anew and is not in effect yet. */
@@ -118,13 +123,14 @@ export class Config {
    * @param value is trimmed (protocol.md 12.1)
    * @returns the old value, `""` when there was none
    * @throws bad_request, config_read_only; when local.ini cannot be written, insufficient_storage or
-   *   internal_server_error, and nothing has changed
+   *   internal_server_error, and nothing has changed; what `admit` throws
    */
   async set(section: string, key: string, value: string, options: WriteOptions = {}): Promise<string> {
     const trimmed = value.trim()
     checkSetting(section, key, trimmed)
     if (section === 'admins' && !trimmed.startsWith('-')) throw new Error('An admin is set by setAdmin.')
     return this.#inTurn(async () => {
+      await options.admit?.()
       const old = this.get(section, key) ?? ''
       await this.#keep(section, key, options, (text) => setInText(text, section, key, trimmed))
       this.#apply(section, key, trimmed)
@@ -140,6 +146,7 @@ export class Config {
   async delete(section: string, key: string, options: WriteOptions = {}): Promise<string> {
     checkNames(section, key)
     return this.#inTurn(async () => {
+      await options.admit?.()
       const old = this.get(section, key)
       if (old === undefined) throw new CouchError('unknown_config_value')
       await this.#keep(section, key, options, (text) => deleteInText(text, section, key))

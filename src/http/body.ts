@@ -14,6 +14,7 @@ import type { Body } from '../documents/database.ts'
 import { BodyCollector, MAX_IN_MEMORY } from './body-collector.ts'
 import { sendContinue } from './continue.ts'
 import { StreamRequest } from './http2-messages.ts'
+import { readmit } from './readmit.ts'
 import { watchProgress } from './slow-body.ts'
 
 /** How large a body may be, inflated, and the configuration key that says so. */
@@ -102,6 +103,7 @@ async function useBody<T>(
   const collector = new BodyCollector(bodyMemory, folder, () => shortage(space()), announced)
   try {
     await read(request, encoding, collector, limit)
+    if (request.admittedAt !== request.server.doubts.count) await readmit(request)
     return await use(collector.length === 0 ? null : collector.finish())
   } finally {
     await collector.close()

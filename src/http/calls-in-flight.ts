@@ -18,7 +18,7 @@ export interface Doubt {
 
 export interface CallsOptions {
   /** Looks at the caller's credentials and rights again. Throws what he would be refused with. */
-  recheck(request: FastifyRequest, reply: FastifyReply): Promise<void>
+  recheck(request: FastifyRequest, reply: FastifyReply): Promise<unknown>
   /** Ends a request. */
   cut(request: FastifyRequest, reply: FastifyReply, error: CouchError): void
   /** How long a tick lasts, in milliseconds; default 750. */

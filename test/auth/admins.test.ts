@@ -47,6 +47,9 @@ t.test('hosted mode is never open, and keeps its last admin', async (t) => {
   await t.rejects(deleteAdmin(config, 'ben'), { code: 'forbidden', reason: /make another/ })
   await t.rejects(deleteAdmin(config, 'carl'), { code: 'unknown_config_value' })
   t.ok(config.get('admins', 'ben'))
+  await setAdmin(config, 'anna', 'secret')
+  const both = await Promise.allSettled([deleteAdmin(config, 'anna'), deleteAdmin(config, 'ben')])
+  t.strictSame(both.map(({ status }) => status).sort(), ['fulfilled', 'rejected'], 'also of two at once')
 })
 
 t.test('a hash is kept as it is, in each of the three forms', async (t) => {

@@ -52,6 +52,22 @@ t.test('the password of a server admin', async (t) => {
   await t.rejects(operator.setPassword({ name: 'a:b', password: 'x', create: true }), { code: 'bad_request' })
 })
 
+t.test('the first server admin is made while there is no other', async (t) => {
+  const { operator, config } = await setUp(t)
+  const first = (name: string) =>
+    operator.setPassword({ name, password: 'pw', create: true, isFirst: true }).then(
+      () => null,
+      (error: Error) => error,
+    )
+  const outcomes = await Promise.all([first('anna'), first('ben')])
+  const [name = ''] = Object.keys(config.section('admins'))
+  t.equal(outcomes.filter((error) => error === null).length, 1)
+  t.match(
+    outcomes.find((error) => error !== null),
+    { code: 'conflict', message: `${name} has become a server admin in the meantime.` },
+  )
+})
+
 t.test('the password of an account: the rest of the document stays as it was', async (t) => {
   const { operator, databases, isAdminsPassword, user } = await setUp(t)
   await operator.addAccount({ name: 'böb', password: 'old', roles: ['staff'] })

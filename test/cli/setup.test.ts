@@ -97,7 +97,7 @@ t.test('everything is asked, and made once all is answered', async (t) => {
   t.equal(questions.length, answers.length)
   t.strictSame(left, [])
   t.strictSame(done, [
-    { name: 'anna', password: 'secret', create: true },
+    { name: 'anna', password: 'secret', create: true, isFirst: true },
     {
       database: 'work',
       account: 'work',
@@ -131,6 +131,7 @@ t.test('what an option says is not asked', async (t) => {
     name: 'anna',
     password: 'given',
     create: true,
+    isFirst: true,
   })
 })
 

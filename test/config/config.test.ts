@@ -270,3 +270,26 @@ t.test('hosted mode is what the server was started in', async (t) => {
   t.ok(flagged.isHosted)
   t.equal(flagged.get('settee', 'mode'), 'hosted')
 })
+
+t.test(
+  'whoever asks for a write is admitted in its turn, after earlier ones have taken effect',
+  async (t) => {
+    const config = await open(folder(t, '[log]\nlevel = debug\n'))
+    const seen: unknown[] = []
+    const admit = async () => {
+      seen.push(config.get('couchdb', 'max_dbs_open'))
+      throw new StartError('refused')
+    }
+    const first = config.set('couchdb', 'max_dbs_open', '7')
+    const refused = [
+      config.set('log', 'level', 'error', { admit }),
+      config.set('log', 'level', 'error', { admit, persist: false }),
+      config.delete('log', 'level', { admit }),
+    ]
+    await first
+    for (const each of refused) await t.rejects(each, { message: 'refused' })
+    t.strictSame(seen, ['7', '7', '7'])
+    t.equal(config.get('log', 'level'), 'debug')
+    t.match(readFileSync(config.path, 'utf8'), 'level = debug')
+  },
+)

@@ -10,6 +10,7 @@ import type { Config } from '../../config/config.ts'
 import { CouchError } from '../../core/errors.ts'
 import type { UserCtx } from '../../core/types.ts'
 import { checkCredentials, HANDLERS } from '../authentication-handlers.ts'
+import { onDoubt } from '../doubts.ts'
 import { type Identity, NOBODY } from '../identity.ts'
 import { requiresUser } from '../required-user.ts'
 
@@ -19,6 +20,8 @@ declare module 'fastify' {
     jwt: JwtVerifier
     /** The ways in, in their order; follows the configuration. */
     handlers(): readonly HandlerName[]
+    /** How often something has changed that may have taken rights from somebody. */
+    readonly doubts: { count: number }
   }
   interface FastifyRequest {
     /** Who is asking; set before any handler runs. */
@@ -33,6 +36,8 @@ declare module 'fastify' {
     askedAt: number
     /** They are looked at once more, in the midst of a feed. */
     isAskedAgain: boolean
+    /** The count of `doubts` when they were looked at last. */
+    admittedAt: number
   }
 }
 
@@ -46,14 +51,25 @@ export const authentication = fp(
     app.decorateRequest('user').decorateRequest('identity')
     app.decorateRequest('session', null).decorateRequest('hasExpiredSession', false)
     app.decorateRequest('askedAt', 0).decorateRequest('isAskedAgain', false)
+    app.decorateRequest('admittedAt', 0)
     app.decorate('sessions', new Sessions({ config, accounts, warn: (message) => logger.warn(message) }))
     app.decorate('handlers', handlersOf(config))
+    countDoubts(app)
     decorateJwt(app)
     await app.register(basicAuth, { validate: checkCredentials, strictCredentials: false })
     app.addHook('onRequest', authenticate)
   },
   { name: 'authentication', dependencies: ['errors'] },
 )
+
+function countDoubts(app: FastifyInstance): void {
+  const doubts = { count: 0 }
+  app.decorate('doubts', doubts)
+  const forget = onDoubt(app, () => {
+    doubts.count += 1
+  })
+  app.addHook('onClose', async () => forget())
+}
 
 function decorateJwt(app: FastifyInstance): void {
   const jwt = new JwtVerifier(app.services.config)
@@ -86,6 +102,7 @@ export async function authenticate(request: FastifyRequest, reply: FastifyReply)
   const { server } = request
   const { config } = server.services
   const { credentials, heeds } = request.routeOptions.config
+  request.admittedAt = server.doubts.count
   request.isAskedAgain = request.askedAt !== 0
   if (!request.isAskedAgain) request.askedAt = Date.now()
   request.user = ANONYMOUS

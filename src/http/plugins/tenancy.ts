@@ -33,7 +33,7 @@ export const tenancy = fp(
       } catch (error) {
         return done(error as CouchError)
       }
-      setAllowance(hosted, request)
+      setAllowance(request)
       standInLine(hosted, request, reply, done)
     })
   },
@@ -55,10 +55,13 @@ export function refuseClosedAccount({ user, server, routeOptions }: FastifyReque
 
 const WRITES: ReadonlySet<string> = new Set(['PUT', 'POST', 'COPY'])
 
-/** The owner's quota counts, whoever writes. */
-function setAllowance({ owners, tenants, usage }: Hosted, request: FastifyRequest): void {
+/** A write to a tenant's database learns what its owner may still store: the owner's quota counts, whoever writes. */
+export function setAllowance(request: FastifyRequest): void {
+  const { hosted } = request.server.services
   const { db } = request.params as { db?: string }
-  if (db === undefined || !WRITES.has(request.method)) return
+  if (hosted === null || db === undefined || !WRITES.has(request.method) || isServerAdmin(request.user))
+    return
+  const { owners, tenants, usage } = hosted
   const owner = owners.ownerOf(db)
   if (owner === undefined) return
   const allowance = usage.allowance(db, owner, tenants.quotaOf(owner))
@@ -86,7 +89,7 @@ function standInLine(
     isFirst: goesFirst(request),
     go: () => {
       isAtWork = true
-      if (hasWaited) admitAgain(hosted, request, reply).then(() => done(), done)
+      if (hasWaited) admitAgain(request, reply).then(() => done(), done)
       else done()
     },
     refuse: (seconds) => {
@@ -102,10 +105,10 @@ function standInLine(
 }
 
 /** What let the caller in may have been withdrawn while the request waited. */
-async function admitAgain(hosted: Hosted, request: FastifyRequest, reply: FastifyReply): Promise<void> {
+async function admitAgain(request: FastifyRequest, reply: FastifyReply): Promise<void> {
   await authenticate(request, reply)
   refuseClosedAccount(request)
-  setAllowance(hosted, request)
+  setAllowance(request)
 }
 
 /** A client that is refused one of these gives up bulk reads, or its checkpoint, for good: clients.md R6, R7. */

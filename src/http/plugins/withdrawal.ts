@@ -3,11 +3,9 @@ import fp from 'fastify-plugin'
 import type { CouchError } from '../../core/errors.ts'
 import { CallsInFlight } from '../calls-in-flight.ts'
 import { onDoubt } from '../doubts.ts'
-import { checkAccess } from './access.ts'
-import { authenticate } from './authentication.ts'
+import { recheck } from '../readmit.ts'
 import { answerInstead } from './errors.ts'
 import { factsOf } from './request-log.ts'
-import { refuseClosedAccount } from './tenancy.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -44,22 +42,6 @@ export const withdrawal = fp(
   },
   { name: 'withdrawal', dependencies: ['authentication', 'access'] },
 )
-
-/** As the hooks did at the beginning, on a request of which nobody else sees what they find. */
-async function recheck(request: FastifyRequest, reply: FastifyReply): Promise<void> {
-  const probe = Object.create(request) as FastifyRequest
-  await authenticate(probe, withoutHeaders(reply))
-  refuseClosedAccount(probe)
-  await checkAccess(probe)
-}
-
-/** A reply on which nothing can be set: a cookie that is renewed would be in an answer to somebody else. */
-function withoutHeaders(reply: FastifyReply): FastifyReply {
-  const deaf = Object.create(reply) as FastifyReply
-  deaf.header = () => deaf
-  deaf.headers = () => deaf
-  return deaf
-}
 
 /**
  * A client that is still sending gets a proper answer, and so does one that was sent nothing yet; else the connection is

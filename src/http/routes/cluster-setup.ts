@@ -13,6 +13,7 @@ import { CouchError } from '../../core/errors.ts'
 import { checkDatabaseName } from '../../core/ids.ts'
 import type { Databases } from '../../threads/databases.ts'
 import { jsonParam, queryOf } from '../query-params.ts'
+import { readmit } from '../readmit.ts'
 import { sendJson } from '../replies.ts'
 import type { Path } from '../route-table.ts'
 import { type Schema, shape } from '../shapes.ts'
@@ -75,11 +76,11 @@ async function setUp(request: FastifyRequest, reply: FastifyReply): Promise<Fast
   return sendJson(reply, 201, { ok: true })
 }
 
-function act({ server }: FastifyRequest, asked: Setup): Promise<void> {
-  const { config, databases } = server.services
+function act(request: FastifyRequest, asked: Setup): Promise<void> {
+  const { config, databases } = request.server.services
   switch (asked.action) {
     case 'enable_single_node':
-      return enableSingleNode(config, databases, asked)
+      return enableSingleNode(config, databases, asked, () => readmit(request))
     case 'finish_cluster':
       return finishCluster(databases, asked)
     case 'enable_cluster':
@@ -96,13 +97,23 @@ function act({ server }: FastifyRequest, asked: Setup): Promise<void> {
   }
 }
 
-/** Everything is checked before anything is done; done again it changes nothing, and answers the same. */
-async function enableSingleNode(config: Config, databases: Databases, asked: Setup): Promise<void> {
+/**
+ * Everything is checked before anything is done; done again it changes nothing, and answers the same. The caller's right
+ * is checked again in the turn of the first write alone: once the first admin is made, the server is open no more.
+ */
+async function enableSingleNode(
+  config: Config,
+  databases: Databases,
+  asked: Setup,
+  admit: () => Promise<void>,
+): Promise<void> {
   const names = databasesIn(asked.ensure_dbs_exist)
   const settings = settingsIn(asked)
   const admin = adminIn(config, asked)
-  if (admin !== null) await makeAdmin(config, admin)
-  for (const [section, key, value] of settings) await config.set(section, key, value)
+  const isMade = admin !== null && (await makeAdmin(config, admin, admit))
+  for (const [section, key, value] of settings) {
+    await config.set(section, key, value, isMade ? {} : { admit })
+  }
   await makeDatabases(databases, missing(databases, names))
 }
 
@@ -146,11 +157,19 @@ function adminIn(config: Config, { username, password, password_hash: hash }: Se
   return null
 }
 
-/** A password that is in effect already is kept, since another salt would end sessions for nothing. */
-async function makeAdmin(config: Config, { name, password }: Admin): Promise<void> {
+/**
+ * A password that is in effect already is kept, since another salt would end sessions for nothing.
+ * @returns whether something was written
+ */
+async function makeAdmin(
+  config: Config,
+  { name, password }: Admin,
+  admit: () => Promise<void>,
+): Promise<boolean> {
   const stored = config.get('admins', name)
-  if (stored !== undefined && !isHashed(password) && (await verifyPassword(password, stored))) return
-  await setAdmin(config, name, password)
+  if (stored !== undefined && !isHashed(password) && (await verifyPassword(password, stored))) return false
+  await setAdmin(config, name, password, { admit })
+  return true
 }
 
 function databasesIn(named: unknown): readonly string[] {

@@ -3,13 +3,15 @@
  * vendors' guides still name (clients.md 1.3).
  */
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { isServerAdmin } from '../../auth/access.ts'
+import { isServerAdmin, requireServerAdmin } from '../../auth/access.ts'
 import { deleteAdmin, setAdmin } from '../../auth/admins.ts'
 import { reloadConfig } from '../../auth/reload.ts'
+import type { WriteOptions } from '../../config/config.ts'
 import { isSecretKey, SECRET_MASK } from '../../config/defaults.ts'
 import { isMet, memberView, valueIn } from '../../config/member-view.ts'
 import { CouchError } from '../../core/errors.ts'
 import { checkNodeName, NODE_NAME } from '../node-name.ts'
+import { readmit } from '../readmit.ts'
 import { sendJson } from '../replies.ts'
 import type { Path } from '../route-table.ts'
 import { shape } from '../shapes.ts'
@@ -163,8 +165,8 @@ async function setValue(request: FastifyRequest, reply: FastifyReply): Promise<F
   const { config } = request.server.services
   const old =
     section === 'admins'
-      ? await setAdmin(config, key, text, persistence(request))
-      : await config.set(section, key, text, persistence(request))
+      ? await setAdmin(config, key, text, writeOptions(request))
+      : await config.set(section, key, text, writeOptions(request))
   return sendJson(reply, 200, shown(section, key, old))
 }
 
@@ -191,8 +193,8 @@ async function deleteValue(request: FastifyRequest, reply: FastifyReply): Promis
   const { config } = request.server.services
   const old =
     section === 'admins'
-      ? await deleteAdmin(config, key, persistence(request))
-      : await config.delete(section, key, persistence(request))
+      ? await deleteAdmin(config, key, writeOptions(request))
+      : await config.delete(section, key, writeOptions(request))
   return sendJson(reply, 200, shown(section, key, old))
 }
 
@@ -203,7 +205,16 @@ function paramsOf(request: FastifyRequest): Params {
   return params
 }
 
-/** `X-Couch-Persist: false` keeps a change in memory (protocol.md 3.9). */
-function persistence({ headers }: FastifyRequest): { persist: boolean } {
-  return { persist: headers['x-couch-persist'] !== 'false' }
+/**
+ * `X-Couch-Persist: false` keeps a change in memory (protocol.md 3.9). Of several callers who would become the first
+ * admin of an open server, one does: by the time of the others' turns it is not theirs any more.
+ */
+function writeOptions(request: FastifyRequest): WriteOptions {
+  return {
+    persist: request.headers['x-couch-persist'] !== 'false',
+    admit: async () => {
+      await readmit(request)
+      requireServerAdmin(request.user)
+    },
+  }
 }

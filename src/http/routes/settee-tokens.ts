@@ -4,6 +4,7 @@ import { isServerAdmin } from '../../auth/access.ts'
 import type { Token } from '../../auth/token-record.ts'
 import { CouchError } from '../../core/errors.ts'
 import { queryOf, textParam } from '../query-params.ts'
+import { readmit } from '../readmit.ts'
 import { sendJson } from '../replies.ts'
 import type { Path } from '../route-table.ts'
 import { type Schema, shape } from '../shapes.ts'
@@ -65,6 +66,9 @@ async function makeToken(request: FastifyRequest, reply: FastifyReply): Promise<
   }
   const owner = await accounts.find(account)
   if (owner === null) throw new CouchError('not_found', 'The account does not exist.')
+  // Nobody makes a token that outlasts a right which was withdrawn in the meantime.
+  await readmit(request)
+  accountOf(request)
   if (admin && !(isServerAdmin(request.user) && isServerAdmin(owner))) {
     throw new CouchError('forbidden', 'Only server admins have tokens that are server admins.')
   }
