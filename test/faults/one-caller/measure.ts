@@ -1,0 +1,110 @@
+/** What an attack does to the server and to its quiet tenant. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { until } from '../server-process.ts'
+import type { World } from './world.ts'
+
+/** An attack runs until the signal is aborted. @returns how many answers it got, by status; 0 for a cut connection */
+export type Attack = (world: World, signal: AbortSignal) => Promise<Record<number, number>>
+
+export interface Measured {
+  readonly name: string
+  readonly answers: Readonly<Record<number, number>>
+  readonly saves: number
+  readonly failed: Readonly<Record<number, number>>
+  /** Of the quiet tenant's saves, in ms. */
+  readonly p50: number
+  readonly p99: number
+  /** The longest turn of an event loop, in ms, and its thread. */
+  readonly turn: number
+  readonly thread: string
+  /** The most memory that the server took, in bytes. */
+  readonly peakBytes: number
+}
+
+/** Lets an attack run for some time, and measures the quiet tenant's saves until the attack has ended. */
+export async function measure(
+  world: World,
+  name: string,
+  attack: Attack,
+  milliseconds: number,
+): Promise<Measured> {
+  await longestTurn(world)
+  await world.quiet.look()
+  const ends = new AbortController()
+  const [answers] = await Promise.all([
+    attack(world, ends.signal),
+    sleep(milliseconds).then(() => ends.abort()),
+  ])
+  const { times, failed, peakBytes } = await world.quiet.look()
+  const longest = await longestTurn(world)
+  return {
+    name,
+    answers,
+    saves: times.length,
+    failed,
+    p50: percentile(times, 0.5),
+    p99: percentile(times, 0.99),
+    ...longest,
+    peakBytes,
+  }
+}
+
+/** The longest turn of any thread since the last call, from the server's own metrics. */
+async function longestTurn(world: World): Promise<{ turn: number; thread: string }> {
+  let longest = { turn: 0, thread: '' }
+  const metrics = await metricsOfAll(world)
+  const lines = metrics.matchAll(/^settee_event_loop_delay_seconds\{thread="([^"]+)",stat="max"\} (\S+)$/gm)
+  for (const [, thread = '', seconds] of lines) {
+    const turn = Number(seconds) * 1000
+    if (turn > longest.turn) longest = { turn, thread }
+  }
+  return longest
+}
+
+/** Asks until no thread is too busy to tell of itself: what an attack has left behind is its own. */
+async function metricsOfAll({ server, headersOf }: World): Promise<string> {
+  let metrics = ''
+  await until('every thread tells of itself', async () => {
+    const { json } = await server.ask('GET', '/_node/_local/_prometheus', undefined, headersOf('admin'))
+    metrics = String(json)
+    const told = threadsIn(metrics, 'settee_thread_heap_bytes')
+    return threadsIn(metrics, 'settee_thread_busy_seconds_total').every((thread) => told.includes(thread))
+  })
+  return metrics
+}
+
+function threadsIn(metrics: string, name: string): string[] {
+  return [...metrics.matchAll(new RegExp(`^${name}\\{thread="([^"]+)"\\}`, 'gm'))].map(
+    ([, thread = '']) => thread,
+  )
+}
+
+/** @param times in ascending order */
+function percentile(times: readonly number[], part: number): number {
+  return times[Math.min(times.length - 1, Math.floor(times.length * part))] ?? 0
+}
+
+/** A row of the table. @param idleBytes the memory that the server took before the first attack */
+export function rowOf(measured: Measured, idleBytes: number): string {
+  const { name, answers, saves, failed, p50, p99, turn, thread, peakBytes } = measured
+  const cells = [
+    name,
+    counts(answers),
+    `${saves}${Object.keys(failed).length > 0 ? ` (${counts(failed)})` : ''}`,
+    p50.toFixed(1),
+    p99.toFixed(1),
+    `${turn.toFixed(0)} ${thread}`,
+    `${Math.round((peakBytes - idleBytes) / 1024 / 1024)}`,
+  ]
+  return `| ${cells.join(' | ')} |`
+}
+
+export const HEADING = [
+  '| attack | answers | saves (failed) | p50, ms | p99, ms | longest turn, ms | memory beyond idle, MB |',
+  '|---|---|---|---|---|---|---|',
+].join('\n')
+
+function counts(answers: Readonly<Record<number, number>>): string {
+  const parts = Object.entries(answers).map(([status, count]) => `${status}: ${count}`)
+  return parts.length > 0 ? parts.join(', ') : '-'
+}
