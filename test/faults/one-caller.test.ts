@@ -6,13 +6,16 @@
  * The long form attacks for ten seconds each and prints the table of docs/reliability.md: `SETTEE_ONE_CALLER=long`.
  */
 import t, { type Test } from 'tap'
+import { startMemoryServer } from '../http/memory-server.ts'
 import { ATTACKS, type NamedAttack } from './one-caller/attacks.ts'
 import { HEADING, type Measured, measure, rowOf } from './one-caller/measure.ts'
+import { type RouteAttack, routeAttacks } from './one-caller/routes.ts'
 import { type Mode, startWorld, type World } from './one-caller/world.ts'
 
 const MB = 1024 * 1024
 const IS_LONG = process.env.SETTEE_ONE_CALLER === 'long'
 const ATTACK_MS = IS_LONG ? 10_000 : 1500
+const ROUTE_MS = IS_LONG ? 3000 : 400
 const QUIET_MS = IS_LONG ? 10_000 : 3000
 const TURN_MS = 50
 const MEMORY = 150 * MB
@@ -27,6 +30,11 @@ for (const mode of ['hosted', 'single'] as const) {
   t.test(`attacks on a ${mode} server`, async (t) => {
     const attacks = ATTACKS.filter((attack) => attack.mode === mode)
     await underAttack(t, mode, attacks)
+  })
+
+  t.test(`every route of a ${mode} server`, async (t) => {
+    const { app } = await startMemoryServer(t)
+    await everyRoute(t, mode, routeAttacks(app.paths))
   })
 }
 
@@ -43,15 +51,34 @@ async function underAttack(t: Test, mode: Mode, attacks: readonly NamedAttack[])
   }
 }
 
+/** One round of all shapes for each route. */
+async function everyRoute(t: Test, mode: Mode, attacks: readonly RouteAttack[]): Promise<void> {
+  const world = await startWorld(t, mode)
+  await measure(world, 'warming up', async () => ({}), 1000)
+  const quiet = await measure(world, 'nobody', async () => ({}), QUIET_MS)
+  t.comment(`every route, ${mode}\n${HEADING}\n${rowOf(quiet, quiet.peakBytes)}`)
+  const slow: Measured[] = []
+  for (const { name, run } of attacks) {
+    const measured = await best(world, name, run, (seen) => faultOf(seen, quiet), ROUTE_MS)
+    t.comment(rowOf(measured, quiet.peakBytes))
+    if (faultOf(measured, quiet) !== '') slow.push(measured)
+  }
+  t.same(
+    slow.map((measured) => `${measured.name}: ${faultOf(measured, quiet)}`),
+    [],
+  )
+}
+
 /** The first try that is as it should be; the last one if there is no such try. */
 async function best(
   world: World,
   name: string,
   run: NamedAttack['run'],
   fault: (measured: Measured) => string,
+  milliseconds = ATTACK_MS,
 ): Promise<Measured> {
   for (let attempt = 1; ; attempt += 1) {
-    const measured = await measure(world, name, run, ATTACK_MS)
+    const measured = await measure(world, name, run, milliseconds)
     if (attempt === TRIES || fault(measured) === '') return measured
   }
 }
