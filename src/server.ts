@@ -5,6 +5,7 @@ import { reloadConfig } from './auth/reload.ts'
 import { openConfig } from './config/config.ts'
 import { prepareDataFolder } from './config/data-folder.ts'
 import { makeLogger } from './config/logger.ts'
+import { requireSafeProxyAuth } from './config/proxy-trust.ts'
 import type { ConfigFlags } from './config/sources.ts'
 import { setteeVersion } from './config/version.ts'
 import { tellStoredBefore } from './hosted/stored-before.ts'
@@ -64,6 +65,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     closing.add(closeLog)
     for (const warning of await prepareAdmins(config, env)) logger.warn(warning)
     requireAdminIfHosted(config)
+    requireSafeProxyAuth((section, key) => config.get(section, key))
     const app = await compose(options, { dataDir, env, config, logger, closing })
     // First, so that who asks where the app listens is told of all places (http/plugins/origin.ts).
     const secure = await listenSecurely(app, config, options.tlsLookMs)

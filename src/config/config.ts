@@ -3,6 +3,7 @@ import { CouchError } from '../core/errors.ts'
 import { writeAtomically } from './atomic-write.ts'
 import { knownKey } from './defaults.ts'
 import { deleteInText, parseIni, type Sections, setInText } from './ini-file.ts'
+import { problemOfProxyAuth, requireSafeProxyAuth } from './proxy-trust.ts'
 import {
   type ConfigFlags,
   defaultSections,
@@ -131,6 +132,7 @@ export class Config {
     if (section === 'admins' && !trimmed.startsWith('-')) throw new Error('An admin is set by setAdmin.')
     return this.#inTurn(async () => {
       await options.admit?.()
+      this.#refuseUnsafe(section, key, trimmed)
       const old = this.get(section, key) ?? ''
       await this.#keep(section, key, options, (text) => setInText(text, section, key, trimmed))
       this.#apply(section, key, trimmed)
@@ -149,8 +151,10 @@ export class Config {
       await options.admit?.()
       const old = this.get(section, key)
       if (old === undefined) throw new CouchError('unknown_config_value')
+      const value = knownKey(section, key)?.value ?? undefined
+      this.#refuseUnsafe(section, key, value)
       await this.#keep(section, key, options, (text) => deleteInText(text, section, key))
-      this.#apply(section, key, knownKey(section, key)?.value ?? undefined)
+      this.#apply(section, key, value)
       return old
     })
   }
@@ -167,6 +171,7 @@ export class Config {
   reload(look: (fresh: FreshConfig) => Promise<void>): Promise<string[]> {
     return this.#inTurn(async () => {
       const { sections, text } = await readSources(this.#sources, (...key) => this.isOverruled(...key))
+      requireSafeProxyAuth((section, key) => sections.get(section)?.get(key))
       await look({ sections, text, env: this.#sources.env })
       return this.#replace(sections)
     })
@@ -222,6 +227,17 @@ export class Config {
     const text = this.get(section, key) || knownKey(section, key)?.value
     if (!text) throw new Error(`${section}/${key} has no default.`)
     return text
+  }
+
+  /** A change that would open the server. @throws bad_request */
+  #refuseUnsafe(section: string, key: string, value: string | undefined): void {
+    const problem = problemOfProxyAuth((each, name) =>
+      each === section && name === key ? value : this.get(each, name),
+    )
+    if (problem === null) return
+    // What is unsafe already is told of at a start, and commands on a server that is stopped go on.
+    if (problemOfProxyAuth((...each) => this.get(...each)) === null)
+      throw new CouchError('bad_request', problem)
   }
 
   #apply(section: string, key: string, value: string | undefined): void {

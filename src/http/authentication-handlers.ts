@@ -7,7 +7,7 @@ import { userOfToken } from '../auth/token-record.ts'
 import type { HandlerName } from '../config/authentication-handlers.ts'
 import { CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
-import { mayVouch } from './client-address.ts'
+import { isFromProxy } from './client-address.ts'
 import { IDENTITIES } from './identity.ts'
 import { clearSession, setSession } from './set-session.ts'
 
@@ -25,7 +25,7 @@ export const HANDLERS: Readonly<Record<HandlerName, Handler>> = {
     bringsCredentials(request.headers.authorization) ? readBasic(request, reply) : false,
   proxy: (request) => {
     const { config } = request.server.services
-    const claimed = readProxyAuth(config, request.headers, () => mayVouch(request))
+    const claimed = readProxyAuth(config, request.headers, () => isFromProxy(request))
     return claimed === null ? false : admitClaimed(request, claimed, 'proxy')
   },
   jwt: (request) => {

@@ -71,17 +71,6 @@ export function isFromProxy(request: FastifyRequest): boolean {
   return request.server.trusts(peerOf(request))
 }
 
-/**
- * @returns whether a proxy may vouch for an account without a signature: one that is trusted, or, where none is named,
- *   what runs on this machine
- */
-export function mayVouch(request: FastifyRequest): boolean {
-  if (isFromProxy(request)) return true
-  const named = request.server.services.config.get('settee', 'trusted_proxies') ?? ''
-  const peer = plainAddress(peerOf(request)) ?? ''
-  return named === '' && (peer.startsWith('127.') || peer === '::1')
-}
-
 /** A name or an address, and a port: what may stand in a `Location`. */
 const HOST = /^(?:[\w.-]+|\[[0-9a-f:.]+\])(?::\d+)?$/i
 

@@ -38,8 +38,14 @@ t.test('the environment is heard', async (t) => {
   t.equal((await child.ended).code, 0)
 })
 
+const PROXY = '[chttpd]\nauthentication_handlers = {chttpd_auth, proxy_authentication_handler}\n'
+
 t.test('what keeps it from starting is one line and exit code 1', async (t) => {
-  const dataDir = t.testdir({ file: '', bad: { 'local.ini': '[log]\nlevel = loud\n' } })
+  const dataDir = t.testdir({
+    file: '',
+    bad: { 'local.ini': '[log]\nlevel = loud\n' },
+    proxy: { 'local.ini': PROXY },
+  })
   const port = await freePort()
   const first = builtSettee(t, ['--port', String(port), '--data', join(dataDir, 'held')])
   await untilUp(first, `http://127.0.0.1:${port}`)
@@ -72,6 +78,11 @@ t.test('what keeps it from starting is one line and exit code 1', async (t) => {
       /^Line 2 of .*local\.ini: log\/level must be one of/,
     ],
   ]
+  table.push([
+    'anybody is believed',
+    ['--port', '0', '--data', join(dataDir, 'proxy')],
+    /^Proxy authentication .* needs either settee\/trusted_proxies or/,
+  ])
   for (const [what, args, line] of table) {
     const { code, stderr } = await builtSettee(t, args).ended
     t.equal(code, 1, what)

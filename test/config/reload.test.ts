@@ -195,3 +195,25 @@ t.test('reading anew takes its turn among writes', async (t) => {
   await Promise.all(numbers.flatMap((number) => [config.set('a', `k${number}`, number), reload()]))
   t.strictSame(Object.values(config.section('a')).toSorted(), ['0', ...numbers])
 })
+
+t.test('proxy authentication that would believe anybody is refused, however it is asked for', async (t) => {
+  const PROXY = '{chttpd_auth, proxy_authentication_handler}, {chttpd_auth, default_authentication_handler}'
+  const handlers = `[chttpd]\nauthentication_handlers = ${PROXY}\n`
+  const trusted = '[settee]\ntrusted_proxies = 192.0.2.1\n'
+  const signed = `${FAST}proxy_use_secret = true\nsecret = s\n`
+  const { config, write, reload, log } = await start(t, handlers + trusted)
+  const reason = /needs either settee\/trusted_proxies or chttpd_auth\/proxy_use_secret/
+  write(FAST + handlers)
+  await t.rejects(reload(), refusal(reason))
+  t.match(log, [{ level: 'warn', facts: { reason }, message: /stays as it was/ }])
+  t.equal(config.get('settee', 'trusted_proxies'), '192.0.2.1')
+  await t.rejects(config.set('settee', 'trusted_proxies', ''), refusal(reason))
+  await t.rejects(config.delete('settee', 'trusted_proxies', { persist: false }), refusal(reason))
+  t.equal(config.get('settee', 'trusted_proxies'), '192.0.2.1')
+  write(signed + handlers)
+  await reload()
+  await t.rejects(config.delete('chttpd_auth', 'proxy_use_secret'), refusal(reason))
+  await config.delete('chttpd', 'authentication_handlers')
+  await config.delete('chttpd_auth', 'proxy_use_secret')
+  await t.rejects(config.set('chttpd', 'authentication_handlers', PROXY), refusal(reason))
+})

@@ -15,6 +15,7 @@ const soon = () => Math.floor(Date.now() / 1000) + 300
 
 async function setUp(t: Test, settings: Record<string, string> = {}) {
   const server = await startMemoryServer(t, {
+    'settee/trusted_proxies': '192.0.2.0/24',
     'chttpd/authentication_handlers': ALL,
     'jwt_keys/hmac:_default': SECRET.toString('base64'),
     ...settings,
@@ -87,6 +88,12 @@ t.test('in hosted mode a token for an unknown account is refused', async (t) => 
     })
     t.equal(answer.status, 200, key)
   }
+  const unsafe = await server.request('PUT', '/_node/_local/_config/chttpd/authentication_handlers', {
+    body: JSON.stringify(ALL),
+    auth: 's:s',
+  })
+  t.match(unsafe, { status: 400, json: { reason: /needs either settee\/trusted_proxies/ } })
+  await set('settee/trusted_proxies', '192.0.2.1')
   await set('chttpd/authentication_handlers', ALL)
   await set('jwt_keys/hmac:_default', SECRET.toString('base64'))
   const session = (headers: Record<string, string>) => server.request('GET', '/_session', { headers })
@@ -97,25 +104,28 @@ t.test('in hosted mode a token for an unknown account is refused', async (t) => 
   })
 })
 
-t.test('a proxy is believed where it signs, is trusted, or runs on this machine', async (t) => {
-  const headers = { 'x-auth-couchdb-username': 'anna', 'x-auth-couchdb-roles': 'notes,_admin' }
-  const anna = [{ name: 'anna', roles: ['notes', '_admin'] }, 'proxy']
-  const nobody = [{ name: null, roles: [] }, undefined]
-  const { who, config } = await setUp(t)
-  t.strictSame(await who(headers), anna, 'this machine')
-  await config.set('settee', 'trusted_proxies', '192.0.2.0/24')
-  t.strictSame(await who(headers), nobody, 'others are named')
-  await config.set('settee', 'trusted_proxies', '192.0.2.0/24, loopback')
-  t.strictSame(await who(headers), anna)
-  await config.set('chttpd_auth', 'secret', 'shared')
-  await config.set('chttpd_auth', 'proxy_use_secret', 'true')
-  t.strictSame(await who(headers), nobody)
-  const token = createHmac('sha256', 'shared').update('anna').digest('hex')
-  t.strictSame(await who({ ...headers, 'x-auth-couchdb-token': token }), anna)
-  await config.delete('chttpd', 'authentication_handlers')
-  t.strictSame(await who({ ...headers, 'x-auth-couchdb-token': token }), nobody, 'off by default')
-  t.strictSame(await who({ authorization: 'Bearer x' }), nobody, 'and so are tokens')
-})
+t.test(
+  'a proxy is believed where it signs or is trusted, and not because it runs on this machine',
+  async (t) => {
+    const headers = { 'x-auth-couchdb-username': 'anna', 'x-auth-couchdb-roles': 'notes,_admin' }
+    const anna = [{ name: 'anna', roles: ['notes', '_admin'] }, 'proxy']
+    const nobody = [{ name: null, roles: [] }, undefined]
+    const { who, config } = await setUp(t)
+    t.strictSame(await who(headers), nobody, 'others are named')
+    await config.set('settee', 'trusted_proxies', '192.0.2.0/24, loopback')
+    t.strictSame(await who(headers), anna)
+    await config.set('chttpd_auth', 'secret', 'shared')
+    await config.set('chttpd_auth', 'proxy_use_secret', 'true')
+    t.strictSame(await who(headers), nobody)
+    const token = createHmac('sha256', 'shared').update('anna').digest('hex')
+    t.strictSame(await who({ ...headers, 'x-auth-couchdb-token': token }), anna)
+    await config.delete('settee', 'trusted_proxies')
+    t.strictSame(await who({ ...headers, 'x-auth-couchdb-token': token }), anna)
+    await config.delete('chttpd', 'authentication_handlers')
+    t.strictSame(await who({ ...headers, 'x-auth-couchdb-token': token }), nobody, 'off by default')
+    t.strictSame(await who({ authorization: 'Bearer x' }), nobody, 'and so are tokens')
+  },
+)
 
 t.test('the first handler that knows the credentials decides', async (t) => {
   const { who, config, call } = await setUp(t)
