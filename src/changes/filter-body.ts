@@ -1,6 +1,7 @@
 /** The body of a POST to `_changes`, on the database's thread; protocol.md 5.1. */
 import { CouchError } from '../core/errors.ts'
 import type { Body } from '../documents/database.ts'
+import type { Shape } from '../documents/json-parser.ts'
 import { bodyLength, bodyObject, bodyText } from '../documents/request-body.ts'
 
 /** What filters take from a body. Members that it does not have are absent. */
@@ -15,18 +16,26 @@ export interface FilterBody {
   readonly text?: string
 }
 
-/** The longest body that is read: its JSON is parsed in one turn, for the sake of long lists of ids. */
-const MAX_BODY_BYTES = 32 * 1024 * 1024
+/** Ids go to the database's thread with each page, and are looked up for each. */
+const MAX_DOC_IDS = 50_000
 /** Selectors are compiled again and again, and bodies go to functions with each batch. */
 const MAX_TEXT = 1024 * 1024
+
+const SHAPE: Shape = {
+  members: {
+    doc_ids: { maxCount: MAX_DOC_IDS },
+    selector: { maxLength: MAX_TEXT, tooLong: selectorTooLong },
+  },
+  others: { maxLength: MAX_TEXT },
+}
 
 /**
  * @param withText whether the whole text is wanted, for a filter function's `req.body`
  * @throws invalid_json, body_not_object, too_large; invalid_selector for a selector that is too long
  */
-export function readFilterBody(body: Body, withText: boolean): FilterBody {
+export async function readFilterBody(body: Body, withText: boolean): Promise<FilterBody> {
   if (withText && bodyLength(body) > MAX_TEXT) throw tooLarge('too_large', 'the request body')
-  const { doc_ids: ids, selector, fields } = bodyObject(body, MAX_BODY_BYTES)
+  const { doc_ids: ids, selector, fields } = await bodyObject(body, SHAPE)
   const docIds = asDocIds(ids)
   return {
     ...(docIds !== undefined && { docIds }),
@@ -38,8 +47,12 @@ export function readFilterBody(body: Body, withText: boolean): FilterBody {
 
 function selectorText(selector: unknown): string {
   const text = JSON.stringify(selector)
-  if (text.length > MAX_TEXT) throw tooLarge('invalid_selector', 'Selector error: the selector')
+  if (text.length > MAX_TEXT) throw selectorTooLong()
   return text
+}
+
+function selectorTooLong(): CouchError {
+  return tooLarge('invalid_selector', 'Selector error: the selector')
 }
 
 function tooLarge(code: 'too_large' | 'invalid_selector', what: string): CouchError {

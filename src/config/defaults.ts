@@ -28,6 +28,7 @@ export const PBKDF2_PRFS = ['sha', 'sha224', 'sha256', 'sha384', 'sha512'] as co
 
 const { maxDocumentSize, maxAttachmentSize, maxDocumentIdLength } = DEFAULT_LIMITS
 const { maxPurgedDocuments, maxPurgedRevisions, functionTimeout } = DEFAULT_LIMITS
+const { maxBulkDocs, maxBulkGet } = DEFAULT_LIMITS
 
 const SAME_SITE: ValueKind = { type: 'choice', of: ['lax', 'strict', 'none', 'Lax', 'Strict', 'None'] }
 
@@ -134,6 +135,8 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
   row('couchdb', 'max_document_size', maxDocumentSize, bytes(1), 'bytes of JSON in one document'),
   row('couchdb', 'max_attachment_size', maxAttachmentSize, bytes(0), 'bytes in one attachment'),
   row('couchdb', 'max_document_id_length', maxDocumentIdLength, bytes(1), 'bytes in a document id'),
+  row('couchdb', 'max_bulk_docs_count', maxBulkDocs, integer(1, 1_000_000), 'documents in one _bulk_docs'),
+  row('couchdb', 'max_bulk_get_count', maxBulkGet, integer(1, 100_000), 'documents that one _bulk_get names'),
   row(
     'couchdb',
     'max_dbs_open',

@@ -67,6 +67,8 @@ function limitsOf(config: Config): Limits {
     maxDocumentIdLength: config.bytes('couchdb', 'max_document_id_length'),
     maxPurgedDocuments: config.integer('purge', 'max_document_id_number'),
     maxPurgedRevisions: config.integer('purge', 'max_revisions_number'),
+    maxBulkDocs: config.integer('couchdb', 'max_bulk_docs_count'),
+    maxBulkGet: config.integer('couchdb', 'max_bulk_get_count'),
     functionTimeout: config.integer('couchdb', 'os_process_timeout'),
     functionMemory: config.integer('settee', 'function_memory'),
     maxViewBytes: config.integer('settee', 'view_memory'),

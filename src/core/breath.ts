@@ -27,6 +27,28 @@ export function isHeldLong(since: number): boolean {
 }
 
 /**
+ * How many things are done in one call that cannot be left halfway, such as reading some documents: twice as many as
+ * before after a call that was quick, half as many after one that was slow.
+ */
+export class Stride {
+  readonly #most: number
+  size: number
+
+  /** @param first for the first call, of which nothing is known */
+  constructor(first: number, most: number) {
+    this.size = first
+    this.#most = most
+  }
+
+  /** @param since when the call that has just ended began, in ms of `performance.now()` */
+  adapt(since: number): void {
+    const took = performance.now() - since
+    if (took > HOLD_MS) this.size = Math.max(1, this.size >> 1)
+    else if (took < SHORT_HOLD_MS) this.size = Math.min(this.#most, this.size * 2)
+  }
+}
+
+/**
  * For work of many small steps on a thread that others share: `await breath.take()` between two steps gives the
  * event loop a turn when this work has held the thread for {@link HOLD_MS}.
  */

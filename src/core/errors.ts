@@ -68,6 +68,8 @@ export const ERRORS = {
   missing_stub: [412, 'missing_stub', 'An attachment stub does not match a stored attachment.'],
   too_large: [413, 'too_large', 'the request entity is too large'],
   document_too_large: [413, 'document_too_large', ''],
+  bulk_docs_count: [413, 'max_bulk_docs_count_exceeded', ''],
+  bulk_get_count: [413, 'max_bulk_get_count_exceeded', ''],
   attachment_too_large: [413, 'attachment_too_large', ''],
   uri_too_long: [414, 'too_long', 'the request uri is too long'],
   bad_content_type: [415, 'bad_content_type', 'Content-Type must be application/json'],

@@ -37,6 +37,9 @@ export interface Limits {
   /** Documents, and revisions of them all, that one `_purge` may name. */
   readonly maxPurgedDocuments: number
   readonly maxPurgedRevisions: number
+  /** Documents that one `_bulk_docs`, and one `_bulk_get`, may name. */
+  readonly maxBulkDocs: number
+  readonly maxBulkGet: number
   /** How long one call of a design document's function may take, in ms. */
   readonly functionTimeout: number
   /** Bytes that one such function may take, those of the engine that runs it included. */
@@ -121,6 +124,8 @@ export const DEFAULT_LIMITS: Limits = {
   maxDocumentIdLength: 8_000,
   maxPurgedDocuments: 100,
   maxPurgedRevisions: 1_000,
+  maxBulkDocs: 10_000,
+  maxBulkGet: 10_000,
   functionTimeout: 5_000,
   functionMemory: 67_108_864,
   maxViewBytes: 67_108_864,

@@ -3,6 +3,7 @@
 import { CouchError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json-object.ts'
 import type { AllDocsQuery, Body } from './database.ts'
+import type { Shape } from './json-parser.ts'
 import { bodyObject } from './request-body.ts'
 
 type Mutable<T> = { -readonly [Name in keyof T]: T[Name] }
@@ -26,16 +27,33 @@ const MEMBERS: Readonly<Record<string, readonly [keyof AllDocsQuery, (value: unk
   update_seq: ['updateSeq', booleanOf],
 }
 
-/**
- * The whole query; the address overrides the body.
- * @throws query_parse_error, bad_request, body_not_object, invalid_json
- */
-export function allDocsQuery(asked: AllDocsQuery, body: Body | null): AllDocsQuery {
-  return whole(body === null ? asked : { ...bodyQuery(body), ...asked })
+/** Queries of one body; CouchDB takes any number. */
+export const MAX_QUERIES = 10_000
+/** Characters of one key, or of what else stands in a query: it may be sent back. */
+const MAX_MEMBER = 64 * 1024
+
+/** A query in a body, of a listing or of a view. */
+export const QUERY_SHAPE: Shape = {
+  members: { keys: { elements: { maxLength: MAX_MEMBER } }, queries: {} },
+  others: { maxLength: MAX_MEMBER },
 }
 
-function bodyQuery(body: Body): AllDocsQuery {
-  const members = bodyObject(body)
+/** Several queries in a body. */
+export const QUERIES_SHAPE: Shape = {
+  members: { queries: { maxCount: MAX_QUERIES, elements: QUERY_SHAPE } },
+  others: { maxLength: MAX_MEMBER },
+}
+
+/**
+ * The whole query; the address overrides the body.
+ * @throws query_parse_error, bad_request, body_not_object, invalid_json, too_large, too_deep
+ */
+export async function allDocsQuery(asked: AllDocsQuery, body: Body | null): Promise<AllDocsQuery> {
+  return whole(body === null ? asked : { ...(await bodyQuery(body)), ...asked })
+}
+
+async function bodyQuery(body: Body): Promise<AllDocsQuery> {
+  const members = await bodyObject(body, QUERY_SHAPE)
   if (members.queries !== undefined) {
     throw new CouchError('bad_request', 'The `queries` parameter is no longer supported at this endpoint')
   }
@@ -47,8 +65,8 @@ function bodyQuery(body: Body): AllDocsQuery {
  * @param asked what the address says; each query overrides it
  * @throws as {@link allDocsQuery}, for whichever query is at fault
  */
-export function allDocsQueriesOf(asked: AllDocsQuery, body: Body): AllDocsQuery[] {
-  const { queries } = bodyObject(body)
+export async function allDocsQueriesOf(asked: AllDocsQuery, body: Body): Promise<AllDocsQuery[]> {
+  const { queries } = await bodyObject(body, QUERIES_SHAPE)
   if (queries === undefined)
     throw new CouchError('bad_request', 'POST body must include `queries` parameter.')
   if (!Array.isArray(queries)) throw new CouchError('bad_request', '`queries` member must be an array.')

@@ -24,7 +24,7 @@ export async function* allDocs(
 ): AsyncGenerator<Uint8Array> {
   requireMember(user, (await store.view()).security)
   const chunk = new Gathering()
-  yield* listing(store, user, kind, allDocsQuery(asked, body), chunk)
+  yield* listing(store, user, kind, await allDocsQuery(asked, body), chunk)
   chunk.add('\n')
   yield chunk.take()
 }
@@ -42,11 +42,14 @@ export async function* allDocsQueries(
   body: Body,
 ): AsyncGenerator<Uint8Array> {
   requireMember(user, (await store.view()).security)
-  const queries = allDocsQueriesOf(asked, body)
+  const queries = await allDocsQueriesOf(asked, body)
   const chunk = new Gathering()
   chunk.add('{"results":[\r\n')
+  const breath = new Breath()
   for (const [at, query] of queries.entries()) {
     if (at > 0) chunk.add(',\r\n')
+    if (chunk.isLarge) yield chunk.take()
+    await breath.take()
     yield* listing(store, user, kind, query, chunk)
   }
   chunk.add('\r\n]}\n')

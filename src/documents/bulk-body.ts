@@ -15,7 +15,8 @@ import { SpanScanner, type Spans } from './spans.ts'
 
 /** Bytes looked through in one step. */
 const SLICE = 256 * 1024
-const MAX_OTHER_BYTES = 1024 * 1024
+/** Of all members beside the documents: each is parsed in one turn. */
+const MAX_OTHER_BYTES = 64 * 1024
 
 export interface BulkBody {
   readonly newEdits: boolean
@@ -33,11 +34,12 @@ export interface BulkBody {
 
 /**
  * Finds the documents of a body.
+ * @param maxDocs how many there may be
  * @throws bad_request, invalid_json, body_not_object, document_too_large, too_large, too_deep for what stands beside
- * them
+ * them; bulk_docs_count
  */
-export async function readBulkBody(body: Body): Promise<BulkBody> {
-  return (await readPlainBulk(body)) ?? readAnyBulk(body)
+export async function readBulkBody(body: Body, maxDocs: number): Promise<BulkBody> {
+  return (await readPlainBulk(body, maxDocs)) ?? readAnyBulk(body, maxDocs)
 }
 
 /** The longest body that is read in one pass: so much text is made of it at once, and held beside its bytes. */
@@ -58,21 +60,24 @@ const END = new RegExp(`${token('\\]')}(?:${token(',')}${NEW_EDITS})?${token('\\
  * one pass: 2 us less for each than by their spans. null for any other, also for one with a fault in it, which
  * {@link readAnyBulk} tells.
  */
-export async function readPlainBulk(body: Body): Promise<BulkBody | null> {
+export async function readPlainBulk(
+  body: Body,
+  maxDocs: number = Number.POSITIVE_INFINITY,
+): Promise<BulkBody | null> {
   if (!('bytes' in body) || body.bytes.length > MAX_PLAIN_BYTES) return null
   try {
-    return await plainBulk(decodeUtf8(body.bytes))
+    return await plainBulk(decodeUtf8(body.bytes), maxDocs)
   } catch (error) {
     if (error instanceof CouchError) return null
     throw error
   }
 }
 
-async function plainBulk(text: string): Promise<BulkBody | null> {
+async function plainBulk(text: string, maxDocs: number): Promise<BulkBody | null> {
   BEGINNING.lastIndex = 0
   const beginning = BEGINNING.exec(text)
   if (beginning === null) return null
-  const docs = await splitElements(text, BEGINNING.lastIndex)
+  const docs = await splitElements(text, BEGINNING.lastIndex, maxDocs)
   END.lastIndex = (docs.at(-1) as SplitElement).end
   const ending = END.exec(text)
   if (ending === null) return null
@@ -87,7 +92,7 @@ async function plainBulk(text: string): Promise<BulkBody | null> {
 }
 
 /** Documents, one at least, up to where no comma follows. */
-async function splitElements(text: string, start: number): Promise<SplitElement[]> {
+async function splitElements(text: string, start: number, maxDocs: number): Promise<SplitElement[]> {
   const docs: SplitElement[] = []
   const breath = new Breath()
   for (let at = start; ; at = NEXT.lastIndex) {
@@ -96,12 +101,13 @@ async function splitElements(text: string, start: number): Promise<SplitElement[
     docs.push(doc)
     NEXT.lastIndex = doc.end
     if (!NEXT.test(text)) return docs
+    if (docs.length === maxDocs) throw new CouchError('bulk_docs_count', String(maxDocs))
   }
 }
 
 /** Any body: its documents' spans first, each document when it is asked for. */
-export async function readAnyBulk(body: Body): Promise<BulkBody> {
-  const spans = await findSpans(body)
+export async function readAnyBulk(body: Body, maxDocs: number = Number.POSITIVE_INFINITY): Promise<BulkBody> {
+  const spans = await findSpans(body, maxDocs)
   const others = new Map([...spans.others].map(([name, text]) => [name, parseJson(text)]))
   if (!spans.arrayFound) {
     if (spans.memberOther === undefined) {
@@ -126,8 +132,9 @@ export async function readAnyBulk(body: Body): Promise<BulkBody> {
   }
 }
 
-async function findSpans(body: Body): Promise<Spans> {
-  const scanner = new SpanScanner({ member: 'docs', maxSpan: MAX_TEXT_BYTES, maxOther: MAX_OTHER_BYTES })
+async function findSpans(body: Body, maxSpans: number): Promise<Spans> {
+  const limits = { maxSpan: MAX_TEXT_BYTES, maxOther: MAX_OTHER_BYTES, maxSpans }
+  const scanner = new SpanScanner({ member: 'docs', ...limits })
   const breath = new Breath()
   const length = bodyLength(body)
   for (let at = 0; at < length; at += SLICE) {

@@ -46,7 +46,7 @@ export async function* bulkDocs(
 ): AsyncGenerator<Uint8Array> {
   const { security } = await store.view()
   requireMember(user, security)
-  const read = await readBulkBody(body)
+  const read = await readBulkBody(body, settings.limits.maxBulkDocs)
   const { documentRules: rules } = checks
   const bulk = new Bulk(read, settings, ({ id, doc }) => {
     rules?.checkWriter(user, id, security, false)

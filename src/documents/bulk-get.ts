@@ -1,6 +1,6 @@
 /** `_bulk_get`, protocol.md 4.2: one result an input, in order, whatever is wrong with it. */
 
-import { Breath } from '../core/breath.ts'
+import { Breath, Stride } from '../core/breath.ts'
 import { CouchError } from '../core/errors.ts'
 import { checkDocId, isLocalId } from '../core/ids.ts'
 import { isJsonObject } from '../core/json-object.ts'
@@ -9,6 +9,7 @@ import type { Limits, UserCtx } from '../core/types.ts'
 import { parseRev } from '../revisions/rev.ts'
 import type { Body, BulkGetOptions } from './database.ts'
 import type { DocumentReader } from './document-reader.ts'
+import type { Shape } from './json-parser.ts'
 import {
   beginRevisions,
   beginTogether,
@@ -27,8 +28,11 @@ import { readContent } from './stored-content.ts'
 
 /** Characters of answers that are gathered, since each piece that is handed on costs more than what is in it. */
 const GATHERED = 8 * 1024
-/** Documents that are read in one turn. */
+/** Documents that are read in one turn, unless they are large. */
 const TOGETHER = 100
+const FIRST_TOGETHER = 25
+/** Characters of one input: it is sent back with its error. */
+const MAX_INPUT = 64 * 1024
 
 /** What one input comes to. */
 export interface BulkGetResult {
@@ -139,15 +143,36 @@ async function* pendingGroups(
   form: ContentForm,
 ): AsyncGenerator<readonly Pending[]> {
   requireMember(user, (await store.view()).security)
-  const { docs } = bodyObject(body)
-  if (!Array.isArray(docs)) throw new CouchError('bad_request', "Missing JSON list of 'docs'.")
+  const docs = (await bodyObject(body, shapeOf(limits))).docs as readonly unknown[] | undefined
+  if (docs === undefined) throw missingDocs()
   const common = revisionsAsked('', 'all', options, form)
   const breath = new Breath()
-  for (let at = 0; at < docs.length; at += TOGETHER) {
+  const stride = new Stride(FIRST_TOGETHER, TOGETHER)
+  for (let at = 0; at < docs.length; ) {
     await breath.take()
-    const inputs = docs.slice(at, at + TOGETHER).map((value) => readInput(value, common, limits))
-    yield readGroup(store, user, inputs)
+    const since = performance.now()
+    const inputs = docs.slice(at, at + stride.size).map((value) => readInput(value, common, limits))
+    at += inputs.length
+    const group = await readGroup(store, user, inputs)
+    stride.adapt(since)
+    yield group
   }
+}
+
+function shapeOf({ maxBulkGet }: Limits): Shape {
+  const docs: Shape = {
+    check: (value) => {
+      if (!Array.isArray(value)) throw missingDocs()
+    },
+    maxCount: maxBulkGet,
+    tooMany: () => new CouchError('bulk_get_count', String(maxBulkGet)),
+    elements: { maxLength: MAX_INPUT },
+  }
+  return { members: { docs }, others: { maxLength: MAX_INPUT } }
+}
+
+function missingDocs(): CouchError {
+  return new CouchError('bad_request', "Missing JSON list of 'docs'.")
 }
 
 /** What one input asks for, or what is wrong with it. */

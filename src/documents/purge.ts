@@ -7,11 +7,9 @@ import { formatRev, parseRev } from '../revisions/rev.ts'
 import { winner } from '../revisions/winner.ts'
 import type { DatabaseStore, DocState, Outcome, PurgeUpdate, PurgeWrite } from '../storage/engine.ts'
 import type { Body } from './database.ts'
+import type { Shape } from './json-parser.ts'
 import { bodyObject } from './request-body.ts'
 import { requireMember, requireServerAdmin } from './security.ts'
-
-/** Room for far more revisions than a request may name by default. */
-const MAX_REQUEST_BYTES = 16 * 1024 * 1024
 
 /**
  * Decides what goes of a document. Only leaves do: of any other revision that is named nothing comes.
@@ -53,7 +51,7 @@ export async function purge(
   limits: Limits,
 ): Promise<Uint8Array> {
   requireServerAdmin(user)
-  const asked = readAsked(bodyObject(body, MAX_REQUEST_BYTES), limits)
+  const asked = readAsked(await bodyObject(body, shapeOf(limits)), limits)
   const stored = asked.filter(([id]) => mayBeStored(id))
   const outcomes = await store.purgeDocs(stored.map(([id, revs]) => purgeUpdate(id, revs)))
   const failures = outcomes.flatMap((outcome) => ('error' in outcome ? [outcome.error] : []))
@@ -79,24 +77,32 @@ function mayBeStored(id: string): boolean {
   return !isLocalId(id) && id.isWellFormed()
 }
 
-function readAsked(
-  request: Record<string, unknown>,
-  { maxPurgedDocuments, maxPurgedRevisions }: Limits,
-): [id: string, revs: string[]][] {
-  const asked = Object.entries(request)
-  if (asked.length > maxPurgedDocuments) {
-    throw new CouchError('bad_request', 'Exceeded maximum number of documents.')
+/** The lists of revisions are told to be too many before what is wrong with one of them. */
+function shapeOf({ maxPurgedDocuments, maxPurgedRevisions }: Limits): Shape {
+  return {
+    maxCount: maxPurgedDocuments,
+    tooMany: () => new CouchError('bad_request', 'Exceeded maximum number of documents.'),
+    others: {
+      check: (revs) => {
+        if (!Array.isArray(revs)) throw new CouchError('invalid_revs_list')
+      },
+      maxCount: maxPurgedRevisions,
+      tooMany: tooManyRevisions,
+    },
   }
-  const listed = asked.map(([id, revs]): [string, unknown[]] => [id, listOf(revs)])
-  if (listed.reduce((sum, [, revs]) => sum + revs.length, 0) > maxPurgedRevisions) {
-    throw new CouchError('bad_request', 'Exceeded maximum number of revisions.')
-  }
-  return listed.map(([id, revs]) => [id, revs.map(revOf)])
 }
 
-function listOf(revs: unknown): unknown[] {
-  if (!Array.isArray(revs)) throw new CouchError('invalid_revs_list')
-  return revs
+function tooManyRevisions(): CouchError {
+  return new CouchError('bad_request', 'Exceeded maximum number of revisions.')
+}
+
+function readAsked(
+  request: Record<string, unknown>,
+  { maxPurgedRevisions }: Limits,
+): [id: string, revs: string[]][] {
+  const asked = Object.entries(request) as [string, unknown[]][]
+  if (asked.reduce((sum, [, revs]) => sum + revs.length, 0) > maxPurgedRevisions) throw tooManyRevisions()
+  return asked.map(([id, revs]) => [id, revs.map(revOf)])
 }
 
 function revOf(value: unknown): string {

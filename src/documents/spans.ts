@@ -77,7 +77,7 @@ const AFTER: Readonly<Record<Role, PlaceName>> = {
 
 /**
  * Finds the spans of the elements of one top-level array. Chunks may be cut anywhere; every method throws CouchError
- * `invalid_json`, `body_not_object`, `document_too_large`, `too_large` or `too_deep`, after which the scanner is of
+ * `invalid_json`, `body_not_object`, `document_too_large`, `bulk_docs_count`, `too_large` or `too_deep`, after which the scanner is of
  * no more use.
  */
 export class SpanScanner {
@@ -159,7 +159,7 @@ export class SpanScanner {
   #checkCount(): void {
     const limit = this.#options.maxSpans
     if (limit !== undefined && this.#spans.count + this.#replaced.count >= limit)
-      throw new CouchError('too_large')
+      throw new CouchError('bulk_docs_count', String(limit))
   }
 
   #within(bytes: Buffer, at: number, role: Role): number {

@@ -19,14 +19,18 @@ export interface Selection {
 const STEP = 100
 
 /** What of a view's rows a query asks for. */
-export function select(rows: readonly ViewRow[], query: ViewQuery, order: Compare): Selection {
+export async function select(rows: readonly ViewRow[], query: ViewQuery, order: Compare): Promise<Selection> {
   const { keys, inclusiveEnd, descending } = query
   if (keys === undefined) return { rows, stretches: [stretchOf(rows, query, order)], query, order }
   const ordered = descending ? [...keys].reverse() : keys
-  const stretches = ordered.map((key) => {
+  const stretches: Stretch[] = []
+  const breath = new Breath()
+  for (const key of ordered) {
+    await breath.take()
     const edge = { key, docId: undefined }
-    return stretchOf(rows, { start: edge, end: edge, inclusiveEnd, descending }, order)
-  })
+    const stretch = stretchOf(rows, { start: edge, end: edge, inclusiveEnd, descending }, order)
+    if (stretch.to > stretch.from || stretches.length === 0) stretches.push(stretch)
+  }
   return { rows, stretches, query, order }
 }
 

@@ -1,9 +1,11 @@
 /** The views of design documents, protocol.md 9.3 and 9.5, on the thread that owns the database. */
 
 import { createHash } from 'node:crypto'
+import { Breath } from '../core/breath.ts'
 import { CouchError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json-object.ts'
 import type { UserCtx } from '../core/types.ts'
+import { QUERIES_SHAPE, QUERY_SHAPE } from '../documents/all-docs-query.ts'
 import type { Body } from '../documents/database.ts'
 import { renderDocument } from '../documents/render.ts'
 import { bodyLength, bodyObject } from '../documents/request-body.ts'
@@ -82,7 +84,7 @@ export function storeViews(surroundings: ViewSurroundings): ViewSource {
     view: async function* (user, ddoc, name, parameters, body) {
       requireMember(user, (await store.view()).security)
       const view = await openView(surroundings, ddoc, name)
-      const members = body === null || bodyLength(body) === 0 ? null : bodyObject(body)
+      const members = body === null || bodyLength(body) === 0 ? null : await bodyObject(body, QUERY_SHAPE)
       if (members?.queries !== undefined) {
         throw new CouchError('bad_request', 'The `queries` parameter is no longer supported at this endpoint')
       }
@@ -92,10 +94,17 @@ export function storeViews(surroundings: ViewSurroundings): ViewSource {
     viewQueries: async function* (user, ddoc, name, body) {
       requireMember(user, (await store.view()).security)
       const view = await openView(surroundings, ddoc, name)
-      const queries = readQueries(bodyObject(body)).map((query) => readViewQuery([], query))
-      for (const query of queries) checkQuery(view, query)
+      const breath = new Breath()
+      const queries: ViewQuery[] = []
+      for (const members of readQueries(await bodyObject(body, QUERIES_SHAPE))) {
+        await breath.take()
+        const query = readViewQuery([], members)
+        checkQuery(view, query)
+        queries.push(query)
+      }
       let before = '{"results":[\r\n'
       for (const query of queries) {
+        await breath.take()
         yield Buffer.from(before)
         yield* answer(surroundings, user, view, query)
         before = ',\r\n'
@@ -217,7 +226,7 @@ async function* answer(
 ): AsyncGenerator<Uint8Array> {
   const isReduced = checkQuery(view, query)
   await bringUpToDate(surroundings, view.index, query)
-  const selection = select(view.index.rows(view.name), query, view.order)
+  const selection = await select(view.index.rows(view.name), query, view.order)
   const rows = isReduced
     ? reducedRows(selection, reducing(surroundings, view))
     : mapRows(selection, query.includeDocs ? documentsOf(surroundings, user, query) : undefined)

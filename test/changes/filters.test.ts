@@ -84,11 +84,11 @@ t.test('refusals, protocol.md 5.6', async (t) => {
 
 t.test('the body of a POST', async (t) => {
   const read = (text: string, withText = false) => readFilterBody({ bytes: Buffer.from(text) }, withText)
-  t.same(read('{"doc_ids":["a","b"]}'), { docIds: ['a', 'b'] })
-  t.same(read('{}'), {})
-  t.same(read('{"doc_ids":"a"}'), {})
-  t.same(read('{"selector": {"a": 1}, "fields": 3}'), { selector: '{"a":1}', fields: 3 })
-  t.same(read('{"a": 1}', true), { text: '{"a": 1}' })
+  t.same(await read('{"doc_ids":["a","b"]}'), { docIds: ['a', 'b'] })
+  t.same(await read('{}'), {})
+  t.same(await read('{"doc_ids":"a"}'), {})
+  t.same(await read('{"selector": {"a": 1}, "fields": 3}'), { selector: '{"a":1}', fields: 3 })
+  t.same(await read('{"a": 1}', true), { text: '{"a": 1}' })
   const cases: [act: () => unknown, reason: string | RegExp][] = [
     [() => read('[]'), 'Request body must be a JSON object'],
     [() => read('{"doc_ids":'), 'invalid UTF-8 JSON'],

@@ -156,8 +156,8 @@ t.test('all other members together, names included, may be as long as maxOther',
 
 t.test('there may be maxSpans elements', async (t) => {
   t.equal(scan('{"docs":[1,2,3]}', { maxSpans: 3 }).count, 3)
-  t.throws(() => scan('{"docs":[1,2,3,4]}', { maxSpans: 3 }), { code: 'too_large' })
-  t.throws(() => scan('{"docs":[1,2],"docs":[3,4]}', { maxSpans: 3 }), { code: 'too_large' })
+  t.throws(() => scan('{"docs":[1,2,3,4]}', { maxSpans: 3 }), { code: 'bulk_docs_count' })
+  t.throws(() => scan('{"docs":[1,2],"docs":[3,4]}', { maxSpans: 3 }), { code: 'bulk_docs_count' })
 })
 
 t.test('nesting without end is refused', async (t) => {

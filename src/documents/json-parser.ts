@@ -1,0 +1,272 @@
+/**
+ * Parses a long JSON text in slices, within bounds on its values, its depth and its strings, and refuses a value of the
+ * wrong kind where it begins: JSON.parse would hold the thread for seconds, and fill the memory, before anybody could
+ * look. What it accepts becomes the very value that JSON.parse makes of it.
+ */
+import { CouchError } from '../core/errors.ts'
+import { MAX_JSON_DEPTH } from '../core/json-depth.ts'
+import { isJsonObject } from '../core/json-object.ts'
+
+/** What may stand in a place of a body. Absent members allow anything. */
+export interface Shape {
+  /** Called when the kind of the value is known: a container is still empty. @throws CouchError to refuse it */
+  readonly check?: (value: unknown) => void
+  /** How many characters a container may take, 32,768 at least: a body of that size is not measured. */
+  readonly maxLength?: number
+  /** What a longer one is refused with; by default `too_large`. */
+  readonly tooLong?: () => CouchError
+  /** How many elements or members it may have. */
+  readonly maxCount?: number
+  /** What more of them are refused with; by default `too_large`. */
+  readonly tooMany?: () => CouchError
+  /** Of the elements of an array. */
+  readonly elements?: Shape
+  /** Of the members of an object, by name. */
+  readonly members?: Readonly<Record<string, Shape>>
+  /** Of its other members. */
+  readonly others?: Shape
+}
+
+/** Characters of one string or number. */
+const MAX_TOKEN = 2 * 1024 * 1024
+/** Steps between two looks at the clock, and characters of white space that are one step. */
+const STEPS = 64
+const SPACE_STEP = 1024
+
+const QUOTE = 0x22
+const COMMA = 0x2c
+const COLON = 0x3a
+const OPEN_BRACKET = 0x5b
+const BACKSLASH = 0x5c
+const CLOSE_BRACKET = 0x5d
+const OPEN_BRACE = 0x7b
+const CLOSE_BRACE = 0x7d
+
+// biome-ignore lint/suspicious/noControlCharactersInRegex: RFC 8259 7 forbids these in strings
+const PLAIN_STRING = /"[^"\\\u0000-\u001f]*"/y
+const NUMBER = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?/y
+const WORDS: readonly (readonly [string, unknown])[] = [
+  ['true', true],
+  ['false', false],
+  ['null', null],
+]
+
+/** What may come next; `first` is an element or a member, or the end of an empty container. */
+type Expected = 'value' | 'first' | 'name' | 'colon' | 'next' | 'end'
+
+interface Frame {
+  readonly value: unknown[] | Record<string, unknown>
+  readonly shape: Shape | undefined
+  readonly start: number
+  count: number
+  /** Of the member that is being read. */
+  name: string
+}
+
+/** One text; after an error the parser is of no more use. */
+export class JsonParser {
+  readonly #text: string
+  readonly #shape: Shape
+  readonly #maxValues: number
+  readonly #frames: Frame[] = []
+  #at = 0
+  #expected: Expected = 'value'
+  #values = 0
+  /** The value, once {@link advance} has returned true. */
+  value: unknown
+
+  /** @param maxValues how many values there may be, containers and what is in them counted alike */
+  constructor(text: string, shape: Shape, maxValues: number) {
+    this.#text = text
+    this.#shape = shape
+    this.#maxValues = maxValues
+  }
+
+  /**
+   * Reads on until the text ends, or until it is time to stop.
+   * @returns whether the text has ended
+   * @throws CouchError invalid_json, too_deep, too_large; and what the shape throws
+   */
+  advance(isDue: () => boolean): boolean {
+    for (let steps = 1; ; steps += 1) {
+      if (steps % STEPS === 0 && isDue()) return false
+      if (this.#skipSpace()) continue
+      if (this.#at === this.#text.length) {
+        if (this.#expected !== 'end') throw new CouchError('invalid_json')
+        return true
+      }
+      this.#step(this.#text.charCodeAt(this.#at))
+    }
+  }
+
+  /** @returns whether there may be more of it */
+  #skipSpace(): boolean {
+    const end = this.#at + SPACE_STEP
+    let c = this.#text.charCodeAt(this.#at)
+    while (c === 0x20 || c === 0x0a || c === 0x0d || c === 0x09) {
+      this.#at += 1
+      if (this.#at === end) return true
+      c = this.#text.charCodeAt(this.#at)
+    }
+    return false
+  }
+
+  #step(c: number): void {
+    const frame = this.#frames.at(-1)
+    const isInArray = Array.isArray(frame?.value)
+    const expected = this.#expected
+    if (expected === 'first' && (c === CLOSE_BRACKET || c === CLOSE_BRACE)) this.#close(c, frame)
+    else if (expected === 'value' || (expected === 'first' && isInArray)) this.#begin(c, frame)
+    else if (expected === 'name' || expected === 'first') this.#name(c, frame)
+    else if (expected === 'colon' && c === COLON) this.#pass('value')
+    else if (expected === 'next' && c === COMMA) this.#pass(isInArray ? 'value' : 'name')
+    else if (expected === 'next') this.#close(c, frame)
+    else throw new CouchError('invalid_json')
+  }
+
+  /** Moves behind one character. */
+  #pass(expected: Expected): void {
+    this.#at += 1
+    this.#expected = expected
+  }
+
+  #begin(c: number, parent: Frame | undefined): void {
+    this.#values += 1
+    if (this.#values > this.#maxValues) throw tooMany(`${this.#maxValues} JSON values`)
+    const shape = parent === undefined ? this.#shape : shapeIn(parent.shape, parent.value, parent.name)
+    if (parent !== undefined) checkCount(parent.shape, ++parent.count)
+    if (c === OPEN_BRACE || c === OPEN_BRACKET) {
+      this.#open(c === OPEN_BRACE ? {} : [], shape)
+      return
+    }
+    const value = c === QUOTE ? this.#string() : this.#scalar()
+    shape?.check?.(value)
+    this.#complete(value, parent)
+  }
+
+  #open(value: Frame['value'], shape: Shape | undefined): void {
+    if (this.#frames.length === MAX_JSON_DEPTH) throw new CouchError('too_deep')
+    shape?.check?.(value)
+    this.#frames.push({ value, shape, start: this.#at, count: 0, name: '' })
+    this.#pass('first')
+  }
+
+  #close(c: number, frame: Frame | undefined): void {
+    if (frame === undefined || c !== (Array.isArray(frame.value) ? CLOSE_BRACKET : CLOSE_BRACE)) {
+      throw new CouchError('invalid_json')
+    }
+    this.#at += 1
+    const most = frame.shape?.maxLength ?? Number.POSITIVE_INFINITY
+    if (this.#at - frame.start > most) throw frame.shape?.tooLong?.() ?? tooLong(most)
+    this.#frames.pop()
+    this.#complete(frame.value, this.#frames.at(-1))
+  }
+
+  #complete(value: unknown, parent: Frame | undefined): void {
+    this.#expected = parent === undefined ? 'end' : 'next'
+    if (parent === undefined) this.value = value
+    else if (Array.isArray(parent.value)) parent.value.push(value)
+    else if (parent.name !== '__proto__') parent.value[parent.name] = value
+    else {
+      const own = { value, enumerable: true, configurable: true, writable: true }
+      Object.defineProperty(parent.value, parent.name, own)
+    }
+  }
+
+  #name(c: number, frame: Frame | undefined): void {
+    if (c !== QUOTE || frame === undefined) throw new CouchError('invalid_json')
+    frame.name = this.#string()
+    this.#expected = 'colon'
+  }
+
+  #string(): string {
+    const start = this.#at
+    PLAIN_STRING.lastIndex = start
+    const isPlain = PLAIN_STRING.test(this.#text)
+    const end = isPlain ? PLAIN_STRING.lastIndex : this.#stringEnd()
+    if (end - start > MAX_TOKEN) throw tooLong(MAX_TOKEN)
+    this.#at = end
+    return isPlain ? this.#text.slice(start + 1, end - 1) : parsedString(this.#text.slice(start, end))
+  }
+
+  /** The index behind a string with escapes in it. */
+  #stringEnd(): number {
+    const end = Math.min(this.#text.length, this.#at + MAX_TOKEN + 1)
+    let at = this.#at + 1
+    for (let c = this.#text.charCodeAt(at); c !== QUOTE; c = this.#text.charCodeAt(at)) {
+      at += c === BACKSLASH ? 2 : 1
+      if (at >= this.#text.length) throw new CouchError('invalid_json')
+      if (at >= end) throw tooLong(MAX_TOKEN)
+    }
+    return at + 1
+  }
+
+  #scalar(): unknown {
+    const start = this.#at
+    for (const [word, value] of WORDS) {
+      if (!this.#text.startsWith(word, start)) continue
+      this.#at += word.length
+      return value
+    }
+    NUMBER.lastIndex = start
+    if (!NUMBER.test(this.#text)) throw new CouchError('invalid_json')
+    this.#at = NUMBER.lastIndex
+    if (this.#at - start > MAX_TOKEN) throw tooLong(MAX_TOKEN)
+    return Number(this.#text.slice(start, this.#at))
+  }
+}
+
+/**
+ * Holds a value that was parsed at once against a shape, but for its lengths.
+ * @throws CouchError as the shape has it
+ */
+export function checkShape(value: unknown, shape: Shape): void {
+  shape.check?.(value)
+  if (typeof value !== 'object' || value === null) return
+  if (Array.isArray(value)) {
+    checkCount(shape, value.length)
+    if (shape.elements === undefined) return
+    for (const element of value) checkShape(element, shape.elements)
+    return
+  }
+  const names = Object.keys(value)
+  checkCount(shape, names.length)
+  for (const name of names) {
+    const inner = shapeIn(shape, value, name)
+    if (inner !== undefined) checkShape((value as Record<string, unknown>)[name], inner)
+  }
+}
+
+function shapeIn(outer: Shape | undefined, container: object, name: string): Shape | undefined {
+  if (outer === undefined) return undefined
+  if (Array.isArray(container)) return outer.elements
+  const { members } = outer
+  return members !== undefined && Object.hasOwn(members, name) ? members[name] : outer.others
+}
+
+function checkCount(shape: Shape | undefined, count: number): void {
+  if (shape?.maxCount === undefined || count <= shape.maxCount) return
+  throw shape.tooMany?.() ?? tooMany(`${shape.maxCount} entries in this list`)
+}
+
+function parsedString(json: string): string {
+  try {
+    return JSON.parse(json) as string
+  } catch {
+    throw new CouchError('invalid_json')
+  }
+}
+
+function tooMany(what: string): CouchError {
+  return new CouchError('too_large', `the request entity is too large: this call takes at most ${what}`)
+}
+
+function tooLong(most: number): CouchError {
+  const reason = `the request entity is too large: a value in it is longer than ${most} characters`
+  return new CouchError('too_large', reason)
+}
+
+/** Refuses what is no JSON object. */
+export function checkObject(value: unknown): void {
+  if (!isJsonObject(value)) throw new CouchError('body_not_object')
+}
