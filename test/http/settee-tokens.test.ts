@@ -63,6 +63,20 @@ t.test('a token is of its account alone', async (t) => {
   t.equal((await call('PUT', '/db/_design/d', { body: '{}', auth: `m:${token}` })).status, 403)
 })
 
+t.test('a token changes no security object, also of an admin of the database', async (t) => {
+  const { call, make } = await setUp(t)
+  const { token } = await make('m:m', { name: 'phone' })
+  const json = { admins: { names: ['m'] }, members: { names: ['m'] } }
+  await call('PUT', '/db', { auth: 's:s' })
+  await call('PUT', '/db/_security', { json, auth: 's:s' })
+  const others = { ...json, members: { names: ['m', 'x'] } }
+  const refused = await call('PUT', '/db/_security', { json: others, auth: `m:${token}` })
+  const reason = 'A device token cannot change _security; log in with the password of the account.'
+  t.strictSame([refused.status, refused.json], [403, { error: 'forbidden', reason }])
+  t.strictSame((await call('GET', '/db/_security', { auth: `m:${token}` })).json, json)
+  t.equal((await call('PUT', '/db/_security', { json: others, auth: 'm:m' })).status, 200)
+})
+
 t.test('a token manages no tokens, and reaches no accounts', async (t) => {
   const { call, make } = await setUp(t)
   const { id, token } = await make('m:m', { name: 'phone' })

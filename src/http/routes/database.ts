@@ -1,8 +1,9 @@
 /** Calls about a database as a whole; protocol.md 3.5, 4.4 to 4.6, 4.8. */
 
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { isServerAdmin } from '../../auth/access.ts'
 import { CouchError } from '../../core/errors.ts'
-import type { SecurityObject } from '../../core/types.ts'
+import type { SecurityObject, UserCtx } from '../../core/types.ts'
 import { ADMIN_ONLY } from '../../documents/security.ts'
 import type { Hosted } from '../../hosted/hosted.ts'
 import { requestSizeLimit, withBody } from '../body.ts'
@@ -153,9 +154,19 @@ async function security(request: FastifyRequest, reply: FastifyReply): Promise<F
 }
 
 async function setSecurity(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  if (request.identity.token !== null) refuseToken(request.user)
   const stated = securityBody(await readSmallJson(request))
   await databaseOf(request).setSecurity(request.user, stated)
   return sendJson(reply, 200, { ok: true })
+}
+
+/** Whoever has found a phone must not let somebody else in who stays when the token is revoked. */
+function refuseToken(user: UserCtx): void {
+  if (isServerAdmin(user)) return
+  throw new CouchError(
+    'forbidden',
+    'A device token cannot change _security; log in with the password of the account.',
+  )
 }
 
 async function revsLimit(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
