@@ -1,4 +1,6 @@
 import { type FastifyInstance, fastify, LogController } from 'fastify'
+import { uuidRulesOf } from './config/settings.ts'
+import { uuidMaker } from './core/uuids.ts'
 import { bodyWindowMs } from './http/body.ts'
 import { BodyMemory } from './http/body-memory.ts'
 import { decorateAddress, trustedProxies } from './http/client-address.ts'
@@ -13,6 +15,7 @@ import { compression } from './http/plugins/compression.ts'
 import { cors } from './http/plugins/cors.ts'
 import { couchHeaders, requestId } from './http/plugins/couch-headers.ts'
 import { answerFrameworkError, errors } from './http/plugins/errors.ts'
+import { jsonp } from './http/plugins/jsonp.ts'
 import { methods } from './http/plugins/methods.ts'
 import { metrics } from './http/plugins/metrics.ts'
 import { origin } from './http/plugins/origin.ts'
@@ -92,10 +95,14 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
   app.decorate('secure', null)
   app.decorate('services', services)
   app.decorate('paths', [])
+  app.decorate(
+    'newUuid',
+    uuidMaker(() => uuidRulesOf(config), 0),
+  )
   decorateAddress(app, trusts)
   app.decorate('bodyMemory', new BodyMemory(() => services.config.integer('settee', 'body_memory')))
   app.setValidatorCompiler(validatorCompiler)
-  for (const plugin of [methods, metrics, couchHeaders, requestLog, cors, errors, origin]) {
+  for (const plugin of [methods, metrics, couchHeaders, requestLog, cors, errors, jsonp, origin]) {
     await app.register(plugin)
   }
   for (const plugin of [authentication, tokenUse, tenancy, access, withdrawal]) {
@@ -118,7 +125,8 @@ function makeServer(
     // What is logged of a request names it; a logger for each would be made for nothing.
     childLoggerFactory: (logger) => logger,
     genReqId: requestId,
-    rewriteUrl,
+    rewriteUrl: (request) =>
+      rewriteUrl(request, services.config.get('chttpd', 'decode_plus_to_space') !== 'false'),
     routerOptions: { maxParamLength: MAX_HEADER_BYTES, querystringParser: parseQuery },
     frameworkErrors: answerFrameworkError,
     clientErrorHandler: answerClientError,

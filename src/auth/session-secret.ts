@@ -4,8 +4,7 @@ import { CouchError } from '../core/errors.ts'
 
 /** @returns the secret that signs session cookies; undefined while there is none, and so no session */
 export function sessionSecret(config: Config): string | undefined {
-  // The older section is where a local.ini that comes from CouchDB 1 or 2 may have it (protocol.md 12.1).
-  return config.get('chttpd_auth', 'secret') || config.get('couch_httpd_auth', 'secret') || undefined
+  return config.get('chttpd_auth', 'secret') || undefined
 }
 
 /**

@@ -106,7 +106,7 @@ export class Sessions {
   onChange(listener: AccountListener): () => void {
     this.#listeners.add(listener)
     const forget = this.#config.onChange((section, key) => {
-      if (key === 'secret' && (section === 'chttpd_auth' || section === 'couch_httpd_auth')) listener('all')
+      if (key === 'secret' && section === 'chttpd_auth') listener('all')
     })
     return () => {
       forget()

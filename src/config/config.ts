@@ -1,18 +1,10 @@
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import { CouchError } from '../core/errors.ts'
 import { writeAtomically } from './atomic-write.ts'
-import { knownKey } from './defaults.ts'
+import { KNOWN_KEYS, knownKey, newerSection, olderSection } from './defaults.ts'
 import { deleteInText, parseIni, type Sections, setInText } from './ini-file.ts'
 import { problemOfProxyAuth, requireSafeProxyAuth } from './proxy-trust.ts'
-import {
-  type ConfigFlags,
-  defaultSections,
-  type LocalIni,
-  overlay,
-  put,
-  readIniText,
-  readLocalIni,
-} from './sources.ts'
+import { type ConfigFlags, type LocalIni, overlay, put, readIniText, readLocalIni } from './sources.ts'
 import { checkNames, checkSetting } from './values.ts'
 
 export interface ConfigOptions {
@@ -39,12 +31,18 @@ export interface WriteOptions {
 
 /** A configuration that was read anew and is not in effect yet. */
 export interface FreshConfig {
-  /** May be changed by who looks at it. */
+  /** What the sources say, without the defaults. May be changed by who looks at it. */
   readonly sections: Sections
   /** The text of local.ini. */
   readonly text: string
   readonly env: NodeJS.ProcessEnv
 }
+
+/** The keys that are listed without being set, by section. */
+const LISTED = Map.groupBy(
+  KNOWN_KEYS.filter(({ value }) => value !== null),
+  ({ section }) => section,
+)
 
 /** @param value undefined when the key is no longer set */
 export type ConfigListener = (section: string, key: string, value: string | undefined) => void
@@ -63,12 +61,8 @@ async function readSources(
   isOverruled: (section: string, key: string) => boolean,
 ): Promise<LocalIni> {
   const local = await readLocalIni(localIniIn(dataDir))
-  const sections = defaultSections()
-  for (const [section, keys] of local.sections) {
-    for (const [key, value] of keys) put(sections, section, key, value)
-  }
-  await overlay(sections, env, flags, isOverruled)
-  return { sections, text: local.text }
+  await overlay(local.sections, env, flags, isOverruled)
+  return local
 }
 
 function localIniIn(dataDir: string): string {
@@ -85,9 +79,12 @@ export class Config {
   /** Hosted mode (docs/hosted.md), as it was said at the start: another `settee/mode` counts from the next start on. */
   readonly isHosted: boolean
   readonly #sources: ConfigOptions
+  /** What is shown as it is, whatever a local.ini that comes from elsewhere says. */
+  readonly #fixed: Sections
   readonly #listeners = new Set<ConfigListener>()
   /** Keys that were written while the server runs: local.ini has the say over them, see {@link WriteOptions}. */
   readonly #overruled = new Set<string>()
+  /** What the sources and the writes since have set; the defaults are in no section. */
   #current: Sections
   #lastWrite: Promise<unknown> = Promise.resolve()
   /** A write has failed: what is read from local.ini may be on no disk. */
@@ -97,25 +94,35 @@ export class Config {
   constructor(sources: ConfigOptions, sections: Sections) {
     this.path = localIniIn(sources.dataDir)
     this.#sources = sources
+    this.#fixed = new Map([['couchdb', new Map([['database_dir', resolve(sources.dataDir, 'databases')]])]])
     this.#current = sections
     this.isHosted = this.get('settee', 'mode') === 'hosted'
   }
 
-  /** @returns the value in effect; the empty string for a key that is set to nothing */
+  /**
+   * The value in effect: the key's own, that of the older section that CouchDB reads beside this one, or the default.
+   * @returns the empty string for a key that is set to nothing
+   */
   get(section: string, key: string): string | undefined {
-    return this.#current.get(section)?.get(key)
+    return this.#fixed.get(section)?.get(key) ?? valueInEffect(ownIn(this.#current), section, key)
   }
 
-  /** @returns the section's keys and values, empty for an unknown one; a copy */
+  /** @returns the section's keys and the values in effect, empty for an unknown one; a copy */
   section(name: string): Record<string, string> {
+    const keys = new Set([
+      ...(LISTED.get(name) ?? []).map(({ key }) => key),
+      ...(this.#fixed.get(name)?.keys() ?? []),
+      ...(this.#current.get(name)?.keys() ?? []),
+    ])
     // fromEntries makes own properties, also of `__proto__`.
-    return Object.fromEntries(this.#current.get(name) ?? [])
+    return Object.fromEntries([...keys].map((key) => [key, this.get(name, key) ?? '']))
   }
 
   /** @returns every section that has a key, as `GET /_node/_local/_config` lists them; a copy */
   all(): Record<string, Record<string, string>> {
-    const filled = [...this.#current].filter(([, keys]) => keys.size > 0)
-    return Object.fromEntries(filled.map(([name]) => [name, this.section(name)]))
+    const names = [...new Set([...LISTED.keys(), ...this.#current.keys()])]
+    const sections = names.map((name) => [name, this.section(name)] as const)
+    return Object.fromEntries(sections.filter(([, keys]) => Object.keys(keys).length > 0))
   }
 
   /**
@@ -151,10 +158,9 @@ export class Config {
       await options.admit?.()
       const old = this.get(section, key)
       if (old === undefined) throw new CouchError('unknown_config_value')
-      const value = knownKey(section, key)?.value ?? undefined
-      this.#refuseUnsafe(section, key, value)
+      this.#refuseUnsafe(section, key, undefined)
       await this.#keep(section, key, options, (text) => deleteInText(text, section, key))
-      this.#apply(section, key, value)
+      this.#apply(section, key, undefined)
       return old
     })
   }
@@ -171,7 +177,7 @@ export class Config {
   reload(look: (fresh: FreshConfig) => Promise<void>): Promise<string[]> {
     return this.#inTurn(async () => {
       const { sections, text } = await readSources(this.#sources, (...key) => this.isOverruled(...key))
-      requireSafeProxyAuth((section, key) => sections.get(section)?.get(key))
+      requireSafeProxyAuth((...key) => valueInEffect(ownIn(sections), ...key))
       await look({ sections, text, env: this.#sources.env })
       return this.#replace(sections)
     })
@@ -231,9 +237,9 @@ export class Config {
 
   /** A change that would open the server. @throws bad_request */
   #refuseUnsafe(section: string, key: string, value: string | undefined): void {
-    const problem = problemOfProxyAuth((each, name) =>
-      each === section && name === key ? value : this.get(each, name),
-    )
+    const own = ownIn(this.#current)
+    const after: Own = (each, name) => (each === section && name === key ? value : own(each, name))
+    const problem = problemOfProxyAuth((...asked) => valueInEffect(after, ...asked))
     if (problem === null) return
     // What is unsafe already is told of at a start, and commands on a server that is stopped go on.
     if (problemOfProxyAuth((...each) => this.get(...each)) === null)
@@ -243,7 +249,15 @@ export class Config {
   #apply(section: string, key: string, value: string | undefined): void {
     if (value === undefined) this.#current.get(section)?.delete(key)
     else put(this.#current, section, key, value)
-    for (const listener of this.#listeners) listener(section, key, value)
+    this.#tell(section, key)
+  }
+
+  /** Tells of a key, and of the one that it may stand for. */
+  #tell(section: string, key: string): void {
+    const newer = newerSection(section, key)
+    for (const each of newer === null ? [section] : [section, newer]) {
+      for (const listener of this.#listeners) listener(each, key, this.get(each, key))
+    }
   }
 
   /** Everything is in place before the first listener is called. */
@@ -251,9 +265,7 @@ export class Config {
     const old = this.#current
     this.#current = fresh
     const changed = differences(old, fresh)
-    for (const [section, key] of changed) {
-      for (const listener of this.#listeners) listener(section, key, this.get(section, key))
-    }
+    for (const [section, key] of changed) this.#tell(section, key)
     return changed.map(([section, key]) => `${section}/${key}`)
   }
 
@@ -287,6 +299,21 @@ export class Config {
       throw writeFailure(error)
     }
   }
+}
+
+type Own = (section: string, key: string) => string | undefined
+
+function ownIn(sections: Sections): Own {
+  return (section, key) => sections.get(section)?.get(key)
+}
+
+/** @param own what is set, without the defaults */
+function valueInEffect(own: Own, section: string, key: string): string | undefined {
+  const value = own(section, key)
+  if (value) return value
+  const older = olderSection(section, key)
+  const inherited = older === null ? undefined : own(older, key)
+  return inherited || (value ?? knownKey(section, key)?.value ?? undefined)
 }
 
 function idOf(section: string, key: string): string {

@@ -1,5 +1,6 @@
 import { APP_ORIGINS } from '../core/app-origins.ts'
 import { DEFAULT_LIMITS } from '../core/types.ts'
+import { UUID_ALGORITHMS, UUID_FORMATS } from '../core/uuids.ts'
 import { problemOfHandlers } from './authentication-handlers.ts'
 import { BOOLEAN, bytes, integer, type KnownKey, row, TEXT, type ValueKind } from './known-key.ts'
 import { problemOfClaims } from './required-claims.ts'
@@ -144,6 +145,14 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
     integer(1, 100_000),
     'databases held open at once; idle ones are closed; read at start',
   ),
+  row(
+    'couchdb',
+    'default_security',
+    'admin_only',
+    { type: 'choice', of: ['admin_only', 'admin_local', 'everyone'] },
+    'who gets into a new database; admin_local and everyone: everybody',
+  ),
+  row('couchdb', 'database_dir', null, { type: 'shown' }, 'the folder of the databases; shown only'),
   row('couchdb', 'single_node', null, BOOLEAN, 'true: GET /_cluster_setup says that the server is set up'),
   row('cluster', 'n', null, integer(1, 100), 'for GET /_cluster_setup; 1 once the server is set up'),
   row(
@@ -179,6 +188,17 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
   row('chttpd', 'max_http_request_size', 4_294_967_296, bytes(1), 'bytes of one request body, inflated'),
   // Below this the address that sets it back would be refused as well.
   row('chttpd', 'max_uri_length', 'infinity', bytes(1024), 'bytes of a request address'),
+  row('chttpd', 'allow_jsonp', 'false', BOOLEAN, 'true: GET with ?callback=NAME answers with a script'),
+  row('chttpd', 'decode_plus_to_space', 'true', BOOLEAN, 'whether + in a path is a space'),
+  ...['host', 'proto', 'ssl'].map((what) =>
+    row(
+      'chttpd',
+      `x_forwarded_${what}`,
+      `X-Forwarded-${what.charAt(0).toUpperCase()}${what.slice(1)}`,
+      TEXT,
+      `the header by which trusted proxies tell the ${what}`,
+    ),
+  ),
   row('chttpd', 'prefer_minimal', PREFER_MINIMAL, TEXT, 'headers of answers to Prefer: return=minimal'),
   row('chttpd', 'changes_timeout', 60_000, integer(1, 86_400_000), 'milliseconds a feed waits by default'),
   row('chttpd', 'enable_cors', null, BOOLEAN, 'false: pages of other origins are not let in; unset it is on'),
@@ -226,6 +246,9 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
   ),
   row('log', 'level', 'info', { type: 'choice', of: LOG_LEVELS }, 'least severe level that is logged'),
   row('log', 'file', null, { type: 'logFile' }, 'log to this file instead of the standard output'),
+  row('uuids', 'algorithm', 'uuid_v7', { type: 'choice', of: UUID_ALGORITHMS }, 'how new ids are made'),
+  row('uuids', 'format', 'base_16', { type: 'choice', of: UUID_FORMATS }, 'of uuid_v4 and uuid_v7'),
+  row('uuids', 'utc_id_suffix', null, TEXT, 'what utc_id puts behind the time'),
   row('uuids', 'max_count', 1000, integer(1, 1_000_000), 'the largest count of one GET /_uuids'),
   ...SETTEE_KEYS,
 ]
@@ -246,9 +269,37 @@ export const READ_ONLY_SECTIONS: ReadonlySet<string> = new Set([
   'feature_flags',
 ])
 
+const ROWS: ReadonlyMap<string, KnownKey> = new Map(
+  KNOWN_KEYS.map((known) => [`${known.section}/${known.key}`, known]),
+)
+
 /** @returns the row of a key that settee reads, undefined for any other */
 export function knownKey(section: string, key: string): KnownKey | undefined {
-  return KNOWN_KEYS.find((known) => known.section === section && known.key === key)
+  return ROWS.get(`${section}/${key}`)
+}
+
+/** Keys of `[chttpd]` that CouchDB also reads from `[httpd]` (chttpd_util); `port` and `bind_address` are not among them. */
+const FROM_HTTPD: ReadonlySet<string> = new Set([
+  'allow_jsonp',
+  'changes_timeout',
+  'enable_cors',
+  'max_http_request_size',
+  'max_uri_length',
+  'x_forwarded_host',
+  'x_forwarded_proto',
+  'x_forwarded_ssl',
+])
+
+/** @returns the section of CouchDB 1 and 2 whose key counts where this one lacks it (protocol.md 12.1); null for none */
+export function olderSection(section: string, key: string): string | null {
+  if (section === 'chttpd_auth') return 'couch_httpd_auth'
+  return section === 'chttpd' && FROM_HTTPD.has(key) ? 'httpd' : null
+}
+
+/** The inverse of {@link olderSection}. */
+export function newerSection(section: string, key: string): string | null {
+  if (section === 'couch_httpd_auth') return 'chttpd_auth'
+  return section === 'httpd' && FROM_HTTPD.has(key) ? 'chttpd' : null
 }
 
 /** What stands for a secret wherever the configuration is shown; never a value of its own. */

@@ -8,6 +8,8 @@ export type ValueKind =
   | { readonly type: 'count'; readonly min: number }
   | { readonly type: 'choice'; readonly of: readonly string[] }
   | { readonly type: 'logFile' }
+  /** Shown, and not to be set over HTTP; what local.ini says of it means nothing. */
+  | { readonly type: 'shown' }
   /** Says what is wrong with the text, in words that follow the key's name; null when nothing is. */
   | { readonly type: 'checked'; problem(text: string): string | null }
   | { readonly type: 'passwordRules' }

@@ -4,6 +4,11 @@ import { BOOLEAN, bytes, count, integer, type KnownKey, row } from './known-key.
 
 const { functionMemory } = DEFAULT_LIMITS
 
+/** It is a segment of addresses, and Erlang's names hold nothing else. */
+function problemOfNodeName(text: string): string | null {
+  return /^[\w.-]+@[\w.:-]+$/.test(text) ? null : 'must be a name as couchdb@192.0.2.1'
+}
+
 /** The keys that CouchDB has no word for. */
 export const SETTEE_KEYS: readonly KnownKey[] = [
   row(
@@ -12,6 +17,13 @@ export const SETTEE_KEYS: readonly KnownKey[] = [
     'single',
     { type: 'choice', of: ['single', 'hosted'] },
     'hosted: for tenants who do not know each other; read at start',
+  ),
+  row(
+    'settee',
+    'node_name',
+    null,
+    { type: 'checked', problem: problemOfNodeName },
+    'what `GET /_node/_local` tells; unset: nonode@nohost',
   ),
   row('settee', 'sign_up', 'false', BOOLEAN, 'true: in hosted mode people make accounts for themselves'),
   row('quota', 'bytes', 1_073_741_824, bytes(0), "bytes that a tenant's databases may take together"),

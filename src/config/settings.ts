@@ -1,5 +1,6 @@
 import type { HashOptions } from '../core/pbkdf2.ts'
 import type { CompactionRules, Limits, Rules, Settings, UsersRules } from '../core/types.ts'
+import type { UuidRules } from '../core/uuids.ts'
 import type { Config } from './config.ts'
 import { passwordRules } from './password-rules.ts'
 
@@ -14,6 +15,7 @@ function rulesOf(config: Config): Rules {
     upgradeCopies: config.integer('settee', 'upgrade_copies_days') > 0,
     hashing: hashingOf(config),
     users: usersRulesOf(config),
+    uuids: uuidRulesOf(config),
     compaction: compactionRulesOf(config),
     massDeletion: {
       percent: config.integer('settee', 'mass_deletion'),
@@ -38,6 +40,15 @@ function usersRulesOf(config: Config): UsersRules {
       : [],
     securityEditable: config.boolean('couchdb', 'users_db_security_editable'),
     passwordRules: passwordRules(config.get('chttpd_auth', 'password_regexp') ?? ''),
+  }
+}
+
+/** @returns how new ids are made */
+export function uuidRulesOf(config: Config): UuidRules {
+  return {
+    algorithm: config.get('uuids', 'algorithm') as UuidRules['algorithm'],
+    format: config.get('uuids', 'format') as UuidRules['format'],
+    utcIdSuffix: config.get('uuids', 'utc_id_suffix') ?? '',
   }
 }
 

@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer'
 import { readFile } from 'node:fs/promises'
-import { isSecretKey, KNOWN_KEYS } from './defaults.ts'
+import { isSecretKey } from './defaults.ts'
 import { faultOfIni, lineOf, parseIni, type Sections } from './ini-file.ts'
 import { StartError } from './start-error.ts'
 import { problemWith } from './values.ts'
@@ -21,13 +21,6 @@ export interface ConfigFlags {
 }
 
 type Setting = readonly [section: string, key: string, value: string | undefined, source: string]
-
-/** @returns the defaults of every key that is listed by default */
-export function defaultSections(): Sections {
-  const sections: Sections = new Map()
-  for (const { section, key, value } of KNOWN_KEYS) if (value !== null) put(sections, section, key, value)
-  return sections
-}
 
 /** local.ini as it was read: its settings, and its text for those who must name a line of it. */
 export interface LocalIni {
@@ -135,11 +128,18 @@ export async function overlay(
 
 const PROXIES = 'SETTEE_TRUSTED_PROXIES'
 
+/** CouchDB's image takes the host in NODENAME, and the name is `couchdb@` that. */
+function nodeNameFrom(env: NodeJS.ProcessEnv): string | undefined {
+  const host = fromEnvironment(env, 'NODENAME')
+  return host === undefined || host.includes('@') ? host : `couchdb@${host}`
+}
+
 function settingsOf(env: NodeJS.ProcessEnv, flags: ConfigFlags, secret: string | undefined): Setting[] {
   return [
     ['chttpd_auth', 'secret', secret, 'COUCHDB_SECRET'],
     ['chttpd', 'port', fromEnvironment(env, 'SETTEE_PORT'), 'SETTEE_PORT'],
     ['chttpd', 'bind_address', fromEnvironment(env, 'SETTEE_BIND'), 'SETTEE_BIND'],
+    ['settee', 'node_name', nodeNameFrom(env), 'NODENAME'],
     ['settee', 'trusted_proxies', fromEnvironment(env, PROXIES), PROXIES],
     ['log', 'level', fromEnvironment(env, 'SETTEE_LOG_LEVEL'), 'SETTEE_LOG_LEVEL'],
     ['log', 'file', fromEnvironment(env, 'SETTEE_LOG_FILE'), 'SETTEE_LOG_FILE'],

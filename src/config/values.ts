@@ -1,6 +1,6 @@
 import { CouchError } from '../core/errors.ts'
 import { checkDatabaseName } from '../core/ids.ts'
-import { knownKey, READ_ONLY_SECTIONS } from './defaults.ts'
+import { knownKey, newerSection, READ_ONLY_SECTIONS } from './defaults.ts'
 import type { ValueKind } from './known-key.ts'
 import { passwordRules } from './password-rules.ts'
 
@@ -51,7 +51,7 @@ function isSafeText(text: string, maxBytes: number): boolean {
  * @returns words that follow the key's name in a sentence, null when nothing is wrong
  */
 export function problemWith(section: string, key: string, value: string): string | null {
-  const known = knownKey(section, key)
+  const known = knownKey(section, key) ?? knownKey(newerSection(section, key) ?? section, key)
   return known ? problemOfKind(known.kind, value) : null
 }
 
@@ -100,6 +100,8 @@ function isWithin(value: string, min: number, max: number): boolean {
  * not be able to append to just any file of the machine.
  */
 function problemAtRuntime(section: string, key: string, value: string): string | null {
-  if (knownKey(section, key)?.kind.type !== 'logFile' || value === '') return null
+  const type = knownKey(section, key)?.kind.type
+  if (type === 'shown') return 'cannot be set: it follows from the data folder'
+  if (type !== 'logFile' || value === '') return null
   return value.endsWith('.log') ? null : 'must be the path of a file that ends in .log'
 }

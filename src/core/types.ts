@@ -1,3 +1,5 @@
+import { DEFAULT_UUID_RULES, type UuidRules } from './uuids.ts'
+
 /** Who is asking. `name` null is anonymous; the role `_admin` is the server admin (protocol.md 11.1). */
 export interface UserCtx {
   readonly name: string | null
@@ -60,6 +62,8 @@ export interface Rules {
   /** How new passwords in `_users` are hashed; `prf` is CouchDB's name of the digest. */
   readonly hashing: { readonly iterations: number; readonly prf: string }
   readonly users: UsersRules
+  /** How documents that come without an id get one. */
+  readonly uuids: UuidRules
   /** From when on deletions within a minute are told of: documents, and of a hundred live ones; 0: never. */
   readonly massDeletion: { readonly percent: number; readonly documents: number }
   readonly compaction: CompactionRules
@@ -106,6 +110,7 @@ export const DEFAULT_RULES: Rules = {
   upgradeCopies: true,
   hashing: { iterations: 600_000, prf: 'sha256' },
   users: { publicFields: [], securityEditable: false, passwordRules: [] },
+  uuids: DEFAULT_UUID_RULES,
   massDeletion: { percent: 50, documents: 20 },
   compaction: {
     isAutomatic: true,

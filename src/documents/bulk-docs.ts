@@ -5,7 +5,7 @@
  */
 import { Breath } from '../core/breath.ts'
 import { CouchError, type ErrorName } from '../core/errors.ts'
-import { checkDocId, isLocalId, newUuid } from '../core/ids.ts'
+import { checkDocId, isLocalId } from '../core/ids.ts'
 import type { Settings, UserCtx } from '../core/types.ts'
 import { formatRev } from '../revisions/rev.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
@@ -36,6 +36,7 @@ type RowResult = { readonly rev: string } | CouchError
  * The answer's JSON array in chunks; the first comes when the whole request has been found good. A replicator may take a
  * row for the last word and pass the document over for ever, as CouchDB's does; so where one of its documents met what
  * passes, such as a full disk, the request fails, which it sends again.
+ * @param newId makes an id for a document that brings none
  */
 export async function* bulkDocs(
   store: DatabaseStore,
@@ -43,12 +44,13 @@ export async function* bulkDocs(
   body: Body,
   settings: Settings,
   checks: WriteChecks,
+  newId: () => string,
 ): AsyncGenerator<Uint8Array> {
   const { security } = await store.view()
   requireMember(user, security)
   const read = await readBulkBody(body, settings.limits.maxBulkDocs)
   const { documentRules: rules } = checks
-  const bulk = new Bulk(read, settings, ({ id, doc }) => {
+  const bulk = new Bulk(read, settings, newId, ({ id, doc }) => {
     rules?.checkWriter(user, id, security, false)
     rules?.checkDocument(doc)
   })
@@ -104,14 +106,16 @@ function isPassing(result: RowResult): result is CouchError {
 class Bulk {
   readonly #body: BulkBody
   readonly #settings: Settings
+  readonly #newId: () => string
   readonly #admit: (row: BulkRow) => void
   /** The documents as checked, where the body is small enough to be held in memory. */
   readonly #kept: BulkRow[] = []
 
   /** @param admit refuses the request for a document, by what it throws */
-  constructor(body: BulkBody, settings: Settings, admit: (row: BulkRow) => void) {
+  constructor(body: BulkBody, settings: Settings, newId: () => string, admit: (row: BulkRow) => void) {
     this.#body = body
     this.#settings = settings
+    this.#newId = newId
     this.#admit = admit
   }
 
@@ -145,7 +149,7 @@ class Bulk {
 
   #checked(doc: IncomingDoc): BulkRow {
     const id =
-      doc.id === undefined ? newUuid() : checkDocId(doc.id, this.#settings.limits.maxDocumentIdLength)
+      doc.id === undefined ? this.#newId() : checkDocId(doc.id, this.#settings.limits.maxDocumentIdLength)
     if (isLocalId(id)) checkLocal(doc)
     else if (this.newEdits) checkNewAttachmentNames(doc)
     else replicatedPath(doc)

@@ -1,8 +1,9 @@
 /** A database over its store: the interface of database.ts, on the thread that owns the database. */
 import { CouchError } from '../core/errors.ts'
-import { checkDocId, isLocalId, newUuid } from '../core/ids.ts'
+import { checkDocId, isLocalId } from '../core/ids.ts'
 import type { Space } from '../core/space.ts'
 import type { Limits, Rules, SecurityObject, Settings, UserCtx } from '../core/types.ts'
+import { uuidMaker } from '../core/uuids.ts'
 import { formatRev, parseRev, type Rev } from '../revisions/rev.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
@@ -71,6 +72,8 @@ export function storeDatabase(store: RememberingStore, options: StoreDatabaseOpt
   const settings = (): Settings => ({ limits: limits(), rules: options.rules() })
   const checks = new WriteChecks(store, options)
   const shortage = () => checks.shortage()
+  // The other lane is that of `_uuids`, which has ids for every database.
+  const newId = uuidMaker(() => options.rules().uuids, 1)
   const readable = (user: UserCtx): DocumentReader => documentRules?.reader(user) ?? store
   /** Before what comes with a document is taken in; the last word is said when it is written. */
   const requireWriter = async (user: UserCtx, id: string): Promise<void> => {
@@ -144,7 +147,7 @@ export function storeDatabase(store: RememberingStore, options: StoreDatabaseOpt
     },
     post: async (user, body) => {
       const doc = await readBody(body, settings())
-      const id = doc.id === undefined ? newUuid() : checkDocId(doc.id, limits().maxDocumentIdLength)
+      const id = doc.id === undefined ? newId() : checkDocId(doc.id, limits().maxDocumentIdLength)
       return write(user, { id, doc, newEdits: true })
     },
     postForm: async (user, id, body, options) => {
@@ -169,7 +172,7 @@ export function storeDatabase(store: RememberingStore, options: StoreDatabaseOpt
       )
     },
 
-    bulkDocs: (user, body) => bulkDocs(store, user, body, settings(), checks),
+    bulkDocs: (user, body) => bulkDocs(store, user, body, settings(), checks, newId),
     bulkGet: (user, body, options) => bulkGet(readable(user), user, body, options, limits()),
     bulkGetMixed: (user, body, options, boundary) =>
       bulkGetMixed(readable(user), user, body, options, limits(), boundary),

@@ -71,6 +71,11 @@ export function isFromProxy(request: FastifyRequest): boolean {
   return request.server.trusts(peerOf(request))
 }
 
+/** A header of the request whose name `[chttpd]` may change. */
+function saidIn(request: FastifyRequest, key: string, usual: string): string | string[] | undefined {
+  return request.headers[(request.server.services.config.get('chttpd', key) || usual).toLowerCase()]
+}
+
 /** A name or an address, and a port: what may stand in a `Location`. */
 const HOST = /^(?:[\w.-]+|\[[0-9a-f:.]+\])(?::\d+)?$/i
 
@@ -80,7 +85,7 @@ const HOST = /^(?:[\w.-]+|\[[0-9a-f:.]+\])(?::\d+)?$/i
  */
 export function hostOf(request: FastifyRequest): string | undefined {
   const { headers } = request
-  const said = headers['x-forwarded-host']
+  const said = saidIn(request, 'x_forwarded_host', 'X-Forwarded-Host')
   if (said === undefined || !isFromProxy(request)) return headers.host
   const forwarded = firstOf(said)
   return HOST.test(forwarded) ? forwarded : headers.host
@@ -88,7 +93,8 @@ export function hostOf(request: FastifyRequest): string | undefined {
 
 /** @returns whether the client's connection is TLS, or was up to a trusted proxy, as that says */
 export function isSecure(request: FastifyRequest): boolean {
-  const { 'x-forwarded-ssl': ssl, 'x-forwarded-proto': proto } = request.headers
+  const ssl = saidIn(request, 'x_forwarded_ssl', 'X-Forwarded-Ssl')
+  const proto = saidIn(request, 'x_forwarded_proto', 'X-Forwarded-Proto')
   const isOwn = 'encrypted' in request.raw.socket && request.raw.socket.encrypted === true
   if ((ssl === undefined && proto === undefined) || !isFromProxy(request)) return isOwn
   return ssl === 'on' || firstOf(proto).toLowerCase() === 'https'

@@ -89,7 +89,7 @@ export class CorsPolicies {
 
 /** Unset, it is on: unlike in CouchDB, where nobody's app works before it was found and set. */
 function isEnabled(config: Config): boolean {
-  const said = config.get('chttpd', 'enable_cors') || config.get('httpd', 'enable_cors')
+  const said = config.get('chttpd', 'enable_cors')
   return said === undefined || said === '' || said === 'true'
 }
 

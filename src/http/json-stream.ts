@@ -5,6 +5,7 @@ import { type ByteText, byteText } from '../core/byte-text.ts'
 import { discard } from '../core/discard.ts'
 import { asCouchError } from '../core/errors.ts'
 import { holdOutgoing, releaseOutgoing } from '../core/outgoing.ts'
+import { JSONP_TYPE, jsonpFrame } from './plugins/jsonp.ts'
 import { reduceHeaders } from './plugins/prefer-minimal.ts'
 import { causeOf, factsOf, levelOf } from './plugins/request-log.ts'
 import { onRequestEnd } from './request-end.ts'
@@ -43,8 +44,10 @@ export interface ResponseStream {
  * Fastify's hands. The answer is compressed if the client accepts that. To HEAD only the head is sent.
  */
 export function openStream(request: FastifyRequest, reply: FastifyReply, head: StreamHead): ResponseStream {
+  const callback = isJson(head) ? request.jsonp : null
   const encoding = head.asIs ? null : chooseEncoding(request.headers['accept-encoding'], head.waits ?? false)
   reply.headers(head.headers ?? {})
+  if (callback !== null) reply.type(JSONP_TYPE).removeHeader('Content-Length')
   if (!head.asIs) addVary(reply, 'Accept-Encoding')
   if (encoding !== null) {
     reply.header('Content-Encoding', encoding)
@@ -56,7 +59,11 @@ export function openStream(request: FastifyRequest, reply: FastifyReply, head: S
   const encoder = encoding === null ? null : makeEncoder(encoding)
   const stream = new HttpStream(request, reply, encoder, head.isOwn ?? false)
   stream.open(head.status, reply.getHeaders() as Record<string, string>)
-  return stream
+  return callback === null || request.method === 'HEAD' ? stream : new ScriptStream(stream, callback)
+}
+
+function isJson({ asIs, headers }: StreamHead): boolean {
+  return !asIs && headers?.['Content-Type'] === 'application/json'
 }
 
 /** Names a header of the request that the answer depends on, beside those that are named already. */
@@ -224,6 +231,39 @@ class HttpStream implements ResponseStream {
     const takesMore = raw.write(chunkOf(bytes), 'latin1')
     raw.chunkedEncoding = true
     return takesMore
+  }
+}
+
+/** JSON between the call of a function and its end. */
+class ScriptStream implements ResponseStream {
+  readonly #inner: ResponseStream
+  readonly #begun: Promise<void>
+  readonly #after: Buffer
+
+  constructor(inner: ResponseStream, callback: string) {
+    const [before, after] = jsonpFrame(callback)
+    this.#inner = inner
+    this.#begun = inner.write(before)
+    this.#after = after
+  }
+
+  get signal(): AbortSignal {
+    return this.#inner.signal
+  }
+
+  async write(bytes: Uint8Array): Promise<void> {
+    await this.#begun
+    return this.#inner.write(bytes)
+  }
+
+  async end(): Promise<void> {
+    await this.#begun
+    await this.#inner.write(this.#after)
+    return this.#inner.end()
+  }
+
+  fail(cause: unknown): void {
+    this.#inner.fail(cause)
   }
 }
 

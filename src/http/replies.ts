@@ -5,6 +5,7 @@ import { DESIGN_PREFIX, isDesignId, isLocalId, LOCAL_PREFIX } from '../core/ids.
 import { hostOf, isSecure } from './client-address.ts'
 import { sendStream } from './json-stream.ts'
 import { COMPRESSED_BYTES } from './plugins/compression.ts'
+import { asScript, JSONP_TYPE } from './plugins/jsonp.ts'
 
 /** Answers with a value as JSON and a newline; as bytes, or Fastify would name a charset (protocol.md 17). */
 export function sendJson(reply: FastifyReply, status: number, value: unknown): FastifyReply {
@@ -13,10 +14,17 @@ export function sendJson(reply: FastifyReply, status: number, value: unknown): F
 
 /** Answers with JSON that a database's thread has made. */
 export function sendBytes(reply: FastifyReply, status: number, bytes: Sendable): FastifyReply {
+  const { jsonp } = reply.request
+  if (jsonp !== null) return sendScript(reply, status, jsonp, bytes)
   reply.code(status).type('application/json')
   if (typeof bytes !== 'string') return reply.send(bytes)
   if (!leavesAsItIs(reply.request, bytes)) return reply.send(bytesOfText(bytes))
   return sendAtOnce(reply, status, bytes)
+}
+
+function sendScript(reply: FastifyReply, status: number, callback: string, json: Sendable): FastifyReply {
+  const bytes = typeof json === 'string' ? bytesOfText(json) : json
+  return reply.code(status).type(JSONP_TYPE).send(asScript(callback, bytes))
 }
 
 /** Whether none of the hooks that look at what is sent (compression, prefer-minimal, Fastify's own of HEAD) changes it. */

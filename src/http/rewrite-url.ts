@@ -8,20 +8,23 @@ const OVERRIDES = new Set(['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'TRACE', 'CON
 
 /**
  * Brings a request's address into the one form that the route table knows (protocol.md 2.1, 17): empty segments
- * are dropped, `+` in the path is a space, and `_design%2Fx` is `_design/x`, with what is below it: CouchDB
+ * are dropped, `+` in the path is a space unless `chttpd/decode_plus_to_space` says otherwise, and `_design%2Fx` is `_design/x`, with what is below it: CouchDB
  * redirects a GET of the former, but nano takes any redirect for an error (clients.md 1.5). The query stays as it is.
  */
-export function rewriteUrl(request: IncomingMessage): string {
+export function rewriteUrl(request: IncomingMessage, isPlusSpace = true): string {
   overrideMethod(request)
   const url = (request.url ?? '/').replace(ABSOLUTE, '')
   const at = url.indexOf('?')
   const path = at === -1 ? url : url.slice(0, at)
-  return rewritePath(path) + (at === -1 ? '' : url.slice(at))
+  return rewritePath(isPlusSpace ? spaced(path) : path) + (at === -1 ? '' : url.slice(at))
+}
+
+function spaced(path: string): string {
+  return path.includes('+') ? path.replaceAll('+', '%20') : path
 }
 
 function rewritePath(path: string): string {
-  const spaced = path.includes('+') ? path.replaceAll('+', '%20') : path
-  const single = spaced.includes('//') ? spaced.replace(/\/{2,}/g, '/') : spaced
+  const single = path.includes('//') ? path.replace(/\/{2,}/g, '/') : path
   if (single === '') return '/'
   const bare = single.length > 1 && single.endsWith('/') ? single.slice(0, -1) : single
   return bare.includes('/_design%') ? bare.replace(ESCAPED_DESIGN, '$1/') : bare

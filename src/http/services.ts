@@ -48,6 +48,8 @@ declare module 'fastify' {
     services: Services
     /** The one budget of this process for bodies in memory (design.md 4). */
     bodyMemory: BodyMemory
+    /** A new id as section `[uuids]` says. */
+    newUuid(): string
   }
 }
 

@@ -13,7 +13,14 @@ import type { ServerDatabasesOptions } from '../threads/server-databases-options
 import type { Ground } from './ground.ts'
 
 /** Sections whose keys database threads are told of. */
-const SETTINGS_SECTIONS: ReadonlySet<string> = new Set(['chttpd_auth', 'couchdb', 'purge', 'settee'])
+const SETTINGS_SECTIONS: ReadonlySet<string> = new Set([
+  'attachments',
+  'chttpd_auth',
+  'couchdb',
+  'purge',
+  'settee',
+  'uuids',
+])
 
 export interface OpenDatabasesOptions
   extends Pick<ServerDatabasesOptions, 'threadEntry' | 'sandboxEntry' | 'onMassDeletion'> {

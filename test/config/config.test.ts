@@ -293,3 +293,43 @@ t.test(
     t.match(readFileSync(config.path, 'utf8'), 'level = debug')
   },
 )
+
+t.test('a key of [couch_httpd_auth] or [httpd] counts where the newer section lacks it', async (t) => {
+  const ini =
+    '[couch_httpd_auth]\ntimeout = 1200\npassword_regexp = ["[0-9]"]\niterations = 11\nsecret = old\n' +
+    '[chttpd_auth]\niterations = 600000\n[httpd]\nport = 1\nbind_address = ::\nmax_http_request_size = 5000\n'
+  const config = await open(folder(t, ini))
+  const timeout = () => config.integer('chttpd_auth', 'timeout')
+  t.equal(timeout(), 1200)
+  t.equal(config.get('chttpd_auth', 'secret'), 'old')
+  t.equal(
+    config.integer('chttpd_auth', 'iterations'),
+    600_000,
+    'set to what is the default, it is set all the same',
+  )
+  t.same(settingsOf(config).rules.users.passwordRules, [{ pattern: '[0-9]', reason: '' }])
+  t.match(config.section('chttpd_auth'), { timeout: '1200' }, 'shown as it is in effect')
+  t.equal(config.integer('chttpd', 'port'), 5984, 'of [httpd] only what CouchDB reads from both')
+  t.equal(config.get('chttpd', 'bind_address'), '127.0.0.1')
+  t.equal(config.bytes('chttpd', 'max_http_request_size'), 5000)
+  const told: unknown[] = []
+  config.onChange((...change) => told.push(change))
+  await config.set('couch_httpd_auth', 'timeout', '1300')
+  await config.set('chttpd_auth', 'timeout', '1400')
+  t.equal(timeout(), 1400)
+  await config.set('couch_httpd_auth', 'timeout', '1500')
+  await config.delete('chttpd_auth', 'timeout')
+  t.equal(timeout(), 1500)
+  await config.delete('couch_httpd_auth', 'timeout')
+  t.equal(timeout(), 600)
+  t.same(
+    told.filter((each) => (each as string[])[0] === 'chttpd_auth').map((each) => (each as string[])[2]),
+    ['1300', '1400', '1400', '1500', '600'],
+  )
+  await t.rejects(config.set('couch_httpd_auth', 'timeout', 'soon'), {
+    message: /couch_httpd_auth\/timeout must be/,
+  })
+  await t.rejects(open(folder(t, '[couch_httpd_auth]\npassword_regexp = x\n')), {
+    message: /password_regexp must be/,
+  })
+})

@@ -13,6 +13,7 @@ import { requiresUser } from '../required-user.ts'
 import { refuseUnknownMethod } from '../route-table.ts'
 import { setCorsHeaders } from './cors.ts'
 import { setCouchHeaders } from './couch-headers.ts'
+import { asScript, JSONP_TYPE } from './jsonp.ts'
 import { countAnswer } from './metrics.ts'
 import { causeOf, factsOf, levelOf } from './request-log.ts'
 
@@ -50,7 +51,10 @@ export async function answerError(
   if (!request.raw.complete && (CLOSING.has(error.status) || request.isWithdrawn)) {
     return answerAndClose(request, reply, payload)
   }
-  return reply.send(payload)
+  // What never came to a route has not been looked at for a callback.
+  const callback = request.jsonp ?? null
+  if (callback === null) return reply.send(payload)
+  return reply.type(JSONP_TYPE).send(asScript(callback, payload))
 }
 
 /**

@@ -10,7 +10,7 @@ import type { WriteOptions } from '../../config/config.ts'
 import { isSecretKey, SECRET_MASK } from '../../config/defaults.ts'
 import { isMet, memberView, valueIn } from '../../config/member-view.ts'
 import { CouchError } from '../../core/errors.ts'
-import { checkNodeName, NODE_NAME } from '../node-name.ts'
+import { checkNodeName, nodeName } from '../node-name.ts'
 import { readmit } from '../readmit.ts'
 import { sendJson } from '../replies.ts'
 import type { Path } from '../route-table.ts'
@@ -18,7 +18,7 @@ import { shape } from '../shapes.ts'
 import { readSmallJson } from '../small-json.ts'
 
 export const configRoutes: readonly Path[] = [
-  { url: '/_node/:node', allow: 'GET,HEAD', access: 'server admin', methods: { GET: { handler: nodeName } } },
+  { url: '/_node/:node', allow: 'GET,HEAD', access: 'server admin', methods: { GET: { handler: node } } },
   { url: '/_node', allow: 'GET,HEAD', access: 'server admin', methods: anyMethod(refuseIncomplete) },
   { url: '/_node/:node/*', allow: 'GET,HEAD', access: 'server admin', methods: anyMethod(refuseUnknown) },
   ...configPaths('/_node/:node/_config'),
@@ -88,9 +88,9 @@ interface Params {
   readonly key: string
 }
 
-async function nodeName(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+async function node(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   paramsOf(request)
-  return sendJson(reply, 200, { name: NODE_NAME })
+  return sendJson(reply, 200, { name: nodeName(request.server.services.config) })
 }
 
 async function wholeConfig(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
@@ -201,7 +201,7 @@ async function deleteValue(request: FastifyRequest, reply: FastifyReply): Promis
 /** @throws no_such_node */
 function paramsOf(request: FastifyRequest): Params {
   const params = request.params as Params
-  if (params.node !== undefined) checkNodeName(params.node)
+  if (params.node !== undefined) checkNodeName(request.server.services.config, params.node)
   return params
 }
 

@@ -89,11 +89,23 @@ function nameOf(request: FastifyRequest): string {
 
 async function createDatabase(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const name = nameOf(request)
-  const { databases, hosted } = request.server.services
-  if (hosted === null) await databases.create(name)
+  const { hosted } = request.server.services
+  if (hosted === null) await createShared(request, name)
   else await createHosted(hosted, request)
   reply.header('Location', absoluteUrl(request, name))
   return sendJson(reply, 201, { ok: true })
+}
+
+/** What CouchDB's `everyone` comes to; `{}` would let nobody in here (documents/security.ts). */
+const EVERYONE: SecurityObject = { admins: { names: [], roles: [] }, members: { names: [], roles: [] } }
+
+/** A database of a server that is in single mode, open to those whom `couchdb/default_security` names. */
+async function createShared({ server, user }: FastifyRequest, name: string): Promise<void> {
+  const { config, databases } = server.services
+  await databases.create(name)
+  // The server's own hold what only it gives out.
+  if (config.get('couchdb', 'default_security') === 'admin_only' || name.startsWith('_')) return
+  await databases.get(name).setSecurity(user, EVERYONE)
 }
 
 /**

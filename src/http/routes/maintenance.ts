@@ -5,7 +5,7 @@ import type { BackupTask } from '../../maintenance/backup/backups.ts'
 import type { DatabaseHandle } from '../../threads/databases.ts'
 import type { CompactionTask } from '../../threads/tasks.ts'
 import { requestSizeLimit, withBody } from '../body.ts'
-import { NODE_NAME } from '../node-name.ts'
+import { nodeName } from '../node-name.ts'
 import { sendBytes, sendJson } from '../replies.ts'
 import type { Path } from '../route-table.ts'
 import { databaseOf } from '../services.ts'
@@ -109,18 +109,22 @@ async function setPurgedInfosLimit(request: FastifyRequest, reply: FastifyReply)
 }
 
 async function activeTasks(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  const { databases, rewinds, backups } = request.server.services
+  const { config, databases, rewinds, backups } = request.server.services
+  const node = nodeName(config)
   const tasks: Task[] = [
     ...databases.tasks().map((task) => ({ ...task, type: 'database_compaction' })),
     ...rewinds.tasks().map((task) => ({ ...task, type: 'database_rewind' })),
   ]
   if (tenantOf(request) === null) {
     const backup = backups?.task ?? null
-    return sendJson(reply, 200, [...tasks.map(activeTask), ...(backup === null ? [] : [backupTask(backup)])])
+    return sendJson(reply, 200, [
+      ...tasks.map((task) => activeTask(node, task)),
+      ...(backup === null ? [] : [backupTask(node, backup)]),
+    ])
   }
   const own = tasks.filter(({ database }) => visibleTo(request, [database]).length > 0)
   // An incarnation counts the databases of all tenants.
-  const shown = own.map((task, at) => activeTask({ ...task, incarnation: at + 1 }))
+  const shown = own.map((task, at) => activeTask(node, { ...task, incarnation: at + 1 }))
   return sendJson(reply, 200, shown)
 }
 
@@ -129,9 +133,12 @@ interface Task extends CompactionTask {
 }
 
 /** In the members that CouchDB gives a compaction; there is a pid in the form of Erlang's for each database. */
-function activeTask({ type, database, incarnation, done, total, startedAt, updatedAt }: Task): object {
+function activeTask(
+  node: string,
+  { type, database, incarnation, done, total, startedAt, updatedAt }: Task,
+): object {
   return {
-    node: NODE_NAME,
+    node,
     pid: `<0.${incarnation}.0>`,
     process_status: 'running',
     type,
@@ -145,16 +152,12 @@ function activeTask({ type, database, incarnation, done, total, startedAt, updat
 }
 
 /** What CouchDB has no word for, in the members that its tasks have. */
-function backupTask({
-  id,
-  database,
-  databases_done,
-  databases_total,
-  percent,
-  ...times
-}: BackupTask): object {
+function backupTask(
+  node: string,
+  { id, database, databases_done, databases_total, percent, ...times }: BackupTask,
+): object {
   return {
-    node: NODE_NAME,
+    node,
     pid: '<0.0.0>',
     process_status: 'running',
     type: 'backup',
@@ -168,6 +171,7 @@ function backupTask({
   }
 }
 
-async function membership(_request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  return sendJson(reply, 200, { all_nodes: [NODE_NAME], cluster_nodes: [NODE_NAME] })
+async function membership(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const nodes = [nodeName(request.server.services.config)]
+  return sendJson(reply, 200, { all_nodes: nodes, cluster_nodes: nodes })
 }

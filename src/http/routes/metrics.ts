@@ -66,6 +66,6 @@ async function system(request: FastifyRequest, reply: FastifyReply): Promise<Fas
 /** @throws no_such_node */
 function checkNode(request: FastifyRequest): { readonly '*'?: string } {
   const params = request.params as { readonly node: string; readonly '*'?: string }
-  checkNodeName(params.node)
+  checkNodeName(request.server.services.config, params.node)
   return params
 }

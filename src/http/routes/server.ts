@@ -3,7 +3,6 @@ import { createHash } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { HOUSE } from '../../auth/users-feed.ts'
 import { CouchError } from '../../core/errors.ts'
-import { newUuid } from '../../core/ids.ts'
 import type { DatabaseHandle } from '../../threads/databases.ts'
 import { COUCHDB_VERSION } from '../plugins/couch-headers.ts'
 import { COUNT, count, jsonParam, type Query, queryOf, VIEW_BOOLEAN, viewBoolean } from '../query-params.ts'
@@ -62,7 +61,7 @@ async function uuids(request: FastifyRequest, reply: FastifyReply): Promise<Fast
   if (wanted > request.server.services.config.integer('uuids', 'max_count')) {
     throw new CouchError('bad_request', 'count parameter too large')
   }
-  const made = Array.from({ length: wanted }, () => newUuid())
+  const made = Array.from({ length: wanted }, request.server.newUuid)
   reply.headers({
     'Cache-Control': 'no-cache',
     Pragma: 'no-cache',

@@ -1,0 +1,144 @@
+/** Settings of CouchDB as a moved local.ini brings them, seen from outside. */
+import t from 'tap'
+import { startTestServer } from '../helpers/server.ts'
+import { connect } from './client.ts'
+import { startMemoryServer } from './memory-server.ts'
+
+t.test('the node has the name that NODENAME or settee/node_name gives it', async (t) => {
+  const server = await startTestServer(t, { env: { NODENAME: 'notes.example' } })
+  const call = connect(t, server)
+  const name = 'couchdb@notes.example'
+  t.same((await call('GET', '/_node/_local')).json, { name })
+  t.same((await call('GET', `/_node/${name}`)).json, { name })
+  t.same((await call('GET', '/_membership')).json, { all_nodes: [name], cluster_nodes: [name] })
+  t.equal((await call('GET', `/_node/${name}/_stats`)).status, 200)
+  for (const other of ['_local', 'nonode@nohost', 'couchdb@127.0.0.1', name]) {
+    t.equal((await call('GET', `/_node/${other}/_config/chttpd`)).status, 200, other)
+  }
+  t.match(await call('GET', '/_node/couchdb@elsewhere/_config'), {
+    status: 404,
+    json: { reason: /no such node/ },
+  })
+  const put = (json: string) => call('PUT', '/_node/_local/_config/settee/node_name', { json })
+  t.equal((await put('a b')).status, 400)
+  t.equal((await put('settee@192.0.2.1')).status, 200)
+  t.same((await call('GET', '/_node/settee@192.0.2.1')).json, { name: 'settee@192.0.2.1' })
+})
+
+t.test('couchdb/database_dir is shown, and cannot be set', async (t) => {
+  const server = await startTestServer(t)
+  const call = connect(t, server)
+  const path = '/_node/_local/_config/couchdb/database_dir'
+  t.match((await call('GET', path)).json, /\/databases$/)
+  t.match((await call('GET', '/_node/_local/_config')).json, { couchdb: { database_dir: /\/databases$/ } })
+  t.match(await call('PUT', path, { json: '/opt/couchdb/data' }), {
+    status: 400,
+    json: { reason: /data folder/ },
+  })
+})
+
+t.test('couchdb/default_security says who gets into a new database', async (t) => {
+  const { url } = await startMemoryServer(t, { 'couchdb/default_security': 'everyone' })
+  const call = connect(t, { url })
+  const set = (json: string) => call('PUT', '/_config/couchdb/default_security', { json })
+  for (const value of ['everyone', 'admin_local', 'admin_only']) {
+    t.equal((await set(value)).status, 200)
+    t.equal((await call('PUT', `/${value}`)).status, 201)
+  }
+  t.equal((await set('nobody')).status, 400)
+  await call('PUT', '/_config/admins/anna', { json: 'anna' })
+  t.equal((await call('GET', '/everyone')).status, 200)
+  t.equal((await call('GET', '/admin_local')).status, 200)
+  t.equal((await call('GET', '/admin_only')).status, 401)
+  t.match((await call('GET', '/everyone/_security', { auth: 'anna:anna' })).json, { members: { names: [] } })
+})
+
+t.test('uuids/algorithm holds for _uuids and for documents without an id', async (t) => {
+  const settings = { 'uuids/algorithm': 'utc_id', 'uuids/utc_id_suffix': '-x' }
+  const call = connect(t, await startMemoryServer(t, settings))
+  const form = /^[0-9a-f]{14}-x$/
+  t.match((await call('GET', '/_uuids?count=2')).json, { uuids: [form, form] })
+  await call('PUT', '/db')
+  t.match((await call('POST', '/db', { json: {} })).json, { id: form })
+  t.match((await call('POST', '/db/_bulk_docs', { json: { docs: [{}, {}] } })).json, [
+    { id: form },
+    { id: form },
+  ])
+  await call('PUT', '/_config/uuids/algorithm', { json: 'random' })
+  t.match((await call('GET', '/_uuids')).json, { uuids: [/^[0-9a-f]{32}$/] })
+  t.match((await call('POST', '/db', { json: {} })).json, { id: /^[0-9a-f]{32}$/ }, 'at once')
+  t.equal((await call('PUT', '/_config/uuids/algorithm', { json: 'best' })).status, 400)
+})
+
+t.test('chttpd/decode_plus_to_space', async (t) => {
+  const call = connect(t, await startMemoryServer(t, { 'chttpd/decode_plus_to_space': 'false' }))
+  await call('PUT', '/a+b')
+  t.same((await call('GET', '/_all_dbs')).json, ['a+b'])
+  t.match((await call('PUT', '/a+b/x+y', { json: {} })).json, { id: 'x+y' })
+  const rows = async (key: string) => (await call('GET', `/a+b/_all_docs?key=${key}`)).json
+  t.match(await rows('%22x+y%22'), { rows: { length: 0 } }, 'a space in a query all the same')
+  t.match(await rows('%22x%2By%22'), { rows: [{ id: 'x+y' }] })
+  await call('PUT', '/_config/chttpd/decode_plus_to_space', { json: 'true' })
+  t.match((await call('PUT', '/a%2Bb/x+y', { json: {} })).json, { id: 'x y' })
+})
+
+t.test('chttpd/x_forwarded_host and its kin name the headers of a trusted proxy', async (t) => {
+  const settings = {
+    'settee/trusted_proxies': 'loopback',
+    'chttpd/x_forwarded_host': 'X-My-Host',
+    'chttpd/x_forwarded_proto': 'X-My-Proto',
+    'httpd/x_forwarded_ssl': 'X-My-Ssl',
+  }
+  const server = await startMemoryServer(t, settings)
+  const call = connect(t, server)
+  let at = 0
+  const located = async (headers: Record<string, string>) =>
+    String((await call('PUT', `/d${at++}`, { headers })).headers.location).replace(/\d+$/, '#')
+  t.equal(await located({ 'X-My-Host': 'a.example' }), 'http://a.example/d#')
+  t.equal(await located({ 'X-My-Proto': 'https', 'X-My-Host': 'a.example' }), 'https://a.example/d#')
+  t.equal(await located({ 'X-My-Ssl': 'on' }), `https://127.0.0.1:${server.port}/d#`, 'of [httpd] as well')
+  t.equal(
+    await located({ 'X-Forwarded-Host': 'a.example' }),
+    `http://127.0.0.1:${server.port}/d#`,
+    'not any more',
+  )
+})
+
+t.test('chttpd/allow_jsonp', async (t) => {
+  const call = connect(t, await startMemoryServer(t))
+  await call('PUT', '/db')
+  await call('PUT', '/db/x', { json: { a: 1 } })
+  const headers = { 'content-type': 'application/json' }
+  await call('PUT', '/db/y/a.json', { body: '{"z":1}', headers })
+  t.match(await call('GET', '/db/x?callback=f'), {
+    headers: { 'content-type': 'application/json' },
+    json: { a: 1 },
+  })
+  await call('PUT', '/_config/chttpd/allow_jsonp', { json: 'true' })
+  const script = async (path: string, status = 200) => {
+    const answer = await call('GET', path)
+    t.equal(answer.status, status, path)
+    t.equal(answer.headers['content-type'], 'application/javascript', path)
+    const [, json = 'null'] = /^\/\* CouchDB \*\/f\.g\[0\]\((.*)\);\n$/s.exec(answer.text) ?? []
+    return JSON.parse(json) as unknown
+  }
+  t.match(await script('/?callback=f.g[0]'), { couchdb: 'Welcome' })
+  t.match(await script('/db/x?callback=f.g[0]'), { a: 1 })
+  t.match(await script('/db/_all_docs?callback=f.g[0]'), { rows: [{ id: 'x' }] })
+  t.match(await script('/db/_changes?callback=f.g[0]'), { results: [{ id: 'x' }] })
+  t.match(await script('/db/_changes?feed=longpoll&callback=f.g[0]'), { results: [{ id: 'x' }] })
+  t.match(await script('/db/none?callback=f.g[0]', 404), { error: 'not_found' })
+  t.match(await script('/none?callback=f.g[0]', 404), { error: 'not_found' })
+  const head = await call('HEAD', '/db/_all_docs?callback=f')
+  t.match(head, { status: 200, headers: { 'content-type': 'application/javascript' }, text: '' })
+  for (const bad of ['f(1)', 'a;b', 'alert%281%29', '%3C', 'é', 'f'.repeat(257)]) {
+    t.match(await call('GET', `/db/x?callback=${encodeURI(bad)}`), {
+      status: 400,
+      headers: { 'content-type': 'application/json' },
+      json: { error: 'bad_request', reason: 'invalid_callback' },
+    })
+  }
+  t.match(await call('GET', '/db/x?callback='), { json: { a: 1 } })
+  t.match(await call('GET', '/db/y/a.json?callback=f'), { text: '{"z":1}' }, 'an attachment is what it is')
+  t.match(await call('POST', '/db/_all_docs?callback=f', { json: { keys: [] } }), { json: { rows: [] } })
+})
