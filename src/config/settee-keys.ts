@@ -44,6 +44,14 @@ export const SETTEE_KEYS: readonly KnownKey[] = [
   ),
   row(
     'settee',
+    'thread_heap',
+    null,
+    // With less, V8 collects garbage all the time as soon as a body of 8 MB is parsed.
+    integer(134_217_728, 2 ** 40),
+    'bytes of JavaScript objects in a thread of databases; unset: a quarter of the memory, 256 to 512 MB',
+  ),
+  row(
+    'settee',
     'function_memory',
     functionMemory,
     integer(16_777_216, 2 ** 32),

@@ -83,5 +83,6 @@ function limitsOf(config: Config): Limits {
     functionTimeout: config.integer('couchdb', 'os_process_timeout'),
     functionMemory: config.integer('settee', 'function_memory'),
     maxViewBytes: config.integer('settee', 'view_memory'),
+    threadHeap: config.get('settee', 'thread_heap') ? config.integer('settee', 'thread_heap') : null,
   }
 }

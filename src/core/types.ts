@@ -48,6 +48,8 @@ export interface Limits {
   readonly functionMemory: number
   /** What the rows of all views that one thread holds may weigh, in bytes. */
   readonly maxViewBytes: number
+  /** Bytes of heap that a thread may take which is started from now on; null: what the machine's memory suggests. */
+  readonly threadHeap: number | null
 }
 
 /** What the configuration says of documents beside how large they may be. */
@@ -134,6 +136,7 @@ export const DEFAULT_LIMITS: Limits = {
   functionTimeout: 5_000,
   functionMemory: 67_108_864,
   maxViewBytes: 67_108_864,
+  threadHeap: null,
 }
 
 export const DEFAULT_SETTINGS: Settings = { limits: DEFAULT_LIMITS, rules: DEFAULT_RULES }

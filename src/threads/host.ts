@@ -5,6 +5,7 @@
 import { parentPort, type TransferListItem, workerData } from 'node:worker_threads'
 import { hurry } from '../core/breath.ts'
 import { CouchError } from '../core/errors.ts'
+import { beat, joinHeartbeat } from '../core/heartbeat.ts'
 import { joinOutgoing, Transit } from '../core/outgoing.ts'
 import { isShort, type Space } from '../core/space.ts'
 import type { Settings } from '../core/types.ts'
@@ -13,7 +14,6 @@ import { ViewMemory } from '../query/view-memory.ts'
 import { SandboxClient } from '../sandbox/client.ts'
 import { CommitTally } from '../storage/commit-tally.ts'
 import type { DatabaseStore, StoreView } from '../storage/engine.ts'
-import type { Epoch } from '../storage/sequence.ts'
 import { sqliteEngine } from '../storage/sqlite/engine.ts'
 import { AutomaticCompactions } from './automatic-compactions.ts'
 import { CatalogHost } from './catalog-host.ts'
@@ -102,6 +102,7 @@ class Host {
 
   constructor(outbox: Outbox<Reply>, options: ThreadOptions) {
     joinOutgoing(options.outgoing)
+    joinHeartbeat(options.heartbeat)
     this.#transit = new Transit(options.transit)
     this.#outbox = outbox
     this.#settings = options.settings
@@ -147,8 +148,8 @@ class Host {
   }
 
   #tellPutBack(incarnation: number, { epochs, updateSeq }: StoreView): void {
-    const { id } = epochs.at(-1) as Epoch
-    this.#outbox.post({ type: 'putBack', incarnation, mark: { epoch: id, updateSeq } })
+    const epoch = epochs.at(-1)?.id as string
+    this.#outbox.post({ type: 'putBack', incarnation, mark: { epoch, updateSeq } })
   }
 
   #faulty(database: string, error: CouchError): void {
@@ -168,6 +169,7 @@ class Host {
 
   /** Takes a batch of messages. */
   receive(requests: readonly Request[]): void {
+    beat(requests)
     for (const request of requests) this.#take(request)
     this.#turns.run()
   }
@@ -280,7 +282,10 @@ class Host {
         this.#send(request, stream.flow, opened),
       )
       sent.then(
-        () => this.#ended(call),
+        () => {
+          this.#streams.delete(call)
+          this.#outbox.post({ type: 'end', call })
+        },
         (error: unknown) => this.#failed(call, error),
       )
       return
@@ -307,11 +312,6 @@ class Host {
     } finally {
       await chunks.return?.()
     }
-  }
-
-  #ended(call: number): void {
-    this.#streams.delete(call)
-    this.#outbox.post({ type: 'end', call })
   }
 
   /** Does what was asked before, as far as that is soon done; breaks off the rest, and lets the file go. */

@@ -1,17 +1,23 @@
-/** The database threads: started when there is work for them, each owning the databases it was first asked for. */
+/**
+ * The database threads: started when there is work for them, each owning the databases it was first asked for. The
+ * first serves the server itself, its catalog and its own databases such as `_users`, so that logins and the making of
+ * databases go on while the others are busy. A last one, where there is need for it, has the suspects (suspects.ts).
+ */
 import { availableParallelism } from 'node:os'
+import { CouchError } from '../core/errors.ts'
 import { outgoingMemory } from '../core/outgoing.ts'
 import { AMPLE_SPACE, type Space } from '../core/space.ts'
 import type { Settings } from '../core/types.ts'
-import { USERS_DATABASE } from '../core/user-ids.ts'
 import type { SandboxPool } from '../sandbox/pool.ts'
 import type { DatabaseEntry } from '../storage/catalog.ts'
+import { Suspects } from './suspects.ts'
 import { Thread, type ThreadEvent } from './thread.ts'
 import { ThreadRecord } from './thread-record.ts'
 import type { ThreadReport } from './thread-stats.ts'
+import { Watchdog } from './watchdog.ts'
 import type { CatalogAct, ThreadOptions } from './wire.ts'
 
-/** Each database has its own log to sync: threads that wait for a disk cost little (design.md 1.2). */
+/** Threads of users' databases. Each has its own log to sync: threads that wait for a disk cost little (design.md 1.2). */
 const MAX_THREADS = Math.min(8, Math.max(2, 2 * availableParallelism()))
 
 /** What the catalog says when it is opened. */
@@ -29,6 +35,8 @@ export interface PoolOptions {
   readonly entry: URL
   /** The threads that run functions of design documents. */
   readonly sandboxes: SandboxPool
+  /** How often threads are looked at whether they hang, in ms; for tests. */
+  readonly watchMs?: number | undefined
   onEvent(event: ThreadEvent): void
   /** A thread has died; its databases are served by another from the next call on. */
   onDeath(databases: readonly string[], fault: unknown): void
@@ -42,15 +50,23 @@ interface Slot {
   readonly record: ThreadRecord
 }
 
-/** How many databases a thread owns; `_users`, which every server has, is no reason to start another. */
-function load({ databases }: Slot): number {
-  return databases.size - (databases.has(USERS_DATABASE) ? 1 : 0)
+/** Whether a database is the server's own, as `_users` is. */
+function isSystem(database: string): boolean {
+  return database.startsWith('_')
 }
 
 export class Pool {
   readonly #options: PoolOptions
-  /** The first holds the catalog. */
-  readonly #slots: [Slot, ...Slot[]]
+  /** All of the following, in the order in which they were started. */
+  readonly #started: Slot[] = []
+  /** Serves the server itself. */
+  readonly #system: Slot
+  /** Serve users' databases. */
+  readonly #slots: Slot[] = []
+  /** Serves suspects. */
+  #apart: Slot | undefined
+  readonly #suspects = new Suspects()
+  readonly #watchdog: Watchdog
   readonly #owners = new Map<string, Slot>()
   readonly #aside = new Set<Thread>()
   #settings: Settings
@@ -61,21 +77,50 @@ export class Pool {
   constructor(options: PoolOptions) {
     this.#options = options
     this.#settings = options.settings
-    this.#slots = [this.#makeSlot()]
+    this.#system = this.#makeSlot()
+    const threads = () => this.#started.map(({ thread }) => thread)
+    this.#watchdog = new Watchdog({
+      threads,
+      ...(options.watchMs !== undefined && { lookMs: options.watchMs }),
+    })
+  }
+
+  /**
+   * The thread that serves a database: as {@link owner}.
+   * @throws unavailable for a time after the database has made its thread hang again and again
+   */
+  server(database: string): Thread {
+    if (this.#suspects.isPaused(database)) throw new CouchError('unavailable')
+    return this.owner(database)
   }
 
   /** The thread that owns a database from now on until it is {@link release}d. */
   owner(database: string): Thread {
+    this.#watchdog.wake()
     return this.#running(this.#owners.get(database) ?? this.#assign(database))
   }
 
   #assign(database: string): Slot {
-    const slot = this.#leastLoaded()
+    const slot = this.#slotFor(database)
     slot.databases.add(database)
     this.#owners.set(database, slot)
     return slot
   }
 
+  #slotFor(database: string): Slot {
+    if (isSystem(database)) return this.#system
+    if (!this.#suspects.has(database)) return this.#leastLoaded()
+    this.#apart ??= this.#makeSlot()
+    return this.#apart
+  }
+
+  /** The database is deleted. */
+  forget(database: string): void {
+    this.release(database)
+    this.#suspects.remove(database)
+  }
+
+  /** No thread has the database open. */
   release(database: string): void {
     this.#owners.get(database)?.databases.delete(database)
     this.#owners.delete(database)
@@ -93,13 +138,19 @@ export class Pool {
   }
 
   catalog(act: CatalogAct): Promise<unknown> {
-    return this.#running(this.#slots[0]).ask({ type: 'catalog', act })
+    this.#watchdog.wake()
+    return this.#running(this.#system).ask({ type: 'catalog', act })
   }
 
   #leastLoaded(): Slot {
-    const least = this.#slots.reduce((a, b) => (load(b) < load(a) ? b : a))
+    const [first, ...others] = this.#slots
+    if (first === undefined) return this.#addSlot()
+    const least = others.reduce((a, b) => (b.databases.size < a.databases.size ? b : a), first)
     const isFull = this.#slots.length >= MAX_THREADS || this.#isClosing
-    if (load(least) === 0 || isFull) return least
+    return least.databases.size === 0 || isFull ? least : this.#addSlot()
+  }
+
+  #addSlot(): Slot {
     const slot = this.#makeSlot()
     this.#slots.push(slot)
     return slot
@@ -111,6 +162,7 @@ export class Pool {
       databases: new Set(),
       record: new ThreadRecord(),
     }
+    this.#started.push(slot)
     this.#follow(slot)
     return slot
   }
@@ -132,7 +184,8 @@ export class Pool {
   }
 
   #follow(slot: Slot): void {
-    slot.thread.ended.then((fault) => this.#died(slot, fault)).catch(() => undefined)
+    const { thread } = slot
+    thread.ended.then((fault) => this.#died(slot, thread.suspects, fault)).catch(() => undefined)
   }
 
   /** A slot's thread; in a dead one's place another, started only now, so that one that cannot live is no loop. */
@@ -143,13 +196,22 @@ export class Pool {
     return slot.thread
   }
 
-  #died(slot: Slot, fault: unknown): void {
+  #died(slot: Slot, suspects: readonly string[], fault: unknown): void {
     if (this.#isClosing) return
-    this.#options.onDeath([...slot.databases], fault ?? new Error('a database thread has ended'))
-    if (slot !== this.#slots[0] || !this.#hasCatalog) return
+    const databases = [...slot.databases]
+    for (const name of suspects) this.#suspect(name, slot)
+    this.#options.onDeath(databases, fault ?? new Error('a database thread has ended'))
+    if (slot !== this.#system || !this.#hasCatalog) return
     // The data folder must not stay without its lock.
     this.#hasCatalog = false
     this.openCatalog().catch((error: unknown) => this.#options.onDeath([], error))
+  }
+
+  /** The thread is gone: what it served is nowhere open. */
+  #suspect(database: string, slot: Slot): void {
+    if (isSystem(database) || this.#owners.get(database) !== slot) return
+    this.#suspects.add(database)
+    this.release(database)
   }
 
   /** Does work that would hold up a thread that serves databases, on one of its own that ends with it. */
@@ -167,37 +229,39 @@ export class Pool {
   /** How the threads are that were started so far; one that has died is not started for that. */
   reports(): Promise<ThreadReport[]> {
     return Promise.all(
-      this.#slots.map(({ thread, databases, record }, at) => record.report(thread, at + 1, databases.size)),
+      this.#started.map(({ thread, databases, record }, at) => record.report(thread, at + 1, databases.size)),
     )
   }
 
-  /** See Databases.isOverdue; where no thread owns the database, the first looks at it without owning it from then on. */
+  /** See Databases.isOverdue; where no thread owns the database, one looks at it without owning it from then on. */
   async isOverdue(database: string): Promise<boolean> {
-    const thread = this.#running(this.#owners.get(database) ?? this.#slots[0])
+    const thread = this.#running(this.#owners.get(database) ?? this.#slots[0] ?? this.#system)
     return (await thread.ask({ type: 'overdue', database })) as boolean
   }
 
   /** Asks every thread which of its open databases cannot be read. @throws when a thread does not answer at all */
   async unreadable(): Promise<string[]> {
-    const running = this.#slots.filter(({ thread }) => thread.isRunning)
+    const running = this.#started.filter(({ thread }) => thread.isRunning)
     const names = await Promise.all(running.map(({ thread }) => thread.ask({ type: 'check' })))
     return (names as string[][]).flat()
   }
 
   setSettings(settings: Settings): void {
     this.#settings = settings
-    for (const { thread } of this.#slots) thread.tell({ type: 'settings', settings })
+    for (const { thread } of this.#started) thread.tell({ type: 'settings', settings })
   }
 
   setSpace(space: Space): void {
     this.#space = space
-    for (const { thread } of this.#slots) thread.tell({ type: 'space', space })
+    for (const { thread } of this.#started) thread.tell({ type: 'space', space })
   }
 
   async close(): Promise<void> {
     this.#isClosing = true
+    this.#watchdog.wake()
     await Promise.all(
-      [...this.#slots.map(({ thread }) => thread), ...this.#aside].map((thread) => thread.stop()),
+      [...this.#started.map(({ thread }) => thread), ...this.#aside].map((thread) => thread.stop()),
     )
+    this.#watchdog.close()
   }
 }

@@ -14,6 +14,8 @@ export interface ServerDatabasesOptions {
   readonly threadEntry?: URL | undefined
   /** The file that a thread for functions of design documents runs; by default the sandbox's own. */
   readonly sandboxEntry?: URL | undefined
+  /** How often threads are looked at whether they hang, in ms; by default 1000. For tests. */
+  readonly watchMs?: number | undefined
   /** A thread has died. */
   onFault(fault: unknown): void
   /** Most of a database was deleted within a minute; told again while that goes on. */

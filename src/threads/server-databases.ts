@@ -44,8 +44,7 @@ export async function openServerDatabases(options: ServerDatabasesOptions): Prom
 
 /** The message of an error that has come over the wire as its stack. */
 function firstLine(cause: unknown): string {
-  const [line = ''] = String(cause).split('\n')
-  return line.replace(/^\w*Error: /, '')
+  return (String(cause).split('\n', 1)[0] ?? '').replace(/^\w*Error: /, '')
 }
 
 /** A deletion before this one went through, though the thread died before it could say so. */
@@ -115,6 +114,7 @@ class ServerDatabases implements OwnedDatabases {
       maxOpen,
       entry,
       sandboxes: this.#sandboxes,
+      watchMs: options.watchMs,
       onEvent: (event) => this.#tell(event),
       onDeath: (names, fault) => {
         onFault(fault)
@@ -159,7 +159,7 @@ class ServerDatabases implements OwnedDatabases {
   }
 
   #enter(entry: DatabaseEntry): void {
-    const proxied = proxyDatabase(entry, () => this.#pool.owner(entry.name))
+    const proxied = proxyDatabase(entry, () => this.#pool.server(entry.name))
     this.#byName.set(entry.name, proxied)
     this.#byIncarnation.set(entry.incarnation, proxied)
     this.#names = undefined
@@ -266,7 +266,7 @@ class ServerDatabases implements OwnedDatabases {
           throw error
         }
       }
-      this.#pool.release(name)
+      this.#pool.forget(name)
       this.#notes.remove(name)
     })
   }

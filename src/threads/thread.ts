@@ -1,8 +1,11 @@
 /** The HTTP thread's end of one database thread: calls and streams over its port. */
 import { type MessagePort, type TransferListItem, Worker } from 'node:worker_threads'
 import { CouchError } from '../core/errors.ts'
-import { holdOutgoing, releaseOutgoing, Transit } from '../core/outgoing.ts'
+import { heartbeatMemory, isLater, type Pulse, readPulse } from '../core/heartbeat.ts'
+import { Transit } from '../core/outgoing.ts'
 import type { DatabaseEntry } from '../storage/catalog.ts'
+import { heapLimit } from './heap-size.ts'
+import { Arrivals, Asked, type Waiting } from './waiting.ts'
 import {
   Outbox,
   outgoingIn,
@@ -18,13 +21,6 @@ export type ThreadEvent = Extract<
   Reply,
   { type: 'committed' | 'putBack' | 'secured' | 'alarm' | 'compaction' | 'faulty' | 'full' }
 >
-
-interface Waiting {
-  answer(value: unknown): void
-  chunk(chunk: Uint8Array): void
-  end(): void
-  failed(error: unknown): void
-}
 
 /** As it is asked: what else the message needs is added when it is sent. */
 type Unnumbered<T> = T extends { call: number } ? Omit<T, 'call' | 'textAt'> : never
@@ -59,16 +55,23 @@ const EVENTS: ReadonlySet<Reply['type']> = new Set([
  * (docs/decisions/0030).
  */
 const YOUNG_MB = 12
+const MB = 1024 * 1024
 
 export class Thread {
   readonly #worker: Worker
   readonly #outbox: Outbox<Request>
   readonly #waiting = new Map<number, Waiting>()
+  /** The databases of {@link #waiting}. */
+  readonly #asked = new Map<number, string>()
+  readonly #heartbeat = heartbeatMemory()
   readonly #transit = new Transit()
   readonly #onEvent: (event: ThreadEvent) => void
   readonly #onSandbox: () => void
   #calls = 0
   #ended = false
+  /** Why it was ended from outside. */
+  #hung: Error | undefined
+  #suspects: readonly string[] = []
   /** Resolves when the thread has ended, with its fault if it died of one. */
   readonly ended: Promise<unknown>
 
@@ -83,9 +86,12 @@ export class Thread {
     onSandbox: () => void,
   ) {
     this.#worker = new Worker(entry, {
-      workerData: { ...options, transit: this.#transit.memory },
+      workerData: { ...options, transit: this.#transit.memory, heartbeat: this.#heartbeat },
       execArgv: threadFlags(process.execArgv),
-      resourceLimits: { maxYoungGenerationSizeMb: YOUNG_MB },
+      resourceLimits: {
+        maxYoungGenerationSizeMb: YOUNG_MB,
+        maxOldGenerationSizeMb: heapLimit(options.settings.limits.threadHeap) / MB,
+      },
     })
     this.#outbox = new Outbox<Request>(this.#worker)
     this.#onEvent = onEvent
@@ -105,8 +111,10 @@ export class Thread {
     // Not before: until then the thread may still hold its databases' files.
     this.ended = new Promise((resolve) => {
       this.#worker.once('exit', () => {
-        this.#end(fault)
-        resolve(fault)
+        if (isOutOfMemory(fault)) this.#suspects = this.#underWay()
+        const cause = this.#hung ?? fault
+        this.#end(cause)
+        resolve(cause)
       })
     })
   }
@@ -125,12 +133,58 @@ export class Thread {
     return this.#worker.performance.eventLoopUtilization().active / 1000
   }
 
+  /** What the thread shows of itself without being asked. */
+  pulse(): Pulse {
+    return readPulse(this.#heartbeat)
+  }
+
+  /** Sends a message that does nothing, but to show that the thread's event loop turns. */
+  ping(): void {
+    this.tell({ type: 'ping' })
+  }
+
+  /**
+   * Ends the thread, which hangs. Whoever waits is refused at once; {@link ended} resolves when the thread is gone.
+   * @param fault why
+   */
+  hang(fault: Error): void {
+    if (this.#hung !== undefined || this.#ended) return
+    this.#suspects = this.#underWay()
+    this.#hung = fault
+    this.#refuseAll(fault)
+    this.#worker.terminate()
+  }
+
+  /** The databases that were being served when the thread hung or ran out of memory. */
+  get suspects(): readonly string[] {
+    return this.#suspects
+  }
+
+  /** Databases of calls that have reached the thread and are not over. */
+  #underWay(): string[] {
+    const { lastCall } = this.pulse()
+    const found = new Set<string>()
+    for (const [call, database] of this.#asked) if (!isLater(call, lastCall)) found.add(database)
+    return [...found]
+  }
+
   #end(fault: unknown): void {
     this.#ended = true
-    const error = new CouchError('unavailable', undefined, { cause: fault })
-    for (const waiting of this.#waiting.values()) waiting.failed(error)
-    this.#waiting.clear()
+    this.#refuseAll(fault)
     this.#transit.lose()
+  }
+
+  #refuseAll(cause: unknown): void {
+    const error = new CouchError('unavailable', undefined, { cause })
+    const all = [...this.#waiting.values()]
+    this.#waiting.clear()
+    this.#asked.clear()
+    for (const waiting of all) waiting.failed(error)
+  }
+
+  /** Whether nothing can be asked of it any more. */
+  get #isOver(): boolean {
+    return this.#ended || this.#hung !== undefined
   }
 
   #take(reply: Reply): void {
@@ -150,14 +204,18 @@ export class Thread {
       return
     }
     this.#waiting.delete(reply.call)
+    this.#asked.delete(reply.call)
     if (reply.type === 'answer') waiting.answer(reply.value)
     else if (reply.type === 'end') waiting.end()
     else waiting.failed(unpackError(reply.error))
   }
 
   /** Tells the thread something that has no answer. */
-  tell(request: Extract<Request, { type: 'settings' | 'space' | 'sandbox' }>, ...ports: MessagePort[]): void {
-    if (!this.#ended) this.#outbox.post(request, ports)
+  tell(
+    request: Extract<Request, { type: 'settings' | 'space' | 'sandbox' | 'ping' }>,
+    ...ports: MessagePort[]
+  ): void {
+    if (!this.#isOver) this.#outbox.post(request, ports)
   }
 
   /** Asks for one answer. */
@@ -197,13 +255,13 @@ export class Thread {
   }
 
   #follow(request: Extract<Request, { type: 'next' | 'cancel' | 'release' }>): void {
-    if (!this.#ended) this.#outbox.post(request)
+    if (!this.#isOver) this.#outbox.post(request)
   }
 
   #send(request: Unnumbered<Request>, waiting: Waiting): number {
     this.#calls += 1
     const call = this.#calls
-    if (this.#ended) {
+    if (this.#isOver) {
       waiting.failed(new CouchError('unavailable'))
       return call
     }
@@ -216,91 +274,17 @@ export class Thread {
       if (method === 'changes') this.#outbox.flush()
     } else this.#outbox.post({ ...request, call } as Request)
     this.#waiting.set(call, waiting)
+    if ('database' in request) this.#asked.set(call, request.database)
     return call
   }
 
   /** Finishes the thread's writes, closes its files and ends it. */
   async stop(): Promise<void> {
-    if (!this.#ended) await this.ask({ type: 'stop' }).catch(() => undefined)
+    if (!this.#isOver) await this.ask({ type: 'stop' }).catch(() => undefined)
     await this.#worker.terminate()
   }
 }
 
-/** Somebody who waits for one answer. */
-class Asked implements Waiting {
-  readonly answer: (value: unknown) => void
-  readonly failed: (error: unknown) => void
-
-  constructor(resolve: (value: unknown) => void, reject: (error: unknown) => void) {
-    this.answer = resolve
-    this.failed = reject
-  }
-
-  chunk(): void {
-    this.failed(new Error('a stream answered a call'))
-  }
-
-  end(): void {
-    this.chunk()
-  }
-}
-
-/** What has come of a stream and was not read yet. */
-class Arrivals implements Waiting {
-  readonly #arrived: (Uint8Array | { readonly error: unknown } | null)[] = []
-  #wake: () => void = () => undefined
-  /** Whether the stream's end has arrived. */
-  isOver: boolean = false
-
-  chunk(chunk: Uint8Array): void {
-    holdOutgoing(chunk.length)
-    this.#arrived.push(chunk)
-    this.#wake()
-  }
-
-  answer(): void {
-    this.end()
-  }
-
-  end(): void {
-    this.#last(null)
-  }
-
-  failed(error: unknown): void {
-    this.#last({ error })
-  }
-
-  #last(item: { readonly error: unknown } | null): void {
-    this.#arrived.push(item)
-    this.isOver = true
-    this.#wake()
-  }
-
-  /** The next chunk; null at the end. @throws what the stream failed with */
-  async next(): Promise<Uint8Array | null> {
-    while (this.#arrived.length === 0) await this.#arrival()
-    const item = this.#arrived.shift()
-    if (item instanceof Uint8Array) {
-      releaseOutgoing(item.length)
-      return item
-    }
-    if (item) throw item.error
-    return null
-  }
-
-  /** Throws away what nobody will read. */
-  drop(): void {
-    for (const item of this.#arrived.splice(0)) if (item instanceof Uint8Array) releaseOutgoing(item.length)
-  }
-
-  /** Resolves when the stream's end has arrived, whatever it is. */
-  async over(): Promise<void> {
-    while (!this.isOver) await this.#arrival()
-  }
-
-  #arrival(): Promise<void> {
-    return new Promise((resolve) => {
-      this.#wake = resolve
-    })
-  }
+function isOutOfMemory(fault: unknown): boolean {
+  return fault instanceof Error && 'code' in fault && fault.code === 'ERR_WORKER_OUT_OF_MEMORY'
 }

@@ -103,6 +103,8 @@ export type Request =
   /** How are you? Answered with ThreadStats (thread-stats.ts), ahead of all that waits. */
   | { readonly type: 'stats'; readonly call: number }
   | { readonly type: 'sandbox'; readonly notice: SandboxNotice }
+  /** Shows by its arrival that the event loop turns (core/heartbeat.ts). */
+  | { readonly type: 'ping' }
   | { readonly type: 'stop'; readonly call: number }
 
 export type CatalogAct =
@@ -168,6 +170,8 @@ export interface ThreadOptions {
   readonly outgoing: SharedArrayBuffer
   /** How much of it is on its way from this thread; the thread's other end makes it. */
   readonly transit?: SharedArrayBuffer
+  /** The thread's signs of life: core/heartbeat.ts. The thread's other end makes it. */
+  readonly heartbeat?: SharedArrayBuffer
 }
 
 export interface WireError {

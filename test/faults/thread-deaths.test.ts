@@ -135,7 +135,7 @@ t.test('database threads', async (t) => {
   const { server, client, agent } = world
   const names = ['first', 'second', 'calm']
   for (const name of names) await client.succeed('PUT', `/${name}`)
-  // Each gets a thread of its own, the first the one that keeps the list of databases.
+  // Each gets a thread of its own.
   for (const name of names) {
     await client.succeed('PUT', `/${name}/large/file`, { body: LARGE, type: 'application/x-y' })
   }
@@ -175,6 +175,13 @@ t.test('database threads', async (t) => {
         await client.succeed('PUT', `/${made}`)
         await client.succeed('DELETE', `/${made}`)
       }
+      // The thread that keeps the list of databases.
+      t.equal(
+        (await client.ask('GET', `/_users/${how}-${messages.length}`)).status in { 404: 1, 503: 1 },
+        true,
+      )
+      messages.push(MESSAGES[how])
+      await until('its death is told', () => deathsIn(server).length === messages.length)
     }
   }
   await Promise.all([first, second, calm].map((busy) => busy.goesOn()))

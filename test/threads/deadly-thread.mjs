@@ -1,8 +1,21 @@
-// A database thread that dies when it is asked for the document `deadly`, before it answers anything of that moment.
+// A database thread that dies when it is asked for the document `deadly`, before it answers anything of that moment;
+// that runs out of memory at `hungry`, and never turns again after `hanging`.
 import { parentPort } from 'node:worker_threads'
 
 await import('../helpers/database-thread.mjs')
 
+const HARM = {
+  hanging: () => {
+    for (;;);
+  },
+  hungry: () => {
+    for (const hoard = []; ; ) hoard.push('x'.repeat(100) + hoard.length)
+  },
+}
+
 parentPort.on('message', (requests) => {
-  if (requests.some(({ args }) => args?.[1] === 'deadly')) throw new Error('a fault of the thread')
+  for (const { args } of requests) {
+    if (args?.[1] === 'deadly') throw new Error('a fault of the thread')
+    if (Object.hasOwn(HARM, args?.[1])) HARM[args[1]]()
+  }
 })

@@ -69,6 +69,21 @@ t.test('the data folder stays held, and databases are made and deleted as before
   t.equal(faults.length, 1)
 })
 
+t.test('so it does when the thread dies that holds it', async (t) => {
+  const { databases, dataDir, faults } = await serveDeadly(t)
+  await databases.create('_users')
+  await databases.create('a')
+  await put(databases.get('a'), 'x')
+  const ofA = eventsOf(databases.get('a'))
+  await kill(t, databases.get('_users'))
+  await databases.create('b')
+  t.same(databases.names(), ['_users', 'a', 'b'])
+  await t.rejects(serve(t, { dataDir }), { message: /in use by another settee/ })
+  await put(databases.get('a'), 'y')
+  t.notMatch(ofA, [{ type: 'gone' }], 'users’ databases notice nothing')
+  t.equal(faults.length, 1)
+})
+
 t.test('it may happen again and again', async (t) => {
   const { databases, faults } = await serveDeadly(t)
   await databases.create('a')

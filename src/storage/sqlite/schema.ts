@@ -1,5 +1,6 @@
 /** The tables of a database's file. A migration never changes once it has been released; the next is appended. */
 import { Breath } from '../../core/breath.ts'
+import { longCall } from '../../core/heartbeat.ts'
 import { APPLICATION_ID, type Connection } from './connection.ts'
 
 const VERSION_1 = `
@@ -217,13 +218,13 @@ function* migrationSteps(
   if (version === migrations.length) return
   connection.exec('BEGIN IMMEDIATE')
   for (const migration of migrations.slice(version)) {
-    connection.exec(typeof migration === 'string' ? migration : migration.sql)
+    longCall(() => connection.exec(typeof migration === 'string' ? migration : migration.sql))
     yield
     if (typeof migration !== 'string') yield* rowsInStretches(connection, migration.rows)
   }
   connection.exec(`PRAGMA application_id = ${APPLICATION_ID}`)
   connection.exec(`PRAGMA user_version = ${migrations.length}`)
-  connection.exec('COMMIT')
+  longCall(() => connection.exec('COMMIT'))
 }
 
 function* rowsInStretches(
@@ -237,5 +238,5 @@ function* rowsInStretches(
     statement.run(above, above + STRETCH)
     yield
   }
-  connection.exec(end)
+  longCall(() => connection.exec(end))
 }

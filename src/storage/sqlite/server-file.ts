@@ -1,6 +1,7 @@
 /** Putting `server.sqlite` back from a copy, before it is opened. */
 import { chmodSync, copyFileSync, existsSync, rmSync } from 'node:fs'
 import { CouchError } from '../../core/errors.ts'
+import { longCall } from '../../core/heartbeat.ts'
 import { APPLICATION_ID, Connection, isBusy } from './connection.ts'
 import type { Files } from './files.ts'
 import { inUse } from './folder-lock.ts'
@@ -30,10 +31,11 @@ export function replaceServerFile(dataDir: string, files: Files, copy: string, n
 function examine(copy: string, draft: string): void {
   let connection: Connection | undefined
   try {
-    connection = new Connection(draft, { mustExist: true, isDraft: true })
-    const table = connection.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'server'").get()
-    const isOurs = connection.pragma('application_id') === APPLICATION_ID && table !== undefined
-    if (!isOurs || connection.pragma('integrity_check') !== 'ok') throw new Error('not whole')
+    const opened = new Connection(draft, { mustExist: true, isDraft: true })
+    connection = opened
+    const table = opened.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'server'").get()
+    const isOurs = opened.pragma('application_id') === APPLICATION_ID && table !== undefined
+    if (!isOurs || longCall(() => opened.pragma('integrity_check')) !== 'ok') throw new Error('not whole')
   } catch (cause) {
     throw new CouchError('bad_request', `${copy} is damaged, or no server.sqlite.`, { cause })
   } finally {

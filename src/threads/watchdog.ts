@@ -1,0 +1,131 @@
+/**
+ * Ends database threads that hang: docs/decisions/0037. A thread hangs when its event loop has not turned to a message
+ * for 10 s while calls wait, and it has used the processor for at least half of that. One that waits for a slow disk, is
+ * stopped with its process or has slept with its machine uses none, and is left for a minute of the watchdog's own time.
+ */
+import { readFileSync } from 'node:fs'
+import type { Pulse } from '../core/heartbeat.ts'
+
+/** How often threads are looked at, in ms, while calls wait. */
+const LOOK_MS = 1000
+/** How many looks make a hang, and how much processor time must have been used since the first, in ms. */
+const SILENT_LOOKS = 10
+const SILENT_CPU_MS = 5000
+/** How many looks make a hang of a thread whose processor time is unknown, or which uses none. */
+const IDLE_LOOKS = 60
+
+/** A thread as the watchdog sees it. */
+export interface Watched {
+  readonly isRunning: boolean
+  /** Calls and streams that are not over. */
+  readonly callsUnderWay: number
+  pulse(): Pulse
+  /** Sends a message that does nothing. */
+  ping(): void
+  /** Ends the thread; whoever waits is refused at once. */
+  hang(fault: Error): void
+}
+
+export interface WatchdogOptions {
+  readonly threads: () => Iterable<Watched>
+  /** Processor time of a thread in ms, by the operating system's number of the thread; null: unknown. For tests. */
+  readonly cpuMs?: (systemId: number) => number | null
+  /** For tests. */
+  readonly lookMs?: number
+}
+
+/** What was seen of a silent thread. */
+interface Silence {
+  readonly turns: number
+  readonly cpuMs: number | null
+  looks: number
+}
+
+export class Watchdog {
+  readonly #options: WatchdogOptions
+  readonly #silences = new WeakMap<Watched, Silence>()
+  #timer: NodeJS.Timeout | undefined
+  #isClosed = false
+
+  constructor(options: WatchdogOptions) {
+    this.#options = options
+  }
+
+  /** Somebody is about to call a thread. */
+  wake(): void {
+    if (this.#isClosed) return
+    this.#timer ??= setInterval(() => this.look(), this.#options.lookMs ?? LOOK_MS).unref()
+  }
+
+  /**
+   * Looks at each thread once. Looks are counted rather than seconds, so that a time in which the process was stopped,
+   * or the machine asleep, counts as one look.
+   */
+  look(): void {
+    let isWaiting = false
+    for (const thread of this.#options.threads()) {
+      if (!thread.isRunning || thread.callsUnderWay === 0) {
+        this.#silences.delete(thread)
+        continue
+      }
+      isWaiting = true
+      this.#lookAt(thread)
+    }
+    if (!isWaiting) this.#rest()
+  }
+
+  #lookAt(thread: Watched): void {
+    const { turns, isInLongCall, systemId } = thread.pulse()
+    const cpuMs = systemId === 0 ? null : (this.#options.cpuMs ?? processorMs)(systemId)
+    const silence = this.#silences.get(thread)
+    // One that has not begun is loading settee's own code, which takes a small machine a while.
+    if (silence === undefined || silence.turns !== turns || turns === 0 || isInLongCall) {
+      this.#silences.set(thread, { turns, cpuMs, looks: 0 })
+      thread.ping()
+      return
+    }
+    silence.looks += 1
+    const used = cpuMs === null || silence.cpuMs === null ? 0 : cpuMs - silence.cpuMs
+    const isHanging = silence.looks >= (used >= SILENT_CPU_MS ? SILENT_LOOKS : IDLE_LOOKS)
+    if (!isHanging) return
+    this.#silences.delete(thread)
+    thread.hang(new HangError(silence.looks, used))
+  }
+
+  #rest(): void {
+    clearInterval(this.#timer)
+    this.#timer = undefined
+  }
+
+  /** Looks no more. Idempotent. */
+  close(): void {
+    this.#isClosed = true
+    this.#rest()
+  }
+}
+
+/** Why a thread was ended. */
+export class HangError extends Error {
+  constructor(looks: number, cpuMs: number) {
+    super(
+      `a database thread was silent for ${looks} s while calls waited, with ${Math.round(cpuMs / 100) / 10} s of processor time, and was ended`,
+    )
+    this.name = 'HangError'
+  }
+}
+
+/** A tick of Linux' counters in ms: USER_HZ is 100 on all platforms that Node has binaries for. */
+const TICK_MS = 10
+
+/** Processor time that a thread of this process has used, in ms; null where the system does not tell it. */
+export function processorMs(systemId: number): number | null {
+  try {
+    const stat = readFileSync(`/proc/self/task/${systemId}/stat`, 'latin1')
+    // The name, in brackets, may hold anything. utime and stime are the 14th and 15th fields (proc(5)).
+    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+    const ticks = Number(fields[11]) + Number(fields[12])
+    return Number.isFinite(ticks) ? ticks * TICK_MS : null
+  } catch {
+    return null
+  }
+}

@@ -1,0 +1,227 @@
+/** Database threads that hang or eat up their heap are ended, and take with them what made them do so. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Worker } from 'node:worker_threads'
+import t, { type Test } from 'tap'
+import type { Pulse } from '../../src/core/heartbeat.ts'
+import { heartbeatMemory, isLater, joinHeartbeat, longCall, readPulse } from '../../src/core/heartbeat.ts'
+import { DEFAULT_LIMITS, DEFAULT_RULES } from '../../src/core/types.ts'
+import { heapLimit } from '../../src/threads/heap-size.ts'
+import { Suspects } from '../../src/threads/suspects.ts'
+import { HangError, processorMs, Watchdog, type Watched } from '../../src/threads/watchdog.ts'
+import { ADMIN } from '../documents/helpers.ts'
+import { DEADLY_ENTRY, idsOf, put, serve, until } from './served.ts'
+
+const MB = 1024 * 1024
+
+/** A thread that turns, works and waits as a test says, and its watchdog. */
+function watched() {
+  const pulse: { -readonly [Key in keyof Pulse]: Pulse[Key] } = {
+    turns: 1,
+    lastCall: 0,
+    isInLongCall: false,
+    systemId: 7,
+  }
+  const state = { cpuMs: 0 as number | null, pings: 0, faults: [] as Error[], callsUnderWay: 1 }
+  const thread: Watched = {
+    isRunning: true,
+    get callsUnderWay() {
+      return state.callsUnderWay
+    },
+    pulse: () => ({ ...pulse }),
+    ping: () => {
+      state.pings += 1
+    },
+    hang: (fault) => {
+      state.faults.push(fault)
+    },
+  }
+  const watchdog = new Watchdog({ threads: () => [thread], cpuMs: () => state.cpuMs })
+  /** Looks so many times, a second of each spent as `each` says. @returns how often it was ended */
+  const look = (times: number, each: () => void = () => undefined) => {
+    for (let n = 0; n < times; n += 1) {
+      each()
+      watchdog.look()
+    }
+    return state.faults.length
+  }
+  const work = (ms: number) => () => {
+    state.cpuMs = (state.cpuMs ?? 0) + ms
+  }
+  return { pulse, state, watchdog, look, work }
+}
+
+t.test('a thread hangs that works for ten seconds without turning', async (t) => {
+  const { state, look, work } = watched()
+  t.equal(look(10, work(1000)), 0)
+  t.equal(look(1, work(1000)), 1)
+  t.match(state.faults, [HangError])
+  t.match(state.faults[0], { message: /silent for 10 s .* 10 s of processor time/ })
+  t.equal(state.pings, 1, 'it had a message to turn to')
+})
+
+t.test('it does not while it turns, or while nobody waits', async (t) => {
+  const { pulse, state, look, work } = watched()
+  const turn = () => {
+    pulse.turns += 1
+    work(1000)()
+  }
+  t.equal(look(100, turn), 0)
+  t.ok(state.pings >= 100, 'messages go on')
+  state.callsUnderWay = 0
+  t.equal(look(100, work(1000)), 0)
+})
+
+t.test('it does not while it is in a call that may take long', async (t) => {
+  const { pulse, look, work } = watched()
+  pulse.isInLongCall = true
+  t.equal(look(1000, work(1000)), 0)
+  pulse.isInLongCall = false
+  t.equal(look(10, work(1000)), 1, 'and is silent from its end on')
+})
+
+t.test('a thread that waits for a disk, or shares a busy machine, has longer', async (t) => {
+  const { look, work } = watched()
+  t.equal(look(60, work(50)), 0)
+  t.equal(look(1), 1, 'for ever it has not')
+  const busy = watched()
+  t.equal(busy.look(25, busy.work(200)), 0)
+  t.equal(busy.look(1, busy.work(200)), 1)
+})
+
+t.test('where processor time is unknown, a minute decides', async (t) => {
+  const { state, look } = watched()
+  state.cpuMs = null
+  t.equal(look(60), 0)
+  t.equal(look(1), 1)
+})
+
+t.test('a thread that has not begun is not silent', async (t) => {
+  const { pulse, look, work } = watched()
+  pulse.turns = 0
+  t.equal(look(100, work(1000)), 0)
+})
+
+t.test('a heartbeat shows what a thread is at', async (t) => {
+  const memory = heartbeatMemory()
+  joinHeartbeat(memory)
+  const before = processorMs(readPulse(memory).systemId)
+  const isInLongCall = () => readPulse(memory).isInLongCall
+  t.equal(longCall(isInLongCall), true)
+  t.throws(() =>
+    longCall(() => {
+      throw new Error('fails')
+    }),
+  )
+  t.equal(isInLongCall(), false)
+  t.ok(isLater(2, 1) && !isLater(1, 1) && isLater(-2147483648, 2147483647) && isLater(2 ** 31 + 5, 2 ** 31))
+  if (process.platform !== 'linux') return
+  const end = performance.now() + 60
+  while (performance.now() < end);
+  t.ok((processorMs(readPulse(memory).systemId) ?? 0) > (before ?? Number.POSITIVE_INFINITY))
+  t.equal(processorMs(0), null)
+})
+
+t.test('a heap limit is what is configured, or a part of the memory', async (t) => {
+  t.equal(heapLimit(null, 512 * MB), 256 * MB)
+  t.equal(heapLimit(null, 1536 * MB), 384 * MB)
+  t.equal(heapLimit(null, 64_000 * MB), 512 * MB)
+  t.equal(heapLimit(150 * MB, 512 * MB), 150 * MB)
+  t.ok(heapLimit(null) >= 256 * MB)
+})
+
+t.test('who hangs a thread again and again is refused for longer and longer', async (t) => {
+  let now = 0
+  const suspects = new Suspects(() => now)
+  t.notOk(suspects.has('a') || suspects.isPaused('a'))
+  suspects.add('a')
+  t.ok(suspects.has('a') && !suspects.isPaused('a'))
+  const pauses: number[] = []
+  for (let n = 0; n < 9; n += 1) {
+    suspects.add('a')
+    const begun = now
+    while (suspects.isPaused('a')) now += 1000
+    pauses.push((now - begun) / 1000)
+  }
+  t.strictSame(pauses, [10, 20, 40, 80, 160, 320, 600, 600, 600])
+  now += 60 * 60_000
+  t.notOk(suspects.has('a'))
+  for (let n = 0; n < 1001; n += 1) suspects.add(`d${n}`)
+  t.notOk(suspects.has('d0'))
+  suspects.remove('d1')
+  t.notOk(suspects.has('d1'))
+})
+
+/** Two databases of one thread, watched more closely than in a server. */
+async function shared(t: Test) {
+  const world = await serve(t, {
+    threadEntry: DEADLY_ENTRY,
+    watchMs: 30,
+    settings: { limits: { ...DEFAULT_LIMITS, threadHeap: 32 * MB }, rules: DEFAULT_RULES },
+  })
+  const { databases, faults } = world
+  // Threads are given databases in turn: the first and the last share one.
+  const names: string[] = ['evil']
+  await databases.create('evil')
+  await put(databases.get('evil'), 'x')
+  do {
+    const name = `d${names.length}`
+    names.push(name)
+    await databases.create(name)
+    await put(databases.get(name), 'x')
+  } while (new Set((await databases.stats()).threads.map((each) => each.databases)).size < 3)
+  return { ...world, faults, evil: databases.get('evil'), other: databases.get(names.at(-1) as string) }
+}
+
+for (const [id, fault] of [
+  ['hanging', { name: 'HangError' }],
+  ['hungry', { code: 'ERR_WORKER_OUT_OF_MEMORY' }],
+] as const) {
+  t.test(
+    `${id}: callers are refused, what was stored stays, and others share no thread with it again`,
+    async (t) => {
+      const { databases, faults, evil, other } = await shared(t)
+      const dying = t.rejects(evil.open(ADMIN, id, {}), { code: 'unavailable' })
+      await sleep(30)
+      const waiting = other.info(ADMIN).catch(({ code }) => code)
+      await dying
+      await waiting
+      await until(() => faults.length === 1)
+      t.match(faults, [fault])
+      t.same(await idsOf(other), ['x'])
+      t.same(await idsOf(evil), ['x'])
+      const { threads } = await databases.stats()
+      t.match(threads.at(-1), { databases: 1 }, 'a thread apart')
+      await put(databases.get('evil'), 'y')
+    },
+  )
+}
+
+t.test('logins and the making of databases go on while users’ threads hang', async (t) => {
+  const { databases, evil } = await shared(t)
+  await databases.create('_users')
+  const stuck = t.rejects(evil.open(ADMIN, 'hanging', {}), { code: 'unavailable' })
+  await sleep(30)
+  await put(databases.get('_users'), 'org.couchdb.user:anna', {
+    name: 'anna',
+    type: 'user',
+    roles: [],
+    password: 'a password',
+  })
+  await databases.create('made-meanwhile')
+  t.ok(databases.names().includes('made-meanwhile'))
+  await stuck
+})
+
+t.test('a server whose thread hangs closes in time', async (t) => {
+  const { databases, evil } = await shared(t)
+  const stuck = t.rejects(evil.open(ADMIN, 'hanging', {}), { code: 'unavailable' })
+  await sleep(30)
+  await databases.close()
+  await stuck
+})
+
+t.test('a thread is ended that turns no more, however it is held', async (t) => {
+  const worker = new Worker('for (;;);', { eval: true })
+  await worker.terminate()
+  t.pass('JavaScript can be ended at any place')
+})
