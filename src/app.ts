@@ -39,6 +39,7 @@ import { configRoutes } from './http/routes/config.ts'
 import { databaseRoutes } from './http/routes/database.ts'
 import { dbUpdatesRoutes } from './http/routes/db-updates.ts'
 import { documentRoutes } from './http/routes/document.ts'
+import { findRoutes } from './http/routes/find.ts'
 import { maintenanceRoutes } from './http/routes/maintenance.ts'
 import { metricsRoutes } from './http/routes/metrics.ts'
 import { serverRoutes } from './http/routes/server.ts'
@@ -163,6 +164,7 @@ async function registerRoutes(app: FastifyInstance): Promise<void> {
   registerPaths(app, maintenanceRoutes)
   registerPaths(app, bulkRoutes)
   registerPaths(app, allDocsRoutes)
+  registerPaths(app, findRoutes)
   registerPaths(app, viewRoutes)
   await app.register(changesRoutes)
   await app.register(dbUpdatesRoutes)

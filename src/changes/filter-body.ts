@@ -31,7 +31,7 @@ const SHAPE: Shape = {
 
 /**
  * @param withText whether the whole text is wanted, for a filter function's `req.body`
- * @throws invalid_json, body_not_object, too_large; invalid_selector for a selector that is too long
+ * @throws invalid_json, body_not_object, too_large; invalid_filter for a selector that is too long
  */
 export async function readFilterBody(body: Body, withText: boolean): Promise<FilterBody> {
   if (withText && bodyLength(body) > MAX_TEXT) throw tooLarge('too_large', 'the request body')
@@ -52,10 +52,10 @@ function selectorText(selector: unknown): string {
 }
 
 function selectorTooLong(): CouchError {
-  return tooLarge('invalid_selector', 'Selector error: the selector')
+  return tooLarge('invalid_filter', 'Selector error: the selector')
 }
 
-function tooLarge(code: 'too_large' | 'invalid_selector', what: string): CouchError {
+function tooLarge(code: 'too_large' | 'invalid_filter', what: string): CouchError {
   return new CouchError(code, `${what} is longer than ${MAX_TEXT} bytes`)
 }
 

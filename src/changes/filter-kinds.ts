@@ -1,4 +1,5 @@
 /** What a feed lets through, as plain data that travels between threads; protocol.md 5.5. */
+import { CouchError, type ErrorName } from '../core/errors.ts'
 
 export type ChangesFilter =
   /** `_design`: design documents. */
@@ -30,4 +31,17 @@ export type FunctionFilter =
 /** Whether a filter runs a function of a design document. */
 export function runsFunction(filter: ChangesFilter | undefined): filter is FunctionFilter {
   return filter?.kind === 'view' || filter?.kind === 'function'
+}
+
+const SELECTOR_ERRORS: ReadonlySet<ErrorName> = new Set([
+  'invalid_selector',
+  'invalid_operator',
+  'not_supported',
+  'bad_arg',
+])
+
+/** What a feed says of a selector's error: a feed has one word for all of them, protocol.md 5.6. Others stay as they are. */
+export function filterError(thrown: unknown): unknown {
+  const isOfSelector = thrown instanceof CouchError && SELECTOR_ERRORS.has(thrown.code)
+  return isOfSelector ? new CouchError('invalid_filter', thrown.reason, { cause: thrown.cause }) : thrown
 }

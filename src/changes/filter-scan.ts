@@ -11,7 +11,7 @@ import { compileSelector, type Selector } from '../query/selector.ts'
 import { leafRev } from '../revisions/branch.ts'
 import type { DatabaseStore, DocState, Touches } from '../storage/engine.ts'
 import { BoundedCache } from './bounded-cache.ts'
-import type { ChangesFilter, FunctionFilter } from './filter-kinds.ts'
+import { type ChangesFilter, type FunctionFilter, filterError } from './filter-kinds.ts'
 import { type PlainFilter, plainFilter } from './plain-filter.ts'
 import {
   type ChangesOptions,
@@ -42,12 +42,20 @@ const CACHED_TEXT = 4 * 1024 * 1024
 
 const compiled = new BoundedCache<Selector>(CACHED_TEXT)
 
-/** @throws invalid_selector */
+/** @throws invalid_filter */
 export function openSieve(filter: Exclude<ChangesFilter, FunctionFilter>): OpenSieve {
   if (filter.kind === 'design') return designSieve
   const { selector: text } = filter
-  const selector = compiled.get(text, () => compileSelector(JSON.parse(text)))
+  const selector = compiled.get(text, () => compileFilter(text))
   return (options) => selectorSieve(selector, options)
+}
+
+function compileFilter(text: string): Selector {
+  try {
+    return compileSelector(JSON.parse(text))
+  } catch (thrown) {
+    throw filterError(thrown)
+  }
 }
 
 /**
@@ -62,7 +70,7 @@ export function openPlain(text: unknown): OpenSieve | null {
 
 /**
  * One page of a filtered feed; it may have no rows, and yet an `end` behind what was looked through.
- * @throws invalid_selector when a document holds too much for the selector
+ * @throws invalid_filter when a document holds too much for the selector
  */
 export async function scanFiltered(
   store: DatabaseStore,
@@ -113,8 +121,14 @@ function isDeleted(doc: DocState, rev: string): boolean {
 function selectorSieve(selector: Selector, options: ChangesOptions): Sieve {
   const conflicts = options.style === 'main_only' && selector.mentions('_conflicts')
   const touches = touchesOf(options)
-  const matches = (doc: DocState, rev: string): boolean =>
-    doc.body(rev) !== null && selector.matches(JSON.parse(renderDocument(doc, rev, { conflicts })))
+  const matches = (doc: DocState, rev: string): boolean => {
+    if (doc.body(rev) === null) return false
+    try {
+      return selector.matches(JSON.parse(renderDocument(doc, rev, { conflicts })))
+    } catch (thrown) {
+      throw filterError(thrown)
+    }
+  }
   return {
     passing: (doc) => listedRevs(doc, options).filter((rev) => matches(doc, rev)),
     touches: { ...touches, body: true, branches: touches.branches || conflicts },

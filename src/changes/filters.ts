@@ -2,16 +2,14 @@
 import { CouchError } from '../core/errors.ts'
 import { parseJson } from '../documents/body.ts'
 import { parseFieldPath } from '../query/field-path.ts'
+import { MAX_FIELDS } from '../query/projection.ts'
 import { asDocIds, type FilterBody } from './filter-body.ts'
-import type { ChangesFilter } from './filter-kinds.ts'
+import { type ChangesFilter, filterError } from './filter-kinds.ts'
 import type { FeedQuery } from './query.ts'
 import type { ChangesOptions } from './rows.ts'
 
 /** The part of a feed's options that says what passes. */
 export type FilterOptions = Pick<ChangesOptions, 'docIds' | 'filter'>
-
-/** Names of fields that are sent: each is looked for in each document. */
-const MAX_FIELDS = 1000
 
 type AskedFilter = Pick<FeedQuery, 'filter' | 'docIds' | 'view'>
 
@@ -19,7 +17,7 @@ type AskedFilter = Pick<FeedQuery, 'filter' | 'docIds' | 'view'>
  * Reads which filter is asked for.
  * @param body of a POST that has one
  * @param request JSON text of the request for a filter function, made only when one is asked for
- * @throws bad_request, invalid_selector with CouchDB's texts; invalid_json
+ * @throws bad_request, invalid_filter with CouchDB's texts; invalid_json
  */
 export async function readFilter(
   query: AskedFilter,
@@ -63,7 +61,11 @@ function selectorFilter(body: FilterBody | undefined): ChangesFilter {
   if (fields.length > MAX_FIELDS) throw badRequest(`Selector error: there are more than ${MAX_FIELDS} fields`)
   const wrong = fields.find((field) => typeof field !== 'string')
   if (wrong !== undefined) throw badRequest(`Invalid JSON for field spec: ${JSON.stringify(wrong)}`)
-  for (const field of fields as string[]) parseFieldPath(field)
+  try {
+    for (const field of fields as string[]) parseFieldPath(field)
+  } catch (thrown) {
+    throw filterError(thrown)
+  }
   // An empty list means all, as in CouchDB.
   return { kind: 'selector', selector, ...(fields.length > 0 && { fields: fields as string[] }) }
 }

@@ -59,9 +59,9 @@ export interface ChangesPage {
 }
 
 export interface ChangesSource {
-  /** @throws bad_request for a malformed token; unauthorized, forbidden; invalid_selector, and as functions do */
+  /** @throws bad_request for a malformed token; unauthorized, forbidden; invalid_filter, and as functions do */
   changes(user: UserCtx, request: ChangesRequest): Promise<ChangesPage>
-  /** What filters take from a POST body. @throws invalid_json, body_not_object, too_large, invalid_selector */
+  /** What filters take from a POST body. @throws invalid_json, body_not_object, too_large, invalid_filter */
   readFilterBody(user: UserCtx, body: Body, withText: boolean): Promise<FilterBody>
 }
 
@@ -72,7 +72,7 @@ export interface ChangesSource {
  * @param request `since` as a number continues a page: above it, or with `descending` below it. As a token it is
  * ignored with `descending` (protocol.md 5.1)
  * @param house null: no function of a design document runs here (hosted mode)
- * @throws unauthorized, forbidden; bad_request for a malformed token; for filters invalid_selector, not_found,
+ * @throws unauthorized, forbidden; bad_request for a malformed token; for filters invalid_filter, not_found,
  *   deleted, hosted_function, and as the sandbox does
  */
 export async function changesPage(

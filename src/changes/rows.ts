@@ -3,11 +3,11 @@ import { CouchError } from '../core/errors.ts'
 import { quoted } from '../core/json-text.ts'
 import { encodeTexts } from '../core/utf8.ts'
 import { renderDocument } from '../documents/render.ts'
+import { trimFields } from '../query/projection.ts'
 import { leafRev } from '../revisions/branch.ts'
 import { sortLeaves } from '../revisions/winner.ts'
 import type { DocState, StoreView, Touches } from '../storage/engine.ts'
 import { sequenceToken } from '../storage/sequence.ts'
-import { trimFields } from './filter-fields.ts'
 import type { ChangesFilter } from './filter-kinds.ts'
 
 /** How rows are framed: protocol.md 5.3. `json` joins them by `,\r\n`; `lines` and `events` end each one. */

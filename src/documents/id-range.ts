@@ -51,11 +51,13 @@ function kindHigh(kind: AllDocsKind): Bound | undefined {
   return kind === 'all' ? undefined : { id: KIND_PREFIX[kind].replace('/', '0'), inclusive: false }
 }
 
-function higher(a: Bound | undefined, b: Bound | undefined): Bound | undefined {
+/** The bound of a range's beginning that lets less pass. */
+export function higher(a: Bound | undefined, b: Bound | undefined): Bound | undefined {
   return stricter(a, b, 1)
 }
 
-function lower(a: Bound | undefined, b: Bound | undefined): Bound | undefined {
+/** The bound of a range's end that lets less pass. */
+export function lower(a: Bound | undefined, b: Bound | undefined): Bound | undefined {
   return stricter(a, b, -1)
 }
 
@@ -67,7 +69,12 @@ function stricter(a: Bound | undefined, b: Bound | undefined, direction: number)
   return order > 0 ? a : b
 }
 
-function directed(low: Bound | undefined, high: Bound | undefined, descending: boolean): IdRange | null {
+/** A range with these bounds; null when nothing lies between them. */
+export function directed(
+  low: Bound | undefined,
+  high: Bound | undefined,
+  descending: boolean,
+): IdRange | null {
   if (low !== undefined && high !== undefined && compareUtf8(low.id, high.id) > 0) return null
   const [start, end] = descending ? [high, low] : [low, high]
   return { ...(start && { start }), ...(end && { end }), descending }

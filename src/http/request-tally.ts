@@ -34,6 +34,7 @@ const CLASSES: readonly (readonly [RegExp, string])[] = [
   [/^\/:db\/_bulk_get$/, 'bulk_get'],
   [/^\/:db\/_(?:revs_diff|missing_revs)$/, 'revs_diff'],
   [/^\/:db\/_(?:all|design|local)_docs(?:\/|$)/, 'all_docs'],
+  [/^\/:db\/_find$/, 'find'],
   [/^\/(?::db\/_changes|_db_updates)$/, 'changes'],
   [/^\/:db\/_design\/:ddoc\/_view\//, 'view'],
   [/^\/:db\/_local\/:local$/, 'local_document'],

@@ -4,12 +4,12 @@
  */
 import { CouchError } from '../core/errors.ts'
 import { LOOK, type Spend, stepsThrough, stepsToCompare } from './budget.ts'
-import type { Compare } from './collation.ts'
+import { type Compare, compareRaw } from './collation.ts'
 import { compileRegex } from './regex.ts'
 
 export type Predicate = (value: unknown) => boolean
 
-/** Makes a condition of its argument. @throws invalid_selector for an argument of the wrong kind */
+/** Makes a condition of its argument. @throws bad_arg for an argument of the wrong kind */
 type Condition = (arg: unknown, compare: Compare, spend: Spend) => Predicate
 
 /** Times the steps through a value in which it is made a text. */
@@ -19,7 +19,7 @@ const STEPS_TO_TEXT = 3
 const TOLD = 200
 
 /** What takes the place of a condition that is negated, for those where there is such a one. */
-const OPPOSITES: Readonly<Record<string, string>> = {
+export const OPPOSITES: Readonly<Record<string, string>> = {
   $lt: '$gte',
   $lte: '$gt',
   $eq: '$ne',
@@ -66,7 +66,7 @@ const CONDITIONS: Readonly<Record<string, Condition>> = {
  * Compiles a condition.
  * @param isNegated where there is an opposite, it is taken; any other condition is turned round as it is
  * @param spend told of the steps of what takes long with long values
- * @throws invalid_selector for an unknown operator, or an argument of the wrong kind
+ * @throws invalid_operator, not_supported; bad_arg for an argument of the wrong kind
  */
 export function compileCondition(
   operator: string,
@@ -93,13 +93,15 @@ function comparing(isWanted: (order: number) => boolean): Condition {
 const UNSUPPORTED = new Set(['$text', '$where', '$geoWithin', '$geoIntersects', '$near', '$nearSphere'])
 
 function unknownOperator(operator: string): CouchError {
-  const what = UNSUPPORTED.has(operator) ? 'Unsupported' : 'Invalid'
-  return new CouchError('invalid_selector', `${what} operator: ${operator.slice(0, TOLD)}`)
+  const told = operator.slice(0, TOLD)
+  return UNSUPPORTED.has(operator)
+    ? new CouchError('not_supported', `Unsupported operator: ${told}`)
+    : new CouchError('invalid_operator', `Invalid operator: ${told}`)
 }
 
 export function badArgument(operator: string, arg: unknown): CouchError {
   const told = (JSON.stringify(arg) ?? '').slice(0, TOLD)
-  return new CouchError('invalid_selector', `Bad argument for operator ${operator}: ${told}`)
+  return new CouchError('bad_arg', `Bad argument for operator ${operator}: ${told}`)
 }
 
 export function listOf(operator: string, arg: unknown): readonly unknown[] {
@@ -124,6 +126,10 @@ export function not(matches: Predicate): Predicate {
 
 /** The value itself or, where it is an array, any of its elements. */
 function isAmong(list: readonly unknown[], compare: Compare, spend: Spend): Predicate {
+  // Sorting the list is work as well, about as much as looking for each of its values; bytes are soon compared.
+  const looks = Math.ceil(Math.log2(list.length + 1))
+  const perLength = (value: unknown) => (typeof value === 'string' ? value.length >> 2 : LOOK)
+  for (const value of list) spend(looks * (compare === compareRaw ? LOOK / 2 : LOOK + perLength(value)))
   const sorted = [...list].sort(compare)
   const isListed = (value: unknown): boolean => {
     let low = 0

@@ -18,7 +18,7 @@ const STEPS_TO_MAKE = 2000
  * backreferences and no possessive quantifiers, as CouchDB's PCRE has: such patterns are refused.
  * @param spend told of the steps in which the pattern is made, and before a search of those that it can take: every
  *   instruction for every character
- * @throws invalid_selector for what is no pattern, or one that RE2 does not know, or that is too large
+ * @throws bad_arg for what is no pattern, or one that RE2 does not know, or that is too large
  */
 export function compileRegex(pattern: string, spend: Spend): (text: string) => boolean {
   if (pattern.length > MAX_PATTERN) throw refusal(`it is longer than ${MAX_PATTERN} characters`)
@@ -42,5 +42,5 @@ function parse(pattern: string): RE2JS {
 }
 
 function refusal(why: string, cause?: unknown): CouchError {
-  return new CouchError('invalid_selector', `Bad argument for operator $regex: ${why}`, { cause })
+  return new CouchError('bad_arg', `Bad argument for operator $regex: ${why}`, { cause })
 }

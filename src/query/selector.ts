@@ -28,7 +28,8 @@ const MAX_CONDITIONS = 5000
 /**
  * Compiles a selector.
  * @param selector as JSON.parse made it
- * @throws invalid_selector with the text of CouchDB's refusal; that of a selector that is too large is ours
+ * @throws invalid_selector, invalid_operator, not_supported, bad_arg with the texts of CouchDB's refusals; those of a
+ *   selector that is too large are ours
  */
 export function compileSelector(selector: unknown): Selector {
   if (!isJsonObject(selector)) {

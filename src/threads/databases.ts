@@ -4,6 +4,7 @@ import type { Sendable } from '../core/byte-text.ts'
 import type { Space } from '../core/space.ts'
 import type { SecurityObject, Settings } from '../core/types.ts'
 import type { Database } from '../documents/database.ts'
+import type { FindSource } from '../query/find.ts'
 import type { ViewSource } from '../query/views.ts'
 import type { CatalogUpdates, RecordWrite, ServerRecord, UpdatesRange } from '../storage/catalog.ts'
 import type { Copies } from './copy-wire.ts'
@@ -23,7 +24,7 @@ export type DatabaseEvent =
 /** A database's thread sends short answers as texts (wire.ts). */
 type TextMethod = 'open' | 'revsDiff' | 'missingRevs'
 
-export interface DatabaseHandle extends Omit<Database, TextMethod>, ChangesSource, ViewSource {
+export interface DatabaseHandle extends Omit<Database, TextMethod>, ChangesSource, ViewSource, FindSource {
   readonly name: string
   readonly incarnation: number
   open(

@@ -304,7 +304,10 @@ class Host {
     const chunks = start(...unpackArgs(request))[Symbol.asyncIterator]()
     try {
       while (await flow.next()) {
-        const { done, value } = await chunks.next()
+        let made = await chunks.next()
+        // An empty chunk is not sent: a search that has found nothing yet asks by it whether to go on.
+        while (!made.done && made.value.length === 0 && flow.isWanted()) made = await chunks.next()
+        const { done, value } = made
         if (done || !flow.isWanted()) return
         const transfers: TransferListItem[] = []
         this.#post({ type: 'chunk', call, chunk: ownBytes(value, transfers) as Uint8Array }, transfers)

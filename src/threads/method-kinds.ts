@@ -23,6 +23,7 @@ const SCANS: ReadonlySet<Method> = new Set([
   'exportLines',
   'view',
   'viewQueries',
+  'find',
 ])
 
 /** Whether a call is about many documents, and so may take longer than a message waits for others. */

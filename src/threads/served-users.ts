@@ -49,6 +49,9 @@ const CALLERS: Readonly<Record<keyof ServedDatabase, Callers>> = {
   view: 'admins',
   viewQueries: 'admins',
   viewInfo: 'admins',
+  find: 'server admins',
+  explain: 'server admins',
+  indexes: 'admins',
   changes: 'server admins',
   readFilterBody: 'itself',
 }

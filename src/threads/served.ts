@@ -9,6 +9,7 @@ import { ownFunctionsOnly } from '../documents/own-functions.ts'
 import { storeDatabase } from '../documents/store-database.ts'
 import { usersDatabase } from '../documents/users-database.ts'
 import { Budget } from '../query/budget.ts'
+import { storeFind } from '../query/find.ts'
 import { refusedViews } from '../query/refused-views.ts'
 import { compileRegex } from '../query/regex.ts'
 import type { ViewMemory } from '../query/view-memory.ts'
@@ -59,6 +60,7 @@ export async function served(store: RememberingStore, around: Served): Promise<S
   const database: ServedDatabase = {
     ...documents,
     ...(isHosted ? refusedViews(store) : storeViews({ store, sandbox, incarnation, memory: views })),
+    ...storeFind(store, name),
     changes: (user, request) => changesPage(store, user, request, house),
     readFilterBody: async (_user, body, withText) => readFilterBody(body, withText),
   }

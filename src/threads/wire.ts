@@ -7,6 +7,7 @@ import type { Space } from '../core/space.ts'
 import type { SecurityObject, Settings } from '../core/types.ts'
 import type { Database } from '../documents/database.ts'
 import type { MassDeletion } from '../documents/deletion-watch.ts'
+import type { FindSource } from '../query/find.ts'
 import type { ViewSource } from '../query/views.ts'
 import type { SandboxAccess, SandboxNotice } from '../sandbox/messages.ts'
 import type { NamedMark, RecordWrite, UpdatesRange } from '../storage/catalog.ts'
@@ -14,7 +15,7 @@ import type { Mark } from '../storage/sequence.ts'
 import type { CompactionProgress } from '../storage/upkeep.ts'
 
 /** All that a database thread does for a database. */
-export type ServedDatabase = Database & ChangesSource & ViewSource
+export type ServedDatabase = Database & ChangesSource & ViewSource & FindSource
 
 /** How each method answers: once, once with short bytes as texts, or in chunks that are pulled one by one. */
 export const METHODS = {
@@ -58,6 +59,9 @@ export const METHODS = {
   view: 'stream',
   viewQueries: 'stream',
   viewInfo: 'call',
+  find: 'stream',
+  explain: 'call',
+  indexes: 'call',
   changes: 'call',
   readFilterBody: 'call',
 } as const satisfies Readonly<Record<keyof ServedDatabase, 'call' | 'text' | 'stream'>>

@@ -195,8 +195,8 @@ t.test('fields trim what is sent', async (t) => {
 t.test('refusals come before anything, also where no rows are wanted', async (t) => {
   const store = await openDesigned()
   const cases: [filter: ChangesFilter, code: string, reason: string | RegExp][] = [
-    [selector({ a: { $foo: 1 } }), 'invalid_selector', 'Invalid operator: $foo'],
-    [{ kind: 'selector', selector: '[]' }, 'invalid_selector', 'Selector error: expected a JSON object'],
+    [selector({ a: { $foo: 1 } }), 'invalid_filter', 'Invalid operator: $foo'],
+    [{ kind: 'selector', selector: '[]' }, 'invalid_filter', 'Selector error: expected a JSON object'],
     [{ ...named('all'), ddoc: '_design/x' } as ChangesFilter, 'not_found', 'missing'],
     [{ ...view('odd'), ddoc: '_design/x' } as ChangesFilter, 'not_found', 'missing'],
     [named('none'), 'not_found', 'missing json key: none'],

@@ -60,6 +60,8 @@ const MAKERS: Readonly<Record<string, Maker>> = {
   '/:db/_local_docs/queries': lists,
   '/:db/_design/:ddoc/_view/:view': list,
   '/:db/_design/:ddoc/_view/:view/queries': lists,
+  '/:db/_find': find,
+  '/:db/_explain': find,
   '/:db/_changes': changes,
   '/:db/_security': security,
   '/:db/_revs_limit': limit,
@@ -168,6 +170,26 @@ function changes({ choices }: BodyPlace): FuzzBody {
   if (choices.chance(0.2))
     members.push(`"fields":${choices.pick(['["_id","n"]', '["a.b",["c"]]', '1', '[1]'])}`)
   return choices.chance(0.05) ? { bytes: Buffer.alloc(0), type: JSON_TYPE } : json(`{${members}}`)
+}
+
+function find({ choices }: BodyPlace): FuzzBody {
+  const members = {
+    limit: () => choices.mostly(['0', '3'], ['-1', '"3"', '1.5', '1e99']),
+    skip: () => choices.edge(),
+    sort: () =>
+      choices.pick(['["_id"]', '[{"_id":"desc"}]', '["n"]', '[{"a":"up"}]', '{}', '["_id",{"a":"desc"}]']),
+    fields: () => choices.pick(['["_id","n"]', '["a.b",["c"]]', '["a..b"]', '1', '[]']),
+    bookmark: () => choices.pick(['"nil"', '""', 'null', '"WyJhIl0"', '"x"', '5']),
+    use_index: () => choices.pick(['"x"', '["_design/x","y"]', 'null', '{}']),
+    conflicts: () => choices.pick(['true', 'false', '1']),
+    execution_stats: () => choices.pick(['true', '"true"']),
+    allow_fallback: () => 'false',
+    partition: () => choices.json(),
+    r: () => choices.edge(),
+  }
+  const chosen = choices.some(Object.entries(members), 0.2).map(([name, make]) => `"${name}":${make()}`)
+  const asked = choices.chance(0.3) ? '{"_id":{"$gt":null}}' : selector(choices, 3)
+  return json(`{${[`"selector":${asked}`, ...chosen]}}`)
 }
 
 function selector(choices: Choices, depth: number): string {

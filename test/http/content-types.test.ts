@@ -37,6 +37,8 @@ const DEMANDED = [
   '/:db/_design_docs',
   '/:db/_local_docs',
   '/:db/_changes',
+  '/:db/_find',
+  '/:db/_explain',
   '/:db/_revs_diff',
   '/:db/_missing_revs',
   '/:db/_ensure_full_commit',

@@ -247,6 +247,7 @@ export const OTHER_METHODS = [
   ...['open', 'openRevs', 'openParts', 'openRevsMixed', 'bulkGet', 'bulkGetMixed', 'revsDiff', 'missingRevs'],
   ...['allDocs', 'allDocsQueries', 'openAttachment', 'readAttachment'],
   ...['view', 'viewQueries', 'viewInfo', 'changes', 'readFilterBody'],
+  ...['find', 'explain', 'indexes'],
   // A rewind writes what is stored, and by the way of all edits.
   ...['history', 'overwritten', 'version', 'rewind'],
 ]

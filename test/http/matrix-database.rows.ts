@@ -89,6 +89,9 @@ export const databaseRows: Rows = {
     ['GET /{db}/_changes?filter=d/all', hostedIs(members, { status: 200, hosted: 403 })],
     ['POST /{db}/_changes?filter=_doc_ids', members(200), { json: { doc_ids: ['doc'] } }],
   ],
+  '/:db/_find': [['POST /{db}/_find', members(200), { json: { selector: {} } }]],
+  '/:db/_explain': [['POST /{db}/_explain', members(200), { json: { selector: {} } }]],
+  '/:db/_index': [['GET /{db}/_index', members(200)]],
   '/:db/_temp_view': [['POST /{db}/_temp_view', members(410), NOTHING]],
   '/:db/_design/:ddoc/_view/:view': [
     ['GET /{db}/_design/d/_view/v', hostedIs(members, { status: 200, hosted: 403 })],

@@ -31,6 +31,7 @@ t.test('durations are counted by class and method, but for those that say nothin
     ['/:db/_bulk_get', 'bulk_get'],
     ['/:db/_revs_diff', 'revs_diff'],
     ['/:db/_all_docs/queries', 'all_docs'],
+    ['/:db/_find', 'find'],
     ['/:db/_changes', 'changes'],
     ['/_db_updates', 'changes'],
     ['/:db/_design/:ddoc/_view/:view', 'view'],

@@ -10,7 +10,8 @@ function refusalOf(act: () => unknown): unknown {
     act()
     return 'nothing was thrown'
   } catch (thrown) {
-    return thrown instanceof CouchError && thrown.code === 'invalid_selector' ? thrown.reason : thrown
+    const isRefusal = thrown instanceof CouchError && ['bad_arg', 'invalid_selector'].includes(thrown.code)
+    return isRefusal ? thrown.reason : thrown
   }
 }
 

@@ -102,6 +102,8 @@ function judge(selector: Doc, doc: Doc): boolean {
   return name in doc && holds(condition, doc[name]) !== isNegated
 }
 
+const CODES = new Set(['invalid_selector', 'invalid_operator', 'not_supported', 'bad_arg'])
+
 t.test('where every field is there, a selector is plain logic', async () => {
   const whole = fc.record({ a: value, b: value, c: value })
   fc.assert(
@@ -145,7 +147,7 @@ t.test('whatever is sent is compiled or refused, and finds an answer', async () 
       try {
         return typeof compileSelector(selector).matches(doc) === 'boolean'
       } catch (thrown) {
-        return thrown instanceof CouchError && thrown.code === 'invalid_selector'
+        return thrown instanceof CouchError && CODES.has(thrown.code)
       }
     }),
     { numRuns: 5000 },

@@ -49,6 +49,7 @@ export const rows: readonly Row[] = [
   may('_bulk_docs', 'POST /{db}/_bulk_docs', members(CREATED), { json: { docs: [{}] } }),
   may('_changes', 'GET /{db}/_changes', members({})),
   may('_changes', 'GET /{db}/_changes?feed=continuous&timeout=0', members({})),
+  may('_find', 'POST /{db}/_find', members({}), { json: { selector: {} } }),
   may('_local', 'PUT /{db}/_local/WHO', members(CREATED), { json: {} }),
   may('attachments', 'PUT /{db}/of-WHO/a', members(CREATED), { body: 'text' }),
   may('PUT design document', 'PUT /{db}/_design/WHO', databaseAdmins(CREATED), { json: {} }),

@@ -1,8 +1,11 @@
 /**
- * `fields` of a selector feed: the parts of a document that are sent. They are cut out of the document's text, so that
- * values come as they were stored; protocol.md 5.5, CouchDB's mango_fields.
+ * `fields` of a query or of a selector feed: the parts of a document that are sent. They are cut out of the document's
+ * text, so that values come as they were stored; protocol.md 5.5 and 10.1, CouchDB's mango_fields.
  */
-import { isPlace, parseFieldPath } from '../query/field-path.ts'
+import { isPlace, parseFieldPath } from './field-path.ts'
+
+/** Names of fields that are sent: each is looked for in each document. */
+export const MAX_FIELDS = 1000
 
 /** A value's place in a text. */
 interface Span {

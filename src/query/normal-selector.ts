@@ -1,0 +1,194 @@
+/**
+ * The form into which CouchDB brings selectors before it looks for an index (protocol.md 10.2 and 10.3): one member an
+ * object, an operator for each field, negations at the conditions. `_explain` shows it, and the range of ids that a
+ * selector lets through is read off it. Pure.
+ */
+import { isJsonObject } from '../core/json-object.ts'
+import { higher, lower } from '../documents/id-range.ts'
+import type { IdRange } from '../storage/engine.ts'
+import { OPPOSITES } from './conditions.ts'
+
+export type NormalSelector = Readonly<Record<string, unknown>>
+
+type Bound = NonNullable<IdRange['start']>
+
+/** What the ids of all documents that can pass lie between, in ascending order. */
+export interface IdBounds {
+  readonly low: Bound | undefined
+  readonly high: Bound | undefined
+}
+
+/** Operators with selectors for arguments; what stands within the element ones keeps its own negations. */
+const JUNCTIONS: ReadonlySet<string> = new Set(['$and', '$or', '$nor'])
+const ELEMENT_OPERATORS: ReadonlySet<string> = new Set(['$elemMatch', '$allMatch', '$keyMapMatch'])
+/** Comparisons that an index can answer. */
+const INDEXABLE: ReadonlySet<string> = new Set(['$lt', '$lte', '$eq', '$gte', '$gt', '$beginsWith'])
+
+/**
+ * A selector in CouchDB's normal form.
+ * @param selector one that `compileSelector` has taken, which bounds its depth and its size
+ */
+export function normalSelector(selector: Readonly<Record<string, unknown>>): NormalSelector {
+  return Object.keys(selector).length === 0
+    ? {}
+    : negationsDown(withFields(withOperators(selector), ''), false)
+}
+
+/** Several members become `$and`, and a value without an operator `$eq`. */
+function withOperators(selector: unknown): NormalSelector {
+  const members = isJsonObject(selector) ? Object.entries(selector) : []
+  const [first] = members
+  if (first === undefined) return { $eq: selector }
+  if (members.length > 1) return { $and: members.map(([name, value]) => withOperators({ [name]: value })) }
+  const [name, value] = first
+  if (JUNCTIONS.has(name)) return { [name]: (value as readonly unknown[]).map(withOperators) }
+  if (name === '$not' || ELEMENT_OPERATORS.has(name)) return { [name]: withOperators(value) }
+  return name.startsWith('$') ? { [name]: value } : { [name]: withOperators(value) }
+}
+
+/** Fields within fields get their whole names, and stand directly above their operators. */
+function withFields(selector: NormalSelector, field: string): NormalSelector {
+  const [name, value] = onlyMember(selector)
+  if (JUNCTIONS.has(name))
+    return { [name]: (value as NormalSelector[]).map((each) => withFields(each, field)) }
+  if (name === '$not') return { $not: withFields(value as NormalSelector, field) }
+  if (ELEMENT_OPERATORS.has(name)) return placed(field, { [name]: withFields(value as NormalSelector, '') })
+  if (name.startsWith('$')) return placed(field, { [name]: value })
+  return withFields(value as NormalSelector, field === '' ? name : `${field}.${name}`)
+}
+
+function placed(field: string, condition: NormalSelector): NormalSelector {
+  return field === '' ? condition : { [field]: condition }
+}
+
+function negationsDown(selector: NormalSelector, isNegated: boolean): NormalSelector {
+  const [name, value] = onlyMember(selector)
+  switch (name) {
+    case '$not':
+      return negationsDown(value as NormalSelector, !isNegated)
+    case '$nor':
+      return negationsDown({ $or: value }, !isNegated)
+    case '$and':
+    case '$or': {
+      const isAnd = (name === '$and') !== isNegated
+      return {
+        [isAnd ? '$and' : '$or']: (value as NormalSelector[]).map((each) => negationsDown(each, isNegated)),
+      }
+    }
+  }
+  if (!isNegated) return selector
+  if (name.startsWith('$')) return negatedCondition(name, value)
+  return { [name]: negatedCondition(...onlyMember(value as NormalSelector)) }
+}
+
+function negatedCondition(operator: string, arg: unknown): NormalSelector {
+  if (operator === '$exists') return { $exists: arg !== true }
+  const opposite = OPPOSITES[operator]
+  return opposite === undefined ? { $not: { [operator]: arg } } : { [opposite]: arg }
+}
+
+function onlyMember(selector: NormalSelector): readonly [name: string, value: unknown] {
+  return Object.entries(selector)[0] as [string, unknown]
+}
+
+/** A comparison of a field that each document that passes must meet. */
+interface Comparison {
+  readonly field: string
+  readonly operator: string
+  readonly arg: unknown
+}
+
+function* comparisons(selector: NormalSelector): Generator<Comparison> {
+  const [member] = Object.entries(selector)
+  if (member === undefined) return
+  const [name, value] = member
+  if (name === '$and') for (const each of value as NormalSelector[]) yield* comparisons(each)
+  else if (!name.startsWith('$')) {
+    const [operator, arg] = onlyMember(value as NormalSelector)
+    yield { field: name, operator, arg }
+  }
+}
+
+/** Fields that an index could narrow the search by, each once. */
+export function indexableFields(selector: NormalSelector): readonly string[] {
+  const found = [...comparisons(selector)].filter(({ operator }) => INDEXABLE.has(operator))
+  return [...new Set(found.map(({ field }) => field))].sort()
+}
+
+/** All fields that are named outside of arrays' elements, each once. */
+export function fieldsOf(selector: NormalSelector): readonly string[] {
+  const fields = new Set<string>()
+  const look = (part: NormalSelector): void => {
+    const [member] = Object.entries(part)
+    if (member === undefined) return
+    const [name, value] = member
+    if (name === '$and' || name === '$or') for (const each of value as NormalSelector[]) look(each)
+    else if (!name.startsWith('$')) fields.add(name)
+  }
+  look(selector)
+  return [...fields].sort()
+}
+
+/** Between which ids all documents lie that can pass; null: none can. */
+export function idBounds(selector: NormalSelector): IdBounds | null {
+  let bounds: IdBounds = { low: undefined, high: undefined }
+  for (const { field, operator, arg } of comparisons(selector)) {
+    const narrower = field === '_id' ? boundsOf(operator, arg) : undefined
+    if (narrower === null) return null
+    if (narrower === undefined) continue
+    bounds = { low: higher(bounds.low, narrower.low), high: lower(bounds.high, narrower.high) }
+  }
+  return bounds
+}
+
+/** @returns undefined when the comparison bounds nothing, null when no id passes it */
+function boundsOf(operator: string, arg: unknown): IdBounds | null | undefined {
+  if (operator === '$in') return among(arg as readonly unknown[])
+  if (!INDEXABLE.has(operator)) return undefined
+  // Ids are strings, which stand above all other values in their order.
+  if (typeof arg !== 'string') return operator === '$gt' || operator === '$gte' ? undefined : null
+  if (!arg.isWellFormed()) return undefined
+  const bound = { id: arg, inclusive: operator !== '$lt' && operator !== '$gt' }
+  switch (operator) {
+    case '$lt':
+    case '$lte':
+      return { low: undefined, high: bound }
+    case '$gt':
+    case '$gte':
+      return { low: bound, high: undefined }
+    case '$eq':
+      return { low: bound, high: bound }
+    default:
+      return { low: bound, high: behind(arg) }
+  }
+}
+
+/** From the first to the last of some ids. */
+function among(ids: readonly unknown[]): IdBounds | null | undefined {
+  let bounds: IdBounds | null = null
+  for (const id of ids) {
+    if (typeof id !== 'string') continue
+    if (!id.isWellFormed()) return undefined
+    const bound = { id, inclusive: true }
+    // The wider of two bounds is the one that the stricter of them is not.
+    bounds =
+      bounds === null
+        ? { low: bound, high: bound }
+        : { low: lower(bounds.low, bound), high: higher(bounds.high, bound) }
+  }
+  return bounds
+}
+
+const LAST_POINT = 0x10ffff
+/** Behind the surrogates, which are no characters. */
+const AFTER_SURROGATES = 0xe000
+
+/** The end of all texts with a beginning; undefined: there is none. */
+function behind(beginning: string): Bound | undefined {
+  const points = [...beginning].map((character) => character.codePointAt(0) as number)
+  while (points.at(-1) === LAST_POINT) points.pop()
+  const last = points.pop()
+  if (last === undefined) return undefined
+  const next = last === 0xd7ff ? AFTER_SURROGATES : last + 1
+  return { id: String.fromCodePoint(...points, next), inclusive: false }
+}
