@@ -1,0 +1,74 @@
+import { request } from 'node:http'
+import t from 'tap'
+import { call, serve } from './served.ts'
+
+t.test('LiveSync counts compromised chunks before it begins to sync', async (t) => {
+  const server = await serve(t)
+  await call(server, 'PUT', '/vault')
+  const docs = [
+    { _id: 'obsydian_livesync_version', type: 'versioninfo' },
+    { _id: 'f:1', type: 'plain' },
+    { _id: 'h:+1', type: 'leaf', data: 'x' },
+    { _id: 'k1', type: 'leaf' },
+  ]
+  await call(server, 'POST', '/vault/_bulk_docs', { body: { docs } })
+  const ids: string[] = []
+  for (const bound of [{ $lt: 'h:' }, { $gt: 'h;' }]) {
+    const body = { selector: { _id: bound, type: 'leaf' }, limit: 1000 }
+    const { status, json } = await call(server, 'POST', '/vault/_find', { body })
+    t.equal(status, 200)
+    ids.push(...(json as { docs: { _id: string }[] }).docs.map(({ _id }) => _id))
+  }
+  t.strictSame(ids, ['k1'])
+  t.match(await call(server, 'POST', '/vault/_explain', { body: { selector: { _id: 'x' } } }), {
+    status: 200,
+    json: { dbname: 'vault', index: { name: '_all_docs' }, mrargs: { start_key: 'x', end_key: 'x' } },
+  })
+  t.match(await call(server, 'GET', '/vault/_index?limit=5'), { status: 200, json: { total_rows: 1 } })
+  t.match(await call(server, 'GET', '/vault/_index?limit=0'), {
+    status: 400,
+    json: { error: 'invalid_list_index_params' },
+  })
+  t.match(await call(server, 'POST', '/vault/_index', { body: {} }), { status: 405 })
+  t.match(await call(server, 'GET', '/vault/_find'), { status: 405 })
+  const mixed = { selector: {}, sort: ['a', { b: 'desc' }] }
+  t.match(await call(server, 'POST', '/vault/_find', { body: mixed }), {
+    status: 400,
+    json: { error: 'unsupported_mixed_sort' },
+  })
+  t.match(await call(server, 'POST', '/vault/_find', { body: { selector: { a: 'x'.repeat(1_100_000) } } }), {
+    status: 413,
+    json: { error: 'too_large' },
+  })
+})
+
+t.test('searches that find nothing delay no save, and end when their clients leave', async (t) => {
+  const server = await serve(t)
+  await call(server, 'PUT', '/notes')
+  const text = 'a'.repeat(20_000)
+  for (let n = 0; n < 4; n++) {
+    const docs = Array.from({ length: 250 }, (_, at) => ({ _id: `${n}-${at}`, text }))
+    await call(server, 'POST', '/notes/_bulk_docs', { body: { docs } })
+  }
+  const body = JSON.stringify({ selector: { text: { $regex: 'b(c|d)*e(f|g)*$' } } })
+  const headers = { 'content-type': 'application/json', 'content-length': body.length }
+  const searches = Array.from({ length: 40 }, () => {
+    const search = request(`${server.url}/notes/_find`, { method: 'POST', headers, agent: false })
+    search.on('error', () => undefined)
+    search.end(body)
+    return search
+  })
+  const waits: number[] = []
+  for (let n = 0; n < 20; n++) {
+    const start = performance.now()
+    t.equal((await call(server, 'PUT', `/notes/saved-${n}`, { body: {} })).status, 201)
+    waits.push(performance.now() - start)
+  }
+  // A page of one search is a few milliseconds; forty of them at each turn would be hundreds.
+  t.ok((waits.sort((a, b) => a - b)[10] ?? 0) < 300, `half the saves took ${waits[10]} ms`)
+  for (const search of searches) search.destroy()
+  const start = performance.now()
+  const { json } = await call(server, 'POST', '/notes/_find', { body: { selector: { _id: '0-0' } } })
+  t.match(json, { docs: [{ _id: '0-0' }] })
+  t.ok(performance.now() - start < 10_000, 'nobody waits for searches whose clients have left')
+})
