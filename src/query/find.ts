@@ -36,7 +36,7 @@ export interface FindSource {
   indexes(user: UserCtx, skip: number, limit: number | undefined): Promise<Uint8Array>
 }
 
-/** Bytes of a body: it is parsed, and its selector compiled, in one turn. */
+/** Bytes of a body: its selector is compiled in one turn. */
 export const MAX_FIND_BYTES = 1024 * 1024
 
 /** Documents that are read at a time; their time ends a page sooner. */
@@ -65,14 +65,14 @@ export function storeFind(store: DatabaseStore, name: string): FindSource {
       requireMember(user, (await store.view()).security)
       const end = await turns.begin(user.name ?? '')
       try {
-        yield* found(store, user, readQuery(body))
+        yield* found(store, user, await readQuery(body))
       } finally {
         end()
       }
     },
     explain: async (user, body) => {
       requireMember(user, (await store.view()).security)
-      const { request, normal } = readQuery(body)
+      const { request, normal } = await readQuery(body)
       return jsonLine(explanation(name, request, normal))
     },
     indexes: async (user, skip, limit) => {
@@ -88,8 +88,8 @@ function jsonLine(value: unknown): Uint8Array {
   return Buffer.from(`${JSON.stringify(value)}\n`)
 }
 
-function readQuery(body: Body): Query {
-  const request = readFindRequest(bodyObject(body, MAX_FIND_BYTES))
+async function readQuery(body: Body): Promise<Query> {
+  const request = readFindRequest(await bodyObject(body, {}, MAX_FIND_BYTES))
   // Compiled first: that bounds how deep and how large it is.
   const selector = compileSelector(request.selector)
   return { request, selector, normal: normalSelector(request.selector) }
@@ -211,8 +211,8 @@ function isDescending({ sort }: FindRequest): boolean {
 }
 
 /** None of no selectors can pass: CouchDB says so of a whole selector, and of no part of one. */
-function isNothing({ $or: any }: NormalSelector): boolean {
-  return Array.isArray(any) && any.length === 0
+function isNothing({ $or: selectors }: NormalSelector): boolean {
+  return Array.isArray(selectors) && selectors.length === 0
 }
 
 function ending(request: FindRequest, search: Search, ms: number, warnings: readonly string[]): string {

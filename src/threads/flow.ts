@@ -43,6 +43,17 @@ export class Flow {
     return isCrowded() ? WINDOW : 1
   }
 
+  /**
+   * The next chunk, made when it is wanted; null: there is none, or none is wanted. An empty one is not sent: a search
+   * that has found nothing yet asks by it whether to go on.
+   */
+  async take(chunks: AsyncIterator<Uint8Array>): Promise<Uint8Array | null> {
+    if (!(await this.next())) return null
+    let made = await chunks.next()
+    while (!made.done && made.value.length === 0 && this.isWanted()) made = await chunks.next()
+    return made.done || !this.isWanted() ? null : made.value
+  }
+
   /** Waits until a chunk more is wanted, and counts it as sent; false when none will be. */
   async next(): Promise<boolean> {
     while (this.isWanted() && this.#credit < this.#least()) {

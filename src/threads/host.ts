@@ -303,14 +303,9 @@ class Host {
     const start = database[method] as (...given: readonly unknown[]) => AsyncIterable<Uint8Array>
     const chunks = start(...unpackArgs(request))[Symbol.asyncIterator]()
     try {
-      while (await flow.next()) {
-        let made = await chunks.next()
-        // An empty chunk is not sent: a search that has found nothing yet asks by it whether to go on.
-        while (!made.done && made.value.length === 0 && flow.isWanted()) made = await chunks.next()
-        const { done, value } = made
-        if (done || !flow.isWanted()) return
+      for (let made = await flow.take(chunks); made !== null; made = await flow.take(chunks)) {
         const transfers: TransferListItem[] = []
-        this.#post({ type: 'chunk', call, chunk: ownBytes(value, transfers) as Uint8Array }, transfers)
+        this.#post({ type: 'chunk', call, chunk: ownBytes(made, transfers) as Uint8Array }, transfers)
       }
     } finally {
       await chunks.return?.()
