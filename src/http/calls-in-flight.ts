@@ -4,7 +4,7 @@
  */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Breath } from '../core/breath.ts'
-import { asCouchError, type CouchError } from '../core/errors.ts'
+import { asCouchError, CouchError } from '../core/errors.ts'
 
 /** What may have been withdrawn, and from whom. */
 export interface Doubt {
@@ -194,7 +194,10 @@ function concerns({ accounts, databases, isOfAll }: Doubt, { user, database }: F
   return database?.name !== undefined && databases.has(database.name)
 }
 
-/** A key that is gone makes a token a bad request; a database that is gone is no question of rights. */
+/**
+ * A key that is gone makes a token a bad request. A database that is gone is no question of rights; one that the caller is
+ * not to know of any more is (plugins/access.ts).
+ */
 function isRefusal(error: CouchError): boolean {
-  return error.status < 500 && error.status !== 404
+  return error.status < 500 && (error.status !== 404 || error.cause instanceof CouchError)
 }

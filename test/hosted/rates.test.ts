@@ -84,7 +84,7 @@ t.test('an address that nobody has logged in from has its own', async (t) => {
   const statuses = (await flood(1000, '/notes/doc', undefined, null)).map(({ status }) => status)
   t.ok(statuses.includes(429), 'refused before anybody asks who it is')
   t.ok(statuses.includes(401))
-  t.equal((await call('GET', '/notes/doc', BERT)).status, 403, 'an account is not')
+  t.equal((await call('GET', '/notes/doc', BERT)).status, 404, 'an account is not')
 })
 
 t.test('whoever goes away in the midst of a pipeline leaves nothing at work', async (t) => {

@@ -36,7 +36,7 @@ t.test('the owner, his quota and his usage', async (t) => {
   t.equal(usage.of('notes').documents, 1, 'what it takes now')
   t.equal(usage.sumOf('anna').documents, 1)
   t.equal(await put('e'), 201)
-  t.equal(await put('f', 'bob:bob'), 403)
+  t.equal(await put('f', 'bob:bob'), 404)
   await usage.settle()
   t.equal(usage.of('notes').documents, 2, 'and from now on')
 

@@ -30,7 +30,15 @@ t.test('a tenant makes a database, which is its own from the first moment', asyn
     members: { names: ['anna'] },
   })
   t.equal((await call('PUT', '/anna-1/doc', { ...ANNA, body: '{}' })).status, 201)
-  t.equal((await call('GET', '/anna-1/doc', BERT)).status, 403)
+  t.equal((await call('GET', '/anna-1/doc', BERT)).status, 404)
+  for (const path of ['', '/doc', '/_changes', '/_security', '/_design/d']) {
+    const [others, absent] = [
+      await call('GET', `/anna-1${path}`, BERT),
+      await call('GET', `/anna-9${path}`, BERT),
+    ]
+    t.strictSame([others.status, others.text], [absent.status, absent.text], path)
+    t.match(others.json, { error: 'not_found', reason: 'Database does not exist.' })
+  }
   t.equal((await call('GET', '/anna-1/doc')).status, 401)
   t.equal((await call('GET', '/anna-1/doc', ROOT)).status, 200)
   t.match(await call('PUT', '/anna-1', BERT), { status: 412, json: { error: 'file_exists' } })
@@ -69,8 +77,8 @@ t.test('it sees its own and no others', async (t) => {
 
 t.test('it deletes its own, up to a number makes new ones', async (t) => {
   const { call, hosted } = await startWithTenants(t, { 'quota/databases': '2' })
-  t.match(await call('DELETE', '/bert-1', ANNA), { status: 403, json: { error: 'forbidden' } })
-  t.equal((await call('DELETE', '/house', ANNA)).status, 403)
+  t.match(await call('DELETE', '/bert-1', ANNA), { status: 404, json: { error: 'not_found' } })
+  t.equal((await call('DELETE', '/house', ANNA)).status, 404)
   t.equal((await call('DELETE', '/none', ANNA)).status, 404)
   t.equal((await call('DELETE', '/anna-1')).status, 401)
   t.match(await call('PUT', '/anna-3', ANNA), {

@@ -43,11 +43,11 @@ t.test('the rights matrix', async (t) => {
     ['PUT /other-#', OPTIONS, 401, 401, 401, 401, 201],
     ['PUT /Illegal', OPTIONS, 401, 401, 401, 401, 400],
     ['DELETE /missing', OPTIONS, 401, 401, 401, 401, 404],
-    ['GET /missing', OPTIONS, 404, 404, 404, 404, 404],
-    ['GET /missing/_all_docs', OPTIONS, 404, 404, 404, 404, 404],
+    ['GET /missing', OPTIONS, 401, 404, 404, 404, 404],
+    ['GET /missing/_all_docs', OPTIONS, 401, 404, 404, 404, 404],
     ['GET /_foo', OPTIONS, 401, 401, 401, 401, 404],
     ['GET /_foo/bar/baz', OPTIONS, 401, 401, 401, 401, 404],
-    ['GET /_users', OPTIONS, 404, 404, 404, 404, 404],
+    ['GET /_users', OPTIONS, 401, 404, 404, 404, 404],
     ['GET /_all_dbs', OPTIONS, 401, 401, 401, 401, 200],
     ['PUT /_all_dbs', OPTIONS, 401, 401, 401, 401, 405],
     ['GET /_dbs_info', OPTIONS, 401, 401, 401, 401, 200],
@@ -187,4 +187,30 @@ t.test('a database that nobody secured is for admins once there is one', async (
   t.equal((await call('GET', '/closed', { auth: 'o:o' })).status, 403, 'no members mentioned: closed')
   await call('PUT', '/closed/_security', { json: { members: { names: [], roles: [] } }, auth: 'm:m' })
   t.equal((await call('GET', '/closed')).status, 200, 'empty lists of members: public')
+})
+
+t.test('a stranger is not told which databases there are, also not by the time that it takes', async (t) => {
+  const { call } = await startSecured(t)
+  for (const [method, path, ask] of [
+    ['GET', '', {}],
+    ['HEAD', '', {}],
+    ['POST', '/_bulk_docs', JSON_BODY({ docs: [] })],
+    ['PUT', '/doc', { body: '{}' }],
+    ['PUT', '/_security', JSON_BODY({})],
+    ['POST', '/_compact', JSON_BODY({})],
+    ['DELETE', '', {}],
+  ] as const) {
+    const [there, absent] = [await timed(`/db${path}`), await timed(`/userdb-6f${path}`)]
+    t.strictSame(absent.answer, there.answer, `${method} ${path}`)
+    t.equal(there.answer[0], 401)
+    // Who makes and deletes databases is asked before any is looked for.
+    if (method !== 'DELETE') t.ok(Math.min(there.ms, absent.ms) > 18, `${there.ms} and ${absent.ms} ms`)
+    async function timed(url: string) {
+      const began = performance.now()
+      const { status, headers, text } = await call(method, url, ask)
+      const { date, 'x-couch-request-id': id, ...rest } = headers
+      t.ok(date && id)
+      return { answer: [status, rest, text], ms: performance.now() - began }
+    }
+  }
 })

@@ -1,5 +1,6 @@
 /** Who gets what of a database as a whole, and of many of its documents. */
 import {
+  absent,
   databaseAdmins,
   hostedIs,
   maintainers,
@@ -35,6 +36,7 @@ const feeds: readonly Row[] = ['normal', 'longpoll', 'continuous', 'eventsource'
 export const databaseRows: Rows = {
   '/:db': [
     ['GET /{db}', members(200)],
+    ['GET /userdb-6f', absent],
     ['POST /{db}', members(201), NOTHING],
     ['PUT /made-{n}', tenants(201)],
     ['PUT /{db}', tenants(412)],
@@ -51,6 +53,8 @@ export const databaseRows: Rows = {
   ],
   '/:db/_security': [
     ['GET /{db}/_security', members(200)],
+    ['GET /none/_security', absent],
+    ['PUT /none/_security', absent, SECURITY],
     ['PUT /{db}/_security', databaseAdmins(200), SECURITY],
   ],
   '/:db/_revs_limit': [

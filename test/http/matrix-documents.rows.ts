@@ -20,7 +20,7 @@ const forFiles = (status: number) => hostedIs(members, { status, hosted: 403 })
 /** In the database of `o`. */
 function ofO(status: number): Statuses {
   const columns: Columns = [401, status, 403, 403, status]
-  return { open: everybody(status), secured: columns, hosted: columns }
+  return { open: everybody(status), secured: columns, hosted: [401, status, 404, 404, status] }
 }
 
 function copyTo(target: string): Sent {

@@ -83,7 +83,7 @@ export const otherRows: readonly OtherRow[] = [
   ['metrics', 'GET /_node/_local', 401, 401],
   ['metrics', 'GET /_membership', 401, 401],
   ['metrics', 'GET /_all_dbs', 401, 200],
-  ['metrics', 'GET /{db}', 403, 403],
+  ['metrics', 'GET /{db}', 403, 404],
   ['metrics', 'GET /_settee/accounts', 401, 401],
   ['metrics', 'PUT /_node/_local/_config/matrix/key-{n}', 403, 403, { body: '"x"' }],
 

@@ -1,7 +1,7 @@
 /** Who gets what of a database whose members are everybody, of one that nobody has opened, and of what is not there. */
 import {
+  absent,
   type Columns,
-  databaseAdmins,
   everybody,
   type Rows,
   type Sent,
@@ -18,10 +18,13 @@ function both(columns: Columns): Statuses {
 }
 
 const anybody = (status: number) => both(everybody(status))
-const admins = databaseAdmins
+const admins = (status: number) => both([401, 403, 403, status, status])
 const maintainers = (status: number) => both([401, 401, 401, status, status])
 /** Nobody's, or a tenant's who has taken away all names. */
-const insiders = (status: number) => both([401, 403, 403, 403, status])
+const insiders = (status: number): Statuses => ({
+  ...both([401, 403, 403, 403, status]),
+  hosted: [401, 404, 404, 404, status],
+})
 
 export const publicRows: Rows = {
   '/:db': [
@@ -29,9 +32,9 @@ export const publicRows: Rows = {
     ['POST /{public}', anybody(201), NOTHING],
     ['DELETE /{public}?rev=1-x', { ...serverAdmins(400), hosted: [401, 403, 403, 400, 400] }],
     ['GET /{closed}', insiders(200)],
-    ['DELETE /{closed}', { ...serverAdmins(200), hosted: [401, 403, 403, 403, 200] }],
-    ['GET /missing', anybody(404)],
-    ['POST /missing', anybody(404), NOTHING],
+    ['DELETE /{closed}', { ...serverAdmins(200), hosted: [401, 404, 404, 404, 200] }],
+    ['GET /missing', absent],
+    ['POST /missing', absent, NOTHING],
     // A path of the server's that is not there; protocol.md 11.4.
     ['GET /_nothing', serverAdmins(404)],
     ['POST /_replicate', serverAdmins(404), NOTHING],
@@ -51,7 +54,7 @@ export const publicRows: Rows = {
   '/:db/:docid': [
     ['PUT /{public}/put-{n}', anybody(201), DOCUMENT],
     ['PUT /{closed}/put-{n}', insiders(201), DOCUMENT],
-    ['GET /missing/doc', anybody(404)],
+    ['GET /missing/doc', absent],
     ['GET /_nothing/doc', serverAdmins(404)],
     ['GET /_utils/index.html', serverAdmins(404)],
   ],

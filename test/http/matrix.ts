@@ -57,14 +57,24 @@ export const anybody = (status: number): Statuses => ruled(everybody(status))
 /** Whoever has logged in. */
 export const accounts = (status: number): Statuses => ruled([401, status, status, status, status])
 
-/** Members of the database. */
-export const members = (status: number): Statuses => ruled([401, 403, status, status, status])
+/** Members of the database; on a hosted server others are not told that it is there. */
+export const members = (status: number): Statuses =>
+  ruled([401, 403, status, status, status], [401, 404, status, status, status])
 
 /** Admins of the database. */
-export const databaseAdmins = (status: number): Statuses => ruled([401, 403, 403, status, status])
+export const databaseAdmins = (status: number): Statuses =>
+  ruled([401, 403, 403, status, status], [401, 404, 403, status, status])
 
 /** The same, where CouchDB answers 401 to a member: protocol.md 19.7. */
-export const maintainers = (status: number): Statuses => ruled([401, 403, 401, status, status])
+export const maintainers = (status: number): Statuses =>
+  ruled([401, 403, 401, status, status], [401, 404, 401, status, status])
+
+/** A database that is not there: of whom it could be hidden nobody sees a difference. */
+export const absent: Statuses = {
+  open: everybody(404),
+  secured: [401, 404, 404, 404, 404],
+  hosted: [401, 404, 404, 404, 404],
+}
 
 /** Server admins; of the five nobody else has the role `_metrics`. */
 export const serverAdmins = (status: number): Statuses => ruled([401, 401, 401, 401, status])
@@ -76,7 +86,7 @@ export const tenants = (status: number): Statuses =>
 
 /** Server admins, and on a hosted server the account whose database it is. */
 export const owners = (status: number): Statuses =>
-  ruled([401, 401, 401, 401, status], [401, 403, 403, status, status])
+  ruled([401, 401, 401, 401, status], [401, 404, 403, status, status])
 
 /** Without accounts who could own anything there is nothing there: 404 to whom the rule lets in. */
 export function onlyHosted(rule: (status: number) => Statuses, status: number): Statuses {

@@ -1,10 +1,16 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { isServerAdmin, requireMetricsReader, requireServerAdmin } from '../../auth/access.ts'
 import { CouchError } from '../../core/errors.ts'
 import { checkDatabaseName } from '../../core/ids.ts'
-import type { UserCtx } from '../../core/types.ts'
-import { requireDatabaseAdmin, requireMaintainer, requireMember } from '../../documents/security.ts'
+import type { SecurityObject, UserCtx } from '../../core/types.ts'
+import {
+  databaseRole,
+  requireDatabaseAdmin,
+  requireMaintainer,
+  requireMember,
+} from '../../documents/security.ts'
 import type { DatabaseHandle } from '../../threads/databases.ts'
 import { isOwner, tenantOf } from '../tenant.ts'
 
@@ -71,27 +77,84 @@ function requireTenant(request: FastifyRequest): void {
 }
 
 /** @throws not_server_admin, no_database, forbidden */
-function requireOwner(request: FastifyRequest): void {
+async function requireOwner(request: FastifyRequest): Promise<void> {
   if (tenantOf(request) === null) {
     requireServerAdmin(request.user)
     return
   }
-  const { db } = request.params as { db: string }
-  request.server.services.databases.get(db)
-  if (isOwner(request)) return
-  throw new CouchError('forbidden', 'You are not the owner of this database.')
+  if (isOwner(request)) {
+    namedDatabase(request)
+    return
+  }
+  await visibleDatabase(request, () => {
+    throw new CouchError('forbidden', 'You are not the owner of this database.')
+  })
 }
 
-async function enterDatabase(
-  request: FastifyRequest,
-  requireRole: (...asked: Parameters<typeof requireMember>) => void,
-): Promise<void> {
+type RequireRole = (...asked: Parameters<typeof requireMember>) => void
+
+async function enterDatabase(request: FastifyRequest, requireRole: RequireRole): Promise<void> {
   const { db } = request.params as { db: string }
   if (db.startsWith('_') && !isLegalName(db)) refuseServerPath(request, db)
   if (db === USERS && request.identity.token !== null) refuseToken(request.user)
-  const database = request.server.services.databases.get(db)
-  if (!isServerAdmin(request.user)) requireRole(request.user, await database.securityCopy())
-  request.database = database
+  request.database = isServerAdmin(request.user)
+    ? namedDatabase(request)
+    : await visibleDatabase(request, requireRole)
+}
+
+/** @throws no_database */
+function namedDatabase(request: FastifyRequest): DatabaseHandle {
+  const { db } = request.params as { db: string }
+  return request.server.services.databases.get(db)
+}
+
+/**
+ * A refusal that tells whether a database is there is given no sooner, in milliseconds: finding out the rights of one
+ * that is closed takes a few more than finding that there is none.
+ */
+const REFUSAL_MS = 20
+
+/**
+ * The database of the route for a caller who is no server admin. A database's name may tell who has an account
+ * (`userdb-...`), so strangers get the same answer whether it is there or not, and so do tenants of others' databases.
+ * @throws unauthorized, forbidden, no_database
+ */
+async function visibleDatabase(request: FastifyRequest, requireRole: RequireRole): Promise<DatabaseHandle> {
+  const began = performance.now()
+  try {
+    const database = databaseOrNull(request)
+    const security = (await database?.securityCopy()) ?? null
+    if (database !== null && isTold(request, security)) {
+      requireRole(request.user, security)
+      return database
+    }
+    if (request.user.name === null) requireMember(request.user, null)
+    // The cause tells calls-in-flight.ts that this is a refusal.
+    const refusal = database === null ? {} : { cause: new CouchError('forbidden') }
+    throw new CouchError('no_database', undefined, refusal)
+  } catch (error) {
+    if (request.user.name === null || tenantOf(request) !== null) {
+      await sleep(Math.max(0, began + REFUSAL_MS - performance.now()))
+    }
+    throw error
+  }
+}
+
+function databaseOrNull(request: FastifyRequest): DatabaseHandle | null {
+  try {
+    return namedDatabase(request)
+  } catch (error) {
+    if (error instanceof CouchError && error.code === 'no_database') return null
+    throw error
+  }
+}
+
+/** Whether the caller may know that the database is there. In single mode accounts may, as in CouchDB. */
+function isTold(request: FastifyRequest, security: SecurityObject | null): boolean {
+  const { db } = request.params as { db: string }
+  if (databaseRole(request.user, security) !== 'none') return true
+  if (request.user.name === null) return false
+  return tenantOf(request) === null || db.startsWith('_') || isOwner(request)
 }
 
 /**
