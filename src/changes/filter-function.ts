@@ -8,7 +8,8 @@ import { scanBytes } from '../core/outgoing.ts'
 import type { UserCtx } from '../core/types.ts'
 import { renderDocument } from '../documents/render.ts'
 import { requireMember } from '../documents/security.ts'
-import { leafRev } from '../revisions/branch.ts'
+import { findLeaf } from '../revisions/branch-index.ts'
+import { parseRev } from '../revisions/rev.ts'
 import type { DatabaseStore, DocState, StoreView } from '../storage/engine.ts'
 import type { Judge } from './filter-judge.ts'
 import {
@@ -125,7 +126,7 @@ function candidateOf(doc: DocState, options: ChangesOptions): Candidate {
 /** A revision as functions see it, protocol.md 5.5: with ancestors, and, where it stands for all, its conflicts. */
 function seenText(doc: DocState, rev: string, { style }: ChangesOptions): string {
   const text = renderDocument(doc, rev, { conflicts: style === 'main_only' })
-  const branch = doc.branches.find((candidate) => leafRev(candidate) === rev)
+  const branch = findLeaf(doc.branches, parseRev(rev))
   if (branch === undefined) return text
   const revisions = { start: branch.pos, ids: branch.ids.slice(0, SEEN_ANCESTORS) }
   return `${text.slice(0, -1)},"_revisions":${JSON.stringify(revisions)}}`

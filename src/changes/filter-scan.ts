@@ -8,7 +8,8 @@ import { isDesignId } from '../core/ids.ts'
 import { scanBytes } from '../core/outgoing.ts'
 import { renderDocument } from '../documents/render.ts'
 import { compileSelector, type Selector } from '../query/selector.ts'
-import { leafRev } from '../revisions/branch.ts'
+import { findLeaf } from '../revisions/branch-index.ts'
+import { parseRev } from '../revisions/rev.ts'
 import type { DatabaseStore, DocState, Touches } from '../storage/engine.ts'
 import { BoundedCache } from './bounded-cache.ts'
 import { type ChangesFilter, type FunctionFilter, filterError } from './filter-kinds.ts'
@@ -114,7 +115,7 @@ function plainSieve(filter: PlainFilter, options: ChangesOptions): Sieve {
 /** Leaves are loaded when they are looked at. */
 function isDeleted(doc: DocState, rev: string): boolean {
   if (rev === doc.rev) return doc.deleted
-  return doc.branches.some((leaf) => leafRev(leaf) === rev && leaf.deleted)
+  return findLeaf(doc.branches, parseRev(rev))?.deleted ?? false
 }
 
 /** A selector sees a revision as a reader does; with `main_only`, as CouchDB has it, its conflicts as well. */

@@ -117,5 +117,12 @@ export const SETTEE_KEYS: readonly KnownKey[] = [
     integer(1, 1_000_000),
     'documents that must be deleted for that at the least',
   ),
+  row(
+    'settee',
+    'max_leaves',
+    null,
+    integer(16, 100_000),
+    'conflicting revisions that a document may have, deleted ones too; unset: 1000 in hosted mode, else 5000',
+  ),
   row('settee', 'token_name_length', 100, integer(1, 1000), "characters in a device token's name"),
 ]

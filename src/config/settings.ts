@@ -1,5 +1,12 @@
 import type { HashOptions } from '../core/pbkdf2.ts'
-import type { CompactionRules, Limits, Rules, Settings, UsersRules } from '../core/types.ts'
+import {
+  type CompactionRules,
+  DEFAULT_RULES,
+  type Limits,
+  type Rules,
+  type Settings,
+  type UsersRules,
+} from '../core/types.ts'
 import type { UuidRules } from '../core/uuids.ts'
 import type { Config } from './config.ts'
 import { passwordRules } from './password-rules.ts'
@@ -21,7 +28,15 @@ function rulesOf(config: Config): Rules {
       percent: config.integer('settee', 'mass_deletion'),
       documents: config.integer('settee', 'mass_deletion_documents'),
     },
+    maxLeaves: maxLeaves(config),
   }
+}
+
+const HOSTED_MAX_LEAVES = 1000
+
+function maxLeaves(config: Config): number {
+  if (config.get('settee', 'max_leaves')) return config.integer('settee', 'max_leaves')
+  return config.isHosted ? HOSTED_MAX_LEAVES : DEFAULT_RULES.maxLeaves
 }
 
 /** @returns how new passwords are hashed */

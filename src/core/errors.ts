@@ -90,6 +90,7 @@ export const ERRORS = {
     'This server runs no functions of design documents (hosted mode): it has no views, and of the filters of ' +
       '_changes it has _doc_ids, _selector and _design.',
   ], // ours
+  too_many_leaves: [403, 'forbidden', 'The document has as many conflicting revisions as it may have.'], // ours
   account_locked: [403, 'forbidden', 'Account is temporarily locked due to multiple authentication failures'],
   config_read_only: [403, 'forbidden', 'Config section blacklisted for modification over HTTP API.'],
   not_found: [404, 'not_found', 'missing'],

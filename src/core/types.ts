@@ -69,6 +69,8 @@ export interface Rules {
   /** From when on deletions within a minute are told of: documents, and of a hundred live ones; 0: never. */
   readonly massDeletion: { readonly percent: number; readonly documents: number }
   readonly compaction: CompactionRules
+  /** Leaves that a document may have, deleted ones too. */
+  readonly maxLeaves: number
 }
 
 /** When databases are compacted by themselves, and what compactions keep. */
@@ -114,6 +116,7 @@ export const DEFAULT_RULES: Rules = {
   users: { publicFields: [], securityEditable: false, passwordRules: [] },
   uuids: DEFAULT_UUID_RULES,
   massDeletion: { percent: 50, documents: 20 },
+  maxLeaves: 5000,
   compaction: {
     isAutomatic: true,
     keepMs: 30 * 24 * 60 * 60 * 1000,

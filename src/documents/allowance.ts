@@ -5,8 +5,6 @@
  */
 import { CouchError } from '../core/errors.ts'
 import type { Allowance, UserCtx } from '../core/types.ts'
-import { type Branch, leafRev } from '../revisions/branch.ts'
-import { formatRev } from '../revisions/rev.ts'
 import type { DatabaseStore, DocState, StoreView } from '../storage/engine.ts'
 import type { Candidate, Edit, Inspect } from './edit.ts'
 
@@ -79,11 +77,9 @@ function refusalOf(
 /** It ends a live leaf, and is no larger than what it ends: one that does neither would be a way to go on storing. */
 export function isDeletion({ doc, old, branches }: Candidate): boolean {
   const { path } = doc
-  const ends = (branch: Branch) =>
-    !branch.deleted &&
-    path !== null &&
-    leafRev(branch) === formatRev(branch.pos, path.ids[path.pos - branch.pos] ?? '')
-  if (path !== null && !branches.some(ends)) return false
+  const isLive = (id: string, steps: number) =>
+    branches.leaf({ pos: (path?.pos ?? 0) - steps, id })?.deleted === false
+  if (path !== null && !path.ids.some(isLive)) return false
   return doc.body.length <= Math.max(TOMBSTONE_BYTES, old?.body.length ?? 0)
 }
 

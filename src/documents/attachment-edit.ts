@@ -3,7 +3,6 @@ import { CouchError } from '../core/errors.ts'
 import { formatRev } from '../revisions/rev.ts'
 import type { DocState } from '../storage/engine.ts'
 import { type IncomingDoc, namedRev } from './incoming.ts'
-import { isDeleted } from './render.ts'
 
 /**
  * The document as a client would send it to change this one attachment and nothing else. Pure.
@@ -29,7 +28,7 @@ export function amendedDocument(state: DocState | null, name: string, doc: Incom
     .attachments(rev)
     .filter((attachment) => attachment.name !== name)
     .map(({ name, type }) => ({ name, type, revpos: undefined, content: null }))
-  return { ...doc, deleted: isDeleted(state, rev), body, attachments: [...kept, ...doc.attachments] }
+  return { ...doc, deleted: state.isDeleted(rev) ?? false, body, attachments: [...kept, ...doc.attachments] }
 }
 
 function liveState(state: DocState | null): DocState {

@@ -13,6 +13,7 @@ import type { Shape } from './json-parser.ts'
 import {
   beginRevisions,
   beginTogether,
+  isRead,
   type OpenRow,
   type RevisionsAsked,
   type RevisionsBegun,
@@ -247,8 +248,8 @@ function pendingOf(
 }
 
 /** Whether nothing is left to be read, contents of attachments included. */
-function isReady({ done, plan, rows }: RevisionsBegun): boolean {
-  return done === plan.length && rows.every((row) => 'missing' in row || row.contents.length === 0)
+function isReady(begun: RevisionsBegun): boolean {
+  return isRead(begun) && begun.rows.every((row) => 'missing' in row || row.contents.length === 0)
 }
 
 /** What is wrong with one input is told in its row. @throws what is wrong with all of them */

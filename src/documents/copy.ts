@@ -2,7 +2,7 @@
 import { CouchError } from '../core/errors.ts'
 import { isLocalId } from '../core/ids.ts'
 import type { UserCtx } from '../core/types.ts'
-import { isKnown } from '../revisions/branch.ts'
+import { isKnown } from '../revisions/branch-index.ts'
 import { formatRev, parseRev } from '../revisions/rev.ts'
 import type { BlobPin, DocState } from '../storage/engine.ts'
 import type { DocumentReader } from './document-reader.ts'

@@ -4,7 +4,7 @@ import { CouchError } from '../core/errors.ts'
 import { isLocalId } from '../core/ids.ts'
 import { quoted } from '../core/json-text.ts'
 import type { UserCtx } from '../core/types.ts'
-import { type MissingRevs, missingRevs } from '../revisions/missing.ts'
+import { type MissingRevs, MissingSearch, missingRevs } from '../revisions/missing.ts'
 import { parseRev } from '../revisions/rev.ts'
 import type { DatabaseStore, DocState } from '../storage/engine.ts'
 import type { Body } from './database.ts'
@@ -16,12 +16,14 @@ import { requireMember } from './security.ts'
 const STEP = 100
 /** Revisions in such a call, but for those of its first document. */
 const STEP_REVS = 1000
-/** Revisions of one document, compared in one turn. A replicator asks for leaves alone. */
+/** Revisions of one document. A replicator asks for leaves alone. */
 const MAX_REVS = 10_000
 /** Characters of an answer: in possible ancestors it may be longer than what was asked. */
 const MAX_ANSWER = 32 * 1024 * 1024
 /** Characters of an answer that are encoded at once. */
 const ENCODED = 64 * 1024
+/** More revisions of one document than these are parsed and looked up in turns of their own. */
+const FEW_REVS = 100
 
 const REVS: Shape = {
   check: (revs) => {
@@ -52,12 +54,14 @@ async function findMissing(
       step,
       (doc, id, view) => {
         requireMember(user, view.security)
-        return missingOf(hasRevisions(id) ? doc : null, asked[id] as readonly string[])
+        return missingOf(hasRevisions(id) ? doc : null, asked[id] as readonly string[], breath)
       },
       { branches: true },
     )
-    for (const [index, answer] of answers.entries()) {
-      if (answer.missing.length > 0) take(step[index] as string, answer)
+    for (const [index, id] of step.entries()) {
+      const revs = asked[id] as readonly string[]
+      const answer = answers[index] ?? (await missingInTurns(store, user, id, revs, breath))
+      if (answer.missing.length > 0) take(id, answer)
     }
     stride.adapt(since)
   }
@@ -83,10 +87,37 @@ function hasRevisions(id: string): boolean {
 
 const NOTHING: MissingRevs = { missing: [], possibleAncestors: [] }
 
-function missingOf(doc: DocState | null, asked: readonly string[]): MissingRevs {
+/** @returns null where it is to be found out in other turns: {@link missingInTurns} */
+function missingOf(doc: DocState | null, asked: readonly string[], breath: Breath): MissingRevs | null {
   // Most often a device asks about the winner, which needs no look at the branches.
   if (doc !== null && asked.every((rev) => rev === doc.rev)) return NOTHING
+  if (asked.length > FEW_REVS || breath.isDue) return null
   return missingRevs(doc?.branches ?? null, asked.map(parseRev))
+}
+
+/** Of many revisions, or of a document after others that have taken their time. */
+async function missingInTurns(
+  store: DatabaseStore,
+  user: UserCtx,
+  id: string,
+  asked: readonly string[],
+  breath: Breath,
+): Promise<MissingRevs> {
+  const search = new MissingSearch()
+  for (const rev of asked) search.add(parseRev(rev))
+  for (;;) {
+    await breath.take()
+    const [answer] = await store.readDocs(
+      [id],
+      (doc, _id, view) => {
+        requireMember(user, view.security)
+        const branches = hasRevisions(id) && doc !== null ? doc.branches : null
+        return search.advance(branches, () => breath.isDue)
+      },
+      { branches: true },
+    )
+    if (answer) return answer
+  }
 }
 
 /** The members of a JSON object, gathered as bytes. */

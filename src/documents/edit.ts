@@ -4,10 +4,9 @@
  */
 import { CouchError } from '../core/errors.ts'
 import { isDesignId } from '../core/ids.ts'
-import { type Branch, endsIn, leafRev, makeBranch } from '../revisions/branch.ts'
-import { extend, merge } from '../revisions/merge.ts'
-import { formatRev, newRevId, type Rev } from '../revisions/rev.ts'
-import { winner } from '../revisions/winner.ts'
+import { type Branch, bytesOf, leafRev, makeBranch } from '../revisions/branch.ts'
+import { type BranchChange, BranchSet } from '../revisions/branch-set.ts'
+import { formatRev, newRevId } from '../revisions/rev.ts'
 import type {
   AttachmentWrite,
   Decision,
@@ -49,7 +48,7 @@ export interface Candidate {
    */
   readonly old: OldRevision | null
   /** The document's leaves before it. */
-  readonly branches: readonly Branch[]
+  readonly branches: Pick<BranchSet, 'leaf'>
 }
 
 interface OldContent {
@@ -67,6 +66,25 @@ export interface OldRevision extends OldContent {
 /** Looks at what is about to be made; throws a CouchError to refuse it. Pure. */
 export type Inspect = (candidate: Candidate) => void
 
+/** What a document is held to. */
+export interface EditBounds {
+  /** Asked about each revision that would be made; an edit that it refuses changes nothing. */
+  readonly inspect?: Inspect | undefined
+  /** Leaves that the document may have, deleted ones too; unbounded by default. */
+  readonly maxLeaves?: number
+}
+
+/** Branches and ids looked at, after which a decision leaves the rest of its edits to the next: some milliseconds. */
+const MOST_STEPS = 100_000
+/** A stored revision that is looked up counts as so many of them. */
+const LOOKUP_STEPS = 20
+/** Ancestors of a revision that are looked up; more are not kept, with the usual `_revs_limit`. */
+const MOST_LOOKUPS = 1000
+/** Bytes that the ancestries of a document's leaves may take together: a thousand of a thousand ids each. */
+const MOST_ANCESTRY = 16 * 1024 * 1024
+/** So many leaves are not counted: their ancestries take less whatever ids they have, with the usual `_revs_limit`. */
+const UNCOUNTED_LEAVES = 16
+
 interface Content {
   readonly deleted: boolean
   readonly body: string
@@ -77,32 +95,51 @@ interface Content {
 class Draft {
   readonly id: string
   readonly state: DocState | null
-  readonly revsLimit: number
   readonly inspect: Inspect | undefined
-  /** As stored; read once, since an engine may hand out others at each look. */
-  readonly before: readonly Branch[]
-  branches: readonly Branch[]
+  readonly maxLeaves: number
+  readonly branches: BranchSet
   /** Contents that the edits brought, by revision. */
   readonly contents = new Map<string, Content>()
-  /** Contents of stored revisions that were asked for, and which of all stored ones are deleted. */
-  #contents: Map<string, OldContent | null> | undefined
-  #deleted: ReadonlyMap<string, boolean> | undefined
+  /** Stored revisions that were asked for. */
+  readonly #kept = new Map<string, OldContent | null>()
+  #lookups = 0
 
-  constructor(id: string, state: DocState | null, revsLimit: number, inspect: Inspect | undefined) {
+  constructor(id: string, state: DocState | null, revsLimit: number, bounds: EditBounds) {
     this.id = id
     this.state = state
-    this.revsLimit = revsLimit
-    this.inspect = inspect
-    this.before = state?.branches ?? []
-    this.branches = this.before
+    this.inspect = bounds.inspect
+    this.maxLeaves = bounds.maxLeaves ?? Number.POSITIVE_INFINITY
+    // Read once, since an engine may hand out others at each look.
+    this.branches = new BranchSet(state?.branches ?? [], revsLimit)
+  }
+
+  /** Whether it has taken so long that the rest is for the next decision. */
+  get isLong(): boolean {
+    return this.branches.steps + LOOKUP_STEPS * this.#lookups > MOST_STEPS
+  }
+
+  /**
+   * Refuses what would make more of the document than a decision on it can look through.
+   * @throws too_many_leaves
+   */
+  checkRoom({ removed, added }: BranchChange): void {
+    const { size } = this.branches
+    const leaves = size + added.length - removed.length
+    if (leaves <= size || leaves <= UNCOUNTED_LEAVES) return
+    if (leaves > this.maxLeaves) {
+      throw new CouchError('too_many_leaves', tooManyLeaves(size, 'settee/max_leaves'))
+    }
+    const bytes = added.reduce((sum, branch) => sum + bytesOf(branch), 0)
+    if (bytes + this.branches.ancestryBytes() > MOST_ANCESTRY) {
+      throw new CouchError('too_many_leaves', tooManyLeaves(size, 'their ancestries'))
+    }
   }
 
   /** The attachments of a revision, stored or brought by an earlier edit; null when no row of it is kept. */
   attachments(rev: string): readonly (StoredAttachment | AttachmentWrite)[] | null {
     const brought = this.contents.get(rev)
     if (brought !== undefined) return brought.attachments
-    if (this.state === null || this.state.body(rev) === null) return null
-    return this.state.attachments(rev)
+    return this.#stored(rev)?.attachments ?? null
   }
 
   /**
@@ -110,56 +147,71 @@ class Draft {
    * @param ids newest first, the first of generation `pos`
    */
   nearest(pos: number, ids: readonly string[]): OldRevision | null {
-    for (const [steps, id] of ids.entries()) {
+    for (const [steps, id] of ids.slice(0, MOST_LOOKUPS).entries()) {
       const rev = formatRev(pos - steps, id)
-      const content = this.contents.get(rev) ?? this.#kept(rev)
+      const content = this.contents.get(rev) ?? this.#stored(rev)
       if (content !== null) return { ...content, pos: pos - steps, ids: ids.slice(steps) }
     }
     return null
   }
 
-  #kept(rev: string): OldContent | null {
-    const { state } = this
-    if (state === null) return null
-    this.#deleted ??= new Map(state.revisions().map((stored) => [stored.rev, stored.deleted]))
-    const deleted = this.#deleted.get(rev)
-    if (deleted === undefined) return null
-    this.#contents ??= new Map()
-    const known = this.#contents.get(rev)
+  /** null when no body of it is kept. */
+  #stored(rev: string): OldContent | null {
+    const known = this.#kept.get(rev)
     if (known !== undefined) return known
-    const body = state.body(rev)
-    const content = body === null ? null : { deleted, body, attachments: state.attachments(rev) }
-    this.#contents.set(rev, content)
+    this.#lookups += 1
+    const content = this.#read(rev)
+    this.#kept.set(rev, content)
     return content
   }
+
+  #read(rev: string): OldContent | null {
+    const { state } = this
+    const body = state?.body(rev) ?? null
+    if (state === null || body === null) return null
+    return { deleted: state.isDeleted(rev) ?? false, body, attachments: state.attachments(rev) }
+  }
+}
+
+function tooManyLeaves(leaves: number, bound: string): string {
+  return (
+    `The document has ${leaves} conflicting revisions, and no more are taken (${bound}): ` +
+    'resolve conflicts on devices that have them all, or purge revisions.'
+  )
 }
 
 /**
  * Decides edits of one document.
  * @param state the document as stored; null when it never was
  * @param revsLimit ancestors kept for each branch
- * @param inspect asked about each revision that would be made; an edit that it refuses changes nothing
- * @returns a result an edit, in order, and the write that makes them true
+ * @returns a result an edit, in order, and the write that makes them true. Where that takes long, results of the first
+ * edits only: of one at least
  */
 export function decideEdits(
   id: string,
   state: DocState | null,
   revsLimit: number,
   edits: readonly Edit[],
-  inspect?: Inspect,
+  bounds: EditBounds = {},
 ): Extract<Decision<EditResult[]>, { result: unknown }> {
-  const draft = new Draft(id, state, revsLimit, inspect)
-  const result = edits.map((asked, at) => {
-    try {
-      const edit = amendedEdit(state, asked)
-      return edit.newEdits ? editInteractively(draft, edit, at) : editAsReplica(draft, edit.doc, at)
-    } catch (error) {
-      if (error instanceof CouchError) return error
-      throw error
-    }
-  })
+  const draft = new Draft(id, state, revsLimit, bounds)
+  const result: EditResult[] = []
+  for (const [at, edit] of edits.entries()) {
+    if (at > 0 && draft.isLong) break
+    result.push(resultOf(draft, edit, at))
+  }
   const write = writeOf(draft)
   return write === undefined ? { result } : { result, write }
+}
+
+function resultOf(draft: Draft, asked: Edit, at: number): EditResult {
+  try {
+    const edit = amendedEdit(draft.state, asked)
+    return edit.newEdits ? editInteractively(draft, edit, at) : editAsReplica(draft, edit.doc, at)
+  } catch (error) {
+    if (error instanceof CouchError) return error
+    throw error
+  }
 }
 
 function amendedEdit(state: DocState | null, edit: Edit): Edit {
@@ -187,13 +239,17 @@ function editInteractively(draft: Draft, { doc, mustBeLive }: Edit, at: number):
     const old = follows ? draft.nearest(parent.pos, parent.ids) : null
     draft.inspect({ at, doc, rev, attachments, old, branches: draft.branches })
   }
-  draft.branches = grown(draft, parent, { pos, id }, doc.deleted)
+  const change: BranchChange =
+    parent === null
+      ? { removed: [], added: [makeBranch(pos, [id], doc.deleted)] }
+      : draft.branches.extendOf(parent, id, doc.deleted)
+  draft.branches.apply(change)
   draft.contents.set(rev, { deleted: doc.deleted, body: doc.body, attachments })
   return { rev, deleted: doc.deleted }
 }
 
-function parentOf(branches: readonly Branch[], doc: IncomingDoc, mustBeLive: boolean): Branch | null {
-  const best = winner(branches)
+function parentOf(branches: BranchSet, doc: IncomingDoc, mustBeLive: boolean): Branch | null {
+  const best = branches.winner
   const rev = namedRev(doc)
   if (mustBeLive && best === undefined) throw new CouchError('not_found')
   if (mustBeLive && best?.deleted) throw new CouchError('deleted')
@@ -205,14 +261,9 @@ function parentOf(branches: readonly Branch[], doc: IncomingDoc, mustBeLive: boo
     if (!best.deleted || doc.deleted) throw new CouchError('conflict')
     return best
   }
-  const parent = branches.find((branch) => endsIn(branch, rev))
+  const parent = branches.leaf(rev)
   if (parent === undefined || best.deleted) throw new CouchError('conflict')
   return parent
-}
-
-function grown(draft: Draft, parent: Branch | null, rev: Rev, deleted: boolean): readonly Branch[] {
-  if (parent === null) return [makeBranch(rev.pos, [rev.id], deleted)]
-  return extend(draft.branches, parent, rev.id, deleted, draft.revsLimit)
 }
 
 function interactiveAttachment(
@@ -255,10 +306,10 @@ function editAsReplica(draft: Draft, doc: IncomingDoc, at: number): EditResult {
   const path = replicatedPath(doc)
   const incoming = makeBranch(path.pos, path.ids, doc.deleted)
   const rev = leafRev(incoming)
-  const wasLeaf = leafOf(draft.branches, incoming) !== undefined
-  const { branches } = merge(draft.branches, incoming, draft.revsLimit)
-  const leaf = leafOf(branches, incoming)
-  if (!wasLeaf && leaf !== undefined) {
+  const change = draft.branches.mergeOf(incoming)
+  const leaf = change.added.find((branch) => branch.pos === incoming.pos && branch.leaf === incoming.leaf)
+  if (leaf !== undefined && draft.branches.leaf({ pos: leaf.pos, id: leaf.leaf }) === undefined) {
+    draft.checkRoom(change)
     const attachments = doc.attachments.map((attachment) => replicatedAttachment(draft, incoming, attachment))
     if (draft.inspect !== undefined) {
       const old = draft.nearest(leaf.pos - 1, leaf.ids.slice(1))
@@ -266,13 +317,8 @@ function editAsReplica(draft: Draft, doc: IncomingDoc, at: number): EditResult {
     }
     draft.contents.set(rev, { deleted: doc.deleted, body: doc.body, attachments })
   }
-  draft.branches = branches
+  draft.branches.apply(change)
   return { rev, deleted: doc.deleted }
-}
-
-/** The branch that ends as another does. */
-function leafOf(branches: readonly Branch[], { pos, leaf }: Branch): Branch | undefined {
-  return branches.find((branch) => branch.pos === pos && branch.leaf === leaf)
 }
 
 /**
@@ -293,17 +339,14 @@ export function replicatedPath(doc: IncomingDoc): NonNullable<IncomingDoc['path'
 
 function replicatedAttachment(draft: Draft, path: Branch, attachment: IncomingAttachment): AttachmentWrite {
   if (attachment.content !== null) return newAttachment(attachment, attachment.revpos ?? 0)
-  const ancestor = path.ids
-    .map((id, steps) => draft.attachments(formatRev(path.pos - steps, id)))
-    .find((stored) => stored !== null)
-  return keptAttachment(draft.id, attachment, ancestor ?? null)
+  return keptAttachment(draft.id, attachment, draft.nearest(path.pos, path.ids)?.attachments ?? null)
 }
 
 /** The difference between the branches as stored and as drafted; undefined when there is none. */
 function writeOf(draft: Draft): DocWrite | undefined {
-  const best = winner(draft.branches)
+  const best = draft.branches.winner
   if (best === undefined) return undefined
-  const { revisions, sequenced } = firstRevision(draft) ?? changedRevisions(draft)
+  const { revisions, sequenced } = firstRevision(draft, best) ?? changedRevisions(draft)
   if (revisions.length === 0) return undefined
   const write = { rev: leafRev(best), deleted: best.deleted, sequenced, revisions }
   return isDesignId(draft.id) ? { ...write, design: true } : write
@@ -312,27 +355,23 @@ function writeOf(draft: Draft): DocWrite | undefined {
 type Changes = Pick<DocWrite, 'revisions' | 'sequenced'>
 
 /** What `changedRevisions` makes of a new document with one revision, as most writes are; in a sixth of the time. */
-function firstRevision({ before, branches, contents }: Draft): Changes | null {
-  const [leaf] = branches
-  if (before.length > 0 || leaf === undefined || branches.length > 1 || contents.size > 1) return null
+function firstRevision({ state, branches, contents }: Draft, leaf: Branch): Changes | null {
+  if (state !== null || branches.size > 1 || contents.size > 1) return null
   for (const [rev, content] of contents) {
     return { revisions: [leafWrite(rev, leaf, content)], sequenced: true }
   }
   return null
 }
 
-function changedRevisions({ before, branches, contents }: Draft): Changes {
-  const stored = new Map(before.map((branch) => [leafRev(branch), branch]))
-  const leaves = new Map(branches.map((branch) => [leafRev(branch), branch]))
+function changedRevisions({ branches, contents }: Draft): Changes {
+  const changes = branches.changes()
+  const written = new Map(changes.written.map((branch) => [leafRev(branch), branch]))
   const revisions = [
-    ...before.filter((branch) => !leaves.has(leafRev(branch))).map(superseded),
-    ...[...contents].filter(([rev]) => !leaves.has(rev)).map(supersededAtOnce),
-    ...[...leaves]
-      .filter(([rev, branch]) => stored.get(rev) !== branch)
-      .map(([rev, branch]) => leafWrite(rev, branch, contents.get(rev))),
+    ...changes.superseded.map(superseded),
+    ...[...contents].filter(([rev]) => !written.has(rev)).map(supersededAtOnce),
+    ...[...written].map(([rev, branch]) => leafWrite(rev, branch, contents.get(rev))),
   ]
-  const sameLeaves = leaves.size === stored.size && [...leaves.keys()].every((rev) => stored.has(rev))
-  return { revisions, sequenced: !sameLeaves }
+  return { revisions, sequenced: changes.leavesChanged }
 }
 
 function superseded(branch: Branch): RevisionWrite {

@@ -2,7 +2,8 @@
 import { Breath } from '../core/breath.ts'
 import { CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
-import { isKnown, leafRev, leavesBelow } from '../revisions/branch.ts'
+import { type Branch, leafRev } from '../revisions/branch.ts'
+import { isKnown, leavesBelow } from '../revisions/branch-index.ts'
 import { formatRev, parseRev, type Rev } from '../revisions/rev.ts'
 import { sortLeaves } from '../revisions/winner.ts'
 import type { DocState } from '../storage/engine.ts'
@@ -38,10 +39,15 @@ export type OpenRow = RenderedDocument | { readonly missing: string }
 
 /** How far the rows are read. */
 export interface RevisionsBegun {
-  readonly plan: readonly PlannedRow[]
+  readonly plan: RevisionsPlan
   readonly rows: readonly OpenRow[]
   /** Rows of the plan that are read. */
   readonly done: number
+}
+
+/** Whether there is no further page. */
+export function isRead({ plan, done }: RevisionsBegun): boolean {
+  return plan.isWhole && done === plan.rows.length
 }
 
 type PlannedRow = { readonly rev: string } | { readonly missing: string }
@@ -95,9 +101,19 @@ function attempt<T>(work: () => T): T | CouchError {
 }
 
 function beginWith(doc: DocState | null, asked: RevisionsAsked): RevisionsBegun {
-  const plan = planRows(doc, asked)
-  const rows = renderPage(doc, plan, 0, asked)
-  return { plan, rows, done: rows.length }
+  return nextPage(doc, new RevisionsPlan(asked), 0, asked)
+}
+
+function nextPage(
+  doc: DocState | null,
+  plan: RevisionsPlan,
+  done: number,
+  asked: RevisionsAsked,
+): RevisionsBegun {
+  const breath = new Breath()
+  plan.extend(doc, breath)
+  const rows = renderPage(doc, plan.rows, done, asked, breath)
+  return { plan, rows, done: done + rows.length }
 }
 
 function charsOf(row: OpenRow): number {
@@ -127,7 +143,7 @@ export async function* revisionPages(
     } finally {
       for (const pin of pins) pin.release()
     }
-    if (stretch.done === stretch.plan.length) return
+    if (isRead(stretch)) return
     await breath.take()
   }
 }
@@ -143,37 +159,75 @@ async function readStretch(
     (doc, _id, view) => {
       requireMember(user, view.security)
       if (before === null) return beginWith(doc, asked)
-      const { plan, done } = before
-      const rows = renderPage(doc, plan, done, asked)
-      return { plan, rows, done: done + rows.length }
+      return nextPage(doc, before.plan, before.done, asked)
     },
     { body: true, branches: true },
   )
   return stretch as RevisionsBegun
 }
 
-function planRows(doc: DocState | null, { revs, latest }: RevisionsAsked): PlannedRow[] {
-  if (revs === 'all') {
-    if (doc === null) throw new CouchError('not_found')
-    if (doc.hasOneLeaf) return [{ rev: doc.rev }]
-    return sortLeaves(doc.branches).map((leaf) => ({ rev: leafRev(leaf) }))
+/** Which rows come, found out in as many turns as it takes: those that are there first, as they were asked for. */
+class RevisionsPlan {
+  readonly rows: PlannedRow[] = []
+  /** Whether all rows are in it. */
+  isWhole = false
+  readonly #asked: RevisionsAsked
+  /** null: all leaves. */
+  readonly #revs: readonly Rev[] | null
+  readonly #found = new Set<string>()
+  readonly #missing: string[] = []
+  #next = 0
+
+  /** @throws invalid_rev */
+  constructor(asked: RevisionsAsked) {
+    this.#asked = asked
+    this.#revs = asked.revs === 'all' ? null : asked.revs.map(parseRev)
   }
-  // What most ask for; no revision that there is leads further.
-  if (revs.length === 1 && revs[0] === doc?.rev) return [{ rev: doc?.rev as string }]
-  const found = new Set<string>()
-  const missing: string[] = []
-  for (const asked of revs.map(parseRev)) {
+
+  /** Goes on as long as there is time. @throws not_found for `all` of an unknown document */
+  extend(doc: DocState | null, breath: Breath): void {
+    if (this.isWhole) return
+    if (this.#revs === null) {
+      for (const rev of allLeaves(doc)) this.rows.push({ rev })
+      this.isWhole = true
+      return
+    }
+    const listed = new Set<Branch>()
+    do {
+      const asked = this.#revs[this.#next++]
+      if (asked !== undefined) this.#look(doc, asked, listed)
+    } while (this.#next < this.#revs.length && !breath.isDue)
+    if (this.#next < this.#revs.length) return
+    for (const missing of this.#missing) this.rows.push({ missing })
+    this.isWhole = true
+  }
+
+  /** @param listed leaves that are in the plan */
+  #look(doc: DocState | null, asked: Rev, listed: Set<Branch>): void {
     const rev = formatRev(asked.pos, asked.id)
-    const leaves = latest ? sortLeaves(leavesBelow(doc?.branches ?? [], asked)).map(leafRev) : [rev]
-    if (leaves.length > 0 && isNamed(doc, asked)) for (const leaf of leaves) found.add(leaf)
-    else missing.push(rev)
+    // What most ask for; no revision that there is leads further.
+    if (rev === doc?.rev) this.#list(rev)
+    else if (doc === null || !isKnown(doc.branches, asked)) this.#missing.push(rev)
+    else if (!this.#asked.latest) this.#list(rev)
+    else {
+      const leaves = leavesBelow(doc.branches, asked).filter((leaf) => !listed.has(leaf))
+      for (const leaf of sortLeaves(leaves)) {
+        listed.add(leaf)
+        this.#list(leafRev(leaf))
+      }
+    }
   }
-  return [...[...found].map((rev) => ({ rev })), ...missing.map((rev) => ({ missing: rev }))]
+
+  #list(rev: string): void {
+    if (this.#found.has(rev)) return
+    this.#found.add(rev)
+    this.rows.push({ rev })
+  }
 }
 
-/** Whether some branch has the revision; whether its body is kept is seen when it is rendered. */
-function isNamed(doc: DocState | null, rev: Rev): boolean {
-  return doc !== null && (formatRev(rev.pos, rev.id) === doc.rev || isKnown(doc.branches, rev))
+function allLeaves(doc: DocState | null): string[] {
+  if (doc === null) throw new CouchError('not_found')
+  return doc.hasOneLeaf ? [doc.rev] : sortLeaves(doc.branches).map(leafRev)
 }
 
 /** At least one row of the plan, where there is one, and no more than a page. */
@@ -182,9 +236,9 @@ function renderPage(
   plan: readonly PlannedRow[],
   from: number,
   { form, render }: RevisionsAsked,
+  breath: Breath,
 ): OpenRow[] {
   const rows: OpenRow[] = []
-  const breath = new Breath()
   let chars = 0
   while (from + rows.length < plan.length && chars < PAGE_CHARS && !(rows.length > 0 && breath.isDue)) {
     const planned = plan[from + rows.length] as PlannedRow

@@ -1,7 +1,8 @@
 /** A stored revision as the JSON a client gets; protocol.md 3.1. Text is spliced, never parsed. */
 import { gunzipSync } from 'node:zlib'
 import { CouchError } from '../core/errors.ts'
-import { type Branch, endsIn, knows } from '../revisions/branch.ts'
+import type { Branch } from '../revisions/branch.ts'
+import { leavesBelow } from '../revisions/branch-index.ts'
 import { formatRev, parseRev, type Rev } from '../revisions/rev.ts'
 import { conflicts, deletedConflicts } from '../revisions/winner.ts'
 import type { DocState, LocalDoc, StoredAttachment } from '../storage/engine.ts'
@@ -98,18 +99,18 @@ function wholeText(
 ): string {
   const members = extraMembers(doc, rev, options)
   if (attachments !== undefined) members.push(attachments)
-  return spliceDocument({ id: doc.id, rev, body, deleted: isDeleted(doc, rev), extra: members.join(',') })
+  return spliceDocument({
+    id: doc.id,
+    rev,
+    body,
+    deleted: doc.isDeleted(rev) ?? false,
+    extra: members.join(','),
+  })
 }
 
 /** A `_local` document's JSON text. */
 export function renderLocal(doc: LocalDoc): string {
   return spliceDocument({ id: doc.id, rev: `0-${doc.rev}`, body: doc.body })
-}
-
-/** Whether a stored revision is a tombstone. */
-export function isDeleted(doc: DocState, rev: string): boolean {
-  if (rev === doc.rev) return doc.deleted
-  return doc.revisions().find((stored) => stored.rev === rev)?.deleted ?? false
 }
 
 function extraMembers(doc: DocState, rev: string, options: RenderOptions): string[] {
@@ -146,9 +147,7 @@ function pathTo(doc: DocState, rev: string): Path {
   const [first] = doc.branches
   if (doc.hasOneLeaf && rev === doc.rev && first !== undefined) return first
   const { pos, id } = parseRev(rev)
-  const branch =
-    doc.branches.find((candidate) => endsIn(candidate, { pos, id })) ??
-    doc.branches.find((candidate) => knows(candidate, { pos, id }))
+  const [branch] = leavesBelow(doc.branches, { pos, id })
   return { pos, ids: branch === undefined ? [id] : branch.ids.slice(branch.pos - pos) }
 }
 
@@ -161,11 +160,10 @@ function revisionsMember({ pos, ids }: Path): string {
 }
 
 function revsInfo(doc: DocState, { pos, ids }: Path): unknown[] {
-  const stored = new Map(doc.revisions().map((revision) => [revision.rev, revision]))
   return ids.map((id, steps) => {
     const rev = formatRev(pos - steps, id)
-    const kept = stored.get(rev)
-    return { rev, status: kept === undefined ? 'missing' : kept.deleted ? 'deleted' : 'available' }
+    const deleted = doc.isDeleted(rev)
+    return { rev, status: deleted === null ? 'missing' : deleted ? 'deleted' : 'available' }
   })
 }
 

@@ -106,15 +106,17 @@ async function carryOut(
       open.map((document) => documentUpdate(document, user, round, checks)),
     )
     const waiting: Waiting[] = []
+    const rest: DocumentEdits[] = []
     for (const [at, document] of open.entries()) {
       const outcome = outcomes[at] as Outcome<Results, Need>
       if ('needs' in outcome && hasRoundsLeft(document)) waiting.push({ document, needs: outcome.needs })
       else {
-        settle(results, document, outcome)
+        const undecided = settle(results, document, outcome)
+        if (undecided !== null) rest.push(undecided)
         if (document.tombstonesAt !== 0 && 'result' in outcome) count(tally, document)
       }
     }
-    open = await meetNeeds(waiting, results, examination)
+    open = [...rest, ...(await meetNeeds(waiting, results, examination))]
   }
 }
 
@@ -128,15 +130,7 @@ function byDocument(edits: readonly NamedEdit[]): DocumentEdits[] {
   for (const [at, edit] of edits.entries()) {
     let document = documents.get(edit.id)
     if (document === undefined) {
-      document = {
-        id: edit.id,
-        edits: [],
-        places: [],
-        known: new Findings(),
-        rounds: 0,
-        tombstonesAt: 0,
-        deletes: false,
-      }
+      document = editsOf(edit.id, [], [])
       documents.set(edit.id, document)
     }
     document.edits.push(edit)
@@ -145,12 +139,24 @@ function byDocument(edits: readonly NamedEdit[]): DocumentEdits[] {
   return [...documents.values()]
 }
 
+function editsOf(id: string, edits: NamedEdit[], places: number[]): DocumentEdits {
+  return { id, edits, places, known: new Findings(), rounds: 0, tombstonesAt: 0, deletes: false }
+}
+
 function hasRoundsLeft({ rounds, edits }: DocumentEdits): boolean {
   return rounds < edits.length + SPARE_ROUNDS
 }
 
-function settle(results: Results, { places }: DocumentEdits, outcome: Outcome<Results, Need>): void {
-  for (const [index, at] of places.entries()) results[at] = resultOf(outcome, index)
+/** @returns the edits that were left for another decision, since this one would have taken too long; null: none */
+function settle(
+  results: Results,
+  document: DocumentEdits,
+  outcome: Outcome<Results, Need>,
+): DocumentEdits | null {
+  const { id, edits, places } = document
+  const decided = 'result' in outcome ? outcome.result.length : places.length
+  for (let index = 0; index < decided; index++) results[places[index] as number] = resultOf(outcome, index)
+  return decided === places.length ? null : editsOf(id, edits.slice(decided), places.slice(decided))
 }
 
 function resultOf(outcome: Outcome<Results, Need>, index: number): EditResult {
@@ -204,7 +210,11 @@ function documentUpdate(
       const refusal = checks.shortage()
       const decision = round.decide(id, view, known, (inspect) => {
         const allowed = withinAllowance(allowance, doc, view, edits, inspect)
-        return decideEdits(id, doc, view.revsLimit, edits, withinRoom(refusal, edits, allowed))
+        const { maxLeaves } = checks
+        return decideEdits(id, doc, view.revsLimit, edits, {
+          inspect: withinRoom(refusal, edits, allowed),
+          maxLeaves,
+        })
       })
       if (edits.some(isTombstone)) {
         document.tombstonesAt = Date.now()

@@ -99,6 +99,10 @@ class PublicDocument implements DocState {
     return this.#doc.kept()
   }
 
+  isDeleted(rev: string): boolean | null {
+    return this.#doc.isDeleted(rev)
+  }
+
   body(rev: string): string | null {
     const text = this.#doc.body(rev)
     if (text === null) return null

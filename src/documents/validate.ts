@@ -72,7 +72,7 @@ export interface WriteChecksOptions {
   readonly name: string
   readonly incarnation: number
   readonly sandbox: Sandbox
-  rules(): Pick<Rules, 'isHosted' | 'massDeletion'>
+  rules(): Pick<Rules, 'isHosted' | 'massDeletion' | 'maxLeaves'>
   /** What is left of the disk now; by default there is room. */
   space?(): Space
   /** What the database asks of its documents itself, as `_users` does. */
@@ -111,6 +111,11 @@ export class WriteChecks {
 
   get isHosted(): boolean {
     return this.#rules().isHosted
+  }
+
+  /** Leaves that a document may have, deleted ones too. */
+  get maxLeaves(): number {
+    return this.#rules().maxLeaves
   }
 
   /** What a write that grows is refused with now; null while there is room. */

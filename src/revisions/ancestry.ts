@@ -34,6 +34,36 @@ export function decodeAncestry(bytes: Uint8Array): string[] {
   throw damaged()
 }
 
+/**
+ * How many ids `encodeAncestry` was given; decodes none of them.
+ *
+ * @throws RangeError for bytes it did not make
+ */
+export function ancestryLength(bytes: Uint8Array): number {
+  if (bytes[0] === HEX_FORM) return (bytes.length - 1) / HEX_BYTES
+  let count = 0
+  for (let at = 1; at < bytes.length; at = mixedEnd(bytes, at)) count += 1
+  return count
+}
+
+/**
+ * One of the ids that `encodeAncestry` was given; decodes no other.
+ *
+ * @param index 0 for the newest
+ * @returns undefined when there are not so many
+ * @throws RangeError for bytes it did not make
+ */
+export function ancestryId(bytes: Uint8Array, index: number): string | undefined {
+  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+  if (buffer[0] === HEX_FORM) {
+    const at = 1 + index * HEX_BYTES
+    return at < buffer.length ? buffer.toString('hex', at, at + HEX_BYTES) : undefined
+  }
+  let at = 1
+  for (let left = index; left > 0 && at < buffer.length; left--) at = mixedEnd(buffer, at)
+  return at < buffer.length ? mixedId(buffer, at, mixedEnd(buffer, at)) : undefined
+}
+
 function encodeHex(digits: string): Uint8Array | undefined {
   const buffer = Buffer.allocUnsafe(1 + digits.length / 2)
   buffer[0] = HEX_FORM
@@ -60,17 +90,29 @@ function decodeHex(buffer: Buffer): string[] {
 
 function decodeMixed(buffer: Buffer): string[] {
   const ids: string[] = []
-  let at = 1
-  while (at < buffer.length) {
-    if (at + 2 > buffer.length) throw damaged()
-    const length = buffer.readUInt16BE(at)
-    const isHex = length === HEX_MARK
-    const end = at + 2 + (isHex ? HEX_BYTES : length)
-    if (end > buffer.length) throw damaged()
-    ids.push(buffer.toString(isHex ? 'hex' : 'utf8', at + 2, end))
+  for (let at = 1; at < buffer.length; ) {
+    const end = mixedEnd(buffer, at)
+    ids.push(mixedId(buffer, at, end))
     at = end
   }
   return ids
+}
+
+/** Where the id that begins here ends. */
+function mixedEnd(bytes: Uint8Array, at: number): number {
+  if (at + 2 > bytes.length) throw damaged()
+  const mark = mixedMark(bytes, at)
+  const end = at + 2 + (mark === HEX_MARK ? HEX_BYTES : mark)
+  if (end > bytes.length) throw damaged()
+  return end
+}
+
+function mixedId(buffer: Buffer, at: number, end: number): string {
+  return buffer.toString(mixedMark(buffer, at) === HEX_MARK ? 'hex' : 'utf8', at + 2, end)
+}
+
+function mixedMark(bytes: Uint8Array, at: number): number {
+  return ((bytes[at] as number) << 8) | (bytes[at + 1] as number)
 }
 
 function damaged(): RangeError {

@@ -19,7 +19,22 @@ export interface Branch {
   readonly ids: readonly string[]
   /** Whether the leaf is a tombstone. */
   readonly deleted: boolean
+  /** What an engine can tell of `ids` without decoding them all; absent, `ids` is read. */
+  readonly ancestry?: Ancestry
 }
+
+/** An ancestry in the form in which it is stored. */
+export interface Ancestry {
+  /** How many ids there are. */
+  readonly length: number
+  /** About the bytes that they take where they are stored; never costs a load. */
+  readonly bytes: number
+  /** The same as `ids[index]`. */
+  id(index: number): string | undefined
+}
+
+/** Bytes that an id of 32 hex digits takes. */
+const HEX_ID_BYTES = 16
 
 /** Makes a branch of ids in memory, newest first; throws a RangeError when there are none. */
 export function makeBranch(pos: number, ids: readonly string[], deleted: boolean): Branch {
@@ -40,22 +55,27 @@ export function endsIn(branch: Pick<Branch, 'pos' | 'leaf'>, rev: Rev): boolean 
 
 /** Whether the revision is the branch's leaf or one of its ancestors (design.md 3). */
 export function knows(branch: Branch, rev: Rev): boolean {
-  if (branch.pos <= rev.pos) return endsIn(branch, rev)
-  return branch.ids[branch.pos - rev.pos] === rev.id
+  return idAt(branch, rev.pos) === rev.id
 }
 
-/** Whether any branch knows the revision; all leaves are asked before an ancestry is loaded. */
-export function isKnown(branches: readonly Branch[], rev: Rev): boolean {
-  return branches.some((branch) => endsIn(branch, rev)) || branches.some((branch) => knows(branch, rev))
+/** The id of a generation; undefined where the branch has none. Loads nothing for the leaf's and later ones. */
+export function idAt(branch: Branch, pos: number): string | undefined {
+  if (branch.pos <= pos) return branch.pos === pos ? branch.leaf : undefined
+  const index = branch.pos - pos
+  return branch.ancestry === undefined ? branch.ids[index] : branch.ancestry.id(index)
 }
 
-/**
- * The branches that lead to or through a revision, for `latest=true` (protocol.md 3.2): the leaf alone when
- * the revision is one, none when it is unknown. No leaf comes twice, since no two branches share one.
- */
-export function leavesBelow(branches: readonly Branch[], rev: Rev): Branch[] {
-  const leaf = branches.find((branch) => endsIn(branch, rev))
-  return leaf ? [leaf] : branches.filter((branch) => knows(branch, rev))
+/** The generation of the oldest id. */
+export function oldestOf(branch: Branch): number {
+  return branch.pos - (branch.ancestry ?? branch.ids).length + 1
+}
+
+/** About the bytes that the ancestry takes where it is stored. */
+export function bytesOf(branch: Branch): number {
+  if (branch.ancestry !== undefined) return branch.ancestry.bytes
+  let bytes = 0
+  for (const { length } of branch.ids) bytes += Math.max(length, HEX_ID_BYTES)
+  return bytes
 }
 
 /**

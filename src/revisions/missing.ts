@@ -1,4 +1,5 @@
-import { type Branch, isKnown, leafRev } from './branch.ts'
+import { type Branch, leafRev } from './branch.ts'
+import { isKnown } from './branch-index.ts'
 import { formatRev, type Rev } from './rev.ts'
 import { sortLeaves } from './winner.ts'
 
@@ -9,19 +10,72 @@ export interface MissingRevs {
   possibleAncestors: string[]
 }
 
+/** Revisions that are looked up between two looks at the time. */
+const STRIDE = 64
+
 /**
  * One document's part of `_revs_diff` (protocol.md 4.3): which revisions are known nowhere in its history, and
- * which leaves, deleted ones too, are of a smaller generation than the newest of those.
- *
- * @param branches null for a document that does not exist
+ * which leaves, deleted ones too, are of a smaller generation than the newest of those. The revisions are looked up
+ * generation by generation, which is the least work for the index, and in as many turns as they take.
  */
-export function missingRevs(branches: readonly Branch[] | null, revs: readonly Rev[]): MissingRevs {
-  const stored = branches ?? []
-  const missing = revs.filter((rev) => !isKnown(stored, rev))
-  const newest = missing.reduce((pos, rev) => Math.max(pos, rev.pos), 0)
-  const older = stored.filter((branch) => branch.pos < newest)
-  return {
-    missing: missing.map((rev) => formatRev(rev.pos, rev.id)),
-    possibleAncestors: sortLeaves(older).map(leafRev),
+export class MissingSearch {
+  /** The revisions asked about, as `pos-id`, and whether each is missing. */
+  readonly #names: string[] = []
+  readonly #isMissing: boolean[] = []
+  /** Those that are not looked up yet, and where they stand. */
+  readonly #byGeneration = new Map<number, { readonly rev: Rev; readonly at: number }[]>()
+  #newest = 0
+
+  add(rev: Rev): void {
+    const asked = { rev, at: this.#names.length }
+    const others = this.#byGeneration.get(rev.pos)
+    if (others === undefined) this.#byGeneration.set(rev.pos, [asked])
+    else others.push(asked)
+    this.#names.push(formatRev(rev.pos, rev.id))
+    this.#isMissing.push(false)
   }
+
+  /**
+   * Looks up the next revisions.
+   * @param branches as they are now; null for a document that does not exist
+   * @param enough asked now and then; true ends this turn
+   * @returns null when revisions are left
+   */
+  advance(branches: readonly Branch[] | null, enough: () => boolean): MissingRevs | null {
+    const stored = branches ?? []
+    for (const [pos, asked] of this.#byGeneration) {
+      while (asked.length > 0) {
+        for (const { rev, at } of asked.splice(-STRIDE)) this.#lookUp(stored, rev, at)
+        if (enough()) return this.#isDone(pos, asked) ? this.#found(stored) : null
+      }
+      this.#byGeneration.delete(pos)
+    }
+    return this.#found(stored)
+  }
+
+  #lookUp(stored: readonly Branch[], rev: Rev, at: number): void {
+    if (isKnown(stored, rev)) return
+    this.#isMissing[at] = true
+    this.#newest = Math.max(this.#newest, rev.pos)
+  }
+
+  #isDone(pos: number, asked: readonly unknown[]): boolean {
+    if (asked.length === 0) this.#byGeneration.delete(pos)
+    return this.#byGeneration.size === 0
+  }
+
+  #found(stored: readonly Branch[]): MissingRevs {
+    const older = stored.filter((branch) => branch.pos < this.#newest)
+    return {
+      missing: this.#names.filter((_, at) => this.#isMissing[at]),
+      possibleAncestors: sortLeaves(older).map(leafRev),
+    }
+  }
+}
+
+/** The same in one turn, for few revisions. */
+export function missingRevs(branches: readonly Branch[] | null, revs: readonly Rev[]): MissingRevs {
+  const search = new MissingSearch()
+  for (const rev of revs) search.add(rev)
+  return search.advance(branches, () => false) as MissingRevs
 }

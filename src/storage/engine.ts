@@ -83,6 +83,8 @@ export interface DocState {
   revisions(): readonly StoredRevision[]
   /** Superseded revisions that only the time machine knows: nothing else here does ({@link CompactOptions}). */
   kept(): readonly string[]
+  /** Whether a stored revision is a tombstone; null when it is not stored. */
+  isDeleted(rev: string): boolean | null
   /** JSON text of a stored revision without its `_` members; null when that revision's body is not kept. */
   body(rev: string): string | null
   /** Attachments of a stored revision in their names' order; empty when there are none. */

@@ -59,6 +59,7 @@ function lookedUp(doc: DocState): DocState {
     },
     revisions: () => doc.revisions(),
     kept: () => doc.kept(),
+    isDeleted: (of) => doc.isDeleted(of),
     body: (of) => doc.body(of),
     attachments: (of) => doc.attachments(of),
     bytes: (blob) => doc.bytes(blob),

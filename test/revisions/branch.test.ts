@@ -1,12 +1,6 @@
 import t from 'tap'
-import {
-  isKnown,
-  knows,
-  leafRev,
-  leavesBelow,
-  makeBranch,
-  parseRevisions,
-} from '../../src/revisions/branch.ts'
+import { knows, leafRev, makeBranch, parseRevisions } from '../../src/revisions/branch.ts'
+import { isKnown, leavesBelow } from '../../src/revisions/branch-index.ts'
 import { parseRev } from '../../src/revisions/rev.ts'
 import { branch, branches, lazily } from './helpers.ts'
 

@@ -1,4 +1,6 @@
 import { type Branch, leafRev, makeBranch } from '../../src/revisions/branch.ts'
+import { BranchSet } from '../../src/revisions/branch-set.ts'
+import type { MergeResult } from '../../src/revisions/merge.ts'
 import { sortLeaves } from '../../src/revisions/winner.ts'
 
 /** A branch written as in design.md: `4:f,d,c`, newest first; a `!` at the end marks a deleted leaf. */
@@ -28,4 +30,29 @@ export function lazily(all: readonly Branch[], loads: string[]): Branch[] {
       return ids
     },
   }))
+}
+
+/** What `merge` gives, by the index that documents with many branches are merged with. */
+export function mergeByIndex(stored: readonly Branch[], incoming: Branch, limit: number): MergeResult {
+  const set = new BranchSet(stored, limit, 0)
+  set.apply(set.mergeOf(incoming))
+  const { written, superseded, leavesChanged } = set.changes()
+  return {
+    branches: [...set.branches],
+    leavesChanged,
+    changed: written.length > 0 || superseded.length > 0,
+  }
+}
+
+/** What `extend` gives, in the same way. */
+export function extendByIndex(
+  stored: readonly Branch[],
+  parent: Branch,
+  newId: string,
+  deleted: boolean,
+  limit: number,
+): readonly Branch[] {
+  const set = new BranchSet(stored, limit, 0)
+  set.apply(set.extendOf(parent, newId, deleted))
+  return [...set.branches]
 }

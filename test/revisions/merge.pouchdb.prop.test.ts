@@ -6,9 +6,9 @@ import fc from 'fast-check'
 import * as pouch from 'pouchdb-merge'
 import t from 'tap'
 import { type Branch, leafRev, makeBranch } from '../../src/revisions/branch.ts'
-import { merge } from '../../src/revisions/merge.ts'
+import { merge as mergeSome } from '../../src/revisions/merge.ts'
 import { winner } from '../../src/revisions/winner.ts'
-import { show } from './helpers.ts'
+import { mergeByIndex, show } from './helpers.ts'
 import { arrivals, type Node, path, toBranch, worlds } from './histories.ts'
 
 function toRoot(nodes: readonly Node[]): pouch.Root {
@@ -39,8 +39,10 @@ function repeatsRevision(forest: pouch.Root[]): boolean {
   return forest.some((root) => visit(root.pos, root.ids))
 }
 
+type Merge = typeof mergeSome
+
 /** @returns how many merges were compared before the forest repeated a revision */
-function compare(paths: readonly Node[][], limit: number): number {
+function compare(merge: Merge, paths: readonly Node[][], limit: number): number {
   let stored: Branch[] = []
   let forest: pouch.Root[] = []
   for (const [n, nodes] of paths.entries()) {
@@ -55,30 +57,37 @@ function compare(paths: readonly Node[][], limit: number): number {
   return paths.length
 }
 
-t.test('branches and winner are those of PouchDB while nothing is cut', async (t) => {
-  let compared = 0
-  fc.assert(
-    fc.property(worlds(25), arrivals(12), (world, list) => {
-      compared += compare(
-        list.map((arrival) => path(world, arrival)),
-        1000,
-      )
-    }),
-    { numRuns: 3000 },
-  )
-  t.ok(compared > 3000, `${compared} merges`)
-})
+for (const [way, merge] of [
+  ['few branches', mergeSome],
+  ['many branches', mergeByIndex],
+] as const) {
+  t.test(`${way}: branches and winner are those of PouchDB while nothing is cut`, async (t) => {
+    let compared = 0
+    fc.assert(
+      fc.property(worlds(25), arrivals(12), (world, list) => {
+        compared += compare(
+          merge,
+          list.map((arrival) => path(world, arrival)),
+          1000,
+        )
+      }),
+      { numRuns: 3000 },
+    )
+    t.ok(compared > 3000, `${compared} merges`)
+  })
 
-t.test('branches and winner are those of PouchDB where ancestries are cut', async (t) => {
-  let compared = 0
-  fc.assert(
-    fc.property(worlds(25), arrivals(12), fc.integer({ min: 1, max: 8 }), (world, list, limit) => {
-      compared += compare(
-        list.map((arrival) => path(world, arrival)),
-        limit,
-      )
-    }),
-    { numRuns: 3000 },
-  )
-  t.ok(compared > 3000, `${compared} merges`)
-})
+  t.test(`${way}: branches and winner are those of PouchDB where ancestries are cut`, async (t) => {
+    let compared = 0
+    fc.assert(
+      fc.property(worlds(25), arrivals(12), fc.integer({ min: 1, max: 8 }), (world, list, limit) => {
+        compared += compare(
+          merge,
+          list.map((arrival) => path(world, arrival)),
+          limit,
+        )
+      }),
+      { numRuns: 3000 },
+    )
+    t.ok(compared > 3000, `${compared} merges`)
+  })
+}

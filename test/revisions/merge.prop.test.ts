@@ -1,16 +1,25 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { type Branch, isKnown, leafRev, makeBranch } from '../../src/revisions/branch.ts'
+import { type Branch, leafRev, makeBranch } from '../../src/revisions/branch.ts'
+import { isKnown } from '../../src/revisions/branch-index.ts'
 import { extend, merge } from '../../src/revisions/merge.ts'
 import { winner } from '../../src/revisions/winner.ts'
-import { show } from './helpers.ts'
+import { extendByIndex, mergeByIndex, show } from './helpers.ts'
 import { arrivals, type Node, nodeKey, ParentMap, path, toBranch, worlds } from './histories.ts'
 
 const NO_LIMIT = 1000
 
 const leaves = (all: readonly Branch[]) => all.map(leafRev).sort()
 
-function mergePaths(paths: readonly Node[][], limit: number): Branch[] {
+/** How few branches are merged, and how many are: both give the same. */
+const WAYS = {
+  'few branches': { merge, extend },
+  'many branches': { merge: mergeByIndex, extend: extendByIndex },
+}
+
+type Merge = typeof merge
+
+function mergePaths(merge: Merge, paths: readonly Node[][], limit: number): Branch[] {
   return paths.reduce<Branch[]>((all, nodes) => merge(all, toBranch(nodes), limit).branches, [])
 }
 
@@ -37,115 +46,117 @@ function mergeByTheBook(stored: readonly Branch[], incoming: Branch, limit: numb
   return kept.map((one) => makeBranch(one.pos, one.ids.slice(0, limit), one.deleted))
 }
 
-t.test('leaves, ancestry, winner and known revisions are those of a parent map', async () => {
-  fc.assert(
-    fc.property(worlds(25), arrivals(15), (world, list) => {
-      const oracle = new ParentMap()
-      let stored: Branch[] = []
-      for (const arrival of list) {
-        const before = leaves(stored)
-        const nodes = path(world, arrival)
-        oracle.add(nodes)
-        const result = merge(stored, toBranch(nodes), NO_LIMIT)
-        const expected = oracle.branches()
-        same(show(result.branches), show(expected))
-        same(winner(result.branches)?.leaf, winner(expected)?.leaf)
-        same(result.leavesChanged, String(leaves(result.branches)) !== String(before))
-        same(result.changed, String(show(result.branches)) !== String(show(stored)))
-        stored = result.branches
-      }
-      for (const node of world) same(isKnown(stored, node), oracle.known.has(nodeKey(node)))
-    }),
-    { numRuns: 10_000 },
-  )
-})
-
-t.test('the order of arrival does not matter below revs_limit', async () => {
-  const cases = fc
-    .tuple(worlds(25), arrivals(10))
-    .map(([world, list]) => list.map((arrival) => path(world, arrival)))
-    .chain((paths) => fc.tuple(fc.constant(paths), fc.shuffledSubarray(paths, { minLength: paths.length })))
-  fc.assert(
-    fc.property(cases, ([paths, shuffled]) => {
-      same(show(mergePaths(shuffled, NO_LIMIT)), show(mergePaths(paths, NO_LIMIT)))
-    }),
-    { numRuns: 2000 },
-  )
-})
-
-t.test('what was merged once changes nothing when it comes again', async () => {
-  fc.assert(
-    fc.property(worlds(25), arrivals(10), (world, list) => {
-      const paths = list.map((arrival) => path(world, arrival))
-      const stored = mergePaths(paths, NO_LIMIT)
-      for (const nodes of paths) {
-        const again = merge(stored, toBranch(nodes), NO_LIMIT)
-        same([again.changed, again.leavesChanged], [false, false])
-        if (again.branches.some((one) => !stored.includes(one))) throw new Error('not the same objects')
-      }
-    }),
-    { numRuns: 1000 },
-  )
-})
-
-t.test('the shortcuts give what the four steps give, with a small revs_limit too', async () => {
-  fc.assert(
-    fc.property(worlds(40), arrivals(20), fc.integer({ min: 1, max: 12 }), (world, list, limit) => {
-      let stored: Branch[] = []
-      for (const arrival of list) {
-        const incoming = toBranch(path(world, arrival))
-        const { branches: merged, changed } = merge(stored, incoming, limit)
-        same(show(merged), show(mergeByTheBook(stored, incoming, limit)))
-        same(changed, String(show(merged)) !== String(show(stored)))
-        const kept = new Map(stored.map((one) => [show([one])[0], one]))
-        for (const one of merged) same(one, kept.get(show([one])[0]) ?? one)
-        stored = merged
-      }
-    }),
-    { numRuns: 8000 },
-  )
-})
-
-t.test('an edit gives what merging it gives', async () => {
-  fc.assert(
-    fc.property(worlds(30), arrivals(20), fc.integer({ min: 1, max: 12 }), (world, list, limit) => {
-      let stored: Branch[] = []
-      for (const [n, arrival] of list.entries()) {
-        const parent = stored[arrival.node % Math.max(stored.length, 1)]
-        if (parent && arrival.ancestors % 2 === 0) {
-          const edit = makeBranch(parent.pos + 1, [`edit${n}`, ...parent.ids], false)
-          const extended = extend(stored, parent, edit.leaf, false, limit)
-          same(show(extended), show(mergeByTheBook(stored, edit, limit)))
-          stored = extended
-        } else {
-          stored = merge(stored, toBranch(path(world, arrival)), limit).branches
+for (const [way, { merge, extend }] of Object.entries(WAYS)) {
+  t.test(`${way}: leaves, ancestry, winner and known revisions are those of a parent map`, async () => {
+    fc.assert(
+      fc.property(worlds(25), arrivals(15), (world, list) => {
+        const oracle = new ParentMap()
+        let stored: Branch[] = []
+        for (const arrival of list) {
+          const before = leaves(stored)
+          const nodes = path(world, arrival)
+          oracle.add(nodes)
+          const result = merge(stored, toBranch(nodes), NO_LIMIT)
+          const expected = oracle.branches()
+          same(show(result.branches), show(expected))
+          same(winner(result.branches)?.leaf, winner(expected)?.leaf)
+          same(result.leavesChanged, String(leaves(result.branches)) !== String(before))
+          same(result.changed, String(show(result.branches)) !== String(show(stored)))
+          stored = result.branches
         }
-      }
-    }),
-    { numRuns: 3000 },
-  )
-})
+        for (const node of world) same(isKnown(stored, node), oracle.known.has(nodeKey(node)))
+      }),
+      { numRuns: 10_000 },
+    )
+  })
 
-t.test('histories that contradict each other lose no leaf and end', async () => {
-  const ids = fc.array(fc.constantFrom('a', 'b', 'c'), { minLength: 1, maxLength: 6 })
-  const incoming = fc.record({ ids, below: fc.nat(3), deleted: fc.boolean() })
-  fc.assert(
-    fc.property(fc.array(incoming, { minLength: 1, maxLength: 12 }), (list) => {
-      let stored: Branch[] = []
-      for (const { ids, below, deleted } of list) {
-        const branch = makeBranch(ids.length + below, ids, deleted)
-        const before = stored
-        stored = merge(stored, branch, NO_LIMIT).branches
-        same(new Set(leaves(stored)).size, stored.length)
-        for (const one of [branch, ...before]) {
-          if (!isKnown(stored, { pos: one.pos, id: one.leaf })) throw new Error(`${leafRev(one)} is lost`)
+  t.test(`${way}: the order of arrival does not matter below revs_limit`, async () => {
+    const cases = fc
+      .tuple(worlds(25), arrivals(10))
+      .map(([world, list]) => list.map((arrival) => path(world, arrival)))
+      .chain((paths) => fc.tuple(fc.constant(paths), fc.shuffledSubarray(paths, { minLength: paths.length })))
+    fc.assert(
+      fc.property(cases, ([paths, shuffled]) => {
+        same(show(mergePaths(merge, shuffled, NO_LIMIT)), show(mergePaths(merge, paths, NO_LIMIT)))
+      }),
+      { numRuns: 2000 },
+    )
+  })
+
+  t.test(`${way}: what was merged once changes nothing when it comes again`, async () => {
+    fc.assert(
+      fc.property(worlds(25), arrivals(10), (world, list) => {
+        const paths = list.map((arrival) => path(world, arrival))
+        const stored = mergePaths(merge, paths, NO_LIMIT)
+        for (const nodes of paths) {
+          const again = merge(stored, toBranch(nodes), NO_LIMIT)
+          same([again.changed, again.leavesChanged], [false, false])
+          if (again.branches.some((one) => !stored.includes(one))) throw new Error('not the same objects')
         }
-        same(merge(stored, branch, NO_LIMIT).leavesChanged, false)
-      }
-    }),
-    { numRuns: 5000 },
-  )
-})
+      }),
+      { numRuns: 1000 },
+    )
+  })
+
+  t.test(`${way}: the shortcuts give what the four steps give, with a small revs_limit too`, async () => {
+    fc.assert(
+      fc.property(worlds(40), arrivals(20), fc.integer({ min: 1, max: 12 }), (world, list, limit) => {
+        let stored: Branch[] = []
+        for (const arrival of list) {
+          const incoming = toBranch(path(world, arrival))
+          const { branches: merged, changed } = merge(stored, incoming, limit)
+          same(show(merged), show(mergeByTheBook(stored, incoming, limit)))
+          same(changed, String(show(merged)) !== String(show(stored)))
+          const kept = new Map(stored.map((one) => [show([one])[0], one]))
+          for (const one of merged) same(one, kept.get(show([one])[0]) ?? one)
+          stored = merged
+        }
+      }),
+      { numRuns: 8000 },
+    )
+  })
+
+  t.test(`${way}: an edit gives what merging it gives`, async () => {
+    fc.assert(
+      fc.property(worlds(30), arrivals(20), fc.integer({ min: 1, max: 12 }), (world, list, limit) => {
+        let stored: Branch[] = []
+        for (const [n, arrival] of list.entries()) {
+          const parent = stored[arrival.node % Math.max(stored.length, 1)]
+          if (parent && arrival.ancestors % 2 === 0) {
+            const edit = makeBranch(parent.pos + 1, [`edit${n}`, ...parent.ids], false)
+            const extended = extend(stored, parent, edit.leaf, false, limit)
+            same(show(extended), show(mergeByTheBook(stored, edit, limit)))
+            stored = [...extended]
+          } else {
+            stored = merge(stored, toBranch(path(world, arrival)), limit).branches
+          }
+        }
+      }),
+      { numRuns: 3000 },
+    )
+  })
+
+  t.test(`${way}: histories that contradict each other lose no leaf and end`, async () => {
+    const ids = fc.array(fc.constantFrom('a', 'b', 'c'), { minLength: 1, maxLength: 6 })
+    const incoming = fc.record({ ids, below: fc.nat(3), deleted: fc.boolean() })
+    fc.assert(
+      fc.property(fc.array(incoming, { minLength: 1, maxLength: 12 }), (list) => {
+        let stored: Branch[] = []
+        for (const { ids, below, deleted } of list) {
+          const branch = makeBranch(ids.length + below, ids, deleted)
+          const before = stored
+          stored = merge(stored, branch, NO_LIMIT).branches
+          same(new Set(leaves(stored)).size, stored.length)
+          for (const one of [branch, ...before]) {
+            if (!isKnown(stored, { pos: one.pos, id: one.leaf })) throw new Error(`${leafRev(one)} is lost`)
+          }
+          same(merge(stored, branch, NO_LIMIT).leavesChanged, false)
+        }
+      }),
+      { numRuns: 5000 },
+    )
+  })
+}
 
 function same(found: unknown, wanted: unknown) {
   if (found === wanted) return

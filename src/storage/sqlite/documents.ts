@@ -2,7 +2,7 @@
 import type { DocState, DocWrite, IdRange, Touches } from '../engine.ts'
 import type { Connection } from './connection.ts'
 import { idRange } from './id-range.ts'
-import type { Revisions } from './revisions.ts'
+import { blobsOf, type Revisions } from './revisions.ts'
 import type { Statement, Value } from './statement.ts'
 import { ANCESTRY_COLUMN, BODY_COLUMNS, DOC_COLUMNS, type DocRow, StoredDocument } from './stored-document.ts'
 
@@ -147,11 +147,17 @@ export class Documents {
     const doc = old === null ? ++this.#lastDoc : old.num
     // One time for all: what supersedes a version is stored when that ceases to be a leaf.
     const at = this.#now()
+    let named: ReadonlySet<number> | undefined
+    const blobs = () => {
+      named ??= blobsOf(write)
+      return named
+    }
+    const whole = { doc, docIsNew: old === null, at, blobs }
     let externalBytes = 0
     let leaves = old?.leaves ?? 0
     let winner = old?.rev === write.rev ? old.winner : null
     for (const revision of write.revisions) {
-      const change = this.#revisions.write(revision, { doc, docIsNew: old === null, write, at })
+      const change = this.#revisions.write(revision, whole)
       externalBytes += change.bytes
       leaves += change.leaves
       if (revision.rev === write.rev) winner = change.num

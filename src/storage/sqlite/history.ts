@@ -152,14 +152,14 @@ class StoredHistory extends StoredDocument implements DocHistory {
 class HistoryRows implements DocumentRows {
   readonly #around: Surroundings
   readonly #versions: Statement<VersionRow>
-  readonly #num: Statement<readonly [num: number]>
+  readonly #revision: Statement<readonly [num: number, deleted: number]>
   readonly #content: Statement<ContentRow>
 
   constructor(connection: Connection, around: Surroundings) {
     this.#around = around
     this.#versions = connection.prepareTuples(VERSIONS)
-    this.#num = connection.prepareTuples('SELECT num FROM revision WHERE doc = ? AND rev = ?')
-    this.#content = connection.prepareTuples('SELECT body, attachments FROM revision WHERE num = ?')
+    this.#revision = connection.prepareTuples('SELECT num, deleted FROM revision WHERE doc = ? AND rev = ?')
+    this.#content = connection.prepareTuples('SELECT body, attachments, deleted FROM revision WHERE num = ?')
   }
 
   versionsOf(doc: number, range: VersionRange): StoredVersion[] {
@@ -193,6 +193,11 @@ class HistoryRows implements DocumentRows {
     return this.#around.revisions.keptOf(doc)
   }
 
+  isDeleted({ doc, rev }: RevisionPlace): boolean | null {
+    const deleted = this.#revision.get(doc, rev)?.[1]
+    return deleted === undefined ? null : deleted === 1
+  }
+
   contentOf(place: RevisionPlace): ContentRow | undefined {
     const num = this.#numOf(place)
     return num === undefined ? undefined : this.#content.get(num)
@@ -203,7 +208,7 @@ class HistoryRows implements DocumentRows {
     return num === undefined ? [] : this.#around.attachments.of(num)
   }
 
-  ancestryOf(place: RevisionPlace): readonly string[] {
+  ancestryOf(place: RevisionPlace): Uint8Array {
     return this.#around.revisions.ancestryOf(place)
   }
 
@@ -212,6 +217,6 @@ class HistoryRows implements DocumentRows {
   }
 
   #numOf({ doc, rev, num }: RevisionPlace): number | undefined {
-    return num ?? this.#num.get(doc, rev)?.[0]
+    return num ?? this.#revision.get(doc, rev)?.[0]
   }
 }

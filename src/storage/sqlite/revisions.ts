@@ -27,6 +27,13 @@ interface FoundRow extends RevisionRow {
   readonly kept: number
 }
 
+interface LeafRow extends Omit<RevisionRow, 'leaf'> {
+  /** Of the ancestry as it is stored. */
+  readonly bytes: number
+  /** null: it is longer than is worth reading for the leaf alone. */
+  readonly ancestry: Uint8Array | null
+}
+
 export interface AncestryRow {
   /** The number of the revision's row. */
   readonly revision: number
@@ -47,10 +54,14 @@ interface Whole {
   /** The number of the document's row. */
   readonly doc: number
   readonly docIsNew: boolean
-  readonly write: DocWrite
   /** Its time, in ms since 1970. */
   readonly at: number
+  /** The stored contents that the write names. */
+  blobs(): ReadonlySet<number>
 }
+
+/** Bytes of an ancestry that is read with its leaf, where a document has several: four ids. */
+const SHORT_ANCESTRY = 65
 
 /** Whether of a superseded revision, r, only the time machine knows. */
 const IS_KEPT = 'EXISTS (SELECT 1 FROM superseded AS s WHERE s.revision = r.num AND s.kept)'
@@ -65,13 +76,15 @@ export class Revisions implements DocumentRows {
   readonly #updateRevision: Statement
   readonly #updateLeaf: Statement
   readonly #dropRevision: Statement
-  readonly #leaves: Statement<RevisionRow>
+  readonly #leaves: Statement<LeafRow>
   readonly #all: Statement<RevisionRow>
   readonly #kept: Statement<{ rev: string }>
   readonly #ancestry: Statement<readonly [Uint8Array | null]>
   readonly #ancestries: Statement<AncestryRow>
   readonly #setAncestry: Statement
   readonly #content: Statement<ContentRow>
+  readonly #contentByRev: Statement<ContentRow>
+  readonly #deleted: Statement<readonly [deleted: number]>
   #lastRevision: number
 
   constructor(connection: Connection, { attachments, blobs, superseded, wear }: Surroundings) {
@@ -94,7 +107,11 @@ export class Revisions implements DocumentRows {
       'UPDATE revision SET leaf = ?, deleted = ?, ancestry = ? WHERE num = ?',
     )
     this.#dropRevision = connection.prepare('DELETE FROM revision WHERE num = ?')
-    this.#leaves = connection.prepare('SELECT num, rev, leaf, deleted FROM revision WHERE doc = ? AND leaf')
+    this.#leaves = connection.prepare(
+      'SELECT num, rev, deleted, octet_length(ancestry) AS bytes, ' +
+        `CASE WHEN octet_length(ancestry) <= ${SHORT_ANCESTRY} THEN ancestry END AS ancestry ` +
+        'FROM revision WHERE doc = ? AND leaf',
+    )
     this.#all = connection.prepare(
       `SELECT num, rev, leaf, deleted FROM revision AS r WHERE doc = ? AND (leaf OR NOT ${IS_KEPT})`,
     )
@@ -104,7 +121,10 @@ export class Revisions implements DocumentRows {
       'SELECT num AS revision, length(ancestry) AS length FROM revision WHERE num > ? ORDER BY num LIMIT ?',
     )
     this.#setAncestry = connection.prepare('UPDATE revision SET ancestry = ? WHERE num = ?')
-    this.#content = connection.prepareTuples('SELECT body, attachments FROM revision WHERE num = ?')
+    this.#content = connection.prepareTuples('SELECT body, attachments, deleted FROM revision WHERE num = ?')
+    const byRev = `FROM revision AS r WHERE doc = ? AND rev = ? AND (leaf OR NOT ${IS_KEPT})`
+    this.#contentByRev = connection.prepareTuples(`SELECT body, attachments, deleted ${byRev}`)
+    this.#deleted = connection.prepareTuples(`SELECT deleted ${byRev}`)
     const last = connection.prepare<{ num: number | null }>('SELECT max(num) AS num FROM revision').get()
     this.#lastRevision = last?.num ?? 0
   }
@@ -151,9 +171,9 @@ export class Revisions implements DocumentRows {
   }
 
   /** A leaf is none any more. @param whole the write that makes it so */
-  #supersede({ num, bytes, attachments }: FoundRow, { write, at }: Whole): void {
+  #supersede({ num, bytes, attachments }: FoundRow, { blobs, at }: Whole): void {
     this.#superseded.add(num, at, bytes)
-    if (attachments > 0) this.#wear.loosen(this.#attachments.bytesWithout(num, blobsOf(write)))
+    if (attachments > 0) this.#wear.loosen(this.#attachments.bytesWithout(num, blobs()))
   }
 
   /** Before another content takes its place. */
@@ -207,7 +227,10 @@ export class Revisions implements DocumentRows {
   branchesOf(doc: number): Branch[] {
     return this.#leaves
       .all(doc)
-      .map(({ num, rev, deleted }) => new StoredBranch({ doc, rev, num }, deleted === 1, this))
+      .map(
+        ({ num, rev, deleted, bytes, ancestry }) =>
+          new StoredBranch({ doc, rev, num }, deleted === 1, this, ancestry, bytes),
+      )
   }
 
   revisionsOf(doc: number): StoredRevision[] {
@@ -220,9 +243,14 @@ export class Revisions implements DocumentRows {
     return this.#kept.all(doc).map(({ rev }) => rev)
   }
 
+  isDeleted({ doc, rev }: RevisionPlace): boolean | null {
+    const deleted = this.#deleted.get(doc, rev)?.[0]
+    return deleted === undefined ? null : deleted === 1
+  }
+
   contentOf(place: RevisionPlace): ContentRow | undefined {
-    const num = this.#numOf(place)
-    return num === undefined ? undefined : this.#content.get(num)
+    const { doc, rev, num } = place
+    return num === null ? this.#contentByRev.get(doc, rev) : this.#content.get(num)
   }
 
   attachmentsOf(place: RevisionPlace): StoredAttachment[] {
@@ -230,11 +258,11 @@ export class Revisions implements DocumentRows {
     return num === undefined ? [] : this.#attachments.of(num)
   }
 
-  ancestryOf(place: RevisionPlace): string[] {
+  ancestryOf(place: RevisionPlace): Uint8Array {
     const num = this.#numOf(place)
     const ancestry = num === undefined ? null : this.#ancestry.get(num)?.[0]
     if (!ancestry) throw new RangeError('an ancestry was read after its callback had returned')
-    return decodeAncestry(ancestry)
+    return ancestry
   }
 
   #numOf({ doc, rev, num }: RevisionPlace): number | undefined {
@@ -251,7 +279,7 @@ export class Revisions implements DocumentRows {
 }
 
 /** The stored contents that a write names. */
-function blobsOf({ revisions }: DocWrite): Set<number> {
+export function blobsOf({ revisions }: DocWrite): Set<number> {
   const contents = revisions.flatMap((revision) => revision.content?.attachments ?? [])
   return new Set(contents.flatMap(({ content }) => ('blob' in content ? content.blob : [])))
 }

@@ -1,6 +1,6 @@
 /** A document as its rows show it; what is not asked for is not read. */
-import { decodeAncestry } from '../../revisions/ancestry.ts'
-import type { Branch } from '../../revisions/branch.ts'
+import { ancestryId, ancestryLength, decodeAncestry } from '../../revisions/ancestry.ts'
+import type { Ancestry, Branch } from '../../revisions/branch.ts'
 import type { DocState, StoredAttachment, StoredRevision } from '../engine.ts'
 
 /** The columns of a {@link DocRow}, in its order: of `doc` as d, and where they are asked for of the winner as r. */
@@ -23,8 +23,8 @@ export type DocRow = readonly [
   ancestry?: Uint8Array,
 ]
 
-/** The text of a revision, and how many attachments it has. */
-export type ContentRow = readonly [body: string, attachments: number]
+/** The text of a revision, how many attachments it has, and whether it is a tombstone. */
+export type ContentRow = readonly [body: string, attachments: number, deleted: number]
 
 /** Where a revision's row is. */
 export interface RevisionPlace {
@@ -40,9 +40,11 @@ export interface DocumentRows {
   branchesOf(doc: number): Branch[]
   revisionsOf(doc: number): StoredRevision[]
   keptOf(doc: number): string[]
+  isDeleted(place: RevisionPlace): boolean | null
   contentOf(place: RevisionPlace): ContentRow | undefined
   attachmentsOf(place: RevisionPlace): StoredAttachment[]
-  ancestryOf(place: RevisionPlace): readonly string[]
+  /** As it is stored. */
+  ancestryOf(place: RevisionPlace): Uint8Array
   bytesOf(blob: number): Uint8Array
 }
 
@@ -58,6 +60,8 @@ export class StoredDocument implements DocState {
   readonly winner: number | null
   readonly #rows: DocumentRows
   #content: ContentRow | undefined
+  /** The revision beside the winner that was read last: its text, attachments and mark are asked for together. */
+  #other: { readonly rev: string; readonly content: ContentRow | undefined } | undefined
   #branches: readonly Branch[] | undefined
   readonly #ancestry: Uint8Array | undefined
 
@@ -72,7 +76,7 @@ export class StoredDocument implements DocState {
     this.winner = winner
     this.#rows = rows
     this.#ancestry = ancestry
-    if (body !== undefined) this.#content = [body, attachments ?? 0]
+    if (body !== undefined) this.#content = [body, attachments ?? 0, deleted]
   }
 
   get hasOneLeaf(): boolean {
@@ -94,6 +98,12 @@ export class StoredDocument implements DocState {
     return this.#rows.keptOf(this.num)
   }
 
+  isDeleted(rev: string): boolean | null {
+    if (rev === this.rev) return this.deleted
+    const read = this.#other?.rev === rev ? this.#other.content : undefined
+    return read === undefined ? this.#rows.isDeleted(this.#place(rev)) : read[2] === 1
+  }
+
   body(rev: string): string | null {
     return this.#contentOf(rev)?.[0] ?? null
   }
@@ -108,7 +118,10 @@ export class StoredDocument implements DocState {
   }
 
   #contentOf(rev: string): ContentRow | undefined {
-    if (rev !== this.rev) return this.#rows.contentOf(this.#place(rev))
+    if (rev !== this.rev) {
+      if (this.#other?.rev !== rev) this.#other = { rev, content: this.#rows.contentOf(this.#place(rev)) }
+      return this.#other.content
+    }
     this.#content ??= this.#rows.contentOf(this.#place(rev))
     return this.#content
   }
@@ -118,17 +131,28 @@ export class StoredDocument implements DocState {
   }
 }
 
-/** A leaf of a document; its ancestry is read from the file when it is touched. */
-export class StoredBranch implements Branch {
+/** A leaf of a document; its ancestry is read from the file when it is touched, and decoded when all of it is. */
+export class StoredBranch implements Branch, Ancestry {
   readonly pos: number
   readonly leaf: string
   readonly deleted: boolean
   readonly #place: RevisionPlace
   readonly #rows: DocumentRows
+  readonly #bytes: number | undefined
+  #stored: Uint8Array | undefined
   #ids: readonly string[] | undefined
 
-  /** @param ancestry as it is stored, where it has been read already */
-  constructor(place: RevisionPlace, deleted: boolean, rows: DocumentRows, ancestry?: Uint8Array) {
+  /**
+   * @param stored the ancestry as it is stored, where it has been read already
+   * @param bytes its length, where that is known
+   */
+  constructor(
+    place: RevisionPlace,
+    deleted: boolean,
+    rows: DocumentRows,
+    stored?: Uint8Array | null,
+    bytes?: number,
+  ) {
     const { rev } = place
     // What is stored was checked when it came.
     const dash = rev.indexOf('-')
@@ -137,11 +161,33 @@ export class StoredBranch implements Branch {
     this.deleted = deleted
     this.#place = place
     this.#rows = rows
-    if (ancestry !== undefined) this.#ids = decodeAncestry(ancestry)
+    this.#stored = stored ?? undefined
+    this.#bytes = bytes
+  }
+
+  get #ancestry(): Uint8Array {
+    this.#stored ??= this.#rows.ancestryOf(this.#place)
+    return this.#stored
   }
 
   get ids(): readonly string[] {
-    this.#ids ??= this.#rows.ancestryOf(this.#place)
+    this.#ids ??= decodeAncestry(this.#ancestry)
     return this.#ids
+  }
+
+  get ancestry(): Ancestry {
+    return this
+  }
+
+  get length(): number {
+    return this.#ids?.length ?? ancestryLength(this.#ancestry)
+  }
+
+  get bytes(): number {
+    return this.#bytes ?? this.#ancestry.length
+  }
+
+  id(index: number): string | undefined {
+    return this.#ids === undefined ? ancestryId(this.#ancestry, index) : this.#ids[index]
   }
 }

@@ -303,6 +303,7 @@ function docState(
     },
     revisions: () => stored().map((row) => ({ rev: row.rev, deleted: row.deleted, leaf: row.leaf })),
     kept: () => [...rows.values()].flatMap((row) => (row.isKept ? row.rev : [])),
+    isDeleted: (wanted) => storedRow(wanted)?.deleted ?? null,
     body(wanted) {
       load('load body')
       return storedRow(wanted)?.body ?? null

@@ -1,0 +1,191 @@
+/**
+ * Finds the branches of one document that have a revision, by its generation and id. A document may have thousands of
+ * branches with a thousand ids each; to ask each of them for each revision would take the square of that.
+ *
+ * Leaves are in a table at once. Of inner revisions a generation gets its table when it is first asked for, so that of
+ * each ancestry one id is decoded.
+ */
+import { type Branch, endsIn, idAt, knows, oldestOf } from './branch.ts'
+import type { Rev } from './rev.ts'
+
+/** Up to so many branches are asked one by one, which takes less time than the tables. */
+export const FEW_BRANCHES = 16
+/** Entries that the tables of inner generations hold together: about 20 MB. Beyond that they are begun anew. */
+const MOST_ENTRIES = 200_000
+
+type Generations<T> = Map<number, Map<string, T>>
+
+export class BranchIndex {
+  readonly #branches: Set<Branch>
+  readonly #leaves: Generations<Branch> = new Map()
+  readonly #knowing: Generations<Branch[]> = new Map()
+  #beginning: Generations<Branch[]> | undefined
+  #entries = 0
+  /** Work so far: ids and branches that were looked at. */
+  steps: number
+
+  constructor(branches: readonly Branch[]) {
+    this.#branches = new Set(branches)
+    for (const branch of branches) this.#addLeaf(branch)
+    this.steps = branches.length
+  }
+
+  /** In the order in which they came. */
+  get branches(): ReadonlySet<Branch> {
+    return this.#branches
+  }
+
+  /** The branch that ends in a revision. */
+  leaf({ pos, id }: Rev): Branch | undefined {
+    return this.#leaves.get(pos)?.get(id)
+  }
+
+  /** Whether any branch knows a revision. */
+  knows(rev: Rev): boolean {
+    return this.leaf(rev) !== undefined || this.knowing(rev).length > 0
+  }
+
+  /** The branches that know a revision, as their leaf or as an ancestor. */
+  knowing({ pos, id }: Rev): readonly Branch[] {
+    this.steps += 1
+    return (this.#knowing.get(pos) ?? this.#tableOf(pos)).get(id) ?? []
+  }
+
+  #tableOf(pos: number): Map<string, Branch[]> {
+    if (this.#entries > MOST_ENTRIES) {
+      this.#knowing.clear()
+      this.#entries = 0
+    }
+    const table = new Map<string, Branch[]>()
+    this.#knowing.set(pos, table)
+    this.steps += this.#branches.size
+    for (const branch of this.#branches) this.#enter(table, pos, branch)
+    return table
+  }
+
+  #enter(table: Map<string, Branch[]>, pos: number, branch: Branch): void {
+    const id = branch.pos < pos ? undefined : idAt(branch, pos)
+    if (id === undefined) return
+    this.#entries += 1
+    this.steps += 1
+    push(table, id, branch)
+  }
+
+  /**
+   * The leaves that lie on a path, its newest revision left out.
+   * @param ids newest first, the first of generation `pos`
+   */
+  *leavesOn(pos: number, ids: readonly string[]): Generator<Branch> {
+    this.steps += ids.length
+    for (let at = 1; at < ids.length; at++) {
+      const leaf = this.#leaves.get(pos - at)?.get(ids[at] as string)
+      if (leaf !== undefined) yield leaf
+    }
+  }
+
+  /** The branches whose oldest revision lies on a path, the oldest of the path left out; arguments as above. */
+  *beginningOn(pos: number, ids: readonly string[]): Generator<Branch> {
+    this.#beginning ??= this.#findBeginnings()
+    this.steps += ids.length
+    for (let at = 0; at < ids.length - 1; at++) {
+      yield* this.#beginning.get(pos - at)?.get(ids[at] as string) ?? []
+    }
+  }
+
+  #findBeginnings(): Generations<Branch[]> {
+    const beginning: Generations<Branch[]> = new Map()
+    this.steps += this.#branches.size
+    for (const branch of this.#branches) addBeginning(beginning, branch)
+    return beginning
+  }
+
+  add(branch: Branch): void {
+    this.#branches.add(branch)
+    this.#addLeaf(branch)
+    this.steps += this.#knowing.size
+    for (const [pos, table] of this.#knowing) this.#enter(table, pos, branch)
+    if (this.#beginning !== undefined) addBeginning(this.#beginning, branch)
+  }
+
+  delete(branch: Branch): void {
+    this.#branches.delete(branch)
+    this.#leaves.get(branch.pos)?.delete(branch.leaf)
+    this.steps += this.#knowing.size
+    for (const [pos, table] of this.#knowing) {
+      const id = branch.pos < pos ? undefined : idAt(branch, pos)
+      if (id !== undefined) this.#leave(table, id, branch)
+    }
+    const oldest = this.#beginning && oldestOf(branch)
+    const table = oldest === undefined ? undefined : this.#beginning?.get(oldest)
+    if (table !== undefined) this.#leave(table, idAt(branch, oldest as number) as string, branch)
+  }
+
+  #leave(table: Map<string, Branch[]>, id: string, branch: Branch): void {
+    const entered = table.get(id) ?? []
+    this.steps += entered.length
+    const at = entered.indexOf(branch)
+    if (at !== -1) entered.splice(at, 1)
+  }
+
+  #addLeaf(branch: Branch): void {
+    let leaves = this.#leaves.get(branch.pos)
+    if (leaves === undefined) {
+      leaves = new Map()
+      this.#leaves.set(branch.pos, leaves)
+    }
+    leaves.set(branch.leaf, branch)
+  }
+}
+
+function addBeginning(beginning: Generations<Branch[]>, branch: Branch): void {
+  const oldest = oldestOf(branch)
+  // There is nothing before the first generation that it could lack.
+  if (oldest === 1) return
+  let table = beginning.get(oldest)
+  if (table === undefined) {
+    table = new Map()
+    beginning.set(oldest, table)
+  }
+  push(table, idAt(branch, oldest) as string, branch)
+}
+
+function push(table: Map<string, Branch[]>, id: string, branch: Branch): void {
+  const entered = table.get(id)
+  if (entered === undefined) table.set(id, [branch])
+  else entered.push(branch)
+}
+
+const indexes = new WeakMap<readonly Branch[], BranchIndex>()
+
+/** The index of many branches, made once for the same array, which must not change any more. */
+function indexOf(branches: readonly Branch[]): BranchIndex {
+  let index = indexes.get(branches)
+  if (index === undefined) {
+    index = new BranchIndex(branches)
+    indexes.set(branches, index)
+  }
+  return index
+}
+
+/** The branch that ends in a revision; loads no ancestry. */
+export function findLeaf(branches: readonly Branch[], rev: Rev): Branch | undefined {
+  if (branches.length <= FEW_BRANCHES) return branches.find((branch) => endsIn(branch, rev))
+  return indexOf(branches).leaf(rev)
+}
+
+/** Whether any branch knows the revision; all leaves are asked before an ancestry is loaded. */
+export function isKnown(branches: readonly Branch[], rev: Rev): boolean {
+  if (branches.length > FEW_BRANCHES) return indexOf(branches).knows(rev)
+  return branches.some((branch) => endsIn(branch, rev)) || branches.some((branch) => knows(branch, rev))
+}
+
+/**
+ * The branches that lead to or through a revision, for `latest=true` (protocol.md 3.2): the leaf alone when
+ * the revision is one, none when it is unknown. No leaf comes twice, since no two branches share one.
+ */
+export function leavesBelow(branches: readonly Branch[], rev: Rev): readonly Branch[] {
+  const leaf = findLeaf(branches, rev)
+  if (leaf !== undefined) return [leaf]
+  if (branches.length > FEW_BRANCHES) return indexOf(branches).knowing(rev)
+  return branches.filter((branch) => knows(branch, rev))
+}

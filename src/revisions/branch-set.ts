@@ -1,0 +1,237 @@
+/**
+ * The branches of one document while a request's revisions enter it, one after the other. What a revision costs is in
+ * proportion to its own path and to what it changes; only the first that reaches into other branches looks at them all.
+ *
+ * Few branches are merged by merge.ts. Of many, merging asks nothing but which branches know a revision, and these
+ * questions go to an index. That this gives what `closure` gives rests on the same as there: of the branches before,
+ * none begins inside one that reaches further back, and no leaf lies on another, so that all that changes does so
+ * because of the incoming path.
+ */
+import { CouchError } from '../core/errors.ts'
+import { type Branch, bytesOf, endsIn, idAt, leafRev, makeBranch, oldestOf } from './branch.ts'
+import { BranchIndex, FEW_BRANCHES } from './branch-index.ts'
+import { extend, merge, stem } from './merge.ts'
+import type { Rev } from './rev.ts'
+import { compareLeaves, winner } from './winner.ts'
+
+/** What a revision changes. A branch whose ancestry grows is both removed and added. */
+export interface BranchChange {
+  readonly removed: readonly Branch[]
+  readonly added: readonly Branch[]
+}
+
+/** What has become of the stored branches. */
+export interface BranchChanges {
+  /** Stored leaves that are none any more. */
+  readonly superseded: readonly Branch[]
+  /** Leaves that are new, and those whose ancestry has grown. */
+  readonly written: readonly Branch[]
+  /** Whether there are other leaves than before. */
+  readonly leavesChanged: boolean
+}
+
+const NO_CHANGE: BranchChange = { removed: [], added: [] }
+
+export class BranchSet {
+  readonly #revsLimit: number
+  readonly #few: number
+  #branches: readonly Branch[]
+  #index: BranchIndex | undefined
+  #winner: Branch | undefined
+  #steps = 0
+  /** Stored branches that are gone, and branches that are not stored, by their leaves. */
+  readonly #removed = new Map<string, Branch>()
+  readonly #added = new Map<string, Branch>()
+
+  /**
+   * @param branches as stored
+   * @param revsLimit ancestors kept for each branch, at least 1
+   * @param few up to so many branches are merged without an index
+   */
+  constructor(branches: readonly Branch[], revsLimit: number, few = FEW_BRANCHES) {
+    this.#branches = branches
+    this.#revsLimit = revsLimit
+    this.#few = few
+    this.#winner = winner(branches)
+    this.#steps = branches.length
+    this.#indexMany()
+  }
+
+  #indexMany(): void {
+    if (this.#branches.length <= this.#few) return
+    this.#index = new BranchIndex(this.#branches)
+    this.#branches = []
+  }
+
+  get size(): number {
+    return this.#index?.branches.size ?? this.#branches.length
+  }
+
+  /** In no order that means anything. */
+  get branches(): Iterable<Branch> {
+    return this.#index?.branches ?? this.#branches
+  }
+
+  /** Work so far, in branches and ids that were looked at. */
+  get steps(): number {
+    return this.#steps + (this.#index?.steps ?? 0)
+  }
+
+  /** The leaf that the document shows. */
+  get winner(): Branch | undefined {
+    return this.#winner
+  }
+
+  /** The branch that ends in a revision; loads no ancestry. */
+  leaf(rev: Rev): Branch | undefined {
+    return this.#index === undefined
+      ? this.#branches.find((branch) => endsIn(branch, rev))
+      : this.#index.leaf(rev)
+  }
+
+  /** About the bytes that all ancestries take where they are stored. */
+  ancestryBytes(): number {
+    let bytes = 0
+    for (const branch of this.branches) bytes += bytesOf(branch)
+    this.#steps += this.size
+    return bytes
+  }
+
+  /** What merging a replicated branch changes, as `merge` decides it. */
+  mergeOf(incoming: Branch): BranchChange {
+    if (this.#index !== undefined) return this.#mergeIndexed(this.#index, incoming)
+    this.#steps += incoming.ids.length + this.#branches.length
+    return difference(this.#branches, merge(this.#branches, incoming, this.#revsLimit).branches)
+  }
+
+  /**
+   * What a new revision upon a leaf changes, as `extend` decides it.
+   * @param parent one of the branches
+   * @throws CouchError invalid_rev when the parent's generation is the largest there can be
+   */
+  extendOf(parent: Branch, newId: string, deleted: boolean): BranchChange {
+    if (this.#index === undefined) {
+      return difference(this.#branches, extend(this.#branches, parent, newId, deleted, this.#revsLimit))
+    }
+    const pos = parent.pos + 1
+    if (!Number.isSafeInteger(pos)) throw new CouchError('invalid_rev')
+    const ids = [newId, ...parent.ids.slice(0, this.#revsLimit - 1)]
+    this.#steps += ids.length
+    const grown = makeBranch(pos, ids, deleted)
+    return this.#index.leaf({ pos, id: newId }) === undefined
+      ? { removed: [parent], added: [grown] }
+      : this.#mergeIndexed(this.#index, grown)
+  }
+
+  apply({ removed, added }: BranchChange): void {
+    if (removed.length === 0 && added.length === 0) return
+    const gone = new Set(removed)
+    if (this.#index === undefined) {
+      this.#branches = [...this.#branches.filter((branch) => !gone.has(branch)), ...added]
+    } else {
+      for (const branch of removed) this.#index.delete(branch)
+      for (const branch of added) this.#index.add(branch)
+    }
+    for (const branch of removed) this.#note(branch)
+    for (const branch of added) this.#added.set(leafRev(branch), branch)
+    this.#crown(gone, added)
+    if (this.#index === undefined) this.#indexMany()
+  }
+
+  #note(branch: Branch): void {
+    const rev = leafRev(branch)
+    if (!this.#added.delete(rev)) this.#removed.set(rev, branch)
+  }
+
+  #crown(gone: ReadonlySet<Branch>, added: readonly Branch[]): void {
+    const best = this.#winner
+    const isGone = best === undefined || gone.has(best)
+    // What follows the winner is most often the next one; only a worse one asks for a look at all others.
+    const heir = winner(isGone ? added : [best, ...added])
+    if (best === undefined || !isGone || (heir !== undefined && compareLeaves(heir, best) <= 0)) {
+      this.#winner = heir
+      return
+    }
+    this.#steps += this.size
+    this.#winner = winner([...this.branches])
+  }
+
+  /** What all that was applied has changed. */
+  changes(): BranchChanges {
+    const superseded = [...this.#removed].flatMap(([rev, branch]) => (this.#added.has(rev) ? [] : branch))
+    const written = [...this.#added.values()]
+    const hasNew = written.some((branch) => !this.#removed.has(leafRev(branch)))
+    return { superseded, written, leavesChanged: hasNew || superseded.length > 0 }
+  }
+
+  #mergeIndexed(index: BranchIndex, incoming: Branch): BranchChange {
+    const { pos, leaf, ids } = incoming
+    const rev = { pos, id: leaf }
+    const same = index.leaf(rev)
+    // As it was sent before.
+    if (same !== undefined && idAt(same, oldestOf(incoming)) === ids.at(-1)) return NO_CHANGE
+    const isKnown = index.knows(rev)
+    const reaching = [...index.beginningOn(pos, ids)]
+    if (isKnown && reaching.length === 0) return NO_CHANGE
+    // Of a path that is known nothing counts but what others take of it, be it cut from them again.
+    const end = isKnown ? reaching.reduce((most, branch) => Math.max(most, oldestOf(branch)), 0) : pos
+    const ended = [...index.leavesOn(pos, ids)].filter((branch) => branch.pos < end)
+    const isEnded = new Set(ended)
+    const grown = reaching.filter((branch) => this.#mayGrow(branch) && !isEnded.has(branch))
+    const path = this.#reachBack(index, incoming, grown)
+    const longer = grown.map((branch) => this.#grow(branch, path.slice(pos - oldestOf(branch) + 1)))
+    const added = isKnown ? longer : [...longer, this.#stemmed(incoming, path)]
+    return { removed: [...ended, ...grown], added }
+  }
+
+  /** What it would take over is cut again from a branch that has as many ids as there may be. */
+  #mayGrow(branch: Branch): boolean {
+    return branch.pos - oldestOf(branch) + 1 < this.#revsLimit
+  }
+
+  /**
+   * The incoming ids with the older ones that others have of them, as far back as any branch may keep them.
+   * @param growing branches that will take over what is older than themselves
+   */
+  #reachBack(index: BranchIndex, incoming: Branch, growing: readonly Branch[]): readonly string[] {
+    const lowest = growing.reduce((least, { pos }) => Math.min(least, pos), incoming.pos)
+    const enough = Math.max(lowest - this.#revsLimit + 1, 1)
+    const parts = [incoming.ids]
+    let oldest = oldestOf(incoming)
+    let id = incoming.ids.at(-1) as string
+    while (oldest > enough) {
+      const source = furthest(index.knowing({ pos: oldest, id }))
+      if (source === undefined || oldestOf(source) >= oldest) break
+      parts.push(source.ids.slice(source.pos - oldest + 1))
+      oldest = oldestOf(source)
+      id = source.ids.at(-1) as string
+    }
+    return parts.length === 1 ? incoming.ids : parts.flat()
+  }
+
+  #grow(branch: Branch, older: readonly string[]): Branch {
+    this.#steps += branch.ids.length
+    return makeBranch(branch.pos, [...branch.ids, ...older].slice(0, this.#revsLimit), branch.deleted)
+  }
+
+  #stemmed(incoming: Branch, path: readonly string[]): Branch {
+    const whole = path === incoming.ids ? incoming : makeBranch(incoming.pos, path, incoming.deleted)
+    return stem(whole, this.#revsLimit)
+  }
+}
+
+/** The branch that reaches furthest back. */
+function furthest(branches: readonly Branch[]): Branch | undefined {
+  let best = branches[0]
+  for (const branch of branches) {
+    if (best !== undefined && oldestOf(branch) < oldestOf(best)) best = branch
+  }
+  return best
+}
+
+function difference(before: readonly Branch[], after: readonly Branch[]): BranchChange {
+  return {
+    removed: before.filter((branch) => !after.includes(branch)),
+    added: after.filter((branch) => !before.includes(branch)),
+  }
+}
