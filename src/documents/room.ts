@@ -5,7 +5,8 @@
  */
 import type { CouchError } from '../core/errors.ts'
 import { isDeletion } from './allowance.ts'
-import type { Candidate, Edit, Inspect } from './edit.ts'
+import type { Candidate, Inspect } from './draft.ts'
+import type { Edit } from './edit.ts'
 
 /**
  * Adds the check to what inspects the edits of a document.

@@ -5,7 +5,7 @@ import { formatRev } from '../revisions/rev.ts'
 import type { Sandbox, UserFunction, ValidateCall, Verdict } from '../sandbox/sandbox.ts'
 import type { AttachmentWrite, StoredAttachment } from '../storage/engine.ts'
 import { spliceDocument } from './body.ts'
-import type { Candidate, OldRevision } from './edit.ts'
+import type { Candidate, OldRevision } from './draft.ts'
 import { namedRev } from './incoming.ts'
 
 /** Documents handed to a function at once: what one of them spoils is tried again one by one. */
