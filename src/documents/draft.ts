@@ -59,7 +59,7 @@ const MOST_ANCESTRY = 16 * 1024 * 1024
 /** So many leaves are not counted: their ancestries take less whatever ids they have, with the usual `_revs_limit`. */
 const UNCOUNTED_LEAVES = 16
 
-interface Content {
+export interface Content {
   readonly deleted: boolean
   readonly body: string
   readonly attachments: readonly AttachmentWrite[]

@@ -39,6 +39,8 @@ export class BranchSet {
   #index: BranchIndex | undefined
   #winner: Branch | undefined
   #steps = 0
+  /** undefined: not counted yet. */
+  #bytes: number | undefined
   /** Stored branches that are gone, and branches that are not stored, by their leaves. */
   readonly #removed = new Map<string, Branch>()
   readonly #added = new Map<string, Branch>()
@@ -91,6 +93,11 @@ export class BranchSet {
 
   /** About the bytes that all ancestries take where they are stored. */
   ancestryBytes(): number {
+    this.#bytes ??= this.#countBytes()
+    return this.#bytes
+  }
+
+  #countBytes(): number {
     let bytes = 0
     for (const branch of this.branches) bytes += bytesOf(branch)
     this.#steps += this.size
@@ -131,6 +138,10 @@ export class BranchSet {
     } else {
       for (const branch of removed) this.#index.delete(branch)
       for (const branch of added) this.#index.add(branch)
+    }
+    if (this.#bytes !== undefined) {
+      for (const branch of removed) this.#bytes -= bytesOf(branch)
+      for (const branch of added) this.#bytes += bytesOf(branch)
     }
     for (const branch of removed) this.#note(branch)
     for (const branch of added) this.#added.set(leafRev(branch), branch)
