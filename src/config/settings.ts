@@ -1,6 +1,7 @@
 import type { HashOptions } from '../core/pbkdf2.ts'
 import {
   type CompactionRules,
+  type CompressionRules,
   DEFAULT_RULES,
   type Limits,
   type Rules,
@@ -23,6 +24,7 @@ function rulesOf(config: Config): Rules {
     hashing: hashingOf(config),
     users: usersRulesOf(config),
     uuids: uuidRulesOf(config),
+    compression: compressionRulesOf(config),
     compaction: compactionRulesOf(config),
     massDeletion: {
       percent: config.integer('settee', 'mass_deletion'),
@@ -55,6 +57,14 @@ function usersRulesOf(config: Config): UsersRules {
       : [],
     securityEditable: config.boolean('couchdb', 'users_db_security_editable'),
     passwordRules: passwordRules(config.get('chttpd_auth', 'password_regexp') ?? ''),
+  }
+}
+
+function compressionRulesOf(config: Config): CompressionRules {
+  const types = config.get('attachments', 'compressible_types') ?? ''
+  return {
+    level: config.integer('attachments', 'compression_level'),
+    types: types.split(',').flatMap((type) => type.trim() || []),
   }
 }
 

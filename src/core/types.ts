@@ -64,6 +64,8 @@ export interface Rules {
   /** How new passwords in `_users` are hashed; `prf` is CouchDB's name of the digest. */
   readonly hashing: { readonly iterations: number; readonly prf: string }
   readonly users: UsersRules
+  /** Which attachments are stored as gzip. */
+  readonly compression: CompressionRules
   /** How documents that come without an id get one. */
   readonly uuids: UuidRules
   /** From when on deletions within a minute are told of: documents, and of a hundred live ones; 0: never. */
@@ -71,6 +73,14 @@ export interface Rules {
   readonly compaction: CompactionRules
   /** Leaves that a document may have, deleted ones too. */
   readonly maxLeaves: number
+}
+
+/** Section `[attachments]`. */
+export interface CompressionRules {
+  /** From 1, the fastest, to 9; 0: none is compressed. */
+  readonly level: number
+  /** Media types; a `*` stands for any characters. */
+  readonly types: readonly string[]
 }
 
 /** When databases are compacted by themselves, and what compactions keep. */
@@ -114,6 +124,7 @@ export const DEFAULT_RULES: Rules = {
   upgradeCopies: true,
   hashing: { iterations: 600_000, prf: 'sha256' },
   users: { publicFields: [], securityEditable: false, passwordRules: [] },
+  compression: { level: 0, types: [] },
   uuids: DEFAULT_UUID_RULES,
   massDeletion: { percent: 50, documents: 20 },
   maxLeaves: 5000,

@@ -2,14 +2,12 @@
  * Contents of attachments on their way from a request's body into the store, a piece at a time (protocol.md 7.2, 7.4;
  * docs/decisions/0002). Nothing names what is staged until a document is written that does.
  */
-import { createHash } from 'node:crypto'
-import { Readable } from 'node:stream'
-import { pipeline } from 'node:stream/promises'
-import { createGunzip } from 'node:zlib'
+import { createHash, type Hash } from 'node:crypto'
 import { CouchError } from '../core/errors.ts'
 import type { Settings } from '../core/types.ts'
 import { WorkQueue } from '../core/work-queue.ts'
-import type { AttachmentEncoding, BlobStage, DatabaseStore } from '../storage/engine.ts'
+import type { BlobStage, DatabaseStore } from '../storage/engine.ts'
+import { CODING_STEP, gzipped, inflatedLength, isCompressible } from './attachment-coding.ts'
 import type { Body } from './database.ts'
 import type { FollowingAttachment, IncomingAttachment, IncomingContent } from './incoming.ts'
 import { bodyBytes, readInto } from './request-body.ts'
@@ -19,7 +17,6 @@ const PIECE = 1024 * 1024
 /** Up to so many bytes, and so many together in one request, go into the document's own write: one sync, not three. */
 const SMALL = 256 * 1024
 const SMALL_TOGETHER = 1024 * 1024
-const INFLATE_CHUNK = 64 * 1024
 
 /**
  * How many pieces a thread has in its hands at once, each of another upload. More would be as many megabytes more, and
@@ -29,6 +26,8 @@ const PIECES_AT_ONCE = 4
 
 /** Of the thread. Whoever waits is a request under way, of which there are so many as connections. */
 const turns = new WorkQueue(PIECES_AT_ONCE, Number.POSITIVE_INFINITY)
+/** Of the thread: large contents that are compressed at once. zlib's threads are the process's, and have other work. */
+const compressions = new WorkQueue(2, Number.POSITIVE_INFINITY)
 /** What pieces were read into, for the next ones. */
 const memories: Buffer[] = []
 
@@ -48,6 +47,17 @@ function atTurn(
       memories.push(memory)
     }
   })
+}
+
+/** An attachment whose content is to be taken in; `encoding` is how it comes. */
+export type Arriving = Pick<FollowingAttachment, 'name' | 'type' | 'encoding'>
+
+type Kept = Pick<IncomingContent, 'digest' | 'content'>
+
+interface Taken {
+  readonly content: IncomingContent
+  /** The digest of what was sent. */
+  readonly sent: string
 }
 
 /** Where a content lies in a request's body. */
@@ -90,46 +100,99 @@ export class Staging {
   }
 
   /**
-   * Takes in one content.
-   * @param name the attachment's, for the refusal
+   * Takes in one content, which becomes gzip where the configuration has its type compressed.
    * @throws hosted_attachment, insufficient_storage before anything is looked at; attachment_too_large, gzip_body; and
    * as the store
    */
-  async take(
-    body: Body,
-    { start, end }: Stretch,
-    name: string,
-    encoding: AttachmentEncoding,
-  ): Promise<IncomingContent> {
+  async take(body: Body, found: Stretch, attachment: Arriving): Promise<IncomingContent> {
+    return (await this.#take(body, found, attachment)).content
+  }
+
+  async #take(body: Body, { start, end }: Stretch, { name, type, encoding }: Arriving): Promise<Taken> {
     const { limits, rules } = this.#settings
     if (rules.isHosted) throw new CouchError('hosted_attachment')
     this.#requireRoom()
-    const storedLength = end - start
+    const sentLength = end - start
     const limit = limits.maxAttachmentSize
-    if (storedLength > limit) throw new CouchError('attachment_too_large', name)
-    const length = encoding === null ? storedLength : await inflatedLength(body, { start, end }, name, limit)
-    const facts = { length, encoding, storedLength }
-    if (storedLength > SMALL || this.#held + storedLength > SMALL_TOGETHER) {
-      return { ...facts, ...(await this.#stage(body, start, end)) }
+    if (sentLength > limit) throw new CouchError('attachment_too_large', name)
+    if (encoding === null && isCompressible(type, rules.compression)) {
+      return this.#compress(body, { start, end }, rules.compression.level)
     }
-    this.#held += storedLength
-    const bytes = bodyBytes(body, start, end)
-    const sha256 = createHash('sha256').update(bytes).digest()
-    const digest = `md5-${createHash('md5').update(bytes).digest('base64')}`
-    return { ...facts, digest, content: { bytes, sha256 } }
+    if (encoding === 'gzip' && sentLength === 0) throw new CouchError('gzip_body')
+    const length =
+      encoding === null ? sentLength : await inflatedLength(codedPieces(body, { start, end }), name, limit)
+    const content = { length, encoding, storedLength: sentLength, ...(await this.#keep(body, start, end)) }
+    return { content, sent: content.digest }
   }
 
-  async #stage(body: Body, start: number, end: number): Promise<Pick<IncomingContent, 'digest' | 'content'>> {
+  #keep(body: Body, start: number, end: number): Promise<Kept> | Kept {
+    return this.#fits(end - start) ? this.#hold(bodyBytes(body, start, end)) : this.#stage(body, start, end)
+  }
+
+  #fits(bytes: number): boolean {
+    return bytes <= SMALL && this.#held + bytes <= SMALL_TOGETHER
+  }
+
+  #hold(bytes: Uint8Array): Kept {
+    this.#held += bytes.length
+    const sha256 = createHash('sha256').update(bytes).digest()
+    const digest = `md5-${createHash('md5').update(bytes).digest('base64')}`
+    return { digest, content: { bytes, sha256 } }
+  }
+
+  /** The client's digest is of what it has sent, the stored one of the gzip, as in CouchDB (couch_att). */
+  async #compress(body: Body, found: Stretch, level: number): Promise<Taken> {
+    const length = found.end - found.start
+    const md5 = createHash('md5')
+    const work = () => this.#gather(gzipped(hashed(codedPieces(body, found), md5), level))
+    const kept = await (length > PIECE ? compressions.take(work) : work())
+    return { content: { length, encoding: 'gzip', ...kept }, sent: `md5-${md5.digest('base64')}` }
+  }
+
+  /** Takes in bytes whose number shows only when all have come. */
+  async #gather(chunks: AsyncIterable<Uint8Array>): Promise<Kept & Pick<IncomingContent, 'storedLength'>> {
+    let gathered: Uint8Array[] = []
+    let waiting = 0
+    let storedLength = 0
+    let stage: BlobStage | null = null
+    const flush = async (to: BlobStage) => {
+      const piece = Buffer.concat(gathered)
+      gathered = []
+      waiting = 0
+      await turns.take(() => {
+        this.#requireRoom()
+        return to.append(piece)
+      })
+    }
+    for await (const chunk of chunks) {
+      gathered.push(chunk)
+      waiting += chunk.length
+      storedLength += chunk.length
+      if (waiting < PIECE - CODING_STEP) continue
+      stage ??= await this.#begin()
+      await flush(stage)
+    }
+    if (stage === null && this.#fits(waiting)) return { storedLength, ...this.#hold(Buffer.concat(gathered)) }
+    stage ??= await this.#begin()
+    if (waiting > 0) await flush(stage)
+    return { storedLength, ...(await finished(stage)) }
+  }
+
+  async #begin(): Promise<BlobStage> {
     const stage = await this.#store.stageBlob()
     this.#stages.push(stage)
+    return stage
+  }
+
+  async #stage(body: Body, start: number, end: number): Promise<Kept> {
+    const stage = await this.#begin()
     for (let at = start; at < end; at += PIECE) {
       await atTurn(body, at, Math.min(at + PIECE, end), (piece) => {
         this.#requireRoom()
         return stage.append(piece)
       })
     }
-    const { digest, blob } = await stage.finish()
-    return { digest, content: { blob } }
+    return finished(stage)
   }
 
   #requireRoom(): void {
@@ -146,15 +209,27 @@ export class Staging {
     found: Stretch,
     attachment: FollowingAttachment,
   ): Promise<IncomingAttachment> {
-    const { name, type, revpos, encoding, digest } = attachment
-    const content = await this.take(body, found, name, encoding)
-    if (digest !== undefined && !sameDigest(digest, content.digest)) throw new CouchError('md5_mismatch')
+    const { name, type, revpos, digest } = attachment
+    const { content, sent } = await this.#take(body, found, attachment)
+    if (digest !== undefined && !sameDigest(digest, sent)) throw new CouchError('md5_mismatch')
     return { name, type, revpos, content }
   }
 
   /** Lets go of all that was staged. */
   async release(): Promise<void> {
     for (const stage of this.#stages.splice(0)) await stage.release()
+  }
+}
+
+async function finished(stage: BlobStage): Promise<Kept> {
+  const { digest, blob } = await stage.finish()
+  return { digest, content: { blob } }
+}
+
+function* hashed(pieces: Iterable<Uint8Array>, hash: Hash): Generator<Uint8Array> {
+  for (const piece of pieces) {
+    hash.update(piece)
+    yield piece
   }
 }
 
@@ -165,33 +240,7 @@ function sameDigest(one: string, other: string): boolean {
 
 /** Pieces that stay as they are: zlib reads them on a thread of its own. */
 function* codedPieces(body: Body, { start, end }: Stretch): Generator<Uint8Array> {
-  for (let at = start; at < end; at += INFLATE_CHUNK) {
-    yield bodyBytes(body, at, Math.min(at + INFLATE_CHUNK, end))
+  for (let at = start; at < end; at += CODING_STEP) {
+    yield bodyBytes(body, at, Math.min(at + CODING_STEP, end))
   }
-}
-
-/** How long a gzipped content is when it is inflated; nothing is kept of it. */
-async function inflatedLength(body: Body, found: Stretch, name: string, limit: number): Promise<number> {
-  if (found.start === found.end) throw new CouchError('gzip_body')
-  let length = 0
-  const count = async (inflated: AsyncIterable<Uint8Array>) => {
-    for await (const chunk of inflated) {
-      length += chunk.length
-      if (length > limit) return
-    }
-  }
-  try {
-    const gunzip = createGunzip({ chunkSize: INFLATE_CHUNK })
-    await pipeline(Readable.from(codedPieces(body, found)), gunzip, count)
-  } catch (error) {
-    // Going no further breaks the pipeline off.
-    if (length <= limit) throw inflateFailure(error)
-  }
-  if (length > limit) throw new CouchError('attachment_too_large', name)
-  return length
-}
-
-function inflateFailure(error: unknown): unknown {
-  const { code = '' } = error as NodeJS.ErrnoException
-  return code.startsWith('Z_') ? new CouchError('gzip_body', undefined, { cause: error }) : error
 }

@@ -66,7 +66,12 @@ export async function stageForm(
   const names = new Set(files.map(({ name }) => name))
   const attachments: IncomingAttachment[] = doc.attachments.filter(({ name }) => !names.has(name))
   for (const { name, type, part } of files) {
-    attachments.push({ name, type, revpos: undefined, content: await staging.take(body, part, name, null) })
+    attachments.push({
+      name,
+      type,
+      revpos: undefined,
+      content: await staging.take(body, part, { name, type, encoding: null }),
+    })
   }
   return { ...doc, attachments }
 }

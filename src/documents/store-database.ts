@@ -189,7 +189,11 @@ export function storeDatabase(store: RememberingStore, options: StoreDatabaseOpt
       await requireWriter(user, id)
       return withStaging(store, settings(), shortage, async (staging) => {
         const given = body ?? { bytes: new Uint8Array() }
-        const content = await staging.take(given, { start: 0, end: bodyLength(given) }, name, encoding)
+        const content = await staging.take(
+          given,
+          { start: 0, end: bodyLength(given) },
+          { name, type, encoding },
+        )
         const attachments = [{ name, type, revpos: undefined, content }]
         return write(user, { id, doc: { ...doc, attachments }, newEdits: true, attachment: name })
       })

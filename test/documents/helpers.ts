@@ -8,6 +8,7 @@ import {
   DEFAULT_LIMITS,
   DEFAULT_RULES,
   type Limits,
+  type Rules,
   type SecurityObject,
   type UserCtx,
 } from '../../src/core/types.ts'
@@ -63,6 +64,7 @@ export async function openOn(
   limits: Partial<Limits> = {},
   sandbox: Sandbox = localSandbox(),
   now: () => number = Date.now,
+  rules: Partial<Rules> = {},
 ): Promise<Opened> {
   const { incarnation } = await (await engine.openCatalog()).create('notes')
   const store = await engine.openDatabase('notes')
@@ -70,7 +72,7 @@ export async function openOn(
   const database = storeDatabase(store, {
     name: 'notes',
     limits: () => ({ ...DEFAULT_LIMITS, ...limits }),
-    rules: () => DEFAULT_RULES,
+    rules: () => ({ ...DEFAULT_RULES, ...rules }),
     onSecured: (security) => secured.push(security),
     sandbox,
     incarnation,

@@ -1,4 +1,6 @@
 /** Settings of CouchDB as a moved local.ini brings them, seen from outside. */
+import { createHash } from 'node:crypto'
+import { gunzipSync } from 'node:zlib'
 import t from 'tap'
 import { startTestServer } from '../helpers/server.ts'
 import { connect } from './client.ts'
@@ -141,4 +143,59 @@ t.test('chttpd/allow_jsonp', async (t) => {
   t.match(await call('GET', '/db/x?callback='), { json: { a: 1 } })
   t.match(await call('GET', '/db/y/a.json?callback=f'), { text: '{"z":1}' }, 'an attachment is what it is')
   t.match(await call('POST', '/db/_all_docs?callback=f', { json: { keys: [] } }), { json: { rows: [] } })
+})
+
+t.test('attachments/compression_level', async (t) => {
+  const call = connect(t, await startTestServer(t))
+  await call('PUT', '/_node/_local/_config/attachments/compression_level', { json: '8' })
+  t.equal(
+    (await call('PUT', '/_node/_local/_config/attachments/compression_level', { json: '10' })).status,
+    400,
+  )
+  for (const db of ['/db', '/copy']) await call('PUT', db)
+  const text = 'A long note, and a long one. '.repeat(200)
+  const headers = { 'content-type': 'text/markdown' }
+  const { rev } = (await call('PUT', '/db/x/n.md', { body: text, headers })).json as { rev: string }
+  const coded = await call('GET', '/db/x/n.md', { headers: { 'accept-encoding': 'gzip' } })
+  const digest = createHash('md5').update(coded.bytes).digest('base64')
+  t.match(coded.headers, {
+    'content-encoding': 'gzip',
+    'content-type': 'text/markdown',
+    etag: `"${digest}"`,
+    'accept-ranges': 'none',
+    'content-length': String(coded.bytes.length),
+    vary: /Accept-Encoding/,
+  })
+  t.equal(gunzipSync(coded.bytes).toString(), text)
+  const plain = await call('GET', '/db/x/n.md', { headers: { range: 'bytes=0-3' } })
+  t.match(plain, {
+    status: 200,
+    text,
+    headers: { etag: `"${digest}"`, 'content-length': String(text.length) },
+  })
+  t.equal(plain.headers['content-encoding'], undefined)
+  const known = await call('GET', '/db/x/n.md', { headers: { 'if-none-match': `"${digest}"` } })
+  t.match(known, { status: 304, text: '' })
+  const stub = { digest: `md5-${digest}`, length: text.length, stub: true }
+  const stubs = async (path: string) =>
+    ((await call('GET', path)).json as { _attachments: Record<string, object> })._attachments
+  t.strictSame(await stubs('/db/x'), { 'n.md': { content_type: 'text/markdown', revpos: 1, ...stub } })
+  const told = { encoding: 'gzip', encoded_length: coded.bytes.length }
+  t.match(await stubs('/db/x?att_encoding_info=true'), { 'n.md': { ...stub, ...told } })
+  const related = await call('GET', '/db/x?attachments=true&revs=true&att_encoding_info=true', {
+    headers: { accept: 'multipart/related' },
+  })
+  t.match(related.text, 'Content-Encoding: gzip')
+  t.ok(related.bytes.includes(coded.bytes), 'sent as it is stored')
+  const put = await call('PUT', `/copy/x?new_edits=false&rev=${rev}`, {
+    body: related.bytes,
+    headers: { 'content-type': String(related.headers['content-type']) },
+  })
+  t.equal(put.status, 201)
+  t.match(
+    await stubs('/copy/x?att_encoding_info=true'),
+    { 'n.md': { ...stub, ...told } },
+    'replicated as it is stored',
+  )
+  t.equal((await call('GET', '/copy/x/n.md')).text, text)
 })
