@@ -16,7 +16,7 @@ export interface Account {
 export type AccountListener = (names: ReadonlySet<string> | 'all') => void
 
 export interface Accounts {
-  /** @returns null when there is no such account. @throws unavailable */
+  /** @returns null when there is no such account. @throws unavailable; account_conflicts, which nobody is locked out for */
   find(name: string): Promise<Account | null>
   /** A hash, as costly as a real one, that no password meets: so that an unknown name takes as long. */
   decoy(): string

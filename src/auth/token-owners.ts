@@ -1,3 +1,4 @@
+import { CouchError } from '../core/errors.ts'
 import type { Accounts } from './accounts.ts'
 import type { TokenTable } from './token-table.ts'
 
@@ -70,6 +71,8 @@ export class OwnerWatch {
     try {
       if ((await this.#options.accounts.find(name)) === null) await this.#revokeAll(name)
     } catch (fault) {
+      // The account is there, and its devices are to get in again once its conflict is resolved.
+      if (fault instanceof CouchError && fault.code === 'account_conflicts') return
       this.#doubted.add(name)
       throw fault
     }

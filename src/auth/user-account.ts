@@ -1,4 +1,5 @@
 /** A document of `_users` as an account; protocol.md 11.7. Pure. */
+import { CouchError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json-object.ts'
 import type { Account } from './accounts.ts'
 import { isHashed } from './password.ts'
@@ -11,11 +12,13 @@ const OLD_ITERATIONS = 10_000
  * Reads an account.
  * @param name that it is asked for by
  * @param doc the document's JSON value, read with its conflicts
- * @returns null where there is none: the document is of another name, or has conflicts, of which the losing ones may be
- *   what the user knows; CouchDB lets nobody in by such a document either
+ * @returns null where there is none: the document is of another name
+ * @throws account_conflicts: the password that the user knows may be that of a losing revision, and CouchDB lets nobody
+ *   in by such a document either
  */
 export function userAccount(name: string, doc: unknown): Account | null {
-  if (!isJsonObject(doc) || doc.name !== name || doc._conflicts !== undefined) return null
+  if (!isJsonObject(doc) || doc.name !== name) return null
+  if (doc._conflicts !== undefined) throw new CouchError('account_conflicts')
   const roles = Array.isArray(doc.roles) ? doc.roles.filter(isGivenRole) : []
   return { name, roles, stored: storedPassword(doc), salt: typeof doc.salt === 'string' ? doc.salt : '' }
 }

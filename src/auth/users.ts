@@ -17,7 +17,8 @@ const FRESH_MS = 5000
 const MAX_NAME = 8000
 
 interface Known {
-  readonly account: Account | null
+  /** An error where the account's document has conflicts. */
+  readonly account: Account | CouchError | null
   /** In the milliseconds of Date.now. */
   readonly until: number
 }
@@ -58,7 +59,7 @@ class UsersAccounts implements Accounts {
   async find(name: string): Promise<Account | null> {
     if (this.#feed.isSettled) {
       const known = this.#found.get(name) ?? this.#missing.get(name)
-      if (known !== undefined && Date.now() < known.until) return known.account
+      if (known !== undefined && Date.now() < known.until) return usable(known.account)
     }
     if (name === '' || name.length > MAX_NAME || !name.isWellFormed()) return null
     const database = await this.#feed.database()
@@ -85,7 +86,7 @@ class UsersAccounts implements Accounts {
       const known = { account, until: Date.now() + FRESH_MS }
       ;(account === null ? this.#missing : this.#found).set(name, known)
     }
-    return account
+    return usable(account)
   }
 
   #forget(names: ChangedNames): void {
@@ -113,12 +114,19 @@ class UsersAccounts implements Accounts {
   }
 }
 
-async function readAccount(database: DatabaseHandle, name: string): Promise<Account | null> {
+/** @throws account_conflicts */
+function usable(account: Account | CouchError | null): Account | null {
+  if (account instanceof CouchError) throw account
+  return account
+}
+
+async function readAccount(database: DatabaseHandle, name: string): Promise<Account | CouchError | null> {
   try {
     const { json } = await database.open(HOUSE, userDocId(name), { conflicts: true })
     return userAccount(name, JSON.parse(textOf(json)))
   } catch (error) {
     if (error instanceof CouchError && error.status === 404) return null
+    if (error instanceof CouchError && error.code === 'account_conflicts') return error
     throw error
   }
 }

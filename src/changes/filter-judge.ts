@@ -3,6 +3,7 @@
 import { CouchError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json-object.ts'
 import type { SecurityObject, UserCtx } from '../core/types.ts'
+import { languageOf, requireJavascript } from '../documents/design-docs.ts'
 import { requireMember } from '../documents/security.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
@@ -36,7 +37,7 @@ export interface FoundFunction extends Design {
 
 /**
  * Finds the function of a filter. It is looked up for every page, so that a change of its design document counts.
- * @throws unauthorized, forbidden; not_found, deleted, with the texts of protocol.md 5.6
+ * @throws unauthorized, forbidden; not_found, deleted, with the texts of protocol.md 5.6; function_error
  */
 export async function findFunction(
   store: DatabaseStore,
@@ -45,7 +46,10 @@ export async function findFunction(
 ): Promise<FoundFunction> {
   const design = await readDesign(store, user, filter.ddoc)
   const path = [filter.kind === 'view' ? 'views' : 'filters', filter.name]
-  return { ...design, path, value: valueOfKeys(design.source, path) }
+  const members = JSON.parse(design.source) as Record<string, unknown>
+  const value = valueOfKeys(members, path)
+  requireJavascript(languageOf(members))
+  return { ...design, path, value }
 }
 
 /** @param user who asks: functions are told */
@@ -80,8 +84,8 @@ async function readDesign(store: DatabaseStore, user: UserCtx, ddoc: string): Pr
 }
 
 /** @throws not_found for the first key that is not there */
-function valueOfKeys(source: string, path: readonly string[]): unknown {
-  let value: unknown = JSON.parse(source)
+function valueOfKeys(members: Record<string, unknown>, path: readonly string[]): unknown {
+  let value: unknown = members
   for (const key of path) {
     if (!isJsonObject(value)) {
       throw new CouchError('not_found', 'json_mismatch')

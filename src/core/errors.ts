@@ -69,6 +69,11 @@ export const ERRORS = {
   md5_mismatch: [400, 'bad_request', 'md5_mismatch'],
   unauthorized: [401, 'unauthorized', 'You are not authorized to access this db.'],
   wrong_credentials: [401, 'unauthorized', 'Name or password is incorrect.'],
+  account_conflicts: [
+    401,
+    'unauthorized',
+    'User document conflicts must be resolved before the document is used for authentication purposes.',
+  ],
   session_expired: [401, 'unauthorized', 'The session has expired: log in again.'], // ours
   not_server_admin: [401, 'unauthorized', 'You are not a server admin.'],
   forbidden: [403, 'forbidden', 'You are not allowed to access this db.'],

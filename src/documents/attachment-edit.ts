@@ -6,6 +6,7 @@ import { type IncomingDoc, namedRev } from './incoming.ts'
 
 /**
  * The document as a client would send it to change this one attachment and nothing else. Pure.
+ * A new attachment comes before the others, as in CouchDB.
  * @param state the document as stored; null when it never was
  * @param name of the attachment
  * @param doc names the parent, if any, and holds the attachment, or none when it is to be removed
@@ -28,7 +29,7 @@ export function amendedDocument(state: DocState | null, name: string, doc: Incom
     .attachments(rev)
     .filter((attachment) => attachment.name !== name)
     .map(({ name, type }) => ({ name, type, revpos: undefined, content: null }))
-  return { ...doc, deleted: state.isDeleted(rev) ?? false, body, attachments: [...kept, ...doc.attachments] }
+  return { ...doc, deleted: state.isDeleted(rev) ?? false, body, attachments: [...doc.attachments, ...kept] }
 }
 
 function liveState(state: DocState | null): DocState {

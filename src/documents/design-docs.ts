@@ -76,6 +76,13 @@ export async function compileViews(
   for (const { view, member } of functions) await sandbox.compile({ ...fn, path: ['views', view, member] })
 }
 
+/** @throws function_error for a design document whose functions are not JavaScript; no other language is run here */
+export function requireJavascript(language: unknown): void {
+  if (language !== 'javascript') {
+    throw new CouchError('function_error', `unknown_query_language: ${String(language)}`)
+  }
+}
+
 /** The language of a design document's functions. */
 export function languageOf(doc: Members): unknown {
   return doc.language === undefined ? 'javascript' : doc.language

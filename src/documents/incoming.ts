@@ -96,18 +96,22 @@ async function withAttachments(members: Members, value: unknown, settings: Setti
 
 /**
  * Reads a document whose attachments may follow it.
- * @returns the document without those that follow, and these, in no order
+ * @returns the document without those that follow, these, and the names of all, as JSON.parse orders them
  * @throws as {@link readDocument}
  */
 export async function readLeadingDocument(
   text: string,
   settings: Settings,
   address?: string,
-): Promise<{ readonly doc: IncomingDoc; readonly follows: readonly FollowingAttachment[] }> {
+): Promise<{
+  readonly doc: IncomingDoc
+  readonly follows: readonly FollowingAttachment[]
+  readonly names: readonly string[]
+}> {
   const members = readMembers(splitDocument(text), settings.limits, address)
   const value = members.special.get('_attachments')
   const { attachments, follows } = await readAttachments(value === undefined ? {} : value, settings)
-  return { doc: documentOf(members, attachments), follows }
+  return { doc: documentOf(members, attachments), follows, names: Object.keys(value ?? {}) }
 }
 
 /** What a document says of itself, all but its attachments and its revision checked. */

@@ -19,6 +19,8 @@ export interface LeadingDocument {
   /** Without the attachments that follow. */
   readonly doc: IncomingDoc
   readonly follows: readonly { readonly attachment: FollowingAttachment; readonly part: Part }[]
+  /** The place of each attachment in the document's JSON, by name. */
+  readonly places: ReadonlyMap<string, number>
 }
 
 /**
@@ -40,17 +42,18 @@ export async function readMultipart(
     throw new CouchError('bad_content_type')
   }
   const text = bodyText(body, json.start, json.end)
-  const { doc, follows } = await readLeadingDocument(text, settings, address)
+  const { doc, follows, names } = await readLeadingDocument(text, settings, address)
+  const places = placesSent(names, text)
   // Hosted mode refuses the document for them; which part is whose is then of no interest.
-  if (settings.rules.isHosted && doc.attachments.length > 0) return { doc, follows: [] }
-  const matched = matchParts(inOrderSent(follows, text), parts)
+  if (settings.rules.isHosted && doc.attachments.length > 0) return { doc, follows: [], places }
+  const matched = matchParts(inOrder(follows, places), parts)
   for (const { attachment, part } of matched) checkLength(attachment, part)
-  return { doc, follows: matched }
+  return { doc, follows: matched, places }
 }
 
 /** The document with all its attachments, those that followed it staged. @throws as {@link Staging.takeFollowing} */
 export async function stageFollowing(
-  { doc, follows }: LeadingDocument,
+  { doc, follows, places }: LeadingDocument,
   body: Body,
   staging: Staging,
 ): Promise<IncomingDoc> {
@@ -58,7 +61,7 @@ export async function stageFollowing(
   for (const { attachment, part } of follows) {
     attachments.push(await staging.takeFollowing(body, part, attachment))
   }
-  return { ...doc, attachments }
+  return { ...doc, attachments: inOrder(attachments, places) }
 }
 
 /** The parts of a body that is multipart with this boundary. @throws bad_request */
@@ -72,13 +75,21 @@ export async function findParts(body: Body, boundary: string): Promise<readonly 
   return scanner.end()
 }
 
-/** In the order of the text, which JSON.parse does not keep where names are numbers. */
-function inOrderSent(follows: readonly FollowingAttachment[], text: string): readonly FollowingAttachment[] {
-  if (!follows.some(({ name }) => INDEX.test(name))) return follows
-  const members = scanDocument(text, (name) => name === '_attachments').cut.get('_attachments') ?? '{}'
-  const names = [...scanDocument(members, () => true).cut.keys()]
-  const places = new Map(names.map((name, place) => [name, place]))
-  return [...follows].sort((a, b) => (places.get(a.name) ?? 0) - (places.get(b.name) ?? 0))
+/** The places of names in the text, whose order JSON.parse does not keep where names are numbers. */
+function placesSent(names: readonly string[], text: string): ReadonlyMap<string, number> {
+  let sent = names
+  if (names.some((name) => INDEX.test(name))) {
+    const members = scanDocument(text, (name) => name === '_attachments').cut.get('_attachments') ?? '{}'
+    sent = [...scanDocument(members, () => true).cut.keys()]
+  }
+  return new Map(sent.map((name, place) => [name, place]))
+}
+
+function inOrder<T extends { readonly name: string }>(
+  attachments: readonly T[],
+  places: ReadonlyMap<string, number>,
+): readonly T[] {
+  return attachments.toSorted((a, b) => (places.get(a.name) ?? 0) - (places.get(b.name) ?? 0))
 }
 
 function matchParts(

@@ -6,12 +6,12 @@ import { type Branch, leafRev } from '../revisions/branch.ts'
 import { isKnown, leavesBelow } from '../revisions/branch-index.ts'
 import { formatRev, parseRev, type Rev } from '../revisions/rev.ts'
 import { sortLeaves } from '../revisions/winner.ts'
-import type { DocState } from '../storage/engine.ts'
+import type { DocState, StoreView } from '../storage/engine.ts'
 import type { OpenOptions } from './database.ts'
 import type { DocumentReader } from './document-reader.ts'
 import { inlinePieces } from './parts.ts'
 import { pieceChunks } from './pieces.ts'
-import { type ContentForm, type RenderedDocument, renderInTexts } from './render.ts'
+import { type ContentForm, type RenderedDocument, type RenderOptions, renderInTexts } from './render.ts'
 import { requireMember } from './security.ts'
 import { pinContents, readContent } from './stored-content.ts'
 
@@ -83,7 +83,7 @@ export async function beginTogether(
       requireMember(user, view.security)
       const asked = unread.next().value as RevisionsAsked
       if (chars >= PAGE_CHARS || breath.isDue) return null
-      const begun = attempt(() => beginWith(doc, asked))
+      const begun = attempt(() => beginWith(doc, asked, view))
       if (!(begun instanceof CouchError)) for (const row of begun.rows) chars += charsOf(row)
       return begun
     },
@@ -100,8 +100,8 @@ function attempt<T>(work: () => T): T | CouchError {
   }
 }
 
-function beginWith(doc: DocState | null, asked: RevisionsAsked): RevisionsBegun {
-  return nextPage(doc, new RevisionsPlan(asked), 0, asked)
+function beginWith(doc: DocState | null, asked: RevisionsAsked, view: StoreView): RevisionsBegun {
+  return nextPage(doc, new RevisionsPlan(asked), 0, asked, view)
 }
 
 function nextPage(
@@ -109,10 +109,11 @@ function nextPage(
   plan: RevisionsPlan,
   done: number,
   asked: RevisionsAsked,
+  view: StoreView,
 ): RevisionsBegun {
   const breath = new Breath()
   plan.extend(doc, breath)
-  const rows = renderPage(doc, plan.rows, done, asked, breath)
+  const rows = renderPage(doc, plan.rows, done, asked, view, breath)
   return { plan, rows, done: done + rows.length }
 }
 
@@ -158,8 +159,8 @@ async function readStretch(
     [asked.id],
     (doc, _id, view) => {
       requireMember(user, view.security)
-      if (before === null) return beginWith(doc, asked)
-      return nextPage(doc, before.plan, before.done, asked)
+      if (before === null) return beginWith(doc, asked, view)
+      return nextPage(doc, before.plan, before.done, asked, view)
     },
     { body: true, branches: true },
   )
@@ -236,13 +237,14 @@ function renderPage(
   plan: readonly PlannedRow[],
   from: number,
   { form, render }: RevisionsAsked,
+  { revsLimit }: StoreView,
   breath: Breath,
 ): OpenRow[] {
   const rows: OpenRow[] = []
   let chars = 0
   while (from + rows.length < plan.length && chars < PAGE_CHARS && !(rows.length > 0 && breath.isDue)) {
     const planned = plan[from + rows.length] as PlannedRow
-    const row = 'missing' in planned ? planned : rowOf(doc, planned.rev, form, render)
+    const row = 'missing' in planned ? planned : rowOf(doc, planned.rev, form, { ...render, revsLimit })
     rows.push(row)
     chars += charsOf(row)
   }
@@ -250,12 +252,7 @@ function renderPage(
 }
 
 /** Of an ancestor no body may ever have come, and between two pages one may have been cleaned away. */
-function rowOf(
-  doc: DocState | null,
-  rev: string,
-  form: ContentForm,
-  render: RevisionsAsked['render'],
-): OpenRow {
+function rowOf(doc: DocState | null, rev: string, form: ContentForm, render: RenderOptions): OpenRow {
   return doc === null || doc.body(rev) === null ? { missing: rev } : renderInTexts(doc, rev, form, render)
 }
 

@@ -67,7 +67,7 @@ export async function openParts(
       const state = doc as DocState
       return {
         etag: hasEtag(state, render) ? `"${rev}"` : null,
-        document: renderInTexts(state, rev, form, render),
+        document: renderInTexts(state, rev, form, { ...render, revsLimit: view.revsLimit }),
       }
     },
     { body: true, branches: true, ancestry: options.revs ?? false },

@@ -11,6 +11,8 @@ import { spliceDocument } from './body.ts'
 /** Members that come out beside the document's own; absent is false. */
 export interface RenderOptions {
   readonly revs?: boolean | undefined
+  /** `_revisions` lists at most so many ids: CouchDB applies `_revs_limit` when it reads as well. Absent: all. */
+  readonly revsLimit?: number | undefined
   readonly revsInfo?: boolean | undefined
   readonly localSeq?: boolean | undefined
   readonly conflicts?: boolean | undefined
@@ -117,7 +119,7 @@ function extraMembers(doc: DocState, rev: string, options: RenderOptions): strin
   const members: string[] = []
   if (options.revs || options.revsInfo) {
     const path = pathTo(doc, rev)
-    if (options.revs) members.push(revisionsMember(path))
+    if (options.revs) members.push(revisionsMember(path, options.revsLimit))
     if (options.revsInfo) members.push(member('_revs_info', revsInfo(doc, path)))
   }
   if (options.localSeq) members.push(member('_local_seq', doc.seq))
@@ -154,7 +156,8 @@ function pathTo(doc: DocState, rev: string): Path {
 /** An id of 32 characters is hex, so that nothing of it is to be escaped. */
 const HEX_DIGITS = 32
 
-function revisionsMember({ pos, ids }: Path): string {
+function revisionsMember({ pos, ids: all }: Path, limit = all.length): string {
+  const ids = all.slice(0, limit)
   const isHex = ids.every(({ length }) => length === HEX_DIGITS)
   return `"_revisions":{"start":${pos},"ids":${isHex ? `["${ids.join('","')}"]` : JSON.stringify(ids)}}`
 }

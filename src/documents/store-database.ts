@@ -139,8 +139,8 @@ export function storeDatabase(store: RememberingStore, options: StoreDatabaseOpt
       }
       checkDocId(id, limits().maxDocumentIdLength)
       await requireWriter(user, id)
-      const { doc, follows } = await readMultipart(body, options.boundary, settings(), id)
-      const leading = { doc: read(doc), follows }
+      const sent = await readMultipart(body, options.boundary, settings(), id)
+      const leading = { ...sent, doc: read(sent.doc) }
       return withStaging(store, settings(), shortage, async (staging) =>
         write(user, { id, doc: await stageFollowing(leading, body, staging), newEdits }),
       )

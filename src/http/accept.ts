@@ -2,13 +2,17 @@
 
 export type MultipartType = 'multipart/related' | 'multipart/mixed'
 
+const MULTIPART_TYPES: readonly MultipartType[] = ['multipart/related', 'multipart/mixed']
+
 /**
- * Whether an answer is to be multipart: only if the client names that type, and does not like JSON better. CouchDB
- * does it for any type and for none as well, which surprises whoever looks at a document with curl or a browser.
+ * Whether an answer is to be multipart: only if the client names a multipart type, takes this one, and does not prefer
+ * JSON. CouchDB sends multipart for any type and for none as well, which surprises people who look at a document with
+ * curl or a browser.
  */
 export function wantsMultipart(accept: string | undefined, type: MultipartType): boolean {
   const weights = parseRanges(accept)
-  const weight = weights.get(type) ?? 0
+  if (!MULTIPART_TYPES.some((each) => (weights.get(each) ?? 0) > 0)) return false
+  const weight = weightOf(weights, type)
   return weight > 0 && weight >= (weights.get('application/json') ?? 0)
 }
 

@@ -7,6 +7,7 @@ import { isJsonObject } from '../core/json-object.ts'
 import type { UserCtx } from '../core/types.ts'
 import { QUERIES_SHAPE, QUERY_SHAPE } from '../documents/all-docs-query.ts'
 import type { Body } from '../documents/database.ts'
+import { requireJavascript } from '../documents/design-docs.ts'
 import { renderDocument } from '../documents/render.ts'
 import { bodyLength, bodyObject } from '../documents/request-body.ts'
 import { requireMember } from '../documents/security.ts'
@@ -154,9 +155,7 @@ async function openView(surroundings: ViewSurroundings, id: string, name: string
   const view = Object.hasOwn(ddoc.views, name) ? ddoc.views[name] : undefined
   if (name === LIBRARY || typeof view?.map !== 'string')
     throw new CouchError('not_found', 'missing_named_view')
-  if (ddoc.language !== 'javascript') {
-    throw new CouchError('function_error', `unknown_query_language: ${String(ddoc.language)}`)
-  }
+  requireJavascript(ddoc.language)
   const reduce = typeof view.reduce === 'string' && view.reduce !== '' ? view.reduce : undefined
   const isOwn = reduce?.startsWith('_')
   return {

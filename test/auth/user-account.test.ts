@@ -72,5 +72,7 @@ t.test('roles, and what is no account at all', async (t) => {
   for (const doc of [null, [], 'x', {}, { name: 'bert' }, { name: ['anna'] }]) {
     t.equal(userAccount('anna', doc), null)
   }
-  t.equal(userAccount('anna', { name: 'anna', roles: [], _conflicts: ['1-a'] }), null)
+  t.throws(() => userAccount('anna', { name: 'anna', roles: [], _conflicts: ['1-a'] }), {
+    code: 'account_conflicts',
+  })
 })

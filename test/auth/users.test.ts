@@ -84,7 +84,9 @@ t.test('documents that are no accounts, or that nobody logs in by', async (t) =>
   const rev = '2-0123456789abcdef0123456789abcdef'
   const other = { _rev: rev, name: 'anna', type: 'user', roles: ['x'], password: 'two' }
   await database.put(HOUSE, ID, body(other), { newEdits: false })
-  t.equal(await users.find('anna'), null, 'one with a conflict')
+  const refused = { code: 'account_conflicts', status: 401 }
+  await t.rejects(users.find('anna'), refused, 'one with a conflict')
+  await t.rejects(users.find('anna'), refused, 'and the same where it is remembered')
   await putUser('bert', { password: 'b', totp: { key: 'x' } })
   t.match(await users.find('bert'), { name: 'bert', stored: null })
   await putUser('carl', { password: null })

@@ -33,6 +33,22 @@ t.test('without a type it is a stream of octets, and empty data is an attachment
   t.equal(await text(database.readAttachment(found, 0, found.length)), '')
 })
 
+t.test('attachments come in the order in which they were sent; one put by itself comes first', async (t) => {
+  const { put, get, database } = await openDatabase()
+  const names = async () => Object.keys((await get('x'))._attachments)
+  const rev = await put('x', { _attachments: { b: HELLO, c: HELLO, a: HELLO } })
+  t.same(await names(), ['b', 'c', 'a'])
+  const stub = { stub: true }
+  const second = await put('x', { _rev: rev, _attachments: { a: stub, d: HELLO, b: stub, c: stub } })
+  t.same(await names(), ['a', 'd', 'b', 'c'])
+  await database.putAttachment(ADMIN, 'x', 'b', body('text'), {
+    rev: second,
+    type: 'text/plain',
+    encoding: null,
+  })
+  t.same(await names(), ['b', 'a', 'd', 'c'])
+})
+
 t.test('data may be broken into lines', async (t) => {
   const { put, get } = await openDatabase()
   await put('x', { _attachments: { a: { data: 'aGVs\r\nbG8=\n' } } })

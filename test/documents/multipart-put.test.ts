@@ -87,6 +87,16 @@ t.test("the order is the text's, also where names are numbers", async (t) => {
   t.strictSame(await contents(), { 10: 'of 10', 9: 'of 9', a: 'of a', 1: 'of 1' })
 })
 
+t.test('attachments that follow stand among the others as they were sent', async (t) => {
+  const { putRelated, get } = await start()
+  const inline = { data: Buffer.from('in').toString('base64') }
+  await putRelated({ _attachments: { b: follows('1'), a: inline, c: follows('2') } }, [
+    { content: '1' },
+    { content: '2' },
+  ])
+  t.same(Object.keys((await get('x'))._attachments), ['b', 'a', 'c'])
+})
+
 t.test('a revision as it is, as the replicator of CouchDB sends it', async (t) => {
   const { putRelated, contents, get } = await start()
   const zipped = gzipSync('a text that CouchDB has compressed')

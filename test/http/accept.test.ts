@@ -24,6 +24,9 @@ t.test('a document is multipart only for who names the type', async (t) => {
     t.equal(wantsMultipart(accept, 'multipart/related'), expected, String(accept))
   }
   t.equal(wantsMultipart('multipart/mixed', 'multipart/mixed'), true)
+  t.equal(wantsMultipart('multipart/related,*/*', 'multipart/mixed'), true, 'as CouchDB replicates')
+  t.equal(wantsMultipart('multipart/related', 'multipart/mixed'), false)
+  t.equal(wantsMultipart('multipart/related,*/*;q=0', 'multipart/mixed'), false)
 })
 
 t.test('_bulk_get is multipart only for who rules out JSON', async (t) => {

@@ -268,6 +268,27 @@ t.test('device tokens in the place of a password', async (t) => {
   t.ok(server.lines.filter((line) => line.includes('a login failed')).length < 15, 'nor fills it the log')
 })
 
+t.test('an account whose document has conflicts gets the reason, and is not locked out', async (t) => {
+  const { request } = await startTestServer(t)
+  await request('PUT', '/_node/_local/_config/chttpd_auth/iterations', { body: '"10"' })
+  await request('PUT', '/_node/_local/_config/admins/s', { body: '"s"' })
+  const path = '/_users/org.couchdb.user:anna'
+  const user = { name: 'anna', type: 'user', roles: [], password: 'a' }
+  const made = await request('PUT', path, { auth: 's:s', body: user })
+  t.equal((await request('GET', '/', { auth: 'anna:a' })).status, 200)
+  const losing = { ...user, _rev: '1-00000000000000000000000000000000', password: 'b' }
+  t.match(await request('PUT', `${path}?new_edits=false`, { auth: 's:s', body: losing }), { status: 201 })
+  const reason =
+    'User document conflicts must be resolved before the document is used for authentication purposes.'
+  for (let login = 0; login < 10; login += 1) {
+    const answer = await request('GET', '/', { auth: `anna:${login % 2 ? 'a' : 'b'}` })
+    t.match(answer, { status: 401, json: { error: 'unauthorized', reason } })
+  }
+  await request('DELETE', `${path}?rev=${losing._rev}`, { auth: 's:s' })
+  t.match(await request('GET', path, { auth: 's:s' }), { json: { _rev: made.json.rev } })
+  t.equal((await request('GET', '/', { auth: 'anna:a' })).status, 200)
+})
+
 t.test('a lockout, and what the log says of it', async (t) => {
   const { call, lines, config } = await setUp(t)
   const evil = 's","msg":"x'

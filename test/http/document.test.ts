@@ -203,6 +203,28 @@ t.test('replicated writes, deletions and batches by PUT', async (t) => {
   const batch = await put('/db/z?batch=ok', {})
   t.strictSame([batch.status, batch.json], [202, { ok: true, id: 'z' }])
   t.equal((await call('GET', '/db/z')).status, 200)
+  // CouchDB answers before it looks for conflicts.
+  t.match(await put('/db/z?batch=ok', { other: 1 }), { status: 202, json: { ok: true, id: 'z' } })
+  t.match(await call('DELETE', '/db/z?batch=ok'), { status: 202, json: { ok: true, id: 'z' } })
+  t.match(await call('GET', '/db/z'), { status: 200, json: { other: undefined } })
+  t.match(await put('/db/z?batch=ok', { _bad: 1 }), { status: 400 })
+})
+
+t.test('_revisions lists no more than _revs_limit, also where it was lowered since', async (t) => {
+  const { call, put } = await start(t)
+  const _revisions = { start: 4, ids: ['d', 'c', 'b', 'a'] }
+  await put('/db/x?new_edits=false', { _revisions })
+  await call('PUT', '/db/_revs_limit', { body: '2' })
+  const cut = { start: 4, ids: ['d', 'c'] }
+  t.strictSame((await call('GET', '/db/x?revs=true')).json, { _id: 'x', _rev: '4-d', _revisions: cut })
+  t.strictSame((await call('GET', '/db/x?open_revs=all&revs=true')).json, [
+    { ok: { _id: 'x', _rev: '4-d', _revisions: cut } },
+  ])
+  const got = await call('POST', '/db/_bulk_get?revs=true', { json: { docs: [{ id: 'x' }] } })
+  t.match(got.json, { results: [{ docs: [{ ok: { _revisions: { start: 4, ids: ['d', 'c'] } } }] }] })
+  t.notMatch(got.text, /"b"/)
+  const info = await call('GET', '/db/x?revs_info=true')
+  t.match(info.json, { _revs_info: [{ rev: '4-d' }, { rev: '3-c' }, { rev: '2-b' }, { rev: '1-a' }] })
 })
 
 t.test('COPY', async (t) => {

@@ -47,6 +47,15 @@ export const rows: readonly Row[] = [
     ],
   },
   {
+    of: '5.6 function absent',
+    says: 'another language than JavaScript is named',
+    given: [put('_design/erl', { language: 'erlang', filters: { f: 'fun' }, views: { v: { map: 'fun' } } })],
+    steps: [filter('erl/f'), filter('_view&view=erl/v')].map((ask) => [
+      ask,
+      { status: 500, json: { error: 'unknown_error', reason: 'unknown_query_language: erlang' } },
+    ]),
+  },
+  {
     of: '5.6 two parts',
     says: 'a function is named by its design document and itself',
     steps: ['d', 'd/', 'd/e/f'].map((name) => [

@@ -71,17 +71,20 @@ async function putDocument(request: FastifyRequest, reply: FastifyReply): Promis
     ...(query.new_edits === 'false' && { newEdits: false }),
     ...(mediaType(request) === 'multipart/related' && { boundary: multipartBoundary(request) }),
   }
-  const saved = await withBody(request, requestSizeLimit(request), (body) =>
+  const put = withBody(request, requestSizeLimit(request), (body) =>
     databaseOf(request).put(request.user, id, body, options),
   )
-  if (isBatch(query)) return sendBatch(reply, saved)
+  if (isBatch(query)) return sendBatch(reply, id, put)
+  const saved = await put
   return sendSaved(request, reply, saved.deleted ? 200 : 201, saved)
 }
 
 async function deleteDocument(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const { rev } = parentRev(request)
-  const saved = await databaseOf(request).remove(request.user, idOf(request), rev)
-  if (isBatch(queryOf(request))) return sendBatch(reply, saved)
+  const id = idOf(request)
+  const removal = databaseOf(request).remove(request.user, id, rev)
+  if (isBatch(queryOf(request))) return sendBatch(reply, id, removal)
+  const saved = await removal
   setEtag(reply, `"${saved.rev}"`)
   return sendJson(reply, 200, { ok: true, id: saved.id, rev: saved.rev })
 }
@@ -138,8 +141,18 @@ function isBatch(query: Query): boolean {
   return query.batch === 'ok'
 }
 
-/** It is written all the same: an answer before the write could only lose something. */
-function sendBatch(reply: FastifyReply, { id }: SavedDocument): FastifyReply {
+/**
+ * Answers `batch=ok` (protocol.md 3.3) when the write has ended, since an answer before it could only lose something.
+ * A conflict is no error: CouchDB answers before it looks for one.
+ */
+async function sendBatch(
+  reply: FastifyReply,
+  id: string,
+  write: Promise<SavedDocument>,
+): Promise<FastifyReply> {
+  await write.catch((error: unknown) => {
+    if (!(error instanceof CouchError && error.code === 'conflict')) throw error
+  })
   return sendJson(reply, 202, { ok: true, id })
 }
 

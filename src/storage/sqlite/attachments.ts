@@ -19,7 +19,7 @@ interface AttachmentRow {
 const OF_REVISION =
   'SELECT a.name, a.type, a.revpos, a.encoding, ifnull(a.length, b.length) AS length, a.blob, b.md5, ' +
   'b.length AS storedLength FROM attachment AS a JOIN blob AS b ON b.num = a.blob ' +
-  'WHERE a.revision = ? ORDER BY a.name'
+  'WHERE a.revision = ? ORDER BY a.place, a.name'
 
 export class Attachments {
   readonly #blobs: Blobs
@@ -32,7 +32,7 @@ export class Attachments {
     this.#blobs = blobs
     this.#of = connection.prepare(OF_REVISION)
     this.#insert = connection.prepare(
-      'INSERT INTO attachment (revision, name, blob, type, revpos, encoding, length) VALUES (?, ?, ?, ?, ?, ?, ?)',
+      'INSERT INTO attachment (revision, name, blob, type, revpos, encoding, length, place) VALUES (?, ?, ?, ?, ?, ?, ?, ?)',
     )
     this.#drop = connection.prepare('DELETE FROM attachment WHERE revision = ?')
     this.#count = connection.prepare('SELECT count(*) AS rows FROM (SELECT 1 FROM attachment LIMIT ?)')
@@ -59,10 +59,10 @@ export class Attachments {
 
   /** @throws no_attachment for a content that is named by its blob and is not stored (any more) */
   write(revision: number, attachments: readonly AttachmentWrite[]): void {
-    for (const attachment of attachments) {
+    for (const [place, attachment] of attachments.entries()) {
       const { name, type, revpos, encoding, length } = attachment
       const blob = this.#blobOf(attachment)
-      this.#insert.run(revision, name, blob, type, revpos, encoding, encoding === null ? null : length)
+      this.#insert.run(revision, name, blob, type, revpos, encoding, encoding === null ? null : length, place)
     }
   }
 

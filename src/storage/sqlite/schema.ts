@@ -106,6 +106,11 @@ INSERT INTO meta SELECT 'timed_since', CAST(unixepoch('subsec') * 1000 AS INTEGE
 CREATE TABLE refused_checkpoint (id TEXT PRIMARY KEY) WITHOUT ROWID;
 `
 
+const VERSION_6 = `
+-- where the attachment stands among those of its revision; 0 in revisions from before this version, which are ordered by name
+ALTER TABLE attachment ADD COLUMN place INTEGER NOT NULL DEFAULT 0;
+`
+
 /**
  * In a file of a gigabyte this reads it all: a third of a second at best, and many on a slow disk. The time is that
  * from which on times are known: at none of those was one of these a leaf.
@@ -141,6 +146,7 @@ export const MIGRATIONS: readonly Migration[] = [
   VERSION_3,
   VERSION_4,
   { sql: VERSION_5, rows: { table: 'revision', sql: VERSION_5_ROWS, end: VERSION_5_SUMS } },
+  VERSION_6,
 ]
 
 /** Rows in a stretch: well below the time for which a thread may be held, also where the disk is slow. */

@@ -35,7 +35,7 @@ async function fill(store: DatabaseStore): Promise<{ blob: number; old: string }
   await store.updateDocs([put('b', '{}', { attachments: [attachment('shared', Buffer.from('shared'))] })])
   await store.updateDocs([put('b', '{"n":2}'), put('c'), remove('c'), put('d')])
   const blobs = await store.readDocs(['a'], (doc) => doc?.attachments(old).map(({ blob }) => blob) ?? [])
-  return { blob: blobs[0]?.[1] ?? -1, old }
+  return { blob: blobs[0]?.at(-1) ?? -1, old }
 }
 
 async function blobIsStored(store: DatabaseStore, blob: number): Promise<boolean> {

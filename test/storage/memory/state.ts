@@ -197,7 +197,7 @@ function writeRow(draft: State, before: Row | undefined, change: RevisionWrite, 
     throw new RangeError(`The revision ${rev} is not stored and brings no content.`)
   const body = content?.body ?? before?.body ?? null
   const attachments = content?.attachments.map((attachment) => storeAttachment(draft, attachment))
-  const kept = attachments?.sort((a, b) => compareBytes(a.name, b.name)) ?? before?.attachments ?? []
+  const kept = attachments ?? before?.attachments ?? []
   const leaf = ancestry !== null
   const wasSuperseded = before !== undefined && !before.leaf
   const supersededAt = leaf ? null : wasSuperseded ? before.supersededAt : at

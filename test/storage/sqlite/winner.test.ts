@@ -136,6 +136,7 @@ t.test(
     version3.exec(
       'ALTER TABLE revision DROP COLUMN stored_at; DROP TABLE superseded; DROP TABLE refused_checkpoint',
     )
+    version3.exec('ALTER TABLE attachment DROP COLUMN place')
     version3.exec('ALTER TABLE doc DROP COLUMN winner; PRAGMA user_version = 3')
     version3.close()
 
