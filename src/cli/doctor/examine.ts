@@ -11,6 +11,7 @@ import { judgeConnection } from './findings/connection.ts'
 import { judgeCors, judgePreflights } from './findings/cors.ts'
 import { judgeCredentials, userOf } from './findings/credentials.ts'
 import { judgeFeed } from './findings/feed.ts'
+import { judgeFind } from './findings/find.ts'
 import { judgeHttp } from './findings/http.ts'
 import { judgeLocal } from './findings/local.ts'
 import { judgeLocation } from './findings/location.ts'
@@ -30,6 +31,7 @@ import { askByHttp2 } from './probes/http2.ts'
 import { tryEncoded, tryLocal } from './probes/local.ts'
 import { lookUp, reachAll } from './probes/network.ts'
 import { lookAtTls, type TlsFacts } from './probes/tls.ts'
+import { askAsLiveSync, lookAtVault } from './probes/vault.ts'
 import { quoteWithout } from './quote.ts'
 import type { Scene } from './scene.ts'
 import { stageOf } from './stage.ts'
@@ -190,10 +192,13 @@ async function* stored(
     yield judgeLocation(local.put, scene)
   }
   yield judgeFeed(await feed, scene)
+  const app = await lookAtVault(client)
+  const asksFind = app === 'livesync' || app === 'empty'
+  yield judgeFind(asksFind ? await askAsLiveSync(client) : null, app === 'empty', scene)
   if (mobile) {
     // QuickJS is loaded for those alone who want it.
     const { lookAtMobile } = await import('./probes/mobile.ts')
-    yield judgeMobile(await lookAtMobile(client), scene)
+    yield judgeMobile(app === 'livesync' ? null : await lookAtMobile(client), app === 'inkdrop', scene)
   }
   yield judgeBodies(await sendBodies(client, pace), scene)
   yield judgeLongFeed(long === null ? null : await long, scene)

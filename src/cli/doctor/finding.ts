@@ -19,6 +19,7 @@ export const FINDING_NAMES = [
   'paths',
   'location',
   'feed',
+  'find',
   'mobile',
   'bodies',
   'long feed',

@@ -26,6 +26,14 @@ export const cors = fp(
 )
 
 /**
+ * The origin of the page that a request comes from; undefined: it comes from no page. An empty `Origin` is no page's,
+ * since browsers send an origin or `null` (RFC 6454 7.1): LiveSync sends it from outside of its page.
+ */
+export function pageOf({ headers }: Pick<FastifyRequest, 'headers'>): string | undefined {
+  return headers.origin || undefined
+}
+
+/**
  * Sets the headers of CORS on the reply; the hook does not reach requests that no route was looked for.
  * @returns whether the request is a preflight that is allowed, so that this is the whole answer
  */
@@ -33,7 +41,7 @@ export function setCorsHeaders(request: FastifyRequest, reply: FastifyReply): bo
   const { cors } = request.server
   if (!cors.isOn) return false
   reply.header('Vary', 'Origin')
-  const { origin } = request.headers
+  const origin = pageOf(request)
   if (origin === undefined) return false
   const policy = cors.of(cors.dependOnHost ? hostOf(request) : undefined)
   // With `*` an origin is any text, and Node would throw at what is none.

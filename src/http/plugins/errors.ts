@@ -11,7 +11,7 @@ import { errorBody, rawAnswer } from '../raw-answer.ts'
 import { HEADER_TEXT } from '../replies.ts'
 import { requiresUser } from '../required-user.ts'
 import { refuseUnknownMethod } from '../route-table.ts'
-import { setCorsHeaders } from './cors.ts'
+import { pageOf, setCorsHeaders } from './cors.ts'
 import { setCouchHeaders } from './couch-headers.ts'
 import { asScript, JSONP_TYPE } from './jsonp.ts'
 import { countAnswer } from './metrics.ts'
@@ -124,10 +124,11 @@ function challenge(request: FastifyRequest, reply: FastifyReply): void {
 }
 
 /** Of a page in a browser, as Fetch's headers or the older signs tell (clients.md, pain 17). */
-function isScript({ headers }: FastifyRequest): boolean {
+function isScript(request: FastifyRequest): boolean {
+  const { headers } = request
   const mode = headers['sec-fetch-mode']
   if (mode !== undefined) return mode !== 'navigate'
-  return headers.origin !== undefined || headers['x-requested-with'] !== undefined
+  return pageOf(request) !== undefined || headers['x-requested-with'] !== undefined
 }
 
 function configuredChallenge(config: Config): string | false {

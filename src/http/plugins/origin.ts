@@ -4,6 +4,7 @@ import { isOpen } from '../../auth/admins.ts'
 import { CouchError } from '../../core/errors.ts'
 import { hostOf } from '../client-address.ts'
 import { absoluteUrl } from '../replies.ts'
+import { pageOf } from './cors.ts'
 
 /** Methods that change nothing: RFC 9110 9.2.1. */
 const SAFE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
@@ -14,7 +15,7 @@ const SHOWN = 256
 
 /**
  * Refuses what a web page does behind its reader's back, before anybody is asked who he is: a request that is not of
- * a page (curl, replicators, apps on their native network) has no `Origin`, and passes.
+ * a page (curl, replicators, apps on their native network) has no `Origin`, or an empty one, and passes.
  */
 export const origin = fp(
   async (app) => {
@@ -57,7 +58,7 @@ function foreignHost(request: FastifyRequest, isBoundHere: () => boolean): Couch
 
 /** A page may send some requests with its reader's cookies to anywhere; it cannot hide where it comes from. */
 function foreignPage(request: FastifyRequest): CouchError | undefined {
-  const { origin: page } = request.headers
+  const page = pageOf(request)
   if (page === undefined || SAFE.has(request.method)) return undefined
   if (request.server.cors.of(hostOf(request)).allows(page) || isOwn(request, page)) return undefined
   return new CouchError(

@@ -336,6 +336,33 @@ t.test('who else may answer', async (t) => {
   }
 })
 
+t.test('a proxy that keeps _find from LiveSync', async (t) => {
+  const version = '/notes/obsydian_livesync_version'
+  const { json } = await server.request('PUT', version, { auth: 'anna:secret', body: {} })
+  t.teardown(() => server.request('DELETE', `${version}?rev=${json.rev}`, { auth: 'anna:secret' }))
+  const find = (status: number, text = '<html>'): ProxyFaults => ({
+    name: 'nginx',
+    own: ({ url }) => (url?.endsWith('/_find') ? { status, text } : undefined),
+  })
+  const rows: [faults: ProxyFaults, text: RegExp, cure: RegExp][] = [
+    [find(403), /does not begin to sync .* \(403/, /^you: Look for a rule about _find/],
+    [find(504), /fails \(504/, /^nginx: proxy_read_timeout/],
+    [find(502), /fails \(502/, /^nginx: proxy_pass/],
+    [
+      find(404, '{"error":"not_found","reason":"missing"}'),
+      /404 not_found: missing/,
+      /^you: Update the server/,
+    ],
+    [find(200, '{}'), /fails \(200/, /./],
+  ]
+  for (const [faults, text, cure] of rows) {
+    const looked = await look(await behind(t, faults), { pace: SHORT })
+    t.match(looked.one('find'), { state: 'wrong', text })
+    t.match(looked.cures('find').join('\n'), cure)
+  }
+  t.equal((await look(await behind(t, {}), { pace: SHORT })).one('find').state, 'fine')
+})
+
 t.test('nobody answers', async (t) => {
   const mute = await look(await behind(t, { own: () => undefined, swallows: true }), {
     pace: { ...SHORT, bodies: [4096], bodiesMs: 500, bodyGraceMs: 100 },

@@ -99,6 +99,23 @@ t.test('a server without an admin', async (t) => {
   t.match(looked.one('credentials'), { state: 'note', text: /has no admin/ })
 })
 
+t.test('what LiveSync alone asks, and what it does not', async (t) => {
+  const server = await serve(t)
+  const looked = async () => look(addressOf(server), { pace: SHORT, mobile: true })
+  t.match((await looked()).one('find'), { state: 'fine' }, 'an empty vault may become one of LiveSync’s')
+  await server.request('PUT', '/notes/obsydian_livesync_version', {
+    auth: AUTH,
+    body: { type: 'versioninfo' },
+  })
+  const vault = await looked()
+  t.match(vault.one('find'), { state: 'fine', text: /as it does at each start/ })
+  t.match(vault.one('mobile'), { state: 'skipped', text: /LiveSync/ })
+  const { json } = await server.request('GET', '/notes/obsydian_livesync_version', { auth: AUTH })
+  await server.request('DELETE', `/notes/obsydian_livesync_version?rev=${json._rev}`, { auth: AUTH })
+  await server.request('PUT', '/notes/x', { auth: AUTH, body: {} })
+  t.match((await looked()).one('find'), { state: 'skipped' })
+})
+
 t.test('the filter of phones', async (t) => {
   const server = await serve(t)
   const put = (sync: unknown) =>
@@ -108,6 +125,8 @@ t.test('the filter of phones', async (t) => {
     await server.request('DELETE', `/notes/_design/mobile?rev=${json._rev}`, { auth: AUTH })
   }
   const mobile = async () => (await look(addressOf(server), { pace: SHORT, mobile: true })).one('mobile')
+  t.match(await mobile(), { state: 'skipped', text: /none of its notes/ })
+  await server.request('PUT', '/notes/note:1', { auth: AUTH, body: {} })
   t.match(await mobile(), {
     state: 'wrong',
     text: /^There is no _design\/mobile/,

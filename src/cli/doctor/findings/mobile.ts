@@ -1,6 +1,6 @@
 import { MOBILE_DESIGN_ID, MOBILE_FILTER } from '../../../core/mobile-filter.ts'
 import { isAnswer, type Reply } from '../client.ts'
-import { type Cure, type Finding, fine, toYou, wrong } from '../finding.ts'
+import { type Cure, type Finding, fine, skipped, toYou, wrong } from '../finding.ts'
 import { told } from '../quote.ts'
 import type { Scene } from '../scene.ts'
 
@@ -22,12 +22,21 @@ export interface MobileFacts {
 /** Between single quotes in a shell. */
 const FILTER = JSON.stringify({ filters: { sync: MOBILE_FILTER.replaceAll("'", '"') } })
 
-/** Judges `_design/mobile`, by which note apps on phones leave pictures out. */
-export function judgeMobile({ document, trial, changes }: MobileFacts, scene: Scene): Finding {
+/**
+ * Judges `_design/mobile`, by which Inkdrop and apps like it leave pictures out on phones.
+ * @param facts null: the vault is LiveSync's
+ * @param isInkdrop whether it holds notes of such an app; else the document may be missing
+ */
+export function judgeMobile(facts: MobileFacts | null, isInkdrop: boolean, scene: Scene): Finding {
+  if (facts === null)
+    return skipped('mobile', 'Inkdrop alone asks for _design/mobile: this vault is LiveSync’s.')
+  const { document, trial, changes } = facts
   const { address, quote } = scene
   const make = cureOf(document, `${address.url}/${MOBILE_DESIGN_ID}`)
   if (isHosted(changes))
     return fine('mobile', 'This server runs no functions (hosted): apps use _selector in their place.')
+  if (isAnswer(document) && document.status === 404 && !isInkdrop)
+    return skipped('mobile', 'Inkdrop alone asks for _design/mobile: this vault has none of its notes.')
   if (isAnswer(document) && document.status === 404)
     return wrong('mobile', 'There is no _design/mobile: phones cannot leave pictures out.', make)
   if (!isAnswer(document) || document.status !== 200)
