@@ -152,6 +152,7 @@ t.test('the filter of phones', async (t) => {
 
 t.test('the line that it tells for the filter works', async (t) => {
   const server = await serve(t)
+  await server.request('PUT', '/notes/book:1', { auth: AUTH, body: {} })
   const { cures } = (await look(addressOf(server), { pace: SHORT, mobile: true })).one('mobile')
   const [, body] = /-d '(.*)'$/.exec(cures[0]!.line)!
   await server.request('PUT', '/notes/_design/mobile', { auth: AUTH, body: JSON.parse(body!) })
