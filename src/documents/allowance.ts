@@ -75,12 +75,16 @@ function refusalOf(
   return !isLive && stored >= documents.limit ? tooManyDocuments(stored, documents.limit) : null
 }
 
-/** It ends a live leaf, and is no larger than what it ends: one that does neither would be a way to go on storing. */
+/**
+ * It ends a live leaf, and is no larger than what it ends: one that does neither, such as the tombstone of a document that
+ * never was, would be a way to go on storing.
+ */
 export function isDeletion({ doc, old, branches }: Candidate): boolean {
   const { path } = doc
   const isLive = (id: string, steps: number) =>
     branches.leaf({ pos: (path?.pos ?? 0) - steps, id })?.deleted === false
-  if (path !== null && !path.ids.some(isLive)) return false
+  const isEnd = path === null ? old !== null && !old.deleted : path.ids.some(isLive)
+  if (!isEnd) return false
   return doc.body.length <= Math.max(TOMBSTONE_BYTES, old?.body.length ?? 0)
 }
 

@@ -10,6 +10,7 @@ import { TenantDatabases } from './tenant-databases.ts'
 import { Tenants } from './tenants.ts'
 import { UpdatesViews } from './updates-views.ts'
 import { Usage } from './usage.ts'
+import { WriteTurns } from './write-turns.ts'
 
 export interface HostedOptions {
   readonly config: Config
@@ -26,6 +27,7 @@ export interface Hosted {
   readonly tenants: Tenants
   readonly databases: TenantDatabases
   readonly usage: Usage
+  readonly turns: WriteTurns
   readonly accounts: AccountKeeper
   readonly updates: UpdatesViews
   readonly lines: Lines
@@ -56,6 +58,7 @@ export async function openHosted(options: HostedOptions): Promise<Hosted> {
   usage.sweep()
   const feeds = new FeedPlaces(clock)
   const lines = new Lines(clock)
+  const turns = new WriteTurns({ owners, usage })
   const updates = await UpdatesViews.open({ store: databases, owners, databases, tenantDatabases })
   const accounts = new AccountKeeper({
     databases,
@@ -67,7 +70,7 @@ export async function openHosted(options: HostedOptions): Promise<Hosted> {
     deleteTokens,
   })
   return {
-    ...{ owners, tenants, databases: tenantDatabases, usage, accounts, updates, lines, feeds },
+    ...{ owners, tenants, databases: tenantDatabases, usage, turns, accounts, updates, lines, feeds },
     tenantUsage: () => accounts.all(),
     resume: () => accounts.resume().then(() => undefined, onFault),
     close: async () => {

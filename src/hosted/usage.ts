@@ -44,6 +44,8 @@ export class Usage {
   /** Of accounts that were asked for, until one of their databases changes. */
   readonly #sums = new Map<string, Size>()
   readonly #toLookAt = new Set<string>()
+  /** What has been written at the most to databases that were not looked at since. */
+  readonly #written = new Map<string, Size>()
   readonly #toNote = new Set<string>()
   #cancelLook: (() => void) | null = null
   #cancelNote: (() => void) | null = null
@@ -79,6 +81,7 @@ export class Usage {
     this.#watches.get(name)?.()
     this.#watches.delete(name)
     this.#toLookAt.delete(name)
+    this.#written.delete(name)
     this.#forgetSum(name)
     if (this.#sizes.delete(name)) this.#note(name)
   }
@@ -116,6 +119,22 @@ export class Usage {
     }
   }
 
+  /** Notes what a write that has ended may have brought at the most, until the database is looked at. */
+  wrote(name: string, most: Size): void {
+    this.#written.set(name, plus(this.#written.get(name) ?? NOTHING, most))
+  }
+
+  /** What has been written to a database at the most since it was looked at; null: nothing. */
+  unseen(name: string): Size | null {
+    return this.#written.get(name) ?? null
+  }
+
+  /** Looks at some databases now; never rejects. */
+  async lookAtAll(names: readonly string[]): Promise<void> {
+    for (const name of names) this.#toLookAt.add(name)
+    await this.#look()
+  }
+
   /** Looks at what was written to and not looked at since. */
   async settle(): Promise<void> {
     await this.#look()
@@ -144,9 +163,12 @@ export class Usage {
   }
 
   async #lookAt(name: string): Promise<void> {
+    const written = this.#written.get(name)
     try {
       const { sizes, doc_count } = await this.#options.databases.get(name).info(HOUSE)
       if (!this.#watches.has(name)) return
+      // What was written meanwhile is looked at again.
+      if (this.#written.get(name) === written) this.#written.delete(name)
       const before = this.#sizes.get(name)
       if (before?.bytes === sizes.active && before.documents === doc_count) return
       this.#sizes.set(name, { bytes: sizes.active, documents: doc_count })

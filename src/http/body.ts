@@ -14,6 +14,7 @@ import type { Body } from '../documents/database.ts'
 import { BodyCollector, MAX_IN_MEMORY } from './body-collector.ts'
 import { sendContinue } from './continue.ts'
 import { StreamRequest } from './http2-messages.ts'
+import { inTurn } from './plugins/tenancy.ts'
 import { readmit } from './readmit.ts'
 import { watchProgress } from './slow-body.ts'
 
@@ -104,7 +105,8 @@ async function useBody<T>(
   try {
     await read(request, encoding, collector, limit)
     if (request.admittedAt !== request.server.doubts.count) await readmit(request)
-    return await use(collector.length === 0 ? null : collector.finish())
+    const { length } = collector
+    return await inTurn(request, length, () => use(length === 0 ? null : collector.finish()))
   } finally {
     await collector.close()
   }

@@ -52,12 +52,29 @@ t.test('over the bytes nothing grows, and deletions pass', async (t) => {
   const rows = await bulkAs(opened, user, { docs })
   t.match(
     rows,
-    [{ error: 'forbidden' }, { ok: true }, { ok: true }],
-    'a tombstone may say something of itself',
+    [{ error: 'forbidden' }, { ok: true }, { error: 'forbidden' }],
+    'a tombstone may say something of itself, but must be of something',
   )
   const revB = (await opened.get('b'))._rev
   t.match(await opened.database.remove(user, 'b', revB), { id: 'b' })
   t.equal((await opened.store.info()).docCount, 0)
+})
+
+t.test('a tombstone of a document that never was, or is gone, stores something new', async (t) => {
+  const opened = await seeded(t)
+  const user = await userWith(opened, { bytes: 0 })
+  const never = { _id: 'x1', _deleted: true, x: 'x'.repeat(1000) }
+  await t.rejects(putAs(opened, user, 'x1', never), { code: 'forbidden' })
+  const revision = { ...never, _revisions: { start: 1, ids: ['f'] } }
+  t.match(await bulkAs(opened, user, { docs: [never] }), [{ error: 'forbidden' }])
+  t.match(await bulkAs(opened, user, { new_edits: false, docs: [revision] }), [{ error: 'forbidden' }])
+  const gone = { _id: 'b', _deleted: true, x: 'x'.repeat(1000) }
+  const { _rev } = await opened.get('b')
+  const [row] = await bulkAs(opened, user, { docs: [{ ...gone, _rev }] })
+  t.match(row, { ok: true })
+  const again = await bulkAs(opened, user, { docs: [{ ...gone, _rev: row.rev }, gone] })
+  t.match(again, [{ error: 'conflict' }, { error: 'conflict' }], 'once more')
+  t.equal((await opened.store.info()).docCount, 1)
 })
 
 t.test('a tombstone is no way to go on storing', async (t) => {

@@ -94,6 +94,26 @@ t.test("the owner's quota counts, whoever writes, and in all databases together"
   t.equal((await call('PUT', '/notes/eighth', { ...ANNA, body: '{}' })).status, 201)
 })
 
+t.test('writes at once to several databases store no more documents than there may be', async (t) => {
+  const { call, account, setQuota } = await startWithNotes(t)
+  const names = ['notes', 'two', 'three']
+  for (const name of names.slice(1)) await call('PUT', `/${name}`, ANNA)
+  await setQuota({ documents: 100 })
+  const docs = Array.from({ length: 60 }, () => ({}))
+  const calls = [...names, ...names].map((name) =>
+    call('POST', `/${name}/_bulk_docs`, { ...ANNA, json: { docs } }),
+  )
+  const rows = (await Promise.all(calls)).flatMap(({ json }) => json as { ok?: true; error?: string }[])
+  t.equal(rows.filter(({ ok }) => ok).length, 100)
+  t.equal(rows.filter(({ error }) => error === 'forbidden').length, 260)
+  await until('all are counted', async () => (await account()).usage.documents === 100)
+  const never = { _id: 'x1', _deleted: true, x: 'x'.repeat(1000) }
+  await setQuota({ bytes: 1 })
+  t.match((await call('POST', '/two/_bulk_docs', { ...ANNA, json: { docs: [never] } })).json, [
+    { error: 'forbidden' },
+  ])
+})
+
 t.test('what is taken is known after a restart, without a look at the databases', async (t) => {
   const first = await startWithNotes(t)
   await first.call('PUT', '/notes/doc', { ...ANNA, body: JSON.stringify({ text: 'x'.repeat(50_000) }) })

@@ -7,6 +7,7 @@ import { isLocalId } from '../../core/ids.ts'
 import type { Hosted } from '../../hosted/hosted.ts'
 import type { Waiter } from '../../hosted/line.ts'
 import { addressKey } from '../../hosted/lines.ts'
+import { mostIn } from '../../hosted/write-turns.ts'
 import { onRequestEnd } from '../request-end.ts'
 import { authenticate } from './authentication.ts'
 
@@ -66,6 +67,33 @@ export function setAllowance(request: FastifyRequest): void {
   if (owner === undefined) return
   const allowance = usage.allowance(db, owner, tenants.quotaOf(owner))
   if (allowance !== undefined) request.user = { ...request.user, allowance }
+}
+
+/** Calls that write as many documents as their body, or one. */
+const DOCUMENT_WRITES: ReadonlySet<string> = new Set([
+  '/:db',
+  '/:db/_bulk_docs',
+  '/:db/:docid',
+  '/:db/_local/:local',
+])
+
+/**
+ * Runs a write to a tenant's database in its turn, with the allowance that is left then; anything else at once.
+ * @param length of the body, in bytes
+ * @throws as `work`
+ */
+export function inTurn<T>(request: FastifyRequest, length: number, work: () => Promise<T>): Promise<T> {
+  const { hosted } = request.server.services
+  const url = request.routeOptions.url ?? ''
+  if (hosted === null || request.user.allowance === undefined || !DOCUMENT_WRITES.has(url)) return work()
+  const { db: database } = request.params as { db: string }
+  const owner = hosted.owners.ownerOf(database)
+  if (owner === undefined) return work()
+  const write = { database, most: mostIn(length, url === '/:db/_bulk_docs') }
+  return hosted.turns.run(owner, write, hosted.tenants.quotaOf(owner), () => {
+    setAllowance(request)
+    return work()
+  })
 }
 
 function standInLine(

@@ -9,6 +9,7 @@ import { hostOf } from '../client-address.ts'
 import { mediaType, multipartBoundary } from '../content-type.ts'
 import { copyTarget, idOf, openOptions, openRevsParam, parentRev } from '../document-params.ts'
 import { sendRevisions, sendWithContents } from '../multipart-answer.ts'
+import { inTurn } from '../plugins/tenancy.ts'
 import { type Query, queryOf } from '../query-params.ts'
 import { documentUrl, isKnownToClient, sendBytes, sendJson, sendNotModified, setEtag } from '../replies.ts'
 import type { Path } from '../route-table.ts'
@@ -93,7 +94,8 @@ async function copyDocument(request: FastifyRequest, reply: FastifyReply): Promi
   const target = copyTarget(request.headers)
   const { rev } = parentRev(request)
   const source = { id: idOf(request), ...(rev !== undefined && { rev }) }
-  const saved = await databaseOf(request).copy(request.user, source, target)
+  const largest = request.server.services.config.bytes('couchdb', 'max_document_size')
+  const saved = await inTurn(request, largest, () => databaseOf(request).copy(request.user, source, target))
   return sendSaved(request, reply, 201, saved)
 }
 
