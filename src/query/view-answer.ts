@@ -17,6 +17,8 @@ export interface Selection {
 
 /** Rows of the answer that are made at a time. */
 const STEP = 100
+/** Characters of such rows; one row may be longer. */
+const STEP_CHARS = 256 * 1024
 
 /** What of a view's rows a query asks for. */
 export async function select(rows: readonly ViewRow[], query: ViewQuery, order: Compare): Promise<Selection> {
@@ -49,31 +51,31 @@ function* walk({ rows, stretches, query }: Selection): Generator<ViewRow> {
 
 /**
  * Rows of a map, some at a time.
- * @param docsOf the JSON of the documents that belong to rows, `null` for one that is gone; absent: not asked for
+ * @param docOf the JSON of the document that belongs to a row, `null` for one that is gone; absent: not asked for
  */
 export async function* mapRows(
   selection: Selection,
-  docsOf: ((rows: readonly ViewRow[]) => Promise<readonly string[]>) | undefined,
+  docOf: ((row: ViewRow) => Promise<string>) | undefined,
 ): AsyncGenerator<string[]> {
   const { skip, limit } = selection.query
   const breath = new Breath()
   let at = 0
-  let ready: ViewRow[] = []
-  const made = async () => {
-    const docs = await docsOf?.(ready)
-    const texts = ready.map((row, place) => mapRow(row, docs?.[place]))
-    ready = []
-    return texts
-  }
+  let texts: string[] = []
+  let chars = 0
   for (const row of walk(selection)) {
     if (at >= skip + limit) break
     at += 1
-    if (at % STEP === 0) await breath.take()
+    if (docOf !== undefined || at % STEP === 0) await breath.take()
     if (at <= skip) continue
-    ready.push(row)
-    if (ready.length === STEP) yield await made()
+    const text = mapRow(row, await docOf?.(row))
+    texts.push(text)
+    chars += text.length
+    if (texts.length < STEP && chars < STEP_CHARS) continue
+    yield texts
+    texts = []
+    chars = 0
   }
-  if (ready.length > 0) yield await made()
+  if (texts.length > 0) yield texts
 }
 
 function mapRow({ id, keyText, valueText }: ViewRow, doc: string | undefined): string {

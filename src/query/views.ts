@@ -228,7 +228,7 @@ async function* answer(
   const selection = await select(view.index.rows(view.name), query, view.order)
   const rows = isReduced
     ? reducedRows(selection, reducing(surroundings, view))
-    : mapRows(selection, query.includeDocs ? documentsOf(surroundings, user, query) : undefined)
+    : mapRows(selection, query.includeDocs ? documentOf(surroundings, user, query) : undefined)
   yield Buffer.from(`{${await envelope(surroundings, view, selection, isReduced)}"rows":[\r\n`)
   let before = ''
   for await (const texts of rows) {
@@ -272,15 +272,16 @@ function reducing(
   return (groups) => reduceByFunction(sandbox, reduce as UserFunction, groups)
 }
 
-/** The documents of rows: each row's own, or the one that its value names as `_id`, perhaps of a revision `_rev`. */
-function documentsOf(
+/** The document of a row: its own, or the one that its value names as `_id`, perhaps of a revision `_rev`. */
+function documentOf(
   { store }: ViewSurroundings,
   user: UserCtx,
   query: ViewQuery,
-): (rows: readonly ViewRow[]) => Promise<string[]> {
+): (row: ViewRow) => Promise<string> {
   const { conflicts, attachments, attEncodingInfo } = query
-  const read = ({ id, rev }: Link) =>
-    store.readDocs(
+  return async (row) => {
+    const { id, rev } = linkOf(row)
+    const [text] = await store.readDocs(
       [id],
       (doc, _id, view) => {
         requireMember(user, view.security)
@@ -290,7 +291,8 @@ function documentsOf(
       },
       { body: true, branches: conflicts, bytes: attachments },
     )
-  return async (rows) => (await Promise.all(rows.map((row) => read(linkOf(row))))).flat()
+    return text as string
+  }
 }
 
 interface Link {

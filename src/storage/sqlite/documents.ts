@@ -4,7 +4,14 @@ import type { Connection } from './connection.ts'
 import { idRange } from './id-range.ts'
 import { blobsOf, type Revisions } from './revisions.ts'
 import type { Statement, Value } from './statement.ts'
-import { ANCESTRY_COLUMN, BODY_COLUMNS, DOC_COLUMNS, type DocRow, StoredDocument } from './stored-document.ts'
+import {
+  ANCESTRY_COLUMN,
+  BODY_COLUMNS,
+  DOC_COLUMNS,
+  type DocRow,
+  SHORT_BODY_COLUMNS,
+  StoredDocument,
+} from './stored-document.ts'
 
 /** A document as it is before a write. */
 export type OldDocument = Pick<StoredDocument, 'num' | 'seq' | 'rev' | 'deleted' | 'leaves' | 'winner'>
@@ -59,10 +66,10 @@ export class Documents {
     )
     this.#byIds = connection.prepareTuples(select(`${DOC_COLUMNS}, j.key`, BY_IDS))
     this.#byIdsWithBody = connection.prepareTuples(
-      select(`${DOC_COLUMNS}, ${BODY_COLUMNS}, j.key`, BY_IDS_WITH_BODY),
+      select(`${DOC_COLUMNS}, ${SHORT_BODY_COLUMNS}, j.key`, BY_IDS_WITH_BODY),
     )
     this.#byIdsWithAncestry = connection.prepareTuples(
-      select(`${DOC_COLUMNS}, ${BODY_COLUMNS}, ${ANCESTRY_COLUMN}, j.key`, BY_IDS_WITH_BODY),
+      select(`${DOC_COLUMNS}, ${SHORT_BODY_COLUMNS}, ${ANCESTRY_COLUMN}, j.key`, BY_IDS_WITH_BODY),
     )
     this.#insertDoc = connection.prepare(
       'INSERT INTO doc (num, id, seq, rev, deleted, leaves, winner) VALUES (?, ?, ?, ?, ?, ?, ?)',

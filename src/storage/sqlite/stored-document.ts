@@ -6,6 +6,8 @@ import type { DocState, StoredAttachment, StoredRevision } from '../engine.ts'
 /** The columns of a {@link DocRow}, in its order: of `doc` as d, and where they are asked for of the winner as r. */
 export const DOC_COLUMNS = 'd.num, d.id, d.seq, d.rev, d.deleted, d.leaves, d.winner'
 export const BODY_COLUMNS = 'r.body, r.attachments'
+/** Of many documents at once: a long body is read when it is touched, and may never be. */
+export const SHORT_BODY_COLUMNS = 'iif(octet_length(r.body) <= 65536, r.body, NULL), r.attachments'
 export const ANCESTRY_COLUMN = 'r.ancestry'
 
 export type DocRow = readonly [
@@ -18,7 +20,8 @@ export type DocRow = readonly [
   leaves: number,
   /** The number of the winner's row; null: not noted yet. */
   winner: number | null,
-  body?: string,
+  /** null: not read yet. */
+  body?: string | null,
   attachments?: number,
   ancestry?: Uint8Array,
 ]
@@ -76,7 +79,7 @@ export class StoredDocument implements DocState {
     this.winner = winner
     this.#rows = rows
     this.#ancestry = ancestry
-    if (body !== undefined) this.#content = [body, attachments ?? 0, deleted]
+    if (typeof body === 'string') this.#content = [body, attachments ?? 0, deleted]
   }
 
   get hasOneLeaf(): boolean {
