@@ -124,31 +124,68 @@ export function not(matches: Predicate): Predicate {
   return (value) => !matches(value)
 }
 
+/** A text that ICU's collation, too, holds equal to no other of the kind. */
+const ASCII = /^[ -~]*$/
+
+/** Whether a value is found by its identity alone among others of which the same holds. */
+function isSimple(value: unknown): boolean {
+  return typeof value === 'string' ? ASCII.test(value) : typeof value !== 'object' || value === null
+}
+
+/** Steps that sorting the other values of a list may take. */
+const MAX_SORT = 4_000_000
+
+/** The values of a list in their order. @throws invalid_selector where that would take too long */
+function sortedValues(list: readonly unknown[], compare: Compare): unknown[] {
+  const values = list.filter((value) => !isSimple(value))
+  const steps = values.reduce<number>((sum, value) => sum + stepsThrough(value), 0)
+  if (steps * Math.log2(values.length + 1) > MAX_SORT) {
+    throw new CouchError(
+      'invalid_selector',
+      'Selector error: it is too much work, since a list in it holds too much',
+    )
+  }
+  return values.sort(compare)
+}
+
 /** The value itself or, where it is an array, any of its elements. */
 function isAmong(list: readonly unknown[], compare: Compare, spend: Spend): Predicate {
-  // Sorting the list is work as well, about as much as looking for each of its values; bytes are soon compared.
-  const looks = Math.ceil(Math.log2(list.length + 1))
-  const perLength = (value: unknown) => (typeof value === 'string' ? value.length >> 2 : LOOK)
-  for (const value of list) spend(looks * (compare === compareRaw ? LOOK / 2 : LOOK + perLength(value)))
-  const sorted = [...list].sort(compare)
+  const simple = new Set(list.filter(isSimple))
+  const others = sortedValues(list, compare)
+  let texts: readonly unknown[] | undefined
+  /** The simple texts in their order: some other text may be equal to one of them. */
+  const sortedTexts = () => {
+    if (texts !== undefined) return texts
+    const unsorted = [...simple].filter((value) => typeof value === 'string')
+    spend(unsorted.length * Math.log2(unsorted.length + 1) * LOOK)
+    texts = unsorted.sort(compare)
+    return texts
+  }
   const isListed = (value: unknown): boolean => {
-    let low = 0
-    let high = sorted.length - 1
-    while (low <= high) {
-      const middle = (low + high) >> 1
-      spend(stepsToCompare(value, sorted[middle]))
-      const order = compare(value, sorted[middle])
-      if (order === 0) return true
-      if (order < 0) high = middle - 1
-      else low = middle + 1
-    }
-    return false
+    spend(LOOK)
+    if (simple.has(value) || isIn(others, value, compare, spend)) return true
+    const mayDiffer = typeof value === 'string' && compare !== compareRaw && !isSimple(value)
+    return mayDiffer && isIn(sortedTexts(), value, compare, spend)
   }
   const isElementListed = (value: unknown): boolean => {
     spend(LOOK)
     return isListed(value)
   }
   return (value) => (Array.isArray(value) ? value.some(isElementListed) : isListed(value))
+}
+
+function isIn(sorted: readonly unknown[], value: unknown, compare: Compare, spend: Spend): boolean {
+  let low = 0
+  let high = sorted.length - 1
+  while (low <= high) {
+    const middle = (low + high) >> 1
+    spend(stepsToCompare(value, sorted[middle]))
+    const order = compare(value, sorted[middle])
+    if (order === 0) return true
+    if (order < 0) high = middle - 1
+    else low = middle + 1
+  }
+  return false
 }
 
 /** Values are the same here, not merely equal in the order of keys; an array holds itself, as CouchDB has it. */

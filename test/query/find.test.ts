@@ -194,7 +194,7 @@ t.test('what is refused, with the words of protocol.md 10', async (t) => {
     [{ selector: { a: { $text: 'x' } } }, 'not_supported', 'Unsupported operator: $text'],
     [{ selector: { a: { $in: 1 } } }, 'bad_arg', 'Bad argument for operator $in: 1'],
     [{ selector: { $eq: 1 } }, 'invalid_selector', /missing a field name/],
-    [{ selector: { a: { $in: Array(150_000).fill('ab') } } }, 'invalid_selector', /too much work/],
+    [{ selector: { a: { $in: Array(150_000).fill('ä') } } }, 'invalid_selector', /too much work/],
   ]
   for (const [asked, code, reason] of cases) {
     await t.rejects(find(asked), { code, reason }, JSON.stringify(asked).slice(0, 80))

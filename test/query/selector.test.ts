@@ -392,6 +392,21 @@ t.test('long lists of values are looked up, not gone through', async (t) => {
   t.ok(selector.matches({ ids: 'note:777' }))
 })
 
+t.test('a list finds what its order holds equal, and none may take long to sort', async (t) => {
+  const list = ['note', 'caf\u00e9', 1, null, true, { a: [1] }, ['x']]
+  for (const value of [...list.slice(0, -1), ['x', 1], [['x']], 'cafe\u0301', 'no\u0000te', 1.0])
+    t.ok(passes({ v: { $in: list } }, { v: value }))
+  for (const value of ['Note', 2, false, { a: [2] }, ['y'], {}])
+    t.notOk(passes({ v: { $in: list } }, { v: value }))
+  t.notOk(passes({ _id: { $in: list } }, { _id: 'no\u0000te' }), 'ids are compared by their bytes')
+  t.ok(passes({ v: { $nin: list } }, { v: 2 }))
+  const objects = Array.from({ length: 20_000 }, (_, n) => ({ a: { a: n } }))
+  t.throws(() => compileSelector({ v: { $in: objects } }), {
+    code: 'invalid_selector',
+    reason: /holds too much/,
+  })
+})
+
 t.test('which members are looked at', async (t) => {
   const selector = compileSelector({ $or: [{ 'a.b': 1 }, { $not: { _conflicts: { $exists: true } } }] })
   t.ok(selector.mentions('a') && selector.mentions('_conflicts'))
