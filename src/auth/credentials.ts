@@ -1,4 +1,4 @@
-import { createHmac, randomBytes } from 'node:crypto'
+import { createHmac, createSecretKey, randomBytes } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import { CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
@@ -39,7 +39,8 @@ export interface CheckerOptions {
  */
 export class CredentialChecker {
   readonly #accounts: Pick<Accounts, 'find' | 'decoy'>
-  readonly #secret = randomBytes(32)
+  /** A key object, made once: of bytes Node 24 makes one with each digest, which takes 15 µs, eight times the digest. */
+  readonly #secret = createSecretKey(randomBytes(32))
   readonly #verified: LRUCache<string, true>
   readonly #refused: LRUCache<string, true>
   readonly #running = new Map<string, Promise<boolean>>()

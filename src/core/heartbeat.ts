@@ -5,6 +5,7 @@
  * One heartbeat for each thread, as each has modules of its own.
  */
 import { readlinkSync } from 'node:fs'
+import { worked } from './rest.ts'
 
 /** Places in the memory. */
 const TURNS = 0
@@ -35,12 +36,14 @@ export function heartbeatMemory(): SharedArrayBuffer {
 /** Makes another thread's memory this thread's heartbeat, and tells the thread's number there. */
 export function joinHeartbeat(memory: SharedArrayBuffer = new SharedArrayBuffer(4 * SIZE)): void {
   own = new Int32Array(memory)
+  worked()
   Atomics.store(own, SYSTEM_ID, systemThreadId())
 }
 
 /** The event loop has turned to messages, some of which may be calls. */
 export function beat(messages: readonly { readonly type: string; readonly call?: number }[]): void {
   Atomics.add(own, TURNS, 1)
+  worked()
   for (const { call } of messages) {
     if (call !== undefined && isLater(call, Atomics.load(own, LAST_CALL))) Atomics.store(own, LAST_CALL, call)
   }

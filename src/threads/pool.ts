@@ -6,6 +6,7 @@
 import { availableParallelism } from 'node:os'
 import { CouchError } from '../core/errors.ts'
 import { outgoingMemory } from '../core/outgoing.ts'
+import { worked } from '../core/rest.ts'
 import { AMPLE_SPACE, type Space } from '../core/space.ts'
 import type { Settings } from '../core/types.ts'
 import type { SandboxPool } from '../sandbox/pool.ts'
@@ -75,6 +76,7 @@ export class Pool {
   #isClosing = false
 
   constructor(options: PoolOptions) {
+    worked()
     this.#options = options
     this.#settings = options.settings
     this.#system = this.#makeSlot()
@@ -97,6 +99,7 @@ export class Pool {
   /** The thread that owns a database from now on until it is {@link release}d. */
   owner(database: string): Thread {
     this.#watchdog.wake()
+    worked()
     return this.#running(this.#owners.get(database) ?? this.#assign(database))
   }
 
