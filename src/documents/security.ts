@@ -21,14 +21,33 @@ export function databaseRole(user: UserCtx, security: SecurityObject | null): Da
   return isEmpty(members) || isListed(user, members) ? 'member' : 'none'
 }
 
+interface Listed {
+  readonly names: ReadonlySet<string>
+  readonly roles: ReadonlySet<string>
+}
+
+/** Lists may have thousands of names and are looked into for each request; an object is kept until another is set. */
+const sets = new WeakMap<SecurityList, Listed>()
+
+function listedIn(list: SecurityList): Listed {
+  let listed = sets.get(list)
+  if (listed === undefined) {
+    listed = { names: new Set(list.names), roles: new Set(list.roles) }
+    sets.set(list, listed)
+  }
+  return listed
+}
+
 function isEmpty(list: SecurityList): boolean {
-  return (list.names ?? []).length === 0 && (list.roles ?? []).length === 0
+  const { names, roles } = listedIn(list)
+  return names.size === 0 && roles.size === 0
 }
 
 function isListed(user: UserCtx, list: SecurityList | undefined): boolean {
   if (list === undefined) return false
-  if (user.name !== null && (list.names ?? []).includes(user.name)) return true
-  return (list.roles ?? []).some((role) => user.roles.includes(role))
+  const { names, roles } = listedIn(list)
+  if (user.name !== null && names.has(user.name)) return true
+  return user.roles.some((role) => roles.has(role))
 }
 
 /** @throws unauthorized (anonymous) or forbidden (logged in) for anybody who is no member */

@@ -6,6 +6,7 @@ import type { IncomingMessage } from 'node:http'
 import { finished, type Readable } from 'node:stream'
 import { createGunzip } from 'node:zlib'
 import type { FastifyRequest } from 'fastify'
+import { isAnonymous, isServerAdmin } from '../auth/access.ts'
 import type { Config } from '../config/config.ts'
 import { CouchError } from '../core/errors.ts'
 import { AMPLE_SPACE, shortage } from '../core/space.ts'
@@ -27,6 +28,14 @@ export interface SizeLimit {
 }
 
 const INFLATE_CHUNK = 64 * 1024
+/** zlib takes no smaller one. */
+const LEAST_CHUNK = 64
+/**
+ * How much larger than what was sent a body may be once it is inflated, and from which size on. Deflate itself ends at
+ * 1,032; notes come to 10, and the same note again and again to 100.
+ */
+const MAX_INFLATION = 200
+const INFLATES_FREELY = 1024 * 1024
 /** What streams throw when the other side went away. */
 const CUT_OFF = new Set(['ECONNRESET', 'ECONNABORTED', 'EPIPE', 'ERR_STREAM_PREMATURE_CLOSE'])
 
@@ -54,7 +63,7 @@ export function requestSizeLimit(request: FastifyRequest): SizeLimit {
  * Reads the request's body and calls `use` with it. The body's memory is given back, or its file closed, when
  * what `use` returns has settled.
  * @throws missing_body, invalid_json for an empty one, too_large, gzip_body, bad_content_type for another
- *   encoding, incomplete_body, request_timeout, insufficient_storage; and as `use`
+ *   encoding and for gzip of strangers, incomplete_body, request_timeout, insufficient_storage; and as `use`
  */
 export async function withBody<T>(
   request: FastifyRequest,
@@ -125,8 +134,29 @@ function hasBody({ headers, raw }: FastifyRequest): boolean {
 
 function contentEncoding(request: FastifyRequest): 'gzip' | 'identity' {
   const encoding = request.headers['content-encoding']?.trim().toLowerCase() || 'identity'
-  if (encoding === 'gzip' || encoding === 'identity') return encoding
+  if (encoding === 'identity') return encoding
+  if (encoding === 'gzip') {
+    // No client sends it without credentials, and inflating costs more than sending.
+    if (!isAnonymous(request.user)) return encoding
+    throw new CouchError(
+      'bad_content_type',
+      'gzip is taken from those who have logged in: send the body as it is.',
+    )
+  }
   throw new CouchError('bad_content_type', `${encoding} is not a supported content encoding.`)
+}
+
+function requireWithin(limit: SizeLimit, length: number): void {
+  if (length > limit.bytes) throw tooLarge(limit)
+}
+
+/** @param sent how many bytes of gzip have become `length` bytes */
+function requireModestInflation(sent: number, length: number): void {
+  if (length <= INFLATES_FREELY || length <= MAX_INFLATION * sent) return
+  throw new CouchError(
+    'too_large',
+    `the request entity is inflated to more than ${MAX_INFLATION} times its size`,
+  )
 }
 
 function tooLarge({ bytes, key, refusal }: SizeLimit): CouchError {
@@ -144,13 +174,16 @@ async function read(
   // Most bodies came with their heads; waiting for them would cost more than all else (10 us).
   if (raw.complete && !raw.destroyed && encoding === 'identity') return readArrived(raw, collector, limit)
   const started = performance.now()
-  const stopWatch = watchProgress(raw, bodyWindowMs(request.server.services.config), () =>
-    request.endBody?.(new CouchError('request_timeout')),
+  const stopWatch = watchProgress(
+    raw,
+    bodyWindowMs(request.server.services.config),
+    () => request.endBody?.(new CouchError('request_timeout')),
+    () => collector.length,
   )
   sendContinue(raw)
   try {
     if (encoding === 'gzip') await readInflated(request, collector, limit)
-    else await readChunks(request, raw, collector, limit)
+    else await readChunks(request, raw, collector, (length) => requireWithin(limit, length))
   } catch (error) {
     throw readFailure(error)
   } finally {
@@ -163,12 +196,14 @@ async function read(
 
 /** Reads a body that is here already. */
 async function readArrived(raw: IncomingMessage, collector: BodyCollector, limit: SizeLimit): Promise<void> {
-  for (let chunk: Buffer | null = raw.read(); chunk !== null; chunk = raw.read()) {
-    if (collector.length + chunk.length > limit.bytes) {
-      raw.resume()
-      throw tooLarge(limit)
+  try {
+    for (let chunk: Buffer | null = raw.read(); chunk !== null; chunk = raw.read()) {
+      requireWithin(limit, collector.length + chunk.length)
+      await collector.add(chunk)
     }
-    await collector.add(chunk)
+  } catch (error) {
+    raw.resume()
+    throw error
   }
 }
 
@@ -178,13 +213,19 @@ async function readInflated(
   limit: SizeLimit,
 ): Promise<void> {
   const { raw } = request
-  const gunzip = createGunzip({ chunkSize: INFLATE_CHUNK })
+  // Restores may bring anything, and are an admin's.
+  const isTrusted = isServerAdmin(request.user)
+  // A small body is stopped as soon as it is larger, not after the first 64 kB.
+  const gunzip = createGunzip({ chunkSize: Math.min(INFLATE_CHUNK, Math.max(LEAST_CHUNK, limit.bytes + 1)) })
   // pipe() alone would leave the inflater waiting for ever after a cut.
   const forget = finished(raw, { writable: false }, (error) => {
     if (error) gunzip.destroy(error)
   })
   try {
-    await readChunks(request, raw.pipe(gunzip), collector, limit)
+    await readChunks(request, raw.pipe(gunzip), collector, (length) => {
+      requireWithin(limit, length)
+      if (!isTrusted) requireModestInflation(gunzip.bytesWritten, length)
+    })
   } finally {
     forget()
     raw.unpipe(gunzip)
@@ -195,12 +236,13 @@ async function readInflated(
 /**
  * Reads a stream to its end; events, since an async iterator costs a small body more than all else. The stream is left
  * open: destroying the request would close the socket before a refusal can be sent over it.
+ * @param requireAllowed throws what a body of so many bytes is refused with
  */
 function readChunks(
   request: FastifyRequest,
   source: Readable,
   collector: BodyCollector,
-  limit: SizeLimit,
+  requireAllowed: (length: number) => void,
 ): Promise<void> {
   return new Promise((resolve, reject) => {
     let spooling = Promise.resolve()
@@ -213,7 +255,11 @@ function readChunks(
     }
     const cut = () => settle(new CouchError('incomplete_body'))
     const take = (chunk: Buffer) => {
-      if (collector.length + chunk.length > limit.bytes) return settle(tooLarge(limit))
+      try {
+        requireAllowed(collector.length + chunk.length)
+      } catch (error) {
+        return settle(error)
+      }
       const spooled = collector.add(chunk)
       if (spooled === undefined) return
       source.pause()

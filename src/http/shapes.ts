@@ -10,6 +10,7 @@ export interface Schema {
   readonly type?: string
   readonly pattern?: string
   readonly minLength?: number
+  readonly maxItems?: number
   readonly properties?: Readonly<Record<string, Schema>>
   readonly required?: readonly string[]
   readonly items?: Schema

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto'
 import { closeSync, existsSync, fstatSync, readdirSync, readSync } from 'node:fs'
 import { request as httpRequest } from 'node:http'
 import { connect as connectSocket, type Socket } from 'node:net'
@@ -165,6 +166,40 @@ t.test('a small gzip body that is huge inflated is stopped at the limit', async 
   t.equal(app.bodyMemory.used, 0)
 })
 
+/** Somebody who is no admin; his password is his name. */
+const ANNA = `Basic ${Buffer.from('anna:anna').toString('base64')}`
+
+t.test('a body that is inflated to hundreds of times its size is stopped on the way', async (t) => {
+  const { call, seen, app } = await startReader(t)
+  await call('PUT', '/_config/admins/s', { body: '"s"' })
+  const ask = (body: Buffer) =>
+    call('PUT', '/_read', { body, headers: { 'content-encoding': 'gzip', authorization: ANNA } })
+  const zeros = await ask(gzipSync(Buffer.alloc(20 * MB)))
+  t.equal(zeros.status, 413)
+  t.match(zeros.json, { error: 'too_large', reason: /more than 200 times its size/ })
+  t.equal(seen.length, 0)
+  t.equal((await ask(gzipSync(Buffer.alloc(MB)))).status, 200, 'a small one may be anything')
+  const text = 'The same words in every note, again and again. '.repeat(20)
+  const notes = Array.from({ length: 3000 }, (_, n) => ({ _id: `note-${n}`, _rev: `1-${n}`, text }))
+  t.equal((await ask(gzipSync(JSON.stringify(notes)))).status, 200, 'and notes may be alike')
+  t.equal(app.bodyMemory.used, 0)
+})
+
+t.test('gzip of strangers is refused before it is inflated', async (t) => {
+  const { call, seen } = await startReader(t)
+  await call('PUT', '/_config/admins/s', { body: '"s"' })
+  const headers = { 'content-encoding': 'gzip' }
+  const answer = await call('PUT', '/_read', { body: gzipSync('{}'), headers })
+  t.strictSame([answer.status, (answer.json as { error: string }).error], [415, 'bad_content_type'])
+  t.equal((await call('PUT', '/_read', { body: '{}' })).status, 200)
+  t.equal(
+    (await call('PUT', '/_read', { body: gzipSync('{}'), headers: { ...headers, authorization: ANNA } }))
+      .status,
+    200,
+  )
+  t.equal(seen.length, 2)
+})
+
 t.test('too large a body is refused before it is read, when its length is told', async (t) => {
   const { url, call } = await startReader(t, {}, { bytes: 10, key: 'some/limit' })
   const answer = await call('PUT', '/_read', { body: '01234567890' })
@@ -274,6 +309,36 @@ t.test(
     )
   },
 )
+
+t.test('an upload that inflates to nothing is cut, one that is slow and steady is not', async (t) => {
+  const { url, outcomes, seen } = await startReader(t, { 'settee/body_timeout': '1' })
+  const send = async (bytesOf: (n: number) => Uint8Array, times: number) => {
+    const upload = httpRequest(`${url}/_read`, { method: 'PUT', headers: { 'content-encoding': 'gzip' } })
+    upload.on('error', () => {})
+    let status: number | undefined
+    upload.once('response', (answer) => {
+      status = answer.resume().statusCode
+    })
+    for (let n = 0; n < times && status === undefined; n++) {
+      upload.write(bytesOf(n))
+      await delay(50)
+    }
+    upload.end(gzipSync(''))
+    while (status === undefined) await delay(5)
+    return status
+  }
+  const emptyBlock = Buffer.from([0, 0, 0, 255, 255])
+  const start = gzipSync('').subarray(0, 10)
+  const fast = Buffer.concat(Array.from({ length: 4 }, () => emptyBlock))
+  const [empty, steady] = await Promise.all([
+    send((n) => (n === 0 ? start : fast), 200),
+    send(() => gzipSync(randomBytes(5)), 60),
+  ])
+  t.equal(empty, 408)
+  t.equal(steady, 200)
+  t.strictSame(outcomes, ['request_timeout'])
+  t.equal(seen[0]?.length, 300)
+})
 
 t.test('the time of reading is told', async (t) => {
   const { url } = await startReader(t)

@@ -184,12 +184,13 @@ async function signUp(
   if (!request.server.services.config.boolean('settee', 'sign_up')) {
     throw new CouchError('forbidden', 'Accounts of this server are made by its admin.')
   }
-  const { name, password } = credentialsBody(await readSmallJson(request))
+  // Before the body is read: whoever has no right to an account sends nothing.
   const found = await limit(request)
   if (!found.isAllowed && found.isExceeded) {
     reply.header('Retry-After', String(found.ttlInSeconds))
     throw new CouchError('too_many_requests', 'Too many accounts were made from this address.')
   }
+  const { name, password } = credentialsBody(await readSmallJson(request))
   await accounts.signUp(name, password)
   return sendJson(reply, 201, { ok: true, name })
 }

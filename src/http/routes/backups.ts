@@ -6,7 +6,7 @@ import { summaryOf } from '../../maintenance/backup/summary.ts'
 import { sendJson } from '../replies.ts'
 import type { Path } from '../route-table.ts'
 import { shape } from '../shapes.ts'
-import { readSmallJson } from '../small-json.ts'
+import { LARGE_LIST_BODY, readSmallJson } from '../small-json.ts'
 
 export const backupRoutes: readonly Path[] = [
   {
@@ -70,7 +70,7 @@ const backupBody = shape<{ readonly databases?: readonly string[] }>({
 /** Answers when it has begun: `GET /_settee/backups` tells what has come of it. */
 async function startBackup(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const backups = backupsOf(request)
-  const { databases = null } = backupBody(await readSmallJson(request))
+  const { databases = null } = backupBody(await readSmallJson(request, LARGE_LIST_BODY))
   if (databases?.length === 0) throw new CouchError('bad_request', '`databases` member must not be empty.')
   const { id } = await backups.start({ databases, to: null, reason: 'asked' })
   return sendJson(reply, 202, { ok: true, id })

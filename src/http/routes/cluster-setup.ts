@@ -17,7 +17,7 @@ import { readmit } from '../readmit.ts'
 import { sendJson } from '../replies.ts'
 import type { Path } from '../route-table.ts'
 import { type Schema, shape } from '../shapes.ts'
-import { readSmallJson } from '../small-json.ts'
+import { LIST_BODY, readSmallJson } from '../small-json.ts'
 
 export const clusterSetupRoutes: readonly Path[] = [
   {
@@ -69,7 +69,7 @@ const setup = shape<Setup>({
 })
 
 async function setUp(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  const asked = setup(await readSmallJson(request))
+  const asked = setup(await readSmallJson(request, LIST_BODY))
   const { logger } = request.server.services
   await act(request, asked)
   logger.info({ action: asked.action }, 'the server was set up')

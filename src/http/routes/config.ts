@@ -153,6 +153,7 @@ async function value(request: FastifyRequest, reply: FastifyReply): Promise<Fast
 
 async function setValue(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const { section, key } = paramsOf(request)
+  if (!isServerAdmin(request.user)) requireShown(request, section, key)
   const text = configValue(await readSmallJson(request))
   if (!isServerAdmin(request.user))
     return sendJson(reply, 200, valueThatIsMet(request, section, key, text.trim()))
@@ -172,6 +173,13 @@ async function setValue(request: FastifyRequest, reply: FastifyReply): Promise<F
 
 /** A secret that a client has read and writes back. */
 const MASKED = /^\s*\*+\s*$/
+
+/** @throws forbidden when a limited account asks for what it is not shown, whatever the value */
+function requireShown(request: FastifyRequest, section: string, key: string): void {
+  const inEffect = valueIn(viewOf(request), section, key)
+  if (inEffect === undefined || section === 'admins')
+    throw new CouchError('forbidden', refusalOf(section, key, inEffect))
+}
 
 /** @throws forbidden when a limited account asks for what is not in effect */
 function valueThatIsMet(request: FastifyRequest, section: string, key: string, asked: string): string {

@@ -12,7 +12,7 @@ import { absoluteUrl, documentUrl, sendJson } from '../replies.ts'
 import type { Path } from '../route-table.ts'
 import { databaseOf } from '../services.ts'
 import { type Schema, shape } from '../shapes.ts'
-import { readSmallJson } from '../small-json.ts'
+import { LARGE_LIST_BODY, readSmallJson } from '../small-json.ts'
 import { tenantOf } from '../tenant.ts'
 
 const CREATE_QUERY: Schema = {
@@ -144,6 +144,9 @@ async function postDocument(request: FastifyRequest, reply: FastifyReply): Promi
   return sendJson(reply, 201, { ok: true, id: saved.id, rev: saved.rev })
 }
 
+/** Names or roles in one list of a security object. */
+const MAX_LISTED = 4000
+
 const LIST: Schema = {
   type: 'object',
   properties: { names: strings('names'), roles: strings('roles') },
@@ -158,7 +161,13 @@ const securityBody = shape<SecurityObject>({
 
 function strings(name: string): Schema {
   const refusal = ['bad_request', `${name} must be a JSON list of strings`] as const
-  return { type: 'array', items: { type: 'string', refusal }, refusal }
+  const tooMany = ['bad_request', `${name} must be a list of no more than ${MAX_LISTED}`] as const
+  return {
+    type: 'array',
+    allOf: [{ maxItems: MAX_LISTED, refusal: tooMany }],
+    items: { type: 'string', refusal },
+    refusal,
+  }
 }
 
 async function security(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
@@ -167,7 +176,7 @@ async function security(request: FastifyRequest, reply: FastifyReply): Promise<F
 
 async function setSecurity(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   if (request.identity.token !== null) refuseToken(request.user)
-  const stated = securityBody(await readSmallJson(request))
+  const stated = securityBody(await readSmallJson(request, LARGE_LIST_BODY))
   await databaseOf(request).setSecurity(request.user, stated)
   return sendJson(reply, 200, { ok: true })
 }

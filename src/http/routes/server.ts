@@ -9,7 +9,7 @@ import { COUNT, count, jsonParam, type Query, queryOf, VIEW_BOOLEAN, viewBoolean
 import { isKnownToClient, sendJson, sendNotModified, streamJson } from '../replies.ts'
 import type { Path } from '../route-table.ts'
 import { type Schema, shape } from '../shapes.ts'
-import { readSmallJson } from '../small-json.ts'
+import { LIST_BODY, readSmallJson } from '../small-json.ts'
 import { visibleTo } from '../tenant.ts'
 
 const RANGE_QUERY: Schema = {
@@ -99,7 +99,7 @@ const keysBody = shape<{ keys: readonly string[] }>({
 const MAX_KEYS = 100
 
 async function dbsInfoOfKeys(request: FastifyRequest, reply: FastifyReply): Promise<void> {
-  const { keys } = keysBody(await readSmallJson(request))
+  const { keys } = keysBody(await readSmallJson(request, LIST_BODY))
   if (keys.length > MAX_KEYS) throw new CouchError('bad_request', 'too_many_keys')
   return sendInfos(request, reply, keys, (key) => ({ key, error: 'not_found' }))
 }

@@ -11,6 +11,7 @@ import { localPath, queryOf, textParam } from '../query-params.ts'
 import { addressOfPath, sendJson } from '../replies.ts'
 import type { Path } from '../route-table.ts'
 import { clearSession, setSession } from '../set-session.ts'
+import { SMALL_BODY } from '../small-json.ts'
 
 export const sessionRoutes: readonly Path[] = [
   {
@@ -26,7 +27,7 @@ export const sessionRoutes: readonly Path[] = [
 ]
 
 /** A name, a password, a token: whoever sends more sends something else. */
-const BODY_LIMIT = { bytes: 65_536, key: 'the largest body of this call' }
+const BODY_LIMIT = { bytes: SMALL_BODY, key: 'the largest body of this call' }
 const BAD_TYPE = "Content-Type must be 'application/x-www-form-urlencoded' or 'application/json'"
 
 async function showSession(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {

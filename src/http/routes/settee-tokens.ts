@@ -60,10 +60,10 @@ async function makeToken(request: FastifyRequest, reply: FastifyReply): Promise<
   refuseTokens(request)
   const { accounts, tokens } = request.server.services
   const account = accountOf(request)
-  const { name, admin = false } = tokenBody(await readSmallJson(request))
   if (account === null) {
     throw new CouchError('bad_request', 'A token belongs to an account, and nobody is logged in.')
   }
+  const { name, admin = false } = tokenBody(await readSmallJson(request))
   const owner = await accounts.find(account)
   if (owner === null) throw new CouchError('not_found', 'The account does not exist.')
   // Nobody makes a token that outlasts a right which was withdrawn in the meantime.

@@ -9,7 +9,7 @@ import { sendBytes, streamJson } from '../replies.ts'
 import type { Path } from '../route-table.ts'
 import { databaseOf } from '../services.ts'
 import { type Schema, shape } from '../shapes.ts'
-import { readSmallJson } from '../small-json.ts'
+import { LARGE_LIST_BODY, readSmallJson } from '../small-json.ts'
 
 const HISTORY_QUERY: Schema = { type: 'object', properties: { limit: COUNT } }
 const ID_QUERY: Schema = {
@@ -91,7 +91,7 @@ function choiceOf(query: Query): VersionChoice {
 }
 
 async function rewind(request: FastifyRequest, reply: FastifyReply): Promise<void> {
-  const { at, ids, dry_run = false } = rewindBody(await readSmallJson(request))
+  const { at, ids, dry_run = false } = rewindBody(await readSmallJson(request, LARGE_LIST_BODY))
   const dryRun = dry_run || isOn(queryOf(request), 'dry_run')
   const asked = { at: timeOf(at, 'at'), dryRun, ...(ids !== undefined && { ids }) }
   const chunks = request.server.services.rewinds.run(request.user, databaseOf(request).name, asked)
