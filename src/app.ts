@@ -1,7 +1,9 @@
 import { type FastifyInstance, fastify, LogController } from 'fastify'
 import { uuidRulesOf } from './config/settings.ts'
+import { AMPLE_SPACE } from './core/space.ts'
 import { uuidMaker } from './core/uuids.ts'
 import { bodyWindowMs } from './http/body.ts'
+import { BodyFiles } from './http/body-files.ts'
 import { BodyMemory } from './http/body-memory.ts'
 import { decorateAddress, trustedProxies } from './http/client-address.ts'
 import { answerClientError } from './http/client-errors.ts'
@@ -102,6 +104,8 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
   )
   decorateAddress(app, trusts)
   app.decorate('bodyMemory', new BodyMemory(() => services.config.integer('settee', 'body_memory')))
+  const { space = () => AMPLE_SPACE } = services
+  app.decorate('bodyFiles', new BodyFiles(space, () => config.integer('settee', 'body_disk_share') / 100))
   app.setValidatorCompiler(validatorCompiler)
   for (const plugin of [methods, metrics, couchHeaders, requestLog, cors, errors, jsonp, origin]) {
     await app.register(plugin)

@@ -37,6 +37,13 @@ export const SETTEE_KEYS: readonly KnownKey[] = [
   row('settee', 'body_memory', 67_108_864, integer(1_048_576, 2 ** 40), 'bytes of request bodies in memory'),
   row(
     'settee',
+    'body_disk_share',
+    75,
+    integer(1, 100),
+    'percent of the free disk that request bodies in files may take together; one caller half of it at the most',
+  ),
+  row(
+    'settee',
     'view_memory',
     DEFAULT_LIMITS.maxViewBytes,
     integer(1_048_576, 2 ** 40),

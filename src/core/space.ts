@@ -1,5 +1,6 @@
 /** The room that is left on the disk of the data folder (docs/operating.md, Full disks). */
 import { CouchError } from './errors.ts'
+import type { UserCtx } from './types.ts'
 
 /** In bytes. */
 export interface Space {
@@ -25,14 +26,21 @@ export function isShort({ free, floor }: Space): boolean {
   return free < floor
 }
 
-/** @returns what whatever would grow is refused with; null while there is room */
-export function shortage(space: Space): CouchError | null {
+/**
+ * @param user who is refused: server admins alone are told how much is free, and what to do
+ * @returns what whatever would grow is refused with; null while there is room
+ */
+export function shortage(space: Space, user?: Pick<UserCtx, 'roles'>): CouchError | null {
   if (!isShort(space)) return null
+  const figures =
+    `: ${megabytes(space.free)} MB are free, and the last ${megabytes(space.floor)} MB ` +
+    '(settee/free_space_floor) are kept'
+  const cure = ': free space on the disk, or delete documents and compact'
+  const isAdmin = user?.roles.includes('_admin') === true
   return new CouchError(
     'insufficient_storage',
-    `The server's disk is full: ${megabytes(space.free)} MB are free, and the last ${megabytes(space.floor)} MB ` +
-      '(settee/free_space_floor) are kept. Only deletions are taken until there is room again: free space on the ' +
-      'disk, or delete documents and compact. What was refused is not stored; send it again then.',
+    `The server's disk is full${isAdmin ? figures : ''}. Only deletions are taken until there is room again` +
+      `${isAdmin ? cure : ''}. What was refused is not stored; send it again then.`,
   )
 }
 

@@ -71,7 +71,7 @@ export function storeDatabase(store: RememberingStore, options: StoreDatabaseOpt
   const { limits, onSecured, documentRules } = options
   const settings = (): Settings => ({ limits: limits(), rules: options.rules() })
   const checks = new WriteChecks(store, options)
-  const shortage = () => checks.shortage()
+  const shortageFor = (user: UserCtx) => () => checks.shortage(user)
   // The other lane is that of `_uuids`, which has ids for every database.
   const newId = uuidMaker(() => options.rules().uuids, 1)
   const readable = (user: UserCtx): DocumentReader => documentRules?.reader(user) ?? store
@@ -141,7 +141,7 @@ export function storeDatabase(store: RememberingStore, options: StoreDatabaseOpt
       await requireWriter(user, id)
       const sent = await readMultipart(body, options.boundary, settings(), id)
       const leading = { ...sent, doc: read(sent.doc) }
-      return withStaging(store, settings(), shortage, async (staging) =>
+      return withStaging(store, settings(), shortageFor(user), async (staging) =>
         write(user, { id, doc: await stageFollowing(leading, body, staging), newEdits }),
       )
     },
@@ -156,7 +156,7 @@ export function storeDatabase(store: RememberingStore, options: StoreDatabaseOpt
       const form = await readForm(readable(user), body, options.boundary, settings(), id)
       checkOwnId(form.doc, limits())
       const doc = readWithParent(form.doc, options)
-      return withStaging(store, settings(), shortage, async (staging) =>
+      return withStaging(store, settings(), shortageFor(user), async (staging) =>
         write(user, { id, doc: await stageForm({ ...form, doc }, body, staging), newEdits: true }),
       )
     },
@@ -187,7 +187,7 @@ export function storeDatabase(store: RememberingStore, options: StoreDatabaseOpt
       const doc = attachmentEdit(id, name, rev)
       checkDocId(id, limits().maxDocumentIdLength)
       await requireWriter(user, id)
-      return withStaging(store, settings(), shortage, async (staging) => {
+      return withStaging(store, settings(), shortageFor(user), async (staging) => {
         const given = body ?? { bytes: new Uint8Array() }
         const content = await staging.take(
           given,

@@ -197,7 +197,7 @@ function documentUpdate(
 ): DocUpdate<Results, Need> {
   const { id, edits, known } = document
   const { allowance } = user
-  const isNearLimit = checks.shortage() !== null || (allowance !== undefined && isTight(allowance, edits))
+  const isNearLimit = checks.shortage(user) !== null || (allowance !== undefined && isTight(allowance, edits))
   return {
     id,
     bytes: edits.reduce((sum, edit) => sum + editBytes(edit), 0),
@@ -207,7 +207,7 @@ function documentUpdate(
       checks.documentRules?.checkWriter(user, id, view.security, doc !== null && !doc.deleted)
       const stranger = isDesignId(id) ? designDocRefusal(user, view) : null
       if (stranger !== null) return { result: edits.map(() => stranger) }
-      const refusal = checks.shortage()
+      const refusal = checks.shortage(user)
       const decision = round.decide(id, view, known, (inspect) => {
         const allowed = withinAllowance(allowance, doc, view, edits, inspect)
         const { maxLeaves } = checks

@@ -119,9 +119,9 @@ export class WriteChecks {
     return this.#rules().maxLeaves
   }
 
-  /** What a write that grows is refused with now; null while there is room. */
-  shortage(): CouchError | null {
-    return shortage(this.#space())
+  /** What a user's write that grows is refused with now; null while there is room. */
+  shortage(user: UserCtx): CouchError | null {
+    return shortage(this.#space(), user)
   }
 }
 

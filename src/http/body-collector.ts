@@ -18,7 +18,7 @@ export const MAX_IN_MEMORY = 8 * 1024 * 1024
 export class BodyCollector {
   readonly #memory: BodyMemory
   readonly #tmpDir: string | null
-  readonly #shortage: () => CouchError | null
+  readonly #takeRoom: (bytes: number) => void
   /** Whether it will be in a file in the end: then it goes there at once, and leaves the memory to others. */
   readonly #isLarge: boolean
   #chunks: Uint8Array[] = []
@@ -28,18 +28,19 @@ export class BodyCollector {
 
   /**
    * @param tmpDir where the file is made; null: a body that holds passwords, of which nothing must reach the disk
-   * @param shortage what a large body is refused with; null while the disk has room for it
+   * @param takeRoom called with the length that the file will have, before it is written to; throws what the body is
+   *   refused with where there is no room
    * @param announced how long it is said to be; NaN: that is not said
    */
   constructor(
     memory: BodyMemory,
     tmpDir: string | null,
-    shortage: () => CouchError | null = () => null,
+    takeRoom: (bytes: number) => void = () => {},
     announced = Number.NaN,
   ) {
     this.#memory = memory
     this.#tmpDir = tmpDir
-    this.#shortage = shortage
+    this.#takeRoom = takeRoom
     this.#isLarge = announced > MAX_IN_MEMORY && tmpDir !== null
   }
 
@@ -89,9 +90,7 @@ export class BodyCollector {
 
   async #spool(chunk: Uint8Array): Promise<void> {
     if (this.#tmpDir === null) throw this.#refusal()
-    // A small one is there for want of memory, and may be a deletion's or a checkpoint's.
-    const refusal = this.#length > MAX_IN_MEMORY ? this.#shortage() : null
-    if (refusal !== null) throw refusal
+    this.#takeRoom(this.#length)
     try {
       if (this.#file === null) {
         this.#file = await openUnnamed(this.#tmpDir)

@@ -9,9 +9,9 @@ import type { FastifyRequest } from 'fastify'
 import { isAnonymous, isServerAdmin } from '../auth/access.ts'
 import type { Config } from '../config/config.ts'
 import { CouchError } from '../core/errors.ts'
-import { AMPLE_SPACE, shortage } from '../core/space.ts'
 import { USERS_DATABASE } from '../core/user-ids.ts'
 import type { Body } from '../documents/database.ts'
+import { addressKey } from '../hosted/lines.ts'
 import { BodyCollector, MAX_IN_MEMORY } from './body-collector.ts'
 import { sendContinue } from './continue.ts'
 import { StreamRequest } from './http2-messages.ts'
@@ -63,7 +63,7 @@ export function requestSizeLimit(request: FastifyRequest): SizeLimit {
  * Reads the request's body and calls `use` with it. The body's memory is given back, or its file closed, when
  * what `use` returns has settled.
  * @throws missing_body, invalid_json for an empty one, too_large, gzip_body, bad_content_type for another
- *   encoding and for gzip of strangers, incomplete_body, request_timeout, insufficient_storage; and as `use`
+ *   encoding and for gzip of strangers, incomplete_body, request_timeout, insufficient_storage, forbidden beyond a quota; and as `use`
  */
 export async function withBody<T>(
   request: FastifyRequest,
@@ -103,14 +103,14 @@ async function useBody<T>(
 ): Promise<T> {
   if (!hasBody(request)) return use(null)
   const encoding = isRaw ? 'identity' : contentEncoding(request)
-  const { space = () => AMPLE_SPACE } = request.server.services
   const announced = Number(request.headers['content-length'])
   if (announced > limit.bytes) throw tooLarge(limit)
-  const refusal = announced > MAX_IN_MEMORY ? shortage(space()) : null
+  const { bodyFiles, bodyMemory } = request.server
+  const place = bodyFiles.place(request.user.name ?? addressKey(request.address), request.user)
+  const refusal = announced > MAX_IN_MEMORY ? place.refusalOf(announced) : null
   if (refusal !== null) throw refusal
-  const { bodyMemory } = request.server
   const folder = spoolFolder(request, isRaw)
-  const collector = new BodyCollector(bodyMemory, folder, () => shortage(space()), announced)
+  const collector = new BodyCollector(bodyMemory, folder, (bytes) => place.take(bytes), announced)
   try {
     await read(request, encoding, collector, limit)
     if (request.admittedAt !== request.server.doubts.count) await readmit(request)
@@ -118,6 +118,7 @@ async function useBody<T>(
     return await inTurn(request, length, () => use(length === 0 ? null : collector.finish()))
   } finally {
     await collector.close()
+    place.leave()
   }
 }
 

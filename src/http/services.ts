@@ -12,6 +12,7 @@ import type { Backups } from '../maintenance/backup/backups.ts'
 import type { Collector } from '../maintenance/metrics/metric.ts'
 import type { Rewinds } from '../maintenance/rewinds.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
+import type { BodyFiles } from './body-files.ts'
 import type { BodyMemory } from './body-memory.ts'
 
 /** What the HTTP layer works with; the composition root (server.ts) puts it together, and closes what needs closing. */
@@ -50,6 +51,8 @@ declare module 'fastify' {
     bodyMemory: BodyMemory
     /** A new id as section `[uuids]` says. */
     newUuid(): string
+    /** The one budget of this process for bodies in files. */
+    bodyFiles: BodyFiles
   }
 }
 

@@ -1,4 +1,6 @@
 /** Quotas through a listening server: what PouchDB sees of them, and how an account gets room again. */
+import { once } from 'node:events'
+import { type IncomingMessage, request } from 'node:http'
 import { setTimeout as delay } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { connect } from '../http/client.ts'
@@ -23,10 +25,21 @@ async function startWithNotes(t: Test, settings: Record<string, string> = {}) {
   return { ...server, call, account, setQuota, there }
 }
 
+/** Says how long a body will be, and sends none of it. */
+async function announce(url: string, bytes: number): Promise<{ status: number | undefined }> {
+  const headers = { 'content-type': 'application/json', 'content-length': bytes }
+  const upload = request(url, { method: 'POST', ...ANNA, headers })
+  upload.on('error', () => {})
+  upload.flushHeaders()
+  const [answer] = (await once(upload, 'response')) as [IncomingMessage]
+  upload.destroy()
+  return { status: answer.statusCode }
+}
+
 t.test(
   'over the bytes: a push is denied document by document, deletions go on, compaction makes room',
   async (t) => {
-    const { call, account, setQuota, there } = await startWithNotes(t)
+    const { url, call, account, setQuota, there } = await startWithNotes(t)
     const phone = await device(t)
     const text = 'x'.repeat(100_000)
     await phone.bulkDocs(Array.from({ length: 10 }, (_, at) => ({ _id: `note-${at}`, text })))
@@ -47,6 +60,7 @@ t.test(
     t.match(denied[0]?.reason, /may store 600000 bytes and stores \d+/)
     const refused = await call('PUT', '/notes/single', { ...ANNA, body: '{}' })
     t.match(refused, { status: 403, json: { error: 'forbidden' } })
+    t.match(await announce(`${url}/notes/_bulk_docs`, 70_000_000), { status: 403 }, 'unread')
     t.equal((await call('GET', '/notes/note-0', ANNA)).status, 200, 'what is there is read')
     t.equal((await call('PUT', '/notes/_local/checkpoint', { ...ANNA, body: '{}' })).status, 201)
     t.equal(

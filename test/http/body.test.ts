@@ -26,7 +26,12 @@ interface Seen {
 }
 
 /** A server with one route that reads bodies and says what it saw of each. */
-async function startReader(t: Test, settings: Record<string, string> = {}, limit = LIMIT) {
+async function startReader(
+  t: Test,
+  settings: Record<string, string> = {},
+  limit = LIMIT,
+  options: Parameters<typeof startMemoryServer>[3] = {},
+) {
   const seen: Seen[] = []
   const outcomes: unknown[] = []
   const addRoutes = (app: FastifyInstance) => {
@@ -50,7 +55,7 @@ async function startReader(t: Test, settings: Record<string, string> = {}, limit
       }),
     )
   }
-  const server = await startMemoryServer(t, settings, addRoutes)
+  const server = await startMemoryServer(t, settings, addRoutes, options)
   return { ...server, call: connect(t, server), seen, outcomes }
 }
 
@@ -339,6 +344,42 @@ t.test('an upload that inflates to nothing is cut, one that is slow and steady i
   t.strictSame(outcomes, ['request_timeout'])
   t.equal(seen[0]?.length, 300)
 })
+
+t.test(
+  'bodies in files of one caller leave room for others, and none is told how much that is',
+  async (t) => {
+    const space = { free: 200 * MB, floor: 120 * MB }
+    const settings = { 'settee/body_disk_share': '50', 'settee/body_memory': String(MB) }
+    const { url, app, call, outcomes, seen } = await startReader(t, settings, LIMIT, { space: () => space })
+    await call('PUT', '/_config/admins/s', { body: '"s"' })
+    const upload = (account: string, bytes: number) => {
+      const authorization = `Basic ${Buffer.from(`${account}:${account}`).toString('base64')}`
+      const headers = { 'transfer-encoding': 'chunked', authorization }
+      const request = httpRequest(`${url}/_read`, { method: 'PUT', headers })
+      request.on('error', () => {})
+      request.write(Buffer.alloc(bytes))
+      return request
+    }
+    const first = upload('anna', 12 * MB)
+    while (app.bodyFiles.used < 12 * MB) await delay(5)
+    const body = Buffer.alloc(9 * MB)
+    const own = await call('PUT', '/_read', { body, auth: 'anna:anna' })
+    t.match(own, { status: 507, json: { error: 'insufficient_storage', reason: /^[^0-9]+$/ } })
+    t.equal((await call('PUT', '/_read', { body, auth: 'bert:bert' })).status, 200, 'others have room')
+    t.equal((await call('PUT', '/_read', { body: 'x'.repeat(60_000), auth: 'anna:anna' })).status, 200)
+    const second = upload('anna', 9 * MB)
+    while (outcomes.length < 2) await delay(5)
+    t.strictSame(outcomes, ['insufficient_storage', 'insufficient_storage'], 'also where no length is told')
+    first.destroy()
+    second.destroy()
+    while (app.bodyFiles.used > 0) await delay(5)
+    t.equal((await call('PUT', '/_read', { body, auth: 'anna:anna' })).status, 200)
+    t.equal(seen.length, 3)
+    space.free = space.floor - 1
+    const full = await call('PUT', '/_read', { body, auth: 'anna:anna' })
+    t.match(full, { status: 507, json: { reason: /^The server's disk is full\. [^0-9]+$/ } })
+  },
+)
 
 t.test('the time of reading is told', async (t) => {
   const { url } = await startReader(t)

@@ -25,6 +25,7 @@ import { storeDatabase } from '../../src/documents/store-database.ts'
 import { usersDatabase } from '../../src/documents/users-database.ts'
 import { type Hosted, openHosted } from '../../src/hosted/hosted.ts'
 import { tenantAccounts } from '../../src/hosted/tenant-accounts.ts'
+import type { Services } from '../../src/http/services.ts'
 import { compileRegex } from '../../src/query/regex.ts'
 import type { Catalog } from '../../src/storage/catalog.ts'
 import type { DatabaseHandle, Databases } from '../../src/threads/databases.ts'
@@ -46,7 +47,7 @@ export async function startMemoryServer(
   t: Closing,
   settings: Record<string, string> = {},
   extend: (app: FastifyInstance) => void = () => {},
-  options: AppOptions = {},
+  { space, ...options }: AppOptions & Pick<Services, 'space'> = {},
 ) {
   const dataDir = await mkdtemp(join(tmpdir(), 'settee-http-'))
   // The mode is read at the start alone.
@@ -72,6 +73,7 @@ export async function startMemoryServer(
     logger,
     version: '0.0.1',
     tmpDir: dataDir,
+    ...(space && { space }),
   }
   const app = await buildApp(services, options)
   extend(app)

@@ -90,7 +90,7 @@ t.test('what is no login', async (t) => {
     [
       { json: { name: 'x'.repeat(70_000), password: 's' } },
       413,
-      'the request entity is too large: the limit is 65536 bytes (the largest body of this call)',
+      'the request entity is too large: the limit is 8192 bytes (the largest body of this call)',
     ],
   ]
   for (const [ask, status, reason] of cases) {

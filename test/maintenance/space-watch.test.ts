@@ -41,13 +41,17 @@ t.test('the floor where none is configured', async (t) => {
   t.equal(watch.space.floor, 64 * MB)
 })
 
-t.test('what is refused says how much there is, and how much there must be', async (t) => {
+t.test('what is refused tells a server admin how much there is and must be, and nobody else', async (t) => {
   t.equal(shortage({ free: 5, floor: 5 }), null)
-  t.match(shortage({ free: 4_000_000, floor: 64_000_000 }), {
+  const space = { free: 4_000_000, floor: 64_000_000 }
+  t.match(shortage(space, { roles: ['_admin'] }), {
     code: 'insufficient_storage',
     status: 507,
     reason: /4\.0 MB are free, and the last 64\.0 MB/,
   })
+  for (const user of [undefined, { roles: ['editor'] }]) {
+    t.match(shortage(space, user), { status: 507, reason: /^The server's disk is full\. [^0-9]+$/ })
+  }
 })
 
 t.test('who must know is told when it becomes short, and when there is room again', async (t) => {

@@ -100,13 +100,14 @@ function measuring(app: FastifyInstance): () => Promise<Measurements> {
   app.addHook('onClose', async () => watch.close())
   return async () => {
     const [stats, process] = await Promise.all([databases.stats(), watch.facts()])
-    const { bodyMemory, requestTally, connectionTally } = app
+    const { bodyFiles, bodyMemory, requestTally, connectionTally } = app
     return {
       version,
       http: {
         ...requestTally.counts(),
         ...connectionTally.counts(),
         bodyMemory: { used: bodyMemory.used, size: bodyMemory.size },
+        bodyFiles: { used: bodyFiles.used, size: bodyFiles.size },
       },
       credentials: credentials.counts,
       databases: { count: databases.names().length, compactions: databases.tasks().length },

@@ -141,6 +141,18 @@ export const HTTP_METRICS: readonly Metric<Measurements>[] = [
     read: ({ http }) => single(http.bodyMemory.size),
   },
   {
+    name: 'settee_body_files_bytes',
+    type: 'gauge',
+    help: 'Bytes of request bodies that are in files.',
+    read: ({ http }) => single(http.bodyFiles.used),
+  },
+  {
+    name: 'settee_body_files_limit_bytes',
+    type: 'gauge',
+    help: 'Bytes of request bodies that may be in files: settee/body_disk_share of what is free; absent: the disk does not say.',
+    read: ({ http: { bodyFiles } }) => single(bodyFiles.size === Infinity ? null : bodyFiles.size),
+  },
+  {
     name: 'settee_credential_checks_total',
     type: 'counter',
     help: 'Names with passwords that came, right and wrong.',

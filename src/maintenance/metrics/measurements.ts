@@ -35,6 +35,7 @@ export interface HttpCounts {
   readonly receivedBytes: number
   readonly sentBytes: number
   readonly bodyMemory: { readonly used: number; readonly size: number }
+  readonly bodyFiles: { readonly used: number; readonly size: number }
 }
 
 /** Requests that are over, of one route, method and status. */

@@ -71,6 +71,7 @@ export const MEASURED: Measurements = {
     receivedBytes: 1000,
     sentBytes: 2000,
     bodyMemory: { used: 10, size: 100 },
+    bodyFiles: { used: 20, size: 200 },
   },
   credentials: { right: 5, wrong: 3, hashed: 2, waiting: 1 },
   databases: { count: 12, compactions: 1 },
