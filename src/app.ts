@@ -1,12 +1,14 @@
 import { type FastifyInstance, fastify, LogController } from 'fastify'
+import type { Config } from './config/config.ts'
 import { uuidRulesOf } from './config/settings.ts'
 import { AMPLE_SPACE } from './core/space.ts'
 import { uuidMaker } from './core/uuids.ts'
 import { bodyWindowMs } from './http/body.ts'
 import { BodyFiles } from './http/body-files.ts'
 import { BodyMemory } from './http/body-memory.ts'
-import { decorateAddress, trustedProxies } from './http/client-address.ts'
+import { clientOf, decorateAddress, trustedProxies } from './http/client-address.ts'
 import { answerClientError } from './http/client-errors.ts'
+import { ClientNetworks } from './http/client-networks.ts'
 import { tendConnections } from './http/connections.ts'
 import { holdContinue } from './http/continue.ts'
 import { MAX_HEADER_BYTES } from './http/head-faults.ts'
@@ -27,6 +29,7 @@ import { tenancy } from './http/plugins/tenancy.ts'
 import { tokenUse } from './http/plugins/token-use.ts'
 import { withdrawal } from './http/plugins/withdrawal.ts'
 import { parseQuery } from './http/query-params.ts'
+import { RequestTurns } from './http/request-turns.ts'
 import { rewriteUrl } from './http/rewrite-url.ts'
 import { registerPaths } from './http/route-table.ts'
 import { accountRoutes } from './http/routes/accounts.ts'
@@ -62,6 +65,8 @@ const CHECK_MS = 5000
 const KEEP_ALIVE_MS = 300_000
 /** Databases need files, too. */
 const MAX_SOCKETS = Math.max(64, Math.floor(maxOpenFiles() / 2))
+/** What one network may always have: a household with ten devices, each with a browser's six connections. */
+const MIN_SHARE = 64
 /** Leaves the databases their part of the time that a process has to end in (cli/lifecycle.ts). */
 const CLOSE_GRACE_MS = 5000
 
@@ -85,8 +90,24 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
   const app = makeServer(services, trusts, options)
   holdContinue(app.server)
   const { config } = services
+  const networks = new ClientNetworks()
+  const turns = new RequestTurns(
+    {
+      networks,
+      strangerRate: () => config.integer('settee', 'stranger_requests'),
+      clientOf: (request) => clientOf(request, trusts),
+    },
+    app.routing,
+  )
+  app.decorate('turns', turns)
+  app.server.removeAllListeners('request').on('request', (request, response) => turns.take(request, response))
   const connections = tendConnections(app.server, {
-    maxOpen: () => Math.min(config.integer('settee', 'max_connections'), MAX_SOCKETS),
+    maxOpen: () => maxOpen(config),
+    maxOfNetwork: () =>
+      Math.min(config.integer('settee', 'max_network_connections'), shareOf(maxOpen(config))),
+    isProxy: trusts,
+    networks,
+    turns,
     bodyWindowMs: () => bodyWindowMs(config),
     graceMs: options.closeGraceMs ?? CLOSE_GRACE_MS,
     idleMs: options.idleMs,
@@ -116,6 +137,15 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
   for (const plugin of [preferMinimal, compression]) await app.register(plugin)
   await registerRoutes(app)
   return app
+}
+
+function maxOpen(config: Config): number {
+  return Math.min(config.integer('settee', 'max_connections'), MAX_SOCKETS)
+}
+
+/** Of all connections, what one network may have. */
+function shareOf(all: number): number {
+  return Math.max(MIN_SHARE, Math.floor(all / 4))
 }
 
 function makeServer(

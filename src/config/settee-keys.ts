@@ -33,6 +33,20 @@ export const SETTEE_KEYS: readonly KnownKey[] = [
   row('quota', 'requests', 100, count(1), 'requests of a tenant, or of an anonymous address, a second'),
   row('quota', 'feeds', 50, count(1), 'feeds of a tenant that wait at once'),
   row('settee', 'max_connections', 10_000, integer(1, 1_000_000), 'connections open at once'),
+  row(
+    'settee',
+    'max_network_connections',
+    2500,
+    integer(1, 1_000_000),
+    'of them from one IPv4 address, or one /64 of IPv6; never above a quarter of all',
+  ),
+  row(
+    'settee',
+    'stranger_requests',
+    1000,
+    integer(0, 1_000_000),
+    'requests without an account of one network a second; 0: any number',
+  ),
   row('settee', 'body_timeout', 60, integer(1, 86_400), 'seconds in which a body must bring 100 bytes each'),
   row('settee', 'body_memory', 67_108_864, integer(1_048_576, 2 ** 40), 'bytes of request bodies in memory'),
   row(

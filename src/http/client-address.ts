@@ -2,6 +2,7 @@
  * Who is at the other end: the peer of the connection, or, where that is a proxy of ours (`settee/trusted_proxies`),
  * whom it names. Nobody else's X-Forwarded headers are looked at.
  */
+import type { IncomingMessage } from 'node:http'
 import { isIP } from 'node:net'
 import proxyAddr from '@fastify/proxy-addr'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
@@ -52,6 +53,15 @@ export function decorateAddress(app: FastifyInstance, trusts: (address: string) 
 /** What a proxy of ours says that is no address names nobody: then it is the proxy that asks. */
 function addressOf(request: FastifyRequest): string {
   return plainAddress(request.ip) ?? plainAddress(peerOf(request)) ?? ''
+}
+
+/**
+ * @returns whose request it is before it has come to a route: as `request.address` says
+ * @param trusts whether a peer of this address is a proxy whose word is taken
+ */
+export function clientOf(request: IncomingMessage, trusts: (address: string) => boolean): string {
+  const named = plainAddress(proxyAddr(request, trusts))
+  return named ?? plainAddress(request.socket.remoteAddress) ?? ''
 }
 
 function plainAddress(text: string | undefined): string | null {

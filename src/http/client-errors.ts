@@ -28,6 +28,7 @@ export function answerClientError(this: FastifyInstance, error: ConnectionError,
   if (told.has(socket) || isEnding(socket)) return
   told.add(socket)
   // A connection that was opened ahead, and on which nothing was asked, is closed without a word.
+  this.connections.refused(socket)
   const isAsked = error.code !== 'ECONNRESET' && socket.bytesRead > 0
   endInTurn(socket, isAsked ? rawAnswer(errorOf(error), corsLines(this.cors, lastPacket(error))) : '')
 }

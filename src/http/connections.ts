@@ -8,9 +8,11 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { ServerHttp2Session, ServerHttp2Stream } from 'node:http2'
 import { type Server as NetServer, Socket } from 'node:net'
+import { type ClientNetworks, Lane } from './client-networks.ts'
 import { cancelStream } from './http2-messages.ts'
 import { closeInStages } from './lingering-close.ts'
 import { type Http2Part, Link } from './link.ts'
+import type { RequestTurns } from './request-turns.ts'
 import { watchProgress } from './slow-body.ts'
 
 export interface ConnectionOptions {
@@ -18,6 +20,13 @@ export interface ConnectionOptions {
   readonly graceMs: number
   /** How many may be open at once; asked for each new one. Default: any number. */
   maxOpen?(): number
+  /** How many of them from one network. Default: any number. */
+  maxOfNetwork?(): number
+  /** Whether an address is a trusted proxy's, which has many clients. */
+  isProxy?(address: string): boolean
+  /** The networks that clients come from, and whose turn it is; none: nobody has to wait. */
+  readonly networks?: ClientNetworks
+  readonly turns?: RequestTurns
   /** The window of {@link watchProgress} for bodies that nobody reads, in milliseconds. Default: a minute. */
   bodyWindowMs?(): number
   /** How long one that speaks HTTP/2 may be idle, in milliseconds. Default: 300 s. */
@@ -61,9 +70,9 @@ export function tendConnections(server: Server, options: ConnectionOptions): Con
   return connections
 }
 
-/** @returns whether the connection is one above the limit, whose requests are to be refused */
-export function isOneTooMany(socket: Socket): boolean {
-  return Link.of(socket)?.isTooMany ?? false
+/** @returns the setting that leaves no room for this connection, whose requests are to be refused; null: there is room */
+export function limitMet(socket: Socket): string | null {
+  return Link.of(socket)?.limitMet ?? null
 }
 
 /** The connections of all servers that share one limit. */
@@ -113,15 +122,32 @@ export class Connections {
   secured(below: Socket, socket: Socket): void {
     const link = Link.of(below)
     if (link === undefined) return
-    link.socket = socket
-    link.nameIn(socket)
+    link.secured(socket)
   }
 
   #take(link: Link, socket: Socket): void {
-    if (this.#open >= (this.#options.maxOpen?.() ?? Infinity)) this.#makeRoom(link)
-    link.moveTo(link.isTooMany ? this.#busy : this.#idle)
-    if (!link.isTooMany) this.#open += 1
+    this.#findClient(link, socket)
+    const { network } = link.lane ?? {}
+    if (network !== undefined && network.lanes.size >= (this.#options.maxOfNetwork?.() ?? Infinity)) {
+      this.#makeRoom(link, 'settee/max_network_connections')
+    } else if (this.#open >= (this.#options.maxOpen?.() ?? Infinity)) {
+      this.#makeRoom(link, 'settee/max_connections')
+    }
+    link.moveTo(link.limitMet === null ? this.#idle : this.#busy)
+    if (link.limitMet === null) {
+      this.#open += 1
+      if (link.lane !== null) network?.lanes.add(link.lane)
+    }
     socket.once('close', () => this.#forget(link))
+    if (link.lane !== null) this.#options.turns?.opened(link.lane)
+  }
+
+  #findClient(link: Link, { remoteAddress }: Socket): void {
+    const { networks, isProxy } = this.#options
+    // A socket of the file system has none; what is gone already has none, either.
+    if (networks === undefined || remoteAddress === undefined) return
+    link.isOfProxy = isProxy?.(remoteAddress) ?? false
+    if (!link.isOfProxy) link.lane = new Lane(networks.of(remoteAddress), link)
   }
 
   /** Takes what HTTP/2 makes of a connection that is here. */
@@ -155,18 +181,25 @@ export class Connections {
     if (!session.destroyed) session.setTimeout(this.#options.idleMs ?? IDLE_MS)
   }
 
-  #makeRoom(link: Link): void {
-    const { oldest } = this.#idle
+  /** @param limit the setting that is met: of a network's own connections one makes room, else one of all */
+  #makeRoom(link: Link, limit: string): void {
+    const isOfAll = limit === 'settee/max_connections'
+    const oldest = isOfAll ? this.#idle.oldest : this.#oldestIdleOf(link.lane)
     if (oldest === undefined) {
-      this.#refuse(link)
+      this.#refuse(link, limit)
       return
     }
     this.#forget(oldest)
     oldest.socket?.destroy()
   }
 
-  #refuse(link: Link): void {
-    link.isTooMany = true
+  #oldestIdleOf(lane: Lane | null): Link | undefined {
+    for (const link of this.#idle.each()) if (link.lane?.network === lane?.network) return link
+    return undefined
+  }
+
+  #refuse(link: Link, limit: string): void {
+    link.limitMet = limit
     this.#tooMany += 1
     if (this.#tooMany > TOLD_TOO_MANY) link.socket?.destroy()
     else setTimeout(() => link.socket?.destroy(), TELLING_MS).unref()
@@ -176,9 +209,13 @@ export class Connections {
   #forget(link: Link): void {
     if (link.isForgotten) return
     link.isForgotten = true
-    if (link.isTooMany) this.#tooMany -= 1
+    if (link.limitMet !== null) this.#tooMany -= 1
     else this.#open -= 1
     link.leave()
+    const { lane } = link
+    if (lane === null) return
+    lane.network.lanes.delete(lane)
+    this.#options.turns?.closed(lane)
   }
 
   /** Takes a request over HTTP/1. */
@@ -193,6 +230,7 @@ export class Connections {
   #ended(link: Link, request: IncomingMessage): void {
     link.requests -= 1
     if (link.isForgotten || request.socket.destroyed) return
+    if (link.lane !== null) this.#options.turns?.ended(link.lane)
     if (!request.complete) this.#watchLeftover(request)
     if (link.requests === 0) this.#becameIdle(link)
   }
@@ -200,7 +238,7 @@ export class Connections {
   #becameIdle(link: Link): void {
     link.isStalling = false
     link.moveTo(this.#idle)
-    if (this.#isClosing || link.isTooMany) closeIfIdle(link)
+    if (this.#isClosing || link.limitMet !== null) closeIfIdle(link)
   }
 
   /** A body that nobody reads is thrown away as it comes, but its connection serves nobody else meanwhile. */
@@ -216,6 +254,12 @@ export class Connections {
     }
     request.on('end', stop)
     socket.on('close', stop)
+  }
+
+  /** What the connection has sent was no request. */
+  refused(socket: Socket): void {
+    const lane = Link.of(socket)?.lane
+    if (lane !== undefined && lane !== null) this.#options.turns?.refused(lane)
   }
 
   /** An answer that nobody takes would be held for ever; streams have a watch of their own (json-stream.ts). */

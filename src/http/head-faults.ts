@@ -1,7 +1,7 @@
 /** What is wrong with a request before anybody looks at what it asks for. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { CouchError } from '../core/errors.ts'
-import { isOneTooMany } from './connections.ts'
+import { limitMet } from './connections.ts'
 import { BAD_QUERY } from './query-params.ts'
 
 /** Of the head of one request, its address included. */
@@ -17,17 +17,18 @@ export function faultOfRequest(request: FastifyRequest, reply: FastifyReply): Co
   if (headers.upgrade !== undefined && /\bupgrade\b/i.test(headers.connection ?? '')) {
     reply.header('Connection', 'close')
   }
-  if (isOneTooMany(raw.socket)) {
+  const limit = limitMet(raw.socket)
+  if (limit !== null) {
     reply.header('Connection', 'close')
     // A server that is busy is healthy: `_up` is answered.
-    if (request.routeOptions.config.credentials !== 'ignored') return tooMany(reply)
+    if (request.routeOptions.config.credentials !== 'ignored') return tooMany(reply, limit)
   }
   return faultOfHead(request)
 }
 
-function tooMany(reply: FastifyReply): CouchError {
+function tooMany(reply: FastifyReply, limit: string): CouchError {
   reply.header('Retry-After', '5')
-  return new CouchError('unavailable', 'There are too many connections (settee/max_connections); try again.')
+  return new CouchError('unavailable', `There are too many connections (${limit}); try again.`)
 }
 
 /** Node is told not to look for Host (app.ts), since its answer to who forgets it is not of our shape. */

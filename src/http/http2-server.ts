@@ -32,7 +32,7 @@ const SESSION_MB = 64
  */
 export function makeHttp2Server(app: FastifyInstance): Http2Server {
   const answer = (request: StreamRequest, response: StreamResponse) => {
-    if (KNOWN_METHODS.has(request.method)) app.routing(request as never, response as never)
+    if (KNOWN_METHODS.has(request.method)) app.turns.take(request as never, response as never)
     else refuseMethod(app, response)
   }
   const server = createServer(

@@ -1,5 +1,6 @@
 import type { ServerHttp2Session, ServerHttp2Stream } from 'node:http2'
 import type { Socket } from 'node:net'
+import type { Gate, Lane } from './client-networks.ts'
 
 const LINK = Symbol('link')
 
@@ -17,7 +18,7 @@ export interface Http2Part {
 }
 
 /** What is kept of a connection, in a ring with others; a Map of sockets would cost every request its hash. */
-export class Link {
+export class Link implements Gate {
   /** A connection's own; null of the link that a ring begins and ends with. */
   socket: Socket | null
   /** null: it speaks HTTP/1. */
@@ -26,8 +27,14 @@ export class Link {
   requests = 0
   /** It was closed, or is to be. */
   isForgotten = false
-  /** There was no room for it: its requests are refused. */
-  isTooMany = false
+  /** The setting that left no room for it: its requests are refused. */
+  limitMet: string | null = null
+  /** Its requests that wait for their turn; null of what has no client, and of a trusted proxy's, which has many. */
+  lane: Lane | null = null
+  /** Its peer is a trusted proxy. */
+  isOfProxy = false
+  #isHeld = false
+  #holds = 0
   /** Whether the last look found an answer that waits to be taken. */
   isStalling = false
   #previous: Link = this
@@ -46,6 +53,42 @@ export class Link {
   /** Has {@link of} find it by this, too. */
   nameIn(what: object): void {
     ;(what as Linked)[LINK] = this
+  }
+
+  get canHold(): boolean {
+    return this.http2 === null
+  }
+
+  /** Stops reading. Node itself would read on whenever a request of the connection wants its body. Idempotent. */
+  hold(): void {
+    const { socket } = this
+    if (this.#isHeld || !this.canHold || socket === null || isHttp2(socket)) return
+    this.#isHeld = true
+    this.#holds += 1
+    const hold = this.#holds
+    socket.resume = () => socket
+    // What was told to go on in this turn does so in the next tick, and would not look whether it was stopped since.
+    process.nextTick(() => {
+      if (this.#isHeld && hold === this.#holds) socket.pause()
+    })
+  }
+
+  /** Reads on. Idempotent. */
+  release(): void {
+    const { socket } = this
+    if (!this.#isHeld || socket === null) return
+    this.#isHeld = false
+    Reflect.deleteProperty(socket, 'resume')
+    socket.resume()
+  }
+
+  /** Has TLS carry the connection from now on; a held one is read for the handshake. */
+  secured(socket: Socket): void {
+    const wasHeld = this.#isHeld
+    this.release()
+    this.socket = socket
+    this.nameIn(socket)
+    if (wasHeld) this.hold()
   }
 
   /** Of this ring, the one that came first; undefined when it is empty. */
@@ -71,8 +114,16 @@ export class Link {
 
   /** Those of this ring, the oldest first. */
   list(): Link[] {
-    const links: Link[] = []
-    for (let link = this.#previous; link !== this; link = link.#previous) links.push(link)
-    return links
+    return [...this.each()]
   }
+
+  /** The same, one by one. */
+  *each(): Generator<Link> {
+    for (let link = this.#previous; link !== this; link = link.#previous) yield link
+  }
+}
+
+/** Whether it is to speak HTTP/2, whose session reads it by itself. */
+function isHttp2(socket: Socket): boolean {
+  return 'alpnProtocol' in socket && socket.alpnProtocol === 'h2'
 }

@@ -1,7 +1,7 @@
 import basicAuth from '@fastify/basic-auth'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { ANONYMOUS, PARTY_ADMIN } from '../../auth/access.ts'
+import { ANONYMOUS, isAnonymous, PARTY_ADMIN } from '../../auth/access.ts'
 import { isOpen } from '../../auth/admins.ts'
 import { JwtVerifier } from '../../auth/jwt.ts'
 import { Sessions } from '../../auth/sessions.ts'
@@ -58,6 +58,12 @@ export const authentication = fp(
     decorateJwt(app)
     await app.register(basicAuth, { validate: checkCredentials, strictCredentials: false })
     app.addHook('onRequest', authenticate)
+    app.addHook('onRequest', (request, _reply, done) => {
+      if (request.routeOptions.config.credentials !== 'ignored') {
+        app.turns.settle(request.raw, !isAnonymous(request.user))
+      }
+      done()
+    })
   },
   { name: 'authentication', dependencies: ['errors'] },
 )

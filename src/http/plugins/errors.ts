@@ -45,7 +45,10 @@ export async function answerError(
 ): Promise<unknown> {
   const error = ofExpired(request, translated(thrown))
   logFault(error, request)
-  if (error.status === 401) challenge(request, reply)
+  if (error.status === 401) {
+    challenge(request, reply)
+    request.server.turns.settle(request.raw, false)
+  }
   const payload = errorBody(error)
   reply.code(error.status).type('application/json')
   if (!request.raw.complete && (CLOSING.has(error.status) || request.isWithdrawn)) {
