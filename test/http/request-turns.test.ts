@@ -150,7 +150,8 @@ t.test('a client behind a trusted proxy has its own tokens', async (t) => {
 
 t.test('a network has a share of the connections', async (t) => {
   const { port, url, app } = await start(t, { 'settee/max_network_connections': '10' })
-  const slow = 'POST /_session HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{'
+  const slow =
+    'POST /_session HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{'
   for (let at = 0; at < 10; at += 1) open(t, port, '127.0.0.2').socket.write(slow)
   await until(() => app.requestTally.counts().underWay === 10)
   const heard: string[] = []
