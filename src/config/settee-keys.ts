@@ -45,7 +45,7 @@ export const SETTEE_KEYS: readonly KnownKey[] = [
     'stranger_requests',
     1000,
     integer(0, 1_000_000),
-    'requests without an account of one network a second; 0: any number',
+    'requests a second of one network without an account; 0: no limit',
   ),
   row('settee', 'body_timeout', 60, integer(1, 86_400), 'seconds in which a body must bring 100 bytes each'),
   row('settee', 'body_memory', 67_108_864, integer(1_048_576, 2 ** 40), 'bytes of request bodies in memory'),
