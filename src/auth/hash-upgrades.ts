@@ -1,7 +1,7 @@
 /** Weak hashes of users, made anew when the plain password is at hand; CouchDB's `upgrade_hash_on_auth`. */
 import { CouchError } from '../core/errors.ts'
 import { deriveKey, type HashOptions, PRFS } from '../core/pbkdf2.ts'
-import { USERS_DATABASE, userDocId } from '../core/user-ids.ts'
+import { userDocId } from '../core/user-ids.ts'
 import { WorkQueue } from '../core/work-queue.ts'
 import { withHash } from '../documents/password-hashing.ts'
 import type { Databases } from '../threads/databases.ts'
@@ -16,7 +16,7 @@ import { HOUSE } from './users-feed.ts'
 const MAY_WAIT = 100
 
 export interface HashUpgradesOptions {
-  readonly databases: Pick<Databases, 'get'>
+  readonly databases: Pick<Databases, 'get' | 'usersDatabase'>
   /** Whether hashes are to be made anew. */
   isOn(): boolean
   /** How new passwords are hashed. */
@@ -54,7 +54,8 @@ export class HashUpgrades {
 
   /** The salt stays, and with it the sessions, whose keys hang on it; so it is in CouchDB. */
   async #upgrade({ name, stored }: Account, salt: string, password: string): Promise<void> {
-    const database = this.#options.databases.get(USERS_DATABASE)
+    const { databases } = this.#options
+    const database = databases.get(databases.usersDatabase)
     const { json } = await database.open(HOUSE, userDocId(name), { conflicts: true })
     const text = textOf(json)
     if (userAccount(name, JSON.parse(text))?.stored !== stored) return

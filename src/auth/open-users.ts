@@ -3,7 +3,6 @@ import type { Logger } from 'pino'
 import type { Config } from '../config/config.ts'
 import { hashingOf } from '../config/settings.ts'
 import { CouchError } from '../core/errors.ts'
-import { USERS_DATABASE } from '../core/user-ids.ts'
 import type { Databases } from '../threads/databases.ts'
 import type { Accounts } from './accounts.ts'
 import { adminAccounts } from './admins.ts'
@@ -36,10 +35,11 @@ export async function openUsers({
   perUser: perUserDatabases,
   logger,
 }: OpenUsersOptions): Promise<OpenedUsers> {
-  await databases.create(USERS_DATABASE).catch((error: unknown) => {
+  await databases.create(databases.usersDatabase).catch((error: unknown) => {
     // A disk that is full must not keep an admin from starting the server to make room.
     const code = error instanceof CouchError ? error.code : null
-    if (code === 'insufficient_storage') logger.error({ err: error }, 'the database _users cannot be made')
+    if (code === 'insufficient_storage')
+      logger.error({ err: error }, 'the database of accounts cannot be made')
     else if (code !== 'file_exists') throw error
   })
   const hashing = () => hashingOf(config)

@@ -5,7 +5,6 @@
 import type { Config } from '../config/config.ts'
 import { secretFromEnvironment } from '../config/sources.ts'
 import { CouchError } from '../core/errors.ts'
-import { USERS_DATABASE } from '../core/user-ids.ts'
 import type { Databases } from '../threads/databases.ts'
 import { ADMIN_ROLE } from './access.ts'
 import { deleteAdmin, requireNoAdmin, setAdmin } from './admins.ts'
@@ -102,7 +101,7 @@ async function setPassword(
   if (!isAdmin) {
     const text = await readAccount(databases, name)
     if (text !== null) {
-      await setUserPassword(databases.get(USERS_DATABASE), name, text, password)
+      await setUserPassword(databases.get(databases.usersDatabase), name, text, password)
       return { kind: 'account', isNew: false, warning: null }
     }
     if (!create) throw notThere(name)
@@ -124,8 +123,8 @@ async function addAccount({ config, databases }: OperatorServices, account: NewA
       `There is ${isAdmin ? 'a server admin' : 'an account'} ${account.name} already.`,
     )
   }
-  if (!databases.names().includes(USERS_DATABASE)) await databases.create(USERS_DATABASE)
-  await addUser(databases.get(USERS_DATABASE), account)
+  if (!databases.names().includes(databases.usersDatabase)) await databases.create(databases.usersDatabase)
+  await addUser(databases.get(databases.usersDatabase), account)
   return null
 }
 
@@ -135,8 +134,8 @@ async function listAccounts(
 ): Promise<AccountPage> {
   const admins = after === null ? Object.keys(config.section('admins')).sort() : []
   const rows = admins.map((name): AccountRow => ({ name, kind: 'admin', roles: [ADMIN_ROLE] }))
-  if (!databases.names().includes(USERS_DATABASE)) return { rows, next: null }
-  const users = databases.get(USERS_DATABASE)
+  if (!databases.names().includes(databases.usersDatabase)) return { rows, next: null }
+  const users = databases.get(databases.usersDatabase)
   const names = await userNames(users, after, PAGE)
   for (const name of names) {
     const text = await readUser(users, name)
@@ -157,7 +156,7 @@ async function deleteAccount(services: OperatorServices, name: string): Promise<
     )
   }
   const isFixed = await isFromEnvironment(services.env, name)
-  if (text !== null) await removeUser(databases.get(USERS_DATABASE), name, text)
+  if (text !== null) await removeUser(databases.get(databases.usersDatabase), name, text)
   if (isAdmin) await deleteAdmin(config, name)
   await services.revokeTokens(name)
   const deleted: AccountKind[] = [...(text === null ? [] : ['account' as const])]
@@ -167,8 +166,8 @@ async function deleteAccount(services: OperatorServices, name: string): Promise<
 }
 
 async function readAccount(databases: Databases, name: string): Promise<string | null> {
-  if (name === '' || !databases.names().includes(USERS_DATABASE)) return null
-  return readUser(databases.get(USERS_DATABASE), name)
+  if (name === '' || !databases.names().includes(databases.usersDatabase)) return null
+  return readUser(databases.get(databases.usersDatabase), name)
 }
 
 function checkPassword(password: string): void {

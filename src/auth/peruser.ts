@@ -9,7 +9,7 @@
 import type { Config } from '../config/config.ts'
 import { CouchError } from '../core/errors.ts'
 import type { SecurityList, SecurityObject } from '../core/types.ts'
-import { USERS_DATABASE, userDocId } from '../core/user-ids.ts'
+import { userDocId } from '../core/user-ids.ts'
 import { ADMIN_ONLY } from '../documents/security.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
 import { findDatabase, HOUSE, PLAIN_FEED, type UserChange, userChanges } from './users-feed.ts'
@@ -26,7 +26,7 @@ const RETRY_MS = 5000
 export interface PerUserOptions {
   readonly databases: Pick<
     Databases,
-    'get' | 'create' | 'delete' | 'watchUpdates' | 'readRecords' | 'writeRecords'
+    'usersDatabase' | 'get' | 'create' | 'delete' | 'watchUpdates' | 'readRecords' | 'writeRecords'
   >
   readonly config: Config
   /** Something could not be done: for one name, or (null) for now. */
@@ -93,7 +93,7 @@ export class PerUserDatabases {
 
   #users(): DatabaseHandle | null {
     const { databases } = this.#options
-    return this.#isOn ? findDatabase(databases, USERS_DATABASE) : null
+    return this.#isOn ? findDatabase(databases, databases.usersDatabase) : null
   }
 
   #restart(): void {

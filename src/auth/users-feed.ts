@@ -3,7 +3,7 @@
 import { type ChangesOptions, PLAIN_CHANGES } from '../changes/rows.ts'
 import { CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
-import { USERS_DATABASE, userNameOf } from '../core/user-ids.ts'
+import { userNameOf } from '../core/user-ids.ts'
 import type { DatabaseEvent, DatabaseHandle, Databases } from '../threads/databases.ts'
 import { ADMIN_ROLE } from './access.ts'
 
@@ -49,7 +49,7 @@ export function findDatabase(databases: Pick<Databases, 'get'>, name: string): D
 export type ChangedNames = ReadonlySet<string> | 'all'
 
 export class UsersFeed {
-  readonly #databases: Pick<Databases, 'get'>
+  readonly #databases: Pick<Databases, 'get' | 'usersDatabase'>
   readonly #tell: (names: ChangedNames) => void
   #handle: DatabaseHandle | null = null
   #unwatch: () => void = () => {}
@@ -59,7 +59,7 @@ export class UsersFeed {
   #version = 0
 
   /** @param tell called with whoever has changed, before {@link settled} lets anybody go on */
-  constructor(databases: Pick<Databases, 'get'>, tell: (names: ChangedNames) => void) {
+  constructor(databases: Pick<Databases, 'get' | 'usersDatabase'>, tell: (names: ChangedNames) => void) {
     this.#databases = databases
     this.#tell = tell
   }
@@ -75,7 +75,7 @@ export class UsersFeed {
    * @throws unavailable
    */
   async database(): Promise<DatabaseHandle | null> {
-    const handle = findDatabase(this.#databases, USERS_DATABASE)
+    const handle = findDatabase(this.#databases, this.#databases.usersDatabase)
     if (handle !== this.#handle) this.#follow(handle)
     if (handle !== null && this.#since === null) this.#reading ??= this.#begin(handle)
     while (this.#reading !== null) await this.#reading

@@ -35,7 +35,7 @@ export interface UsersOptions {
 
 /** @returns the accounts of `_users`, remembered as long as nothing changes in it; `close` ends the listening */
 export function usersAccounts(
-  databases: Pick<Databases, 'get'>,
+  databases: Pick<Databases, 'get' | 'usersDatabase'>,
   options: UsersOptions,
 ): Accounts & { close(): void } {
   return new UsersAccounts(databases, options)
@@ -51,7 +51,7 @@ class UsersAccounts implements Accounts {
   readonly #decoyKey = randomBytes(32).toString('hex')
   readonly #decoySalt = randomBytes(16).toString('hex')
 
-  constructor(databases: Pick<Databases, 'get'>, { hashing }: UsersOptions) {
+  constructor(databases: Pick<Databases, 'get' | 'usersDatabase'>, { hashing }: UsersOptions) {
     this.#hashing = hashing
     this.#feed = new UsersFeed(databases, (names) => this.#forget(names))
   }

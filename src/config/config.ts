@@ -1,10 +1,13 @@
 import { join, resolve } from 'node:path'
 import { CouchError } from '../core/errors.ts'
+import { USERS_DATABASE } from '../core/user-ids.ts'
 import { writeAtomically } from './atomic-write.ts'
-import { KNOWN_KEYS, knownKey, newerSection, olderSection } from './defaults.ts'
+import { KNOWN_KEYS, knownKey } from './defaults.ts'
 import { deleteInText, parseIni, type Sections, setInText } from './ini-file.ts'
+import { newerSection, type Own, ownIn, valueInEffect } from './older-sections.ts'
 import { problemOfProxyAuth, requireSafeProxyAuth } from './proxy-trust.ts'
 import { type ConfigFlags, type LocalIni, overlay, put, readIniText, readLocalIni } from './sources.ts'
+import { StartError } from './start-error.ts'
 import { checkNames, checkSetting } from './values.ts'
 
 export interface ConfigOptions {
@@ -53,7 +56,14 @@ export type ConfigListener = (section: string, key: string, value: string | unde
  */
 export async function openConfig(options: ConfigOptions): Promise<Config> {
   const { sections } = await readSources(options, () => false)
-  return new Config(options, sections)
+  const config = new Config(options, sections)
+  // What tenants may write, and whose functions run, is told by the one name (documents/hosted.ts).
+  if (config.isHosted && config.usersDatabase !== USERS_DATABASE) {
+    throw new StartError(
+      `In hosted mode accounts are in ${USERS_DATABASE}: remove chttpd_auth/authentication_db.`,
+    )
+  }
+  return config
 }
 
 async function readSources(
@@ -78,6 +88,8 @@ export class Config {
   readonly path: string
   /** Hosted mode (docs/hosted.md), as it was said at the start: another `settee/mode` counts from the next start on. */
   readonly isHosted: boolean
+  /** The database of accounts, `chttpd_auth/authentication_db`, as it was said at the start. */
+  readonly usersDatabase: string
   readonly #sources: ConfigOptions
   /** What is shown as it is, whatever a local.ini that comes from elsewhere says. */
   readonly #fixed: Sections
@@ -97,6 +109,7 @@ export class Config {
     this.#fixed = new Map([['couchdb', new Map([['database_dir', resolve(sources.dataDir, 'databases')]])]])
     this.#current = sections
     this.isHosted = this.get('settee', 'mode') === 'hosted'
+    this.usersDatabase = this.get('chttpd_auth', 'authentication_db') || USERS_DATABASE
   }
 
   /**
@@ -299,21 +312,6 @@ export class Config {
       throw writeFailure(error)
     }
   }
-}
-
-type Own = (section: string, key: string) => string | undefined
-
-function ownIn(sections: Sections): Own {
-  return (section, key) => sections.get(section)?.get(key)
-}
-
-/** @param own what is set, without the defaults */
-function valueInEffect(own: Own, section: string, key: string): string | undefined {
-  const value = own(section, key)
-  if (value) return value
-  const older = olderSection(section, key)
-  const inherited = older === null ? undefined : own(older, key)
-  return inherited || (value ?? knownKey(section, key)?.value ?? undefined)
 }
 
 function idOf(section: string, key: string): string {

@@ -1,5 +1,7 @@
 import { APP_ORIGINS } from '../core/app-origins.ts'
+import { DATABASE_NAME } from '../core/database-name.ts'
 import { DEFAULT_LIMITS } from '../core/types.ts'
+import { USERS_DATABASE } from '../core/user-ids.ts'
 import { UUID_ALGORITHMS, UUID_FORMATS } from '../core/uuids.ts'
 import { problemOfHandlers } from './authentication-handlers.ts'
 import { BOOLEAN, bytes, integer, type KnownKey, row, TEXT, type ValueKind } from './known-key.ts'
@@ -31,6 +33,12 @@ const { maxDocumentSize, maxAttachmentSize, maxDocumentIdLength } = DEFAULT_LIMI
 const { maxPurgedDocuments, maxPurgedRevisions, functionTimeout } = DEFAULT_LIMITS
 const { maxBulkDocs, maxBulkGet } = DEFAULT_LIMITS
 
+/** Other names that begin with an underscore have meanings of their own. */
+function problemOfUsersDatabase(name: string): string | null {
+  if (name === USERS_DATABASE || DATABASE_NAME.test(name)) return null
+  return 'must be the name of a database, and begin with a letter'
+}
+
 const SAME_SITE: ValueKind = { type: 'choice', of: ['lax', 'strict', 'none', 'Lax', 'Strict', 'None'] }
 
 /** Who may come in, and how; protocol.md 11.2 to 11.5. */
@@ -44,6 +52,13 @@ const AUTHENTICATION_KEYS: readonly KnownKey[] = [
   ),
   row('chttpd', 'require_valid_user', null, TEXT, 'true refuses whoever brings no credentials'),
   row('chttpd', 'require_valid_user_except_for_up', null, TEXT, 'the same: _up is open in any case'),
+  row(
+    'chttpd_auth',
+    'authentication_db',
+    null,
+    { type: 'checked', problem: problemOfUsersDatabase },
+    'the database of accounts; unset: _users; read at start',
+  ),
   row('chttpd_auth', 'secret', null, TEXT, 'signs session cookies; made when it is first needed'),
   row('chttpd_auth', 'timeout', 600, integer(1, 315_360_000), 'seconds that a session lasts unused'),
   row('chttpd_auth', 'hash_algorithms', 'sha256, sha', TEXT, 'digests of session cookies; the first signs'),
@@ -290,30 +305,6 @@ const ROWS: ReadonlyMap<string, KnownKey> = new Map(
 /** @returns the row of a key that settee reads, undefined for any other */
 export function knownKey(section: string, key: string): KnownKey | undefined {
   return ROWS.get(`${section}/${key}`)
-}
-
-/** Keys of `[chttpd]` that CouchDB also reads from `[httpd]` (chttpd_util); `port` and `bind_address` are not among them. */
-const FROM_HTTPD: ReadonlySet<string> = new Set([
-  'allow_jsonp',
-  'changes_timeout',
-  'enable_cors',
-  'max_http_request_size',
-  'max_uri_length',
-  'x_forwarded_host',
-  'x_forwarded_proto',
-  'x_forwarded_ssl',
-])
-
-/** @returns the section of CouchDB 1 and 2 whose key counts where this one lacks it (protocol.md 12.1); null for none */
-export function olderSection(section: string, key: string): string | null {
-  if (section === 'chttpd_auth') return 'couch_httpd_auth'
-  return section === 'chttpd' && FROM_HTTPD.has(key) ? 'httpd' : null
-}
-
-/** The inverse of {@link olderSection}. */
-export function newerSection(section: string, key: string): string | null {
-  if (section === 'couch_httpd_auth') return 'chttpd_auth'
-  return section === 'httpd' && FROM_HTTPD.has(key) ? 'chttpd' : null
 }
 
 /** What stands for a secret wherever the configuration is shown; never a value of its own. */

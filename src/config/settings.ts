@@ -52,6 +52,7 @@ export function hashingOf(config: Config): HashOptions {
 function usersRulesOf(config: Config): UsersRules {
   const fields = config.get('chttpd_auth', 'public_fields') ?? ''
   return {
+    database: config.usersDatabase,
     publicFields: config.boolean('chttpd_auth', 'users_db_public')
       ? fields.split(',').flatMap((field) => field.trim() || [])
       : [],

@@ -1,7 +1,8 @@
 import { CouchError } from '../core/errors.ts'
 import { checkDatabaseName } from '../core/ids.ts'
-import { knownKey, newerSection, READ_ONLY_SECTIONS } from './defaults.ts'
+import { knownKey, READ_ONLY_SECTIONS } from './defaults.ts'
 import type { ValueKind } from './known-key.ts'
+import { newerSection } from './older-sections.ts'
 import { passwordRules } from './password-rules.ts'
 
 const MAX_NAME_BYTES = 1024

@@ -1,3 +1,4 @@
+import { USERS_DATABASE } from './user-ids.ts'
 import { DEFAULT_UUID_RULES, type UuidRules } from './uuids.ts'
 
 /** Who is asking. `name` null is anonymous; the role `_admin` is the server admin (protocol.md 11.1). */
@@ -105,6 +106,8 @@ export interface PasswordRule {
 
 /** What the configuration says of `_users`; protocol.md 11.7, 12.2. */
 export interface UsersRules {
+  /** The database of accounts, as it was when the server started. */
+  readonly database: string
   /** Members of user documents that whoever may read the database may see; empty: none. */
   readonly publicFields: readonly string[]
   /** Whether its security object can be changed. */
@@ -123,7 +126,7 @@ export const DEFAULT_RULES: Rules = {
   isHosted: false,
   upgradeCopies: true,
   hashing: { iterations: 600_000, prf: 'sha256' },
-  users: { publicFields: [], securityEditable: false, passwordRules: [] },
+  users: { database: USERS_DATABASE, publicFields: [], securityEditable: false, passwordRules: [] },
   compression: { level: 0, types: [] },
   uuids: DEFAULT_UUID_RULES,
   massDeletion: { percent: 50, documents: 20 },

@@ -1,7 +1,16 @@
 /** Where accounts are kept, and how their documents are named; protocol.md 11.7. */
 
-/** The database of accounts. */
+/** The database of accounts, unless `chttpd_auth/authentication_db` names another. */
 export const USERS_DATABASE = '_users'
+
+/**
+ * Whether documents of a database are accounts, with the hashes of their passwords. Those of `_users` stay guarded
+ * also where accounts are in another, as in CouchDB (fabric_util:is_users_db).
+ * @param usersDatabase the one that accounts are in
+ */
+export function holdsAccounts(database: string, usersDatabase: string): boolean {
+  return database === USERS_DATABASE || database === usersDatabase
+}
 
 const USER_PREFIX = 'org.couchdb.user:'
 

@@ -17,6 +17,7 @@ export function perUserDatabases(
     return HEX.test(hex) ? Buffer.from(hex, 'hex').toString() : null
   }
   return {
+    usersDatabase: databases.usersDatabase,
     get: (name) => databases.get(name),
     create: (name) => tenantDatabases.create(name, accountOf(name)),
     delete: (name) => tenantDatabases.delete(name),
@@ -29,5 +30,5 @@ export function perUserDatabases(
 /** What `couch_peruser` needs of databases. */
 type PerUserView = Pick<
   Databases,
-  'get' | 'create' | 'delete' | 'watchUpdates' | 'readRecords' | 'writeRecords'
+  'usersDatabase' | 'get' | 'create' | 'delete' | 'watchUpdates' | 'readRecords' | 'writeRecords'
 >

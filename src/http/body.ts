@@ -9,7 +9,7 @@ import type { FastifyRequest } from 'fastify'
 import { isAnonymous, isServerAdmin } from '../auth/access.ts'
 import type { Config } from '../config/config.ts'
 import { CouchError } from '../core/errors.ts'
-import { USERS_DATABASE } from '../core/user-ids.ts'
+import { holdsAccounts } from '../core/user-ids.ts'
 import type { Body } from '../documents/database.ts'
 import { addressKey } from '../hosted/lines.ts'
 import { BodyCollector, MAX_IN_MEMORY } from './body-collector.ts'
@@ -125,7 +125,9 @@ async function useBody<T>(
 /** Where a body may be spooled to; null: nowhere, since documents of `_users` bring passwords as they are. */
 function spoolFolder(request: FastifyRequest, isRaw: boolean): string | null {
   const { db } = request.params as { readonly db?: string }
-  return db === USERS_DATABASE && !isRaw ? null : request.server.services.tmpDir
+  const { databases, tmpDir } = request.server.services
+  const isSecret = db !== undefined && holdsAccounts(db, databases.usersDatabase)
+  return isSecret && !isRaw ? null : tmpDir
 }
 
 function hasBody({ headers, raw }: FastifyRequest): boolean {

@@ -4,7 +4,6 @@ import { userAccount } from '../auth/user-account.ts'
 import { readUser } from '../auth/user-documents.ts'
 import { CouchError } from '../core/errors.ts'
 import { checkDatabaseName } from '../core/ids.ts'
-import { USERS_DATABASE } from '../core/user-ids.ts'
 import { databaseRole } from '../documents/security.ts'
 import type { Databases } from '../threads/databases.ts'
 import type { VaultOrder, VaultServices } from './vault-controls.ts'
@@ -78,6 +77,6 @@ async function checkToken({ tokenMaker }: VaultServices, { account, device }: Va
 
 /** @returns the account's document; null when there is none */
 export async function userText(databases: Databases, name: string): Promise<string | null> {
-  if (name === '' || !databases.names().includes(USERS_DATABASE)) return null
-  return readUser(databases.get(USERS_DATABASE), name)
+  if (name === '' || !databases.names().includes(databases.usersDatabase)) return null
+  return readUser(databases.get(databases.usersDatabase), name)
 }

@@ -67,6 +67,8 @@ export interface PreparedRestore {
 
 export interface Databases {
   readonly serverUuid: string
+  /** The name of the database of accounts. */
+  readonly usersDatabase: string
   /** In byte order. */
   names(): readonly string[]
   /** @throws no_database */

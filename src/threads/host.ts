@@ -9,7 +9,7 @@ import { beat, joinHeartbeat } from '../core/heartbeat.ts'
 import { joinOutgoing, Transit } from '../core/outgoing.ts'
 import { isShort, type Space } from '../core/space.ts'
 import type { Settings } from '../core/types.ts'
-import { USERS_DATABASE } from '../core/user-ids.ts'
+import { holdsAccounts } from '../core/user-ids.ts'
 import { ViewMemory } from '../query/view-memory.ts'
 import { SandboxClient } from '../sandbox/client.ts'
 import { CommitTally } from '../storage/commit-tally.ts'
@@ -72,8 +72,10 @@ class Host {
       this.#stores.accompany(database, incarnation, ({ store }) => work(store)),
     tell: (reply) => this.#outbox.post(reply),
     // Old hashes of passwords are nobody's history, and with an account all that is known of it goes.
-    keeping: (database) =>
-      database === USERS_DATABASE ? {} : keeping(this.#settings.rules.compaction, Date.now()),
+    keeping: (database) => {
+      const { users, compaction } = this.#settings.rules
+      return holdsAccounts(database, users.database) ? {} : keeping(compaction, Date.now())
+    },
   })
   readonly #automatic = new AutomaticCompactions({
     rules: () => this.#settings.rules.compaction,

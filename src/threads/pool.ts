@@ -51,11 +51,6 @@ interface Slot {
   readonly record: ThreadRecord
 }
 
-/** Whether a database is the server's own, as `_users` is. */
-function isSystem(database: string): boolean {
-  return database.startsWith('_')
-}
-
 export class Pool {
   readonly #options: PoolOptions
   /** All of the following, in the order in which they were started. */
@@ -110,8 +105,13 @@ export class Pool {
     return slot
   }
 
+  /** Whether a database is the server's own, as that of accounts is. */
+  #isSystem(database: string): boolean {
+    return database.startsWith('_') || database === this.#settings.rules.users.database
+  }
+
   #slotFor(database: string): Slot {
-    if (isSystem(database)) return this.#system
+    if (this.#isSystem(database)) return this.#system
     if (!this.#suspects.has(database)) return this.#leastLoaded()
     this.#apart ??= this.#makeSlot()
     return this.#apart
@@ -212,7 +212,7 @@ export class Pool {
 
   /** The thread is gone: what it served is nowhere open. */
   #suspect(database: string, slot: Slot): void {
-    if (isSystem(database) || this.#owners.get(database) !== slot) return
+    if (this.#isSystem(database) || this.#owners.get(database) !== slot) return
     this.#suspects.add(database)
     this.release(database)
   }

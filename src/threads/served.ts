@@ -3,7 +3,7 @@ import { readFilterBody } from '../changes/filter-body.ts'
 import { changesPage } from '../changes/page.ts'
 import type { Space } from '../core/space.ts'
 import type { SecurityObject, Settings } from '../core/types.ts'
-import { USERS_DATABASE } from '../core/user-ids.ts'
+import { holdsAccounts } from '../core/user-ids.ts'
 import type { MassDeletion } from '../documents/deletion-watch.ts'
 import { ownFunctionsOnly } from '../documents/own-functions.ts'
 import { storeDatabase } from '../documents/store-database.ts'
@@ -51,7 +51,7 @@ export async function served(store: RememberingStore, around: Served): Promise<S
     startCompaction: () => around.startCompaction(),
     viewBytes: () => views.bytesOf(store),
   }
-  const isUsers = name === USERS_DATABASE
+  const isUsers = holdsAccounts(name, around.settings().rules.users.database)
   const documents = isUsers
     ? await usersDatabase(store, { ...options, compilePattern })
     : storeDatabase(store, options)

@@ -83,6 +83,7 @@ class ServerDatabases implements OwnedDatabases {
     tellSecurity: (name) => this.#tellSecurity(name),
   })
   readonly copies: Copies
+  readonly usersDatabase: string
   #names: readonly string[] | undefined
   #space = AMPLE_SPACE
   #closed: Promise<void> | undefined
@@ -90,6 +91,7 @@ class ServerDatabases implements OwnedDatabases {
   constructor(options: ServerDatabasesOptions) {
     const { dataDir, settings, maxOpen, threadEntry } = options
     this.#options = options
+    this.usersDatabase = settings.rules.users.database
     const onFault = (fault: unknown) => {
       this.#faults.died()
       options.onFault(fault)
@@ -233,10 +235,8 @@ class ServerDatabases implements OwnedDatabases {
 
   get(name: string): DatabaseHandle {
     const proxied = this.#byName.get(name)
-    if (proxied === undefined) {
-      throw new CouchError(this.#replacements.underWay().has(name) ? 'unavailable' : 'no_database')
-    }
-    return proxied.handle
+    if (proxied !== undefined) return proxied.handle
+    throw new CouchError(this.#replacements.underWay().has(name) ? 'unavailable' : 'no_database')
   }
 
   create(name: string): Promise<void> {
@@ -245,7 +245,7 @@ class ServerDatabases implements OwnedDatabases {
       if (this.#byName.has(name)) throw new CouchError('file_exists')
       const refusal = shortage(this.#space)
       // `_users` and its kin are the server's own, which it does not do without.
-      if (refusal !== null && !name.startsWith('_')) throw refusal
+      if (refusal !== null && !name.startsWith('_') && name !== this.usersDatabase) throw refusal
       this.#enter((await this.#catalogChange({ act: 'create', name })) as DatabaseEntry)
     })
   }

@@ -102,6 +102,7 @@ export async function memoryDatabases(): Promise<MemoryDatabases> {
       await catalog.delete(name)
       tellUpdated()
     },
+    usersDatabase: USERS_DATABASE,
     watchUpdates: (listener: () => void) => {
       updateListeners.add(listener)
       return () => updateListeners.delete(listener)

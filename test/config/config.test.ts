@@ -73,6 +73,12 @@ t.test('nonsense at the start is one line that says where it stands', async (t) 
       {},
       /^Line 2 of .*local\.ini: chttpd\/port must be a whole number from 0 to 65535, not "abc"\.$/,
     ],
+    ['[chttpd_auth]\nauthentication_db = _x', {}, /authentication_db must be the name of a database/],
+    [
+      '[couch_httpd_auth]\nauthentication_db = a\n[settee]\nmode = hosted',
+      {},
+      /^In hosted mode accounts are in _users/,
+    ],
     ['[log]\nlevel = loud', {}, /log\/level must be one of debug, .*, not "loud"/],
     ['[a]\nb = 1\n\nword\n', {}, /^Line 4 of .*local\.ini is no section, setting or comment\.$/],
     ['[a\nb = 1\n', {}, /^Line 1 of .*local\.ini is no section: it must be a name between/],

@@ -1,7 +1,8 @@
 /** No key of CouchDB's default.ini is passed over without a word. */
 import { readFile } from 'node:fs/promises'
 import t from 'tap'
-import { knownKey, newerSection } from '../../src/config/defaults.ts'
+import { knownKey } from '../../src/config/defaults.ts'
+import { newerSection } from '../../src/config/older-sections.ts'
 
 /** The names of the keys of CouchDB 3.5.1, and of those that have come since, by section. */
 const COUCHDB_KEYS: Readonly<Record<string, string>> = {

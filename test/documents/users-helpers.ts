@@ -55,7 +55,7 @@ async function serve(engine: StorageEngine, incarnation: number, sandbox: Sandbo
   const store = await engine.openDatabase(USERS_DATABASE)
   const rules: Users['rules'] = {
     hashing: { iterations: 10, prf: 'sha256' },
-    users: { publicFields: [], securityEditable: true, passwordRules: [] },
+    users: { database: USERS_DATABASE, publicFields: [], securityEditable: true, passwordRules: [] },
   }
   const opened = await usersDatabase(store, {
     name: USERS_DATABASE,

@@ -1,8 +1,10 @@
 /** Settings of CouchDB as a moved local.ini brings them, seen from outside. */
 import { createHash } from 'node:crypto'
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { gunzipSync } from 'node:zlib'
 import t from 'tap'
-import { startTestServer } from '../helpers/server.ts'
+import { startTestServer, temporaryFolder } from '../helpers/server.ts'
 import { connect } from './client.ts'
 import { startMemoryServer } from './memory-server.ts'
 
@@ -198,4 +200,45 @@ t.test('attachments/compression_level', async (t) => {
     'replicated as it is stored',
   )
   t.equal((await call('GET', '/copy/x/n.md')).text, text)
+})
+
+t.test('chttpd_auth/authentication_db names the database of accounts', async (t) => {
+  const dataDir = await temporaryFolder(t)
+  const ini =
+    '[couch_httpd_auth]\nauthentication_db = people\n[chttpd_auth]\niterations = 10\n[admins]\nroot = root\n'
+  await writeFile(join(dataDir, 'local.ini'), ini, { mode: 0o600 })
+  const call = connect(t, await startTestServer(t, { dataDir }))
+  const auth = 'root:root'
+  t.strictSame((await call('GET', '/_all_dbs', { auth })).json, ['people'])
+  for (const name of ['anna', 'bert']) {
+    const json = { name, type: 'user', roles: [], password: name }
+    t.equal((await call('PUT', `/people/org.couchdb.user:${name}`, { json, auth })).status, 201)
+  }
+  const session = await call('GET', '/_session', { auth: 'anna:anna' })
+  t.match(session.json, { userCtx: { name: 'anna' }, info: { authentication_db: 'people' } })
+  const stored = await call('GET', '/people/org.couchdb.user:anna', { auth })
+  t.match(stored.json, { derived_key: /./, password_scheme: 'pbkdf2' })
+  t.notOk('password' in (stored.json as object))
+  await call('PUT', '/_node/_local/_config/couchdb/users_db_security_editable', { json: 'true', auth })
+  await call('PUT', '/people/_security', { json: { members: { names: [], roles: [] } }, auth })
+  t.equal((await call('GET', '/people/org.couchdb.user:anna', { auth: 'anna:anna' })).status, 200)
+  t.equal(
+    (await call('GET', '/people/org.couchdb.user:bert', { auth: 'anna:anna' })).status,
+    404,
+    "another's",
+  )
+  t.equal((await call('GET', '/people/_all_docs', { auth: 'anna:anna' })).status, 401)
+  await call('PUT', '/_users', { auth })
+  t.match(
+    await call('PUT', '/_users/org.couchdb.user:carl', {
+      json: { name: 'carl', type: 'user', roles: [], password: 'carl' },
+      auth,
+    }),
+    { status: 201 },
+  )
+  t.notOk(
+    'password' in ((await call('GET', '/_users/org.couchdb.user:carl', { auth })).json as object),
+    'hashed there, too',
+  )
+  t.equal((await call('GET', '/_session', { auth: 'carl:carl' })).status, 401)
 })

@@ -19,7 +19,7 @@ import { settingsOf } from '../../src/config/settings.ts'
 import { CouchError } from '../../src/core/errors.ts'
 import { checkDatabaseName } from '../../src/core/ids.ts'
 import { DEFAULT_LIMITS, DEFAULT_RULES, type UserCtx } from '../../src/core/types.ts'
-import { USERS_DATABASE } from '../../src/core/user-ids.ts'
+import { holdsAccounts } from '../../src/core/user-ids.ts'
 import type { Body, Database } from '../../src/documents/database.ts'
 import { storeDatabase } from '../../src/documents/store-database.ts'
 import { usersDatabase } from '../../src/documents/users-database.ts'
@@ -128,6 +128,7 @@ async function memoryDatabases(config: Config) {
   const handles = new Map<string, DatabaseHandle>()
   const plain = new Map<string, Database>()
   const databases: Databases = {
+    usersDatabase: config.usersDatabase,
     serverUuid: '0123456789abcdef0123456789abcdef',
     names: () => [...handles.keys()].sort((a, b) => (a < b ? -1 : 1)),
     get: (name) => {
@@ -151,10 +152,9 @@ async function memoryDatabases(config: Config) {
         compilePattern: (pattern: string) => compileRegex(pattern, () => {}),
       }
       // Made when a test asks for it, as any other; it is guarded as the server's, but makes no accounts here.
-      const database =
-        name === USERS_DATABASE
-          ? servedUsers(await usersDatabase(store, options), async () => (await store.view()).security)
-          : storeDatabase(store, options)
+      const database = holdsAccounts(name, config.usersDatabase)
+        ? servedUsers(await usersDatabase(store, options), async () => (await store.view()).security)
+        : storeDatabase(store, options)
       plain.set(name, storeDatabase(store, { ...options, rules: () => DEFAULT_RULES }))
       const house = config.isHosted ? null : { sandbox, name, incarnation }
       handles.set(name, {

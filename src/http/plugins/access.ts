@@ -5,6 +5,7 @@ import { isServerAdmin, requireMetricsReader, requireServerAdmin } from '../../a
 import { CouchError } from '../../core/errors.ts'
 import { checkDatabaseName } from '../../core/ids.ts'
 import type { SecurityObject, UserCtx } from '../../core/types.ts'
+import { holdsAccounts } from '../../core/user-ids.ts'
 import {
   databaseRole,
   requireDatabaseAdmin,
@@ -14,7 +15,6 @@ import {
 import type { DatabaseHandle } from '../../threads/databases.ts'
 import { isOwner, tenantOf } from '../tenant.ts'
 
-const USERS = '_users'
 const SERVER_PATH = /^_[a-z_]+$/
 
 declare module 'fastify' {
@@ -96,7 +96,8 @@ type RequireRole = (...asked: Parameters<typeof requireMember>) => void
 async function enterDatabase(request: FastifyRequest, requireRole: RequireRole): Promise<void> {
   const { db } = request.params as { db: string }
   if (db.startsWith('_') && !isLegalName(db)) refuseServerPath(request, db)
-  if (db === USERS && request.identity.token !== null) refuseToken(request.user)
+  const { usersDatabase } = request.server.services.databases
+  if (holdsAccounts(db, usersDatabase) && request.identity.token !== null) refuseToken(request.user)
   request.database = isServerAdmin(request.user)
     ? namedDatabase(request)
     : await visibleDatabase(request, requireRole)

@@ -28,8 +28,6 @@ export const clusterSetupRoutes: readonly Path[] = [
   },
 ]
 
-/** The databases that a setup makes where the client names none: CouchDB's others have no use here. */
-const SYSTEM_DATABASES = ['_users']
 const MAX_DATABASES = 100
 
 const databaseNames = shape<readonly string[]>({
@@ -41,7 +39,7 @@ const databaseNames = shape<readonly string[]>({
 async function state(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const { config, databases } = request.server.services
   const named = jsonParam(queryOf(request), 'ensure_dbs_exist')
-  const hasDatabases = missing(databases, databasesIn(named)).length === 0
+  const hasDatabases = missing(databases, databasesIn(databases, named)).length === 0
   return sendJson(reply, 200, { state: clusterState(config, { hasAdmin: !isOpen(config), hasDatabases }) })
 }
 
@@ -107,7 +105,7 @@ async function enableSingleNode(
   asked: Setup,
   admit: () => Promise<void>,
 ): Promise<void> {
-  const names = databasesIn(asked.ensure_dbs_exist)
+  const names = databasesIn(databases, asked.ensure_dbs_exist)
   const settings = settingsIn(asked)
   const admin = adminIn(config, asked)
   const isMade = admin !== null && (await makeAdmin(config, admin, admit))
@@ -119,7 +117,7 @@ async function enableSingleNode(
 
 /** @throws bad_request when there is nothing to do, which is how CouchDB answers a second time */
 async function finishCluster(databases: Databases, asked: Setup): Promise<void> {
-  const names = missing(databases, databasesIn(asked.ensure_dbs_exist))
+  const names = missing(databases, databasesIn(databases, asked.ensure_dbs_exist))
   if (names.length === 0) throw new CouchError('bad_request', 'Cluster is already finished')
   await makeDatabases(databases, names)
 }
@@ -172,8 +170,9 @@ async function makeAdmin(
   return true
 }
 
-function databasesIn(named: unknown): readonly string[] {
-  if (named === undefined) return SYSTEM_DATABASES
+/** Where the client names none, that of accounts: CouchDB's others have no use here. */
+function databasesIn({ usersDatabase }: Databases, named: unknown): readonly string[] {
+  if (named === undefined) return [usersDatabase]
   const names = databaseNames(named)
   if (names.length > MAX_DATABASES)
     throw new CouchError('bad_request', '`ensure_dbs_exist` names too many databases.')

@@ -105,6 +105,7 @@ async function createShared({ server, user }: FastifyRequest, name: string): Pro
   await databases.create(name)
   // The server's own hold what only it gives out.
   if (config.get('couchdb', 'default_security') === 'admin_only' || name.startsWith('_')) return
+  if (name === databases.usersDatabase) return
   await databases.get(name).setSecurity(user, EVERYONE)
 }
 

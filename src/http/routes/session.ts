@@ -42,7 +42,7 @@ async function showSession(request: FastifyRequest, reply: FastifyReply): Promis
     ok: true,
     userCtx: { name: user.name, roles: user.roles },
     info: {
-      ...(database && { authentication_db: database }),
+      ...(database && { authentication_db: server.services.databases.usersDatabase }),
       authentication_handlers: server.handlers(),
       ...(authenticated !== null && { authenticated }),
     },
