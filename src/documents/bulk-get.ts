@@ -70,11 +70,12 @@ export async function* bulkGet(
 }
 
 async function* jsonPieces(groups: AsyncIterable<readonly Pending[]>): AsyncGenerator<Piece> {
+  const breath = new Breath()
   let text = '{"results":['
   let comma = ''
   for await (const group of groups) {
     for (const pending of group) {
-      const result = typeof pending === 'function' ? await pending() : pending
+      const result = typeof pending === 'function' ? await inTurn(pending, breath) : pending
       text += `${comma}{"id":${valueText(result.id)},"docs":[`
       comma = ','
       if ('rows' in result) text += result.rows.map(rowText).join(',')
@@ -90,6 +91,15 @@ async function* jsonPieces(groups: AsyncIterable<readonly Pending[]>): AsyncGene
     }
   }
   yield `${text}]}\n`
+}
+
+/** A result that takes a turn of its own, after one that others have had. */
+async function inTurn(
+  read: () => Promise<ReadyResult | BulkGetResult>,
+  breath: Breath,
+): Promise<ReadyResult | BulkGetResult> {
+  await breath.take()
+  return read()
 }
 
 function valueText(value: unknown): string {
@@ -126,9 +136,10 @@ export async function* bulkGetResults(
   limits: Limits,
   form: ContentForm,
 ): AsyncGenerator<BulkGetResult> {
+  const breath = new Breath()
   for await (const group of pendingGroups(store, user, body, options, limits, form)) {
     for (const pending of group) {
-      const result = typeof pending === 'function' ? await pending() : pending
+      const result = typeof pending === 'function' ? await inTurn(pending, breath) : pending
       yield 'rows' in result ? { id: result.id, pages: [result.rows] } : result
     }
   }

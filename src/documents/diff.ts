@@ -107,12 +107,18 @@ async function missingInTurns(
   for (const rev of asked) search.add(parseRev(rev))
   for (;;) {
     await breath.take()
+    // From the first look-ups on, which load what all others look at.
+    let turn: Breath | undefined
+    const enough = () => {
+      turn ??= new Breath()
+      return turn.isDue
+    }
     const [answer] = await store.readDocs(
       [id],
       (doc, _id, view) => {
         requireMember(user, view.security)
         const branches = hasRevisions(id) && doc !== null ? doc.branches : null
-        return search.advance(branches, () => breath.isDue)
+        return search.advance(branches, enough)
       },
       { branches: true },
     )

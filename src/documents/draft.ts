@@ -49,7 +49,7 @@ export interface EditBounds {
 }
 
 /** Branches and ids looked at, after which a decision leaves the rest of its edits to the next: some milliseconds. */
-const MOST_STEPS = 100_000
+const MOST_STEPS = 30_000
 /** A stored revision that is looked up counts as so many of them. */
 const LOOKUP_STEPS = 20
 /** Ancestors of a revision that are looked up; more are not kept, with the usual `_revs_limit`. */

@@ -194,11 +194,12 @@ class RevisionsPlan {
       return
     }
     const listed = new Set<Branch>()
-    do {
-      const asked = this.#revs[this.#next++]
-      if (asked !== undefined) this.#look(doc, asked, listed)
-    } while (this.#next < this.#revs.length && !breath.isDue)
-    if (this.#next < this.#revs.length) return
+    for (let looked = 0; this.#next < this.#revs.length; looked++) {
+      if (looked > 0 && breath.isDue) return
+      this.#look(doc, this.#revs[this.#next++] as Rev, listed)
+      // The first loads what all others look at; its time would leave none to them, in each turn anew.
+      if (looked === 0) breath.restart()
+    }
     for (const missing of this.#missing) this.rows.push({ missing })
     this.isWhole = true
   }

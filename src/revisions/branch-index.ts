@@ -15,11 +15,14 @@ const MOST_ENTRIES = 200_000
 
 type Generations<T> = Map<number, Map<string, T>>
 
+/** Branches by an id that they have at some generation: one, as of most ids, or several. */
+type Table = Map<string, Branch | Set<Branch>>
+
 export class BranchIndex {
   readonly #branches: Set<Branch>
   readonly #leaves: Generations<Branch> = new Map()
-  readonly #knowing: Generations<Branch[]> = new Map()
-  #beginning: Generations<Branch[]> | undefined
+  readonly #knowing = new Map<number, Table>()
+  #beginning: Map<number, Table> | undefined
   #entries = 0
   /** Work so far: ids and branches that were looked at. */
   steps: number
@@ -42,33 +45,60 @@ export class BranchIndex {
 
   /** Whether any branch knows a revision. */
   knows(rev: Rev): boolean {
-    return this.leaf(rev) !== undefined || this.knowing(rev).length > 0
+    this.steps += 1
+    return this.leaf(rev) !== undefined || this.#entered(rev.pos, rev.id) !== undefined
   }
 
   /** The branches that know a revision, as their leaf or as an ancestor. */
   knowing({ pos, id }: Rev): readonly Branch[] {
-    this.steps += 1
-    return (this.#knowing.get(pos) ?? this.#tableOf(pos)).get(id) ?? []
+    const found = this.#entered(pos, id)
+    this.steps += found instanceof Set ? found.size : 1
+    return listed(found)
   }
 
-  #tableOf(pos: number): Map<string, Branch[]> {
+  /**
+   * Of the branches that know a revision, one that reaches furthest back beyond it.
+   * @param enough a generation beyond which it does not matter
+   */
+  furthest({ pos, id }: Rev, enough: number): Branch | undefined {
+    const found = this.#entered(pos, id)
+    this.#beginning ??= this.#findBeginnings()
+    if (countOf(found) === countOf(this.#beginning.get(pos)?.get(id))) return undefined
+    let best: Branch | undefined
+    let oldest = pos
+    for (const branch of found instanceof Set ? found : listed(found)) {
+      this.steps += 1
+      const begins = oldestOf(branch)
+      if (begins >= oldest) continue
+      best = branch
+      oldest = begins
+      if (oldest <= enough) break
+    }
+    return best
+  }
+
+  #entered(pos: number, id: string): Branch | Set<Branch> | undefined {
+    return (this.#knowing.get(pos) ?? this.#tableOf(pos)).get(id)
+  }
+
+  #tableOf(pos: number): Table {
     if (this.#entries > MOST_ENTRIES) {
       this.#knowing.clear()
       this.#entries = 0
     }
-    const table = new Map<string, Branch[]>()
+    const table: Table = new Map()
     this.#knowing.set(pos, table)
     this.steps += this.#branches.size
     for (const branch of this.#branches) this.#enter(table, pos, branch)
     return table
   }
 
-  #enter(table: Map<string, Branch[]>, pos: number, branch: Branch): void {
+  #enter(table: Table, pos: number, branch: Branch): void {
     const id = branch.pos < pos ? undefined : idAt(branch, pos)
     if (id === undefined) return
     this.#entries += 1
     this.steps += 1
-    push(table, id, branch)
+    enter(table, id, branch)
   }
 
   /**
@@ -88,12 +118,12 @@ export class BranchIndex {
     this.#beginning ??= this.#findBeginnings()
     this.steps += ids.length
     for (let at = 0; at < ids.length - 1; at++) {
-      yield* this.#beginning.get(pos - at)?.get(ids[at] as string) ?? []
+      yield* listed(this.#beginning.get(pos - at)?.get(ids[at] as string))
     }
   }
 
-  #findBeginnings(): Generations<Branch[]> {
-    const beginning: Generations<Branch[]> = new Map()
+  #findBeginnings(): Map<number, Table> {
+    const beginning = new Map<number, Table>()
     this.steps += this.#branches.size
     for (const branch of this.#branches) addBeginning(beginning, branch)
     return beginning
@@ -113,18 +143,11 @@ export class BranchIndex {
     this.steps += this.#knowing.size
     for (const [pos, table] of this.#knowing) {
       const id = branch.pos < pos ? undefined : idAt(branch, pos)
-      if (id !== undefined) this.#leave(table, id, branch)
+      if (id !== undefined) leave(table, id, branch)
     }
     const oldest = this.#beginning && oldestOf(branch)
     const table = oldest === undefined ? undefined : this.#beginning?.get(oldest)
-    if (table !== undefined) this.#leave(table, idAt(branch, oldest as number) as string, branch)
-  }
-
-  #leave(table: Map<string, Branch[]>, id: string, branch: Branch): void {
-    const entered = table.get(id) ?? []
-    this.steps += entered.length
-    const at = entered.indexOf(branch)
-    if (at !== -1) entered.splice(at, 1)
+    if (table !== undefined) leave(table, idAt(branch, oldest as number) as string, branch)
   }
 
   #addLeaf(branch: Branch): void {
@@ -137,7 +160,7 @@ export class BranchIndex {
   }
 }
 
-function addBeginning(beginning: Generations<Branch[]>, branch: Branch): void {
+function addBeginning(beginning: Map<number, Table>, branch: Branch): void {
   const oldest = oldestOf(branch)
   // There is nothing before the first generation that it could lack.
   if (oldest === 1) return
@@ -146,13 +169,30 @@ function addBeginning(beginning: Generations<Branch[]>, branch: Branch): void {
     table = new Map()
     beginning.set(oldest, table)
   }
-  push(table, idAt(branch, oldest) as string, branch)
+  enter(table, idAt(branch, oldest) as string, branch)
 }
 
-function push(table: Map<string, Branch[]>, id: string, branch: Branch): void {
+function enter(table: Table, id: string, branch: Branch): void {
   const entered = table.get(id)
-  if (entered === undefined) table.set(id, [branch])
-  else entered.push(branch)
+  if (entered === undefined) table.set(id, branch)
+  else if (entered instanceof Set) entered.add(branch)
+  else table.set(id, new Set([entered, branch]))
+}
+
+function leave(table: Table, id: string, branch: Branch): void {
+  const entered = table.get(id)
+  if (entered instanceof Set && entered.size > 1) entered.delete(branch)
+  else if (entered !== undefined && listed(entered)[0] === branch) table.delete(id)
+}
+
+function countOf(entered: Branch | Set<Branch> | undefined): number {
+  if (entered === undefined) return 0
+  return entered instanceof Set ? entered.size : 1
+}
+
+function listed(entered: Branch | Set<Branch> | undefined): readonly Branch[] {
+  if (entered === undefined) return []
+  return entered instanceof Set ? [...entered] : [entered]
 }
 
 const indexes = new WeakMap<readonly Branch[], BranchIndex>()

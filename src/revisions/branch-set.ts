@@ -211,8 +211,8 @@ export class BranchSet {
     let oldest = oldestOf(incoming)
     let id = incoming.ids.at(-1) as string
     while (oldest > enough) {
-      const source = furthest(index.knowing({ pos: oldest, id }))
-      if (source === undefined || oldestOf(source) >= oldest) break
+      const source = index.furthest({ pos: oldest, id }, enough)
+      if (source === undefined) break
       parts.push(source.ids.slice(source.pos - oldest + 1))
       oldest = oldestOf(source)
       id = source.ids.at(-1) as string
@@ -229,15 +229,6 @@ export class BranchSet {
     const whole = path === incoming.ids ? incoming : makeBranch(incoming.pos, path, incoming.deleted)
     return stem(whole, this.#revsLimit)
   }
-}
-
-/** The branch that reaches furthest back. */
-function furthest(branches: readonly Branch[]): Branch | undefined {
-  let best = branches[0]
-  for (const branch of branches) {
-    if (best !== undefined && oldestOf(branch) < oldestOf(best)) best = branch
-  }
-  return best
 }
 
 function difference(before: readonly Branch[], after: readonly Branch[]): BranchChange {

@@ -1,6 +1,18 @@
 /** Replicated writes and what is seen of them: protocol.md 6.4, 19.1, 19.2; through bulk and through PUT. */
 import t from 'tap'
-import { ADMIN, body, type Opened, openDatabase, type Path, parse, replicated } from './helpers.ts'
+import { localSandbox } from '../helpers/local-sandbox.ts'
+import { ENGINES } from './engines.ts'
+import {
+  ADMIN,
+  body,
+  type Opened,
+  openDatabase,
+  openOn,
+  type Path,
+  parse,
+  replicated,
+  text,
+} from './helpers.ts'
 
 type Write = (opened: Opened, path: Path) => Promise<unknown>
 
@@ -292,3 +304,56 @@ t.test('an edit that is known already without its history becomes one with it', 
     _revisions: { start: 2, ids: [second.slice(2), first.slice(2)] },
   })
 })
+
+for (const [engine, makeEngine] of Object.entries(ENGINES)) {
+  const leaf = (n: number): Path => ({ start: 2, ids: [`x${n}`], doc: { n } })
+  const leaves = (count: number) => Array.from({ length: count }, (_, n) => leaf(n))
+
+  t.test(`${engine}: thousands of revisions of one document are stored, and read again`, async (t) => {
+    const { replicate, database, get, put } = await openOn(await makeEngine(t))
+    const count = 2500
+    // More work than one decision takes on: the rest of a document's edits is decided in others.
+    t.same(await replicate('x', ...leaves(count)), [])
+    t.same(await replicate('x', ...leaves(count)), [], 'what comes again changes nothing')
+    const rows = JSON.parse(await text(database.openRevs(ADMIN, 'x', 'all', { revs: true })))
+    t.equal(rows.length, count)
+    t.ok(rows.every(({ ok }: { ok: { _rev: string; n: number } }) => ok._rev === `2-x${ok.n}`))
+    const asked = { x: [...leaves(count).map(({ ids }) => `2-${ids[0]}`), '2-y', '1-x1', '3-x1'] }
+    t.same(parse(await database.missingRevs(ADMIN, body(asked))), {
+      missing_revs: { x: ['2-y', '1-x1', '3-x1'] },
+    })
+    const winner = await get('x', { conflicts: true })
+    t.equal(winner._conflicts.length, count - 1)
+    t.equal(await put('x', { _id: 'x', _rev: '2-x5' }), (await get('x'))._rev, 'a leaf is edited')
+  })
+
+  t.test(`${engine}: a document has at most so many leaves`, async (t) => {
+    const { replicate, get, put } = await openOn(await makeEngine(t), {}, localSandbox(), Date.now, {
+      maxLeaves: 20,
+    })
+    const failures = await replicate('x', ...leaves(22))
+    t.match(failures, [
+      {
+        id: 'x',
+        rev: '2-x20',
+        error: 'forbidden',
+        reason: /has 20 conflicting revisions.*settee\/max_leaves/,
+      },
+      { id: 'x', rev: '2-x21', error: 'forbidden' },
+    ])
+    t.same(await replicate('x', { start: 3, ids: ['y', 'x3'] }), [], 'an edit of a leaf passes')
+    t.same(await replicate('x', leaf(4)), [], 'so does what is known')
+    await put('x', { _id: 'x', _rev: '2-x5', _deleted: true })
+    t.equal((await get('x', { conflicts: true }))._conflicts.length, 18)
+    t.equal((await replicate('x', leaf(30))).length, 1, 'deleted leaves count')
+  })
+
+  t.test(`${engine}: the ancestries of a document's leaves take 16 MiB at most`, async (t) => {
+    const { replicate } = await openOn(await makeEngine(t))
+    const trunk = Array.from({ length: 999 }, (_, n) => `${n}`.padEnd(500, '-'))
+    const deep = (n: number): Path => ({ start: 1000, ids: [`x${n}`, ...trunk] })
+    const failures = await replicate('x', ...Array.from({ length: 40 }, (_, n) => deep(n)))
+    t.ok(failures.length > 5 && failures.length < 20, `${failures.length} of 40`)
+    t.match(failures[0], { error: 'forbidden', reason: /ancestries/ })
+  })
+}

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { decodeAncestry, encodeAncestry } from '../../src/revisions/ancestry.ts'
+import { ancestryId, ancestryLength, decodeAncestry, encodeAncestry } from '../../src/revisions/ancestry.ts'
 
 const hex = fc.string({ unit: fc.constantFrom(...'0123456789abcdef'), minLength: 32, maxLength: 32 })
 const other = fc.string({ unit: 'binary', minLength: 1, maxLength: 512 })
@@ -27,6 +27,9 @@ t.test('whatever is encoded is decoded, also from the middle of a larger buffer'
       const large = new Uint8Array(before + bytes.length + 3).fill(7)
       large.set(bytes, before)
       const again = decodeAncestry(large.subarray(before, before + bytes.length))
+      const part = large.subarray(before, before + bytes.length)
+      if (ancestryLength(part) !== ids.length || ancestryId(part, ids.length) !== undefined) return false
+      if (ids.some((id, n) => ancestryId(part, n) !== id)) return false
       return again.length === ids.length && again.every((id, n) => id === ids[n])
     }),
     { numRuns: 2000 },
