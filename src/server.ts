@@ -3,7 +3,7 @@ import type { FastifyInstance } from 'fastify'
 import { prepareAdmins, requireAdminIfHosted } from './auth/admins.ts'
 import { reloadConfig } from './auth/reload.ts'
 import { openConfig } from './config/config.ts'
-import { prepareDataFolder } from './config/data-folder.ts'
+import { prepareDataFolder, tightenDataFolder } from './config/data-folder.ts'
 import { makeLogger } from './config/logger.ts'
 import { requireSafeProxyAuth } from './config/proxy-trust.ts'
 import type { ConfigFlags } from './config/sources.ts'
@@ -58,6 +58,7 @@ export interface RunningServer {
 export async function startServer(options: ServerOptions): Promise<RunningServer> {
   const { dataDir, env, flags } = options
   await prepareDataFolder(dataDir)
+  await tightenDataFolder(dataDir)
   const closing = new Closing()
   try {
     const config = await openConfig({ dataDir, env, flags })

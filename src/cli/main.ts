@@ -8,6 +8,8 @@ async function main(): Promise<void> {
     process.exitCode = 1
     return
   }
+  // What settee writes is for its own account alone: notes, passwords, secrets.
+  process.umask(0o077)
   // Not imported above: these files load better-sqlite3.
   const { parseCommand } = await import('./commands.ts')
   const { UsageError } = await import('./usage-error.ts')

@@ -1,5 +1,5 @@
-import { access, constants, mkdir, stat } from 'node:fs/promises'
-import { dirname } from 'node:path'
+import { access, chmod, constants, lstat, mkdir, opendir, stat } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
 import { syncPath } from '../core/durable.ts'
 import { StartError } from './start-error.ts'
 
@@ -53,4 +53,32 @@ async function exists(path: string): Promise<boolean> {
     () => true,
     () => false,
   )
+}
+
+/** What settee writes in a data folder, by name; `databases` with the files in it. */
+const OWN =
+  /^(?:server\.sqlite.*|local\.ini|lock|ballast|databases|backups|before-upgrade|replaced|tmp|control)$/
+const OTHERS = 0o077
+
+/**
+ * Takes away the rights of others to what an older version has made, as far as this account owns it. What cannot be
+ * changed, such as on a read-only mount, stays as it is.
+ * @param path of a data folder that is there
+ */
+export async function tightenDataFolder(path: string): Promise<void> {
+  for await (const { name } of await opendir(path)) if (OWN.test(name)) await tighten(join(path, name))
+  const databases = await opendir(join(path, 'databases')).catch(() => null)
+  if (databases === null) return
+  for await (const { name } of databases) await tighten(join(path, 'databases', name))
+}
+
+async function tighten(path: string): Promise<void> {
+  try {
+    const { mode, uid } = await lstat(path)
+    const { S_IFMT, S_IFREG, S_IFDIR } = constants
+    const isOwn = uid === process.getuid?.() && ((mode & S_IFMT) === S_IFREG || (mode & S_IFMT) === S_IFDIR)
+    if (isOwn && (mode & OTHERS) !== 0) await chmod(path, mode & 0o700)
+  } catch {
+    // It is gone, or not to be changed.
+  }
 }

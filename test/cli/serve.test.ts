@@ -1,7 +1,9 @@
 import { once } from 'node:events'
+import { chmod, lstat, readdir } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
+import { temporaryFolder } from '../helpers/server.ts'
 import { builtSettee, freePort, ROOT, start, untilUp } from './child.ts'
 
 t.before(async () => {
@@ -27,6 +29,53 @@ t.test('the server starts, answers, and ends at SIGTERM and SIGINT', async (t) =
     t.equal(stderr, '')
     t.match(stdout, `http://127.0.0.1:${port}`, 'the URL is told')
   }
+})
+
+t.test('nobody else reads what it writes, nor what it wrote with another umask', async (t) => {
+  const folder = await temporaryFolder(t)
+  const dataDir = join(folder, 'data')
+  const port = await freePort()
+  const url = `http://127.0.0.1:${port}`
+  const begin = async () => {
+    const shell = `umask 022; exec "${process.execPath}" dist/cli/main.js --port ${port} --data "${dataDir}"`
+    const child = start(t, 'sh', ['-c', shell], { cwd: ROOT })
+    await untilUp(child, url)
+    return async () => {
+      child.process.kill('SIGTERM')
+      t.equal((await child.ended).code, 0)
+    }
+  }
+  const body = JSON.stringify({ text: 'x'.repeat(100_000) })
+  const write = async (name: string) => {
+    for (const path of [name, `${name}/doc`])
+      await fetch(`${url}/${path}`, { method: 'PUT', body: path === name ? null : body })
+    await fetch(`${url}/_config/couchdb/max_dbs_open`, { method: 'PUT', body: '"99"' })
+  }
+  const settee = async (...args: string[]) => {
+    const { code, stderr } = await builtSettee(t, args, { env: { SETTEE_DATA: dataDir } }).ended
+    t.equal(code, 0, stderr)
+  }
+  /** What others may read or write, but for what stands in a folder that they may not enter. */
+  const open = async () => {
+    const found = await readdir(folder, { recursive: true })
+    t.ok(found.length > 12, found.join(' '))
+    const modes = await Promise.all(
+      found.map(async (name) => [name, (await lstat(join(folder, name))).mode & 0o77] as const),
+    )
+    return modes.filter(([name, mode]) => mode !== 0 && !name.endsWith('settee.sock')).map(([name]) => name)
+  }
+  const stop = await begin()
+  await write('notes')
+  await settee('backup')
+  await settee('export', 'notes', '--to', join(folder, 'notes.export'))
+  t.strictSame(await open(), [])
+  await stop()
+  for (const name of ['server.sqlite', 'local.ini', 'databases/notes.sqlite'])
+    await chmod(join(dataDir, name), 0o644)
+  const end = await begin()
+  await write('more')
+  t.strictSame(await open(), [])
+  await end()
 })
 
 t.test('the environment is heard', async (t) => {

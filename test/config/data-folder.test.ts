@@ -1,7 +1,7 @@
-import { chmodSync, existsSync, statSync, symlinkSync } from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { prepareDataFolder } from '../../src/config/data-folder.ts'
+import { prepareDataFolder, tightenDataFolder } from '../../src/config/data-folder.ts'
 
 t.test('a missing folder is made, for its owner alone', async (t) => {
   const folder = t.testdir()
@@ -38,3 +38,28 @@ t.test(
     await t.rejects(prepareDataFolder(join(folder, 'data')), { message: /cannot be written by this account/ })
   },
 )
+
+t.test('what an older version left open is closed to others, and nothing else is touched', async (t) => {
+  const data = t.testdir({ elsewhere: '' })
+  const modeOf = (name: string) => statSync(join(data, name)).mode & 0o777
+  const own = [
+    'server.sqlite',
+    'server.sqlite-wal',
+    'local.ini',
+    'lock',
+    'databases/a.sqlite',
+    'databases/a.sqlite-wal',
+  ]
+  for (const folder of ['databases', 'backups', 'certificates']) {
+    mkdirSync(join(data, folder))
+    chmodSync(join(data, folder), 0o755)
+  }
+  for (const file of [...own, 'cert.pem']) writeFileSync(join(data, file), '', { mode: 0o644 })
+  chmodSync(join(data, 'elsewhere'), 0o644)
+  symlinkSync(join(data, 'elsewhere'), join(data, 'ballast'))
+  await tightenDataFolder(data)
+  for (const file of own) t.equal(modeOf(file), 0o600, file)
+  for (const folder of ['databases', 'backups']) t.equal(modeOf(folder), 0o700, folder)
+  t.strictSame([modeOf('certificates'), modeOf('cert.pem'), modeOf('elsewhere')], [0o755, 0o644, 0o644])
+  await tightenDataFolder(t.testdir({ empty: {} }))
+})

@@ -6,6 +6,7 @@
  * written what may have reached no disk (docs/decisions/0027). So there is a cure for each place where one may have
  * failed, and no transaction begins before it has succeeded.
  */
+import { closeSync, openSync } from 'node:fs'
 import { dirname } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import { CouchError, type ErrorName } from '../../core/errors.ts'
@@ -36,6 +37,15 @@ export interface ConnectionOptions {
   readonly exclusive?: boolean
 }
 
+/** SQLite would make it with whatever mode the umask leaves; its log then gets the mode of the file. */
+function makePrivate(path: string): void {
+  try {
+    closeSync(openSync(path, 'a', 0o600))
+  } catch {
+    // SQLite says what is the matter.
+  }
+}
+
 export class Connection {
   readonly #path: string
   readonly #options: ConnectionOptions
@@ -64,6 +74,7 @@ export class Connection {
   #open(): Sqlite.Database {
     const options = this.#options
     const isLogLeft = fileBytes(logOf(this.#path)) > 0
+    if (!options.mustExist) makePrivate(this.#path)
     const db = new Sqlite(this.#path, {
       fileMustExist: options.mustExist ?? false,
       timeout: BUSY_MS,

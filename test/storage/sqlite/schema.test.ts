@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { mkdirSync } from 'node:fs'
+import { mkdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import t from 'tap'
@@ -82,3 +82,14 @@ t.test('a file of a newer settee is refused', async (t) => {
   migrate(connection, path, [...MIGRATIONS, 'CREATE TABLE later (n INTEGER);'])
   t.throws(() => migrate(connection, path), /was written by a newer settee/)
 })
+
+t.test(
+  'a file that is made is for its own account alone, whatever the umask, and so is its log',
+  async (t) => {
+    const path = join(t.testdir(), 'x.sqlite')
+    const connection = new Connection(path)
+    connection.exec('CREATE TABLE a (b)')
+    for (const file of [path, `${path}-wal`]) t.equal(statSync(file).mode & 0o777, 0o600, file)
+    connection.close()
+  },
+)
