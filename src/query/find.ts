@@ -2,7 +2,7 @@
  * `_find`, `_explain` and `_index`, protocol.md 10, on the thread that owns the database. There is one index, that of
  * all ids: what a selector says of `_id` is read as a range of it, and the documents in the range are looked at.
  */
-import { isHeldLong } from '../core/breath.ts'
+import { Breath, isHeldLong } from '../core/breath.ts'
 import { CouchError } from '../core/errors.ts'
 import { isDesignId } from '../core/ids.ts'
 import { quoted } from '../core/json-text.ts'
@@ -90,9 +90,13 @@ function jsonLine(value: unknown): Uint8Array {
 
 async function readQuery(body: Body): Promise<Query> {
   const request = readFindRequest(await bodyObject(body, {}, MAX_FIND_BYTES))
+  const breath = new Breath()
   // Compiled first: that bounds how deep and how large it is.
   const selector = compileSelector(request.selector)
-  return { request, selector, normal: normalSelector(request.selector) }
+  await breath.take()
+  const normal = normalSelector(request.selector)
+  await breath.take()
+  return { request, selector, normal }
 }
 
 /** What a search has come to so far. */
