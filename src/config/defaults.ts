@@ -1,6 +1,6 @@
 import { APP_ORIGINS } from '../core/app-origins.ts'
 import { DATABASE_NAME } from '../core/database-name.ts'
-import { DEFAULT_LIMITS } from '../core/types.ts'
+import { DEFAULT_LIMITS, DEFAULT_RULES } from '../core/types.ts'
 import { USERS_DATABASE } from '../core/user-ids.ts'
 import { UUID_ALGORITHMS, UUID_FORMATS } from '../core/uuids.ts'
 import { problemOfHandlers } from './authentication-handlers.ts'
@@ -29,6 +29,8 @@ export const LOG_LEVELS = [
 /** The digests that CouchDB offers for PBKDF2, by its names; `sha` is SHA-1 (couch_passwords). */
 export const PBKDF2_PRFS = ['sha', 'sha224', 'sha256', 'sha384', 'sha512'] as const
 
+const { find } = DEFAULT_RULES
+const SCAN_RATIO = 'documents that _find reads for one that it finds, above which it warns; 0: never'
 const { maxDocumentSize, maxAttachmentSize, maxDocumentIdLength } = DEFAULT_LIMITS
 const { maxPurgedDocuments, maxPurgedRevisions, functionTimeout } = DEFAULT_LIMITS
 const { maxBulkDocs, maxBulkGet } = DEFAULT_LIMITS
@@ -191,6 +193,8 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
     integer(1, 1_000_000),
     'revisions that one _purge names',
   ),
+  row('mango', 'default_limit', find.defaultLimit, integer(0, 1e9), 'documents in one answer of _find'),
+  row('mango', 'index_scan_warning_threshold', find.scanRatio, integer(0, 1e9), SCAN_RATIO),
   row('chttpd', 'port', 5984, integer(0, 65_535), 'TCP port; 0 takes a free one; read at start'),
   row(
     'chttpd',

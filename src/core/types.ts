@@ -74,6 +74,15 @@ export interface Rules {
   readonly compaction: CompactionRules
   /** Leaves that a document may have, deleted ones too. */
   readonly maxLeaves: number
+  readonly find: FindRules
+}
+
+/** Section `[mango]`. */
+export interface FindRules {
+  /** Documents in one answer of `_find` where the request does not say. */
+  readonly defaultLimit: number
+  /** Documents that are looked at for one that is found, above which an answer warns; 0: none does. */
+  readonly scanRatio: number
 }
 
 /** Section `[attachments]`. */
@@ -131,6 +140,7 @@ export const DEFAULT_RULES: Rules = {
   uuids: DEFAULT_UUID_RULES,
   massDeletion: { percent: 50, documents: 20 },
   maxLeaves: 5000,
+  find: { defaultLimit: 25, scanRatio: 10 },
   compaction: {
     isAutomatic: true,
     keepMs: 30 * 24 * 60 * 60 * 1000,

@@ -30,8 +30,6 @@ export interface FindRequest {
   readonly allowFallback: boolean
 }
 
-/** CouchDB's `mango/default_limit` as it is shipped. */
-const DEFAULT_LIMIT = 25
 /** Characters of a value that a reason repeats. */
 const TOLD = 200
 /** What CouchDB sends as a bookmark when there is none. */
@@ -46,15 +44,19 @@ const MEMBERS: ReadonlySet<string> = new Set([
 /**
  * Reads a request.
  * @param members the body, as JSON.parse made it
+ * @param defaultLimit documents in an answer where it does not say
  * @throws the refusals of protocol.md 10.1, the first that applies in CouchDB's order
  */
-export function readFindRequest(members: Readonly<Record<string, unknown>>): FindRequest {
+export function readFindRequest(
+  members: Readonly<Record<string, unknown>>,
+  defaultLimit: number,
+): FindRequest {
   const { selector, use_index: index, bookmark, limit, skip, sort, fields, partition, r } = members
   const request = {
     selector: readSelector(selector),
     useIndex: readIndexName(index),
     ...readBookmark(bookmark),
-    limit: limit === undefined ? DEFAULT_LIMIT : countOf(limit),
+    limit: limit === undefined ? defaultLimit : countOf(limit),
     skip: skip === undefined ? 0 : countOf(skip),
     sort: sort === undefined ? [] : readSort(sort),
     fields: fields === undefined ? [] : readFields(fields),

@@ -6,7 +6,7 @@ import { Breath, isHeldLong } from '../core/breath.ts'
 import { CouchError } from '../core/errors.ts'
 import { isDesignId } from '../core/ids.ts'
 import { quoted } from '../core/json-text.ts'
-import type { UserCtx } from '../core/types.ts'
+import type { FindRules, UserCtx } from '../core/types.ts'
 import type { Body } from '../documents/database.ts'
 import { directed, higher, lower } from '../documents/id-range.ts'
 import { Gathering } from '../documents/pieces.ts'
@@ -43,8 +43,6 @@ export const MAX_FIND_BYTES = 1024 * 1024
 const PAGE_DOCS = 1000
 /** After so long without a byte, in ms, something is sent: proxies cut what is silent, some after a minute. */
 const SILENCE_MS = 20_000
-/** Documents that are looked at for one that is found, above which an index would help; CouchDB's own figure. */
-const HIGH_SCAN_RATIO = 10
 
 const NOTHING_YET = new Uint8Array(0)
 
@@ -56,23 +54,28 @@ export interface Query {
   readonly request: FindRequest
   readonly selector: Selector
   readonly normal: NormalSelector
+  readonly scanRatio: number
 }
 
-/** The queries of one open database. @param name the database's */
-export function storeFind(store: DatabaseStore, name: string): FindSource {
+/**
+ * The queries of one open database.
+ * @param name the database's
+ * @param rules asked anew for each request
+ */
+export function storeFind(store: DatabaseStore, name: string, rules: () => FindRules): FindSource {
   return {
     find: async function* (user, body) {
       requireMember(user, (await store.view()).security)
       const end = await turns.begin(user.name ?? '')
       try {
-        yield* found(store, user, await readQuery(body))
+        yield* found(store, user, await readQuery(body, rules()))
       } finally {
         end()
       }
     },
     explain: async (user, body) => {
       requireMember(user, (await store.view()).security)
-      const { request, normal } = await readQuery(body)
+      const { request, normal } = await readQuery(body, rules())
       return jsonLine(explanation(name, request, normal))
     },
     indexes: async (user, skip, limit) => {
@@ -88,15 +91,16 @@ function jsonLine(value: unknown): Uint8Array {
   return Buffer.from(`${JSON.stringify(value)}\n`)
 }
 
-async function readQuery(body: Body): Promise<Query> {
-  const request = readFindRequest(await bodyObject(body, {}, MAX_FIND_BYTES))
+async function readQuery(body: Body, rules: FindRules): Promise<Query> {
+  const members = await bodyObject(body, {}, MAX_FIND_BYTES)
+  const request = readFindRequest(members, rules.defaultLimit)
   const breath = new Breath()
   // Compiled first: that bounds how deep and how large it is.
   const selector = compileSelector(request.selector)
   await breath.take()
   const normal = normalSelector(request.selector)
   await breath.take()
-  return { request, selector, normal }
+  return { request, selector, normal, scanRatio: rules.scanRatio }
 }
 
 /** What a search has come to so far. */
@@ -131,7 +135,7 @@ async function* found(store: DatabaseStore, user: UserCtx, query: Query): AsyncG
   for await (const isFull of pages(store, user, query, search)) {
     yield isFull ? search.chunk.take() : NOTHING_YET
   }
-  search.chunk.add(ending(request, search, performance.now() - started, warnings))
+  search.chunk.add(ending(query, search, performance.now() - started, warnings))
   yield search.chunk.take()
 }
 
@@ -219,7 +223,12 @@ function isNothing({ $or: selectors }: NormalSelector): boolean {
   return Array.isArray(selectors) && selectors.length === 0
 }
 
-function ending(request: FindRequest, search: Search, ms: number, warnings: readonly string[]): string {
+function ending(
+  { request, scanRatio }: Query,
+  search: Search,
+  ms: number,
+  warnings: readonly string[],
+): string {
   const { examined, returned, bookmark } = search
   const members = [`"bookmark": ${quoted(bookmark === null ? request.bookmark : bookmarkOf(bookmark))}`]
   if (request.executionStats) {
@@ -232,7 +241,7 @@ function ending(request: FindRequest, search: Search, ms: number, warnings: read
     }
     members.push(`"execution_stats": ${JSON.stringify(stats)}`)
   }
-  const isHigh = examined / Math.max(returned, 1) > HIGH_SCAN_RATIO
+  const isHigh = scanRatio > 0 && examined / Math.max(returned, 1) > scanRatio
   const all = isHigh ? [...warnings, HIGH_SCAN] : warnings
   if (all.length > 0) members.push(`"warning": ${JSON.stringify(all.join('\n'))}`)
   return `\r\n],\r\n${members.join(',\r\n')}}\r\n`

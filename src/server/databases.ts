@@ -17,6 +17,7 @@ const SETTINGS_SECTIONS: ReadonlySet<string> = new Set([
   'attachments',
   'chttpd_auth',
   'couchdb',
+  'mango',
   'purge',
   'settee',
   'uuids',

@@ -60,7 +60,7 @@ export async function served(store: RememberingStore, around: Served): Promise<S
   const database: ServedDatabase = {
     ...documents,
     ...(isHosted ? refusedViews(store) : storeViews({ store, sandbox, incarnation, memory: views })),
-    ...storeFind(store, name),
+    ...storeFind(store, name, () => around.settings().rules.find),
     changes: (user, request) => changesPage(store, user, request, house),
     readFilterBody: async (_user, body, withText) => readFilterBody(body, withText),
   }

@@ -287,6 +287,7 @@ t.test('the tree of stats, and what is none', async (t) => {
   const call = connect(t, await startTestServer(t))
   const whole = (await call('GET', '/_node/_local/_stats')).json as { couchdb: { httpd: object } }
   t.match(whole, { couchdb: { httpd: { requests: { value: Number, type: 'counter', desc: String } } } })
+  t.match(whole, { mango: { unindexed_queries: { type: 'counter', value: 0 } } })
   const part = await call('GET', '/_node/nonode@nohost/_stats/couchdb/httpd?flush=true')
   t.strictSame(Object.keys(part.json as object), Object.keys(whole.couchdb.httpd))
   t.match((await call('GET', '/_node/_local/_stats/couchdb/httpd_status_codes/200')).json, {

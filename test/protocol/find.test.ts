@@ -30,6 +30,11 @@ t.test('LiveSync counts compromised chunks before it begins to sync', async (t) 
     json: { error: 'invalid_list_index_params' },
   })
   t.match(await call(server, 'POST', '/vault/_index', { body: {} }), { status: 405 })
+  await call(server, 'PUT', '/_node/_local/_config/mango/default_limit', { body: '"2"' })
+  const few = await call(server, 'POST', '/vault/_find', { body: { selector: {} } })
+  t.equal((few.json as { docs: unknown[] }).docs.length, 2, 'mango/default_limit')
+  const stats = await call(server, 'GET', '/_node/_local/_stats/mango/unindexed_queries')
+  t.match(stats.json, { value: 3, type: 'counter' })
   t.match(await call(server, 'GET', '/vault/_find'), { status: 405 })
   const mixed = { selector: {}, sort: ['a', { b: 'desc' }] }
   t.match(await call(server, 'POST', '/vault/_find', { body: mixed }), {

@@ -1,13 +1,13 @@
 import { Buffer } from 'node:buffer'
 import t from 'tap'
-import type { UserCtx } from '../../src/core/types.ts'
+import { DEFAULT_RULES, type UserCtx } from '../../src/core/types.ts'
 import { storeFind } from '../../src/query/find.ts'
 import { ADMIN, type Json, NOBODY, openDatabase } from '../documents/helpers.ts'
 import { bodyOf, textOf } from './view-helpers.ts'
 
 async function opened() {
   const { database, store } = await openDatabase()
-  const source = storeFind(store, 'db')
+  const source = storeFind(store, 'db', () => DEFAULT_RULES.find)
   const put = (id: string, doc: Json) => database.put(ADMIN, id, bodyOf(doc), {})
   const find = async (asked: Json, user: UserCtx = ADMIN): Promise<Json> =>
     JSON.parse(await textOf(source.find(user, bodyOf(asked))))

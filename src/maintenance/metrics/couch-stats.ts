@@ -44,6 +44,12 @@ export function couchStats(measured: Measurements): Stats {
       ),
       httpd_status_codes: counters(CODES, statusesOf(http), (code) => `answers with the status ${code}`),
     },
+    mango: {
+      unindexed_queries: counter(
+        requestsBy(http, ({ route, status }) => route === '/:db/_find' && status === 200),
+        'queries that had no index but that of all ids',
+      ),
+    },
   }
 }
 
