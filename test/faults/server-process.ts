@@ -58,6 +58,9 @@ export interface ServerProcessOptions {
   readonly preload?: URL
   /** Runs what `npm run build` has made: from the sources a server takes twice the memory. */
   readonly isBuilt?: boolean
+  /** The program that runs it, by default this process's own Node; and its flags. */
+  readonly node?: string
+  readonly nodeFlags?: readonly string[]
 }
 
 const THREAD = new URL('../helpers/database-thread.mjs', import.meta.url)
@@ -134,8 +137,8 @@ function spawnServer(options: ServerProcessOptions, args: readonly string[]): Ch
     isBuilt ? new URL('../../dist/cli/lifecycle.js', import.meta.url).href : moduleUrl('cli/lifecycle'),
     ...(isBuilt ? ['', ''] : [threadEntry.href, sandboxEntry.href]),
   ]
-  const node = ['--eval', SCRIPT, ...modules, ...args]
-  return spawn(env, [...unset, process.execPath, ...node], {
+  const { node = process.execPath, nodeFlags = [] } = options
+  return spawn(env, [...unset, node, ...nodeFlags, '--eval', SCRIPT, ...modules, ...args], {
     cwd: ROOT,
     env: cleanEnv(),
     stdio: ['pipe', 'pipe', 'pipe'],
