@@ -9,6 +9,7 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { ServerHttp2Session, ServerHttp2Stream } from 'node:http2'
 import { type Server as NetServer, Socket } from 'node:net'
 import { type ClientNetworks, Lane } from './client-networks.ts'
+import { watchFrames } from './http2-floods.ts'
 import { cancelStream } from './http2-messages.ts'
 import { closeInStages } from './lingering-close.ts'
 import { type Http2Part, Link } from './link.ts'
@@ -154,7 +155,8 @@ export class Connections {
   openedSession(session: ServerHttp2Session): void {
     const link = Link.of(session.socket)
     if (link === undefined) return
-    link.http2 = { session, streams: new Set(), unanswered: 0 }
+    link.http2 = { session, streams: new Set(), unanswered: 0, useful: 0 }
+    watchFrames(session, link, link.http2)
     session.on('stream', (stream) => this.#begunStream(link, session, stream))
     session.on('timeout', () => endIfIdle(link))
     this.#beginIdling(session)

@@ -14,6 +14,8 @@ import {
 import type { Readable, ReadableOptions, Stream } from 'node:stream'
 import { Link } from './link.ts'
 
+/** Bytes of a body that may be under way; with fewer an upload over a mobile network would wait for each other packet. */
+export const STREAM_WINDOW = 256 * 1024
 /** How long the word that an answer has failed may take to leave, before its stream is let go without it. */
 const TELLING_MS = 1000
 
@@ -121,6 +123,9 @@ export class StreamRequest extends NodeRequest {
     headers.host ??= headers[':authority']
     super(stream, headers, options, rawHeaders)
     this.#socket = socketOf(stream)
+    for (const text of rawHeaders) this.#count(text.length)
+    // Once it was answered, as much of its body may still be on its way, and goes past everybody.
+    stream.once('close', () => stream.endAfterHeaders || this.readableEnded || this.#count(STREAM_WINDOW))
     // As over HTTP/1: who does not listen for it learns of the end by `close`.
     this.on('error', () => undefined)
   }
@@ -128,6 +133,11 @@ export class StreamRequest extends NodeRequest {
   /** @returns whether there is a body, of which no header need tell */
   get hasBody(): boolean {
     return !this.stream.endAfterHeaders
+  }
+
+  #count(bytes: number): void {
+    const http2 = Link.of(this.#socket)?.http2
+    if (http2) http2.useful += bytes
   }
 
   get complete(): boolean {
@@ -155,6 +165,7 @@ export class StreamRequest extends NodeRequest {
   override push(chunk: Buffer | null): boolean {
     if (chunk === null) return this.aborted ? false : super.push(null)
     this.#socket.bytesRead += chunk.length
+    this.#count(chunk.length)
     return super.push(chunk)
   }
 }

@@ -4,7 +4,7 @@ import { createServer, type Http2Server, type ServerHttp2Session } from 'node:ht
 import type { FastifyInstance } from 'fastify'
 import { holdContinue } from './continue.ts'
 import { MAX_HEADER_BYTES } from './head-faults.ts'
-import { StreamRequest, StreamResponse } from './http2-messages.ts'
+import { STREAM_WINDOW, StreamRequest, StreamResponse } from './http2-messages.ts'
 import { errorBody, notHttp } from './raw-answer.ts'
 
 /**
@@ -12,8 +12,6 @@ import { errorBody, notHttp } from './raw-answer.ts'
  * answers fit in memory (RFC 9113 6.5.2 advises no fewer than a hundred).
  */
 const MAX_STREAMS = 128
-/** Bytes of a body that may be under way; with fewer an upload over a mobile network would wait for each other packet. */
-const STREAM_WINDOW = 256 * 1024
 const CONNECTION_WINDOW = 1024 * 1024
 /** Of a head that nghttp2 takes at all: those above {@link MAX_HEADER_BYTES} get an answer (head-faults.ts). */
 const HEAD_LIST_BYTES = 2 * MAX_HEADER_BYTES
@@ -28,7 +26,7 @@ const SESSION_MB = 64
 /**
  * Makes a server that hands its requests to the app. It listens nowhere: a connection is given to it as an event
  * `connection`. Whoever opens streams and cancels them at once, more than a thousand and then 33 a second, is cut off by
- * nghttp2 below (CVE-2023-44487); floods of other frames by Node.
+ * nghttp2 below (CVE-2023-44487); floods of other frames by Node, or by http2-floods.ts.
  */
 export function makeHttp2Server(app: FastifyInstance): Http2Server {
   const answer = (request: StreamRequest, response: StreamResponse) => {

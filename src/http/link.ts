@@ -1,6 +1,7 @@
 import type { ServerHttp2Session, ServerHttp2Stream } from 'node:http2'
 import type { Socket } from 'node:net'
 import type { Gate, Lane } from './client-networks.ts'
+import type { UseCount } from './http2-floods.ts'
 
 const LINK = Symbol('link')
 
@@ -9,7 +10,7 @@ interface Linked {
 }
 
 /** What of HTTP/2 a connection has. */
-export interface Http2Part {
+export interface Http2Part extends UseCount {
   readonly session: ServerHttp2Session
   /** Those that are under way. */
   readonly streams: Set<ServerHttp2Stream>

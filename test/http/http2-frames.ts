@@ -3,7 +3,16 @@ import { once } from 'node:events'
 import { connect, type TLSSocket } from 'node:tls'
 
 const PREFACE = 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'
-const TYPES = { data: 0, headers: 1, reset: 3, settings: 4, window: 8 } as const
+const TYPES = {
+  data: 0,
+  headers: 1,
+  priority: 2,
+  reset: 3,
+  settings: 4,
+  ping: 6,
+  window: 8,
+  continuation: 9,
+} as const
 const END_STREAM = 1
 const END_HEADERS = 4
 const INITIAL_WINDOW_SIZE = 4

@@ -77,8 +77,8 @@ t.test('answers that are taken slowly', async (t) => {
   })
   await Promise.all(slow.map((stream) => once(stream, 'response')))
   t.match(await ask('GET /'), { status: 200 }, 'leave room for others of the same connection')
-  // Each has a window of 64 kB.
-  t.ok(app.connectionTally.counts().sentBytes < 8 * MB, 'no more is sent than is taken')
+  // Each has a window of 64 kB, and Node's client takes as much again before it is read (highWaterMark, since Node 22).
+  t.ok(app.connectionTally.counts().sentBytes < 16 * MB, 'no more is sent than is taken')
   const [first, ...others] = slow
   for (const stream of others) stream.close(NGHTTP2_CANCEL)
   let length = 0
@@ -146,38 +146,89 @@ t.test('what HTTP/2 forbids', async (t) => {
   const { ask } = await openSession(t, secureUrl, tls.cert)
   await ask('PUT /db')
   const before = app.requestTally.counts().underWay
-  const socket = await openFrames(secureUrl, tls.cert)
-  const chunks: Buffer[] = []
-  socket.on('data', (chunk: Buffer) => chunks.push(chunk))
   const put = { ...HEAD, ':method': 'PUT', ':path': '/db/a' }
-  const frames = [
-    requestHead(1, { ...put, connection: 'close' }, true),
-    requestHead(3, { ...put, 'transfer-encoding': 'chunked' }, true),
-    requestHead(5, { ...put, 'X-Upper': 'x' }, true),
-    requestHead(7, { ...put, 'content-length': '2' }, true),
-    requestHead(9, { ...put, 'content-length': '5' }),
-    lastData(9, '{}'),
-    requestHead(11, { ...put, 'content-length': '1' }),
-    lastData(11, '{}'),
-    requestHead(13, { ...HEAD, ':path': '/_up' }, true),
+  const forbidden = [
+    [requestHead(1, { ...put, connection: 'close' }, true)],
+    [requestHead(1, { ...put, 'transfer-encoding': 'chunked' }, true)],
+    [requestHead(1, { ...put, 'X-Upper': 'x' }, true)],
+    [requestHead(1, { ...put, 'content-length': '2' }, true)],
+    [requestHead(1, { ...put, 'content-length': '5' }), lastData(1, '{}')],
+    [requestHead(1, { ...put, 'content-length': '1' }), lastData(1, '{}')],
   ]
-  socket.write(Buffer.concat(frames))
-  const heard = () => framesOf(Buffer.concat(chunks))
   const code = Buffer.from([0, 0, 0, NGHTTP2_PROTOCOL_ERROR])
-  for (const id of [1, 3, 5, 7, 9, 11]) {
-    const isReset = () =>
-      heard().some(({ type, stream, payload }) => type === 'reset' && stream === id && payload.equals(code))
-    await until(isReset)
+  for (const frames of forbidden) {
+    const socket = await openFrames(secureUrl, tls.cert)
+    const chunks: Buffer[] = []
+    socket.on('data', (chunk: Buffer) => chunks.push(chunk))
+    socket.on('error', () => undefined)
+    socket.write(Buffer.concat(frames))
+    const heard = () => framesOf(Buffer.concat(chunks))
+    // Newer versions of nghttp2 end the connection, older ones the stream.
+    const isReset = () => heard().some(({ type, payload }) => type === 'reset' && payload.equals(code))
+    await until(() => isReset() || socket.closed || socket.destroyed)
+    t.notOk(
+      heard().some(({ type }) => type === 'headers'),
+      'is not answered',
+    )
+    socket.destroy()
   }
-  await until(() => heard().some(({ type, stream }) => type === 'headers' && stream === 13))
-  t.same(
-    heard().filter(({ type, stream }) => type === 'headers' && stream !== 13),
-    [],
-    'none of the others is answered',
-  )
-  socket.destroy()
   await until(() => app.requestTally.counts().underWay === before)
   t.match(await ask('GET /db/a'), { status: 404 }, 'and nothing of them is kept')
+})
+
+t.test('frames that ask for nothing', async (t) => {
+  const { secureUrl, tls } = await startSecureMemoryServer(t)
+  const many = (one: Buffer) => Buffer.concat(Array<Buffer>(1000).fill(one))
+  let id = 1
+  const begunAndReset = () => {
+    id += 2
+    return Buffer.concat([requestHead(id, { ...HEAD, ':path': '/_up' }, true), reset(id, NGHTTP2_CANCEL)])
+  }
+  const floods: Record<string, () => Buffer> = {
+    WINDOW_UPDATE: () => many(frame('window', 0, Buffer.from([0, 0, 0, 1]))),
+    'empty DATA': () => many(frame('data', 1, Buffer.alloc(0))),
+    'DATA of a byte': () => many(frame('data', 1, Buffer.from('x'))),
+    PRIORITY: () => many(frame('priority', 1, Buffer.from([0, 0, 0, 0, 10]))),
+    SETTINGS: () => many(frame('settings', 0, Buffer.alloc(0))),
+    PING: () => many(frame('ping', 0, Buffer.alloc(8))),
+    CONTINUATION: () => many(frame('continuation', 1, Buffer.alloc(0))),
+    'streams that are reset': () => Buffer.concat(Array.from({ length: 200 }, begunAndReset)),
+  }
+  const cut = Object.entries(floods).map(async ([name, make]) => {
+    const socket = await openFrames(secureUrl, tls.cert)
+    socket.on('error', () => undefined)
+    const put = requestHead(1, { ...HEAD, ':method': 'PUT', ':path': '/db' })
+    if (name === 'CONTINUATION') put.writeUInt8(0, 4)
+    socket.write(put)
+    const flood = () => {
+      while (!socket.destroyed && socket.write(make()));
+    }
+    socket.on('drain', flood)
+    flood()
+    await new Promise((resolve) => socket.once('close', resolve))
+    t.pass(name)
+  })
+  await Promise.all(cut)
+})
+
+t.test('a busy client is not taken for a flood', async (t) => {
+  const { secureUrl, tls } = await startSecureMemoryServer(t)
+  const { ask, open, session } = await openSession(t, secureUrl, tls.cert)
+  await ask('PUT /db')
+  const feed = open({ ':path': '/db/_changes?feed=continuous&heartbeat=20' })
+  const body = JSON.stringify({ text: 'x'.repeat(50_000) })
+  const until = performance.now() + 2500
+  for (let round = 0; performance.now() < until; round += 1) {
+    const puts = Array.from({ length: 100 }, (_, at) => ask(`PUT /db/${round}-${at}`, { body }))
+    t.same(new Set((await Promise.all(puts)).map(({ status }) => status)), new Set([201]))
+    const gets = Array.from({ length: 100 }, (_, at) => ask(`GET /db/${round}-${at}`))
+    t.same(new Set((await Promise.all(gets)).map(({ status }) => status)), new Set([200]))
+    // Refused while its body comes.
+    const refused = Array.from({ length: 20 }, () => ask('PUT /db/_unknown', { body }))
+    await Promise.all(refused)
+  }
+  t.notOk(session.closed)
+  t.ok(feed.text().length > 0)
 })
 
 t.test('a method that nobody knows is as little HTTP as over HTTP/1', async (t) => {
