@@ -87,3 +87,19 @@ t.test('a purge is as ever', async (t) => {
   const json = { '_design/old': [stored.design], pictured: [stored.pictured] }
   t.match(await call('POST', '/db/_purge', { json }), { status: 201, json: { purged: json } })
 })
+
+t.test(
+  'a document has 1,000 conflicting revisions at most, and all others of a request are stored',
+  async (t) => {
+    const { call } = await startHosted(t)
+    const docs = Array.from({ length: 1001 }, (_, n) => ({ _id: 'conflicts', _rev: `2-x${n}`, n }))
+    const json = { new_edits: false, docs: [...docs, { _id: 'other', _rev: '1-a' }] }
+    const answer = await call('POST', '/db/_bulk_docs', { json })
+    const reason = /has 1000 conflicting revisions/
+    t.match(answer, { status: 201, json: [{ id: 'conflicts', rev: '2-x1000', error: 'forbidden', reason }] })
+    t.equal((answer.json as unknown[]).length, 1, 'nothing else is refused')
+    t.equal((await call('GET', '/db/other')).status, 200)
+    const one = await call('PUT', '/db/conflicts?new_edits=false', { json: { _rev: '2-y' } })
+    t.match(one, { status: 403, json: { error: 'forbidden', reason } })
+  },
+)
