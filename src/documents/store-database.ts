@@ -29,7 +29,7 @@ import { readMultipart, stageFollowing } from './multipart-document.ts'
 import { openAttachment, openDocument, openParts } from './open.ts'
 import { openRevs } from './open-revisions.ts'
 import { removedRev } from './remove.ts'
-import { bodyLength, bodyText } from './request-body.ts'
+import { bodyLength, bodyText, checkDocumentSize } from './request-body.ts'
 import { requireDatabaseAdmin, requireMember } from './security.ts'
 import { storedBefore } from './stored-before.ts'
 import { readContent } from './stored-content.ts'
@@ -228,8 +228,9 @@ function checkRevsLimit(limit: unknown): number {
   return limit as number
 }
 
-function readBody(body: Body, settings: Settings, id?: string): IncomingDoc | Promise<IncomingDoc> {
+async function readBody(body: Body, settings: Settings, id?: string): Promise<IncomingDoc> {
   if (bodyLength(body) === 0) throw new CouchError('invalid_json')
+  await checkDocumentSize(body)
   return readDocument(bodyText(body), settings, id)
 }
 

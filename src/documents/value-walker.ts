@@ -7,6 +7,8 @@ import { CouchError } from '../core/errors.ts'
 
 /** Nothing nested deeper is accepted of any document (json-scanner.ts), so there is no use in reading on. */
 const MAX_DEPTH = 2000
+/** Values in one: a document of 8 MB, the default limit, has fewer unless they are as short as `1`. */
+const MAX_VALUES = 2_000_000
 /** A string is looked at byte by byte for so long before a native search, slow to start, takes over. */
 const NEAR = 32
 
@@ -24,6 +26,7 @@ export class ValueWalker {
   isDone: boolean = false
   #isScalar: boolean = false
   #depth = 0
+  #values = 0
   #inString: boolean = false
   /** Whether the last byte so far was a backslash that takes the next byte's meaning. */
   #isEscaped: boolean = false
@@ -37,12 +40,13 @@ export class ValueWalker {
     this.isDone = false
     this.#isScalar = c !== QUOTE && c !== OPEN_BRACE && c !== OPEN_BRACKET
     this.#depth = 0
+    this.#values = 0
   }
 
   /**
    * @param start where in the chunk to go on
    * @returns the index behind the value, or behind the chunk if the value goes on (`isDone` tells)
-   * @throws CouchError `too_deep` above 2000 levels
+   * @throws CouchError `too_deep` above 2000 levels, document_too_large for a document of more than 2,000,000 values
    */
   walk(bytes: Buffer, start: number): number {
     if (this.#isScalar) return this.#scalar(bytes, start)
@@ -53,19 +57,29 @@ export class ValueWalker {
 
   #nested(bytes: Buffer, start: number): number {
     let depth = this.#depth
+    let values = this.#values
     let at = start
     while (at < bytes.length) {
       const c = bytes[at]!
       at += 1
       // The bit 0x20 is all that divides [ from { and ] from }; whether they match is seen when the value is parsed.
       if (c === QUOTE) at = stringEnd(bytes, at)
-      else if ((c | 0x20) === OPEN_BRACE) depth += 1
-      else if ((c | 0x20) === CLOSE_BRACE) depth -= 1
-      else continue
+      else if ((c | 0x20) === OPEN_BRACE) {
+        depth += 1
+        values += 1
+      } else if ((c | 0x20) === CLOSE_BRACE) depth -= 1
+      else {
+        if (c === COMMA) values += 1
+        continue
+      }
       if (depth === 0) break
       if (depth > MAX_DEPTH) throw new CouchError('too_deep')
     }
     this.#depth = depth
+    this.#values = values
+    if (values > MAX_VALUES) {
+      throw new CouchError('document_too_large', `a document holds more than ${MAX_VALUES} JSON values`)
+    }
     return this.#pause(bytes, at)
   }
 

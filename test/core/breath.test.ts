@@ -1,6 +1,6 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import t from 'tap'
-import { Breath, hurry, isHurried } from '../../src/core/breath.ts'
+import { Breath, hurry, isHurried, Stride } from '../../src/core/breath.ts'
 
 /** Works without a pause until a breath is due. */
 function hold(breath: Breath): void {
@@ -61,4 +61,15 @@ t.test('one that was restarted counts from then on', async (t) => {
   hold(breath)
   breath.restart()
   t.equal(breath.isDue, false)
+})
+
+t.test('a stride grows after quick calls, up to its bound, and shrinks after slow ones', async (t) => {
+  const stride = new Stride(25, 100)
+  const after = (ms: number) => {
+    stride.adapt(performance.now() - ms)
+    return stride.size
+  }
+  t.same([after(0), after(0), after(0), after(3), after(20), after(20)], [50, 100, 100, 100, 50, 25])
+  for (let n = 0; n < 10; n++) after(20)
+  t.equal(stride.size, 1)
 })

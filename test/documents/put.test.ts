@@ -259,3 +259,13 @@ t.test('a fault of the store is the answer, and leaves no trace', async (t) => {
   isBroken = false
   t.match(await get('x'), { _rev: rev })
 })
+
+t.test('a long document of very many values is refused before it is read', async (t) => {
+  const { database } = await openDatabase()
+  const put = (text: string) => database.put(ADMIN, 'x', { bytes: Buffer.from(text) }, {})
+  const refused = { code: 'document_too_large', reason: /more than 2000000 JSON values/ }
+  await t.rejects(put(` {"a":[${'[],'.repeat(2_000_000)}[]]}`), refused)
+  await t.rejects(put(`{"a":[${'1,'.repeat(2_000_001)}1`), refused)
+  await t.rejects(put(`${' '.repeat(2 ** 20)}]`), { code: 'invalid_json' })
+  t.match(await put(`${' '.repeat(2 ** 20)}{"a":[${'1,'.repeat(1000)}1]}`), { id: 'x' })
+})

@@ -194,3 +194,28 @@ t.test('what is nested too deep for an answer to say it again is refused', async
   const wrong = { status: 400, json: { error: 'bad_request', reason: 'Invalid rev format' } }
   t.match(await call('POST', '/db/_revs_diff', { body: `{"x":${deep}}`, headers }), wrong)
 })
+
+t.test('lists that are far too long cost little, sent gzipped, and others go on', async (t) => {
+  const { call } = await start(t)
+  const headers = { 'content-type': 'application/json', 'content-encoding': 'gzip' }
+  const send = (path: string, text: string) => call('POST', `/db/${path}`, { body: gzipSync(text), headers })
+  const many = (unit: string, count: number) => `[${`${unit},`.repeat(count)}${unit}]`
+  const cases: [path: string, text: string, status: number, error: string][] = [
+    ['_revs_diff', `{"a":${many('{}', 1_000_000)}}`, 400, 'bad_request'],
+    ['_missing_revs', `{"a":${many('"1-a"', 10_000)}}`, 413, 'too_large'],
+    ['_bulk_get', `{"docs":${many('{}', 10_000)}}`, 413, 'max_bulk_get_count_exceeded'],
+    ['_bulk_docs', `{"docs":${many('{}', 10_000)}}`, 413, 'max_bulk_docs_count_exceeded'],
+    ['_all_docs', `{"keys":${many('{}', 200_000)}}`, 413, 'too_large'],
+    ['_all_docs/queries', `{"queries":${many('{}', 10_000)}}`, 413, 'too_large'],
+    ['_changes?filter=_doc_ids', `{"doc_ids":${many('"a"', 50_000)}}`, 413, 'too_large'],
+  ]
+  for (const [path, text, status, error] of cases) {
+    const [refused, saved] = await Promise.all([
+      send(path, text),
+      call('PUT', `/db/${encodeURIComponent(`beside ${path}`)}`, { json: {} }),
+    ])
+    t.match([refused.status, refused.json, saved.status], [status, { error }, 201], path)
+  }
+  const fitting = `{"docs":${many('{"id":"_all_docs"}', 9_999)}}`
+  t.equal(((await send('_bulk_get', fitting)).json as { results: unknown[] }).results.length, 10_000)
+})
