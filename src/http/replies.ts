@@ -1,4 +1,5 @@
 import type { OutgoingHttpHeaders } from 'node:http'
+import { Readable } from 'node:stream'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { type ByteText, bytesOfText, byteText, type Sendable } from '../core/byte-text.ts'
 import { DESIGN_PREFIX, isDesignId, isLocalId, LOCAL_PREFIX } from '../core/ids.ts'
@@ -69,8 +70,9 @@ export function isKnownToClient(request: FastifyRequest, reply: FastifyReply, et
     .some((each) => each === '*' || (each.startsWith('W/') ? each.slice(2) : each) === etag)
 }
 
+/** Without a length: one that it has is that of the document (RFC 9110 8.6), and Fastify would tell HEAD that it is 0. */
 export function sendNotModified(reply: FastifyReply): FastifyReply {
-  return reply.code(304).send()
+  return reply.code(304).send(reply.request.method === 'HEAD' ? Readable.from([]) : undefined)
 }
 
 /** Answers with JSON that is made while it is sent; what `chunks` throws first becomes a proper answer. */

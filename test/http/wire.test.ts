@@ -185,3 +185,15 @@ function speak(url: string, words: string): Promise<string> {
     socket.on('close', () => resolve(Buffer.concat(heard).toString()))
   })
 }
+
+t.test('a 304 says nothing of a length', async (t) => {
+  const { url } = await startMemoryServer(t)
+  await fetch(`${url}/db`, { method: 'PUT' })
+  const etag = (await fetch(`${url}/db/a`, { method: 'PUT', body: '{}' })).headers.get('etag')
+  for (const method of ['GET', 'HEAD']) {
+    const head = `${method} /db/a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nIf-None-Match: ${etag}\r\n\r\n`
+    const answer = await speak(url, head)
+    t.match(answer, /^HTTP\/1.1 304 .*\r\n\r\n$/s)
+    t.notMatch(answer, /content-length|transfer-encoding/i)
+  }
+})
