@@ -10,7 +10,7 @@ const LOOK_MS = 5000
 /** A heap that has grown by less since the last collection is left alone, in bytes. */
 const LEAST_GROWTH = 3 * 1024 * 1024
 /** A larger heap is left to V8: to collect it at once would hold the thread too long. In bytes. */
-const MOST_USED = 64 * 1024 * 1024
+const MOST_USED = 40 * 1024 * 1024
 
 export class Rest {
   readonly #lookMs: number
