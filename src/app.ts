@@ -12,6 +12,7 @@ import { ClientNetworks } from './http/client-networks.ts'
 import { tendConnections } from './http/connections.ts'
 import { holdContinue } from './http/continue.ts'
 import { MAX_HEADER_BYTES } from './http/head-faults.ts'
+import { LargeBodies } from './http/large-bodies.ts'
 import { maxOpenFiles } from './http/open-files.ts'
 import { access } from './http/plugins/access.ts'
 import { authentication } from './http/plugins/authentication.ts'
@@ -126,6 +127,7 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
   decorateAddress(app, trusts)
   app.decorate('bodyMemory', new BodyMemory(() => services.config.integer('settee', 'body_memory')))
   const { space = () => AMPLE_SPACE } = services
+  app.decorate('largeBodies', new LargeBodies())
   app.decorate('bodyFiles', new BodyFiles(space, () => config.integer('settee', 'body_disk_share') / 100))
   app.setValidatorCompiler(validatorCompiler)
   for (const plugin of [methods, metrics, couchHeaders, requestLog, cors, errors, jsonp, origin]) {

@@ -105,8 +105,9 @@ async function useBody<T>(
   const encoding = isRaw ? 'identity' : contentEncoding(request)
   const announced = Number(request.headers['content-length'])
   if (announced > limit.bytes) throw tooLarge(limit)
-  const { bodyFiles, bodyMemory } = request.server
-  const place = bodyFiles.place(request.user.name ?? addressKey(request.address), request.user)
+  const { bodyFiles, bodyMemory, largeBodies } = request.server
+  const caller = request.user.name ?? addressKey(request.address)
+  const place = bodyFiles.place(caller, request.user)
   const refusal = announced > MAX_IN_MEMORY ? place.refusalOf(announced) : null
   if (refusal !== null) throw refusal
   const folder = spoolFolder(request, isRaw)
@@ -115,7 +116,9 @@ async function useBody<T>(
     await read(request, encoding, collector, limit)
     if (request.admittedAt !== request.server.doubts.count) await readmit(request)
     const { length } = collector
-    return await inTurn(request, length, () => use(length === 0 ? null : collector.finish()))
+    const work = () => inTurn(request, length, () => use(length === 0 ? null : collector.finish()))
+    // Content that is kept as it came is moved a piece at a time, and takes no memory of its own.
+    return await (isRaw ? work() : largeBodies.take(caller, length, work))
   } finally {
     await collector.close()
     place.leave()

@@ -14,6 +14,7 @@ import type { Rewinds } from '../maintenance/rewinds.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
 import type { BodyFiles } from './body-files.ts'
 import type { BodyMemory } from './body-memory.ts'
+import type { LargeBodies } from './large-bodies.ts'
 
 /** What the HTTP layer works with; the composition root (server.ts) puts it together, and closes what needs closing. */
 export interface Services {
@@ -53,6 +54,7 @@ declare module 'fastify' {
     newUuid(): string
     /** The one budget of this process for bodies in files. */
     bodyFiles: BodyFiles
+    largeBodies: LargeBodies
   }
 }
 
