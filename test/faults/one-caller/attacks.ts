@@ -201,6 +201,18 @@ export const ATTACKS: readonly NamedAttack[] = [
     ),
   },
   {
+    name: '_find, a thousand conditions that nothing meets',
+    mode: 'hosted',
+    run: again(8, ({ database }) => ({
+      method: 'POST',
+      path: `${database}/_find`,
+      caller: 'tenant',
+      body: JSON.stringify({
+        selector: { $and: Array.from({ length: 1000 }, (_, n) => ({ x: { $ne: n } })), y: 1 },
+      }),
+    })),
+  },
+  {
     name: '_session, 1 MB of spaces in 1 kB of gzip',
     mode: 'hosted',
     run: again(8, () => ({
@@ -239,6 +251,14 @@ export const ATTACKS: readonly NamedAttack[] = [
     name: 'pipelined _up on 8 connections',
     mode: 'hosted',
     run: flood(8, head('GET /_up HTTP/1.1').repeat(200)),
+  },
+  {
+    name: 'pipelined GET with an account',
+    mode: 'hosted',
+    run: async (world, signal) => {
+      const authorization = `Authorization: ${world.headersOf('tenant').authorization}`
+      return flood(8, head(`GET ${world.database} HTTP/1.1`, authorization).repeat(200))(world, signal)
+    },
   },
   {
     name: 'pipelined preflights on 8 connections',

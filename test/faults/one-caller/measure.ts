@@ -31,6 +31,7 @@ export async function measure(
   await longestTurn(world)
   await world.quiet.look()
   const ends = new AbortController()
+  world.move()
   const [answers] = await Promise.all([
     attack(world, ends.signal),
     sleep(milliseconds).then(() => ends.abort()),

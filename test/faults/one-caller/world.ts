@@ -5,8 +5,7 @@ import type { Test } from 'tap'
 import { type ServerProcess, startServerProcess } from '../server-process.ts'
 import { type QuietTenant, startQuietTenant } from './quiet-tenant.ts'
 
-/** The attacker's address; the quiet tenant connects from another one, as two homes do. */
-export const ATTACKER_ADDRESS = '127.0.0.2'
+/** The quiet tenant connects from an address of its own, as another home does. */
 const QUIET_ADDRESS = '127.0.0.3'
 
 /** `hosted`: tenants who do not know each other. `single`: accounts of one server, each the admin of a database. */
@@ -28,6 +27,8 @@ export interface World {
   readonly quiet: QuietTenant
   /** The attacker's database. */
   readonly database: string
+  /** Gives the attacker another address: what the server holds against the last one shall not soften the next attack. */
+  move(): void
   /** Sends one request from the attacker's address and reads its answer away. @returns the status; 0 if it was cut off */
   send(sent: Sent, signal: AbortSignal): Promise<number>
   /** A connection from the attacker's address, closed when the attack ends. */
@@ -51,13 +52,18 @@ export async function startWorld(t: Test, mode: Mode): Promise<World> {
     headers: basic('quiet:secret-of-quiet'),
   })
   t.teardown(() => quiet.stop())
+  let moves = 0
+  const address = () => `127.0.1.${1 + (moves % 250)}`
   return {
     mode,
+    move: () => {
+      moves += 1
+    },
     server,
     quiet,
     database: '/of-caller',
-    send: (sent, signal) => send(server.port, sent, signal),
-    open: (signal) => open(server.port, signal),
+    send: (sent, signal) => send(server.port, address(), sent, signal),
+    open: (signal) => open(server.port, address(), signal),
     headersOf,
   }
 }
@@ -83,13 +89,13 @@ function headersOf(caller: Caller): Record<string, string> {
   return caller === 'stranger' ? {} : basic(PASSWORDS[caller])
 }
 
-function send(port: number, sent: Sent, signal: AbortSignal): Promise<number> {
+function send(port: number, localAddress: string, sent: Sent, signal: AbortSignal): Promise<number> {
   const { method, path, caller, headers, body } = sent
   return new Promise((resolve) => {
     const asked = request({
       port,
       host: '127.0.0.1',
-      localAddress: ATTACKER_ADDRESS,
+      localAddress,
       agent: false,
       method,
       path,
@@ -109,8 +115,8 @@ function send(port: number, sent: Sent, signal: AbortSignal): Promise<number> {
   })
 }
 
-function open(port: number, signal: AbortSignal): Socket {
-  const socket = connect({ port, host: '127.0.0.1', localAddress: ATTACKER_ADDRESS })
+function open(port: number, localAddress: string, signal: AbortSignal): Socket {
+  const socket = connect({ port, host: '127.0.0.1', localAddress })
   socket.on('error', () => undefined)
   signal.addEventListener('abort', () => socket.destroy(), { once: true })
   return socket
