@@ -263,7 +263,7 @@ t.test('who may do it', async (t) => {
     ['GET /_active_tasks', {}, 401, 401, 401, 401, 200],
     ['HEAD /_active_tasks', {}, 401, 401, 401, 401, 200],
     ['GET /_membership', {}, 401, 401, 401, 401, 200],
-    ['POST /none/_compact', json, 404, 404, 404, 404, 404],
+    ['POST /none/_compact', json, 401, 404, 404, 404, 404],
     ['POST /none/_purge', json, 401, 401, 401, 401, 404],
   ]
   for (const [line, ask, ...wanted] of matrix) {
