@@ -21,7 +21,7 @@ const TURN_MS = 50
 const MEMORY = 150 * MB
 /** How much slower a save's 99th percentile may be than without an attack, here or in the bench. */
 const SLOWER = 3
-/** In ms: the 99th percentile of a quiet tenant's saves before a flood (bench/RESULTS.md, `flood`). */
+/** In ms: the 99th percentile of a quiet tenant's saves before a flood (bench/RESULTS.md, `tenants --hosted`). */
 const BENCH_P99 = 29.6
 /** A machine that is shared now and then stands still by itself: only what happens each time is the server's. */
 const TRIES = 3
