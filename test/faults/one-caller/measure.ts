@@ -17,8 +17,9 @@ export interface Measured {
   /** The longest turn of an event loop, in ms, and its thread. */
   readonly turn: number
   readonly thread: string
-  /** The most memory that the server took, in bytes. */
+  /** The most memory that the server took, and what it took when the attack began, in bytes. */
   readonly peakBytes: number
+  readonly startBytes: number
 }
 
 /** Lets an attack run for some time, and measures the quiet tenant's saves until the attack has ended. */
@@ -29,7 +30,7 @@ export async function measure(
   milliseconds: number,
 ): Promise<Measured> {
   await longestTurn(world)
-  await world.quiet.look()
+  const { bytes: startBytes } = await world.quiet.look()
   const ends = new AbortController()
   world.move()
   const [answers] = await Promise.all([
@@ -47,6 +48,7 @@ export async function measure(
     p99: percentile(times, 0.99),
     ...longest,
     peakBytes,
+    startBytes,
   }
 }
 
@@ -87,7 +89,7 @@ function percentile(times: readonly number[], part: number): number {
 
 /** A row of the table. @param idleBytes the memory that the server took before the first attack */
 export function rowOf(measured: Measured, idleBytes: number): string {
-  const { name, answers, saves, failed, p50, p99, turn, thread, peakBytes } = measured
+  const { name, answers, saves, failed, p50, p99, turn, thread, peakBytes, startBytes } = measured
   const cells = [
     name,
     counts(answers),
@@ -95,15 +97,20 @@ export function rowOf(measured: Measured, idleBytes: number): string {
     p50.toFixed(1),
     p99.toFixed(1),
     `${turn.toFixed(0)} ${thread}`,
-    `${Math.round((peakBytes - idleBytes) / 1024 / 1024)}`,
+    megabytes(peakBytes - startBytes),
+    megabytes(peakBytes - idleBytes),
   ]
   return `| ${cells.join(' | ')} |`
 }
 
 export const HEADING = [
-  '| attack | answers | saves (failed) | p50, ms | p99, ms | longest turn, ms | memory beyond idle, MB |',
-  '|---|---|---|---|---|---|---|',
+  '| attack | answers | saves (failed) | p50, ms | p99, ms | longest turn, ms | memory it took, MB | beyond idle, MB |',
+  '|---|---|---|---|---|---|---|---|',
 ].join('\n')
+
+function megabytes(bytes: number): string {
+  return `${Math.round(bytes / 1024 / 1024)}`
+}
 
 function counts(answers: Readonly<Record<number, number>>): string {
   const parts = Object.entries(answers).map(([status, count]) => `${status}: ${count}`)

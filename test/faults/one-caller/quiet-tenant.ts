@@ -27,6 +27,8 @@ export interface Quiet {
   readonly failed: Readonly<Record<number, number>>
   /** The most memory that the server took since the last call, in bytes. */
   readonly peakBytes: number
+  /** The memory that it takes now, in bytes. */
+  readonly bytes: number
 }
 
 export interface QuietTenant {
@@ -64,7 +66,8 @@ async function main(options: QuietTenantOptions): Promise<never> {
   }
   parentPort?.on('message', () => {
     watchMemory()
-    parentPort?.postMessage({ times: times.sort((a, b) => a - b), failed, peakBytes } satisfies Quiet)
+    const bytes = residentBytes(options.pid)
+    parentPort?.postMessage({ times: times.sort((a, b) => a - b), failed, peakBytes, bytes } satisfies Quiet)
     times = []
     failed = {}
     peakBytes = 0
