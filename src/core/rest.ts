@@ -15,15 +15,17 @@ const MOST_USED = 40 * 1024 * 1024
 export class Rest {
   readonly #lookMs: number
   readonly #collect: () => void
+  readonly #mostUsed: number
   #hasWorked = false
   /** Bytes of the heap after the last collection. */
   #size = 0
   #timer: NodeJS.Timeout | undefined
 
-  /** @param lookMs, collect for tests */
-  constructor(lookMs: number = LOOK_MS, collect: () => void = collectAll) {
+  /** @param lookMs, collect, mostUsed for tests */
+  constructor(lookMs: number = LOOK_MS, collect: () => void = collectAll, mostUsed: number = MOST_USED) {
     this.#lookMs = lookMs
     this.#collect = collect
+    this.#mostUsed = mostUsed
   }
 
   /** The thread works. */
@@ -39,7 +41,7 @@ export class Rest {
     }
     this.#stop()
     const { total_heap_size: size, used_heap_size: used } = getHeapStatistics()
-    if (size < this.#size + LEAST_GROWTH || used > MOST_USED) return
+    if (size < this.#size + LEAST_GROWTH || used > this.#mostUsed) return
     this.#collect()
     this.#size = getHeapStatistics().total_heap_size
   }
