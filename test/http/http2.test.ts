@@ -267,27 +267,6 @@ t.test('feeds', async (t) => {
   })
 })
 
-t.test('streams that are opened and cancelled at once', async (t) => {
-  const { secureUrl, tls, app } = await startSecureMemoryServer(t)
-  const quiet = await openSession(t, secureUrl, tls.cert)
-  const { session } = await openSession(t, secureUrl, tls.cert)
-  const ended = closed(session)
-  let opened = 0
-  while (!session.closed && !session.destroyed && opened < 100_000) {
-    for (let n = 0; n < 100 && !session.closed; n++) {
-      const stream = session.request({ ':path': '/' })
-      stream.on('error', () => undefined)
-      stream.close(NGHTTP2_CANCEL)
-      opened += 1
-    }
-    await sleep(1)
-  }
-  await ended
-  t.ok(opened < 100_000, `the connection ended after ${opened}`)
-  t.match(await quiet.ask('GET /'), { status: 200 }, 'others go on')
-  await until(() => app.requestTally.counts().underWay === 0)
-})
-
 t.test('a connection above the limit is told why, and closed', async (t) => {
   const slow: (() => void)[] = []
   const { secureUrl, tls, app } = await startSecureMemoryServer(
