@@ -4,7 +4,7 @@
  * without an account.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { isIPv6 } from 'node:net'
+import { ipv6Network } from '../core/network.ts'
 
 /** How many networks are remembered that have no connection here: clients of a proxy, and those that went a moment ago. */
 const REMEMBERED = 10_000
@@ -135,18 +135,10 @@ export class ClientNetworks {
   }
 }
 
-/** @returns the IPv4 address itself, or the first four groups of an IPv6 address */
+/** @returns the IPv4 address itself, also of one that is mapped to IPv6, or the first four groups of an IPv6 address */
 export function networkOf(address: string): string {
-  if (!isIPv6(address)) return address
-  const [plain = ''] = address.toLowerCase().split('%', 1)
-  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/.exec(plain)
+  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)(?:%.*)?$/i.exec(address)
   if (mapped?.[1] !== undefined) return mapped[1]
-  const [before = '', after] = plain.split('::')
-  const head = before === '' ? [] : before.split(':')
-  const tail = after === undefined || after === '' ? [] : after.split(':')
-  // An IPv4 address at the end stands for two groups.
-  const groups = head.length + tail.length + (plain.includes('.') ? 1 : 0)
-  const zeros = after === undefined ? [] : Array<string>(8 - groups).fill('0')
-  const first = [...head, ...zeros, ...tail].slice(0, 4).map((group) => group.replace(/^0+(?=.)/, ''))
-  return `${first.join(':')}::/64`
+  const network = ipv6Network(address)
+  return network === null ? address : `${network}::/64`
 }
