@@ -57,6 +57,8 @@ static int (*real_rename)(const char *, const char *);
 static int (*real_unlink)(const char *);
 static int (*real_mkdir)(const char *, mode_t);
 static int (*real_rmdir)(const char *);
+static int (*real_remove)(const char *);
+static int (*real_unlinkat)(int, const char *, int);
 static int (*real_link)(const char *, const char *);
 static int (*real_ioctl)(int, unsigned long, ...);
 
@@ -75,6 +77,8 @@ static void find_calls(void) {
   *(void **)&real_unlink = dlsym(RTLD_NEXT, "unlink");
   *(void **)&real_mkdir = dlsym(RTLD_NEXT, "mkdir");
   *(void **)&real_rmdir = dlsym(RTLD_NEXT, "rmdir");
+  *(void **)&real_remove = dlsym(RTLD_NEXT, "remove");
+  *(void **)&real_unlinkat = dlsym(RTLD_NEXT, "unlinkat");
   *(void **)&real_link = dlsym(RTLD_NEXT, "link");
   *(void **)&real_ioctl = dlsym(RTLD_NEXT, "ioctl");
 }
@@ -356,6 +360,21 @@ int link(const char *from, const char *to) { NAMED('l', from, to, real_link(from
 int unlink(const char *path) { NAMED('u', path, NULL, real_unlink(path)); }
 int mkdir(const char *path, mode_t mode) { NAMED('d', path, NULL, real_mkdir(path, mode)); }
 int rmdir(const char *path) { NAMED('u', path, NULL, real_rmdir(path)); }
+/* Node 24 removes files by std::filesystem, which calls these two. */
+int remove(const char *path) { NAMED('u', path, NULL, real_remove(path)); }
+
+int unlinkat(int folder, const char *name, int flags) {
+  char link[64], path[8192];
+  if (name[0] == '/') {
+    snprintf(path, sizeof path, "%s", name);
+  } else {
+    snprintf(link, sizeof link, "/proc/self/fd/%d", folder);
+    ssize_t length = folder < 0 ? -1 : readlink(link, path, 4096);
+    if (length < 0) return real_unlinkat(folder, name, flags);
+    snprintf(path + length, sizeof path - length, "/%s", name);
+  }
+  NAMED('u', path, NULL, real_unlinkat(folder, name, flags));
+}
 
 int ioctl(int file, unsigned long request, ...) {
   va_list more;
