@@ -9,7 +9,7 @@ import { WorkQueue } from '../core/work-queue.ts'
 import type { BlobStage, DatabaseStore } from '../storage/engine.ts'
 import { CODING_STEP, gzipped, inflatedLength, isCompressible } from './attachment-coding.ts'
 import type { Body } from './database.ts'
-import type { FollowingAttachment, IncomingAttachment, IncomingContent } from './incoming.ts'
+import type { FollowingAttachment, IncomingAttachment, IncomingContent } from './incoming-attachments.ts'
 import { bodyBytes, readInto } from './request-body.ts'
 
 /** Bytes read and handed on in one step: as many as one write of the store takes. */

@@ -1,14 +1,15 @@
 /** The text of documents, design.md 3 "Bodies": stored as it came, never parsed again to be read. */
 import { Buffer, isAscii, isUtf8 } from 'node:buffer'
+import { Breath } from '../core/breath.ts'
 import { CouchError } from '../core/errors.ts'
 import { isTooDeep, MAX_JSON_DEPTH } from '../core/json-depth.ts'
 import { quoted } from '../core/json-text.ts'
-import { type Edit, type ScannedDocument, scanDocument, scanElement } from './json-scanner.ts'
+import { DocumentScanner, type IsCut, type ScannedDocument } from './json-scanner.ts'
 
 /** One document taken apart. */
 export interface SplitDocument {
-  /** Members of the top level that begin with `_`, by name, with their JSON values; of duplicates, the last. */
-  special: ReadonlyMap<string, unknown>
+  /** The JSON texts of the members of the top level that begin with `_`, by name; of duplicates, the last. */
+  special: ReadonlyMap<string, string>
   /** The JSON object text of all other members, without white space between tokens, otherwise as it came. */
   body: string
 }
@@ -37,6 +38,11 @@ const KEPT_NAMES = new Set([
 
 const UNDERSCORE = 0x5f
 const OBJECT_START = /^[ \t\n\r]*\{/
+const VALUE_START = /^[ \t\n\r]*[["\-\dtfn]/
+/** Characters of a document that is taken apart at once: the worst took 6 ms. */
+const SHORT_TEXT = 64 * 1024
+/** Characters of a value that JSON.parse reads at once. */
+const MAX_VALUE = 512 * 1024
 const PIECES_AT_ONCE = 4096
 
 /**
@@ -45,24 +51,48 @@ const PIECES_AT_ONCE = 4096
  * and then doing it, takes longer than the scanner (1 kB notes: 11 us and 7 us).
  *
  * @param text JSON text of a document, such as decodeUtf8 gives it
- * @throws CouchError `invalid_json` (also for a lone surrogate), `document_not_object`, `too_deep` (512 levels)
+ * @throws CouchError `invalid_json` (also for a lone surrogate), `document_not_object`, `too_deep` (512 levels),
+ *   `document_too_large` for too many members
  */
 export function splitDocument(text: string): SplitDocument {
-  if (!OBJECT_START.test(text)) {
-    parsed(text)
-    throw new CouchError('document_not_object')
-  }
-  return splitScanned(text, 0, text.length, scanDocument(text, isSpecial))
+  checkStart(text)
+  return splitMembers(text, isSpecial)
 }
 
 /**
- * Takes chosen members out of a stored text.
- * @param body as {@link SplitDocument} has it
+ * As {@link splitDocument}: at once for a short text, in steps for a longer one, so that it does not hold the thread.
+ * A promise for each of thousands of short documents would cost more than many of them.
+ */
+export function splitAnyDocument(text: string): SplitDocument | Promise<SplitDocument> {
+  if (text.length <= SHORT_TEXT) return splitDocument(text)
+  checkStart(text)
+  return splitInSteps(text, isSpecial)
+}
+
+/**
+ * Takes chosen members out of a JSON object.
  * @param isTaken tells by its decoded name whether a member of the top level is taken out
  * @returns the members, and the text of the others as it was
+ * @throws CouchError as {@link splitDocument}
  */
-export function splitMembers(body: string, isTaken: (name: string) => boolean): SplitDocument {
-  return splitScanned(body, 0, body.length, scanDocument(body, isTaken))
+export function splitMembers(text: string, isTaken: IsCut): SplitDocument {
+  const scanner = new DocumentScanner(text, 0, isTaken)
+  scanner.advance()
+  scanner.end()
+  return { special: scanner.cut, body: copyAtOnce(text, scanner, 0, text.length) }
+}
+
+/** As {@link splitMembers}, in steps. */
+export async function splitInSteps(text: string, isTaken: IsCut): Promise<SplitDocument> {
+  const scanner = new DocumentScanner(text, 0, isTaken)
+  const breath = new Breath()
+  await scanInSteps(scanner, breath)
+  scanner.end()
+  return { special: scanner.cut, body: await copyInSteps(text, scanner, 0, text.length, breath) }
+}
+
+async function scanInSteps(scanner: DocumentScanner, breath: Breath): Promise<void> {
+  while (!scanner.advance(() => breath.isDue)) await breath.rest()
 }
 
 /** A document that stands in a longer text. */
@@ -71,31 +101,52 @@ export interface SplitElement extends SplitDocument {
   readonly end: number
 }
 
-/** As {@link splitDocument}, of a document that begins at `start` in a longer text, and ends where it ends. */
-export function splitElement(text: string, start: number): SplitElement {
-  const scanned = scanElement(text, start, isSpecial)
-  const { end } = scanned
-  const { special, body } = splitScanned(text, start, end, scanned)
-  return { special, body, start, end }
-}
-
-function splitScanned(
+/**
+ * As {@link splitAnyDocument}, of a document that begins at `start` in a longer text, and ends where it ends.
+ * @param breath that of the work on the whole text
+ */
+export function splitElement(
   text: string,
   start: number,
-  end: number,
-  { cut, gaps, moves }: ScannedDocument,
-): SplitDocument {
-  const special = new Map<string, unknown>()
-  for (const [name, value] of cut) special.set(name, parsedValue(value))
-  const output = new PiecedText(text)
-  if (moves.length > 0) rearrange(output, sortedEdits(gaps, moves), start, end)
-  else leaveOut(output, gaps, start, end)
-  return { special, body: output.end() }
+  breath: Breath,
+): SplitElement | Promise<SplitElement> {
+  const scanner = new DocumentScanner(text, start, isSpecial)
+  const isAtEnd = scanner.advance(() => breath.isDue)
+  const end = scanner.position
+  if (!isAtEnd || end - start > SHORT_TEXT) return longElement(text, start, scanner, breath)
+  return { special: scanner.cut, body: copyAtOnce(text, scanner, start, end), start, end }
 }
 
-/** JSON.parse for a text that is known to be JSON; ids and revisions, plain strings, take a third of its time. */
-function parsedValue(json: string): unknown {
-  return json.startsWith('"') && !json.includes('\\') ? json.slice(1, -1) : JSON.parse(json)
+async function longElement(
+  text: string,
+  start: number,
+  scanner: DocumentScanner,
+  breath: Breath,
+): Promise<SplitElement> {
+  await scanInSteps(scanner, breath)
+  const end = scanner.position
+  return { special: scanner.cut, body: await copyInSteps(text, scanner, start, end, breath), start, end }
+}
+
+/** @throws CouchError `document_not_object` for JSON of another kind, `invalid_json` for what is no JSON */
+function checkStart(text: string): void {
+  if (OBJECT_START.test(text)) return
+  // A long text is not read through for the sake of a better reason.
+  if (text.length <= SHORT_TEXT) parsed(text)
+  throw new CouchError(VALUE_START.test(text) ? 'document_not_object' : 'invalid_json')
+}
+
+/**
+ * The value of a member that was cut out.
+ * @returns undefined where there is none; null also for a list or an object of more than 512 KiB, since no valid one
+ *   is that long
+ */
+export function memberValue(cut: ReadonlyMap<string, string>, name: string): unknown {
+  const json = cut.get(name)
+  if (json === undefined) return undefined
+  // Ids and revisions, plain strings, take a third of the time that JSON.parse needs.
+  if (json.startsWith('"') && !json.includes('\\')) return json.slice(1, -1)
+  return json.length > MAX_VALUE && !json.startsWith('"') ? null : JSON.parse(json)
 }
 
 /**
@@ -147,42 +198,87 @@ function isSpecial(name: string): boolean {
   return name.charCodeAt(0) === UNDERSCORE && !KEPT_NAMES.has(name)
 }
 
-function leaveOut(output: PiecedText, gaps: readonly number[], start: number, end: number): void {
+/** The text between two places without what is left out. Yields now and then while it is put together. */
+function* copied(
+  text: string,
+  { gaps, moves }: ScannedDocument,
+  start: number,
+  end: number,
+): Generator<undefined, string> {
+  const output = new PiecedText(text)
+  if (moves.length > 0) {
+    const inOrder = moves.toSorted((a, b) => a.start - b.start)
+    yield* rearranged(output, { gaps, moves: inOrder }, start, end)
+    return output.end()
+  }
   let from = start
   for (let i = 0; i < gaps.length; i += 2) {
-    output.copy(from, gaps[i]!)
+    if (output.copy(from, gaps[i]!)) yield
     from = gaps[i + 1]!
   }
   output.copy(from, end)
+  return output.end()
 }
 
-function sortedEdits(gaps: readonly number[], moves: readonly Edit[]): Edit[] {
-  const edits = [...moves]
-  for (let i = 0; i < gaps.length; i += 2) edits.push({ start: gaps[i]!, end: gaps[i + 1]!, from: 0, to: 0 })
-  return edits.sort((a, b) => a.start - b.start)
+function copyAtOnce(text: string, scanned: ScannedDocument, start: number, end: number): string {
+  const copying = copied(text, scanned, start, end)
+  for (;;) {
+    const { done, value } = copying.next()
+    if (done) return value
+  }
+}
+
+async function copyInSteps(
+  text: string,
+  scanned: ScannedDocument,
+  start: number,
+  end: number,
+  breath: Breath,
+): Promise<string> {
+  const copying = copied(text, scanned, start, end)
+  for (;;) {
+    const { done, value } = copying.next()
+    if (done) return value
+    await breath.take()
+  }
 }
 
 /** Copies the span `start` to `end` with the edits that lie in it; those inside a span that is edited are void. */
-function rearrange(output: PiecedText, edits: readonly Edit[], start: number, end: number): void {
+function* rearranged(
+  output: PiecedText,
+  edits: Pick<ScannedDocument, 'gaps' | 'moves'>,
+  start: number,
+  end: number,
+): Generator<undefined> {
+  const { gaps, moves } = edits
   let at = start
-  let next = firstEditFrom(edits, at, 0)
-  for (let edit = edits[next]; edit !== undefined && edit.start < end; edit = edits[next]) {
-    output.copy(at, edit.start)
-    if (edit.to > edit.from) rearrange(output, edits, edit.from, edit.to)
-    at = edit.end
-    next = firstEditFrom(edits, at, next + 1)
+  let gap = 0
+  let move = 0
+  for (;;) {
+    gap = firstFrom(at, gap, gaps.length / 2, (i) => gaps[2 * i]!)
+    move = firstFrom(at, move, moves.length, (i) => moves[i]!.start)
+    const gapStart = gaps[2 * gap] ?? end
+    const moved = moves[move]
+    if (moved !== undefined && moved.start < Math.min(gapStart, end)) {
+      if (output.copy(at, moved.start)) yield
+      yield* rearranged(output, edits, moved.from, moved.to)
+      at = moved.end
+    } else if (gapStart < end) {
+      if (output.copy(at, gapStart)) yield
+      at = gaps[2 * gap + 1]!
+    } else break
   }
-  output.copy(at, end)
+  if (output.copy(at, end)) yield
 }
 
-/** Index of the first edit, from index `low` on, that starts at `position` or behind it. */
-function firstEditFrom(edits: readonly Edit[], position: number, low: number): number {
-  let first = low
-  let beyond = edits.length
-  if (low < beyond && edits[low]!.start >= position) return low
+/** The first index, from `low` on, whose start is `position` or behind it; `count` if there is none. */
+function firstFrom(position: number, low: number, count: number, startOf: (index: number) => number): number {
+  if (low >= count || startOf(low) >= position) return low
+  let first = low + 1
+  let beyond = count
   while (first < beyond) {
     const middle = (first + beyond) >> 1
-    if (edits[middle]!.start < position) first = middle + 1
+    if (startOf(middle) < position) first = middle + 1
     else beyond = middle
   }
   return first
@@ -198,8 +294,11 @@ class PiecedText {
     this.#text = text
   }
 
-  copy(start: number, end: number): void {
-    if (this.#pieces.push(this.#text.slice(start, end)) === PIECES_AT_ONCE) this.end()
+  /** @returns whether some thousands have been joined by it */
+  copy(start: number, end: number): boolean {
+    if (this.#pieces.push(this.#text.slice(start, end)) < PIECES_AT_ONCE) return false
+    this.end()
+    return true
   }
 
   end(): string {

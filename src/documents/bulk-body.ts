@@ -6,7 +6,7 @@ import {
   parseJson,
   type SplitDocument,
   type SplitElement,
-  splitDocument,
+  splitAnyDocument,
   splitElement,
 } from './body.ts'
 import type { Body } from './database.ts'
@@ -28,8 +28,8 @@ export interface BulkBody {
   readonly isInMemory: boolean
   /** About the bytes that a document takes. */
   size(at: number): number
-  /** @throws what splitDocument throws */
-  split(at: number): SplitDocument
+  /** At once, unless it is long. @throws what splitDocument throws */
+  split(at: number): SplitDocument | Promise<SplitDocument>
 }
 
 /**
@@ -97,7 +97,8 @@ async function splitElements(text: string, start: number, maxDocs: number): Prom
   const breath = new Breath()
   for (let at = start; ; at = NEXT.lastIndex) {
     if (breath.isDue) await breath.take()
-    const doc = splitElement(text, at)
+    const split = splitElement(text, at, breath)
+    const doc = split instanceof Promise ? await split : split
     docs.push(doc)
     NEXT.lastIndex = doc.end
     if (!NEXT.test(text)) return docs
@@ -128,7 +129,7 @@ export async function readAnyBulk(body: Body, maxDocs: number = Number.POSITIVE_
     count,
     isInMemory: 'bytes' in body,
     size: (at) => (ends[at] as number) - (starts[at] as number),
-    split: (at) => splitDocument(bodyText(body, starts[at], ends[at])),
+    split: (at) => splitAnyDocument(bodyText(body, starts[at], ends[at])),
   }
 }
 

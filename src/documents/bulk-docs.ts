@@ -14,7 +14,8 @@ import { type BulkBody, readBulkBody } from './bulk-body.ts'
 import type { Body } from './database.ts'
 import type { DocumentRules } from './document-rules.ts'
 import { decideEdits, replicatedPath } from './edit.ts'
-import { checkNewAttachmentNames, type IncomingDoc, namedRev, readSplit } from './incoming.ts'
+import { type IncomingDoc, namedRev, readSplit } from './incoming.ts'
+import { checkNewAttachmentNames } from './incoming-attachments.ts'
 import { checkLocal } from './local-docs.ts'
 import { requireMember } from './security.ts'
 import type { WriteChecks } from './validate.ts'
@@ -141,9 +142,13 @@ class Bulk {
     }
   }
 
-  /** At once, as {@link readSplit}: a promise for each of thousands of documents costs more than many of them. */
+  /** At once, unless the document is long or brings attachments. */
   #read(at: number): BulkRow | Promise<BulkRow> {
-    const doc = readSplit(this.#body.split(at), this.#settings)
+    const split = this.#body.split(at)
+    const doc =
+      split instanceof Promise
+        ? split.then((parts) => readSplit(parts, this.#settings))
+        : readSplit(split, this.#settings)
     return doc instanceof Promise ? doc.then((read) => this.#checked(read)) : this.#checked(doc)
   }
 

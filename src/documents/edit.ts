@@ -17,7 +17,8 @@ import type {
 } from '../storage/engine.ts'
 import { amendedDocument } from './attachment-edit.ts'
 import { type Content, Draft, type EditBounds } from './draft.ts'
-import { checkNewAttachmentName, type IncomingAttachment, type IncomingDoc, namedRev } from './incoming.ts'
+import { type IncomingDoc, namedRev } from './incoming.ts'
+import { checkNewAttachmentName, type IncomingAttachment } from './incoming-attachments.ts'
 
 /** One edit of a document. */
 export interface Edit {

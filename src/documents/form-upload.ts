@@ -10,13 +10,12 @@ import type { DocState } from '../storage/engine.ts'
 import type { Staging } from './attachments.ts'
 import type { Body } from './database.ts'
 import type { DocumentReader } from './document-reader.ts'
+import { type IncomingDoc, readDocument } from './incoming.ts'
 import {
   checkAttachmentName,
   checkNewAttachmentName,
   type IncomingAttachment,
-  type IncomingDoc,
-  readDocument,
-} from './incoming.ts'
+} from './incoming-attachments.ts'
 import { headerParameter, type Part } from './multipart.ts'
 import { findParts } from './multipart-document.ts'
 import { bodyText } from './request-body.ts'

@@ -1,14 +1,25 @@
 /**
- * Validates the text of one JSON object as RFC 8259 has it and says what to leave out of it, so that what is kept
+ * Validates the text of one JSON object as RFC 8259 has it and lists what to leave out of it, so that what is kept
  * is kept letter by letter (design.md 3, "Bodies"). One pass lists edits in the text's own coordinates and copies
- * nothing: body.ts applies them, each character at most once, however deep duplicates lie within each other.
+ * nothing: body.ts applies them, each character at most once, however deep duplicates lie within each other. The pass
+ * can stop after any few members and go on later, so that a long document does not hold its thread.
  */
 import { CouchError } from '../core/errors.ts'
 
 /** How many containers may lie inside each other within a document, itself not counted (design.md 3). */
 const MAX_DEPTH = 512
+/** Values in a document: one of 8 MB, the default limit, has fewer unless they are as short as `1`. */
+export const MAX_VALUES = 2_000_000
+/** Members of the objects that are open at one place of a document: so many names are remembered, in about 60 MB. */
+const MAX_OPEN_MEMBERS = 400_000
+/** Names of a document that stand more than once in their object. */
+const MAX_DUPLICATES = 10_000
 /** Up to here an object's names are compared one by one, which is quicker than hashing them. */
 const FEW_MEMBERS = 10
+/** Characters of white space that are passed one by one; an expression is quicker behind them. */
+const SHORT_SPACE = 16
+/** Members, elements or parts of a string that are read between two looks at the clock. */
+const STEPS = 32
 
 const QUOTE = 0x22
 const COMMA = 0x2c
@@ -18,63 +29,58 @@ const CLOSE_BRACKET = 0x5d
 const OPEN_BRACE = 0x7b
 const CLOSE_BRACE = 0x7d
 
-/** A string of characters that stand for themselves; surrogates are looked at in TEXT. */
-const PLAIN = '"[^"\\\\\\u0000-\\u001f\\ud800-\\udfff]*"'
 const OTHER = '-?(?:0|[1-9]\\d*)(?:\\.\\d+)?(?:[eE][-+]?\\d+)?|true|false|null'
-/** An expression takes 40 ns, and 0.7 ns a character, for what takes 2.7 ns a character one by one. */
-const PLAIN_STRING = new RegExp(PLAIN, 'y')
+const SPACE = /[ \t\n\r]*/y
 const NUMBER_OR_WORD = new RegExp(OTHER, 'y')
-/** A whole member, as most are: in a third of the time that its parts would take. */
-const PLAIN_MEMBER = new RegExp(`${PLAIN}:(?:${PLAIN}|${OTHER})`, 'y')
-/** What may stand in a string, some stretches at a time: without a bound the expression's stack would overflow. */
-const TEXT =
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: RFC 8259 7 forbids these in strings
-  /(?:[^"\\\u0000-\u001f\ud800-\udfff]+|\\(?:["\\/bfnrt]|u(?:(?![dD][89a-fA-F])[\da-fA-F]{4}|[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}))|[\ud800-\udbff][\udc00-\udfff]){1,32}/y
 const LONE = /\\u[dD][89a-fA-F][\da-fA-F]{2}|[\ud800-\udfff]/y
+
+/** Expressions for strings whose runs of plain characters are of any length, or of a bounded one. */
+interface Expressions {
+  /** A string of plain characters. An expression takes 40 ns, and 0.7 ns a character; a loop 2.7 ns a character. */
+  readonly string: RegExp
+  /** A member whose value is no container, as most are: in a third of the time that its parts would take. */
+  readonly member: RegExp
+  /** Some parts of a string. Without a bound on their number the expression's stack would overflow. */
+  readonly parts: RegExp
+}
+
+/** A text of up to so many characters has no string that takes long. */
+const SHORT_TEXT = 1024 * 1024
+const OF_SHORT_TEXT = expressions('*', '+')
+const OF_LONG_TEXT = expressions('{0,16384}', '{1,16384}')
+
+function expressions(any: string, some: string): Expressions {
+  // A surrogate is not plain: it must be one of a pair.
+  const plain = '[^"\\\\\\u0000-\\u001f\\ud800-\\udfff]'
+  const escaped =
+    '\\\\(?:["\\\\/bfnrt]|u(?:(?![dD][89a-fA-F])[\\da-fA-F]{4}|[dD][89abAB][\\da-fA-F]{2}\\\\u[dD][c-fC-F][\\da-fA-F]{2}))'
+  const string = `"${plain}${any}"`
+  return {
+    string: new RegExp(string, 'y'),
+    member: new RegExp(`${string}:(?:${string}|${OTHER})`, 'y'),
+    parts: new RegExp(`(?:${plain}${some}|${escaped}|[\\ud800-\\udbff][\\udc00-\\udfff]){1,32}`, 'y'),
+  }
+}
 
 /** A span of the text, in whose place the span `from` to `to` is written; all are indices of UTF-16 units. */
 export interface Edit {
   readonly start: number
-  readonly end: number
+  end: number
   from: number
   to: number
 }
 
 export interface ScannedDocument {
-  /** The raw JSON text of the value of each member that was cut out; of duplicates, the last. */
+  /** The JSON text of the value of each member that was cut out; of duplicates, the last. */
   readonly cut: ReadonlyMap<string, string>
-  /** What else is left out: start, end, start, end... in the order of their starts, as long as `moves` is empty. */
+  /** What else is left out: start, end, start, end... in the order of their starts; one may lie within another. */
   readonly gaps: readonly number[]
   /** First members of their name whose place a later one takes; the later one is among the gaps. */
   readonly moves: readonly Edit[]
 }
 
-/**
- * Finds what to leave out of the text of a JSON object: chosen members, white space between tokens, and duplicates,
- * at every level: the last member of a name takes the first one's place, as JSON.parse and JSON.stringify have it.
- *
- * @param text the text of a JSON object
- * @param isCut tells by its decoded name whether a member of the top level is cut out
- * @throws CouchError `invalid_json` where JSON.parse would throw, and for a lone surrogate; `too_deep`
- */
-export function scanDocument(text: string, isCut: (name: string) => boolean): ScannedDocument {
-  const scanner = new Scanner(text)
-  scanner.document(isCut)
-  return scanner
-}
-
-/**
- * As {@link scanDocument}, of an object that begins at `start` in a longer text and ends where `end` tells.
- */
-export function scanElement(
-  text: string,
-  start: number,
-  isCut: (name: string) => boolean,
-): ScannedDocument & { readonly end: number } {
-  const scanner = new Scanner(text, start)
-  scanner.element(isCut)
-  return scanner
-}
+/** Tells by its decoded name whether a member of the top level is cut out. */
+export type IsCut = (name: string) => boolean
 
 /** The members of one object that stay, each under its first place. */
 class Members {
@@ -91,41 +97,91 @@ class Members {
     return undefined
   }
 
-  add(name: string, start: number, end: number): void {
-    const member = { name, start, end, from: start, to: end }
+  add(name: string, start: number): Edit {
+    const member = { name, start, end: start, from: start, to: start }
     this.#index?.set(name, member)
     if (this.#list.push(member) === FEW_MEMBERS)
       this.#index = new Map(this.#list.map((one) => [one.name, one]))
+    return member
   }
 }
 
-class Scanner implements ScannedDocument {
+/** An object or an array that is being read, and the member whose value is being read. */
+interface Frame {
+  /** undefined: an array. */
+  readonly members: Members | undefined
+  readonly isCut: IsCut | undefined
+  /** Members so far. */
+  count: number
+  isFirst: boolean
+  name: string
+  /** Where the member begins, and where its value begins. */
+  start: number
+  value: number
+  /** Where what separates the member from the one before begins. */
+  separator: number
+  /** The index in `gaps` of the first gap from there on. */
+  gap: number
+  /** The place of the member; undefined: it is cut out. */
+  edit: Edit | undefined
+}
+
+/**
+ * Finds what to leave out of the text of a JSON object: chosen members, white space between tokens, and duplicates,
+ * at every level: the last member of a name takes the first one's place, as JSON.parse and JSON.stringify have it.
+ * After an error it is of no more use.
+ */
+export class DocumentScanner implements ScannedDocument {
   readonly cut = new Map<string, string>()
   readonly gaps: number[] = []
   readonly moves: Edit[] = []
   readonly #text: string
+  readonly #expressions: Expressions
+  readonly #frames: Frame[] = []
   #at: number
-  #depth = -1
+  #values = 0
+  #openMembers = 0
+  #isInString = false
 
-  constructor(text: string, start = 0) {
+  /**
+   * @param text JSON text
+   * @param start where in it the object begins, or white space before it
+   * @throws CouchError `invalid_json` where no object begins
+   */
+  constructor(text: string, start: number, isCut: IsCut) {
     this.#text = text
     this.#at = start
+    this.#expressions = text.length - start > SHORT_TEXT ? OF_LONG_TEXT : OF_SHORT_TEXT
+    this.#skipSpace()
+    if (this.#peek() !== OPEN_BRACE) throw new CouchError('invalid_json')
+    this.#open(new Members(), isCut)
   }
 
-  get end(): number {
+  /** The index behind what has been read. */
+  get position(): number {
     return this.#at
   }
 
-  document(isCut: (name: string) => boolean): void {
-    this.#skipSpace()
-    this.element(isCut)
-    this.#skipSpace()
-    if (this.#at !== this.#text.length) throw new CouchError('invalid_json')
+  /**
+   * Reads on until the object ends, or until `isDue` tells to stop.
+   * @returns whether the object has ended
+   * @throws CouchError `invalid_json` where JSON.parse would throw, and for a lone surrogate; `too_deep`;
+   *   `document_too_large` for too many values, members or duplicates
+   */
+  advance(isDue?: () => boolean): boolean {
+    for (let steps = 1; ; steps += 1) {
+      const frame = this.#frames[this.#frames.length - 1]
+      if (frame === undefined) return true
+      if (steps % STEPS === 0 && isDue?.()) return false
+      if (this.#isInString) this.#readString(frame)
+      else this.#next(frame)
+    }
   }
 
-  element(isCut: (name: string) => boolean): void {
-    if (this.#peek() !== OPEN_BRACE) throw new CouchError('invalid_json')
-    this.#object(isCut)
+  /** @throws CouchError `invalid_json` unless only white space follows the object */
+  end(): void {
+    this.#skipSpace()
+    if (this.#at !== this.#text.length) throw new CouchError('invalid_json')
   }
 
   /** The character ahead; NaN at the end of the text, which equals none. */
@@ -135,20 +191,13 @@ class Scanner implements ScannedDocument {
 
   #skipSpace(): void {
     const start = this.#at
-    let at = start
-    let c = this.#text.charCodeAt(at)
-    while (c === 0x20 || c === 0x0a || c === 0x0d || c === 0x09) c = this.#text.charCodeAt(++at)
-    if (at === start) return
-    this.gaps.push(start, at)
-    this.#at = at
-  }
-
-  #value(): void {
-    const c = this.#peek()
-    if (c === QUOTE) this.#string()
-    else if (c === OPEN_BRACE) this.#object(undefined)
-    else if (c === OPEN_BRACKET) this.#array()
-    else if (!this.#passes(NUMBER_OR_WORD)) throw new CouchError('invalid_json')
+    let c = this.#peek()
+    while (c === 0x20 || c === 0x0a || c === 0x0d || c === 0x09) {
+      this.#at += 1
+      if (this.#at - start === SHORT_SPACE) this.#passes(SPACE)
+      c = this.#peek()
+    }
+    if (this.#at > start) this.gaps.push(start, this.#at)
   }
 
   /** Moves behind what a sticky expression finds here, if it does. */
@@ -159,105 +208,122 @@ class Scanner implements ScannedDocument {
     return true
   }
 
-  #array(): void {
-    this.#enter()
-    if (this.#leaves(CLOSE_BRACKET)) return
-    this.#value()
-    while (!this.#leaves(CLOSE_BRACKET)) {
-      this.#comma()
-      this.#value()
-    }
-  }
-
-  #object(isCut: ((name: string) => boolean) | undefined): void {
-    const members = new Members()
-    this.#enter()
-    const start = this.#at
-    const mark = this.gaps.length
-    if (this.#leaves(CLOSE_BRACE)) return
-    this.#member(members, isCut, start, mark)
-    while (!this.#leaves(CLOSE_BRACE)) {
-      const comma = this.#at
-      const mark = this.gaps.length
-      this.#comma()
-      this.#member(members, isCut, comma, mark)
-    }
-  }
-
-  #enter(): void {
-    this.#depth += 1
-    if (this.#depth > MAX_DEPTH) throw new CouchError('too_deep')
+  #open(members: Members | undefined, isCut: IsCut | undefined): void {
+    if (this.#frames.length > MAX_DEPTH) throw new CouchError('too_deep')
     this.#at += 1
+    const member = { name: '', start: 0, value: 0, separator: 0, gap: 0, edit: undefined }
+    this.#frames.push({ members, isCut, count: 0, isFirst: true, ...member })
+  }
+
+  /** Reads the next member or element up to its value's end or into its value, or the end of the container. */
+  #next(frame: Frame): void {
+    frame.separator = this.#at
+    frame.gap = this.gaps.length
+    if (this.#leaves(frame)) return
+    if (frame.isFirst) frame.isFirst = false
+    else {
+      frame.separator = this.#at
+      frame.gap = this.gaps.length
+      if (this.#peek() !== COMMA) throw new CouchError('invalid_json')
+      this.#at += 1
+      this.#skipSpace()
+    }
+    this.#values += 1
+    if (this.#values > MAX_VALUES) throw tooManyValues()
+    if (frame.members === undefined) this.#value(frame)
+    else this.#member(frame, frame.members)
   }
 
   /** Moves behind the container's end if that is next. */
-  #leaves(closing: number): boolean {
+  #leaves({ members, count }: Frame): boolean {
     this.#skipSpace()
-    if (this.#peek() !== closing) return false
+    if (this.#peek() !== (members === undefined ? CLOSE_BRACKET : CLOSE_BRACE)) return false
     this.#at += 1
-    this.#depth -= 1
+    this.#openMembers -= count
+    this.#frames.pop()
+    const parent = this.#frames[this.#frames.length - 1]
+    if (parent !== undefined) this.#ended(parent)
     return true
   }
 
-  #comma(): void {
-    if (this.#peek() !== COMMA) throw new CouchError('invalid_json')
-    this.#at += 1
-    this.#skipSpace()
-  }
-
-  /** @param separator where what divides it from the member before begins; `gaps` was `mark` long there */
-  #member(
-    members: Members,
-    isCut: ((name: string) => boolean) | undefined,
-    separator: number,
-    mark: number,
-  ): void {
-    const text = this.#text
-    const start = this.#at
-    let name: string
-    let value: number
-    if (this.#passes(PLAIN_MEMBER)) {
-      const quote = text.indexOf('"', start + 1)
-      name = text.slice(start + 1, quote)
-      value = quote + 2
+  #member(frame: Frame, members: Members): void {
+    frame.count += 1
+    this.#openMembers += 1
+    if (this.#openMembers > MAX_OPEN_MEMBERS) throw tooManyMembers()
+    frame.start = this.#at
+    if (this.#passes(this.#expressions.member)) {
+      const quote = this.#text.indexOf('"', frame.start + 1)
+      frame.name = this.#text.slice(frame.start + 1, quote)
+      frame.value = quote + 2
+      this.#place(frame, members)
+      this.#ended(frame)
     } else {
-      name = this.#name()
-      value = this.#at
-      this.#value()
+      frame.name = this.#name()
+      frame.value = this.#at
+      this.#place(frame, members)
+      this.#value(frame)
     }
-    if (isCut?.(name)) this.#leaveOut(name, value, separator, mark)
-    else this.#keep(members, name, start, separator, mark)
   }
 
-  #leaveOut(name: string, value: number, separator: number, mark: number): void {
-    this.cut.set(name, this.#text.slice(value, this.#at))
-    if (this.gaps.length > mark) this.gaps.length = mark
-    this.gaps.push(separator, this.#at)
-  }
-
-  #keep(members: Members, name: string, start: number, separator: number, mark: number): void {
+  /** Finds the place of a member, whose end is not known yet. */
+  #place(frame: Frame, members: Members): void {
+    const { name, start, separator, gap } = frame
+    frame.edit = undefined
+    if (frame.isCut?.(name)) return
     // The first member that stays has no comma before it, whatever was cut out in front.
-    const isAfterComma = this.#text.charCodeAt(separator) === COMMA
-    if (members.isEmpty && isAfterComma) this.gaps.splice(mark, 0, separator, separator + 1)
-    const end = this.#at
-    const first = members.find(name)
-    if (first === undefined) {
-      members.add(name, start, end)
-      return
+    if (members.isEmpty && this.#text.charCodeAt(separator) === COMMA) {
+      this.gaps.splice(gap, 0, separator, separator + 1)
     }
-    if (first.from === first.start) this.moves.push(first)
-    first.from = start
-    first.to = end
+    const first = members.find(name)
+    frame.edit = first ?? members.add(name, start)
+    if (first === undefined) return
     // The gaps inside stay listed: they are needed when the member is written in the first one's place.
-    this.gaps.push(separator, end)
+    this.gaps.splice(gap, 0, separator, separator)
+    if (first.from !== first.start) return
+    if (this.moves.push(first) > MAX_DUPLICATES) throw tooManyDuplicates()
+  }
+
+  /** A value of the container has ended. */
+  #ended(frame: Frame): void {
+    if (frame.members === undefined) return
+    const { edit, start, separator, gap } = frame
+    const end = this.#at
+    if (edit === undefined) {
+      this.cut.set(frame.name, this.#text.slice(frame.value, end))
+      if (this.gaps.length > gap) this.gaps.length = gap
+      this.gaps.push(separator, end)
+    } else if (edit.start === start) {
+      edit.end = end
+      edit.to = end
+    } else {
+      edit.from = start
+      edit.to = end
+      this.gaps[gap + 1] = end
+    }
+  }
+
+  #value(frame: Frame): void {
+    const c = this.#peek()
+    if (c === QUOTE) {
+      this.#at += 1
+      this.#isInString = true
+      this.#readString(frame)
+    } else if (c === OPEN_BRACE) this.#open(new Members(), undefined)
+    else if (c === OPEN_BRACKET) this.#open(undefined, undefined)
+    else if (this.#passes(NUMBER_OR_WORD)) this.#ended(frame)
+    else throw new CouchError('invalid_json')
   }
 
   /** Moves behind a name and its colon. */
   #name(): string {
     const start = this.#at
     if (this.#peek() !== QUOTE) throw new CouchError('invalid_json')
-    const isPlain = this.#passes(PLAIN_STRING)
-    if (!isPlain) this.#string()
+    const isPlain = this.#passes(this.#expressions.string)
+    if (!isPlain) {
+      this.#at += 1
+      while (this.#peek() !== QUOTE) this.#readParts()
+      this.#at += 1
+    }
     const end = this.#at
     this.#skipSpace()
     if (this.#peek() !== COLON) throw new CouchError('invalid_json')
@@ -266,18 +332,36 @@ class Scanner implements ScannedDocument {
     return isPlain ? this.#text.slice(start + 1, end - 1) : JSON.parse(this.#text.slice(start, end))
   }
 
-  /** Moves behind a string. */
-  #string(): void {
+  /** Moves on within a string that is a value of the container, or behind it. */
+  #readString(frame: Frame): void {
+    if (this.#peek() !== QUOTE) this.#readParts()
+    if (this.#peek() !== QUOTE) return
     this.#at += 1
-    while (this.#peek() !== QUOTE) if (!this.#passes(TEXT)) this.#refuse()
-    this.#at += 1
+    this.#isInString = false
+    this.#ended(frame)
   }
 
-  /** @throws invalid_json, as no string goes on like this */
-  #refuse(): never {
-    throw new CouchError(
-      'invalid_json',
-      this.#passes(LONE) ? 'invalid UTF-8 JSON: lone surrogate' : undefined,
-    )
+  /** @throws CouchError `invalid_json` where no string goes on like this */
+  #readParts(): void {
+    if (this.#passes(this.#expressions.parts)) return
+    const reason = this.#passes(LONE) ? 'invalid UTF-8 JSON: lone surrogate' : undefined
+    throw new CouchError('invalid_json', reason)
   }
+}
+
+/** What a document is refused with that has more than {@link MAX_VALUES}. */
+export function tooManyValues(): CouchError {
+  return new CouchError('document_too_large', `a document holds more than ${MAX_VALUES} JSON values`)
+}
+
+function tooManyMembers(): CouchError {
+  return new CouchError(
+    'document_too_large',
+    `a document holds objects of more than ${MAX_OPEN_MEMBERS} members`,
+  )
+}
+
+function tooManyDuplicates(): CouchError {
+  const reason = `a document holds more than ${MAX_DUPLICATES} names that stand more than once in their object`
+  return new CouchError('document_too_large', reason)
 }

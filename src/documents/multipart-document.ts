@@ -4,15 +4,13 @@ import { CouchError } from '../core/errors.ts'
 import type { Settings } from '../core/types.ts'
 import type { Staging } from './attachments.ts'
 import type { Body } from './database.ts'
-import { type FollowingAttachment, type IncomingDoc, readLeadingDocument } from './incoming.ts'
-import { scanDocument } from './json-scanner.ts'
+import { type IncomingDoc, readLeadingDocument } from './incoming.ts'
+import type { FollowingAttachment } from './incoming-attachments.ts'
 import { headerParameter, MultipartScanner, type Part } from './multipart.ts'
 import { bodyLength, bodySteps, bodyText } from './request-body.ts'
 
 /** Bytes looked through in one step. */
 const SLICE = 256 * 1024
-/** A name that JSON.parse moves before all others. */
-const INDEX = /^(?:0|[1-9]\d*)$/
 
 /** A document, and where in the request's body the contents lie that follow it. */
 export interface LeadingDocument {
@@ -43,7 +41,7 @@ export async function readMultipart(
   }
   const text = bodyText(body, json.start, json.end)
   const { doc, follows, names } = await readLeadingDocument(text, settings, address)
-  const places = placesSent(names, text)
+  const places = new Map(names.map((name, place) => [name, place]))
   // Hosted mode refuses the document for them; which part is whose is then of no interest.
   if (settings.rules.isHosted && doc.attachments.length > 0) return { doc, follows: [], places }
   const matched = matchParts(inOrder(follows, places), parts)
@@ -73,16 +71,6 @@ export async function findParts(body: Body, boundary: string): Promise<readonly 
     await breath.take()
   }
   return scanner.end()
-}
-
-/** The places of names in the text, whose order JSON.parse does not keep where names are numbers. */
-function placesSent(names: readonly string[], text: string): ReadonlyMap<string, number> {
-  let sent = names
-  if (names.some((name) => INDEX.test(name))) {
-    const members = scanDocument(text, (name) => name === '_attachments').cut.get('_attachments') ?? '{}'
-    sent = [...scanDocument(members, () => true).cut.keys()]
-  }
-  return new Map(sent.map((name, place) => [name, place]))
 }
 
 function inOrder<T extends { readonly name: string }>(

@@ -6,7 +6,7 @@ import { CouchError } from '../core/errors.ts'
 import { deriveKey, type HashOptions, newSalt } from '../core/pbkdf2.ts'
 import type { PasswordRule, Rules } from '../core/types.ts'
 import { WorkQueue } from '../core/work-queue.ts'
-import { splitMembers } from './body.ts'
+import { memberValue, splitMembers } from './body.ts'
 import type { IncomingDoc } from './incoming.ts'
 
 /** Hashes computed at once: libuv has four threads, two of which may be at logins, and files need some. */
@@ -102,8 +102,9 @@ function attempt<T>(work: () => T): T | null {
 function plainPassword(body: string): string | undefined {
   // The member's name stands in the text as it is unless something in it is escaped.
   if (!body.includes('"password"') && !body.includes('\\u')) return undefined
-  const password = splitMembers(body, (name) => name === 'password').special.get('password')
-  if (password === undefined || password === null) return undefined
+  const { special } = splitMembers(body, (name) => name === 'password')
+  if (!special.has('password') || special.get('password') === 'null') return undefined
+  const password = memberValue(special, 'password')
   if (typeof password !== 'string') throw new CouchError('bad_request', 'The password must be a string.')
   return password
 }

@@ -6,7 +6,6 @@ import { CouchError } from '../core/errors.ts'
 import { decodeUtf8, parseJson } from './body.ts'
 import type { Body } from './database.ts'
 import { checkObject, checkShape, JsonParser, type Shape } from './json-parser.ts'
-import { isSpace, ValueWalker } from './value-walker.ts'
 
 /** The longest JSON that is read as one text: V8 ends at 512 MB, and an answer needs room beside it. */
 export const MAX_TEXT_BYTES = 400_000_000
@@ -59,34 +58,6 @@ function readFully(file: number, bytes: Buffer, start: number): Buffer {
 export function bodyText(body: Body, start = 0, end = bodyLength(body)): string {
   if (end - start > MAX_TEXT_BYTES) throw new CouchError('document_too_large')
   return decodeUtf8(bodyBytes(body, start, end))
-}
-
-/** A shorter document cannot hold much. */
-const SHORT_DOCUMENT = 1024 * 1024
-
-/**
- * Goes through a document in slices before it is read in one turn, so that one that is far too large is refused early.
- * @throws document_too_large for too many values, too_deep, invalid_json
- */
-export async function checkDocumentSize(body: Body): Promise<void> {
-  const length = bodyLength(body)
-  if (length <= SHORT_DOCUMENT) return
-  const walker = new ValueWalker()
-  const breath = new Breath()
-  let isBegun = false
-  for (const step of bodySteps(body, 0, length, DECODED)) {
-    await breath.take()
-    const bytes = Buffer.from(step.buffer, step.byteOffset, step.byteLength)
-    let at = 0
-    if (!isBegun) {
-      while (at < bytes.length && isSpace(bytes[at] as number)) at += 1
-      if (at === bytes.length) continue
-      walker.begin(bytes[at] as number)
-      isBegun = true
-    }
-    walker.walk(bytes, at)
-    if (walker.isDone) return
-  }
 }
 
 /** A longer body is parsed in slices. The worst of twice this size took JSON.parse and the checks 5 to 14 ms on a busy machine. */

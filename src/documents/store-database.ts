@@ -22,14 +22,15 @@ import type { DocumentRules } from './document-rules.ts'
 import { type EditResult, replicatedPath } from './edit.ts'
 import { exportLines } from './export.ts'
 import { readForm, stageForm } from './form-upload.ts'
-import { checkAttachmentName, type IncomingDoc, namedRev, readDocument } from './incoming.ts'
+import { type IncomingDoc, namedRev, readDocument } from './incoming.ts'
+import { checkAttachmentName } from './incoming-attachments.ts'
 import { maintenance } from './maintenance.ts'
 import { bulkGetMixed, openRevsMixed } from './mixed.ts'
 import { readMultipart, stageFollowing } from './multipart-document.ts'
 import { openAttachment, openDocument, openParts } from './open.ts'
 import { openRevs } from './open-revisions.ts'
 import { removedRev } from './remove.ts'
-import { bodyLength, bodyText, checkDocumentSize } from './request-body.ts'
+import { bodyLength, bodyText } from './request-body.ts'
 import { requireDatabaseAdmin, requireMember } from './security.ts'
 import { storedBefore } from './stored-before.ts'
 import { readContent } from './stored-content.ts'
@@ -230,7 +231,6 @@ function checkRevsLimit(limit: unknown): number {
 
 async function readBody(body: Body, settings: Settings, id?: string): Promise<IncomingDoc> {
   if (bodyLength(body) === 0) throw new CouchError('invalid_json')
-  await checkDocumentSize(body)
   return readDocument(bodyText(body), settings, id)
 }
 

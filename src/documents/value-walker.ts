@@ -4,11 +4,10 @@
  */
 import type { Buffer } from 'node:buffer'
 import { CouchError } from '../core/errors.ts'
+import { MAX_VALUES, tooManyValues } from './json-scanner.ts'
 
 /** Nothing nested deeper is accepted of any document (json-scanner.ts), so there is no use in reading on. */
 const MAX_DEPTH = 2000
-/** Values in one: a document of 8 MB, the default limit, has fewer unless they are as short as `1`. */
-const MAX_VALUES = 2_000_000
 /** A string is looked at byte by byte for so long before a native search, slow to start, takes over. */
 const NEAR = 32
 
@@ -77,9 +76,7 @@ export class ValueWalker {
     }
     this.#depth = depth
     this.#values = values
-    if (values > MAX_VALUES) {
-      throw new CouchError('document_too_large', `a document holds more than ${MAX_VALUES} JSON values`)
-    }
+    if (values > MAX_VALUES) throw tooManyValues()
     return this.#pause(bytes, at)
   }
 

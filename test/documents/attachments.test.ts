@@ -1,5 +1,5 @@
 /** Inline attachments and stubs: protocol.md 7.1. */
-import { createHash } from 'node:crypto'
+import { createHash, randomBytes } from 'node:crypto'
 import t from 'tap'
 import { ADMIN, body, type Json, jsonOf, openDatabase, text } from './helpers.ts'
 
@@ -94,6 +94,17 @@ t.test('what is no attachment refuses the document', async (t) => {
   }
   await put('y', { _attachments: { a: { data: 'AAAAAAAAAAAAAA==' } } })
   t.equal(await updateSeq(), 1, 'ten bytes are not too many')
+})
+
+t.test('escapes may stand anywhere in data, also where a step of the decoding ends', async (t) => {
+  const { database, get } = await openDatabase()
+  const data = randomBytes(900_000).toString('base64')
+  const escaped = data.replaceAll('/', '\\/').replaceAll('+', '\\u002b').replaceAll(/.{76}/g, '$&\\r\\n')
+  for (let shift = 0; shift < 8; shift += 1) {
+    const text = `{"_attachments":{"a":{"data":"${' '.repeat(shift)}${escaped}"}}}`
+    await database.put(ADMIN, `x${shift}`, { bytes: Buffer.from(text) }, {})
+    t.ok((await get(`x${shift}`, { attachments: true }))._attachments.a.data === data, String(shift))
+  }
 })
 
 t.test('base64 of any length comes back', async (t) => {

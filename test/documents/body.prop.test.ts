@@ -3,6 +3,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import { CouchError } from '../../src/core/errors.ts'
 import { splitDocument } from '../../src/documents/body.ts'
+import { DocumentScanner } from '../../src/documents/json-scanner.ts'
 import { damaged, damages } from './damage.ts'
 
 /** A JSON text as sent, and as it must be stored. */
@@ -165,10 +166,29 @@ t.test('the values are those of JSON.parse, bent or not', async () => {
       const { special, body } = splitDocument(sent)
       const expected = byParsing(sent)
       equal(JSON.stringify(JSON.parse(body)), expected.body)
-      deepEqual(new Map(special), new Map(expected.special))
+      deepEqual(
+        new Map([...special].map(([name, json]) => [name, JSON.parse(json)])),
+        new Map(expected.special),
+      )
       deepEqual(splitDocument(body), { special: new Map(), body }, 'a second time')
     }),
     { numRuns: 3000 },
+  )
+})
+
+t.test('a text that is read with stops holds what it holds at once', async () => {
+  const isCut = (name: string) => name.startsWith('_')
+  fc.assert(
+    fc.property(fc.array(document, { minLength: 10, maxLength: 60 }), (documents) => {
+      const text = `{"a":[${documents.map(({ sent }) => sent).join()}],"_b":{"c":[${documents.at(-1)?.sent}]},"a":1}`
+      const atOnce = new DocumentScanner(text, 0, isCut)
+      equal(atOnce.advance(), true)
+      const withStops = new DocumentScanner(text, 0, isCut)
+      while (!withStops.advance(() => true));
+      for (const scanner of [atOnce, withStops]) scanner.end()
+      deepEqual([withStops.cut, withStops.gaps, withStops.moves], [atOnce.cut, atOnce.gaps, atOnce.moves])
+    }),
+    { numRuns: 200 },
   )
 })
 

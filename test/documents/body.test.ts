@@ -1,24 +1,29 @@
 import { Buffer } from 'node:buffer'
 import t from 'tap'
 import type { CouchError } from '../../src/core/errors.ts'
-import { decodeUtf8, parseJson, spliceDocument, splitDocument } from '../../src/documents/body.ts'
+import {
+  decodeUtf8,
+  memberValue,
+  parseJson,
+  spliceDocument,
+  splitDocument,
+} from '../../src/documents/body.ts'
 
 const refused = (code: CouchError['code'], reason?: string) =>
   reason === undefined ? { code } : { code, reason }
 const bodyOf = (text: string) => splitDocument(text).body
+const valuesOf = (special: ReadonlyMap<string, string>) =>
+  [...special.keys()].map((name) => [name, memberValue(special, name)])
 
-t.test('members that begin with _ are taken out and parsed', async (t) => {
+t.test('members that begin with _ are taken out', async (t) => {
   const { special, body } = splitDocument('{"_id":"n1","title":"Milk","_rev":"1-a","_deleted":true,"_x":[1]}')
   t.equal(body, '{"title":"Milk"}')
-  t.same(
-    [...special],
-    [
-      ['_id', 'n1'],
-      ['_rev', '1-a'],
-      ['_deleted', true],
-      ['_x', [1]],
-    ],
-  )
+  t.same(valuesOf(special), [
+    ['_id', 'n1'],
+    ['_rev', '1-a'],
+    ['_deleted', true],
+    ['_x', [1]],
+  ])
 })
 
 t.test('what is left stays valid JSON wherever the special members stand', async (t) => {
@@ -48,13 +53,10 @@ t.test('a name is recognised however it is written', async (t) => {
   const { special, body } = splitDocument(
     '{"\\u005frev":"1-a","\\u005f\\u0069d":"n","\\u005Faccess":1,"\\u0078":2}',
   )
-  t.same(
-    [...special],
-    [
-      ['_rev', '1-a'],
-      ['_id', 'n'],
-    ],
-  )
+  t.same(valuesOf(special), [
+    ['_rev', '1-a'],
+    ['_id', 'n'],
+  ])
   t.equal(body, '{"\\u005Faccess":1,"\\u0078":2}')
 })
 
@@ -65,7 +67,7 @@ t.test('only the top level has special members', async (t) => {
 
 t.test('a member named __proto__ is special at the top and nothing else', async (t) => {
   const { special, body } = splitDocument('{"__proto__":{"polluted":1},"a":1}')
-  t.same(special.get('__proto__'), { polluted: 1 })
+  t.same(memberValue(special, '__proto__'), { polluted: 1 })
   t.equal(body, '{"a":1}')
   t.equal(Reflect.get({}, 'polluted'), undefined)
 })
@@ -103,12 +105,12 @@ t.test('of duplicate names the last member takes the place of the first, at ever
     '{"a":{"z":3,"y":2},"b":0}',
   )
   t.equal(bodyOf('{"a":1,"\\u0061":2}'), '{"\\u0061":2}')
-  t.equal(splitDocument('{"_id":1,"_id":2,"\\u005fid":3}').special.get('_id'), 3)
+  t.equal(splitDocument('{"_id":1,"_id":2,"\\u005fid":3}').special.get('_id'), '3')
 })
 
 t.test('a special member may hold anything, duplicates and white space too', async (t) => {
   const { special, body } = splitDocument('{"a":1, "_x" : { "p":1, "p" : [ 1 , 2 ] } , "a":2}')
-  t.same(special.get('_x'), { p: [1, 2] })
+  t.same(memberValue(special, '_x'), { p: [1, 2] })
   t.equal(body, '{"a":2}')
 })
 

@@ -33,10 +33,11 @@ const body = fc
   })
 
 async function contents(bulk: BulkBody): Promise<unknown> {
-  const docs = Array.from({ length: bulk.count }, (_, at) => {
-    const { special, body } = bulk.split(at)
-    return { special, body }
-  })
+  const docs: unknown[] = []
+  for (let at = 0; at < bulk.count; at += 1) {
+    const { special, body } = await bulk.split(at)
+    docs.push({ special, body })
+  }
   return { docs, newEdits: bulk.newEdits, allOrNothing: bulk.allOrNothing, isInMemory: bulk.isInMemory }
 }
 

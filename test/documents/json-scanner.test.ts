@@ -1,10 +1,18 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
 import type { CouchError } from '../../src/core/errors.ts'
-import { splitDocument } from '../../src/documents/body.ts'
-import { scanDocument } from '../../src/documents/json-scanner.ts'
+import { splitAnyDocument, splitDocument } from '../../src/documents/body.ts'
+import { DocumentScanner, type IsCut } from '../../src/documents/json-scanner.ts'
 
 const refused = (code: CouchError['code'], reason?: string) =>
   reason === undefined ? { code } : { code, reason }
+function scanDocument(text: string, isCut: IsCut): DocumentScanner {
+  const scanner = new DocumentScanner(text, 0, isCut)
+  scanner.advance()
+  scanner.end()
+  return scanner
+}
+
 const bodyOf = (text: string) => splitDocument(text).body
 
 t.test('what is to be left out is told in spans of the text', async (t) => {
@@ -141,4 +149,43 @@ t.test('large documents take time in proportion', { timeout: 60_000 }, async (t)
   let nested = `[${list(3e5, () => ' 1 ')}]`
   for (let i = 0; i < 500; i += 1) nested = `{"a":0,"a":${nested}}`
   t.equal(bodyOf(`{"a":${nested}}`), `{"a":${nested.replaceAll(' ', '').replaceAll('"a":0,', '')}}`)
+})
+
+t.test('others have their turns while a long document is read', { timeout: 60_000 }, async (t) => {
+  const many = (text: string, bytes = 2e6) => text.repeat(bytes / text.length)
+  const names = Array.from({ length: 2e5 }, (_, i) => `"${i}":1`).join()
+  for (const text of [
+    `{"a":[${many('[],')}1]}`,
+    `{"a":[${many('1 , ')}1]}`,
+    `{"a":"${many('\\u0041', 2e7)}"}`,
+    `{${names}}`,
+    `{"_attachments":{${names}}}`,
+    `{"x":[${many('1 ,')}1],${many('{"a":1,"a":2},', 1e5).replaceAll('{', '"y":{')}"x":[${many('1 ,')}1]}`,
+  ]) {
+    let turns = 0
+    let isRead = false
+    const reading = Promise.resolve(splitAnyDocument(text)).then((split) => {
+      isRead = true
+      return split
+    })
+    for (; !isRead; turns += 1) await nextTurn()
+    t.equal((await reading).body, bodyOf(text))
+    t.ok(turns > 3, `${turns} turns`)
+  }
+})
+
+t.test('a document has a bound on values, on members of open objects, and on duplicates', async (t) => {
+  const many = (n: number, item: (i: number) => string) => Array.from({ length: n }, (_, i) => item(i)).join()
+  const tooLarge = (reason: RegExp) => ({ code: 'document_too_large', reason })
+  t.throws(() => splitDocument(`{"a":[${many(2e6, () => '1')}]}`), tooLarge(/more than 2000000 JSON values/))
+  const members = (n: number) => many(n, (i) => `"${i}":1`)
+  t.throws(
+    () => splitDocument(`{"a":{${members(2e5)},"b":{${members(2e5)}}}}`),
+    tooLarge(/more than 400000 members/),
+  )
+  const closed = `{"a":{${members(2e5)}},"b":{${members(2e5)}}}`
+  t.equal(bodyOf(closed), closed)
+  const duplicates = (n: number) => `{"a":[${many(n, () => '{"a":1,"a":2}')}]}`
+  t.equal(bodyOf(duplicates(1e4)), `{"a":[${many(1e4, () => '{"a":2}')}]}`)
+  t.throws(() => splitDocument(duplicates(1e4 + 1)), tooLarge(/more than 10000 names/))
 })

@@ -2,7 +2,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { CouchError } from '../../core/errors.ts'
 import { isLocalId } from '../../core/ids.ts'
-import { checkAttachmentName, readEncoding } from '../../documents/incoming.ts'
+import { checkAttachmentName, readEncoding } from '../../documents/incoming-attachments.ts'
 import { requestSizeLimit, type SizeLimit, withRawBody } from '../body.ts'
 import { idOf, parentRev } from '../document-params.ts'
 import { documentUrl, sendJson, setEtag } from '../replies.ts'
