@@ -6,6 +6,7 @@
 import { isHeldLong } from '../core/breath.ts'
 import { isDesignId } from '../core/ids.ts'
 import { scanBytes } from '../core/outgoing.ts'
+import { MAX_PARSED_AT_ONCE, parseInSteps } from '../documents/json-parser.ts'
 import { renderDocument } from '../documents/render.ts'
 import { compileSelector, type Selector } from '../query/selector.ts'
 import { findLeaf } from '../revisions/branch-index.ts'
@@ -27,8 +28,10 @@ import {
 
 /** What is said of a document while the feed is read. */
 interface Sieve {
-  /** The revisions of a document that pass; none: it is left out. */
-  readonly passing: (doc: DocState) => readonly string[]
+  /** The revisions of a document that pass; none: it is left out; null: one is too long to be decided at once. */
+  readonly passing: (doc: DocState) => readonly string[] | null
+  /** Decides the revision for which `passing` gave null. */
+  readonly decideLong?: () => Promise<void>
   /** What it touches of a document. */
   readonly touches: Touches
 }
@@ -75,28 +78,47 @@ export function openPlain(text: unknown): OpenSieve | null {
  */
 export async function scanFiltered(
   store: DatabaseStore,
-  { options, limit, range }: FeedSearch,
+  search: FeedSearch,
   sieve: OpenSieve,
 ): Promise<FeedRows> {
-  const { passing, touches } = sieve(options)
+  const open = sieve(search.options)
+  for (;;) {
+    const rows = await scanOnce(store, search, open)
+    if (rows !== null) return rows
+    await open.decideLong?.()
+  }
+}
+
+/** @returns null: the first document cannot be decided at once */
+async function scanOnce(
+  store: DatabaseStore,
+  { options, limit, range }: FeedSearch,
+  { passing, touches }: Sieve,
+): Promise<FeedRows | null> {
   const most = Math.min(limit, PAGE_ROWS)
   let passed = 0
   let text = 0
   let start: number | undefined
+  let isHeldUp = false
   const mostText = scanBytes(PAGE_TEXT)
-  const enough = () => passed >= most || text > mostText || isHeldLong(start ?? 0)
+  const enough = () => isHeldUp || passed >= most || text > mostText || isHeldLong(start ?? 0)
   const page = await store.readChanges(range, { limit: MOST_SCANNED, touches, enough }, (doc) => {
     start ??= performance.now()
     const revs = passing(doc)
+    if (revs === null) {
+      isHeldUp = true
+      return null
+    }
     const row = revs.length === 0 ? null : readRow(doc, options, revs)
     if (row !== null) passed += 1
     text += row?.members.length ?? 0
     return { seq: doc.seq, row }
   })
-  const { view, more } = page
-  const end = page.rows.at(-1)?.seq
-  const rows = page.rows.flatMap(({ row }) => row ?? [])
-  return { rows, view, more, ...(end !== undefined && { end }) }
+  const read = page.rows.filter((row) => row !== null)
+  if (isHeldUp && read.length === 0) return null
+  const end = read.at(-1)?.seq
+  const rows = read.flatMap(({ row }) => row ?? [])
+  return { rows, view: page.view, more: page.more || isHeldUp, ...(end !== undefined && { end }) }
 }
 
 function designSieve(options: ChangesOptions): Sieve {
@@ -122,16 +144,42 @@ function isDeleted(doc: DocState, rev: string): boolean {
 function selectorSieve(selector: Selector, options: ChangesOptions): Sieve {
   const conflicts = options.style === 'main_only' && selector.mentions('_conflicts')
   const touches = touchesOf(options)
-  const matches = (doc: DocState, rev: string): boolean => {
-    if (doc.body(rev) === null) return false
+  /** Of long revisions, by id and revision. */
+  const verdicts = new Map<string, boolean>()
+  let long: { readonly key: string; readonly text: string } | null = null
+  const judge = (value: unknown): boolean => {
     try {
-      return selector.matches(JSON.parse(renderDocument(doc, rev, { conflicts })))
+      return selector.matches(value)
     } catch (thrown) {
       throw filterError(thrown)
     }
   }
+  /** null: it is too long to be decided at once. */
+  const verdictOf = (doc: DocState, rev: string): boolean | null => {
+    if (doc.body(rev) === null) return false
+    const text = renderDocument(doc, rev, { conflicts })
+    if (text.length <= MAX_PARSED_AT_ONCE) return judge(JSON.parse(text))
+    const key = `${rev} ${doc.id}`
+    const known = verdicts.get(key)
+    if (known === undefined) long = { key, text }
+    return known ?? null
+  }
   return {
-    passing: (doc) => listedRevs(doc, options).filter((rev) => matches(doc, rev)),
+    passing: (doc) => {
+      const revs: string[] = []
+      for (const rev of listedRevs(doc, options)) {
+        const verdict = verdictOf(doc, rev)
+        if (verdict === null) return null
+        if (verdict) revs.push(rev)
+      }
+      return revs
+    },
+    decideLong: async () => {
+      if (long === null) return
+      const { key, text } = long
+      long = null
+      verdicts.set(key, judge(await parseInSteps(text)))
+    },
     touches: { ...touches, body: true, branches: touches.branches || conflicts },
   }
 }

@@ -12,6 +12,8 @@ export interface SplitDocument {
   special: ReadonlyMap<string, string>
   /** The JSON object text of all other members, without white space between tokens, otherwise as it came. */
   body: string
+  /** How many JSON values it holds. */
+  values: number
 }
 
 /** What a stored document is sent back from. */
@@ -79,7 +81,7 @@ export function splitMembers(text: string, isTaken: IsCut): SplitDocument {
   const scanner = new DocumentScanner(text, 0, isTaken)
   scanner.advance()
   scanner.end()
-  return { special: scanner.cut, body: copyAtOnce(text, scanner, 0, text.length) }
+  return { special: scanner.cut, body: copyAtOnce(text, scanner, 0, text.length), values: scanner.values }
 }
 
 /** As {@link splitMembers}, in steps. */
@@ -88,7 +90,8 @@ export async function splitInSteps(text: string, isTaken: IsCut): Promise<SplitD
   const breath = new Breath()
   await scanInSteps(scanner, breath)
   scanner.end()
-  return { special: scanner.cut, body: await copyInSteps(text, scanner, 0, text.length, breath) }
+  const body = await copyInSteps(text, scanner, 0, text.length, breath)
+  return { special: scanner.cut, body, values: scanner.values }
 }
 
 async function scanInSteps(scanner: DocumentScanner, breath: Breath): Promise<void> {
@@ -114,7 +117,8 @@ export function splitElement(
   const isAtEnd = scanner.advance(() => breath.isDue)
   const end = scanner.position
   if (!isAtEnd || end - start > SHORT_TEXT) return longElement(text, start, scanner, breath)
-  return { special: scanner.cut, body: copyAtOnce(text, scanner, start, end), start, end }
+  const body = copyAtOnce(text, scanner, start, end)
+  return { special: scanner.cut, body, values: scanner.values, start, end }
 }
 
 async function longElement(
@@ -125,7 +129,8 @@ async function longElement(
 ): Promise<SplitElement> {
   await scanInSteps(scanner, breath)
   const end = scanner.position
-  return { special: scanner.cut, body: await copyInSteps(text, scanner, start, end, breath), start, end }
+  const body = await copyInSteps(text, scanner, start, end, breath)
+  return { special: scanner.cut, body, values: scanner.values, start, end }
 }
 
 /** @throws CouchError `document_not_object` for JSON of another kind, `invalid_json` for what is no JSON */

@@ -157,6 +157,11 @@ export class DocumentScanner implements ScannedDocument {
     this.#open(new Members(), isCut)
   }
 
+  /** Values so far, members and elements counted. */
+  get values(): number {
+    return this.#values
+  }
+
   /** The index behind what has been read. */
   get position(): number {
     return this.#at

@@ -13,7 +13,7 @@ import type { DocumentRules } from './document-rules.ts'
 import { decideEdits } from './edit.ts'
 import { type CompilePattern, PasswordHashing } from './password-hashing.ts'
 import { type StoreDatabaseOptions, storeDatabase } from './store-database.ts'
-import { checkUsersWriter, isUsersAdmin, visibleDocument } from './users-rules.ts'
+import { checkUserDocumentSize, checkUsersWriter, isUsersAdmin, visibleDocument } from './users-rules.ts'
 
 export interface UsersDatabaseOptions extends StoreDatabaseOptions {
   /** Makes a test of a pattern of `chttpd_auth/password_regexp`. */
@@ -52,7 +52,10 @@ function usersRules(
   return {
     reader: (user) => usersReader(store, user, rules),
     checkWriter: checkUsersWriter,
-    checkDocument: (doc) => hashing.check(doc),
+    checkDocument: (doc) => {
+      checkUserDocumentSize(doc.body)
+      hashing.check(doc)
+    },
     prepare: async (doc) => {
       await keeper.ensure()
       return hashing.prepare(doc)

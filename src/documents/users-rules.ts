@@ -8,6 +8,16 @@ import type { DocState, StoredAttachment, StoredRevision } from '../storage/engi
 import { splitMembers } from './body.ts'
 import { databaseRole, requireMember } from './security.ts'
 
+/** Characters of a document: it is read at once, and by everybody's logins. */
+const MAX_USER_DOCUMENT = 128 * 1024
+
+/** @throws document_too_large */
+export function checkUserDocumentSize(body: string): void {
+  if (body.length <= MAX_USER_DOCUMENT) return
+  const reason = `a document of the users database holds more than ${MAX_USER_DOCUMENT} characters`
+  throw new CouchError('document_too_large', reason)
+}
+
 /** @returns whether the caller may do everything in `_users`: its admins, and those of the server */
 export function isUsersAdmin(user: UserCtx, security: SecurityObject | null): boolean {
   return databaseRole(user, security) === 'admin'

@@ -1,8 +1,8 @@
 /** How much work a selector may be for one document, so that none holds a thread for long. */
 import { CouchError } from '../core/errors.ts'
 
-/** Steps of about ten nanoseconds, so about 200 ms; the dearest of them, in large patterns, take up to three times that. */
-const MAX_STEPS = 20_000_000
+/** Steps of about ten nanoseconds, so about 80 ms: two patterns on a text of 1 MB need so many. */
+const MAX_STEPS = 8_000_000
 /** Steps in which a condition is asked, or an element of an array looked at. */
 export const LOOK = 10
 /** Steps in which a member is taken out of a large object. */

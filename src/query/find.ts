@@ -9,6 +9,7 @@ import { quoted } from '../core/json-text.ts'
 import type { FindRules, UserCtx } from '../core/types.ts'
 import type { Body } from '../documents/database.ts'
 import { directed, higher, lower } from '../documents/id-range.ts'
+import { MAX_PARSED_AT_ONCE, parseInSteps } from '../documents/json-parser.ts'
 import { Gathering } from '../documents/pieces.ts'
 import { renderDocument } from '../documents/render.ts'
 import { bodyObject } from '../documents/request-body.ts'
@@ -112,6 +113,8 @@ interface Search {
   left: number
   /** The document that was read last. */
   last: string
+  /** The document at which the page ended because it is too long to be parsed at once. */
+  long: { readonly id: string; readonly text: string } | null
   /** The document whose row was added last, or was left out as the request's `skip` says. */
   bookmark: string | null
 }
@@ -129,6 +132,7 @@ async function* found(store: DatabaseStore, user: UserCtx, query: Query): AsyncG
     skip,
     left,
     last: '',
+    long: null,
     bookmark: null,
   }
   search.chunk.add('{"docs":[')
@@ -177,7 +181,7 @@ async function readPage(
     {
       limit: PAGE_DOCS,
       touches: { body: true, branches: conflicts },
-      enough: () => search.left === 0 || search.chunk.isLarge || isHeldLong(since),
+      enough: () => search.long !== null || search.left === 0 || search.chunk.isLarge || isHeldLong(since),
     },
     (doc, view) => {
       requireMember(user, view.security)
@@ -185,9 +189,15 @@ async function readPage(
       search.examined += 1
       if (isDesignId(doc.id)) return
       const text = renderDocument(doc, doc.rev, { conflicts })
-      if (selector.matches(JSON.parse(text))) add(search, doc.id, text, request.fields)
+      if (text.length > MAX_PARSED_AT_ONCE) search.long = { id: doc.id, text }
+      else if (selector.matches(JSON.parse(text))) add(search, doc.id, text, request.fields)
     },
   )
+  if (search.long !== null) {
+    const { id, text } = search.long
+    search.long = null
+    if (selector.matches(await parseInSteps(text))) add(search, id, text, request.fields)
+  }
   return more
 }
 

@@ -152,6 +152,27 @@ t.test('main_only judges the winner, all_docs every leaf', async (t) => {
   t.same(await idsOf(store, { filter: conflicted, style: 'all_docs' }), [], 'a leaf by itself has none')
 })
 
+t.test('long documents are decided like others, each in its place', async (t) => {
+  const store = await openStore()
+  const long = (n: number) =>
+    JSON.stringify({ n, text: 'x'.repeat(200_000), list: [1, [2, null], { a: '\n' }] })
+  await store.updateDocs([put('a', '{"n":1}'), put('b', long(1)), put('c', long(2)), put('d', '{"n":1}')])
+  const leaf = (rev: string, n: number) => ({
+    rev,
+    deleted: false,
+    ancestry: [rev.slice(2), 'aa'],
+    content: { body: long(n), attachments: [] },
+  })
+  const revisions = [leaf('2-d', 2), leaf('2-c', 1), leaf('2-b', 1)]
+  await store.updateDocs([write('e', { rev: '2-d', deleted: false, sequenced: true, revisions })])
+  const filter = selector({ n: 1 })
+  t.same(await idsOf(store, { filter }), ['a', 'b', 'd'])
+  t.same(await idsOf(store, { filter: selector({ list: { $elemMatch: { a: '\n' } } }) }), ['b', 'c', 'e'])
+  t.same(await idsOf(store, { filter, descending: true, limit: 2 }), ['d', 'b'])
+  const { found } = await feedOf(store, { filter, style: 'all_docs' })
+  t.same(found.at(-1)?.changes, [{ rev: '2-c' }, { rev: '2-b' }])
+})
+
 t.test('what a function sees', async (t) => {
   const store = await openStore()
   await store.updateDocs([put('_design/d', JSON.stringify(DESIGN))])

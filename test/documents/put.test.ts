@@ -269,3 +269,14 @@ t.test('a long document of very many values is refused before it is read', async
   await t.rejects(put(`${' '.repeat(2 ** 20)}]`), { code: 'invalid_json' })
   t.match(await put(`${' '.repeat(2 ** 20)}{"a":[${'1,'.repeat(1000)}1]}`), { id: 'x' })
 })
+
+t.test('a design document has a bound on its values', async (t) => {
+  const { database } = await openDatabase()
+  const put = (values: number) => {
+    const text = `{"x":[${'1,'.repeat(values)}1]}`
+    return database.put(ADMIN, '_design/x', { bytes: Buffer.from(text) }, {})
+  }
+  const reason = /design document holds more than 50000 JSON values/
+  await t.rejects(put(50_000), { code: 'document_too_large', reason })
+  t.match(await put(40_000), { id: '_design/x' })
+})

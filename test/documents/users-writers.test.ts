@@ -92,6 +92,16 @@ t.test('an account that is there', async (t) => {
   }
 })
 
+t.test('a long document is refused by every method', async (t) => {
+  for (const [name, write] of Object.entries(EDITS)) {
+    const users = await openUsers()
+    const target = await anna(users)
+    const doc = { ...target.doc, city: 'x'.repeat(131_072) }
+    const refusal = /^413 a document of the users database holds more than 131072 characters$/
+    t.match(await outcome(write(users.database, ANNA, { ...target, doc })), refusal, name)
+  }
+})
+
 t.test('an account that is not there', async (t) => {
   const id = 'org.couchdb.user:anna'
   for (const [name, write] of Object.entries(EDITS)) {

@@ -53,6 +53,21 @@ t.test('what LiveSync asks when an encrypted vault is opened', async (t) => {
   t.match(above, { docs: [], execution_stats: { total_docs_examined: 1, results_returned: 0 } })
 })
 
+t.test('a long document is found like others, in its place', async (t) => {
+  const { put, ids, find } = await filled()
+  const long = { type: 'note', text: 'x'.repeat(2_500_000), list: [1, [2, null], { a: '\n' }] }
+  await put('c', long)
+  await put('d', { ...long, type: 'leaf' })
+  t.strictSame(await ids({ selector: { type: 'note' } }), ['a', 'c', 'i'])
+  t.strictSame(await ids({ selector: { type: 'note' }, limit: 2 }), ['a', 'c'])
+  t.strictSame(await ids({ selector: { type: 'note' }, skip: 2 }), ['i'])
+  const { docs } = await find({ selector: { list: { $elemMatch: { a: '\n' } } }, fields: ['_id', 'list'] })
+  t.strictSame(
+    docs,
+    ['c', 'd'].map((_id) => ({ _id, list: long.list })),
+  )
+})
+
 t.test('conditions on ids are read as a range', async (t) => {
   const { find } = await filled()
   const cases: [selector: Json, examined: number, ids: string[]][] = [
