@@ -17,9 +17,12 @@ import { ownedUpTo } from './sequence.ts'
  */
 export type Claim = 'begun' | 'held' | 'unproven'
 
+/** Characters of a checkpoint: those of CouchDB and PouchDB have up to 50 entries of about 300 characters. */
+const MAX_CHECKPOINT = 256 * 1024
+
 /** Whether the text could be one; asked of every `_local` document of a restored database. */
 function mayBeCheckpoint(body: string): boolean {
-  return body.includes('"session_id"') && body.includes('"history"')
+  return body.length <= MAX_CHECKPOINT && body.includes('"session_id"') && body.includes('"history"')
 }
 
 /** The sequences that a checkpoint names, PouchDB's or CouchDB's; null: it is none. */

@@ -170,7 +170,8 @@ t.test('the values are those of JSON.parse, bent or not', async () => {
         new Map([...special].map(([name, json]) => [name, JSON.parse(json)])),
         new Map(expected.special),
       )
-      deepEqual(splitDocument(body), { special: new Map(), body }, 'a second time')
+      const again = splitDocument(body)
+      deepEqual([again.special, again.body], [new Map(), body], 'a second time')
     }),
     { numRuns: 3000 },
   )
