@@ -1,10 +1,11 @@
 import { createHmac, createSecretKey, randomBytes } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import { CouchError } from '../core/errors.ts'
+import { networkOf } from '../core/network.ts'
 import type { UserCtx } from '../core/types.ts'
 import type { Account, Accounts } from './accounts.ts'
 import { FairTurns } from './fair-turns.ts'
-import { type Lockout, networkOf } from './lockout.ts'
+import type { Lockout } from './lockout.ts'
 import { verifyPassword } from './password.ts'
 
 /** Who brings the credentials, as far as it is known; a request is one. */

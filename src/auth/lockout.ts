@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { Config } from '../config/config.ts'
-import { ipv6Network } from '../core/network.ts'
+import { networkOf } from '../core/network.ts'
 
 /** How often a login may fail, and what then; CouchDB's section `[chttpd_auth_lockout]`. */
 export interface LockoutPolicy {
@@ -115,12 +115,6 @@ function add(counts: LRUCache<string, number>, key: string, most: number, ttl: n
 function keyOf(address: string, name: string): string {
   const short = name.length <= LONG_NAME ? name : createHash('sha256').update(name).digest('base64')
   return `${networkOf(address)} ${short}`
-}
-
-/** @returns an IPv4 address as it is, of an IPv6 address the 64 bits of its network */
-export function networkOf(address: string): string {
-  const network = ipv6Network(address)
-  return network === null ? address : `${network}::/64`
 }
 
 /** @returns the policy as it is configured now; protocol.md 11.3 */

@@ -1,10 +1,22 @@
 import { isIPv6 } from 'node:net'
 
+const MAPPED = /^::ffff:(\d+\.\d+\.\d+\.\d+)(?:%.*)?$/i
+
 /**
- * The network of an IPv6 address: of its 128 bits a client has at least the last 64 to choose from (RFC 6177).
- * @returns the first four groups, as `2001:db8:1:2`; null for any other text
+ * What stands for a client of an address where something is counted: of the 128 bits of an IPv6 address a client has at
+ * least the last 64 to choose from (RFC 6177).
+ * @returns an IPv4 address itself, also one that is mapped to IPv6; of another IPv6 address its network, such as
+ *   `2001:db8:1:2::/64`; any other text as it is
  */
-export function ipv6Network(address: string): string | null {
+export function networkOf(address: string): string {
+  const mapped = MAPPED.exec(address)?.[1]
+  if (mapped !== undefined) return mapped
+  const network = ipv6Network(address)
+  return network === null ? address : `${network}::/64`
+}
+
+/** @returns the first four groups of an IPv6 address; null for any other text */
+function ipv6Network(address: string): string | null {
   if (!isIPv6(address)) return null
   const [head = '', tail] = address.split('%', 1)[0]?.split('::') ?? []
   const groups = head.split(':').filter((group) => group !== '')

@@ -1,6 +1,6 @@
 /** A line for each tenant and each address that asks for something. */
 import type { Clock } from '../changes/clock.ts'
-import { ipv6Network } from '../core/network.ts'
+import { networkOf } from '../core/network.ts'
 import { Line, type Room } from './line.ts'
 
 /** Requests that wait in all lines together: some 50 MB with their connections. */
@@ -46,6 +46,5 @@ export class Lines {
 
 /** Whose line an anonymous request stands in: the address's, or, of IPv6, its network's. */
 export function addressKey(address: string): string {
-  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)
-  return `@${mapped?.[1] ?? ipv6Network(address) ?? address}`
+  return `@${networkOf(address)}`
 }

@@ -4,7 +4,7 @@
  * without an account.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { ipv6Network } from '../core/network.ts'
+import { networkOf } from '../core/network.ts'
 
 /** How many networks are remembered that have no connection here: clients of a proxy, and those that went a moment ago. */
 const REMEMBERED = 10_000
@@ -133,12 +133,4 @@ export class ClientNetworks {
       return
     }
   }
-}
-
-/** @returns the IPv4 address itself, also of one that is mapped to IPv6, or the first four groups of an IPv6 address */
-export function networkOf(address: string): string {
-  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)(?:%.*)?$/i.exec(address)
-  if (mapped?.[1] !== undefined) return mapped[1]
-  const network = ipv6Network(address)
-  return network === null ? address : `${network}::/64`
 }

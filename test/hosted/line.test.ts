@@ -167,5 +167,5 @@ t.test('whose line an anonymous request stands in', async (t) => {
   t.equal(addressKey('2001:0DB8:1:2::1'), ours)
   t.equal(addressKey('2001:db8:1:2::'), ours)
   t.not(addressKey('2001:db8:1:3::1'), ours)
-  t.equal(addressKey('::1'), '@0:0:0:0')
+  t.equal(addressKey('::1'), '@0:0:0:0::/64')
 })
