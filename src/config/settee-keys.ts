@@ -140,6 +140,13 @@ export const SETTEE_KEYS: readonly KnownKey[] = [
   ),
   row(
     'settee',
+    'max_attachments',
+    DEFAULT_RULES.maxAttachments,
+    integer(1, 100_000),
+    'attachments that a document may have',
+  ),
+  row(
+    'settee',
     'max_leaves',
     null,
     integer(16, 100_000),

@@ -31,6 +31,7 @@ function rulesOf(config: Config): Rules {
       documents: config.integer('settee', 'mass_deletion_documents'),
     },
     maxLeaves: maxLeaves(config),
+    maxAttachments: config.integer('settee', 'max_attachments'),
     find: {
       defaultLimit: config.integer('mango', 'default_limit'),
       scanRatio: config.integer('mango', 'index_scan_warning_threshold'),

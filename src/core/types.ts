@@ -74,6 +74,8 @@ export interface Rules {
   readonly compaction: CompactionRules
   /** Leaves that a document may have, deleted ones too. */
   readonly maxLeaves: number
+  /** Attachments that a document may have. */
+  readonly maxAttachments: number
   readonly find: FindRules
 }
 
@@ -140,6 +142,7 @@ export const DEFAULT_RULES: Rules = {
   uuids: DEFAULT_UUID_RULES,
   massDeletion: { percent: 50, documents: 20 },
   maxLeaves: 5000,
+  maxAttachments: 1000,
   find: { defaultLimit: 25, scanRatio: 10 },
   compaction: {
     isAutomatic: true,

@@ -46,6 +46,8 @@ export interface EditBounds {
   readonly inspect?: Inspect | undefined
   /** Leaves that the document may have, deleted ones too; unbounded by default. */
   readonly maxLeaves?: number
+  /** Attachments that a revision may have which brings a new one; unbounded by default. */
+  readonly maxAttachments?: number
 }
 
 /** Branches and ids looked at, after which a decision leaves the rest of its edits to the next: some milliseconds. */
@@ -71,6 +73,7 @@ export class Draft {
   readonly state: DocState | null
   readonly inspect: Inspect | undefined
   readonly maxLeaves: number
+  readonly maxAttachments: number
   readonly branches: BranchSet
   /** Contents that the edits brought, by revision. */
   readonly contents = new Map<string, Content>()
@@ -83,6 +86,7 @@ export class Draft {
     this.state = state
     this.inspect = bounds.inspect
     this.maxLeaves = bounds.maxLeaves ?? Number.POSITIVE_INFINITY
+    this.maxAttachments = bounds.maxAttachments ?? Number.POSITIVE_INFINITY
     // Read once, since an engine may hand out others at each look.
     this.branches = new BranchSet(state?.branches ?? [], revsLimit)
   }

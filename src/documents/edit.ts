@@ -18,7 +18,11 @@ import type {
 import { amendedDocument } from './attachment-edit.ts'
 import { type Content, Draft, type EditBounds } from './draft.ts'
 import { type IncomingDoc, namedRev } from './incoming.ts'
-import { checkNewAttachmentName, type IncomingAttachment } from './incoming-attachments.ts'
+import {
+  checkAttachmentCount,
+  checkNewAttachmentName,
+  type IncomingAttachment,
+} from './incoming-attachments.ts'
 
 /** One edit of a document. */
 export interface Edit {
@@ -81,6 +85,7 @@ function amendedEdit(state: DocState | null, edit: Edit): Edit {
 function editInteractively(draft: Draft, { doc, mustBeLive }: Edit, at: number): EditResult {
   const parent = parentOf(draft.branches, doc, mustBeLive ?? false)
   const pos = (parent?.pos ?? 0) + 1
+  checkAttachmentCount(doc.attachments, draft.maxAttachments)
   const attachments = doc.attachments.map((attachment) =>
     interactiveAttachment(draft, parent, attachment, pos),
   )
@@ -167,6 +172,7 @@ function editAsReplica(draft: Draft, doc: IncomingDoc, at: number): EditResult {
   const leaf = change.added.find((branch) => branch.pos === incoming.pos && branch.leaf === incoming.leaf)
   if (leaf !== undefined && draft.branches.leaf({ pos: leaf.pos, id: leaf.leaf }) === undefined) {
     draft.checkRoom(change)
+    checkAttachmentCount(doc.attachments, draft.maxAttachments)
     const attachments = doc.attachments.map((attachment) => replicatedAttachment(draft, incoming, attachment))
     if (draft.inspect !== undefined) {
       const old = draft.nearest(leaf.pos - 1, leaf.ids.slice(1))

@@ -59,8 +59,9 @@ export async function readAttachments(json: string, settings: Settings): Promise
   if (settings.rules.isHosted) return { attachments: names.map(unread), follows: [], names }
   const attachments: IncomingAttachment[] = []
   const follows: FollowingAttachment[] = []
+  const isFull = names.length > settings.rules.maxAttachments
   for (const [name, entry] of entries) {
-    const read = await readAttachment(name, entry, settings)
+    const read = await readAttachment(name, entry, settings, isFull)
     if ('content' in read) attachments.push(read)
     else follows.push(read)
   }
@@ -77,11 +78,15 @@ function unread(name: string): IncomingAttachment {
   return { name, type: 'application/octet-stream', revpos: undefined, content: null }
 }
 
-/** @param json the JSON text of the attachment */
+/**
+ * @param json the JSON text of the attachment
+ * @param isFull whether the document has too many attachments to bring a new one
+ */
 async function readAttachment(
   name: string,
   json: string,
   settings: Settings,
+  isFull: boolean,
 ): Promise<IncomingAttachment | FollowingAttachment> {
   checkAttachmentName(name)
   if (!isObject(json)) throw invalidAttachment(name)
@@ -95,6 +100,7 @@ async function readAttachment(
     revpos: Number.isSafeInteger(revpos) ? (revpos as number) : undefined,
   }
   if (members.get('stub') === 'true') return { ...common, content: null }
+  if (isFull) throw tooManyAttachments(settings.rules.maxAttachments)
   if (members.get('follows') === 'true') return { ...common, ...readFollowing(name, members) }
   const data = members.get('data')
   if (!data?.startsWith('"')) throw invalidAttachment(name)
@@ -159,6 +165,22 @@ export function checkNewAttachmentNames({
   readonly attachments: readonly IncomingAttachment[]
 }): void {
   for (const { name, content } of attachments) if (content !== null) checkNewAttachmentName(name)
+}
+
+/**
+ * Refuses new contents of a document that has too many. Stubs pass: what is there can be edited and removed.
+ * @throws document_too_large
+ */
+export function checkAttachmentCount(attachments: readonly IncomingAttachment[], most: number): void {
+  if (attachments.length <= most || attachments.every(({ content }) => content === null)) return
+  throw tooManyAttachments(most)
+}
+
+function tooManyAttachments(most: number): CouchError {
+  return new CouchError(
+    'document_too_large',
+    `a document has at most ${most} attachments (settee/max_attachments)`,
+  )
 }
 
 /** What is said of an attachment whose members are not as they must be. */

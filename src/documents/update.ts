@@ -210,10 +210,11 @@ function documentUpdate(
       const refusal = checks.shortage(user)
       const decision = round.decide(id, view, known, (inspect) => {
         const allowed = withinAllowance(allowance, doc, view, edits, inspect)
-        const { maxLeaves } = checks
+        const { maxLeaves, maxAttachments } = checks.documentBounds
         return decideEdits(id, doc, view.revsLimit, edits, {
           inspect: withinRoom(refusal, edits, allowed),
           maxLeaves,
+          maxAttachments,
         })
       })
       if (edits.some(isTombstone)) {

@@ -73,7 +73,7 @@ export interface WriteChecksOptions {
   readonly name: string
   readonly incarnation: number
   readonly sandbox: Sandbox
-  rules(): Pick<Rules, 'isHosted' | 'massDeletion' | 'maxLeaves'>
+  rules(): Pick<Rules, 'isHosted' | 'massDeletion' | 'maxLeaves' | 'maxAttachments'>
   /** What is left of the disk now; by default there is room. */
   space?(): Space
   /** What the database asks of its documents itself, as `_users` does. */
@@ -114,9 +114,9 @@ export class WriteChecks {
     return this.#rules().isHosted
   }
 
-  /** Leaves that a document may have, deleted ones too. */
-  get maxLeaves(): number {
-    return this.#rules().maxLeaves
+  /** What a document may have of leaves, deleted ones too, and of attachments. */
+  get documentBounds(): Pick<Rules, 'maxLeaves' | 'maxAttachments'> {
+    return this.#rules()
   }
 
   /** What a user's write that grows is refused with now; null while there is room. */

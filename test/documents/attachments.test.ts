@@ -1,7 +1,8 @@
 /** Inline attachments and stubs: protocol.md 7.1. */
 import { createHash, randomBytes } from 'node:crypto'
 import t from 'tap'
-import { ADMIN, body, type Json, jsonOf, openDatabase, text } from './helpers.ts'
+import { memoryEngine } from '../helpers/memory-engine.ts'
+import { ADMIN, body, type Json, jsonOf, openDatabase, openOn, text } from './helpers.ts'
 
 const HELLO = { content_type: 'text/plain', data: 'aGVsbG8=' }
 const HELLO_DIGEST = `md5-${createHash('md5').update('hello').digest('base64')}`
@@ -308,3 +309,23 @@ t.test(
     t.match(await get('x'), { _rev: /^2-/, _attachments: { '../a': { length: 5 } } })
   },
 )
+
+t.test('a document has a bound on its attachments; what it has can be edited and removed', async (t) => {
+  const rules = { maxAttachments: 3 }
+  const { put, get, database } = await openOn(memoryEngine({}), {}, undefined, undefined, rules)
+  const files = (n: number) => Object.fromEntries(Array.from({ length: n }, (_, i) => [`f${i}`, HELLO]))
+  const refused = { code: 'document_too_large', reason: /at most \d attachments \(settee\/max_attachments\)/ }
+  const rev = await put('x', { _attachments: files(3) })
+  await t.rejects(put('y', { _attachments: files(4) }), refused)
+  await t.rejects(text(database.bulkDocs(ADMIN, body({ docs: [{ _attachments: files(4) }] }))), refused)
+  const type = 'text/plain'
+  const file = (name: string, rev: string) =>
+    database.putAttachment(ADMIN, 'x', name, body('hello'), { type, encoding: null, rev })
+  await t.rejects(file('f3', rev), refused)
+  t.equal((await get('x'))._rev, rev)
+  rules.maxAttachments = 2
+  const edited = await put('x', { ...(await get('x')), n: 1 })
+  await t.rejects(file('f0', edited), refused, 'also where one takes the place of another')
+  const { rev: smaller } = await database.removeAttachment(ADMIN, 'x', 'f1', edited)
+  await file('f0', smaller)
+})
