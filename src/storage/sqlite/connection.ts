@@ -12,7 +12,7 @@ import Sqlite from 'better-sqlite3'
 import { CouchError, type ErrorName } from '../../core/errors.ts'
 import { fileBytes, logOf, rewriteInPlace, syncPath } from './log-file.ts'
 import { copyFile } from './page-copy.ts'
-import { LazyStatement, type Row, type Statement } from './statement.ts'
+import { LazyStatement, type Row, type Statement, withStablePlan } from './statement.ts'
 
 /** `settee` in ASCII, shortened to the 32 bits that `PRAGMA application_id` has. */
 export const APPLICATION_ID = 0x73747465
@@ -141,7 +141,7 @@ export class Connection {
 
   /** A statement whose rows are objects of the named columns; the same text is prepared once. */
   prepare<R extends object = Row>(sql: string): Statement<R> {
-    return this.#lazy(this.#statements, sql, () => this.#db.prepare(sql) as unknown as Statement<R>)
+    return this.#lazy(this.#statements, sql, (text) => this.#db.prepare(text) as unknown as Statement<R>)
   }
 
   /**
@@ -152,19 +152,19 @@ export class Connection {
     return this.#lazy(
       this.#tupleStatements,
       sql,
-      () => this.#db.prepare(sql).raw() as unknown as Statement<R>,
+      (text) => this.#db.prepare(text).raw() as unknown as Statement<R>,
     )
   }
 
   #lazy<R extends object>(
     known: Map<string, LazyStatement<object>>,
     sql: string,
-    prepare: () => Statement<R>,
+    prepare: (text: string) => Statement<R>,
   ): Statement<R> {
     const cached = known.get(sql)
     if (cached !== undefined) return cached as unknown as Statement<R>
     const observe = this.#onOperation
-    const made = new LazyStatement(prepare, observe && (() => observe(sql)))
+    const made = new LazyStatement(() => prepare(withStablePlan(sql)), observe && (() => observe(sql)))
     known.set(sql, made)
     return made
   }
