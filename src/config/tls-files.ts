@@ -58,10 +58,15 @@ function requireMatch({ cert, key, passphrase }: TlsPair): void {
   throw Object.assign(new Error(), { code: 'ERR_OSSL_X509_KEY_VALUES_MISMATCH' })
 }
 
+/** Security level 2 of OpenSSL, its default and Node's since Node 24: 112 bits. */
+const TOO_SHORT = 'is too short: RSA needs 2,048 bits at least'
+
 /** OpenSSL's words for what mostly is wrong, in ours. */
 const REASONS: Readonly<Record<string, string>> = {
   ERR_OSSL_X509_KEY_VALUES_MISMATCH: 'the key is not the one of the certificate',
   ERR_OSSL_PEM_NO_START_LINE: 'one of them is no PEM file',
+  ERR_SSL_EE_KEY_TOO_SMALL: `the certificate's key ${TOO_SHORT}`,
+  ERR_SSL_CA_KEY_TOO_SMALL: `the key of a certificate of ssl/cacert_file ${TOO_SHORT}`,
 }
 
 /** What OpenSSL says of a password depends on what it takes for the key when it has decrypted it by a wrong one. */

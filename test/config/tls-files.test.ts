@@ -51,7 +51,18 @@ t.test('pairs that do not, and nothing of what is in them is told', async (t) =>
   const rsa = privateKey.export({ type: 'pkcs8', format: 'pem' }) as string
   const format = { type: 'pkcs8', format: 'pem', cipher: 'aes-256-cbc', passphrase: PASSWORD } as const
   const locked = createPrivateKey(key).export(format) as string
-  const texts = { cert, key, rsa, locked, none: 'no certificate', empty: '', huge: 'x'.repeat(2 ** 20 + 1) }
+  const weak = await makeCertificate({ rsaBits: 1024 })
+  const short = { weak: weak.cert, weakKey: weak.key }
+  const texts = {
+    ...short,
+    cert,
+    key,
+    rsa,
+    locked,
+    none: 'no certificate',
+    empty: '',
+    huge: 'x'.repeat(2 ** 20 + 1),
+  }
   const files = await filesOf(t, texts)
   const { certFile } = await certificateFiles(t)
   const cases = [
@@ -64,6 +75,14 @@ t.test('pairs that do not, and nothing of what is in them is told', async (t) =>
     [
       { cert_file: files.cert, key_file: files.locked, password: 'secret guess' },
       /the password of the key is wrong/,
+    ],
+    [
+      { cert_file: files.weak, key_file: files.weakKey },
+      /the certificate's key is too short: RSA needs 2,048 bits/,
+    ],
+    [
+      { cert_file: files.cert, key_file: files.key, cacert_file: files.weak },
+      /the key of a certificate of ssl\/cacert_file is too short/,
     ],
     [{ cert_file: files.huge, key_file: files.key }, /ssl\/cert_file: .* cannot be read \(EFBIG\)/],
     [{ cert_file: `${files.cert}.none`, key_file: files.key }, /ssl\/cert_file: .* \(ENOENT\)/],

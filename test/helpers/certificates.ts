@@ -20,6 +20,8 @@ export interface CertificateOptions {
   /** By default from yesterday to in a month. */
   readonly notBefore?: Date
   readonly notAfter?: Date
+  /** Of an RSA key; by default it is one of ECDSA. */
+  readonly rsaBits?: number
 }
 
 /** PEM texts. */
@@ -29,20 +31,22 @@ export interface Certificate {
 }
 
 const DAY_MS = 86_400_000
-const ALGORITHM = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' } as const
+const ECDSA = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' } as const
+const RSA = { name: 'RSASSA-PKCS1-v1_5', publicExponent: new Uint8Array([1, 0, 1]), hash: 'SHA-256' } as const
 
 cryptoProvider.set(webcrypto as never)
 
 /** A certificate that has signed itself: who trusts it as an authority trusts the server that has it. */
 export async function makeCertificate(options: CertificateOptions = {}): Promise<Certificate> {
   const { names = ['localhost'], addresses = ['127.0.0.1'] } = options
-  const keys = await webcrypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify'])
+  const algorithm = options.rsaBits === undefined ? ECDSA : { ...RSA, modulusLength: options.rsaBits }
+  const keys = await webcrypto.subtle.generateKey(algorithm, true, ['sign', 'verify'])
   const certificate = await X509CertificateGenerator.createSelfSigned({
     name: `CN=${names[0] ?? addresses[0] ?? 'test'}`,
     notBefore: options.notBefore ?? new Date(Date.now() - DAY_MS),
     notAfter: options.notAfter ?? new Date(Date.now() + 30 * DAY_MS),
     keys: keys as never,
-    signingAlgorithm: ALGORITHM,
+    signingAlgorithm: algorithm,
     extensions: [
       new BasicConstraintsExtension(true, undefined, true),
       new SubjectAlternativeNameExtension([
