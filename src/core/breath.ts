@@ -1,5 +1,3 @@
-import { setImmediate as nextTurn } from 'node:timers/promises'
-
 /** How long one piece of work may hold a thread, in ms; less than the 10 ms of design.md 1.2. */
 const HOLD_MS = 5
 /** The same while somebody saves: every piece of long work that stands before a save is waited for. */
@@ -46,6 +44,33 @@ export class Stride {
     if (took > HOLD_MS) this.size = Math.max(1, this.size >> 1)
     else if (took < SHORT_HOLD_MS) this.size = Math.min(this.#most, this.size * 2)
   }
+}
+
+/** Work that waits for a turn, in the order in which it came. */
+const resting: (() => void)[] = []
+/** When this turn of the event loop began to go on with such work, in ms of `performance.now()`; null: it has not. */
+let wentOnSince: number | null = null
+
+/** Resolves in a later turn of the event loop: as much work goes on in one as may hold the thread. */
+function nextTurn(): Promise<void> {
+  return new Promise((resolve) => {
+    resting.push(resolve)
+    setImmediate(goOn)
+  })
+}
+
+/** Called once for each that waits; one whose turn has not come calls itself again in the next. */
+function goOn(): void {
+  if (wentOnSince === null) {
+    wentOnSince = performance.now()
+    setImmediate(() => {
+      wentOnSince = null
+    })
+  } else if (isHeldLong(wentOnSince)) {
+    setImmediate(goOn)
+    return
+  }
+  resting.shift()?.()
 }
 
 /**

@@ -145,7 +145,8 @@ export async function* revisionPages(
       for (const pin of pins) pin.release()
     }
     if (isRead(stretch)) return
-    await breath.take()
+    // It ended because it was long.
+    await breath.rest()
   }
 }
 

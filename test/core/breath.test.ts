@@ -37,6 +37,33 @@ t.test('taking one that is not due costs no turn', async (t) => {
   await served
 })
 
+t.test(
+  'works that rest at once go on one after the other, in their order, and not all in one turn',
+  async (t) => {
+    const order: number[] = []
+    const turns: number[] = []
+    const works = Array.from({ length: 6 }, async (_, n) => {
+      const breath = new Breath()
+      for (let round = 0; round < 2; round += 1) {
+        await breath.rest()
+        order.push(n)
+        hold(breath)
+      }
+    })
+    let isOver = false
+    const over = Promise.all(works).then(() => {
+      isOver = true
+    })
+    for (let seen = 0; !isOver; seen = order.length) {
+      await turn()
+      turns.push(order.length - seen)
+    }
+    await over
+    t.same(order, [0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5])
+    t.ok(Math.max(...turns) <= 2, turns.join())
+  },
+)
+
 t.test('while somebody saves, a breath is due sooner', async (t) => {
   t.equal(isHurried(), false)
   const later = performance.now()

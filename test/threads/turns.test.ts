@@ -98,6 +98,30 @@ t.test('a long piece ends the turn of the loop, so that what was done before it 
   t.same(begun.slice(4), ['short 3'])
 })
 
+t.test('what comes in the turn of a long piece waits, though nothing waited when that began', async (t) => {
+  const begun: string[] = []
+  const turns = new Turns<string>((piece) => begun.push(piece), { isLong: () => true, canWait: () => false })
+  for (const piece of ['1', '2', '3']) {
+    turns.add(piece, piece)
+    turns.run()
+  }
+  t.same(begun, ['1'])
+  await turn()
+  t.same(begun, ['1', '2'])
+  await turn()
+  t.same(begun, ['1', '2', '3'])
+})
+
+t.test('what comes bit by bit takes no more of a turn than what comes at once', async (t) => {
+  const { begun, turns } = noting(2)
+  for (let n = 0; n < 10; n += 1) {
+    turns.add('a', `${n}`)
+    turns.run()
+  }
+  t.ok(begun.length <= 3, begun.join())
+  while (begun.length < 10) await turn()
+})
+
 /** Turns in which pieces named `page` can wait. */
 function patient() {
   const begun: string[] = []
