@@ -1,5 +1,6 @@
 import { hash, randomBytes } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
+import { atMost } from '../core/cache-room.ts'
 import { CouchError } from '../core/errors.ts'
 import { networkOf } from '../core/network.ts'
 import type { UserCtx } from '../core/types.ts'
@@ -55,8 +56,8 @@ export class CredentialChecker {
   constructor(accounts: Pick<Accounts, 'find' | 'decoy'>, options: CheckerOptions = {}) {
     const { concurrency = 2, queue = 64, remembered = 1000, refusedMs = 5000 } = options
     this.#accounts = accounts
-    this.#verified = new LRUCache({ max: remembered })
-    this.#refused = new LRUCache({ max: remembered, ttl: refusedMs })
+    this.#verified = new LRUCache(atMost(remembered))
+    this.#refused = new LRUCache({ ...atMost(remembered), ttl: refusedMs })
     this.#turns = new FairTurns(concurrency, queue)
     this.#lockout = options.lockout
     this.#verify = options.verify ?? verifyPassword

@@ -2,6 +2,7 @@ import { createHash, type KeyObject } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { Config } from '../config/config.ts'
 import { parseClaims } from '../config/required-claims.ts'
+import { atMost } from '../core/cache-room.ts'
 import { CouchError } from '../core/errors.ts'
 import { FairTurns } from './fair-turns.ts'
 import { checkPeriod, checkRequired, type Period, periodOf, rolesOf, subjectOf } from './jwt-claims.ts'
@@ -28,8 +29,8 @@ const SECTIONS: ReadonlySet<string> = new Set(['jwt_keys', 'jwt_auth'])
  */
 export class JwtVerifier {
   readonly #config: Config
-  readonly #verified = new LRUCache<string, VerifiedToken>({ max: REMEMBERED })
-  readonly #keys = new LRUCache<string, KeyObject>({ max: KEYS })
+  readonly #verified = new LRUCache<string, VerifiedToken>(atMost(REMEMBERED))
+  readonly #keys = new LRUCache<string, KeyObject>(atMost(KEYS))
   readonly #turns = new FairTurns(AT_ONCE, MAY_WAIT)
 
   constructor(config: Config) {

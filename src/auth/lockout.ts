@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { Config } from '../config/config.ts'
+import { atMost } from '../core/cache-room.ts'
 import { networkOf } from '../core/network.ts'
 
 /** How often a login may fail, and what then; CouchDB's section `[chttpd_auth_lockout]`. */
@@ -48,10 +49,10 @@ export class Lockout {
 
   constructor(options: LockoutOptions) {
     this.#options = options
-    const { maxObjects: max, now } = options
+    const { maxObjects, now } = options
     const clock = now === undefined ? {} : { perf: { now }, ttlResolution: 0 }
-    this.#accounts = new LRUCache({ max, ttl: 1, noUpdateTTL: true, ...clock })
-    this.#addresses = new LRUCache({ max, ttl: 1, noUpdateTTL: true, ...clock })
+    this.#accounts = new LRUCache({ ...atMost(maxObjects), ttl: 1, noUpdateTTL: true, ...clock })
+    this.#addresses = new LRUCache({ ...atMost(maxObjects), ttl: 1, noUpdateTTL: true, ...clock })
   }
 
   /** @returns false while nobody has failed of late: then there is no need to ask for anybody's address */

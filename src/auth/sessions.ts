@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import type { Config } from '../config/config.ts'
+import { atMost } from '../core/cache-room.ts'
 import type { Account, AccountListener, Accounts } from './accounts.ts'
 import { digestsOf, isSealed, parseSession, type SessionText, sealSession } from './session-cookie.ts'
 import { secretMaker, sessionSecret } from './session-secret.ts'
@@ -54,8 +55,8 @@ export class Sessions {
     this.#config = config
     this.#accounts = accounts
     this.#secret = secretMaker(config, warn)
-    this.#live = new LRUCache({ max: REMEMBERED, ttl: 1 })
-    this.#ended = new LRUCache({ max: REMEMBERED, ttl: 1 })
+    this.#live = new LRUCache({ ...atMost(REMEMBERED), ttl: 1 })
+    this.#ended = new LRUCache({ ...atMost(REMEMBERED), ttl: 1 })
   }
 
   /**

@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { Sendable } from '../core/byte-text.ts'
+import { atMost } from '../core/cache-room.ts'
 import { CouchError } from '../core/errors.ts'
 import { userDocId } from '../core/user-ids.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
@@ -44,8 +45,8 @@ export function usersAccounts(
 class UsersAccounts implements Accounts {
   readonly #feed: UsersFeed
   readonly #hashing: UsersOptions['hashing']
-  readonly #found = new LRUCache<string, Known>({ max: REMEMBERED })
-  readonly #missing = new LRUCache<string, Known>({ max: REMEMBERED })
+  readonly #found = new LRUCache<string, Known>(atMost(REMEMBERED))
+  readonly #missing = new LRUCache<string, Known>(atMost(REMEMBERED))
   readonly #loading = new Map<string, Loading>()
   readonly #listeners = new Set<AccountListener>()
   readonly #decoyKey = randomBytes(32).toString('hex')

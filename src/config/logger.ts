@@ -1,6 +1,6 @@
 import { constants, openSync } from 'node:fs'
+import { createRequire } from 'node:module'
 import { type DestinationStream, type Logger, pino } from 'pino'
-import pretty from 'pino-pretty'
 import type { Config } from './config.ts'
 import { StartError } from './start-error.ts'
 
@@ -115,8 +115,14 @@ function openSink(config: Config, tty: boolean): Sink {
   const file = config.get('log', 'file')
   if (file)
     return quiet(pino.destination({ fd: openForAppending(file), sync: false, maxLength: MAX_WAITING }))
-  if (tty) return pretty({ colorize: true, ignore: 'pid,hostname', sync: true })
+  if (tty) return prettySink()
   return quiet(pino.destination({ fd: 1, sync: false, maxLength: MAX_WAITING }))
+}
+
+/** For a terminal alone is the library loaded: it takes 1 MB. */
+function prettySink(): Sink {
+  const pretty: typeof import('pino-pretty') = createRequire(import.meta.url)('pino-pretty')
+  return pretty({ colorize: true, ignore: 'pid,hostname', sync: true })
 }
 
 /** Opened by hand, since pino would report a failure only later, as an event. */

@@ -1,11 +1,10 @@
 /** HTTP/2 over connections that somebody else has accepted. */
-import { METHODS } from 'node:http'
 import { createServer, type Http2Server, type ServerHttp2Session } from 'node:http2'
 import type { FastifyInstance } from 'fastify'
 import { holdContinue } from './continue.ts'
 import { MAX_HEADER_BYTES } from './head-faults.ts'
 import { STREAM_WINDOW, StreamRequest, StreamResponse } from './http2-messages.ts'
-import { errorBody, notHttp } from './raw-answer.ts'
+import { errorBody, KNOWN_METHODS, notHttp } from './raw-answer.ts'
 
 /**
  * Requests that a connection may have under way: as many as a browser's windows have feeds, and few enough that their
@@ -54,8 +53,6 @@ export function makeHttp2Server(app: FastifyInstance): Http2Server {
 }
 
 /** As HTTP/1 refuses them, whose parser takes no other (client-errors.ts). */
-const KNOWN_METHODS: ReadonlySet<string> = new Set(METHODS)
-
 function refuseMethod({ requestTally }: FastifyInstance, response: StreamResponse): void {
   requestTally.invalid += 1
   const error = notHttp()

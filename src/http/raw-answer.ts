@@ -1,6 +1,12 @@
 /** Answers as bytes, for where no reply will carry them. */
-import { STATUS_CODES } from 'node:http'
+import { createRequire } from 'node:module'
 import { CouchError } from '../core/errors.ts'
+
+// An import of node:http reads all that it exports, and so loads Node's whole fetch: 2 MB.
+const { METHODS, STATUS_CODES }: typeof import('node:http') = createRequire(import.meta.url)('node:http')
+
+/** The methods that Node's parser of HTTP/1 knows. */
+export const KNOWN_METHODS: ReadonlySet<string> = new Set(METHODS)
 
 /** What is no request, whatever kept it from being one. */
 export function notHttp(): CouchError {

@@ -91,6 +91,18 @@ t.test('prom-client stays in maintenance/metrics/exposition.ts', async (t) => {
   )
 })
 
+t.test('what few servers need is not loaded with the server', async (t) => {
+  const isLoadedLater = (path: string) =>
+    /^(?:cli\/|auth\/jwt-signature\.ts$|maintenance\/metrics\/exposition\.ts$)/.test(path)
+  const loaded = sources.filter(({ path }) => !isLoadedLater(path))
+  const costly =
+    /^import (?!type\b).*'(?:re2js|pino-pretty|jose|prom-client|@fastify\/rate-limit|node:https?)'/
+  t.same(
+    linesWith(loaded, costly, ({ code }) => code),
+    [],
+  )
+})
+
 t.test('what talks on a terminal stays in a file of its own', async (t) => {
   for (const [name, file] of [
     ['@clack/prompts', 'cli/asker.ts'],

@@ -1,5 +1,4 @@
 /** Accounts in hosted mode, docs/settee-api.md: tenants, what they may have and what they take. */
-import rateLimit from '@fastify/rate-limit'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { CouchError } from '../../core/errors.ts'
 import type { NewAccount } from '../../hosted/account-keeper.ts'
@@ -54,14 +53,19 @@ const accountPaths = (signUp: Path['methods']): readonly Path[] => [
 
 /** The accounts' routes. They are known in single mode, and say there that there is no such thing. */
 export async function accountRoutes(app: FastifyInstance): Promise<void> {
-  await app.register(rateLimit, { global: false })
-  const limit = app.createRateLimit({
+  const limit = app.services.hosted === null ? null : await signUpLimit(app)
+  const handler = (request: FastifyRequest, reply: FastifyReply) => signUp(limit, request, reply)
+  registerPaths(app, accountPaths({ POST: { handler, json: true } }))
+}
+
+/** Loads the library, which single mode has no use for. */
+async function signUpLimit(app: FastifyInstance): Promise<SignUpLimit> {
+  await app.register(import('@fastify/rate-limit'), { global: false })
+  return app.createRateLimit({
     max: SIGN_UPS,
     timeWindow: SIGN_UP_WINDOW_MS,
     keyGenerator: (request) => addressKey(request.address),
   })
-  const handler = (request: FastifyRequest, reply: FastifyReply) => signUp(limit, request, reply)
-  registerPaths(app, accountPaths({ POST: { handler, json: true } }))
 }
 
 /** @throws not_found in single mode */
@@ -176,7 +180,7 @@ async function setOwner(request: FastifyRequest, reply: FastifyReply): Promise<F
 }
 
 async function signUp(
-  limit: SignUpLimit,
+  limit: SignUpLimit | null,
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<FastifyReply> {
@@ -185,8 +189,8 @@ async function signUp(
     throw new CouchError('forbidden', 'Accounts of this server are made by its admin.')
   }
   // Before the body is read: whoever has no right to an account sends nothing.
-  const found = await limit(request)
-  if (!found.isAllowed && found.isExceeded) {
+  const found = await limit?.(request)
+  if (found?.isAllowed === false && found.isExceeded) {
     reply.header('Retry-After', String(found.ttlInSeconds))
     throw new CouchError('too_many_requests', 'Too many accounts were made from this address.')
   }
