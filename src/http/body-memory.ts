@@ -1,9 +1,21 @@
+/** The least that one caller may take, in bytes, if all may take so much: two bodies that are just not put into a file. */
+const LEAST_SHARE = 16 * 1024 * 1024
+
+/** One caller's part of the memory of bodies. */
+export interface BodyRoom {
+  /** Takes `bytes` of the budget, if there is room. @returns whether there was */
+  reserve(bytes: number): boolean
+  release(bytes: number): void
+}
+
 /**
- * The memory that request bodies may take in this process, all together (design.md 4, `settee/body_memory`).
- * What does not fit goes to a file; nothing waits for memory, since a slow upload could hold it for hours.
+ * The memory that request bodies may take in this process, all together (design.md 4, `settee/body_memory`), and those
+ * of one caller: a quarter of it. What does not fit goes to a file; nothing waits for memory, since a slow upload could
+ * hold it for hours.
  */
 export class BodyMemory {
   readonly #size: () => number
+  readonly #byCaller = new Map<string, number>()
   #used = 0
 
   /** @param size the budget in bytes, asked for each time, since the configuration may change */
@@ -21,14 +33,27 @@ export class BodyMemory {
     return this.#used
   }
 
-  /** Takes `bytes` of the budget, if there is room. @returns whether there was */
-  reserve(bytes: number): boolean {
-    if (this.#used + bytes > this.#size()) return false
+  /** @param caller the account, or the address of a caller without one */
+  of(caller: string): BodyRoom {
+    return {
+      reserve: (bytes) => this.#reserve(caller, bytes),
+      release: (bytes) => this.#release(caller, bytes),
+    }
+  }
+
+  #reserve(caller: string, bytes: number): boolean {
+    const size = this.#size()
+    const own = (this.#byCaller.get(caller) ?? 0) + bytes
+    if (this.#used + bytes > size || own > Math.max(LEAST_SHARE, size / 4)) return false
     this.#used += bytes
+    this.#byCaller.set(caller, own)
     return true
   }
 
-  release(bytes: number): void {
+  #release(caller: string, bytes: number): void {
     this.#used -= bytes
+    const own = (this.#byCaller.get(caller) ?? 0) - bytes
+    if (own > 0) this.#byCaller.set(caller, own)
+    else this.#byCaller.delete(caller)
   }
 }

@@ -111,7 +111,7 @@ async function useBody<T>(
   const refusal = announced > MAX_IN_MEMORY ? place.refusalOf(announced) : null
   if (refusal !== null) throw refusal
   const folder = spoolFolder(request, isRaw)
-  const collector = new BodyCollector(bodyMemory, folder, (bytes) => place.take(bytes), announced)
+  const collector = new BodyCollector(bodyMemory.of(caller), folder, (bytes) => place.take(bytes), announced)
   try {
     await read(request, encoding, collector, limit)
     if (request.admittedAt !== request.server.doubts.count) await readmit(request)

@@ -34,6 +34,7 @@ import type { ThreadStats } from './thread-stats.ts'
 import { Turns } from './turns.ts'
 import { unreadable } from './unreadable.ts'
 import {
+  discardingBody,
   METHODS,
   Outbox,
   outgoingIn,
@@ -275,15 +276,14 @@ class Host {
   }
 
   #serve(request: Call): void {
-    const { call, database, incarnation, method } = request
+    const { call, database, incarnation, method, args } = request
     // The clients of what is ready need not wait, nor their next requests.
     if (isLong(method)) this.#outbox.flush()
+    const use = <T>(work: (opened: OpenDatabase) => Promise<T>) =>
+      discardingBody(args, this.#stores.use(database, incarnation, work))
     const stream = this.#streams.get(call)
     if (stream !== undefined) {
-      const sent = this.#stores.use(database, incarnation, (opened) =>
-        this.#send(request, stream.flow, opened),
-      )
-      sent.then(
+      use((opened) => this.#send(request, stream.flow, opened)).then(
         () => {
           this.#streams.delete(call)
           this.#outbox.post({ type: 'end', call })
@@ -292,9 +292,9 @@ class Host {
       )
       return
     }
-    const run = (opened: OpenDatabase) =>
-      (opened.database[method] as (...given: readonly unknown[]) => Promise<unknown>)(...unpackArgs(request))
-    const answer = this.#stores.use(database, incarnation, run)
+    const answer = use(({ database }) =>
+      (database[method] as (...given: readonly unknown[]) => Promise<unknown>)(...unpackArgs(request)),
+    )
     this.#answer(call, METHODS[method] === 'text' ? answer.then(shortBytesAsTexts) : answer)
   }
 

@@ -396,10 +396,24 @@ t.test('the time of reading is told', async (t) => {
   socket.destroy()
 })
 
+t.test('a caller may take a quarter of the memory, and at least that of two long bodies', async (t) => {
+  const memory = new BodyMemory(() => 100 * MB)
+  const [anna, ben] = [memory.of('anna'), memory.of('ben')]
+  t.ok(anna.reserve(25 * MB))
+  t.notOk(memory.of('anna').reserve(1))
+  t.ok(ben.reserve(1))
+  anna.release(10)
+  t.ok(anna.reserve(10))
+  t.equal(memory.used, 25 * MB + 1)
+  const small = new BodyMemory(() => 20 * MB).of('anna')
+  t.ok(small.reserve(16 * MB))
+  t.notOk(small.reserve(1))
+})
+
 t.test('a collector owns its bytes, and gives everything back once', async (t) => {
   const memory = new BodyMemory(() => 100)
   const pooled = Buffer.from('pooled')
-  const collector = new BodyCollector(memory, t.testdir())
+  const collector = new BodyCollector(memory.of('anna'), t.testdir())
   collector.add(pooled.subarray(0, 3))
   collector.add(pooled.subarray(3))
   const body = collector.finish()
@@ -418,7 +432,7 @@ t.test('a collector owns its bytes, and gives everything back once', async (t) =
 
 t.test('what is said to be large goes to a file at once, and takes no memory from others', async (t) => {
   const memory = new BodyMemory(() => 64 * MAX_IN_MEMORY)
-  const collector = new BodyCollector(memory, t.testdir(), () => null, MAX_IN_MEMORY + 1)
+  const collector = new BodyCollector(memory.of('anna'), t.testdir(), () => null, MAX_IN_MEMORY + 1)
   await collector.add(Buffer.from('large'))
   t.equal(memory.used, 0)
   t.match(collector.finish(), { file: Number, length: 5 })
@@ -428,7 +442,7 @@ t.test('what is said to be large goes to a file at once, and takes no memory fro
 t.test('a folder that cannot be written is a fault of the server, and leaks nothing', async (t) => {
   const memory = new BodyMemory(() => 0)
   const absent = t.testdirName
-  const collector = new BodyCollector(memory, absent)
+  const collector = new BodyCollector(memory.of('anna'), absent)
   t.notOk(existsSync(absent))
   await t.rejects(Promise.resolve(collector.add(Buffer.from('x'))), { code: 'ENOENT' })
   await collector.close()

@@ -34,6 +34,20 @@ t.test('two at once of one caller', async (t) => {
   t.same(await Promise.all([...done, ...more]), ['end', 'second', 'end', 'end', 'end'])
 })
 
+t.test('one at a time of those above 2 MB, beside a smaller one', async (t) => {
+  const bodies = new LargeBodies()
+  const own = [work(), work(), work()]
+  const sizes = [8 * LARGE, 8 * LARGE, LARGE]
+  const done = own.map(({ begin }, n) => bodies.take('anna', (sizes[n] ?? 0) + 1, begin))
+  const begun = () => own.map(({ seen }) => seen.hasBegun)
+  t.same(begun(), [true, false, true])
+  own[0]?.end('first')
+  await done[0]
+  t.same(begun(), [true, true, true])
+  for (const { end } of own) end('end')
+  t.same(await Promise.all(done), ['first', 'end', 'end'])
+})
+
 t.test('a bounded number wait, and a failure lets the next one begin', async (t) => {
   const bodies = new LargeBodies()
   const first = [work(), work()]
