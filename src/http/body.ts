@@ -8,6 +8,7 @@ import { createGunzip } from 'node:zlib'
 import type { FastifyRequest } from 'fastify'
 import { isAnonymous, isServerAdmin } from '../auth/access.ts'
 import type { Config } from '../config/config.ts'
+import { Breath } from '../core/breath.ts'
 import { CouchError } from '../core/errors.ts'
 import { holdsAccounts } from '../core/user-ids.ts'
 import type { Body } from '../documents/database.ts'
@@ -191,7 +192,10 @@ async function read(
     if (encoding === 'gzip') await readInflated(request, collector, limit)
     else await readChunks(request, raw, collector, (length) => requireWithin(limit, length))
   } catch (error) {
-    throw readFailure(error)
+    const failure = readFailure(error)
+    // Its client is gone, and maybe hundreds of others as well: to refuse a request that nobody waits for takes 0.1 ms.
+    if (failure instanceof CouchError && failure.code === 'incomplete_body') await new Breath().rest()
+    throw failure
   } finally {
     stopWatch()
     // What is still to come is thrown away, or the connection could serve nobody else.

@@ -1,7 +1,9 @@
 import { once } from 'node:events'
 import { createServer, type RequestListener, type Server } from 'node:http'
 import { type AddressInfo, connect, type Socket } from 'node:net'
+import { setImmediate as turn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
+import { answerClientError } from '../../src/http/client-errors.ts'
 import { tendConnections } from '../../src/http/connections.ts'
 
 /** Longer than any test may take: where it counts, the test would run out of time. */
@@ -149,4 +151,17 @@ t.test('a server that never listened', async (t) => {
   const server = createServer()
   tendConnections(server, { graceMs: NEVER, onCut: () => t.fail('there was nothing to cut') })
   await closed(server)
+})
+
+t.test('connections that break by the hundred end in several turns of the event loop', async (t) => {
+  const app = { connections: { refused: () => undefined } }
+  let ended = 0
+  const destroy = () => {
+    for (const until = performance.now() + 1; performance.now() < until; );
+    ended += 1
+  }
+  const broken = Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' })
+  for (let n = 0; n < 50; n += 1) answerClientError.call(app as never, broken as never, { destroy } as never)
+  t.ok(ended > 0 && ended < 10, `${ended} at once`)
+  while (ended < 50) await turn()
 })
