@@ -45,8 +45,24 @@ export function offsetOf({ rows, stretches, query }: Selection): number {
 
 function* walk({ rows, stretches, query }: Selection): Generator<ViewRow> {
   for (const { from, to } of stretches) {
-    for (let at = 0; at < to - from; at++) yield rows[query.descending ? to - 1 - at : from + at] as ViewRow
+    if (query.descending) yield* walkDown(rows, from, to)
+    else for (let at = from; at < to; at++) yield rows[at] as ViewRow
   }
+}
+
+/** From the end; rows of one document with the same key come in their ascending order, as couch_mrview expands them. */
+function* walkDown(rows: readonly ViewRow[], from: number, to: number): Generator<ViewRow> {
+  for (let end = to; end > from; ) {
+    const last = rows[end - 1] as ViewRow
+    let start = end - 1
+    while (start > from && isSameEntry(rows[start - 1] as ViewRow, last)) start -= 1
+    for (let at = start; at < end; at++) yield rows[at] as ViewRow
+    end = start
+  }
+}
+
+function isSameEntry(a: ViewRow, b: ViewRow): boolean {
+  return a.id === b.id && a.keyText === b.keyText
 }
 
 /**

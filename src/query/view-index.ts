@@ -8,8 +8,8 @@ import { isDesignId } from '../core/ids.ts'
 import { renderDocument } from '../documents/render.ts'
 import type { Sandbox, UserFunction } from '../sandbox/sandbox.ts'
 import type { DatabaseStore, DocState } from '../storage/engine.ts'
-import type { Compare } from './collation.ts'
-import { mergeRows, Runs, sortRows, type ViewRow } from './view-rows.ts'
+import { type Compare, compareRaw } from './collation.ts'
+import { mergeSorted, Runs, rowOrder, sortInSteps, type ViewRow } from './view-rows.ts'
 
 /** Documents, and characters of documents, that go to the map functions at a time. */
 const PAGE_DOCS = 250
@@ -42,7 +42,7 @@ interface Candidate {
 interface Gathered {
   /** Where each document was met last: one that is written meanwhile is met twice. */
   readonly seqs: Map<string, number>
-  readonly runs: Map<string, Runs>
+  readonly runs: Map<string, Runs<ViewRow>>
 }
 
 export class ViewIndex {
@@ -111,7 +111,7 @@ export class ViewIndex {
     if (purgeSeq !== this.#purgeSeq) this.#forget(purgeSeq)
     if (updateSeq === this.#seq) return
     const gathered: Gathered = { seqs: new Map(), runs: new Map() }
-    for (const { name } of this.#definitions) gathered.runs.set(name, new Runs(this.#options.order))
+    for (const { name } of this.#definitions) gathered.runs.set(name, new Runs(rowOrder(this.#options.order)))
     let weight = this.#bytes
     let since = this.#seq
     for (let more = true; more; ) {
@@ -164,9 +164,12 @@ export class ViewIndex {
     let weight = 0
     for (const { name, map } of this.#definitions) {
       const emitted = await this.#sandbox.map(map, texts)
-      const rows = live.flatMap((doc, at) => rowsOf(doc, emitted[at] as string))
+      const rows: ViewRow[] = []
+      for (const [at, doc] of live.entries()) {
+        for (const row of await rowsOf(doc, emitted[at] as string)) rows.push(row)
+      }
       for (const { keyText, valueText } of rows) weight += keyText.length + valueText.length + ROW_BYTES
-      await runs.get(name)?.add(sortRows(rows, this.#options.order))
+      await runs.get(name)?.add(await sortInSteps(rows, rowOrder(this.#options.order)))
     }
     return weight
   }
@@ -176,7 +179,7 @@ export class ViewIndex {
     for (const [name, run] of runs) {
       const kept = await filtered(this.rows(name), ({ id }) => !seqs.has(id))
       const added = await filtered(await run.all(), (row) => seqs.get(row.id) === row.seq)
-      rows.set(name, await mergeRows(kept, added, this.#options.order))
+      rows.set(name, await mergeSorted(kept, added, rowOrder(this.#options.order)))
     }
     this.#rows = rows
     this.#seq = seq
@@ -185,10 +188,19 @@ export class ViewIndex {
   }
 }
 
-/** The list of `[key, value]` that a map function has emitted, as rows. */
-function rowsOf({ id, seq }: Candidate, emitted: string): ViewRow[] {
+/** What a map function has emitted for one key and value. */
+type Emitted = readonly [key: unknown, value: unknown]
+
+/** As couch_mrview_updater sorts what one document emits: in Erlang's order of terms, and so equal keys by their values. */
+function compareEmitted([key, value]: Emitted, [otherKey, otherValue]: Emitted): number {
+  return compareRaw(key, otherKey) || compareRaw(value, otherValue)
+}
+
+/** The list of `[key, value]` that a map function has emitted for a document, as rows. */
+async function rowsOf({ id, seq }: Candidate, emitted: string): Promise<ViewRow[]> {
   if (emitted === '[]') return []
-  return (JSON.parse(emitted) as [unknown, unknown][]).map(([key, value]) => ({
+  const pairs = await sortInSteps(JSON.parse(emitted) as Emitted[], compareEmitted)
+  return pairs.map(([key, value]) => ({
     id,
     seq,
     key,

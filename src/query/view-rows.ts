@@ -21,36 +21,42 @@ export interface Stretch {
   readonly to: number
 }
 
-/** Rows compared between two looks at the clock. */
+/** Items compared between two looks at the clock, and sorted in one turn. */
 const STEP = 256
 
-/** By key, then by the document's id; what one document emits for equal keys stays as it was emitted. */
-function compareRows(order: Compare, a: ViewRow, b: ViewRow): number {
-  return order(a.key, b.key) || compareUtf8(a.id, b.id)
+/** Below 0: `a` comes first; 0: they stay as they stood; above 0: `b` comes first. */
+type Comparison<T> = (a: T, b: T) => number
+
+/** By key, then by the document's id; rows of one document with equal keys stay in the order in which they came. */
+export function rowOrder(order: Compare): Comparison<ViewRow> {
+  return (a, b) => order(a.key, b.key) || compareUtf8(a.id, b.id)
 }
 
-/** Sorts the few rows of one page of documents; stable. */
-export function sortRows(rows: ViewRow[], order: Compare): ViewRow[] {
-  return rows.sort((a, b) => compareRows(order, a, b))
+/** Sorts a list, which may be reordered, in steps, so that a long one holds up nobody; stable. */
+export async function sortInSteps<T>(items: T[], compare: Comparison<T>): Promise<readonly T[]> {
+  if (items.length <= STEP) return items.sort(compare)
+  const runs = new Runs(compare)
+  for (let at = 0; at < items.length; at += STEP) await runs.add(items.slice(at, at + STEP).sort(compare))
+  return runs.all()
 }
 
-/** Two sorted lists as one, in steps, so that long ones hold up nobody. */
-export async function mergeRows(
-  a: readonly ViewRow[],
-  b: readonly ViewRow[],
-  order: Compare,
-): Promise<readonly ViewRow[]> {
+/** Two sorted lists as one, in steps as well; of equal items those of `a` come first. */
+export async function mergeSorted<T>(
+  a: readonly T[],
+  b: readonly T[],
+  compare: Comparison<T>,
+  breath = new Breath(),
+): Promise<readonly T[]> {
   if (a.length === 0) return b
   if (b.length === 0) return a
-  const merged: ViewRow[] = []
-  const breath = new Breath()
+  const merged: T[] = []
   let left = 0
   let right = 0
   while (left < a.length && right < b.length) {
     if (merged.length % STEP === 0) await breath.take()
-    const first = a[left] as ViewRow
-    const second = b[right] as ViewRow
-    if (compareRows(order, first, second) <= 0) {
+    const first = a[left] as T
+    const second = b[right] as T
+    if (compare(first, second) <= 0) {
       merged.push(first)
       left += 1
     } else {
@@ -58,39 +64,41 @@ export async function mergeRows(
       right += 1
     }
   }
-  for (; left < a.length; left++) merged.push(a[left] as ViewRow)
-  for (; right < b.length; right++) merged.push(b[right] as ViewRow)
+  for (; left < a.length; left++) merged.push(a[left] as T)
+  for (; right < b.length; right++) merged.push(b[right] as T)
   return merged
 }
 
-/** Sorted lists gathered one after another; merged so that each row is moved O(log n) times. */
-export class Runs {
-  readonly #order: Compare
-  readonly #runs: (readonly ViewRow[])[] = []
+/** Sorted lists gathered one after another; merged so that each item is moved O(log n) times. */
+export class Runs<T> {
+  readonly #compare: Comparison<T>
+  readonly #runs: (readonly T[])[] = []
+  readonly #breath = new Breath()
 
-  constructor(order: Compare) {
-    this.#order = order
+  constructor(compare: Comparison<T>) {
+    this.#compare = compare
   }
 
   /** @param run sorted */
-  async add(run: readonly ViewRow[]): Promise<void> {
+  async add(run: readonly T[]): Promise<void> {
     this.#runs.push(run)
+    await this.#breath.take()
     while (this.#runs.length > 1 && this.#shouldMerge()) await this.#mergeLast()
   }
 
   #shouldMerge(): boolean {
-    const [before, last] = this.#runs.slice(-2) as [readonly ViewRow[], readonly ViewRow[]]
+    const [before, last] = this.#runs.slice(-2) as [readonly T[], readonly T[]]
     return before.length <= 2 * last.length
   }
 
   async #mergeLast(): Promise<void> {
-    const last = this.#runs.pop() as readonly ViewRow[]
-    const before = this.#runs.pop() as readonly ViewRow[]
-    this.#runs.push(await mergeRows(before, last, this.#order))
+    const last = this.#runs.pop() as readonly T[]
+    const before = this.#runs.pop() as readonly T[]
+    this.#runs.push(await mergeSorted(before, last, this.#compare, this.#breath))
   }
 
   /** All of them as one list. */
-  async all(): Promise<readonly ViewRow[]> {
+  async all(): Promise<readonly T[]> {
     while (this.#runs.length > 1) await this.#mergeLast()
     return this.#runs.pop() ?? []
   }

@@ -2,7 +2,14 @@ import fc from 'fast-check'
 import t from 'tap'
 import { compareJson } from '../../src/query/collation.ts'
 import { readViewQuery } from '../../src/query/view-query.ts'
-import { mergeRows, Runs, sortRows, stretchOf, type ViewRow } from '../../src/query/view-rows.ts'
+import {
+  mergeSorted,
+  Runs,
+  rowOrder,
+  sortInSteps,
+  stretchOf,
+  type ViewRow,
+} from '../../src/query/view-rows.ts'
 
 const key = fc.oneof(fc.integer({ min: 0, max: 5 }), fc.constantFrom(null, 'a', 'B', 'b', [1], [1, 2], {}))
 const row: fc.Arbitrary<ViewRow> = fc.record({
@@ -17,13 +24,23 @@ const inOrder = (rows: readonly ViewRow[]) => rows.map((one) => `${JSON.stringif
 
 t.test('runs, however they come, make the same list as sorting all', async (t) => {
   const property = fc.asyncProperty(fc.array(fc.array(row, { maxLength: 12 })), async (pages) => {
-    const runs = new Runs(compareJson)
-    for (const page of pages) await runs.add(sortRows([...page], compareJson))
-    const all = sortRows(pages.flat(), compareJson)
+    const compare = rowOrder(compareJson)
+    const runs = new Runs(compare)
+    for (const page of pages) await runs.add(await sortInSteps([...page], compare))
+    const all = pages.flat().sort(compare)
     t.strictSame(inOrder(await runs.all()), inOrder(all))
-    t.strictSame(inOrder(await mergeRows(all, [], compareJson)), inOrder(all))
+    t.strictSame(inOrder(await mergeSorted(all, [], compare)), inOrder(all))
   })
   await fc.assert(property, { numRuns: 200 })
+})
+
+t.test('a list sorted in steps is the list that one sort makes, equal items in their order', async (t) => {
+  const property = fc.asyncProperty(fc.array(row, { minLength: 300, maxLength: 1500 }), async (rows) => {
+    const compare = rowOrder(compareJson)
+    const sorted = [...rows].sort(compare)
+    t.ok((await sortInSteps([...rows], compare)).every((one, at) => one === sorted[at]))
+  })
+  await fc.assert(property, { numRuns: 50 })
 })
 
 t.test('a stretch is what a plain comparison would keep', async (t) => {
@@ -34,7 +51,7 @@ t.test('a stretch is what a plain comparison would keep', async (t) => {
     descending: fc.boolean(),
   })
   const property = fc.property(fc.array(row), bounds, (unsorted, asked) => {
-    const rows = sortRows([...unsorted], compareJson)
+    const rows = [...unsorted].sort(rowOrder(compareJson))
     const edge = (at: unknown) => (at === undefined ? undefined : { key: at, docId: undefined })
     const query = { ...readViewQuery([], null), ...asked, start: edge(asked.start), end: edge(asked.end) }
     const { from, to } = stretchOf(rows, query, compareJson)

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { ADMIN, NOBODY } from '../documents/helpers.ts'
+import { ADMIN, type Json, NOBODY } from '../documents/helpers.ts'
 import { bodyOf, openViews, textOf } from './view-helpers.ts'
 
 const BY_KIND = {
@@ -48,6 +48,30 @@ t.test('rows come by key, then by id, with their place in the view', async (t) =
     rows: [rows[1]],
   })
 })
+
+t.test(
+  'rows that one document emits for one key come by their values, whichever way the query reads',
+  async (t) => {
+    const { put, query } = await openViews()
+    const values = ['\uff5e', [], {}, true, null, false, 'b', 2, 10, { a: 1 }, [1]]
+    const map = `doc => { for (const value of ${JSON.stringify(values)}) { emit(doc.kind, value); emit('y', value) } }`
+    await put('_design/d', { views: { many: { map } } })
+    await put('a', { kind: 'x' })
+    await put('b', { kind: 'x' })
+    const ordered = [2, 10, false, null, true, {}, { a: 1 }, [], [1], 'b', '\uff5e']
+    const valuesOf = ({ rows }: Json) => rows.map(({ value }: Json) => value)
+    const ascending = await query('many', { key: 'x' })
+    t.strictSame(valuesOf(ascending), [...ordered, ...ordered])
+    t.strictSame(ids(ascending), [...ordered.map(() => 'a'), ...ordered.map(() => 'b')])
+    const descending = await query('many', { descending: true })
+    t.strictSame(valuesOf(descending), [...ordered, ...ordered, ...ordered, ...ordered])
+    t.strictSame(
+      ids(descending),
+      ['b', 'a', 'b', 'a'].flatMap((id) => ordered.map(() => id)),
+    )
+    t.strictSame(valuesOf(await query('many', { descending: true, skip: 10, limit: 2 })), ['\uff5e', 2])
+  },
+)
 
 t.test('ranges', async (t) => {
   const { query } = await filled()
