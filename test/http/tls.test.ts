@@ -3,7 +3,7 @@ import { generateKeyPairSync } from 'node:crypto'
 import { once } from 'node:events'
 import { copyFile, mkdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises'
 import { type ConnectionOptions, connect, type TLSSocket } from 'node:tls'
 import t, { type Test } from 'tap'
 import { Agent, request } from 'undici'
@@ -228,6 +228,30 @@ t.test('HTTP/1.1 over TLS is HTTP/1.1', async (t) => {
     nonsense.write('\r\nnonsense\r\n\r\n')
     t.match(await saidBy(nonsense), /^HTTP\/1\.1 400 .*"error":"bad_request"/s)
   })
+})
+
+t.test('an answer in small pieces goes out piece by piece over HTTP/1.1', async (t) => {
+  const { secureUrl, tls } = await startSecureMemoryServer(t, {}, (app) => {
+    app.get('/_pieces', { config: { access: 'public' } }, async (_request, reply) => {
+      reply.hijack()
+      for (const piece of ['one', 'two', 'three']) {
+        reply.raw.write(piece)
+        await turn()
+      }
+      reply.raw.end()
+    })
+  })
+  const agent = new Agent({ connections: 1, connect: { ca: tls.cert } })
+  t.teardown(() => agent.destroy())
+  const times: number[] = []
+  for (let n = 0; n < 31; n += 1) {
+    const begun = performance.now()
+    const { body } = await request(`${secureUrl}/_pieces`, { dispatcher: agent })
+    t.equal(await body.text(), 'onetwothree')
+    times.push(performance.now() - begun)
+  }
+  const median = times.sort((a, b) => a - b)[15] as number
+  t.ok(median < 25, `${median.toFixed(1)} ms: held back, a piece takes 40`)
 })
 
 t.test('a connection on which nothing is said is closed without a word', async (t) => {
