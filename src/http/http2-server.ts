@@ -14,7 +14,7 @@ const MAX_STREAMS = 128
 const CONNECTION_WINDOW = 1024 * 1024
 /** Of a head that nghttp2 takes at all: those above {@link MAX_HEADER_BYTES} get an answer (head-faults.ts). */
 const HEAD_LIST_BYTES = 2 * MAX_HEADER_BYTES
-/** As many as Node takes by HTTP/1; browsers send each cookie as one. */
+/** Twice as many as Node takes by HTTP/1: browsers send each cookie as one. */
 const HEADERS = 2000
 /**
  * Megabytes that answers of a connection may wait in. Node refuses new streams above it: a piece of 256 kB for each of
