@@ -17,7 +17,8 @@ export interface ReloadLog {
 }
 
 /**
- * Reads the configuration anew, from local.ini, the environment and the command line; protocol.md 12.1, design.md 5.
+ * Reads the configuration anew, from local.ini, the environment and the command line; protocol.md 12.1,
+ * architecture.md, "Configuration".
  * Passwords of admins that stand in local.ini in plain text are hashed and written back, as at the start. A file with
  * an error, and one in which admins are missing that were cut off rather than removed, changes nothing.
  * @throws bad_request, naming file and line

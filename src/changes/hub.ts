@@ -1,6 +1,6 @@
 /**
  * Where feeds of one database wait together, on the HTTP thread: one watch, and one request and one encoded buffer
- * for all that stand at the same place and ask for the same (design.md 4).
+ * for all that stand at the same place and ask for the same (architecture.md, "How a feed travels").
  */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { share } from '../core/discard.ts'

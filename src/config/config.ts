@@ -51,7 +51,7 @@ const LISTED = Map.groupBy(
 export type ConfigListener = (section: string, key: string, value: string | undefined) => void
 
 /**
- * Reads the configuration: defaults < local.ini < environment < command line (design.md 5).
+ * Reads the configuration: defaults < local.ini < environment < command line (architecture.md, "Configuration").
  * @throws StartError
  */
 export async function openConfig(options: ConfigOptions): Promise<Config> {

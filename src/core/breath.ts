@@ -1,4 +1,4 @@
-/** How long one piece of work may hold a thread, in ms; less than the 10 ms of design.md 1.2. */
+/** How long one piece of work may hold a thread, in ms: architecture.md, "Five ideas", 2. */
 const HOLD_MS = 5
 /** The same while somebody saves: every piece of long work that stands before a save is waited for. */
 const SHORT_HOLD_MS = 2

@@ -1,4 +1,4 @@
-/** The text of documents, design.md 3 "Bodies": stored as it came, never parsed again to be read. */
+/** The text of documents (architecture.md, "Bodies"): stored as it came, never parsed again to be read. */
 import { Buffer, isAscii, isUtf8 } from 'node:buffer'
 import { Breath } from '../core/breath.ts'
 import { CouchError } from '../core/errors.ts'
@@ -48,7 +48,7 @@ const MAX_VALUE = 512 * 1024
 const PIECES_AT_ONCE = 4096
 
 /**
- * Takes the text of one JSON document apart into its special members and the text to store (design.md 3). There is
+ * Takes the text of one JSON document apart into its special members and the text to store (architecture.md, "Bodies"). There is
  * no second route by JSON.parse and JSON.stringify for texts that these do not bend: finding out that they do not,
  * and then doing it, takes longer than the scanner (1 kB notes: 11 us and 7 us).
  *

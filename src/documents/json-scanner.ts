@@ -1,13 +1,13 @@
 /**
  * Validates the text of one JSON object as RFC 8259 has it and lists what to leave out of it, so that what is kept
- * is kept letter by letter (design.md 3, "Bodies"). One pass lists edits in the text's own coordinates and copies
+ * is kept letter by letter (architecture.md, "Bodies"). One pass lists edits in the text's own coordinates and copies
  * nothing: body.ts applies them, each character at most once, however deep duplicates lie within each other. The pass
  * can stop after any few members and go on later, so that a long document does not hold its thread.
  */
 import { CouchError } from '../core/errors.ts'
 import { expressionsFor, LONE, NUMBER_OR_WORD, SPACE, type StringExpressions } from './json-expressions.ts'
 
-/** How many containers may lie inside each other within a document, itself not counted (design.md 3). */
+/** How many containers may lie inside each other within a document, itself not counted (architecture.md, "Bodies"). */
 const MAX_DEPTH = 512
 /** Values in a document: one of 8 MB, the default limit, has fewer unless they are as short as `1`. */
 export const MAX_VALUES = 2_000_000

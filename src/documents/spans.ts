@@ -1,6 +1,6 @@
 /**
  * Where the documents lie in the body of a bulk request, found while it streams in: no string is ever made of more
- * than one of them (design.md 4). Inside a value only strings and brackets are followed, since each is parsed by
+ * than one of them (architecture.md, "Bodies"). Inside a value only strings and brackets are followed, since each is parsed by
  * itself later; all between them is checked here. So a body is JSON if and only if it is accepted here and each of
  * its elements is JSON.
  */

@@ -2,7 +2,7 @@
  * Writing documents: rights, and the edits of each document as one update of the store.
  *
  * What a design document's functions say of an edit is found out between two rounds, with no lock held
- * (design.md 1.4): a round decides on what is stored now and on what is known already, and either writes or says
+ * (architecture.md, "Five ideas", 4): a round decides on what is stored now and on what is known already, and either writes or says
  * what it needs. A document that needs nothing is written in the first round.
  */
 import { asCouchError, CouchError } from '../core/errors.ts'

@@ -8,7 +8,7 @@ import { CouchError } from '../core/errors.ts'
 import type { Body } from '../documents/database.ts'
 import type { BodyRoom } from './body-memory.ts'
 
-/** A body larger than this goes to a file however much memory is free (design.md 4). */
+/** A body larger than this goes to a file however much memory is free (architecture.md, "How a save travels"). */
 export const MAX_IN_MEMORY = 8 * 1024 * 1024
 
 /**

@@ -9,8 +9,8 @@ export interface BodyRoom {
 }
 
 /**
- * The memory that request bodies may take in this process, all together (design.md 4, `settee/body_memory`), and those
- * of one caller: a quarter of it. What does not fit goes to a file; nothing waits for memory, since a slow upload could
+ * The memory that request bodies may take in this process, all together (architecture.md, "How a save travels",
+ * `settee/body_memory`), and those of one caller: a quarter of it. What does not fit goes to a file; nothing waits for memory, since a slow upload could
  * hold it for hours.
  */
 export class BodyMemory {

@@ -48,7 +48,7 @@ export type Handler = (request: FastifyRequest, reply: FastifyReply) => Promise<
 declare module 'fastify' {
   interface FastifyInstance {
     services: Services
-    /** The one budget of this process for bodies in memory (design.md 4). */
+    /** The one budget of this process for bodies in memory (architecture.md, "How a save travels"). */
     bodyMemory: BodyMemory
     /** A new id as section `[uuids]` says. */
     newUuid(): string

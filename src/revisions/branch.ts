@@ -1,5 +1,5 @@
 /**
- * A document's history is a set of branches, design.md 3: each a leaf with its ancestry, which is exactly
+ * A document's history is a set of branches (architecture.md, "Branches"): each a leaf with its ancestry, which is exactly
  * CouchDB's `_revisions`. There is no tree; the tree is the union of the branches.
  *
  * An engine may load `ids` from disk only when it is read. So code that has a branch of the store decides by
@@ -53,7 +53,7 @@ export function endsIn(branch: Pick<Branch, 'pos' | 'leaf'>, rev: Rev): boolean 
   return branch.pos === rev.pos && branch.leaf === rev.id
 }
 
-/** Whether the revision is the branch's leaf or one of its ancestors (design.md 3). */
+/** Whether the revision is the branch's leaf or one of its ancestors (architecture.md, "Branches"). */
 export function knows(branch: Branch, rev: Rev): boolean {
   return idAt(branch, rev.pos) === rev.id
 }

@@ -1,5 +1,5 @@
 /**
- * Merging at its plainest, design.md 3: every ancestry is read. `merge.ts` comes here only when it cannot
+ * Merging at its plainest (architecture.md, "Branches"): every ancestry is read. `merge.ts` comes here only when it cannot
  * prove the answer with less.
  *
  * Branches come from servers with different `revs_limit`s and so begin at different generations. One that

@@ -1,5 +1,5 @@
 /**
- * How a revision enters a document's history, design.md 3. `closure` alone would do, but reads every ancestry;
+ * How a revision enters a document's history: architecture.md, "Branches". `closure` alone would do, but reads every ancestry;
  * most writes meet a single branch. The shortcuts rest on this: stored branches are what merging left behind,
  * so, short of what was cut, none begins inside one that reaches further back, and no leaf lies on another.
  * Then an incoming branch can change others only through revisions that no branch knows yet.

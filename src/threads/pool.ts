@@ -18,7 +18,10 @@ import type { ThreadReport } from './thread-stats.ts'
 import { Watchdog } from './watchdog.ts'
 import type { CatalogAct, ThreadOptions } from './wire.ts'
 
-/** Threads of users' databases. Each has its own log to sync: threads that wait for a disk cost little (design.md 1.2). */
+/**
+ * Threads of users' databases. Each has its own log to sync: threads that wait for a disk cost little
+ * (architecture.md, "Five ideas", 2).
+ */
 const MAX_THREADS = Math.min(8, Math.max(2, 2 * availableParallelism()))
 
 /** What the catalog says when it is opened. */

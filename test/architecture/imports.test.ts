@@ -1,4 +1,4 @@
-/** The rules of design.md 2, and of the house's style, that a reader of one file alone cannot see broken. */
+/** The rules of architecture.md, "Rooms", and of the house's style, that a reader of one file alone cannot see broken. */
 import t from 'tap'
 import {
   circles,

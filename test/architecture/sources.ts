@@ -66,7 +66,7 @@ function withoutComments(text: string): string {
   return text.replace(/(^|\s)\/\*[\s\S]*?\*\//g, '$1').replace(/(^|\s)\/\/.*$/gm, '$1')
 }
 
-/** The rooms of design.md 2, from left to right; a file belongs to the one with the longest name that fits. */
+/** The rooms of architecture.md, "Rooms", from left to right; a file belongs to the one with the longest name that fits. */
 export const ROOMS = [
   'core/',
   'revisions/',

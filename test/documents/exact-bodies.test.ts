@@ -1,4 +1,4 @@
-/** What was sent comes back exactly, by every way in and out: design.md 3. */
+/** What was sent comes back exactly, by every way in and out: architecture.md, "Bodies". */
 import t from 'tap'
 import { ADMIN, body, openDatabase, text } from './helpers.ts'
 

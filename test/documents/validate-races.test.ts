@@ -1,4 +1,4 @@
-/** Verdicts and what changes while they are awaited: design.md 1.4. */
+/** Verdicts and what changes while they are awaited: architecture.md, "How a save travels", 3. */
 import t from 'tap'
 import { CouchError } from '../../src/core/errors.ts'
 import { ADMIN, type Json } from './helpers.ts'

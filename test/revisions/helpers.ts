@@ -3,7 +3,7 @@ import { BranchSet } from '../../src/revisions/branch-set.ts'
 import type { MergeResult } from '../../src/revisions/merge.ts'
 import { sortLeaves } from '../../src/revisions/winner.ts'
 
-/** A branch written as in design.md: `4:f,d,c`, newest first; a `!` at the end marks a deleted leaf. */
+/** A branch written as in architecture.md, "Branches": `4:f,d,c`, newest first; a `!` at the end marks a deleted leaf. */
 export function branch(text: string): Branch {
   const [, pos, ids, mark] = /^(\d+):([^!]*)(!?)$/.exec(text) ?? []
   if (pos === undefined || ids === undefined) throw new Error(`Not a branch: ${text}`)

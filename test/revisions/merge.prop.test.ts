@@ -23,7 +23,7 @@ function mergePaths(merge: Merge, paths: readonly Node[][], limit: number): Bran
   return paths.reduce<Branch[]>((all, nodes) => merge(all, toBranch(nodes), limit).branches, [])
 }
 
-/** The four steps of design.md 3 word by word, without a thought for cost. */
+/** The four steps of architecture.md, "Branches", word by word, without a thought for cost. */
 function mergeByTheBook(stored: readonly Branch[], incoming: Branch, limit: number): Branch[] {
   let all = [...stored, incoming]
   for (let again = true; again; ) {

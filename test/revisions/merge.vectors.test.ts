@@ -92,7 +92,7 @@ const table: Case[] = [
     changed: true,
   },
   {
-    about: 'a leaf that turns out to have an ancestor takes its place (design.md 3)',
+    about: 'a leaf that turns out to have an ancestor takes its place (architecture.md, "Branches")',
     stored: ['2:e'],
     written: ['1:a', '2:e,a'],
     after: ['2:e,a'],
@@ -100,7 +100,7 @@ const table: Case[] = [
     changed: true,
   },
   {
-    about: 'a branch that begins on another reaches as far back (design.md 3)',
+    about: 'a branch that begins on another reaches as far back (architecture.md, "Branches")',
     stored: ['4:f,d,c'],
     written: ['4:e,d'],
     after: ['4:f,d,c', '4:e,d,c'],

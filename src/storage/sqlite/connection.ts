@@ -88,7 +88,7 @@ export class Connection {
         db.pragma('auto_vacuum = INCREMENTAL')
       }
       db.pragma('journal_mode = WAL')
-      // The driver's WAL default is NORMAL, which loses acknowledged writes at a power cut (design.md 6).
+      // The driver's WAL default is NORMAL, which loses acknowledged writes at a power cut (docs/gotchas.md).
       if (!options.isDraft) db.pragma('synchronous = FULL')
       db.pragma('journal_size_limit = 16777216')
       db.pragma(`wal_autocheckpoint = ${MOST_LOG_PAGES}`)

@@ -98,7 +98,7 @@ export class State {
     return this.#now
   }
 
-  /** The next sequence number; the first after an opening begins an epoch (design.md 3). */
+  /** The next sequence number; the first after an opening begins an epoch (architecture.md, "Sequence tokens"). */
   takeSeq(): number {
     const now = this.#change()
     now.updateSeq += 1

@@ -29,7 +29,7 @@ SELECT told.seq, told.name, told.type FROM json_each(?) AS asked
 
 export class UpdateLog {
   readonly #connection: Connection
-  /** Of this opening; it begins with the first row (design.md 3). */
+  /** Of this opening; it begins with the first row (architecture.md, "Sequence tokens"). */
   readonly #epoch = epochId(randomBytes(9))
 
   /** The very first opening's epoch owns every number from 0 on, also of what the schema has noted. */

@@ -1,5 +1,5 @@
 /**
- * Group commit (design.md 1.3). The writes that have arrived share one transaction and one fsync, and are answered
+ * Group commit (architecture.md, "Five ideas", 3). The writes that have arrived share one transaction and one fsync, and are answered
  * after it.
  *
  * A write is decided first, and then carried out. A decision that throws has written nothing, so it is refused alone
