@@ -25,11 +25,18 @@ export function bodyBytes(body: Body, start: number, end: number): Uint8Array {
  * @param step bytes of a step, but for the last
  */
 export function* bodySteps(body: Body, start: number, end: number, step: number): Generator<Uint8Array> {
-  const memory = 'bytes' in body ? null : Buffer.allocUnsafeSlow(Math.min(step, end - start))
-  for (let at = start; at < end; at += step) {
-    const next = Math.min(at + step, end)
-    yield 'bytes' in body ? body.bytes.subarray(at, next) : readInto(memory as Buffer, body, at, next)
-  }
+  const memory = memoryFor(body, Math.min(step, end - start))
+  for (let at = start; at < end; at += step) yield stretch(body, at, Math.min(at + step, end), memory)
+}
+
+/** Of a body in memory none is needed. */
+function memoryFor(body: Body, bytes: number): Buffer {
+  return Buffer.allocUnsafeSlow('bytes' in body ? 0 : bytes)
+}
+
+/** @param memory of a body in a file, what it is read into */
+function stretch(body: Body, start: number, end: number, memory: Buffer): Uint8Array {
+  return 'bytes' in body ? body.bytes.subarray(start, end) : readInto(memory, body, start, end)
 }
 
 /**
@@ -101,9 +108,10 @@ async function parseInSlices(body: Body, shape: Shape): Promise<unknown> {
 
 async function decodeInSteps(body: Body, breath: Breath): Promise<string> {
   const length = bodyLength(body)
+  const memory = memoryFor(body, Math.min(DECODED, length))
   let text = ''
   for (let at = 0; at < length; ) {
-    const bytes = bodyBytes(body, at, Math.min(at + DECODED, length))
+    const bytes = stretch(body, at, Math.min(at + DECODED, length), memory)
     const end = at + bytes.length === length ? bytes.length : characterStart(bytes)
     text += decodeUtf8(bytes.subarray(0, end))
     at += end

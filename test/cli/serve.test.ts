@@ -1,8 +1,9 @@
 import { once } from 'node:events'
-import { chmod, lstat, readdir } from 'node:fs/promises'
+import { chmod, lstat, readdir, readFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
+import { frugally } from '../../src/cli/memory-settings.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 import { builtSettee, freePort, ROOT, start, untilUp } from './child.ts'
 
@@ -76,6 +77,33 @@ t.test('nobody else reads what it writes, nor what it wrote with another umask',
   await write('more')
   t.strictSame(await open(), [])
   await end()
+})
+
+t.test('the process that was started begins anew with settings for memory', async (t) => {
+  const chosen = [
+    { execArgv: ['--max-semi-space-size=4'], env: {} },
+    { execArgv: [], env: { NODE_OPTIONS: '--max-semi-space-size=4' } },
+    { execArgv: [], env: { MALLOC_TRIM_THRESHOLD_: '0' } },
+  ]
+  for (const started of chosen) t.equal(frugally(started), null, 'what was chosen stays')
+  const { execArgv, env } = frugally({ execArgv: ['--inspect'], env: { HOME: '/' } }) ?? {}
+  t.same(execArgv, ['--inspect', '--max-semi-space-size=8'])
+  t.match(env, { HOME: '/', MALLOC_TRIM_THRESHOLD_: /^\d+$/ })
+  if (process.platform !== 'linux' || process.execve === undefined) return
+  const port = await freePort()
+  const child = builtSettee(t, ['--port', String(port), '--data', join(t.testdir(), 'data')])
+  await untilUp(child, `http://127.0.0.1:${port}`)
+  const words = await readFile(`/proc/${child.process.pid}/cmdline`, 'utf8')
+  t.match(words.split('\0'), [
+    process.execPath,
+    '--max-semi-space-size=8',
+    /main\.js$/,
+    '--port',
+    String(port),
+  ])
+  t.match(await readFile(`/proc/${child.process.pid}/environ`, 'utf8'), 'MALLOC_TRIM_THRESHOLD_=')
+  child.process.kill('SIGTERM')
+  t.equal((await child.ended).code, 0)
 })
 
 t.test('the environment is heard', async (t) => {
