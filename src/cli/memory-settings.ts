@@ -11,7 +11,7 @@ const SEMI_SPACE_MB = 8
 
 /**
  * From which size on glibc takes a piece of memory from the system for itself, and how much free memory it keeps at the
- * end of each arena, in bytes. Left alone, it learns both from the largest piece that was ever freed: after one body of
+ * end of each arena, in bytes. Without them it learns both from the largest piece that was ever freed: after one body of
  * 8 MB it keeps up to 16 MB for each of some ten threads.
  */
 const GLIBC: Readonly<Record<string, string>> = {

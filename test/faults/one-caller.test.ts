@@ -22,7 +22,7 @@ const QUIET_MS = IS_LONG ? 10_000 : 3000
  * what is reached on a busy machine, where a thread may have to wait for a processor, and V8 keeps what many attacks have left.
  */
 const TURN_MS = IS_LONG ? 50 : 250
-const MEMORY = (IS_LONG ? 150 : 400) * MB
+const MEMORY = (IS_LONG ? 150 : 250) * MB
 /** How much slower a save's 99th percentile may be than without an attack, here or in the bench. */
 const SLOWER = 3
 /** In ms: the 99th percentile of a quiet tenant's saves before a flood (bench/RESULTS.md, `tenants --hosted`). */

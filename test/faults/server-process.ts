@@ -8,6 +8,7 @@ import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { Agent, request } from 'undici'
+import { frugally } from '../../src/cli/memory-settings.ts'
 import { cleanEnv, freePort, ROOT, WITHOUT_LOADERS } from '../cli/child.ts'
 import { moduleUrl } from '../helpers/built.ts'
 import { temporaryFolder } from '../helpers/server.ts'
@@ -138,9 +139,12 @@ function spawnServer(options: ServerProcessOptions, args: readonly string[]): Ch
     ...(isBuilt ? ['', ''] : [threadEntry.href, sandboxEntry.href]),
   ]
   const { node = process.execPath, nodeFlags = [] } = options
-  return spawn(env, [...unset, node, ...nodeFlags, '--eval', SCRIPT, ...modules, ...args], {
+  const plain = { execArgv: nodeFlags, env: cleanEnv() }
+  // What is built runs with the settings for memory that `settee serve` gives itself.
+  const started = (isBuilt ? frugally(plain) : null) ?? plain
+  return spawn(env, [...unset, node, ...started.execArgv, '--eval', SCRIPT, ...modules, ...args], {
     cwd: ROOT,
-    env: cleanEnv(),
+    env: started.env,
     stdio: ['pipe', 'pipe', 'pipe'],
   })
 }
