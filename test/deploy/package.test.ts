@@ -1,5 +1,6 @@
 /** The package as npm makes it, in an empty folder. */
 import { spawnSync } from 'node:child_process'
+import { existsSync, readFileSync } from 'node:fs'
 import { mkdir, mkdtemp, readdir, realpath, rm, symlink } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -7,7 +8,6 @@ import t, { type Test } from 'tap'
 import { cleanNpmEnv, freePort, ROOT, start, untilUp, WITHOUT_LOADERS } from '../cli/child.ts'
 import { copyContext } from '../cli/dockerfile.ts'
 
-// better-sqlite3 is compiled, which takes a minute or two.
 t.setTimeout(600_000)
 
 function run(t: Test, cwd: string, command: string, ...args: string[]): string {
@@ -26,6 +26,22 @@ function packed(listed: string) {
   }[]
   return { paths: files.map(({ path }) => path), filename }
 }
+
+t.test('npm ci compiles nothing, and so needs no Python', (t) => {
+  // npm ci reads of a package what the lock says, where npm itself never writes this: npm/cli#3341. After an `npm install`
+  // that has rewritten the lock, add `"gypfile": false` to the entries that are named here.
+  const { packages } = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8'))
+  const isPrebuilt = (path: string) =>
+    existsSync(join(ROOT, path, 'binding.gyp')) &&
+    JSON.parse(readFileSync(join(ROOT, path, 'package.json'), 'utf8')).gypfile === false
+  const prebuilt = Object.keys(packages).filter((path) => path !== '' && isPrebuilt(path))
+  t.ok(prebuilt.includes('node_modules/better-sqlite3'))
+  t.same(
+    prebuilt.filter((path) => packages[path].gypfile !== false),
+    [],
+  )
+  t.end()
+})
 
 t.test('npm pack builds what it packs', async (t) => {
   const folder = await mkdtemp(join(tmpdir(), 'settee-clone-'))
