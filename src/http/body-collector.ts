@@ -104,8 +104,10 @@ export class BodyCollector {
     try {
       if (this.#file === null) {
         this.#file = await openUnnamed(this.#tmpDir)
-        for (const earlier of this.#chunks) await this.#append(this.#file, earlier)
+        // Out of reach of `close`, which gives back the memory of chunks: a write may still read it.
+        const earlier = this.#chunks
         this.#chunks = []
+        for (const one of earlier) await this.#append(this.#file, one)
         this.#giveBack()
       }
       await this.#append(this.#file, chunk)
