@@ -136,7 +136,7 @@ async function longElement(
 /** @throws CouchError `document_not_object` for JSON of another kind, `invalid_json` for what is no JSON */
 function checkStart(text: string): void {
   if (OBJECT_START.test(text)) return
-  // A long text is not read through for the sake of a better reason.
+  // Reading a long text to its end would only give a better reason.
   if (text.length <= SHORT_TEXT) parsed(text)
   throw new CouchError(VALUE_START.test(text) ? 'document_not_object' : 'invalid_json')
 }

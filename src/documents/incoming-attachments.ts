@@ -183,7 +183,7 @@ function tooManyAttachments(most: number): CouchError {
   )
 }
 
-/** What is said of an attachment whose members are not as they must be. */
+/** The error for an attachment with a wrong or missing member. */
 export function invalidAttachment(name: string): CouchError {
   return new CouchError('bad_request', `Invalid attachment data for ${name}`)
 }

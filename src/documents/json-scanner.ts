@@ -322,7 +322,7 @@ export class DocumentScanner implements ScannedDocument {
   }
 }
 
-/** What a document is refused with that has more than {@link MAX_VALUES}. */
+/** The error for a document with more than {@link MAX_VALUES} values. */
 export function tooManyValues(): CouchError {
   return new CouchError('document_too_large', `a document holds more than ${MAX_VALUES} JSON values`)
 }

@@ -104,7 +104,7 @@ export class BodyCollector {
     try {
       if (this.#file === null) {
         this.#file = await openUnnamed(this.#tmpDir)
-        // Out of reach of `close`, which gives back the memory of chunks: a write may still read it.
+        // `close` gives back the memory of the chunks that it finds, and a write may still be reading these.
         const earlier = this.#chunks
         this.#chunks = []
         for (const one of earlier) await this.#append(this.#file, one)

@@ -10,8 +10,8 @@ export interface BodyRoom {
 
 /**
  * The memory that request bodies may take in this process, all together (architecture.md, "How a save travels",
- * `settee/body_memory`), and those of one caller: a quarter of it. What does not fit goes to a file; nothing waits for memory, since a slow upload could
- * hold it for hours.
+ * `settee/body_memory`); those of one caller may take a quarter of it. What does not fit goes to a file. Nothing waits for
+ * memory, since a slow upload could hold it for hours.
  */
 export class BodyMemory {
   readonly #size: () => number
