@@ -144,11 +144,7 @@ class Bulk {
 
   /** At once, unless the document is long or brings attachments. */
   #read(at: number): BulkRow | Promise<BulkRow> {
-    const split = this.#body.split(at)
-    const doc =
-      split instanceof Promise
-        ? split.then((parts) => readSplit(parts, this.#settings))
-        : readSplit(split, this.#settings)
+    const doc = readSplit(this.#body.split(at), this.#settings)
     return doc instanceof Promise ? doc.then((read) => this.#checked(read)) : this.#checked(doc)
   }
 

@@ -45,18 +45,16 @@ export function readDocument(
   settings: Settings,
   address?: string,
 ): IncomingDoc | Promise<IncomingDoc> {
-  const split = splitAnyDocument(text)
-  return split instanceof Promise
-    ? split.then((parts) => readSplit(parts, settings, address))
-    : readSplit(split, settings, address)
+  return readSplit(splitAnyDocument(text), settings, address)
 }
 
 /** As {@link readDocument}, of a document that is taken apart already. */
 export function readSplit(
-  split: SplitDocument,
+  split: SplitDocument | Promise<SplitDocument>,
   settings: Settings,
   address?: string,
 ): IncomingDoc | Promise<IncomingDoc> {
+  if (split instanceof Promise) return split.then((parts) => readSplit(parts, settings, address))
   const members = readMembers(split, settings.limits, address)
   const attachments = members.special.get('_attachments')
   return attachments === undefined
@@ -94,6 +92,8 @@ export async function readLeadingDocument(
 
 /** What a document says of itself, all but its attachments and its revision checked. */
 interface Members {
+  /** `_id` as sent; undefined when there was none. */
+  readonly id: unknown
   readonly special: ReadonlyMap<string, string>
   readonly deleted: boolean
   readonly body: string
@@ -107,16 +107,16 @@ function readMembers(
   for (const name of special.keys()) {
     if (!UNDERSTOOD.has(name) && !DROPPED.has(name)) throw badMember(name)
   }
-  const named = memberValue(special, '_id')
-  const id = address ?? (typeof named === 'string' ? named : '')
-  if (isLonger(body, limits.maxDocumentSize)) throw new CouchError('document_too_large', id)
-  if (values > MAX_DESIGN_VALUES && isDesignId(id)) {
+  const id = memberValue(special, '_id')
+  const name = address ?? (typeof id === 'string' ? id : '')
+  if (isLonger(body, limits.maxDocumentSize)) throw new CouchError('document_too_large', name)
+  if (values > MAX_DESIGN_VALUES && isDesignId(name)) {
     const reason = `a design document holds more than ${MAX_DESIGN_VALUES} JSON values`
     throw new CouchError('document_too_large', reason)
   }
   const deleted = special.get('_deleted') ?? 'false'
   if (deleted !== 'true' && deleted !== 'false') throw badMember('_deleted')
-  return { special, deleted: deleted === 'true', body }
+  return { id, special, deleted: deleted === 'true', body }
 }
 
 /** Whether a text has more bytes in UTF-8; no unit of UTF-16 makes more than three. */
@@ -125,10 +125,10 @@ function isLonger(text: string, bytes: number): boolean {
 }
 
 function documentOf(
-  { special, deleted, body }: Members,
+  { id, special, deleted, body }: Members,
   attachments: IncomingDoc['attachments'],
 ): IncomingDoc {
-  return { id: memberValue(special, '_id'), path: readPath(special), deleted, body, attachments }
+  return { id, path: readPath(special), deleted, body, attachments }
 }
 
 function badMember(name: string): CouchError {
