@@ -295,7 +295,7 @@ function goesOn(): typeof GOES_ON {
   return GOES_ON
 }
 
-/** A list, as new as any match, or null. */
+/** Gives a new list where the document matches, else null, as `String.prototype.match` does. */
 function found(isFound: (doc: PlainDoc) => boolean): Expression {
   return { kind: 'mixed', run: (doc) => (isFound(doc) ? [] : null) }
 }

@@ -201,7 +201,8 @@ export class BranchSet {
   }
 
   /**
-   * The incoming ids with the older ones that others have of them, as far back as any branch may keep them.
+   * The ids of the incoming branch, followed by older ancestors that other branches know. It goes back as far as any
+   * branch may keep them.
    * @param growing branches that will take over what is older than themselves
    */
   #reachBack(index: BranchIndex, incoming: Branch, growing: readonly Branch[]): readonly string[] {

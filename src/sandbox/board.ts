@@ -159,9 +159,9 @@ export class Board {
   }
 
   /**
-   * Resolves when {@link freed} is not what it was any more.
-   * @param ms resolves after so long in any case
-   * @returns false when the time was over
+   * Resolves when {@link freed} has changed, or after a time.
+   * @param ms the longest wait
+   * @returns false when the time ran out
    */
   async whenFreed(seen: number, ms: number): Promise<boolean> {
     return (await Atomics.waitAsync(this.#cells, FREED, seen, ms).value) !== 'timed-out'

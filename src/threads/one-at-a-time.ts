@@ -1,6 +1,6 @@
 /** What is done to one name at a time. */
 export class OneAtATime {
-  /** The last piece of work for each name that has any. */
+  /** The last piece of work by name, of names with work under way or waiting. */
   readonly #last = new Map<string, Promise<void>>()
 
   /** Whether work for a name is under way, or waits. */

@@ -53,7 +53,7 @@ t.test('a preflight is answered before anybody is asked who he is', async (t) =>
   const { call } = await start(t, { 'chttpd/require_valid_user': 'true' })
   await call('PUT', '/_config/admins/s', { body: '"s"' })
   const asked = 'authorization, x-my-proxy,CF-Access-Client-Id'
-  for (const path of ['/db', '/db/doc/att', '/_session', '/', '/nowhere/_x/y', '/_node/_local/_config/a/b']) {
+  for (const path of ['/db', '/db/doc/att', '/_session', '/', '/absent/_x/y', '/_node/_local/_config/a/b']) {
     const answer = await preflight(call, path, { 'access-control-request-headers': asked })
     t.strictSame([answer.status, answer.text, said(answer)], [204, '', LET_IN], path)
     t.match(answer.headers, {

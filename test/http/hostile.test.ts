@@ -223,7 +223,7 @@ t.test('a body that comes drop by drop is ended, one that goes on is not', async
     `PUT ${path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n${more}\r\n`
   const small = head('/_config/a/b').replace('1000000', '8000')
   const slow = [head('/db/a'), head('/db/b/att'), small].map((words) => open(t, port, `${words}{`))
-  const ignored = open(t, port, head('/nowhere/doc'))
+  const ignored = open(t, port, head('/absent/doc'))
   const inChunks = head('/db/d').replace('Content-Length: 1000000', 'Transfer-Encoding: chunked')
   const stopped = [`${head('/db/e')}{`, `${inChunks}1\r\n{`].map((words) => open(t, port, words))
   const packed = open(t, port, head('/db/c', 'Content-Encoding: gzip\r\n'))

@@ -138,7 +138,7 @@ t.test('a body that is refused', async (t) => {
   })
 
   t.test('since nobody asks for it', async (t) => {
-    const { stream, heard } = open({ ':method': 'PUT', ':path': '/nowhere/a' }, false)
+    const { stream, heard } = open({ ':method': 'PUT', ':path': '/absent/a' }, false)
     stream.write('x')
     const answer = await heard
     t.ok((answer.status ?? 0) >= 400)

@@ -113,7 +113,7 @@ t.test('what is no copy changes nothing', async (t) => {
   await writeFile(broken, 'no database at all')
   const empty = join(await temporaryFolder(t), 'empty.sqlite')
   await writeFile(empty, '')
-  for (const path of [broken, empty, '/nowhere/x.sqlite']) {
+  for (const path of [broken, empty, '/absent/x.sqlite']) {
     await t.rejects(databases.prepareRestore('notes', path), { code: 'bad_request' })
   }
   const newer = new Sqlite(copy)

@@ -236,6 +236,6 @@ export const replaceCases: StorageCases = {
     await store.close()
     await t.rejects(catalog.replace('notes', draft))
     await engine.openDatabase('notes')
-    await rejectsWith(t, engine.prepare('notes', '/nowhere/notes.sqlite'), 'bad_request')
+    await rejectsWith(t, engine.prepare('notes', '/absent/notes.sqlite'), 'bad_request')
   },
 }
