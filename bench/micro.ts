@@ -1,8 +1,8 @@
 /** The hot pure functions by themselves: `npm run bench:micro [-- words]`, where words choose by name. */
 import { Bench } from 'tinybench'
 import { plainFilter } from '../src/changes/plain-filter.ts'
-import { quoted } from '../src/core/json-text.ts'
-import { encodeTexts } from '../src/core/utf8.ts'
+import { encodeTexts } from '../src/core/bytes.ts'
+import { quoted } from '../src/core/json.ts'
 import { spliceDocument, splitDocument } from '../src/documents/body.ts'
 import { readPlainBulk } from '../src/documents/bulk-body.ts'
 import { SpanScanner } from '../src/documents/spans.ts'

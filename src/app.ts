@@ -1,63 +1,48 @@
+import type { IncomingMessage } from 'node:http'
 import { type FastifyInstance, fastify, LogController } from 'fastify'
 import type { Config } from './config/config.ts'
 import { uuidRulesOf } from './config/settings.ts'
-import { AMPLE_SPACE } from './core/space.ts'
+import { AMPLE_SPACE } from './core/types.ts'
 import { uuidMaker } from './core/uuids.ts'
-import { bodyWindowMs } from './http/body.ts'
-import { BodyFiles } from './http/body-files.ts'
-import { BodyMemory } from './http/body-memory.ts'
-import { clientOf, decorateAddress, trustedProxies } from './http/client-address.ts'
-import { answerClientError } from './http/client-errors.ts'
-import { ClientNetworks } from './http/client-networks.ts'
-import { tendConnections } from './http/connections.ts'
-import { holdContinue } from './http/continue.ts'
-import { MAX_HEADER_BYTES } from './http/head-faults.ts'
-import { LargeBodies } from './http/large-bodies.ts'
-import { maxOpenFiles } from './http/open-files.ts'
-import { access } from './http/plugins/access.ts'
-import { authentication } from './http/plugins/authentication.ts'
-import { compression } from './http/plugins/compression.ts'
-import { cors } from './http/plugins/cors.ts'
-import { couchHeaders, requestId } from './http/plugins/couch-headers.ts'
-import { answerFrameworkError, errors } from './http/plugins/errors.ts'
-import { jsonp } from './http/plugins/jsonp.ts'
-import { methods } from './http/plugins/methods.ts'
-import { metrics } from './http/plugins/metrics.ts'
-import { origin } from './http/plugins/origin.ts'
-import { preferMinimal } from './http/plugins/prefer-minimal.ts'
+import { access } from './http/plugins/access-rules.ts'
+import { authentication, tokenUse } from './http/plugins/authentication.ts'
+import { couchHeaders, jsonp, methods, preferMinimal, requestId } from './http/plugins/couch-headers.ts'
+import { cors, origin } from './http/plugins/cross-origin.ts'
+import { answerFrameworkError, errors } from './http/plugins/error-replies.ts'
 import { requestLog } from './http/plugins/request-log.ts'
+import { metrics } from './http/plugins/request-metrics.ts'
+import { withdrawal } from './http/plugins/revocation.ts'
 import { tenancy } from './http/plugins/tenancy.ts'
-import { tokenUse } from './http/plugins/token-use.ts'
-import { withdrawal } from './http/plugins/withdrawal.ts'
 import { parseQuery } from './http/query-params.ts'
-import { RequestTurns } from './http/request-turns.ts'
-import { rewriteUrl } from './http/rewrite-url.ts'
-import { registerPaths } from './http/route-table.ts'
-import { accountRoutes } from './http/routes/accounts.ts'
-import { alarmRoutes } from './http/routes/alarms.ts'
-import { allDocsRoutes } from './http/routes/all-docs.ts'
-import { attachmentRoutes } from './http/routes/attachment.ts'
-import { backupRoutes } from './http/routes/backups.ts'
-import { bulkRoutes } from './http/routes/bulk.ts'
-import { changesRoutes } from './http/routes/changes.ts'
-import { clusterSetupRoutes } from './http/routes/cluster-setup.ts'
-import { configRoutes } from './http/routes/config.ts'
-import { databaseRoutes } from './http/routes/database.ts'
-import { dbUpdatesRoutes } from './http/routes/db-updates.ts'
-import { documentRoutes } from './http/routes/document.ts'
-import { findRoutes } from './http/routes/find.ts'
-import { maintenanceRoutes } from './http/routes/maintenance.ts'
-import { metricsRoutes } from './http/routes/metrics.ts'
-import { serverRoutes } from './http/routes/server.ts'
-import { sessionRoutes } from './http/routes/session.ts'
-import { restoreRoutes } from './http/routes/settee-restore.ts'
-import { sizeRoutes } from './http/routes/settee-size.ts'
-import { tokenRoutes } from './http/routes/settee-tokens.ts'
-import { timeMachineRoutes } from './http/routes/time-machine.ts'
-import { upRoutes } from './http/routes/up.ts'
-import { viewRoutes } from './http/routes/views.ts'
+import { registerPaths, validatorCompiler } from './http/route-table.ts'
+import { accountRoutes } from './http/routes/account-routes.ts'
+import { allDocsRoutes } from './http/routes/all-docs-routes.ts'
+import { attachmentRoutes } from './http/routes/attachment-routes.ts'
+import { backupRoutes, restoreRoutes, sizeRoutes } from './http/routes/backup-routes.ts'
+import { bulkRoutes } from './http/routes/bulk-routes.ts'
+import { changesRoutes, dbUpdatesRoutes } from './http/routes/changes-routes.ts'
+import { clusterSetupRoutes } from './http/routes/cluster-setup-routes.ts'
+import { maintenanceRoutes } from './http/routes/compaction-routes.ts'
+import { configRoutes } from './http/routes/config-routes.ts'
+import { databaseRoutes } from './http/routes/database-routes.ts'
+import { documentRoutes } from './http/routes/document-routes.ts'
+import { findRoutes } from './http/routes/find-routes.ts'
+import { metricsRoutes, upRoutes } from './http/routes/metrics-routes.ts'
+import { serverRoutes } from './http/routes/server-routes.ts'
+import { sessionRoutes } from './http/routes/session-routes.ts'
+import { alarmRoutes, timeMachineRoutes } from './http/routes/time-machine-routes.ts'
+import { tokenRoutes } from './http/routes/token-routes.ts'
+import { viewRoutes } from './http/routes/view-routes.ts'
 import type { Services } from './http/services.ts'
-import { validatorCompiler } from './http/shapes.ts'
+import { holdContinue } from './http/transport/body-collector.ts'
+import { BodyFiles, maxOpenFiles } from './http/transport/body-files.ts'
+import { BodyMemory, LargeBodies } from './http/transport/body-memory.ts'
+import { bodyWindowMs } from './http/transport/body-reader.ts'
+import { ClientNetworks, clientOf, decorateAddress, trustedProxies } from './http/transport/client-address.ts'
+import { answerClientError, MAX_HEADER_BYTES } from './http/transport/client-errors.ts'
+import { compression } from './http/transport/compression.ts'
+import { tendConnections } from './http/transport/connections.ts'
+import { RequestTurns } from './http/transport/request-turns.ts'
 
 const HEADERS_TIMEOUT_MS = 60_000
 /** How often slow heads are looked for. */
@@ -68,7 +53,7 @@ const KEEP_ALIVE_MS = 300_000
 const MAX_SOCKETS = Math.max(64, Math.floor(maxOpenFiles() / 2))
 /** What one network may always have: a household with ten devices, each with a browser's six connections. */
 const MIN_SHARE = 64
-/** Leaves the databases their part of the time that a process has to end in (cli/lifecycle.ts). */
+/** Leaves the databases their part of the time that a process has to end in (cli/serve-command.ts). */
 const CLOSE_GRACE_MS = 5000
 
 export interface AppOptions {
@@ -206,4 +191,42 @@ async function registerRoutes(app: FastifyInstance): Promise<void> {
   await app.register(dbUpdatesRoutes)
   registerPaths(app, documentRoutes)
   registerPaths(app, attachmentRoutes)
+}
+
+/** `http://host/path`, as a client of a proxy sends it; what may stand before the host is nobody's business. */
+const ABSOLUTE = /^[a-z][a-z0-9+.-]*:\/\/[^/?]*/i
+/** A design document's id with its slash escaped, where a name follows. */
+const ESCAPED_DESIGN = /^(\/[^/]+\/_design)%2[fF](?=[^/])/
+const OVERRIDES = new Set(['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'TRACE', 'CONNECT', 'COPY'])
+
+/**
+ * Brings a request's address into the one form that the route table knows (protocol.md 2.1, 17): empty segments
+ * are dropped, `+` in the path is a space unless `chttpd/decode_plus_to_space` says otherwise, and `_design%2Fx` is `_design/x`, with what is below it: CouchDB
+ * redirects a GET of the former, but nano takes any redirect for an error (clients.md 1.5). The query stays as it is.
+ */
+export function rewriteUrl(request: IncomingMessage, isPlusSpace = true): string {
+  overrideMethod(request)
+  const url = (request.url ?? '/').replace(ABSOLUTE, '')
+  const at = url.indexOf('?')
+  const path = at === -1 ? url : url.slice(0, at)
+  return rewritePath(isPlusSpace ? spaced(path) : path) + (at === -1 ? '' : url.slice(at))
+}
+
+function spaced(path: string): string {
+  return path.includes('+') ? path.replaceAll('+', '%20') : path
+}
+
+function rewritePath(path: string): string {
+  const single = path.includes('//') ? path.replace(/\/{2,}/g, '/') : path
+  if (single === '') return '/'
+  const bare = single.length > 1 && single.endsWith('/') ? single.slice(0, -1) : single
+  return bare.includes('/_design%') ? bare.replace(ESCAPED_DESIGN, '$1/') : bare
+}
+
+/** For clients that can only GET and POST (protocol.md 1.1): honoured on POST alone. */
+function overrideMethod(request: IncomingMessage): void {
+  const wanted = request.headers['x-http-method-override']
+  if (request.method !== 'POST' || typeof wanted !== 'string' || !OVERRIDES.has(wanted)) return
+  // On the connection it is a POST still, whose client waits for the body that a HEAD would not have.
+  request.method = wanted === 'HEAD' ? 'GET' : wanted
 }

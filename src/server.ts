@@ -1,26 +1,23 @@
 /** The composition root: configuration, databases, accounts, the HTTP layer; listening; and the way down. */
-import type { FastifyInstance } from 'fastify'
-import { prepareAdmins, requireAdminIfHosted } from './auth/admins.ts'
-import { reloadConfig } from './auth/reload.ts'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { prepareAdmins, reloadConfig, requireAdminIfHosted } from './auth/admins.ts'
 import { openConfig } from './config/config.ts'
 import { prepareDataFolder, tightenDataFolder } from './config/data-folder.ts'
 import { makeLogger } from './config/logger.ts'
-import { requireSafeProxyAuth } from './config/proxy-trust.ts'
 import type { ConfigFlags } from './config/sources.ts'
+import { requireSafeProxyAuth } from './config/value-rules.ts'
 import { setteeVersion } from './config/version.ts'
 import { tellStoredBefore } from './hosted/stored-before.ts'
-import { writingDevice } from './http/writing-device.ts'
-import type { SpaceWatch } from './maintenance/space-watch.ts'
-import { openAdmission } from './server/admission.ts'
-import { Closing } from './server/closing.ts'
-import { serveCommands } from './server/commands.ts'
-import { emptyTmpDir, openDatabases, tendDatabases } from './server/databases.ts'
-import type { Ground } from './server/ground.ts'
-import { openKeeping } from './server/keeping.ts'
+import type { Device } from './metrics/alarms.ts'
+import type { SpaceWatch } from './metrics/space-watch.ts'
+import { openAdmission } from './server/auth-services.ts'
+import { openKeeping, serveCommands } from './server/backup-services.ts'
+import { emptyTmpDir, openDatabases, tendDatabases } from './server/database-services.ts'
 import { listen, listenSecurely, readyLine, warnIfOpen } from './server/listening.ts'
-import type { ServerDatabasesOptions } from './threads/server-databases-options.ts'
+import { Closing, type Ground } from './server/server-context.ts'
+import type { ServerDatabasesOptions } from './threads/databases.ts'
 
-export interface ServerOptions {
+interface ServerOptions {
   /** The data folder; made if it is not there. */
   readonly dataDir: string
   readonly env: NodeJS.ProcessEnv
@@ -68,7 +65,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     requireAdminIfHosted(config)
     requireSafeProxyAuth((section, key) => config.get(section, key))
     const app = await compose(options, { dataDir, env, config, logger, closing })
-    // First, so that who asks where the app listens is told of all places (http/plugins/origin.ts).
+    // First, so that who asks where the app listens is told of all places (http/plugins/cross-origin.ts).
     const secure = await listenSecurely(app, config, options.tlsLookMs)
     const url = await listen(app, config)
     warnIfOpen(config, logger, [url, secure?.url ?? url])
@@ -119,4 +116,29 @@ async function compose(options: ServerOptions, ground: Ground): Promise<FastifyI
   await serveCommands(ground, services, app)
   keeping.backups.startSchedule()
   return app
+}
+
+// Which device it is that writes to a database just now, for an alarm.
+
+const READS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
+const MAX_CLIENT = 100
+
+/**
+ * The device whose request under way writes to a database for an account. What a database's thread tells of a write
+ * arrives before the write is answered; of several requests, the newest.
+ * @returns null when there is none
+ */
+function writingDevice(app: FastifyInstance, database: string, account: string | null): Device | null {
+  const request = app.callsInFlight.requests().findLast((each) => writes(each, database, account))
+  if (request === undefined) return null
+  const { token } = request.identity
+  return {
+    token: token === null ? null : (app.services.tokens.get(token)?.name ?? null),
+    client: (request.headers['user-agent'] ?? '').slice(0, MAX_CLIENT),
+    address: request.address,
+  }
+}
+
+function writes(request: FastifyRequest, database: string, account: string | null): boolean {
+  return request.database?.name === database && request.user.name === account && !READS.has(request.method)
 }

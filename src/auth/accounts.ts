@@ -1,4 +1,11 @@
 /** Who may log in: what authentication asks, whoever knows the answer (server admins, `_users`, both together). */
+import { bytesOfText } from '../core/bytes.ts'
+import { CouchError } from '../core/errors.ts'
+import { userDocId, userNameOf } from '../core/ids.ts'
+import { isJsonObject } from '../core/json.ts'
+import type { UserCtx } from '../core/types.ts'
+import type { DatabaseHandle } from '../threads/databases.ts'
+import { isHashed } from './password.ts'
 
 /** An account as it stands now. */
 export interface Account {
@@ -22,4 +29,155 @@ export interface Accounts {
   decoy(): string
   /** @returns what ends the calls */
   onChange(listener: AccountListener): () => void
+}
+
+/** The role of server admins; protocol.md 11.1. */
+export const ADMIN_ROLE = '_admin'
+
+/** The role of those who may read what the server tells of itself; protocol.md 11.4. */
+const METRICS_ROLE = '_metrics'
+
+/** Nobody in particular. */
+export const ANONYMOUS: UserCtx = { name: null, roles: [] }
+
+/** Everybody, while no admin is configured ("admin party"; protocol.md 11.1). */
+export const PARTY_ADMIN: UserCtx = { name: null, roles: [ADMIN_ROLE] }
+
+/** @returns whether the user may do everything */
+export function isServerAdmin(user: Pick<UserCtx, 'roles'>): boolean {
+  return user.roles.includes(ADMIN_ROLE)
+}
+
+/** @returns whether nobody in particular is asking */
+export function isAnonymous(user: UserCtx): boolean {
+  return user.name === null && !isServerAdmin(user)
+}
+
+/** @throws not_server_admin, 401 also for who is logged in (protocol.md 11.6) */
+export function requireServerAdmin(user: UserCtx): void {
+  if (!isServerAdmin(user)) throw new CouchError('not_server_admin')
+}
+
+/** For server admins and those with the role `_metrics`. @throws not_server_admin */
+export function requireMetricsReader(user: UserCtx): void {
+  if (!user.roles.includes(METRICS_ROLE)) requireServerAdmin(user)
+}
+
+// A document of `_users` as an account; protocol.md 11.7. Pure.
+
+/** What CouchDB takes where a document does not say (couch_httpd_auth). */
+const OLD_PRF = 'sha'
+const OLD_ITERATIONS = 10_000
+
+/**
+ * Reads an account.
+ * @param name that it is asked for by
+ * @param doc the document's JSON value, read with its conflicts
+ * @returns null where there is none: the document is of another name
+ * @throws account_conflicts: the password that the user knows may be that of a losing revision, and CouchDB lets nobody
+ *   in by such a document either
+ */
+export function userAccount(name: string, doc: unknown): Account | null {
+  if (!isJsonObject(doc) || doc.name !== name) return null
+  if (doc._conflicts !== undefined) throw new CouchError('account_conflicts')
+  const roles = Array.isArray(doc.roles) ? doc.roles.filter(isGivenRole) : []
+  return { name, roles, stored: storedPassword(doc), salt: typeof doc.salt === 'string' ? doc.salt : '' }
+}
+
+/** Whether a role is one that a document can give: none of the server's but the one that reads metrics. */
+function isGivenRole(role: unknown): role is string {
+  return typeof role === 'string' && (!role.startsWith('_') || role === '_metrics')
+}
+
+/**
+ * The password of a document in a form that `verifyPassword` knows; null: no password opens the account. A second
+ * factor (`totp`) is something settee does not ask for, and an account that has one must not open without it.
+ */
+function storedPassword(doc: Readonly<Record<string, unknown>>): string | null {
+  if (doc.totp !== undefined) return null
+  const { password_scheme: scheme = 'simple', salt = '' } = doc
+  const stored =
+    scheme === 'simple'
+      ? `-hashed-${doc.password_sha},${salt}`
+      : scheme === 'pbkdf2' || scheme === 'simple+pbkdf2'
+        ? `-${scheme}:${doc.pbkdf2_prf ?? OLD_PRF}-${doc.derived_key},${salt},${doc.iterations ?? OLD_ITERATIONS}`
+        : ''
+  return isHashed(stored) ? stored : null
+}
+
+// The documents of `_users` as the operator reads and writes them; protocol.md 11.7.
+
+/** The first id behind those of users: `;` is the character after `:`. */
+const END = 'org.couchdb.user;'
+
+/** @returns the document's text; null when there is none */
+export async function readUser(users: DatabaseHandle, name: string): Promise<string | null> {
+  try {
+    const { json } = await users.open(PARTY_ADMIN, userDocId(name), {})
+    return Buffer.from(typeof json === 'string' ? bytesOfText(json) : json)
+      .toString()
+      .trim()
+  } catch (error) {
+    if (error instanceof CouchError && error.status === 404) return null
+    throw error
+  }
+}
+
+/** Makes a user document, with a password or without. @throws conflict when there is one; what the rules of `_users` throw */
+export async function addUser(
+  users: DatabaseHandle,
+  user: { readonly name: string; readonly password: string | null; readonly roles: readonly string[] },
+): Promise<void> {
+  const { name, password, roles } = user
+  await put(
+    users,
+    name,
+    JSON.stringify({ name, type: 'user', roles, ...(password !== null && { password }) }),
+  )
+}
+
+/**
+ * Gives a user another password. The rest of the document stays the text that it was, and the old hash in it is
+ * replaced where the new one is made.
+ * @param text the document, as {@link readUser} gave it
+ * @throws conflict when it has changed since
+ */
+export async function setUserPassword(
+  users: DatabaseHandle,
+  name: string,
+  text: string,
+  password: string,
+): Promise<void> {
+  // Of a member that is there twice the last one counts.
+  await put(users, name, `${text.replace(/\}$/, '')},"password":${JSON.stringify(password)}}`)
+}
+
+async function put(users: DatabaseHandle, name: string, json: string): Promise<void> {
+  await users.put(PARTY_ADMIN, userDocId(name), { bytes: Buffer.from(json) }, {})
+}
+
+/** @param text the document, as {@link readUser} gave it */
+export async function removeUser(users: DatabaseHandle, name: string, text: string): Promise<void> {
+  const { _rev } = JSON.parse(text) as { _rev: string }
+  await users.remove(PARTY_ADMIN, userDocId(name), _rev)
+}
+
+/** @returns the names of users behind `after`, in the order of their bytes, at most `limit` */
+export async function userNames(
+  users: DatabaseHandle,
+  after: string | null,
+  limit: number,
+): Promise<string[]> {
+  const startKey = after === null ? userDocId('') : `${userDocId(after)}\u0000`
+  const query = { startKey, endKey: END, inclusiveEnd: false, limit }
+  const chunks: Uint8Array[] = []
+  for await (const chunk of users.allDocs(PARTY_ADMIN, 'all', query, null)) chunks.push(chunk)
+  const { rows } = JSON.parse(Buffer.concat(chunks).toString()) as { rows: readonly { id: string }[] }
+  return rows.flatMap(({ id }) => userNameOf(id) ?? [])
+}
+
+/** @returns the roles that a user document grants; none where it holds no list of texts */
+export function rolesOfUser(text: string): readonly string[] {
+  const { roles } = JSON.parse(text) as { roles?: unknown }
+  return Array.isArray(roles) ? roles.filter((role): role is string => typeof role === 'string') : []
 }

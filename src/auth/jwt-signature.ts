@@ -2,9 +2,8 @@
 import type { KeyObject } from 'node:crypto'
 import { compactVerify, decodeProtectedHeader, errors } from 'jose'
 import { CouchError } from '../core/errors.ts'
-import { isTooDeep } from '../core/json-depth.ts'
-import type { Claims } from './jwt-claims.ts'
-import { isAlgorithm } from './jwt-keys.ts'
+import { isTooDeep } from '../core/json.ts'
+import { type Claims, isAlgorithm } from './jwt-claims.ts'
 
 /** What a token says of its signature. */
 export interface Header {

@@ -1,16 +1,23 @@
 import { createHash, type KeyObject } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { Config } from '../config/config.ts'
-import { parseClaims } from '../config/required-claims.ts'
-import { atMost } from '../core/cache-room.ts'
+import { parseClaims } from '../config/value-rules.ts'
+import { atMost } from '../core/cache.ts'
+import { FairTurns } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
-import { FairTurns } from './fair-turns.ts'
-import { checkPeriod, checkRequired, type Period, periodOf, rolesOf, subjectOf } from './jwt-claims.ts'
-import { findKey } from './jwt-keys.ts'
+import {
+  checkPeriod,
+  checkRequired,
+  findKey,
+  type Period,
+  periodOf,
+  rolesOf,
+  subjectOf,
+} from './jwt-claims.ts'
 import type { Header } from './jwt-signature.ts'
 
 /** Who a token is for, and what it claims for him; what the server grants of that is another matter. */
-export interface VerifiedToken {
+interface VerifiedToken {
   readonly name: string
   readonly roles: readonly string[]
   readonly period: Period

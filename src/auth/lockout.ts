@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
+import type { Logger } from 'pino'
 import type { Config } from '../config/config.ts'
-import { atMost } from '../core/cache-room.ts'
+import { atMost } from '../core/cache.ts'
 import { networkOf } from '../core/network.ts'
 
 /** How often a login may fail, and what then; CouchDB's section `[chttpd_auth_lockout]`. */
@@ -22,7 +23,7 @@ export interface FailedLogin {
   readonly locks: 'account' | 'address' | null
 }
 
-export interface LockoutOptions {
+interface LockoutOptions {
   policy(): LockoutPolicy
   /** Told of each failure but those in a lock. */
   onFailure?(failure: FailedLogin): void
@@ -119,10 +120,33 @@ function keyOf(address: string, name: string): string {
 }
 
 /** @returns the policy as it is configured now; protocol.md 11.3 */
-export function lockoutPolicy(config: Config): LockoutPolicy {
+function lockoutPolicy(config: Config): LockoutPolicy {
   return {
     mode: (config.get('chttpd_auth_lockout', 'mode') || 'enforce') as LockoutPolicy['mode'],
     threshold: config.integer('chttpd_auth_lockout', 'threshold'),
     lifetimeMs: config.integer('chttpd_auth_lockout', 'max_lifetime'),
   }
+}
+
+/** Names in the log are cut: a header may hold 64 kB of one. */
+const MAX_LOGGED = 128
+
+/** What the line says that a filter of fail2ban looks for; docs/operating.md has the filter. */
+const FAILED = 'a login failed'
+
+/**
+ * @returns the lockout as it is configured, which writes a line to the log for each login that fails: the client's
+ * address and the account, never the password
+ */
+export function loginGuard(config: Config, logger: Logger): Lockout {
+  return new Lockout({
+    policy: () => lockoutPolicy(config),
+    maxObjects: config.integer('chttpd_auth_lockout', 'max_objects'),
+    onFailure: ({ address, name, locks }) => {
+      const account = name.slice(0, MAX_LOGGED)
+      // The address first: what stands behind it is the client's to choose.
+      if (locks === null) logger.warn({ address, account }, FAILED)
+      else logger.warn({ address, account, locks }, FAILED)
+    },
+  })
 }

@@ -6,11 +6,18 @@ import type { Config } from '../config/config.ts'
 import { secretFromEnvironment } from '../config/sources.ts'
 import { CouchError } from '../core/errors.ts'
 import type { Databases } from '../threads/databases.ts'
-import { ADMIN_ROLE } from './access.ts'
+import {
+  ADMIN_ROLE,
+  addUser,
+  readUser,
+  removeUser,
+  rolesOfUser,
+  setUserPassword,
+  userNames,
+} from './accounts.ts'
 import { deleteAdmin, requireNoAdmin, setAdmin } from './admins.ts'
-import { addUser, readUser, removeUser, rolesOfUser, setUserPassword, userNames } from './user-documents.ts'
 
-export interface PasswordChange {
+interface PasswordChange {
   readonly name: string
   readonly password: string
   /** Makes a server admin when there is neither an admin nor an account of this name. */
@@ -19,14 +26,14 @@ export interface PasswordChange {
   readonly isFirst?: boolean
 }
 
-export interface NewAccount {
+interface NewAccount {
   readonly name: string
   /** Null: none, so that device tokens alone let somebody in. */
   readonly password: string | null
   readonly roles: readonly string[]
 }
 
-export type AccountKind = 'admin' | 'account'
+type AccountKind = 'admin' | 'account'
 
 export interface PasswordOutcome {
   readonly kind: AccountKind
@@ -41,18 +48,18 @@ export interface AccountRow {
   readonly roles: readonly string[]
 }
 
-export interface AccountPage {
+interface AccountPage {
   readonly rows: readonly AccountRow[]
   /** Asks for the next page; null: this is the last one. */
   readonly next: string | null
 }
 
-export interface DeletionOutcome {
+interface DeletionOutcome {
   readonly deleted: readonly AccountKind[]
   readonly warning: string | null
 }
 
-/** Arguments and answers are plain data, so that they can travel (maintenance/control-server.ts). */
+/** Arguments and answers are plain data, so that they can travel (control/control-server.ts). */
 export interface Operator {
   /**
    * Changes the password of a server admin, or, where there is none of this name, of an account.

@@ -1,5 +1,5 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
-import { deriveKey, type HashOptions, newSalt, PRFS } from '../core/pbkdf2.ts'
+import { deriveKey, type HashOptions, newSalt, PRFS } from '../documents/password-hashing.ts'
 
 /*
  * Stored passwords in CouchDB's three forms (protocol.md 11.7, couch_passwords.erl), and a fourth of our own:

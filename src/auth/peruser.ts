@@ -8,8 +8,8 @@
  */
 import type { Config } from '../config/config.ts'
 import { CouchError } from '../core/errors.ts'
+import { userDocId } from '../core/ids.ts'
 import type { SecurityList, SecurityObject } from '../core/types.ts'
-import { userDocId } from '../core/user-ids.ts'
 import { ADMIN_ONLY } from '../documents/security.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
 import { findDatabase, HOUSE, PLAIN_FEED, type UserChange, userChanges } from './users-feed.ts'

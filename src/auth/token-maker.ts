@@ -1,9 +1,15 @@
 /** Device tokens as the operator makes them, where a server holds them in memory and where none runs. */
 import { newUuid } from '../core/ids.ts'
-import { checkNewToken } from './token-checks.ts'
-import type { TokenLimits } from './token-limits.ts'
-import { hashOfSecret, newSecret, recordOfToken, TOKEN_KIND, tokenOfRecord } from './token-record.ts'
-import { TokenTable } from './token-table.ts'
+import {
+  checkNewToken,
+  hashOfSecret,
+  newSecret,
+  recordOfToken,
+  TOKEN_KIND,
+  type TokenLimits,
+  TokenTable,
+  tokenOfRecord,
+} from './token-record.ts'
 import type { TokenRecords, Tokens } from './tokens.ts'
 
 export interface TokenMaker {

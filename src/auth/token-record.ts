@@ -1,10 +1,10 @@
 /** A device token as plain data: its secret, which is never kept, and the record that is. */
-import { createHash, randomBytes } from 'node:crypto'
+import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
+import type { Config } from '../config/config.ts'
+import { CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
 import type { RecordWrite, ServerRecord } from '../storage/catalog.ts'
-import { ADMIN_ROLE } from './access.ts'
-import type { Account } from './accounts.ts'
-import type { TokenGrant } from './token-source.ts'
+import { type Account, ADMIN_ROLE } from './accounts.ts'
 
 /** The kind of the server's records that hold tokens. */
 export const TOKEN_KIND = 'token'
@@ -14,7 +14,7 @@ const PREFIX = 'stt_'
 const SECRET_BYTES = 32
 const SECRET = /^stt_[A-Za-z0-9_-]{43}$/
 
-export interface TokenUse {
+interface TokenUse {
   /** Milliseconds since 1970. */
   readonly time: number
   /** What the client calls itself (User-Agent), cut. */
@@ -77,4 +77,131 @@ function useOf(value: unknown): TokenUse | null {
   const { time, client, address } = (value ?? {}) as Record<string, unknown>
   if (typeof time !== 'number' || typeof client !== 'string' || typeof address !== 'string') return null
   return { time, client, address }
+}
+
+// What authentication asks of device tokens: secrets that stand where a password would.
+
+export interface TokenGrant {
+  readonly id: string
+  /** Whether the account's role `_admin` comes with it; every other role does. */
+  readonly isAdmin: boolean
+}
+
+export interface TokenSource {
+  /** Whether the text has the form of a token's secret: then no password is looked for. */
+  looksLike(password: string): boolean
+  /** @returns null when the secret is of no token of this account; whether the account still exists is not asked */
+  check(name: string, password: string): TokenGrant | null
+}
+
+export interface TokenLimits {
+  /** Tokens of all accounts together, which are all held in memory. */
+  readonly total: number
+  readonly perAccount: number
+  /** Characters of a name. */
+  readonly nameLength: number
+}
+
+/** @returns how many device tokens there may be, and how long their names, as the configuration says now */
+export function tokenLimitsOf(config: Config): TokenLimits {
+  return {
+    total: config.integer('settee', 'max_tokens'),
+    perAccount: config.integer('settee', 'tokens_per_account'),
+    nameLength: config.integer('settee', 'token_name_length'),
+  }
+}
+
+// The tokens of a server in memory: found by id, by secret and by account, each at once.
+
+export class TokenTable {
+  readonly #byId = new Map<string, Token>()
+  readonly #byHash = new Map<string, Token>()
+  readonly #byAccount = new Map<string, Map<string, Token>>()
+
+  get size(): number {
+    return this.#byId.size
+  }
+
+  get(id: string): Token | undefined {
+    return this.#byId.get(id)
+  }
+
+  all(): IterableIterator<Token> {
+    return this.#byId.values()
+  }
+
+  accounts(): IterableIterator<string> {
+    return this.#byAccount.keys()
+  }
+
+  hasAccount(account: string): boolean {
+    return this.#byAccount.has(account)
+  }
+
+  /** @returns the account's tokens, oldest first */
+  of(account: string): readonly Token[] {
+    return [...(this.#byAccount.get(account)?.values() ?? [])]
+  }
+
+  /** The map is asked for the hash, of which the time of its look-up tells nothing of use; then all of it is compared. */
+  bySecret(secret: string): Token | undefined {
+    const hash = hashOfSecret(secret)
+    const token = this.#byHash.get(hash.toString('base64url'))
+    return token !== undefined && timingSafeEqual(token.hash, hash) ? token : undefined
+  }
+
+  /** Enters a token, also in the place of the one with its id. */
+  set(token: Token): void {
+    this.#byId.set(token.id, token)
+    this.#byHash.set(token.hash.toString('base64url'), token)
+    const others = this.#byAccount.get(token.account) ?? new Map<string, Token>()
+    this.#byAccount.set(token.account, others.set(token.id, token))
+  }
+
+  delete({ id, hash, account }: Token): void {
+    this.#byId.delete(id)
+    this.#byHash.delete(hash.toString('base64url'))
+    const others = this.#byAccount.get(account)
+    others?.delete(id)
+    if (others?.size === 0) this.#byAccount.delete(account)
+  }
+}
+
+/**
+ * Whether an account may have one more token, of this name.
+ * @param table all tokens there are
+ * @throws bad_request for a bad name; conflict when the account has one of this name; forbidden at a limit
+ */
+export function checkNewToken(table: TokenTable, limits: TokenLimits, account: string, name: string): void {
+  const { total, perAccount, nameLength } = limits
+  checkName(name, nameLength)
+  const own = table.of(account)
+  if (own.some((token) => token.name === name)) {
+    throw new CouchError('conflict', 'The account has a token of this name already.')
+  }
+  if (own.length >= perAccount) {
+    throw new CouchError(
+      'forbidden',
+      `The account has ${own.length} tokens, as many as it may have (settee/tokens_per_account); revoke one first.`,
+    )
+  }
+  if (table.size >= total) {
+    throw new CouchError('forbidden', 'The server has as many tokens as it may have (settee/max_tokens).')
+  }
+}
+
+function checkName(name: string, maxLength: number): void {
+  if (name.trim() === '') throw new CouchError('bad_request', 'The name of a token must not be empty.')
+  if (name !== name.trim() || /\p{Cc}/u.test(name) || !name.isWellFormed()) {
+    throw new CouchError(
+      'bad_request',
+      'The name of a token must be text without control characters and without white space around it.',
+    )
+  }
+  if (name.length > maxLength) {
+    throw new CouchError(
+      'bad_request',
+      `The name of a token may have ${maxLength} characters (settee/token_name_length).`,
+    )
+  }
 }

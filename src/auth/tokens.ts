@@ -1,21 +1,21 @@
 import { newUuid } from '../core/ids.ts'
 import type { Catalog, RecordWrite } from '../storage/catalog.ts'
 import type { AccountListener } from './accounts.ts'
-import { checkNewToken } from './token-checks.ts'
-import type { TokenLimits } from './token-limits.ts'
-import { type OwnerOptions, OwnerWatch } from './token-owners.ts'
 import {
+  checkNewToken,
   hashOfSecret,
   looksLikeSecret,
   newSecret,
   recordOfToken,
   TOKEN_KIND,
   type Token,
+  type TokenGrant,
+  type TokenLimits,
+  type TokenSource,
+  TokenTable,
   tokenOfRecord,
 } from './token-record.ts'
-import type { TokenGrant, TokenSource } from './token-source.ts'
-import { TokenTable } from './token-table.ts'
-import { TokenUses, type UseOptions } from './token-uses.ts'
+import { type OwnerOptions, OwnerWatch, TokenUses, type UseOptions } from './token-uses.ts'
 
 export type TokenRecords = Pick<Catalog, 'readRecords' | 'writeRecords'>
 

@@ -2,10 +2,10 @@
 
 import { type ChangesOptions, PLAIN_CHANGES } from '../changes/rows.ts'
 import { CouchError } from '../core/errors.ts'
+import { userNameOf } from '../core/ids.ts'
 import type { UserCtx } from '../core/types.ts'
-import { userNameOf } from '../core/user-ids.ts'
 import type { DatabaseEvent, DatabaseHandle, Databases } from '../threads/databases.ts'
-import { ADMIN_ROLE } from './access.ts'
+import { ADMIN_ROLE } from './accounts.ts'
 
 /** The house itself, which reads and writes accounts for whoever logs in. */
 export const HOUSE: UserCtx = { name: null, roles: [ADMIN_ROLE] }

@@ -1,13 +1,20 @@
 /** The accounts of `_users`, and how they stand beside the server admins of the configuration; protocol.md 11.1. */
 import { randomBytes } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
-import type { Sendable } from '../core/byte-text.ts'
-import { atMost } from '../core/cache-room.ts'
+import type { Logger } from 'pino'
+import type { Config } from '../config/config.ts'
+import { hashingOf } from '../config/settings.ts'
+import type { Sendable } from '../core/bytes.ts'
+import { atMost } from '../core/cache.ts'
+import { WorkQueue } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
-import { userDocId } from '../core/user-ids.ts'
+import { userDocId } from '../core/ids.ts'
+import { deriveKey, type HashOptions, PRFS, withHash } from '../documents/password-hashing.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
-import type { Account, AccountListener, Accounts } from './accounts.ts'
-import { userAccount } from './user-account.ts'
+import { type Account, type AccountListener, type Accounts, ADMIN_ROLE, userAccount } from './accounts.ts'
+import { adminAccounts } from './admins.ts'
+import { type PasswordHash, parseHash } from './password.ts'
+import { PerUserDatabases, type PerUserOptions } from './peruser.ts'
 import { type ChangedNames, HOUSE, UsersFeed } from './users-feed.ts'
 
 /** Accounts that are remembered; as many names again of which there is none, which push out nobody. */
@@ -29,7 +36,7 @@ interface Loading {
   readonly account: Promise<Account | null>
 }
 
-export interface UsersOptions {
+interface UsersOptions {
   /** Rounds and digest of {@link Accounts.decoy}, those of new passwords. */
   hashing(): { readonly iterations: number }
 }
@@ -133,7 +140,7 @@ async function readAccount(database: DatabaseHandle, name: string): Promise<Acco
 }
 
 /** @returns the text of a document that a database thread has sent */
-export function textOf(json: Sendable): string {
+function textOf(json: Sendable): string {
   return (typeof json === 'string' ? Buffer.from(json, 'latin1') : Buffer.from(json)).toString()
 }
 
@@ -163,4 +170,130 @@ async function withRoles(admin: Account, users: Accounts): Promise<Account> {
   const user = await users.find(admin.name).catch(() => null)
   if (user === null || user.roles.length === 0) return admin
   return { ...admin, roles: [...new Set([...admin.roles, ...user.roles])] }
+}
+
+// The accounts of a server, put together: server admins of the configuration, and `_users`.
+
+interface OpenedUsers {
+  readonly accounts: Accounts
+  readonly upgrades: HashUpgrades
+  /** Before the databases are closed. */
+  close(): Promise<void>
+}
+
+interface OpenUsersOptions {
+  readonly config: Config
+  readonly databases: Databases
+  /** What databases of users' own are made and deleted in. */
+  readonly perUser: PerUserOptions['databases']
+  readonly logger: Pick<Logger, 'error' | 'warn'>
+}
+
+/**
+ * Makes `_users` if it is not there, follows it, and gives each user a database where that is wished for.
+ * @throws what keeps `_users` from being made, but for a full disk
+ */
+export async function openUsers({
+  config,
+  databases,
+  perUser: perUserDatabases,
+  logger,
+}: OpenUsersOptions): Promise<OpenedUsers> {
+  await databases.create(databases.usersDatabase).catch((error: unknown) => {
+    // A disk that is full must not keep an admin from starting the server to make room.
+    const code = error instanceof CouchError ? error.code : null
+    if (code === 'insufficient_storage')
+      logger.error({ err: error }, 'the database of accounts cannot be made')
+    else if (code !== 'file_exists') throw error
+  })
+  const hashing = () => hashingOf(config)
+  const users = usersAccounts(databases, { hashing })
+  const upgrades = new HashUpgrades({
+    databases,
+    isOn: () => config.boolean('chttpd_auth', 'upgrade_hash_on_auth'),
+    hashing,
+    onFault: (fault) => logger.warn({ err: fault }, "a user's weak hash could not be made anew"),
+  })
+  const perUser = new PerUserDatabases({
+    databases: perUserDatabases,
+    config,
+    onFault: (fault, user) =>
+      logger.warn({ err: fault, user }, 'couch_peruser could not do its work for a user, or for now'),
+  })
+  perUser.start()
+  return {
+    accounts: combinedAccounts(adminAccounts(config), users),
+    upgrades,
+    close: async () => {
+      users.close()
+      await perUser.close()
+    },
+  }
+}
+
+// Weak hashes of users, made anew when the plain password is at hand; CouchDB's `upgrade_hash_on_auth`.
+
+/** Upgrades that may wait; of those beyond, another login will come. */
+const MAY_WAIT = 100
+
+interface HashUpgradesOptions {
+  readonly databases: Pick<Databases, 'get' | 'usersDatabase'>
+  /** Whether hashes are to be made anew. */
+  isOn(): boolean
+  /** How new passwords are hashed. */
+  hashing(): HashOptions
+  /** One has failed, for another reason than that somebody else has written the document. */
+  onFault(fault: unknown): void
+}
+
+export class HashUpgrades {
+  readonly #options: HashUpgradesOptions
+  readonly #queue = new WorkQueue(1, MAY_WAIT)
+  readonly #names = new Set<string>()
+
+  constructor(options: HashUpgradesOptions) {
+    this.#options = options
+  }
+
+  /**
+   * Looks at an account that somebody has just logged in to, and sees in the background to its hash if that is weak.
+   * @param password the right one
+   */
+  consider(account: Account, password: string): void {
+    if (account.stored === null || account.roles.includes(ADMIN_ROLE) || !this.#options.isOn()) return
+    const hash = parseHash(account.stored)
+    if (hash === null || !isWeak(hash, this.#options.hashing()) || this.#names.has(account.name)) return
+    this.#names.add(account.name)
+    this.#queue
+      .take(() => this.#upgrade(account, hash.salt, password))
+      .catch((fault: unknown) => {
+        if (!isExpected(fault)) this.#options.onFault(fault)
+      })
+      .finally(() => this.#names.delete(account.name))
+      .catch(() => undefined)
+  }
+
+  /** The salt stays, and with it the sessions, whose keys hang on it; so it is in CouchDB. */
+  async #upgrade({ name, stored }: Account, salt: string, password: string): Promise<void> {
+    const { databases } = this.#options
+    const database = databases.get(databases.usersDatabase)
+    const { json } = await database.open(HOUSE, userDocId(name), { conflicts: true })
+    const text = textOf(json)
+    if (userAccount(name, JSON.parse(text))?.stored !== stored) return
+    const hashing = this.#options.hashing()
+    const key = await deriveKey(password, salt, hashing)
+    const bytes = Buffer.from(withHash(text, key, salt, hashing))
+    await database.put(HOUSE, userDocId(name), { bytes }, {})
+  }
+}
+
+/** Whether a hash is easier to break than the one that a new password would get. */
+function isWeak({ scheme, prf, iterations }: PasswordHash, wanted: HashOptions): boolean {
+  if (scheme !== 'pbkdf2' || iterations < wanted.iterations) return true
+  return (PRFS[prf]?.length ?? 0) < (PRFS[wanted.prf]?.length ?? 0)
+}
+
+/** Somebody else was first, the account or the whole database is gone, or too much is to be done just now. */
+function isExpected(fault: unknown): boolean {
+  return fault instanceof CouchError && [404, 409, 503].includes(fault.status)
 }

@@ -8,15 +8,14 @@ import type { SecurityObject, UserCtx } from '../core/types.ts'
 import { ADMIN_ONLY, requireMember } from '../documents/security.ts'
 import type { CatalogUpdate, CatalogUpdates, UpdatesRange } from '../storage/catalog.ts'
 import { readSequence, sequenceToken } from '../storage/sequence.ts'
-import type { FeedRequest } from './feed.ts'
-import { bytesOf } from './framing.ts'
+import type { FeedRequest } from './changes-feed.ts'
+import { bytesOf, type FeedKind } from './changes-query.ts'
 import type { ChangesPage, ChangesRequest } from './page.ts'
-import type { FeedKind } from './query.ts'
 import { type Framing, PAGE_ROWS, PLAIN_CHANGES } from './rows.ts'
 import type { FeedDatabase } from './source.ts'
 
 /** Where updates come from; threads/databases.ts has it. */
-export interface UpdatesOrigin {
+interface UpdatesOrigin {
   updates(range: UpdatesRange, limit: number): Promise<CatalogUpdates>
   /** Calls `listener` when there may be further updates, until the returned function is called. */
   watchUpdates(listener: () => void): () => void
@@ -40,7 +39,7 @@ export interface UpdatesView {
 }
 
 /** All updates, for server admins. No database's incarnation is 0. */
-export const ALL_UPDATES: UpdatesView = {
+const ALL_UPDATES: UpdatesView = {
   incarnation: 0,
   security: ADMIN_ONLY,
   names: null,

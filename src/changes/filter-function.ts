@@ -2,21 +2,25 @@
  * `filter=ddoc/name` and `filter=_view`: the feed is read through in batches, and functions of design documents say in
  * the sandbox what passes. While they are at work on one batch the next is read, and no more than these two are held.
  */
-
-import { isHeldLong } from '../core/breath.ts'
+import { CouchError } from '../core/errors.ts'
+import { isJsonObject } from '../core/json.ts'
 import { scanBytes } from '../core/outgoing.ts'
-import type { UserCtx } from '../core/types.ts'
+import type { SecurityObject, UserCtx } from '../core/types.ts'
+import { isHeldLong } from '../core/yielder.ts'
+import { languageOf, requireJavascript } from '../documents/design-docs.ts'
 import { renderDocument } from '../documents/render.ts'
 import { requireMember } from '../documents/security.ts'
 import { findLeaf } from '../revisions/branch-index.ts'
 import { parseRev } from '../revisions/rev.ts'
+import type { Sandbox } from '../sandbox/messages.ts'
 import type { DatabaseStore, DocState, StoreView } from '../storage/engine.ts'
-import type { Judge } from './filter-judge.ts'
+import { completeRequest } from './filters.ts'
 import {
   type ChangesOptions,
   type FeedRange,
   type FeedRows,
   type FeedSearch,
+  type FunctionFilter,
   listedRevs,
   makeRow,
   PAGE_TEXT,
@@ -160,4 +164,96 @@ function sift(
     if (passing.length > 0) passed.push(makeRow(parts, passing))
   }
   return { passed, used }
+}
+
+// What a function of a design document says of documents, for filters; protocol.md 5.5, 5.6.
+
+/** Whether each document, given as JSON text, passes. Rejects as the sandbox does. */
+type Judge = (docs: readonly string[]) => Promise<readonly boolean[]>
+
+/** Whose design documents hold the functions, and where they are run. */
+export interface FunctionHouse {
+  readonly sandbox: Sandbox
+  /** The database's name, and its incarnation. */
+  readonly name: string
+  readonly incarnation: number
+}
+
+interface Design {
+  readonly rev: string
+  /** JSON text of the design document's own members. */
+  readonly source: string
+  readonly security: SecurityObject | null
+}
+
+/** A function as its design document has it. */
+interface FoundFunction extends Design {
+  readonly path: readonly string[]
+  /** What stands at the path. */
+  readonly value: unknown
+}
+
+/**
+ * Finds the function of a filter. It is looked up for every page, so that a change of its design document counts.
+ * @throws unauthorized, forbidden; not_found, deleted, with the texts of protocol.md 5.6; function_error
+ */
+export async function findFunction(
+  store: DatabaseStore,
+  user: UserCtx,
+  filter: FunctionFilter,
+): Promise<FoundFunction> {
+  const design = await readDesign(store, user, filter.ddoc)
+  const path = [filter.kind === 'view' ? 'views' : 'filters', filter.name]
+  const members = JSON.parse(design.source) as Record<string, unknown>
+  const value = valueOfKeys(members, path)
+  requireJavascript(languageOf(members))
+  return { ...design, path, value }
+}
+
+/** @param user who asks: functions are told */
+export function openJudge(
+  { rev, source, security, path }: FoundFunction,
+  user: UserCtx,
+  filter: FunctionFilter,
+  { sandbox, name, incarnation }: FunctionHouse,
+): Judge {
+  const fn = { database: incarnation, ddoc: filter.ddoc, rev, source }
+  if (filter.kind === 'view') {
+    const map = { ...fn, path: [...path, 'map'] }
+    return async (docs) => (docs.length === 0 ? [] : (await sandbox.map(map, docs)).map(hasEmitted))
+  }
+  const request = completeRequest(filter.request, name, user, security)
+  return async (docs) => (docs.length === 0 ? [] : sandbox.filter({ ...fn, path }, docs, request))
+}
+
+async function readDesign(store: DatabaseStore, user: UserCtx, ddoc: string): Promise<Design> {
+  const [design] = await store.readDocs(
+    [ddoc],
+    (doc, _id, { security }) => {
+      requireMember(user, security)
+      const source = doc?.body(doc.rev) ?? null
+      if (doc === null || source === null) throw new CouchError('not_found')
+      if (doc.deleted) throw new CouchError('deleted')
+      return { rev: doc.rev, source, security }
+    },
+    { body: true },
+  )
+  return design as Design
+}
+
+/** @throws not_found for the first key that is not there */
+function valueOfKeys(members: Record<string, unknown>, path: readonly string[]): unknown {
+  let value: unknown = members
+  for (const key of path) {
+    if (!isJsonObject(value)) {
+      throw new CouchError('not_found', 'json_mismatch')
+    }
+    if (!Object.hasOwn(value, key)) throw new CouchError('not_found', `missing json key: ${key}`)
+    value = value[key]
+  }
+  return value
+}
+
+function hasEmitted(emitted: string): boolean {
+  return emitted !== '[]'
 }

@@ -3,22 +3,24 @@
  * on the way.
  */
 
-import { isHeldLong } from '../core/breath.ts'
+import { BoundedCache } from '../core/cache.ts'
 import { isDesignId } from '../core/ids.ts'
 import { scanBytes } from '../core/outgoing.ts'
+import { isHeldLong } from '../core/yielder.ts'
 import { MAX_PARSED_AT_ONCE, parseInSteps } from '../documents/json-parser.ts'
 import { renderDocument } from '../documents/render.ts'
 import { compileSelector, type Selector } from '../query/selector.ts'
 import { findLeaf } from '../revisions/branch-index.ts'
 import { parseRev } from '../revisions/rev.ts'
 import type { DatabaseStore, DocState, Touches } from '../storage/engine.ts'
-import { BoundedCache } from './bounded-cache.ts'
-import { type ChangesFilter, type FunctionFilter, filterError } from './filter-kinds.ts'
 import { type PlainFilter, plainFilter } from './plain-filter.ts'
 import {
+  type ChangesFilter,
   type ChangesOptions,
   type FeedRows,
   type FeedSearch,
+  type FunctionFilter,
+  filterError,
   listedRevs,
   PAGE_ROWS,
   PAGE_TEXT,
@@ -37,7 +39,7 @@ interface Sieve {
 }
 
 /** A filter made ready, but for a feed's options. */
-export type OpenSieve = (options: ChangesOptions) => Sieve
+type OpenSieve = (options: ChangesOptions) => Sieve
 
 /** Documents that a page looks at; where none passes, its time ends it sooner. */
 const MOST_SCANNED = 5000

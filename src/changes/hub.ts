@@ -3,13 +3,19 @@
  * for all that stand at the same place and ask for the same (architecture.md, "How a feed travels").
  */
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { share } from '../core/discard.ts'
+import { share } from '../core/outgoing.ts'
 import type { SecurityObject, UserCtx } from '../core/types.ts'
 import { requireMember } from '../documents/security.ts'
-import { type Clock, systemClock } from './clock.ts'
 import type { ChangesPage, ChangesRequest } from './page.ts'
 import { PAGE_ROWS } from './rows.ts'
-import type { FeedDatabase, FeedEvent, FeedSource, Wake } from './source.ts'
+import {
+  type Clock,
+  type FeedDatabase,
+  type FeedEvent,
+  type FeedSource,
+  systemClock,
+  type Wake,
+} from './source.ts'
 
 /** How many feeds look at their rights in one turn of the event loop; each takes some 40 us. */
 const DOUBTS_A_TURN = 100

@@ -13,18 +13,21 @@
  *     expression: ?: || && === !== == != < > <= >= ! ( ), literals, doc._id, doc._rev, doc._deleted; of texts `length`,
  *     the methods listed in METHODS, called with literals, and `match`; of patterns `test` and `exec`.
  */
-import { NotPlain, searcher, TokenReader, tokenize } from './plain-tokens.ts'
 import {
   COMPARISONS,
   EQUALITIES,
   type Expression,
   isComparable,
   METHODS,
+  NotPlain,
   type PlainDoc,
   RELATIONS,
   type Run,
+  searcher,
+  TokenReader,
+  tokenize,
   type Value,
-} from './plain-values.ts'
+} from './plain-tokens.ts'
 
 export type PlainFilter = (doc: PlainDoc) => boolean
 

@@ -1,14 +1,12 @@
 /** Rows of `_changes` as text, protocol.md 5.2 and 5.3. */
-import { CouchError } from '../core/errors.ts'
-import { quoted } from '../core/json-text.ts'
-import { encodeTexts } from '../core/utf8.ts'
+import { encodeTexts } from '../core/bytes.ts'
+import { CouchError, type ErrorName } from '../core/errors.ts'
+import { quoted } from '../core/json.ts'
 import { renderDocument } from '../documents/render.ts'
 import { trimFields } from '../query/projection.ts'
-import { leafRev } from '../revisions/branch.ts'
-import { sortLeaves } from '../revisions/winner.ts'
+import { leafRev, sortLeaves } from '../revisions/branch.ts'
 import type { DocState, StoreView, Touches } from '../storage/engine.ts'
 import { sequenceToken } from '../storage/sequence.ts'
-import type { ChangesFilter } from './filter-kinds.ts'
 
 /** How rows are framed: protocol.md 5.3. `json` joins them by `,\r\n`; `lines` and `events` end each one. */
 export type Framing = 'json' | 'lines' | 'events'
@@ -157,4 +155,51 @@ export const PLAIN_CHANGES: Omit<ChangesOptions, 'framing'> = {
   attachments: false,
   attEncodingInfo: false,
   seqInterval: 1,
+}
+
+// What a feed lets through, as plain data that travels between threads; protocol.md 5.5.
+
+export type ChangesFilter =
+  /** `_design`: design documents. */
+  | { readonly kind: 'design' }
+  /** `_selector`: revisions that a Mango selector matches. */
+  | {
+      readonly kind: 'selector'
+      /** JSON text. */
+      readonly selector: string
+      /** Names of the fields that `include_docs` sends; absent: all. */
+      readonly fields?: readonly string[]
+    }
+  | FunctionFilter
+
+/** A filter that runs a function of a design document. */
+export type FunctionFilter =
+  /** `_view`: revisions for which the map function emits at least once. */
+  | { readonly kind: 'view'; readonly ddoc: string; readonly name: string }
+  /** `ddoc/name`: revisions for which `filters.name` returns something truthy. */
+  | {
+      readonly kind: 'function'
+      /** `_design/name`. */
+      readonly ddoc: string
+      readonly name: string
+      /** JSON text of the request as far as the HTTP thread knows it; feeds.ts adds the rest. */
+      readonly request: string
+    }
+
+/** Whether a filter runs a function of a design document. */
+export function runsFunction(filter: ChangesFilter | undefined): filter is FunctionFilter {
+  return filter?.kind === 'view' || filter?.kind === 'function'
+}
+
+const SELECTOR_ERRORS: ReadonlySet<ErrorName> = new Set([
+  'invalid_selector',
+  'invalid_operator',
+  'not_supported',
+  'bad_arg',
+])
+
+/** What a feed says of a selector's error: a feed has one word for all of them, protocol.md 5.6. Others stay as they are. */
+export function filterError(thrown: unknown): unknown {
+  const isOfSelector = thrown instanceof CouchError && SELECTOR_ERRORS.has(thrown.code)
+  return isOfSelector ? new CouchError('invalid_filter', thrown.reason, { cause: thrown.cause }) : thrown
 }

@@ -1,6 +1,5 @@
 /** The grammar of `settee passwd` and `settee account`. */
-import { checkNone, DATA, DATA_HELP, grammar } from './grammar.ts'
-import { UsageError } from './usage-error.ts'
+import { checkNone, DATA, DATA_HELP, grammar, UsageError } from './grammar.ts'
 
 /** A command about accounts, on the folder given with --data. */
 export type AccountCommand = { readonly data: string | undefined } & (

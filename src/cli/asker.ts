@@ -1,13 +1,13 @@
 /** Questions to whoever sits at the terminal. */
 import type { Readable, Writable } from 'node:stream'
 
-export interface Choice<Value extends string> {
+interface Choice<Value extends string> {
   readonly value: Value
   readonly label: string
 }
 
 /** What is wrong with an answer, in a sentence; undefined: nothing. */
-export type Check = (answer: string) => string | undefined
+type Check = (answer: string) => string | undefined
 
 /** Each throws an Error when it is cancelled. */
 export interface Asker {
@@ -20,7 +20,7 @@ export interface Asker {
   confirm(question: string): Promise<boolean>
 }
 
-export interface AskerStreams {
+interface AskerStreams {
   readonly input: Readable
   readonly output: Writable
 }

@@ -1,5 +1,5 @@
 /** The grammar of `settee backup`. */
-import { checkNone, DATA, DATA_HELP, grammar, JSON_OUT } from './grammar.ts'
+import { checkNone, DATA, DATA_HELP, grammar, JSON_OUT, UsageError, type Values } from './grammar.ts'
 
 /** Verified copies, on the folder given with --data. */
 export interface BackupCommand {
@@ -27,5 +27,148 @@ ${DATA_HELP}`,
   read(words, { data, to, db: databases = [], json = false }): BackupCommand {
     checkNone(words)
     return { name: 'backup', data, to, databases, json }
+  },
+})
+
+// The grammar of `settee restore` and `settee adopt`.
+
+/** Going back to what databases were, on the folder given with --data. */
+export type RestoreCommand = { readonly data: string | undefined; readonly json: boolean } & (
+  | {
+      readonly name: 'restore'
+      readonly backup: string
+      /** null: all that the backup has. */
+      readonly databases: readonly string[] | null
+      readonly as: string | null
+      /** Also what belongs to the server itself. */
+      readonly server: boolean
+      readonly yes: boolean
+    }
+  | { readonly name: 'adopt'; readonly databases: readonly string[] | null }
+)
+
+const ADOPT_OPTIONS = { ...DATA, ...JSON_OUT, all: { type: 'boolean' } } as const
+const RESTORE_OPTIONS = {
+  ...ADOPT_OPTIONS,
+  db: { type: 'string', multiple: true },
+  as: { type: 'string' },
+  server: { type: 'boolean' },
+  yes: { type: 'boolean' },
+} as const
+
+export const RESTORE = grammar({
+  name: 'restore',
+  usage: '<backup> [--all] [--db <name>]... [--as <name>] [--server] [--yes] [--json] [--data <folder>]',
+  about: 'put databases back to what a backup has',
+  details: `Puts databases back to what they were, whether the server runs or not; devices notice, and bring back
+what they have and the backup has not. <backup> is a backup's name or folder, or a single file of a
+database. What is replaced is kept in the data folder, below replaced/:
+  --all                all databases of the backup
+  --db <name>          this one; may be given several times
+  --as <name>          as a new database of this name, beside the one that is there
+  --server             also accounts' tokens, the server's identity, local.ini; the server must not run
+  --yes                do not ask
+  --json               print what was done as JSON
+${DATA_HELP}`,
+  options: RESTORE_OPTIONS,
+  read: restoreCommand,
+})
+
+export const ADOPT = grammar({
+  name: 'adopt',
+  usage: '[<database>]... [--all] [--json] [--data <folder>]',
+  about: 'make devices notice files that were put back by hand',
+  details: `Makes devices notice that files of databases were put back by hand, whether the server runs or not:
+  --all                every database
+  --json               print what was done as JSON
+${DATA_HELP}`,
+  options: ADOPT_OPTIONS,
+  read(databases, { data, all = false, json = false }): RestoreCommand {
+    if (all === databases.length > 0) throw new UsageError('settee adopt needs either --all or databases.')
+    return { name: 'adopt', data, databases: all ? null : databases, json }
+  },
+})
+
+function restoreCommand(
+  [backup, ...rest]: readonly string[],
+  values: Values<typeof RESTORE_OPTIONS>,
+): RestoreCommand {
+  if (backup === undefined || backup === '') throw new UsageError('settee restore needs a backup.')
+  checkNone(rest)
+  const { data, all = false, db = null, as = null, server = false, yes = false, json = false } = values
+  if (all === (db !== null)) throw new UsageError('settee restore needs either --all or --db.')
+  if (as !== null && db?.length !== 1) throw new UsageError('--as goes with one --db.')
+  return { name: 'restore', data, backup, databases: db, as, server, yes, json }
+}
+
+// The grammar of `settee export` and `settee import`.
+
+/** A database as a file of couchbackup's, on the folder given with --data. */
+export type TransferCommand = { readonly data: string | undefined; readonly database: string } & (
+  | { readonly name: 'export'; readonly to: string }
+  | { readonly name: 'import'; readonly from: string; readonly merge: boolean }
+)
+
+/** The standard output or input, in the place of a file. */
+export const STANDARD = '-'
+
+export const EXPORT = grammar({
+  name: 'export',
+  usage: '<database> [--to <file>] [--data <folder>]',
+  about: "write a database into a file in couchbackup's format",
+  details: `Writes a file of couchbackup's, with every leaf, its ancestry and its attachments, whether the server
+runs or not:
+  --to <file>          a new file, compressed if its name ends in .gz; - is standard output (default)
+${DATA_HELP}`,
+  options: { ...DATA, to: { type: 'string' } },
+  read(words, { data, to = STANDARD }): TransferCommand {
+    return { name: 'export', data, database: databaseOf(words, 'export'), to }
+  },
+})
+
+export const IMPORT = grammar({
+  name: 'import',
+  usage: '<database> [--from <file>] [--merge] [--data <folder>]',
+  about: 'read such a file into a database',
+  details: `Reads a file of couchbackup's into a new or empty database, whether the server runs or not:
+  --from <file>        the file; - is the standard input (default)
+  --merge              into a database that holds documents: it is given what it lacks
+${DATA_HELP}`,
+  options: { ...DATA, from: { type: 'string' }, merge: { type: 'boolean' } },
+  read(words, { data, from = STANDARD, merge = false }): TransferCommand {
+    return { name: 'import', data, database: databaseOf(words, 'import'), from, merge }
+  },
+})
+
+function databaseOf([database, ...extra]: readonly string[], command: string): string {
+  if (database === undefined || database.trim() === '') {
+    throw new UsageError(`settee ${command} needs the name of a database.`)
+  }
+  checkNone(extra)
+  return database
+}
+
+// The grammar of `settee size`.
+
+/** Where the bytes of databases are. */
+export interface SizeCommand {
+  readonly name: 'size'
+  readonly data: string | undefined
+  /** null: all of them. */
+  readonly database: string | null
+  readonly json: boolean
+}
+
+export const SIZE = grammar({
+  name: 'size',
+  usage: '[<database>] [--json] [--data <folder>]',
+  about: 'show what the bytes of databases are',
+  details: `Shows what the bytes of databases are, whether the server runs or not:
+  --json               a line of JSON for each, with counts, instead of a table
+${DATA_HELP}`,
+  options: { ...DATA, ...JSON_OUT },
+  read([database = null, ...extra], { data, json = false }): SizeCommand {
+    checkNone(extra)
+    return { name: 'size', data, database, json }
   },
 })

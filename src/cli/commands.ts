@@ -8,16 +8,28 @@ import {
   type AccountCommand,
   PASSWD,
 } from './account-arguments.ts'
-import { BACKUP } from './backup-arguments.ts'
+import {
+  ADOPT,
+  BACKUP,
+  EXPORT,
+  IMPORT,
+  RESTORE,
+  type RestoreCommand,
+  SIZE,
+  type TransferCommand,
+} from './backup-arguments.ts'
 import { DOCTOR } from './doctor-arguments.ts'
-import { checkOptions, type Grammar, type Options, type Values } from './grammar.ts'
-import { detailsOf, overview } from './help.ts'
-import { ADOPT, RESTORE, type RestoreCommand } from './restore-arguments.ts'
+import {
+  checkOptions,
+  detailsOf,
+  type Grammar,
+  type Options,
+  overview,
+  UsageError,
+  type Values,
+} from './grammar.ts'
 import { SERVE } from './serve-arguments.ts'
-import { SIZE } from './size-arguments.ts'
 import { HISTORY, REWIND, type TimeMachineCommand } from './time-machine-arguments.ts'
-import { EXPORT, IMPORT, type TransferCommand } from './transfer-arguments.ts'
-import { UsageError } from './usage-error.ts'
 import { SETUP, VAULT_ADD } from './vault-arguments.ts'
 
 /** What a command line comes to. */
@@ -49,31 +61,35 @@ function entry<Command extends object, O extends Options>(
 }
 
 const account = async (command: AccountCommand, env: NodeJS.ProcessEnv) =>
-  (await import('./account.ts')).runAccountCommand(command, env)
+  (await import('./account-command.ts')).runAccountCommand(command, env)
 const restore = async (command: RestoreCommand, env: NodeJS.ProcessEnv) =>
-  (await import('./restore.ts')).runRestoreCommand(command, env)
+  (await import('./backup-commands.ts')).runRestoreCommand(command, env)
 const timeMachine = async (command: TimeMachineCommand, env: NodeJS.ProcessEnv) =>
-  (await import('./time-machine.ts')).runTimeMachineCommand(command, env)
+  (await import('./time-machine-command.ts')).runTimeMachineCommand(command, env)
 const transfer = async (command: TransferCommand, env: NodeJS.ProcessEnv) =>
-  (await import('./transfer.ts')).runTransferCommand(command, env)
+  (await import('./transfer-command.ts')).runTransferCommand(command, env)
 
 const ENTRIES: readonly Entry[] = [
-  entry(SERVE, async (command, env) => (await import('./serve.ts')).runServeCommand(command, env)),
-  entry(SETUP, async (command, env) => (await import('./setup.ts')).runSetupCommand(command, env)),
-  entry(VAULT_ADD, async (command, env) => (await import('./vault.ts')).runVaultCommand(command, env)),
-  entry(DOCTOR, async (command) => (await import('./doctor.ts')).runDoctorCommand(command)),
+  entry(SERVE, async (command, env) => (await import('./serve-command.ts')).runServeCommand(command, env)),
+  entry(SETUP, async (command, env) => (await import('./setup-command.ts')).runSetupCommand(command, env)),
+  entry(VAULT_ADD, async (command, env) =>
+    (await import('./vault-command.ts')).runVaultCommand(command, env),
+  ),
+  entry(DOCTOR, async (command) => (await import('./doctor-command.ts')).runDoctorCommand(command)),
   entry(PASSWD, account),
   entry(ACCOUNT_ADD, account),
   entry(ACCOUNT_LIST, account),
   entry(ACCOUNT_DELETE, account),
-  entry(BACKUP, async (command, env) => (await import('./backup.ts')).runBackupCommand(command, env)),
+  entry(BACKUP, async (command, env) =>
+    (await import('./backup-commands.ts')).runBackupCommand(command, env),
+  ),
   entry(RESTORE, restore),
   entry(ADOPT, restore),
   entry(HISTORY, timeMachine),
   entry(REWIND, timeMachine),
   entry(EXPORT, transfer),
   entry(IMPORT, transfer),
-  entry(SIZE, async (command, env) => (await import('./size.ts')).runSizeCommand(command, env)),
+  entry(SIZE, async (command, env) => (await import('./size-command.ts')).runSizeCommand(command, env)),
 ]
 
 /** Of every command, in the order in which the help has them. */

@@ -1,6 +1,5 @@
 /** The grammar of `settee doctor`. */
-import { grammar, type Values } from './grammar.ts'
-import { UsageError } from './usage-error.ts'
+import { grammar, UsageError, type Values } from './grammar.ts'
 
 /** Looks at a server from outside, as the apps see it. */
 export interface DoctorCommand {

@@ -1,6 +1,5 @@
 /** The grammar of one command: what may follow its name, and what it comes to. */
 import type { ParseArgsConfig, parseArgs } from 'node:util'
-import { UsageError } from './usage-error.ts'
 
 /** As node's `parseArgs` has them. An option has one type, whichever commands understand it. */
 export type Options = NonNullable<ParseArgsConfig['options']>
@@ -57,4 +56,39 @@ export function checkOptions(values: object, { name: command, options }: Grammar
     // What is wrong with a port has a sentence of its own.
     if (isEmpty && !name.endsWith('port')) throw new UsageError(`--${name} needs a value.`)
   }
+}
+
+/** A mistake on the command line; the message is one line. */
+export class UsageError extends Error {
+  override readonly name = 'UsageError'
+}
+
+// What `settee --help` prints.
+
+/** All commands, with what each is for. */
+export function overview(grammars: readonly Grammar[]): string {
+  const rows = grammars.map(({ name, about }) => `  ${name.padEnd(16)}${about}\n`)
+  return `settee - a small CouchDB-compatible sync server
+
+Usage: settee [<command>] [options]
+
+${rows.join('')}
+settee help <command> tells its options, also as settee <command> --help.
+  --help, -h        show this text
+  --version, -v     show the version
+`
+}
+
+/** One command, or those that share a first word. */
+export function detailsOf(grammars: readonly Grammar[]): string {
+  return grammars.map((grammar) => `${usageOf(grammar)}\n\n${grammar.details}`).join('\n')
+}
+
+/** Lines that begin with a word in angle brackets or none are ways to call it, further ones go on. */
+function usageOf({ name, usage }: Grammar): string {
+  const lines = usage.split('\n').map((line, at) => {
+    if (at === 0) return `Usage: settee ${name} ${line}`
+    return line.startsWith('<') ? `       settee ${name} ${line}` : `              ${line}`
+  })
+  return lines.join('\n')
 }

@@ -12,7 +12,7 @@ async function main(): Promise<void> {
   process.umask(0o077)
   // Not imported above: these files load better-sqlite3.
   const { parseCommand } = await import('./commands.ts')
-  const { UsageError } = await import('./usage-error.ts')
+  const { UsageError } = await import('./grammar.ts')
   try {
     const code = await parseCommand(process.argv.slice(2)).run(process.env)
     if (code !== undefined) process.exitCode = code

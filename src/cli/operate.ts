@@ -1,19 +1,19 @@
 import { mkdir, stat } from 'node:fs/promises'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import { environmentAdmin } from '../auth/admins.ts'
-import { tokenLimitsOf } from '../auth/token-limits.ts'
 import { storedTokenMaker } from '../auth/token-maker.ts'
+import { tokenLimitsOf } from '../auth/token-record.ts'
 import { removeTokensOf } from '../auth/tokens.ts'
+import { Backups } from '../backup/backups.ts'
+import { backupsFolder, localRestorer } from '../backup/restore.ts'
 import { type Config, openConfig } from '../config/config.ts'
 import { settingsOf } from '../config/settings.ts'
 import { setteeVersion } from '../config/version.ts'
+import { reachServer } from '../control/control-socket.ts'
+import { type Controls, localControls } from '../control/controls.ts'
 import type { Settings } from '../core/types.ts'
-import { Backups } from '../maintenance/backup/backups.ts'
-import { reachServer } from '../maintenance/control-client.ts'
-import { type Controls, localControls } from '../maintenance/controls.ts'
-import { backupsFolder, localRestorer } from '../maintenance/restore.ts'
-import { Rewinds } from '../maintenance/rewinds.ts'
 import { openServerDatabases } from '../threads/server-databases.ts'
+import { Rewinds } from '../time-machine/rewinds.ts'
 
 export interface FolderOptions {
   /** A copy of server.sqlite that takes the place of the folder's own before it is opened; absolute. */
@@ -131,3 +131,11 @@ const SILENT = { info: () => undefined, warn: () => undefined, error: () => unde
 
 const UNREACHABLE =
   ' Its control socket does not answer: try again when it has started, or stop it first if its log says that it has none.'
+
+/**
+ * @param given with --data
+ * @returns the absolute path of the data folder
+ */
+export function dataFolder(given: string | undefined, env: NodeJS.ProcessEnv): string {
+  return resolve(given ?? (env.SETTEE_DATA?.trim() || 'data'))
+}

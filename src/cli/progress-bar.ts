@@ -1,7 +1,7 @@
 /** How far a command is: a bar on a terminal; a plain line now and then where the output goes elsewhere. */
 import type { Writable } from 'node:stream'
 import { Presets, SingleBar } from 'cli-progress'
-import { oneLine } from './one-line.ts'
+import { oneLine } from '../core/errors.ts'
 
 const WIDTH = 30
 /** What is shorter needs no line in a file or a mail. */
@@ -15,7 +15,7 @@ export interface ProgressBar {
 }
 
 /** Where it is shown: not the standard output, which may go to a file. */
-export type Screen = Writable & { readonly isTTY?: boolean; readonly columns?: number }
+type Screen = Writable & { readonly isTTY?: boolean; readonly columns?: number }
 
 /** @param now the time, in ms */
 export function progressBar(screen: Screen, now: () => number = () => performance.now()): ProgressBar {

@@ -1,7 +1,7 @@
 import type { Writable } from 'node:stream'
 
 /** The keyboard, as far as asking touches it: `process.stdin` on a terminal. */
-export interface Keyboard {
+interface Keyboard {
   setRawMode(isRaw: boolean): unknown
   setEncoding(encoding: 'utf8'): unknown
   on(event: 'data', listener: (typed: string) => void): unknown

@@ -1,9 +1,7 @@
 /** The grammar of `settee history` and `settee rewind`. */
-import { parseTime } from '../core/time.ts'
-import type { VersionChoice } from '../documents/time-machine-calls.ts'
+import { parseTime, type VersionChoice } from '../documents/time-machine/time-machine-calls.ts'
 import { parseRev } from '../revisions/rev.ts'
-import { checkNone, DATA, DATA_HELP, grammar, JSON_OUT, type Values } from './grammar.ts'
-import { UsageError } from './usage-error.ts'
+import { checkNone, DATA, DATA_HELP, grammar, JSON_OUT, UsageError, type Values } from './grammar.ts'
 
 /** A command about what documents were, on the folder given with --data. */
 export type TimeMachineCommand = { readonly data: string | undefined; readonly json: boolean } & (
@@ -89,7 +87,7 @@ const LIMIT = 50
 const MAX_LIMIT = 1000
 
 /** @param now the time, in ms since 1970 @throws UsageError */
-export function historyCommand(
+function historyCommand(
   [database, id, ...extra]: readonly string[],
   values: Values<typeof HISTORY_OPTIONS>,
   now = Date.now(),

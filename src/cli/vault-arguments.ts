@@ -1,12 +1,10 @@
 /** The grammar of `settee setup` and `settee vault`. */
 import { checkNames } from '../config/values.ts'
-import { parseAddress } from '../core/address.ts'
-import type { AddressFaultCode } from '../core/address-faults.ts'
-import { DATABASE_NAME } from '../core/database-name.ts'
-import { DATA, DATA_HELP, grammar, JSON_OUT, type Values } from './grammar.ts'
-import { UsageError } from './usage-error.ts'
+import { type AddressFaultCode, parseAddress } from '../core/address.ts'
+import { DATABASE_NAME } from '../core/ids.ts'
+import { DATA, DATA_HELP, grammar, JSON_OUT, UsageError, type Values } from './grammar.ts'
 
-export const APPS = ['inkdrop', 'livesync', 'pouchdb'] as const
+const APPS = ['inkdrop', 'livesync', 'pouchdb'] as const
 export type App = (typeof APPS)[number]
 
 interface Shared {

@@ -1,14 +1,13 @@
 import { join, resolve } from 'node:path'
+import { writeAtomically } from '../core/durable-files.ts'
 import { CouchError } from '../core/errors.ts'
-import { USERS_DATABASE } from '../core/user-ids.ts'
-import { writeAtomically } from './atomic-write.ts'
+import { USERS_DATABASE } from '../core/ids.ts'
 import { KNOWN_KEYS, knownKey } from './defaults.ts'
 import { deleteInText, parseIni, type Sections, setInText } from './ini-file.ts'
-import { newerSection, type Own, ownIn, valueInEffect } from './older-sections.ts'
-import { problemOfProxyAuth, requireSafeProxyAuth } from './proxy-trust.ts'
 import { type ConfigFlags, type LocalIni, overlay, put, readIniText, readLocalIni } from './sources.ts'
 import { StartError } from './start-error.ts'
-import { checkNames, checkSetting } from './values.ts'
+import { problemOfProxyAuth, requireSafeProxyAuth } from './value-rules.ts'
+import { checkNames, checkSetting, newerSection, type Own, ownIn, valueInEffect } from './values.ts'
 
 export interface ConfigOptions {
   /** The folder that holds local.ini. */
@@ -48,7 +47,7 @@ const LISTED = Map.groupBy(
 )
 
 /** @param value undefined when the key is no longer set */
-export type ConfigListener = (section: string, key: string, value: string | undefined) => void
+type ConfigListener = (section: string, key: string, value: string | undefined) => void
 
 /**
  * Reads the configuration: defaults < local.ini < environment < command line (architecture.md, "Configuration").
@@ -57,7 +56,7 @@ export type ConfigListener = (section: string, key: string, value: string | unde
 export async function openConfig(options: ConfigOptions): Promise<Config> {
   const { sections } = await readSources(options, () => false)
   const config = new Config(options, sections)
-  // What tenants may write, and whose functions run, is told by the one name (documents/hosted.ts).
+  // What tenants may write, and whose functions run, is told by the one name (documents/allowance.ts).
   if (config.isHosted && config.usersDatabase !== USERS_DATABASE) {
     throw new StartError(
       `In hosted mode accounts are in ${USERS_DATABASE}: remove chttpd_auth/authentication_db.`,

@@ -1,6 +1,6 @@
 import { access, chmod, constants, lstat, mkdir, opendir, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { syncPath } from '../core/durable.ts'
+import { syncPath } from '../core/durable-files.ts'
 import { StartError } from './start-error.ts'
 
 /**

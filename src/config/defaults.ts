@@ -1,13 +1,18 @@
-import { APP_ORIGINS } from '../core/app-origins.ts'
-import { DATABASE_NAME } from '../core/database-name.ts'
+import { DATABASE_NAME, USERS_DATABASE } from '../core/ids.ts'
+import { APP_ORIGINS } from '../core/network.ts'
 import { DEFAULT_LIMITS, DEFAULT_RULES } from '../core/types.ts'
-import { USERS_DATABASE } from '../core/user-ids.ts'
 import { UUID_ALGORITHMS, UUID_FORMATS } from '../core/uuids.ts'
-import { problemOfHandlers } from './authentication-handlers.ts'
-import { BOOLEAN, bytes, integer, type KnownKey, row, TEXT, type ValueKind } from './known-key.ts'
-import { problemOfClaims } from './required-claims.ts'
-import { SETTEE_KEYS } from './settee-keys.ts'
-import { problemOfProxies } from './trusted-proxies.ts'
+import {
+  BOOLEAN,
+  bytes,
+  integer,
+  type KnownKey,
+  row,
+  SETTEE_KEYS,
+  TEXT,
+  type ValueKind,
+} from './settee-keys.ts'
+import { problemOfClaims, problemOfHandlers, problemOfProxies } from './value-rules.ts'
 
 /** CouchDB's names of log levels, most talkative first (its default.ini, section `[log]`). */
 export const LOG_LEVELS = [
@@ -27,7 +32,7 @@ export const LOG_LEVELS = [
 ] as const
 
 /** The digests that CouchDB offers for PBKDF2, by its names; `sha` is SHA-1 (couch_passwords). */
-export const PBKDF2_PRFS = ['sha', 'sha224', 'sha256', 'sha384', 'sha512'] as const
+const PBKDF2_PRFS = ['sha', 'sha224', 'sha256', 'sha384', 'sha512'] as const
 
 const { find } = DEFAULT_RULES
 const SCAN_RATIO = 'documents that _find reads for one that it finds, above which it warns; 0: never'

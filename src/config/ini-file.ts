@@ -47,7 +47,7 @@ export function parseIni(text: string): Sections {
 }
 
 /** A line that {@link parseIni} passes over, or that is not the text it should be. */
-export interface IniFault {
+interface IniFault {
   /** From 1. */
   readonly line: number
   /** Words that follow the line's number in a sentence; never what stands in the line, which may be a password. */

@@ -10,13 +10,13 @@ interface Sink extends DestinationStream {
   on(event: 'error' | 'close', listener: () => void): unknown
 }
 
-export interface Logging {
+interface Logging {
   readonly logger: Logger
   /** Writes out what is waiting, and follows the configuration no longer. */
   close(): Promise<void>
 }
 
-export interface LoggerOptions {
+interface LoggerOptions {
   /** Whether the standard output is a terminal: readable lines instead of JSON, unless log/file is set. */
   readonly tty: boolean
 }

@@ -13,7 +13,7 @@ export interface Values {
   get(section: string, key: string): string | undefined
 }
 
-export interface Member {
+interface Member {
   readonly name: string
   /** The account's own limit, in bytes; the server's when it is left out, and never above that. */
   readonly maxDocumentSize?: number

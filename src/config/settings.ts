@@ -1,4 +1,3 @@
-import type { HashOptions } from '../core/pbkdf2.ts'
 import {
   type CompactionRules,
   type CompressionRules,
@@ -9,6 +8,7 @@ import {
   type UsersRules,
 } from '../core/types.ts'
 import type { UuidRules } from '../core/uuids.ts'
+import type { HashOptions } from '../documents/password-hashing.ts'
 import type { Config } from './config.ts'
 import { passwordRules } from './password-rules.ts'
 
@@ -83,7 +83,7 @@ export function uuidRulesOf(config: Config): UuidRules {
   }
 }
 
-/** @returns bytes of a disk that are kept free; null: as many as {@link defaultFloor} says (core/space.ts) */
+/** @returns bytes of a disk that are kept free; null: as many as {@link defaultFloor} says (core/types.ts) */
 export function freeSpaceFloor(config: Config): number | null {
   return config.get('settee', 'free_space_floor') ? config.integer('settee', 'free_space_floor') : null
 }
@@ -116,4 +116,24 @@ function limitsOf(config: Config): Limits {
     maxViewBytes: config.integer('settee', 'view_memory'),
     threadHeap: config.get('settee', 'thread_heap') ? config.integer('settee', 'thread_heap') : null,
   }
+}
+
+// Where the server listens.
+
+/** CouchDB's word for every address of the machine, IPv4 and IPv6. */
+const ANY = 'any'
+
+/** @returns `chttpd/bind_address`, as the operating system takes it */
+export function bindAddress(config: Pick<Config, 'get'>): string {
+  return addressOf(config.get('chttpd', 'bind_address') || '127.0.0.1')
+}
+
+/** @returns the same of settee's own TLS: `settee/tls_bind_address`, else as without TLS */
+export function secureBindAddress(config: Pick<Config, 'get'>): string {
+  const own = config.get('settee', 'tls_bind_address')
+  return own ? addressOf(own) : bindAddress(config)
+}
+
+function addressOf(text: string): string {
+  return text === ANY ? '::' : text
 }

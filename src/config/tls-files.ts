@@ -14,7 +14,7 @@ export interface TlsPair {
 }
 
 /** What may be said of a certificate. */
-export interface CertificateFacts {
+interface CertificateFacts {
   readonly names: string
   /** When it ends, in milliseconds since 1970. */
   readonly validTo: number

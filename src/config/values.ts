@@ -1,9 +1,9 @@
 import { CouchError } from '../core/errors.ts'
 import { checkDatabaseName } from '../core/ids.ts'
 import { knownKey, READ_ONLY_SECTIONS } from './defaults.ts'
-import type { ValueKind } from './known-key.ts'
-import { newerSection } from './older-sections.ts'
+import type { Sections } from './ini-file.ts'
 import { passwordRules } from './password-rules.ts'
+import type { ValueKind } from './settee-keys.ts'
 
 const MAX_NAME_BYTES = 1024
 const MAX_VALUE_BYTES = 65_536
@@ -105,4 +105,47 @@ function problemAtRuntime(section: string, key: string, value: string): string |
   if (type === 'shown') return 'cannot be set: it follows from the data folder'
   if (type !== 'logFile' || value === '') return null
   return value.endsWith('.log') ? null : 'must be the path of a file that ends in .log'
+}
+
+// Sections of CouchDB 1 and 2 whose keys count where the newer ones lack them, as in CouchDB 3.5 (protocol.md 12.1).
+
+/** Keys of `[chttpd]` that CouchDB also reads from `[httpd]` (chttpd_util); `port` and `bind_address` are not among them. */
+const FROM_HTTPD: ReadonlySet<string> = new Set([
+  'allow_jsonp',
+  'changes_timeout',
+  'enable_cors',
+  'max_http_request_size',
+  'max_uri_length',
+  'x_forwarded_host',
+  'x_forwarded_proto',
+  'x_forwarded_ssl',
+])
+
+/** @returns the section of CouchDB 1 and 2 whose key counts where this one lacks it (protocol.md 12.1); null for none */
+function olderSection(section: string, key: string): string | null {
+  if (section === 'chttpd_auth') return 'couch_httpd_auth'
+  return section === 'chttpd' && FROM_HTTPD.has(key) ? 'httpd' : null
+}
+
+/** The inverse of {@link olderSection}. */
+export function newerSection(section: string, key: string): string | null {
+  if (section === 'couch_httpd_auth') return 'chttpd_auth'
+  return section === 'httpd' && FROM_HTTPD.has(key) ? 'chttpd' : null
+}
+
+/** What is set, without the defaults. */
+export type Own = (section: string, key: string) => string | undefined
+
+/** @returns what the sections set */
+export function ownIn(sections: Sections): Own {
+  return (section, key) => sections.get(section)?.get(key)
+}
+
+/** @returns the key's own value, that of the older section, or the default; undefined where there is none */
+export function valueInEffect(own: Own, section: string, key: string): string | undefined {
+  const value = own(section, key)
+  if (value) return value
+  const older = olderSection(section, key)
+  const inherited = older === null ? undefined : own(older, key)
+  return inherited || (value ?? knownKey(section, key)?.value ?? undefined)
 }

@@ -154,7 +154,7 @@ export const ERRORS = {
 export type ErrorName = keyof typeof ERRORS
 
 /** What an answer's body says of a failure; `reason` may be any JSON, thrown by a validate function. */
-export interface ErrorBody {
+interface ErrorBody {
   error: string
   reason: unknown
 }
@@ -199,4 +199,14 @@ export function asCouchError(thrown: unknown): CouchError {
   return thrown instanceof CouchError
     ? thrown
     : new CouchError('internal_server_error', undefined, { cause: thrown })
+}
+
+/** A name may hold what moves the cursor, or what looks like another line. */
+export function shown(text: string): string {
+  return text.replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, (each) => `\\u{${each.codePointAt(0)?.toString(16)}}`)
+}
+
+/** What is said in one line, whatever it holds. */
+export function oneLine(text: string): string {
+  return shown(text.replaceAll(/\s*[\r\n]+\s*/g, ' ').trim())
 }

@@ -1,5 +1,4 @@
 import { randomFillSync } from 'node:crypto'
-import { DATABASE_NAME } from './database-name.ts'
 import { CouchError } from './errors.ts'
 
 export const DESIGN_PREFIX = '_design/'
@@ -98,4 +97,33 @@ export function newUuid(now: number = Date.now()): string {
   bytes[6] = 0x70 | ((bytes[6] as number) & 0x0f)
   bytes[8] = 0x80 | ((bytes[8] as number) & 0x3f)
   return bytes.toString('hex')
+}
+
+/** The names that a database of people may have, decoded; protocol.md 2.1. Apart from ids.ts, for what runs in a page. */
+export const DATABASE_NAME = /^[a-z][a-z0-9_$()+/-]*$/
+
+// Where accounts are kept, and how their documents are named; protocol.md 11.7.
+
+/** The database of accounts, unless `chttpd_auth/authentication_db` names another. */
+export const USERS_DATABASE = '_users'
+
+/**
+ * Whether documents of a database are accounts, with the hashes of their passwords. Those of `_users` stay guarded
+ * also where accounts are in another, as in CouchDB (fabric_util:is_users_db).
+ * @param usersDatabase the one that accounts are in
+ */
+export function holdsAccounts(database: string, usersDatabase: string): boolean {
+  return database === USERS_DATABASE || database === usersDatabase
+}
+
+const USER_PREFIX = 'org.couchdb.user:'
+
+/** @returns the id of the document in `_users` that describes the account of this name */
+export function userDocId(name: string): string {
+  return USER_PREFIX + name
+}
+
+/** @returns the name of the account that a document of `_users` describes; null for an id of any other form */
+export function userNameOf(id: string): string | null {
+  return id.startsWith(USER_PREFIX) ? id.slice(USER_PREFIX.length) : null
 }

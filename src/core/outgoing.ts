@@ -5,12 +5,12 @@
  *
  * One count for the process: all threads that make pieces or send them add to it and read it.
  */
-
-import { isHurried } from './breath.ts'
+import { MessageChannel } from 'node:worker_threads'
+import { isHurried } from './yielder.ts'
 
 /** From so many bytes on pieces are the smallest. */
 const BUDGET = 8 * 1024 * 1024
-/** The smallest piece; of shorter ones the memory is left to the collector (discard.ts). */
+/** The smallest piece; of shorter ones the memory is left to the collector ({@link discard}). */
 const LEAST = 32 * 1024
 /** How many pieces there must be room for. */
 const PARTS = 16
@@ -103,4 +103,36 @@ export function pieceBytes(most: number): number {
   let piece = most
   while (piece > LEAST && piece * PARTS > left) piece /= 2
   return piece
+}
+
+/** What is posted here is moved out of this thread and thrown away. */
+const { port1: nowhere } = new MessageChannel()
+nowhere.close()
+
+/** Below this the collector is quick enough. */
+const MIN_BYTES = 16 * 1024
+
+/** How many there still are who read the bytes. */
+const readers = new WeakMap<Uint8Array, number>()
+
+/** Says that so many will {@link discard} the bytes, each when it has read them: the last gives the memory back. */
+export function share(bytes: Uint8Array, count: number): void {
+  if (count > 1) readers.set(bytes, count)
+}
+
+/**
+ * Gives the memory of bytes back at once, where they own it whole; they are empty afterwards. For what passes through
+ * in large pieces: to the collector each is a small object, and it comes only after some 64 MB of them. Node 20 has no
+ * ArrayBuffer.prototype.transfer, which would say this in so many words.
+ * @param bytes that nobody else reads, now or later, but for those whom they are shared with
+ */
+export function discard(bytes: Uint8Array): void {
+  const left = (readers.get(bytes) ?? 1) - 1
+  if (left > 0) {
+    readers.set(bytes, left)
+    return
+  }
+  const { buffer, byteLength } = bytes
+  if (byteLength < MIN_BYTES || byteLength !== buffer.byteLength || !(buffer instanceof ArrayBuffer)) return
+  nowhere.postMessage(null, [buffer])
 }

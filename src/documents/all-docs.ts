@@ -1,12 +1,18 @@
 /** `_all_docs`, `_design_docs` and `_local_docs`, protocol.md 8. */
-import { Breath } from '../core/breath.ts'
-import { quoted } from '../core/json-text.ts'
+import { quoted } from '../core/json.ts'
 import type { UserCtx } from '../core/types.ts'
+import { Breath } from '../core/yielder.ts'
 import type { DatabaseStore, DocState, IdRange, LocalDoc, Paging, Touches } from '../storage/engine.ts'
 import { sequenceToken } from '../storage/sequence.ts'
-import { allDocsQueriesOf, allDocsQuery } from './all-docs-query.ts'
+import {
+  allDocsQueriesOf,
+  allDocsQuery,
+  KIND_PREFIX,
+  kindRange,
+  queryRange,
+  rangeBefore,
+} from './all-docs-query.ts'
 import type { AllDocsKind, AllDocsQuery, Body } from './database.ts'
-import { KIND_PREFIX, kindRange, queryRange, rangeBefore } from './id-range.ts'
 import { Gathering } from './pieces.ts'
 import { type RenderOptions, renderDocument, renderLocal } from './render.ts'
 import { requireMember } from './security.ts'

@@ -3,13 +3,20 @@
  * docs/decisions/0002). Nothing names what is staged until a document is written that does.
  */
 import { createHash, type Hash } from 'node:crypto'
+import { WorkQueue } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
 import type { Settings } from '../core/types.ts'
-import { WorkQueue } from '../core/work-queue.ts'
 import type { BlobStage, DatabaseStore } from '../storage/engine.ts'
-import { CODING_STEP, gzipped, inflatedLength, isCompressible } from './attachment-coding.ts'
 import type { Body } from './database.ts'
-import type { FollowingAttachment, IncomingAttachment, IncomingContent } from './incoming-attachments.ts'
+import {
+  CODING_STEP,
+  type FollowingAttachment,
+  gzipped,
+  type IncomingAttachment,
+  type IncomingContent,
+  inflatedLength,
+  isCompressible,
+} from './incoming-attachments.ts'
 import { bodyBytes, readInto } from './request-body.ts'
 
 /** Bytes read and handed on in one step: as many as one write of the store takes. */
@@ -50,7 +57,7 @@ function atTurn(
 }
 
 /** An attachment whose content is to be taken in; `encoding` is how it comes. */
-export type Arriving = Pick<FollowingAttachment, 'name' | 'type' | 'encoding'>
+type Arriving = Pick<FollowingAttachment, 'name' | 'type' | 'encoding'>
 
 type Kept = Pick<IncomingContent, 'digest' | 'content'>
 
@@ -61,7 +68,7 @@ interface Taken {
 }
 
 /** Where a content lies in a request's body. */
-export interface Stretch {
+interface Stretch {
   readonly start: number
   readonly end: number
 }

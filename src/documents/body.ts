@@ -1,9 +1,8 @@
 /** The text of documents (architecture.md, "Bodies"): stored as it came, never parsed again to be read. */
 import { Buffer, isAscii, isUtf8 } from 'node:buffer'
-import { Breath } from '../core/breath.ts'
 import { CouchError } from '../core/errors.ts'
-import { isTooDeep, MAX_JSON_DEPTH } from '../core/json-depth.ts'
-import { quoted } from '../core/json-text.ts'
+import { isTooDeep, MAX_JSON_DEPTH, quoted } from '../core/json.ts'
+import { Breath } from '../core/yielder.ts'
 import { DocumentScanner, type IsCut, type ScannedDocument } from './json-scanner.ts'
 
 /** One document taken apart. */
@@ -17,7 +16,7 @@ export interface SplitDocument {
 }
 
 /** What a stored document is sent back from. */
-export interface DocumentParts {
+interface DocumentParts {
   id: string
   /** null: without `_rev`. */
   rev: string | null

@@ -1,6 +1,6 @@
 /** The documents in the body of `_bulk_docs`, protocol.md 4.1. */
-import { Breath } from '../core/breath.ts'
 import { CouchError } from '../core/errors.ts'
+import { Breath } from '../core/yielder.ts'
 import {
   decodeUtf8,
   parseJson,

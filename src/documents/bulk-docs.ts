@@ -3,16 +3,15 @@
  * changes nothing. It is read in slices, document by document; of a body that is spooled to a file each document
  * is read twice, so that what is held at a time is bounded.
  */
-import { Breath } from '../core/breath.ts'
 import { CouchError, type ErrorName } from '../core/errors.ts'
 import { checkDocId, isLocalId } from '../core/ids.ts'
 import type { Settings, UserCtx } from '../core/types.ts'
+import { Breath } from '../core/yielder.ts'
 import { formatRev } from '../revisions/rev.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
 import { remeasured } from './allowance.ts'
 import { type BulkBody, readBulkBody } from './bulk-body.ts'
-import type { Body } from './database.ts'
-import type { DocumentRules } from './document-rules.ts'
+import type { Body, DocumentRules } from './database.ts'
 import { decideEdits, replicatedPath } from './edit.ts'
 import { type IncomingDoc, namedRev, readSplit } from './incoming.ts'
 import { checkNewAttachmentNames } from './incoming-attachments.ts'

@@ -1,14 +1,12 @@
 /** `_bulk_get`, protocol.md 4.2: one result an input, in order, whatever is wrong with it. */
 
-import { Breath, Stride } from '../core/breath.ts'
 import { CouchError } from '../core/errors.ts'
 import { checkDocId, isLocalId } from '../core/ids.ts'
-import { isJsonObject } from '../core/json-object.ts'
-import { quoted } from '../core/json-text.ts'
+import { isJsonObject, quoted } from '../core/json.ts'
 import type { Limits, UserCtx } from '../core/types.ts'
+import { Breath, Stride } from '../core/yielder.ts'
 import { parseRev } from '../revisions/rev.ts'
-import type { Body, BulkGetOptions } from './database.ts'
-import type { DocumentReader } from './document-reader.ts'
+import type { Body, BulkGetOptions, DocumentReader } from './database.ts'
 import type { Shape } from './json-parser.ts'
 import {
   beginRevisions,
@@ -20,8 +18,7 @@ import {
   revisionPages,
   revisionsAsked,
 } from './open-revisions.ts'
-import { inlinePieces } from './parts.ts'
-import { type Piece, pieceChunks } from './pieces.ts'
+import { inlinePieces, type Piece, pieceChunks } from './pieces.ts'
 import { type ContentForm, type RenderedDocument, renderLocal } from './render.ts'
 import { bodyObject } from './request-body.ts'
 import { requireMember } from './security.ts'

@@ -7,9 +7,10 @@
  * own thread, in the turn of the act.
  */
 import type { SecurityObject, UserCtx } from '../core/types.ts'
-import type { AttachmentEncoding } from '../storage/engine.ts'
+import type { AttachmentEncoding, DatabaseStore } from '../storage/engine.ts'
 import type { StoreSizes } from '../storage/upkeep.ts'
-import type { TimeMachine } from './time-machine-calls.ts'
+import type { IncomingDoc } from './incoming.ts'
+import type { TimeMachine } from './time-machine/time-machine-calls.ts'
 
 /** The bytes of a request's body: in memory, or spooled to a file that is open (and closed by the giver). */
 export type Body = { readonly bytes: Uint8Array } | { readonly file: number; readonly length: number }
@@ -68,7 +69,7 @@ export interface PutOptions {
 }
 
 /** An attachment that is written by itself; protocol.md 7.4. */
-export interface AttachmentPut {
+interface AttachmentPut {
   readonly type: string
   /** The parent revision; undefined for a document that is not there yet. */
   readonly rev?: string
@@ -261,3 +262,23 @@ export interface Database extends TimeMachine {
   /** @throws not_found, no_attachment, conflict, missing_rev */
   removeAttachment(user: UserCtx, id: string, name: string, rev: string | undefined): Promise<SavedDocument>
 }
+
+// What a database can ask of its documents beyond its security object, as `_users` does (users-database.ts).
+
+export interface DocumentRules {
+  /** The documents as the user may see them: what he may not see is not there. */
+  reader(user: UserCtx): DocumentReader
+  /**
+   * Whether the user may write the document; asked early, and in the turn of the act. Pure.
+   * @param isLive whether it is there and not deleted, as far as that is known yet
+   * @throws what it is refused with
+   */
+  checkWriter(user: UserCtx, id: string, security: SecurityObject | null, isLive: boolean): void
+  /** What is wrong with a document that the user may write. Pure. @throws */
+  checkDocument(doc: IncomingDoc): void
+  /** What is written for a document that has been found good. @throws unavailable */
+  prepare(doc: IncomingDoc): Promise<IncomingDoc>
+}
+
+/** The part of a store that reading documents takes; where not everybody may see everything, it shows less. */
+export type DocumentReader = Pick<DatabaseStore, 'view' | 'readDocs' | 'readLocals' | 'readBlob' | 'pinBlob'>

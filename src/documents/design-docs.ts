@@ -4,8 +4,8 @@
  */
 
 import { CouchError } from '../core/errors.ts'
-import { isJsonObject } from '../core/json-object.ts'
-import type { Sandbox, UserFunction } from '../sandbox/sandbox.ts'
+import { isJsonObject } from '../core/json.ts'
+import type { Sandbox, UserFunction } from '../sandbox/messages.ts'
 
 type Members = Readonly<Record<string, unknown>>
 

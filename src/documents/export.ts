@@ -6,8 +6,7 @@
 import type { Limits, UserCtx } from '../core/types.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
 import { type BulkGetRow, bulkGetResults } from './bulk-get.ts'
-import { inlinePieces } from './parts.ts'
-import { type Piece, pieceChunks } from './pieces.ts'
+import { inlinePieces, type Piece, pieceChunks } from './pieces.ts'
 import { requireServerAdmin } from './security.ts'
 import { readContent } from './stored-content.ts'
 

@@ -3,10 +3,9 @@
  * wrong kind where it begins: JSON.parse would hold the thread for seconds, and fill the memory, before anybody could
  * look. What it accepts becomes the very value that JSON.parse makes of it.
  */
-import { Breath } from '../core/breath.ts'
 import { CouchError } from '../core/errors.ts'
-import { MAX_JSON_DEPTH } from '../core/json-depth.ts'
-import { isJsonObject } from '../core/json-object.ts'
+import { isJsonObject, MAX_JSON_DEPTH } from '../core/json.ts'
+import { Breath } from '../core/yielder.ts'
 
 /** What may stand in a place of a body. Absent members allow anything. */
 export interface Shape {

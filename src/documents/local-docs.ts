@@ -9,7 +9,7 @@ import type { UserCtx } from '../core/types.ts'
 import { claimOf } from '../storage/checkpoints.ts'
 import type { DatabaseStore, LocalUpdate } from '../storage/engine.ts'
 import { exactWhereTight, localRefusal } from './allowance.ts'
-import type { DocumentRules } from './document-rules.ts'
+import type { DocumentRules } from './database.ts'
 import { type IncomingDoc, namedRev } from './incoming.ts'
 import { requireMember } from './security.ts'
 
@@ -26,7 +26,7 @@ const COMPARE_ANEW =
   'This database was restored to an earlier state, and what was synced since may be missing here: ' +
   'sync again, and everything is compared.'
 
-export type LocalResult = { readonly rev: string; readonly deleted: boolean } | CouchError
+type LocalResult = { readonly rev: string; readonly deleted: boolean } | CouchError
 
 /**
  * Writes `_local` documents.

@@ -1,18 +1,21 @@
 /** Reading one document, or an attachment of it, by id and revision. */
 import { createHash } from 'node:crypto'
+import { encodeTexts } from '../core/bytes.ts'
 import { CouchError } from '../core/errors.ts'
 import { isLocalId } from '../core/ids.ts'
 import type { UserCtx } from '../core/types.ts'
-import { encodeTexts } from '../core/utf8.ts'
-import { leafRev } from '../revisions/branch.ts'
+import { leafRev, sortLeaves } from '../revisions/branch.ts'
 import { isKnown, leavesBelow } from '../revisions/branch-index.ts'
 import { formatRev, parseRev } from '../revisions/rev.ts'
-import { sortLeaves } from '../revisions/winner.ts'
 import type { DocState } from '../storage/engine.ts'
-import type { AttachmentAnswer, OpenedDocument, OpenedParts, OpenOptions } from './database.ts'
-import type { DocumentReader } from './document-reader.ts'
-import { filledPieces } from './parts.ts'
-import { pieceChunks, piecesLength } from './pieces.ts'
+import type {
+  AttachmentAnswer,
+  DocumentReader,
+  OpenedDocument,
+  OpenedParts,
+  OpenOptions,
+} from './database.ts'
+import { filledPieces, pieceChunks, piecesLength } from './pieces.ts'
 import {
   type ContentForm,
   hasEtag,

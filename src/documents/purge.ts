@@ -2,15 +2,14 @@
 import { asCouchError, CouchError } from '../core/errors.ts'
 import { isDesignId, isLocalId } from '../core/ids.ts'
 import type { Limits, UserCtx } from '../core/types.ts'
-import { leafRev } from '../revisions/branch.ts'
+import { leafRev, winner } from '../revisions/branch.ts'
 import { isKnown } from '../revisions/branch-index.ts'
 import { formatRev, parseRev } from '../revisions/rev.ts'
-import { winner } from '../revisions/winner.ts'
 import type { DatabaseStore, DocState, Outcome, PurgeUpdate, PurgeWrite } from '../storage/engine.ts'
-import type { Body } from './database.ts'
+import type { Body, Database } from './database.ts'
 import type { Shape } from './json-parser.ts'
 import { bodyObject } from './request-body.ts'
-import { requireMember, requireServerAdmin } from './security.ts'
+import { requireDatabaseAdmin, requireMaintainer, requireMember, requireServerAdmin } from './security.ts'
 
 /**
  * Decides what goes of a document. Only leaves do: of any other revision that is named nothing comes.
@@ -45,12 +44,7 @@ export function decidePurge(
  * @throws not_server_admin; bad_request for too many ids or revisions, body_not_object, invalid_revs_list,
  * invalid_rev; what the store failed with when it failed with every document
  */
-export async function purge(
-  store: DatabaseStore,
-  user: UserCtx,
-  body: Body,
-  limits: Limits,
-): Promise<Uint8Array> {
+async function purge(store: DatabaseStore, user: UserCtx, body: Body, limits: Limits): Promise<Uint8Array> {
   requireServerAdmin(user)
   const asked = readAsked(await bodyObject(body, shapeOf(limits)), limits)
   const stored = asked.filter(([id]) => mayBeStored(id))
@@ -112,27 +106,59 @@ function revOf(value: unknown): string {
 }
 
 /** `_purged_infos`: the purges that are remembered, oldest first. */
-export async function purgedInfos(store: DatabaseStore, user: UserCtx): Promise<Uint8Array> {
+async function purgedInfos(store: DatabaseStore, user: UserCtx): Promise<Uint8Array> {
   requireMember(user, (await store.view()).security)
   const infos = (await store.readPurges()).map(({ id, revs }) => ({ id, revs }))
   return Buffer.from(`${JSON.stringify({ purged_infos: infos })}\n`)
 }
 
 /** How many purges are remembered. @throws not_server_admin */
-export async function purgedInfosLimit(store: DatabaseStore, user: UserCtx): Promise<number> {
+async function purgedInfosLimit(store: DatabaseStore, user: UserCtx): Promise<number> {
   requireServerAdmin(user)
   return (await store.view()).purgedInfosLimit
 }
 
 /** @throws not_server_admin, bad_request unless a positive integer */
-export async function setPurgedInfosLimit(
-  store: DatabaseStore,
-  user: UserCtx,
-  limit: unknown,
-): Promise<void> {
+async function setPurgedInfosLimit(store: DatabaseStore, user: UserCtx, limit: unknown): Promise<void> {
   requireServerAdmin(user)
   if (!Number.isSafeInteger(limit) || (limit as number) < 1) {
     throw new CouchError('bad_request', '`purged_infos_limit` must be positive integer')
   }
   await store.updateSettings(() => ({ result: undefined, write: { purgedInfosLimit: limit as number } }))
+}
+
+// Compaction, sizes, purge, and what is kept of purges, as methods of a database; protocol.md 4.6, 4.7.
+
+type Maintenance = Pick<
+  Database,
+  'compact' | 'size' | 'purge' | 'purgedInfos' | 'purgedInfosLimit' | 'setPurgedInfosLimit'
+>
+
+interface MaintenanceOptions {
+  limits(): Limits
+  /** Compacts the store in the background, unless that is at work; what comes of it is told to somebody else. */
+  startCompaction(): void
+  /** What the rows of the database's views take in memory; absent: nothing. */
+  viewBytes?(): number
+}
+
+/** @param store the database's documents */
+export function maintenance(
+  store: DatabaseStore,
+  { limits, startCompaction, viewBytes }: MaintenanceOptions,
+): Maintenance {
+  return {
+    compact: async (user) => {
+      requireMaintainer(user, (await store.view()).security)
+      startCompaction()
+    },
+    size: async (user) => {
+      requireDatabaseAdmin(user, (await store.view()).security)
+      return { ...(await store.sizes()), views: { bytes: viewBytes?.() ?? 0 } }
+    },
+    purge: (user, body) => purge(store, user, body, limits()),
+    purgedInfos: (user) => purgedInfos(store, user),
+    purgedInfosLimit: (user) => purgedInfosLimit(store, user),
+    setPurgedInfosLimit: (user, limit) => setPurgedInfosLimit(store, user, limit),
+  }
 }

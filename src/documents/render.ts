@@ -1,10 +1,9 @@
 /** A stored revision as the JSON a client gets; protocol.md 3.1. Text is spliced, never parsed. */
 import { gunzipSync } from 'node:zlib'
 import { CouchError } from '../core/errors.ts'
-import type { Branch } from '../revisions/branch.ts'
+import { type Branch, conflicts, deletedConflicts } from '../revisions/branch.ts'
 import { leavesBelow } from '../revisions/branch-index.ts'
 import { formatRev, parseRev, type Rev } from '../revisions/rev.ts'
-import { conflicts, deletedConflicts } from '../revisions/winner.ts'
 import type { DocState, LocalDoc, StoredAttachment } from '../storage/engine.ts'
 import { spliceDocument } from './body.ts'
 

@@ -1,8 +1,8 @@
 /** Reading the bytes of a request's body, wherever they are, a bounded piece at a time. */
 
 import { readSync } from 'node:fs'
-import { Breath } from '../core/breath.ts'
 import { CouchError } from '../core/errors.ts'
+import { Breath } from '../core/yielder.ts'
 import { decodeUtf8, parseJson } from './body.ts'
 import type { Body } from './database.ts'
 import { checkObject, checkShape, JsonParser, type Shape } from './json-parser.ts'

@@ -5,7 +5,7 @@ import type { SecurityList, SecurityObject, UserCtx } from '../core/types.ts'
 /** What a database without a security object says when it is asked for one, as CouchDB 3 does: admins only. */
 export const ADMIN_ONLY: SecurityObject = { members: { roles: ['_admin'] }, admins: { roles: ['_admin'] } }
 
-export type DatabaseRole = 'admin' | 'member' | 'none'
+type DatabaseRole = 'admin' | 'member' | 'none'
 
 /**
  * What a user is in a database. Where no security object was ever set, and where one does not mention `members`,

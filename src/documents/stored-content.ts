@@ -5,11 +5,10 @@ import { createGunzip } from 'node:zlib'
 import { CouchError } from '../core/errors.ts'
 import { pieceBytes } from '../core/outgoing.ts'
 import type { BlobPin } from '../storage/engine.ts'
-import type { AttachmentAnswer } from './database.ts'
-import type { DocumentReader } from './document-reader.ts'
+import type { AttachmentAnswer, DocumentReader } from './database.ts'
 
 /** Names a stored content, and says what it must be. */
-export type ContentName = Pick<AttachmentAnswer, 'blob' | 'digest'>
+type ContentName = Pick<AttachmentAnswer, 'blob' | 'digest'>
 
 /** Reads stored bytes from `start` up to, not including, `end`; {@link readContent}, here or over a port. */
 export type ReadContent = (content: ContentName, start: number, end: number) => AsyncIterable<Uint8Array>
@@ -35,7 +34,7 @@ export async function* readContent(
       const most = pieceBytes(STEP_BYTES)
       const step = await store.readBlob(content.blob, at, Math.min(most - (at % most), end - at))
       if (step === null || step.length === 0) throw new CouchError('no_attachment')
-      // Before it is handed on: whoever takes it may empty it (core/discard.ts).
+      // Before it is handed on: whoever takes it may empty it (core/outgoing.ts).
       at += step.length
       yield step
     }

@@ -4,19 +4,25 @@
  */
 import type { CouchError } from '../core/errors.ts'
 import { isDesignId } from '../core/ids.ts'
-import { AMPLE_SPACE, type Space, shortage } from '../core/space.ts'
-import type { Rules, UserCtx } from '../core/types.ts'
-import type { Sandbox, UserFunction, ValidateCall } from '../sandbox/sandbox.ts'
+import { AMPLE_SPACE, type Rules, type Space, shortage, type UserCtx } from '../core/types.ts'
+import type { Sandbox, UserFunction, ValidateCall } from '../sandbox/messages.ts'
 import type { DatabaseStore, Decision, StoreView } from '../storage/engine.ts'
+import { isOwnDesign } from './allowance.ts'
 import { spliceDocument } from './body.ts'
-import { DeletionWatch, type MassDeletion } from './deletion-watch.ts'
+import type { DocumentRules } from './database.ts'
 import { checkDesignDoc, compileViews, type ViewFunction } from './design-docs.ts'
-import type { DocumentRules } from './document-rules.ts'
 import type { Inspect } from './draft.ts'
 import type { EditResult } from './edit.ts'
-import { isOwnDesign } from './hosted.ts'
-import { type ValidatorList, Validators } from './validators.ts'
-import { type CallContext, callContext, judge, refusalFrom, validateCall } from './verdicts.ts'
+import { DeletionWatch, type MassDeletion } from './time-machine/time-machine-calls.ts'
+import {
+  type CallContext,
+  callContext,
+  judge,
+  refusalFrom,
+  type ValidatorList,
+  Validators,
+  validateCall,
+} from './verdicts.ts'
 
 /** Characters of documents that one round gathers for validate functions; others are put off to the next. */
 const ROUND_CHARS = 16 * 1024 * 1024
@@ -68,7 +74,7 @@ export class Findings {
 }
 
 /** What {@link WriteChecks} are made of. */
-export interface WriteChecksOptions {
+interface WriteChecksOptions {
   /** The database's. */
   readonly name: string
   readonly incarnation: number

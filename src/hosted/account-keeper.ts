@@ -1,21 +1,20 @@
 /** Accounts as an admin keeps them: making, changing and deleting them, and what each takes. docs/settee-api.md. */
+import { addUser, readUser, removeUser, rolesOfUser, userNames } from '../auth/accounts.ts'
+import { HOUSE } from '../auth/users-feed.ts'
+import { Chains } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
-import type { Databases } from '../threads/databases.ts'
-import { checkAccount, checkSignUp } from './account-names.ts'
-import { Chains } from './chains.ts'
+import { USERS_DATABASE } from '../core/ids.ts'
+import type { DatabaseHandle, Databases } from '../threads/databases.ts'
 import type { FeedPlaces } from './feed-places.ts'
 import type { Owners } from './owners.ts'
-import type { QuotaChange } from './quota.ts'
-import { shownQuota } from './quota.ts'
 import type { TenantDatabases } from './tenant-databases.ts'
 import type { Tenants } from './tenants.ts'
-import type { Size, Usage } from './usage.ts'
-import { UserDocuments } from './user-documents.ts'
+import { type QuotaChange, type Size, shownQuota, type Usage } from './usage.ts'
 
 /** Accounts that are being made by the people themselves: each costs a hash, and the queue for those is shared. */
 const MAX_SIGN_UPS = 8
 
-export interface AccountKeeperOptions {
+interface AccountKeeperOptions {
   readonly databases: Pick<Databases, 'get' | 'names'>
   readonly owners: Owners
   readonly tenants: Tenants
@@ -202,4 +201,97 @@ function isBehind(name: string, after: string): boolean {
 
 function byBytes(a: string, b: string): number {
   return Buffer.compare(Buffer.from(a), Buffer.from(b))
+}
+
+// What accounts may be called, and what their passwords must be.
+
+const MAX_NAME = 128
+const CONTROLS = /\p{Cc}/u
+/** What people may call themselves: nothing that looks like another's name in other letters. */
+const SIGN_UP_NAME = /^[a-z0-9][a-z0-9_.@+-]{1,63}$/
+const MIN_PASSWORD = 8
+const MAX_PASSWORD_BYTES = 1024
+
+/**
+ * Checks an account that an admin makes. Basic credentials end the name at the first colon.
+ * @throws bad_request
+ */
+function checkAccount(name: string, password: string): void {
+  const isName =
+    name.length <= MAX_NAME && name === name.trim() && name.isWellFormed() && !CONTROLS.test(name)
+  if (name === '' || !isName || name.startsWith('_') || name.includes(':')) {
+    throw new CouchError(
+      'bad_request',
+      `\`name\` must have from 1 to ${MAX_NAME} characters, no colon and no control characters, and must not begin with _ or a space.`,
+    )
+  }
+  if (password === '' || !password.isWellFormed() || Buffer.byteLength(password) > MAX_PASSWORD_BYTES) {
+    throw new CouchError('bad_request', `\`password\` must have from 1 to ${MAX_PASSWORD_BYTES} bytes.`)
+  }
+}
+
+/** Checks an account that somebody makes for himself. @throws bad_request */
+function checkSignUp(name: string, password: string): void {
+  if (!SIGN_UP_NAME.test(name)) {
+    throw new CouchError(
+      'bad_request',
+      'A name has from 2 to 64 characters, lower-case letters, digits and _ . @ + -, and begins with a letter or a digit.',
+    )
+  }
+  checkAccount(name, password)
+  if ([...password].length < MIN_PASSWORD) {
+    throw new CouchError('bad_request', `A password has at least ${MIN_PASSWORD} characters.`)
+  }
+}
+
+// The documents of `_users` that are accounts: made, listed and removed for the accounts API.
+
+/** Leaves of one document: conflicts come of replication alone. */
+const MAX_LEAVES = 100
+
+class UserDocuments {
+  readonly #databases: Pick<Databases, 'get' | 'names'>
+
+  constructor(databases: Pick<Databases, 'get' | 'names'>) {
+    this.#databases = databases
+  }
+
+  /** @throws no_database */
+  get #users(): DatabaseHandle {
+    return this.#databases.get(USERS_DATABASE)
+  }
+
+  get #areKept(): boolean {
+    return this.#databases.names().includes(USERS_DATABASE)
+  }
+
+  /** Makes a user; the database hashes the password. @throws conflict when there is one of that name; no_database */
+  create(name: string, password: string, roles: readonly string[]): Promise<void> {
+    return addUser(this.#users, { name, password, roles })
+  }
+
+  /** @returns the roles of a user; null: there is none */
+  async rolesOf(name: string): Promise<readonly string[] | null> {
+    const text = this.#areKept ? await readUser(this.#users, name) : null
+    return text === null ? null : rolesOfUser(text)
+  }
+
+  /** @returns names in their order, at most `limit` behind `after` */
+  async list(after: string, limit: number): Promise<string[]> {
+    return this.#areKept ? userNames(this.#users, after, limit) : []
+  }
+
+  /** Removes a user, and what its document said before. @returns whether there was one */
+  async delete(name: string): Promise<boolean> {
+    if (!this.#areKept) return false
+    for (let leaf = 0; leaf < MAX_LEAVES; leaf++) {
+      const text = await readUser(this.#users, name)
+      if (text === null) {
+        if (leaf > 0) await this.#users.compact(HOUSE)
+        return leaf > 0
+      }
+      await removeUser(this.#users, name, text)
+    }
+    throw new CouchError('contended')
+  }
 }

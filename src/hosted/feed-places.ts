@@ -3,7 +3,7 @@
  * for ever, the oldest feed is ended, in order and with its position, once it is old enough. A client that is ended so
  * comes back and waits in its turn: none is refused, and none goes round without pause.
  */
-import type { Clock } from '../changes/clock.ts'
+import type { Clock } from '../changes/source.ts'
 
 /** A feed is left alone for so long. */
 const LEAST_AGE_MS = 20_000

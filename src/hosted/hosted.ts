@@ -1,18 +1,18 @@
 /** All that hosted mode keeps on the HTTP thread, put together: who owns what, what may be had, and who waits. */
-import { type Clock, systemClock } from '../changes/clock.ts'
+import { type Clock, systemClock } from '../changes/source.ts'
 import type { Config } from '../config/config.ts'
 import type { Databases } from '../threads/databases.ts'
 import { AccountKeeper, type AccountUsage } from './account-keeper.ts'
 import { FeedPlaces } from './feed-places.ts'
-import { Lines } from './lines.ts'
 import { Owners } from './owners.ts'
+import { Lines } from './rate-limiter.ts'
 import { TenantDatabases } from './tenant-databases.ts'
 import { Tenants } from './tenants.ts'
 import { UpdatesViews } from './updates-views.ts'
 import { Usage } from './usage.ts'
 import { WriteTurns } from './write-turns.ts'
 
-export interface HostedOptions {
+interface HostedOptions {
   readonly config: Config
   readonly databases: Databases
   /** Revokes all device tokens of an account. @returns how many there were */

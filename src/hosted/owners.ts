@@ -2,7 +2,7 @@
  * Which account owns which database: a record a database in server.sqlite, and the same in memory. A database that
  * nobody owns (an admin's, `_users`) has none.
  */
-import { isJsonObject } from '../core/json-object.ts'
+import { isJsonObject } from '../core/json.ts'
 import type { RecordWrite, ServerRecord } from '../storage/catalog.ts'
 
 /** What ownership is kept in; threads/databases.ts has the whole. */
@@ -16,7 +16,7 @@ const KIND = 'owner'
 const MAX_FORMER = 100
 
 /** `making`: not yet fit to be used; `deleted`: told of in the account's `_db_updates` while nobody has the name. */
-export type OwnedState = 'making' | 'owned' | 'deleted'
+type OwnedState = 'making' | 'owned' | 'deleted'
 
 interface Owned {
   readonly account: string

@@ -2,12 +2,12 @@
  * What a data folder holds from before hosted mode: design documents and attachments are read as ever, no more of
  * them is taken, and no function runs (docs/hosted.md). The operator is told which databases hold any.
  */
+import { MOST_COUNTED } from '../documents/allowance.ts'
 import type { StoredBefore } from '../documents/database.ts'
-import { MOST_COUNTED } from '../documents/stored-before.ts'
 import type { Databases } from '../threads/databases.ts'
 
 /** The part of a logger that is needed. */
-export interface Log {
+interface Log {
   info(facts: object, text: string): void
   warn(facts: object, text: string): void
 }

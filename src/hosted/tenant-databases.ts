@@ -3,19 +3,17 @@
  * or that nobody owns: the owner is on record before the database is there, a database without a security object is
  * for server admins only, and what was begun is finished at the next start.
  */
-
 import { HOUSE } from '../auth/users-feed.ts'
 import type { Config } from '../config/config.ts'
+import { Chains } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
 import { checkDatabaseName } from '../core/ids.ts'
 import type { SecurityObject } from '../core/types.ts'
 import type { Databases, PreparedRestore } from '../threads/databases.ts'
-import { Chains } from './chains.ts'
 import type { Owners } from './owners.ts'
-import { perUserPrefix } from './per-user-prefix.ts'
 import type { Tenants } from './tenants.ts'
 
-export interface TenantDatabasesOptions {
+interface TenantDatabasesOptions {
   readonly config: Config
   readonly databases: Pick<Databases, 'names' | 'get' | 'create' | 'delete' | 'prepareRestore' | 'beginAnew'>
   readonly owners: Owners
@@ -208,4 +206,40 @@ export class TenantDatabases {
 function securityFor(account: string): SecurityObject {
   const alone = { names: [account], roles: [] }
   return { admins: alone, members: alone }
+}
+
+// Databases as `couch_peruser` sees them in hosted mode: those that it makes belong to their users.
+
+const HEX = /^(?:[0-9a-f]{2})+$/
+
+/** The same databases; one that is made is the account's whose name in hex it bears. */
+export function perUserDatabases(
+  databases: Databases,
+  tenantDatabases: TenantDatabases,
+  config: Config,
+): PerUserView {
+  const accountOf = (name: string): string | null => {
+    const hex = name.slice(perUserPrefix(config).length)
+    return HEX.test(hex) ? Buffer.from(hex, 'hex').toString() : null
+  }
+  return {
+    usersDatabase: databases.usersDatabase,
+    get: (name) => databases.get(name),
+    create: (name) => tenantDatabases.create(name, accountOf(name)),
+    delete: (name) => tenantDatabases.delete(name),
+    watchUpdates: (listener) => databases.watchUpdates(listener),
+    readRecords: (kind) => databases.readRecords(kind),
+    writeRecords: (writes) => databases.writeRecords(writes),
+  }
+}
+
+/** What `couch_peruser` needs of databases. */
+type PerUserView = Pick<
+  Databases,
+  'usersDatabase' | 'get' | 'create' | 'delete' | 'watchUpdates' | 'readRecords' | 'writeRecords'
+>
+
+/** What names of users' own databases begin with. */
+function perUserPrefix(config: Config): string {
+  return config.get('couch_peruser', 'database_prefix') || 'userdb-'
 }

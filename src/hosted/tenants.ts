@@ -1,9 +1,8 @@
 /** What an admin has decided of accounts: their quotas, and whether they are suspended. A record an account that differs. */
-
-import type { AccountListener } from '../auth/accounts.ts'
+import { type AccountListener, type Accounts, isServerAdmin } from '../auth/accounts.ts'
 import type { Config } from '../config/config.ts'
-import { isJsonObject } from '../core/json-object.ts'
-import { Chains } from './chains.ts'
+import { Chains } from '../core/concurrency.ts'
+import { isJsonObject } from '../core/json.ts'
 import type { RecordStore } from './owners.ts'
 import {
   changedOverrides,
@@ -14,7 +13,7 @@ import {
   quotaWith,
   readQuota,
   shownQuota,
-} from './quota.ts'
+} from './usage.ts'
 
 const KIND = 'tenant'
 
@@ -28,7 +27,7 @@ interface Tenant {
 const ORDINARY: Tenant = { quota: {}, isSuspended: false, isLeaving: false }
 
 /** What is to be changed; what is absent stays. */
-export interface TenantChange {
+interface TenantChange {
   readonly quota?: QuotaChange
   readonly isSuspended?: boolean
   readonly isLeaving?: boolean
@@ -161,5 +160,30 @@ function readTenant(value: string): Tenant {
     quota: Object.keys(quota).length > 0 ? quota : ORDINARY.quota,
     isSuspended: read.suspended === true,
     isLeaving: read.leaving === true,
+  }
+}
+
+// Accounts as hosted mode has them: some are suspended, or about to be deleted, and are let in nowhere.
+
+/**
+ * Wraps accounts. One that is not to be let in is found with its `refusal`, which only whoever has its password is
+ * told: others shall not learn who has an account. Server admins are no tenants.
+ */
+export function tenantAccounts(accounts: Accounts, tenants: Tenants): Accounts {
+  return {
+    find: async (name) => {
+      const account = await accounts.find(name)
+      const refusal = tenants.refusalOf(name)
+      return account === null || refusal === null || isServerAdmin(account)
+        ? account
+        : { ...account, refusal }
+    },
+    decoy: () => accounts.decoy(),
+    onChange: (listener) => {
+      const ends = [accounts.onChange(listener), tenants.onChange(listener)]
+      return () => {
+        for (const end of ends) end()
+      }
+    },
   }
 }

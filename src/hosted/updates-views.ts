@@ -17,7 +17,7 @@ const EPOCH_BYTES = 9
 /** A token begins with a number (protocol.md 5.1); this one says nothing. */
 const SEALED = /^1-([0-9A-Za-z_-]{22})$/
 
-export interface UpdatesViewsOptions {
+interface UpdatesViewsOptions {
   readonly store: RecordStore
   readonly owners: Owners
   readonly databases: Pick<Databases, 'names'>

@@ -4,8 +4,7 @@
  * database; all others go at once.
  */
 import type { Owners } from './owners.ts'
-import type { Quota } from './quota.ts'
-import type { Size, Usage } from './usage.ts'
+import type { Quota, Size, Usage } from './usage.ts'
 
 interface Write {
   readonly database: string
@@ -25,7 +24,7 @@ export function mostIn(length: number, isList: boolean): Size {
   return { documents, bytes: STORED_TIMES * length + DOCUMENT_BYTES * documents }
 }
 
-export interface WriteTurnsOptions {
+interface WriteTurnsOptions {
   readonly owners: Pick<Owners, 'databasesOf'>
   readonly usage: Pick<Usage, 'sumOf' | 'unseen' | 'wrote' | 'lookAtAll'>
 }

@@ -1,15 +1,14 @@
 /** The ways in, each thin: what came with the request, handed to the room auth; protocol.md 11.2. */
 import { parseCookie } from 'cookie'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { grantedUser } from '../auth/granted-roles.ts'
-import { readProxyAuth } from '../auth/proxy-auth.ts'
+import type { Account } from '../auth/accounts.ts'
+import { readProxyAuth } from '../auth/credentials.ts'
 import { userOfToken } from '../auth/token-record.ts'
-import type { HandlerName } from '../config/authentication-handlers.ts'
+import type { Config } from '../config/config.ts'
+import type { HandlerName } from '../config/value-rules.ts'
 import { CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
-import { isFromProxy } from './client-address.ts'
-import { IDENTITIES } from './identity.ts'
-import { clearSession, setSession } from './set-session.ts'
+import { isFromProxy, isSecure } from './transport/client-address.ts'
 
 const BASIC = /^basic +(.*)$/i
 const BASE64 = /^[A-Za-z0-9+/_-]*={0,2}$/
@@ -136,4 +135,103 @@ async function admitClaimed(
   const systemRoles = handler === 'proxy' || config.boolean('settee', 'jwt_admin')
   const user = grantedUser(claimed, account, { isHosted, systemRoles })
   return user !== null && admit(request, user, handler)
+}
+
+/** What the server makes of what others say of a caller. */
+interface Grants {
+  /** Roles that begin with `_`, such as `_admin`, count as well (`settee/jwt_admin`). */
+  readonly systemRoles: boolean
+  /** Hosted mode: only accounts of this server, and of the roles only those that the account has. */
+  readonly isHosted: boolean
+}
+
+/**
+ * What somebody else's word (a token, a proxy) makes a caller: no more than the server grants. Whoever holds a key can
+ * put any role into a token, and clients for notes always claim `_admin` (clients.md 1.2).
+ * @param account of that name, where there is one
+ * @returns null when there must be an account, and is none
+ */
+function grantedUser(claimed: UserCtx, account: Account | null, grants: Grants): UserCtx | null {
+  if (grants.isHosted && account === null) return null
+  const roles = claimed.roles.filter((role) => {
+    if (grants.isHosted && !account?.roles.includes(role)) return false
+    return grants.systemRoles || !role.startsWith('_')
+  })
+  return { name: claimed.name, roles }
+}
+
+/** How a caller was let in. */
+export interface Identity {
+  /** CouchDB's name of the handler, or `token`: by Basic, with a device token; null for nobody in particular. */
+  readonly handler: HandlerName | 'token' | null
+  /** The id of the device token that let him in. */
+  readonly token: string | null
+}
+
+const identity = (handler: HandlerName | null): Identity => Object.freeze({ handler, token: null })
+
+export const NOBODY = identity(null)
+
+/** One for all requests of a kind: a request makes none. */
+const IDENTITIES: Readonly<Record<HandlerName, Identity>> = {
+  cookie: identity('cookie'),
+  default: identity('default'),
+  proxy: identity('proxy'),
+  jwt: identity('jwt'),
+}
+
+// The cookie `AuthSession` in answers; protocol.md 11.3.
+
+const DOMAIN = /^[A-Za-z0-9.-]+$/
+const LONG_AGO = 'Thu, 01 Jan 1970 00:00:00 GMT'
+
+/**
+ * Has the answer set the cookie, in place of one that it was to set before. The attributes stand in CouchDB's order:
+ * a client of Cloudant's finds `Expires` and `Max-Age` only where another follows (clients.md 1.6).
+ */
+export function setSession(request: FastifyRequest, reply: FastifyReply, value: string): void {
+  const { config } = request.server.services
+  const seconds = config.integer('chttpd_auth', 'timeout')
+  const isKept = config.get('chttpd_auth', 'allow_persistent_cookies') !== 'false'
+  const expires = new Date(Date.now() + seconds * 1000).toUTCString()
+  put(request, reply, value, isKept ? `; Expires=${expires}; Max-Age=${seconds}` : '')
+}
+
+/** Has the answer clear the cookie. */
+export function clearSession(request: FastifyRequest, reply: FastifyReply): void {
+  put(request, reply, '', `; Expires=${LONG_AGO}; Max-Age=0`)
+}
+
+function put(request: FastifyRequest, reply: FastifyReply, value: string, lifetime: string): void {
+  const { config } = request.server.services
+  const secure = isSecure(request)
+  const domain = config.get('chttpd_auth', 'cookie_domain') ?? ''
+  const where = DOMAIN.test(domain) ? `; Domain=${domain}` : ''
+  const how = `${secure ? '; Secure' : ''}${where}; SameSite=${sameSite(config.get('chttpd_auth', 'same_site'), secure)}`
+  // Fastify would set both.
+  reply.removeHeader('set-cookie')
+  reply.header('Set-Cookie', `AuthSession=${value}; Version=1${lifetime}; Path=/; HttpOnly${how}`)
+}
+
+/**
+ * CouchDB sends none unless it is configured, and each browser then does what it likes. Browsers drop cookies with
+ * `None` that are not `Secure`.
+ */
+function sameSite(configured: string | undefined, secure: boolean): string {
+  switch (configured?.toLowerCase()) {
+    case 'strict':
+      return 'Strict'
+    case 'none':
+      return secure ? 'None' : 'Lax'
+    default:
+      return 'Lax'
+  }
+}
+
+/** @returns whether nobody is served unless he says who he is. Either key counts, since `_up` is open in any case (clients.md, pain 17) */
+export function requiresUser(config: Config): boolean {
+  return (
+    config.boolean('chttpd', 'require_valid_user') ||
+    config.boolean('chttpd', 'require_valid_user_except_for_up')
+  )
 }

@@ -1,17 +1,24 @@
 /** Answers that are feeds: what `_changes` and `_db_updates` share. */
 import { createHash } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { type Caller, Feed, type FeedRequest } from '../changes/feed.ts'
+import { isServerAdmin } from '../auth/accounts.ts'
+import { type Caller, Feed, type FeedRequest } from '../changes/changes-feed.ts'
+import type { FeedKind } from '../changes/changes-query.ts'
+import { type KnownRequest, packRequest } from '../changes/filters.ts'
 import { FeedHub } from '../changes/hub.ts'
-import type { FeedKind } from '../changes/query.ts'
 import { directSource, type FeedDatabase, type FeedSource } from '../changes/source.ts'
-import { onDoubt } from './doubts.ts'
-import { takeFeedPlace } from './feed-place.ts'
-import { openStream } from './json-stream.ts'
-import { authenticate } from './plugins/authentication.ts'
+import { CouchError } from '../core/errors.ts'
+import { newUuid } from '../core/ids.ts'
+import { parseJson } from '../documents/body.ts'
+import type { DatabaseInfo } from '../documents/database.ts'
+import type { Place } from '../hosted/feed-places.ts'
+import { addressKey } from '../hosted/rate-limiter.ts'
+import { authenticate, onDoubt } from './plugins/authentication.ts'
 import { factsOf } from './plugins/request-log.ts'
 import { refuseClosedAccount } from './plugins/tenancy.ts'
+import { type Query, queryOf } from './query-params.ts'
 import { isKnownToClient, sendNotModified } from './replies.ts'
+import { onRequestEnd, openStream } from './transport/json-stream.ts'
 
 /** A hub whose feeds look at their callers' rights when something of those was withdrawn, and end when the app closes. */
 export function feedHub(app: FastifyInstance): FeedHub {
@@ -24,7 +31,7 @@ export function feedHub(app: FastifyInstance): FeedHub {
   return hub
 }
 
-export interface FeedAnswer {
+interface FeedAnswer {
   readonly hub: FeedHub
   readonly database: FeedDatabase
   readonly asked: FeedRequest
@@ -103,4 +110,86 @@ export function feedTag(request: FastifyRequest, facts: readonly unknown[]): str
 export function lastEventId({ headers }: FastifyRequest): string | undefined {
   const id = headers['last-event-id']
   return typeof id === 'string' ? id : undefined
+}
+
+// The place of a feed that waits, of which an account in hosted mode has so many.
+
+/** The age that a feed has at least when it is ended for another. */
+const RETRY_SECONDS = '20'
+
+/**
+ * Takes a place, for which a feed may have to wait; it then counts among the requests at work no more.
+ * @param end called when the feed is to end for another
+ * @returns null where feeds are not counted
+ * @throws too_many_requests when too many feeds wait for places already
+ */
+async function takeFeedPlace(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  end: () => void,
+): Promise<Place | null> {
+  const { hosted } = request.server.services
+  const { user } = request
+  if (hosted === null || isServerAdmin(user)) return null
+  request.leaveLine?.()
+  const limit = (user.name === null ? hosted.tenants.defaults : hosted.tenants.quotaOf(user.name)).feeds
+  const gone = new AbortController()
+  const forget = onRequestEnd(request, reply, () => gone.abort())
+  const place = await hosted.feeds.take(user.name ?? addressKey(request.address), limit, end, gone.signal)
+  forget()
+  if (place !== null) return place
+  reply.header('Retry-After', RETRY_SECONDS)
+  throw new CouchError('too_many_requests', `Too many feeds at once: ${limit} are served.`)
+}
+
+// A request as filter functions see it, protocol.md 9.2: what is known of it on the HTTP thread.
+
+/** Parameters that functions see as JSON values. */
+const JSON_PARAMETERS = new Set(['startkey', 'endkey', 'key', 'descending'])
+/** What says who asks is told by `userCtx` alone. */
+const SECRET_HEADERS = new Set(['authorization', 'cookie'])
+
+/**
+ * The object `req` as JSON text, but for who asks and the security object, which the database's thread adds.
+ * @param info of the database, now
+ * @param body JSON text of the request's body; undefined without one
+ * @throws invalid_json for one of the parameters that are read as JSON
+ */
+export function filterRequest(request: FastifyRequest, info: DatabaseInfo, body: string | undefined): string {
+  const known: KnownRequest = {
+    info,
+    uuid: newUuid(),
+    method: request.method,
+    path: pathOf(request.url),
+    rawPath: request.originalUrl,
+    query: queryValues(queryOf(request)),
+    headers: shownHeaders(request),
+    body,
+    peer: request.address,
+  }
+  return packRequest(known)
+}
+
+function pathOf(url: string): string[] {
+  const [path = ''] = url.split('?', 1)
+  const parts = path.split('/').filter((part) => part !== '')
+  return parts.map((part) => decodeURIComponent(part))
+}
+
+function queryValues(query: Query): Record<string, unknown> {
+  const values = Object.entries(query).map(([name, text]): [string, unknown] => [
+    name,
+    JSON_PARAMETERS.has(name) ? parseJson(text) : text,
+  ])
+  return Object.fromEntries(values)
+}
+
+/** Names are written as CouchDB writes them, `User-Agent` for one, however they were sent. */
+function shownHeaders({ headers }: FastifyRequest): Record<string, string> {
+  const shown = Object.entries(headers).filter(([name]) => !SECRET_HEADERS.has(name))
+  return Object.fromEntries(shown.map(([name, value]) => [capitalized(name), String(value ?? '')]))
+}
+
+function capitalized(name: string): string {
+  return name.replace(/(?:^|-)[a-z]/g, (start) => start.toUpperCase())
 }

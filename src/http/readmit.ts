@@ -3,7 +3,7 @@
  * waits for its turn, or while it is served.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { checkAccess } from './plugins/access.ts'
+import { checkAccess } from './plugins/access-rules.ts'
 import { authenticate } from './plugins/authentication.ts'
 import { refuseClosedAccount, setAllowance } from './plugins/tenancy.ts'
 

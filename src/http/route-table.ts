@@ -2,11 +2,12 @@
  * How a route file states its routes: a list of paths, each with its methods, who may call them, and the text of
  * `Allow` for all the others (protocol.md 1.5). The 405 answers are made here, once, for every path.
  */
+import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { Config } from '../config/config.ts'
 import { CouchError, type ErrorName } from '../core/errors.ts'
-import { requireJsonType } from './content-type.ts'
+import { requireJsonType } from './header-values.ts'
 import type { Handler } from './services.ts'
-import type { Schema } from './shapes.ts'
 
 /**
  * Who may call a route (protocol.md 11.4); `user` is anybody who has logged in, `maintainer` an admin of the
@@ -26,7 +27,7 @@ export type Access =
   | 'metrics'
   | 'server admin'
 
-export interface Method {
+interface Method {
   readonly handler: Handler
   /** When it is not the path's. */
   readonly access?: Access
@@ -125,4 +126,89 @@ export async function refuseUnknownMethod(_request: FastifyRequest, reply: Fasti
 function refuseMethod(reply: FastifyReply, allow: string): never {
   reply.header('Allow', allow)
   throw new CouchError('method_not_allowed', `Only ${allow} allowed`)
+}
+
+// Checks of the request shapes that are ours: query parameters and small bodies. Documents never pass through
+// here. Nothing is coerced, removed or filled in: what is not in its shape is refused, and changes nothing.
+
+/** A JSON schema. `refusal` says what the client is told when the part it stands in is not met. */
+export interface Schema {
+  readonly type?: string
+  readonly pattern?: string
+  readonly minLength?: number
+  readonly maxItems?: number
+  readonly properties?: Readonly<Record<string, Schema>>
+  readonly required?: readonly string[]
+  readonly items?: Schema
+  readonly allOf?: readonly Schema[]
+  readonly refusal?: Refusal
+}
+
+/** A row of the error table, and a reason in which `%` stands for the value. */
+type Refusal = readonly [code: ErrorName, reason: string]
+
+const ajv = new Ajv({
+  coerceTypes: false,
+  removeAdditional: false,
+  useDefaults: false,
+  verbose: true,
+  // A part of a shape may stand by itself for the sake of its refusal; of that Ajv would print a warning.
+  strictTypes: false,
+  keywords: ['refusal'],
+})
+
+/**
+ * A check of a shape, compiled when it is first made: all of them together would take a tenth of a second of every
+ * start.
+ * @returns a function that gives back what it was given, once it has the shape; it throws the refusal that stands
+ *   nearest to the fault, or bad_request with the fault in words
+ */
+export function shape<T>(schema: Schema): (value: unknown) => T {
+  let validate: ValidateFunction<T> | undefined
+  return (value) => {
+    validate ??= ajv.compile<T>(schema)
+    if (validate(value)) return value
+    throw refusal(validate.errors?.[0])
+  }
+}
+
+/** The same for Fastify's route option `schema`. */
+export function validatorCompiler({ schema }: { schema: unknown }): (value: unknown) => { error?: Error } {
+  const check = shape<unknown>(schema as Schema)
+  return (value) => {
+    try {
+      check(value)
+      return {}
+    } catch (error) {
+      return { error: error as CouchError }
+    }
+  }
+}
+
+function refusal(fault: ErrorObject | undefined): CouchError {
+  const said = fault?.parentSchema?.refusal as Refusal | undefined
+  if (said === undefined) {
+    const where = fault?.instancePath ? `${fault.instancePath.slice(1)} ` : ''
+    return new CouchError('bad_request', `${where}${fault?.message ?? 'is not understood'}`)
+  }
+  return new CouchError(
+    said[0],
+    said[1].replace('%', () => String(fault?.data)),
+  )
+}
+
+// The name of the one node there is; protocol.md 12.1, 15.
+
+/** Names by which clients and guides call a node that is in no cluster, whatever its own name is. */
+const ALIASES = ['_local', 'nonode@nohost', 'couchdb@127.0.0.1']
+
+/** @returns the name that the node tells: `settee/node_name`, which `NODENAME` sets as in CouchDB's image */
+export function nodeName(config: Config): string {
+  return config.get('settee', 'node_name') || 'nonode@nohost'
+}
+
+/** @throws no_such_node */
+export function checkNodeName(config: Config, name: string): void {
+  if (name === nodeName(config) || ALIASES.includes(name)) return
+  throw new CouchError('no_such_node', `no such node: ${name}`)
 }

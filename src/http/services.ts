@@ -1,20 +1,18 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
-import type { Accounts } from '../auth/accounts.ts'
+import { type Accounts, isServerAdmin } from '../auth/accounts.ts'
 import type { CredentialChecker } from '../auth/credentials.ts'
 import type { Tokens } from '../auth/tokens.ts'
+import type { Backups } from '../backup/backups.ts'
 import type { Config } from '../config/config.ts'
-import type { HealthFact } from '../core/health.ts'
-import type { Space } from '../core/space.ts'
+import type { HealthFact, Space } from '../core/types.ts'
 import type { Hosted } from '../hosted/hosted.ts'
-import type { Alarms } from '../maintenance/alarms.ts'
-import type { Backups } from '../maintenance/backup/backups.ts'
-import type { Collector } from '../maintenance/metrics/metric.ts'
-import type { Rewinds } from '../maintenance/rewinds.ts'
+import type { Alarms } from '../metrics/alarms.ts'
+import type { Collector } from '../metrics/metric.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
-import type { BodyFiles } from './body-files.ts'
-import type { BodyMemory } from './body-memory.ts'
-import type { LargeBodies } from './large-bodies.ts'
+import type { Rewinds } from '../time-machine/rewinds.ts'
+import type { BodyFiles } from './transport/body-files.ts'
+import type { BodyMemory, LargeBodies } from './transport/body-memory.ts'
 
 /** What the HTTP layer works with; the composition root (server.ts) puts it together, and closes what needs closing. */
 export interface Services {
@@ -65,4 +63,32 @@ declare module 'fastify' {
 export function databaseOf(request: FastifyRequest): DatabaseHandle {
   if (request.database === null) throw new Error(`No database on ${request.routeOptions.url}`)
   return request.database
+}
+
+// Who asks, in hosted mode: a tenant, or somebody who sees all.
+
+/** @returns the account; null for server admins, whoever has not logged in, and in single mode */
+export function tenantOf(request: FastifyRequest): string | null {
+  const { hosted } = request.server.services
+  const { user } = request
+  if (hosted === null || user.name === null || isServerAdmin(user)) return null
+  return hosted.tenants.isAdmin(user.name) ? null : user.name
+}
+
+/** Whether the caller is the tenant who owns the database of the route. */
+export function isOwner(request: FastifyRequest): boolean {
+  const tenant = tenantOf(request)
+  const { db } = request.params as { db: string }
+  return tenant !== null && request.server.services.hosted?.owners.ownerOf(db) === tenant
+}
+
+/**
+ * Of some databases those that the caller may know of: a tenant its own, a server admin all.
+ * @param names in any order, which is kept
+ */
+export function visibleTo(request: FastifyRequest, names: readonly string[]): readonly string[] {
+  const tenant = tenantOf(request)
+  if (tenant === null) return names
+  const own = request.server.services.hosted?.owners.databasesOf(tenant)
+  return own === undefined ? [] : names.filter((name) => own.has(name))
 }

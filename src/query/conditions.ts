@@ -3,9 +3,8 @@
  * that is there. Source: protocol.md 10.2, CouchDB's mango_selector.
  */
 import { CouchError } from '../core/errors.ts'
-import { LOOK, type Spend, stepsThrough, stepsToCompare } from './budget.ts'
 import { type Compare, compareRaw } from './collation.ts'
-import { compileRegex } from './regex.ts'
+import { compileRegex, LOOK, type Spend, stepsThrough, stepsToCompare } from './regex.ts'
 
 export type Predicate = (value: unknown) => boolean
 

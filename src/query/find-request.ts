@@ -1,10 +1,9 @@
 /** The body of `_find` and `_explain`: its members, their defaults, and what is wrong with them; protocol.md 10.1. */
 import { CouchError, type ErrorName } from '../core/errors.ts'
-import { isJsonObject } from '../core/json-object.ts'
-import { parseFieldPath } from './field-path.ts'
-import { MAX_FIELDS } from './projection.ts'
+import { isJsonObject } from '../core/json.ts'
+import { MAX_FIELDS, parseFieldPath } from './projection.ts'
 
-export type Direction = 'asc' | 'desc'
+type Direction = 'asc' | 'desc'
 
 export interface FindRequest {
   readonly selector: Readonly<Record<string, unknown>>

@@ -1,27 +1,86 @@
 /**
- * `_find`, `_explain` and `_index`, protocol.md 10, on the thread that owns the database. There is one index, that of
- * all ids: what a selector says of `_id` is read as a range of it, and the documents in the range are looked at.
+ * Who scans next on a database thread: however many scans are under way, one of them works for a few milliseconds
+ * (core/yielder.ts) in each turn of the event loop, so that a save waits for one piece of one scan. Callers take turns,
+ * and each may have some scans under way; the others wait behind them.
  */
-import { Breath, isHeldLong } from '../core/breath.ts'
 import { CouchError } from '../core/errors.ts'
 import { isDesignId } from '../core/ids.ts'
-import { quoted } from '../core/json-text.ts'
+import { quoted } from '../core/json.ts'
 import type { FindRules, UserCtx } from '../core/types.ts'
+import { Breath, isHeldLong } from '../core/yielder.ts'
+import { directed, higher, lower } from '../documents/all-docs-query.ts'
 import type { Body } from '../documents/database.ts'
-import { directed, higher, lower } from '../documents/id-range.ts'
 import { MAX_PARSED_AT_ONCE, parseInSteps } from '../documents/json-parser.ts'
 import { Gathering } from '../documents/pieces.ts'
 import { renderDocument } from '../documents/render.ts'
 import { bodyObject } from '../documents/request-body.ts'
 import { requireMember } from '../documents/security.ts'
 import type { DatabaseStore, IdRange } from '../storage/engine.ts'
-import { explanation } from './explain.ts'
-import { ALL_DOCS_INDEX, indexUse } from './find-index.ts'
+import { ALL_DOCS_INDEX, explanation, indexUse } from './explain.ts'
 import { bookmarkOf, type FindRequest, readFindRequest } from './find-request.ts'
 import { idBounds, type NormalSelector, normalSelector } from './normal-selector.ts'
 import { trimFields } from './projection.ts'
-import { ScanTurns } from './scan-turns.ts'
 import { compileSelector, type Selector } from './selector.ts'
+
+/** Scans of one caller that are under way at once. */
+const MOST_OF_CALLER = 8
+
+class ScanTurns {
+  /** Scans that wait for a turn, by caller. Insertion order is the order of service: who was served goes to the end. */
+  readonly #waiting = new Map<string, (() => void)[]>()
+  readonly #callers = new Map<string, { underWay: number; readonly queue: (() => void)[] }>()
+  #isScheduled = false
+
+  /**
+   * Begins a scan once the caller has fewer than {@link MOST_OF_CALLER} others under way.
+   * @returns what ends it; to be called once
+   */
+  async begin(caller: string): Promise<() => void> {
+    const own = this.#callers.get(caller) ?? { underWay: 0, queue: [] }
+    this.#callers.set(caller, own)
+    if (own.underWay < MOST_OF_CALLER) own.underWay += 1
+    else await new Promise<void>((resolve) => own.queue.push(resolve))
+    return () => {
+      const next = own.queue.shift()
+      if (next !== undefined) return next()
+      own.underWay -= 1
+      if (own.underWay === 0) this.#callers.delete(caller)
+    }
+  }
+
+  /** Waits for the caller's turn: never in the turn of the event loop in which another had its own. */
+  next(caller: string): Promise<void> {
+    return new Promise((resolve) => {
+      const queue = this.#waiting.get(caller) ?? []
+      queue.push(resolve)
+      this.#waiting.set(caller, queue)
+      this.#schedule()
+    })
+  }
+
+  #schedule(): void {
+    if (this.#isScheduled) return
+    this.#isScheduled = true
+    setImmediate(() => {
+      this.#isScheduled = false
+      this.#serve()
+      if (this.#waiting.size > 0) this.#schedule()
+    })
+  }
+
+  #serve(): void {
+    for (const [caller, queue] of this.#waiting) {
+      this.#waiting.delete(caller)
+      const scan = queue.shift()
+      if (queue.length > 0) this.#waiting.set(caller, queue)
+      scan?.()
+      return
+    }
+  }
+}
+
+// `_find`, `_explain` and `_index`, protocol.md 10, on the thread that owns the database. There is one index, that of
+// all ids: what a selector says of `_id` is read as a range of it, and the documents in the range are looked at.
 
 /** What a database thread does for queries. */
 export interface FindSource {
@@ -51,7 +110,7 @@ const NOTHING_YET = new Uint8Array(0)
 const turns = new ScanTurns()
 
 /** A request with what is made of its selector. */
-export interface Query {
+interface Query {
   readonly request: FindRequest
   readonly selector: Selector
   readonly normal: NormalSelector

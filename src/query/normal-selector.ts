@@ -3,8 +3,8 @@
  * object, an operator for each field, negations at the conditions. `_explain` shows it, and the range of ids that a
  * selector lets through is read off it. Pure.
  */
-import { isJsonObject } from '../core/json-object.ts'
-import { higher, lower } from '../documents/id-range.ts'
+import { isJsonObject } from '../core/json.ts'
+import { higher, lower } from '../documents/all-docs-query.ts'
 import type { IdRange } from '../storage/engine.ts'
 import { OPPOSITES } from './conditions.ts'
 
@@ -13,7 +13,7 @@ export type NormalSelector = Readonly<Record<string, unknown>>
 type Bound = NonNullable<IdRange['start']>
 
 /** What the ids of all documents that can pass lie between, in ascending order. */
-export interface IdBounds {
+interface IdBounds {
   readonly low: Bound | undefined
   readonly high: Bound | undefined
 }

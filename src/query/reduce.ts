@@ -1,10 +1,10 @@
 /** CouchDB's own reduce functions, protocol.md 9.3. Pure: rows in, the JSON text of a value out. */
-import { isJsonObject } from '../core/json-object.ts'
+import { isJsonObject } from '../core/json.ts'
 import type { Compare } from './collation.ts'
 import type { ViewRow } from './view-rows.ts'
 
 /** What a reduce function takes in, row by row in the keys' order, and what it makes of one group of rows. */
-export interface Reducer {
+interface Reducer {
   add(row: ViewRow): void
   /** The JSON text of the result. */
   result(): string

@@ -7,11 +7,11 @@
  */
 
 import { CouchError } from '../core/errors.ts'
-import { isJsonObject } from '../core/json-object.ts'
-import { Budget, LOOK } from './budget.ts'
+import { isJsonObject } from '../core/json.ts'
 import { type Compare, compareJson, compareRaw } from './collation.ts'
 import { badArgument, compileCondition, listOf, not, type Predicate } from './conditions.ts'
-import { ABSENT, NO_WAY, parseFieldPath, valueAt } from './field-path.ts'
+import { ABSENT, NO_WAY, parseFieldPath, valueAt } from './projection.ts'
+import { Budget, LOOK } from './regex.ts'
 
 export interface Selector {
   /** Whether a JSON value passes. @throws invalid_selector when finding out would take too long */

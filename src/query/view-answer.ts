@@ -1,6 +1,6 @@
 /** The answers of a view, protocol.md 9.3: rows of a map, and rows of a reduce, as JSON in chunks. */
-import { Breath } from '../core/breath.ts'
-import type { Sandbox, UserFunction } from '../sandbox/sandbox.ts'
+import { Breath } from '../core/yielder.ts'
+import type { Sandbox, UserFunction } from '../sandbox/messages.ts'
 import type { Compare } from './collation.ts'
 import { builtinReducer } from './reduce.ts'
 import type { Grouping, ViewQuery } from './view-query.ts'

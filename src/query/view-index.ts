@@ -2,11 +2,11 @@
  * The views of one design document, held in memory in their order and brought up to date from the feed when they are
  * asked for. CouchDB's order of strings is ICU's, which no index of the store can follow (docs/decisions/0003).
  */
-import { Breath } from '../core/breath.ts'
 import { CouchError } from '../core/errors.ts'
 import { isDesignId } from '../core/ids.ts'
+import { Breath } from '../core/yielder.ts'
 import { renderDocument } from '../documents/render.ts'
-import type { Sandbox, UserFunction } from '../sandbox/sandbox.ts'
+import type { Sandbox, UserFunction } from '../sandbox/messages.ts'
 import type { DatabaseStore, DocState } from '../storage/engine.ts'
 import { type Compare, compareRaw } from './collation.ts'
 import { mergeSorted, Runs, rowOrder, sortInSteps, type ViewRow } from './view-rows.ts'
@@ -23,7 +23,7 @@ export interface ViewDefinition {
   readonly map: UserFunction
 }
 
-export interface ViewOptions {
+interface ViewOptions {
   /** Design documents are mapped too. */
   readonly includeDesign: boolean
   /** Documents carry `_local_seq`. */
@@ -230,4 +230,62 @@ async function weightOf(rows: readonly ViewRow[]): Promise<number> {
     weight += keyText.length + valueText.length + ROW_BYTES
   }
   return weight
+}
+
+// The view indexes that a thread holds: what they weigh together is bounded, and the least recently used goes first.
+
+interface Held {
+  readonly owner: object
+  readonly index: ViewIndex
+}
+
+export class ViewMemory {
+  readonly #maxBytes: () => number
+  /** Least recently used first. */
+  readonly #held = new Map<string, Held>()
+
+  /** @param maxBytes what all indexes may weigh together, and so what one may; asked anew each time */
+  constructor(maxBytes: () => number) {
+    this.#maxBytes = maxBytes
+  }
+
+  get maxBytes(): number {
+    return this.#maxBytes()
+  }
+
+  /**
+   * An index, made if it is not there.
+   * @param owner whose it is: the open database
+   * @param key says whose it is and which
+   */
+  use(owner: object, key: string, make: () => ViewIndex): ViewIndex {
+    const held = this.#held.get(key)
+    const index = held?.owner === owner ? held.index : make()
+    this.#held.delete(key)
+    this.#held.set(key, { owner, index })
+    return index
+  }
+
+  /** Lets go of indexes, the least recently used first, until the rest fits. To be called when one has grown. */
+  trim(): void {
+    let bytes = 0
+    for (const { index } of this.#held.values()) bytes += index.bytes
+    for (const [key, { index }] of this.#held) {
+      if (bytes <= this.maxBytes) return
+      bytes -= index.bytes
+      this.#held.delete(key)
+    }
+  }
+
+  /** What a database's indexes weigh. */
+  bytesOf(owner: object): number {
+    let bytes = 0
+    for (const held of this.#held.values()) if (held.owner === owner) bytes += held.index.bytes
+    return bytes
+  }
+
+  /** Lets go of a database's indexes: it is closed. */
+  forget(owner: object): void {
+    for (const [key, held] of this.#held) if (held.owner === owner) this.#held.delete(key)
+  }
 }

@@ -1,6 +1,6 @@
 /** The rows of a view in their order, and stretches of them. Pure, but for taking breath. */
-import { Breath } from '../core/breath.ts'
 import { compareUtf8 } from '../core/bytes.ts'
+import { Breath } from '../core/yielder.ts'
 import type { Compare } from './collation.ts'
 import type { KeyEdge, ViewQuery } from './view-query.ts'
 

@@ -1,17 +1,16 @@
 /** The views of design documents, protocol.md 9.3 and 9.5, on the thread that owns the database. */
-
 import { createHash } from 'node:crypto'
-import { Breath } from '../core/breath.ts'
 import { CouchError } from '../core/errors.ts'
-import { isJsonObject } from '../core/json-object.ts'
+import { isJsonObject } from '../core/json.ts'
 import type { UserCtx } from '../core/types.ts'
+import { Breath } from '../core/yielder.ts'
 import { QUERIES_SHAPE, QUERY_SHAPE } from '../documents/all-docs-query.ts'
 import type { Body } from '../documents/database.ts'
 import { requireJavascript } from '../documents/design-docs.ts'
 import { renderDocument } from '../documents/render.ts'
 import { bodyLength, bodyObject } from '../documents/request-body.ts'
 import { requireMember } from '../documents/security.ts'
-import type { Sandbox, UserFunction } from '../sandbox/sandbox.ts'
+import type { Sandbox, UserFunction } from '../sandbox/messages.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
 import { sequenceToken } from '../storage/sequence.ts'
 import { type Compare, compareJson, compareRaw } from './collation.ts'
@@ -24,8 +23,7 @@ import {
   type Selection,
   select,
 } from './view-answer.ts'
-import { type ViewDefinition, ViewIndex } from './view-index.ts'
-import type { ViewMemory } from './view-memory.ts'
+import { type ViewDefinition, ViewIndex, type ViewMemory } from './view-index.ts'
 import { emptyRange, readViewQuery, reduces, type ViewQuery } from './view-query.ts'
 import type { ViewRow } from './view-rows.ts'
 
@@ -52,7 +50,7 @@ export interface ViewSource {
   viewInfo(user: UserCtx, ddoc: string): Promise<Uint8Array>
 }
 
-export interface ViewSurroundings {
+interface ViewSurroundings {
   readonly store: DatabaseStore
   readonly sandbox: Sandbox
   readonly incarnation: number
@@ -328,5 +326,26 @@ async function viewInfo(surroundings: ViewSurroundings, id: string): Promise<obj
       purge_seq: purgeSeq,
       collator_versions: [process.versions.icu ?? 'none'],
     },
+  }
+}
+
+// The views of a server in hosted mode, docs/hosted.md: there are none, whatever design documents are stored.
+
+/** Every call rejects with hosted_function, or with what the caller's rights lack. */
+export function refusedViews(store: DatabaseStore): ViewSource {
+  const refuse = async (user: UserCtx): Promise<never> => {
+    requireMember(user, (await store.view()).security)
+    throw new CouchError('hosted_function')
+  }
+  return {
+    // biome-ignore lint/correctness/useYield: it ends before there is anything to send
+    view: async function* (user) {
+      await refuse(user)
+    },
+    // biome-ignore lint/correctness/useYield: it ends before there is anything to send
+    viewQueries: async function* (user) {
+      await refuse(user)
+    },
+    viewInfo: refuse,
   }
 }

@@ -3,14 +3,14 @@
  * CouchDB's and PouchDB's; both hold the sessions that wrote them, newest first. Sources: protocol.md 14.2;
  * Checkpointer of PouchDB 9; compare_replication_logs of CouchDB's couch_replicator.
  */
-import { isJsonObject } from '../core/json-object.ts'
+import { isJsonObject } from '../core/json.ts'
 import { COUCH_ID_VERSION } from './replication-id.ts'
 
 /** A position in the source's feed, as the source gave it. */
-export type Position = string | number
+type Position = string | number
 
 /** Where every feed begins. */
-export const BEGINNING: Position = 0
+const BEGINNING: Position = 0
 
 /** A session of PouchDB's. */
 export interface PouchSession {
@@ -28,7 +28,7 @@ export interface PouchCheckpoint {
 }
 
 /** What a session of CouchDB's has counted (protocol.md 14.1). */
-export interface CouchStatistics {
+interface CouchStatistics {
   readonly missing_checked: number
   readonly missing_found: number
   readonly docs_read: number
@@ -39,7 +39,7 @@ export interface CouchStatistics {
 }
 
 /** A session of CouchDB's; older versions leave out some of the numbers, and nobody reads the times. */
-export interface CouchSession extends Partial<CouchStatistics> {
+interface CouchSession extends Partial<CouchStatistics> {
   readonly session_id: string
   /** How far the session had come for certain. */
   readonly recorded_seq: Position

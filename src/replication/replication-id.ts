@@ -71,7 +71,7 @@ export interface CouchReplication {
  */
 const DERIVATIONS = { 4: version4 } as const
 
-export type CouchIdVersion = keyof typeof DERIVATIONS
+type CouchIdVersion = keyof typeof DERIVATIONS
 
 /** Goes into checkpoints as `replication_id_version`. */
 export const COUCH_ID_VERSION: CouchIdVersion = 4

@@ -1,13 +1,12 @@
 /**
  * What a document was at a time: of the versions whose rows are stored, those that were leaves then, and of these the
- * winner by the rule of winner.ts. Pure.
+ * winner by the rule of branch.ts. Pure.
  *
  * A version is a leaf from when it is stored until it is superseded. Rows of superseded versions leave the store after
  * some time; what may be missing for that reason is told, and never guessed.
  */
-import { type Branch, knows } from './branch.ts'
+import { type Branch, knows, winner } from './branch.ts'
 import { formatRev, parseRev } from './rev.ts'
-import { winner } from './winner.ts'
 
 /** A stored version, and when it was a leaf; times are in ms since 1970. */
 export interface TimedVersion {

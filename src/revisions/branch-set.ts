@@ -8,11 +8,20 @@
  * because of the incoming path.
  */
 import { CouchError } from '../core/errors.ts'
-import { type Branch, bytesOf, endsIn, idAt, leafRev, makeBranch, oldestOf } from './branch.ts'
+import {
+  type Branch,
+  bytesOf,
+  compareLeaves,
+  endsIn,
+  idAt,
+  leafRev,
+  makeBranch,
+  oldestOf,
+  winner,
+} from './branch.ts'
 import { BranchIndex, FEW_BRANCHES } from './branch-index.ts'
 import { extend, merge, stem } from './merge.ts'
 import type { Rev } from './rev.ts'
-import { compareLeaves, winner } from './winner.ts'
 
 /** What a revision changes. A branch whose ancestry grows is both removed and added. */
 export interface BranchChange {
@@ -21,7 +30,7 @@ export interface BranchChange {
 }
 
 /** What has become of the stored branches. */
-export interface BranchChanges {
+interface BranchChanges {
   /** Stored leaves that are none any more. */
   readonly superseded: readonly Branch[]
   /** Leaves that are new, and those whose ancestry has grown. */

@@ -1,7 +1,6 @@
-import { type Branch, leafRev } from './branch.ts'
+import { type Branch, leafRev, sortLeaves } from './branch.ts'
 import { isKnown } from './branch-index.ts'
 import { formatRev, type Rev } from './rev.ts'
-import { sortLeaves } from './winner.ts'
 
 export interface MissingRevs {
   /** In the order asked; empty when all are known. */

@@ -8,7 +8,7 @@
  * - `share(text)`: the argument that all calls of a piece share;
  * - `give(text)`: the next argument of the call that follows;
  * - `filter()`: `true`, `false`, or what was thrown;
- * - `map()`, `reduce()`, `validate()`: as sandbox.ts says of their results.
+ * - `map()`, `reduce()`, `validate()`: as messages.ts says of their results.
  * A `!` stands before the result when the function threw.
  *
  * Sources: protocol.md 9.2; CouchDB's own functions of these names in its query server.

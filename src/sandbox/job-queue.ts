@@ -1,6 +1,6 @@
 /** What waits for a sandbox thread: a queue for each database, and the queues take turns. */
 import { CouchError } from '../core/errors.ts'
-import { keyOf, lengthOf, type Work } from './work.ts'
+import { keyOf, lengthOf, type Work } from './messages.ts'
 
 /** Calls and characters that may wait; a single piece of work may be larger. */
 const MAX_CALLS = 20_000

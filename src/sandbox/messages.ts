@@ -1,7 +1,7 @@
 /** What the threads say to each other about user functions. */
 import type { MessagePort } from 'node:worker_threads'
+import { CouchError } from '../core/errors.ts'
 import type { Seat } from './board.ts'
-import type { Outcome, Piece } from './work.ts'
 
 /** What a sandbox thread starts with. */
 export interface SandboxThreadOptions {
@@ -43,3 +43,155 @@ export type SandboxNotice =
   | { readonly type: 'lost'; readonly seat: Seat; readonly reason: 'timeout' | 'died' | 'ended' }
   /** No thread could be started. */
   | { readonly type: 'failed'; readonly cause: string }
+
+// The methods of a sandbox as work of one kind: calls with one JSON text each, and a text for each result.
+
+export type CallKind = 'compile' | 'filter' | 'map' | 'reduce' | 'validate'
+
+/** A function without the text of its design document. */
+type FunctionName = Omit<UserFunction, 'source'>
+
+/** JSON text of an argument, or a list of such texts: many calls have one only. */
+export type Call = string | readonly string[]
+
+/** Calls of one function. */
+export interface Work {
+  readonly kind: CallKind
+  readonly fn: UserFunction
+  /** JSON text of a further argument of all calls. */
+  readonly shared: string
+  /** JSON texts of each call's arguments. */
+  readonly calls: readonly Call[]
+}
+
+/** What may be sent to a thread at once. */
+export interface Piece extends Omit<Work, 'fn'> {
+  readonly fn: FunctionName
+}
+
+/** What became of a piece. */
+export type Outcome =
+  /** The results of the first calls, of one at least; the others were not begun. */
+  | { readonly type: 'done'; readonly results: readonly string[] }
+  /** The function is not known there: its design document must come along. Nothing was begun. */
+  | { readonly type: 'unknown' }
+  | { readonly type: 'failed'; readonly code: FailureCode; readonly reason: string | undefined }
+
+type FailureCode =
+  | 'not_found'
+  | 'compilation_error'
+  | 'function_error'
+  | 'function_timeout'
+  | 'function_memory'
+  | 'internal_server_error'
+
+/**
+ * The {@link Sandbox} over a way to get work done.
+ * @param run resolves with a result for each call
+ */
+export function sandboxOver(run: (work: Work) => Promise<readonly string[]>): Sandbox {
+  return {
+    compile: async (fn) => {
+      await run({ kind: 'compile', fn, shared: 'null', calls: [[]] })
+    },
+    filter: async (fn, docs, req) => {
+      const results = await run({ kind: 'filter', fn, shared: req, calls: docs })
+      return results.map((result) => result === 'true')
+    },
+    map: async (fn, docs) => [...(await run({ kind: 'map', fn, shared: 'null', calls: docs }))],
+    reduce: async (fn, calls) => {
+      const texts = calls.map(({ keys, values, rereduce }) => [keys, values, String(rereduce)])
+      return [...(await run({ kind: 'reduce', fn, shared: 'null', calls: texts }))]
+    },
+    validate: async (fn, calls) => {
+      const texts = calls.map(({ newDoc, oldDoc, userCtx, security }) => [newDoc, oldDoc, userCtx, security])
+      const results = await run({ kind: 'validate', fn, shared: 'null', calls: texts })
+      return results.map((result) => JSON.parse(result) as Verdict)
+    },
+  }
+}
+
+/** Characters of a call's arguments. */
+export function lengthOf(call: Call): number {
+  return typeof call === 'string' ? call.length : call.reduce((sum, text) => sum + text.length, 0)
+}
+
+export function nameOf({ database, ddoc, rev, path }: FunctionName): FunctionName {
+  return { database, ddoc, rev, path }
+}
+
+/** A text of its own for each function. */
+export function keyOf({ database, ddoc, rev, path }: FunctionName): string {
+  return JSON.stringify([database, ddoc, rev, path])
+}
+
+/** What went wrong, as it crosses to another thread. */
+export function failureOf(thrown: unknown): Extract<Outcome, { type: 'failed' }> {
+  if (thrown instanceof CouchError) {
+    return { type: 'failed', code: thrown.code as FailureCode, reason: String(thrown.reason) }
+  }
+  const told = thrown instanceof Error ? (thrown.stack ?? thrown.message) : String(thrown)
+  return { type: 'failed', code: 'internal_server_error', reason: told }
+}
+
+/** The same as the error that the caller is to get: a fault of ours keeps its text for the log. */
+export function errorOf({ code, reason }: Extract<Outcome, { type: 'failed' }>): CouchError {
+  if (code === 'internal_server_error') return new CouchError(code, undefined, { cause: reason })
+  return new CouchError(code, reason)
+}
+
+// Functions that users have written into design documents, run where they can harm nobody: the interface that
+// documents/, query/ and changes/ work with. Documents travel as JSON text, many at a time.
+
+/** A function of a design document. */
+export interface UserFunction {
+  /** The incarnation of its database: nothing is shared between databases. */
+  readonly database: number
+  /** `_design/name`. */
+  readonly ddoc: string
+  /** The design document's revision: another one is another function. */
+  readonly rev: string
+  /** The members that lead to its text, like `['filters', 'sync']`. */
+  readonly path: readonly string[]
+  /** The design document's JSON text, for `require`; read when the function is first run. */
+  readonly source: string
+}
+
+/** What a validate function is called with, each as JSON text; `oldDoc` may be `null`. */
+export interface ValidateCall {
+  readonly newDoc: string
+  readonly oldDoc: string
+  readonly userCtx: string
+  readonly security: string
+}
+
+/** null: it may be written. `reason` is what the function threw, any JSON value. */
+export type Verdict = null | {
+  readonly error: 'forbidden' | 'unauthorized' | 'unknown_error'
+  readonly reason: unknown
+}
+
+/**
+ * Every method rejects with a CouchError when the function is absent (not_found `missing json key: <name>`), does
+ * not compile (compilation_error), runs longer than it may (function_timeout), takes more memory than it may or makes
+ * far more than that of many documents (function_memory), cannot be run because too many are waiting or it has waited
+ * too long (unavailable), or its database is gone (no_database).
+ */
+export interface Sandbox {
+  /** Compiles a function and runs nothing. */
+  compile(fn: UserFunction): Promise<void>
+  /** Whether each document passes. @throws function_error when it throws for one of them */
+  filter(fn: UserFunction, docs: readonly string[], req: string): Promise<boolean[]>
+  /** For each document the JSON text of the list of `[key, value]` that it emits; `[]` when it throws. */
+  map(fn: UserFunction, docs: readonly string[]): Promise<string[]>
+  /**
+   * The JSON text of each result; null when it throws.
+   * @param calls JSON texts of `keys` (`[[key, id], ...]` or null) and `values`
+   */
+  reduce(
+    fn: UserFunction,
+    calls: readonly { readonly keys: string; readonly values: string; readonly rereduce: boolean }[],
+  ): Promise<string[]>
+  /** A verdict a call. */
+  validate(fn: UserFunction, calls: readonly ValidateCall[]): Promise<Verdict[]>
+}

@@ -1,4 +1,4 @@
-/** What quickjs.ts uses of WebAssembly: its types come with the library of browsers, which is not ours. */
+/** What function-context.ts uses of WebAssembly: its types come with the library of browsers, which is not ours. */
 declare namespace WebAssembly {
   interface Module {
     readonly [Symbol.toStringTag]: string

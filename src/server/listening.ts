@@ -2,11 +2,11 @@
 import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
 import { isOpen } from '../auth/admins.ts'
-import { bindAddress, secureBindAddress } from '../config/bind-address.ts'
 import type { Config } from '../config/config.ts'
+import { bindAddress, secureBindAddress } from '../config/settings.ts'
 import { isTlsEnabled } from '../config/tls-files.ts'
 import { setteeVersion } from '../config/version.ts'
-import type { SecureListener } from '../http/secure-listener.ts'
+import type { SecureListener } from '../http/transport/secure-listener.ts'
 
 /** @param lookMs how often the certificate's files are looked at @returns null where settee is not to speak TLS */
 export async function listenSecurely(
@@ -15,7 +15,7 @@ export async function listenSecurely(
   lookMs?: number,
 ): Promise<SecureListener | null> {
   if (!isTlsEnabled(config)) return null
-  const module = await import('../http/secure-listener.ts')
+  const module = await import('../http/transport/secure-listener.ts')
   const port = config.integer('ssl', 'port')
   return module.listenSecurely(app, { host: secureBindAddress(config), port, lookMs })
 }

@@ -7,15 +7,14 @@
  * it had, and refuses the first one of each replication: its client reads how far it is, finds nothing, and compares
  * everything that it has.
  */
-import { isJsonObject } from '../core/json-object.ts'
-import type { Epochs } from './sequence.ts'
-import { ownedUpTo } from './sequence.ts'
+import { isJsonObject } from '../core/json.ts'
+import { type Epochs, ownedUpTo } from './sequence.ts'
 
 /**
  * What a checkpoint claims. `begun`: nothing, a replication from its beginning. `held`: only what this database
  * certainly holds. `unproven`: anything else.
  */
-export type Claim = 'begun' | 'held' | 'unproven'
+type Claim = 'begun' | 'held' | 'unproven'
 
 /** Characters of a checkpoint: those of CouchDB and PouchDB have up to 50 entries of about 300 characters. */
 const MAX_CHECKPOINT = 256 * 1024

@@ -1,5 +1,7 @@
-import { type StatsFs, statfsSync } from 'node:fs'
-import { statfs } from 'node:fs/promises'
+import { randomBytes } from 'node:crypto'
+import { rmSync, type StatsFs, statfsSync } from 'node:fs'
+import { open, rm, stat, statfs } from 'node:fs/promises'
+import { join } from 'node:path'
 
 /** In bytes. */
 export interface DiskSize {
@@ -20,4 +22,52 @@ export function diskSizeNow(folder: string): DiskSize {
 
 function sizeOf({ bavail, blocks, bsize }: StatsFs): DiskSize {
   return { free: bavail * bsize, total: blocks * bsize }
+}
+
+// A file that holds nothing but room: given up when the disk is full to its end, so that deletions, checkpoints and
+// compaction have some to go on with.
+
+/** Room for a log as long as SQLite lets one grow before it brings it into its file (1,000 pages). */
+export const BALLAST_BYTES = 8 * 1024 * 1024
+
+const STEP = 1024 * 1024
+/** What a file's blocks are counted in, whatever the file system's own are: stat(2). */
+const BLOCK = 512
+
+function ballastPath(dataDir: string): string {
+  return join(dataDir, 'ballast')
+}
+
+/** @returns whether it is there, with all of its blocks */
+export async function hasBallast(dataDir: string): Promise<boolean> {
+  const { size, blocks } = await stat(ballastPath(dataDir)).catch(() => ({ size: 0, blocks: 0 }))
+  return size === BALLAST_BYTES && blocks * BLOCK >= BALLAST_BYTES
+}
+
+/**
+ * Makes it. Nothing waits for the disk: what a power cut leaves of it is seen by its size, and made anew.
+ * @throws the file system's error; then nothing is left of it
+ */
+export async function makeBallast(dataDir: string): Promise<void> {
+  const path = ballastPath(dataDir)
+  // Random, since a file system that compresses would keep no room for anything else.
+  const step = randomBytes(STEP)
+  const file = await open(path, 'w', 0o600)
+  try {
+    for (let at = 0; at < BALLAST_BYTES; at += STEP) await file.writeFile(step)
+    await file.close()
+  } catch (error) {
+    await file.close().catch(() => undefined)
+    await rm(path, { force: true })
+    throw error
+  }
+}
+
+/** Gives the room back to the disk, at once. Never throws. */
+export function giveUpBallast(dataDir: string): void {
+  try {
+    rmSync(ballastPath(dataDir), { force: true })
+  } catch {
+    // A file system that refuses even this: whoever needs the room hears of its own failure.
+  }
 }

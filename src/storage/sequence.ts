@@ -52,7 +52,7 @@ function ownerOf(epochs: Epochs, seq: number): number {
 }
 
 /** What a client's token means here. */
-export interface ReadSequence {
+interface ReadSequence {
   readonly seq: number
   /** The token's epoch is none of ours: the client starts again from 0, and the log should say so. */
   readonly unknownEpoch: boolean

@@ -16,11 +16,11 @@ import {
   type JobProgress,
   type MadeCopy,
 } from './copy-wire.ts'
-import { isFileFault } from './file-fault.ts'
+import { isFileFault } from './databases.ts'
 import { threadFlags } from './thread.ts'
 import { unpackError } from './wire.ts'
 
-export interface CopiesOptions {
+interface CopiesOptions {
   readonly dataDir: string
   /** The file that a thread runs: host.ts, which knows the engine. */
   readonly entry: URL

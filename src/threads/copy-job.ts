@@ -1,22 +1,27 @@
 /** One database's copy, on a thread of its own: made, or taken over from before, and held against the database. */
 import { createHash } from 'node:crypto'
 import { closeSync, fsyncSync, linkSync, openSync, readSync, rmSync } from 'node:fs'
+import { setPriority } from 'node:os'
 import { dirname } from 'node:path'
+import { platform } from 'node:process'
+import type { MessagePort } from 'node:worker_threads'
 import { CouchError } from '../core/errors.ts'
-import { Pace } from '../core/pace.ts'
-import { defaultFloor } from '../core/space.ts'
-import type { CopyFacts, CopyProgress } from '../storage/copies.ts'
+import { defaultFloor } from '../core/types.ts'
+import { Pace } from '../core/yielder.ts'
 import { diskSizeNow } from '../storage/free-space.ts'
-import type { StorageEngine } from '../storage/storage-engine.ts'
+import type { CopyFacts, CopyProgress, StorageEngine } from '../storage/storage-engine.ts'
 import {
   type CopyJob,
+  type CopyReply,
+  type CopyRequest,
   DamagedCopy,
   type FileHash,
   type JobProgress,
   type KnownCopy,
   type MadeCopy,
 } from './copy-wire.ts'
-import { isFileFault } from './file-fault.ts'
+import { isFileFault } from './databases.ts'
+import { packError } from './wire.ts'
 
 type CopyingEngine = Pick<StorageEngine, 'openSnapshot' | 'fingerprint' | 'checkCopy'>
 
@@ -29,7 +34,7 @@ const READ_BYTES = 1024 * 1024
  * Takes over the copy that was made before, if the database's files say that it was not written to since.
  * @returns null when they do not, or the copy is not what it was
  */
-export async function takeUnwritten(
+async function takeUnwritten(
   engine: CopyingEngine,
   { database, target, known }: CopyJob & { readonly known: KnownCopy },
 ): Promise<MadeCopy | null> {
@@ -43,7 +48,7 @@ export async function takeUnwritten(
  * Copies a database.
  * @throws no_database, DamagedCopy, insufficient_storage, disk_fault, internal_server_error; then there is no copy
  */
-export async function copyDatabase(
+async function copyDatabase(
   engine: CopyingEngine,
   { database, target, known, floor }: CopyJob,
   onProgress: (progress: JobProgress) => void,
@@ -154,7 +159,7 @@ function refuseIfFull(folder: string, bytes: number, floor: number | null): void
  * Holds a copy of what belongs to the server against what it must be.
  * @throws Error when it is something else; the file system's error
  */
-export async function checkCatalog(
+async function checkCatalog(
   engine: Pick<StorageEngine, 'checkCatalogCopy'>,
   path: string,
   serverUuid: string,
@@ -191,5 +196,55 @@ function partOf(onProgress: (progress: JobProgress) => void, from: number, to: n
     if (percent <= told) return
     told = percent
     onProgress({ percent })
+  }
+}
+
+// The thread that copies databases, as seen from within: one piece of work after the other.
+
+/** As nice(1) counts. */
+const NICENESS = 10
+
+/** Serves a port until the thread is ended from without. */
+export function serveCopies(port: MessagePort, engine: StorageEngine): void {
+  yieldToOthers()
+  const tell = (reply: CopyReply) => port.postMessage(reply)
+  let before = Promise.resolve()
+  port.on('message', (request: CopyRequest) => {
+    before = before.then(() => answer(request, engine, tell))
+  })
+}
+
+async function answer(
+  request: CopyRequest,
+  engine: StorageEngine,
+  tell: (reply: CopyReply) => void,
+): Promise<void> {
+  const { call } = request
+  try {
+    tell({ call, type: 'answer', value: await work(request, engine, tell) })
+  } catch (error) {
+    if (error instanceof DamagedCopy) tell({ call, type: 'damaged', reason: error.message })
+    else tell({ call, type: 'failed', error: packError(error) })
+  }
+}
+
+async function work(
+  request: CopyRequest,
+  engine: StorageEngine,
+  tell: (reply: CopyReply) => void,
+): Promise<unknown> {
+  const { call } = request
+  if (request.type === 'catalog') return checkCatalog(engine, request.path, request.serverUuid)
+  if (request.type === 'same') return takeUnwritten(engine, request.job)
+  return copyDatabase(engine, request.job, (progress) => tell({ call, type: 'progress', progress }))
+}
+
+/** On Linux a thread has a priority of its own; elsewhere this would be the whole server's. */
+function yieldToOthers(): void {
+  if (platform !== 'linux') return
+  try {
+    setPriority(0, NICENESS)
+  } catch {
+    // It rests between its pieces of work in any case.
   }
 }

@@ -1,5 +1,5 @@
 /** What is said between the HTTP thread and a thread that copies databases. */
-import type { CopyFacts } from '../storage/copies.ts'
+import type { CopyFacts } from '../storage/storage-engine.ts'
 import type { WireError } from './wire.ts'
 
 /** A copy that was made before, and may still be what the database holds. */
@@ -17,7 +17,7 @@ export interface CopyJob {
   /** The file to make. */
   readonly target: string
   readonly known: KnownCopy | null
-  /** Bytes that stay free on the disk of the target; null: what is kept of any disk by default (core/space.ts). */
+  /** Bytes that stay free on the disk of the target; null: what is kept of any disk by default (core/types.ts). */
   readonly floor: number | null
 }
 

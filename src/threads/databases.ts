@@ -1,15 +1,21 @@
 /** The databases of this server as the HTTP thread sees them: which there are, and a way to each. */
 import type { ChangesSource } from '../changes/page.ts'
-import type { Sendable } from '../core/byte-text.ts'
-import type { Space } from '../core/space.ts'
-import type { SecurityObject, Settings } from '../core/types.ts'
+import type { Sendable } from '../core/bytes.ts'
+import { CouchError, type ErrorName } from '../core/errors.ts'
+import type { SecurityObject, Settings, Space } from '../core/types.ts'
 import type { Database } from '../documents/database.ts'
+import type { MassDeletion } from '../documents/time-machine/time-machine-calls.ts'
 import type { FindSource } from '../query/find.ts'
 import type { ViewSource } from '../query/views.ts'
-import type { CatalogUpdates, RecordWrite, ServerRecord, UpdatesRange } from '../storage/catalog.ts'
+import type {
+  CatalogUpdates,
+  DatabaseEntry,
+  RecordWrite,
+  ServerRecord,
+  UpdatesRange,
+} from '../storage/catalog.ts'
+import type { CompactionProgress } from '../storage/upkeep.ts'
 import type { Copies } from './copy-wire.ts'
-import type { Faults } from './faults.ts'
-import type { CompactionTask } from './tasks.ts'
 import type { ThreadReport } from './thread-stats.ts'
 
 /** What happens to a database while somebody watches it. */
@@ -123,4 +129,139 @@ export interface Databases {
   endFeeds(): void
   /** Ends feeds, finishes writes, closes files and stops the threads. Idempotent. */
   close(): Promise<void>
+}
+
+/** A compaction under way, for `_active_tasks`. */
+export interface CompactionTask extends CompactionProgress {
+  readonly database: string
+  readonly incarnation: number
+  /** Seconds since 1970. */
+  readonly startedAt: number
+  readonly updatedAt: number
+}
+
+/** The compactions that the database threads have told of. */
+export class Tasks {
+  readonly #tasks = new Map<number, CompactionTask>()
+
+  /** Notes how far a database's compaction is; null: it has ended. */
+  note({ name, incarnation }: DatabaseEntry, progress: CompactionProgress | null): void {
+    if (progress === null) {
+      this.forget(incarnation)
+      return
+    }
+    const updatedAt = Math.floor(Date.now() / 1000)
+    const startedAt = this.#tasks.get(incarnation)?.startedAt ?? updatedAt
+    const { done, total } = progress
+    this.#tasks.set(incarnation, { database: name, incarnation, done, total, startedAt, updatedAt })
+  }
+
+  /** The database, or its thread, is gone. */
+  forget(incarnation: number): void {
+    this.#tasks.delete(incarnation)
+  }
+
+  /** The oldest first. */
+  list(): readonly CompactionTask[] {
+    return [...this.#tasks.values()]
+  }
+}
+
+// What has gone wrong with databases and threads since the server started, as the HTTP thread has heard of it.
+
+/** A database whose file is not as it should be. */
+export interface DatabaseFault {
+  readonly database: string
+  /** `damaged_file`: until it is replaced. `disk_fault`: until something was written to it. */
+  readonly code: ErrorName
+  readonly reason: string
+  /** Seconds since 1970: when it was met first, and last. */
+  readonly since: number
+  readonly last: number
+}
+
+/** Threads that have died; others took their places. */
+export interface ThreadDeaths {
+  readonly count: number
+  /** Seconds since 1970; null: none has. */
+  readonly last: number | null
+}
+
+export interface Faults {
+  readonly databases: readonly DatabaseFault[]
+  readonly threads: ThreadDeaths
+}
+
+export class FaultRecord {
+  /** By incarnation: never more than there are databases. */
+  readonly #databases = new Map<number, DatabaseFault>()
+  #deaths: ThreadDeaths = { count: 0, last: null }
+
+  /** Notes a fault. @returns whether it is news, which the log should have once */
+  note({ name, incarnation }: DatabaseEntry, { code, message }: CouchError): boolean {
+    const known = this.#databases.get(incarnation)
+    const isNews = known?.code !== code
+    const last = now()
+    const since = isNews ? last : known.since
+    this.#databases.set(incarnation, { database: name, code, reason: message, since, last })
+    return isNews
+  }
+
+  /** Something was written to the database, as to a disk that works again. */
+  written(incarnation: number): void {
+    if (this.#databases.get(incarnation)?.code === 'disk_fault') this.#databases.delete(incarnation)
+  }
+
+  /** The database is gone. */
+  forget(incarnation: number): void {
+    this.#databases.delete(incarnation)
+  }
+
+  died(): void {
+    this.#deaths = { count: this.#deaths.count + 1, last: now() }
+  }
+
+  list(): Faults {
+    return { databases: [...this.#databases.values()], threads: this.#deaths }
+  }
+}
+
+function now(): number {
+  return Math.floor(Date.now() / 1000)
+}
+
+const FAULTS: ReadonlySet<ErrorName> = new Set(['damaged_file', 'disk_fault', 'internal_server_error'])
+
+/** Whether an engine says of a database that it cannot be read: by its file's fault, the disk's, or one it has no word for. */
+export function isFileFault(error: unknown): error is CouchError {
+  return error instanceof CouchError && FAULTS.has(error.code)
+}
+
+// What the databases of a server are made with, and who is told what becomes of them.
+
+export interface ServerDatabasesOptions {
+  readonly dataDir: string
+  readonly settings: Settings
+  /** Databases kept open at the most, unless more are in use. */
+  readonly maxOpen: number
+  /** A copy of server.sqlite that takes the place of the folder's own first; absolute. */
+  readonly serverFile?: string | undefined
+  /** The file that a thread runs; by default host.ts beside this file. */
+  readonly threadEntry?: URL | undefined
+  /** The file that a thread for functions of design documents runs; by default the sandbox's own. */
+  readonly sandboxEntry?: URL | undefined
+  /** How often threads are looked at whether they hang, in ms; by default 1000. For tests. */
+  readonly watchMs?: number | undefined
+  /** A thread has died. */
+  onFault(fault: unknown): void
+  /** Most of a database was deleted within a minute; told again while that goes on. */
+  onMassDeletion?(database: DatabaseEntry, found: MassDeletion): void
+  /** A database's file was found to be put back by hand; its devices compare anew. */
+  onPutBack?(database: string): void
+  /** A compaction has failed; the database is as it was, less what was cleaned up by then. */
+  onCompactionFault(database: string, fault: unknown): void
+  /** A database's file is damaged, or the disk has failed it; told once of each. */
+  onDatabaseFault?(database: string, fault: unknown): void
+  /** A write has met the end of the disk. */
+  onFull?(): void
 }

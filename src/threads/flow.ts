@@ -1,4 +1,5 @@
 import { isCrowded } from '../core/outgoing.ts'
+import type { Mark } from '../storage/sequence.ts'
 
 /** Chunks that a reader may have: one that it is at work with, and one ahead. */
 const WINDOW = 2
@@ -63,5 +64,26 @@ export class Flow {
     }
     this.#credit -= 1
     return this.isWanted()
+  }
+}
+
+// How far databases were before the server was started, until they are opened.
+
+export class Marks {
+  readonly #marks = new Map<string, Mark>()
+  /** Databases that were opened with theirs, or had none. */
+  readonly #opened = new Set<string>()
+
+  /** What a request brings counts only until the database was opened: it has gone on since. */
+  note({ database, mark }: { readonly database: string; readonly mark?: Mark | undefined }): void {
+    if (mark !== undefined && !this.#opened.has(database)) this.#marks.set(database, mark)
+  }
+
+  /** @returns what the database is to be opened with, once */
+  take(database: string): Mark | undefined {
+    const mark = this.#marks.get(database)
+    this.#marks.delete(database)
+    this.#opened.add(database)
+    return mark
   }
 }

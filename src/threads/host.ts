@@ -3,36 +3,25 @@
  * what to do by the HTTP thread (pool.ts), in batches of messages, and answers in batches.
  */
 import { parentPort, type TransferListItem, workerData } from 'node:worker_threads'
-import { hurry } from '../core/breath.ts'
 import { CouchError } from '../core/errors.ts'
 import { beat, joinHeartbeat } from '../core/heartbeat.ts'
+import { holdsAccounts } from '../core/ids.ts'
 import { joinOutgoing, Transit } from '../core/outgoing.ts'
-import { isShort, type Space } from '../core/space.ts'
-import type { Settings } from '../core/types.ts'
-import { holdsAccounts } from '../core/user-ids.ts'
-import { ViewMemory } from '../query/view-memory.ts'
-import { SandboxClient } from '../sandbox/client.ts'
-import { CommitTally } from '../storage/commit-tally.ts'
+import { isShort, type Settings, type Space } from '../core/types.ts'
+import { hurry } from '../core/yielder.ts'
+import { ViewMemory } from '../query/view-index.ts'
+import { SandboxClient } from '../sandbox/sandbox-client.ts'
 import type { DatabaseStore, StoreView } from '../storage/engine.ts'
-import { sqliteEngine } from '../storage/sqlite/engine.ts'
-import { AutomaticCompactions } from './automatic-compactions.ts'
-import { CatalogHost } from './catalog-host.ts'
-import { isExpired, keeping } from './compaction-policy.ts'
-import { Compactions } from './compactions.ts'
-import { serveCopies } from './copy-host.ts'
+import { sqliteEngine } from '../storage/sqlite/sqlite-engine.ts'
+import { CommitTally } from '../storage/upkeep.ts'
+import { AutomaticCompactions, Compactions, isExpired, keeping } from './compactions.ts'
+import { serveCopies } from './copy-job.ts'
 import { isCopier } from './copy-wire.ts'
-import { Disk } from './disk.ts'
-import { Flow } from './flow.ts'
-import { heapSize } from './heap-size.ts'
-import { HeldOpen } from './held-open.ts'
-import { LoopWatch } from './loop-watch.ts'
-import { Marks } from './marks.ts'
-import { isLong, isSave, isScan } from './method-kinds.ts'
-import { type Closable, OpenStores } from './open-stores.ts'
-import { served } from './served.ts'
-import type { ThreadStats } from './thread-stats.ts'
+import { Flow, Marks } from './flow.ts'
+import { type Closable, Disk, HeldOpen, OpenStores, unreadable } from './open-stores.ts'
+import { CatalogHost, isLong, isSave, isScan, served } from './served.ts'
+import { heapSize, LoopWatch, type ThreadStats } from './thread-stats.ts'
 import { Turns } from './turns.ts'
-import { unreadable } from './unreadable.ts'
 import {
   discardingBody,
   METHODS,
@@ -227,7 +216,7 @@ class Host {
     }
   }
 
-  /** What is open is looked at all the time (automatic-compactions.ts). */
+  /** What is open is looked at all the time (compactions.ts). */
   async #isOverdue(database: string): Promise<boolean> {
     const { isAutomatic, keepMs } = this.#settings.rules.compaction
     if (!isAutomatic || this.#stores.incarnationOf(database) !== undefined) return false

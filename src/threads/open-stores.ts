@@ -1,5 +1,10 @@
 /** The databases that a thread has open: opened when first asked for, closed when others need the room. */
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { CouchError } from '../core/errors.ts'
+import { AMPLE_SPACE, isShort, type Space } from '../core/types.ts'
+import type { DatabaseStore } from '../storage/engine.ts'
+import { diskSizeNow, giveUpBallast } from '../storage/free-space.ts'
+import { isFileFault } from './databases.ts'
 
 /** What is kept open, and how it is closed. */
 export interface Closable {
@@ -198,5 +203,133 @@ export class OpenStores<T extends Closable> {
   async #closeIdle(name: string, entry: Entry<T>): Promise<void> {
     if (entry.users > 0) await new Promise<void>((resolve) => entry.whenIdle.push(resolve))
     await this.#close(name, entry)
+  }
+}
+
+// Databases that are held open for whoever works with their files.
+
+type Accompany = (database: string, incarnation: number, work: () => Promise<void>) => Promise<void>
+
+export class HeldOpen {
+  readonly #accompany: Accompany
+  /** What lets them go, by the calls that asked for it. */
+  readonly #releases = new Map<number, () => void>()
+
+  /** @param accompany keeps a database open until work is done */
+  constructor(accompany: Accompany) {
+    this.#accompany = accompany
+  }
+
+  /** Resolves when it is open; it stays so until {@link release}. @throws as `accompany` */
+  hold({
+    call,
+    database,
+    incarnation,
+  }: {
+    readonly call: number
+    readonly database: string
+    readonly incarnation: number
+  }): Promise<void> {
+    return new Promise((opened, failed) => {
+      const untilReleased = () => {
+        opened()
+        return new Promise<void>((release) => this.#releases.set(call, release))
+      }
+      this.#accompany(database, incarnation, untilReleased).catch(failed)
+    })
+  }
+
+  /** @param call that of the hold */
+  release(call: number): void {
+    this.#releases.get(call)?.()
+    this.#releases.delete(call)
+  }
+}
+
+// Whether the databases that a thread has open can be read, asked now and then by whoever watches over the server.
+
+/** How long is looked, in ms: the rest is looked at another time, since those used last come first. */
+const LOOK_MS = 500
+
+interface Readable {
+  readonly store: Pick<DatabaseStore, 'readChanges'>
+  close(): Promise<void>
+}
+
+/** @returns the names of those that are open, and of which not even the newest document can be read */
+export async function unreadable(stores: OpenStores<Readable>): Promise<string[]> {
+  const until = performance.now() + LOOK_MS
+  const names: string[] = []
+  for (const { name, opened } of stores.opened().toReversed()) {
+    if (performance.now() > until) break
+    if (!(await isReadable(opened))) names.push(name)
+    await nextTurn()
+  }
+  return names
+}
+
+/** One that is being opened, or is closed meanwhile, is no news. */
+async function isReadable(opened: Promise<Readable>): Promise<boolean> {
+  try {
+    const { store } = await opened
+    await store.readChanges({ since: 0, descending: true }, { limit: 1, touches: { body: true } }, (doc) => {
+      doc.body(doc.rev)
+    })
+    return true
+  } catch (error) {
+    return isClosing(error)
+  }
+}
+
+function isClosing(error: unknown): boolean {
+  return error instanceof CouchError && !isFileFault(error)
+}
+
+// What a database thread knows of the disk, and what it does when the disk is full to its end.
+
+export class Disk {
+  readonly #folder: string
+  readonly #tell: () => void
+  #space: Space = AMPLE_SPACE
+
+  /**
+   * @param folder the data folder
+   * @param tell has the HTTP thread look at the disk, which says what is left of it from then on
+   */
+  constructor(folder: string, tell: () => void) {
+    this.#folder = folder
+    this.#tell = tell
+  }
+
+  get space(): Space {
+    return this.#space
+  }
+
+  /** As the HTTP thread has found it. */
+  set(space: Space): void {
+    this.#space = space
+  }
+
+  /**
+   * A write has met the end of the disk. What grows is refused from now on; what meets it all the same must go on, and
+   * the ballast is given up for it.
+   * @returns whether it was the disk's end, and not another limit, a quota for one: then another trial is worth it
+   */
+  onFull(): boolean {
+    this.#tell()
+    const wasShort = isShort(this.#space)
+    const free = this.#freeNow()
+    if (free === null || !isShort({ ...this.#space, free })) return false
+    this.#space = { ...this.#space, free }
+    if (wasShort) giveUpBallast(this.#folder)
+    return true
+  }
+
+  #freeNow(): number | null {
+    try {
+      return diskSizeNow(this.#folder).free
+    } catch {
+      return null
+    }
   }
 }

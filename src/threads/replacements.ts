@@ -3,13 +3,13 @@ import { CouchError } from '../core/errors.ts'
 import type { DatabaseEntry, Replaced } from '../storage/catalog.ts'
 import type { Prepared } from '../storage/storage-engine.ts'
 import type { PreparedRestore } from './databases.ts'
-import type { OpenedCatalog } from './pool.ts'
 import type { ProxiedDatabase } from './proxy.ts'
 import type { Thread } from './thread.ts'
+import type { OpenedCatalog } from './thread-pool.ts'
 import type { CatalogAct } from './wire.ts'
 
 /** What of the list of databases, and of their threads, is needed here. */
-export interface ReplacementsOptions {
+interface ReplacementsOptions {
   /** Runs work on a thread that serves nobody. */
   aside<T>(work: (thread: Pick<Thread, 'ask'>) => Promise<T>): Promise<T>
   owner(name: string): Pick<Thread, 'ask'>

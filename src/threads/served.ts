@@ -1,26 +1,25 @@
 /** A database over its open store, as its thread serves it. */
-import { readFilterBody } from '../changes/filter-body.ts'
+import { readFilterBody } from '../changes/filters.ts'
 import { changesPage } from '../changes/page.ts'
-import type { Space } from '../core/space.ts'
-import type { SecurityObject, Settings } from '../core/types.ts'
-import { holdsAccounts } from '../core/user-ids.ts'
-import type { MassDeletion } from '../documents/deletion-watch.ts'
-import { ownFunctionsOnly } from '../documents/own-functions.ts'
+import { holdsAccounts } from '../core/ids.ts'
+import type { SecurityObject, Settings, Space, UserCtx } from '../core/types.ts'
+import { ownFunctionsOnly } from '../documents/allowance.ts'
+import { requireDatabaseAdmin, requireServerAdmin } from '../documents/security.ts'
 import { storeDatabase } from '../documents/store-database.ts'
+import type { MassDeletion } from '../documents/time-machine/time-machine-calls.ts'
 import { usersDatabase } from '../documents/users-database.ts'
-import { Budget } from '../query/budget.ts'
 import { storeFind } from '../query/find.ts'
-import { refusedViews } from '../query/refused-views.ts'
-import { compileRegex } from '../query/regex.ts'
-import type { ViewMemory } from '../query/view-memory.ts'
-import { storeViews } from '../query/views.ts'
-import type { SandboxClient } from '../sandbox/client.ts'
-import type { RememberingStore } from '../storage/history.ts'
-import { servedUsers } from './served-users.ts'
-import type { Reply, ServedDatabase } from './wire.ts'
+import { Budget, compileRegex } from '../query/regex.ts'
+import type { ViewMemory } from '../query/view-index.ts'
+import { refusedViews, storeViews } from '../query/views.ts'
+import type { SandboxClient } from '../sandbox/sandbox-client.ts'
+import type { Catalog } from '../storage/catalog.ts'
+import type { RememberingStore } from '../storage/history-store.ts'
+import type { StorageEngine } from '../storage/storage-engine.ts'
+import { type CatalogAct, METHODS, type Reply, type ServedDatabase } from './wire.ts'
 
 /** What of its thread a database is served with. */
-export interface Served {
+interface Served {
   readonly name: string
   readonly incarnation: number
   settings(): Settings
@@ -70,4 +69,175 @@ export async function served(store: RememberingStore, around: Served): Promise<S
 /** A test of a pattern that holds the thread for a bounded time, however long the text. */
 function compilePattern(pattern: string): (text: string) => boolean {
   return compileRegex(pattern, new Budget().spend)
+}
+
+// `_users` as a database thread serves it: what is about more than single documents is for admins; protocol.md 11.4.
+
+/** Who may call a method; `itself`: it has rules of its own (documents/users-database.ts), or shows nothing of users. */
+type Callers = 'itself' | 'admins' | 'server admins'
+
+/** A method that nobody has thought about would not compile. */
+const CALLERS: Readonly<Record<keyof ServedDatabase, Callers>> = {
+  info: 'itself',
+  size: 'itself',
+  security: 'itself',
+  storedBefore: 'itself',
+  exportLines: 'server admins',
+  setSecurity: 'itself',
+  revsLimit: 'itself',
+  setRevsLimit: 'admins',
+  compact: 'itself',
+  purge: 'server admins',
+  purgedInfos: 'admins',
+  purgedInfosLimit: 'server admins',
+  setPurgedInfosLimit: 'server admins',
+  history: 'admins',
+  overwritten: 'admins',
+  version: 'admins',
+  rewind: 'admins',
+  open: 'itself',
+  openRevs: 'itself',
+  openParts: 'itself',
+  openRevsMixed: 'itself',
+  put: 'itself',
+  post: 'itself',
+  postForm: 'itself',
+  remove: 'itself',
+  copy: 'itself',
+  bulkDocs: 'itself',
+  bulkGet: 'itself',
+  bulkGetMixed: 'itself',
+  revsDiff: 'admins',
+  missingRevs: 'admins',
+  allDocs: 'server admins',
+  allDocsQueries: 'server admins',
+  openAttachment: 'itself',
+  // Of what openAttachment has found.
+  readAttachment: 'itself',
+  putAttachment: 'itself',
+  removeAttachment: 'itself',
+  view: 'admins',
+  viewQueries: 'admins',
+  viewInfo: 'admins',
+  find: 'server admins',
+  explain: 'server admins',
+  indexes: 'admins',
+  changes: 'server admins',
+  readFilterBody: 'itself',
+}
+
+type Call = (user: UserCtx, ...args: readonly unknown[]) => Promise<unknown>
+type Stream = (user: UserCtx, ...args: readonly unknown[]) => AsyncIterable<Uint8Array>
+
+/**
+ * Keeps methods of `_users` for admins.
+ * @param database all or some of the methods
+ * @param security reads the security object as it stands
+ */
+export function servedUsers<Some extends Partial<ServedDatabase>>(
+  database: Some,
+  security: () => Promise<SecurityObject | null>,
+): Some {
+  const check = async (callers: Callers, user: UserCtx) => {
+    if (callers === 'server admins') requireServerAdmin(user)
+    else requireDatabaseAdmin(user, await security())
+  }
+  const guarded = Object.entries(CALLERS).flatMap(([name, callers]) => {
+    const method = database[name as keyof ServedDatabase]
+    if (method === undefined || callers === 'itself') return []
+    const guard = (user: UserCtx) => check(callers, user)
+    const isStream = METHODS[name as keyof ServedDatabase] === 'stream'
+    return [[name, isStream ? guardedStream(method as Stream, guard) : guardedCall(method as Call, guard)]]
+  })
+  return { ...database, ...(Object.fromEntries(guarded) as Partial<Some>) }
+}
+
+function guardedCall(call: Call, guard: (user: UserCtx) => Promise<void>): Call {
+  return async (user, ...args) => {
+    await guard(user)
+    return call(user, ...args)
+  }
+}
+
+function guardedStream(stream: Stream, guard: (user: UserCtx) => Promise<void>): Stream {
+  return async function* (user, ...args) {
+    await guard(user)
+    yield* stream(user, ...args)
+  }
+}
+
+// How the calls of a database go together on its thread: what takes long, what is waited for, what can wait.
+
+type Method = keyof ServedDatabase
+
+const LONG_CALLS: ReadonlySet<Method> = new Set(['revsDiff', 'missingRevs', 'overwritten'])
+
+const SAVES: ReadonlySet<Method> = new Set([
+  'put',
+  'post',
+  'remove',
+  'copy',
+  'putAttachment',
+  'removeAttachment',
+])
+
+const SCANS: ReadonlySet<Method> = new Set([
+  'changes',
+  'allDocs',
+  'allDocsQueries',
+  'bulkGet',
+  'bulkGetMixed',
+  'exportLines',
+  'view',
+  'viewQueries',
+  'find',
+])
+
+/** Whether a call is about many documents, and so may take longer than a message waits for others. */
+export function isLong(method: Method): boolean {
+  return METHODS[method] === 'stream' || LONG_CALLS.has(method)
+}
+
+/** Whether a call writes one document: a person, or a device that has just changed something, waits for it. */
+export function isSave(method: Method): boolean {
+  return SAVES.has(method)
+}
+
+/** Whether a call reads much, page by page: whoever asks for one page reads on for a while, and lets others go first. */
+export function isScan(method: Method): boolean {
+  return SCANS.has(method)
+}
+
+// The catalog on the thread that holds it.
+
+export class CatalogHost {
+  readonly #engine: Pick<StorageEngine, 'openCatalog'>
+  #catalog: Promise<Catalog> | undefined
+
+  constructor(engine: Pick<StorageEngine, 'openCatalog'>) {
+    this.#engine = engine
+  }
+
+  /** Does what is asked of it; opens it first where that was not done yet. @throws as the methods of Catalog */
+  async act(act: CatalogAct): Promise<unknown> {
+    const catalog = await this.#open(act.act === 'open' ? act.serverFile : undefined)
+    if (act.act === 'create') return catalog.create(act.name)
+    if (act.act === 'delete') return catalog.delete(act.name)
+    if (act.act === 'replace') return catalog.replace(act.name, act.draft)
+    if (act.act === 'discard') return catalog.discard(act.name, act.draft)
+    if (act.act === 'noteUpdated') return catalog.noteUpdated(act.names, act.marks)
+    if (act.act === 'readUpdates') return catalog.readUpdates(act.range, act.limit)
+    if (act.act === 'readRecords') return catalog.readRecords(act.kind)
+    if (act.act === 'writeRecords') return catalog.writeRecords(act.writes)
+    if (act.act === 'copy') return catalog.copyTo(act.path)
+    return { serverUuid: catalog.serverUuid, databases: await catalog.list() }
+  }
+
+  #open(serverFile?: string): Promise<Catalog> {
+    this.#catalog ??= this.#engine.openCatalog(serverFile).catch((error: unknown) => {
+      this.#catalog = undefined
+      throw error
+    })
+    return this.#catalog
+  }
 }

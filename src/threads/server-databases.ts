@@ -1,11 +1,18 @@
 /** The databases of a server over its pool of threads. */
 import { extname } from 'node:path'
+import { OneAtATime } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
 import { checkDatabaseName } from '../core/ids.ts'
-import { AMPLE_SPACE, type Space, shortage } from '../core/space.ts'
-import type { Limits, SecurityObject, Settings } from '../core/types.ts'
+import {
+  AMPLE_SPACE,
+  type Limits,
+  type SecurityObject,
+  type Settings,
+  type Space,
+  shortage,
+} from '../core/types.ts'
 import type { FunctionLimits } from '../sandbox/board.ts'
-import { SandboxPool } from '../sandbox/pool.ts'
+import { SandboxPool } from '../sandbox/sandbox-pool.ts'
 import type {
   CatalogUpdates,
   DatabaseEntry,
@@ -15,15 +22,21 @@ import type {
 } from '../storage/catalog.ts'
 import { databaseCopies } from './copies.ts'
 import type { Copies } from './copy-wire.ts'
-import type { DatabaseHandle, DatabasesStats, OwnedDatabases, PreparedRestore } from './databases.ts'
-import { FaultRecord, type Faults } from './faults.ts'
-import { OneAtATime } from './one-at-a-time.ts'
-import { type OpenedCatalog, Pool } from './pool.ts'
+import {
+  type CompactionTask,
+  type DatabaseHandle,
+  type DatabasesStats,
+  FaultRecord,
+  type Faults,
+  type OwnedDatabases,
+  type PreparedRestore,
+  type ServerDatabasesOptions,
+  Tasks,
+} from './databases.ts'
 import { type ProxiedDatabase, proxyDatabase } from './proxy.ts'
 import { Replacements } from './replacements.ts'
-import type { ServerDatabasesOptions } from './server-databases-options.ts'
-import { type CompactionTask, Tasks } from './tasks.ts'
 import { type ThreadEvent, threadFlags } from './thread.ts'
+import { type OpenedCatalog, Pool } from './thread-pool.ts'
 import { UpdateNotes } from './update-notes.ts'
 import { type CatalogAct, unpackError } from './wire.ts'
 

@@ -1,8 +1,7 @@
 /** What the HTTP thread knows of the database threads that have followed each other in one place. */
 import { addHistograms } from '../core/histogram.ts'
-import type { HeapSize } from './heap-size.ts'
 import type { Thread } from './thread.ts'
-import type { ThreadReport, ThreadStats } from './thread-stats.ts'
+import type { HeapSize, ThreadReport, ThreadStats } from './thread-stats.ts'
 
 /** How long a thread may take to answer, in ms: who asks is a scraper with a time limit of its own. */
 const ANSWER_MS = 1000

@@ -2,10 +2,9 @@
 import { type MessagePort, type TransferListItem, Worker } from 'node:worker_threads'
 import { CouchError } from '../core/errors.ts'
 import { heartbeatMemory, isLater, type Pulse, readPulse } from '../core/heartbeat.ts'
-import { Transit } from '../core/outgoing.ts'
+import { holdOutgoing, releaseOutgoing, Transit } from '../core/outgoing.ts'
 import type { DatabaseEntry } from '../storage/catalog.ts'
-import { heapLimit } from './heap-size.ts'
-import { Arrivals, Asked, type Waiting } from './waiting.ts'
+import { heapLimit } from './thread-stats.ts'
 import {
   Outbox,
   outgoingIn,
@@ -287,4 +286,93 @@ export class Thread {
 
 function isOutOfMemory(fault: unknown): boolean {
   return fault instanceof Error && 'code' in fault && fault.code === 'ERR_WORKER_OUT_OF_MEMORY'
+}
+
+// Who waits for what a thread answers: for one answer, or for the chunks of a stream.
+
+/** Takes what a thread replies to one call. */
+interface Waiting {
+  answer(value: unknown): void
+  chunk(chunk: Uint8Array): void
+  end(): void
+  failed(error: unknown): void
+}
+
+/** Somebody who waits for one answer. */
+class Asked implements Waiting {
+  readonly answer: (value: unknown) => void
+  readonly failed: (error: unknown) => void
+
+  constructor(resolve: (value: unknown) => void, reject: (error: unknown) => void) {
+    this.answer = resolve
+    this.failed = reject
+  }
+
+  chunk(): void {
+    this.failed(new Error('a stream answered a call'))
+  }
+
+  end(): void {
+    this.chunk()
+  }
+}
+
+/** What has come of a stream and was not read yet. */
+class Arrivals implements Waiting {
+  readonly #arrived: (Uint8Array | { readonly error: unknown } | null)[] = []
+  #wake: () => void = () => undefined
+  /** Whether the stream's end has arrived. */
+  isOver: boolean = false
+
+  chunk(chunk: Uint8Array): void {
+    holdOutgoing(chunk.length)
+    this.#arrived.push(chunk)
+    this.#wake()
+  }
+
+  answer(): void {
+    this.end()
+  }
+
+  end(): void {
+    this.#last(null)
+  }
+
+  failed(error: unknown): void {
+    this.#last({ error })
+  }
+
+  #last(item: { readonly error: unknown } | null): void {
+    this.#arrived.push(item)
+    this.isOver = true
+    this.#wake()
+  }
+
+  /** The next chunk; null at the end. @throws what the stream failed with */
+  async next(): Promise<Uint8Array | null> {
+    while (this.#arrived.length === 0) await this.#arrival()
+    const item = this.#arrived.shift()
+    if (item instanceof Uint8Array) {
+      releaseOutgoing(item.length)
+      return item
+    }
+    if (item) throw item.error
+    return null
+  }
+
+  /** Throws away what nobody will read. */
+  drop(): void {
+    for (const item of this.#arrived.splice(0)) if (item instanceof Uint8Array) releaseOutgoing(item.length)
+  }
+
+  /** Resolves when the stream's end has arrived, whatever it is. */
+  async over(): Promise<void> {
+    while (!this.isOver) await this.#arrival()
+  }
+
+  #arrival(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#wake = resolve
+    })
+  }
 }

@@ -3,7 +3,7 @@
  * of requests to one database delays another's by one piece of work only. In a queue what waits goes before what can
  * wait, such as a page of a scan, but for one of these now and then.
  */
-import { Breath } from '../core/breath.ts'
+import { Breath } from '../core/yielder.ts'
 
 /** How many pieces of a database go before one that can wait. */
 const MOST_BEFORE = 8
@@ -16,7 +16,7 @@ interface Queue<Work> {
   passed: number
 }
 
-export interface Kinds<Work> {
+interface Kinds<Work> {
   /** Whether a piece may take so long that what was done before must not wait for it. */
   isLong(work: Work): boolean
   /** Whether a piece lets others of its database go first, though they came later. */

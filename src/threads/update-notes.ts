@@ -8,7 +8,7 @@ import type { Mark } from '../storage/sequence.ts'
 /** Names in one note: a few milliseconds of the catalog's thread. */
 const BATCH = 500
 
-export interface UpdateNotesOptions {
+interface UpdateNotesOptions {
   /** Makes a note durable: which databases were written to, and how far those are of which that is known. */
   note(names: readonly string[], marks: readonly NamedMark[]): Promise<unknown>
   /** Milliseconds from a write to its note. */

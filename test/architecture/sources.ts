@@ -66,8 +66,8 @@ function withoutComments(text: string): string {
   return text.replace(/(^|\s)\/\*[\s\S]*?\*\//g, '$1').replace(/(^|\s)\/\/.*$/gm, '$1')
 }
 
-/** The rooms of architecture.md, "Rooms", from left to right; a file belongs to the one with the longest name that fits. */
-export const ROOMS = [
+/** The layers of architecture.md, "Layers", from left to right; a file belongs to the one with the longest name that fits. */
+export const LAYERS = [
   'core/',
   'revisions/',
   'storage/',
@@ -81,26 +81,31 @@ export const ROOMS = [
   'auth/',
   'hosted/',
   'replication/',
-  'maintenance/',
+  'metrics/',
+  'backup/',
+  'time-machine/',
+  'vaults/',
+  'control/',
   'http/',
   'app.ts',
   'server/',
   'server.ts',
   'index.ts',
+  'doctor/',
   'cli/',
 ] as const
 
-export type Room = (typeof ROOMS)[number]
+export type Layer = (typeof LAYERS)[number]
 
-/** @returns undefined for a file in no room */
-export function roomOf(path: string): Room | undefined {
-  const fitting = ROOMS.filter((room) => (room.endsWith('/') ? path.startsWith(room) : path === room))
+/** @returns undefined for a file in no layer */
+export function layerOf(path: string): Layer | undefined {
+  const fitting = LAYERS.filter((layer) => (layer.endsWith('/') ? path.startsWith(layer) : path === layer))
   return fitting.sort((a, b) => b.length - a.length)[0]
 }
 
-/** Imports of a room to the right, as `file -> file`. */
+/** Imports of a layer to the right, as `file -> file`. */
 export function importsToTheRight(sources: readonly Source[]): string[] {
-  const place = (path: string) => ROOMS.indexOf(roomOf(path) as Room)
+  const place = (path: string) => LAYERS.indexOf(layerOf(path) as Layer)
   return edges(sources)
     .filter(([from, to]) => place(to) > place(from))
     .map(told)

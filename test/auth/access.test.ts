@@ -1,5 +1,5 @@
 import t from 'tap'
-import { ANONYMOUS, isServerAdmin, PARTY_ADMIN, requireServerAdmin } from '../../src/auth/access.ts'
+import { ANONYMOUS, isServerAdmin, PARTY_ADMIN, requireServerAdmin } from '../../src/auth/accounts.ts'
 
 t.test('only the role _admin makes a server admin', (t) => {
   const refused = {

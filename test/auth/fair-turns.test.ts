@@ -1,5 +1,5 @@
 import t from 'tap'
-import { FairTurns } from '../../src/auth/fair-turns.ts'
+import { FairTurns } from '../../src/core/concurrency.ts'
 
 function setUp(atOnce: number, mayWait: number) {
   const turns = new FairTurns(atOnce, mayWait)

@@ -1,8 +1,8 @@
 /** Databases over the engine in memory as the HTTP thread sees them, `_users` with its rules, and events. */
 import { type ChangesSource, changesPage } from '../../src/changes/page.ts'
 import { CouchError } from '../../src/core/errors.ts'
+import { USERS_DATABASE, userDocId } from '../../src/core/ids.ts'
 import { DEFAULT_LIMITS, DEFAULT_RULES, type SecurityObject } from '../../src/core/types.ts'
-import { USERS_DATABASE, userDocId } from '../../src/core/user-ids.ts'
 import type { Database } from '../../src/documents/database.ts'
 import { storeDatabase } from '../../src/documents/store-database.ts'
 import { usersDatabase } from '../../src/documents/users-database.ts'

@@ -2,7 +2,7 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { PARTY_ADMIN } from '../../src/auth/access.ts'
+import { PARTY_ADMIN } from '../../src/auth/accounts.ts'
 import { localOperator } from '../../src/auth/operator.ts'
 import { verifyPassword } from '../../src/auth/password.ts'
 import { openConfig } from '../../src/config/config.ts'

@@ -4,7 +4,7 @@ import { PerUserDatabases } from '../../src/auth/peruser.ts'
 import { HOUSE } from '../../src/auth/users-feed.ts'
 import { openConfig } from '../../src/config/config.ts'
 import { CouchError } from '../../src/core/errors.ts'
-import { USERS_DATABASE } from '../../src/core/user-ids.ts'
+import { USERS_DATABASE } from '../../src/core/ids.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 import { memoryDatabases } from './memory-databases.ts'
 

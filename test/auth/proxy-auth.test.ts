@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto'
 import t from 'tap'
-import { readProxyAuth } from '../../src/auth/proxy-auth.ts'
+import { readProxyAuth } from '../../src/auth/credentials.ts'
 import { openConfig } from '../../src/config/config.ts'
 
 const yes = () => true

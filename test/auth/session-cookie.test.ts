@@ -1,7 +1,7 @@
 import { createHmac } from 'node:crypto'
 import fc from 'fast-check'
 import t from 'tap'
-import { digestsOf, isSealed, parseSession, sealSession } from '../../src/auth/session-cookie.ts'
+import { digestsOf, isSealed, parseSession, sealSession } from '../../src/auth/sessions.ts'
 
 /** As protocol.md 11.3 says it, step by step. */
 function couchCookie(name: string, seconds: number, secret: string, salt: string, digest: string): string {

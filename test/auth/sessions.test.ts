@@ -1,7 +1,6 @@
 import t, { type Test } from 'tap'
 import type { Account } from '../../src/auth/accounts.ts'
-import { sealSession } from '../../src/auth/session-cookie.ts'
-import { Sessions } from '../../src/auth/sessions.ts'
+import { Sessions, sealSession } from '../../src/auth/sessions.ts'
 import { openConfig } from '../../src/config/config.ts'
 
 const NOW = 1_700_000_000_000

@@ -1,8 +1,8 @@
 /** A document of `_users` as an account. */
 import { createHash, pbkdf2Sync } from 'node:crypto'
 import t from 'tap'
+import { userAccount } from '../../src/auth/accounts.ts'
 import { verifyPassword } from '../../src/auth/password.ts'
-import { userAccount } from '../../src/auth/user-account.ts'
 
 const SALT = '5f2d1a0c9b8e7d6c'
 const SHA = createHash('sha1').update(`pw${SALT}`).digest('hex')

@@ -5,7 +5,7 @@ import { verifyPassword } from '../../src/auth/password.ts'
 import { combinedAccounts, usersAccounts } from '../../src/auth/users.ts'
 import { HOUSE } from '../../src/auth/users-feed.ts'
 import { CouchError } from '../../src/core/errors.ts'
-import { USERS_DATABASE } from '../../src/core/user-ids.ts'
+import { USERS_DATABASE } from '../../src/core/ids.ts'
 import { body } from '../documents/helpers.ts'
 import { memoryDatabases } from './memory-databases.ts'
 

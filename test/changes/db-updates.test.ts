@@ -1,8 +1,8 @@
 /** What happens to databases as a feed; protocol.md 4.9. */
 import assert from 'node:assert/strict'
 import t, { type Test } from 'tap'
+import { Feed } from '../../src/changes/changes-feed.ts'
 import { readUpdatesQuery, updatesDatabase } from '../../src/changes/db-updates.ts'
-import { Feed } from '../../src/changes/feed.ts'
 import { FeedHub } from '../../src/changes/hub.ts'
 import type { UserCtx } from '../../src/core/types.ts'
 import { memoryEngine } from '../helpers/memory-engine.ts'

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import type { FeedKind } from '../../src/changes/query.ts'
+import type { FeedKind } from '../../src/changes/changes-query.ts'
 import type { DatabaseStore } from '../../src/storage/engine.ts'
 import { put, remove } from '../storage/conformance/edits.ts'
 import { bench, type FakeOutput, feedOptions, openStore, type Running, settled } from './helpers.ts'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { FeedRequest } from '../../src/changes/feed.ts'
+import type { FeedRequest } from '../../src/changes/changes-feed.ts'
 import { PAGE_ROWS } from '../../src/changes/rows.ts'
 import { CouchError } from '../../src/core/errors.ts'
 import { put } from '../storage/conformance/edits.ts'

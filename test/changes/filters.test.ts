@@ -1,7 +1,6 @@
 import t from 'tap'
-import { asDocIds, type FilterBody, readFilterBody } from '../../src/changes/filter-body.ts'
-import { readFilter } from '../../src/changes/filters.ts'
-import { readFeedQuery } from '../../src/changes/query.ts'
+import { readFeedQuery } from '../../src/changes/changes-query.ts'
+import { asDocIds, type FilterBody, readFilter, readFilterBody } from '../../src/changes/filters.ts'
 import { CouchError } from '../../src/core/errors.ts'
 
 async function filter(search: string, body?: FilterBody) {

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { plainFilter } from '../../src/changes/plain-filter.ts'
-import type { PlainDoc } from '../../src/changes/plain-values.ts'
+import type { PlainDoc } from '../../src/changes/plain-tokens.ts'
 import { localSandbox } from '../helpers/local-sandbox.ts'
 
 function doc(_id: string, isDeleted = false): PlainDoc {

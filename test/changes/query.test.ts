@@ -1,5 +1,5 @@
 import t from 'tap'
-import { readFeedQuery } from '../../src/changes/query.ts'
+import { readFeedQuery } from '../../src/changes/changes-query.ts'
 import { CouchError } from '../../src/core/errors.ts'
 
 const MAX_WAIT = 60_000

@@ -1,8 +1,8 @@
 import t from 'tap'
 import type { AccountCommand } from '../../src/cli/account-arguments.ts'
 import { GRAMMARS, type Order, parseCommand } from '../../src/cli/commands.ts'
+import { UsageError } from '../../src/cli/grammar.ts'
 import { rewindCommand } from '../../src/cli/time-machine-arguments.ts'
-import { UsageError } from '../../src/cli/usage-error.ts'
 import type { SetupCommand, VaultCommand } from '../../src/cli/vault-arguments.ts'
 
 const read = (args: readonly string[]): Order['command'] => parseCommand(args).command

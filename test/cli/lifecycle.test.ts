@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import t from 'tap'
-import { type Host, type Running, runUntilSignalled } from '../../src/cli/lifecycle.ts'
+import { type Host, type Running, runUntilSignalled } from '../../src/cli/serve-command.ts'
 import { StartError } from '../../src/config/start-error.ts'
 import { start } from './child.ts'
 
@@ -119,7 +119,7 @@ t.test('a close that fails or never ends is exit code 1', async (t) => {
 
 t.test('a real process, real signals', async (t) => {
   const script = (close: string): string => `
-    import { runUntilSignalled } from './src/cli/lifecycle.ts'
+    import { runUntilSignalled } from './src/cli/serve-command.ts'
     const timer = setInterval(() => {}, 1000)
     const close = async () => { console.log('closing'); ${close} }
     await runUntilSignalled(async () => ({ close }))

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { GRAMMARS } from '../../src/cli/commands.ts'
-import { detailsOf, overview } from '../../src/cli/help.ts'
+import { detailsOf, overview } from '../../src/cli/grammar.ts'
 import { ROOT, settee } from './child.ts'
 
 t.test('--help and --version', async (t) => {

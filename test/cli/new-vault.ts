@@ -1,4 +1,4 @@
-import type { VaultState } from '../../src/maintenance/vault-controls.ts'
+import type { VaultState } from '../../src/vaults/vault-control.ts'
 
 /** A server that has listened for the first time: no vault, no account, no admin. */
 export const NEW_VAULT: VaultState = {

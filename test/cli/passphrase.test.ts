@@ -2,7 +2,7 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
-import { newPassphrase, readPassphrase } from '../../src/cli/passphrase.ts'
+import { newPassphrase, readPassphrase } from '../../src/cli/secret-input.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 
 t.test('one is made of letters that are not mistaken for each other', async (t) => {

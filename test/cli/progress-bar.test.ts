@@ -2,7 +2,7 @@
 import { PassThrough } from 'node:stream'
 import t from 'tap'
 import { progressBar } from '../../src/cli/progress-bar.ts'
-import { tableText } from '../../src/cli/table.ts'
+import { tableText } from '../../src/cli/size-command.ts'
 
 function screen(isTTY: boolean) {
   const stream = Object.assign(new PassThrough(), { isTTY, columns: 50 })

@@ -1,7 +1,7 @@
 /** QR codes as a camera sees them: what the terminal shows, module by module, is read back. */
 import t from 'tap'
 import { encode } from 'uqr'
-import { qrCode } from '../../src/cli/qr-code.ts'
+import { qrCode } from '../../src/cli/vault-report.ts'
 import { readQrCode } from './qr-reader.ts'
 
 /** Of the upper and the lower half of each character whether it is bright; the letters are in bright white on black. */

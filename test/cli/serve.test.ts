@@ -3,7 +3,7 @@ import { chmod, lstat, readdir, readFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
-import { frugally } from '../../src/cli/memory-settings.ts'
+import { frugally } from '../../src/cli/serve-command.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 import { builtSettee, freePort, ROOT, start, untilUp } from './child.ts'
 

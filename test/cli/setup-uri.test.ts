@@ -1,7 +1,7 @@
 /** LiveSync's Setup URI: its own library reads what is made here, and finds the settings that it makes itself. */
 import { decryptWithEphemeralSalt } from 'octagonal-wheels/encryption/hkdf'
 import t from 'tap'
-import { liveSyncSettings, setupUri } from '../../src/cli/setup-uri.ts'
+import { liveSyncSettings, setupUri } from '../../src/cli/vault-command.ts'
 import { parseAddress } from '../../src/core/address.ts'
 
 const BASE = 'obsidian://setuplivesync?settings='

@@ -1,10 +1,10 @@
 /** `settee setup` asking: which questions, in which order, and what comes of the answers. */
 import t from 'tap'
 import type { Asker } from '../../src/cli/asker.ts'
-import { setUp } from '../../src/cli/setup.ts'
+import { setUp } from '../../src/cli/setup-command.ts'
 import { type SetupCommand, setupCommand } from '../../src/cli/vault-arguments.ts'
-import type { Controls } from '../../src/maintenance/controls.ts'
-import type { VaultOrder, VaultState } from '../../src/maintenance/vault-controls.ts'
+import type { Controls } from '../../src/control/controls.ts'
+import type { VaultOrder, VaultState } from '../../src/vaults/vault-control.ts'
 import { NEW_VAULT } from './new-vault.ts'
 
 const MADE = {

@@ -3,7 +3,7 @@
 import { truncate } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { shown, tableOf } from '../../src/cli/size.ts'
+import { shown, tableOf } from '../../src/cli/size-command.ts'
 import { startTestServer } from '../helpers/server.ts'
 import { builtSettee, ROOT, start } from './child.ts'
 

@@ -7,7 +7,7 @@ import { freePort, start, untilUp } from './child.ts'
 
 /** The server as `settee serve` runs it, but for threads from the sources. */
 const SCRIPT = `
-  import { runUntilSignalled } from './src/cli/lifecycle.ts'
+  import { runUntilSignalled } from './src/cli/serve-command.ts'
   import { startServer } from './src/server.ts'
   const [dataDir, port] = process.argv.slice(1)
   await runUntilSignalled(() => startServer({

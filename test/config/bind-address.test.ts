@@ -1,5 +1,5 @@
 import t from 'tap'
-import { bindAddress, secureBindAddress } from '../../src/config/bind-address.ts'
+import { bindAddress, secureBindAddress } from '../../src/config/settings.ts'
 
 t.test('where the server listens', async (t) => {
   const table: [plain: string | undefined, secure: string | undefined, addresses: [string, string]][] = [

@@ -2,7 +2,7 @@
 import { readFile } from 'node:fs/promises'
 import t from 'tap'
 import { knownKey } from '../../src/config/defaults.ts'
-import { newerSection } from '../../src/config/older-sections.ts'
+import { newerSection } from '../../src/config/values.ts'
 
 /** The names of the keys of CouchDB 3.5.1, and of those that have come since, by section. */
 const COUCHDB_KEYS: Readonly<Record<string, string>> = {

@@ -2,9 +2,8 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { prepareAdmins, setAdmin } from '../../src/auth/admins.ts'
+import { prepareAdmins, reloadConfig, setAdmin } from '../../src/auth/admins.ts'
 import { hashPassword, verifyPassword } from '../../src/auth/password.ts'
-import { reloadConfig } from '../../src/auth/reload.ts'
 import { type ConfigOptions, openConfig } from '../../src/config/config.ts'
 
 const FAST = '[chttpd_auth]\niterations = 7\n'

@@ -2,8 +2,13 @@
 import { readFile } from 'node:fs/promises'
 import fc from 'fast-check'
 import t from 'tap'
-import { type AddressParts, formatAddress, parseAddress } from '../../src/core/address.ts'
-import { ADDRESS_FAULTS, type AddressFaultCode } from '../../src/core/address-faults.ts'
+import {
+  ADDRESS_FAULTS,
+  type AddressFaultCode,
+  type AddressParts,
+  formatAddress,
+  parseAddress,
+} from '../../src/core/address.ts'
 
 const PLACE = { scheme: 'https', host: 'h', port: 443, database: 'n' } as const
 

@@ -1,6 +1,6 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import t from 'tap'
-import { Breath, hurry, isHurried, Stride } from '../../src/core/breath.ts'
+import { Breath, hurry, isHurried, Stride } from '../../src/core/yielder.ts'
 
 /** Works without a pause until a breath is due. */
 function hold(breath: Breath): void {

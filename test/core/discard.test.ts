@@ -1,5 +1,5 @@
 import t from 'tap'
-import { discard, share } from '../../src/core/discard.ts'
+import { discard, share } from '../../src/core/outgoing.ts'
 
 t.test('memory comes back at once', async (t) => {
   const before = process.memoryUsage().arrayBuffers

@@ -1,7 +1,7 @@
 import { equal } from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
-import { quoted } from '../../src/core/json-text.ts'
+import { quoted } from '../../src/core/json.ts'
 
 t.test('a quoted text is what JSON.stringify gives', async () => {
   const unit = fc.oneof(

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { getHeapStatistics } from 'node:v8'
 import t from 'tap'
-import { collectAll, Rest } from '../../src/core/rest.ts'
+import { collectAll, Rest } from '../../src/core/heartbeat.ts'
 
 /** Work goes on until `holds`. */
 async function until(holds: () => boolean): Promise<void> {

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { parseTime } from '../../src/core/time.ts'
+import { parseTime } from '../../src/documents/time-machine/time-machine-calls.ts'
 
 t.test('times are read to the minute, the second or the millisecond', async (t) => {
   const at = Date.UTC(2025, 2, 1, 14, 5)

@@ -1,7 +1,7 @@
 import { deepEqual, equal } from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
-import { encodeTexts } from '../../src/core/utf8.ts'
+import { encodeTexts } from '../../src/core/bytes.ts'
 
 const LENGTHS = [0, 1, 7, 1023, 1024, 1025, 3000, 100_000, 200_000, 400_000]
 /** One to four bytes of UTF-8 each. */

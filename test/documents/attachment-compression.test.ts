@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import { gunzipSync } from 'node:zlib'
 import t from 'tap'
-import { isCompressible } from '../../src/documents/attachment-coding.ts'
+import { isCompressible } from '../../src/documents/incoming-attachments.ts'
 import { follows, md5, named, related } from '../helpers/related.ts'
 import { ENGINES } from './engines.ts'
 import { ADMIN, chunksOf, type Json, openOn, spooled } from './helpers.ts'

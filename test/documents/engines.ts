@@ -1,6 +1,6 @@
 /** Every engine there is, for what must hold over each. */
 import type { Test } from 'tap'
-import { sqliteEngine } from '../../src/storage/sqlite/engine.ts'
+import { sqliteEngine } from '../../src/storage/sqlite/sqlite-engine.ts'
 import type { StorageEngine } from '../../src/storage/storage-engine.ts'
 import { memoryEngine } from '../helpers/memory-engine.ts'
 import { temporaryFolder } from '../helpers/server.ts'

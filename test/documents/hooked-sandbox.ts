@@ -1,5 +1,5 @@
 /** A sandbox that tests look into: what it is asked, and a hook that runs before it answers. */
-import type { Sandbox, UserFunction, ValidateCall } from '../../src/sandbox/sandbox.ts'
+import type { Sandbox, UserFunction, ValidateCall } from '../../src/sandbox/messages.ts'
 import { localSandbox } from '../helpers/local-sandbox.ts'
 import { type Opened, openDatabase } from './helpers.ts'
 

@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
+import { kindRange, queryRange, rangeBefore } from '../../src/documents/all-docs-query.ts'
 import type { AllDocsKind, AllDocsQuery } from '../../src/documents/database.ts'
-import { kindRange, queryRange, rangeBefore } from '../../src/documents/id-range.ts'
 import type { IdRange } from '../../src/storage/engine.ts'
 import { compareBytes, idsInRange } from '../storage/memory/state.ts'
 

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto'
 import { gzipSync } from 'node:zlib'
 import type { BlobPin, DatabaseStore } from '../../src/storage/engine.ts'
-import type { RememberingStore } from '../../src/storage/history.ts'
+import type { RememberingStore } from '../../src/storage/history-store.ts'
 
 export interface TestAttachment {
   readonly name: string

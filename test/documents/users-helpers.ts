@@ -1,4 +1,5 @@
 /** The database `_users` over the engine in memory, as a database thread serves it. */
+import { USERS_DATABASE, userDocId } from '../../src/core/ids.ts'
 import {
   DEFAULT_LIMITS,
   DEFAULT_RULES,
@@ -6,14 +7,13 @@ import {
   type UserCtx,
   type UsersRules,
 } from '../../src/core/types.ts'
-import { USERS_DATABASE, userDocId } from '../../src/core/user-ids.ts'
 import type { Database } from '../../src/documents/database.ts'
 import { usersDatabase } from '../../src/documents/users-database.ts'
 import { compileRegex } from '../../src/query/regex.ts'
-import type { Sandbox } from '../../src/sandbox/sandbox.ts'
+import type { Sandbox } from '../../src/sandbox/messages.ts'
 import type { DatabaseStore } from '../../src/storage/engine.ts'
 import type { StorageEngine } from '../../src/storage/storage-engine.ts'
-import { servedUsers } from '../../src/threads/served-users.ts'
+import { servedUsers } from '../../src/threads/served.ts'
 import { localSandbox } from '../helpers/local-sandbox.ts'
 import { memoryEngine } from '../helpers/memory-engine.ts'
 import { ADMIN, body, type Json, parse, text } from './helpers.ts'

@@ -8,7 +8,7 @@ import { cp, mkdir, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
-import { sqliteEngine } from '../../src/storage/sqlite/engine.ts'
+import { sqliteEngine } from '../../src/storage/sqlite/sqlite-engine.ts'
 import { startTestServer, type TestServer } from '../helpers/server.ts'
 import { backUp, wrongSums } from '../maintenance/backup/server.ts'
 

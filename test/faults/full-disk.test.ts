@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import t, { type Test } from 'tap'
-import { BALLAST_BYTES } from '../../src/storage/ballast.ts'
+import { BALLAST_BYTES } from '../../src/storage/free-space.ts'
 import { type Answer, startServerProcess, until } from './server-process.ts'
 import { smallDisk, withSmallDisks } from './small-disk.ts'
 

@@ -1,5 +1,5 @@
 /** Replaces the database `notes` of a folder by one of two copies after the other, until it is killed. */
-import { sqliteEngine } from '../../src/storage/sqlite/engine.ts'
+import { sqliteEngine } from '../../src/storage/sqlite/sqlite-engine.ts'
 
 const [dataDir = '', ...copies] = process.argv.slice(2)
 const engine = sqliteEngine({ dataDir })

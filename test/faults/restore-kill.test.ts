@@ -10,7 +10,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import Sqlite from 'better-sqlite3'
 import t from 'tap'
-import { sqliteEngine } from '../../src/storage/sqlite/engine.ts'
+import { sqliteEngine } from '../../src/storage/sqlite/sqlite-engine.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 import { put } from '../storage/conformance/edits.ts'
 

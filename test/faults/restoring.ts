@@ -2,8 +2,8 @@
 import { join } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import type { Test } from 'tap'
-import { reachServer } from '../../src/maintenance/control-client.ts'
-import type { RestoreOutcome } from '../../src/maintenance/restore.ts'
+import type { RestoreOutcome } from '../../src/backup/restore.ts'
+import { reachServer } from '../../src/control/control-socket.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 import { type Device, device, type Remote, remote, until } from '../protocol/devices.ts'
 

@@ -8,7 +8,7 @@ import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { Agent, request } from 'undici'
-import { frugally } from '../../src/cli/memory-settings.ts'
+import { frugally } from '../../src/cli/serve-command.ts'
 import { cleanEnv, freePort, ROOT, WITHOUT_LOADERS } from '../cli/child.ts'
 import { moduleUrl } from '../helpers/built.ts'
 import { temporaryFolder } from '../helpers/server.ts'
@@ -135,7 +135,9 @@ function spawnServer(options: ServerProcessOptions, args: readonly string[]): Ch
   const modules = [
     options.preload?.href ?? '',
     isBuilt ? new URL('../../dist/server.js', import.meta.url).href : moduleUrl('server'),
-    isBuilt ? new URL('../../dist/cli/lifecycle.js', import.meta.url).href : moduleUrl('cli/lifecycle'),
+    isBuilt
+      ? new URL('../../dist/cli/serve-command.js', import.meta.url).href
+      : moduleUrl('cli/serve-command'),
     ...(isBuilt ? ['', ''] : [threadEntry.href, sandboxEntry.href]),
   ]
   const { node = process.execPath, nodeFlags = [] } = options

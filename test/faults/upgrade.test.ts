@@ -3,7 +3,7 @@ import { copyFile, mkdir, readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import t from 'tap'
-import { SERVER_MIGRATIONS } from '../../src/storage/sqlite/catalog.ts'
+import { SERVER_MIGRATIONS } from '../../src/storage/sqlite/sqlite-catalog.ts'
 import { NEWEST, schemaOfFile, writeOldFile } from '../helpers/old-files.ts'
 import { startTestServer, type TestServer, temporaryFolder } from '../helpers/server.ts'
 

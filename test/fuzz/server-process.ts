@@ -95,7 +95,7 @@ function spawnServer(args: readonly string[]): ChildProcess {
   const [env, ...unset] = WITHOUT_LOADERS
   const modules = [
     moduleUrl('server'),
-    moduleUrl('cli/lifecycle'),
+    moduleUrl('cli/serve-command'),
     new URL('../helpers/database-thread.mjs', import.meta.url).href,
     new URL('../helpers/sandbox-thread.mjs', import.meta.url).href,
   ]

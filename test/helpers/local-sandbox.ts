@@ -1,7 +1,6 @@
 import type { FunctionLimits } from '../../src/sandbox/board.ts'
-import { Runner } from '../../src/sandbox/runner.ts'
-import type { Sandbox } from '../../src/sandbox/sandbox.ts'
-import { errorOf, sandboxOver, type Work } from '../../src/sandbox/work.ts'
+import { errorOf, type Sandbox, sandboxOver, type Work } from '../../src/sandbox/messages.ts'
+import { Runner } from '../../src/sandbox/sandbox-worker.ts'
 
 const DEFAULT: FunctionLimits = { timeoutMs: 5000, memory: 67_108_864 }
 /** The main thread's stack is small. */

@@ -1,8 +1,8 @@
 /** Alarms and rewinds over the databases of a test's server. */
 import type { Logger } from 'pino'
-import { openAlarms } from '../../src/maintenance/alarms.ts'
-import { Rewinds } from '../../src/maintenance/rewinds.ts'
+import { openAlarms } from '../../src/metrics/alarms.ts'
 import type { Databases } from '../../src/threads/databases.ts'
+import { Rewinds } from '../../src/time-machine/rewinds.ts'
 
 export async function timeMachineOver(databases: Databases, logger: Pick<Logger, 'warn' | 'error'>) {
   const incarnationOf = (name: string) =>

@@ -1,6 +1,5 @@
 import t from 'tap'
-import { Line, type Waiter } from '../../src/hosted/line.ts'
-import { addressKey, Lines } from '../../src/hosted/lines.ts'
+import { addressKey, Line, Lines, type Waiter } from '../../src/hosted/rate-limiter.ts'
 import { FakeClock } from '../changes/helpers.ts'
 
 /** Requests in the order in which they went on, and those that were refused. */

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { openConfig } from '../../src/config/config.ts'
-import { changedOverrides, defaultQuota, quotaWith, readQuota, shownQuota } from '../../src/hosted/quota.ts'
+import { changedOverrides, defaultQuota, quotaWith, readQuota, shownQuota } from '../../src/hosted/usage.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 
 t.test('what everybody may have is configured', async (t) => {

@@ -1,6 +1,6 @@
 /** Writes to several databases of one account: side by side while they cannot pass a limit together, else in turn. */
 import t from 'tap'
-import type { Quota } from '../../src/hosted/quota.ts'
+import type { Quota } from '../../src/hosted/usage.ts'
 import { mostIn, WriteTurns } from '../../src/hosted/write-turns.ts'
 
 const NOTHING = { bytes: 0, documents: 0 }

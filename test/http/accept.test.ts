@@ -1,6 +1,6 @@
 /** When an answer is multipart: protocol.md 3.2, 4.2, 7.3. */
 import t from 'tap'
-import { bulkMultipart, wantsMultipart } from '../../src/http/accept.ts'
+import { bulkMultipart, wantsMultipart } from '../../src/http/header-values.ts'
 
 t.test('a document is multipart only for who names the type', async (t) => {
   const cases: [accept: string | undefined, expected: boolean][] = [

@@ -1,7 +1,6 @@
 import t from 'tap'
-import type { Space } from '../../src/core/space.ts'
-import type { UserCtx } from '../../src/core/types.ts'
-import { BodyFiles } from '../../src/http/body-files.ts'
+import type { Space, UserCtx } from '../../src/core/types.ts'
+import { BodyFiles } from '../../src/http/transport/body-files.ts'
 
 const MB = 1024 * 1024
 const USER: UserCtx = { name: 'anna', roles: [] }

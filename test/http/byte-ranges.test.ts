@@ -3,7 +3,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import type { AttachmentAnswer } from '../../src/documents/database.ts'
 import { piecesLength } from '../../src/documents/pieces.ts'
-import { contentRange, isRangeOf, rangePieces, readRanges } from '../../src/http/byte-ranges.ts'
+import { contentRange, isRangeOf, rangePieces, readRanges } from '../../src/http/header-values.ts'
 
 const CONTENT: AttachmentAnswer = {
   type: 'text/plain',

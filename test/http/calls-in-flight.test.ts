@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyReply } from 'fastify'
 import t, { type Test } from 'tap'
 import { CouchError, type ErrorName } from '../../src/core/errors.ts'
-import { CallsInFlight } from '../../src/http/calls-in-flight.ts'
+import { CallsInFlight } from '../../src/http/plugins/revocation.ts'
 
 interface Fake {
   readonly raw: EventEmitter

@@ -2,7 +2,7 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { clusterState } from '../../src/config/cluster-state.ts'
+import { clusterState } from '../../src/http/routes/cluster-setup-routes.ts'
 import { startTestServer, temporaryFolder } from '../helpers/server.ts'
 import { type Ask, connect } from './client.ts'
 

@@ -3,8 +3,8 @@ import { createServer, type RequestListener, type Server } from 'node:http'
 import { type AddressInfo, connect, type Socket } from 'node:net'
 import { setImmediate as turn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { answerClientError } from '../../src/http/client-errors.ts'
-import { tendConnections } from '../../src/http/connections.ts'
+import { answerClientError } from '../../src/http/transport/client-errors.ts'
+import { tendConnections } from '../../src/http/transport/connections.ts'
 
 /** Longer than any test may take: where it counts, the test would run out of time. */
 const NEVER = 600_000

@@ -1,6 +1,6 @@
 /** CORS; protocol.md 13, clients.md R12. */
 import t, { type Test } from 'tap'
-import { APP_ORIGINS } from '../../src/core/app-origins.ts'
+import { APP_ORIGINS } from '../../src/core/network.ts'
 import { startTestServer } from '../helpers/server.ts'
 import { type Answer, type Call, connect } from './client.ts'
 import { startMemoryServer } from './memory-server.ts'

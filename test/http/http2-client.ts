@@ -9,7 +9,7 @@ import {
 import type { FastifyInstance } from 'fastify'
 import type { Test } from 'tap'
 import type { AppOptions } from '../../src/app.ts'
-import { listenSecurely } from '../../src/http/secure-listener.ts'
+import { listenSecurely } from '../../src/http/transport/secure-listener.ts'
 import { certificateFiles } from '../helpers/certificates.ts'
 import { startMemoryServer } from './memory-server.ts'
 

@@ -2,7 +2,7 @@
 import type { OutgoingHttpHeaders } from 'node:http2'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { listenSecurely } from '../../src/http/secure-listener.ts'
+import { listenSecurely } from '../../src/http/transport/secure-listener.ts'
 import { certificateFiles } from '../helpers/certificates.ts'
 import { startTestServer } from '../helpers/server.ts'
 import { startAccountsServer } from './accounts-server.ts'

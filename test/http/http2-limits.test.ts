@@ -5,7 +5,7 @@ import { getDefaultHighWaterMark, setDefaultHighWaterMark } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
-import { openStream, type ResponseStream } from '../../src/http/json-stream.ts'
+import { openStream, type ResponseStream } from '../../src/http/transport/json-stream.ts'
 import { openSession, startSecureMemoryServer } from './http2-client.ts'
 import { frame, framesOf, lastData, openFrames, requestHead, reset, wideWindows } from './http2-frames.ts'
 

@@ -6,8 +6,8 @@ import { type FastifyReply, type FastifyRequest, fastify } from 'fastify'
 import t, { type Test } from 'tap'
 import { request } from 'undici'
 import { CouchError } from '../../src/core/errors.ts'
-import { openStream, type ResponseStream, sendStream } from '../../src/http/json-stream.ts'
-import { chooseEncoding, makeEncoder } from '../../src/http/stream-encoding.ts'
+import { chooseEncoding, makeEncoder } from '../../src/http/transport/compression.ts'
+import { openStream, type ResponseStream, sendStream } from '../../src/http/transport/json-stream.ts'
 
 type Answer = (request: FastifyRequest, reply: FastifyReply) => Promise<void>
 

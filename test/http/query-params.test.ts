@@ -11,7 +11,7 @@ import {
   VIEW_BOOLEAN,
   viewBoolean,
 } from '../../src/http/query-params.ts'
-import { shape } from '../../src/http/shapes.ts'
+import { shape } from '../../src/http/route-table.ts'
 
 t.test('a query string is decoded, and the last of a repeated parameter counts', async (t) => {
   const cases: [text: string, expected: Record<string, string>][] = [

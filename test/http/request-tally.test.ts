@@ -1,5 +1,5 @@
 import t from 'tap'
-import { RequestTally } from '../../src/http/request-tally.ts'
+import { RequestTally } from '../../src/http/plugins/request-metrics.ts'
 
 t.test('requests are counted by route, method and status', async (t) => {
   const tally = new RequestTally()

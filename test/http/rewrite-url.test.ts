@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import t from 'tap'
-import { rewriteUrl } from '../../src/http/rewrite-url.ts'
+import { rewriteUrl } from '../../src/app.ts'
 
 function rewrite(url: string, method = 'GET', headers: Record<string, string> = {}) {
   const request = { url, method, headers } as unknown as IncomingMessage

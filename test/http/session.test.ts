@@ -1,6 +1,6 @@
 /** Logging in and out with a cookie; protocol.md 11.3, clients.md 1.6 and pain 22. */
 import t, { type Test } from 'tap'
-import { sealSession } from '../../src/auth/session-cookie.ts'
+import { sealSession } from '../../src/auth/sessions.ts'
 import { type Answer, type Ask, connect } from './client.ts'
 import { startMemoryServer } from './memory-server.ts'
 

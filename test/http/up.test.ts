@@ -1,6 +1,6 @@
 /** `_up`, and how the server is for those who watch over it. */
 import t from 'tap'
-import { gatherFacts } from '../../src/maintenance/health.ts'
+import { gatherFacts } from '../../src/metrics/health.ts'
 import { startTestServer } from '../helpers/server.ts'
 import { connect } from './client.ts'
 import { startMemoryServer } from './memory-server.ts'

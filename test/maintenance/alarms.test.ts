@@ -1,5 +1,5 @@
 import t from 'tap'
-import { type Alarms, openAlarms } from '../../src/maintenance/alarms.ts'
+import { type Alarms, openAlarms } from '../../src/metrics/alarms.ts'
 import type { RecordWrite, ServerRecord } from '../../src/storage/catalog.ts'
 
 /** Records in memory, and the databases that there are. */

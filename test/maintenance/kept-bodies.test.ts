@@ -4,7 +4,7 @@ import Sqlite from 'better-sqlite3'
 import t from 'tap'
 import { CouchError } from '../../src/core/errors.ts'
 import { DEFAULT_RULES, DEFAULT_SETTINGS } from '../../src/core/types.ts'
-import { sweepKeptBodies, tendKeptBodies } from '../../src/maintenance/kept-bodies.ts'
+import { sweepKeptBodies, tendKeptBodies } from '../../src/time-machine/kept-bodies.ts'
 import { ADMIN } from '../documents/helpers.ts'
 import { openFiles, put, serve, until } from '../threads/served.ts'
 

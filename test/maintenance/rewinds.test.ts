@@ -1,6 +1,6 @@
 import t from 'tap'
-import { Rewinds } from '../../src/maintenance/rewinds.ts'
 import type { Databases } from '../../src/threads/databases.ts'
+import { Rewinds } from '../../src/time-machine/rewinds.ts'
 
 const ADMIN = { name: null, roles: ['_admin'] }
 const ORDER = { at: 1, dryRun: false }

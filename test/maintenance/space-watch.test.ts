@@ -2,9 +2,9 @@ import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { defaultFloor, isShort, type Space, shortage } from '../../src/core/space.ts'
-import { SpaceWatch } from '../../src/maintenance/space-watch.ts'
-import { BALLAST_BYTES, giveUpBallast, hasBallast, makeBallast } from '../../src/storage/ballast.ts'
+import { defaultFloor, isShort, type Space, shortage } from '../../src/core/types.ts'
+import { SpaceWatch } from '../../src/metrics/space-watch.ts'
+import { BALLAST_BYTES, giveUpBallast, hasBallast, makeBallast } from '../../src/storage/free-space.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 
 const MB = 1024 * 1024

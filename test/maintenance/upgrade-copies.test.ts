@@ -1,7 +1,7 @@
 import { mkdir, readdir, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
-import { removeUpgradeCopies, tendUpgradeCopies } from '../../src/maintenance/upgrade-copies.ts'
+import { removeUpgradeCopies, tendUpgradeCopies } from '../../src/backup/upgrade-copies.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 
 const DAY_MS = 86_400_000

@@ -1,9 +1,8 @@
 /** What a vault's database and the configuration are to say, from what they say. */
 import t from 'tap'
-import { MOBILE_FILTER } from '../../src/core/mobile-filter.ts'
 import { databaseRole } from '../../src/documents/security.ts'
-import { liveSyncChanges } from '../../src/maintenance/livesync-keys.ts'
-import { openedTo, withMobileFilter } from '../../src/maintenance/vault-documents.ts'
+import { liveSyncChanges, MOBILE_FILTER } from '../../src/vaults/livesync.ts'
+import { openedTo, withMobileFilter } from '../../src/vaults/vaults.ts'
 import { SETTINGS } from '../protocol/livesync-check.ts'
 
 t.test('an account is let in, and nobody is shut out who is in a list', async (t) => {

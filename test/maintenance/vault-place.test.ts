@@ -2,8 +2,8 @@
 import t from 'tap'
 import { openConfig } from '../../src/config/config.ts'
 import type { ConfigFlags } from '../../src/config/sources.ts'
-import { reachServer } from '../../src/maintenance/control-client.ts'
-import { ownUrl } from '../../src/maintenance/vault-place.ts'
+import { reachServer } from '../../src/control/control-socket.ts'
+import { ownUrl } from '../../src/vaults/vault-control.ts'
 import { type CertificateOptions, certificateFiles } from '../helpers/certificates.ts'
 import { startTestServer, temporaryFolder } from '../helpers/server.ts'
 

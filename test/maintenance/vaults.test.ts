@@ -2,9 +2,9 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { reachServer } from '../../src/maintenance/control-client.ts'
-import type { Controls } from '../../src/maintenance/controls.ts'
-import type { VaultOrder } from '../../src/maintenance/vault-controls.ts'
+import { reachServer } from '../../src/control/control-socket.ts'
+import type { Controls } from '../../src/control/controls.ts'
+import type { VaultOrder } from '../../src/vaults/vault-control.ts'
 import { startTestServer, temporaryFolder } from '../helpers/server.ts'
 import { checkConfiguration, red } from '../protocol/livesync-check.ts'
 

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import nano from 'nano'
 import t, { type Test } from 'tap'
 import { Agent, request } from 'undici'
-import { sealSession } from '../../src/auth/session-cookie.ts'
+import { sealSession } from '../../src/auth/sessions.ts'
 import { startTestServer, type TestServer, temporaryFolder } from '../helpers/server.ts'
 import { until } from './devices.ts'
 

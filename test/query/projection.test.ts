@@ -1,8 +1,7 @@
 import { isDeepStrictEqual as isSame } from 'node:util'
 import fc from 'fast-check'
 import t from 'tap'
-import { parseFieldPath, valueAt } from '../../src/query/field-path.ts'
-import { trimFields } from '../../src/query/projection.ts'
+import { parseFieldPath, trimFields, valueAt } from '../../src/query/projection.ts'
 
 t.test('fields come as they were stored', async (t) => {
   const text =

@@ -1,7 +1,6 @@
 import t from 'tap'
 import { CouchError } from '../../src/core/errors.ts'
-import { Budget } from '../../src/query/budget.ts'
-import { compileRegex as compileWithin } from '../../src/query/regex.ts'
+import { Budget, compileRegex as compileWithin } from '../../src/query/regex.ts'
 
 const compileRegex = (pattern: string) => compileWithin(pattern, new Budget().spend)
 

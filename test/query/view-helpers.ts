@@ -2,9 +2,9 @@
 import { Buffer } from 'node:buffer'
 import type { UserCtx } from '../../src/core/types.ts'
 import type { Body } from '../../src/documents/database.ts'
-import { ViewMemory } from '../../src/query/view-memory.ts'
+import { ViewMemory } from '../../src/query/view-index.ts'
 import { type Parameters, storeViews, type ViewSource } from '../../src/query/views.ts'
-import type { Sandbox } from '../../src/sandbox/sandbox.ts'
+import type { Sandbox } from '../../src/sandbox/messages.ts'
 import { ADMIN, type Json, type Opened, openDatabase } from '../documents/helpers.ts'
 import { localSandbox } from '../helpers/local-sandbox.ts'
 

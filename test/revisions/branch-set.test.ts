@@ -1,10 +1,9 @@
 /** Many revisions entering one document: the same as one after the other, in work that grows with their number. */
 import fc from 'fast-check'
 import t from 'tap'
-import { type Branch, leafRev, makeBranch } from '../../src/revisions/branch.ts'
+import { type Branch, leafRev, makeBranch, winner } from '../../src/revisions/branch.ts'
 import { BranchSet } from '../../src/revisions/branch-set.ts'
 import { merge } from '../../src/revisions/merge.ts'
-import { winner } from '../../src/revisions/winner.ts'
 import { show } from './helpers.ts'
 import { arrivals, path, toBranch, worlds } from './histories.ts'
 

@@ -1,7 +1,6 @@
-import { type Branch, leafRev, makeBranch } from '../../src/revisions/branch.ts'
+import { type Branch, leafRev, makeBranch, sortLeaves } from '../../src/revisions/branch.ts'
 import { BranchSet } from '../../src/revisions/branch-set.ts'
 import type { MergeResult } from '../../src/revisions/merge.ts'
-import { sortLeaves } from '../../src/revisions/winner.ts'
 
 /** A branch written as in architecture.md, "Branches": `4:f,d,c`, newest first; a `!` at the end marks a deleted leaf. */
 export function branch(text: string): Branch {

@@ -5,9 +5,8 @@
 import fc from 'fast-check'
 import * as pouch from 'pouchdb-merge'
 import t from 'tap'
-import { type Branch, leafRev, makeBranch } from '../../src/revisions/branch.ts'
+import { type Branch, leafRev, makeBranch, winner } from '../../src/revisions/branch.ts'
 import { merge as mergeSome } from '../../src/revisions/merge.ts'
-import { winner } from '../../src/revisions/winner.ts'
 import { mergeByIndex, show } from './helpers.ts'
 import { arrivals, type Node, path, toBranch, worlds } from './histories.ts'
 

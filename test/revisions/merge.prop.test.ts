@@ -1,9 +1,8 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { type Branch, leafRev, makeBranch } from '../../src/revisions/branch.ts'
+import { type Branch, leafRev, makeBranch, winner } from '../../src/revisions/branch.ts'
 import { isKnown } from '../../src/revisions/branch-index.ts'
 import { extend, merge } from '../../src/revisions/merge.ts'
-import { winner } from '../../src/revisions/winner.ts'
 import { extendByIndex, mergeByIndex, show } from './helpers.ts'
 import { arrivals, type Node, nodeKey, ParentMap, path, toBranch, worlds } from './histories.ts'
 

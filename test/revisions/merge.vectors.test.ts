@@ -1,9 +1,8 @@
 import t from 'tap'
-import { type Branch, leafRev } from '../../src/revisions/branch.ts'
+import { type Branch, conflicts, leafRev, winner } from '../../src/revisions/branch.ts'
 import { isKnown } from '../../src/revisions/branch-index.ts'
 import { merge } from '../../src/revisions/merge.ts'
 import { parseRev } from '../../src/revisions/rev.ts'
-import { conflicts, winner } from '../../src/revisions/winner.ts'
 import { branch, branches, show } from './helpers.ts'
 
 const LIMIT = 1000

@@ -1,7 +1,13 @@
 import t from 'tap'
-import { leafRev } from '../../src/revisions/branch.ts'
+import {
+  conflicts,
+  deletedConflicts,
+  type Leaf,
+  leafRev,
+  sortLeaves,
+  winner,
+} from '../../src/revisions/branch.ts'
 import { parseRev } from '../../src/revisions/rev.ts'
-import { conflicts, deletedConflicts, type Leaf, sortLeaves, winner } from '../../src/revisions/winner.ts'
 
 function leaf(text: string): Leaf {
   const { pos, id } = parseRev(text.replace('!', ''))

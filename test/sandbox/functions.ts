@@ -1,5 +1,5 @@
 /** Functions of made-up design documents. */
-import type { UserFunction, ValidateCall, Verdict } from '../../src/sandbox/sandbox.ts'
+import type { UserFunction, ValidateCall, Verdict } from '../../src/sandbox/messages.ts'
 import { localSandbox } from '../helpers/local-sandbox.ts'
 
 let revisions = 0

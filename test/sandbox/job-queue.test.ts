@@ -1,7 +1,7 @@
 /** Who is served next of those who wait for a sandbox thread. */
 import t from 'tap'
 import { type Job, JobQueue } from '../../src/sandbox/job-queue.ts'
-import type { Call, Work } from '../../src/sandbox/work.ts'
+import type { Call, Work } from '../../src/sandbox/messages.ts'
 
 const work = (database: number, rev = '1-a', calls: readonly Call[] = ['{}']): Work => ({
   kind: 'filter',

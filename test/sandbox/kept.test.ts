@@ -1,7 +1,7 @@
 /** Functions that are kept ready, and how many. */
 import t from 'tap'
-import { Runner } from '../../src/sandbox/runner.ts'
-import type { UserFunction } from '../../src/sandbox/sandbox.ts'
+import type { UserFunction } from '../../src/sandbox/messages.ts'
+import { Runner } from '../../src/sandbox/sandbox-worker.ts'
 import { filterOf } from './functions.ts'
 
 const MB = 1_048_576

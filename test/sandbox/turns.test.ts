@@ -3,8 +3,8 @@ import { once } from 'node:events'
 import { MessageChannel, type MessagePort } from 'node:worker_threads'
 import t, { type Test } from 'tap'
 import { Board, type Seat } from '../../src/sandbox/board.ts'
-import { SandboxClient } from '../../src/sandbox/client.ts'
 import type { RunRequest } from '../../src/sandbox/messages.ts'
+import { SandboxClient } from '../../src/sandbox/sandbox-client.ts'
 import { filterOf } from './functions.ts'
 
 const seat: Seat = { slot: 0, thread: 1 }

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { Board, type Seat } from '../../src/sandbox/board.ts'
 import type { SandboxNotice } from '../../src/sandbox/messages.ts'
-import { SandboxPool, type SandboxPoolOptions } from '../../src/sandbox/pool.ts'
+import { SandboxPool, type SandboxPoolOptions } from '../../src/sandbox/sandbox-pool.ts'
 
 const ENTRY = new URL('../helpers/sandbox-thread.mjs', import.meta.url)
 /** A call of 1 ms is too long when it has taken this much more. */

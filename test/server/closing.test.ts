@@ -1,5 +1,5 @@
 import t from 'tap'
-import { Closing } from '../../src/server/closing.ts'
+import { Closing } from '../../src/server/server-context.ts'
 
 t.test('what was begun last ends first, one after the other, and once', async (t) => {
   const closing = new Closing()

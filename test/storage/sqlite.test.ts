@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import Sqlite from 'better-sqlite3'
-import { sqliteEngine } from '../../src/storage/sqlite/engine.ts'
+import { sqliteEngine } from '../../src/storage/sqlite/sqlite-engine.ts'
 import type { KeptContents } from './conformance/setup.ts'
 import { runStorageTests } from './conformance.ts'
 

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { DEFAULT_RULES } from '../../src/core/types.ts'
 import type { StoreWear } from '../../src/storage/upkeep.ts'
-import { AutomaticCompactions } from '../../src/threads/automatic-compactions.ts'
+import { AutomaticCompactions } from '../../src/threads/compactions.ts'
 
 const CLEAN: StoreWear = {
   writes: 1,

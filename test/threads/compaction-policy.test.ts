@@ -1,7 +1,7 @@
 import t from 'tap'
 import { DEFAULT_RULES } from '../../src/core/types.ts'
 import type { StoreWear } from '../../src/storage/upkeep.ts'
-import { isDue, keeping } from '../../src/threads/compaction-policy.ts'
+import { isDue, keeping } from '../../src/threads/compactions.ts'
 
 const NOW = 1_700_000_000_000
 const DAY = 24 * 60 * 60 * 1000

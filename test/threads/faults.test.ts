@@ -1,6 +1,6 @@
 /** What a failing disk does to a database, and what the HTTP thread knows of it afterwards. */
 import t, { type Test } from 'tap'
-import { databasesFact, threadsFact } from '../../src/maintenance/health.ts'
+import { databasesFact, threadsFact } from '../../src/metrics/health.ts'
 import { ADMIN } from '../documents/helpers.ts'
 import { DEADLY_ENTRY, idsOf, put, serve, until } from './served.ts'
 

@@ -2,12 +2,17 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import t, { type Test } from 'tap'
-import type { Pulse } from '../../src/core/heartbeat.ts'
-import { heartbeatMemory, isLater, joinHeartbeat, longCall, readPulse } from '../../src/core/heartbeat.ts'
+import {
+  heartbeatMemory,
+  isLater,
+  joinHeartbeat,
+  longCall,
+  type Pulse,
+  readPulse,
+} from '../../src/core/heartbeat.ts'
 import { DEFAULT_LIMITS, DEFAULT_RULES } from '../../src/core/types.ts'
-import { heapLimit } from '../../src/threads/heap-size.ts'
-import { Suspects } from '../../src/threads/suspects.ts'
-import { HangError, processorMs, Watchdog, type Watched } from '../../src/threads/watchdog.ts'
+import { heapLimit } from '../../src/threads/thread-stats.ts'
+import { HangError, processorMs, Suspects, Watchdog, type Watched } from '../../src/threads/watchdog.ts'
 import { ADMIN } from '../documents/helpers.ts'
 import { DEADLY_ENTRY, idsOf, put, serve, until } from './served.ts'
 

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import t from 'tap'
-import { LoopWatch } from '../../src/threads/loop-watch.ts'
+import { LoopWatch } from '../../src/threads/thread-stats.ts'
 
 /** Asks until there is something to tell. */
 async function measured(watch: LoopWatch) {

@@ -1,8 +1,7 @@
 /** Database threads reach the threads that run functions of design documents. */
 import t, { type Test } from 'tap'
 import { DEFAULT_LIMITS, DEFAULT_RULES } from '../../src/core/types.ts'
-import type { DatabaseHandle } from '../../src/threads/databases.ts'
-import type { ServerDatabasesOptions } from '../../src/threads/server-databases-options.ts'
+import type { DatabaseHandle, ServerDatabasesOptions } from '../../src/threads/databases.ts'
 import { put, serve } from './served.ts'
 
 const FORBID = `function (newDoc) { if (newDoc.no) throw { forbidden: 'not ' + newDoc._id } }`

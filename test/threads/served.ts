@@ -3,9 +3,13 @@ import { readdirSync, readlinkSync } from 'node:fs'
 import { setImmediate as turn } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { DEFAULT_SETTINGS } from '../../src/core/types.ts'
-import type { DatabaseEvent, DatabaseHandle, OwnedDatabases } from '../../src/threads/databases.ts'
+import type {
+  DatabaseEvent,
+  DatabaseHandle,
+  OwnedDatabases,
+  ServerDatabasesOptions,
+} from '../../src/threads/databases.ts'
 import { openServerDatabases } from '../../src/threads/server-databases.ts'
-import type { ServerDatabasesOptions } from '../../src/threads/server-databases-options.ts'
 import { ADMIN, body, jsonOf } from '../documents/helpers.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 

@@ -2,7 +2,7 @@
 import t from 'tap'
 import { CouchError } from '../../src/core/errors.ts'
 import { countOf } from '../../src/core/histogram.ts'
-import { CommitTally } from '../../src/storage/commit-tally.ts'
+import { CommitTally } from '../../src/storage/upkeep.ts'
 import { ThreadRecord } from '../../src/threads/thread-record.ts'
 import type { ThreadStats } from '../../src/threads/thread-stats.ts'
 

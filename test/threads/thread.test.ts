@@ -2,8 +2,7 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { outgoingMemory } from '../../src/core/outgoing.ts'
-import { AMPLE_SPACE } from '../../src/core/space.ts'
-import { DEFAULT_SETTINGS } from '../../src/core/types.ts'
+import { AMPLE_SPACE, DEFAULT_SETTINGS } from '../../src/core/types.ts'
 import { Board } from '../../src/sandbox/board.ts'
 import { Thread, type ThreadEvent, threadFlags } from '../../src/threads/thread.ts'
 

@@ -1,7 +1,6 @@
 import t from 'tap'
 import { CouchError, type ErrorName } from '../../src/core/errors.ts'
-import type { OpenStores } from '../../src/threads/open-stores.ts'
-import { unreadable } from '../../src/threads/unreadable.ts'
+import { type OpenStores, unreadable } from '../../src/threads/open-stores.ts'
 
 const store = (error: unknown) => ({
   store: {

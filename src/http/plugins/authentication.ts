@@ -1,18 +1,21 @@
 import basicAuth from '@fastify/basic-auth'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { ANONYMOUS, isAnonymous, PARTY_ADMIN } from '../../auth/access.ts'
+import { type AccountListener, ANONYMOUS, isAnonymous, PARTY_ADMIN } from '../../auth/accounts.ts'
 import { isOpen } from '../../auth/admins.ts'
 import { JwtVerifier } from '../../auth/jwt.ts'
 import { Sessions } from '../../auth/sessions.ts'
-import { DEFAULT_HANDLERS, type HandlerName, parseHandlers } from '../../config/authentication-handlers.ts'
 import type { Config } from '../../config/config.ts'
+import { DEFAULT_HANDLERS, type HandlerName, parseHandlers } from '../../config/value-rules.ts'
 import { CouchError } from '../../core/errors.ts'
 import type { UserCtx } from '../../core/types.ts'
-import { checkCredentials, HANDLERS } from '../authentication-handlers.ts'
-import { onDoubt } from '../doubts.ts'
-import { type Identity, NOBODY } from '../identity.ts'
-import { requiresUser } from '../required-user.ts'
+import {
+  checkCredentials,
+  HANDLERS,
+  type Identity,
+  NOBODY,
+  requiresUser,
+} from '../authentication-handlers.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -126,3 +129,49 @@ export async function authenticate(request: FastifyRequest, reply: FastifyReply)
     throw new CouchError('unauthorized', 'Authentication required.')
   }
 }
+
+// Whatever can take back what lets callers in, heard in one place.
+
+/** Sections that hold keys which callers' tokens are signed with. */
+const KEYS: ReadonlySet<string> = new Set(['jwt_auth', 'jwt_keys'])
+/** What else of `[chttpd]` and `[chttpd_auth]` decides who is let in. */
+const RULES: ReadonlySet<string> = new Set([
+  'authentication_handlers',
+  'require_valid_user',
+  'require_valid_user_except_for_up',
+  'secret',
+  'proxy_use_secret',
+])
+const RULE_SECTIONS: ReadonlySet<string> = new Set(['chttpd', 'chttpd_auth', 'couch_httpd_auth'])
+
+/**
+ * Calls `listener` with the names of accounts that may have lost something: the account itself, its password, its
+ * roles, one of its device tokens or sessions; with `all` where keys or rules have changed. That a cookie's or a
+ * token's time is over is no such thing: what began in time goes on.
+ * @returns what ends the calls
+ */
+export function onDoubt(app: FastifyInstance, listener: AccountListener): () => void {
+  const { accounts, config, tokens } = app.services
+  const forget = [accounts, tokens, app.sessions].map((source) => source.onChange(listener))
+  forget.push(
+    config.onChange((section, key) => {
+      if (KEYS.has(section) || (RULE_SECTIONS.has(section) && RULES.has(key))) listener('all')
+    }),
+  )
+  return () => {
+    for (const each of forget) each()
+  }
+}
+
+/** Notes of each request that a device token let in what sent it, for the list of the account's tokens. */
+export const tokenUse = fp(
+  async (app) => {
+    const { tokens } = app.services
+    app.addHook('onRequest', (request, _reply, done) => {
+      const { token } = request.identity
+      if (token !== null) tokens.noteUse(token, request.headers['user-agent'], request.address)
+      done()
+    })
+  },
+  { name: 'token-use', dependencies: ['authentication'] },
+)

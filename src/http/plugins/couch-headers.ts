@@ -1,6 +1,8 @@
 import type { IncomingMessage } from 'node:http'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
+import { CouchError } from '../../core/errors.ts'
+import { queryOf, textParam } from '../query-params.ts'
 
 /** The CouchDB whose behaviour is kept; clients look for it in the header `Server` (clients.md R1). */
 export const COUCHDB_VERSION = '3.5.0'
@@ -44,4 +46,102 @@ export function requestId(request: IncomingMessage): string {
 function fiveHexDigits(): string {
   const number = FIVE_HEX_DIGITS + Math.floor(Math.random() * FIVE_HEX_DIGITS)
   return number.toString(16).slice(1)
+}
+
+/**
+ * Headers without which an answer would be read wrongly, or that are meant for whoever stands between; they stay
+ * whatever is configured. CouchDB adds those of CORS after its reduction (chttpd.erl).
+ */
+const NEEDED =
+  /^(?:content-encoding|set-cookie|x-accel-buffering|connection|keep-alive|date|access-control-.*)$/
+
+/**
+ * `Prefer: return=minimal` (RFC 7240 4.2; protocol.md 1.1): answers carry only the headers that
+ * `chttpd/prefer_minimal` lists. Answers that leave Fastify's hands call {@link reduceHeaders} themselves.
+ */
+export const preferMinimal = fp(
+  async (app) => {
+    app.addHook('onSend', (request, reply, _payload, done) => {
+      reduceHeaders(request, reply)
+      done()
+    })
+  },
+  { name: 'prefer-minimal' },
+)
+
+/** Takes away what the client did not want, of the headers set so far. */
+export function reduceHeaders(request: FastifyRequest, reply: FastifyReply): void {
+  if (!prefersMinimal(request.headers.prefer)) return
+  const listed = request.server.services.config.get('chttpd', 'prefer_minimal') ?? ''
+  const kept = new Set(listed.toLowerCase().split(/\s*,\s*/))
+  for (const name of Object.keys(reply.getHeaders())) {
+    if (!kept.has(name) && !NEEDED.test(name)) reply.removeHeader(name)
+  }
+}
+
+function prefersMinimal(header: string | string[] | undefined): boolean {
+  const preferences = String(header ?? '')
+    .toLowerCase()
+    .split(/[,;]/)
+  return preferences.some((each) => /^\s*return\s*=\s*"?minimal"?\s*$/.test(each))
+}
+
+/** Every method whose request may come with a body. */
+const WITH_BODY = ['POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS', 'COPY']
+
+/**
+ * Makes COPY known, and tells Fastify that no method has a body: body.ts reads them off the socket. Fastify's own
+ * reading would refuse media types that CouchDB never looks at (protocol.md 1.3), and has no use for streams.
+ */
+export const methods = fp(
+  async (app) => {
+    for (const method of WITH_BODY) app.addHttpMethod(method, { hasBody: false, overrideExisting: true })
+  },
+  { name: 'methods' },
+)
+
+// JSON for scripts of pages of elsewhere: `chttpd/allow_jsonp` (couch_httpd; protocol.md 1.1). Off by default.
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** The function that the JSON of the answer is handed to; null: the answer is JSON. */
+    jsonp: string | null
+  }
+}
+
+export const JSONP_TYPE = 'application/javascript'
+
+/** What CouchDB lets a callback be made of; it sets no limit to its length. */
+const CALLBACK = /^[a-zA-Z0-9._[\]]{1,256}$/
+
+/** Reads the callback of a GET, where the configuration allows it. */
+export const jsonp = fp(
+  async (app) => {
+    app.decorateRequest('jsonp', null)
+    app.addHook('onRequest', async (request) => {
+      request.jsonp = callbackOf(request)
+    })
+  },
+  { name: 'jsonp' },
+)
+
+/** @throws bad_request for a callback that could be more than a name */
+function callbackOf(request: FastifyRequest): string | null {
+  if (request.method !== 'GET' && request.method !== 'HEAD') return null
+  if (!request.server.services.config.boolean('chttpd', 'allow_jsonp')) return null
+  const callback = textParam(queryOf(request), 'callback')
+  if (callback === undefined || callback === '') return null
+  if (!CALLBACK.test(callback)) throw new CouchError('bad_request', 'invalid_callback')
+  return callback
+}
+
+/** What stands before the JSON of an answer, and behind it. */
+export function jsonpFrame(callback: string): readonly [before: Buffer, after: Buffer] {
+  return [Buffer.from(`/* CouchDB */${callback}(`), Buffer.from(');\n')]
+}
+
+/** A whole answer as a script. @param json ends with a newline, which then ends the script */
+export function asScript(callback: string, json: Uint8Array): Buffer {
+  const [before, after] = jsonpFrame(callback)
+  return Buffer.concat([before, json.subarray(0, -1), after])
 }

@@ -49,7 +49,7 @@ export function causeOf(error: CouchError): Record<string, unknown> {
 
 /** How loudly the log tells of a fault that has become an answer. */
 export function levelOf({ code, cause }: CouchError): 'debug' | 'warn' | 'error' {
-  // Told once of the file or the disk (server.ts, maintenance/space-watch.ts), not of each request that meets it.
+  // Told once of the file or the disk (server.ts, metrics/space-watch.ts), not of each request that meets it.
   if (code === 'damaged_file' || code === 'disk_fault') return 'debug'
   if (code === 'insufficient_storage' && cause === undefined) return 'debug'
   // That there is more to do than can be done is no fault.

@@ -1,14 +1,13 @@
 /** Hosted mode before a route is entered: who is suspended, who has to wait, and how much a write may still bring. */
 import type { FastifyReply, FastifyRequest, HookHandlerDoneFunction } from 'fastify'
 import fp from 'fastify-plugin'
-import { isServerAdmin } from '../../auth/access.ts'
+import { isServerAdmin } from '../../auth/accounts.ts'
 import { CouchError } from '../../core/errors.ts'
 import { isLocalId } from '../../core/ids.ts'
 import type { Hosted } from '../../hosted/hosted.ts'
-import type { Waiter } from '../../hosted/line.ts'
-import { addressKey } from '../../hosted/lines.ts'
+import { addressKey, type Waiter } from '../../hosted/rate-limiter.ts'
 import { mostIn } from '../../hosted/write-turns.ts'
-import { onRequestEnd } from '../request-end.ts'
+import { onRequestEnd } from '../transport/json-stream.ts'
 import { authenticate } from './authentication.ts'
 
 declare module 'fastify' {

@@ -4,17 +4,16 @@
  * between two for as long as the step took, so that whoever reads and writes meanwhile is held up by one step.
  */
 import { setImmediate as nextTurn, setTimeout as rest } from 'node:timers/promises'
-import { isHurried } from '../../core/breath.ts'
+import { isHurried } from '../../core/yielder.ts'
 import type { CompactOptions } from '../upkeep.ts'
-import type { Access } from './access.ts'
 import type { Blobs } from './blobs.ts'
 import type { Connection } from './connection.ts'
-import type { Holds } from './holds.ts'
+import type { Access } from './database-access.ts'
+import type { Superseded, SupersededRow, Wear } from './garbage.ts'
 import type { Revisions } from './revisions.ts'
+import type { Holds } from './staging.ts'
 import type { State } from './state.ts'
 import type { Statement } from './statement.ts'
-import type { Superseded, SupersededRow } from './superseded.ts'
-import type { Wear } from './wear.ts'
 
 /** How long one step works, in ms: less than a group of writes may take; and while others save something. */
 const STEP_MS = 3

@@ -10,8 +10,7 @@ import { closeSync, openSync } from 'node:fs'
 import { dirname } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import { CouchError, type ErrorName } from '../../core/errors.ts'
-import { fileBytes, logOf, rewriteInPlace, syncPath } from './log-file.ts'
-import { copyFile } from './page-copy.ts'
+import { copyFile, fileBytes, logOf, rewriteInPlace, syncPath } from './page-copy.ts'
 import { LazyStatement, type Row, type Statement, withStablePlan } from './statement.ts'
 
 /** `settee` in ASCII, shortened to the 32 bits that `PRAGMA application_id` has. */
@@ -23,7 +22,7 @@ const BUSY_MS = 1000
 /** Copied in one turn: a megabyte, about a millisecond's work. */
 const COPIED_PAGES = 128
 
-/** With so many pages in the log a commit brings them into the file itself, if nobody has done so before (log-carrier.ts). */
+/** With so many pages in the log a commit brings them into the file itself, if nobody has done so before (database-access.ts). */
 const MOST_LOG_PAGES = 2000
 
 export interface ConnectionOptions {

@@ -1,9 +1,17 @@
 /** Documents as rows; their revisions are in revisions.ts. No rule of CouchDB's is here: what was decided is written. */
-import type { DocState, DocWrite, IdRange, Touches } from '../engine.ts'
+import type {
+  DocState,
+  DocWrite,
+  IdRange,
+  LocalDoc,
+  LocalUpdate,
+  Outcome,
+  StoreView,
+  Touches,
+} from '../engine.ts'
 import type { Connection } from './connection.ts'
-import { idRange } from './id-range.ts'
 import { blobsOf, type Revisions } from './revisions.ts'
-import type { Statement, Value } from './statement.ts'
+import { idRange, type Statement, type Value } from './statement.ts'
 import {
   ANCESTRY_COLUMN,
   BODY_COLUMNS,
@@ -12,9 +20,10 @@ import {
   SHORT_BODY_COLUMNS,
   StoredDocument,
 } from './stored-document.ts'
+import type { Plan } from './writer.ts'
 
 /** A document as it is before a write. */
-export type OldDocument = Pick<StoredDocument, 'num' | 'seq' | 'rev' | 'deleted' | 'leaves' | 'winner'>
+type OldDocument = Pick<StoredDocument, 'num' | 'seq' | 'rev' | 'deleted' | 'leaves' | 'winner'>
 
 /** A document's row, and behind its columns where its id stands among those asked for. */
 type PlacedRow = [...DocRow, place: number]
@@ -181,5 +190,149 @@ export class Documents {
 
   #state(row: DocRow): StoredDocument {
     return new StoredDocument(row, this.#revisions)
+  }
+}
+
+// How many rows of the feed lie above a number, without counting them: `pending` must cost the same at a million
+// documents as at ten thousand. Level L holds, for each stretch of 1024^L numbers, how many documents stand in
+// it; a count adds whole stretches of each level and counts rows only in the last, partial stretch of 1024.
+
+const FANOUT = 1024
+/** 1024^5 is above the largest number that JavaScript counts exactly, less a factor of eight. */
+const LEVELS = [1, 2, 3, 4]
+
+export class FeedCounts {
+  readonly #add: Statement
+  readonly #sum: Statement<{ n: number | null }>
+  readonly #rows: Statement<{ n: number }>
+  /** By how much stretches of level 1 have changed since the last flush. */
+  readonly #changes = new Map<number, number>()
+
+  constructor(connection: Connection) {
+    this.#add = connection.prepare(
+      'INSERT INTO feed_count (level, bucket, rows) VALUES (?, ?, ?) ' +
+        'ON CONFLICT DO UPDATE SET rows = rows + excluded.rows',
+    )
+    this.#sum = connection.prepare(
+      'SELECT sum(rows) AS n FROM feed_count WHERE level = ? AND bucket > ? AND bucket <= ?',
+    )
+    this.#rows = connection.prepare('SELECT count(*) AS n FROM doc WHERE seq > ? AND seq < ?')
+  }
+
+  /** Notes that a document has left one place of the feed (null: it is new) for another (null: it is gone). */
+  move(from: number | null, to: number | null): void {
+    if (from !== null) this.#change(from, -1)
+    if (to !== null) this.#change(to, 1)
+  }
+
+  #change(seq: number, rows: number): void {
+    const bucket = Math.floor(seq / FANOUT)
+    this.#changes.set(bucket, (this.#changes.get(bucket) ?? 0) + rows)
+  }
+
+  /** Writes what was noted; part of the transaction that moved the documents. */
+  flush(): void {
+    let changes: ReadonlyMap<number, number> = this.#changes
+    for (const level of LEVELS) {
+      if (level > 1) changes = ofNextLevel(changes)
+      for (const [bucket, rows] of changes) if (rows !== 0) this.#add.run(level, bucket, rows)
+    }
+  }
+
+  /** What was noted is durable, or was rolled back. */
+  forget(): void {
+    this.#changes.clear()
+  }
+
+  /** Rows of the feed above `seq`; only what is written counts. */
+  above(seq: number): number {
+    const nextStretch = (Math.floor(seq / FANOUT) + 1) * FANOUT
+    let rows = (this.#rows.get(seq, nextStretch) as { n: number }).n
+    for (const level of LEVELS) {
+      const bucket = Math.floor(seq / FANOUT ** level)
+      const isTop = level === LEVELS.length
+      const parentEnd = isTop ? Number.MAX_SAFE_INTEGER : (Math.floor(bucket / FANOUT) + 1) * FANOUT - 1
+      rows += this.#sum.get(level, bucket, parentEnd)?.n ?? 0
+    }
+    return rows
+  }
+}
+
+function ofNextLevel(changes: ReadonlyMap<number, number>): Map<number, number> {
+  const sums = new Map<number, number>()
+  for (const [bucket, rows] of changes) {
+    const next = Math.floor(bucket / FANOUT)
+    sums.set(next, (sums.get(next) ?? 0) + rows)
+  }
+  return sums
+}
+
+// `_local` documents as rows.
+
+/** About the bytes of a write that is no document's. */
+export const SMALL_WRITE = 1024
+
+export class Locals {
+  readonly #connection: Connection
+  readonly #byId: Statement<LocalDoc>
+  readonly #put: Statement
+  readonly #drop: Statement
+  readonly #met: Statement<{ id: string }>
+  readonly #meet: Statement
+
+  constructor(connection: Connection) {
+    this.#connection = connection
+    this.#byId = connection.prepare('SELECT id, rev, body FROM local WHERE id = ?')
+    this.#put = connection.prepare(
+      'INSERT INTO local (id, rev, body) VALUES (?, ?, ?) ' +
+        'ON CONFLICT (id) DO UPDATE SET rev = excluded.rev, body = excluded.body',
+    )
+    this.#drop = connection.prepare('DELETE FROM local WHERE id = ?')
+    this.#met = connection.prepare('SELECT id FROM refused_checkpoint WHERE id = ?')
+    this.#meet = connection.prepare('INSERT OR IGNORE INTO refused_checkpoint (id) VALUES (?)')
+  }
+
+  byId(id: string): LocalDoc | null {
+    return this.#byId.get(id) ?? null
+  }
+
+  inRange(range: IdRange, limit: number): LocalDoc[] {
+    const { where, values } = idRange(range, 'id')
+    const sql = `SELECT id, rev, body FROM local WHERE ${where} ORDER BY id ${range.descending ? 'DESC' : 'ASC'} LIMIT ?`
+    return this.#connection.prepare<LocalDoc>(sql).all(...values, limit)
+  }
+
+  count(range: IdRange): number {
+    const { where, values } = idRange(range, 'id')
+    const sql = `SELECT count(*) AS n FROM local WHERE ${where}`
+    return this.#connection.prepare<{ n: number }>(sql).get(...values)?.n ?? 0
+  }
+
+  /** @param view asked when the decision is made */
+  plan<R>({ id, decide }: LocalUpdate<R>, view: () => StoreView): Plan<Outcome<R>> {
+    return {
+      bytes: SMALL_WRITE,
+      decide: () => {
+        const now = view()
+        const wasMet = now.wasRestored && this.#wasMet(id)
+        const { result, write, met } = decide(this.byId(id), now, wasMet)
+        return () => {
+          if (write !== undefined) this.#write(id, write)
+          if (met) this.#meet.run(id)
+          return { result }
+        }
+      },
+    }
+  }
+
+  /** Stores what was decided; null removes. */
+  #write(id: string, doc: { readonly rev: number; readonly body: string } | null): void {
+    if (doc === null) this.#drop.run(id)
+    else this.#put.run(id, doc.rev, doc.body)
+  }
+
+  /** Whether a decision on it was to be remembered since the last restore. */
+  #wasMet(id: string): boolean {
+    return this.#met.get(id) !== undefined
   }
 }

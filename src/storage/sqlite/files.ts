@@ -12,8 +12,8 @@ import {
 } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { databaseFileName, databaseOfFileName } from '../../core/ids.ts'
-import { COPIES_FOLDER } from '../upgrade-copies.ts'
-import { fileBytes, logOf, syncPath } from './log-file.ts'
+import { COPIES_FOLDER } from '../storage-engine.ts'
+import { fileBytes, logOf, syncPath } from './page-copy.ts'
 
 const SUFFIX = '.sqlite'
 /** A file that is being made, or is to be removed: left behind by a crash, it goes at the next start. */

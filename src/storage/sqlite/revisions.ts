@@ -2,13 +2,11 @@
 import { decodeAncestry, encodeAncestry } from '../../revisions/ancestry.ts'
 import type { Branch } from '../../revisions/branch.ts'
 import type { DocWrite, RevisionWrite, StoredAttachment, StoredRevision } from '../engine.ts'
-import type { Attachments } from './attachments.ts'
-import type { Blobs } from './blobs.ts'
+import type { Attachments, Blobs } from './blobs.ts'
 import type { Connection } from './connection.ts'
+import type { Superseded, Wear } from './garbage.ts'
 import type { Statement, Value } from './statement.ts'
 import { type ContentRow, type DocumentRows, type RevisionPlace, StoredBranch } from './stored-document.ts'
-import type { Superseded } from './superseded.ts'
-import type { Wear } from './wear.ts'
 
 interface RevisionRow {
   readonly num: number
@@ -34,7 +32,7 @@ interface LeafRow extends Omit<RevisionRow, 'leaf'> {
   readonly ancestry: Uint8Array | null
 }
 
-export interface AncestryRow {
+interface AncestryRow {
   /** The number of the revision's row. */
   readonly revision: number
   /** Bytes; null: it is no leaf. */

@@ -1,10 +1,11 @@
 /** Putting `server.sqlite` back from a copy, before it is opened. */
 import { chmodSync, copyFileSync, existsSync, rmSync } from 'node:fs'
+import Sqlite from 'better-sqlite3'
 import { CouchError } from '../../core/errors.ts'
 import { longCall } from '../../core/heartbeat.ts'
-import { APPLICATION_ID, Connection, isBusy } from './connection.ts'
+import { APPLICATION_ID, Connection, type ConnectionOptions, isBusy, storageError } from './connection.ts'
 import type { Files } from './files.ts'
-import { inUse } from './folder-lock.ts'
+import { beginAnew, createdAtOf } from './prepared-restore.ts'
 
 /**
  * Puts a copy in the place of what belongs to the server, which is kept; databases stay as they are. The folder's lock
@@ -55,5 +56,81 @@ function settle(dataDir: string, path: string): void {
     for (const companion of ['-wal', '-shm']) rmSync(path + companion, { force: true })
   } finally {
     connection?.close()
+  }
+}
+
+// The lock of a data folder: an empty file that SQLite holds for as long as this process lives, however it dies. It
+// is a file of its own, so that others may read `server.sqlite` while it is open, as Litestream does.
+
+export class FolderLock {
+  readonly #db: Sqlite.Database
+
+  /** @throws Error with one clear line when another settee holds it */
+  constructor(dataDir: string, path: string) {
+    this.#db = new Sqlite(path, { timeout: 0 })
+    try {
+      // Nothing is ever written to it, not even a journal: on a full disk there is no room for one.
+      this.#db.pragma('journal_mode = MEMORY')
+      this.#db.exec('BEGIN EXCLUSIVE')
+    } catch (error) {
+      this.#db.close()
+      throw isBusy(error) ? inUse(dataDir, error) : error
+    }
+  }
+
+  release(): void {
+    this.#db.close()
+  }
+}
+
+/** What is said when another settee works on the folder. */
+export function inUse(dataDir: string, cause: unknown): Error {
+  return new Error(`the data folder ${dataDir} is in use by another settee`, { cause })
+}
+
+// Keeps what takes a database's place from being taken for what was there before.
+
+type OnOperation = ConnectionOptions['onOperation']
+
+/**
+ * Brings what a crash left in a database's log into its file.
+ * @returns when it was made, in seconds since 1970; null when it is damaged
+ * @throws insufficient_storage
+ */
+export function settled(path: string, onOperation: OnOperation): number | null {
+  try {
+    return withFile(path, onOperation, createdAtOf)
+  } catch (error) {
+    const translated = storageError(error)
+    // A damaged file is what backups are for.
+    if (translated instanceof CouchError && translated.code === 'insufficient_storage') throw translated
+    return null
+  }
+}
+
+interface Before {
+  /** When what had the name was made, in seconds since 1970; null: nobody knows, or nothing had it. */
+  readonly createdAt: number | null
+  /** The file is what had the name, and is to begin anew. */
+  readonly isStillInPlace: boolean
+  /** ms since 1970. */
+  readonly now: number
+  readonly onOperation: OnOperation
+}
+
+/** What begins under a name must not be taken for what had it before, not even within a second. */
+export function setApart(path: string, { createdAt, isStillInPlace, now, onOperation }: Before): void {
+  withFile(path, onOperation, (connection) => {
+    const isLater = createdAt === null || createdAtOf(connection) > createdAt
+    if (isStillInPlace || !isLater) beginAnew(connection, now, [createdAt ?? 0])
+  })
+}
+
+function withFile<R>(path: string, onOperation: OnOperation, use: (connection: Connection) => R): R {
+  const connection = new Connection(path, { onOperation, mustExist: true })
+  try {
+    return use(connection)
+  } finally {
+    connection.close()
   }
 }

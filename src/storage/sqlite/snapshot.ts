@@ -3,11 +3,12 @@
  * that holds up nobody; only the log cannot be emptied before it ends. It neither writes nor checkpoints, and SQLite
  * leaves the log of a file that was moved or removed alone (docs/decisions/0023).
  */
+import { createHash, type Hash } from 'node:crypto'
+import { statSync } from 'node:fs'
 import Sqlite from 'better-sqlite3'
-import { Pace } from '../../core/pace.ts'
-import type { CopyFacts, CopyProgress, DatabaseSnapshot } from '../copies.ts'
-import { storageError } from './connection.ts'
-import { digestOf, rowsOf } from './digest.ts'
+import { Pace } from '../../core/yielder.ts'
+import type { CopyFacts, CopyProgress, DatabaseSnapshot } from '../storage-engine.ts'
+import { APPLICATION_ID, storageError } from './connection.ts'
 import { copyFile } from './page-copy.ts'
 
 /** How long to wait for one that opens or closes the file, in ms. */
@@ -66,7 +67,7 @@ export class SqliteSnapshot implements DatabaseSnapshot {
 }
 
 /** Reads all that a database holds. */
-export function factsOf(db: Sqlite.Database, onProgress?: Listener): CopyFacts {
+function factsOf(db: Sqlite.Database, onProgress?: Listener): CopyFacts {
   const pace = new Pace()
   const total = onProgress === undefined ? 0 : rowsOf(db)
   let done = 0
@@ -88,5 +89,214 @@ export function factsOf(db: Sqlite.Database, onProgress?: Listener): CopyFacts {
     localCount: number('SELECT count(*) FROM local'),
     attachmentBytes: number("SELECT coalesce(sum(length), 0) FROM blob WHERE state = 'stored'"),
     digest,
+  }
+}
+
+// A digest over all that a database's file holds, whatever pages it is on: the schema, then each table by its name, its
+// rows in the order of their keys, each value with its type and its length. A table that a later schema adds is in it.
+
+/** Longer bytes are hashed by themselves; shorter ones go with the text around them. */
+const SHORT_BYTES = 4096
+/** Characters that are gathered before they are hashed. */
+const TEXT = 64 * 1024
+
+interface Table {
+  readonly name: string
+  /** Whether its key is its primary key, and not a number of SQLite's. */
+  readonly wr: number
+}
+
+/** @returns 64 hex digits @param onRow called after each row */
+function digestOf(db: Sqlite.Database, onRow: () => void): string {
+  const digest = new Digest()
+  digest.add([db.pragma('application_id', { simple: true }), db.pragma('user_version', { simple: true })])
+  digest.add(db.prepare('SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name').pluck().all())
+  for (const table of tablesOf(db)) {
+    digest.add([table.name])
+    const rows = db
+      .prepare(`SELECT * FROM "${table.name}" ORDER BY ${keyOf(db, table)}`)
+      .raw()
+      .iterate()
+    for (const row of rows as IterableIterator<unknown[]>) {
+      digest.add(row)
+      onRow()
+    }
+  }
+  return digest.end()
+}
+
+/** How many rows {@link digestOf} goes through. */
+function rowsOf(db: Sqlite.Database): number {
+  let rows = 0
+  for (const { name } of tablesOf(db)) {
+    rows += db.prepare(`SELECT count(*) FROM "${name}"`).pluck().get() as number
+  }
+  return rows
+}
+
+function tablesOf(db: Sqlite.Database): Table[] {
+  return db
+    .prepare(
+      "SELECT name, wr FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite~_%' ESCAPE '~' ORDER BY name",
+    )
+    .all() as Table[]
+}
+
+function keyOf(db: Sqlite.Database, { name, wr }: Table): string {
+  if (wr === 0) return 'rowid'
+  const columns = db
+    .prepare('SELECT name FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk')
+    .pluck()
+    .all(name)
+  return columns.map((column) => `"${column}"`).join(', ')
+}
+
+class Digest {
+  readonly #hash: Hash = createHash('sha256')
+  #text = ''
+
+  /** Adds values that belong together. */
+  add(values: readonly unknown[]): void {
+    let text = `${this.#text}[${values.length}`
+    for (const value of values) {
+      if (value === null) text += 'n'
+      else if (typeof value === 'string') text += `s${value.length}:${value}`
+      else if (value instanceof Uint8Array) text = this.#withBytes(text, value)
+      else text += `${typeof value}${String(value)};`
+    }
+    this.#text = text.length > TEXT ? this.#taken(text) : text
+  }
+
+  #withBytes(text: string, bytes: Uint8Array): string {
+    const head = `${text}b${bytes.length}:`
+    if (bytes.length <= SHORT_BYTES)
+      return head + Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('latin1')
+    this.#taken(head)
+    this.#hash.update(bytes)
+    return ''
+  }
+
+  #taken(text: string): '' {
+    this.#hash.update(text)
+    return ''
+  }
+
+  end(): string {
+    this.#taken(this.#text)
+    return this.#hash.digest('hex')
+  }
+}
+
+// Whether a copy of a database is whole: asked of the file alone, of its pages, counters, rows and contents.
+
+/** Faults that SQLite is asked to name. */
+const FAULTS = 5
+
+/**
+ * Reads a copy of a database whole.
+ * @returns what it holds
+ * @throws Error whose message says what is wrong
+ */
+export function checkCopy(path: string): CopyFacts {
+  return checked(path, (db) => {
+    checkCounters(db)
+    checkContents(db)
+    return factsOf(db)
+  })
+}
+
+/**
+ * Reads a copy of server.sqlite whole.
+ * @returns the server's uuid
+ * @throws Error whose message says what is wrong
+ */
+export function checkCatalogCopy(path: string): string {
+  return checked(path, (db) =>
+    String(db.prepare("SELECT value FROM server WHERE key = 'uuid'").pluck().get()),
+  )
+}
+
+function checked<R>(path: string, read: (db: Sqlite.Database) => R): R {
+  if (!statSync(path, { throwIfNoEntry: false })?.isFile()) throw new Error('the copy is missing')
+  const db = opened(path)
+  try {
+    checkKind(db)
+    checkPages(db)
+    return read(db)
+  } catch (error) {
+    if (error instanceof Sqlite.SqliteError) throw damaged(error)
+    throw error
+  } finally {
+    db.close()
+  }
+}
+
+function damaged(error: InstanceType<typeof Sqlite.SqliteError>): Error {
+  return new Error(`SQLite cannot read it: ${error.message} (${error.code})`, { cause: error })
+}
+
+function opened(path: string): Sqlite.Database {
+  try {
+    return openForReading(path)
+  } catch (error) {
+    throw error instanceof Sqlite.SqliteError ? damaged(error) : error
+  }
+}
+
+function checkKind(db: Sqlite.Database): void {
+  if (db.pragma('application_id', { simple: true }) !== APPLICATION_ID) {
+    throw new Error('it is no database of settee')
+  }
+}
+
+function checkPages(db: Sqlite.Database): void {
+  const told = db.prepare(`PRAGMA integrity_check(${FAULTS})`).pluck().all() as string[]
+  if (told.length !== 1 || told[0] !== 'ok') throw new Error(`its pages are damaged: ${told.join('; ')}`)
+}
+
+/** What the database counts as it goes, and the rows that were counted. */
+const COUNTERS: readonly { readonly key: string; readonly rows: string }[] = [
+  { key: 'doc_count', rows: 'SELECT count(*) FROM doc WHERE NOT deleted' },
+  { key: 'deleted_count', rows: 'SELECT count(*) FROM doc WHERE deleted' },
+]
+
+function checkCounters(db: Sqlite.Database): void {
+  const meta = db.prepare('SELECT value FROM meta WHERE key = ?').pluck()
+  const counter = (key: string) => Number(meta.get(key) ?? 0)
+  const number = (sql: string) => Number(db.prepare(sql).pluck().get())
+  for (const { key, rows } of COUNTERS) {
+    const found = number(rows)
+    if (found !== counter(key)) throw new Error(`${key} is ${counter(key)}, and there are ${found}`)
+  }
+  const last = number('SELECT coalesce(max(seq), 0) FROM doc')
+  if (last > counter('update_seq'))
+    throw new Error(`update_seq is ${counter('update_seq')}, and ${last} is taken`)
+  const lost = number(
+    'SELECT count(*) FROM attachment WHERE blob NOT IN (SELECT num FROM blob WHERE sha256 IS NOT NULL)',
+  )
+  if (lost > 0) throw new Error(`${lost} attachments have no content`)
+}
+
+interface WholeBlob {
+  readonly num: number
+  readonly sha256: Buffer
+  readonly length: number
+}
+
+function checkContents(db: Sqlite.Database): void {
+  const pace = new Pace()
+  const chunks = db.prepare('SELECT data FROM chunk WHERE blob = ? ORDER BY position').pluck()
+  const blobs = db.prepare('SELECT num, sha256, length FROM blob WHERE sha256 IS NOT NULL ORDER BY num')
+  for (const { num, sha256, length } of blobs.iterate() as IterableIterator<WholeBlob>) {
+    const hash = createHash('sha256')
+    let bytes = 0
+    for (const data of chunks.iterate(num) as IterableIterator<Buffer>) {
+      hash.update(data)
+      bytes += data.length
+      pace.rest()
+    }
+    if (bytes !== length || !hash.digest().equals(sha256)) {
+      throw new Error(`the bytes of an attachment are not those that were stored (content ${num})`)
+    }
   }
 }

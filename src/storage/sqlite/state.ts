@@ -8,8 +8,8 @@ import type { SettingsChange, StoreView } from '../engine.ts'
 import { beginEpoch, type Epochs, epochId } from '../sequence.ts'
 import type { Connection } from './connection.ts'
 import type { WriteEffect } from './documents.ts'
+import { DEFAULT_REVS_LIMIT } from './garbage.ts'
 import type { Statement } from './statement.ts'
-import { DEFAULT_REVS_LIMIT } from './wear.ts'
 
 /** What is kept beside the view. */
 interface Counters extends StoreView {

@@ -1,6 +1,5 @@
 /** A database in one SQLite file: the contract of storage/engine.ts over the tables of schema.ts. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import type { CommitTally } from '../commit-tally.ts'
 import type {
   BlobPin,
   BlobStage,
@@ -19,24 +18,21 @@ import type {
   StoreView,
   Touches,
 } from '../engine.ts'
-import type { RememberingStore } from '../history.ts'
+import type { RememberingStore } from '../history-store.ts'
 import type { Epoch, Mark } from '../sequence.ts'
-import type { CompactOptions, StoreSizes, StoreWear } from '../upkeep.ts'
-import { Access } from './access.ts'
+import type { CommitTally, CompactOptions, StoreSizes, StoreWear } from '../upkeep.ts'
 import { Compaction } from './compaction.ts'
 import type { Connection } from './connection.ts'
-import { DocWrites } from './doc-writes.ts'
-import { History } from './history.ts'
-import { Holds } from './holds.ts'
-import { SMALL_WRITE } from './locals.ts'
-import { LogCarrier } from './log-carrier.ts'
+import { Access, LogCarrier } from './database-access.ts'
+import { DocWrites, openTables, type Tables } from './document-writes.ts'
+import { SMALL_WRITE } from './documents.ts'
+import { History } from './history-reader.ts'
 import { PageCache, type PageCaches } from './page-caches.ts'
-import { fillPage } from './paging.ts'
-import { beginAnewIfPutBack } from './restored.ts'
-import { Sizes } from './sizes.ts'
-import { Staging } from './staging.ts'
-import { openTables, type Tables } from './tables.ts'
-import { type DiskWatch, Trouble } from './trouble.ts'
+import { beginAnewIfPutBack } from './prepared-restore.ts'
+import { Sizes } from './size-counters.ts'
+import { type DiskWatch, Trouble } from './sqlite-errors.ts'
+import { Holds, Staging } from './staging.ts'
+import { fillPage } from './statement.ts'
 import { Writer } from './writer.ts'
 
 /** Rows counted in one turn: about a millisecond's work. */
@@ -44,7 +40,7 @@ const COUNT_STRETCH = 10_000
 /** Documents read by id at once, and those of them whose bodies are read with them. */
 const READ_ROWS = 100
 const READ_BODIES = 20
-export interface StoreOptions {
+interface StoreOptions {
   /** To the file, which has the newest schema; the store closes it. */
   readonly connection: Connection
   readonly watch?: DiskWatch | undefined

@@ -2,11 +2,13 @@
  * Opening a file that an older settee wrote: it is copied as it was, and then brought to the newest schema, while the
  * thread serves other databases. Whatever ends this in between leaves the file as the older settee wrote it.
  */
-import { statSync } from 'node:fs'
+import { constants, statSync } from 'node:fs'
+import { copyFile, type FileHandle, mkdir, open, rename, rm, stat, statfs } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import { WorkQueue } from '../../core/concurrency.ts'
+import { syncPath } from '../../core/durable-files.ts'
 import { CouchError } from '../../core/errors.ts'
-import { WorkQueue } from '../../core/work-queue.ts'
 import { Connection, type ConnectionOptions, isFull } from './connection.ts'
-import { keepCopy } from './file-copy.ts'
 import { type Migration, migrate, migrateInSteps, schemaOf } from './schema.ts'
 
 /** Files of a thread that are upgraded at once: a small one need not wait for a large one. */
@@ -15,7 +17,7 @@ const AT_ONCE = 4
 const MAY_WAIT = 10_000
 
 /** The file that is opened. */
-export interface UpgradedFile {
+interface UpgradedFile {
   readonly path: string
   /** What it is called in a refusal. */
   readonly label: string
@@ -28,7 +30,7 @@ export interface UpgradedFile {
   onAlone?(): void
 }
 
-export interface UpgradesOptions {
+interface UpgradesOptions {
   readonly onOperation: ConnectionOptions['onOperation']
   /** Whether files are copied before. */
   keepsCopies(): boolean
@@ -137,5 +139,138 @@ function closingOnError<R>(connection: Connection, work: () => R): R {
   } catch (error) {
     connection.close()
     throw error
+  }
+}
+
+// A durable copy of a file that nobody has open, made beside the work of the thread.
+
+/** Copied at once: the threads that read and write files for the whole process are taken for a millisecond. */
+const PIECE = 1024 * 1024
+/** Left free by a copy, for what the upgrade itself writes and for the other databases. */
+const SPARE_BYTES = 8 * 1024 * 1024
+const SPARE_SHARE = 0.25
+
+interface CopyOptions {
+  /** What the file is called in a refusal. */
+  readonly label: string
+  /** Called now and then; what it throws ends the copy. */
+  refuseIfEnding(): void
+  /** Bytes that may still be written to a folder; by default what the file system says. */
+  readonly freeBytes?: (folder: string) => Promise<number>
+  /** Copies what cannot be copied as a file, since others have it open. */
+  throughSqlite(target: string): Promise<void>
+}
+
+/**
+ * Copies a file to a path of its own, whose folders are made; what stands there is replaced, unless it is the copy of
+ * the same. A copy shares its blocks with the file where the file system can do that, and takes no room then.
+ * @throws insufficient_storage, the file system's errors, and what `refuseIfEnding` throws
+ */
+export async function keepCopy(path: string, target: string, options: CopyOptions): Promise<void> {
+  if (await isCopied(path, target)) return
+  const unfinished = `${target}.unfinished`
+  await mkdir(dirname(target), { recursive: true, mode: 0o700 })
+  try {
+    if (!(await cloned(path, unfinished))) {
+      await requireRoom(path, unfinished, options)
+      await copied(path, unfinished, options)
+    }
+    await syncPath(unfinished)
+    await rename(unfinished, target)
+  } catch (error) {
+    await rm(unfinished, { force: true })
+    throw isFull(error) ? noRoom(options) : error
+  }
+  for (const folder of foldersOf(target, 3)) await syncPath(folder)
+}
+
+/** An upgrade that fails is tried again with each request for the database: that must not copy it each time. */
+async function isCopied(path: string, target: string): Promise<boolean> {
+  const [file, copy] = await Promise.all([stat(path), stat(target).catch(() => null)])
+  return copy !== null && copy.size === file.size && copy.mtimeMs >= file.mtimeMs && !(await isShared(path))
+}
+
+function foldersOf(path: string, depth: number): string[] {
+  const folder = dirname(path)
+  return depth === 1 ? [folder] : [folder, ...foldersOf(folder, depth - 1)]
+}
+
+/** Whether others have the file open, by which it is no whole without its log. */
+async function isShared(path: string): Promise<boolean> {
+  return stat(`${path}-wal`).then(
+    () => true,
+    () => false,
+  )
+}
+
+async function cloned(path: string, target: string): Promise<boolean> {
+  if (await isShared(path)) return false
+  return copyFile(path, target, constants.COPYFILE_FICLONE_FORCE).then(
+    () => true,
+    () => false,
+  )
+}
+
+async function requireRoom(path: string, target: string, options: CopyOptions): Promise<void> {
+  const { size } = await stat(path)
+  const free = await (options.freeBytes ?? freeBytes)(dirname(target))
+  const needed = size * (1 + SPARE_SHARE) + SPARE_BYTES
+  if (free < needed)
+    throw noRoom(options, `: ${megabytes(needed)} MB are needed, ${megabytes(free)} MB are free`)
+}
+
+async function freeBytes(folder: string): Promise<number> {
+  const { bavail, bsize } = await statfs(folder)
+  return bavail * bsize
+}
+
+function noRoom({ label }: CopyOptions, figures = ''): CouchError {
+  return new CouchError(
+    'insufficient_storage',
+    `${label} is to be upgraded, and there is no room for a copy of it as it was${figures}. ` +
+      'Make room, or set settee/upgrade_copies_days to 0 to do without copies.',
+  )
+}
+
+function megabytes(bytes: number): number {
+  return Math.ceil(bytes / 1_000_000)
+}
+
+async function copied(path: string, target: string, options: CopyOptions): Promise<void> {
+  await rm(target, { force: true })
+  if (!(await isShared(path)) && (await copiedAsFile(path, target, options))) return
+  await rm(target, { force: true })
+  await options.throughSqlite(target)
+}
+
+/** @returns whether nobody has written to the file meanwhile */
+async function copiedAsFile(path: string, target: string, options: CopyOptions): Promise<boolean> {
+  const source = await open(path, 'r')
+  try {
+    const before = await source.stat()
+    const file = await open(target, 'wx', 0o600)
+    try {
+      await pour(source, file, options)
+    } finally {
+      await file.close()
+    }
+    const after = await source.stat()
+    return before.mtimeMs === after.mtimeMs && before.size === after.size && !(await isShared(path))
+  } finally {
+    await source.close()
+  }
+}
+
+async function pour(source: FileHandle, file: FileHandle, { refuseIfEnding }: CopyOptions): Promise<void> {
+  const piece = Buffer.allocUnsafe(PIECE)
+  for (let position = 0; ; ) {
+    refuseIfEnding()
+    const { bytesRead } = await source.read(piece, 0, PIECE, position)
+    if (bytesRead === 0) return
+    for (let written = 0; written < bytesRead; ) {
+      const { bytesWritten } = await file.write(piece, written, bytesRead - written, position + written)
+      written += bytesWritten
+    }
+    position += bytesRead
   }
 }

@@ -9,7 +9,7 @@
  * would then run in autocommit, hence the question after every error whether the transaction still stands.
  */
 import type { Connection } from './connection.ts'
-import { TRIALS_AGAIN, Trouble } from './trouble.ts'
+import { TRIALS_AGAIN, Trouble } from './sqlite-errors.ts'
 
 /** One write. */
 export interface Plan<O = unknown> {

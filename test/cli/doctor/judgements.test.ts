@@ -1,22 +1,22 @@
 /** Judgements on facts that no server here can be made to show. */
 import { readFile } from 'node:fs/promises'
 import t from 'tap'
-import { ADVICE } from '../../../src/cli/doctor/advice.ts'
-import { isAnswer, type Reply } from '../../../src/cli/doctor/client.ts'
-import { FINDING_NAMES } from '../../../src/cli/doctor/finding.ts'
-import { judgeAddress } from '../../../src/cli/doctor/findings/address.ts'
-import { judgeBodies } from '../../../src/cli/doctor/findings/bodies.ts'
-import { judgeConnection } from '../../../src/cli/doctor/findings/connection.ts'
-import { judgeCredentials } from '../../../src/cli/doctor/findings/credentials.ts'
-import { judgeFeed } from '../../../src/cli/doctor/findings/feed.ts'
-import { judgeLocal } from '../../../src/cli/doctor/findings/local.ts'
-import { judgeLongFeed } from '../../../src/cli/doctor/findings/long-feed.ts'
-import { judgeLookUp, type LookUpFacts } from '../../../src/cli/doctor/findings/look-up.ts'
-import { paceOf } from '../../../src/cli/doctor/pace.ts'
-import { quoteWithout, told } from '../../../src/cli/doctor/quote.ts'
-import type { Scene } from '../../../src/cli/doctor/scene.ts'
-import { stageOf } from '../../../src/cli/doctor/stage.ts'
 import { parseAddress } from '../../../src/core/address.ts'
+import { ADVICE } from '../../../src/doctor/advice.ts'
+import { judgeBodies } from '../../../src/doctor/body-checks.ts'
+import { judgeCredentials } from '../../../src/doctor/credential-checks.ts'
+import { isAnswer, type Reply } from '../../../src/doctor/doctor-client.ts'
+import { type Scene, stageOf } from '../../../src/doctor/examination.ts'
+import { judgeFeed, judgeLongFeed } from '../../../src/doctor/feed-checks.ts'
+import { FINDING_NAMES, quoteWithout, told } from '../../../src/doctor/finding.ts'
+import { judgeLocal } from '../../../src/doctor/local-checks.ts'
+import {
+  judgeAddress,
+  judgeConnection,
+  judgeLookUp,
+  type LookUpFacts,
+} from '../../../src/doctor/network-checks.ts'
+import { paceOf } from '../../../src/doctor/timing.ts'
 
 function sceneOf(text: string, mobile = false): Scene {
   const found = parseAddress(text)

@@ -1,9 +1,9 @@
 /** The doctor, within the test's own process. */
 import type { Test } from 'tap'
-import { type Examination, examine } from '../../../src/cli/doctor/examine.ts'
-import type { Finding, FindingName } from '../../../src/cli/doctor/finding.ts'
-import { type Pace, paceOf } from '../../../src/cli/doctor/pace.ts'
-import { APP_ORIGINS } from '../../../src/core/app-origins.ts'
+import { APP_ORIGINS } from '../../../src/core/network.ts'
+import { type Examination, examine } from '../../../src/doctor/examine.ts'
+import type { Finding, FindingName } from '../../../src/doctor/finding.ts'
+import { type Pace, paceOf } from '../../../src/doctor/timing.ts'
 
 /** Waits of tests: long where something comes for certain, short where nothing will. */
 export const PATIENT: Pace = {

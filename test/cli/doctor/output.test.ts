@@ -1,9 +1,9 @@
 /** How findings are shown. */
 import fc from 'fast-check'
 import t from 'tap'
-import { type Finding, fine, note, wrong } from '../../../src/cli/doctor/finding.ts'
-import { isWell, jsonOf, linesOf, reportOf, summaryOf } from '../../../src/cli/doctor/output.ts'
+import { isWell, jsonOf, linesOf, reportOf, summaryOf } from '../../../src/cli/doctor-command.ts'
 import { formatAddress } from '../../../src/core/address.ts'
+import { type Finding, fine, note, wrong } from '../../../src/doctor/finding.ts'
 
 const CURES = [
   { place: 'nginx', line: 'a on;' },

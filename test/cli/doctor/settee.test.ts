@@ -2,7 +2,7 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { paceOf } from '../../../src/cli/doctor/pace.ts'
+import { paceOf } from '../../../src/doctor/timing.ts'
 import { startTestServer, type TestServer, temporaryFolder } from '../../helpers/server.ts'
 import { settee } from '../child.ts'
 import { look, onlyWrong } from './looking.ts'

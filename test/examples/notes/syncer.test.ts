@@ -14,7 +14,7 @@ import { headersOf, remoteOf } from '../../../examples/notes/src/sync/remote.ts'
 import { backOff, Syncer, type SyncerOptions } from '../../../examples/notes/src/sync/syncer.ts'
 import { choiceOf } from '../../../examples/notes/src/sync/target.ts'
 import { parseAddress } from '../../../src/core/address.ts'
-import { MOBILE_FILTER } from '../../../src/core/mobile-filter.ts'
+import { MOBILE_FILTER } from '../../../src/vaults/livesync.ts'
 import { startTestServer } from '../../helpers/server.ts'
 
 PouchDB.plugin(memoryAdapter)

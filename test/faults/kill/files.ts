@@ -13,7 +13,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import Database from 'better-sqlite3'
-import { isBackupId, SUMS_FILE, UNFINISHED } from '../../../src/maintenance/backup-format.ts'
+import { isBackupId, SUMS_FILE, UNFINISHED } from '../../../src/backup/backup-format.ts'
 
 const SUFFIX = '.sqlite'
 

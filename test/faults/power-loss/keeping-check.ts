@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import Sqlite from 'better-sqlite3'
-import { isBackupId, SUMS_FILE } from '../../../src/maintenance/backup-format.ts'
+import { isBackupId, SUMS_FILE } from '../../../src/backup/backup-format.ts'
 import { problemsOf } from './check.ts'
 import type { Ledger } from './ledger.ts'
 

@@ -2,7 +2,7 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { parseIni } from '../../../src/config/ini-file.ts'
-import { sqliteEngine } from '../../../src/storage/sqlite/engine.ts'
+import { sqliteEngine } from '../../../src/storage/sqlite/sqlite-engine.ts'
 import { storedMarks } from '../../storage/conformance/workload.ts'
 import type { Ledger } from './ledger.ts'
 

@@ -1,7 +1,7 @@
 import t from 'tap'
-import type { BackupState } from '../../../src/maintenance/backup/backups.ts'
-import { backupFact } from '../../../src/maintenance/backup/health.ts'
-import type { BackupSummary } from '../../../src/maintenance/backup/summary.ts'
+import type { BackupSummary } from '../../../src/backup/backup-folder.ts'
+import { backupFact } from '../../../src/backup/backup-health.ts'
+import type { BackupState } from '../../../src/backup/backups.ts'
 
 const HOUR = 3_600_000
 const NOW = Date.UTC(2026, 10, 22)

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { type AgedBackup, surplusBackups } from '../../../src/maintenance/backup/retention.ts'
+import { type AgedBackup, surplusBackups } from '../../../src/backup/backup-schedule.ts'
 
 const DAY = 86_400_000
 /** A Monday. */

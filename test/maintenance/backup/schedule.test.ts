@@ -5,7 +5,7 @@ import {
   nextBackupAt,
   type ScheduleFacts,
   type WallClock,
-} from '../../../src/maintenance/backup/schedule.ts'
+} from '../../../src/backup/backup-schedule.ts'
 
 const MINUTE = 60_000
 const HOUR = 60 * MINUTE

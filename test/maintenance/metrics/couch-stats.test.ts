@@ -1,7 +1,7 @@
 /** The tree of CouchDB's stats, and its system; protocol.md 15. */
 import t from 'tap'
-import { couchStats, statAt } from '../../../src/maintenance/metrics/couch-stats.ts'
-import { systemInfo } from '../../../src/maintenance/metrics/system-info.ts'
+import { couchStats, statAt } from '../../../src/metrics/couch-stats.ts'
+import { systemInfo } from '../../../src/metrics/process-metrics.ts'
 import { MEASURED } from './measured.ts'
 
 t.test('a stat has a value, a type and a description', async (t) => {

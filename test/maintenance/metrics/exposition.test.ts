@@ -1,8 +1,8 @@
 import { readFile } from 'node:fs/promises'
 import t from 'tap'
-import { BACKUP_METRICS } from '../../../src/maintenance/metrics/backup-metrics.ts'
-import { exposition, METRICS } from '../../../src/maintenance/metrics/exposition.ts'
-import { collector, familiesOf, type Metric } from '../../../src/maintenance/metrics/metric.ts'
+import { BACKUP_METRICS } from '../../../src/backup/backup-health.ts'
+import { exposition, METRICS } from '../../../src/metrics/exposition.ts'
+import { collector, familiesOf, type Metric } from '../../../src/metrics/metric.ts'
 import { readPrometheus, sampleOf } from '../../helpers/prometheus-text.ts'
 import { MEASURED } from './measured.ts'
 

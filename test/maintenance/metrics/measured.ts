@@ -1,8 +1,8 @@
 /** Measurements of a server that has done a little of everything. */
 import { Histogram } from '../../../src/core/histogram.ts'
-import { REQUEST_SECONDS } from '../../../src/maintenance/metrics/http-sums.ts'
-import type { Measurements } from '../../../src/maintenance/metrics/measurements.ts'
-import { CommitTally } from '../../../src/storage/commit-tally.ts'
+import { REQUEST_SECONDS } from '../../../src/metrics/couch-stats.ts'
+import type { Measurements } from '../../../src/metrics/measurements.ts'
+import { CommitTally } from '../../../src/storage/upkeep.ts'
 import type { ThreadReport } from '../../../src/threads/thread-stats.ts'
 
 function seconds(...values: number[]) {

@@ -2,9 +2,8 @@ import { copyFile, mkdtemp, readFile, rm, truncate, writeFile } from 'node:fs/pr
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import type { CopyFacts } from '../../../src/storage/copies.ts'
 import type { DatabaseStore } from '../../../src/storage/engine.ts'
-import type { StorageEngine } from '../../../src/storage/storage-engine.ts'
+import type { CopyFacts, StorageEngine } from '../../../src/storage/storage-engine.ts'
 import { attachment, put, remove } from './edits.ts'
 import { type MakeEngine, openNotes, type StorageCases } from './setup.ts'
 

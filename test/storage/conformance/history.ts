@@ -1,5 +1,5 @@
 import type { DocWrite } from '../../../src/storage/engine.ts'
-import type { RememberingStore, StoredVersion } from '../../../src/storage/history.ts'
+import type { RememberingStore, StoredVersion } from '../../../src/storage/history-store.ts'
 import { attachment, put, remove, write } from './edits.ts'
 import { ALL, only, openNotes, type StorageCases } from './setup.ts'
 

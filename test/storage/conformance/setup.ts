@@ -4,7 +4,7 @@ import type { Test } from 'tap'
 import { CouchError, type ErrorName } from '../../../src/core/errors.ts'
 import type { Catalog } from '../../../src/storage/catalog.ts'
 import type { Outcome } from '../../../src/storage/engine.ts'
-import type { RememberingStore } from '../../../src/storage/history.ts'
+import type { RememberingStore } from '../../../src/storage/history-store.ts'
 import type { StorageEngine } from '../../../src/storage/storage-engine.ts'
 
 export interface EngineOptions {

@@ -1,6 +1,6 @@
 /** What documents were, in the engine in memory. */
 import type { Page, Paging, StoreView } from '../../../src/storage/engine.ts'
-import type { DocHistory, HistoryStore } from '../../../src/storage/history.ts'
+import type { DocHistory, HistoryStore } from '../../../src/storage/history-store.ts'
 import { feedAbove, idsInRange, type State, type StoredDoc } from './state.ts'
 
 /** How the store reads. */

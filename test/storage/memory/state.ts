@@ -16,7 +16,7 @@ import type {
   StoredRevision,
   StoreView,
 } from '../../../src/storage/engine.ts'
-import type { DocHistory, StoredVersion, VersionRange } from '../../../src/storage/history.ts'
+import type { DocHistory, StoredVersion, VersionRange } from '../../../src/storage/history-store.ts'
 import { beginEpoch, type Epochs, epochId } from '../../../src/storage/sequence.ts'
 
 export interface Row extends StoredRevision {

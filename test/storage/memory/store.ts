@@ -19,7 +19,7 @@ import type {
   StoreInfo,
   StoreView,
 } from '../../../src/storage/engine.ts'
-import type { DocHistory, HistoryStore, RememberingStore } from '../../../src/storage/history.ts'
+import type { DocHistory, HistoryStore, RememberingStore } from '../../../src/storage/history-store.ts'
 import { type Epoch, hasGoneBack, type Mark } from '../../../src/storage/sequence.ts'
 import type {
   CompactionProgress,

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import t, { type Test } from 'tap'
 import type { Catalog } from '../../../src/storage/catalog.ts'
-import { sqliteEngine } from '../../../src/storage/sqlite/engine.ts'
+import { sqliteEngine } from '../../../src/storage/sqlite/sqlite-engine.ts'
 import { temporaryFolder } from '../../helpers/server.ts'
 import { put } from '../conformance/edits.ts'
 

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { countOf } from '../../../src/core/histogram.ts'
-import { CommitTally } from '../../../src/storage/commit-tally.ts'
-import { sqliteEngine } from '../../../src/storage/sqlite/engine.ts'
+import { sqliteEngine } from '../../../src/storage/sqlite/sqlite-engine.ts'
+import { CommitTally } from '../../../src/storage/upkeep.ts'
 import { temporaryFolder } from '../../helpers/server.ts'
 
 t.test('an engine counts the commits of its databases: what shared one, and what it brought', async (t) => {

@@ -2,7 +2,7 @@
 import { join } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import t, { type Test } from 'tap'
-import { sqliteEngine } from '../../../src/storage/sqlite/engine.ts'
+import { sqliteEngine } from '../../../src/storage/sqlite/sqlite-engine.ts'
 import { temporaryFolder } from '../../helpers/server.ts'
 
 const IN_USE = /is in use by another settee/

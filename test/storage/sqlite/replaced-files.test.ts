@@ -2,7 +2,7 @@
 import { cpSync, linkSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { sqliteEngine } from '../../../src/storage/sqlite/engine.ts'
+import { sqliteEngine } from '../../../src/storage/sqlite/sqlite-engine.ts'
 import { temporaryFolder } from '../../helpers/server.ts'
 import { put, readOne } from '../conformance/edits.ts'
 

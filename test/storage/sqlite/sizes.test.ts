@@ -7,7 +7,7 @@ import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import { decidePurge } from '../../../src/documents/purge.ts'
 import type { DatabaseStore } from '../../../src/storage/engine.ts'
-import { sqliteEngine } from '../../../src/storage/sqlite/engine.ts'
+import { sqliteEngine } from '../../../src/storage/sqlite/sqlite-engine.ts'
 import { temporaryFolder } from '../../helpers/server.ts'
 import { attachment, put, remove } from '../conformance/edits.ts'
 

@@ -1,7 +1,7 @@
 /** What the diagnosis asks a server, as the page that it is: facts alone, verdict.ts says what they mean. */
 
 import type { Address } from '../../../../src/core/address.ts'
-import { MOBILE_DESIGN_ID } from '../../../../src/core/mobile-filter.ts'
+import { MOBILE_DESIGN_ID } from '../../../../src/vaults/livesync.ts'
 import { headersOf } from '../sync/remote.ts'
 
 /** How a request ended, as far as a page may know. */

@@ -1,7 +1,7 @@
 /** Each thing that can stand in the way of a sync, in words for a person: what it is, and how it is mended. Pure. */
 import type { Address, AddressFault } from '../../../../src/core/address.ts'
-import { APP_ORIGINS } from '../../../../src/core/app-origins.ts'
-import { MOBILE_DESIGN_ID, MOBILE_FILTER } from '../../../../src/core/mobile-filter.ts'
+import { APP_ORIGINS } from '../../../../src/core/network.ts'
+import { MOBILE_DESIGN_ID, MOBILE_FILTER } from '../../../../src/vaults/livesync.ts'
 import { withoutCredentials } from '../log.ts'
 import type { PouchError } from '../pouch.ts'
 import type { Finding } from './finding.ts'

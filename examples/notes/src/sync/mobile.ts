@@ -7,7 +7,7 @@ export const MOBILE_FILTER = 'mobile/sync'
 /** The same for a server that has no design documents. */
 const MOBILE_SELECTOR = { _id: { $not: { $regex: 'file:' } } }
 
-/** What the function of the design document says, for a device that has none (core/mobile-filter.ts of settee). */
+/** What the function of the design document says, for a device that has none (vaults/livesync.ts of settee). */
 export function isForMobile(doc: Doc): boolean {
   return doc._id.indexOf('file:') === -1
 }

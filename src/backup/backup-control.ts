@@ -1,0 +1,45 @@
+/** Backups for whoever holds the data folder: `settee backup`. */
+import { isAbsolute } from 'node:path'
+import { CouchError } from '../core/errors.ts'
+import { type BackupSummary, summaryOf } from './backup-folder.ts'
+import type { Backups } from './backups.ts'
+import type { BackupProgress } from './make-backup.ts'
+
+interface BackupAsked {
+  /** The folder to make it in, absolute; null: the configuration's. */
+  readonly to: string | null
+  /** Names; null: all databases. */
+  readonly databases: readonly string[] | null
+}
+
+export interface BackupDone extends BackupSummary {
+  /** The backup's own folder. */
+  readonly path: string
+}
+
+/** Arguments and answers are plain data, so that they can travel (control/controls.ts). */
+export interface Keeper {
+  /**
+   * Makes a backup, and waits for it.
+   * @param gone whoever asked does not: it is broken off, and nothing is left of it
+   * @throws conflict, not_found, bad_request, insufficient_storage, unavailable, internal_server_error
+   */
+  backUp(
+    asked: BackupAsked,
+    onProgress?: (progress: BackupProgress) => void,
+    gone?: AbortSignal,
+  ): Promise<BackupDone>
+}
+
+export function localKeeper(backups: Backups): Keeper {
+  return {
+    backUp: async ({ to, databases }, onProgress, gone) => {
+      if (to !== null && !isAbsolute(to)) {
+        throw new CouchError('bad_request', 'The folder for the backup must be an absolute path.')
+      }
+      const { made, path } = await backups.start({ databases, to, reason: 'asked', gone }, onProgress)
+      const { manifest } = await made
+      return { ...summaryOf({ manifest, damage: [] }, Date.now()), path }
+    },
+  }
+}

@@ -1,0 +1,232 @@
+/** The folder of backups: what is in it, and how something comes into it and leaves it durably. */
+import { appendFile, mkdir, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
+import { join, relative, sep } from 'node:path'
+import { syncPath } from '../core/durable-files.ts'
+import { CouchError } from '../core/errors.ts'
+import { type BackupManifest, backupId, isBackupId, readManifest, UNFINISHED } from './backup-format.ts'
+
+/** Lines of what was found wrong with a backup later on. */
+const DAMAGED_FILE = 'DAMAGED'
+
+/** A backup that is there. */
+export interface StoredBackup {
+  readonly manifest: BackupManifest
+  /** What was found wrong with it since, a line each. */
+  readonly damage: readonly string[]
+}
+
+export class BackupFolder {
+  readonly path: string
+  /** What unfinished folders of this server end in: others may keep their backups in the same place. */
+  readonly #suffix: string
+  readonly #serverUuid: string
+  /** A backup never changes, so it is read once. */
+  readonly #read = new Map<string, BackupManifest>()
+
+  /** @param path absolute */
+  constructor(path: string, serverUuid: string) {
+    this.path = path
+    this.#serverUuid = serverUuid
+    this.#suffix = `.${serverUuid.slice(0, 8)}${UNFINISHED}`
+  }
+
+  /**
+   * Makes sure that it is there.
+   * @param mayMake whether it is made where it is missing: a disk that is not mounted must not be mistaken for one
+   * @throws bad_request, the file system's error
+   */
+  async prepare(mayMake: boolean): Promise<void> {
+    const found = await stat(this.path)
+      .catch(absent)
+      .catch((cause: NodeJS.ErrnoException) => {
+        throw unusable(this.path, cause)
+      })
+    if (found?.isDirectory()) return
+    if (found !== null) throw new CouchError('bad_request', `${this.path} is a file.`)
+    if (!mayMake) {
+      throw new CouchError(
+        'bad_request',
+        `The folder for backups ${this.path} is not there: is its disk mounted?`,
+      )
+    }
+    await mkdir(this.path, { mode: 0o700 }).catch((cause: NodeJS.ErrnoException) => {
+      throw unusable(this.path, cause)
+    })
+    await syncPath(join(this.path, '..'))
+  }
+
+  /** Removes what a backup that was broken off has left. */
+  async sweep(): Promise<void> {
+    for (const name of await this.#names()) {
+      if (name.endsWith(this.#suffix)) await rm(join(this.path, name), { recursive: true, force: true })
+    }
+  }
+
+  async #names(): Promise<string[]> {
+    return (await readdir(this.path).catch(absent)) ?? []
+  }
+
+  /** The backups of this server, newest first. What looks like one and cannot be read is passed over. */
+  async list(): Promise<StoredBackup[]> {
+    const stored: StoredBackup[] = []
+    for (const id of (await this.#names()).filter(isBackupId)) {
+      const found = await this.find(id)
+      if (found !== null) stored.push(found)
+    }
+    return stored.sort((a, b) => (a.manifest.begun_at < b.manifest.begun_at ? 1 : -1))
+  }
+
+  /** A backup of this server by its id; null when there is none. */
+  async find(id: string): Promise<StoredBackup | null> {
+    if (!isBackupId(id)) return null
+    const manifest = await this.#manifest(id)
+    if (manifest?.server_uuid !== this.#serverUuid) return null
+    const text = await readFile(join(this.path, id, DAMAGED_FILE), 'utf8').catch(() => '')
+    return { manifest, damage: text.split('\n').filter((line) => line !== '') }
+  }
+
+  async #manifest(id: string): Promise<BackupManifest | null> {
+    try {
+      const manifest = this.#read.get(id) ?? (await readManifest(join(this.path, id)))
+      // Somebody may have removed it by hand.
+      await stat(join(this.path, id))
+      this.#read.set(id, manifest)
+      return manifest
+    } catch {
+      this.#read.delete(id)
+      return null
+    }
+  }
+
+  /** A name that no backup has, for one that begins now. @param time ms since 1970 */
+  async freeId(time: number): Promise<string> {
+    const names = new Set(await this.#names())
+    for (let nth = 1; ; nth++) {
+      const id = backupId(time, nth)
+      if (!names.has(id) && !names.has(id + this.#suffix)) return id
+    }
+  }
+
+  /** Where a backup is made, under a name that is no backup's. @returns the folder's path */
+  async begin(id: string): Promise<string> {
+    const path = join(this.path, id + this.#suffix)
+    await mkdir(path, { mode: 0o700 }).catch((cause: NodeJS.ErrnoException) => {
+      throw cause.code === 'ENOSPC' ? cause : unusable(this.path, cause)
+    })
+    return path
+  }
+
+  /** Calls it a backup: all in it is durable by then. */
+  async publish(id: string, manifest: BackupManifest): Promise<void> {
+    await rename(join(this.path, id + this.#suffix), join(this.path, id))
+    await syncPath(this.path)
+    this.#read.set(id, manifest)
+  }
+
+  /** Gives up one that was begun. */
+  async abandon(id: string): Promise<void> {
+    await rm(join(this.path, id + this.#suffix), { recursive: true, force: true })
+  }
+
+  /** Removes a backup, which loses its name before anything of it is gone. @throws the file system's error */
+  async remove(id: string): Promise<void> {
+    const unnamed = join(this.path, `${id}.gone${this.#suffix}`)
+    await rename(join(this.path, id), unnamed)
+    await syncPath(this.path)
+    this.#read.delete(id)
+    await rm(unnamed, { recursive: true, force: true })
+  }
+
+  /** Notes what is wrong with a backup: it counts for nothing from then on. */
+  async condemn(id: string, line: string): Promise<void> {
+    await appendFile(join(this.path, id, DAMAGED_FILE), `${line}\n`, { mode: 0o600 })
+  }
+}
+
+/** What settee keeps in its data folder, and clears away there. */
+const TAKEN: ReadonlySet<string> = new Set(['databases', 'tmp', 'control', 'replaced', 'before-upgrade'])
+
+/**
+ * A place in the data folder that has another use is none for backups.
+ * @param path absolute
+ * @throws bad_request
+ */
+export function refuseTaken(path: string, dataDir: string): void {
+  const [first = ''] = relative(dataDir, path).split(sep)
+  if (first !== '' && !TAKEN.has(first)) return
+  throw new CouchError(
+    'bad_request',
+    `${path} is a part of the data folder; backups need a folder of their own.`,
+  )
+}
+
+const REASONS: Readonly<Record<string, string>> = {
+  ENOENT: 'the folder that it would be in is not there',
+  EACCES: 'settee may not write there',
+  EPERM: 'settee may not write there',
+  EROFS: 'the disk is read-only',
+  ENOTDIR: 'a part of its path is a file',
+}
+
+function unusable(path: string, cause: NodeJS.ErrnoException): CouchError {
+  const reason = REASONS[cause.code ?? ''] ?? cause.code ?? cause.message
+  return new CouchError('bad_request', `The folder for backups ${path} cannot be used: ${reason}.`, { cause })
+}
+
+function absent(error: NodeJS.ErrnoException): null {
+  if (error.code === 'ENOENT') return null
+  throw error
+}
+
+/** A backup as lists show it. */
+export interface BackupSummary {
+  readonly id: string
+  /** ISO 8601. */
+  readonly begun_at: string
+  readonly ended_at: string
+  /** Seconds since it was begun. */
+  readonly age: number
+  readonly reason: BackupManifest['reason']
+  readonly is_whole: boolean
+  /** Whether it is as it was when it was made, as far as anybody has looked since. */
+  readonly verified: boolean
+  readonly databases: number
+  readonly left_out: BackupManifest['left_out']
+  /** Of all its files. */
+  readonly bytes: number
+  /** Of those that it shares with no earlier backup. */
+  readonly new_bytes: number
+  /** What was found wrong with it later on, a line each. */
+  readonly damage: readonly string[]
+}
+
+/** @param now ms since 1970 */
+export function summaryOf({ manifest, damage }: StoredBackup, now: number): BackupSummary {
+  const { id, begun_at, ended_at, reason, is_whole, databases, left_out } = manifest
+  const shared = databases.reduce((sum, { bytes, same_as }) => sum + (same_as === null ? 0 : bytes), 0)
+  const bytes = bytesOf(manifest)
+  return {
+    id,
+    begun_at,
+    ended_at,
+    age: Math.max(0, Math.floor((now - Date.parse(begun_at)) / 1000)),
+    reason,
+    is_whole,
+    verified: damage.length === 0,
+    databases: databases.length,
+    left_out,
+    bytes,
+    new_bytes: bytes - shared,
+    damage,
+  }
+}
+
+/** Bytes of all its files. */
+export function bytesOf({ server, config, databases }: BackupManifest): number {
+  return databases.reduce((sum, { bytes }) => sum + bytes, server.bytes + (config?.bytes ?? 0))
+}
+
+/** Whether nothing is known to be wrong with a backup. */
+export function isSound({ damage }: StoredBackup): boolean {
+  return damage.length === 0
+}

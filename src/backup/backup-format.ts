@@ -1,0 +1,222 @@
+/**
+ * What a backup is, as files: a folder that says of itself what is in it (docs/decisions/0023). Whoever restores reads
+ * it through {@link readManifest} alone.
+ *
+ *     <backups>/2026-11-22T01-30-00Z/
+ *       manifest.json        what follows; written last
+ *       SHA256SUMS           of all other files, for `sha256sum --check`
+ *       server.sqlite        uuid, incarnations, device tokens, tenants
+ *       local.ini            the configuration, if there is such a file: with hashes and secrets, mode 0600
+ *       databases/NAME.sqlite    under the names that they have in the data folder
+ */
+import { type FileHandle, open, readFile, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { newUuid } from '../core/ids.ts'
+
+export const MANIFEST_FILE = 'manifest.json'
+export const SUMS_FILE = 'SHA256SUMS'
+export const SERVER_FILE = 'server.sqlite'
+export const CONFIG_FILE = 'local.ini'
+/** What the name of a folder ends in that is no backup, not yet or not any more. */
+export const UNFINISHED = '.unfinished'
+
+/** A file of a backup. */
+export interface BackupFile {
+  /** Its path in the backup's folder, with slashes. */
+  readonly file: string
+  readonly bytes: number
+  /** 64 hex digits, of the whole file. */
+  readonly sha256: string
+}
+
+/** One database of a backup: the facts are of the moment that the copy shows. */
+export interface BackedUpDatabase extends BackupFile {
+  readonly name: string
+  readonly incarnation: number
+  readonly schema_version: number
+  /** Seconds since 1970: `instance_start_time`. */
+  readonly created_at: number
+  readonly update_seq: number
+  readonly purge_seq: number
+  readonly doc_count: number
+  readonly doc_del_count: number
+  readonly local_count: number
+  /** Bytes of attachments, each content once. */
+  readonly attachment_bytes: number
+  /** 64 hex digits over all that the database holds, whatever pages it is on (storage/sqlite/snapshot.ts). */
+  readonly digest: string
+  /** When the copy was begun, ISO 8601; of one that was taken over from an earlier backup, when it was found unchanged. */
+  readonly copied_at: string
+  /** The earlier backup whose file this is, since nothing had changed; null: it was copied for this one. */
+  readonly same_as: string | null
+  /** The engine's mark of the database's own file at that moment: where it is the same, nothing was written since. */
+  readonly source: string | null
+}
+
+/** `manifest.json`. */
+export interface BackupManifest {
+  readonly format: 'settee-backup'
+  readonly format_version: 1
+  /** The folder's name. */
+  readonly id: string
+  /** settee's version. */
+  readonly settee: string
+  readonly server_uuid: string
+  /** ISO 8601, UTC. */
+  readonly begun_at: string
+  readonly ended_at: string
+  readonly reason: 'schedule' | 'asked'
+  /** Whether all databases were asked for; false: only some, by name. */
+  readonly is_whole: boolean
+  /** Every copy was opened and held against the database that it is of. A folder that says anything else is no backup. */
+  readonly verified: true
+  readonly server: BackupFile
+  /** null: there was no such file. */
+  readonly config: BackupFile | null
+  /** In the names' order. */
+  readonly databases: readonly BackedUpDatabase[]
+  /** Databases that were deleted while the backup was made. */
+  readonly left_out: readonly { readonly name: string; readonly reason: string }[]
+}
+
+/** `2026-11-22T01-30-00Z`, with `-2` and so on behind it for further ones of the same second. */
+const ID = /^\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}Z(?:-[1-9]\d{0,2})?$/
+
+/** Whether a text can be a backup's name; nothing else is ever made a path of. */
+export function isBackupId(text: string): boolean {
+  return ID.test(text)
+}
+
+/** @param time ms since 1970 @param nth 1 for the first of that second */
+export function backupId(time: number, nth: number): string {
+  const text = new Date(time)
+    .toISOString()
+    .replace(/\.\d+Z$/, 'Z')
+    .replaceAll(':', '-')
+  return nth === 1 ? text : `${text}-${nth}`
+}
+
+/**
+ * Reads what a folder says of itself.
+ * @param folder the backup's own
+ * @throws Error with one clear line when it is no backup that this settee can read; the file system's error
+ */
+export async function readManifest(folder: string): Promise<BackupManifest> {
+  const told: unknown = JSON.parse(await readFile(join(folder, MANIFEST_FILE), 'utf8'))
+  const { format, format_version: version, verified } = (told ?? {}) as Partial<BackupManifest>
+  if (format !== 'settee-backup') throw new Error(`${folder} is no backup of settee's`)
+  if (version !== 1) throw new Error(`${folder} was written by a newer settee (format ${version})`)
+  if (verified !== true) throw new Error(`${folder} is not verified`)
+  return told as BackupManifest
+}
+
+// Lines of a couchbackup file, however long: each is made the body of a `_bulk_docs`, in memory while it is short and
+// else in a file that has no name.
+
+/** Longer lines go to a file. */
+const MEMORY_BYTES = 1024 * 1024
+/** What tells of a line that is no list of documents: the first, and a marker of couchbackup's. */
+const HEAD_BYTES = 4096
+const LINE_END = 0x0a
+
+const BEFORE = Buffer.from('{"new_edits":false,"docs":')
+const AFTER = Buffer.from('}')
+
+export interface BackupLine {
+  /** From 1 on. */
+  readonly number: number
+  /** Its first and its last characters, or all of it. */
+  readonly head: string
+  readonly tail: string
+  /** Good until the next line is asked for. */
+  readonly body: { readonly bytes: Uint8Array } | { readonly file: number; readonly length: number }
+}
+
+/**
+ * Cuts what arrives into lines; empty ones are left out.
+ * @param tmpDir where files may be made
+ * @throws what the source throws, and the file system's errors
+ */
+export async function* backupLines(
+  source: AsyncIterable<Uint8Array>,
+  tmpDir: string,
+): AsyncGenerator<BackupLine> {
+  let number = 1
+  let line = new LineInMaking(tmpDir)
+  try {
+    for await (const chunk of source) {
+      for (let from = 0; from < chunk.length; ) {
+        const end = chunk.indexOf(LINE_END, from)
+        await line.add(chunk.subarray(from, end === -1 ? chunk.length : end))
+        if (end === -1) break
+        if (line.length > 0) yield await line.finish(number)
+        await line.close()
+        line = new LineInMaking(tmpDir)
+        number += 1
+        from = end + 1
+      }
+    }
+    if (line.length > 0) yield await line.finish(number)
+  } finally {
+    await line.close()
+  }
+}
+
+class LineInMaking {
+  readonly #tmpDir: string
+  /** In memory, until there is a file. */
+  #chunks: Uint8Array[] = [BEFORE]
+  #file: FileHandle | undefined
+  #written = 0
+  #head: Buffer = Buffer.alloc(0)
+  #tail: Buffer = Buffer.alloc(0)
+  length = 0
+
+  constructor(tmpDir: string) {
+    this.#tmpDir = tmpDir
+  }
+
+  async add(bytes: Uint8Array): Promise<void> {
+    if (bytes.length === 0) return
+    if (this.#head.length < HEAD_BYTES) {
+      this.#head = Buffer.concat([this.#head, bytes.subarray(0, HEAD_BYTES - this.#head.length)])
+    }
+    this.#tail = Buffer.from(Buffer.concat([this.#tail, bytes.subarray(-HEAD_BYTES)]).subarray(-HEAD_BYTES))
+    this.length += bytes.length
+    this.#chunks.push(bytes)
+    if (this.length > MEMORY_BYTES) await this.#spool()
+  }
+
+  async #spool(): Promise<void> {
+    this.#file ??= await openUnnamed(this.#tmpDir)
+    for (const chunk of this.#chunks.splice(0)) {
+      for (let at = 0; at < chunk.length; ) {
+        const { bytesWritten } = await this.#file.write(chunk, at, chunk.length - at, this.#written)
+        at += bytesWritten
+        this.#written += bytesWritten
+      }
+    }
+  }
+
+  async finish(number: number): Promise<BackupLine> {
+    this.#chunks.push(AFTER)
+    if (this.#file !== undefined) await this.#spool()
+    const body =
+      this.#file === undefined
+        ? { bytes: Buffer.concat(this.#chunks) }
+        : { file: this.#file.fd, length: this.#written }
+    return { number, head: this.#head.toString(), tail: this.#tail.toString(), body }
+  }
+
+  async close(): Promise<void> {
+    await this.#file?.close()
+    this.#file = undefined
+  }
+}
+
+async function openUnnamed(folder: string): Promise<FileHandle> {
+  const path = join(folder, `import-${newUuid()}`)
+  const file = await open(path, 'wx+', 0o600)
+  await rm(path)
+  return file
+}

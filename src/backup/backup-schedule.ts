@@ -1,0 +1,202 @@
+/** Which backups may go. */
+import { join } from 'node:path'
+import type { Config } from '../config/config.ts'
+import { freeSpaceFloor } from '../config/settings.ts'
+
+/** What is known of a backup when it is decided whether it stays. */
+export interface AgedBackup {
+  readonly id: string
+  /** When it was begun, in ms since 1970. */
+  readonly time: number
+  /** Of all databases, not only of some that were named. */
+  readonly isWhole: boolean
+  /** Nothing is known to be wrong with it. */
+  readonly isSound: boolean
+  readonly databases: readonly string[]
+}
+
+/** Days, and weeks, of which the newest backup stays. */
+interface Retention {
+  readonly daily: number
+  readonly weekly: number
+}
+
+const DAY_MS = 86_400_000
+/** 1970 began on a Thursday, a week on a Monday. */
+const DAYS_FROM_MONDAY = 3
+
+const dayOf = (time: number) => Math.floor(time / DAY_MS)
+const weekOf = (time: number) => Math.floor((dayOf(time) + DAYS_FROM_MONDAY) / 7)
+
+/**
+ * The ids of those that may go. What stays: all of the day before the newest whole one; of the newest days and weeks (UTC, Monday first) that have whole backups,
+ * the last one of each; the newest whole one in any case; of each database that there is, the newest backup that has it;
+ * backups of some databases, and damaged ones, as long as a whole one that is older stays.
+ * @param backups in any order @param existing the names of the databases that there are
+ */
+export function surplusBackups(
+  backups: readonly AgedBackup[],
+  { daily, weekly }: Retention,
+  existing: Iterable<string>,
+): string[] {
+  const newestFirst = backups.toSorted((a, b) => b.time - a.time || (a.id < b.id ? 1 : -1))
+  const whole = newestFirst.filter(({ isWhole, isSound }) => isWhole && isSound)
+  const dayBefore = (whole[0]?.time ?? 0) - DAY_MS
+  const kept = new Set([
+    ...whole.filter(({ time }) => time > dayBefore),
+    ...firstOfEach(whole, dayOf).slice(0, daily),
+    ...firstOfEach(whole, weekOf).slice(0, weekly),
+  ])
+  const oldest = Math.min(dayBefore, ...[...kept].map(({ time }) => time))
+  for (const backup of newestFirst) if (backup.time >= oldest && !whole.includes(backup)) kept.add(backup)
+  for (const backup of newestOfEach(newestFirst, new Set(existing))) kept.add(backup)
+  // Where nothing stands that could take its place, nothing goes.
+  if (whole.length === 0) return []
+  return newestFirst.filter((backup) => !kept.has(backup)).map(({ id }) => id)
+}
+
+function firstOfEach(newestFirst: readonly AgedBackup[], stretchOf: (time: number) => number): AgedBackup[] {
+  const seen = new Set<number>()
+  return newestFirst.filter(({ time }) => {
+    const stretch = stretchOf(time)
+    return !seen.has(stretch) && seen.add(stretch)
+  })
+}
+
+function newestOfEach(newestFirst: readonly AgedBackup[], missing: Set<string>): AgedBackup[] {
+  return newestFirst.filter(({ isSound, databases }) => {
+    if (!isSound) return false
+    const before = missing.size
+    for (const name of databases) missing.delete(name)
+    return missing.size < before
+  })
+}
+
+// What the configuration says of backups.
+
+const HOUR_MS = 3_600_000
+
+interface BackupSettings {
+  /** ms between two; 0: none are made by themselves. */
+  readonly interval: number
+  /** Absolute. */
+  readonly folder: string
+  /** Whether the folder is made where it is missing: only the one in the data folder is. */
+  readonly mayMake: boolean
+  readonly retention: Retention
+  /** Bytes of the backups' disk that stay free; null: what is kept of any disk by default. */
+  readonly floor: number | null
+}
+
+/** @param dataDir absolute */
+export function backupSettings(config: Config, dataDir: string): BackupSettings {
+  const configured = config.get('settee', 'backup_folder') || null
+  return {
+    interval: config.integer('settee', 'backup_interval') * HOUR_MS,
+    folder: configured ?? join(dataDir, 'backups'),
+    mayMake: configured === null,
+    retention: {
+      daily: config.integer('settee', 'backup_keep_daily'),
+      weekly: config.integer('settee', 'backup_keep_weekly'),
+    },
+    floor: freeSpaceFloor(config),
+  }
+}
+
+// When the next backup is due.
+
+/** Time as a calendar has it, so that tests can hold it still. */
+export interface WallClock {
+  /** ms since 1970. */
+  now(): number
+  /** Calls back once. @returns a function that takes the call back */
+  after(ms: number, call: () => void): () => void
+}
+
+export const wallClock: WallClock = {
+  now: () => Date.now(),
+  after(ms, call) {
+    const timer = setTimeout(call, ms)
+    timer.unref()
+    return () => clearTimeout(timer)
+  },
+}
+
+/** What a schedule goes by; times in ms since 1970. */
+export interface ScheduleFacts {
+  /** ms between two; 0: none are made by themselves. */
+  readonly interval: number
+  /** When the newest one was begun that is good; null: there is none. */
+  readonly last: number | null
+  /** When one failed last; null: none has, or one has succeeded since. */
+  readonly failed: number | null
+  readonly startedAt: number
+}
+
+const MINUTE_MS = 60_000
+/** A server that has just started has clients that come back. */
+const SETTLE_MS = MINUTE_MS
+const RETRY_MS = 60 * MINUTE_MS
+
+/** When the next one is due, in ms since 1970, which may be over: a missed one is made up for. null: never. */
+export function nextBackupAt({ interval, last, failed, startedAt }: ScheduleFacts): number | null {
+  if (interval === 0) return null
+  const due = last === null ? 0 : last + interval
+  const retry = failed === null ? 0 : failed + Math.min(interval, RETRY_MS)
+  return Math.max(due, retry, startedAt + SETTLE_MS)
+}
+
+/** The longest time that nobody looks: the clock may be set, and the machine may sleep. */
+const LOOK_MS = 10 * MINUTE_MS
+
+interface ScheduleOptions {
+  readonly clock: WallClock
+  /** Asked each time it is looked, since the configuration may change. */
+  facts(): Promise<ScheduleFacts>
+  /** Makes a backup. Never rejects. */
+  make(): Promise<void>
+}
+
+/** Makes backups when they are due, one after the other. */
+export class BackupSchedule {
+  readonly #options: ScheduleOptions
+  #cancel: () => void = () => undefined
+  #work: Promise<void> = Promise.resolve()
+  #isOver = false
+
+  constructor(options: ScheduleOptions) {
+    this.#options = options
+    this.look()
+  }
+
+  /** Looks now: something has changed. */
+  look(): void {
+    this.#cancel()
+    this.#cancel = () => undefined
+    this.#work = this.#work.then(() => this.#turn())
+  }
+
+  async #turn(): Promise<void> {
+    if (this.#isOver) return
+    const { clock, facts, make } = this.#options
+    const isDue = async () => {
+      const due = nextBackupAt(await facts())
+      return due === null ? LOOK_MS : due - clock.now()
+    }
+    let wait = await isDue()
+    if (wait <= 0 && !this.#isOver) {
+      await make()
+      wait = Math.max(await isDue(), MINUTE_MS)
+    }
+    if (this.#isOver) return
+    this.#cancel()
+    this.#cancel = clock.after(Math.min(wait, LOOK_MS), () => this.look())
+  }
+
+  /** Resolves when it has done what it was at. */
+  async close(): Promise<void> {
+    this.#isOver = true
+    this.#cancel()
+    await this.#work
+  }
+}

@@ -1,0 +1,267 @@
+/** The making of one backup (docs/decisions/0023). */
+import { createHash } from 'node:crypto'
+import { mkdir, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { syncPath, writeDurably } from '../core/durable-files.ts'
+import { CouchError } from '../core/errors.ts'
+import { databaseFileName } from '../core/ids.ts'
+import { type Copier, type CopyOutcome, DamagedCopy, type KnownCopy } from '../threads/copy-wire.ts'
+import type { BackupFolder, StoredBackup } from './backup-folder.ts'
+import {
+  type BackedUpDatabase,
+  type BackupFile,
+  type BackupManifest,
+  CONFIG_FILE,
+  MANIFEST_FILE,
+  SERVER_FILE,
+  SUMS_FILE,
+} from './backup-format.ts'
+
+const DATABASES_FOLDER = 'databases'
+
+interface BackupPlan {
+  readonly folder: BackupFolder
+  readonly id: string
+  readonly dataDir: string
+  readonly serverUuid: string
+  /** settee's version. */
+  readonly version: string
+  readonly reason: BackupManifest['reason']
+  readonly names: readonly string[]
+  readonly isWhole: boolean
+  /** The one before, whose files are taken over where nothing has changed. */
+  readonly previous: StoredBackup | null
+  /** Bytes of the disk that stay free; null: what is kept of any disk by default. */
+  readonly floor: number | null
+}
+
+interface BackupTools {
+  readonly copier: Copier
+  copyCatalog(path: string): Promise<void>
+  /** ms since 1970. */
+  now(): number
+  onProgress(progress: BackupProgress): void
+}
+
+/** How far a backup is. */
+export interface BackupProgress {
+  readonly id: string
+  /** The one that is at work; null: what comes after them. */
+  readonly database: string | null
+  readonly databases_done: number
+  readonly databases_total: number
+  /** Of the whole. */
+  readonly percent: number
+}
+
+export interface MadeBackup {
+  readonly manifest: BackupManifest
+  /** Databases that are not in it since they, or their copies, are damaged. */
+  readonly damaged: readonly { readonly database: string; readonly reason: string }[]
+  /** What was found wrong with the backup before. */
+  readonly previousDamage: readonly string[]
+}
+
+/**
+ * Makes a backup.
+ * @throws insufficient_storage, unavailable, internal_server_error, the file system's error; then nothing is left of it
+ */
+export async function makeBackup(plan: BackupPlan, tools: BackupTools): Promise<MadeBackup> {
+  const { folder, id } = plan
+  try {
+    const making = new Making(plan, tools, await folder.begin(id))
+    await making.databases()
+    const made = await making.rest()
+    await folder.publish(id, made.manifest)
+    return made
+  } catch (error) {
+    await folder.abandon(id).catch(() => undefined)
+    throw error
+  }
+}
+
+class Making {
+  readonly #plan: BackupPlan
+  readonly #tools: BackupTools
+  readonly #path: string
+  readonly #begunAt: string
+  readonly #databases: BackedUpDatabase[] = []
+  readonly #leftOut: { readonly name: string; readonly reason: string }[] = []
+  readonly #damaged: { readonly database: string; readonly reason: string }[] = []
+  readonly #previousDamage: string[] = []
+  readonly #known: ReadonlyMap<string, BackedUpDatabase>
+
+  constructor(plan: BackupPlan, tools: BackupTools, path: string) {
+    this.#plan = plan
+    this.#tools = tools
+    this.#path = path
+    this.#begunAt = this.#now()
+    const { previous } = plan
+    const known = previous === null || previous.damage.length > 0 ? [] : previous.manifest.databases
+    this.#known = new Map(known.map((database) => [database.name, database]))
+  }
+
+  #now(): string {
+    return new Date(this.#tools.now()).toISOString()
+  }
+
+  #tell(database: string | null, done: number, percent: number): void {
+    const { id, names } = this.#plan
+    const total = names.length
+    // What comes after the databases is the last hundredth.
+    const all = database === null ? 99 : Math.floor((99 * (done + percent / 100)) / Math.max(total, 1))
+    const progress = { id, database, databases_done: done, databases_total: total, percent: all }
+    this.#tools.onProgress(progress)
+  }
+
+  async databases(): Promise<void> {
+    await mkdir(join(this.#path, DATABASES_FOLDER), { mode: 0o700 })
+    for (const [at, name] of this.#plan.names.entries()) {
+      this.#tell(name, at, 0)
+      await this.#database(name, (percent) => this.#tell(name, at, percent))
+    }
+  }
+
+  async #database(name: string, onPercent: (percent: number) => void): Promise<void> {
+    const file = `${DATABASES_FOLDER}/${databaseFileName(name)}.sqlite`
+    const copiedAt = this.#now()
+    try {
+      const { floor } = this.#plan
+      const job = { database: name, target: join(this.#path, file), known: this.#knownCopy(name), floor }
+      const copy = await this.#tools.copier.copy(job, ({ percent }) => onPercent(percent))
+      this.#databases.push(this.#row(name, file, copiedAt, copy))
+      if (copy.damage !== null) this.#previousDamage.push(`${file}: ${copy.damage}`)
+    } catch (error) {
+      this.#leaveOut(name, error)
+    }
+  }
+
+  #knownCopy(name: string): KnownCopy | null {
+    const { previous, folder } = this.#plan
+    const known = this.#known.get(name)
+    if (known === undefined || previous === null) return null
+    const { bytes, sha256, source: fingerprint } = known
+    return {
+      path: join(folder.path, previous.manifest.id, known.file),
+      bytes,
+      sha256,
+      fingerprint,
+      facts: factsOf(known),
+    }
+  }
+
+  #row(name: string, file: string, copiedAt: string, copy: CopyOutcome): BackedUpDatabase {
+    const { facts, bytes, sha256, incarnation } = copy
+    const known = this.#known.get(name)
+    return {
+      name,
+      file,
+      bytes,
+      sha256,
+      incarnation,
+      schema_version: facts.schemaVersion,
+      created_at: facts.createdAt,
+      update_seq: facts.updateSeq,
+      purge_seq: facts.purgeSeq,
+      doc_count: facts.docCount,
+      doc_del_count: facts.deletedCount,
+      local_count: facts.localCount,
+      attachment_bytes: facts.attachmentBytes,
+      digest: facts.digest,
+      copied_at: copiedAt,
+      same_as: copy.isSame ? (known?.same_as ?? this.#plan.previous?.manifest.id ?? null) : null,
+      source: copy.fingerprint,
+    }
+  }
+
+  /** What is wrong with one database, or that it is gone, keeps no other from being copied. */
+  #leaveOut(name: string, error: unknown): void {
+    if (error instanceof DamagedCopy) {
+      this.#damaged.push({ database: name, reason: error.message })
+      this.#leftOut.push({ name, reason: `damaged: ${error.message}` })
+    } else if (error instanceof CouchError && error.code === 'no_database') {
+      this.#leftOut.push({ name, reason: 'deleted or replaced while the backup was made' })
+    } else throw error
+  }
+
+  /** After the databases, so that what it says of them (whose they are) is there for each that was copied. */
+  async rest(): Promise<MadeBackup> {
+    this.#tell(null, this.#plan.names.length, 0)
+    const server = await this.#server()
+    const config = await this.#config()
+    const manifest = this.#manifest(server, config)
+    const text = `${JSON.stringify(manifest, null, 1)}\n`
+    await writeDurably(join(this.#path, SUMS_FILE), sumsOf(manifest, text))
+    await writeDurably(join(this.#path, MANIFEST_FILE), text)
+    await syncPath(join(this.#path, DATABASES_FOLDER))
+    await syncPath(this.#path)
+    return { manifest, damaged: this.#damaged, previousDamage: this.#previousDamage }
+  }
+
+  async #server(): Promise<BackupFile> {
+    const path = join(this.#path, SERVER_FILE)
+    await this.#tools.copyCatalog(path)
+    return { file: SERVER_FILE, ...(await this.#tools.copier.checkCatalog(path, this.#plan.serverUuid)) }
+  }
+
+  async #config(): Promise<BackupFile | null> {
+    const bytes = await readFile(join(this.#plan.dataDir, CONFIG_FILE)).catch(
+      (error: NodeJS.ErrnoException) => {
+        if (error.code === 'ENOENT') return null
+        throw error
+      },
+    )
+    if (bytes === null) return null
+    await writeDurably(join(this.#path, CONFIG_FILE), bytes)
+    return { file: CONFIG_FILE, bytes: bytes.length, sha256: sha256(bytes) }
+  }
+
+  #manifest(server: BackupFile, config: BackupFile | null): BackupManifest {
+    const { id, version, serverUuid, reason, isWhole } = this.#plan
+    return {
+      format: 'settee-backup',
+      format_version: 1,
+      id,
+      settee: version,
+      server_uuid: serverUuid,
+      begun_at: this.#begunAt,
+      ended_at: this.#now(),
+      reason,
+      is_whole: isWhole,
+      verified: true,
+      server,
+      config,
+      databases: this.#databases,
+      left_out: this.#leftOut,
+    }
+  }
+}
+
+function factsOf(known: BackedUpDatabase): KnownCopy['facts'] {
+  return {
+    schemaVersion: known.schema_version,
+    createdAt: known.created_at,
+    updateSeq: known.update_seq,
+    purgeSeq: known.purge_seq,
+    docCount: known.doc_count,
+    deletedCount: known.doc_del_count,
+    localCount: known.local_count,
+    attachmentBytes: known.attachment_bytes,
+    digest: known.digest,
+  }
+}
+
+/** In the form that `sha256sum --check` reads; names of files have neither a backslash nor the end of a line. */
+function sumsOf({ server, config, databases }: BackupManifest, manifestText: string): string {
+  const files: Pick<BackupFile, 'file' | 'sha256'>[] = [
+    { file: MANIFEST_FILE, sha256: sha256(manifestText) },
+    server,
+    ...(config === null ? [] : [config]),
+    ...databases,
+  ]
+  return files.map(({ file, sha256 }) => `${sha256}  ${file}\n`).join('')
+}
+
+function sha256(data: string | Uint8Array): string {
+  return createHash('sha256').update(data).digest('hex')
+}

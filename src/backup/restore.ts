@@ -1,0 +1,295 @@
+/**
+ * Restoring databases so that the devices that sync with them notice, compare what they have, and bring back what was
+ * lost (docs/decisions/0024). Everything is checked before anything is replaced, and what is replaced is kept.
+ */
+import { createHash } from 'node:crypto'
+import { createReadStream } from 'node:fs'
+import { stat } from 'node:fs/promises'
+import { basename, dirname, isAbsolute, join } from 'node:path'
+import type { Config } from '../config/config.ts'
+import { CouchError } from '../core/errors.ts'
+import { checkDatabaseName, databaseOfFileName } from '../core/ids.ts'
+import type { Databases, PreparedRestore } from '../threads/databases.ts'
+import { type BackupFile, type BackupManifest, isBackupId, readManifest } from './backup-format.ts'
+
+interface RestoreArgument {
+  /** A backup's id, or the absolute path of its folder or of a single file of a database. */
+  readonly backup: string
+  /** Of these alone; null: of all that it has. */
+  readonly databases: readonly string[] | null
+  /** The name under which the only one is restored; null: its own. */
+  readonly as: string | null
+}
+
+interface RestoredDatabase {
+  readonly database: string
+  /** Its name in the backup. */
+  readonly from: string
+  readonly doc_count: number
+  readonly update_seq: number
+  /** Where the database is kept that had the name; null: none had. */
+  readonly kept: string | null
+}
+
+export interface RestoreOutcome {
+  readonly backup: string
+  readonly restored: readonly RestoredDatabase[]
+  /** Databases that are there and not in the backup; nothing was done to them. */
+  readonly untouched: readonly string[]
+}
+
+export interface RestoreProgress {
+  readonly step: 'check' | 'prepare' | 'replace'
+  readonly database: string
+  /** Of `total` bytes of all databases. */
+  readonly done: number
+  readonly total: number
+}
+
+export interface Restorer {
+  /**
+   * Puts databases back to what they were in a backup, or makes new ones of them.
+   * @param gone whoever asked does not wait any more: as long as nothing is replaced, nothing will be
+   * @throws not_found, bad_request, illegal_database_name; file_exists for the new name of a database; what went wrong after some were restored says which
+   */
+  restore(
+    argument: RestoreArgument,
+    onProgress?: (progress: RestoreProgress) => void,
+    gone?: AbortSignal,
+  ): Promise<RestoreOutcome>
+  /**
+   * Lets databases begin anew whose files were put back by hand; null: all.
+   * @throws no_database
+   */
+  adopt(argument: {
+    readonly databases: readonly string[] | null
+  }): Promise<{ readonly adopted: readonly string[] }>
+}
+
+/** What a restore needs of databases; in hosted mode those that know who owns what. */
+type RestoreTarget = Pick<Databases, 'names' | 'prepareRestore' | 'beginAnew'>
+
+/** Where backups are, by their ids: `settee/backup_folder`, or `backups` in the data folder. */
+export function backupsFolder(config: Pick<Config, 'get' | 'path'>): string {
+  return config.get('settee', 'backup_folder') || join(dirname(config.path), 'backups')
+}
+
+/** @param backups where backups are, by their ids */
+export function localRestorer(databases: RestoreTarget, backups: () => string): Restorer {
+  return {
+    async restore(argument, onProgress = () => undefined, gone?: AbortSignal) {
+      const source = await findSource(argument.backup, backups())
+      const wanted = chosen(source, argument)
+      const names = databases.names()
+      if (argument.as !== null && names.includes(argument.as)) {
+        throw new CouchError('file_exists', `There is a database ${argument.as} already.`)
+      }
+      const restored = await restoreAll(databases, wanted, new Tally(wanted, onProgress), gone)
+      const isWhole = argument.databases === null && source.whole !== null
+      const inBackup = new Set([...source.copies.map(({ name }) => name), ...wanted.map(({ as }) => as)])
+      return {
+        backup: source.id,
+        restored,
+        untouched: isWhole ? names.filter((name) => !inBackup.has(name)) : [],
+      }
+    },
+
+    async adopt({ databases: asked }) {
+      const adopted = asked ?? databases.names()
+      for (const name of adopted) checkDatabaseName(name)
+      for (const name of adopted) await databases.beginAnew(name)
+      return { adopted }
+    },
+  }
+}
+
+interface Wanted extends Copy {
+  readonly as: string
+}
+
+/** @throws not_found, bad_request, illegal_database_name */
+function chosen({ id, copies, whole }: RestoreSource, { databases, as }: RestoreArgument): Wanted[] {
+  const [only] = copies
+  // A file is what it is named, or what it is called here.
+  if (whole === null && only !== undefined && databases?.length === 1)
+    return [named(only, as ?? databases[0])]
+  const missing = databases?.find((name) => !copies.some((copy) => copy.name === name))
+  if (missing !== undefined) throw new CouchError('not_found', `The backup ${id} has no database ${missing}.`)
+  const some = databases === null ? copies : copies.filter(({ name }) => databases.includes(name))
+  if (as !== null && some.length !== 1) {
+    throw new CouchError('bad_request', 'A new name can be given to one database; say to which.')
+  }
+  if (some.length === 0) throw new CouchError('not_found', `The backup ${id} has no database.`)
+  return some.map((copy) => named(copy, as))
+}
+
+function named(copy: Copy, as: string | null | undefined): Wanted {
+  const name = as ?? copy.name
+  checkDatabaseName(name)
+  return { ...copy, as: name }
+}
+
+/** How far a restore is: each file is read twice, once for its checksum and once to be prepared. */
+class Tally {
+  readonly #tell: (progress: RestoreProgress) => void
+  readonly #total: number
+  #done = 0
+
+  constructor(wanted: readonly Wanted[], tell: (progress: RestoreProgress) => void) {
+    this.#tell = tell
+    this.#total = 2 * wanted.reduce((sum, { bytes }) => sum + bytes, 0)
+  }
+
+  add(step: RestoreProgress['step'], database: string, bytes: number): void {
+    this.#done += bytes
+    this.#tell({ step, database, done: this.#done, total: this.#total })
+  }
+}
+
+async function restoreAll(
+  databases: RestoreTarget,
+  wanted: readonly Wanted[],
+  tally: Tally,
+  gone: AbortSignal | undefined,
+): Promise<RestoredDatabase[]> {
+  const refuseIfGone = () => {
+    if (gone?.aborted)
+      throw new CouchError('unavailable', 'Whoever asked for it does not wait: nothing has changed.')
+  }
+  for (const copy of wanted) {
+    refuseIfGone()
+    await check(copy, tally)
+  }
+  const prepared: PreparedRestore[] = []
+  try {
+    for (const { as, path, bytes } of wanted) {
+      tally.add('prepare', as, 0)
+      prepared.push(await databases.prepareRestore(as, path))
+      tally.add('prepare', as, bytes)
+      refuseIfGone()
+    }
+    return await finishAll(wanted, prepared, tally)
+  } finally {
+    for (const one of prepared) await one.discard()
+  }
+}
+
+async function check({ path, bytes, sha256, as }: Wanted, tally: Tally): Promise<void> {
+  if (sha256 === null) tally.add('check', as, bytes)
+  else await checkFile(path, { bytes, sha256 }, (count) => tally.add('check', as, count))
+}
+
+async function finishAll(
+  wanted: readonly Wanted[],
+  prepared: readonly PreparedRestore[],
+  tally: Tally,
+): Promise<RestoredDatabase[]> {
+  const restored: RestoredDatabase[] = []
+  for (const [at, { name, docCount, updateSeq, finish }] of prepared.entries()) {
+    tally.add('replace', name, 0)
+    const kept = await finish().catch((error: unknown) => {
+      throw restored.length === 0 ? error : partly(restored, name, error)
+    })
+    const from = (wanted[at] as Wanted).name
+    restored.push({ database: name, from, doc_count: docCount, update_seq: updateSeq, kept })
+  }
+  return restored
+}
+
+function partly(restored: readonly RestoredDatabase[], name: string, cause: unknown): CouchError {
+  const names = restored.map(({ database }) => database).join(', ')
+  const said = cause instanceof CouchError ? cause.message : 'the log has more'
+  const reason = `Restored are: ${names}. Then ${name} could not be, nor what comes after it: ${said}`
+  return new CouchError('internal_server_error', reason, { cause })
+}
+
+// What there is to restore from: a backup, or one file of a database.
+
+/** A copy of a database. */
+interface Copy {
+  readonly name: string
+  /** Absolute. */
+  readonly path: string
+  readonly bytes: number
+  /** null: nobody has noted what it was. */
+  readonly sha256: string | null
+}
+
+export interface RestoreSource {
+  /** As it is told to people. */
+  readonly id: string
+  readonly copies: readonly Copy[]
+  /** What the backup has beside databases; null: a single file. */
+  readonly whole: { readonly folder: string; readonly manifest: BackupManifest } | null
+}
+
+/**
+ * @param given a backup's id, or the absolute path of its folder or of a single file of a database
+ * @param folder where backups are, by their ids
+ * @throws not_found, bad_request
+ */
+export async function findSource(given: string, folder: string): Promise<RestoreSource> {
+  const path = isBackupId(given) ? join(folder, given) : given
+  if (!isAbsolute(path))
+    throw new CouchError('bad_request', 'A backup is named by its id or by an absolute path.')
+  const found = await stat(path).catch(() => null)
+  if (found === null) throw new CouchError('not_found', `There is no backup ${given}.`)
+  return found.isDirectory() ? sourceOfFolder(path) : sourceOfFile(path, found.size)
+}
+
+async function sourceOfFolder(folder: string): Promise<RestoreSource> {
+  const manifest = await readManifest(folder).catch((cause: NodeJS.ErrnoException) => {
+    const reason = cause.code === undefined ? cause.message : `${folder} is no backup: it has no manifest`
+    throw new CouchError('bad_request', `${reason}.`, { cause })
+  })
+  const copies = manifest.databases.map(({ name, file, bytes, sha256 }) => {
+    return { name, path: pathIn(folder, file), bytes, sha256 }
+  })
+  return { id: manifest.id, copies, whole: { folder, manifest } }
+}
+
+/** @throws bad_request for a path that leads out of the folder */
+export function pathIn(folder: string, file: string): string {
+  const parts = file.split('/')
+  if (parts.some((part) => part === '' || part === '.' || part === '..' || part.includes('\0'))) {
+    throw new CouchError('bad_request', `The manifest of ${folder} names a file outside of it.`)
+  }
+  return join(folder, ...parts)
+}
+
+/** A file that was kept, or copied by hand, is named after its database: `notes.sqlite`, `notes.2026-11-22T….sqlite`. */
+function sourceOfFile(path: string, bytes: number): RestoreSource {
+  const name = databaseOfFileName(basename(path).replace(/\..*$/, ''))
+  if (name === null) throw new CouchError('bad_request', `${path} is not named after a database.`)
+  return { id: path, copies: [{ name, path, bytes, sha256: null }], whole: null }
+}
+
+/**
+ * Holds a file against what the manifest says of it.
+ * @param onBytes told how many more were read
+ * @throws bad_request when it is another
+ */
+export async function checkFile(
+  path: string,
+  { bytes, sha256 }: Pick<BackupFile, 'bytes' | 'sha256'>,
+  onBytes: (count: number) => void,
+): Promise<void> {
+  const hash = createHash('sha256')
+  let length = 0
+  const reading: AsyncIterable<Buffer> = createReadStream(path, { highWaterMark: 1024 * 1024 })
+  try {
+    for await (const piece of reading) {
+      hash.update(piece)
+      length += piece.length
+      onBytes(piece.length)
+    }
+  } catch (cause) {
+    throw new CouchError(
+      'bad_request',
+      `${path} cannot be read (${(cause as NodeJS.ErrnoException).code}).`,
+      { cause },
+    )
+  }
+  if (length === bytes && hash.digest('hex') === sha256) return
+  throw new CouchError('bad_request', `${path} is not what the backup's manifest says: it is damaged.`)
+}

@@ -1,0 +1,244 @@
+/**
+ * Export and import of a database as a couchbackup file, for the command line. Only what is asked travels over the
+ * control socket: the file's bytes go over a socket that the command listens on, so that it is the command that reads
+ * and writes files, with the rights of whoever typed it.
+ */
+import { once } from 'node:events'
+import { createConnection, type Socket } from 'node:net'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { PARTY_ADMIN } from '../auth/accounts.ts'
+import { setteeVersion } from '../config/version.ts'
+import { CouchError } from '../core/errors.ts'
+import type { DatabaseHandle, Databases } from '../threads/databases.ts'
+import { type BackupLine, backupLines } from './backup-format.ts'
+
+interface ExportRequest {
+  readonly database: string
+  /** The path of the socket that takes the file. */
+  readonly socket: string
+}
+
+export interface ExportOutcome {
+  /** As the database counted them when it began. */
+  readonly documents: number
+  readonly deleted: number
+  readonly hasAttachments: boolean
+}
+
+interface ImportRequest {
+  readonly database: string
+  /** The path of the socket that the file comes from. */
+  readonly socket: string
+  /** Whether the database may hold documents already. */
+  readonly merge: boolean
+}
+
+export interface ImportOutcome {
+  readonly isNew: boolean
+  /** By how many the database has more than before. */
+  readonly documents: number
+  readonly deleted: number
+  /** Revisions that were refused, and why the first of them were. */
+  readonly refused: number
+  readonly refusals: readonly string[]
+}
+
+/** How much of a file has come. */
+export interface TransferProgress {
+  readonly bytes: number
+}
+
+type Tell = (progress: TransferProgress) => void
+
+export interface Transfers {
+  /** @throws no_database, unavailable when the server stops meanwhile */
+  exportDatabase(asked: ExportRequest, onProgress?: Tell): Promise<ExportOutcome>
+  /**
+   * Makes the database where it is not there. Revisions that it has already stay as they are, so that an import that
+   * broke off may be made again.
+   * @throws conflict for a database that holds something, unless it may; bad_request for what is no such file
+   */
+  importDatabase(asked: ImportRequest, onProgress?: Tell): Promise<ImportOutcome>
+}
+
+export interface TransferServices {
+  readonly databases: Databases
+  /** For lines that are too long for memory. */
+  readonly tmpDir: string
+  /** Ends what is under way, since the server is to stop. */
+  readonly ending: AbortSignal
+}
+
+/** How often it is told how far a transfer is, in ms. */
+const TELL_EVERY_MS = 500
+const MOST_REFUSALS = 10
+
+/** @returns what works on the databases that are open in this process */
+export function localTransfers(services: TransferServices): Transfers {
+  return {
+    exportDatabase: (asked, onProgress) => exportDatabase(services, asked, onProgress),
+    importDatabase: (asked, onProgress) => importDatabase(services, asked, onProgress),
+  }
+}
+
+async function exportDatabase(
+  { databases, ending }: TransferServices,
+  { database, socket }: ExportRequest,
+  onProgress: Tell = () => undefined,
+): Promise<ExportOutcome> {
+  const handle = databases.get(database)
+  const [counts, before] = await Promise.all([countsOf(handle), handle.storedBefore()])
+  const hasAttachments = before.attachments > 0
+  await overSocket(socket, ending, async (connection) => {
+    const file = counted(fileOf(handle, hasAttachments), onProgress)
+    await pipeline(Readable.from(file, { objectMode: false }), connection, { signal: ending })
+  })
+  return { ...counts, hasAttachments }
+}
+
+/** couchrestore wants its option for attachments exactly where the first line names them. */
+async function* fileOf(handle: DatabaseHandle, attachments: boolean): AsyncGenerator<Uint8Array> {
+  const first = { name: 'settee', version: setteeVersion(), mode: 'full', attachments }
+  yield Buffer.from(`${JSON.stringify(first)}\n`)
+  yield* handle.exportLines(PARTY_ADMIN)
+}
+
+async function importDatabase(
+  { databases, tmpDir, ending }: TransferServices,
+  { database, socket, merge }: ImportRequest,
+  onProgress: Tell = () => undefined,
+): Promise<ImportOutcome> {
+  return overSocket(socket, ending, async (connection) => {
+    const lines = backupLines(counted(connection, onProgress), tmpDir)
+    const first = await lines.next()
+    if (first.done) throw new CouchError('bad_request', 'The file is empty.')
+    requireBackup(first.value)
+    const isNew = await makeRoom(databases, database, merge)
+    const handle = databases.get(database)
+    const before = await countsOf(handle)
+    const refusals = new Refusals()
+    await takeIn(handle, first.value, refusals)
+    for await (const line of lines) await takeIn(handle, line, refusals)
+    const after = await countsOf(handle)
+    return {
+      isNew,
+      documents: after.documents - before.documents,
+      deleted: after.deleted - before.deleted,
+      refused: refusals.count,
+      refusals: refusals.reasons,
+    }
+  })
+}
+
+async function countsOf(handle: DatabaseHandle): Promise<Pick<ExportOutcome, 'documents' | 'deleted'>> {
+  const { doc_count, doc_del_count } = await handle.info(PARTY_ADMIN)
+  return { documents: doc_count, deleted: doc_del_count }
+}
+
+/** The first line says what the file is; before couchbackup 2.10 there was none, and documents began at once. */
+function requireBackup({ head }: BackupLine): void {
+  if (isHeader(head) || head.startsWith('[')) return
+  throw new CouchError('bad_request', 'This is no file of couchbackup: its first line does not say so.')
+}
+
+function isHeader(text: string): boolean {
+  const { name, version, mode } = objectOf(text)
+  return [name, version, mode].every((member) => typeof member === 'string')
+}
+
+function objectOf(text: string): Readonly<Record<string, unknown>> {
+  try {
+    return (JSON.parse(text) ?? {}) as Record<string, unknown>
+  } catch {
+    return {}
+  }
+}
+
+/** @returns whether the database was made */
+async function makeRoom(databases: Databases, database: string, merge: boolean): Promise<boolean> {
+  if (!databases.names().includes(database)) {
+    await databases.create(database)
+    return true
+  }
+  const { documents, deleted } = await countsOf(databases.get(database))
+  if (documents + deleted === 0 || merge) return false
+  throw new CouchError(
+    'conflict',
+    `The database ${database} holds ${documents} documents and ${deleted} deleted ones; ` +
+      'nothing was imported. With --merge it is given the revisions that it lacks.',
+  )
+}
+
+/** What couchbackup writes where it was broken off and went on: behind half a line, which it wrote again. */
+const RESUMED = '{"marker":"@cloudant/couchbackup:resume"}'
+
+async function takeIn(handle: DatabaseHandle, line: BackupLine, refusals: Refusals): Promise<void> {
+  if (line.tail.endsWith(RESUMED)) return
+  if (line.number === 1 && isHeader(line.head)) return
+  if (!line.head.startsWith('[')) throw broken(line, 'it is no list of documents')
+  let answer = ''
+  try {
+    for await (const chunk of handle.bulkDocs(PARTY_ADMIN, line.body)) answer += Buffer.from(chunk).toString()
+  } catch (error) {
+    if (error instanceof CouchError && error.status < 500) throw broken(line, error.message, error)
+    throw error
+  }
+  refusals.note(JSON.parse(answer) as Refusal[])
+}
+
+function broken({ number }: BackupLine, why: string, cause?: CouchError): CouchError {
+  const what = `Line ${number} cannot be imported (${why.replace(/\.$/, '')}).`
+  const next = 'The lines before it are imported; with --merge the import may be made again.'
+  return new CouchError('bad_request', `${what} ${next}`, { cause })
+}
+
+interface Refusal {
+  readonly id: string
+  readonly reason: string
+}
+
+class Refusals {
+  count = 0
+  readonly reasons: string[] = []
+
+  note(rows: readonly Refusal[]): void {
+    this.count += rows.length
+    for (const { id, reason } of rows.slice(0, MOST_REFUSALS - this.reasons.length)) {
+      this.reasons.push(`${id}: ${reason}`)
+    }
+  }
+}
+
+/** Works with the command's socket, which is closed in the end. @throws unavailable when the server is to stop */
+async function overSocket<T>(
+  path: string,
+  ending: AbortSignal,
+  work: (connection: Socket) => Promise<T>,
+): Promise<T> {
+  const connection = createConnection({ path, allowHalfOpen: true })
+  const end = () => connection.destroy(new CouchError('unavailable'))
+  ending.addEventListener('abort', end)
+  try {
+    await once(connection, 'connect')
+    return await work(connection)
+  } catch (error) {
+    throw ending.aborted ? new CouchError('unavailable', undefined, { cause: error }) : error
+  } finally {
+    ending.removeEventListener('abort', end)
+    connection.destroy()
+  }
+}
+
+/** Passes bytes on, and tells now and then how many there were. */
+async function* counted(source: AsyncIterable<Uint8Array>, onProgress: Tell): AsyncGenerator<Uint8Array> {
+  let bytes = 0
+  let next = 0
+  for await (const chunk of source) {
+    yield chunk
+    bytes += chunk.length
+    if (performance.now() < next) continue
+    next = performance.now() + TELL_EVERY_MS
+    onProgress({ bytes })
+  }
+}

@@ -1,0 +1,108 @@
+/** `settee passwd` and `settee account`: who may come in, for whoever may open the data folder. */
+import type { AccountRow, Operator, PasswordOutcome } from '../auth/operator.ts'
+import { CouchError, oneLine, shown } from '../core/errors.ts'
+import type { AccountCommand } from './account-arguments.ts'
+import { dataFolder, withControls } from './operate.ts'
+import { askPassword, readPassword } from './secret-input.ts'
+import { Terminal } from './terminal.ts'
+
+type Named<Name> = Extract<AccountCommand, { readonly name: Name }>
+
+/** @returns the exit code: 1 when it failed, which one line on the standard error explains */
+export async function runAccountCommand(command: AccountCommand, env: NodeJS.ProcessEnv): Promise<number> {
+  const dataDir = dataFolder(command.data, env)
+  const operate: Operate = (use) => withControls(dataDir, env, use)
+  try {
+    await run(command, operate)
+    return 0
+  } catch (error) {
+    console.error(`settee: ${oneLine((error as Error).message)}`)
+    return 1
+  }
+}
+
+type Operate = <T>(use: (operator: Operator) => Promise<T>) => Promise<T>
+
+async function run(command: AccountCommand, operate: Operate): Promise<void> {
+  switch (command.name) {
+    case 'passwd':
+      return passwd(command, operate)
+    case 'account add':
+      return add(command, operate)
+    case 'account list':
+      return operate(list)
+    case 'account delete':
+      return remove(command.account, operate)
+  }
+}
+
+async function passwd({ account, stdin, create }: Named<'passwd'>, operate: Operate): Promise<void> {
+  const terminal = stdin ? null : terminalOf()
+  const password =
+    terminal === null ? await readPassword(process.stdin) : await askPassword(terminal, account)
+  const set = (mayCreate: boolean) =>
+    operate((operator) => operator.setPassword({ name: account, password, create: mayCreate }))
+  const outcome = await set(create).catch(async (error: unknown) => {
+    if (!isNotFound(error)) throw error
+    if (terminal === null)
+      throw new Error(`${(error as Error).message} To make a server admin, give --create.`)
+    await confirmCreation(terminal, account)
+    return set(true)
+  })
+  tell(passwordLine(account, outcome), outcome.warning)
+}
+
+async function confirmCreation(terminal: Terminal, account: string): Promise<void> {
+  const question = `There is neither an account nor a server admin ${shown(account)}. Make a server admin? [y/N] `
+  const [answer = ''] = await terminal.ask([question], true)
+  if (!/^y(?:es)?$/i.test(answer.trim())) throw new Error('Nothing has changed.')
+}
+
+function passwordLine(account: string, { kind, isNew }: PasswordOutcome): string {
+  if (isNew) return `${account} is a server admin now.`
+  return `The password of the ${kind === 'admin' ? 'server admin' : 'account'} ${account} is changed.`
+}
+
+async function add({ account, stdin, roles }: Named<'account add'>, operate: Operate): Promise<void> {
+  const password = stdin ? await readPassword(process.stdin) : await askPassword(terminalOf(), account)
+  await operate((operator) => operator.addAccount({ name: account, password, roles }))
+  tell(`There is an account ${account} now.`, null)
+}
+
+async function list(operator: Operator): Promise<void> {
+  let after: string | null = null
+  do {
+    const { rows, next } = await operator.listAccounts({ after })
+    for (const row of rows) process.stdout.write(rowLine(row))
+    after = next
+  } while (after !== null)
+}
+
+function rowLine({ name, kind, roles }: AccountRow): string {
+  return `${[name, kind, roles.join(',')].map(shown).join('\t')}\n`
+}
+
+async function remove(account: string, operate: Operate): Promise<void> {
+  const { deleted, warning } = await operate((operator) => operator.deleteAccount({ name: account }))
+  const what = deleted.map((kind) => (kind === 'admin' ? 'server admin' : 'account')).join(' and the ')
+  tell(`The ${what} ${account} is deleted.`, warning)
+}
+
+/** @throws Error when nobody sits there */
+function terminalOf(): Terminal {
+  if (!process.stdin.isTTY) {
+    throw new Error(
+      'A password is asked for on a terminal only; to give it on the standard input add --stdin.',
+    )
+  }
+  return new Terminal(process.stdin, process.stderr)
+}
+
+function isNotFound(error: unknown): boolean {
+  return error instanceof CouchError && error.code === 'not_found'
+}
+
+function tell(line: string, warning: string | null): void {
+  process.stdout.write(`${oneLine(line)}\n`)
+  if (warning !== null) console.error(`settee: ${oneLine(warning)}`)
+}

@@ -1,0 +1,202 @@
+/** `settee restore` and `settee adopt`: going back to what databases were, so that their devices notice. */
+import { copyFile, mkdir, readFile, stat } from 'node:fs/promises'
+import { join, resolve } from 'node:path'
+import type { BackupDone } from '../backup/backup-control.ts'
+import { isBackupId } from '../backup/backup-format.ts'
+import type { BackupProgress } from '../backup/make-backup.ts'
+import {
+  backupsFolder,
+  checkFile,
+  findSource,
+  pathIn,
+  type RestoreOutcome,
+  type RestoreProgress,
+  type RestoreSource,
+} from '../backup/restore.ts'
+import { openConfig } from '../config/config.ts'
+import { prepareDataFolder } from '../config/data-folder.ts'
+import { reachServer } from '../control/control-socket.ts'
+import { writeAtomically } from '../core/durable-files.ts'
+import { oneLine, shown } from '../core/errors.ts'
+import type { BackupCommand, RestoreCommand } from './backup-arguments.ts'
+import { becomeOwner, dataFolder, type FolderOptions, withControls } from './operate.ts'
+import { type ProgressBar, progressBar } from './progress-bar.ts'
+import { Terminal } from './terminal.ts'
+
+type Restore = Extract<RestoreCommand, { readonly name: 'restore' }>
+
+/** @returns the exit code: 1 when it failed, which one line on the standard error explains */
+export async function runRestoreCommand(command: RestoreCommand, env: NodeJS.ProcessEnv): Promise<number> {
+  const dataDir = dataFolder(command.data, env)
+  try {
+    if (command.name === 'adopt') await adopt(command, dataDir, env)
+    else await restore(command, dataDir, env)
+    return 0
+  } catch (error) {
+    console.error(`settee: ${oneLine((error as Error).message)}`)
+    return 1
+  }
+}
+
+async function adopt(
+  { databases, json }: Extract<RestoreCommand, { readonly name: 'adopt' }>,
+  dataDir: string,
+  env: NodeJS.ProcessEnv,
+): Promise<void> {
+  const done = await withControls(dataDir, env, (controls) => controls.adopt({ databases }))
+  print(json, done, [`Devices compare anew: ${done.adopted.join(', ') || 'there is no database'}.`])
+}
+
+async function restore(command: Restore, dataDir: string, env: NodeJS.ProcessEnv): Promise<void> {
+  const { databases, as, json } = command
+  const backup = isBackupId(command.backup) ? command.backup : resolve(command.backup)
+  const isNew = (await stat(join(dataDir, 'server.sqlite')).catch(() => null)) === null
+  if (!isNew) await becomeOwner(dataDir)
+  const found = await sourceOf(backup, dataDir, env)
+  if (!command.yes) await confirm(command, found)
+  const withServer = command.server || (isNew && databases === null)
+  if (isNew) await prepareDataFolder(dataDir)
+  await becomeOwner(dataDir)
+  if (withServer && (await reachServer(dataDir)) !== null) {
+    throw new Error(`A server runs on ${dataDir}; stop it to restore what belongs to the server itself.`)
+  }
+  const options = withServer ? await serverFiles(backup, dataDir, env) : {}
+  const bar = progressBar(process.stderr)
+  const outcome = await withControls(
+    dataDir,
+    env,
+    (controls) => controls.restore({ backup, databases, as }, (step) => tell(bar, step)),
+    options,
+  ).finally(() => bar.end())
+  print(json, { ...outcome, server: withServer }, linesOf(outcome, withServer))
+}
+
+/**
+ * Puts local.ini back, and finds the backup's server.sqlite; a single file has neither.
+ * @throws not_found, bad_request when they are not what the manifest says
+ */
+async function serverFiles(backup: string, dataDir: string, env: NodeJS.ProcessEnv): Promise<FolderOptions> {
+  const config = await openConfig({ dataDir, env, flags: {} })
+  const source: RestoreSource = await findSource(backup, backupsFolder(config))
+  if (source.whole === null) return {}
+  const { folder, manifest } = source.whole
+  const server = pathIn(folder, manifest.server.file)
+  await checkFile(server, manifest.server, () => undefined)
+  if (manifest.config !== null) {
+    const copy = pathIn(folder, manifest.config.file)
+    await checkFile(copy, manifest.config, () => undefined)
+    await keepConfig(dataDir)
+    await writeAtomically(join(dataDir, 'local.ini'), await readFile(copy, 'utf8'))
+  }
+  return { serverFile: server }
+}
+
+async function keepConfig(dataDir: string): Promise<void> {
+  const kept = join(dataDir, 'replaced')
+  const stamp = new Date()
+    .toISOString()
+    .replace(/\.\d+Z$/, 'Z')
+    .replaceAll(':', '-')
+  await mkdir(kept, { recursive: true, mode: 0o700 })
+  await copyFile(join(dataDir, 'local.ini'), join(kept, `local.${stamp}.ini`)).catch(
+    (error: NodeJS.ErrnoException) => {
+      if (error.code !== 'ENOENT') throw error
+    },
+  )
+}
+
+/**
+ * What there is to restore from, so that nobody is asked about what is not there.
+ * @returns null for an id that is not found here: the server that runs may know it
+ * @throws not_found, bad_request for a path
+ */
+async function sourceOf(
+  backup: string,
+  dataDir: string,
+  env: NodeJS.ProcessEnv,
+): Promise<RestoreSource | null> {
+  if (!isBackupId(backup)) return findSource(backup, dataDir)
+  const hasFolder = (await stat(dataDir).catch(() => null)) !== null
+  if (!hasFolder) return null
+  // A configuration that cannot be read may be what is to be restored.
+  const config = await openConfig({ dataDir, env, flags: {} }).catch(() => null)
+  return config === null ? null : findSource(backup, backupsFolder(config)).catch(() => null)
+}
+
+/** As many names as a question can hold. */
+const NAMED = 10
+
+async function confirm({ backup, databases, as }: Restore, found: RestoreSource | null): Promise<void> {
+  if (!process.stdin.isTTY) throw new Error('To restore without being asked add --yes.')
+  const names = databases ?? found?.copies.map(({ name }) => name) ?? []
+  const more = names.length > NAMED ? ` and ${names.length - NAMED} more` : ''
+  const what = names.length === 0 ? 'All databases of the backup' : names.slice(0, NAMED).join(', ') + more
+  const how = as === null ? 'put back to what they were' : `restored as ${as}`
+  const made = found?.whole?.manifest.begun_at
+  const when = made === undefined ? '' : `, made ${new Date(made).toString().replace(/ \(.*\)$/, '')}`
+  const question = `${shown(what)}: to be ${how} in ${shown(backup)}${when}. Go on? [y/N] `
+  const [answer = ''] = await new Terminal(process.stdin, process.stderr).ask([question], true)
+  if (!/^y(?:es)?$/i.test(answer.trim())) throw new Error('Nothing has changed.')
+}
+
+const STEPS = { check: 'checking', prepare: 'preparing', replace: 'replacing' } as const
+
+function tell(bar: ProgressBar, { step, database, done, total }: RestoreProgress): void {
+  bar.show(total === 0 ? 100 : (100 * done) / total, `${STEPS[step]} ${database}`)
+}
+
+function linesOf({ backup, restored, untouched }: RestoreOutcome, withServer: boolean): string[] {
+  const lines = restored.map(({ database, doc_count: documents, kept }) => {
+    const before = kept === null ? 'it is new' : `what it was is kept in ${kept}`
+    return `${database} is restored from ${backup}: ${documents === 1 ? '1 document' : `${documents} documents`}; ${before}.`
+  })
+  if (withServer) lines.push("The server's own file and local.ini are restored too.")
+  if (untouched.length > 0) lines.push(`Not in the backup, and left as they are: ${untouched.join(', ')}.`)
+  return lines
+}
+
+function print(json: boolean, outcome: object, lines: readonly string[]): void {
+  process.stdout.write(json ? `${JSON.stringify(outcome)}\n` : `${lines.join('\n')}\n`)
+}
+
+// `settee backup`: a verified copy of everything, made by the running server or, when none runs, here.
+
+/** @returns the exit code: 1 when it failed or lacks a database, which one line on the standard error explains */
+export async function runBackupCommand(command: BackupCommand, env: NodeJS.ProcessEnv): Promise<number> {
+  const { databases, json } = command
+  const bar = progressBar(process.stderr)
+  try {
+    const to = command.to === undefined ? null : resolve(command.to)
+    const asked = { to, databases: databases.length === 0 ? null : databases }
+    const done = await withControls(dataFolder(command.data, env), env, (controls) =>
+      controls.backUp(asked, (progress) => bar.show(progress.percent, doing(progress))),
+    )
+    bar.end()
+    process.stdout.write(json ? `${JSON.stringify(done)}\n` : doneText(done))
+    return told(done)
+  } catch (error) {
+    bar.end()
+    console.error(`settee: ${oneLine((error as Error).message)}`)
+    return 1
+  }
+}
+
+function doing({ database, databases_done, databases_total }: BackupProgress): string {
+  return database === null ? 'the rest' : `${databases_done + 1}/${databases_total} ${database}`
+}
+
+function doneText({ path, databases, bytes, new_bytes }: BackupDone): string {
+  const count = databases === 1 ? '1 database' : `${databases} databases`
+  return `${path}: ${count}, ${megabytes(bytes)}, of which ${megabytes(new_bytes)} are new; verified.\n`
+}
+
+function megabytes(bytes: number): string {
+  return `${(bytes / 1_000_000).toFixed(1)} MB`
+}
+
+/** What is not in it. Who deleted a database meanwhile does not miss it. */
+function told({ left_out }: BackupDone): number {
+  for (const { name, reason } of left_out)
+    console.error(`settee: The backup lacks ${shown(name)}: ${oneLine(reason)}`)
+  return left_out.some(({ reason }) => reason.startsWith('damaged')) ? 1 : 0
+}

@@ -1,0 +1,154 @@
+/** `settee doctor`: what the apps meet at an address, and what to change. */
+import { readFile } from 'node:fs/promises'
+import { isIP } from 'node:net'
+import { platform, release } from 'node:os'
+import { setteeVersion } from '../config/version.ts'
+import { type Address, parseAddress } from '../core/address.ts'
+import { oneLine } from '../core/errors.ts'
+import { APP_ORIGINS } from '../core/network.ts'
+import { examine } from '../doctor/examine.ts'
+import type { Cure, Finding, State } from '../doctor/finding.ts'
+import { isLoopback } from '../doctor/network-checks.ts'
+import { paceOf } from '../doctor/timing.ts'
+import type { DoctorCommand } from './doctor-arguments.ts'
+import { readPassword } from './secret-input.ts'
+
+/** @returns the exit code: 1 when something is wrong, or nothing could be looked at */
+export async function runDoctorCommand(command: DoctorCommand): Promise<number> {
+  try {
+    const address = command.address ?? (await readAddress())
+    const ca = command.ca === undefined ? undefined : await readCertificates(command.ca)
+    return await run(command, address, ca)
+  } catch (error) {
+    console.error(`settee: ${oneLine((error as Error).message)}`)
+    return 1
+  }
+}
+
+async function run(command: DoctorCommand, address: string, ca: string | undefined): Promise<number> {
+  const { mobile, json, report } = command
+  const origins = command.origins.length > 0 ? command.origins : APP_ORIGINS
+  const started = performance.now()
+  const findings: Finding[] = []
+  for await (const finding of examine({ address, mobile, origins, ca, pace: paceOf(command) })) {
+    findings.push(finding)
+    if (!json && !report) process.stdout.write(linesOf(finding))
+  }
+  const ms = performance.now() - started
+  if (json) process.stdout.write(jsonOf(address, findings, ms))
+  else if (report) process.stdout.write(reportOf(address, findings, setteeVersion()))
+  else process.stdout.write(summaryOf(findings, ms))
+  return isWell(findings) ? 0 : 1
+}
+
+/** The same bounds as of a password, and its words put right. */
+async function readAddress(): Promise<string> {
+  try {
+    return await readPassword(process.stdin)
+  } catch (error) {
+    throw new Error((error as Error).message.replaceAll('password', 'address'))
+  }
+}
+
+async function readCertificates(file: string): Promise<string> {
+  const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
+    throw new Error(`${file} cannot be read (${error.code}).`)
+  })
+  if (!text.includes('-----BEGIN CERTIFICATE-----')) throw new Error(`${file} holds no certificate in PEM.`)
+  return text
+}
+
+// How findings are shown: to people, to programs, and to be pasted where others read it.
+
+const WORDS: Readonly<Record<State, string>> = { fine: 'fine', note: 'note', wrong: 'WRONG', skipped: '-' }
+const NAME_WIDTH = 11
+
+/** A line for a finding, and one for each of several cures. */
+export function linesOf({ state, name, text, cures }: Finding): string {
+  const head = `${WORDS[state].padEnd(5)}  ${name.padEnd(NAME_WIDTH)}  ${oneLine(text)}`
+  const [only] = cures
+  if (only !== undefined && cures.length === 1) return `${head} ${cureOf(only)}\n`
+  return `${[head, ...cures.map((cure) => `       ${''.padEnd(NAME_WIDTH)}  ${cureOf(cure)}`)].join('\n')}\n`
+}
+
+function cureOf({ place, line }: Cure): string {
+  return place === 'you' ? line : `${place}: ${line}`
+}
+
+/** Whether nothing is wrong. */
+export function isWell(findings: readonly Finding[]): boolean {
+  return findings.every(({ state }) => state !== 'wrong')
+}
+
+/** @returns one sentence about all of them */
+export function summaryOf(findings: readonly Finding[], ms: number): string {
+  const count = (state: State) => findings.filter((each) => each.state === state).length
+  const wrong = count('wrong')
+  const notes = count('note')
+  const what = wrong === 0 ? 'Nothing is wrong' : `${wrong} ${wrong === 1 ? 'thing is' : 'things are'} wrong`
+  const more = notes === 0 ? '' : `, ${notes} could be better`
+  return `${what}${more} (${(ms / 1000).toFixed(1)} s).\n`
+}
+
+/** For programs; without credentials. @param text the address as it was given */
+export function jsonOf(text: string, findings: readonly Finding[], ms: number): string {
+  const found = parseAddress(text)
+  const address = found.ok ? found.address.url : null
+  const told = findings.map(({ name, state, text, cures }) => ({ name, state, text: oneLine(text), cures }))
+  return `${JSON.stringify({ address, ok: isWell(findings), ms: Math.round(ms), findings: told })}\n`
+}
+
+/**
+ * For an issue or a forum: what was found without the names of host, database and account, and without addresses.
+ * @param text the address as it was given
+ * @param version of settee
+ */
+export function reportOf(text: string, findings: readonly Finding[], version: string): string {
+  const found = parseAddress(text)
+  const shown = (each: Finding) => (found.ok ? mask(each, found.address) : linesOf(each))
+  const scheme = found.ok ? `${found.address.scheme}, port ${found.address.port}` : 'no address'
+  const head = `settee doctor ${version}, Node ${process.versions.node}, ${platform()} ${release()}; ${scheme}`
+  return `\`\`\`\n${head}\n${findings.map(shown).join('')}\`\`\`\n`
+}
+
+const IPV4 = /(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\d)/g
+const IPV6 = /(?<![\w:])(?:[0-9a-f]{0,4}:){2,7}[0-9a-f]{0,4}(?![\w:])/gi
+/** Stands in advice for everybody, as loopback does, and tells nothing of anybody. */
+const ANY = '0.0.0.0'
+
+/** Of the names that a certificate is for, and of addresses that a server says. */
+const ALTERNATIVE = /(?<=\bDNS:)[^\s,]+/g
+const URL_HOST = /(?<=\bhttps?:\/\/)\w[^\s/:"',]*/g
+
+function mask(finding: Finding, { host, database, username }: Address): string {
+  const names: [string, string][] = [
+    ...(isLoopback(host) ? [] : ([[host, '<host>']] as [string, string][])),
+    [database, '<database>'],
+    [encodeURIComponent(database), '<database>'],
+    ...(username === undefined ? [] : ([[username, '<user>']] as [string, string][])),
+    ...(finding.names ?? []).map((name): [string, string] => [name, '<name>']),
+  ]
+  // Longer ones first: one may be part of another.
+  const byLength = names.filter(([name]) => name !== '').sort(([a], [b]) => b.length - a.length)
+  let masked = linesOf(finding)
+  for (const [name, by] of byLength) {
+    masked = masked.replaceAll(new RegExp(`(?<![\\w<-])${escaped(name)}(?![\\w>-])`, 'gi'), by)
+  }
+  const parent = parentOf(host)
+  if (parent !== null)
+    masked = masked.replaceAll(new RegExp(`(?:[\\w*-]+\\.)*${escaped(parent)}`, 'gi'), '<host>')
+  const urlHost = (found: string) => (found === ANY || isLoopback(found) ? found : '<host>')
+  masked = masked.replaceAll(ALTERNATIVE, '<name>').replaceAll(URL_HOST, urlHost)
+  const address = (found: string) => (found === ANY || isLoopback(found) ? found : '<address>')
+  return masked.replaceAll(IPV4, address).replaceAll(IPV6, address)
+}
+
+/** @returns the domain in which the host's neighbours are: their names tell whose it is as well; null: none */
+function parentOf(host: string): string | null {
+  const [, ...parent] = host.split('.')
+  return isIP(host) !== 0 || isLoopback(host) || parent.length < 2 ? null : parent.join('.')
+}
+
+function escaped(text: string): string {
+  return text.replace(/[.*+?^${}()|[\]\\/-]/g, '\\$&')
+}

@@ -1,0 +1,237 @@
+/** `settee setup`: a server admin and the first vault, asked for on a terminal. */
+import { prepareDataFolder } from '../config/data-folder.ts'
+import type { Controls } from '../control/controls.ts'
+import { oneLine, shown } from '../core/errors.ts'
+import type { VaultState } from '../vaults/vault-control.ts'
+import { type Asker, terminalAsker } from './asker.ts'
+import { dataFolder, withControls } from './operate.ts'
+import { newPassphrase, readPassword } from './secret-input.ts'
+import {
+  type App,
+  adminFault,
+  hostFault,
+  type SetupCommand,
+  type VaultCommand,
+  vaultFault,
+} from './vault-arguments.ts'
+import { columnsFor, makeVault, planVault, reachable, type VaultPlan, vaultOf } from './vault-command.ts'
+import { type VaultReport, vaultJson, vaultText } from './vault-report.ts'
+
+/** What the command is to make. */
+interface Answers {
+  /** null: there is one already. */
+  readonly admin: NewAdmin | null
+  /** null: none. */
+  readonly vault: VaultCommand | null
+}
+
+interface NewAdmin {
+  readonly name: string
+  readonly password: string
+  /** It was made here, and is to be shown. */
+  readonly isMade: boolean
+}
+
+interface SetupReport {
+  /** Admins that there were before. */
+  readonly before: readonly string[]
+  readonly admin: NewAdmin | null
+  readonly vault: VaultReport | null
+  /** Why there is no vault although there was to be one: the admin was made before. */
+  readonly fault: Error | null
+  /** Where no server runs; null: one runs. */
+  readonly stopped: string | null
+  /** A password was given for an admin who was there. */
+  readonly isPasswordUnused: boolean
+}
+
+/** How the command reaches the server, and whoever sits there. */
+interface SetupMeans {
+  operate<T>(use: (controls: Controls) => Promise<T>): Promise<T>
+  /** null: nobody can be asked. */
+  readonly asker: Asker | null
+  /** The password that was given on the standard input. */
+  readonly password: string | null
+}
+
+/** @returns the exit code: 1 when it failed, which one line on the standard error explains */
+export async function runSetupCommand(command: SetupCommand, env: NodeJS.ProcessEnv): Promise<number> {
+  try {
+    const dataDir = dataFolder(command.data, env)
+    await prepareDataFolder(dataDir)
+    const password = command.stdin ? await readPassword(process.stdin) : null
+    const report = await setUp(command, {
+      operate: (use) => withControls(dataDir, env, use),
+      asker: password === null ? await terminalAsker() : null,
+      password,
+    })
+    process.stdout.write(command.json ? setupJson(report) : setupText(report, columnsFor(command)))
+    if (report.fault !== null) throw report.fault
+    return 0
+  } catch (error) {
+    console.error(`settee: ${oneLine((error as Error).message)}`)
+    return 1
+  }
+}
+
+/**
+ * Asks for what the command line does not say, all of it before anything is made.
+ * @throws Error with one clear line: cancelled; an answer that is missing and nobody to ask; what making throws
+ */
+export async function setUp(command: SetupCommand, means: SetupMeans): Promise<SetupReport> {
+  const state = await means.operate((controls) => look(controls, command))
+  const answers = await answersTo(command, means, state)
+  const plan = answers.vault === null ? null : await planOf(answers.vault, means)
+  return means.operate(async (controls) => {
+    const admin = await makeAdmin(controls, answers.admin, state.admins.length === 0)
+    const made = await madeBy(plan, controls)
+    // Nobody could be told again of a password that was made here.
+    if (made.fault !== null && admin === null) throw made.fault
+    const isPasswordUnused = means.password !== null && admin === null
+    return {
+      before: state.admins,
+      admin,
+      ...made,
+      stopped: state.listening === null ? state.folder : null,
+      isPasswordUnused,
+    }
+  })
+}
+
+async function planOf(command: VaultCommand, { operate, asker }: SetupMeans): Promise<VaultPlan> {
+  const state = await operate((controls) => controls.readVault(vaultOf(command)))
+  return planVault(command, null, state, asker)
+}
+
+async function madeBy(
+  plan: VaultPlan | null,
+  controls: Controls,
+): Promise<Pick<SetupReport, 'vault' | 'fault'>> {
+  try {
+    return { vault: plan === null ? null : await makeVault(plan, controls), fault: null }
+  } catch (error) {
+    return { vault: null, fault: error as Error }
+  }
+}
+
+function look(
+  controls: Controls,
+  { admin = '', vault }: Pick<SetupCommand, 'admin' | 'vault'>,
+): Promise<VaultState> {
+  return controls.readVault({ database: vault ?? '', account: admin })
+}
+
+async function answersTo(command: SetupCommand, means: SetupMeans, state: VaultState): Promise<Answers> {
+  const admin = await adminOf(command, means, state)
+  const vault = await vaultNameOf(command, means.asker)
+  if (vault === null) return { admin, vault: null }
+  const app = command.app ?? (await appOf(means.asker))
+  const fault = vaultFault(vault, app)
+  if (fault !== undefined) throw new Error(`${fault} Nothing has changed.`)
+  const mobileFilter =
+    command.mobileFilter || (app === 'inkdrop' && !state.isHosted && (await wantsFilter(means.asker)))
+  const host = command.host ?? (await hostOf(means.asker, state.url))
+  const { data, account, device, passphraseFile, json, qr } = command
+  const shared = { data, account, device, passphraseFile, json, qr, host, mobileFilter }
+  return { admin, vault: { ...shared, name: 'vault add', vault, app, stdin: false, renew: false } }
+}
+
+async function adminOf(
+  { admin: given }: SetupCommand,
+  { asker, password }: SetupMeans,
+  { admins, hasAccount }: VaultState,
+): Promise<NewAdmin | null> {
+  if (given === undefined ? admins.length > 0 : admins.includes(given)) return null
+  const name =
+    given ??
+    (await needed(asker, '--admin').text('Name of the server admin', { initial: 'admin', check: adminFault }))
+  if (hasAccount)
+    throw new Error(`There is an account ${name}, which is no server admin: choose another --admin.`)
+  if (password !== null) return { name, password, isMade: false }
+  const typed = await needed(asker, '--stdin').password('Its password (empty: one is made and shown)')
+  if (typed.trim() === '') return { name, password: newPassphrase(), isMade: true }
+  const again = await needed(asker, '--stdin').password('The same again', (second) =>
+    second === typed ? undefined : 'The two passwords differ.',
+  )
+  return { name, password: again, isMade: false }
+}
+
+async function vaultNameOf({ vault, app }: SetupCommand, asker: Asker | null): Promise<string | null> {
+  if (vault !== undefined) return vault
+  const question = 'Name of the first vault, a database for your notes (-: none for now)'
+  const check = (name: string) => (name === '-' ? undefined : vaultFault(name, app))
+  const name = await needed(asker, '--vault or --no-vault').text(question, { initial: 'notes', check })
+  return name === '-' ? null : name
+}
+
+function appOf(asker: Asker | null): Promise<App> {
+  return needed(asker, '--for').choose('Which app is it for?', [
+    { value: 'inkdrop', label: 'Inkdrop, or an app like it' },
+    { value: 'livesync', label: 'Obsidian, with Self-hosted LiveSync' },
+    { value: 'pouchdb', label: 'an app of your own, with PouchDB' },
+  ])
+}
+
+/** Without a terminal it is what the flag says, and that is no. */
+async function wantsFilter(asker: Asker | null): Promise<boolean> {
+  return asker?.confirm('Shall phones be able to leave out pictures? (_design/mobile)') ?? false
+}
+
+/** Without a terminal the server's own address is taken, as with `vault add`. */
+async function hostOf(asker: Asker | null, url: string): Promise<string | undefined> {
+  if (asker === null) return undefined
+  const question = 'How do devices reach this server? (https://notes.example.com:443)'
+  return asker.text(question, { initial: reachable(url), check: hostFault })
+}
+
+function needed(asker: Asker | null, flag: string): Asker {
+  if (asker !== null) return asker
+  throw new Error(`Nobody can be asked, since this is no terminal: give ${flag}. Nothing has changed.`)
+}
+
+/**
+ * Looks again: since the question somebody may have made it.
+ * @param isFirst there was none before: while a server is open, a stranger may have become the first one
+ */
+async function makeAdmin(
+  controls: Controls,
+  admin: NewAdmin | null,
+  isFirst: boolean,
+): Promise<NewAdmin | null> {
+  if (admin === null) return null
+  const { name, password } = admin
+  const { admins, hasAccount } = await look(controls, { admin: name, vault: undefined })
+  if (admins.includes(name)) return null
+  if (hasAccount)
+    throw new Error(`There is an account ${name}, which is no server admin: choose another --admin.`)
+  await controls.setPassword({ name, password, create: true, isFirst })
+  return admin
+}
+
+const UNUSED =
+  'The password that was given is not used, since the server admin was there: settee passwd changes it.'
+
+function setupJson({ before, admin, vault, stopped, isPasswordUnused }: SetupReport): string {
+  return `${JSON.stringify({
+    admin: admin === null ? null : { name: admin.name, ...(admin.isMade && { password: admin.password }) },
+    admins_before: before,
+    running: stopped === null,
+    vault: vault === null ? null : JSON.parse(vaultJson(vault)),
+    notes: isPasswordUnused ? [UNUSED] : [],
+  })}\n`
+}
+
+function setupText(report: SetupReport, columns: number): string {
+  const { before, admin, vault, fault, stopped } = report
+  const lines: string[] = []
+  if (admin === null) lines.push(`Server admins were there already: ${before.map(shown).join(', ')}.`)
+  else lines.push(`${shown(admin.name)} is a server admin now.`)
+  if (admin?.isMade) lines.push(`Its password, which is not shown again: ${admin.password}`)
+  if (report.isPasswordUnused) lines.push(UNUSED)
+  if (vault !== null) lines.push('', vaultText(vault, { columns }))
+  else if (fault === null) {
+    if (stopped !== null) lines.push(`No server runs on ${shown(stopped)}: settee serve`)
+    lines.push('Next: settee vault add NAME --for APP')
+  }
+  return lines.join('\n').replace(/\n*$/, '\n')
+}

@@ -1,0 +1,155 @@
+/** `settee history` and `settee rewind`: what documents were, for whoever may open the data folder. */
+import type { Controls } from '../control/controls.ts'
+import { oneLine, shown } from '../core/errors.ts'
+import type { RewindCounts } from '../documents/time-machine/time-machine-calls.ts'
+import type { RewindResult } from '../time-machine/time-machine-control.ts'
+import { dataFolder, withControls } from './operate.ts'
+import { progressBar } from './progress-bar.ts'
+import { shown as inUnits, tableText } from './size-command.ts'
+import { Terminal } from './terminal.ts'
+import type { TimeMachineCommand } from './time-machine-arguments.ts'
+
+type Named<Name> = Extract<TimeMachineCommand, { readonly name: Name }>
+
+/** @returns the exit code: 1 when it failed, or documents were refused, which lines on the standard error explain */
+export async function runTimeMachineCommand(
+  command: TimeMachineCommand,
+  env: NodeJS.ProcessEnv,
+): Promise<number> {
+  try {
+    return await withControls(dataFolder(command.data, env), env, (controls) =>
+      command.name === 'history' ? history(command, controls) : rewind(command, controls),
+    )
+  } catch (error) {
+    console.error(`settee: ${oneLine((error as Error).message)}`)
+    return 1
+  }
+}
+
+interface ShownVersion {
+  readonly rev: string
+  readonly deleted: boolean
+  readonly stored_at: string | null
+  readonly superseded_at: string | null
+  readonly size: number
+  readonly attachments: number
+}
+
+interface HistoryAnswer {
+  readonly versions?: readonly ShownVersion[]
+  readonly rows?: readonly {
+    readonly id: string
+    readonly at: string
+    readonly deleted: boolean
+    readonly overwritten: number
+  }[]
+  readonly bookmark: string | null
+  readonly known_since: string | null
+}
+
+async function history(command: Named<'history'>, controls: Controls): Promise<number> {
+  const { database, id, limit, since, choice, json } = command
+  if (id !== null && choice !== null) {
+    const { text } = await controls.readVersion({ database, id, choice })
+    say(text)
+    return 0
+  }
+  const asked = { database, limit, ...(id !== null && { id }), ...(since !== null && { since }) }
+  const answer = (await controls.readHistory(asked)) as HistoryAnswer
+  if (json) say(JSON.stringify(answer))
+  else tellHistory(answer)
+  return 0
+}
+
+function tellHistory({ versions, rows = [], bookmark, known_since }: HistoryAnswer): void {
+  if (versions !== undefined) {
+    process.stdout.write(tableText([['stored', 'until', 'revision', 'content'], ...versions.map(versionRow)]))
+  } else if (rows.length === 0) note('Nothing was overwritten or deleted that is still known.')
+  else {
+    const cells = rows.map(({ id, at, deleted, overwritten }) => {
+      return [at, deleted ? 'deleted' : 'changed', String(overwritten), shown(id)]
+    })
+    process.stdout.write(tableText([['last', 'what', 'old versions', 'document'], ...cells]))
+  }
+  if (bookmark !== null) note('There is more: --limit says how much to show.')
+  if (known_since !== null) note(`Of what was before ${known_since} some is not known any more.`)
+}
+
+function versionRow({ rev, deleted, stored_at, superseded_at, size, attachments }: ShownVersion): string[] {
+  const files =
+    attachments === 0 ? '' : `, ${attachments === 1 ? '1 attachment' : `${attachments} attachments`}`
+  const what = deleted ? 'deleted' : `${inUnits(size)}${files}`
+  return [stored_at ?? 'unknown', superseded_at ?? 'now', shown(rev), what]
+}
+
+async function rewind(command: Named<'rewind'>, controls: Controls): Promise<number> {
+  if (command.dryRun || !command.yes) {
+    const plan = await run(command, controls, true)
+    if (command.dryRun) return tell(plan, command)
+    const { restored, recreated, deleted } = plan.counts
+    if (restored + recreated + deleted === 0) return tell(plan, command)
+    await confirm(plan, command)
+  }
+  return tell(await run(command, controls, false), command)
+}
+
+async function run(
+  { database, at, ids }: Named<'rewind'>,
+  controls: Controls,
+  dryRun: boolean,
+): Promise<RewindResult> {
+  const bar = progressBar(process.stderr)
+  const order = { database, at, dryRun, ...(ids.length > 0 && { ids }) }
+  const word = dryRun ? 'looked at' : 'done with'
+  const told = controls.rewindDatabase(order, ({ looked_at, documents }) =>
+    bar.show((100 * looked_at) / Math.max(documents, 1), `${word} ${looked_at} of ${documents} documents`),
+  )
+  return told.finally(() => bar.end())
+}
+
+/** @throws Error when nobody sits there, or nothing is to be done */
+async function confirm({ counts }: RewindResult, { database, at, ids }: Named<'rewind'>): Promise<void> {
+  if (!process.stdin.isTTY) {
+    throw new Error(
+      'This is asked about on a terminal only; add --yes, or --dry-run to see what would be done.',
+    )
+  }
+  // With the time zone that it was typed in.
+  const time = new Date(at).toString().replace(/ \(.*\)$/, '')
+  const what = ids.length === 0 ? '' : ids.length === 1 ? 'a document of ' : `${ids.length} documents of `
+  const question = `${countsLine(counts)}\r\nMake ${what}the database ${shown(database)} what it was at ${time}? [y/N] `
+  const [answer = ''] = await new Terminal(process.stdin, process.stderr).ask([question], true)
+  if (!/^y(?:es)?$/i.test(answer.trim())) throw new Error('Nothing has changed.')
+}
+
+/** @returns the exit code */
+function tell({ counts, rows, isWhole }: RewindResult, { dryRun, json }: Named<'rewind'>): number {
+  if (json) say(JSON.stringify({ counts, rows, all: isWhole }))
+  else {
+    const cells = rows.map(({ id, outcome, reason }) => {
+      return [outcome ?? '', shown(id ?? ''), ...(reason === undefined ? [] : [oneLine(String(reason))])]
+    })
+    process.stdout.write(tableText(cells))
+    if (!isWhole) say('...')
+    say(`${dryRun ? 'It would be: ' : ''}${countsLine(counts)}${dryRun ? '. Nothing has changed.' : ''}`)
+  }
+  if (counts.expired > 0)
+    note(`${counts.expired} are left as they are: what they were is not known any more.`)
+  if (counts.newer > 0) note(`${counts.newer} are left as they are: they were written to meanwhile.`)
+  if (counts.refused > 0) note(`${counts.refused} are left as they are: they were refused.`)
+  return counts.refused > 0 ? 1 : 0
+}
+
+function countsLine(counts: RewindCounts): string {
+  const told = Object.entries(counts).filter(([name, count]) => count > 0 || name === 'restored')
+  return told.map(([name, count]) => `${count} ${name}`).join(', ')
+}
+
+/** Beside what is asked for: the standard output may be read by a program. */
+function note(line: string): void {
+  console.error(line)
+}
+
+function say(line: string): void {
+  process.stdout.write(`${line}\n`)
+}

@@ -1,0 +1,236 @@
+/** `settee export` and `settee import`: a database as a file of couchbackup's. */
+import { once } from 'node:events'
+import {
+  chmodSync,
+  createReadStream,
+  createWriteStream,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  rmSync,
+} from 'node:fs'
+import { stat } from 'node:fs/promises'
+import { createServer, type Socket } from 'node:net'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import type { Readable, Writable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { createGunzip, createGzip } from 'node:zlib'
+import type { ExportOutcome, ImportOutcome, TransferProgress } from '../backup/transfers.ts'
+import { CONTROL_FOLDER, MAX_PATH_BYTES } from '../control/control-socket.ts'
+import { syncPath } from '../core/durable-files.ts'
+import { oneLine } from '../core/errors.ts'
+import { STANDARD, type TransferCommand } from './backup-arguments.ts'
+import { dataFolder, withControls } from './operate.ts'
+import { progressBar } from './progress-bar.ts'
+
+type Named<Name> = Extract<TransferCommand, { readonly name: Name }>
+
+/** @returns the exit code: 1 when it failed, which one line on the standard error explains */
+export async function runTransferCommand(command: TransferCommand, env: NodeJS.ProcessEnv): Promise<number> {
+  try {
+    return command.name === 'export' ? await exportTo(command, env) : await importFrom(command, env)
+  } catch (error) {
+    say(`settee: ${(error as Error).message}`)
+    return 1
+  }
+}
+
+/** Files are opened before root becomes the owner of the data folder, who may not reach them. */
+async function exportTo({ database, to, data }: Named<'export'>, env: NodeJS.ProcessEnv): Promise<number> {
+  const isFile = to !== STANDARD
+  const { target, stay } = isFile ? openRemovable(to) : { target: process.stdout, stay: () => undefined }
+  try {
+    const { documents, deleted, hasAttachments } = await transfer<ExportOutcome>(data, env, {
+      pump: (socket) => pour(socket, target, to),
+      ask: (controls, socket, tell) => controls.exportDatabase({ database, socket }, tell),
+    })
+    if (isFile) await syncPath(to)
+    say(`The database ${database} is exported: ${countsLine(documents, deleted)}.`)
+    if (hasAttachments) say('It has attachments: couchrestore wants its option --attachments.')
+    return 0
+  } catch (error) {
+    if (isFile) rmSync(to, { force: true })
+    throw error
+  } finally {
+    stay()
+  }
+}
+
+/** A new file that is removed by a signal from its first moment on: signals are heard in a later turn than this one. */
+function openRemovable(path: string): { readonly target: Writable; readonly stay: () => void } {
+  const stay = removedWhenBrokenOff(path)
+  try {
+    return { target: createWriteStream('', { fd: openNew(path) }), stay }
+  } catch (error) {
+    stay()
+    throw error
+  }
+}
+
+const BREAKING_OFF = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
+
+/** Half an export is none. @returns what ends it */
+function removedWhenBrokenOff(path: string): () => void {
+  const leave = (signal: NodeJS.Signals) => {
+    rmSync(path, { force: true })
+    stay()
+    process.kill(process.pid, signal)
+  }
+  const stay = () => {
+    for (const signal of BREAKING_OFF) process.removeListener(signal, leave)
+  }
+  for (const signal of BREAKING_OFF) process.on(signal, leave)
+  return stay
+}
+
+function openNew(path: string): number {
+  try {
+    return openSync(path, 'wx', 0o600)
+  } catch (error) {
+    throw new Error(`${path} cannot be made (${(error as NodeJS.ErrnoException).code}).`, { cause: error })
+  }
+}
+
+async function pour(socket: Socket, target: Writable, name: string): Promise<void> {
+  // The standard output is not closed: others may write to it.
+  const end = target !== process.stdout
+  if (name.endsWith('.gz')) await pipeline(socket, createGzip(), target, { end })
+  else await pipeline(socket, target, { end })
+}
+
+async function importFrom(
+  { database, from, merge, data }: Named<'import'>,
+  env: NodeJS.ProcessEnv,
+): Promise<number> {
+  if (from === STANDARD && process.stdin.isTTY) throw new Error('Name the file to import with --from.')
+  const source = from === STANDARD ? process.stdin : createReadStream('', { fd: openOld(from) })
+  const { isNew, documents, deleted, refused, refusals } = await transfer<ImportOutcome>(data, env, {
+    bytes: source === process.stdin || from.endsWith('.gz') ? null : (await stat(from)).size,
+    pump: (socket) => feed(source, socket, from),
+    ask: (controls, socket, tell) => controls.importDatabase({ database, socket, merge }, tell),
+  })
+  say(`The ${isNew ? 'new ' : ''}database ${database} has got ${countsLine(documents, deleted)}.`)
+  if (refused === 0) return 0
+  say(`${refused} revisions were refused${refused > refusals.length ? ', these among them' : ''}:`)
+  for (const refusal of refusals) say(`  ${refusal}`)
+  return 1
+}
+
+function openOld(path: string): number {
+  try {
+    return openSync(path, 'r')
+  } catch (error) {
+    throw new Error(`${path} cannot be read (${(error as NodeJS.ErrnoException).code}).`, { cause: error })
+  }
+}
+
+async function feed(source: Readable, socket: Socket, name: string): Promise<void> {
+  if (name.endsWith('.gz')) await pipeline(source, createGunzip(), socket)
+  else await pipeline(source, socket)
+}
+
+interface Transfer<Outcome> {
+  /** Bytes of the file, as far as they are known before. */
+  readonly bytes?: number | null
+  /** Moves the file's bytes between the file and the server. */
+  pump(socket: Socket): Promise<void>
+  ask(controls: Controls, socket: string, tell: (progress: TransferProgress) => void): Promise<Outcome>
+}
+
+type Controls = Parameters<Parameters<typeof withControls>[2]>[0]
+
+/** What was asked and the bytes go side by side; of two failures the server's says more. */
+async function transfer<Outcome>(
+  data: string | undefined,
+  env: NodeJS.ProcessEnv,
+  { bytes = null, pump, ask }: Transfer<Outcome>,
+): Promise<Outcome> {
+  const dataDir = dataFolder(data, env)
+  const bar = progressBar(process.stderr)
+  const tell = (progress: TransferProgress) => {
+    const percent = bytes === null || bytes === 0 ? null : (100 * progress.bytes) / bytes
+    bar.show(percent, `${(progress.bytes / 1_000_000).toFixed(1)} MB`)
+  }
+  return withControls(dataDir, env, async (controls) => {
+    const { path, connected, close } = await listenForOne(dataDir)
+    try {
+      const pumped = connected.then(pump)
+      pumped.catch(() => undefined)
+      const outcome = await Promise.race([ask(controls, path, tell), failureOf(pumped)])
+      await pumped
+      return outcome
+    } finally {
+      bar.end()
+      close()
+    }
+  })
+}
+
+/** Rejects when the file cannot be read or written; that the server has closed the socket is no failure of its own. */
+function failureOf(pumped: Promise<void>): Promise<never> {
+  return new Promise((_, reject) => {
+    pumped.catch((error: NodeJS.ErrnoException) => {
+      if (!SOCKET_FAULTS.has(error.code ?? '')) reject(error)
+    })
+  })
+}
+
+const SOCKET_FAULTS: ReadonlySet<string> = new Set(['EPIPE', 'ECONNRESET', 'ERR_STREAM_PREMATURE_CLOSE'])
+
+function countsLine(documents: number, deleted: number): string {
+  return `${documents} documents and ${deleted} deleted ones`
+}
+
+/** On the standard error: the standard output may be the file. */
+function say(line: string): void {
+  console.error(oneLine(line))
+}
+
+// The socket over which the bytes of a file go between a command and the server.
+
+interface TransferSocket {
+  readonly path: string
+  /** The first connection that comes; others are refused. */
+  readonly connected: Promise<Socket>
+  close(): void
+}
+
+/** @param dataDir absolute @throws when there can be no socket */
+async function listenForOne(dataDir: string): Promise<TransferSocket> {
+  const { path, remove } = placeFor(dataDir)
+  const server = createServer({ allowHalfOpen: true })
+  server.maxConnections = 1
+  server.listen(path)
+  await once(server, 'listening')
+  const connected = once(server, 'connection').then(([socket]) => socket as Socket)
+  let socket: Socket | undefined
+  connected.then(
+    (taken) => {
+      socket = taken
+    },
+    () => undefined,
+  )
+  const close = () => {
+    socket?.destroy()
+    server.close()
+    remove()
+  }
+  return { path, connected, close }
+}
+
+/**
+ * In the data folder, which a server that is shut in may reach and nobody else; where its path is too long for a
+ * socket, no server listens there, and what is asked is done by this very process.
+ */
+function placeFor(dataDir: string): { readonly path: string; remove(): void } {
+  const path = join(dataDir, CONTROL_FOLDER, `file-${process.pid}`)
+  if (Buffer.byteLength(path) <= MAX_PATH_BYTES) {
+    mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
+    chmodSync(dirname(path), 0o700)
+    rmSync(path, { force: true })
+    return { path, remove: () => rmSync(path, { force: true }) }
+  }
+  const folder = mkdtempSync(join(tmpdir(), 'settee-'))
+  return { path: join(folder, 'file'), remove: () => rmSync(folder, { recursive: true, force: true }) }
+}

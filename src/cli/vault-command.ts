@@ -1,0 +1,250 @@
+/** `settee vault add`: a database for a note app, and the address that the app takes. */
+import { createCipheriv, hkdfSync, pbkdf2, randomBytes } from 'node:crypto'
+import { promisify } from 'node:util'
+import { type Address, formatAddress, parseAddress } from '../core/address.ts'
+import { oneLine } from '../core/errors.ts'
+import type { VaultControls, VaultOrder, VaultQuery, VaultState } from '../vaults/vault-control.ts'
+import { type Asker, terminalAsker } from './asker.ts'
+import { dataFolder, withControls } from './operate.ts'
+import { newPassphrase, readPassphrase, readPassword } from './secret-input.ts'
+import type { VaultCommand } from './vault-arguments.ts'
+import { type LiveSyncSetup, type VaultReport, vaultJson, vaultText } from './vault-report.ts'
+
+/** What is to be made, with all that there was to ask. */
+export interface VaultPlan {
+  readonly command: VaultCommand
+  readonly order: VaultOrder
+  readonly place: Address
+  /** Null: there is none, it is not known, or nothing is told that holds it. */
+  readonly encryption: Encryption | null
+}
+
+interface Encryption {
+  readonly passphrase: string
+  readonly isNew: boolean
+}
+
+/** @returns the exit code: 1 when it failed, which one line on the standard error explains */
+export async function runVaultCommand(command: VaultCommand, env: NodeJS.ProcessEnv): Promise<number> {
+  try {
+    const password = command.stdin ? await readPassword(process.stdin) : null
+    const asker = password === null ? await terminalAsker() : null
+    const operate = <T>(use: (controls: VaultControls) => Promise<T>) =>
+      withControls(dataFolder(command.data, env), env, use)
+    // Who is asked may take his time: a folder is not held meanwhile, so that a server can start on it.
+    const state = await operate((controls) => controls.readVault(vaultOf(command)))
+    const plan = await planVault(command, password, state, asker)
+    const report = await operate((controls) => makeVault(plan, controls))
+    process.stdout.write(
+      command.json ? vaultJson(report) : vaultText(report, { columns: columnsFor(command) }),
+    )
+    return 0
+  } catch (error) {
+    console.error(`settee: ${oneLine((error as Error).message)}`)
+    return 1
+  }
+}
+
+/** @returns the columns that a QR code may take; 0: there is to be none */
+export function columnsFor({ qr }: { readonly qr: boolean }): number {
+  if (!qr && !process.stdout.isTTY) return 0
+  return process.stdout.columns ?? Number.POSITIVE_INFINITY
+}
+
+/** @returns what the command is about */
+export function vaultOf({ vault, account }: Pick<VaultCommand, 'vault' | 'account'>): VaultQuery {
+  return { database: vault, account: account ?? vault }
+}
+
+/**
+ * Asks for what is missing of a vault; nothing is made.
+ * @param password the account's, which takes the place of a token; null: the device gets a token
+ * @param state what is there of the vault
+ * @param asker null: nobody can be asked
+ * @throws Error with one clear line: an address that could not be, nobody to ask, cancelled
+ */
+export async function planVault(
+  command: VaultCommand,
+  password: string | null,
+  state: VaultState,
+  asker: Asker | null,
+): Promise<VaultPlan> {
+  const { app, host, renew, mobileFilter } = command
+  const { database, account } = vaultOf(command)
+  const device = password === null ? (command.device ?? app) : null
+  const place = placeOf(host ?? state.url, database)
+  // What no address can hold is refused before it is anybody's.
+  withCredentials(place, account, password ?? 'a token')
+  const isLiveSync = app === 'livesync'
+  const isToldNothing = device !== null && state.devices.includes(device) && !renew
+  const encryption =
+    isLiveSync && !isToldNothing ? await encryptionOf(command, state, asker, device === null) : null
+  const order = { database, account, device, password, renew, mobileFilter, liveSync: isLiveSync }
+  return { command, order, place, encryption }
+}
+
+/**
+ * Makes what is missing of a vault.
+ * @throws as `VaultControls.addVault`
+ */
+export async function makeVault(
+  { command, order, place, encryption }: VaultPlan,
+  controls: VaultControls,
+): Promise<VaultReport> {
+  const { account, device } = order
+  const outcome = await controls.addVault(order)
+  const secret = order.password ?? outcome.secret
+  const address = secret === null ? null : withCredentials(place, account, secret)
+  const setup = address === null || encryption === null ? null : await setupOf(address, encryption)
+  const state = await controls.readVault(order)
+  return { command, account, device, state, outcome, address, url: place.url, setup }
+}
+
+/** @throws Error for a place that is none */
+function placeOf(base: string, database: string): Address {
+  return readable(`${reachable(base)}/${encodeURIComponent(database)}`)
+}
+
+/**
+ * Where a server listens on all networks, this machine's own is one; and PouchDB understands no IPv6 address.
+ * @returns without the slash at the end
+ */
+export function reachable(base: string): string {
+  const place = base.trim().replace(/\/$/, '')
+  return place.replace(/^(https?:\/\/)(?:0\.0\.0\.0|\[::\]):/, '$1127.0.0.1:')
+}
+
+function withCredentials(place: Address, username: string, password: string): Address {
+  return readable(formatAddress({ ...place, username, password }))
+}
+
+function readable(text: string): Address {
+  const result = parseAddress(text)
+  if (result.ok) return result.address
+  throw new Error(result.faults.map(({ reason, mend }) => `${reason} ${mend}`).join(' '))
+}
+
+/**
+ * The passphrase that encrypts the notes. It is made for a vault that nobody can have put notes into; any other has one
+ * already, which the server does not know.
+ * @param isPassword the address is made of a password, and can be had again at any time
+ * @returns null: it is not known
+ * @throws Error when it is needed and nobody can be asked
+ */
+async function encryptionOf(
+  { passphraseFile }: VaultCommand,
+  state: VaultState,
+  asker: Asker | null,
+  isPassword: boolean,
+): Promise<Encryption | null> {
+  if (passphraseFile !== undefined) return { passphrase: await readPassphrase(passphraseFile), isNew: false }
+  if (isNewVault(state)) return { passphrase: newPassphrase(), isNew: true }
+  if (asker !== null) {
+    const question = 'The passphrase by which the other devices encrypt this vault'
+    const check = (given: string) => (given.trim() === '' ? 'It must not be empty.' : undefined)
+    return { passphrase: await asker.password(question, check), isNew: false }
+  }
+  if (isPassword) return null
+  throw new Error(
+    'The vault may be in use already, and its notes encrypted: give the passphrase that its other devices have, or, ' +
+      'where there are none yet, one of your own, by --passphrase-file. Nothing has changed.',
+  )
+}
+
+/** Where the database was deleted to begin anew, its devices still have the passphrase that they had. */
+function isNewVault({ documents, hasMembers, devices }: VaultState): boolean {
+  return documents === null ? devices.length === 0 : documents === 0 && !hasMembers
+}
+
+async function setupOf(address: Address, { passphrase, isNew }: Encryption): Promise<LiveSyncSetup> {
+  const opening = newPassphrase()
+  const uri = await setupUri(liveSyncSettings(address, passphrase), opening)
+  return { uri, passphrase: opening, newEncryption: isNew ? passphrase : null }
+}
+
+// The Setup URI of Obsidian LiveSync: its settings, encrypted by a passphrase, in an address that Obsidian opens. The
+// settings are those that LiveSync's own script makes for CouchDB, less what is its default anyway (obsidian-livesync
+// 1.0.16, utils/setup/generate_setup_uri.ts; livesync-commonlib 0.1.18, API/processSetting.ts).
+
+const BASE = 'obsidian://setuplivesync?settings='
+
+/** Of text that is encrypted with a salt of its own (octagonal-wheels 0.1.45, encryption/hkdf). */
+const PREFIX = '%$'
+const ITERATIONS = 310_000
+const SALT_BYTES = 32
+const IV_BYTES = 12
+const KEY_BYTES = 32
+
+/**
+ * The settings of a vault that is encrypted end to end.
+ * @param address with credentials
+ * @param passphrase encrypts the notes
+ */
+export function liveSyncSettings(address: Address, passphrase: string): Record<string, unknown> {
+  const { username = '', password = '', database, url } = address
+  const { host, origin } = new URL(url)
+  const id = `remote-${Date.now().toString(36)}-${randomBytes(3).toString('hex')}`
+  const remote = { id, name: `CouchDB ${host}`, uri: connectionUri(address), isEncrypted: false }
+  return {
+    couchDB_URI: origin,
+    couchDB_USER: username,
+    couchDB_PASSWORD: password,
+    couchDB_DBNAME: database,
+    remoteConfigurations: { [id]: remote },
+    activeConfigurationId: id,
+    isConfigured: true,
+    encrypt: true,
+    passphrase,
+    usePathObfuscation: true,
+    ...FOR_NEW_VAULTS,
+    ...FOR_OWN_SERVERS,
+    ...WHEN_TO_SYNC,
+    ...FILLED_IN_LATER,
+  }
+}
+
+const FOR_NEW_VAULTS = { usePluginSyncV2: true, handleFilenameCaseSensitive: false }
+const FOR_OWN_SERVERS = {
+  customChunkSize: 60,
+  concurrencyOfReadChunksOnline: 30,
+  minimumIntervalOfReadChunksOnline: 25,
+}
+const WHEN_TO_SYNC = {
+  batchSave: true,
+  periodicReplication: true,
+  syncOnStart: true,
+  syncOnFileOpen: true,
+  syncAfterMerge: true,
+}
+const FILLED_IN_LATER = { configPassphraseStore: '', encryptedCouchDBConnection: '', encryptedPassphrase: '' }
+
+/** One remote among several, as LiveSync keeps them. */
+function connectionUri({ url, scheme, username = '', password = '', database }: Address): string {
+  const uri = new URL(new URL(url).origin.replace(/^http:/, 'https:'))
+  uri.username = encodeURIComponent(username)
+  uri.password = encodeURIComponent(password)
+  uri.searchParams.set('db', database)
+  return uri.href.replace(/^https:/, `sls+${scheme}:`)
+}
+
+/**
+ * @param settings JSON
+ * @param passphrase which the device asks for
+ */
+export async function setupUri(settings: object, passphrase: string): Promise<string> {
+  return BASE + encodeURIComponent(await encrypted(JSON.stringify(settings), passphrase))
+}
+
+/** `%$` and base64 of: the salt of PBKDF2, IV, the salt of HKDF, what AES-256-GCM gives, its tag. */
+async function encrypted(text: string, passphrase: string): Promise<string> {
+  const [salt, iv, keySalt] = [SALT_BYTES, IV_BYTES, SALT_BYTES].map((size) => randomBytes(size)) as [
+    Buffer,
+    Buffer,
+    Buffer,
+  ]
+  const master = await promisify(pbkdf2)(passphrase, salt, ITERATIONS, KEY_BYTES, 'sha256')
+  const key = Buffer.from(hkdfSync('sha256', master, keySalt, '', KEY_BYTES))
+  const cipher = createCipheriv('aes-256-gcm', key, iv)
+  const data = [cipher.update(text, 'utf8'), cipher.final(), cipher.getAuthTag()]
+  return PREFIX + Buffer.concat([salt, iv, keySalt, ...data]).toString('base64')
+}

@@ -1,0 +1,158 @@
+import { once } from 'node:events'
+import { chmod, mkdir, rm } from 'node:fs/promises'
+import { createServer, type Server, type Socket } from 'node:net'
+import { dirname } from 'node:path'
+import type { Logger } from 'pino'
+import { asCouchError, CouchError } from '../core/errors.ts'
+import {
+  type ControlAnswer,
+  type ControlCall,
+  controlPath,
+  MAX_CALL_BYTES,
+  MAX_PATH_BYTES,
+} from './control-socket.ts'
+import { CONTROLS, type Controls } from './controls.ts'
+
+/** How long a call may take to arrive, in milliseconds. */
+const CALL_MS = 10_000
+/** How often a client is told that its call is still worked at, in milliseconds. */
+const AT_WORK_MS = 15_000
+const MAX_CONNECTIONS = 16
+
+interface ControlOptions {
+  /** Held by this process, so that a socket that stands there is left from one that died. */
+  readonly dataDir: string
+  readonly controls: Controls
+  readonly logger: Pick<Logger, 'info' | 'warn' | 'error'>
+}
+
+/**
+ * Listens on the control socket. Where that cannot be, such as on a file system without sockets, the log says so, and
+ * the server does without.
+ * @returns what ends it: calls under way are answered first
+ */
+export async function serveControl(options: ControlOptions): Promise<() => Promise<void>> {
+  const path = controlPath(options.dataDir)
+  const connections = new Connections(options)
+  const server = createServer({ allowHalfOpen: true }, (socket) => connections.serve(socket))
+  server.maxConnections = MAX_CONNECTIONS
+  try {
+    await listen(server, path)
+  } catch (error) {
+    const reason = (error as Error).message
+    options.logger.warn(
+      { reason },
+      'the command line does not reach this server: the control socket cannot be made',
+    )
+    return async () => undefined
+  }
+  return async () => {
+    const closed = once(server, 'close')
+    server.close()
+    await connections.close()
+    await closed
+  }
+}
+
+async function listen(server: Server, path: string): Promise<void> {
+  // Node would cut it without a word.
+  if (Buffer.byteLength(path) > MAX_PATH_BYTES) throw new Error(`${path} is longer than an address may be.`)
+  const folder = dirname(path)
+  await mkdir(folder, { recursive: true, mode: 0o700 })
+  await chmod(folder, 0o700)
+  await rm(path, { force: true })
+  server.listen(path)
+  await once(server, 'listening')
+}
+
+class Connections {
+  readonly #controls: Controls
+  readonly #logger: ControlOptions['logger']
+  readonly #reading = new Set<Socket>()
+  readonly #acting = new Set<Promise<void>>()
+
+  constructor({ controls, logger }: ControlOptions) {
+    this.#controls = controls
+    this.#logger = logger
+  }
+
+  serve(socket: Socket): void {
+    let text = ''
+    this.#reading.add(socket)
+    socket.setEncoding('utf8').setTimeout(CALL_MS, () => socket.destroy())
+    socket.on('error', () => socket.destroy())
+    socket.on('close', () => this.#reading.delete(socket))
+    socket.on('data', (chunk: string) => {
+      text += chunk
+      if (text.length > MAX_CALL_BYTES) socket.destroy()
+    })
+    socket.on('end', () => {
+      this.#reading.delete(socket)
+      socket.setTimeout(0)
+      // Who only looks whether somebody is there asks for nothing.
+      if (text === '') socket.end()
+      else this.#answer(socket, text)
+    })
+  }
+
+  #answer(socket: Socket, text: string): void {
+    const say = (answer: ControlAnswer | null) => {
+      // Who reads nothing is told nothing more before the end.
+      if (socket.writableLength === 0) socket.write(answer === null ? '\n' : `${JSON.stringify(answer)}\n`)
+    }
+    const atWork = setInterval(() => say(null), AT_WORK_MS)
+    const gone = new AbortController()
+    socket.on('close', () => gone.abort())
+    const acting = this.#act(text, (progress) => say({ progress }), gone.signal).then((answer) => {
+      clearInterval(atWork)
+      socket.end(`${JSON.stringify(answer)}\n`)
+      this.#acting.delete(acting)
+    })
+    this.#acting.add(acting)
+  }
+
+  /** @param gone whoever has asked has gone: what takes its time may be left */
+  async #act(
+    text: string,
+    onProgress: (progress: object) => void,
+    gone: AbortSignal,
+  ): Promise<ControlAnswer> {
+    try {
+      const { act, argument } = callOf(text)
+      const work = this.#controls[act] as (...given: readonly unknown[]) => Promise<unknown>
+      const result = await work(argument, onProgress, gone)
+      const { name } = argument as { name?: string }
+      this.#logger.info(
+        { act, ...(name !== undefined && { account: name }) },
+        'done as the command line asked',
+      )
+      return { result }
+    } catch (thrown) {
+      const error = asCouchError(thrown)
+      if (error.status >= 500) this.#logger.error({ err: error.cause ?? error }, 'a command has failed')
+      return { error: { code: error.code, reason: error.message } }
+    }
+  }
+
+  async close(): Promise<void> {
+    for (const socket of this.#reading) socket.destroy()
+    await Promise.all(this.#acting)
+  }
+}
+
+/** @throws bad_request */
+function callOf(text: string): ControlCall {
+  const { act, argument } = parsed(text)
+  if (act === undefined || !CONTROLS.includes(act) || typeof argument !== 'object' || !argument) {
+    throw new CouchError('bad_request', 'The running server does not know this command.')
+  }
+  return { act, argument }
+}
+
+function parsed(text: string): Partial<ControlCall> {
+  try {
+    return (JSON.parse(text) ?? {}) as Partial<ControlCall>
+  } catch {
+    throw new CouchError('bad_request', 'The call is not understood.')
+  }
+}

@@ -1,0 +1,106 @@
+import { once } from 'node:events'
+import { createConnection, type Socket } from 'node:net'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { CouchError, ERRORS, type ErrorName } from '../core/errors.ts'
+import { CONTROLS, type Controls } from './controls.ts'
+
+/** How long the server may say nothing, in milliseconds; while it works it says so more often. */
+const SILENCE_MS = 60_000
+
+/** What says that no server listens there: no socket, one that is left from a dead server, or no folder. */
+const NOBODY = new Set(['ENOENT', 'ECONNREFUSED', 'ENOTDIR', 'ENOTSOCK'])
+
+/**
+ * Looks for the server that runs on a data folder.
+ * @param dataDir absolute
+ * @returns what can be asked of it; null when none listens there
+ * @throws Error when this account may not open the socket
+ */
+export async function reachServer(dataDir: string): Promise<Controls | null> {
+  const socket = await connect(dataDir)
+  if (socket === null) return null
+  socket.destroy()
+  const asking = CONTROLS.map((act) => [
+    act,
+    (argument: object, onProgress?: Listener) => ask(dataDir, { act, argument }, onProgress),
+  ])
+  return Object.fromEntries(asking) as Controls
+}
+
+type Listener = (progress: object) => void
+
+async function connect(dataDir: string): Promise<Socket | null> {
+  const path = controlPath(dataDir)
+  // Such a server has said that it does without.
+  if (Buffer.byteLength(path) > MAX_PATH_BYTES) return null
+  const socket = createConnection({ path, allowHalfOpen: true })
+  try {
+    await once(socket, 'connect')
+    return socket
+  } catch (error) {
+    const { code = '' } = error as NodeJS.ErrnoException
+    if (NOBODY.has(code)) return null
+    throw new Error(`The running server cannot be reached: ${path} may not be opened (${code}).`, {
+      cause: error,
+    })
+  }
+}
+
+async function ask(dataDir: string, call: ControlCall, onProgress?: Listener): Promise<unknown> {
+  const socket = await connect(dataDir)
+  if (socket === null) throw new Error('The server has stopped; try again.')
+  socket.on('error', () => undefined)
+  socket.setTimeout(SILENCE_MS, () => socket.destroy(new Error('timeout')))
+  socket.end(`${JSON.stringify(call)}\n`)
+  for await (const answer of answersOf(socket)) {
+    if ('progress' in answer) onProgress?.(answer.progress)
+    else if ('result' in answer) return answer.result
+    else throw refusalOf(answer.error)
+  }
+  throw new Error('The server gave no answer; look whether the change was made.')
+}
+
+/** What the server says, until it ends or breaks off. An empty line says that it is at work. */
+async function* answersOf(socket: Socket): AsyncGenerator<ControlAnswer> {
+  try {
+    for await (const line of createInterface({ input: socket })) {
+      if (line !== '') yield JSON.parse(line) as ControlAnswer
+    }
+  } finally {
+    socket.destroy()
+  }
+}
+
+function refusalOf({ code, reason }: { readonly code: string; readonly reason: string }): CouchError {
+  return new CouchError(Object.hasOwn(ERRORS, code) ? (code as ErrorName) : 'internal_server_error', reason)
+}
+
+// The socket in the data folder by which the command line reaches the server that runs on it. Whoever may open it has
+// the rights of the folder's owner, who could as well stop the server and change its files: so it asks for no password.
+//
+// One connection is one call: a line of JSON there, and back any number of lines that tell how far it is, then one with
+// what came of it.
+
+/** Of mode 0700, since a socket has the mode that the umask leaves it until somebody changes it. */
+export const CONTROL_FOLDER = 'control'
+
+/** Bytes of a path that fit into a socket's address on every system, less the NUL at its end. */
+export const MAX_PATH_BYTES = 103
+export const MAX_CALL_BYTES = 65_536
+
+export interface ControlCall {
+  readonly act: keyof Controls
+  readonly argument: object
+}
+
+/** `error` is a CouchError's name and reason. */
+export type ControlAnswer =
+  | { readonly progress: object }
+  | { readonly result: unknown }
+  | { readonly error: { readonly code: string; readonly reason: string } }
+
+/** @param dataDir absolute */
+export function controlPath(dataDir: string): string {
+  return join(dataDir, CONTROL_FOLDER, 'settee.sock')
+}

@@ -1,0 +1,135 @@
+/** What the doctor says: a line for each thing that was looked at. */
+import type { Address } from '../core/address.ts'
+import { oneLine } from '../core/errors.ts'
+import { type Answer, basicOf, isAnswer, type Reply } from './doctor-client.ts'
+
+/** All that is looked at, in the order in which it is told. */
+export const FINDING_NAMES = [
+  'address',
+  'look-up',
+  'connection',
+  'certificate',
+  'protocols',
+  'server',
+  'http',
+  'version',
+  'clock',
+  'credentials',
+  'preflights',
+  'cors',
+  'rights',
+  'local',
+  'paths',
+  'location',
+  'feed',
+  'find',
+  'mobile',
+  'bodies',
+  'long feed',
+  'rest',
+] as const
+
+export type FindingName = (typeof FINDING_NAMES)[number]
+
+/** `note`: it works, but not as well as it could, or not for everybody. `skipped`: it was not looked at. */
+export type State = 'fine' | 'note' | 'wrong' | 'skipped'
+
+/** A line to change, and where. */
+export interface Cure {
+  /** A proxy, a server, or `you`: whoever reads it. */
+  readonly place: string
+  readonly line: string
+}
+
+export interface Finding {
+  readonly name: FindingName
+  readonly state: State
+  /** One line. */
+  readonly text: string
+  readonly cures: readonly Cure[]
+  /** What of the text names somebody, and is not for everybody to read: of a certificate, of an account. */
+  readonly names?: readonly string[]
+}
+
+export function fine(name: FindingName, text: string): Finding {
+  return { name, state: 'fine', text, cures: [] }
+}
+
+export function skipped(name: FindingName, text: string): Finding {
+  return { name, state: 'skipped', text, cures: [] }
+}
+
+export function note(name: FindingName, text: string, cures: readonly Cure[] = []): Finding {
+  return { name, state: 'note', text, cures }
+}
+
+export function wrong(name: FindingName, text: string, cures: readonly Cure[] = []): Finding {
+  return { name, state: 'wrong', text, cures }
+}
+
+/** What whoever runs the doctor does. */
+export function toYou(line: string): readonly Cure[] {
+  return [{ place: 'you', line }]
+}
+
+// What others have said, in the doctor's own lines.
+
+const MAX_QUOTED = 160
+
+/** Makes a text of a server's fit for a line, and keeps back one that repeats the credentials. */
+export type Quote = (text: string) => string
+
+/** @param address whose password is never told */
+export function quoteWithout(address: Address): Quote {
+  const secrets = secretsOf(address)
+  return (text) => {
+    const folded = text.toLowerCase()
+    if (secrets.some((secret) => folded.includes(secret))) return '(a text that repeats the password)'
+    const line = oneLine(text)
+    return line.length > MAX_QUOTED ? `${line.slice(0, MAX_QUOTED)}...` : line
+  }
+}
+
+/** The password in every form in which it travels or is written, in small letters. */
+function secretsOf(address: Address): readonly string[] {
+  const { password } = address
+  if (password === undefined || password === '') return []
+  const basic = basicOf(address)?.slice('Basic '.length) ?? password
+  const inJson = JSON.stringify(password).slice(1, -1)
+  const forms = [password, encodeURIComponent(password), inJson, basic, basic.replace(/=+$/, '')]
+  return forms.map((form) => form.toLowerCase())
+}
+
+/** @returns what became of a request, as a clause: `404 not_found: missing`, `no answer in time` */
+export function told(reply: Reply, quote: Quote): string {
+  return isAnswer(reply) ? toldAnswer(reply, quote) : toldFailure(reply.failure, quote)
+}
+
+function toldAnswer({ status, json, headers }: Answer, quote: Quote): string {
+  const { error, reason } = (json ?? {}) as { readonly error?: unknown; readonly reason?: unknown }
+  if (typeof error === 'string') return `${status} ${quote(`${error}: ${String(reason)}`.replace(/\.$/, ''))}`
+  const type = headers['content-type']?.split(';')[0]
+  return json === undefined && type !== undefined ? `${status} with ${quote(type)}` : `${status}`
+}
+
+const FAILURES: Readonly<Record<string, string>> = {
+  TIMEOUT: 'no answer in time',
+  ECONNREFUSED: 'the connection was refused: nothing listens on this port',
+  ECONNRESET: 'the connection was closed without an answer',
+  EPIPE: 'the connection was closed without an answer',
+  ETIMEDOUT: 'no connection in time',
+  EHOSTUNREACH: 'there is no way to this address',
+  ENETUNREACH: 'there is no way to this network',
+}
+
+/** @param code of Node's or OpenSSL's */
+export function toldFailure(code: string, quote: Quote): string {
+  return FAILURES[code] ?? (code.startsWith('HPE_') ? 'what came is no HTTP' : quote(code))
+}
+
+/** @returns the reason of an answer of CouchDB's kind; empty where there is none */
+export function reasonOf(reply: Reply): string {
+  if (!isAnswer(reply)) return ''
+  const { reason } = (reply.json ?? {}) as { readonly reason?: unknown }
+  return typeof reason === 'string' ? reason : ''
+}

@@ -1,0 +1,180 @@
+import { lookup } from 'node:dns/promises'
+import { connect, isIP } from 'node:net'
+import { type Address, type AddressResult, parseAddress } from '../core/address.ts'
+import { codeOf } from './doctor-client.ts'
+import type { Scene } from './examination.ts'
+import { type Finding, fine, note, toldFailure, toYou, wrong } from './finding.ts'
+import { within } from './timing.ts'
+
+/** What is known of the address before anything is sent. */
+interface AddressJudgement {
+  /** null: it is so wrong that there is nowhere to look. */
+  readonly address: Address | null
+  readonly findings: readonly Finding[]
+}
+
+/**
+ * @param text may hold a password, and is repeated nowhere
+ * @param mobile whether phones are to reach it
+ */
+export function judgeAddress(text: string, mobile: boolean): AddressJudgement {
+  const strict = parseAddress(text, { mobile })
+  const found = strict.ok ? strict : parseAddress(text)
+  const findings = faultsOf(strict)
+  if (!found.ok) return { address: null, findings }
+  return { address: found.address, findings: strict.ok ? [judgePlain(found.address)] : findings }
+}
+
+function faultsOf(result: AddressResult): Finding[] {
+  return result.ok ? [] : result.faults.map(({ reason, mend }) => wrong('address', reason, toYou(mend)))
+}
+
+function judgePlain({ scheme, host, url, password }: Address): Finding {
+  if (scheme === 'https' || isLoopback(host)) return fine('address', url)
+  const what = password === undefined ? 'Notes travel' : 'The password and all notes travel'
+  return note(
+    'address',
+    `${url} is http: ${what} readable by everybody on the way, and phones refuse it.`,
+    toYou('Put TLS before the server, and write https://.'),
+  )
+}
+
+/** What the system's resolver said of the host. */
+export type LookUpFacts =
+  | { readonly addresses: readonly string[]; readonly ms: number }
+  | { readonly failure: string }
+
+const LOOPBACK = /^(?:localhost|.*\.localhost|127\.\d+\.\d+\.\d+|::1|::ffff:127\..*)\.?$/i
+/** RFC 1918, 3927, 6598, 4193 and 4291. */
+const PRIVATE =
+  /^(?:10\.|192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.|169\.254\.|100\.(?:6[4-9]|[7-9]\d|1[01]\d|12[0-7])\.|f[cd]|fe[89ab])/i
+const SLOW_MS = 1500
+
+export function isLoopback(host: string): boolean {
+  return LOOPBACK.test(host)
+}
+
+function isPrivate(address: string): boolean {
+  return PRIVATE.test(address)
+}
+
+/** Judges whether the name leads anywhere, and with `mobile` whether it does so from a phone. */
+export function judgeLookUp(facts: LookUpFacts, { address, mobile, quote }: Scene): Finding {
+  const { host } = address
+  if ('failure' in facts) return wrong('look-up', failed(host, facts.failure, quote), failureCure(facts))
+  const { addresses, ms } = facts
+  if (mobile && addresses.every(isLoopback)) {
+    return wrong(
+      'look-up',
+      `${host} is ${addresses.join(', ')}: on a phone that is the phone itself.`,
+      toYou("Give the phone the server's name or address in its network."),
+    )
+  }
+  if (mobile && addresses.every((each) => isPrivate(each) || isLoopback(each))) {
+    const text = `${host} is ${addresses.join(', ')}: phones reach it in this network, or by a VPN, only.`
+    return note('look-up', text)
+  }
+  if (ms > SLOW_MS) {
+    return note('look-up', `Looking up ${host} took ${(ms / 1000).toFixed(1)} s: every device waits for it.`)
+  }
+  return fine('look-up', isIP(host) === 0 ? `${host} is ${addresses.join(', ')}.` : `${host} needs none.`)
+}
+
+function failed(host: string, code: string, quote: Scene['quote']): string {
+  if (code === 'ENOTFOUND') return `Nobody knows the name ${host}.`
+  if (code === 'EAI_AGAIN' || code === 'TIMEOUT') return `The name server did not answer for ${host}.`
+  return `${host} cannot be looked up: ${toldFailure(code, quote)}.`
+}
+
+function failureCure({ failure }: { readonly failure: string }) {
+  return failure === 'ENOTFOUND'
+    ? toYou('Look at its spelling, and make a DNS record A or AAAA for it.')
+    : toYou("Look at this machine's network and its name server (/etc/resolv.conf).")
+}
+
+/** What became of a connection to each address of the name. */
+type Reached =
+  | { readonly to: string; readonly ms: number }
+  | { readonly to: string; readonly failure: string }
+
+/** Judges who could be connected to; a name with several addresses should lead to a server by each of them. */
+export function judgeConnection(reached: readonly Reached[], { address, quote }: Scene): Finding {
+  const open = reached.flatMap((each) => ('ms' in each ? [each] : []))
+  const lost = reached.flatMap((each) => ('failure' in each ? [each] : []))
+  const untried = lost.filter(hasNoWay)
+  const closed = open.length === 0 ? lost : lost.filter((each) => !hasNoWay(each))
+  const failures = closed.map(({ to, failure }) => `${to}: ${toldFailure(failure, quote)}`).join('; ')
+  if (open.length === 0) {
+    return wrong(
+      'connection',
+      `Port ${address.port} cannot be reached: ${failures}.`,
+      toYou(cureOf(lost, untried)),
+    )
+  }
+  if (closed.length > 0) {
+    return note(
+      'connection',
+      `Some addresses of the name lead nowhere: ${failures}. Devices that try these first wait.`,
+      toYou('Delete the DNS records of these addresses, or let the server listen there.'),
+    )
+  }
+  const slowest = Math.max(...open.map(({ ms }) => ms))
+  const more =
+    untried.length === 0 ? '' : ` Not tried: ${untried.map(({ to }) => to).join(', ')}; ${NO_IPV6}.`
+  return fine('connection', `Port ${address.port} is open (${Math.round(slowest)} ms).${more}`)
+}
+
+type Lost = Extract<Reached, { failure: string }>
+
+/** Whether it is this machine that cannot: many have no IPv6, and no fault of the server's shows. */
+function hasNoWay({ to, failure }: Lost): boolean {
+  return isIP(to) === 6 && /^(?:ENETUNREACH|EADDRNOTAVAIL|EAFNOSUPPORT)$/.test(failure)
+}
+
+function cureOf(lost: readonly Lost[], untried: readonly Lost[]): string {
+  if (untried.length === lost.length)
+    return `Look from another machine, since ${NO_IPV6}; for devices like it make a DNS record A.`
+  return lost.every(({ failure }) => failure === 'ECONNREFUSED') ? REFUSED : SILENT
+}
+
+const NO_IPV6 = 'this machine has no IPv6'
+const REFUSED =
+  'Start the server or proxy, look at the port, and let it listen for others than 127.0.0.1 (settee serve --bind 0.0.0.0).'
+const SILENT = 'Open the port in the firewall, and forward it in the router.'
+
+// Names and connections, before anything is said.
+
+/** Of a name with many addresses, no device tries more. */
+const MAX_ADDRESSES = 8
+
+/** Asks the system's resolver, as apps do, so that /etc/hosts and mDNS count. @param ms waited at the most */
+export async function lookUp(host: string, ms: number): Promise<LookUpFacts> {
+  if (isIP(host) !== 0) return { addresses: [host], ms: 0 }
+  const started = performance.now()
+  try {
+    const found = await within(ms, lookup(host, { all: true, verbatim: true }))
+    const addresses = [...new Set(found.map(({ address }) => address))].slice(0, MAX_ADDRESSES)
+    return { addresses, ms: performance.now() - started }
+  } catch (error) {
+    return { failure: codeOf(error) }
+  }
+}
+
+/** Connects to each address, all at once. @param ms waited at the most */
+export function reachAll({ port }: Address, addresses: readonly string[], ms: number): Promise<Reached[]> {
+  return Promise.all(addresses.map((to) => reach(to, port, ms)))
+}
+
+function reach(to: string, port: number, ms: number): Promise<Reached> {
+  const started = performance.now()
+  return new Promise((resolve) => {
+    const socket = connect({ host: to, port })
+    const timer = setTimeout(() => socket.destroy(Object.assign(new Error(), { code: 'TIMEOUT' })), ms)
+    socket.once('connect', () => {
+      resolve({ to, ms: performance.now() - started })
+      socket.destroy()
+    })
+    socket.once('error', (error) => resolve({ to, failure: codeOf(error) }))
+    socket.once('close', () => clearTimeout(timer))
+  })
+}

@@ -1,0 +1,186 @@
+/** `_revs_diff` and `_missing_revs`, protocol.md 4.3. */
+import { CouchError } from '../core/errors.ts'
+import { isLocalId } from '../core/ids.ts'
+import { quoted } from '../core/json.ts'
+import type { UserCtx } from '../core/types.ts'
+import { Breath, Stride } from '../core/yielder.ts'
+import { type MissingRevs, MissingSearch, missingRevs } from '../revisions/missing.ts'
+import { parseRev } from '../revisions/rev.ts'
+import type { DatabaseStore, DocState } from '../storage/engine.ts'
+import type { Body } from './database.ts'
+import type { Shape } from './json-parser.ts'
+import { bodyObject } from './request-body.ts'
+import { requireMember } from './security.ts'
+
+/** Documents looked up in one call of the store. */
+const STEP = 100
+/** Revisions in such a call, but for those of its first document. */
+const STEP_REVS = 1000
+/** Revisions of one document. A replicator asks for leaves alone. */
+const MAX_REVS = 10_000
+/** Characters of an answer: in possible ancestors it may be longer than what was asked. */
+const MAX_ANSWER = 32 * 1024 * 1024
+/** Characters of an answer that are encoded at once. */
+const ENCODED = 64 * 1024
+/** More revisions of one document than these are parsed and looked up in turns of their own. */
+const FEW_REVS = 100
+
+const REVS: Shape = {
+  check: (revs) => {
+    if (!Array.isArray(revs)) throw new CouchError('invalid_revs_list')
+  },
+  maxCount: MAX_REVS,
+  elements: { check: (rev) => void parseRev(rev) },
+}
+
+/** Calls `take` for each document of which something is missing. */
+async function findMissing(
+  store: DatabaseStore,
+  user: UserCtx,
+  body: Body,
+  take: (id: string, found: MissingRevs) => void,
+): Promise<void> {
+  requireMember(user, (await store.view()).security)
+  const asked = (await bodyObject(body, { others: REVS })) as Record<string, readonly string[]>
+  const ids = Object.keys(asked)
+  const breath = new Breath()
+  const stride = new Stride(STEP, STEP)
+  for (let at = 0; at < ids.length; ) {
+    if (breath.isDue) await breath.take()
+    const since = performance.now()
+    const step = nextStep(ids, at, asked, stride.size)
+    at += step.length
+    const answers = await store.readDocs(
+      step,
+      (doc, id, view) => {
+        requireMember(user, view.security)
+        return missingOf(hasRevisions(id) ? doc : null, asked[id] as readonly string[], breath)
+      },
+      { branches: true },
+    )
+    for (const [index, id] of step.entries()) {
+      const revs = asked[id] as readonly string[]
+      const answer = answers[index] ?? (await missingInTurns(store, user, id, revs, breath))
+      if (answer.missing.length > 0) take(id, answer)
+    }
+    stride.adapt(since)
+  }
+}
+
+function nextStep(
+  ids: readonly string[],
+  start: number,
+  asked: Readonly<Record<string, readonly string[]>>,
+  most: number,
+): string[] {
+  let end = start
+  for (let revs = 0; end < ids.length && end < start + most && revs < STEP_REVS; end++) {
+    revs += asked[ids[end] as string]?.length ?? 0
+  }
+  return ids.slice(start, end)
+}
+
+/** `_local` documents have none that anybody could have, nor has what can be no id: engines store UTF-8. */
+function hasRevisions(id: string): boolean {
+  return !isLocalId(id) && id.isWellFormed()
+}
+
+const NOTHING: MissingRevs = { missing: [], possibleAncestors: [] }
+
+/** @returns null where it is to be found out in other turns: {@link missingInTurns} */
+function missingOf(doc: DocState | null, asked: readonly string[], breath: Breath): MissingRevs | null {
+  // Most often a device asks about the winner, which needs no look at the branches.
+  if (doc !== null && asked.every((rev) => rev === doc.rev)) return NOTHING
+  if (asked.length > FEW_REVS || breath.isDue) return null
+  return missingRevs(doc?.branches ?? null, asked.map(parseRev))
+}
+
+/** Of many revisions, or of a document after others that have taken their time. */
+async function missingInTurns(
+  store: DatabaseStore,
+  user: UserCtx,
+  id: string,
+  asked: readonly string[],
+  breath: Breath,
+): Promise<MissingRevs> {
+  const search = new MissingSearch()
+  for (const rev of asked) search.add(parseRev(rev))
+  for (;;) {
+    await breath.take()
+    // From the first look-ups on, which load what all others look at.
+    let turn: Breath | undefined
+    const enough = () => {
+      turn ??= new Breath()
+      return turn.isDue
+    }
+    const [answer] = await store.readDocs(
+      [id],
+      (doc, _id, view) => {
+        requireMember(user, view.security)
+        const branches = hasRevisions(id) && doc !== null ? doc.branches : null
+        return search.advance(branches, enough)
+      },
+      { branches: true },
+    )
+    if (answer) return answer
+  }
+}
+
+/** The members of a JSON object, gathered as bytes. */
+class Members {
+  readonly #chunks: Uint8Array[] = []
+  #text: string
+  #comma = ''
+  #length = 0
+
+  /** @param start the text in front of them */
+  constructor(start: string) {
+    this.#text = start
+  }
+
+  /** @throws too_large */
+  add(name: string, json: string): void {
+    const member = `${this.#comma}${quoted(name)}:${json}`
+    this.#comma = ','
+    this.#text += member
+    this.#length += member.length
+    if (this.#length > MAX_ANSWER) {
+      const reason = `the answer would be longer than ${MAX_ANSWER} characters: ask for fewer documents at once`
+      throw new CouchError('too_large', reason)
+    }
+    if (this.#text.length > ENCODED) this.#encode()
+  }
+
+  #encode(): void {
+    this.#chunks.push(Buffer.from(this.#text))
+    this.#text = ''
+  }
+
+  end(text: string): Uint8Array {
+    this.#text += text
+    this.#encode()
+    return this.#chunks.length === 1 ? (this.#chunks[0] as Uint8Array) : Buffer.concat(this.#chunks)
+  }
+}
+
+/** @throws invalid_revs_list, invalid_rev, too_large; as bodyObject */
+export async function revsDiff(store: DatabaseStore, user: UserCtx, body: Body): Promise<Uint8Array> {
+  const answer = new Members('{')
+  await findMissing(store, user, body, (id, { missing, possibleAncestors }) => {
+    const ancestors =
+      possibleAncestors.length > 0 ? `,"possible_ancestors":${JSON.stringify(possibleAncestors)}` : ''
+    answer.add(id, `{"missing":${JSON.stringify(missing)}${ancestors}}`)
+  })
+  return answer.end('}\n')
+}
+
+/** @throws as {@link revsDiff} */
+export async function missingRevsAnswer(
+  store: DatabaseStore,
+  user: UserCtx,
+  body: Body,
+): Promise<Uint8Array> {
+  const answer = new Members('{"missing_revs":{')
+  await findMissing(store, user, body, (id, { missing }) => answer.add(id, JSON.stringify(missing)))
+  return answer.end('}}\n')
+}

@@ -1,0 +1,174 @@
+/** What documents were: the versions of one, and what was overwritten lately in all; docs/settee-api.md. */
+import { CouchError } from '../../core/errors.ts'
+import type { UserCtx } from '../../core/types.ts'
+import { Breath } from '../../core/yielder.ts'
+import { formatRev, parseRev } from '../../revisions/rev.ts'
+import type {
+  DocHistory,
+  RememberingStore,
+  StoredVersion,
+  StoreHorizon,
+} from '../../storage/history-store.ts'
+import { inBytes } from '../open.ts'
+import { filledPieces, pieceChunks } from '../pieces.ts'
+import { renderInTexts } from '../render.ts'
+import { requireDatabaseAdmin } from '../security.ts'
+import { readContent } from '../stored-content.ts'
+import { winnerAsOf } from './rewind-plan.ts'
+import type { HistoryPage, OverwrittenQuery, VersionChoice } from './time-machine-calls.ts'
+
+/** Documents that one request looks at; then it answers with what it has found, and where to go on. */
+const MAX_LOOKED_AT = 20_000
+const PAGE_DOCS = 200
+/** Versions looked at of one document of the list, and those that are shown with it. */
+const MAX_VERSIONS = 1000
+const SHOWN_VERSIONS = 10
+/** By so much a clock may have been set back without hiding anything in the order of the feed. */
+const CLOCK_SLACK_MS = 24 * 60 * 60 * 1000
+
+const BOOKMARK = /^\d{1,15}$/
+
+/** The JSON of {@link TimeMachine.history}. */
+export async function documentHistory(
+  store: RememberingStore,
+  user: UserCtx,
+  id: string,
+  { limit, bookmark }: HistoryPage,
+): Promise<Uint8Array> {
+  const before = placeOf(bookmark)
+  const { whole } = await store.history.horizon()
+  const [found] = await store.history.readDocs([id], (doc, _id, view) => {
+    requireDatabaseAdmin(user, view.security)
+    if (doc === null) throw new CouchError('not_found')
+    const versions = doc.versions({ ...(before !== null && { before }), limit: limit + 1 })
+    return { rev: doc.rev, deleted: doc.deleted, versions: versions.map((each) => ({ ...each })) }
+  })
+  const { rev, deleted, versions } = found as NonNullable<typeof found>
+  const shown = versions.slice(0, limit)
+  const last = versions.length > limit ? shown.at(-1) : undefined
+  return json({
+    id,
+    rev,
+    deleted,
+    versions: shown.map(versionFacts),
+    bookmark: last === undefined ? null : String(last.place),
+    known_since: timeText(whole),
+  })
+}
+
+function placeOf(bookmark: string | undefined): number | null {
+  if (bookmark === undefined) return null
+  if (!BOOKMARK.test(bookmark)) throw new CouchError('bad_request', 'The bookmark is not understood.')
+  return Number(bookmark)
+}
+
+function json(value: object): Uint8Array {
+  return Buffer.from(`${JSON.stringify(value)}\n`)
+}
+
+function versionFacts({ rev, deleted, storedAt, supersededAt, kept, size, attachments }: StoredVersion) {
+  return {
+    rev,
+    deleted,
+    stored_at: timeText(storedAt),
+    superseded_at: timeText(supersededAt),
+    compacted: kept,
+    size,
+    attachments,
+  }
+}
+
+function timeText(time: number | null): string | null {
+  return time === null || time === 0 ? null : new Date(time).toISOString()
+}
+
+interface Looked {
+  readonly seq: number
+  readonly row: object | null
+  /** Older than all that is asked for, and so is what stands below it in the feed. */
+  readonly isOver: boolean
+}
+
+/** The JSON of {@link TimeMachine.overwritten}. */
+export async function overwritten(
+  store: RememberingStore,
+  user: UserCtx,
+  query: OverwrittenQuery,
+): Promise<Uint8Array> {
+  const { limit, bookmark, since } = query
+  const { whole } = await store.history.horizon()
+  const rows: object[] = []
+  const breath = new Breath()
+  let before = placeOf(bookmark) ?? Number.MAX_SAFE_INTEGER
+  let more = true
+  for (let lookedAt = 0; more && rows.length < limit && lookedAt < MAX_LOOKED_AT; ) {
+    let found = rows.length
+    const paging = { limit: PAGE_DOCS, enough: () => breath.isDue || found >= limit }
+    const page = await store.history.readNewest(before, paging, (doc, view): Looked => {
+      requireDatabaseAdmin(user, view.security)
+      const looked = lookAt(doc, query)
+      if (looked.row !== null) found += 1
+      return looked
+    })
+    requireDatabaseAdmin(user, page.view.security)
+    rows.push(...page.rows.flatMap(({ row }) => row ?? []))
+    lookedAt += page.rows.length
+    before = page.rows.at(-1)?.seq ?? before
+    more = page.more && !(since !== undefined && page.rows.some(({ isOver }) => isOver))
+    await breath.take()
+  }
+  return json({ rows, bookmark: more ? String(before) : null, known_since: timeText(whole) })
+}
+
+function lookAt(doc: DocHistory, { since = 0, until = Number.MAX_SAFE_INTEGER }: OverwrittenQuery): Looked {
+  const { id, seq, rev, deleted } = doc
+  const versions = doc.versions({ leavesAfter: since - 1, limit: MAX_VERSIONS })
+  const gone = versions.filter(({ supersededAt }) => supersededAt !== null && supersededAt <= until)
+  const [newest] = gone
+  const last = Math.max(0, ...versions.map(({ storedAt, supersededAt }) => supersededAt ?? storedAt ?? 0))
+  const isOver = last < since - CLOCK_SLACK_MS
+  if (newest === undefined) return { seq, row: null, isOver }
+  const row = {
+    id,
+    rev,
+    deleted,
+    at: timeText(newest.supersededAt),
+    overwritten: gone.length,
+    versions: gone.slice(0, SHOWN_VERSIONS).map(versionFacts),
+  }
+  return { seq, row, isOver }
+}
+
+/** The JSON of {@link TimeMachine.version}, in chunks. */
+export async function* readVersion(
+  store: RememberingStore,
+  user: UserCtx,
+  id: string,
+  choice: VersionChoice,
+  { attachments, now }: { readonly attachments: boolean; readonly now: number },
+): AsyncGenerator<Uint8Array> {
+  const horizon = await store.history.horizon()
+  if ('at' in choice && choice.at > now) throw new CouchError('bad_request', 'The time lies in the future.')
+  const [opened] = await store.history.readDocs([id], (doc, _id, view) => {
+    requireDatabaseAdmin(user, view.security)
+    if (doc === null) throw new CouchError('not_found')
+    return inBytes(null, renderInTexts(doc, chosenRev(doc, choice, horizon), 'data', { attachments }))
+  })
+  if (opened === undefined) return
+  yield* pieceChunks(filledPieces(opened), (content, start, end) => readContent(store, content, start, end))
+}
+
+function chosenRev(doc: DocHistory, choice: VersionChoice, horizon: StoreHorizon): string {
+  if ('rev' in choice) {
+    const { pos, id } = parseRev(choice.rev)
+    return formatRev(pos, id)
+  }
+  const then = winnerAsOf(doc, choice.at, horizon)
+  if (then.kind === 'version') return then.version.rev
+  throw new CouchError(
+    'not_found',
+    then.kind === 'absent'
+      ? 'The document was not there then.'
+      : 'What the document was then is not known any more.',
+  )
+}

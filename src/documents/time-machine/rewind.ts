@@ -1,0 +1,246 @@
+/** Makes documents what they were at a time: page by page, each page a group of ordinary writes; rewind-plan.ts. */
+import { asCouchError, CouchError, type ErrorName } from '../../core/errors.ts'
+import { DESIGN_PREFIX } from '../../core/ids.ts'
+import type { UserCtx } from '../../core/types.ts'
+import { Breath } from '../../core/yielder.ts'
+import type { IdRange } from '../../storage/engine.ts'
+import type { DocHistory, RememberingStore } from '../../storage/history-store.ts'
+import { kindRange } from '../all-docs-query.ts'
+import { remeasured } from '../allowance.ts'
+import type { EditResult } from '../edit.ts'
+import { requireDatabaseAdmin } from '../security.ts'
+import type { WriteChecks } from '../validate.ts'
+import { type AnyEdit, writeEdits } from '../write.ts'
+import { documentHistory, overwritten, readVersion } from './document-history.ts'
+import {
+  bytesOf,
+  isEnough,
+  PAGE_DOCS,
+  planOfNone,
+  planRewind,
+  RewindPage,
+  type RewindPlan,
+  type RewindTarget,
+} from './rewind-plan.ts'
+import type { RewindCounts, RewindOutcome, RewindRequest, TimeMachine } from './time-machine-calls.ts'
+
+/** How often it is said how far a rewind is that changes nothing, in ms. */
+const TELL_EVERY_MS = 1000
+
+/** With these the store itself fails: what comes after would fail alike. */
+const BROKEN: ReadonlySet<ErrorName> = new Set([
+  'damaged_file',
+  'disk_fault',
+  'insufficient_storage',
+  'internal_server_error',
+  'no_database',
+  'unavailable',
+])
+
+/** What one rewind works with. */
+interface RewindOptions {
+  readonly store: RememberingStore
+  readonly user: UserCtx
+  readonly checks: WriteChecks
+  /** The time, in ms since 1970. */
+  now(): number
+}
+
+interface Done {
+  readonly plan: RewindPlan
+  readonly outcome: RewindOutcome
+  readonly rev?: string
+  readonly refusal?: CouchError
+}
+
+/** The lines of a rewind; see {@link TimeMachine.rewind} in time-machine-calls.ts. */
+async function* rewind(options: RewindOptions, request: RewindRequest): AsyncGenerator<Uint8Array> {
+  const { store, user, now } = options
+  const view = await store.view()
+  requireDatabaseAdmin(user, view.security)
+  const horizon = await store.history.horizon()
+  const { at, ids, dryRun } = request
+  if (at > now()) throw new CouchError('bad_request', 'The time to go back to lies in the future.')
+  if (ids === undefined && at < Math.max(horizon.begun, horizon.timed)) {
+    const since = new Date(Math.max(horizon.begun, horizon.timed)).toISOString()
+    throw new CouchError('bad_request', `Nothing is known of the database before ${since}.`)
+  }
+  const target = { at, horizon, lastSeq: view.updateSeq, isWhole: ids === undefined }
+  const run = new Rewind(options, target, dryRun)
+  const of = ids?.length ?? view.docCount + view.deletedCount
+  yield line({ at: new Date(at).toISOString(), dry_run: dryRun, documents: of })
+  try {
+    yield* ids === undefined ? run.all() : run.some(ids)
+    yield line({ done: true, ...run.progress })
+  } catch (thrown) {
+    yield line({ ...asCouchError(thrown).toBody(), ...run.progress })
+  }
+}
+
+function line(value: object): Uint8Array {
+  return Buffer.from(`${JSON.stringify(value)}\n`)
+}
+
+/** Design documents are the last, so that they have no say in what comes back with them. */
+const RANGES: readonly IdRange[] = [
+  { end: { id: DESIGN_PREFIX, inclusive: false } },
+  { start: { id: DESIGN_PREFIX.replace('/', '0'), inclusive: true } },
+  kindRange('design'),
+]
+
+class Rewind {
+  readonly #options: RewindOptions
+  readonly #target: RewindTarget
+  readonly #isDry: boolean
+  readonly #counts: Record<RewindOutcome, number> = {
+    restored: 0,
+    recreated: 0,
+    deleted: 0,
+    unchanged: 0,
+    expired: 0,
+    newer: 0,
+    absent: 0,
+    refused: 0,
+  }
+  #lookedAt = 0
+  #told = performance.now()
+
+  constructor(options: RewindOptions, target: RewindTarget, isDry: boolean) {
+    this.#options = options
+    this.#target = target
+    this.#isDry = isDry
+  }
+
+  /** How far it is, as the lines tell it. */
+  get progress(): { readonly looked_at: number; readonly counts: RewindCounts } {
+    return { looked_at: this.#lookedAt, counts: this.#counts }
+  }
+
+  async *all(): AsyncGenerator<Uint8Array> {
+    for (const range of RANGES) {
+      for (let rest: IdRange | null = range; rest !== null; ) {
+        const page = new RewindPage(this.#options.store)
+        try {
+          const more: boolean = await this.#fill(page, rest)
+          const last = page.plans.at(-1)
+          yield* this.#carryOut(page)
+          rest = more && last ? { ...range, start: { id: last.id, inclusive: false } } : null
+        } finally {
+          page.release()
+        }
+      }
+    }
+  }
+
+  /** @returns whether documents of the range remain */
+  async #fill(page: RewindPage, range: IdRange): Promise<boolean> {
+    const breath = new Breath()
+    let bytes = 0
+    const paging = { limit: PAGE_DOCS, enough: () => breath.isDue || isEnough(bytes) }
+    const { rows, more } = await this.#options.store.history.readRange(range, paging, (doc, view) => {
+      requireDatabaseAdmin(this.#options.user, view.security)
+      const plan = this.#plan(doc)
+      bytes += bytesOf(plan)
+      return plan
+    })
+    await page.add(rows)
+    // A group of writes may take as long as the reading has.
+    await (rows.some(({ docs }) => docs.length > 0) ? breath.rest() : breath.take())
+    return more
+  }
+
+  async *some(ids: readonly string[]): AsyncGenerator<Uint8Array> {
+    const breath = new Breath()
+    let page = new RewindPage(this.#options.store)
+    try {
+      for (const id of new Set(ids)) {
+        const [plan] = await this.#options.store.history.readDocs([id], (doc, _id, view) => {
+          requireDatabaseAdmin(this.#options.user, view.security)
+          return doc === null ? planOfNone(id) : this.#plan(doc)
+        })
+        await page.add(plan === undefined ? [] : [plan])
+        await breath.take()
+        if (!page.isFull) continue
+        yield* this.#carryOut(page)
+        page = new RewindPage(this.#options.store)
+      }
+      yield* this.#carryOut(page)
+    } finally {
+      page.release()
+    }
+  }
+
+  #plan(doc: DocHistory): RewindPlan {
+    return planRewind(doc, this.#target)
+  }
+
+  /** Writes what a page is to be, and tells of it. */
+  async *#carryOut(page: RewindPage): AsyncGenerator<Uint8Array> {
+    const { plans } = page
+    const results = await this.#write(this.#isDry ? [] : plans).finally(() => page.release())
+    const lines: string[] = []
+    for (const plan of plans) {
+      const done = doneOf(plan, results.get(plan) ?? [])
+      this.#lookedAt += 1
+      this.#counts[done.outcome] += 1
+      if (done.outcome !== 'unchanged') lines.push(`${JSON.stringify(shown(done))}\n`)
+    }
+    const now = performance.now()
+    if (lines.length === 0 && now - this.#told < TELL_EVERY_MS) return
+    this.#told = now
+    lines.push(`${JSON.stringify({ progress: this.progress })}\n`)
+    yield Buffer.from(lines.join(''))
+  }
+
+  async #write(plans: readonly RewindPlan[]): Promise<Map<RewindPlan, EditResult[]>> {
+    const { store, user, checks } = this.#options
+    const edits: AnyEdit[] = []
+    const owners: RewindPlan[] = []
+    for (const plan of plans) {
+      for (const doc of plan.docs) {
+        checks.documentRules?.checkDocument(doc)
+        const prepared = (await checks.documentRules?.prepare(doc)) ?? doc
+        edits.push({ id: plan.id, doc: prepared, newEdits: true, isOfRewind: true })
+        owners.push(plan)
+      }
+    }
+    const written = new Map<RewindPlan, EditResult[]>()
+    if (edits.length === 0) return written
+    const results = await writeEdits(store, await remeasured(store, user), edits, checks)
+    for (const [at, result] of results.entries()) {
+      if (result instanceof CouchError && BROKEN.has(result.code)) throw result
+      const plan = owners[at] as RewindPlan
+      written.set(plan, [...(written.get(plan) ?? []), result])
+    }
+    return written
+  }
+}
+
+function doneOf(plan: RewindPlan, results: readonly EditResult[]): Done {
+  const refusal = results.find((result) => result instanceof CouchError)
+  // Somebody else has written to it since it was looked at.
+  if (refusal?.code === 'conflict') return { plan, outcome: 'newer' }
+  if (refusal !== undefined) return { plan, outcome: 'refused', refusal }
+  const [made] = results
+  if (made === undefined || made instanceof CouchError) return { plan, outcome: plan.outcome }
+  return { plan, outcome: plan.outcome, rev: made.rev }
+}
+
+/** A line of the answer. */
+function shown({ plan, outcome, rev, refusal }: Done): object {
+  const { id, from, to } = plan
+  return { id, outcome, from, to, ...(rev && { rev }), ...refusal?.toBody() }
+}
+
+// The time machine's methods of a database; time-machine-calls.ts says what they do.
+
+/** @param store the database's documents @param now the time, in ms since 1970 */
+export function timeMachine(store: RememberingStore, checks: WriteChecks, now: () => number): TimeMachine {
+  return {
+    history: (user, id, page) => documentHistory(store, user, id, page),
+    overwritten: (user, query) => overwritten(store, user, query),
+    version: (user, id, choice, attachments) =>
+      readVersion(store, user, id, choice, { attachments, now: now() }),
+    rewind: (user, request) => rewind({ store, user, checks, now }, request),
+  }
+}

@@ -1,0 +1,182 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { FastifyRequest } from 'fastify'
+import fp from 'fastify-plugin'
+import { isServerAdmin, requireMetricsReader, requireServerAdmin } from '../../auth/accounts.ts'
+import { CouchError } from '../../core/errors.ts'
+import { checkDatabaseName, holdsAccounts } from '../../core/ids.ts'
+import type { SecurityObject, UserCtx } from '../../core/types.ts'
+import {
+  databaseRole,
+  requireDatabaseAdmin,
+  requireMaintainer,
+  requireMember,
+} from '../../documents/security.ts'
+import type { DatabaseHandle } from '../../threads/databases.ts'
+import { isOwner, tenantOf } from '../services.ts'
+
+const SERVER_PATH = /^_[a-z_]+$/
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** The database of the route, where there is one; read it with `databaseOf`. */
+    database: DatabaseHandle | null
+  }
+}
+
+/**
+ * Decides, on the matched route's own rule, whether the caller may go on (protocol.md 1.4, 11.4). For a database
+ * this is a fast refusal only: the thread that owns it decides again in the turn of the act.
+ */
+export const access = fp(
+  async (app) => {
+    app.decorateRequest('database', null)
+    app.addHook('onRequest', checkAccess)
+  },
+  { name: 'access', dependencies: ['authentication'] },
+)
+
+/**
+ * Holds the caller against the rule of the matched route, and finds the route's database.
+ * @throws unauthorized, not_server_admin, forbidden, no_database, not_found
+ */
+export async function checkAccess(request: FastifyRequest): Promise<void> {
+  if (request.is404) return
+  const { user } = request
+  // A route that forgot its rule is closed.
+  const { access = 'server admin', stranger } = request.routeOptions.config
+  switch (access) {
+    case 'public':
+      return
+    case 'user':
+      if (user.name !== null || isServerAdmin(user)) return
+      if (stranger !== undefined) throw new CouchError(stranger)
+      throw new CouchError('unauthorized', 'You are not an authenticated user')
+    case 'metrics':
+      return requireMetricsReader(user)
+    case 'server admin':
+      return requireServerAdmin(user)
+    case 'tenant':
+      return requireTenant(request)
+    case 'owner':
+      return requireOwner(request)
+    case 'member':
+      return enterDatabase(request, requireMember)
+    case 'db admin':
+      return enterDatabase(request, requireDatabaseAdmin)
+    case 'db admin or owner':
+      return enterDatabase(request, isOwner(request) ? () => undefined : requireDatabaseAdmin)
+    case 'maintainer':
+      return enterDatabase(request, requireMaintainer)
+  }
+}
+
+/** In single mode there are no tenants. @throws not_server_admin */
+function requireTenant(request: FastifyRequest): void {
+  if (tenantOf(request) === null) requireServerAdmin(request.user)
+}
+
+/** @throws not_server_admin, no_database, forbidden */
+async function requireOwner(request: FastifyRequest): Promise<void> {
+  if (tenantOf(request) === null) {
+    requireServerAdmin(request.user)
+    return
+  }
+  if (isOwner(request)) {
+    namedDatabase(request)
+    return
+  }
+  await visibleDatabase(request, () => {
+    throw new CouchError('forbidden', 'You are not the owner of this database.')
+  })
+}
+
+type RequireRole = (...asked: Parameters<typeof requireMember>) => void
+
+async function enterDatabase(request: FastifyRequest, requireRole: RequireRole): Promise<void> {
+  const { db } = request.params as { db: string }
+  if (db.startsWith('_') && !isLegalName(db)) refuseServerPath(request, db)
+  const { usersDatabase } = request.server.services.databases
+  if (holdsAccounts(db, usersDatabase) && request.identity.token !== null) refuseToken(request.user)
+  request.database = isServerAdmin(request.user)
+    ? namedDatabase(request)
+    : await visibleDatabase(request, requireRole)
+}
+
+/** @throws no_database */
+function namedDatabase(request: FastifyRequest): DatabaseHandle {
+  const { db } = request.params as { db: string }
+  return request.server.services.databases.get(db)
+}
+
+/**
+ * A refusal that tells whether a database is there is given no sooner, in milliseconds: finding out the rights of one
+ * that is closed takes a few more than finding that there is none.
+ */
+const REFUSAL_MS = 20
+
+/**
+ * The database of the route for a caller who is no server admin. A database's name may tell who has an account
+ * (`userdb-...`), so strangers get the same answer whether it is there or not, and so do tenants of others' databases.
+ * @throws unauthorized, forbidden, no_database
+ */
+async function visibleDatabase(request: FastifyRequest, requireRole: RequireRole): Promise<DatabaseHandle> {
+  const began = performance.now()
+  try {
+    const database = databaseOrNull(request)
+    const security = (await database?.securityCopy()) ?? null
+    if (database !== null && isTold(request, security)) {
+      requireRole(request.user, security)
+      return database
+    }
+    if (request.user.name === null) requireMember(request.user, null)
+    // The cause tells revocation.ts that this is a refusal.
+    const refusal = database === null ? {} : { cause: new CouchError('forbidden') }
+    throw new CouchError('no_database', undefined, refusal)
+  } catch (error) {
+    if (request.user.name === null || tenantOf(request) !== null) {
+      await sleep(Math.max(0, began + REFUSAL_MS - performance.now()))
+    }
+    throw error
+  }
+}
+
+function databaseOrNull(request: FastifyRequest): DatabaseHandle | null {
+  try {
+    return namedDatabase(request)
+  } catch (error) {
+    if (error instanceof CouchError && error.code === 'no_database') return null
+    throw error
+  }
+}
+
+/** Whether the caller may know that the database is there. In single mode accounts may, as in CouchDB. */
+function isTold(request: FastifyRequest, security: SecurityObject | null): boolean {
+  const { db } = request.params as { db: string }
+  if (databaseRole(request.user, security) !== 'none') return true
+  if (request.user.name === null) return false
+  return tenantOf(request) === null || db.startsWith('_') || isOwner(request)
+}
+
+/**
+ * Who has found a phone must not get from it to the account: `_users` would give him the hash of its password, and let
+ * him set another one.
+ */
+function refuseToken(user: UserCtx): void {
+  if (!isServerAdmin(user)) throw new CouchError('forbidden', 'A device token gives no access to _users.')
+}
+
+/** An unknown /_name is a path of the server's, not of a database (protocol.md 11.4, 17); so is what is below one. */
+function refuseServerPath(request: FastifyRequest, name: string): never {
+  requireServerAdmin(request.user)
+  const isKnown = SERVER_PATH.test(name) && request.server.hasRoute({ method: 'GET', url: `/${name}` })
+  throw new CouchError(isKnown ? 'not_found' : 'no_database')
+}
+
+function isLegalName(name: string): boolean {
+  try {
+    checkDatabaseName(name)
+    return true
+  } catch {
+    return false
+  }
+}

@@ -1,0 +1,299 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import fp from 'fastify-plugin'
+import { isOpen } from '../../auth/admins.ts'
+import type { Config } from '../../config/config.ts'
+import { CouchError } from '../../core/errors.ts'
+import { APP_ORIGINS } from '../../core/network.ts'
+import { absoluteUrl, HEADER_TEXT } from '../replies.ts'
+import { hostOf } from '../transport/client-address.ts'
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    cors: CorsPolicies
+  }
+}
+
+/**
+ * CORS (protocol.md 13): what lets a page of another origin read answers, on every one of them, and answers to
+ * preflights before anybody is asked who he is. Why not @fastify/cors: docs/decisions/0018.
+ */
+export const cors = fp(
+  async (app) => {
+    app.decorate('cors', new CorsPolicies(app.services.config))
+    app.addHook('onRequest', (request, reply, done) => {
+      if (setCorsHeaders(request, reply)) void reply.code(204).send()
+      else done()
+    })
+  },
+  { name: 'cors', dependencies: ['couch-headers'] },
+)
+
+/**
+ * The origin of the page that a request comes from; undefined: it comes from no page. An empty `Origin` is no page's,
+ * since browsers send an origin or `null` (RFC 6454 7.1): LiveSync sends it from outside of its page.
+ */
+export function pageOf({ headers }: Pick<FastifyRequest, 'headers'>): string | undefined {
+  return headers.origin || undefined
+}
+
+/**
+ * Sets the headers of CORS on the reply; the hook does not reach requests that no route was looked for.
+ * @returns whether the request is a preflight that is allowed, so that this is the whole answer
+ */
+export function setCorsHeaders(request: FastifyRequest, reply: FastifyReply): boolean {
+  const { cors } = request.server
+  if (!cors.isOn) return false
+  reply.header('Vary', 'Origin')
+  const origin = pageOf(request)
+  if (origin === undefined) return false
+  const policy = cors.of(cors.dependOnHost ? hostOf(request) : undefined)
+  // With `*` an origin is any text, and Node would throw at what is none.
+  if (!policy.allows(origin) || !HEADER_TEXT.test(origin)) return false
+  if (isPreflight(request)) return allowPreflight(request, reply, policy, origin)
+  reply.header('Access-Control-Expose-Headers', policy.exposed)
+  allowOrigin(reply, policy, origin)
+  return false
+}
+
+function isPreflight({ method, headers }: FastifyRequest): boolean {
+  return method === 'OPTIONS' && headers['access-control-request-method'] !== undefined
+}
+
+/** One that asks for too much gets no headers, and the answer that OPTIONS gets. */
+function allowPreflight(
+  { headers }: FastifyRequest,
+  reply: FastifyReply,
+  policy: CorsPolicy,
+  origin: string,
+): boolean {
+  const asked = headers['access-control-request-headers']?.trim() ?? ''
+  if (!policy.allowsMethod(headers['access-control-request-method'] as string)) return false
+  if (!policy.allowsHeaders(asked)) return false
+  allowOrigin(reply, policy, origin)
+  reply.headers({
+    'Access-Control-Allow-Methods': policy.methods,
+    'Access-Control-Max-Age': policy.maxAge,
+  })
+  if (HEADER_TEXT.test(asked)) reply.header('Access-Control-Allow-Headers', asked)
+  return true
+}
+
+/** The origin as it came, never `*`: PouchDB always sends credentials, and then browsers take no `*`. */
+function allowOrigin(reply: FastifyReply, policy: CorsPolicy, origin: string): void {
+  reply.header('Access-Control-Allow-Origin', origin)
+  if (policy.trusts(origin)) reply.header('Access-Control-Allow-Credentials', 'true')
+}
+
+/**
+ * The same as lines, for an answer to what is no HTTP, of which only the bytes are there.
+ * @param head as much of the request as came
+ */
+export function corsLines(cors: CorsPolicies, head: Buffer): string[] {
+  if (!cors.isOn) return []
+  const [, origin] = /\r\norigin:[ \t]*([\x21-\x7e]+)[ \t]*\r\n/i.exec(head.toString('latin1')) ?? []
+  const policy = cors.of(undefined)
+  if (origin === undefined || !policy.allows(origin)) return ['Vary: Origin']
+  const trusted = policy.trusts(origin) ? ['Access-Control-Allow-Credentials: true'] : []
+  return ['Vary: Origin', `Access-Control-Allow-Origin: ${origin}`, ...trusted]
+}
+
+// What the configuration says about pages of other origins; protocol.md 13.
+
+/** CouchDB's default (chttpd_cors.erl). */
+const METHODS = 'CONNECT,COPY,DELETE,GET,HEAD,OPTIONS,POST,PUT,TRACE'
+const MAX_AGE = '600'
+
+/** CouchDB's, and what clients of ours may want to read beside them. */
+const EXPOSED = [
+  'content-type',
+  'cache-control',
+  'accept-ranges',
+  'etag',
+  'server',
+  'x-couch-request-id',
+  'x-couch-update-newrev',
+  'x-couchdb-body-time',
+  'content-range',
+  'location',
+  'retry-after',
+  'www-authenticate',
+].join(', ')
+
+const SECTION = 'cors'
+const HOST_PREFIX = `${SECTION}:`
+const KNOWN_APPS: ReadonlySet<string> = new Set(APP_ORIGINS)
+
+/** What is allowed to pages of other origins on one host. */
+interface CorsPolicy {
+  /** Text for Access-Control-Max-Age: seconds. */
+  readonly maxAge: string
+  /** Text for Access-Control-Allow-Methods. */
+  readonly methods: string
+  /** Text for Access-Control-Expose-Headers. */
+  readonly exposed: string
+  /** @param origin the header as it came; compared exactly, so that a port must be the same too */
+  allows(origin: string): boolean
+  /** Whether the origin's requests may carry cookies and credentials. */
+  trusts(origin: string): boolean
+  /** @param method case-sensitive */
+  allowsMethod(method: string): boolean
+  /** @param headers the text of Access-Control-Request-Headers */
+  allowsHeaders(headers: string): boolean
+}
+
+/** The policies in effect, read anew after a change of the configuration. */
+class CorsPolicies {
+  readonly #config: Config
+  #isOn = false
+  #common: CorsPolicy
+  /** By the host's name, for those that have a section of their own. */
+  #byHost: ReadonlyMap<string, CorsPolicy> = new Map()
+
+  constructor(config: Config) {
+    this.#config = config
+    this.#common = readPolicy(config, SECTION)
+    this.#read()
+    config.onChange((section, key) => {
+      if (section === SECTION || section.startsWith(HOST_PREFIX) || key === 'enable_cors') this.#read()
+    })
+  }
+
+  /** Whether answers carry any headers of CORS. */
+  get isOn(): boolean {
+    return this.#isOn
+  }
+
+  /** Whether any host has a policy of its own. */
+  get dependOnHost(): boolean {
+    return this.#byHost.size > 0
+  }
+
+  /** @param host how the client named the server, with or without a port; it chooses `[cors:HOST]` */
+  of(host: string | undefined): CorsPolicy {
+    if (host === undefined || !this.dependOnHost) return this.#common
+    return this.#byHost.get(host.toLowerCase().replace(/:\d+$/, '')) ?? this.#common
+  }
+
+  #read(): void {
+    this.#isOn = isEnabled(this.#config)
+    this.#common = readPolicy(this.#config, SECTION)
+    const sections = Object.keys(this.#config.all()).filter((name) => name.startsWith(HOST_PREFIX))
+    this.#byHost = new Map(
+      sections.map((name) => [name.slice(HOST_PREFIX.length).toLowerCase(), readPolicy(this.#config, name)]),
+    )
+  }
+}
+
+/** Unset, it is on: unlike in CouchDB, where nobody's app works before it was found and set. */
+function isEnabled(config: Config): boolean {
+  const said = config.get('chttpd', 'enable_cors')
+  return said === undefined || said === '' || said === 'true'
+}
+
+function readPolicy(config: Config, section: string): CorsPolicy {
+  const value = (key: string) => config.get(section, key) ?? config.get(SECTION, key)
+  const origins = new Set(listOf(value('origins')))
+  const methods = listOf(value('methods') || METHODS)
+  const headers = value('headers') ? new Set(listOf(value('headers')?.toLowerCase())) : null
+  const credentials = value('credentials')
+  return {
+    maxAge: value('max_age') || MAX_AGE,
+    methods: methods.join(', '),
+    exposed: value('exposed_headers') || EXPOSED,
+    allows: (origin) => origins.has(origin) || origins.has('*'),
+    // Where nothing is said: of the apps that are known to need it, and of no other page.
+    trusts: (origin) => (credentials ? credentials === 'true' : KNOWN_APPS.has(origin)),
+    allowsMethod: (method) => methods.includes(method),
+    allowsHeaders: (asked) =>
+      headers === null || listOf(asked.toLowerCase()).every((name) => headers.has(name)),
+  }
+}
+
+function listOf(text: string | undefined): string[] {
+  return (text ?? '')
+    .split(',')
+    .map((each) => each.trim())
+    .filter((each) => each !== '')
+}
+
+/** Methods that change nothing: RFC 9110 9.2.1. */
+const SAFE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
+const LOOPBACK_HOST = /^(?:(?:[\w-]+\.)*localhost|127(?:\.\d{1,3}){3}|\[::1\])\.?(?::\d*)?$/i
+const LOOPBACK_ADDRESS = /^(?:127\.|::1$|::ffff:127\.)/
+/** Characters of what the client has sent that a reason repeats. */
+const SHOWN = 256
+
+/**
+ * Refuses what a web page does behind its reader's back, before anybody is asked who he is: a request that is not of
+ * a page (curl, replicators, apps on their native network) has no `Origin`, or an empty one, and passes.
+ */
+export const origin = fp(
+  async (app) => {
+    const isBoundHere = boundToLoopback(app)
+    app.addHook('onRequest', (request, _reply, done) => {
+      done(foreignHost(request, isBoundHere) ?? foreignPage(request))
+    })
+  },
+  { name: 'origin', dependencies: ['cors', 'errors'] },
+)
+
+/** Whether the app listens on this machine only; asked when it does, since the configuration may have changed since. */
+function boundToLoopback(app: FastifyInstance): () => boolean {
+  let answer: boolean | undefined
+  return () => {
+    if (answer !== undefined) return answer
+    const addresses = app.addresses()
+    if (addresses.length === 0) return false
+    if (app.secure !== null) addresses.push(app.secure.address)
+    answer = addresses.every((at) => typeof at === 'object' && LOOPBACK_ADDRESS.test(at.address))
+    return answer
+  }
+}
+
+/**
+ * While there is no admin, a server that only this machine reaches is open to every page that a browser here shows, if
+ * the page's own name leads to 127.0.0.1 ("DNS rebinding"): then the browser takes the server for the page's. Such a
+ * request names the page's host, whatever else it says.
+ */
+function foreignHost(request: FastifyRequest, isBoundHere: () => boolean): CouchError | undefined {
+  const { host } = request.headers
+  if (host === undefined || LOOPBACK_HOST.test(host) || !isBoundHere()) return undefined
+  if (!isOpen(request.server.services.config)) return undefined
+  return new CouchError(
+    'forbidden',
+    `While there is no admin, this server answers to localhost and 127.0.0.1 only, not to ${shown(host)}. ` +
+      'Make one: PUT /_node/_local/_config/admins/{name}.',
+  )
+}
+
+/** A page may send some requests with its reader's cookies to anywhere; it cannot hide where it comes from. */
+function foreignPage(request: FastifyRequest): CouchError | undefined {
+  const page = pageOf(request)
+  if (page === undefined || SAFE.has(request.method)) return undefined
+  if (request.server.cors.of(hostOf(request)).allows(page) || isOwn(request, page)) return undefined
+  return new CouchError(
+    'forbidden',
+    `Pages of ${shown(page)} may change nothing here: the origin is not in cors/origins, and is not the server's own.`,
+  )
+}
+
+/**
+ * Whether the page is of this very host and port, as the client named them. Where a proxy that does not say so has
+ * ended TLS the page's scheme is the safer one, and that will do.
+ */
+function isOwn(request: FastifyRequest, page: string): boolean {
+  const own = absoluteUrl(request)
+  const asked = originOf(page)
+  if (asked === null) return false
+  return asked === originOf(own) || asked === originOf(own.replace(/^http:/, 'https:'))
+}
+
+/** With the default port left out, as browsers do. */
+function originOf(address: string): string | null {
+  const { origin: found } = URL.canParse(address) ? new URL(address) : { origin: 'null' }
+  return found === 'null' ? null : found
+}
+
+function shown(text: string): string {
+  return text.slice(0, SHOWN)
+}

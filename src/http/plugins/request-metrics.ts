@@ -1,0 +1,324 @@
+/**
+ * Counts requests as they end. It is asked with every request, so it makes nothing then: each route has counters of its
+ * own, found when the route is registered, and labels are put together only when somebody asks for the metrics.
+ */
+import type { Server, ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import fp from 'fastify-plugin'
+import { Histogram } from '../../core/histogram.ts'
+import { REQUEST_SECONDS } from '../../metrics/couch-stats.ts'
+import type { HttpCounts, Measurements, RequestCount } from '../../metrics/measurements.ts'
+import { ProcessWatch } from '../../metrics/process-metrics.ts'
+
+/** Methods that have a name in the metrics; any other that Node reads is `OTHER`. */
+const METHODS = [
+  'OTHER',
+  'GET',
+  'HEAD',
+  'POST',
+  'PUT',
+  'DELETE',
+  'COPY',
+  'PATCH',
+  'OPTIONS',
+  'TRACE',
+] as const
+const METHOD_PLACES: ReadonlyMap<string, number> = new Map(METHODS.map((method, at) => [method, at]))
+
+/** Of requests that no route was found for. */
+const NO_ROUTE = 'none'
+/** Stands for the status of a request whose client was gone before it was answered. */
+const ABORTED = 0
+/** More than any status. */
+const STATUSES = 1000
+
+/** Routes whose requests take about as long as each other, by pattern; the first that fits. */
+const CLASSES: readonly (readonly [RegExp, string])[] = [
+  [/^\/:db\/_bulk_docs$/, 'bulk_docs'],
+  [/^\/:db\/_bulk_get$/, 'bulk_get'],
+  [/^\/:db\/_(?:revs_diff|missing_revs)$/, 'revs_diff'],
+  [/^\/:db\/_(?:all|design|local)_docs(?:\/|$)/, 'all_docs'],
+  [/^\/:db\/_find$/, 'find'],
+  [/^\/(?::db\/_changes|_db_updates)$/, 'changes'],
+  [/^\/:db\/_design\/:ddoc\/_view\//, 'view'],
+  [/^\/:db\/_local\/:local$/, 'local_document'],
+  [/^\/:db\/(?::docid|_design\/:ddoc)$/, 'document'],
+  [/^\/:db\/(?::docid|_design\/:ddoc)\/\*$/, 'attachment'],
+  [/^\/:db(?:\/|$)/, 'database'],
+  [/^\//, 'server'],
+]
+
+type Durations = Map<string, Histogram>
+
+/** The counters of one route. */
+class RouteTally {
+  readonly route: string
+  /** By method and status. */
+  readonly #counts = new Map<number, number>()
+  /** By method; shared by the routes of a class. */
+  readonly #durations: Durations
+
+  constructor(route: string, durations: Durations) {
+    this.route = route
+    this.#durations = durations
+  }
+
+  /**
+   * A request is over.
+   * @param status null: it was not answered
+   * @param ms from its head to the end of its answer; null: it waited for changes, so that this says nothing
+   */
+  add(method: string, status: number | null, ms: number | null): void {
+    const place = METHOD_PLACES.get(method) ?? 0
+    const key = place * STATUSES + (status ?? ABORTED)
+    this.#counts.set(key, (this.#counts.get(key) ?? 0) + 1)
+    if (ms === null) return
+    const name = METHODS[place] as string
+    let durations = this.#durations.get(name)
+    if (durations === undefined) {
+      durations = new Histogram(REQUEST_SECONDS)
+      this.#durations.set(name, durations)
+    }
+    durations.add(ms / 1000)
+  }
+
+  /** What was counted so far. */
+  counts(): RequestCount[] {
+    return [...this.#counts].map(([key, count]) => {
+      const status = key % STATUSES
+      const method = METHODS[Math.floor(key / STATUSES)] as string
+      return { route: this.route, method, status: status === ABORTED ? null : status, count }
+    })
+  }
+}
+
+export class RequestTally {
+  readonly #routes = new Map<string, RouteTally>()
+  readonly #classes = new Map<string, Durations>()
+  readonly #feeds = new Map<string, number>()
+  /** Of requests that no route was found for. */
+  readonly noRoute: RouteTally = this.route(NO_ROUTE)
+  broken = 0
+  invalid = 0
+  underWay = 0
+
+  /** The counters of a route, the same for each of its methods. @param pattern as it is registered */
+  route(pattern: string): RouteTally {
+    const known = this.#routes.get(pattern)
+    if (known !== undefined) return known
+    const made = new RouteTally(pattern, this.#durationsOf(classOf(pattern)))
+    this.#routes.set(pattern, made)
+    return made
+  }
+
+  #durationsOf(name: string): Durations {
+    const known = this.#classes.get(name) ?? new Map<string, Histogram>()
+    this.#classes.set(name, known)
+    return known
+  }
+
+  /** Counts a feed of some kind as open while it is sent. */
+  async whileOpen(kind: string, send: () => Promise<void>): Promise<void> {
+    this.#feeds.set(kind, this.#feed(kind) + 1)
+    try {
+      await send()
+    } finally {
+      this.#feeds.set(kind, this.#feed(kind) - 1)
+    }
+  }
+
+  #feed(kind: string): number {
+    return this.#feeds.get(kind) ?? 0
+  }
+
+  /** What was counted so far. */
+  counts(): Pick<HttpCounts, 'requests' | 'durations' | 'openFeeds' | 'broken' | 'invalid' | 'underWay'> {
+    const durations = [...this.#classes].flatMap(([name, methods]) =>
+      [...methods].map(([method, seconds]) => ({ class: name, method, seconds: seconds.counts() })),
+    )
+    const { broken, invalid, underWay } = this
+    const requests = [...this.#routes.values()].flatMap((route) => route.counts())
+    return { requests, durations, openFeeds: this.#openFeeds(), broken, invalid, underWay }
+  }
+
+  #openFeeds(): Record<string, number> {
+    const { normal = 0, longpoll = 0, continuous = 0, eventsource = 0 } = Object.fromEntries(this.#feeds)
+    return { normal, longpoll, continuous, eventsource }
+  }
+}
+
+function classOf(pattern: string): string {
+  return CLASSES.find(([fits]) => fits.test(pattern))?.[1] ?? NO_ROUTE
+}
+
+// Counts connections and what goes over them; a request costs nothing by it.
+
+class ConnectionTally {
+  readonly #open = new Set<Socket>()
+  readonly #listeners = new Map<Socket, Set<() => void>>()
+  #count = 0
+  /** Of connections that are closed. */
+  #received = 0
+  #sent = 0
+
+  /** Counts from now on. */
+  constructor(server: Server) {
+    server.on('connection', (socket) => this.opened(socket))
+  }
+
+  /** Takes a connection that the server does not tell of. */
+  opened(socket: Socket): void {
+    this.#count += 1
+    this.#open.add(socket)
+    socket.once('close', () => {
+      this.#open.delete(socket)
+      this.#received += socket.bytesRead
+      this.#sent += socket.bytesWritten
+      for (const listener of this.#listeners.get(socket) ?? []) listener()
+      this.#listeners.delete(socket)
+    })
+  }
+
+  /** Calls `listener` when a connection is gone, unless the returned function was called before. */
+  onClosed(socket: Socket, listener: () => void): () => void {
+    const listeners = this.#listeners.get(socket) ?? new Set()
+    this.#listeners.set(socket, listeners.add(listener))
+    return () => {
+      listeners.delete(listener)
+      if (listeners.size === 0) this.#listeners.delete(socket)
+    }
+  }
+
+  counts(): { openConnections: number; connections: number; receivedBytes: number; sentBytes: number } {
+    let receivedBytes = this.#received
+    let sentBytes = this.#sent
+    for (const socket of this.#open) {
+      receivedBytes += socket.bytesRead
+      sentBytes += socket.bytesWritten
+    }
+    return { openConnections: this.#open.size, connections: this.#count, receivedBytes, sentBytes }
+  }
+}
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    requestTally: RequestTally
+    connectionTally: ConnectionTally
+    /** Measures all that there is; whoever asks at the same time shares the answer. Never rejects. */
+    measure(): Promise<Measurements>
+  }
+  interface FastifyRequest {
+    /** The answer is a feed that waits: how long it takes says nothing of the server, and it hears of doubts itself. */
+    isWaitingFeed: boolean
+  }
+  interface FastifyContextConfig {
+    tally?: RouteTally
+  }
+}
+
+/** Node's codes for what its parser refuses, and for heads that take too long. */
+const INVALID = /^(?:HPE_|ERR_HTTP_)/
+
+/**
+ * Counts every request once, when its answer is out or its connection gone, however it was answered. Fastify's own
+ * hook for that, onResponse, is not called for clients that leave.
+ */
+export const metrics = fp(
+  async (app) => {
+    const tally = new RequestTally()
+    const connections = new ConnectionTally(app.server)
+    app.decorate('requestTally', tally)
+    app.decorate('connectionTally', connections)
+    app.decorate('measure', shared(measuring(app)))
+    app.decorateRequest('isWaitingFeed', false)
+    app.addHook('onRoute', (route) => {
+      route.config = { ...route.config, tally: tally.route(route.url) }
+    })
+    app.addHook('onRequest', (request, reply, done) => {
+      countAnswer(request, reply)
+      done()
+    })
+    app.server.on('clientError', ({ code }: NodeJS.ErrnoException) => {
+      // Whoever merely leaves has sent nothing wrong.
+      if (INVALID.test(code ?? '')) tally.invalid += 1
+    })
+  },
+  { name: 'metrics' },
+)
+
+/** What hangs on an answer until it is over. */
+interface Counted extends ServerResponse {
+  [REPLY]?: FastifyReply
+  /** Of an answer that waits behind another: lets go of the connection. */
+  [FORGET]?: () => void
+}
+
+const REPLY = Symbol('reply')
+const FORGET = Symbol('forget')
+
+/** Counts one request when it is over; the hook does not reach those that no route was looked for. */
+export function countAnswer(request: FastifyRequest, reply: FastifyReply): void {
+  const { requestTally, connectionTally } = request.server
+  const raw: Counted = reply.raw
+  requestTally.underWay += 1
+  raw[REPLY] = reply
+  // One function for all: a closure for each request takes four times as long.
+  raw.on('close', closed)
+  // An answer that waits behind another of its connection has none yet, and is not told when that is gone.
+  if (raw.socket === null) raw[FORGET] = connectionTally.onClosed(request.raw.socket, () => closed.call(raw))
+}
+
+/** Node tells it once, when the answer is done or can never be. */
+function closed(this: Counted): void {
+  const reply = this[REPLY] as FastifyReply
+  if (this[FORGET] !== undefined) {
+    this[FORGET]()
+    this.off('close', closed)
+  }
+  const { request } = reply
+  const { requestTally } = request.server
+  requestTally.underWay -= 1
+  if (!this.writableFinished) requestTally.broken += 1
+  const route = request.routeOptions.config?.tally ?? requestTally.noRoute
+  route.add(request.method, this.headersSent ? this.statusCode : null, durationOf(request, reply))
+}
+
+/** In ms; null where it says nothing. Fastify counts it from the request's head, and not at all without a route. */
+function durationOf(request: FastifyRequest, reply: FastifyReply): number | null {
+  return request.isWaitingFeed ? null : reply.elapsedTime || null
+}
+
+function measuring(app: FastifyInstance): () => Promise<Measurements> {
+  const { databases, credentials, version, tmpDir } = app.services
+  const watch = new ProcessWatch(tmpDir)
+  app.addHook('onClose', async () => watch.close())
+  return async () => {
+    const [stats, process] = await Promise.all([databases.stats(), watch.facts()])
+    const { bodyFiles, bodyMemory, requestTally, connectionTally } = app
+    return {
+      version,
+      http: {
+        ...requestTally.counts(),
+        ...connectionTally.counts(),
+        bodyMemory: { used: bodyMemory.used, size: bodyMemory.size },
+        bodyFiles: { used: bodyFiles.used, size: bodyFiles.size },
+      },
+      credentials: credentials.counts,
+      databases: { count: databases.names().length, compactions: databases.tasks().length },
+      ...stats,
+      process,
+    }
+  }
+}
+
+/** Whoever asks while an answer is made gets that one. */
+function shared<T>(make: () => Promise<T>): () => Promise<T> {
+  let making: Promise<T> | undefined
+  return () => {
+    making ??= make().finally(() => {
+      making = undefined
+    })
+    return making
+  }
+}

@@ -1,0 +1,199 @@
+/** Accounts in hosted mode, docs/settee-api.md: tenants, what they may have and what they take. */
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { CouchError } from '../../core/errors.ts'
+import type { NewAccount } from '../../hosted/account-keeper.ts'
+import type { Hosted } from '../../hosted/hosted.ts'
+import { addressKey } from '../../hosted/rate-limiter.ts'
+import { readQuota } from '../../hosted/usage.ts'
+import { COUNT, count, queryOf } from '../query-params.ts'
+import { sendJson } from '../replies.ts'
+import { type Path, registerPaths, type Schema, shape } from '../route-table.ts'
+import { readSmallJson } from '../transport/body-reader.ts'
+
+const LIST_QUERY: Schema = { type: 'object', properties: { limit: COUNT, after: { type: 'string' } } }
+const PAGE = 100
+const MAX_PAGE = 1000
+/** Of one address: a household may need some, a script many. */
+const SIGN_UPS = 5
+const SIGN_UP_WINDOW_MS = 60 * 60 * 1000
+
+/** Whether a request is one too many; how long until it is not, in seconds. */
+type SignUpLimit = ReturnType<FastifyInstance['createRateLimit']>
+
+const accountPaths = (signUp: Path['methods']): readonly Path[] => [
+  {
+    url: '/_settee/accounts',
+    allow: 'GET,HEAD,POST',
+    access: 'server admin',
+    methods: {
+      GET: { handler: listAccounts, query: LIST_QUERY },
+      POST: { handler: makeAccount, json: true },
+    },
+  },
+  {
+    url: '/_settee/accounts/:name',
+    allow: 'GET,HEAD,PUT,DELETE',
+    access: 'server admin',
+    methods: {
+      GET: { handler: accountOf },
+      PUT: { handler: changeAccount },
+      DELETE: { handler: deleteAccount },
+    },
+  },
+  {
+    url: '/_settee/owners/:name',
+    allow: 'GET,HEAD,PUT',
+    access: 'server admin',
+    methods: { GET: { handler: owner }, PUT: { handler: setOwner } },
+  },
+  { url: '/_settee/account', allow: 'GET,HEAD', access: 'user', methods: { GET: { handler: ownAccount } } },
+  { url: '/_settee/sign-up', allow: 'POST', access: 'public', methods: signUp },
+]
+
+/** The accounts' routes. They are known in single mode, and say there that there is no such thing. */
+export async function accountRoutes(app: FastifyInstance): Promise<void> {
+  const limit = app.services.hosted === null ? null : await signUpLimit(app)
+  const handler = (request: FastifyRequest, reply: FastifyReply) => signUp(limit, request, reply)
+  registerPaths(app, accountPaths({ POST: { handler, json: true } }))
+}
+
+/** Loads the library, which single mode has no use for. */
+async function signUpLimit(app: FastifyInstance): Promise<SignUpLimit> {
+  await app.register(import('@fastify/rate-limit'), { global: false })
+  return app.createRateLimit({
+    max: SIGN_UPS,
+    timeWindow: SIGN_UP_WINDOW_MS,
+    keyGenerator: (request) => addressKey(request.address),
+  })
+}
+
+/** @throws not_found in single mode */
+function hostedOf(request: FastifyRequest): Hosted {
+  const { hosted } = request.server.services
+  if (hosted === null)
+    throw new CouchError('not_found', 'There are accounts of this kind in hosted mode only.')
+  return hosted
+}
+
+function nameOf(request: FastifyRequest): string {
+  return (request.params as { name: string }).name
+}
+
+async function listAccounts(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const query = queryOf(request)
+  const limit = Math.min(MAX_PAGE, Math.max(1, count(query, 'limit') ?? PAGE))
+  return sendJson(reply, 200, await hostedOf(request).accounts.list(query.after ?? '', limit))
+}
+
+const TEXT = (name: string): Schema => ({
+  type: 'string',
+  refusal: ['bad_request', `\`${name}\` must be a string.`],
+})
+const CREDENTIALS: Schema = {
+  type: 'object',
+  properties: { name: TEXT('name'), password: TEXT('password') },
+  required: ['name', 'password'],
+  refusal: ['bad_request', 'The body must be a JSON object with `name` and `password`.'],
+}
+const NO_ROLES = ['bad_request', '`roles` must be a list of strings.'] as const
+
+const credentialsBody = shape<{ name: string; password: string }>(CREDENTIALS)
+const newAccountBody = shape<Pick<NewAccount, 'name' | 'password'> & { roles?: string[]; quota?: unknown }>({
+  ...CREDENTIALS,
+  properties: {
+    ...CREDENTIALS.properties,
+    roles: { type: 'array', items: { type: 'string', refusal: NO_ROLES }, refusal: NO_ROLES },
+  },
+})
+
+async function makeAccount(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const { accounts } = hostedOf(request)
+  const { name, password, roles = [], quota = {} } = newAccountBody(await readSmallJson(request))
+  await accounts.create({ name, password, roles, quota: readQuota(quota) })
+  return sendJson(reply, 201, { ok: true, name })
+}
+
+async function accountOf(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const account = await hostedOf(request).accounts.describe(nameOf(request))
+  if (account === null) throw new CouchError('not_found', 'There is no account of this name.')
+  return sendJson(reply, 200, account)
+}
+
+async function ownAccount(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const { accounts } = hostedOf(request)
+  const { name } = request.user
+  const account = name === null ? null : await accounts.describe(name)
+  if (account === null) throw new CouchError('not_found', 'You have no account here.')
+  return sendJson(reply, 200, account)
+}
+
+const changeBody = shape<{ quota?: unknown; suspended?: boolean }>({
+  type: 'object',
+  properties: {
+    suspended: { type: 'boolean', refusal: ['bad_request', '`suspended` must be true or false.'] },
+  },
+  refusal: ['body_not_object', 'Request body must be a JSON object'],
+})
+
+async function changeAccount(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const { accounts } = hostedOf(request)
+  const { quota, suspended } = changeBody(await readSmallJson(request))
+  await accounts.change(nameOf(request), {
+    ...(quota !== undefined && { quota: readQuota(quota) }),
+    ...(suspended !== undefined && { isSuspended: suspended }),
+  })
+  return sendJson(reply, 200, (await accounts.describe(nameOf(request))) ?? { ok: true })
+}
+
+async function deleteAccount(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const name = nameOf(request)
+  const deleted = await hostedOf(request).accounts.delete(name)
+  // `_users` is in each of them, whatever else of the account is.
+  const backups = (await request.server.services.backups?.list()) ?? []
+  const kept = backups.map(({ id }) => ({ backup: id }))
+  return sendJson(reply, 200, { ok: true, name, deleted, kept })
+}
+
+async function owner(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const { owners } = hostedOf(request)
+  const name = nameOf(request)
+  request.server.services.databases.get(name)
+  return sendJson(reply, 200, { database: name, owner: owners.ownerOf(name) ?? null })
+}
+
+const ownerBody = shape<{ owner: string | null }>({
+  type: 'object',
+  required: ['owner'],
+  refusal: ['bad_request', 'The body must be a JSON object with `owner`, the name of an account or null.'],
+})
+
+async function setOwner(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const { accounts, databases } = hostedOf(request)
+  const { owner: account } = ownerBody(await readSmallJson(request))
+  if (account !== null && typeof account !== 'string') {
+    throw new CouchError('bad_request', '`owner` must be the name of an account, or null.')
+  }
+  if (account !== null) await accounts.checkExists(account)
+  await databases.assign(nameOf(request), account)
+  return sendJson(reply, 200, { ok: true })
+}
+
+async function signUp(
+  limit: SignUpLimit | null,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<FastifyReply> {
+  const { accounts } = hostedOf(request)
+  if (!request.server.services.config.boolean('settee', 'sign_up')) {
+    throw new CouchError('forbidden', 'Accounts of this server are made by its admin.')
+  }
+  // Before the body is read: whoever has no right to an account sends nothing.
+  const found = await limit?.(request)
+  if (found?.isAllowed === false && found.isExceeded) {
+    reply.header('Retry-After', String(found.ttlInSeconds))
+    throw new CouchError('too_many_requests', 'Too many accounts were made from this address.')
+  }
+  const { name, password } = credentialsBody(await readSmallJson(request))
+  await accounts.signUp(name, password)
+  return sendJson(reply, 201, { ok: true, name })
+}

@@ -1,0 +1,156 @@
+/** Backups of the whole server; docs/settee-api.md, docs/operating.md. */
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { HOUSE } from '../../auth/users-feed.ts'
+import { summaryOf } from '../../backup/backup-folder.ts'
+import { isBackupId } from '../../backup/backup-format.ts'
+import type { Backups, BackupTask } from '../../backup/backups.ts'
+import { backupsFolder, localRestorer } from '../../backup/restore.ts'
+import { CouchError } from '../../core/errors.ts'
+import { sendJson } from '../replies.ts'
+import { type Path, shape } from '../route-table.ts'
+import { databaseOf, isOwner } from '../services.ts'
+import { LARGE_LIST_BODY, readSmallJson } from '../transport/body-reader.ts'
+
+export const backupRoutes: readonly Path[] = [
+  {
+    url: '/_settee/backups',
+    allow: 'GET,HEAD,POST',
+    access: 'server admin',
+    methods: { GET: { handler: listBackups }, POST: { handler: startBackup, json: true } },
+  },
+  {
+    url: '/_settee/backups/:id',
+    allow: 'GET,HEAD,DELETE',
+    access: 'server admin',
+    methods: { GET: { handler: readBackup }, DELETE: { handler: removeBackup } },
+  },
+]
+
+/** @throws not_found where none are made */
+function backupsOf(request: FastifyRequest): Backups {
+  const { backups } = request.server.services
+  if (backups === undefined) throw new CouchError('not_found', 'This server makes no backups.')
+  return backups
+}
+
+async function listBackups(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const backups = backupsOf(request)
+  const { failure } = await backups.state()
+  const { task } = backups
+  return sendJson(reply, 200, {
+    backups: await backups.list(),
+    running: task === null ? null : shownTask(task),
+    last_failure: failure === null ? null : { time: timeText(failure.time), reason: failure.reason },
+  })
+}
+
+function shownTask({
+  id,
+  database,
+  databases_done,
+  databases_total,
+  percent,
+  startedAt,
+}: BackupTask): object {
+  return { id, database, databases_done, databases_total, percent, begun_at: timeText(startedAt) }
+}
+
+const backupBody = shape<{ readonly databases?: readonly string[] }>({
+  type: 'object',
+  properties: {
+    databases: {
+      type: 'array',
+      items: {
+        type: 'string',
+        refusal: ['bad_request', '`databases` member must be an array of strings.'],
+      },
+      refusal: ['bad_request', '`databases` member must be an array of names.'],
+    },
+  },
+  refusal: ['body_not_object', 'Request body must be a JSON object'],
+})
+
+/** Answers when it has begun: `GET /_settee/backups` tells what has come of it. */
+async function startBackup(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const backups = backupsOf(request)
+  const { databases = null } = backupBody(await readSmallJson(request, LARGE_LIST_BODY))
+  if (databases?.length === 0) throw new CouchError('bad_request', '`databases` member must not be empty.')
+  const { id } = await backups.start({ databases, to: null, reason: 'asked' })
+  return sendJson(reply, 202, { ok: true, id })
+}
+
+async function readBackup(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const stored = await backupsOf(request).find(idOf(request))
+  const { age, bytes, verified, damage } = summaryOf(stored, Date.now())
+  return sendJson(reply, 200, { ...stored.manifest, age, bytes, verified, damage })
+}
+
+async function removeBackup(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  await backupsOf(request).remove(idOf(request))
+  return sendJson(reply, 200, { ok: true })
+}
+
+function idOf(request: FastifyRequest): string {
+  return (request.params as { id: string }).id
+}
+
+function timeText(time: number): string {
+  return new Date(time).toISOString()
+}
+
+// Going back to what a database was in a backup; docs/settee-api.md.
+
+export const restoreRoutes: readonly Path[] = [
+  {
+    url: '/_settee/backups/:id/restore',
+    allow: 'POST',
+    access: 'server admin',
+    methods: { POST: { handler: restore, json: true } },
+  },
+]
+
+interface RestoreBody {
+  readonly database: string
+  readonly as?: string
+}
+
+const restoreBody = shape<RestoreBody>({
+  allOf: [
+    { type: 'object', refusal: ['body_not_object', 'Request body must be a JSON object'] },
+    { required: ['database'], refusal: ['bad_request', '`database` member must exist.'] },
+  ],
+  properties: {
+    database: { type: 'string', refusal: ['bad_request', '`database` member must be a string.'] },
+    as: { type: 'string', refusal: ['bad_request', '`as` member must be a string.'] },
+  },
+})
+
+/** Answers when the database is restored. A path on the server is no backup's name here. */
+async function restore(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const { id } = request.params as { id: string }
+  const { config, databases, hosted, logger } = request.server.services
+  const restorer = localRestorer(hosted?.databases ?? databases, () => backupsFolder(config))
+  const { database, as = null } = restoreBody(await readSmallJson(request))
+  if (!isBackupId(id)) throw new CouchError('not_found', 'There is no such backup.')
+  const outcome = await restorer.restore({ backup: id, databases: [database], as })
+  logger.info({ backup: id, database, as, user: request.user.name }, 'a database was restored')
+  return sendJson(reply, 200, { ok: true, backup: outcome.backup, ...outcome.restored[0] })
+}
+
+// Where the bytes of a database are; docs/settee-api.md.
+
+export const sizeRoutes: readonly Path[] = [
+  {
+    url: '/_settee/databases/:db/size',
+    allow: 'GET,HEAD',
+    access: 'db admin or owner',
+    methods: { GET: { handler: databaseSize } },
+  },
+]
+
+async function databaseSize(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const database = databaseOf(request)
+  // The database itself knows nothing of owners.
+  const { file, views, ...parts } = await database.size(isOwner(request) ? HOUSE : request.user)
+  return sendJson(reply, 200, { database: database.name, file, parts, views })
+}

@@ -1,0 +1,103 @@
+/**
+ * GET, HEAD, POST /:db/_changes   member   protocol.md 5
+ */
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { FeedRequest } from '../../changes/changes-feed.ts'
+import { type FeedQuery, readFeedQuery } from '../../changes/changes-query.ts'
+import { readUpdatesQuery, updatesDatabase } from '../../changes/db-updates.ts'
+import { asksForFunction, type FilterBody, type FilterOptions, readFilter } from '../../changes/filters.ts'
+import type { FeedHub } from '../../changes/hub.ts'
+import { runsFunction } from '../../changes/rows.ts'
+import type { FeedDatabase } from '../../changes/source.ts'
+import { answerFeed, feedHub, feedTag, filterRequest, lastEventId } from '../feeds.ts'
+import { queryOf } from '../query-params.ts'
+import { registerPaths } from '../route-table.ts'
+import { databaseOf, tenantOf } from '../services.ts'
+import { requestSizeLimit, withOptionalBody } from '../transport/body-reader.ts'
+
+/** The routes of `_changes`; their feeds share one hub, and look at their callers' rights when admins change. */
+export async function changesRoutes(app: FastifyInstance): Promise<void> {
+  const hub = feedHub(app)
+  const handler = (request: FastifyRequest, reply: FastifyReply) => answerChanges(hub, request, reply)
+  registerPaths(app, [
+    {
+      url: '/:db/_changes',
+      allow: 'GET,POST,HEAD',
+      access: 'member',
+      // Parameters are read by changes/changes-query.ts: their names count in any case, and each has refusals of its own.
+      methods: { GET: { handler }, POST: { handler, json: true } },
+    },
+  ])
+}
+
+async function answerChanges(hub: FeedHub, request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
+  const maxWait = request.server.services.config.integer('chttpd', 'changes_timeout')
+  const query = readFeedQuery(Object.entries(queryOf(request)), maxWait, lastEventId(request))
+  const filter = await filterFrom(request, query)
+  const database = databaseOf(request)
+  return answerFeed(request, reply, {
+    hub,
+    database,
+    asked: feedRequest(query, filter),
+    // What a function says may depend on anything, so its answers have no validator.
+    etagOf: (state) =>
+      runsFunction(filter.filter) ? null : feedTag(request, [database.incarnation, state, filter]),
+  })
+}
+
+async function filterFrom(request: FastifyRequest, query: FeedQuery): Promise<FilterOptions> {
+  const body = request.method === 'POST' ? await filterBody(request, asksForFunction(query)) : undefined
+  return readFilter(query, body, async () =>
+    filterRequest(request, await databaseOf(request).info(request.user), body?.text),
+  )
+}
+
+function filterBody(request: FastifyRequest, withText: boolean): Promise<FilterBody | undefined> {
+  return withOptionalBody(request, requestSizeLimit(request), async (body) =>
+    body === null ? undefined : databaseOf(request).readFilterBody(request.user, body, withText),
+  )
+}
+
+function feedRequest(query: FeedQuery, filter: FilterOptions): FeedRequest {
+  const { kind, since, limit, heartbeat, timeout, style, descending } = query
+  const { includeDocs, conflicts, attachments, attEncodingInfo, seqInterval } = query
+  const content = { includeDocs, conflicts, attachments, attEncodingInfo }
+  return {
+    kind,
+    options: { style, descending, ...content, seqInterval, ...filter },
+    since,
+    limit,
+    heartbeat,
+    timeout,
+  }
+}
+
+// GET, HEAD /_db_updates   tenant   protocol.md 4.9
+
+/** The route of `_db_updates`; its feeds wait together. */
+export async function dbUpdatesRoutes(app: FastifyInstance): Promise<void> {
+  const hub = feedHub(app)
+  const all = updatesDatabase(app.services.databases)
+  const { config } = app.services
+  const handler = async (request: FastifyRequest, reply: FastifyReply) => {
+    const maxWait = config.integer('chttpd', 'changes_timeout')
+    const tenant = tenantOf(request)
+    const database = tenant === null ? all : updatesOf(app, tenant)
+    const asked = readUpdatesQuery(queryOf(request), maxWait, lastEventId(request))
+    return answerFeed(request, reply, { hub, database, asked, etagOf: (state) => feedTag(request, [state]) })
+  }
+  registerPaths(app, [
+    {
+      url: '/_db_updates',
+      allow: 'GET',
+      access: 'tenant',
+      // Parameters are read by changes/db-updates.ts: they have refusals of their own.
+      methods: { GET: { handler } },
+    },
+  ])
+}
+
+/** What a tenant sees of them: its own databases. */
+function updatesOf({ services }: FastifyInstance, tenant: string): FeedDatabase {
+  return updatesDatabase(services.databases, services.hosted?.updates.of(tenant))
+}

@@ -1,0 +1,173 @@
+/** Cleaning up, purging, and what is at work; protocol.md 4.6, 4.7, 15. */
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { BackupTask } from '../../backup/backups.ts'
+import { DESIGN_PREFIX } from '../../core/ids.ts'
+import type { CompactionTask, DatabaseHandle } from '../../threads/databases.ts'
+import { sendBytes, sendJson } from '../replies.ts'
+import { nodeName, type Path } from '../route-table.ts'
+import { databaseOf, tenantOf, visibleTo } from '../services.ts'
+import { readSmallJson, requestSizeLimit, withBody } from '../transport/body-reader.ts'
+
+export const maintenanceRoutes: readonly Path[] = [
+  {
+    url: '/:db/_compact',
+    allow: 'POST',
+    access: 'maintainer',
+    methods: { POST: { handler: compact, json: true } },
+  },
+  {
+    url: '/:db/_compact/:ddoc',
+    allow: 'POST',
+    access: 'maintainer',
+    methods: { POST: { handler: compactViews, json: true } },
+  },
+  {
+    url: '/:db/_view_cleanup',
+    allow: 'POST',
+    access: 'maintainer',
+    methods: { POST: { handler: cleanUpViews } },
+  },
+  {
+    url: '/:db/_purge',
+    allow: 'POST',
+    access: 'server admin',
+    methods: { POST: { handler: purge, json: true } },
+  },
+  {
+    url: '/:db/_purged_infos',
+    allow: 'GET',
+    access: 'member',
+    methods: { GET: { handler: purgedInfos } },
+  },
+  {
+    url: '/:db/_purged_infos_limit',
+    allow: 'GET,PUT',
+    access: 'server admin',
+    methods: { GET: { handler: purgedInfosLimit }, PUT: { handler: setPurgedInfosLimit } },
+  },
+  {
+    url: '/_active_tasks',
+    allow: 'GET,HEAD',
+    access: 'tenant',
+    methods: { GET: { handler: activeTasks } },
+  },
+  {
+    url: '/_membership',
+    allow: 'GET',
+    access: 'server admin',
+    methods: { GET: { handler: membership } },
+  },
+]
+
+/** The database of a route for server admins, which plugins/access.ts does not enter. @throws no_database */
+function namedDatabase(request: FastifyRequest): DatabaseHandle {
+  const { db } = request.params as { db: string }
+  return request.server.services.databases.get(db)
+}
+
+async function compact(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  await databaseOf(request).compact(request.user)
+  return sendJson(reply, 202, { ok: true })
+}
+
+/** Indexes of views are in memory: there is nothing to compact. @throws not_found, deleted, as CouchDB does */
+async function compactViews(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const { ddoc } = request.params as { ddoc: string }
+  await databaseOf(request).open(request.user, DESIGN_PREFIX + ddoc, {})
+  return sendJson(reply, 202, { ok: true })
+}
+
+/** As {@link compactViews}: an index that is asked for no more leaves by itself. */
+async function cleanUpViews(_request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  return sendJson(reply, 202, { ok: true })
+}
+
+async function purge(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const database = namedDatabase(request)
+  const answer = await withBody(request, requestSizeLimit(request), (body) =>
+    database.purge(request.user, body),
+  )
+  return sendBytes(reply, 201, answer)
+}
+
+async function purgedInfos(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  return sendBytes(reply, 200, await databaseOf(request).purgedInfos(request.user))
+}
+
+async function purgedInfosLimit(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  return sendJson(reply, 200, await namedDatabase(request).purgedInfosLimit(request.user))
+}
+
+async function setPurgedInfosLimit(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const database = namedDatabase(request)
+  await database.setPurgedInfosLimit(request.user, await readSmallJson(request))
+  return sendJson(reply, 200, { ok: true })
+}
+
+async function activeTasks(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const { config, databases, rewinds, backups } = request.server.services
+  const node = nodeName(config)
+  const tasks: Task[] = [
+    ...databases.tasks().map((task) => ({ ...task, type: 'database_compaction' })),
+    ...rewinds.tasks().map((task) => ({ ...task, type: 'database_rewind' })),
+  ]
+  if (tenantOf(request) === null) {
+    const backup = backups?.task ?? null
+    return sendJson(reply, 200, [
+      ...tasks.map((task) => activeTask(node, task)),
+      ...(backup === null ? [] : [backupTask(node, backup)]),
+    ])
+  }
+  const own = tasks.filter(({ database }) => visibleTo(request, [database]).length > 0)
+  // An incarnation counts the databases of all tenants.
+  const shown = own.map((task, at) => activeTask(node, { ...task, incarnation: at + 1 }))
+  return sendJson(reply, 200, shown)
+}
+
+interface Task extends CompactionTask {
+  readonly type: string
+}
+
+/** In the members that CouchDB gives a compaction; there is a pid in the form of Erlang's for each database. */
+function activeTask(
+  node: string,
+  { type, database, incarnation, done, total, startedAt, updatedAt }: Task,
+): object {
+  return {
+    node,
+    pid: `<0.${incarnation}.0>`,
+    process_status: 'running',
+    type,
+    database,
+    changes_done: done,
+    total_changes: total,
+    progress: Math.floor((100 * done) / total),
+    started_on: startedAt,
+    updated_on: updatedAt,
+  }
+}
+
+/** What CouchDB has no word for, in the members that its tasks have. */
+function backupTask(
+  node: string,
+  { id, database, databases_done, databases_total, percent, ...times }: BackupTask,
+): object {
+  return {
+    node,
+    pid: '<0.0.0>',
+    process_status: 'running',
+    type: 'backup',
+    backup: id,
+    database,
+    databases_done,
+    databases_total,
+    progress: percent,
+    started_on: Math.floor(times.startedAt / 1000),
+    updated_on: Math.floor(times.updatedAt / 1000),
+  }
+}
+
+async function membership(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const nodes = [nodeName(request.server.services.config)]
+  return sendJson(reply, 200, { all_nodes: nodes, cluster_nodes: nodes })
+}

@@ -1,0 +1,225 @@
+/**
+ * The configuration over HTTP; protocol.md 12.1. `/_config` is CouchDB 1.x's address of the same calls, which
+ * vendors' guides still name (clients.md 1.3).
+ */
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { isServerAdmin, requireServerAdmin } from '../../auth/accounts.ts'
+import { deleteAdmin, reloadConfig, setAdmin } from '../../auth/admins.ts'
+import type { WriteOptions } from '../../config/config.ts'
+import { isSecretKey, SECRET_MASK } from '../../config/defaults.ts'
+import { isMet, memberView, valueIn } from '../../config/member-view.ts'
+import { CouchError } from '../../core/errors.ts'
+import { readmit } from '../readmit.ts'
+import { sendJson } from '../replies.ts'
+import { checkNodeName, nodeName, type Path, shape } from '../route-table.ts'
+import { readSmallJson } from '../transport/body-reader.ts'
+
+export const configRoutes: readonly Path[] = [
+  { url: '/_node/:node', allow: 'GET,HEAD', access: 'server admin', methods: { GET: { handler: node } } },
+  { url: '/_node', allow: 'GET,HEAD', access: 'server admin', methods: anyMethod(refuseIncomplete) },
+  { url: '/_node/:node/*', allow: 'GET,HEAD', access: 'server admin', methods: anyMethod(refuseUnknown) },
+  ...configPaths('/_node/:node/_config'),
+  ...configPaths('/_config'),
+]
+
+function anyMethod(handler: () => Promise<never>): Path['methods'] {
+  return { GET: { handler }, POST: { handler }, PUT: { handler }, DELETE: { handler }, COPY: { handler } }
+}
+
+async function refuseIncomplete(): Promise<never> {
+  throw new CouchError('bad_request', 'Incomplete path to _node request')
+}
+
+async function refuseUnknown(): Promise<never> {
+  throw new CouchError('not_found')
+}
+
+/**
+ * A limited account reads and writes here as well, but only what config/member-view.ts shows of the configuration; each
+ * handler looks at who asks before anything else. Strangers are told what CouchDB tells them.
+ */
+function configPaths(base: string): readonly Path[] {
+  return [
+    {
+      url: base,
+      allow: 'GET',
+      access: 'user',
+      stranger: 'not_server_admin',
+      methods: { GET: { handler: wholeConfig } },
+    },
+    {
+      url: `${base}/_reload`,
+      allow: 'POST',
+      access: 'server admin',
+      methods: { POST: { handler: reload } },
+    },
+    {
+      url: `${base}/:section`,
+      allow: 'GET',
+      access: 'user',
+      stranger: 'not_server_admin',
+      methods: { GET: { handler: section } },
+    },
+    {
+      url: `${base}/:section/:key`,
+      allow: 'GET,PUT,DELETE',
+      access: 'user',
+      stranger: 'not_server_admin',
+      methods: { GET: { handler: value }, PUT: { handler: setValue }, DELETE: { handler: deleteValue } },
+    },
+  ]
+}
+
+/** A value as it comes: CouchDB looks at no content type here, and people's curl sends none that fits. */
+const configValue = shape<string>({
+  type: 'string',
+  refusal: ['json_string_expected', 'a JSON string expected'],
+})
+
+type Keys = Readonly<Record<string, string>>
+type Sections = Readonly<Record<string, Keys>>
+
+interface Params {
+  readonly node?: string
+  readonly section: string
+  readonly key: string
+}
+
+async function node(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  paramsOf(request)
+  return sendJson(reply, 200, { name: nodeName(request.server.services.config) })
+}
+
+async function wholeConfig(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  paramsOf(request)
+  return sendJson(reply, 200, isServerAdmin(request.user) ? shownConfig(request) : viewOf(request))
+}
+
+/** Clients look into these sections without asking whether they are there (clients.md 1.2). */
+const EXPECTED_SECTIONS = { admins: {}, httpd: {} }
+
+function shownConfig(request: FastifyRequest): Sections {
+  const all = Object.entries(request.server.services.config.all())
+  return {
+    ...EXPECTED_SECTIONS,
+    ...Object.fromEntries(all.map(([name, keys]) => [name, shownSection(name, keys)])),
+  }
+}
+
+function shownSection(name: string, keys: Keys): Keys {
+  return Object.fromEntries(Object.entries(keys).map(([key, text]) => [key, shown(name, key, text)]))
+}
+
+/** Secrets are never shown, whoever asks. */
+function shown(section: string, key: string, text: string): string {
+  return text !== '' && isSecretKey(section, key) ? SECRET_MASK : text
+}
+
+/** What a limited account is shown; the server's limits are its own. */
+function viewOf({ server, user }: FastifyRequest): Sections {
+  const { config, hosted } = server.services
+  const name = user.name ?? ''
+  const maxDocumentSize = hosted?.tenants.quotaOf(name).document_size
+  return memberView(config, { name, ...(maxDocumentSize !== undefined && { maxDocumentSize }) })
+}
+
+async function reload(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  paramsOf(request)
+  const { config, logger } = request.server.services
+  await reloadConfig(config, logger)
+  return sendJson(reply, 200, { ok: true })
+}
+
+async function section(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const { section } = paramsOf(request)
+  if (isServerAdmin(request.user)) {
+    return sendJson(reply, 200, shownSection(section, request.server.services.config.section(section)))
+  }
+  const view = viewOf(request)
+  return sendJson(reply, 200, Object.hasOwn(view, section) ? view[section] : {})
+}
+
+async function value(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const { section, key } = paramsOf(request)
+  const text = isServerAdmin(request.user)
+    ? request.server.services.config.get(section, key)
+    : valueIn(viewOf(request), section, key)
+  if (text === undefined) throw new CouchError('unknown_config_value')
+  return sendJson(reply, 200, shown(section, key, text))
+}
+
+async function setValue(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const { section, key } = paramsOf(request)
+  if (!isServerAdmin(request.user)) requireShown(request, section, key)
+  const text = configValue(await readSmallJson(request))
+  if (!isServerAdmin(request.user))
+    return sendJson(reply, 200, valueThatIsMet(request, section, key, text.trim()))
+  if (isSecretKey(section, key) && MASKED.test(text)) {
+    throw new CouchError(
+      'bad_request',
+      'The value is the mask that stands for a secret, and no secret itself.',
+    )
+  }
+  const { config } = request.server.services
+  const old =
+    section === 'admins'
+      ? await setAdmin(config, key, text, writeOptions(request))
+      : await config.set(section, key, text, writeOptions(request))
+  return sendJson(reply, 200, shown(section, key, old))
+}
+
+/** A secret that a client has read and writes back. */
+const MASKED = /^\s*\*+\s*$/
+
+/** @throws forbidden when a limited account asks for what it is not shown, whatever the value */
+function requireShown(request: FastifyRequest, section: string, key: string): void {
+  const inEffect = valueIn(viewOf(request), section, key)
+  if (inEffect === undefined || section === 'admins')
+    throw new CouchError('forbidden', refusalOf(section, key, inEffect))
+}
+
+/** @throws forbidden when a limited account asks for what is not in effect */
+function valueThatIsMet(request: FastifyRequest, section: string, key: string, asked: string): string {
+  const view = viewOf(request)
+  const inEffect = valueIn(view, section, key)
+  if (inEffect !== undefined && isMet(view, section, key, asked)) return inEffect
+  throw new CouchError('forbidden', refusalOf(section, key, inEffect))
+}
+
+function refusalOf(section: string, key: string, inEffect: string | undefined): string {
+  if (section === 'admins' || inEffect === undefined)
+    return 'Only a server admin may change the configuration.'
+  return `Only a server admin may change ${section}/${key}, which is "${inEffect}" for this account.`
+}
+
+async function deleteValue(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const { section, key } = paramsOf(request)
+  if (!isServerAdmin(request.user)) throw new CouchError('forbidden', refusalOf(section, key, undefined))
+  const { config } = request.server.services
+  const old =
+    section === 'admins'
+      ? await deleteAdmin(config, key, writeOptions(request))
+      : await config.delete(section, key, writeOptions(request))
+  return sendJson(reply, 200, shown(section, key, old))
+}
+
+/** @throws no_such_node */
+function paramsOf(request: FastifyRequest): Params {
+  const params = request.params as Params
+  if (params.node !== undefined) checkNodeName(request.server.services.config, params.node)
+  return params
+}
+
+/**
+ * `X-Couch-Persist: false` keeps a change in memory (protocol.md 3.9). Of several callers who would become the first
+ * admin of an open server, one does: by the time of the others' turns it is not theirs any more.
+ */
+function writeOptions(request: FastifyRequest): WriteOptions {
+  return {
+    persist: request.headers['x-couch-persist'] !== 'false',
+    admit: async () => {
+      await readmit(request)
+      requireServerAdmin(request.user)
+    },
+  }
+}

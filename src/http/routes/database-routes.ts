@@ -1,0 +1,204 @@
+/** Calls about a database as a whole; protocol.md 3.5, 4.4 to 4.6, 4.8. */
+
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { isServerAdmin } from '../../auth/accounts.ts'
+import { CouchError } from '../../core/errors.ts'
+import type { SecurityObject, UserCtx } from '../../core/types.ts'
+import { ADMIN_ONLY } from '../../documents/security.ts'
+import type { Hosted } from '../../hosted/hosted.ts'
+import { queryOf } from '../query-params.ts'
+import { absoluteUrl, documentUrl, sendJson } from '../replies.ts'
+import { type Path, type Schema, shape } from '../route-table.ts'
+import { databaseOf, tenantOf } from '../services.ts'
+import { LARGE_LIST_BODY, readSmallJson, requestSizeLimit, withBody } from '../transport/body-reader.ts'
+
+const CREATE_QUERY: Schema = {
+  type: 'object',
+  properties: {
+    q: positive('q'),
+    n: positive('n'),
+    partitioned: {
+      type: 'string',
+      pattern: '^false$',
+      refusal: ['bad_request', 'Invalid `partitioned` parameter: settee has no partitioned databases.'],
+    },
+  },
+}
+
+const DELETE_QUERY: Schema = {
+  type: 'object',
+  properties: {
+    rev: {
+      type: 'null',
+      refusal: [
+        'bad_request',
+        'You tried to DELETE a database with a ?=rev parameter. Did you mean to DELETE a document instead?',
+      ],
+    },
+  },
+}
+
+export const databaseRoutes: readonly Path[] = [
+  {
+    url: '/:db',
+    allow: 'DELETE,GET,HEAD,POST',
+    access: 'member',
+    methods: {
+      PUT: {
+        handler: createDatabase,
+        access: 'tenant',
+        query: CREATE_QUERY,
+        wrongCredentials: 'Name or password is incorrect. You are not a server admin.',
+      },
+      GET: { handler: info },
+      DELETE: { handler: deleteDatabase, access: 'owner', query: DELETE_QUERY },
+      POST: { handler: postDocument, json: true },
+    },
+  },
+  {
+    url: '/:db/_security',
+    allow: 'PUT,GET',
+    access: 'member',
+    methods: { GET: { handler: security }, PUT: { handler: setSecurity, access: 'db admin' } },
+  },
+  {
+    url: '/:db/_revs_limit',
+    allow: 'PUT,GET',
+    access: 'member',
+    methods: { GET: { handler: revsLimit }, PUT: { handler: setRevsLimit, access: 'db admin' } },
+  },
+  {
+    url: '/:db/_ensure_full_commit',
+    allow: 'POST',
+    access: 'member',
+    methods: { POST: { handler: ensureFullCommit, json: true } },
+  },
+]
+
+function positive(name: string): Schema {
+  const reason = `The \`${name}\` value should be a positive integer.`
+  return { type: 'string', pattern: '^0*[1-9][0-9]*$', refusal: ['bad_request', reason] }
+}
+
+function nameOf(request: FastifyRequest): string {
+  return (request.params as { db: string }).db
+}
+
+async function createDatabase(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const name = nameOf(request)
+  const { hosted } = request.server.services
+  if (hosted === null) await createShared(request, name)
+  else await createHosted(hosted, request)
+  reply.header('Location', absoluteUrl(request, name))
+  return sendJson(reply, 201, { ok: true })
+}
+
+/** What CouchDB's `everyone` comes to; `{}` would let nobody in here (documents/security.ts). */
+const EVERYONE: SecurityObject = { admins: { names: [], roles: [] }, members: { names: [], roles: [] } }
+
+/** A database of a server that is in single mode, open to those whom `couchdb/default_security` names. */
+async function createShared({ server, user }: FastifyRequest, name: string): Promise<void> {
+  const { config, databases } = server.services
+  await databases.create(name)
+  // The server's own hold what only it gives out.
+  if (config.get('couchdb', 'default_security') === 'admin_only' || name.startsWith('_')) return
+  if (name === databases.usersDatabase) return
+  await databases.get(name).setSecurity(user, EVERYONE)
+}
+
+/**
+ * A new database is the tenant's who makes it, or, of an admin, the account's that `?owner=` names, or nobody's.
+ * @throws forbidden, not_found for an owner that is no account, and as `databases.create`
+ */
+async function createHosted({ accounts, databases }: Hosted, request: FastifyRequest): Promise<void> {
+  const name = nameOf(request)
+  const tenant = tenantOf(request)
+  const { owner } = queryOf(request)
+  if (tenant === null) {
+    if (owner !== undefined) await accounts.checkExists(owner)
+    return databases.create(name, owner ?? null)
+  }
+  if (owner === undefined || owner === tenant) return databases.createOwn(name, tenant)
+  throw new CouchError('forbidden', 'Only a server admin makes databases for others.')
+}
+
+async function info(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  return sendJson(reply, 200, await databaseOf(request).info(request.user))
+}
+
+async function deleteDatabase(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const { databases, hosted } = request.server.services
+  await (hosted?.databases ?? databases).delete(nameOf(request))
+  return sendJson(reply, 200, { ok: true })
+}
+
+async function postDocument(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const saved = await withBody(request, requestSizeLimit(request), (body) =>
+    databaseOf(request).post(request.user, body),
+  )
+  // It is written all the same: an answer that may be untrue saves nothing here.
+  if (queryOf(request).batch === 'ok') return sendJson(reply, 202, { ok: true, id: saved.id })
+  reply.header('Location', documentUrl(request, nameOf(request), saved.id))
+  return sendJson(reply, 201, { ok: true, id: saved.id, rev: saved.rev })
+}
+
+/** Names or roles in one list of a security object. */
+const MAX_LISTED = 4000
+
+const LIST: Schema = {
+  type: 'object',
+  properties: { names: strings('names'), roles: strings('roles') },
+  refusal: ['bad_request', 'admins or members must be a JSON list of strings'],
+}
+
+const securityBody = shape<SecurityObject>({
+  type: 'object',
+  properties: { admins: LIST, members: LIST, readers: LIST },
+  refusal: ['body_not_object', 'Request body must be a JSON object'],
+})
+
+function strings(name: string): Schema {
+  const refusal = ['bad_request', `${name} must be a JSON list of strings`] as const
+  const tooMany = ['bad_request', `${name} must be a list of no more than ${MAX_LISTED}`] as const
+  return {
+    type: 'array',
+    allOf: [{ maxItems: MAX_LISTED, refusal: tooMany }],
+    items: { type: 'string', refusal },
+    refusal,
+  }
+}
+
+async function security(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  return sendJson(reply, 200, (await databaseOf(request).security()) ?? ADMIN_ONLY)
+}
+
+async function setSecurity(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  if (request.identity.token !== null) refuseToken(request.user)
+  const stated = securityBody(await readSmallJson(request, LARGE_LIST_BODY))
+  await databaseOf(request).setSecurity(request.user, stated)
+  return sendJson(reply, 200, { ok: true })
+}
+
+/** Whoever has found a phone must not let somebody else in who stays when the token is revoked. */
+function refuseToken(user: UserCtx): void {
+  if (isServerAdmin(user)) return
+  throw new CouchError(
+    'forbidden',
+    'A device token cannot change _security; log in with the password of the account.',
+  )
+}
+
+async function revsLimit(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  return sendJson(reply, 200, await databaseOf(request).revsLimit(request.user))
+}
+
+async function setRevsLimit(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  await databaseOf(request).setRevsLimit(request.user, await readSmallJson(request))
+  return sendJson(reply, 200, { ok: true })
+}
+
+/** Nothing to do: what was answered is on the disk. The time must be the one of `GET /db` (protocol.md 4.6). */
+async function ensureFullCommit(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const { instance_start_time } = await databaseOf(request).info(request.user)
+  return sendJson(reply, 201, { ok: true, instance_start_time })
+}

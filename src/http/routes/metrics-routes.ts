@@ -1,0 +1,99 @@
+/** What the server tells of itself to whoever watches over it; protocol.md 15. */
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { Logger } from 'pino'
+import { requireMetricsReader } from '../../auth/accounts.ts'
+import { CouchError } from '../../core/errors.ts'
+import { couchStats, statAt } from '../../metrics/couch-stats.ts'
+import { databaseHealth, gatherFacts } from '../../metrics/health.ts'
+import { orNull } from '../../metrics/measurements.ts'
+import { type Collector, type Family, familiesOf } from '../../metrics/metric.ts'
+import { systemInfo } from '../../metrics/process-metrics.ts'
+import { queryOf } from '../query-params.ts'
+import { sendJson } from '../replies.ts'
+import { checkNodeName, type Path } from '../route-table.ts'
+
+export const metricsRoutes: readonly Path[] = [
+  {
+    url: '/_node/:node/_prometheus',
+    allow: 'GET',
+    access: 'metrics',
+    methods: { GET: { handler: prometheus } },
+  },
+  { url: '/_node/:node/_stats', allow: 'GET', access: 'metrics', methods: { GET: { handler: stats } } },
+  { url: '/_node/:node/_stats/*', allow: 'GET', access: 'metrics', methods: { GET: { handler: stats } } },
+  { url: '/_node/:node/_system', allow: 'GET', access: 'metrics', methods: { GET: { handler: system } } },
+]
+
+/** How long a collector may take, in ms. */
+const COLLECT_MS = 1000
+
+async function prometheus(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  checkNode(request)
+  const { collectors = [], logger } = request.server.services
+  // Loaded for the first scrape: most servers are asked for none, and its library would hold up their start.
+  const { EXPOSITION_TYPE, exposition, METRICS } = await import('../../metrics/exposition.ts')
+  const [measured, ...others] = await Promise.all([
+    request.server.measure(),
+    ...collectors.map((collect) => collected(collect, logger)),
+  ])
+  return reply
+    .type(EXPOSITION_TYPE)
+    .send(await exposition([...familiesOf(METRICS, measured), ...others.flat()]))
+}
+
+/** What one part of the house cannot tell, or not in time, must not hide the rest. */
+async function collected(collect: Collector, logger: Logger): Promise<readonly Family[]> {
+  const told = collect().catch((err: unknown) => {
+    logger.warn({ err }, 'a part of the server cannot tell its metrics')
+    return []
+  })
+  const families = await orNull<readonly Family[]>(told, COLLECT_MS)
+  if (families === null) logger.warn('a part of the server has not told its metrics in time')
+  return families ?? []
+}
+
+async function stats(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const { '*': path = '' } = checkNode(request)
+  const names = path.split('/').filter((name) => name !== '')
+  const found = statAt(couchStats(await request.server.measure()), names)
+  if (found === undefined) throw new CouchError('not_found')
+  return sendJson(reply, 200, found)
+}
+
+async function system(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  checkNode(request)
+  return sendJson(reply, 200, systemInfo(await request.server.measure()))
+}
+
+/** @throws no_such_node */
+function checkNode(request: FastifyRequest): { readonly '*'?: string } {
+  const params = request.params as { readonly node: string; readonly '*'?: string }
+  checkNodeName(request.server.services.config, params.node)
+  return params
+}
+
+// Whether the server is well: `_up` for whoever asks, and in depth for those who watch over it; protocol.md 4.4.
+
+export const upRoutes: readonly Path[] = [
+  {
+    url: '/_up',
+    allow: 'GET,HEAD',
+    access: 'public',
+    methods: { GET: { handler: up, credentials: 'ignored', heeds: isDeep } },
+  },
+]
+
+/** Any other value is passed over, as CouchDB does with what it does not know. */
+function isDeep(request: FastifyRequest): boolean {
+  const deep = queryOf(request).deep
+  return deep === '1' || deep === 'true'
+}
+
+async function up(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  if (!isDeep(request)) return sendJson(reply, 200, { status: 'ok', seeds: {} })
+  requireMetricsReader(request.user)
+  const { databases, health = [] } = request.server.services
+  const facts = await gatherFacts([databaseHealth(databases), ...health])
+  const isWell = facts.every(({ ok }) => ok)
+  return sendJson(reply, isWell ? 200 : 503, { status: isWell ? 'ok' : 'failing', seeds: {}, facts })
+}

@@ -1,0 +1,173 @@
+/** Calls about the server as a whole; protocol.md 4.4 and 15. */
+import { createHash } from 'node:crypto'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { HOUSE } from '../../auth/users-feed.ts'
+import { CouchError } from '../../core/errors.ts'
+import type { DatabaseHandle } from '../../threads/databases.ts'
+import { COUCHDB_VERSION } from '../plugins/couch-headers.ts'
+import { COUNT, count, jsonParam, type Query, queryOf, VIEW_BOOLEAN, viewBoolean } from '../query-params.ts'
+import { isKnownToClient, sendJson, sendNotModified, streamJson } from '../replies.ts'
+import { type Path, type Schema, shape } from '../route-table.ts'
+import { visibleTo } from '../services.ts'
+import { LIST_BODY, readSmallJson } from '../transport/body-reader.ts'
+
+const RANGE_QUERY: Schema = {
+  type: 'object',
+  properties: { descending: VIEW_BOOLEAN, inclusive_end: VIEW_BOOLEAN, limit: COUNT, skip: COUNT },
+}
+
+const NOT_POSITIVE = ['bad_request', 'count must be a positive integer'] as const
+const COUNT_QUERY: Schema = {
+  type: 'object',
+  properties: { count: { type: 'string', pattern: '^[0-9]+$', refusal: NOT_POSITIVE } },
+}
+
+export const serverRoutes: readonly Path[] = [
+  { url: '/', allow: 'GET,HEAD', access: 'public', methods: { GET: { handler: welcome } } },
+  {
+    url: '/_uuids',
+    allow: 'GET',
+    access: 'public',
+    methods: { GET: { handler: uuids, query: COUNT_QUERY } },
+  },
+  {
+    url: '/_all_dbs',
+    allow: 'GET,HEAD',
+    access: 'tenant',
+    methods: { GET: { handler: allDbs, query: RANGE_QUERY } },
+  },
+  {
+    url: '/_dbs_info',
+    allow: 'GET,HEAD,POST',
+    access: 'tenant',
+    methods: { GET: { handler: dbsInfo, query: RANGE_QUERY }, POST: { handler: dbsInfoOfKeys, json: true } },
+  },
+]
+
+async function welcome(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const { databases, version } = request.server.services
+  return sendJson(reply, 200, {
+    couchdb: 'Welcome',
+    version: COUCHDB_VERSION,
+    uuid: databases.serverUuid,
+    features: [],
+    vendor: { name: 'settee', version },
+  })
+}
+
+async function uuids(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const wanted = count(queryOf(request), 'count') ?? 1
+  if (wanted > request.server.services.config.integer('uuids', 'max_count')) {
+    throw new CouchError('bad_request', 'count parameter too large')
+  }
+  const made = Array.from({ length: wanted }, request.server.newUuid)
+  reply.headers({
+    'Cache-Control': 'no-cache',
+    Pragma: 'no-cache',
+    Expires: 'Mon, 01 Jan 1990 00:00:00 GMT',
+    ETag: digestTag(made),
+  })
+  return sendJson(reply, 200, { uuids: made })
+}
+
+async function allDbs(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const names = namesInRange(request)
+  if (isKnownToClient(request, reply, digestTag(names))) return sendNotModified(reply)
+  return sendJson(reply, 200, names)
+}
+
+async function dbsInfo(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+  return sendInfos(request, reply, namesInRange(request), () => null)
+}
+
+const keysBody = shape<{ keys: readonly string[] }>({
+  allOf: [
+    { type: 'object', refusal: ['body_not_object', 'Request body must be a JSON object'] },
+    { required: ['keys'], refusal: ['bad_request', '`keys` member must exist.'] },
+  ],
+  properties: {
+    keys: {
+      type: 'array',
+      items: { type: 'string', refusal: ['bad_request', '`keys` member must be an array of strings.'] },
+      refusal: ['bad_request', '`keys` member must be an array.'],
+    },
+  },
+})
+
+/** CouchDB's `chttpd/max_db_number_for_dbs_info_req`, protocol.md 2.5. */
+const MAX_KEYS = 100
+
+async function dbsInfoOfKeys(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+  const { keys } = keysBody(await readSmallJson(request, LIST_BODY))
+  if (keys.length > MAX_KEYS) throw new CouchError('bad_request', 'too_many_keys')
+  return sendInfos(request, reply, keys, (key) => ({ key, error: 'not_found' }))
+}
+
+/** Streams an array of rows, one database after the other; `missing` makes the row of one that is not there. */
+function sendInfos(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  names: readonly string[],
+  missing: (name: string) => unknown,
+): Promise<void> {
+  return streamJson(request, reply, 200, infoRows(request, names, missing))
+}
+
+async function* infoRows(
+  request: FastifyRequest,
+  names: readonly string[],
+  missing: (name: string) => unknown,
+): AsyncGenerator<Uint8Array> {
+  let before = '['
+  for (const name of names) {
+    const row = await infoRow(request, name).catch((error: unknown) => {
+      if (!(error instanceof CouchError)) throw error
+      if (error.code === 'no_database') return missing(name)
+      // One whose file is damaged hides no other.
+      if (error.status === 500) return { key: name, error: error.error }
+      throw error
+    })
+    if (row === null) continue
+    yield Buffer.from(`${before}${JSON.stringify(row)}`)
+    before = ',\n'
+  }
+  yield Buffer.from(before === '[' ? '[]\n' : ']\n')
+}
+
+/** @throws no_database also for one that the caller is not to know of */
+async function infoRow(request: FastifyRequest, name: string): Promise<unknown> {
+  if (visibleTo(request, [name]).length === 0) throw new CouchError('no_database')
+  const database: DatabaseHandle = request.server.services.databases.get(name)
+  // Whoever has come to here may know of it, also an owner who is no member any more.
+  return { key: name, info: await database.info(HOUSE) }
+}
+
+function namesInRange(request: FastifyRequest): readonly string[] {
+  const query = queryOf(request)
+  const descending = viewBoolean(query, 'descending') ?? false
+  const names = visibleTo(request, request.server.services.databases.names())
+  const inOrder = descending ? names.toReversed() : names
+  const inRange = inOrder.filter(rangeOf(query, descending))
+  const skip = count(query, 'skip') ?? 0
+  return inRange.slice(skip, skip + (count(query, 'limit') ?? inRange.length))
+}
+
+/** Names are ASCII, so JavaScript's order of strings is the order of their bytes. */
+function rangeOf(query: Query, descending: boolean): (name: string) => boolean {
+  const start = nameParam(query, 'startkey', 'start_key')
+  const end = nameParam(query, 'endkey', 'end_key')
+  const inclusive = viewBoolean(query, 'inclusive_end') ?? true
+  const [low, high] = descending ? [end, start] : [start, end]
+  return (name) =>
+    (low === undefined || name >= low) && (high === undefined || name <= high) && (inclusive || name !== end)
+}
+
+function nameParam(query: Query, ...aliases: readonly string[]): string | undefined {
+  const value = jsonParam(query, ...aliases)
+  if (value === undefined || typeof value === 'string') return value
+  throw new CouchError('query_parse_error', `\`${aliases.join('` or `')}\` must be a JSON string.`)
+}
+
+function digestTag(value: unknown): string {
+  return `"${createHash('md5').update(JSON.stringify(value)).digest('hex')}"`
+}

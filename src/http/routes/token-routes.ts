@@ -1,0 +1,124 @@
+/** Device tokens: secrets that a device uses where it would a password; docs/settee-api.md. */
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { isServerAdmin } from '../../auth/accounts.ts'
+import type { Token } from '../../auth/token-record.ts'
+import { CouchError } from '../../core/errors.ts'
+import { queryOf, textParam } from '../query-params.ts'
+import { readmit } from '../readmit.ts'
+import { sendJson } from '../replies.ts'
+import { type Path, type Schema, shape } from '../route-table.ts'
+import { readSmallJson } from '../transport/body-reader.ts'
+
+const ACCOUNT_QUERY: Schema = {
+  type: 'object',
+  properties: { account: { type: 'string', minLength: 1 } },
+}
+
+export const tokenRoutes: readonly Path[] = [
+  {
+    url: '/_settee/tokens',
+    allow: 'GET,HEAD,POST',
+    access: 'user',
+    methods: {
+      GET: { handler: listTokens, query: ACCOUNT_QUERY },
+      POST: { handler: makeToken, query: ACCOUNT_QUERY, json: true },
+    },
+  },
+  {
+    url: '/_settee/tokens/:id',
+    allow: 'DELETE',
+    access: 'user',
+    methods: { DELETE: { handler: revokeToken } },
+  },
+]
+
+interface TokenBody {
+  readonly name: string
+  readonly admin?: boolean
+}
+
+const tokenBody = shape<TokenBody>({
+  allOf: [
+    { type: 'object', refusal: ['body_not_object', 'Request body must be a JSON object'] },
+    { required: ['name'], refusal: ['bad_request', '`name` member must exist.'] },
+  ],
+  properties: {
+    name: { type: 'string', refusal: ['bad_request', '`name` member must be a string.'] },
+    admin: { type: 'boolean', refusal: ['bad_request', '`admin` member must be true or false.'] },
+  },
+})
+
+async function listTokens(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  refuseTokens(request)
+  const account = accountOf(request)
+  const tokens = account === null ? [] : request.server.services.tokens.list(account)
+  return sendJson(reply, 200, { tokens: tokens.map(shown) })
+}
+
+async function makeToken(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  refuseTokens(request)
+  const { accounts, tokens } = request.server.services
+  const account = accountOf(request)
+  if (account === null) {
+    throw new CouchError('bad_request', 'A token belongs to an account, and nobody is logged in.')
+  }
+  const { name, admin = false } = tokenBody(await readSmallJson(request))
+  const owner = await accounts.find(account)
+  if (owner === null) throw new CouchError('not_found', 'The account does not exist.')
+  // Nobody makes a token that outlasts a right which was withdrawn in the meantime.
+  await readmit(request)
+  accountOf(request)
+  if (admin && !(isServerAdmin(request.user) && isServerAdmin(owner))) {
+    throw new CouchError('forbidden', 'Only server admins have tokens that are server admins.')
+  }
+  const { token, secret } = await tokens.make({ account, name, isAdmin: admin })
+  reply.header('Cache-Control', 'no-store')
+  return sendJson(reply, 201, { ...shown(token), token: secret })
+}
+
+/** A token may revoke itself, and no other. Others' tokens are not there for those who are no server admins. */
+async function revokeToken(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const { id } = request.params as { id: string }
+  if (request.identity.token !== id) refuseTokens(request)
+  const { tokens } = request.server.services
+  const token = tokens.get(id)
+  const isOwn = token !== undefined && token.account === request.user.name
+  if (!(isOwn || isServerAdmin(request.user)) || !(await tokens.revoke(id))) {
+    throw new CouchError('not_found', 'The token does not exist.')
+  }
+  return sendJson(reply, 200, { ok: true })
+}
+
+/** Who has found a phone must neither make himself a token that outlives its own nor end those of other devices. */
+function refuseTokens(request: FastifyRequest): void {
+  if (request.identity.token !== null) {
+    throw new CouchError(
+      'forbidden',
+      'A device token cannot manage tokens; log in with the password of the account.',
+    )
+  }
+}
+
+/** Whose tokens the call is about; null: the caller is nobody in particular, and names no account. */
+function accountOf(request: FastifyRequest): string | null {
+  const { name } = request.user
+  const asked = textParam(queryOf(request), 'account')
+  if (asked === undefined || asked === name) return name
+  if (isServerAdmin(request.user)) return asked
+  throw new CouchError('forbidden', 'Only server admins may name another account.')
+}
+
+function shown({ id, account, name, isAdmin, created, lastUse }: Token): Readonly<Record<string, unknown>> {
+  return {
+    id,
+    account,
+    name,
+    admin: isAdmin,
+    created: timeText(created),
+    last_use: lastUse && { ...lastUse, time: timeText(lastUse.time) },
+  }
+}
+
+function timeText(time: number): string {
+  return new Date(time).toISOString()
+}

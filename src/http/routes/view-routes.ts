@@ -1,0 +1,79 @@
+/** Views of design documents; protocol.md 9.3 and 9.5. */
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { CouchError } from '../../core/errors.ts'
+import { DESIGN_PREFIX } from '../../core/ids.ts'
+import { queryOf } from '../query-params.ts'
+import { sendBytes, streamJson } from '../replies.ts'
+import type { Path } from '../route-table.ts'
+import { databaseOf } from '../services.ts'
+import { requestSizeLimit, withBody, withOptionalBody } from '../transport/body-reader.ts'
+
+const VIEW = '/:db/_design/:ddoc/_view/:view'
+
+/** Parameters are read by query/view-query.ts, together with a body's of the same names. */
+export const viewRoutes: readonly Path[] = [
+  {
+    url: VIEW,
+    allow: 'GET,POST,HEAD',
+    access: 'member',
+    methods: { GET: { handler: getView }, POST: { handler: postView, json: true } },
+  },
+  {
+    url: `${VIEW}/queries`,
+    allow: 'POST',
+    access: 'member',
+    methods: { POST: { handler: postQueries, json: true } },
+  },
+  {
+    url: '/:db/_design/:ddoc/_info',
+    allow: 'GET',
+    access: 'member',
+    methods: { GET: { handler: getInfo } },
+  },
+  {
+    url: '/:db/_temp_view',
+    allow: 'POST',
+    access: 'member',
+    methods: { POST: { handler: refuseTemporary } },
+  },
+]
+
+interface ViewParams {
+  readonly ddoc: string
+  readonly view: string
+}
+
+function paramsOf(request: FastifyRequest): { ddoc: string; view: string } {
+  const { ddoc, view } = request.params as ViewParams
+  return { ddoc: DESIGN_PREFIX + ddoc, view }
+}
+
+async function getView(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+  const { ddoc, view } = paramsOf(request)
+  const parameters = Object.entries(queryOf(request))
+  return streamJson(request, reply, 200, databaseOf(request).view(request.user, ddoc, view, parameters, null))
+}
+
+async function postView(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+  const { ddoc, view } = paramsOf(request)
+  const parameters = Object.entries(queryOf(request))
+  return withOptionalBody(request, requestSizeLimit(request), (body) =>
+    streamJson(request, reply, 200, databaseOf(request).view(request.user, ddoc, view, parameters, body)),
+  )
+}
+
+async function postQueries(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+  const { ddoc, view } = paramsOf(request)
+  return withBody(request, requestSizeLimit(request), (body) =>
+    streamJson(request, reply, 200, databaseOf(request).viewQueries(request.user, ddoc, view, body)),
+  )
+}
+
+async function getInfo(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const info = await databaseOf(request).viewInfo(request.user, paramsOf(request).ddoc)
+  return sendBytes(reply, 200, info)
+}
+
+async function refuseTemporary(): Promise<never> {
+  throw new CouchError('gone')
+}

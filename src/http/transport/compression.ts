@@ -1,0 +1,166 @@
+/** Compression of answers that are sent piece by piece: each piece reaches the client when it is written. */
+import { promisify } from 'node:util'
+import {
+  type BrotliCompress,
+  constants,
+  crc32,
+  createBrotliCompress,
+  deflateRaw,
+  deflateRawSync,
+  type ZlibOptions,
+} from 'node:zlib'
+import compress from '@fastify/compress'
+import fp from 'fastify-plugin'
+
+type ContentEncoding = 'gzip' | 'br'
+
+/** Turns pieces into what is sent; calls must not overlap unless the pieces are short. */
+export interface Encoder {
+  /** Sent before the first piece. */
+  readonly head: Uint8Array
+  /** The piece encoded and flushed. */
+  encode(bytes: Uint8Array): Uint8Array | Promise<Uint8Array>
+  /** What ends the whole. */
+  finish(): Uint8Array | Promise<Uint8Array>
+  /** Lets go of what is held, at any time. */
+  close(): void
+}
+
+/**
+ * The encoding of an answer; null: as it is. Of two that are wanted alike gzip is taken, which holds less memory.
+ * @param accepted the header Accept-Encoding (RFC 9110 12.5.3)
+ * @param waits whether the answer will stand open, which brotli's memory is too large for
+ */
+export function chooseEncoding(accepted: string | undefined, waits: boolean): ContentEncoding | null {
+  const weights = parseWeights(accepted ?? '')
+  const weightOf = (name: string) => weights.get(name) ?? weights.get('*') ?? 0
+  const gzip = weightOf('gzip')
+  const br = waits ? 0 : weightOf('br')
+  if (gzip === 0 && br === 0) return null
+  return br > gzip ? 'br' : 'gzip'
+}
+
+function parseWeights(header: string): Map<string, number> {
+  const weights = new Map<string, number>()
+  for (const part of header.toLowerCase().split(',')) {
+    const [name = '', ...parameters] = part.split(';').map((text) => text.trim())
+    const weight = parameters.find((text) => text.startsWith('q='))
+    const value = weight === undefined ? 1 : Number(weight.slice(2))
+    if (name !== '') weights.set(name, Number.isFinite(value) ? value : 0)
+  }
+  return weights
+}
+
+export function makeEncoder(encoding: ContentEncoding): Encoder {
+  return encoding === 'gzip' ? new GzipEncoder() : new BrotliEncoder()
+}
+
+const NOTHING = new Uint8Array(0)
+/** RFC 1952 2.3: deflate, no name, no time, system unknown. */
+const GZIP_HEAD = Uint8Array.of(0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff)
+const FLUSHED: ZlibOptions = { finishFlush: constants.Z_SYNC_FLUSH, level: 5 }
+/** A short piece needs neither a window of 32 kB nor a thread. */
+const SHORT_BYTES = 4096
+const SHORT: ZlibOptions = { ...FLUSHED, windowBits: 12, memLevel: 4 }
+
+const deflateInThread = promisify<Uint8Array, ZlibOptions, Uint8Array>(deflateRaw)
+/** Pieces do not depend on each other, so what many feeds send is compressed once. */
+const deflated = new WeakMap<Uint8Array, Uint8Array | Promise<Uint8Array>>()
+
+function deflate(bytes: Uint8Array): Uint8Array | Promise<Uint8Array> {
+  const known = deflated.get(bytes)
+  if (known !== undefined) return known
+  const made = bytes.length <= SHORT_BYTES ? deflateRawSync(bytes, SHORT) : deflateInThread(bytes, FLUSHED)
+  deflated.set(bytes, made)
+  return made
+}
+
+/**
+ * One gzip member (RFC 1952) whose pieces are deflated apart from each other, each ended by an empty block that
+ * aligns it to a byte (RFC 1951 3.2.4). So between two pieces nothing is held but a checksum and a count: an idle
+ * compressed feed costs no more than one that is not compressed.
+ */
+class GzipEncoder implements Encoder {
+  readonly head = GZIP_HEAD
+  #checksum = 0
+  #length = 0
+
+  encode(bytes: Uint8Array): Uint8Array | Promise<Uint8Array> {
+    if (bytes.length === 0) return NOTHING
+    this.#checksum = crc32(bytes, this.#checksum)
+    this.#length += bytes.length
+    return deflate(bytes)
+  }
+
+  finish(): Uint8Array {
+    const end = Buffer.alloc(10)
+    end[0] = 3
+    end.writeUInt32LE(this.#checksum, 2)
+    end.writeUInt32LE(this.#length % 2 ** 32, 6)
+    return end
+  }
+
+  close(): void {}
+}
+
+class BrotliEncoder implements Encoder {
+  readonly head = NOTHING
+  readonly #stream: BrotliCompress
+  #made: Uint8Array[] = []
+
+  constructor() {
+    const params = { [constants.BROTLI_PARAM_QUALITY]: 4, [constants.BROTLI_PARAM_LGWIN]: 18 }
+    this.#stream = createBrotliCompress({ params })
+    this.#stream.on('data', (chunk: Uint8Array) => this.#made.push(chunk))
+  }
+
+  encode(bytes: Uint8Array): Promise<Uint8Array> {
+    return new Promise((resolve, reject) => {
+      this.#stream.once('error', reject)
+      this.#stream.write(bytes)
+      this.#stream.flush(() => {
+        this.#stream.off('error', reject)
+        resolve(this.#take())
+      })
+    })
+  }
+
+  finish(): Promise<Uint8Array> {
+    return new Promise((resolve, reject) => {
+      this.#stream.once('error', reject)
+      this.#stream.once('end', () => resolve(this.#take()))
+      this.#stream.end()
+    })
+  }
+
+  close(): void {
+    this.#stream.destroy()
+  }
+
+  #take(): Uint8Array {
+    const made = Buffer.concat(this.#made)
+    this.#made = []
+    return made
+  }
+}
+
+/** Shorter answers are not compressed. */
+export const COMPRESSED_BYTES = 1024
+
+/**
+ * Compresses whole JSON answers of a kilobyte and more for clients that ask for it, fast rather than well: most
+ * of them are read over a home network. Streams do their own (json-stream.ts), line by line where it matters.
+ */
+export const compression = fp(
+  async (app) => {
+    await app.register(compress, {
+      globalDecompression: false,
+      threshold: COMPRESSED_BYTES,
+      encodings: ['br', 'gzip'],
+      brotliOptions: { params: { [constants.BROTLI_PARAM_QUALITY]: 1 } },
+      zlibOptions: { level: constants.Z_BEST_SPEED },
+      customTypes: /^application\/json$/,
+    })
+  },
+  { name: 'compression' },
+)

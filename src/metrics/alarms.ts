@@ -1,0 +1,181 @@
+/** Mass deletions that were noticed: logged loudly, and kept until somebody has looked at them. */
+import type { Logger } from 'pino'
+import { newUuid } from '../core/ids.ts'
+import type { MassDeletion } from '../documents/time-machine/time-machine-calls.ts'
+import type { Catalog, DatabaseEntry, RecordWrite, ServerRecord } from '../storage/catalog.ts'
+import type { Databases } from '../threads/databases.ts'
+
+const ALARM_KIND = 'alarm'
+/** Of all databases; the oldest go. */
+const MAX_ALARMS = 200
+/** Of one database. */
+const MAX_OF_ONE = 20
+
+/** What deleted: as far as it is known. */
+export interface Device {
+  /** The name of the device token; null: it came with a password, or as nobody. */
+  readonly token: string | null
+  /** What it calls itself (User-Agent). */
+  readonly client: string
+  readonly address: string
+}
+
+export interface Alarm extends MassDeletion {
+  readonly id: string
+  readonly database: string
+  readonly incarnation: number
+  /** null: it was gone before it was looked for. */
+  readonly device: Device | null
+}
+
+interface AlarmsOptions {
+  readonly records: Pick<Catalog, 'readRecords' | 'writeRecords'>
+  readonly logger: Pick<Logger, 'warn' | 'error'>
+  /** The number of the database of this name; undefined: there is none; null: nobody can say just now. */
+  incarnationOf(database: string): number | null | undefined
+  /** Whether old bodies outlive a compaction (`settee/keep_days`). */
+  keepsVersions(): boolean
+}
+
+/** @returns {@link AlarmsOptions.incarnationOf} of these */
+export function incarnationsIn(databases: Pick<Databases, 'names' | 'get'>): AlarmsOptions['incarnationOf'] {
+  return (name) => {
+    if (!databases.names().includes(name)) return undefined
+    try {
+      return databases.get(name).incarnation
+    } catch {
+      // A restore is replacing it.
+      return null
+    }
+  }
+}
+
+/** Reads the alarms that are kept. @throws as `readRecords` */
+export async function openAlarms(options: AlarmsOptions): Promise<Alarms> {
+  const kept = await options.records.readRecords(ALARM_KIND)
+  return new Alarms(
+    options,
+    kept.map(alarmOf).filter((alarm) => alarm !== null),
+  )
+}
+
+export class Alarms {
+  readonly #options: AlarmsOptions
+  /** By id, the oldest first. */
+  readonly #alarms: Map<string, Alarm>
+  #lastWrite: Promise<unknown> = Promise.resolve()
+
+  /** Use {@link openAlarms}. */
+  constructor(options: AlarmsOptions, kept: readonly Alarm[]) {
+    this.#options = options
+    const sorted = [...kept].sort((a, b) => a.until - b.until)
+    this.#alarms = new Map(sorted.map((alarm) => [alarm.id, alarm]))
+  }
+
+  /** Takes in a mass deletion, or how far one has gone by now. */
+  raise({ name, incarnation }: DatabaseEntry, found: MassDeletion, device: Device | null): void {
+    const known = this.#find(incarnation, found.since)
+    const id = known?.id ?? newUuid(found.since)
+    const alarm = { ...found, id, database: name, incarnation, device: device ?? known?.device ?? null }
+    this.#alarms.delete(id)
+    this.#alarms.set(id, alarm)
+    this.#warn(alarm)
+    this.#write([recordOf(alarm), ...this.#crowdedOut(incarnation)])
+  }
+
+  #find(incarnation: number, since: number): Alarm | undefined {
+    return [...this.#alarms.values()].find((one) => one.incarnation === incarnation && one.since === since)
+  }
+
+  #warn(alarm: Alarm): void {
+    const { database, deleted, of, account, device, since } = alarm
+    const facts = { database, deleted, of, account, ...device, since: new Date(since).toISOString() }
+    const kept = this.#options.keepsVersions() ? 'is kept' : 'is there until the next compaction'
+    this.#options.logger.warn(
+      facts,
+      `${deleted} of ${of} documents of the database ${database} were deleted within a minute; ` +
+        `what they were ${kept}, and comes back with: ${undoing(alarm)}`,
+    )
+  }
+
+  /** Forgets what is too much, and what belongs to databases that are gone. */
+  #crowdedOut(incarnation: number): RecordWrite[] {
+    const all = [...this.#alarms.values()]
+    const gone = all.filter((alarm) => !this.#isCurrent(alarm))
+    const ofOne = all.filter((alarm) => alarm.incarnation === incarnation)
+    const out = new Set([
+      ...gone,
+      ...ofOne.slice(0, Math.max(0, ofOne.length - MAX_OF_ONE)),
+      ...all.slice(0, Math.max(0, all.length - MAX_ALARMS)),
+    ])
+    for (const { id } of out) this.#alarms.delete(id)
+    return [...out].map(({ id }) => ({ kind: ALARM_KIND, key: id, value: null }))
+  }
+
+  #isCurrent({ database, incarnation }: Alarm): boolean {
+    const now = this.#options.incarnationOf(database)
+    return now === null || now === incarnation
+  }
+
+  #write(writes: readonly RecordWrite[]): void {
+    const { records, logger } = this.#options
+    this.#lastWrite = this.#lastWrite
+      .then(() => records.writeRecords(writes))
+      .catch((error: unknown) => logger.error({ err: error }, 'an alarm could not be written down'))
+  }
+
+  /** @param database only those of this one @returns the newest first */
+  list(database?: string): readonly Alarm[] {
+    return [...this.#alarms.values()]
+      .filter((alarm) => this.#isCurrent(alarm) && (database === undefined || alarm.database === database))
+      .reverse()
+  }
+
+  /**
+   * Forgets an alarm; durable when resolved.
+   * @param database it must be of this one, if that is given
+   * @returns false when there is none
+   */
+  async dismiss(id: string, database?: string): Promise<boolean> {
+    const alarm = this.list(database).find((one) => one.id === id)
+    if (alarm === undefined) return false
+    await this.#lastWrite
+    await this.#options.records.writeRecords([{ kind: ALARM_KIND, key: id, value: null }])
+    this.#alarms.delete(id)
+    return true
+  }
+
+  /** A fact for `_up?deep=1`: alarms are named, and make nothing fail. */
+  async health(): Promise<
+    readonly { readonly name: string; readonly ok: boolean; readonly count: number }[]
+  > {
+    return [{ name: 'alarms', ok: true, count: this.list().length }]
+  }
+
+  /** Resolves when all is written down. */
+  async close(): Promise<void> {
+    await this.#lastWrite
+  }
+}
+
+/** The command that makes the documents what they were just before. */
+export function undoing({ database, since }: Pick<Alarm, 'database' | 'since'>): string {
+  // Some characters of names mean something to a shell.
+  return `settee rewind '${database}' --to ${new Date(since).toISOString()}`
+}
+
+function recordOf({ id, ...alarm }: Alarm): RecordWrite {
+  return { kind: ALARM_KIND, key: id, value: JSON.stringify(alarm) }
+}
+
+/** @returns null for a record that is none as this version writes them */
+function alarmOf({ key, value }: ServerRecord): Alarm | null {
+  try {
+    const alarm = JSON.parse(value) as Partial<Alarm>
+    const numbers = [alarm.incarnation, alarm.since, alarm.until, alarm.deleted, alarm.of]
+    if (typeof alarm.database !== 'string' || numbers.some((each) => typeof each !== 'number')) return null
+    return { ...(alarm as Alarm), id: key, device: alarm.device ?? null, account: alarm.account ?? null }
+  } catch {
+    return null
+  }
+}

@@ -1,0 +1,177 @@
+/** What CouchDB tells at `_stats`, of it all that settee counts; protocol.md 15. */
+import { addHistograms, countOf, Histogram, type HistogramCounts, percentile } from '../core/histogram.ts'
+import type { ThreadReport } from '../threads/thread-stats.ts'
+import type { HttpCounts, Measurements, RequestCount } from './measurements.ts'
+
+interface Stat {
+  readonly value: unknown
+  readonly type: 'counter' | 'histogram'
+  readonly desc: string
+}
+
+interface Stats {
+  readonly [name: string]: Stat | Stats
+}
+
+/** CouchDB has these from its start on; of others there is a stat once there was such a request. */
+const METHODS = ['COPY', 'DELETE', 'GET', 'HEAD', 'OPTIONS', 'POST', 'PUT']
+const CODES = [
+  200, 201, 202, 206, 301, 304, 400, 401, 403, 404, 405, 409, 412, 413, 415, 416, 417, 500, 503, 507,
+].map(String)
+
+/** The whole tree. */
+export function couchStats(measured: Measurements): Stats {
+  const { http, threads, process } = measured
+  return {
+    couchdb: {
+      commits: counter(commitsOf(threads), 'transactions that became durable'),
+      document_writes: counter(updatesOf(threads), 'documents that were written'),
+      open_databases: counter(openDatabases(threads), 'databases whose files are held open'),
+      ...(process.openFiles !== null && {
+        open_os_files: counter(process.openFiles, 'file descriptors that the process has open'),
+      }),
+      request_time: {
+        value: distribution(requestSeconds(http)),
+        type: 'histogram',
+        desc: 'milliseconds from the head of a request to the end of its answer',
+      },
+      httpd: httpStats(measured),
+      httpd_request_methods: counters(
+        METHODS,
+        requestsOf(http, ({ method }) => method),
+        (method) => `requests with the method ${method}`,
+      ),
+      httpd_status_codes: counters(CODES, statusesOf(http), (code) => `answers with the status ${code}`),
+    },
+    mango: {
+      unindexed_queries: counter(
+        requestsBy(http, ({ route, status }) => route === '/:db/_find' && status === 200),
+        'queries that had no index but that of all ids',
+      ),
+    },
+  }
+}
+
+function httpStats({ http }: Measurements): Stats {
+  return {
+    requests: counter(
+      requestsBy(http, ({ status }) => status !== null),
+      'requests that were answered',
+    ),
+    bulk_requests: counter(
+      requestsBy(http, ({ route }) => /^\/:db\/_bulk_(?:docs|get)$/.test(route)),
+      'requests to _bulk_docs and _bulk_get',
+    ),
+    view_reads: counter(
+      requestsBy(http, ({ route }) => VIEWS.test(route)),
+      'requests to views',
+    ),
+    purge_requests: counter(
+      requestsBy(http, ({ route }) => route === '/:db/_purge'),
+      'requests to _purge',
+    ),
+    clients_requesting_changes: counter(clientsOfFeeds(http), 'feeds that wait for changes'),
+  }
+}
+
+function counter(value: number, desc: string): Stat {
+  return { value, type: 'counter', desc }
+}
+
+function counters(
+  names: readonly string[],
+  counts: ReadonlyMap<string, number>,
+  describe: (name: string) => string,
+): Stats {
+  const all = new Set([...names, ...counts.keys()])
+  return Object.fromEntries([...all].map((name) => [name, counter(counts.get(name) ?? 0, describe(name))]))
+}
+
+/** The members of CouchDB's histograms that a histogram of settee's knows, in milliseconds, since the start. */
+function distribution(seconds: HistogramCounts): object {
+  const n = countOf(seconds)
+  return {
+    n,
+    arithmetic_mean: n === 0 ? 0 : (seconds.sum / n) * 1000,
+    percentile: [50, 75, 90, 95, 99, 999].map((p) => [
+      p,
+      percentile(seconds, p === 999 ? 0.999 : p / 100) * 1000,
+    ]),
+    histogram: seconds.bounds.map((bound, at) => [bound * 1000, seconds.counts[at] ?? 0]),
+  }
+}
+
+/**
+ * What stands at a path of the tree, down to a stat's own members.
+ * @returns undefined when nothing does
+ */
+export function statAt(stats: Stats, path: readonly string[]): unknown {
+  let found: unknown = stats
+  for (const name of path) {
+    if (typeof found !== 'object' || found === null || !Object.hasOwn(found, name)) return undefined
+    found = (found as Readonly<Record<string, unknown>>)[name]
+  }
+  return found
+}
+
+// What the database threads have done, all together.
+
+export function openDatabases(threads: readonly ThreadReport[]): number {
+  return threads.reduce((sum, { stats }) => sum + (stats?.openDatabases ?? 0), 0)
+}
+
+/** Transactions that became durable. */
+export function commitsOf(threads: readonly ThreadReport[]): number {
+  return threads.reduce((sum, { stats }) => sum + (stats === null ? 0 : countOf(stats.commits.writes)), 0)
+}
+
+/** Sequence numbers that were given out. */
+export function updatesOf(threads: readonly ThreadReport[]): number {
+  return threads.reduce((sum, { stats }) => sum + (stats?.commits.updates.sum ?? 0), 0)
+}
+
+// What CouchDB counts of requests, as sums of what settee counts by route, method and status.
+
+/** Upper bounds of a request's duration, in seconds. */
+export const REQUEST_SECONDS: readonly number[] = [
+  0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30,
+]
+
+/** The routes of views. */
+export const VIEWS: RegExp = /^\/:db\/_design\/:ddoc\/_view\/:view(?:\/queries)?$/
+
+const NOTHING = new Histogram(REQUEST_SECONDS).counts()
+
+/** How many requests `fits` holds for. */
+export function requestsBy({ requests }: HttpCounts, fits: (request: RequestCount) => boolean): number {
+  return requests.reduce((sum, request) => sum + (fits(request) ? request.count : 0), 0)
+}
+
+/** How many requests there were of each name that `nameOf` gives; null: they are left out. */
+export function requestsOf(
+  { requests }: HttpCounts,
+  nameOf: (request: RequestCount) => string | null,
+): Map<string, number> {
+  const sums = new Map<string, number>()
+  for (const request of requests) {
+    const name = nameOf(request)
+    if (name !== null) sums.set(name, (sums.get(name) ?? 0) + request.count)
+  }
+  return sums
+}
+
+/** How many answers there were of each status. */
+export function statusesOf(http: HttpCounts): Map<string, number> {
+  return requestsOf(http, ({ status }) => (status === null ? null : String(status)))
+}
+
+/** How many feeds wait for changes. */
+export function clientsOfFeeds({ openFeeds }: HttpCounts): number {
+  const { longpoll = 0, continuous = 0, eventsource = 0 } = openFeeds
+  return longpoll + continuous + eventsource
+}
+
+/** How long requests took, all together. */
+export function requestSeconds({ durations }: HttpCounts): HistogramCounts {
+  return durations.reduce((sum, { seconds }) => addHistograms(sum, seconds), NOTHING)
+}

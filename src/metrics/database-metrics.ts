@@ -1,0 +1,173 @@
+/** The metrics of databases and of the threads that own them. */
+import { addHistograms, type HistogramCounts } from '../core/histogram.ts'
+import type { LoopDelay, ThreadReport, ThreadStats } from '../threads/thread-stats.ts'
+import { commitsOf, openDatabases, updatesOf } from './couch-stats.ts'
+import type { Measurements } from './measurements.ts'
+import { histogramSamples, type Metric, type Sample, single } from './metric.ts'
+
+export const DATABASE_METRICS: readonly Metric<Measurements>[] = [
+  {
+    name: 'couchdb_open_databases',
+    type: 'gauge',
+    help: 'Databases whose files are held open.',
+    read: ({ threads }) => single(openDatabases(threads)),
+  },
+  {
+    name: 'couchdb_commits_total',
+    type: 'counter',
+    help: 'Transactions that became durable.',
+    read: ({ threads }) => single(commitsOf(threads)),
+  },
+  {
+    name: 'couchdb_document_writes_total',
+    type: 'counter',
+    help: 'Documents that were written.',
+    read: ({ threads }) => single(updatesOf(threads)),
+  },
+  {
+    name: 'settee_databases',
+    type: 'gauge',
+    help: 'Databases that there are.',
+    read: ({ databases }) => single(databases.count),
+  },
+  {
+    name: 'settee_compactions_running',
+    type: 'gauge',
+    help: 'Databases that are being compacted.',
+    read: ({ databases }) => single(databases.compactions),
+  },
+  {
+    name: 'settee_commit_writes',
+    type: 'histogram',
+    help: 'Writes that shared a commit: documents, _local documents, settings, chunks of attachments.',
+    read: ({ threads }) => commitSamples(threads, ({ commits }) => commits.writes),
+  },
+  {
+    name: 'settee_commit_updates',
+    type: 'histogram',
+    help: 'Documents with a new sequence number that shared a commit.',
+    read: ({ threads }) => commitSamples(threads, ({ commits }) => commits.updates),
+  },
+  {
+    name: 'settee_commit_duration_seconds',
+    type: 'histogram',
+    help: 'Seconds that it took to make a commit durable.',
+    read: ({ threads }) => commitSamples(threads, ({ commits }) => commits.seconds),
+  },
+  {
+    name: 'settee_database_thread_answering',
+    type: 'gauge',
+    help: 'Whether the thread answered the scrape within a second; if not, its other numbers are older.',
+    labels: ['thread'],
+    read: ({ threads }) => byThread(threads, ({ isAnswering }) => Number(isAnswering)),
+  },
+  {
+    name: 'settee_database_thread_databases',
+    type: 'gauge',
+    help: 'Databases that the thread serves, open or not.',
+    labels: ['thread'],
+    read: ({ threads }) => byThread(threads, ({ databases }) => databases),
+  },
+  {
+    name: 'settee_database_thread_calls',
+    type: 'gauge',
+    help: 'Calls and streams that were asked of the thread and are not over.',
+    labels: ['thread'],
+    read: ({ threads }) => byThread(threads, ({ calls }) => calls),
+  },
+  {
+    name: 'settee_database_thread_queue',
+    type: 'gauge',
+    help: "Calls that wait in the thread for their database's turn.",
+    labels: ['thread'],
+    read: ({ threads }) => byThread(threads, ({ stats }) => stats?.waitingCalls),
+  },
+  {
+    name: 'settee_thread_busy_seconds_total',
+    type: 'counter',
+    help: 'Seconds that the event loop of a thread did not wait for anything; its rate is the busy share.',
+    labels: ['thread'],
+    read: ({ process, threads }) => [
+      { labels: { thread: HTTP_THREAD }, value: process.busySeconds },
+      ...byThread(threads, ({ busySeconds }) => busySeconds),
+    ],
+  },
+  {
+    name: 'settee_event_loop_delay_seconds',
+    type: 'gauge',
+    help: 'How late what is due was served, since the last scrape: mean, p50, p99, max. The first scrape has none.',
+    labels: ['thread', 'stat'],
+    read: ({ process, threads }) => [
+      ...delaySamples(HTTP_THREAD, process.delay),
+      ...threads.flatMap(({ number, stats }) => delaySamples(nameOf(number), stats?.delay ?? null)),
+    ],
+  },
+  {
+    name: 'settee_thread_heap_bytes',
+    type: 'gauge',
+    help: 'Bytes of JavaScript objects that a thread uses.',
+    labels: ['thread'],
+    read: ({ process, threads }) => [
+      { labels: { thread: HTTP_THREAD }, value: process.heap.used },
+      ...byThread(threads, ({ stats }) => stats?.heap.used),
+    ],
+  },
+  {
+    name: 'settee_sandbox_threads',
+    type: 'gauge',
+    help: 'Threads that run functions of design documents.',
+    read: ({ sandboxThreads }) => single(sandboxThreads),
+  },
+  {
+    name: 'settee_function_calls_total',
+    type: 'counter',
+    help: "Calls of design documents' functions that gave a result.",
+    read: ({ threads }) => single(sum(threads, ({ functions }) => functions.done)),
+  },
+  {
+    name: 'settee_function_failures_total',
+    type: 'counter',
+    help: "Pieces of work for design documents' functions that were given up: time, memory, syntax.",
+    read: ({ threads }) => single(sum(threads, ({ functions }) => functions.failed)),
+  },
+  {
+    name: 'settee_function_calls_under_way',
+    type: 'gauge',
+    help: "Calls of design documents' functions that wait for a thread or are at work.",
+    read: ({ threads }) => single(sum(threads, ({ functionCalls }) => functionCalls)),
+  },
+]
+
+const HTTP_THREAD = 'http'
+
+function nameOf(number: number): string {
+  return `database-${number}`
+}
+
+/** A value of each thread that has one. */
+function byThread(
+  threads: readonly ThreadReport[],
+  numberOf: (report: ThreadReport) => number | undefined,
+): Sample[] {
+  return threads.flatMap((report) => {
+    const value = numberOf(report)
+    return value === undefined ? [] : [{ labels: { thread: nameOf(report.number) }, value }]
+  })
+}
+
+function delaySamples(thread: string, delay: LoopDelay | null): Sample[] {
+  return Object.entries(delay ?? {}).map(([stat, value]) => ({ labels: { thread, stat }, value }))
+}
+
+function sum(threads: readonly ThreadReport[], numberOf: (stats: ThreadStats) => number): number {
+  return threads.reduce((total, { stats }) => total + (stats === null ? 0 : numberOf(stats)), 0)
+}
+
+function commitSamples(
+  threads: readonly ThreadReport[],
+  histogramOf: (stats: ThreadStats) => HistogramCounts,
+): Sample[] {
+  const each = threads.flatMap(({ stats }) => (stats === null ? [] : [histogramOf(stats)]))
+  const [first, ...others] = each
+  return first === undefined ? [] : histogramSamples(others.reduce(addHistograms, first))
+}

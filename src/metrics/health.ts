@@ -1,0 +1,89 @@
+/** What whoever watches over the server is told when he asks how it is (`_up?deep=1`). */
+import type { HealthFact } from '../core/types.ts'
+import type { DatabaseFault, Databases, ThreadDeaths } from '../threads/databases.ts'
+import type { ThreadReport } from '../threads/thread-stats.ts'
+import { orNull } from './measurements.ts'
+
+/** Tells how one part of the house is. */
+type HealthSource = () => Promise<readonly HealthFact[]>
+
+/** How long one may take, in ms: who asks has a time limit of his own. */
+const SOURCE_MS = 2000
+/** So long after a thread has died the server is not called well, in seconds. */
+const DEATH_COUNTS_S = 300
+/** How many databases are named. */
+const MAX_NAMES = 10
+
+/** Asks all of them. One that fails or takes too long is a fact by itself. Never rejects. */
+export async function gatherFacts(sources: readonly HealthSource[], ms = SOURCE_MS): Promise<HealthFact[]> {
+  const told = await Promise.all(sources.map((source) => orNull(asked(source), ms)))
+  return told.flatMap((facts) => facts ?? [SILENT])
+}
+
+async function asked(source: HealthSource): Promise<readonly HealthFact[]> {
+  return source()
+}
+
+const SILENT: HealthFact = {
+  name: 'health',
+  ok: false,
+  reason: 'A part of the server has not told in time how it is; the log may have more.',
+}
+
+/** How the threads are, and the databases: a fact each. */
+export function databaseHealth(databases: Pick<Databases, 'stats' | 'unreadable' | 'faults'>): HealthSource {
+  return async () => {
+    // A thread that does not answer is told of by the other fact.
+    const looking = orNull(databases.unreadable(), SOURCE_MS / 2)
+    const [{ threads }, unreadable] = await Promise.all([databases.stats(), looking])
+    const faults = databases.faults()
+    return [threadsFact(threads, faults.threads), databasesFact(faults.databases, unreadable ?? [])]
+  }
+}
+
+/**
+ * Whether each database thread answers, and none of any kind has died lately.
+ * @param now seconds since 1970
+ */
+export function threadsFact(
+  threads: readonly Pick<ThreadReport, 'isAnswering'>[],
+  { count: deaths, last }: ThreadDeaths,
+  now = Date.now() / 1000,
+): HealthFact {
+  const silent = threads.filter(({ isAnswering }) => !isAnswering).length
+  const reasons = [
+    ...(silent === 0 ? [] : [`${silent} of ${threads.length} threads do not answer.`]),
+    ...(last === null || now - last > DEATH_COUNTS_S ? [] : [DIED]),
+  ]
+  const figures = { threads: threads.length, silent, deaths, last_death: last }
+  return { name: 'threads', ...verdict(reasons), ...figures }
+}
+
+const DIED = 'A thread has died, and another has taken its place; the log has more.'
+
+/**
+ * Whether all databases are as they should be.
+ * @param faults what was met while they were used
+ * @param unreadable names of open ones whose newest document cannot be read now
+ */
+export function databasesFact(
+  faults: readonly DatabaseFault[],
+  unreadable: readonly string[] = [],
+): HealthFact {
+  const met = faults.map(({ database, reason, since, last }) => ({ database, reason, since, last }))
+  const known = new Set(met.map(({ database }) => database))
+  const others = unreadable
+    .filter((database) => !known.has(database))
+    .map((database) => ({ database, reason: UNREADABLE, since: null, last: null }))
+  const faulty = [...met, ...others]
+  const count = faulty.length
+  const reasons =
+    count === 0 ? [] : [`${count} of the databases are not as they should be; the log has more.`]
+  return { name: 'databases', ...verdict(reasons), count, faulty: faulty.slice(0, MAX_NAMES) }
+}
+
+const UNREADABLE = 'Its newest document cannot be read.'
+
+function verdict(reasons: readonly string[]): Pick<HealthFact, 'ok' | 'reason'> {
+  return reasons.length === 0 ? { ok: true } : { ok: false, reason: reasons.join(' ') }
+}

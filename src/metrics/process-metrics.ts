@@ -1,0 +1,170 @@
+/** The metrics of the process, under the names that Prometheus' own libraries give them where they have one. */
+import { readdir, statfs } from 'node:fs/promises'
+import { heapSize, LoopWatch } from '../threads/thread-stats.ts'
+import { type Measurements, orNull, type ProcessFacts } from './measurements.ts'
+import { type Metric, single } from './metric.ts'
+
+export const PROCESS_METRICS: readonly Metric<Measurements>[] = [
+  {
+    name: 'couchdb_uptime_seconds',
+    type: 'counter',
+    help: 'Seconds since the process was started.',
+    read: ({ process }) => single(process.uptime),
+  },
+  {
+    name: 'couchdb_open_os_files',
+    type: 'gauge',
+    help: 'File descriptors that the process has open, connections among them; on Linux.',
+    read: ({ process }) => single(process.openFiles),
+  },
+  {
+    name: 'process_start_time_seconds',
+    type: 'gauge',
+    help: 'When the process was started, in seconds since 1970.',
+    read: ({ process }) => single(process.startedAt),
+  },
+  {
+    name: 'process_cpu_seconds_total',
+    type: 'counter',
+    help: 'Seconds of processor time, of all threads together.',
+    read: ({ process }) => single(process.cpuSeconds),
+  },
+  {
+    name: 'process_resident_memory_bytes',
+    type: 'gauge',
+    help: 'Bytes of memory that the process takes.',
+    read: ({ process }) => single(process.residentBytes),
+  },
+  {
+    name: 'settee_data_free_bytes',
+    type: 'gauge',
+    help: 'Bytes that may still be written to the disk of the data folder.',
+    read: ({ process }) => single(process.diskFreeBytes),
+  },
+  {
+    name: 'settee_info',
+    type: 'gauge',
+    help: 'Always 1; the version is its label.',
+    labels: ['version'],
+    read: ({ version }) => [{ labels: { version }, value: 1 }],
+  },
+]
+
+// What the operating system says of this process, and the loop of the thread that asks.
+
+/** How long a file system may take to answer, in ms. */
+const ANSWER_MS = 1000
+
+export class ProcessWatch {
+  readonly #loop = new LoopWatch()
+  readonly #folder: string
+  /** A disk that does not answer is not asked again: each question holds one of the few threads for files. */
+  #free: Promise<number> | undefined
+
+  /** @param folder on the disk that the databases are on */
+  constructor(folder: string) {
+    this.#folder = folder
+  }
+
+  /** Reads it all. Never rejects: what cannot be read, or not in time, is null. */
+  async facts(): Promise<ProcessFacts> {
+    this.#free ??= this.#freeBytes()
+    const [openFiles, diskFreeBytes, residentBytes] = await Promise.all([
+      orNull(countOpenFiles(), ANSWER_MS),
+      orNull(this.#free, ANSWER_MS),
+      orNull(residentSize(), ANSWER_MS),
+    ])
+    const { userCPUTime, systemCPUTime, voluntaryContextSwitches, involuntaryContextSwitches } =
+      process.resourceUsage()
+    return {
+      startedAt: performance.timeOrigin / 1000,
+      uptime: process.uptime(),
+      cpuSeconds: (userCPUTime + systemCPUTime) / 1e6,
+      residentBytes,
+      openFiles,
+      diskFreeBytes,
+      contextSwitches: voluntaryContextSwitches + involuntaryContextSwitches,
+      heap: heapSize(),
+      delay: this.#loop.read(),
+      busySeconds: performance.eventLoopUtilization().active / 1000,
+    }
+  }
+
+  async #freeBytes(): Promise<number> {
+    try {
+      const { bavail, bsize } = await statfs(this.#folder)
+      return bavail * bsize
+    } finally {
+      this.#free = undefined
+    }
+  }
+
+  /** Measures nothing from now on. */
+  close(): void {
+    this.#loop.close()
+  }
+}
+
+/** Linux lists them; the listing itself is one of them. */
+async function countOpenFiles(): Promise<number> {
+  return (await readdir('/proc/self/fd')).length - 1
+}
+
+/** Node opens a file for it, which fails where no more can be opened. */
+async function residentSize(): Promise<number> {
+  return process.memoryUsage.rss()
+}
+
+// What CouchDB tells at `_system` of Erlang's machine, of it what has a meaning for Node's; protocol.md 15.
+
+interface SystemInfo {
+  /** Seconds. */
+  readonly uptime: number
+  /** Bytes. */
+  readonly memory: Readonly<Record<string, number>>
+  /** Calls that wait for their turn on a database thread, all together and by thread. */
+  readonly run_queue: number
+  readonly message_queues: Readonly<Record<string, number>>
+  /** Threads that settee has started, its first one among them; and of them those that run functions. */
+  readonly process_count: number
+  readonly os_proc_count: number
+  readonly context_switches: number
+  /** Bytes over all connections. */
+  readonly io_input: number
+  readonly io_output: number
+}
+
+export function systemInfo(measured: Measurements): SystemInfo {
+  const { http, threads, sandboxThreads, process } = measured
+  const queues = threads.flatMap(({ number, stats }) =>
+    stats === null ? [] : [[`database-${number}`, stats.waitingCalls] as const],
+  )
+  return {
+    uptime: Math.floor(process.uptime),
+    memory: memoryOf(measured),
+    run_queue: queues.reduce((sum, [, length]) => sum + length, 0),
+    message_queues: Object.fromEntries(queues),
+    process_count: 1 + threads.length + sandboxThreads,
+    os_proc_count: sandboxThreads,
+    context_switches: process.contextSwitches,
+    io_input: http.receivedBytes,
+    io_output: http.sentBytes,
+  }
+}
+
+/**
+ * `processes` is what the heaps of JavaScript take, `binary` what they hold outside (buffers), and `other` the rest of
+ * what the process takes, as far as the system says what that is.
+ */
+function memoryOf({ threads, process }: Measurements): Record<string, number> {
+  const heaps = [process.heap, ...threads.flatMap(({ stats }) => (stats === null ? [] : [stats.heap]))]
+  const sum = (member: 'total' | 'used' | 'external') =>
+    heaps.reduce((total, heap) => total + heap[member], 0)
+  const known = sum('total') + sum('external')
+  return {
+    processes: sum('total'),
+    processes_used: sum('used'),
+    binary: sum('external'),
+    ...(process.residentBytes !== null && { other: Math.max(0, process.residentBytes - known) }),
+  }
+}

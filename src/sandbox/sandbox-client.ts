@@ -1,0 +1,276 @@
+/**
+ * The sandbox as a database thread has it: what is asked for waits here, a queue for each database, and goes to a
+ * sandbox thread when this thread can claim one, a piece at a time. So nothing ever waits behind a function that
+ * holds its thread.
+ */
+import type { MessagePort } from 'node:worker_threads'
+import { CouchError } from '../core/errors.ts'
+import { Board, type Seat } from './board.ts'
+import { type Job, JobQueue } from './job-queue.ts'
+import {
+  type Call,
+  errorOf,
+  lengthOf,
+  nameOf,
+  type Outcome,
+  type RunReply,
+  type RunRequest,
+  type Sandbox,
+  type SandboxAccess,
+  type SandboxNotice,
+  sandboxOver,
+  type Work,
+} from './messages.ts'
+
+/** The first work has waited so long: another thread is asked for. In ms. */
+const LONG_WAIT_MS = 20
+/** A free thread is left so long to a database thread that has waited longer, in ms. */
+const YIELD_MS = 5
+const MAX_PIECE_CALLS = 256
+/** Characters of a piece's calls, unless a single one is longer. */
+const MAX_PIECE_TEXT = 1_048_576
+/** Characters of one job's results: a function that makes more of what it is given takes too much memory. */
+const MAX_RESULT_TEXT = 134_217_728
+/** Work may wait for its next piece so long, and besides as long as a call may take. In ms. */
+const MAX_WAIT_MS = 60_000
+/** How often is looked for work that has waited too long, in ms. */
+const LOOK_MS = 1000
+/** Which thread a function was run on last, for so many functions. */
+const MAX_REMEMBERED = 256
+
+interface SandboxThread {
+  readonly seat: Seat
+  readonly port: MessagePort
+  /** The job of which a piece is there. */
+  job: Job | undefined
+}
+
+/** What has come of functions so far. */
+export interface FunctionCounts {
+  /** Calls that gave a result, be it an error of the function's. */
+  readonly done: number
+  /** Pieces of work that were given up: the function took too long or too much memory, or does not compile. */
+  readonly failed: number
+}
+
+export class SandboxClient {
+  /** The interface for the rest of the house. */
+  readonly sandbox: Sandbox
+  readonly #board: Board
+  readonly #number: number
+  readonly #askForThread: () => void
+  readonly #queue = new JobQueue()
+  /** By place on the board, lowest first, so that threads that are not needed become idle. */
+  readonly #threads = new Map<number, SandboxThread>()
+  /** Where a function is ready; least recently used first. */
+  readonly #lastSlots = new Map<string, number>()
+  readonly #maxWaitMs: number
+  #look: NodeJS.Timeout | undefined
+  #isWaiting = false
+  /** A thread was left to another, who did not take it. */
+  #mayOvertake = false
+  #done = 0
+  #failed = 0
+  #isClosed = false
+
+  /**
+   * @param askForThread tells the main thread that work waits for a sandbox thread
+   * @param maxWaitMs for tests
+   */
+  constructor({ board, client }: SandboxAccess, askForThread: () => void, maxWaitMs = MAX_WAIT_MS) {
+    this.#board = new Board(board)
+    this.#number = client
+    this.#askForThread = askForThread
+    this.#maxWaitMs = maxWaitMs
+    this.sandbox = sandboxOver((work) => this.#run(work))
+  }
+
+  get counts(): FunctionCounts {
+    return { done: this.#done, failed: this.#failed }
+  }
+
+  /** Calls that wait or are at work. */
+  get callsUnderWay(): number {
+    return this.#queue.calls
+  }
+
+  #run(work: Work): Promise<readonly string[]> {
+    if (this.#isClosed) return Promise.reject(new CouchError('unavailable'))
+    if (work.calls.length === 0) return Promise.resolve([])
+    const done = this.#queue.add(work)
+    this.#lookLater()
+    // Where nobody is free, the newcomer finds nobody either.
+    if (!this.#isWaiting) this.#pump()
+    return done
+  }
+
+  /** While there is work, looks now and then for what has waited too long. */
+  #lookLater(): void {
+    this.#look ??= setTimeout(() => {
+      this.#look = undefined
+      const longest = this.#maxWaitMs + this.#board.limits.timeoutMs
+      this.#queue.failWaiting(performance.now() - longest, new CouchError('unavailable'))
+      if (!this.#queue.isEmpty) this.#lookLater()
+    }, LOOK_MS).unref()
+  }
+
+  /** Refuses what a database still asks for, which is gone. What is being run is not waited for. */
+  forget(database: number): void {
+    this.#queue.failAllOf(database, new CouchError('no_database'))
+    this.#pump()
+  }
+
+  /** Takes what the main thread tells. */
+  notice(notice: SandboxNotice): void {
+    if (notice.type === 'thread' && this.#isClosed) notice.port.close()
+    else if (notice.type === 'thread') this.#join(notice.seat, notice.port)
+    else if (notice.type === 'lost') this.#lose(notice.seat, notice.reason)
+    else if (this.#threads.size === 0) this.#queue.failAll(new CouchError('unavailable', undefined, notice))
+    this.#pump()
+  }
+
+  #join(seat: Seat, port: MessagePort): void {
+    const thread: SandboxThread = { seat, port, job: undefined }
+    port.on('message', (reply: RunReply) => this.#take(thread, reply))
+    this.#threads.set(seat.slot, thread)
+  }
+
+  #lose(seat: Seat, reason: 'timeout' | 'died' | 'ended'): void {
+    const thread = this.#threads.get(seat.slot)
+    if (thread?.seat.thread !== seat.thread) return
+    this.#threads.delete(seat.slot)
+    thread.port.close()
+    const { job } = thread
+    if (job === undefined) return
+    if (reason === 'timeout') {
+      this.#failed += 1
+      this.#queue.fail(job, new CouchError('function_timeout'))
+    } else if (job.wasLost) this.#queue.fail(job, new CouchError('unavailable'))
+    else {
+      job.wasLost = true
+      this.#queue.putBack(job)
+    }
+  }
+
+  /** Sends what can be sent. */
+  #pump(): void {
+    for (;;) {
+      const { freed } = this.#board
+      const job = this.#queue.next()
+      if (job === undefined) {
+        this.#board.stopWaiting(this.#number)
+        return
+      }
+      const yields = !this.#mayOvertake && this.#board.overtakes(this.#number)
+      const thread = yields ? undefined : this.#claim(job)
+      this.#mayOvertake = false
+      if (thread === undefined) {
+        this.#queue.putFirst(job)
+        this.#wait(freed, job, yields)
+        return
+      }
+      this.#board.stopWaiting(this.#number)
+      this.#send(thread, job)
+    }
+  }
+
+  #claim({ key }: Job): SandboxThread | undefined {
+    const last = this.#threads.get(this.#lastSlots.get(key) ?? -1)
+    if (last !== undefined && this.#tryClaim(last)) return last
+    const slots = [...this.#threads.keys()].sort((a, b) => a - b)
+    for (const slot of slots) {
+      const thread = this.#threads.get(slot) as SandboxThread
+      if (this.#tryClaim(thread)) return thread
+    }
+    return undefined
+  }
+
+  #tryClaim(thread: SandboxThread): boolean {
+    return thread.job === undefined && this.#board.claim(thread.seat, this.#number)
+  }
+
+  /** Tries again when a thread has become free, and asks for another when that takes long. */
+  #wait(freed: number, job: Job, yields: boolean): void {
+    this.#board.wait(this.#number)
+    if (this.#threads.size === 0 || performance.now() - job.since > LONG_WAIT_MS) this.#askForThread()
+    if (this.#isWaiting) return
+    this.#isWaiting = true
+    this.#board.whenFreed(freed, yields ? YIELD_MS : LONG_WAIT_MS).then(
+      (isFreed) => {
+        this.#isWaiting = false
+        this.#mayOvertake = yields && !isFreed
+        this.#pump()
+      },
+      (error: unknown) => this.#queue.failAll(error),
+    )
+  }
+
+  #send(thread: SandboxThread, job: Job): void {
+    thread.job = job
+    this.#remember(job.key, thread.seat.slot)
+    const { kind, fn, shared } = job.work
+    const request: RunRequest = {
+      job: job.number,
+      piece: { kind, fn: nameOf(fn), shared, calls: nextCalls(job) },
+      source: job.needsSource ? fn.source : null,
+    }
+    thread.port.postMessage(request)
+  }
+
+  #remember(key: string, slot: number): void {
+    this.#lastSlots.delete(key)
+    this.#lastSlots.set(key, slot)
+    if (this.#lastSlots.size <= MAX_REMEMBERED) return
+    for (const oldest of this.#lastSlots.keys()) {
+      this.#lastSlots.delete(oldest)
+      return
+    }
+  }
+
+  #take(thread: SandboxThread, { job: number, outcome }: RunReply): void {
+    const { job } = thread
+    if (job?.number !== number) return
+    thread.job = undefined
+    this.#settle(job, outcome)
+    this.#pump()
+  }
+
+  #settle(job: Job, outcome: Outcome): void {
+    job.needsSource = outcome.type === 'unknown'
+    if (outcome.type === 'failed') {
+      this.#failed += 1
+      this.#queue.fail(job, errorOf(outcome))
+    } else if (outcome.type === 'unknown') this.#queue.putFirst(job)
+    else {
+      this.#done += outcome.results.length
+      job.results.push(...outcome.results)
+      for (const result of outcome.results) job.resultText += result.length
+      if (job.resultText > MAX_RESULT_TEXT) this.#queue.fail(job, new CouchError('function_memory'))
+      else if (job.results.length < job.work.calls.length) this.#queue.putBack(job)
+      else this.#queue.finish(job)
+    }
+  }
+
+  /** Takes no more work, and refuses what is not done. Idempotent. */
+  close(): void {
+    this.#isClosed = true
+    clearTimeout(this.#look)
+    this.#board.stopWaiting(this.#number)
+    this.#queue.failAll(new CouchError('unavailable'))
+    for (const { port } of this.#threads.values()) port.close()
+    this.#threads.clear()
+  }
+}
+
+/** The calls that a job goes on with, as many as may be sent at once. */
+function nextCalls({ work: { calls }, results }: Job): readonly Call[] {
+  const start = results.length
+  let end = start
+  let length = 0
+  while (end < calls.length && end - start < MAX_PIECE_CALLS) {
+    length += lengthOf(calls[end] as Call)
+    if (length > MAX_PIECE_TEXT && end > start) break
+    end += 1
+  }
+  return calls.slice(start, end)
+}

@@ -1,0 +1,261 @@
+/**
+ * The sandbox threads as the main thread has them: started when a function waits for one, watched, ended when they
+ * were idle for long. Database threads use them by ports of their own.
+ */
+
+import { availableParallelism } from 'node:os'
+import { extname } from 'node:path'
+import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads'
+import { Board, type FunctionLimits, MAX_SLOTS, type Seat } from './board.ts'
+import type { Introduction, SandboxAccess, SandboxNotice, SandboxThreadOptions } from './messages.ts'
+
+/** Threads while none is held by a long call. */
+const MAX_THREADS = Math.max(2, Math.min(4, availableParallelism()))
+/** A call that takes longer holds its thread: another may be started beside the {@link MAX_THREADS}, in ms. */
+const HELD_MS = 100
+/** How much longer than its time a call may take until its thread is ended, in ms. */
+const GRACE_MS = 2000
+const IDLE_MS = 5 * 60_000
+const WATCH_MS = 100
+/** After a thread has come, others are seen to be needed only when it has had time to work, in ms. */
+const SETTLE_MS = 50
+/** When a thread could not be started, another is tried only after so long, in ms. */
+const RETRY_MS = 1000
+/** Stack of a thread in MB; WebAssembly's frames are larger than QuickJS counts them. */
+const STACK_MB = 32
+
+export interface SandboxPoolOptions {
+  /** The file that a thread runs; by default sandbox-worker.ts beside this file. */
+  readonly entry?: URL | undefined
+  /** Node's flags for the threads. */
+  readonly execArgv: readonly string[]
+  readonly limits: FunctionLimits
+  /** A thread that was free for so long ends, in ms; by default after five minutes. */
+  readonly idleMs?: number
+  /** A thread that nobody ended has died. */
+  onFault(fault: unknown): void
+}
+
+/** Sends a notice to a database thread, with the port that it holds. */
+type Tell = (notice: SandboxNotice, ...ports: MessagePort[]) => void
+
+/** A database thread's part in the pool. */
+interface SandboxMember {
+  readonly access: SandboxAccess
+  /** Work waits there for a thread. */
+  need(): void
+  /** The database thread has ended. */
+  leave(): void
+}
+
+interface Client {
+  readonly number: number
+  readonly tell: Tell
+  /** Threads to which it has a port. */
+  readonly known: Set<number>
+}
+
+interface SandboxThread {
+  readonly seat: Seat
+  readonly worker: Worker
+  isReady: boolean
+  /** The mark of the call at which it was seen last, and when it was first seen at it. */
+  call: number | undefined
+  callSeen: number
+  /** Why it was ended; undefined while nobody has. */
+  ending: 'timeout' | 'ended' | undefined
+}
+
+export class SandboxPool {
+  readonly #options: SandboxPoolOptions
+  readonly #board = new Board()
+  readonly #threads = new Map<number, SandboxThread>()
+  /** Database threads that have asked for a thread. */
+  readonly #clients = new Map<number, Client>()
+  #clientCount = 0
+  #threadCount = 0
+  readonly #idleMs: number
+  #lastReady = Number.NEGATIVE_INFINITY
+  #lastFailed = Number.NEGATIVE_INFINITY
+  #watch: NodeJS.Timeout | undefined
+  #isClosed = false
+
+  constructor(options: SandboxPoolOptions) {
+    this.#options = options
+    this.#board.limits = options.limits
+    this.#idleMs = options.idleMs ?? IDLE_MS
+  }
+
+  /** How many threads there are. */
+  get size(): number {
+    return this.#threads.size
+  }
+
+  /** What calls that begin from now on may take. */
+  setLimits(limits: FunctionLimits): void {
+    this.#board.limits = limits
+  }
+
+  /** Takes in a database thread. */
+  join(tell: Tell): SandboxMember {
+    this.#clientCount += 1
+    const client: Client = { number: this.#clientCount, tell, known: new Set() }
+    return {
+      access: { board: this.#board.memory, client: client.number },
+      need: () => this.#need(client),
+      leave: () => this.#leave(client),
+    }
+  }
+
+  #leave({ number }: Client): void {
+    this.#clients.delete(number)
+    this.#board.stopWaiting(number)
+  }
+
+  #need(client: Client): void {
+    if (this.#isClosed) return
+    this.#clients.set(client.number, client)
+    for (const thread of this.#threads.values()) this.#introduce(client, thread)
+    if (this.#mayStart()) this.#start()
+  }
+
+  #introduce(client: Client, { seat, worker, isReady, ending }: SandboxThread): void {
+    if (!isReady || ending !== undefined || client.known.has(seat.thread)) return
+    client.known.add(seat.thread)
+    const { port1, port2 } = new MessageChannel()
+    const introduction: Introduction = { client: client.number, port: port1 }
+    worker.postMessage(introduction, [port1])
+    client.tell({ type: 'thread', seat, port: port2 }, port2)
+  }
+
+  #mayStart(): boolean {
+    const threads = [...this.#threads.values()]
+    // One at a time; and those who ask look again when it is there.
+    if (threads.length >= MAX_SLOTS || threads.some(({ isReady }) => !isReady)) return false
+    if (threads.some(({ seat }) => this.#board.isFree(seat))) return false
+    if (threads.length > 0 && performance.now() - this.#lastReady < SETTLE_MS) return false
+    if (performance.now() - this.#lastFailed < RETRY_MS) return false
+    const held = threads.filter(({ seat }) => this.#isHeld(seat))
+    return threads.length - held.length < MAX_THREADS
+  }
+
+  #isHeld(seat: Seat): boolean {
+    return this.#board.busyMs(seat) > HELD_MS
+  }
+
+  /**
+   * For how long a thread has been seen at the call that it is at, in ms. What the board says is not enough to end a
+   * thread for: between a claim and its mark the time of an idle thread counts as the claim's.
+   */
+  #callMs(thread: SandboxThread): number {
+    const call = this.#board.callOf(thread.seat)
+    if (call !== thread.call) thread.callSeen = performance.now()
+    thread.call = call
+    return call === undefined ? 0 : performance.now() - thread.callSeen
+  }
+
+  #start(): void {
+    this.#threadCount += 1
+    let slot = 0
+    while (this.#threads.has(slot)) slot += 1
+    const seat: Seat = { slot, thread: this.#threadCount }
+    const worker = this.#tryStart({ board: this.#board.memory, seat })
+    if (worker === undefined) return
+    const thread = { seat, worker, isReady: false, call: undefined, callSeen: 0, ending: undefined }
+    this.#threads.set(slot, thread)
+    this.#follow(thread)
+    this.#watch ??= setInterval(() => this.#look(), WATCH_MS).unref()
+  }
+
+  /** Undefined where the system gives no more threads. */
+  #tryStart(workerData: SandboxThreadOptions): Worker | undefined {
+    try {
+      return new Worker(this.#entry, {
+        workerData,
+        execArgv: [...this.#options.execArgv],
+        resourceLimits: { stackSizeMb: STACK_MB },
+      })
+    } catch (error) {
+      this.#failed(error)
+      return undefined
+    }
+  }
+
+  /** No thread could be started: who has none waits for nothing. */
+  #failed(fault: unknown): void {
+    this.#lastFailed = performance.now()
+    this.#options.onFault(fault)
+    for (const { tell } of this.#clients.values()) tell({ type: 'failed', cause: String(fault) })
+  }
+
+  get #entry(): URL {
+    return this.#options.entry ?? new URL(`./sandbox-worker${extname(import.meta.url)}`, import.meta.url)
+  }
+
+  #follow(thread: SandboxThread): void {
+    let fault: unknown
+    thread.worker.on('error', (thrown) => {
+      fault ??= thrown
+    })
+    thread.worker.once('message', () => {
+      thread.isReady = true
+      this.#lastReady = performance.now()
+      this.#board.open(thread.seat)
+      for (const client of this.#clients.values()) this.#introduce(client, thread)
+    })
+    thread.worker.once('exit', () => this.#ended(thread, fault))
+  }
+
+  #ended(thread: SandboxThread, fault: unknown): void {
+    const { seat, ending, isReady } = thread
+    this.#board.close(seat)
+    this.#threads.delete(seat.slot)
+    if (this.#threads.size === 0) {
+      clearInterval(this.#watch)
+      this.#watch = undefined
+    }
+    if (this.#isClosed) return
+    const cause = fault ?? new Error('a sandbox thread has ended')
+    if (!isReady) {
+      this.#failed(cause)
+      return
+    }
+    if (ending === undefined) this.#options.onFault(cause)
+    for (const { known, tell } of this.#clients.values()) {
+      if (known.delete(seat.thread)) tell({ type: 'lost', seat, reason: ending ?? 'died' })
+    }
+  }
+
+  /** Ends threads whose call should have been stopped long ago, and those that nobody needs; keeps one free. */
+  #look(): void {
+    const tooLong = this.#board.limits.timeoutMs + GRACE_MS
+    for (const thread of this.#threads.values()) {
+      if (!thread.isReady || thread.ending !== undefined) continue
+      if (this.#callMs(thread) > tooLong) {
+        this.#board.close(thread.seat)
+        this.#end(thread, this.#hasMovedOn(thread) ? 'ended' : 'timeout')
+      } else if (this.#board.idleMs(thread.seat) > this.#idleMs && this.#board.closeIfFree(thread.seat)) {
+        this.#end(thread, 'ended')
+      }
+    }
+    const threads = [...this.#threads.values()]
+    if (threads.every(({ seat }) => this.#isHeld(seat)) && this.#mayStart()) this.#start()
+  }
+
+  /** Whether a thread came to another call just before it was closed: that one is not to blame. */
+  #hasMovedOn({ seat, call }: SandboxThread): boolean {
+    return this.#board.markOf(seat) !== call
+  }
+
+  #end(thread: SandboxThread, reason: 'timeout' | 'ended'): void {
+    thread.ending = reason
+    thread.worker.terminate()
+  }
+
+  /** Ends all threads, whatever they are at. */
+  async close(): Promise<void> {
+    this.#isClosed = true
+    clearInterval(this.#watch)
+    await Promise.all([...this.#threads.values()].map(({ worker }) => worker.terminate()))
+  }
+}

@@ -1,0 +1,58 @@
+/** Who may come in: tenants, accounts, passwords, device tokens. */
+import { CredentialChecker } from '../auth/credentials.ts'
+import { loginGuard } from '../auth/lockout.ts'
+import { tokenLimitsOf } from '../auth/token-record.ts'
+import { openTokens, type Tokens } from '../auth/tokens.ts'
+import { openUsers } from '../auth/users.ts'
+import { type Hosted, openHosted } from '../hosted/hosted.ts'
+import { perUserDatabases } from '../hosted/tenant-databases.ts'
+import { tenantAccounts } from '../hosted/tenants.ts'
+import type { Services } from '../http/services.ts'
+import type { Databases } from '../threads/databases.ts'
+import type { Ground } from './server-context.ts'
+
+export type Admission = Pick<Services, 'accounts' | 'credentials' | 'tokens' | 'hosted'>
+
+/** Opens what knows accounts; closing ends it before the databases. */
+export async function openAdmission(ground: Ground, databases: Databases): Promise<Admission> {
+  const { config, logger, closing } = ground
+  const hosted = await hostedMode(ground, databases, (account) => revokeTokens(tokens, account))
+  const perUser = hosted === null ? databases : perUserDatabases(databases, hosted.databases, config)
+  const users = await openUsers({ config, databases, perUser, logger })
+  closing.add(() => users.close())
+  const accounts = hosted === null ? users.accounts : tenantAccounts(users.accounts, hosted.tenants)
+  const credentials = new CredentialChecker(accounts, {
+    lockout: loginGuard(config, logger),
+    onVerified: (account, password) => users.upgrades.consider(account, password),
+  })
+  const tokens: Tokens = await openTokens({
+    records: databases,
+    accounts,
+    limits: () => tokenLimitsOf(config),
+    onFault: (fault) => logger.error({ err: fault }, 'device tokens are not as they should be'),
+  })
+  closing.add(() => tokens.close())
+  void hosted?.resume()
+  return { accounts, credentials, tokens, hosted }
+}
+
+/** @returns null in single mode */
+async function hostedMode(
+  { config, logger, closing }: Ground,
+  databases: Databases,
+  deleteTokens: (account: string) => Promise<number>,
+): Promise<Hosted | null> {
+  if (!config.isHosted) return null
+  const onFault = (fault: unknown) =>
+    logger.error({ err: fault }, 'work for a tenant has failed, and is tried again')
+  const hosted = await openHosted({ config, databases, deleteTokens, onFault })
+  closing.add(() => hosted.close())
+  return hosted
+}
+
+/** @returns how many there were */
+async function revokeTokens(tokens: Tokens, account: string): Promise<number> {
+  const { length } = tokens.list(account)
+  await tokens.revokeAll(account)
+  return length
+}

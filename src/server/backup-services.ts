@@ -1,0 +1,76 @@
+/** What keeps notes safe beside the databases: backups, the time machine, alarms; and what tells how all is. */
+import type { FastifyInstance } from 'fastify'
+import { runningTokenMaker } from '../auth/token-maker.ts'
+import { backupCollector, backupFact } from '../backup/backup-health.ts'
+import { Backups } from '../backup/backups.ts'
+import { backupsFolder, localRestorer } from '../backup/restore.ts'
+import { setteeVersion } from '../config/version.ts'
+import { serveControl } from '../control/control-server.ts'
+import { localControls } from '../control/controls.ts'
+import type { Services } from '../http/services.ts'
+import { incarnationsIn, openAlarms } from '../metrics/alarms.ts'
+import type { SpaceWatch } from '../metrics/space-watch.ts'
+import { tenantCollector } from '../metrics/tenant-metrics.ts'
+import type { Databases } from '../threads/databases.ts'
+import { Rewinds } from '../time-machine/rewinds.ts'
+import type { Admission } from './auth-services.ts'
+import { urlOf } from './listening.ts'
+import type { Ground } from './server-context.ts'
+
+type Keeping = Pick<Services, 'alarms' | 'rewinds' | 'collectors' | 'health'> & {
+  readonly backups: Backups
+}
+
+/** Opens them; closing ends them. Backups by themselves begin when they are told to. */
+export async function openKeeping(
+  { dataDir, config, logger, closing }: Ground,
+  databases: Databases,
+  disk: SpaceWatch,
+  { hosted }: Admission,
+): Promise<Keeping> {
+  const alarms = await openAlarms({
+    records: databases,
+    logger,
+    incarnationOf: incarnationsIn(databases),
+    keepsVersions: () => config.integer('settee', 'keep_days') > 0,
+  })
+  closing.add(() => alarms.close())
+  const backups = new Backups({ config, databases, dataDir, version: setteeVersion(), logger })
+  closing.add(() => backups.close())
+  const collectors = [backupCollector(backups), ...(hosted === null ? [] : [tenantCollector(hosted)])]
+  const health = [() => disk.health(), async () => [backupFact(await backups.state())], () => alarms.health()]
+  return { alarms, rewinds: new Rewinds(databases), backups, collectors, health }
+}
+
+// What commands of the same machine ask of a running server, by its control socket.
+
+/** Serves them until closing breaks off what they wait for. */
+export async function serveCommands(
+  { dataDir, env, config, logger, closing }: Ground,
+  { databases, hosted, tokens, tmpDir, backups, rewinds }: Services & Keeping,
+  app: FastifyInstance,
+): Promise<void> {
+  const ending = new AbortController()
+  const controls = localControls({
+    ...{ config, databases, env, tmpDir, backups, rewinds },
+    ending: ending.signal,
+    restorer: localRestorer(hosted?.databases ?? databases, () => backupsFolder(config)),
+    revokeTokens: (account) => tokens.revokeAll(account),
+    tokenMaker: runningTokenMaker(tokens),
+    createDatabase: (name: string, account: string) =>
+      hosted === null ? databases.create(name) : hosted.databases.create(name, account),
+    adminNames: async () => Object.keys(config.section('admins')).sort(),
+    listening: () => {
+      const url = urlOf(app)
+      return url === null ? null : { url, secureUrl: app.secure?.url ?? null }
+    },
+    ownerOf: (name: string) => hosted?.owners.ownerOf(name),
+  })
+  closing.add(await serveControl({ dataDir, controls, logger }))
+  // What a command waits for is broken off first: the socket closes when all of it has been answered.
+  closing.add(async () => {
+    ending.abort()
+    rewinds.close()
+    await backups.close()
+  })
+}

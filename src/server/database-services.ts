@@ -1,0 +1,86 @@
+/** The databases of a data folder, what looks after them, and what the log is told of them. */
+import { mkdir, readdir, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { keepSwept, tendUpgradeCopies } from '../backup/upgrade-copies.ts'
+import { freeSpaceFloor, settingsOf } from '../config/settings.ts'
+import { StartError } from '../config/start-error.ts'
+import { SpaceWatch } from '../metrics/space-watch.ts'
+import type { OwnedDatabases, ServerDatabasesOptions } from '../threads/databases.ts'
+import { openServerDatabases } from '../threads/server-databases.ts'
+import { tendKeptBodies } from '../time-machine/kept-bodies.ts'
+import type { Ground } from './server-context.ts'
+
+/** Sections whose keys database threads are told of. */
+const SETTINGS_SECTIONS: ReadonlySet<string> = new Set([
+  'attachments',
+  'chttpd_auth',
+  'couchdb',
+  'mango',
+  'purge',
+  'settee',
+  'uuids',
+])
+
+interface OpenDatabasesOptions
+  extends Pick<ServerDatabasesOptions, 'threadEntry' | 'sandboxEntry' | 'onMassDeletion'> {
+  /** The disk of the data folder is full: it is to be looked at now. */
+  onFull(): void
+}
+
+/**
+ * Opens them; closing ends them.
+ * @throws StartError when the folder is held by another settee, or by a newer one's files
+ */
+export async function openDatabases(ground: Ground, options: OpenDatabasesOptions): Promise<OwnedDatabases> {
+  const { dataDir, config, logger, closing } = ground
+  const databases = await openServerDatabases({
+    dataDir,
+    settings: settingsOf(config),
+    maxOpen: config.integer('couchdb', 'max_dbs_open'),
+    ...options,
+    onFault: (fault) => logger.error({ err: fault }, 'a thread has died; another takes its place'),
+    onPutBack: (database) =>
+      logger.warn({ database }, 'the file of a database was put back by hand: its devices compare anew'),
+    onCompactionFault: (database, fault) =>
+      logger.error({ err: fault, database }, 'a compaction has failed; the next begins where it ended'),
+    onDatabaseFault: (database, fault) =>
+      logger.error({ err: fault, database }, 'the file of a database is not as it should be; others go on'),
+  }).catch((error: unknown) => {
+    if (error instanceof Error && !('code' in error)) throw new StartError(error.message, { cause: error })
+    throw error
+  })
+  // Feeds end with the databases' `gone`, and only then can the connections that carry them close.
+  closing.add(() => databases.close())
+  config.onChange((section) => {
+    if (SETTINGS_SECTIONS.has(section)) databases.setSettings(settingsOf(config))
+  })
+  return databases
+}
+
+/** Watches the room on the disk, and removes what has had its time. @returns the watch */
+export async function tendDatabases(ground: Ground, databases: OwnedDatabases): Promise<SpaceWatch> {
+  const { dataDir, config, logger, closing } = ground
+  closing.add(tendUpgradeCopies({ dataDir, config, logger }))
+  closing.add(tendKeptBodies(databases, logger))
+  const disk = await SpaceWatch.start({
+    dataDir,
+    logger,
+    floor: () => freeSpaceFloor(config),
+    onChange: (space) => databases.setSpace(space),
+  })
+  closing.add(() => disk.close())
+  const days = () => config.integer('settee', 'replaced_days')
+  const stopSweeping = keepSwept(dataDir, days, (fault) =>
+    logger.warn({ err: fault }, 'what restores have replaced could not be removed in time'),
+  )
+  closing.add(async () => stopSweeping())
+  return disk
+}
+
+/** `data/tmp` holds request bodies while they are served; what stands there at a start is left from a crash. */
+export async function emptyTmpDir(dataDir: string): Promise<string> {
+  const tmpDir = join(dataDir, 'tmp')
+  await mkdir(tmpDir, { recursive: true, mode: 0o700 })
+  for (const left of await readdir(tmpDir)) await rm(join(tmpDir, left), { recursive: true, force: true })
+  return tmpDir
+}

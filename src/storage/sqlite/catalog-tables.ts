@@ -1,0 +1,160 @@
+/**
+ * What happened to databases, for `_db_updates`: the part of server.sqlite that has numbers and epochs of its own.
+ * Of each pair of name and type it keeps the latest, as CouchDB's database `_global_changes` does, so that it grows
+ * with the names there were and not with time.
+ */
+import { randomBytes } from 'node:crypto'
+import type {
+  CatalogUpdate,
+  CatalogUpdates,
+  NamedMark,
+  RecordWrite,
+  ServerRecord,
+  UpdatesRange,
+} from '../catalog.ts'
+import { beginEpoch, type Epochs, epochId, type Mark } from '../sequence.ts'
+import type { Connection } from './connection.ts'
+
+/** The table; databases that were there before it count as made when it was. */
+export const UPDATE_LOG_SCHEMA = `
+CREATE TABLE database_update (
+  seq INTEGER PRIMARY KEY,
+  name TEXT NOT NULL,
+  type TEXT NOT NULL,
+  UNIQUE (name, type)
+);
+INSERT INTO database_update (seq, name, type)
+  SELECT row_number() OVER (ORDER BY incarnation), name, 'created' FROM database;
+INSERT INTO server (key, value) SELECT 'update_seq', count(*) FROM database;
+`
+
+const ROWS_OF_NAMES = `
+SELECT told.seq, told.name, told.type FROM json_each(?) AS asked
+  JOIN database_update AS made ON made.name = asked.value AND made.type = 'created'
+  JOIN database_update AS told ON told.name = asked.value AND told.seq >= made.seq
+  WHERE told.seq > ? AND told.seq < ?`
+
+export class UpdateLog {
+  readonly #connection: Connection
+  /** Of this opening; it begins with the first row (architecture.md, "Sequence tokens"). */
+  readonly #epoch = epochId(randomBytes(9))
+
+  /** The very first opening's epoch owns every number from 0 on, also of what the schema has noted. */
+  constructor(connection: Connection) {
+    this.#connection = connection
+    if (this.#get('update_epochs') === undefined) this.#putEpochs([{ id: this.#epoch, firstSeq: 0 }])
+  }
+
+  /** Notes the same of several databases, with the next numbers. Part of the caller's transaction. */
+  note(names: readonly string[], type: CatalogUpdate['type']): void {
+    if (names.length === 0) return
+    let seq = this.#lastSeq()
+    this.#beginEpoch(seq + 1)
+    const insert = this.#connection.prepare(
+      'INSERT OR REPLACE INTO database_update (seq, name, type) VALUES (?, ?, ?)',
+    )
+    for (const name of names) insert.run(++seq, name, type)
+    this.#put('update_seq', seq)
+  }
+
+  #beginEpoch(firstSeq: number): void {
+    const epochs = this.#epochs()
+    if (epochs.at(-1)?.id === this.#epoch) return
+    this.#putEpochs(beginEpoch(epochs, this.#epoch, firstSeq))
+  }
+
+  /** @returns rows of the range, in its direction */
+  read(
+    { since, descending = false, before = Number.MAX_SAFE_INTEGER, names }: UpdatesRange,
+    limit: number,
+  ): CatalogUpdates {
+    const order = descending ? 'DESC' : 'ASC'
+    const most = Math.min(limit, Number.MAX_SAFE_INTEGER)
+    const rows =
+      names === undefined
+        ? this.#connection
+            .prepare<CatalogUpdate>(
+              `SELECT seq, name, type FROM database_update WHERE seq > ? AND seq < ? ORDER BY seq ${order} LIMIT ?`,
+            )
+            .all(since, before, most)
+        : this.#connection
+            .prepare<CatalogUpdate>(`${ROWS_OF_NAMES} ORDER BY told.seq ${order} LIMIT ?`)
+            .all(JSON.stringify(names), since, before, most)
+    return { rows, lastSeq: this.#lastSeq(), epochs: this.#epochs() }
+  }
+
+  #lastSeq(): number {
+    return Number(this.#get('update_seq') ?? 0)
+  }
+
+  #epochs(): Epochs {
+    return JSON.parse(String(this.#get('update_epochs'))) as Epochs
+  }
+
+  #putEpochs(epochs: Epochs): void {
+    this.#put('update_epochs', JSON.stringify(epochs))
+  }
+
+  #get(key: string): unknown {
+    return this.#connection.prepare<{ value: unknown }>('SELECT value FROM server WHERE key = ?').get(key)
+      ?.value
+  }
+
+  #put(key: string, value: string | number): void {
+    this.#connection
+      .prepare(
+        'INSERT INTO server (key, value) VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value',
+      )
+      .run(key, value)
+  }
+}
+
+// How far databases were when last heard of, in server.sqlite: about a second behind them, and never ahead, so that a
+// file which is not that far any more was put back by hand.
+
+const KIND = 'mark'
+
+/** @returns marks by the databases' names */
+export function readMarks(connection: Connection): ReadonlyMap<string, Mark> {
+  return new Map(readRecords(connection, KIND).map(({ key, value }) => [key, JSON.parse(value) as Mark]))
+}
+
+/** Part of the caller's transaction. */
+export function writeMarks(connection: Connection, marks: readonly NamedMark[]): void {
+  const writes = marks.map(({ name, epoch, updateSeq }) => {
+    return { kind: KIND, key: name, value: JSON.stringify({ epoch, updateSeq }) }
+  })
+  writeRecords(connection, writes)
+}
+
+/** Part of the caller's transaction. */
+export function forgetMark(connection: Connection, name: string): void {
+  writeRecords(connection, [{ kind: KIND, key: name, value: null }])
+}
+
+// The records of server.sqlite: storage/catalog.ts says what they are.
+
+export const RECORDS_SCHEMA = `
+CREATE TABLE record (
+  kind TEXT NOT NULL,
+  key TEXT NOT NULL,
+  value TEXT NOT NULL,
+  PRIMARY KEY (kind, key)
+) WITHOUT ROWID;
+`
+
+export function readRecords(connection: Connection, kind: string): ServerRecord[] {
+  return connection
+    .prepare<ServerRecord>('SELECT kind, key, value FROM record WHERE kind = ? ORDER BY key')
+    .all(kind)
+}
+
+/** Part of the caller's transaction. */
+export function writeRecords(connection: Connection, writes: readonly RecordWrite[]): void {
+  const put = connection.prepare('INSERT OR REPLACE INTO record (kind, key, value) VALUES (?, ?, ?)')
+  const remove = connection.prepare('DELETE FROM record WHERE kind = ? AND key = ?')
+  for (const { kind, key, value } of writes) {
+    if (value === null) remove.run(kind, key)
+    else put.run(kind, key, value)
+  }
+}

@@ -1,0 +1,220 @@
+/** What documents were, from the rows of revision and superseded: storage/history-store.ts over SQLite. */
+import type { IdRange, Page, Paging, StoredAttachment, StoredRevision, StoreView } from '../engine.ts'
+import type { DocHistory, HistoryStore, StoredVersion, StoreHorizon, VersionRange } from '../history-store.ts'
+import type { Attachments } from './blobs.ts'
+import type { Connection } from './connection.ts'
+import type { Access } from './database-access.ts'
+import type { Revisions } from './revisions.ts'
+import { fillPage, idRange, type Statement } from './statement.ts'
+import {
+  type ContentRow,
+  DOC_COLUMNS,
+  type DocRow,
+  type DocumentRows,
+  type RevisionPlace,
+  StoredDocument,
+} from './stored-document.ts'
+
+interface Surroundings {
+  readonly access: Access
+  readonly revisions: Revisions
+  readonly attachments: Attachments
+  readonly state: { readonly view: StoreView; readonly createdAt: number }
+}
+
+type VersionRow = readonly [
+  num: number,
+  rev: string,
+  deleted: number,
+  storedAt: number | null,
+  leaf: number,
+  supersededAt: number | null,
+  kept: number | null,
+  size: number,
+  attachments: number,
+]
+
+/** The rows are chosen by the index on (doc, rev) and the small table alone: those of `revision` hold the bodies. */
+const VERSIONS = `
+SELECT r.num, r.rev, r.deleted, r.stored_at, r.leaf, p.at, p.kept, r.size, r.attachments
+  FROM (
+    SELECT o.num, s.at, s.kept FROM revision AS o INDEXED BY sqlite_autoindex_revision_1
+      LEFT JOIN superseded AS s ON s.revision = o.num
+      WHERE o.doc = ? AND o.num < ? AND (s.at IS NULL OR s.at > ?) ORDER BY o.num DESC LIMIT ?
+  ) AS p CROSS JOIN revision AS r ON r.num = p.num
+  WHERE r.stored_at IS NULL OR r.stored_at <= ?
+  ORDER BY r.num DESC`
+
+export class History implements HistoryStore {
+  readonly #connection: Connection
+  readonly #around: Surroundings
+  readonly #rows: HistoryRows
+  readonly #byId: Statement<DocRow>
+  readonly #newest: Statement<DocRow>
+  readonly #oldest: Statement<readonly [storedAt: number | null]>
+  readonly #meta: Statement<{ key: string; value: number }>
+
+  constructor(connection: Connection, around: Surroundings) {
+    this.#connection = connection
+    this.#around = around
+    this.#rows = new HistoryRows(connection, around)
+    this.#byId = connection.prepareTuples(`SELECT ${DOC_COLUMNS} FROM doc AS d WHERE d.id = ?`)
+    this.#newest = connection.prepareTuples(
+      `SELECT ${DOC_COLUMNS} FROM doc AS d WHERE d.seq < ? ORDER BY d.seq DESC LIMIT ?`,
+    )
+    this.#oldest = connection.prepareTuples('SELECT stored_at FROM revision ORDER BY num LIMIT 1')
+    this.#meta = connection.prepare(
+      "SELECT key, value FROM meta WHERE key IN ('history_since', 'timed_since')",
+    )
+  }
+
+  async horizon(): Promise<StoreHorizon> {
+    return this.#around.access.read(() => {
+      const times = new Map(this.#meta.all().map(({ key, value }) => [key, Number(value)]))
+      const timed = times.get('timed_since') ?? 0
+      const made = this.#around.state.createdAt * 1000
+      const begun = Math.min(made, this.#oldest.get()?.[0] ?? made)
+      return { timed, whole: Math.max(timed, times.get('history_since') ?? 0), begun }
+    })
+  }
+
+  async readDocs<R>(
+    ids: readonly string[],
+    read: (doc: DocHistory | null, id: string, view: StoreView) => R,
+  ): Promise<R[]> {
+    return this.#around.access.read(() =>
+      ids.map((id) => {
+        const row = this.#byId.get(id)
+        return read(row === undefined ? null : this.#document(row), id, this.#around.state.view)
+      }),
+    )
+  }
+
+  async readRange<R>(
+    range: IdRange,
+    paging: Paging,
+    read: (doc: DocHistory, view: StoreView) => R,
+  ): Promise<Page<R>> {
+    return this.#page(paging, read, (last: DocHistory | null, limit) => {
+      const rest = last === null ? range : { ...range, start: { id: last.id, inclusive: false } }
+      const { where, values } = idRange(rest, 'd.id')
+      const order = `ORDER BY d.id ${range.descending ? 'DESC' : 'ASC'} LIMIT ?`
+      return this.#connection
+        .prepareTuples<DocRow>(`SELECT ${DOC_COLUMNS} FROM doc AS d WHERE ${where} ${order}`)
+        .all(...values, limit)
+    })
+  }
+
+  async readNewest<R>(
+    before: number,
+    paging: Paging,
+    read: (doc: DocHistory, view: StoreView) => R,
+  ): Promise<Page<R>> {
+    return this.#page(paging, read, (last: DocHistory | null, limit) =>
+      this.#newest.all(last?.seq ?? before, limit),
+    )
+  }
+
+  #page<R>(
+    paging: Paging,
+    read: (doc: DocHistory, view: StoreView) => R,
+    fetch: (last: DocHistory | null, limit: number) => DocRow[],
+  ): Page<R> {
+    return this.#around.access.read(() => {
+      const { view } = this.#around.state
+      const docs = (last: DocHistory | null, limit: number) =>
+        fetch(last, limit).map((row) => this.#document(row))
+      return { ...fillPage(paging, docs, (doc) => read(doc, view)), view }
+    })
+  }
+
+  #document(row: DocRow): DocHistory {
+    return new StoredHistory(row, this.#rows)
+  }
+}
+
+class StoredHistory extends StoredDocument implements DocHistory {
+  readonly #rows: HistoryRows
+
+  constructor(row: DocRow, rows: HistoryRows) {
+    super(row, rows)
+    this.#rows = rows
+  }
+
+  versions(range: VersionRange = {}): readonly StoredVersion[] {
+    return this.#rows.versionsOf(this.num, range)
+  }
+}
+
+/** The rows of documents with those that are kept for the time machine alone. */
+class HistoryRows implements DocumentRows {
+  readonly #around: Surroundings
+  readonly #versions: Statement<VersionRow>
+  readonly #revision: Statement<readonly [num: number, deleted: number]>
+  readonly #content: Statement<ContentRow>
+
+  constructor(connection: Connection, around: Surroundings) {
+    this.#around = around
+    this.#versions = connection.prepareTuples(VERSIONS)
+    this.#revision = connection.prepareTuples('SELECT num, deleted FROM revision WHERE doc = ? AND rev = ?')
+    this.#content = connection.prepareTuples('SELECT body, attachments, deleted FROM revision WHERE num = ?')
+  }
+
+  versionsOf(doc: number, range: VersionRange): StoredVersion[] {
+    const most = Number.MAX_SAFE_INTEGER
+    const { leavesAfter = -1, before = most, limit = most, storedBy = most } = range
+    return this.#versions
+      .all(doc, before, leavesAfter, limit, storedBy)
+      .map(([place, rev, deleted, storedAt, leaf, supersededAt, kept, size, attachments]) => ({
+        place,
+        rev,
+        deleted: deleted === 1,
+        storedAt,
+        supersededAt: leaf === 1 ? null : (supersededAt ?? 0),
+        kept: kept === 1,
+        size,
+        attachments,
+      }))
+  }
+
+  branchesOf(doc: number) {
+    return this.#around.revisions.branchesOf(doc)
+  }
+
+  revisionsOf(doc: number): StoredRevision[] {
+    return this.versionsOf(doc, {}).map(({ rev, deleted, supersededAt }) => {
+      return { rev, deleted, leaf: supersededAt === null }
+    })
+  }
+
+  keptOf(doc: number): string[] {
+    return this.#around.revisions.keptOf(doc)
+  }
+
+  isDeleted({ doc, rev }: RevisionPlace): boolean | null {
+    const deleted = this.#revision.get(doc, rev)?.[1]
+    return deleted === undefined ? null : deleted === 1
+  }
+
+  contentOf(place: RevisionPlace): ContentRow | undefined {
+    const num = this.#numOf(place)
+    return num === undefined ? undefined : this.#content.get(num)
+  }
+
+  attachmentsOf(place: RevisionPlace): StoredAttachment[] {
+    const num = this.#numOf(place)
+    return num === undefined ? [] : this.#around.attachments.of(num)
+  }
+
+  ancestryOf(place: RevisionPlace): Uint8Array {
+    return this.#around.revisions.ancestryOf(place)
+  }
+
+  bytesOf(blob: number): Uint8Array {
+    return this.#around.revisions.bytesOf(blob)
+  }
+
+  #numOf({ doc, rev, num }: RevisionPlace): number | undefined {
+    return num ?? this.#revision.get(doc, rev)?.[0]
+  }
+}

@@ -1,0 +1,173 @@
+/** A copy of a database's file on its way to a name: StorageEngine.prepare. */
+import { randomBytes } from 'node:crypto'
+import { existsSync } from 'node:fs'
+import { chmod, constants, copyFile, realpath } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import { syncPath } from '../../core/durable-files.ts'
+import { CouchError } from '../../core/errors.ts'
+import { isCheckpoint } from '../checkpoints.ts'
+import { beginEpoch, type Epochs, epochId, hasGoneBack, type Mark } from '../sequence.ts'
+import type { Prepared } from '../storage-engine.ts'
+import { APPLICATION_ID, Connection, type ConnectionOptions, storageError } from './connection.ts'
+import type { Files } from './files.ts'
+import { MIGRATIONS, migrate } from './schema.ts'
+import { RESTORED_KEY } from './state.ts'
+
+/** @throws as StorageEngine.prepare; the file system's error */
+export async function prepareCopy(
+  files: Files,
+  name: string,
+  copy: string,
+  { onOperation, now }: { readonly onOperation: ConnectionOptions['onOperation']; now(): number },
+): Promise<Prepared> {
+  await refuseLive(files, copy)
+  const draft = randomBytes(8).toString('hex')
+  const path = files.draft(name, draft)
+  try {
+    await copyWithLog(copy, path)
+    const counts = examined(copy, path, onOperation, now())
+    await syncPath(path)
+    return { draft, ...counts }
+  } catch (error) {
+    files.discard(name, draft)
+    throw storageError(error)
+  }
+}
+
+/** A file that is served is no copy: read by other means than SQLite's, it loses the locks that are on it. */
+async function refuseLive(files: Files, copy: string): Promise<void> {
+  const [served, given] = await Promise.all([
+    realpath(dirname(files.path('any'))),
+    realpath(dirname(copy)).catch(() => null),
+  ])
+  if (given !== served) return
+  throw new CouchError(
+    'bad_request',
+    `${copy} is what a database is kept in, and no copy of it; make a backup.`,
+  )
+}
+
+/** A file that was copied by hand may have its log beside it; one of a backup has none. */
+async function copyWithLog(from: string, to: string): Promise<void> {
+  if (!existsSync(from)) throw new CouchError('bad_request', `There is no file ${from}.`)
+  for (const log of ['', '-wal']) {
+    if (log !== '' && !existsSync(from + log)) continue
+    await copyFile(from + log, to + log, constants.COPYFILE_FICLONE)
+    await chmod(to + log, 0o600)
+  }
+}
+
+function examined(
+  copy: string,
+  path: string,
+  onOperation: ConnectionOptions['onOperation'],
+  now: number,
+): Omit<Prepared, 'draft'> {
+  const connection = opened(copy, path, onOperation)
+  try {
+    checkKind(connection, copy)
+    migrate(connection, copy)
+    beginAnew(connection, now, [])
+    const count = (key: string) => Number(metaOf(connection, key) ?? 0)
+    return { updateSeq: count('update_seq'), docCount: count('doc_count') }
+  } finally {
+    connection.close()
+  }
+}
+
+/** @throws bad_request when SQLite finds that the file is none of its own, or damaged */
+function opened(copy: string, path: string, onOperation: ConnectionOptions['onOperation']): Connection {
+  try {
+    const connection = new Connection(path, { onOperation, mustExist: true, isDraft: true })
+    const found = connection.pragma('integrity_check')
+    if (found === 'ok') return connection
+    connection.close()
+    throw new Error(String(found))
+  } catch (cause) {
+    const error = storageError(cause)
+    if (error instanceof CouchError && error.code === 'insufficient_storage') throw error
+    throw new CouchError('bad_request', `${copy} is damaged, or no database of settee's.`, { cause })
+  }
+}
+
+/** @throws bad_request */
+function checkKind(connection: Connection, copy: string): void {
+  const version = connection.pragma('user_version') as number
+  const tables = connection.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'revision'").get()
+  if (connection.pragma('application_id') !== APPLICATION_ID || version === 0 || tables === undefined) {
+    throw new CouchError('bad_request', `${copy} is no database of settee's.`)
+  }
+  if (version > MIGRATIONS.length) {
+    const reason = `${copy} was written by a newer settee (schema ${version}); this one knows ${MIGRATIONS.length}.`
+    throw new CouchError('bad_request', reason)
+  }
+}
+
+// What a file becomes that was put back to an earlier state: docs/decisions/0024.
+
+const PAGE = 500
+
+/**
+ * Lets a database begin anew, in one transaction: the numbers go on in an epoch of their own, so that tokens of lost
+ * updates read as the end of what is here; it counts as made later than it and `others` were; no replication's
+ * checkpoint is left, and none is believed at once.
+ * @param now ms since 1970
+ * @param others seconds since 1970 at which databases were made that it must not be taken for
+ */
+export function beginAnew(connection: Connection, now: number, others: readonly number[]): void {
+  connection.exec('BEGIN IMMEDIATE')
+  try {
+    const put = connection.prepare(
+      'INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value',
+    )
+    const epochs = JSON.parse(String(metaOf(connection, 'epochs'))) as Epochs
+    const firstSeq = Number(metaOf(connection, 'update_seq') ?? 0) + 1
+    put.run('epochs', JSON.stringify(beginEpoch(epochs, epochId(randomBytes(9)), firstSeq)))
+    const before = Math.max(createdAtOf(connection), ...others)
+    put.run('created_at', Math.max(Math.floor(now / 1000), before + 1))
+    put.run(RESTORED_KEY, now)
+    connection.prepare('DELETE FROM refused_checkpoint').run()
+    dropCheckpoints(connection)
+    connection.exec('COMMIT')
+  } catch (error) {
+    connection.rollback(error)
+    throw error
+  }
+}
+
+/**
+ * Lets a database begin anew that is not as far as it was when last heard of.
+ * @param mark undefined: it never was heard of
+ * @param now ms since 1970
+ * @returns whether it was put back by hand
+ */
+export function beginAnewIfPutBack(connection: Connection, mark: Mark | undefined, now: number): boolean {
+  if (mark === undefined) return false
+  const epochs = JSON.parse(String(metaOf(connection, 'epochs'))) as Epochs
+  const updateSeq = Number(metaOf(connection, 'update_seq') ?? 0)
+  if (!hasGoneBack({ epochs, updateSeq }, mark)) return false
+  beginAnew(connection, now, [])
+  return true
+}
+
+/** Of those that stayed, PouchDB would believe the client's own where both are of one session. */
+function dropCheckpoints(connection: Connection): void {
+  const page = connection.prepare<{ id: string; body: string }>(
+    'SELECT id, body FROM local WHERE id > ? ORDER BY id LIMIT ?',
+  )
+  const drop = connection.prepare('DELETE FROM local WHERE id = ?')
+  let last = ''
+  for (let rows = page.all(last, PAGE); rows.length > 0; rows = page.all(last, PAGE)) {
+    for (const { id, body } of rows) if (isCheckpoint(body)) drop.run(id)
+    last = rows.at(-1)?.id as string
+  }
+}
+
+/** Seconds since 1970. */
+export function createdAtOf(connection: Connection): number {
+  return Number(metaOf(connection, 'created_at') ?? 0)
+}
+
+function metaOf(connection: Connection, key: string): unknown {
+  return connection.prepare<{ value: unknown }>('SELECT value FROM meta WHERE key = ?').get(key)?.value
+}

@@ -1,0 +1,159 @@
+/** How large a file is, and what its bytes are: as far as that is counted anyway, and as far as it takes a walk. */
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { SizePart, StoreSizes, StoreWear } from '../upkeep.ts'
+import type { Connection } from './connection.ts'
+import type { Access } from './database-access.ts'
+import type { Wear } from './garbage.ts'
+import { fileBytes, logOf } from './page-copy.ts'
+import type { State } from './state.ts'
+import type { Statement } from './statement.ts'
+
+/** How long a walk works before others are served, in ms. */
+const TURN_MS = 3
+/** What a superseded revision takes beside its body, about: its names in a table and two indexes. */
+const ROW_BYTES = 200
+/** Rows looked at in one query. */
+const ROWS = 200
+
+interface Surroundings {
+  readonly access: Access
+  readonly state: State
+  readonly wear: Wear
+}
+
+/** A row's key, which of the counts it belongs to, and its bytes. */
+type Counted = readonly [key: number | string, kind: number, bytes: number]
+
+/** What is walked over: bodies by whether they are live (0), tombstones (1) or neither (2); the others are all 0. */
+const WALKS = {
+  bodies:
+    'SELECT num, CASE WHEN leaf THEN deleted ELSE 2 END, octet_length(body) FROM revision ' +
+    'WHERE num > ? ORDER BY num LIMIT ?',
+  blobs: 'SELECT num, 0, length FROM blob WHERE num > ? ORDER BY num LIMIT ?',
+  locals: 'SELECT id, 0, octet_length(body) FROM local WHERE id > ? ORDER BY id LIMIT ?',
+} as const
+
+export class Sizes {
+  readonly #connection: Connection
+  readonly #path: string
+  readonly #around: Surroundings
+  readonly #pageCount: Statement<{ page_count: number }>
+  readonly #freeCount: Statement<{ freelist_count: number }>
+  readonly #pageSize: number
+  #wear: StoreWear | undefined
+
+  /** @param path of the file */
+  constructor(connection: Connection, path: string, around: Surroundings) {
+    this.#connection = connection
+    this.#path = path
+    this.#around = around
+    this.#pageCount = connection.prepare('PRAGMA page_count')
+    this.#freeCount = connection.prepare('PRAGMA freelist_count')
+    this.#pageSize = Number(connection.pragma('page_size'))
+  }
+
+  /** For the database's information object. */
+  info(): { readonly file: number; readonly active: number; readonly external: number } {
+    const { state, wear } = this.#around
+    const used = this.#pages() - this.#free()
+    return {
+      file: this.#file(),
+      active: Math.max(0, used * this.#pageSize - wear.counts.keptBytes),
+      external: state.externalBytes,
+    }
+  }
+
+  /** Asked every now and then: of a file that rests nothing is read. */
+  wear(): StoreWear {
+    if (this.#wear?.writes !== this.#around.wear.writes) this.#wear = this.#readWear()
+    return this.#wear
+  }
+
+  #readWear(): StoreWear {
+    const { state, wear } = this.#around
+    const { supersededRows, supersededBytes, looseBytes, oldestKept, compactedAt } = wear.counts
+    const { compactedPurge, longestAncestry } = wear.counts
+    return {
+      writes: wear.writes,
+      fileBytes: this.#pages() * this.#pageSize,
+      freeBytes: this.#free() * this.#pageSize,
+      supersededBytes: supersededBytes + supersededRows * ROW_BYTES,
+      looseBytes,
+      oldestKept: oldestKept === 0 ? null : oldestKept,
+      compactedAt,
+      isOwed: state.purgeSeq > compactedPurge || longestAncestry > state.view.revsLimit,
+    }
+  }
+
+  /** Walks over bodies, contents and `_local` documents, in short turns. @throws unavailable when the store is closed */
+  async count(): Promise<StoreSizes> {
+    const [live, tombstones] = await this.#walk('bodies', 0)
+    const [attachments] = await this.#walk('blobs', 0)
+    const [local] = await this.#walk('locals', '')
+    return this.#around.access.read(() => this.#whole({ live, tombstones, attachments, local }))
+  }
+
+  #whole(walked: Pick<StoreSizes, 'live' | 'tombstones' | 'attachments' | 'local'>): StoreSizes {
+    const { supersededRows, supersededBytes, keptRows, keptBytes } = this.#around.wear.counts
+    const old = { count: supersededRows, bytes: supersededBytes }
+    const kept = { count: keptRows, bytes: keptBytes }
+    const count = this.#free()
+    const free = { count, bytes: count * this.#pageSize }
+    const parts = [...Object.values(walked), old, kept, free]
+    const pages = this.#pages() * this.#pageSize
+    const indexes = { bytes: Math.max(0, pages - parts.reduce((sum, { bytes }) => sum + bytes, 0)) }
+    const file = this.#file()
+    // A page stands in the file, in the log, or in both.
+    return { file, ...walked, old, kept, indexes, free, log: { bytes: file - pages } }
+  }
+
+  async #walk(what: keyof typeof WALKS, first: number | string): Promise<[SizePart, SizePart]> {
+    const page = this.#connection.prepareTuples<Counted>(WALKS[what])
+    const sums = [new Sum(), new Sum(), new Sum()] as const
+    let last: number | string | null = first
+    while (last !== null) {
+      const from: number | string = last
+      last = this.#around.access.read(() => stretch(page, from, sums))
+      await nextTurn()
+    }
+    return [sums[0], sums[1]].map(({ count, bytes }) => ({ count, bytes })) as [SizePart, SizePart]
+  }
+
+  #pages(): number {
+    return this.#pageCount.get()?.page_count ?? 0
+  }
+
+  #free(): number {
+    return this.#freeCount.get()?.freelist_count ?? 0
+  }
+
+  /** What the file and its log take. */
+  #file(): number {
+    return fileBytes(this.#path) + fileBytes(logOf(this.#path))
+  }
+}
+
+class Sum {
+  count = 0
+  bytes = 0
+}
+
+/** Counts as much as a turn has time for. @returns the last key; null at the end */
+function stretch(
+  page: Statement<Counted>,
+  first: number | string,
+  sums: readonly [Sum, Sum, Sum],
+): number | string | null {
+  const until = performance.now() + TURN_MS
+  for (let last = first; ; ) {
+    const rows = page.all(last, ROWS)
+    for (const [key, kind, bytes] of rows) {
+      const sum = sums[kind] as Sum
+      sum.count += 1
+      sum.bytes += bytes
+      last = key
+    }
+    if (rows.length < ROWS) return null
+    if (performance.now() > until) return last
+  }
+}

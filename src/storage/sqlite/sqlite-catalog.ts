@@ -1,0 +1,338 @@
+/**
+ * `server.sqlite`: what belongs to the server and to no database. Which databases there are is what files there
+ * are, so that a file copied into the folder while the server is stopped is served; this file gives each its
+ * incarnation. It is open in one settee only, which locks the whole data folder.
+ */
+import { randomBytes } from 'node:crypto'
+import { CouchError } from '../../core/errors.ts'
+import type {
+  Catalog,
+  CatalogUpdates,
+  DatabaseEntry,
+  NamedMark,
+  RecordWrite,
+  Replaced,
+  ServerRecord,
+  UpdatesRange,
+} from '../catalog.ts'
+import {
+  forgetMark,
+  RECORDS_SCHEMA,
+  readMarks,
+  readRecords,
+  UPDATE_LOG_SCHEMA,
+  UpdateLog,
+  writeMarks,
+  writeRecords,
+} from './catalog-tables.ts'
+import { Connection, type ConnectionOptions, isBusy, isFull, storageError } from './connection.ts'
+import type { Files } from './files.ts'
+import { syncPath } from './page-copy.ts'
+import { type Migration, migrate } from './schema.ts'
+import { FolderLock, inUse, replaceServerFile, setApart, settled } from './server-file.ts'
+import { type DiskWatch, Trouble } from './sqlite-errors.ts'
+import { State } from './state.ts'
+import type { Upgrades } from './upgrade.ts'
+
+/** The first release's file has its tables and no version: hence IF NOT EXISTS. */
+const VERSION_1 = `
+CREATE TABLE IF NOT EXISTS server (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS database (name TEXT PRIMARY KEY, incarnation INTEGER NOT NULL) WITHOUT ROWID;
+`
+
+/** As with a database's file: what has been released never changes, the next step is appended. */
+export const SERVER_MIGRATIONS: readonly Migration[] = [VERSION_1, UPDATE_LOG_SCHEMA, RECORDS_SCHEMA]
+
+interface CatalogOptions {
+  readonly dataDir: string
+  readonly files: Files
+  readonly upgrades: Upgrades
+  readonly onOperation: ConnectionOptions['onOperation']
+  /** Takes the place of `server.sqlite` first. */
+  readonly copy: string | undefined
+  /** The time, in ms since 1970. */
+  now(): number
+}
+
+interface CatalogOptions extends ConnectionOptions {
+  readonly watch?: DiskWatch | undefined
+}
+
+export class SqliteCatalog implements Catalog {
+  readonly serverUuid: string
+  readonly #files: Files
+  readonly #lock: FolderLock
+  readonly #connection: Connection
+  readonly #options: CatalogOptions
+  readonly #trouble: Trouble
+  readonly #updates: UpdateLog
+  /** Written to before the start, which a full disk kept from being noted. */
+  readonly #owed = new Set<string>()
+  /** What is listed: the rows that have a file. */
+  readonly #entries = new Map<string, DatabaseEntry>()
+
+  /**
+   * Takes the data folder.
+   * @throws Error with one clear line when it cannot be used or another settee holds it; bad_request when the copy is
+   * not good
+   */
+  static async open(options: CatalogOptions): Promise<SqliteCatalog> {
+    const { dataDir, files, copy } = options
+    files.makeFolder()
+    const lock = new FolderLock(dataDir, files.lock)
+    try {
+      if (copy !== undefined) replaceServerFile(dataDir, files, copy, options.now())
+      return new SqliteCatalog(options, lock, await openServerFile(options))
+    } catch (error) {
+      lock.release()
+      throw error
+    }
+  }
+
+  private constructor(options: CatalogOptions, lock: FolderLock, connection: Connection) {
+    const { files } = options
+    this.#files = files
+    this.#options = options
+    this.#trouble = new Trouble('', options.watch)
+    this.#lock = lock
+    this.#connection = connection
+    try {
+      files.sweep()
+      this.serverUuid = this.#value('uuid', () => randomBytes(16).toString('hex'))
+      this.#updates = new UpdateLog(this.#connection)
+      this.#adopt()
+    } catch (error) {
+      this.#connection.close()
+      throw error
+    }
+  }
+
+  #value(key: string, make: () => string): string {
+    const stored = this.#connection
+      .prepare<{ value: string }>('SELECT value FROM server WHERE key = ?')
+      .get(key)
+    if (stored !== undefined) return stored.value
+    const value = make()
+    this.#connection.prepare('INSERT INTO server (key, value) VALUES (?, ?)').run(key, value)
+    return value
+  }
+
+  /**
+   * Enters files that are new here, and forgets those that are gone. Databases that nobody closed count as written
+   * to: what was to be noted of them was lost when the server ended. On a disk where nothing can be entered, those that
+   * are known are served: whoever starts the server to make room must be able to.
+   */
+  #adopt(): void {
+    const found = new Set(this.#files.databases())
+    const marks = readMarks(this.#connection)
+    const rows = this.#rows()
+    for (const { name, incarnation } of rows.filter(({ name }) => found.has(name))) {
+      const mark = marks.get(name)
+      this.#entries.set(name, { name, incarnation, ...(mark && { mark }) })
+      if (this.#files.isLeftOpen(name)) this.#owed.add(name)
+    }
+    try {
+      for (const entry of this.#transaction(() => this.#enterAll(rows, found))) {
+        this.#entries.set(entry.name, entry)
+      }
+      this.#owed.clear()
+    } catch (error) {
+      if (!isFull(error)) throw error
+    }
+  }
+
+  /** @param found the databases that have a file @returns those that are new here */
+  #enterAll(rows: readonly DatabaseEntry[], found: ReadonlySet<string>): DatabaseEntry[] {
+    for (const { name } of rows) if (!found.has(name)) this.#forget(name)
+    this.#updates.note([...this.#owed], 'updated')
+    return [...found].filter((name) => !this.#entries.has(name)).map((name) => this.#enter(name))
+  }
+
+  /** As {@link #attempt}; on a full disk again, if room was made. Not for what grows. */
+  #transaction<R>(work: () => R): R {
+    return this.#trouble.trying(() => this.#attempt(work))
+  }
+
+  #attempt<R>(work: () => R): R {
+    try {
+      this.#connection.begin()
+      const result = work()
+      this.#connection.commit()
+      return result
+    } catch (error) {
+      this.#connection.rollback(error)
+      throw error
+    }
+  }
+
+  #rows(): DatabaseEntry[] {
+    return this.#connection.prepare<DatabaseEntry>('SELECT name, incarnation FROM database').all()
+  }
+
+  /** Gives a database a number that none has had. */
+  #enter(name: string): DatabaseEntry {
+    const next = this.#connection.prepare<{ value: number }>(
+      "INSERT INTO server (key, value) VALUES ('incarnation', 1) " +
+        'ON CONFLICT DO UPDATE SET value = value + 1 RETURNING value',
+    )
+    const incarnation = next.get()?.value as number
+    this.#connection
+      .prepare('INSERT OR REPLACE INTO database (name, incarnation) VALUES (?, ?)')
+      .run(name, incarnation)
+    forgetMark(this.#connection, name)
+    this.#updates.note([name], 'created')
+    return { name, incarnation }
+  }
+
+  #forget(name: string): void {
+    this.#connection.prepare('DELETE FROM database WHERE name = ?').run(name)
+    forgetMark(this.#connection, name)
+    this.#updates.note([name], 'deleted')
+  }
+
+  async list(): Promise<DatabaseEntry[]> {
+    return [...this.#entries.values()].sort((a, b) => (a.name < b.name ? -1 : 1))
+  }
+
+  async create(name: string): Promise<DatabaseEntry> {
+    if (this.#entries.has(name)) throw new CouchError('file_exists')
+    let mayHaveName = false
+    try {
+      this.#makeFile(name)
+      const entry = this.#attempt(() => {
+        const entered = this.#enter(name)
+        mayHaveName = true
+        // A crash before the commit leaves a file that the next start enters.
+        this.#files.publish(name)
+        return entered
+      })
+      this.#entries.set(name, entry)
+      return entry
+    } catch (error) {
+      if (mayHaveName) this.#files.withdraw(name)
+      throw storageError(error)
+    }
+  }
+
+  /** A whole, empty file under its unfinished name. */
+  #makeFile(name: string): void {
+    const path = this.#files.makeUnfinished(name)
+    const connection = new Connection(path, { onOperation: this.#options.onOperation, isDraft: true })
+    try {
+      migrate(connection, path)
+      State.create(connection, Math.floor(this.#options.now() / 1000))
+      // Closing it would do that as well, but would not tell of a fault.
+      connection.checkpoint()
+    } finally {
+      connection.close()
+    }
+  }
+
+  async delete(name: string): Promise<void> {
+    if (!this.#entries.has(name)) throw new CouchError('no_database')
+    try {
+      this.#files.remove(name, () => this.#entries.delete(name))
+      this.#transaction(() => this.#forget(name))
+    } catch (error) {
+      // Once the file has lost its name the database is gone; what is left of it goes at the next start.
+      if (this.#entries.has(name)) throw storageError(error)
+    }
+  }
+
+  async replace(name: string, draft: string | null): Promise<Replaced> {
+    const wasThere = this.#entries.has(name)
+    if (draft === null && !wasThere) throw new CouchError('no_database')
+    try {
+      const { onOperation, now } = this.#options
+      const createdAt = wasThere ? settled(this.#files.path(name), onOperation) : null
+      const beginning = draft === null ? this.#files.path(name) : this.#files.draft(name, draft)
+      setApart(beginning, { createdAt, isStillInPlace: draft === null, now: now(), onOperation })
+      // What its name was known by is over whether the file then gets it or not.
+      const entry = this.#attempt(() => this.#enter(name))
+      this.#entries.set(name, entry)
+      const kept = draft === null ? null : this.#files.replace(name, draft, now())
+      return { ...entry, kept }
+    } catch (error) {
+      if (!wasThere && this.#entries.delete(name)) this.#transaction(() => this.#forget(name))
+      throw storageError(error)
+    }
+  }
+
+  async discard(name: string, draft: string): Promise<void> {
+    this.#files.discard(name, draft)
+  }
+
+  async noteUpdated(names: readonly string[], marks: readonly NamedMark[] = []): Promise<void> {
+    const listed = [...new Set([...this.#owed, ...names])].filter((name) => this.#entries.has(name))
+    const known = marks.filter(({ name }) => this.#entries.has(name))
+    try {
+      if (listed.length === 0 && known.length === 0) return
+      this.#transaction(() => {
+        this.#updates.note(listed, 'updated')
+        writeMarks(this.#connection, known)
+      })
+      this.#owed.clear()
+      for (const { name, epoch, updateSeq } of known) {
+        const entry = this.#entries.get(name) as DatabaseEntry
+        this.#entries.set(name, { ...entry, mark: { epoch, updateSeq } })
+      }
+    } catch (error) {
+      throw storageError(error)
+    }
+  }
+
+  async readUpdates(range: UpdatesRange, limit: number): Promise<CatalogUpdates> {
+    try {
+      return this.#updates.read(range, limit)
+    } catch (error) {
+      throw storageError(error)
+    }
+  }
+
+  async readRecords(kind: string): Promise<ServerRecord[]> {
+    try {
+      return readRecords(this.#connection, kind)
+    } catch (error) {
+      throw storageError(error)
+    }
+  }
+
+  async writeRecords(writes: readonly RecordWrite[]): Promise<void> {
+    try {
+      this.#transaction(() => writeRecords(this.#connection, writes))
+    } catch (error) {
+      throw storageError(error)
+    }
+  }
+
+  async copyTo(path: string): Promise<void> {
+    try {
+      await this.#connection.copyDurably(path)
+    } catch (error) {
+      throw storageError(error)
+    }
+  }
+
+  close(): void {
+    this.#connection.close()
+    this.#lock.release()
+  }
+}
+
+/** A settee of before there was the lock holds `server.sqlite` itself, and is kept out as long as it is open here. */
+async function openServerFile(options: CatalogOptions): Promise<Connection> {
+  const { dataDir, files, upgrades } = options
+  try {
+    const connection = await upgrades.open({
+      path: files.server,
+      label: files.server,
+      migrations: SERVER_MIGRATIONS,
+      mayBeNew: true,
+      copyPath: (schema) => files.serverCopyPath(schema),
+    })
+    syncPath(dataDir)
+    return connection
+  } catch (error) {
+    throw isBusy(error) ? inUse(dataDir, error) : error
+  }
+}

@@ -1,0 +1,156 @@
+import { existsSync } from 'node:fs'
+import Sqlite from 'better-sqlite3'
+import { CouchError } from '../../core/errors.ts'
+import type { Catalog } from '../catalog.ts'
+import type { RememberingStore } from '../history-store.ts'
+import type { Mark } from '../sequence.ts'
+import type { CopyFacts, DatabaseSnapshot, Prepared, StorageEngine } from '../storage-engine.ts'
+import type { CommitTally, KeptBodies } from '../upkeep.ts'
+import { storageError } from './connection.ts'
+import { Files } from './files.ts'
+import { wearKeys } from './garbage.ts'
+import { PageCaches } from './page-caches.ts'
+import { prepareCopy } from './prepared-restore.ts'
+import { MIGRATIONS, RefusedFile } from './schema.ts'
+import { checkCatalogCopy, checkCopy, openForReading, SqliteSnapshot } from './snapshot.ts'
+import { SqliteCatalog } from './sqlite-catalog.ts'
+import { type DiskWatch, Trouble } from './sqlite-errors.ts'
+import { SqliteStore } from './store.ts'
+import { Upgrades } from './upgrade.ts'
+
+export interface SqliteEngineOptions {
+  /** The data folder; databases are files below it. */
+  readonly dataDir: string
+  /** Called before everything that reaches SQLite; a throw takes its place. For fault tests. */
+  readonly onOperation?: (operation: string) => void
+  /** Counts the commits of its databases. */
+  readonly tally?: CommitTally
+  /** The time, in ms since 1970; by default the clock's. */
+  readonly now?: () => number
+  /** Whether a file is copied before its schema changes; by default it is. */
+  readonly keepsUpgradeCopies?: () => boolean
+  /** Ends upgrades of files, which may take long, with unavailable. */
+  readonly ending?: AbortSignal
+  readonly watch?: DiskWatch
+}
+
+/** The embedded engine: a SQLite file a database. Each thread has one of its own over the same folder. */
+export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
+  const { dataDir, onOperation, tally, now = Date.now, keepsUpgradeCopies = () => true } = options
+  const { ending, watch } = options
+  const files = new Files(dataDir)
+  const upgrades = new Upgrades({ onOperation, keepsCopies: keepsUpgradeCopies, ending })
+  const stores = new Set<SqliteStore>()
+  const caches = new PageCaches()
+  let catalog: SqliteCatalog | undefined
+  return {
+    capabilities: { durable: true, sharedWriters: false, copies: true },
+
+    async openCatalog(copy?: string): Promise<Catalog> {
+      if (catalog !== undefined)
+        throw new Error(`the data folder ${dataDir} is in use by this settee already`)
+      catalog = await SqliteCatalog.open({ dataDir, files, upgrades, onOperation, now, copy, watch })
+      return catalog
+    },
+
+    async openDatabase(name: string, mark?: Mark): Promise<RememberingStore> {
+      const path = files.path(name)
+      if (!existsSync(path)) throw new CouchError('no_database')
+      try {
+        const connection = await upgrades.open({
+          path,
+          label: `The database ${name}`,
+          migrations: MIGRATIONS,
+          copyPath: (schema) => files.copyPath(name, schema),
+          onAlone: () => watch?.onAlone?.(name),
+        })
+        const onClosed = () => stores.delete(store)
+        const options = { connection, caches, tally, now, mark, watch, onClosed }
+        const store: SqliteStore = new SqliteStore(name, path, options)
+        stores.add(store)
+        return store
+      } catch (cause) {
+        throw openFault(name, cause, watch)
+      }
+    },
+
+    async keptBodies(name: string): Promise<KeptBodies | null> {
+      const path = files.path(name)
+      if (!existsSync(path)) throw new CouchError('no_database')
+      try {
+        return keptBodies(path, files.isLeftOpen(name))
+      } catch (error) {
+        throw storageError(error)
+      }
+    },
+
+    prepare: (name: string, copy: string): Promise<Prepared> =>
+      prepareCopy(files, name, copy, { onOperation, now }),
+    async openSnapshot(name: string): Promise<DatabaseSnapshot> {
+      const path = files.path(name)
+      if (!existsSync(path)) throw new CouchError('no_database')
+      try {
+        return new SqliteSnapshot(path)
+      } catch (error) {
+        throw storageError(error)
+      }
+    },
+
+    async fingerprint(name: string): Promise<string | null> {
+      return files.fingerprint(name)
+    },
+
+    async checkCopy(path: string): Promise<CopyFacts> {
+      return checkCopy(path)
+    },
+
+    async checkCatalogCopy(path: string): Promise<string> {
+      return checkCatalogCopy(path)
+    },
+
+    async close(): Promise<void> {
+      await Promise.all([...stores].map((store) => store.close()))
+      stores.clear()
+      catalog?.close()
+      catalog = undefined
+    },
+  }
+}
+
+function openFault(name: string, cause: unknown, watch: DiskWatch | undefined): CouchError {
+  const said = new Trouble(name, watch).told(cause)
+  if (said instanceof CouchError && said.code !== 'internal_server_error') return said
+  const reason =
+    cause instanceof RefusedFile ? cause.message : `The database ${name} cannot be opened; the log has more.`
+  return new CouchError('internal_server_error', reason, { cause })
+}
+
+// What a file says of the bodies that are kept in it, asked of one that may be closed and is to stay so.
+
+/**
+ * Reads it from a database's file.
+ * @param isLeftOpen whether its log holds something
+ * @returns null: the file is of another schema; none before this one keeps any
+ * @throws SqliteError
+ */
+function keptBodies(path: string, isLeftOpen: boolean): KeptBodies | null {
+  const file = isLeftOpen ? openForReading(path) : openToClose(path)
+  try {
+    if (file.pragma('user_version', { simple: true }) !== MIGRATIONS.length) return null
+    const read = file.prepare('SELECT value FROM meta WHERE key = ?').pluck()
+    const [oldestKept, compactedAt] = [wearKeys.oldestKept, wearKeys.compactedAt].map((key) =>
+      Number(read.get(key) ?? 0),
+    ) as [number, number]
+    return { oldestKept: oldestKept || null, compactedAt }
+  } finally {
+    file.close()
+  }
+}
+
+/**
+ * A connection that could write takes the empty log that it makes away again when it is closed; one that reads alone
+ * leaves it. Where there is a log, it is the other way round: whoever opens the database next is to find that as it is.
+ */
+function openToClose(path: string): Sqlite.Database {
+  return new Sqlite(path, { fileMustExist: true })
+}

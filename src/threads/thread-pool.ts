@@ -1,0 +1,271 @@
+/**
+ * The database threads: started when there is work for them, each owning the databases it was first asked for. The
+ * first serves the server itself, its catalog and its own databases such as `_users`, so that logins and the making of
+ * databases go on while the others are busy. A last one, where there is need for it, has the suspects (watchdog.ts).
+ */
+import { availableParallelism } from 'node:os'
+import { CouchError } from '../core/errors.ts'
+import { worked } from '../core/heartbeat.ts'
+import { outgoingMemory } from '../core/outgoing.ts'
+import { AMPLE_SPACE, type Settings, type Space } from '../core/types.ts'
+import type { SandboxPool } from '../sandbox/sandbox-pool.ts'
+import type { DatabaseEntry } from '../storage/catalog.ts'
+import { Thread, type ThreadEvent } from './thread.ts'
+import { ThreadRecord } from './thread-record.ts'
+import type { ThreadReport } from './thread-stats.ts'
+import { Suspects, Watchdog } from './watchdog.ts'
+import type { CatalogAct, ThreadOptions } from './wire.ts'
+
+/**
+ * Threads of users' databases. Each has its own log to sync: threads that wait for a disk cost little
+ * (architecture.md, "Five ideas", 2).
+ */
+const MAX_THREADS = Math.min(8, Math.max(2, 2 * availableParallelism()))
+
+/** What the catalog says when it is opened. */
+export interface OpenedCatalog {
+  readonly serverUuid: string
+  readonly databases: readonly DatabaseEntry[]
+}
+
+interface PoolOptions {
+  readonly dataDir: string
+  readonly settings: Settings
+  /** Databases kept open by all threads together. */
+  readonly maxOpen: number
+  /** The file that a thread runs. */
+  readonly entry: URL
+  /** The threads that run functions of design documents. */
+  readonly sandboxes: SandboxPool
+  /** How often threads are looked at whether they hang, in ms; for tests. */
+  readonly watchMs?: number | undefined
+  onEvent(event: ThreadEvent): void
+  /** A thread has died; its databases are served by another from the next call on. */
+  onDeath(databases: readonly string[], fault: unknown): void
+  /** The catalog was opened, at first or again after the thread that held it had died. */
+  onCatalog(opened: OpenedCatalog): void
+}
+
+interface Slot {
+  thread: Thread
+  readonly databases: Set<string>
+  readonly record: ThreadRecord
+}
+
+export class Pool {
+  readonly #options: PoolOptions
+  /** All of the following, in the order in which they were started. */
+  readonly #started: Slot[] = []
+  /** Serves the server itself. */
+  readonly #system: Slot
+  /** Serve users' databases. */
+  readonly #slots: Slot[] = []
+  /** Serves suspects. */
+  #apart: Slot | undefined
+  readonly #suspects = new Suspects()
+  readonly #watchdog: Watchdog
+  readonly #owners = new Map<string, Slot>()
+  readonly #aside = new Set<Thread>()
+  #settings: Settings
+  #space = AMPLE_SPACE
+  #hasCatalog = false
+  #isClosing = false
+
+  constructor(options: PoolOptions) {
+    worked()
+    this.#options = options
+    this.#settings = options.settings
+    this.#system = this.#makeSlot()
+    const threads = () => this.#started.map(({ thread }) => thread)
+    this.#watchdog = new Watchdog({
+      threads,
+      ...(options.watchMs !== undefined && { lookMs: options.watchMs }),
+    })
+  }
+
+  /**
+   * The thread that serves a database: as {@link owner}.
+   * @throws unavailable for a time after the database has made its thread hang again and again
+   */
+  server(database: string): Thread {
+    if (this.#suspects.isPaused(database)) throw new CouchError('unavailable')
+    return this.owner(database)
+  }
+
+  /** The thread that owns a database from now on until it is {@link release}d. */
+  owner(database: string): Thread {
+    this.#watchdog.wake()
+    worked()
+    return this.#running(this.#owners.get(database) ?? this.#assign(database))
+  }
+
+  #assign(database: string): Slot {
+    const slot = this.#slotFor(database)
+    slot.databases.add(database)
+    this.#owners.set(database, slot)
+    return slot
+  }
+
+  /** Whether a database is the server's own, as that of accounts is. */
+  #isSystem(database: string): boolean {
+    return database.startsWith('_') || database === this.#settings.rules.users.database
+  }
+
+  #slotFor(database: string): Slot {
+    if (this.#isSystem(database)) return this.#system
+    if (!this.#suspects.has(database)) return this.#leastLoaded()
+    this.#apart ??= this.#makeSlot()
+    return this.#apart
+  }
+
+  /** The database is deleted. */
+  forget(database: string): void {
+    this.release(database)
+    this.#suspects.remove(database)
+  }
+
+  /** No thread has the database open. */
+  release(database: string): void {
+    this.#owners.get(database)?.databases.delete(database)
+    this.#owners.delete(database)
+  }
+
+  /**
+   * Takes the data folder.
+   * @param serverFile takes the place of its server.sqlite first
+   * @throws when it cannot be used or somebody else holds it
+   */
+  async openCatalog(serverFile?: string): Promise<void> {
+    const opened = (await this.catalog({ act: 'open', ...(serverFile && { serverFile }) })) as OpenedCatalog
+    this.#hasCatalog = true
+    this.#options.onCatalog(opened)
+  }
+
+  catalog(act: CatalogAct): Promise<unknown> {
+    this.#watchdog.wake()
+    return this.#running(this.#system).ask({ type: 'catalog', act })
+  }
+
+  #leastLoaded(): Slot {
+    const [first, ...others] = this.#slots
+    if (first === undefined) return this.#addSlot()
+    const least = others.reduce((a, b) => (b.databases.size < a.databases.size ? b : a), first)
+    const isFull = this.#slots.length >= MAX_THREADS || this.#isClosing
+    return least.databases.size === 0 || isFull ? least : this.#addSlot()
+  }
+
+  #addSlot(): Slot {
+    const slot = this.#makeSlot()
+    this.#slots.push(slot)
+    return slot
+  }
+
+  #makeSlot(): Slot {
+    const slot: Slot = {
+      thread: this.#startThread(),
+      databases: new Set(),
+      record: new ThreadRecord(),
+    }
+    this.#started.push(slot)
+    this.#follow(slot)
+    return slot
+  }
+
+  #startThread(): Thread {
+    const { dataDir, maxOpen, entry, sandboxes, onEvent } = this.#options
+    const member = sandboxes.join((notice, ...ports) => thread.tell({ type: 'sandbox', notice }, ...ports))
+    const options: ThreadOptions = {
+      dataDir,
+      settings: this.#settings,
+      space: this.#space,
+      maxOpen: Math.max(1, Math.floor(maxOpen / MAX_THREADS)),
+      sandbox: member.access,
+      outgoing: outgoingMemory(),
+    }
+    const thread = new Thread(entry, options, onEvent, member.need)
+    thread.ended.then(member.leave).catch(() => undefined)
+    return thread
+  }
+
+  #follow(slot: Slot): void {
+    const { thread } = slot
+    thread.ended.then((fault) => this.#died(slot, thread.suspects, fault)).catch(() => undefined)
+  }
+
+  /** A slot's thread; in a dead one's place another, started only now, so that one that cannot live is no loop. */
+  #running(slot: Slot): Thread {
+    if (slot.thread.isRunning || this.#isClosing) return slot.thread
+    slot.thread = this.#startThread()
+    this.#follow(slot)
+    return slot.thread
+  }
+
+  #died(slot: Slot, suspects: readonly string[], fault: unknown): void {
+    if (this.#isClosing) return
+    const databases = [...slot.databases]
+    for (const name of suspects) this.#suspect(name, slot)
+    this.#options.onDeath(databases, fault ?? new Error('a database thread has ended'))
+    if (slot !== this.#system || !this.#hasCatalog) return
+    // The data folder must not stay without its lock.
+    this.#hasCatalog = false
+    this.openCatalog().catch((error: unknown) => this.#options.onDeath([], error))
+  }
+
+  /** The thread is gone: what it served is nowhere open. */
+  #suspect(database: string, slot: Slot): void {
+    if (this.#isSystem(database) || this.#owners.get(database) !== slot) return
+    this.#suspects.add(database)
+    this.release(database)
+  }
+
+  /** Does work that would hold up a thread that serves databases, on one of its own that ends with it. */
+  async aside<T>(work: (thread: Thread) => Promise<T>): Promise<T> {
+    const thread = this.#startThread()
+    this.#aside.add(thread)
+    try {
+      return await work(thread)
+    } finally {
+      this.#aside.delete(thread)
+      await thread.stop()
+    }
+  }
+
+  /** How the threads are that were started so far; one that has died is not started for that. */
+  reports(): Promise<ThreadReport[]> {
+    return Promise.all(
+      this.#started.map(({ thread, databases, record }, at) => record.report(thread, at + 1, databases.size)),
+    )
+  }
+
+  /** See Databases.isOverdue; where no thread owns the database, one looks at it without owning it from then on. */
+  async isOverdue(database: string): Promise<boolean> {
+    const thread = this.#running(this.#owners.get(database) ?? this.#slots[0] ?? this.#system)
+    return (await thread.ask({ type: 'overdue', database })) as boolean
+  }
+
+  /** Asks every thread which of its open databases cannot be read. @throws when a thread does not answer at all */
+  async unreadable(): Promise<string[]> {
+    const running = this.#started.filter(({ thread }) => thread.isRunning)
+    const names = await Promise.all(running.map(({ thread }) => thread.ask({ type: 'check' })))
+    return (names as string[][]).flat()
+  }
+
+  setSettings(settings: Settings): void {
+    this.#settings = settings
+    for (const { thread } of this.#started) thread.tell({ type: 'settings', settings })
+  }
+
+  setSpace(space: Space): void {
+    this.#space = space
+    for (const { thread } of this.#started) thread.tell({ type: 'space', space })
+  }
+
+  async close(): Promise<void> {
+    this.#isClosing = true
+    this.#watchdog.wake()
+    await Promise.all(
+      [...this.#started.map(({ thread }) => thread), ...this.#aside].map((thread) => thread.stop()),
+    )
+    this.#watchdog.close()
+  }
+}

@@ -1,0 +1,110 @@
+/** The rewinds of a server: one at a time for a database, and how far each is. */
+import { CouchError } from '../core/errors.ts'
+import type { UserCtx } from '../core/types.ts'
+import type { RewindCounts, RewindRequest } from '../documents/time-machine/time-machine-calls.ts'
+import type { Databases } from '../threads/databases.ts'
+
+/** A rewind under way, for `_active_tasks`. */
+interface RewindTask {
+  readonly database: string
+  readonly incarnation: number
+  /** Documents, of about `total`. */
+  readonly done: number
+  readonly total: number
+  /** Seconds since 1970. */
+  readonly startedAt: number
+  readonly updatedAt: number
+}
+
+/** What a line of a rewind may say of how far it is. */
+export interface RewindLine {
+  readonly documents?: number
+  readonly done?: true
+  readonly looked_at?: number
+  readonly counts?: RewindCounts
+  readonly progress?: { readonly looked_at: number; readonly counts: RewindCounts }
+  readonly error?: string
+  readonly reason?: unknown
+  readonly id?: string
+  readonly outcome?: string
+}
+
+interface Running {
+  task: RewindTask
+}
+
+export class Rewinds {
+  readonly #databases: Pick<Databases, 'get'>
+  readonly #tasks = new Map<number, Running>()
+  #isOver = false
+
+  constructor(databases: Pick<Databases, 'get'>) {
+    this.#databases = databases
+  }
+
+  /**
+   * Runs a rewind for as long as its lines are read: whoever stops reading ends it after the documents at hand, and
+   * may ask again, since what is as it was is not written twice.
+   * @throws no_database; conflict while another one of the database is under way; and as `Database.rewind`
+   */
+  async *run(user: UserCtx, name: string, request: RewindRequest): AsyncGenerator<Uint8Array> {
+    const database = this.#databases.get(name)
+    if (request.dryRun) {
+      yield* database.rewind(user, request)
+      return
+    }
+    const { incarnation } = database
+    if (this.#tasks.has(incarnation)) {
+      throw new CouchError('conflict', 'Documents of this database are being restored already.')
+    }
+    const startedAt = seconds()
+    const running = {
+      task: { database: name, incarnation, done: 0, total: 1, startedAt, updatedAt: startedAt },
+    }
+    this.#tasks.set(incarnation, running)
+    try {
+      for await (const chunk of database.rewind(user, request)) {
+        this.#note(running, lastLine(chunk))
+        yield chunk
+        if (this.#isOver) throw new CouchError('unavailable')
+      }
+    } finally {
+      this.#end(running)
+    }
+  }
+
+  #note(running: Running, { documents, progress, done: isDone, error }: RewindLine): void {
+    const { task } = running
+    const done = progress?.looked_at ?? task.done
+    const total = Math.max(documents ?? task.total, done, 1)
+    running.task = { ...task, done, total, updatedAt: seconds() }
+    // Whoever has read this may ask for the next one.
+    if (isDone || error !== undefined) this.#end(running)
+  }
+
+  /** Idempotent. */
+  #end(running: Running): void {
+    const { incarnation } = running.task
+    if (this.#tasks.get(incarnation) === running) this.#tasks.delete(incarnation)
+  }
+
+  /** The server stops: those under way end after the documents at hand, and may be asked for again. */
+  close(): void {
+    this.#isOver = true
+  }
+
+  /** The oldest first. */
+  tasks(): readonly RewindTask[] {
+    return [...this.#tasks.values()].map(({ task }) => task)
+  }
+}
+
+function seconds(): number {
+  return Math.floor(Date.now() / 1000)
+}
+
+/** How far it is stands in the last line of each chunk. */
+function lastLine(chunk: Uint8Array): RewindLine {
+  const end = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength).lastIndexOf('\n', -2)
+  return JSON.parse(new TextDecoder().decode(chunk.subarray(end + 1))) as RewindLine
+}

@@ -1,0 +1,144 @@
+/** What the command line may ask of the time machine; controls.ts. */
+import { CouchError, ERRORS, type ErrorName } from '../core/errors.ts'
+import type { UserCtx } from '../core/types.ts'
+import type { RewindCounts, VersionChoice } from '../documents/time-machine/time-machine-calls.ts'
+import type { DatabaseHandle, Databases } from '../threads/databases.ts'
+import type { RewindLine, Rewinds } from './rewinds.ts'
+
+interface HistoryQuery {
+  readonly database: string
+  /** Absent: what was overwritten or deleted in the whole database. */
+  readonly id?: string
+  readonly limit: number
+  readonly bookmark?: string
+  /** In ms since 1970, of the whole database. */
+  readonly since?: number
+  readonly until?: number
+}
+
+interface VersionQuery {
+  readonly database: string
+  readonly id: string
+  readonly choice: VersionChoice
+}
+
+interface RewindOrder {
+  readonly database: string
+  /** In ms since 1970. */
+  readonly at: number
+  /** Absent: all documents. */
+  readonly ids?: readonly string[]
+  readonly dryRun: boolean
+}
+
+export interface RewindResult {
+  readonly counts: RewindCounts
+  /** What came of documents that are not as they were, up to {@link MAX_ROWS} of them. */
+  readonly rows: readonly RewindLine[]
+  readonly isWhole: boolean
+}
+
+interface RewindProgress {
+  readonly documents: number
+  readonly looked_at: number
+}
+
+export interface HistoryControls {
+  /**
+   * The answer of `GET history`; of a whole database all documents are looked at, if need be, until there are as many
+   * rows as asked for. @throws no_database, not_found, bad_request
+   */
+  readHistory(query: HistoryQuery): Promise<object>
+  /** The JSON text of a version, attachments as stubs. @throws no_database, not_found, bad_request */
+  readVersion(query: VersionQuery): Promise<{ readonly text: string }>
+  /**
+   * @param gone whoever asked does not wait for it any more: it ends after the documents at hand
+   * @throws no_database, bad_request, conflict; and what the rewind broke off with
+   */
+  rewindDatabase(
+    order: RewindOrder,
+    onProgress?: (progress: RewindProgress) => void,
+    gone?: AbortSignal,
+  ): Promise<RewindResult>
+}
+
+/** Whoever may open the data folder. */
+const OPERATOR: UserCtx = { name: null, roles: ['_admin'] }
+const MAX_ROWS = 1000
+
+/** @param rewinds those of this process */
+export function localHistory(databases: Pick<Databases, 'get'>, rewinds: Rewinds): HistoryControls {
+  return {
+    readHistory: async ({ database, id, ...query }) => {
+      const handle = databases.get(database)
+      return id === undefined
+        ? overwrittenIn(handle, query)
+        : objectOf(await handle.history(OPERATOR, id, query))
+    },
+    readVersion: async ({ database, id, choice }) => {
+      const chunks: Uint8Array[] = []
+      for await (const chunk of databases.get(database).version(OPERATOR, id, choice, false))
+        chunks.push(chunk)
+      return { text: Buffer.concat(chunks).toString().trim() }
+    },
+    rewindDatabase: async ({ database, ...request }, onProgress, gone) => {
+      const lines = rewinds.run(OPERATOR, database, request)
+      const rows: RewindLine[] = []
+      let documents = 0
+      let left = 0
+      for await (const line of linesOf(lines)) {
+        if (gone?.aborted) break
+        // A document's line may say why that one was refused.
+        if (line.error !== undefined && line.id === undefined) throw brokenOff(line)
+        if (line.done && line.counts) return { counts: line.counts, rows, isWhole: left === 0 }
+        documents = line.documents ?? documents
+        if (line.progress) onProgress?.({ documents, looked_at: line.progress.looked_at })
+        if (line.id === undefined) continue
+        if (rows.length < MAX_ROWS) rows.push(line)
+        else left += 1
+      }
+      throw new CouchError('unavailable')
+    },
+  }
+}
+
+interface OverwrittenAnswer {
+  readonly rows: readonly object[]
+  readonly bookmark: string | null
+}
+
+/** One call looks at some of the documents only, and may find nothing among them. */
+async function overwrittenIn(
+  handle: Pick<DatabaseHandle, 'overwritten'>,
+  { limit, ...query }: Omit<HistoryQuery, 'database' | 'id'>,
+): Promise<OverwrittenAnswer> {
+  const rows: object[] = []
+  for (let { bookmark } = query; ; ) {
+    const from = bookmark === undefined ? {} : { bookmark }
+    const asked = { ...query, ...from, limit: limit - rows.length }
+    const page = objectOf(await handle.overwritten(OPERATOR, asked)) as OverwrittenAnswer
+    rows.push(...page.rows)
+    if (page.bookmark === null || rows.length >= limit) return { ...page, rows }
+    bookmark = page.bookmark
+  }
+}
+
+function objectOf(bytes: Uint8Array): object {
+  return JSON.parse(new TextDecoder().decode(bytes)) as object
+}
+
+/** A chunk is made of whole lines. */
+async function* linesOf(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<RewindLine> {
+  for await (const chunk of chunks) {
+    for (const line of new TextDecoder().decode(chunk).split('\n')) {
+      if (line !== '') yield JSON.parse(line) as RewindLine
+    }
+  }
+}
+
+function brokenOff({ error, reason, counts }: RewindLine): CouchError {
+  const names = Object.keys(ERRORS) as ErrorName[]
+  const code = names.find((name) => ERRORS[name][1] === error) ?? 'internal_server_error'
+  const done = (counts?.restored ?? 0) + (counts?.recreated ?? 0) + (counts?.deleted ?? 0)
+  return new CouchError(code, `It broke off after ${done} documents: ${String(reason)}`)
+}

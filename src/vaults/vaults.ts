@@ -1,0 +1,218 @@
+/**
+ * Vaults for the command line: a database for one note app, an account that may do nothing else, and the token of a
+ * device. Each step looks first whether it was done before, so that the same command twice comes to the same end.
+ */
+import { dirname } from 'node:path'
+import type { Operator } from '../auth/operator.ts'
+import type { TokenMaker } from '../auth/token-maker.ts'
+import { HOUSE } from '../auth/users-feed.ts'
+import { WorkQueue } from '../core/concurrency.ts'
+import { CouchError } from '../core/errors.ts'
+import { isJsonObject } from '../core/json.ts'
+import type { SecurityList, SecurityObject } from '../core/types.ts'
+import { databaseRole } from '../documents/security.ts'
+import type { DatabaseHandle, Databases } from '../threads/databases.ts'
+import {
+  LIVESYNC_VERSION_ID,
+  liveSyncChanges,
+  liveSyncFaults,
+  MOBILE_DESIGN_ID,
+  MOBILE_FILTER,
+} from './livesync.ts'
+import {
+  checkOrder,
+  isGuest,
+  ownUrl,
+  type StepOutcome,
+  userText,
+  type VaultControls,
+  type VaultOrder,
+  type VaultOutcome,
+  type VaultQuery,
+  type VaultServices,
+  type VaultState,
+} from './vault-control.ts'
+
+/** Commands that wait for another to be done with its vault. */
+const WAITING = 16
+
+/** @returns what works on the databases that are open in this process */
+export function localVaults(services: VaultServices, operator: Pick<Operator, 'addAccount'>): VaultControls {
+  // Two that let somebody into the same database would each write the list that they have read.
+  const turns = new WorkQueue(1, WAITING)
+  return {
+    readVault: (query) => readVault(services, query),
+    addVault: (order) => turns.take(() => addVault(services, operator, order)),
+  }
+}
+
+async function addVault(
+  services: VaultServices,
+  operator: Pick<Operator, 'addAccount'>,
+  order: VaultOrder,
+): Promise<VaultOutcome> {
+  await checkOrder(services, order)
+  const { databases, tokenMaker } = services
+  // First, since a local.ini that cannot be written is the likeliest to fail.
+  const keys = order.liveSync ? await setKeys(services, order.account) : { settings: [], faults: [] }
+  const account = await makeAccount(services, operator, order)
+  const database = await makeDatabase(services, order)
+  const handle = databases.get(order.database)
+  const security = isGuest(services, order) ? 'there' : await letIn(handle, order.account)
+  return {
+    account,
+    database,
+    // In hosted mode it is made with its security object.
+    security: database === 'made' && security === 'there' ? 'made' : security,
+    filter: order.mobileFilter ? await putFilter(handle) : null,
+    ...keys,
+    ...(await makeToken(tokenMaker, order)),
+  }
+}
+
+async function readVault(services: VaultServices, { database, account }: VaultQuery): Promise<VaultState> {
+  const { config, databases, tokenMaker } = services
+  const listening = services.listening()
+  return {
+    ...(await readDatabase(databases, database)),
+    hasAccount: (await userText(databases, account)) !== null,
+    devices: await tokenMaker.names(account),
+    admins: await services.adminNames(),
+    listening: listening?.url ?? null,
+    url: await ownUrl(config, listening),
+    isHosted: config.isHosted,
+    folder: dirname(config.path),
+  }
+}
+
+async function readDatabase(
+  databases: Databases,
+  name: string,
+): Promise<Pick<VaultState, 'documents' | 'hasMembers' | 'hasLiveSync'>> {
+  if (!databases.names().includes(name)) return { documents: null, hasMembers: false, hasLiveSync: false }
+  const database = databases.get(name)
+  const { admins, members } = (await database.security()) ?? {}
+  const named = [admins, members].flatMap((list) => list?.names ?? [])
+  const { doc_count: documents } = await database.info(HOUSE)
+  const hasLiveSync = (await readDocument(database, LIVESYNC_VERSION_ID)) !== null
+  return { documents, hasMembers: named.length > 0, hasLiveSync }
+}
+
+async function makeAccount(
+  { adminNames, databases }: VaultServices,
+  operator: Pick<Operator, 'addAccount'>,
+  { account: name, password }: VaultOrder,
+): Promise<StepOutcome> {
+  // A token of a server admin lets nobody in as an admin.
+  if ((await adminNames()).includes(name) || (await userText(databases, name)) !== null) return 'there'
+  await operator.addAccount({ name, password, roles: [] })
+  return 'made'
+}
+
+async function makeDatabase(
+  { databases, createDatabase }: VaultServices,
+  { database, account }: VaultOrder,
+): Promise<StepOutcome> {
+  if (databases.names().includes(database)) return 'there'
+  try {
+    await createDatabase(database, account)
+    return 'made'
+  } catch (error) {
+    // Somebody was faster.
+    if (error instanceof CouchError && error.code === 'file_exists') return 'there'
+    throw error
+  }
+}
+
+const NOBODY = { name: null, roles: [] }
+
+async function letIn(database: DatabaseHandle, account: string): Promise<StepOutcome> {
+  const before = await database.security()
+  const after = openedTo(before, account)
+  if (after === null) return 'there'
+  await database.setSecurity(HOUSE, after)
+  if (databaseRole(NOBODY, before) !== 'none') return 'closed'
+  return before === null ? 'made' : 'changed'
+}
+
+async function putFilter(database: DatabaseHandle): Promise<StepOutcome> {
+  const before = await readDocument(database, MOBILE_DESIGN_ID)
+  const after = withMobileFilter(before)
+  if (typeof after === 'string') return after
+  await database.put(HOUSE, MOBILE_DESIGN_ID, { bytes: Buffer.from(JSON.stringify(after)) }, {})
+  return before === null ? 'made' : 'changed'
+}
+
+async function readDocument(database: DatabaseHandle, id: string): Promise<Record<string, unknown> | null> {
+  try {
+    const { json } = await database.open(HOUSE, id, {})
+    const bytes = typeof json === 'string' ? Buffer.from(json, 'latin1') : Buffer.from(json)
+    return JSON.parse(bytes.toString()) as Record<string, unknown>
+  } catch (error) {
+    if (error instanceof CouchError && error.status === 404) return null
+    throw error
+  }
+}
+
+/** In hosted mode the configuration is not one vault's to change. */
+async function setKeys(
+  { config, adminNames }: VaultServices,
+  account: string,
+): Promise<Pick<VaultOutcome, 'settings' | 'faults'>> {
+  const hasAdmin = (await adminNames()).length > 0
+  const changes = config.isHosted ? [] : liveSyncChanges((section, key) => config.get(section, key), hasAdmin)
+  for (const { section, key, value } of changes) await config.set(section, key, value)
+  return {
+    settings: changes.map(({ section, key }) => `${section}/${key}`),
+    faults: liveSyncFaults(config, account),
+  }
+}
+
+async function makeToken(
+  maker: TokenMaker,
+  { account, device, renew }: VaultOrder,
+): Promise<Pick<VaultOutcome, 'token' | 'secret'>> {
+  if (device === null) return { token: null, secret: null }
+  const isThere = (await maker.names(account)).includes(device)
+  if (isThere && !renew) return { token: 'there', secret: null }
+  if (isThere) await maker.revoke(account, device)
+  return { token: isThere ? 'changed' : 'made', secret: await maker.make(account, device) }
+}
+
+// What a vault's database says of who may come in and of what mobile devices leave out. Pure.
+
+/**
+ * A security object that lets an account in, as an admin of the database alone; whoever it lets in already it goes on
+ * letting in.
+ * @returns null: it does so already
+ */
+export function openedTo(security: SecurityObject | null, account: string): SecurityObject | null {
+  const { admins, members = security?.readers as SecurityList | undefined, ...others } = security ?? {}
+  const names = [admins, members].map((list) => list?.names ?? [])
+  if (members !== undefined && names.every((listed) => listed.includes(account))) return null
+  return { ...others, admins: withName(admins, account), members: withName(members, account) }
+}
+
+function withName({ names = [], roles = [], ...others }: SecurityList = {}, name: string): SecurityList {
+  return { ...others, names: names.includes(name) ? names : [...names, name], roles }
+}
+
+/**
+ * The design document with the mobile filter.
+ * @param before the one that is there; null: none
+ * @returns what to store; or what was found: the filter, or another of its name, which is for its owner to change
+ */
+export function withMobileFilter(
+  before: Readonly<Record<string, unknown>> | null,
+): object | 'there' | 'differs' {
+  const filters = before?.filters ?? {}
+  if (!isJsonObject(filters)) return 'differs'
+  if (filters.sync === undefined) return { ...before, filters: { ...filters, sync: MOBILE_FILTER } }
+  const isSame = typeof filters.sync === 'string' && plain(filters.sync) === plain(MOBILE_FILTER)
+  return isSame ? 'there' : 'differs'
+}
+
+/** Without what may differ between two that do the same: space, quotes, and semicolons at the end. */
+function plain(source: string): string {
+  return source.replace(/[\s;]/g, '').replaceAll('"', "'")
+}
