@@ -10,11 +10,11 @@ import { setteeVersion } from './config/version.ts'
 import { tellStoredBefore } from './hosted/stored-before.ts'
 import type { Device } from './metrics/alarms.ts'
 import type { SpaceWatch } from './metrics/space-watch.ts'
-import { openAdmission } from './server/auth-services.ts'
-import { openKeeping, serveCommands } from './server/backup-services.ts'
-import { emptyTmpDir, openDatabases, tendDatabases } from './server/database-services.ts'
+import { openAuthServices } from './server/auth-services.ts'
+import { openBackupServices, serveCommands } from './server/backup-services.ts'
+import { emptyTmpDir, maintainDatabases, openDatabases } from './server/database-services.ts'
 import { listen, listenSecurely, readyLine, warnIfOpen } from './server/listening.ts'
-import { Closing, type Ground } from './server/server-context.ts'
+import { type ServerContext, Shutdown } from './server/server-context.ts'
 import type { ServerDatabasesOptions } from './threads/databases.ts'
 
 interface ServerOptions {
@@ -56,15 +56,15 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const { dataDir, env, flags } = options
   await prepareDataFolder(dataDir)
   await tightenDataFolder(dataDir)
-  const closing = new Closing()
+  const shutdown = new Shutdown()
   try {
     const config = await openConfig({ dataDir, env, flags })
     const { logger, close: closeLog } = makeLogger(config, { tty: process.stdout.isTTY === true })
-    closing.add(closeLog)
+    shutdown.add(closeLog)
     for (const warning of await prepareAdmins(config, env)) logger.warn(warning)
     requireAdminIfHosted(config)
     requireSafeProxyAuth((section, key) => config.get(section, key))
-    const app = await compose(options, { dataDir, env, config, logger, closing })
+    const app = await compose(options, { dataDir, env, config, logger, shutdown })
     // First, so that who asks where the app listens is told of all places (http/plugins/cross-origin.ts).
     const secure = await listenSecurely(app, config, options.tlsLookMs)
     const url = await listen(app, config)
@@ -77,18 +77,18 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     const fatal = (fault: unknown) => logger.fatal({ err: fault }, 'a fault of settee that nobody has caught')
     const secureUrl = secure?.url ?? null
     if (secureUrl !== null) logger.info(readyLine(secureUrl.replace(/\/$/, '')))
-    return { url, secureUrl, close: () => closing.close(), reload, fatal }
+    return { url, secureUrl, close: () => shutdown.close(), reload, fatal }
   } catch (error) {
-    await closing.close().catch(() => undefined)
+    await shutdown.close().catch(() => undefined)
     throw error
   }
 }
 
 /** @returns the HTTP layer over all that it needs, which listens nowhere yet */
-async function compose(options: ServerOptions, ground: Ground): Promise<FastifyInstance> {
-  const { config, logger, closing, dataDir } = ground
+async function compose(options: ServerOptions, context: ServerContext): Promise<FastifyInstance> {
+  const { config, logger, shutdown, dataDir } = context
   const later: { disk?: SpaceWatch; onMassDeletion?: ServerDatabasesOptions['onMassDeletion'] } = {}
-  const opening = openDatabases(ground, {
+  const opening = openDatabases(context, {
     threadEntry: options.threadEntry,
     sandboxEntry: options.sandboxEntry,
     onFull: () => later.disk?.look(),
@@ -97,24 +97,24 @@ async function compose(options: ServerOptions, ground: Ground): Promise<FastifyI
   // Of the start half is loading: the HTTP layer's is done while a thread opens the data folder.
   const loading = import('./app.ts')
   const databases = await opening
-  const disk = await tendDatabases(ground, databases)
+  const disk = await maintainDatabases(context, databases)
   later.disk = disk
   const tmpDir = await emptyTmpDir(dataDir)
-  const admission = await openAdmission(ground, databases)
-  const keeping = await openKeeping(ground, databases, disk, admission)
+  const authServices = await openAuthServices(context, databases)
+  const backupServices = await openBackupServices(context, databases, disk, authServices)
   const house = { config, databases, logger, version: setteeVersion(), tmpDir, space: () => disk.space }
-  const services = { ...house, ...admission, ...keeping }
+  const services = { ...house, ...authServices, ...backupServices }
   const { buildApp } = await loading
   const app = await buildApp(services, { closeGraceMs: options.closeGraceMs })
   later.onMassDeletion = (entry, deletion) =>
-    keeping.alarms.raise(entry, deletion, writingDevice(app, entry.name, deletion.account))
-  closing.add(async () => {
+    backupServices.alarms.raise(entry, deletion, writingDevice(app, entry.name, deletion.account))
+  shutdown.add(async () => {
     databases.endFeeds()
     await Promise.all([app.close(), app.secure?.close()])
   })
-  if (config.isHosted) closing.add(tellStoredBefore(databases, logger))
-  await serveCommands(ground, services, app)
-  keeping.backups.startSchedule()
+  if (config.isHosted) shutdown.add(tellStoredBefore(databases, logger))
+  await serveCommands(context, services, app)
+  backupServices.backups.startSchedule()
   return app
 }
 

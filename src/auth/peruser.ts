@@ -12,7 +12,7 @@ import { userDocId } from '../core/ids.ts'
 import type { SecurityList, SecurityObject } from '../core/types.ts'
 import { ADMIN_ONLY } from '../documents/security.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
-import { findDatabase, HOUSE, PLAIN_FEED, type UserChange, userChanges } from './users-feed.ts'
+import { findDatabase, PLAIN_FEED, SYSTEM_USER, type UserChange, userChanges } from './users-feed.ts'
 
 const SECTION = 'couch_peruser'
 /** The key of what is kept in the catalog, and its kind. */
@@ -133,7 +133,11 @@ export class PerUserDatabases {
     if (users === null) return
     if (users !== this.#followed) await this.#follow(users)
     for (let atTip = false; !atTip && this.#isOn && users === this.#followed; ) {
-      const page = await users.changes(HOUSE, { options: PLAIN_FEED, since: this.#since, limit: PAGE_ROWS })
+      const page = await users.changes(SYSTEM_USER, {
+        options: PLAIN_FEED,
+        since: this.#since,
+        limit: PAGE_ROWS,
+      })
       if (!(await this.#apply(users, userChanges(page.bytes)))) return
       if (page.lastSeq > this.#doneBefore) await this.#save(users, page.lastToken)
       this.#since = page.lastSeq
@@ -158,7 +162,7 @@ export class PerUserDatabases {
     const record = records.find(({ key }) => key === CHECKPOINT.key)
     const found = record === undefined ? null : (JSON.parse(record.value) as Checkpoint)
     if (found?.incarnation !== users.incarnation || found.prefix !== this.#prefix) return 0
-    const page = await users.changes(HOUSE, { options: PLAIN_FEED, since: found.token, limit: 0 })
+    const page = await users.changes(SYSTEM_USER, { options: PLAIN_FEED, since: found.token, limit: 0 })
     return page.lastSeq
   }
 
@@ -198,7 +202,7 @@ export class PerUserDatabases {
     const handle = databases.get(database)
     const before = (await handle.security()) ?? ADMIN_ONLY
     if (isIn(before.admins, name) && isIn(before.members, name)) return
-    await handle.setSecurity(HOUSE, {
+    await handle.setSecurity(SYSTEM_USER, {
       ...before,
       admins: withName(before.admins, name),
       members: withName(before.members, name),
@@ -215,7 +219,7 @@ export class PerUserDatabases {
     const handle = databases.get(database)
     const before = await handle.security()
     if (before === null || !(isIn(before.admins, name) || isIn(before.members, name))) return
-    await handle.setSecurity(HOUSE, withoutName(before, name))
+    await handle.setSecurity(SYSTEM_USER, withoutName(before, name))
   }
 }
 
@@ -227,7 +231,7 @@ function ignoring(code: CouchError['code']): (error: unknown) => void {
 
 /** Whether an account is deleted now: it may have been made anew since the feed was read. */
 async function isGone(users: DatabaseHandle, name: string): Promise<boolean> {
-  const opened = users.open(HOUSE, userDocId(name), {})
+  const opened = users.open(SYSTEM_USER, userDocId(name), {})
   return opened.then(
     () => false,
     (error: unknown) => {

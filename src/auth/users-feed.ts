@@ -8,7 +8,7 @@ import type { DatabaseEvent, DatabaseHandle, Databases } from '../threads/databa
 import { ADMIN_ROLE } from './accounts.ts'
 
 /** The house itself, which reads and writes accounts for whoever logs in. */
-export const HOUSE: UserCtx = { name: null, roles: [ADMIN_ROLE] }
+export const SYSTEM_USER: UserCtx = { name: null, roles: [ADMIN_ROLE] }
 
 const PAGE_ROWS = 1000
 /** Changed accounts that are told of by name; of more, nobody keeps a list. */
@@ -115,7 +115,7 @@ export class UsersFeed {
   async #begin(handle: DatabaseHandle): Promise<void> {
     const before = this.#version
     try {
-      const { lastSeq } = await handle.changes(HOUSE, { options: PLAIN_FEED, since: 'now', limit: 0 })
+      const { lastSeq } = await handle.changes(SYSTEM_USER, { options: PLAIN_FEED, since: 'now', limit: 0 })
       if (handle === this.#handle) this.#since = lastSeq
     } finally {
       this.#reading = null
@@ -148,7 +148,7 @@ export class UsersFeed {
   async #namesSince(handle: DatabaseHandle, since: number): Promise<ChangedNames> {
     const names = new Set<string>()
     for (let at = since; ; ) {
-      const page = await handle.changes(HOUSE, { options: PLAIN_FEED, since: at, limit: PAGE_ROWS })
+      const page = await handle.changes(SYSTEM_USER, { options: PLAIN_FEED, since: at, limit: PAGE_ROWS })
       for (const { name } of userChanges(page.bytes)) names.add(name)
       at = page.lastSeq
       if (this.#since !== null) this.#since = at

@@ -15,7 +15,7 @@ import { type Account, type AccountListener, type Accounts, ADMIN_ROLE, userAcco
 import { adminAccounts } from './admins.ts'
 import { type PasswordHash, parseHash } from './password.ts'
 import { PerUserDatabases, type PerUserOptions } from './peruser.ts'
-import { type ChangedNames, HOUSE, UsersFeed } from './users-feed.ts'
+import { type ChangedNames, SYSTEM_USER, UsersFeed } from './users-feed.ts'
 
 /** Accounts that are remembered; as many names again of which there is none, which push out nobody. */
 const REMEMBERED = 10_000
@@ -130,7 +130,7 @@ function usable(account: Account | CouchError | null): Account | null {
 
 async function readAccount(database: DatabaseHandle, name: string): Promise<Account | CouchError | null> {
   try {
-    const { json } = await database.open(HOUSE, userDocId(name), { conflicts: true })
+    const { json } = await database.open(SYSTEM_USER, userDocId(name), { conflicts: true })
     return userAccount(name, JSON.parse(textOf(json)))
   } catch (error) {
     if (error instanceof CouchError && error.status === 404) return null
@@ -277,13 +277,13 @@ export class HashUpgrades {
   async #upgrade({ name, stored }: Account, salt: string, password: string): Promise<void> {
     const { databases } = this.#options
     const database = databases.get(databases.usersDatabase)
-    const { json } = await database.open(HOUSE, userDocId(name), { conflicts: true })
+    const { json } = await database.open(SYSTEM_USER, userDocId(name), { conflicts: true })
     const text = textOf(json)
     if (userAccount(name, JSON.parse(text))?.stored !== stored) return
     const hashing = this.#options.hashing()
     const key = await deriveKey(password, salt, hashing)
     const bytes = Buffer.from(withHash(text, key, salt, hashing))
-    await database.put(HOUSE, userDocId(name), { bytes }, {})
+    await database.put(SYSTEM_USER, userDocId(name), { bytes }, {})
   }
 }
 

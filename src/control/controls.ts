@@ -5,7 +5,7 @@
  * that they can travel; failures are CouchErrors.
  */
 import { localOperator, type Operator, type OperatorServices } from '../auth/operator.ts'
-import { HOUSE } from '../auth/users-feed.ts'
+import { SYSTEM_USER } from '../auth/users-feed.ts'
 import { type Keeper, localKeeper } from '../backup/backup-control.ts'
 import type { Backups } from '../backup/backups.ts'
 import type { Restorer } from '../backup/restore.ts'
@@ -101,7 +101,7 @@ function localSizes(databases: Pick<Databases, 'names' | 'get'>): SizeControls {
 /** null: it was deleted meanwhile. */
 async function rowOf(databases: Pick<Databases, 'get'>, database: string): Promise<SizeRow | null> {
   try {
-    return { database, size: await databases.get(database).size(HOUSE), fault: null }
+    return { database, size: await databases.get(database).size(SYSTEM_USER), fault: null }
   } catch (error) {
     if (error instanceof CouchError && error.code === 'no_database') return null
     return { database, size: null, fault: asCouchError(error).message }

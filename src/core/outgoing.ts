@@ -6,7 +6,7 @@
  * One count for the process: all threads that make pieces or send them add to it and read it.
  */
 import { MessageChannel } from 'node:worker_threads'
-import { isHurried } from './yielder.ts'
+import { hasForegroundWrite } from './yielder.ts'
 
 /** From so many bytes on pieces are the smallest. */
 const BUDGET = 8 * 1024 * 1024
@@ -83,14 +83,14 @@ export function isCrowded(): boolean {
 }
 
 /** While somebody saves, what is read beside it comes in pieces of this part: a scan leaves him more of the machine. */
-const HURRIED_PART = 4
+const FOREGROUND_PART = 4
 
 /**
  * As {@link pieceBytes}, of a feed or a listing, which reads much for each piece.
  * @param most in bytes, when little is held and nobody saves on this thread; a power of two
  */
 export function scanBytes(most: number): number {
-  return pieceBytes(isHurried() ? most / HURRIED_PART : most)
+  return pieceBytes(hasForegroundWrite() ? most / FOREGROUND_PART : most)
 }
 
 /**

@@ -3,25 +3,25 @@ const HOLD_MS = 5
 /** The same while somebody saves: every piece of long work that stands before a save is waited for. */
 const SHORT_HOLD_MS = 2
 /** For so long after a save, in ms, another is likely. */
-const HURRY_MS = 50
+const FOREGROUND_MS = 50
 
 /** In ms of `performance.now()`. Of this thread: each has modules of its own. */
-let hurriedUntil = Number.NEGATIVE_INFINITY
+let foregroundUntil = Number.NEGATIVE_INFINITY
 
 /** Somebody waits for something short on this thread: for a while whatever takes long holds it for a shorter time. */
-export function hurry(): void {
-  hurriedUntil = performance.now() + HURRY_MS
+export function noteForegroundWrite(): void {
+  foregroundUntil = performance.now() + FOREGROUND_MS
 }
 
 /** Whether somebody is likely to wait for something short on this thread. */
-export function isHurried(now: number = performance.now()): boolean {
-  return now < hurriedUntil
+export function hasForegroundWrite(now: number = performance.now()): boolean {
+  return now < foregroundUntil
 }
 
 /** Whether one piece of work that has begun at this time, in ms of `performance.now()`, has held the thread long enough. */
 export function isHeldLong(since: number): boolean {
   const now = performance.now()
-  return now - since > (isHurried(now) ? SHORT_HOLD_MS : HOLD_MS)
+  return now - since > (hasForegroundWrite(now) ? SHORT_HOLD_MS : HOLD_MS)
 }
 
 /**
@@ -74,10 +74,10 @@ function goOn(): void {
 }
 
 /**
- * For work of many small steps on a thread that others share: `await breath.take()` between two steps gives the
+ * For work of many small steps on a thread that others share: `await yielder.yieldIfDue()` between two steps gives the
  * event loop a turn when this work has held the thread for {@link HOLD_MS}.
  */
-export class Breath {
+export class Yielder {
   #since = performance.now()
 
   /** Whether the thread has been held long enough. */
@@ -90,18 +90,18 @@ export class Breath {
     this.#since = performance.now()
   }
 
-  async take(): Promise<void> {
-    if (this.isDue) await this.rest()
+  async yieldIfDue(): Promise<void> {
+    if (this.isDue) await this.yieldNow()
   }
 
   /** A turn in any case: before what holds the thread as long again, and bounds itself. */
-  async rest(): Promise<void> {
+  async yieldNow(): Promise<void> {
     await nextTurn()
     this.restart()
   }
 }
 
-// Work that nobody waits for, at the pace that leaves the machine to others.
+// Work that nobody waits for, at a speed that leaves the machine to others.
 
 /** How long it works at a stretch, in ms. */
 const STRETCH_MS = 10
@@ -111,11 +111,11 @@ const LONGEST_REST_MS = 50
 const NEVER = new Int32Array(new SharedArrayBuffer(4))
 
 /** Holds its thread still between stretches of work; for threads that have nothing else to do. */
-export class Pace {
+export class Throttle {
   #since = performance.now()
 
   /** Asked between two pieces of work: rests as long as it worked since it last did. */
-  rest(): void {
+  pause(): void {
     const worked = performance.now() - this.#since
     if (worked < STRETCH_MS) return
     Atomics.wait(NEVER, 0, 0, Math.min(worked, LONGEST_REST_MS))

@@ -1,7 +1,7 @@
 /** `_all_docs`, `_design_docs` and `_local_docs`, protocol.md 8. */
 import { quoted } from '../core/json.ts'
 import type { UserCtx } from '../core/types.ts'
-import { Breath } from '../core/yielder.ts'
+import { Yielder } from '../core/yielder.ts'
 import type { DatabaseStore, DocState, IdRange, LocalDoc, Paging, Touches } from '../storage/engine.ts'
 import { sequenceToken } from '../storage/sequence.ts'
 import {
@@ -51,11 +51,11 @@ export async function* allDocsQueries(
   const queries = await allDocsQueriesOf(asked, body)
   const chunk = new Gathering()
   chunk.add('{"results":[\r\n')
-  const breath = new Breath()
+  const yielder = new Yielder()
   for (const [at, query] of queries.entries()) {
     if (at > 0) chunk.add(',\r\n')
     if (chunk.isLarge) yield chunk.take()
-    await breath.take()
+    await yielder.yieldIfDue()
     yield* listing(store, user, kind, query, chunk)
   }
   chunk.add('\r\n]}\n')
@@ -129,9 +129,9 @@ async function* rangeRows(
   let range = queryRange(kind, query)
   let skip = query.skip ?? 0
   let left = query.limit ?? Number.POSITIVE_INFINITY
-  const breath = new Breath()
+  const yielder = new Yielder()
   while (range !== null && left > 0) {
-    await breath.take()
+    await yielder.yieldIfDue()
     let isFull = false
     let last = ''
     const page = await store.readRange(
@@ -139,7 +139,7 @@ async function* rangeRows(
       {
         limit: Math.min(CHUNK_ROWS, left + skip),
         touches: touchesOf(query),
-        enough: () => isFull || breath.isDue,
+        enough: () => isFull || yielder.isDue,
       },
       (doc, view) => {
         requireMember(user, view.security)
@@ -154,7 +154,7 @@ async function* rangeRows(
     )
     if (isFull) {
       yield
-      breath.restart()
+      yielder.restart()
     }
     if (!page.more) return
     range = { ...range, start: { id: last, inclusive: false } }
@@ -196,13 +196,13 @@ async function* keyRows(
   const wanted = ordered
     .filter((key) => kind === 'all' || (typeof key === 'string' && key.startsWith(KIND_PREFIX[kind])))
     .slice(skip, query.limit === undefined ? undefined : skip + query.limit)
-  const breath = new Breath()
+  const yielder = new Yielder()
   for (const key of wanted) {
     const isFull = add(await keyRow(store, user, kind, key, query, options))
     if (isFull) {
       yield
-      breath.restart()
-    } else await breath.take()
+      yielder.restart()
+    } else await yielder.yieldIfDue()
   }
 }
 
@@ -242,9 +242,9 @@ async function* localRows(
   let range = queryRange('local', query)
   let skip = query.skip ?? 0
   let left = query.limit ?? Number.POSITIVE_INFINITY
-  const breath = new Breath()
+  const yielder = new Yielder()
   while (range !== null && left > 0) {
-    await breath.take()
+    await yielder.yieldIfDue()
     let isFull = false
     const take = (doc: LocalDoc) => {
       if (skip > 0) skip -= 1
@@ -254,10 +254,10 @@ async function* localRows(
       }
     }
     const limit = Math.min(CHUNK_ROWS, left + skip)
-    const last = await localPage(store, user, range, { limit, enough: () => breath.isDue }, take)
+    const last = await localPage(store, user, range, { limit, enough: () => yielder.isDue }, take)
     if (isFull) {
       yield
-      breath.restart()
+      yielder.restart()
     }
     if (last === null) return
     range = { ...range, start: { id: last, inclusive: false } }

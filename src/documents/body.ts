@@ -2,7 +2,7 @@
 import { Buffer, isAscii, isUtf8 } from 'node:buffer'
 import { CouchError } from '../core/errors.ts'
 import { isTooDeep, MAX_JSON_DEPTH, quoted } from '../core/json.ts'
-import { Breath } from '../core/yielder.ts'
+import { Yielder } from '../core/yielder.ts'
 import { DocumentScanner, type IsCut, type ScannedDocument } from './json-scanner.ts'
 
 /** One document taken apart. */
@@ -86,15 +86,15 @@ export function splitMembers(text: string, isTaken: IsCut): SplitDocument {
 /** As {@link splitMembers}, in steps. */
 export async function splitInSteps(text: string, isTaken: IsCut): Promise<SplitDocument> {
   const scanner = new DocumentScanner(text, 0, isTaken)
-  const breath = new Breath()
-  await scanInSteps(scanner, breath)
+  const yielder = new Yielder()
+  await scanInSteps(scanner, yielder)
   scanner.end()
-  const body = await copyInSteps(text, scanner, 0, text.length, breath)
+  const body = await copyInSteps(text, scanner, 0, text.length, yielder)
   return { special: scanner.cut, body, values: scanner.values }
 }
 
-async function scanInSteps(scanner: DocumentScanner, breath: Breath): Promise<void> {
-  while (!scanner.advance(() => breath.isDue)) await breath.rest()
+async function scanInSteps(scanner: DocumentScanner, yielder: Yielder): Promise<void> {
+  while (!scanner.advance(() => yielder.isDue)) await yielder.yieldNow()
 }
 
 /** A document that stands in a longer text. */
@@ -105,17 +105,17 @@ export interface SplitElement extends SplitDocument {
 
 /**
  * As {@link splitAnyDocument}, of a document that begins at `start` in a longer text, and ends where it ends.
- * @param breath that of the work on the whole text
+ * @param yielder that of the work on the whole text
  */
 export function splitElement(
   text: string,
   start: number,
-  breath: Breath,
+  yielder: Yielder,
 ): SplitElement | Promise<SplitElement> {
   const scanner = new DocumentScanner(text, start, isSpecial)
-  const isAtEnd = scanner.advance(() => breath.isDue)
+  const isAtEnd = scanner.advance(() => yielder.isDue)
   const end = scanner.position
-  if (!isAtEnd || end - start > SHORT_TEXT) return longElement(text, start, scanner, breath)
+  if (!isAtEnd || end - start > SHORT_TEXT) return longElement(text, start, scanner, yielder)
   const body = copyAtOnce(text, scanner, start, end)
   return { special: scanner.cut, body, values: scanner.values, start, end }
 }
@@ -124,11 +124,11 @@ async function longElement(
   text: string,
   start: number,
   scanner: DocumentScanner,
-  breath: Breath,
+  yielder: Yielder,
 ): Promise<SplitElement> {
-  await scanInSteps(scanner, breath)
+  await scanInSteps(scanner, yielder)
   const end = scanner.position
-  const body = await copyInSteps(text, scanner, start, end, breath)
+  const body = await copyInSteps(text, scanner, start, end, yielder)
   return { special: scanner.cut, body, values: scanner.values, start, end }
 }
 
@@ -237,13 +237,13 @@ async function copyInSteps(
   scanned: ScannedDocument,
   start: number,
   end: number,
-  breath: Breath,
+  yielder: Yielder,
 ): Promise<string> {
   const copying = copied(text, scanned, start, end)
   for (;;) {
     const { done, value } = copying.next()
     if (done) return value
-    await breath.take()
+    await yielder.yieldIfDue()
   }
 }
 

@@ -1,6 +1,6 @@
 /** The documents in the body of `_bulk_docs`, protocol.md 4.1. */
 import { CouchError } from '../core/errors.ts'
-import { Breath } from '../core/yielder.ts'
+import { Yielder } from '../core/yielder.ts'
 import {
   decodeUtf8,
   parseJson,
@@ -94,10 +94,10 @@ async function plainBulk(text: string, maxDocs: number): Promise<BulkBody | null
 /** Documents, one at least, up to where no comma follows. */
 async function splitElements(text: string, start: number, maxDocs: number): Promise<SplitElement[]> {
   const docs: SplitElement[] = []
-  const breath = new Breath()
+  const yielder = new Yielder()
   for (let at = start; ; at = NEXT.lastIndex) {
-    if (breath.isDue) await breath.take()
-    const split = splitElement(text, at, breath)
+    if (yielder.isDue) await yielder.yieldIfDue()
+    const split = splitElement(text, at, yielder)
     const doc = split instanceof Promise ? await split : split
     docs.push(doc)
     NEXT.lastIndex = doc.end
@@ -136,20 +136,20 @@ export async function readAnyBulk(body: Body, maxDocs: number = Number.POSITIVE_
 async function findSpans(body: Body, maxSpans: number): Promise<Spans> {
   const limits = { maxSpan: MAX_TEXT_BYTES, maxOther: MAX_OTHER_BYTES, maxSpans }
   const scanner = new SpanScanner({ member: 'docs', ...limits })
-  const breath = new Breath()
+  const yielder = new Yielder()
   const length = bodyLength(body)
   for (let at = 0; at < length; at += SLICE) {
     scanner.push(bodyBytes(body, at, Math.min(at + SLICE, length)))
-    await breath.take()
+    await yielder.yieldIfDue()
   }
   return scanner.end()
 }
 
 /** A `docs` that a later one of the same name has replaced must still be JSON. */
 async function checkReplaced(body: Body, { replaced }: Spans): Promise<void> {
-  const breath = new Breath()
+  const yielder = new Yielder()
   for (let at = 0; at < replaced.count; at++) {
     parseJson(bodyText(body, replaced.starts[at], replaced.ends[at]))
-    await breath.take()
+    await yielder.yieldIfDue()
   }
 }

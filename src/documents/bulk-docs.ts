@@ -6,7 +6,7 @@
 import { CouchError, type ErrorName } from '../core/errors.ts'
 import { checkDocId, isLocalId } from '../core/ids.ts'
 import type { Settings, UserCtx } from '../core/types.ts'
-import { Breath } from '../core/yielder.ts'
+import { Yielder } from '../core/yielder.ts'
 import { formatRev } from '../revisions/rev.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
 import { remeasured } from './allowance.ts'
@@ -125,7 +125,7 @@ class Bulk {
 
   /** Reads every document once. @throws whatever is wrong with any of them */
   async check(store: DatabaseStore): Promise<void> {
-    const breath = new Breath()
+    const yielder = new Yielder()
     const ids = new Set<string>()
     const { isHosted } = this.#settings.rules
     for (let at = 0; at < this.#body.count; at++) {
@@ -137,7 +137,7 @@ class Bulk {
       if (!isHosted && hasStubs(row.doc) && !ids.has(row.id)) await checkStubs(store, row, this.newEdits)
       ids.add(row.id)
       if (this.#body.isInMemory) this.#kept.push(row)
-      if (breath.isDue) await breath.take()
+      if (yielder.isDue) await yielder.yieldIfDue()
     }
   }
 
@@ -170,11 +170,11 @@ class Bulk {
 
   /** The documents in order, in groups of about one transaction. */
   async *groups(): AsyncGenerator<BulkRow[]> {
-    const breath = new Breath()
+    const yielder = new Yielder()
     let group: BulkRow[] = []
     let bytes = 0
     for (let at = 0; at < this.#body.count; at++) {
-      if (breath.isDue) await breath.take()
+      if (yielder.isDue) await yielder.yieldIfDue()
       const row = this.#kept[at] ?? (await this.#read(at))
       const size = this.#body.size(at)
       if (group.length > 0 && (group.length === GROUP_DOCS || bytes + size > GROUP_BYTES)) {

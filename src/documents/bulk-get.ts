@@ -4,7 +4,7 @@ import { CouchError } from '../core/errors.ts'
 import { checkDocId, isLocalId } from '../core/ids.ts'
 import { isJsonObject, quoted } from '../core/json.ts'
 import type { Limits, UserCtx } from '../core/types.ts'
-import { Breath, Stride } from '../core/yielder.ts'
+import { Stride, Yielder } from '../core/yielder.ts'
 import { parseRev } from '../revisions/rev.ts'
 import type { Body, BulkGetOptions, DocumentReader } from './database.ts'
 import type { Shape } from './json-parser.ts'
@@ -67,12 +67,12 @@ export async function* bulkGet(
 }
 
 async function* jsonPieces(groups: AsyncIterable<readonly Pending[]>): AsyncGenerator<Piece> {
-  const breath = new Breath()
+  const yielder = new Yielder()
   let text = '{"results":['
   let comma = ''
   for await (const group of groups) {
     for (const pending of group) {
-      const result = typeof pending === 'function' ? await inTurn(pending, breath) : pending
+      const result = typeof pending === 'function' ? await inTurn(pending, yielder) : pending
       text += `${comma}{"id":${valueText(result.id)},"docs":[`
       comma = ','
       if ('rows' in result) text += result.rows.map(rowText).join(',')
@@ -93,9 +93,9 @@ async function* jsonPieces(groups: AsyncIterable<readonly Pending[]>): AsyncGene
 /** A result that takes a turn of its own, after one that others have had. */
 async function inTurn(
   read: () => Promise<ReadyResult | BulkGetResult>,
-  breath: Breath,
+  yielder: Yielder,
 ): Promise<ReadyResult | BulkGetResult> {
-  await breath.take()
+  await yielder.yieldIfDue()
   return read()
 }
 
@@ -133,10 +133,10 @@ export async function* bulkGetResults(
   limits: Limits,
   form: ContentForm,
 ): AsyncGenerator<BulkGetResult> {
-  const breath = new Breath()
+  const yielder = new Yielder()
   for await (const group of pendingGroups(store, user, body, options, limits, form)) {
     for (const pending of group) {
-      const result = typeof pending === 'function' ? await inTurn(pending, breath) : pending
+      const result = typeof pending === 'function' ? await inTurn(pending, yielder) : pending
       yield 'rows' in result ? { id: result.id, pages: [result.rows] } : result
     }
   }
@@ -155,10 +155,10 @@ async function* pendingGroups(
   const docs = (await bodyObject(body, shapeOf(limits))).docs as readonly unknown[] | undefined
   if (docs === undefined) throw missingDocs()
   const common = revisionsAsked('', 'all', options, form)
-  const breath = new Breath()
+  const yielder = new Yielder()
   const stride = new Stride(FIRST_TOGETHER, TOGETHER)
   for (let at = 0; at < docs.length; ) {
-    await breath.take()
+    await yielder.yieldIfDue()
     const since = performance.now()
     const inputs = docs.slice(at, at + stride.size).map((value) => readInput(value, common, limits))
     at += inputs.length

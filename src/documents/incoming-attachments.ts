@@ -5,7 +5,7 @@ import { pipeline } from 'node:stream/promises'
 import { createGunzip, createGzip } from 'node:zlib'
 import { CouchError } from '../core/errors.ts'
 import type { CompressionRules, Limits, Settings } from '../core/types.ts'
-import { Breath } from '../core/yielder.ts'
+import { Yielder } from '../core/yielder.ts'
 import type { AttachmentEncoding, AttachmentWrite } from '../storage/engine.ts'
 import { memberValue, splitInSteps } from './body.ts'
 
@@ -211,7 +211,7 @@ async function inlineContent(
 async function decoded(data: string, name: string, { maxAttachmentSize }: Limits): Promise<Uint8Array> {
   // White space and escapes make it longer than its content needs; nothing makes it shorter.
   const bytes = Buffer.allocUnsafeSlow(Math.min(bytesIn(data.length), maxAttachmentSize))
-  const breath = new Breath()
+  const yielder = new Yielder()
   let filled = 0
   let rest = ''
   for (let at = 0; at < data.length; ) {
@@ -225,7 +225,7 @@ async function decoded(data: string, name: string, { maxAttachmentSize }: Limits
     filled += bytes.write(step, filled, 'base64')
     rest = digits.slice(whole)
     at = end
-    await breath.take()
+    await yielder.yieldIfDue()
   }
   return bytes.subarray(0, filled)
 }
@@ -267,12 +267,12 @@ function withoutPadding(digits: string, name: string): string {
 async function hashesOf(bytes: Uint8Array): Promise<{ digest: string; sha256: Buffer }> {
   const md5 = createHash('md5')
   const sha256 = createHash('sha256')
-  const breath = new Breath()
+  const yielder = new Yielder()
   for (let at = 0; at < bytes.length; at += HASH_STEP) {
     const step = bytes.subarray(at, at + HASH_STEP)
     md5.update(step)
     sha256.update(step)
-    if (breath.isDue) await breath.take()
+    if (yielder.isDue) await yielder.yieldIfDue()
   }
   return { digest: `md5-${md5.digest('base64')}`, sha256: sha256.digest() }
 }
@@ -335,12 +335,12 @@ async function gzippedBytes(bytes: Uint8Array, level: number): Promise<Buffer> {
     length += chunk.length
   }
   const whole = Buffer.allocUnsafeSlow(length)
-  const breath = new Breath()
+  const yielder = new Yielder()
   let at = 0
   for (const chunk of chunks) {
     whole.set(chunk, at)
     at += chunk.length
-    if (breath.isDue) await breath.take()
+    if (yielder.isDue) await yielder.yieldIfDue()
   }
   return whole
 }

@@ -5,7 +5,7 @@
  */
 import { CouchError } from '../core/errors.ts'
 import { isJsonObject, MAX_JSON_DEPTH } from '../core/json.ts'
-import { Breath } from '../core/yielder.ts'
+import { Yielder } from '../core/yielder.ts'
 
 /** What may stand in a place of a body. Absent members allow anything. */
 export interface Shape {
@@ -231,8 +231,8 @@ export const MAX_PARSED_AT_ONCE = 128 * 1024
 export async function parseInSteps(text: string): Promise<unknown> {
   const unbounded = Number.POSITIVE_INFINITY
   const parser = new JsonParser(text, {}, unbounded, unbounded)
-  const breath = new Breath()
-  while (!parser.advance(() => breath.isDue)) await breath.rest()
+  const yielder = new Yielder()
+  while (!parser.advance(() => yielder.isDue)) await yielder.yieldNow()
   return parser.value
 }
 

@@ -2,7 +2,7 @@
 import { CouchError } from '../core/errors.ts'
 import { isLocalId } from '../core/ids.ts'
 import type { Settings } from '../core/types.ts'
-import { Breath } from '../core/yielder.ts'
+import { Yielder } from '../core/yielder.ts'
 import { formatRev, parseRev } from '../revisions/rev.ts'
 import type { DocState } from '../storage/engine.ts'
 import type { Staging } from './attachments.ts'
@@ -73,10 +73,10 @@ export async function stageFollowing(
 /** The parts of a body that is multipart with this boundary. @throws bad_request */
 async function findParts(body: Body, boundary: string): Promise<readonly Part[]> {
   const scanner = new MultipartScanner(boundary)
-  const breath = new Breath()
+  const yielder = new Yielder()
   for (const slice of bodySteps(body, 0, bodyLength(body), SLICE)) {
     scanner.push(slice)
-    await breath.take()
+    await yielder.yieldIfDue()
   }
   return scanner.end()
 }

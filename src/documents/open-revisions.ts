@@ -1,7 +1,7 @@
 /** The revisions of one document that `open_revs` or `_bulk_get` asks for, page by page; protocol.md 3.2. */
 import { CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
-import { Breath } from '../core/yielder.ts'
+import { Yielder } from '../core/yielder.ts'
 import { type Branch, leafRev, sortLeaves } from '../revisions/branch.ts'
 import { isKnown, leavesBelow } from '../revisions/branch-index.ts'
 import { formatRev, parseRev, type Rev } from '../revisions/rev.ts'
@@ -71,7 +71,7 @@ export async function beginTogether(
   user: UserCtx,
   all: readonly RevisionsAsked[],
 ): Promise<(RevisionsBegun | CouchError | null)[]> {
-  const breath = new Breath()
+  const yielder = new Yielder()
   const unread = all.values()
   let chars = 0
   return store.readDocs(
@@ -79,7 +79,7 @@ export async function beginTogether(
     (doc, _id, view) => {
       requireMember(user, view.security)
       const asked = unread.next().value as RevisionsAsked
-      if (chars >= PAGE_CHARS || breath.isDue) return null
+      if (chars >= PAGE_CHARS || yielder.isDue) return null
       const begun = attempt(() => beginWith(doc, asked, view))
       if (!(begun instanceof CouchError)) for (const row of begun.rows) chars += charsOf(row)
       return begun
@@ -108,9 +108,9 @@ function nextPage(
   asked: RevisionsAsked,
   view: StoreView,
 ): RevisionsBegun {
-  const breath = new Breath()
-  plan.extend(doc, breath)
-  const rows = renderPage(doc, plan.rows, done, asked, view, breath)
+  const yielder = new Yielder()
+  plan.extend(doc, yielder)
+  const rows = renderPage(doc, plan.rows, done, asked, view, yielder)
   return { plan, rows, done: done + rows.length }
 }
 
@@ -132,7 +132,7 @@ export async function* revisionPages(
   asked: RevisionsAsked,
   begun: RevisionsBegun,
 ): AsyncGenerator<readonly OpenRow[]> {
-  const breath = new Breath()
+  const yielder = new Yielder()
   for (let stretch = begun; ; stretch = await readStretch(store, user, asked, stretch)) {
     const contents = stretch.rows.flatMap((row) => ('missing' in row ? [] : row.contents))
     const pins = contents.length === 0 ? [] : await pinContents(store, contents)
@@ -143,7 +143,7 @@ export async function* revisionPages(
     }
     if (isRead(stretch)) return
     // It ended because it was long.
-    await breath.rest()
+    await yielder.yieldNow()
   }
 }
 
@@ -184,7 +184,7 @@ class RevisionsPlan {
   }
 
   /** Goes on as long as there is time. @throws not_found for `all` of an unknown document */
-  extend(doc: DocState | null, breath: Breath): void {
+  extend(doc: DocState | null, yielder: Yielder): void {
     if (this.isWhole) return
     if (this.#revs === null) {
       for (const rev of allLeaves(doc)) this.rows.push({ rev })
@@ -193,10 +193,10 @@ class RevisionsPlan {
     }
     const listed = new Set<Branch>()
     for (let looked = 0; this.#next < this.#revs.length; looked++) {
-      if (looked > 0 && breath.isDue) return
+      if (looked > 0 && yielder.isDue) return
       this.#look(doc, this.#revs[this.#next++] as Rev, listed)
       // The first loads what all others look at; its time would leave none to them, in each turn anew.
-      if (looked === 0) breath.restart()
+      if (looked === 0) yielder.restart()
     }
     for (const missing of this.#missing) this.rows.push({ missing })
     this.isWhole = true
@@ -237,11 +237,11 @@ function renderPage(
   from: number,
   { form, render }: RevisionsAsked,
   { revsLimit }: StoreView,
-  breath: Breath,
+  yielder: Yielder,
 ): OpenRow[] {
   const rows: OpenRow[] = []
   let chars = 0
-  while (from + rows.length < plan.length && chars < PAGE_CHARS && !(rows.length > 0 && breath.isDue)) {
+  while (from + rows.length < plan.length && chars < PAGE_CHARS && !(rows.length > 0 && yielder.isDue)) {
     const planned = plan[from + rows.length] as PlannedRow
     const row = 'missing' in planned ? planned : rowOf(doc, planned.rev, form, { ...render, revsLimit })
     rows.push(row)

@@ -2,7 +2,7 @@
 
 import { readSync } from 'node:fs'
 import { CouchError } from '../core/errors.ts'
-import { Breath } from '../core/yielder.ts'
+import { Yielder } from '../core/yielder.ts'
 import { decodeUtf8, parseJson } from './body.ts'
 import type { Body } from './database.ts'
 import { checkObject, checkShape, JsonParser, type Shape } from './json-parser.ts'
@@ -100,13 +100,13 @@ export async function bodyObject(
 }
 
 async function parseInSlices(body: Body, shape: Shape): Promise<unknown> {
-  const breath = new Breath()
-  const parser = new JsonParser(await decodeInSteps(body, breath), shape, MAX_VALUES)
-  while (!parser.advance(() => breath.isDue)) await breath.rest()
+  const yielder = new Yielder()
+  const parser = new JsonParser(await decodeInSteps(body, yielder), shape, MAX_VALUES)
+  while (!parser.advance(() => yielder.isDue)) await yielder.yieldNow()
   return parser.value
 }
 
-async function decodeInSteps(body: Body, breath: Breath): Promise<string> {
+async function decodeInSteps(body: Body, yielder: Yielder): Promise<string> {
   const length = bodyLength(body)
   const memory = memoryFor(body, Math.min(DECODED, length))
   let text = ''
@@ -115,7 +115,7 @@ async function decodeInSteps(body: Body, breath: Breath): Promise<string> {
     const end = at + bytes.length === length ? bytes.length : characterStart(bytes)
     text += decodeUtf8(bytes.subarray(0, end))
     at += end
-    await breath.take()
+    await yielder.yieldIfDue()
   }
   return text
 }

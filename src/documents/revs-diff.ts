@@ -3,7 +3,7 @@ import { CouchError } from '../core/errors.ts'
 import { isLocalId } from '../core/ids.ts'
 import { quoted } from '../core/json.ts'
 import type { UserCtx } from '../core/types.ts'
-import { Breath, Stride } from '../core/yielder.ts'
+import { Stride, Yielder } from '../core/yielder.ts'
 import { type MissingRevs, MissingSearch, missingRevs } from '../revisions/missing.ts'
 import { parseRev } from '../revisions/rev.ts'
 import type { DatabaseStore, DocState } from '../storage/engine.ts'
@@ -43,10 +43,10 @@ async function findMissing(
   requireMember(user, (await store.view()).security)
   const asked = (await bodyObject(body, { others: REVS })) as Record<string, readonly string[]>
   const ids = Object.keys(asked)
-  const breath = new Breath()
+  const yielder = new Yielder()
   const stride = new Stride(STEP, STEP)
   for (let at = 0; at < ids.length; ) {
-    if (breath.isDue) await breath.take()
+    if (yielder.isDue) await yielder.yieldIfDue()
     const since = performance.now()
     const step = nextStep(ids, at, asked, stride.size)
     at += step.length
@@ -54,13 +54,13 @@ async function findMissing(
       step,
       (doc, id, view) => {
         requireMember(user, view.security)
-        return missingOf(hasRevisions(id) ? doc : null, asked[id] as readonly string[], breath)
+        return missingOf(hasRevisions(id) ? doc : null, asked[id] as readonly string[], yielder)
       },
       { branches: true },
     )
     for (const [index, id] of step.entries()) {
       const revs = asked[id] as readonly string[]
-      const answer = answers[index] ?? (await missingInTurns(store, user, id, revs, breath))
+      const answer = answers[index] ?? (await missingInTurns(store, user, id, revs, yielder))
       if (answer.missing.length > 0) take(id, answer)
     }
     stride.adapt(since)
@@ -88,10 +88,10 @@ function hasRevisions(id: string): boolean {
 const NOTHING: MissingRevs = { missing: [], possibleAncestors: [] }
 
 /** @returns null where it is to be found out in other turns: {@link missingInTurns} */
-function missingOf(doc: DocState | null, asked: readonly string[], breath: Breath): MissingRevs | null {
+function missingOf(doc: DocState | null, asked: readonly string[], yielder: Yielder): MissingRevs | null {
   // Most often a device asks about the winner, which needs no look at the branches.
   if (doc !== null && asked.every((rev) => rev === doc.rev)) return NOTHING
-  if (asked.length > FEW_REVS || breath.isDue) return null
+  if (asked.length > FEW_REVS || yielder.isDue) return null
   return missingRevs(doc?.branches ?? null, asked.map(parseRev))
 }
 
@@ -101,16 +101,16 @@ async function missingInTurns(
   user: UserCtx,
   id: string,
   asked: readonly string[],
-  breath: Breath,
+  yielder: Yielder,
 ): Promise<MissingRevs> {
   const search = new MissingSearch()
   for (const rev of asked) search.add(parseRev(rev))
   for (;;) {
-    await breath.take()
+    await yielder.yieldIfDue()
     // From the first look-ups on, which load what all others look at.
-    let turn: Breath | undefined
+    let turn: Yielder | undefined
     const enough = () => {
-      turn ??= new Breath()
+      turn ??= new Yielder()
       return turn.isDue
     }
     const [answer] = await store.readDocs(

@@ -1,7 +1,7 @@
 /** What validate functions are asked, and what comes of their answers; protocol.md 9.2. */
 import { asCouchError, CouchError, type ErrorName } from '../core/errors.ts'
 import type { SecurityObject, UserCtx } from '../core/types.ts'
-import { Breath } from '../core/yielder.ts'
+import { Yielder } from '../core/yielder.ts'
 import { formatRev } from '../revisions/rev.ts'
 import type { Sandbox, UserFunction, ValidateCall, Verdict } from '../sandbox/messages.ts'
 import type { AttachmentWrite, DatabaseStore, DocState, StoredAttachment } from '../storage/engine.ts'
@@ -242,12 +242,12 @@ export class Validators {
   /** null when the design documents changed between two pages. */
   async #readAtOneVersion(): Promise<ValidatorList | null> {
     const functions: UserFunction[] = []
-    const breath = new Breath()
+    const yielder = new Yielder()
     let range = kindRange('design')
     let designVersion: number | null = null
     for (;;) {
-      await breath.take()
-      const paging = { limit: PAGE_ROWS, touches: { body: true }, enough: () => breath.isDue }
+      await yielder.yieldIfDue()
+      const paging = { limit: PAGE_ROWS, touches: { body: true }, enough: () => yielder.isDue }
       const { rows, more, view } = await this.#store.readRange(range, paging, (doc) => ({
         id: doc.id,
         found: this.#functionOf(doc),

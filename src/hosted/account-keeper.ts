@@ -1,6 +1,6 @@
 /** Accounts as an admin keeps them: making, changing and deleting them, and what each takes. docs/settee-api.md. */
 import { addUser, readUser, removeUser, rolesOfUser, userNames } from '../auth/accounts.ts'
-import { HOUSE } from '../auth/users-feed.ts'
+import { SYSTEM_USER } from '../auth/users-feed.ts'
 import { Chains } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
 import { USERS_DATABASE } from '../core/ids.ts'
@@ -287,7 +287,7 @@ class UserDocuments {
     for (let leaf = 0; leaf < MAX_LEAVES; leaf++) {
       const text = await readUser(this.#users, name)
       if (text === null) {
-        if (leaf > 0) await this.#users.compact(HOUSE)
+        if (leaf > 0) await this.#users.compact(SYSTEM_USER)
         return leaf > 0
       }
       await removeUser(this.#users, name, text)

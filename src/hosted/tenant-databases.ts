@@ -3,7 +3,7 @@
  * or that nobody owns: the owner is on record before the database is there, a database without a security object is
  * for server admins only, and what was begun is finished at the next start.
  */
-import { HOUSE } from '../auth/users-feed.ts'
+import { SYSTEM_USER } from '../auth/users-feed.ts'
 import type { Config } from '../config/config.ts'
 import { Chains } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
@@ -99,7 +99,7 @@ export class TenantDatabases {
   async #finish(name: string, account: string): Promise<void> {
     const { databases, owners, onOwned } = this.#options
     const database = databases.get(name)
-    if ((await database.security()) === null) await database.setSecurity(HOUSE, securityFor(account))
+    if ((await database.security()) === null) await database.setSecurity(SYSTEM_USER, securityFor(account))
     await owners.set(name, account, 'owned')
     onOwned(name)
   }

@@ -2,7 +2,7 @@
  * What databases that accounts own take. A database is looked at about a second after it was written to or compacted,
  * so that one that rests costs nothing; what was found is kept on record, so that a start opens none.
  */
-import { HOUSE } from '../auth/users-feed.ts'
+import { SYSTEM_USER } from '../auth/users-feed.ts'
 import type { Clock } from '../changes/source.ts'
 import type { Config } from '../config/config.ts'
 import { CouchError } from '../core/errors.ts'
@@ -165,7 +165,7 @@ export class Usage {
   async #lookAt(name: string): Promise<void> {
     const written = this.#written.get(name)
     try {
-      const { sizes, doc_count } = await this.#options.databases.get(name).info(HOUSE)
+      const { sizes, doc_count } = await this.#options.databases.get(name).info(SYSTEM_USER)
       if (!this.#watches.has(name)) return
       // What was written meanwhile is looked at again.
       if (this.#written.get(name) === written) this.#written.delete(name)

@@ -7,7 +7,7 @@ import { CouchError } from '../core/errors.ts'
 import { isDesignId } from '../core/ids.ts'
 import { quoted } from '../core/json.ts'
 import type { FindRules, UserCtx } from '../core/types.ts'
-import { Breath, isHeldLong } from '../core/yielder.ts'
+import { isHeldLong, Yielder } from '../core/yielder.ts'
 import { directed, higher, lower } from '../documents/all-docs-query.ts'
 import type { Body } from '../documents/database.ts'
 import { MAX_PARSED_AT_ONCE, parseInSteps } from '../documents/json-parser.ts'
@@ -154,12 +154,12 @@ function jsonLine(value: unknown): Uint8Array {
 async function readQuery(body: Body, rules: FindRules): Promise<Query> {
   const members = await bodyObject(body, {}, MAX_FIND_BYTES)
   const request = readFindRequest(members, rules.defaultLimit)
-  const breath = new Breath()
+  const yielder = new Yielder()
   // Compiled first: that bounds how deep and how large it is.
   const selector = compileSelector(request.selector)
-  await breath.take()
+  await yielder.yieldIfDue()
   const normal = normalSelector(request.selector)
-  await breath.take()
+  await yielder.yieldIfDue()
   return { request, selector, normal, scanRatio: rules.scanRatio }
 }
 

@@ -1,5 +1,5 @@
 /** The answers of a view, protocol.md 9.3: rows of a map, and rows of a reduce, as JSON in chunks. */
-import { Breath } from '../core/yielder.ts'
+import { Yielder } from '../core/yielder.ts'
 import type { Sandbox, UserFunction } from '../sandbox/messages.ts'
 import type { Compare } from './collation.ts'
 import { builtinReducer } from './reduce.ts'
@@ -26,9 +26,9 @@ export async function select(rows: readonly ViewRow[], query: ViewQuery, order: 
   if (keys === undefined) return { rows, stretches: [stretchOf(rows, query, order)], query, order }
   const ordered = descending ? [...keys].reverse() : keys
   const stretches: Stretch[] = []
-  const breath = new Breath()
+  const yielder = new Yielder()
   for (const key of ordered) {
-    await breath.take()
+    await yielder.yieldIfDue()
     const edge = { key, docId: undefined }
     const stretch = stretchOf(rows, { start: edge, end: edge, inclusiveEnd, descending }, order)
     if (stretch.to > stretch.from || stretches.length === 0) stretches.push(stretch)
@@ -74,14 +74,14 @@ export async function* mapRows(
   docOf: ((row: ViewRow) => Promise<string>) | undefined,
 ): AsyncGenerator<string[]> {
   const { skip, limit } = selection.query
-  const breath = new Breath()
+  const yielder = new Yielder()
   let at = 0
   let texts: string[] = []
   let chars = 0
   for (const row of walk(selection)) {
     if (at >= skip + limit) break
     at += 1
-    if (docOf !== undefined || at % STEP === 0) await breath.take()
+    if (docOf !== undefined || at % STEP === 0) await yielder.yieldIfDue()
     if (at <= skip) continue
     const text = mapRow(row, await docOf?.(row))
     texts.push(text)
@@ -108,14 +108,14 @@ interface Group {
 /** The groups of a selection, each when it is complete; `skip` and `limit` count groups. */
 async function* groupsOf(selection: Selection): AsyncGenerator<Group> {
   const { grouping, skip, limit } = selection.query
-  const breath = new Breath()
+  const yielder = new Yielder()
   let group: Group | undefined
   let complete = 0
   let seen = 0
   const isWanted = () => complete > skip && complete <= skip + limit
   for (const row of walk(selection)) {
     seen += 1
-    if (seen % STEP === 0) await breath.take()
+    if (seen % STEP === 0) await yielder.yieldIfDue()
     if (group !== undefined && isSameGroup(group.rows[0] as ViewRow, row, grouping, selection.order)) {
       group.rows.push(row)
       continue
@@ -169,12 +169,12 @@ export async function reduceBuiltin(
   order: Compare,
   groups: readonly (readonly ViewRow[])[],
 ): Promise<string[]> {
-  const breath = new Breath()
+  const yielder = new Yielder()
   const results: string[] = []
   for (const rows of groups) {
     const reducer = builtinReducer(name, order)
     for (const [at, row] of rows.entries()) {
-      if (at % STEP === 0) await breath.take()
+      if (at % STEP === 0) await yielder.yieldIfDue()
       reducer.add(row)
     }
     results.push(`"value":${reducer.result()}`)

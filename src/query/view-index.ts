@@ -4,7 +4,7 @@
  */
 import { CouchError } from '../core/errors.ts'
 import { isDesignId } from '../core/ids.ts'
-import { Breath } from '../core/yielder.ts'
+import { Yielder } from '../core/yielder.ts'
 import { renderDocument } from '../documents/render.ts'
 import type { Sandbox, UserFunction } from '../sandbox/messages.ts'
 import type { DatabaseStore, DocState } from '../storage/engine.ts'
@@ -214,9 +214,9 @@ async function filtered(
   isWanted: (row: ViewRow) => boolean,
 ): Promise<readonly ViewRow[]> {
   const kept: ViewRow[] = []
-  const breath = new Breath()
+  const yielder = new Yielder()
   for (const [at, row] of rows.entries()) {
-    if (at % 1024 === 0) await breath.take()
+    if (at % 1024 === 0) await yielder.yieldIfDue()
     if (isWanted(row)) kept.push(row)
   }
   return kept
@@ -224,9 +224,9 @@ async function filtered(
 
 async function weightOf(rows: readonly ViewRow[]): Promise<number> {
   let weight = 0
-  const breath = new Breath()
+  const yielder = new Yielder()
   for (const [at, { keyText, valueText }] of rows.entries()) {
-    if (at % 1024 === 0) await breath.take()
+    if (at % 1024 === 0) await yielder.yieldIfDue()
     weight += keyText.length + valueText.length + ROW_BYTES
   }
   return weight

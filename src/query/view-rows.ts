@@ -1,6 +1,6 @@
-/** The rows of a view in their order, and stretches of them. Pure, but for taking breath. */
+/** The rows of a view in their order, and stretches of them. Pure, but for taking yielder. */
 import { compareUtf8 } from '../core/bytes.ts'
-import { Breath } from '../core/yielder.ts'
+import { Yielder } from '../core/yielder.ts'
 import type { Compare } from './collation.ts'
 import type { KeyEdge, ViewQuery } from './view-query.ts'
 
@@ -45,7 +45,7 @@ export async function mergeSorted<T>(
   a: readonly T[],
   b: readonly T[],
   compare: Comparison<T>,
-  breath = new Breath(),
+  yielder = new Yielder(),
 ): Promise<readonly T[]> {
   if (a.length === 0) return b
   if (b.length === 0) return a
@@ -53,7 +53,7 @@ export async function mergeSorted<T>(
   let left = 0
   let right = 0
   while (left < a.length && right < b.length) {
-    if (merged.length % STEP === 0) await breath.take()
+    if (merged.length % STEP === 0) await yielder.yieldIfDue()
     const first = a[left] as T
     const second = b[right] as T
     if (compare(first, second) <= 0) {
@@ -73,7 +73,7 @@ export async function mergeSorted<T>(
 export class Runs<T> {
   readonly #compare: Comparison<T>
   readonly #runs: (readonly T[])[] = []
-  readonly #breath = new Breath()
+  readonly #yielder = new Yielder()
 
   constructor(compare: Comparison<T>) {
     this.#compare = compare
@@ -82,7 +82,7 @@ export class Runs<T> {
   /** @param run sorted */
   async add(run: readonly T[]): Promise<void> {
     this.#runs.push(run)
-    await this.#breath.take()
+    await this.#yielder.yieldIfDue()
     while (this.#runs.length > 1 && this.#shouldMerge()) await this.#mergeLast()
   }
 
@@ -94,7 +94,7 @@ export class Runs<T> {
   async #mergeLast(): Promise<void> {
     const last = this.#runs.pop() as readonly T[]
     const before = this.#runs.pop() as readonly T[]
-    this.#runs.push(await mergeSorted(before, last, this.#compare, this.#breath))
+    this.#runs.push(await mergeSorted(before, last, this.#compare, this.#yielder))
   }
 
   /** All of them as one list. */

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import { CouchError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
 import type { UserCtx } from '../core/types.ts'
-import { Breath } from '../core/yielder.ts'
+import { Yielder } from '../core/yielder.ts'
 import { QUERIES_SHAPE, QUERY_SHAPE } from '../documents/all-docs-query.ts'
 import type { Body } from '../documents/database.ts'
 import { requireJavascript } from '../documents/design-docs.ts'
@@ -93,17 +93,17 @@ export function storeViews(surroundings: ViewSurroundings): ViewSource {
     viewQueries: async function* (user, ddoc, name, body) {
       requireMember(user, (await store.view()).security)
       const view = await openView(surroundings, ddoc, name)
-      const breath = new Breath()
+      const yielder = new Yielder()
       const queries: ViewQuery[] = []
       for (const members of readQueries(await bodyObject(body, QUERIES_SHAPE))) {
-        await breath.take()
+        await yielder.yieldIfDue()
         const query = readViewQuery([], members)
         checkQuery(view, query)
         queries.push(query)
       }
       let before = '{"results":[\r\n'
       for (const query of queries) {
-        await breath.take()
+        await yielder.yieldIfDue()
         yield Buffer.from(before)
         yield* answer(surroundings, user, view, query)
         before = ',\r\n'

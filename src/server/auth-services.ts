@@ -9,17 +9,17 @@ import { perUserDatabases } from '../hosted/tenant-databases.ts'
 import { tenantAccounts } from '../hosted/tenants.ts'
 import type { Services } from '../http/services.ts'
 import type { Databases } from '../threads/databases.ts'
-import type { Ground } from './server-context.ts'
+import type { ServerContext } from './server-context.ts'
 
-export type Admission = Pick<Services, 'accounts' | 'credentials' | 'tokens' | 'hosted'>
+export type AuthServices = Pick<Services, 'accounts' | 'credentials' | 'tokens' | 'hosted'>
 
-/** Opens what knows accounts; closing ends it before the databases. */
-export async function openAdmission(ground: Ground, databases: Databases): Promise<Admission> {
-  const { config, logger, closing } = ground
-  const hosted = await hostedMode(ground, databases, (account) => revokeTokens(tokens, account))
+/** Opens what knows accounts; shutdown ends it before the databases. */
+export async function openAuthServices(context: ServerContext, databases: Databases): Promise<AuthServices> {
+  const { config, logger, shutdown } = context
+  const hosted = await hostedMode(context, databases, (account) => revokeTokens(tokens, account))
   const perUser = hosted === null ? databases : perUserDatabases(databases, hosted.databases, config)
   const users = await openUsers({ config, databases, perUser, logger })
-  closing.add(() => users.close())
+  shutdown.add(() => users.close())
   const accounts = hosted === null ? users.accounts : tenantAccounts(users.accounts, hosted.tenants)
   const credentials = new CredentialChecker(accounts, {
     lockout: loginGuard(config, logger),
@@ -31,14 +31,14 @@ export async function openAdmission(ground: Ground, databases: Databases): Promi
     limits: () => tokenLimitsOf(config),
     onFault: (fault) => logger.error({ err: fault }, 'device tokens are not as they should be'),
   })
-  closing.add(() => tokens.close())
+  shutdown.add(() => tokens.close())
   void hosted?.resume()
   return { accounts, credentials, tokens, hosted }
 }
 
 /** @returns null in single mode */
 async function hostedMode(
-  { config, logger, closing }: Ground,
+  { config, logger, shutdown }: ServerContext,
   databases: Databases,
   deleteTokens: (account: string) => Promise<number>,
 ): Promise<Hosted | null> {
@@ -46,7 +46,7 @@ async function hostedMode(
   const onFault = (fault: unknown) =>
     logger.error({ err: fault }, 'work for a tenant has failed, and is tried again')
   const hosted = await openHosted({ config, databases, deleteTokens, onFault })
-  closing.add(() => hosted.close())
+  shutdown.add(() => hosted.close())
   return hosted
 }
 

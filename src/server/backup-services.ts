@@ -13,30 +13,30 @@ import type { SpaceWatch } from '../metrics/space-watch.ts'
 import { tenantCollector } from '../metrics/tenant-metrics.ts'
 import type { Databases } from '../threads/databases.ts'
 import { Rewinds } from '../time-machine/rewinds.ts'
-import type { Admission } from './auth-services.ts'
+import type { AuthServices } from './auth-services.ts'
 import { urlOf } from './listening.ts'
-import type { Ground } from './server-context.ts'
+import type { ServerContext } from './server-context.ts'
 
-type Keeping = Pick<Services, 'alarms' | 'rewinds' | 'collectors' | 'health'> & {
+type BackupServices = Pick<Services, 'alarms' | 'rewinds' | 'collectors' | 'health'> & {
   readonly backups: Backups
 }
 
-/** Opens them; closing ends them. Backups by themselves begin when they are told to. */
-export async function openKeeping(
-  { dataDir, config, logger, closing }: Ground,
+/** Opens them; shutdown ends them. Backups by themselves begin when they are told to. */
+export async function openBackupServices(
+  { dataDir, config, logger, shutdown }: ServerContext,
   databases: Databases,
   disk: SpaceWatch,
-  { hosted }: Admission,
-): Promise<Keeping> {
+  { hosted }: AuthServices,
+): Promise<BackupServices> {
   const alarms = await openAlarms({
     records: databases,
     logger,
     incarnationOf: incarnationsIn(databases),
     keepsVersions: () => config.integer('settee', 'keep_days') > 0,
   })
-  closing.add(() => alarms.close())
+  shutdown.add(() => alarms.close())
   const backups = new Backups({ config, databases, dataDir, version: setteeVersion(), logger })
-  closing.add(() => backups.close())
+  shutdown.add(() => backups.close())
   const collectors = [backupCollector(backups), ...(hosted === null ? [] : [tenantCollector(hosted)])]
   const health = [() => disk.health(), async () => [backupFact(await backups.state())], () => alarms.health()]
   return { alarms, rewinds: new Rewinds(databases), backups, collectors, health }
@@ -44,10 +44,10 @@ export async function openKeeping(
 
 // What commands of the same machine ask of a running server, by its control socket.
 
-/** Serves them until closing breaks off what they wait for. */
+/** Serves them until shutdown breaks off what they wait for. */
 export async function serveCommands(
-  { dataDir, env, config, logger, closing }: Ground,
-  { databases, hosted, tokens, tmpDir, backups, rewinds }: Services & Keeping,
+  { dataDir, env, config, logger, shutdown }: ServerContext,
+  { databases, hosted, tokens, tmpDir, backups, rewinds }: Services & BackupServices,
   app: FastifyInstance,
 ): Promise<void> {
   const ending = new AbortController()
@@ -66,9 +66,9 @@ export async function serveCommands(
     },
     ownerOf: (name: string) => hosted?.owners.ownerOf(name),
   })
-  closing.add(await serveControl({ dataDir, controls, logger }))
+  shutdown.add(await serveControl({ dataDir, controls, logger }))
   // What a command waits for is broken off first: the socket closes when all of it has been answered.
-  closing.add(async () => {
+  shutdown.add(async () => {
     ending.abort()
     rewinds.close()
     await backups.close()

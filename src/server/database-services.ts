@@ -8,7 +8,7 @@ import { SpaceWatch } from '../metrics/space-watch.ts'
 import type { OwnedDatabases, ServerDatabasesOptions } from '../threads/databases.ts'
 import { openServerDatabases } from '../threads/server-databases.ts'
 import { tendKeptBodies } from '../time-machine/kept-bodies.ts'
-import type { Ground } from './server-context.ts'
+import type { ServerContext } from './server-context.ts'
 
 /** Sections whose keys database threads are told of. */
 const SETTINGS_SECTIONS: ReadonlySet<string> = new Set([
@@ -28,11 +28,14 @@ interface OpenDatabasesOptions
 }
 
 /**
- * Opens them; closing ends them.
+ * Opens them; shutdown ends them.
  * @throws StartError when the folder is held by another settee, or by a newer one's files
  */
-export async function openDatabases(ground: Ground, options: OpenDatabasesOptions): Promise<OwnedDatabases> {
-  const { dataDir, config, logger, closing } = ground
+export async function openDatabases(
+  context: ServerContext,
+  options: OpenDatabasesOptions,
+): Promise<OwnedDatabases> {
+  const { dataDir, config, logger, shutdown } = context
   const databases = await openServerDatabases({
     dataDir,
     settings: settingsOf(config),
@@ -50,7 +53,7 @@ export async function openDatabases(ground: Ground, options: OpenDatabasesOption
     throw error
   })
   // Feeds end with the databases' `gone`, and only then can the connections that carry them close.
-  closing.add(() => databases.close())
+  shutdown.add(() => databases.close())
   config.onChange((section) => {
     if (SETTINGS_SECTIONS.has(section)) databases.setSettings(settingsOf(config))
   })
@@ -58,22 +61,25 @@ export async function openDatabases(ground: Ground, options: OpenDatabasesOption
 }
 
 /** Watches the room on the disk, and removes what has had its time. @returns the watch */
-export async function tendDatabases(ground: Ground, databases: OwnedDatabases): Promise<SpaceWatch> {
-  const { dataDir, config, logger, closing } = ground
-  closing.add(tendUpgradeCopies({ dataDir, config, logger }))
-  closing.add(tendKeptBodies(databases, logger))
+export async function maintainDatabases(
+  context: ServerContext,
+  databases: OwnedDatabases,
+): Promise<SpaceWatch> {
+  const { dataDir, config, logger, shutdown } = context
+  shutdown.add(tendUpgradeCopies({ dataDir, config, logger }))
+  shutdown.add(tendKeptBodies(databases, logger))
   const disk = await SpaceWatch.start({
     dataDir,
     logger,
     floor: () => freeSpaceFloor(config),
     onChange: (space) => databases.setSpace(space),
   })
-  closing.add(() => disk.close())
+  shutdown.add(() => disk.close())
   const days = () => config.integer('settee', 'replaced_days')
   const stopSweeping = keepSwept(dataDir, days, (fault) =>
     logger.warn({ err: fault }, 'what restores have replaced could not be removed in time'),
   )
-  closing.add(async () => stopSweeping())
+  shutdown.add(async () => stopSweeping())
   return disk
 }
 

@@ -2,16 +2,16 @@ import type { Logger } from 'pino'
 import type { Config } from '../config/config.ts'
 
 /** What every part of a server stands on. */
-export interface Ground {
+export interface ServerContext {
   readonly dataDir: string
   readonly env: NodeJS.ProcessEnv
   readonly config: Config
   readonly logger: Logger
-  readonly closing: Closing
+  readonly shutdown: Shutdown
 }
 
 /** The way down: what was begun is ended in the reverse order. */
-export class Closing {
+export class Shutdown {
   readonly #steps: (() => Promise<unknown>)[] = []
   #closed: Promise<void> | undefined
 

@@ -15,7 +15,7 @@
 import type { SecurityObject } from '../core/types.ts'
 import type { Branch } from '../revisions/branch.ts'
 import type { Epochs } from './sequence.ts'
-import type { CompactOptions, StoreSizes, StoreWear } from './upkeep.ts'
+import type { CompactOptions, GarbageCounts, StoreSizes } from './upkeep.ts'
 
 /** What one look at a database shows beside its documents; consistent with the documents handed over with it. */
 export interface StoreView {
@@ -322,7 +322,7 @@ export interface DatabaseStore {
    */
   compact(options?: CompactOptions): Promise<void>
   /** Cheap: nothing is looked for. */
-  wear(): Promise<StoreWear>
+  wear(): Promise<GarbageCounts>
   /** Counts, in short turns, where the bytes are. */
   sizes(): Promise<StoreSizes>
 

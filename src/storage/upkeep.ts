@@ -20,7 +20,7 @@ export interface CompactOptions {
 }
 
 /** What a compaction would find to do, as far as it is known without looking. */
-export interface StoreWear {
+export interface GarbageCounts {
   /** Grows with each write, of whatever kind. */
   readonly writes: number
   /** Bytes of the file, its log aside. */
@@ -40,7 +40,7 @@ export interface StoreWear {
 }
 
 /** What is known of kept revisions of a database that nobody has open. */
-export type KeptBodies = Pick<StoreWear, 'oldestKept' | 'compactedAt'>
+export type KeptBodies = Pick<GarbageCounts, 'oldestKept' | 'compactedAt'>
 
 export interface SizePart {
   readonly count: number

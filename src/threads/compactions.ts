@@ -5,7 +5,7 @@
 import { CouchError } from '../core/errors.ts'
 import type { CompactionRules } from '../core/types.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
-import type { CompactionProgress, CompactOptions, KeptBodies, StoreWear } from '../storage/upkeep.ts'
+import type { CompactionProgress, CompactOptions, GarbageCounts, KeptBodies } from '../storage/upkeep.ts'
 import { packError, type Reply } from './wire.ts'
 
 const LOOK_MS = 1000
@@ -164,7 +164,7 @@ function waitAfter(inVain: number): number {
 }
 
 /** null: it is closed, or cannot be read. */
-async function wearOf(store: Candidate['store']): Promise<StoreWear | null> {
+async function wearOf(store: Candidate['store']): Promise<GarbageCounts | null> {
   try {
     return (await store?.wear()) ?? null
   } catch {
@@ -259,7 +259,7 @@ const EXPIRY_MS = 20 * 60 * 60 * 1000
  * @param wear what a compaction would find to do
  * @param now in ms since 1970
  */
-export function isDue(wear: StoreWear, rules: CompactionRules, now: number): boolean {
+export function isDue(wear: GarbageCounts, rules: CompactionRules, now: number): boolean {
   const { supersededBytes, looseBytes, freeBytes, fileBytes } = wear
   const waste = supersededBytes + looseBytes + freeBytes
   const bearable = Math.min(rules.bytes, Math.max(LEAST_BYTES, rules.share * fileBytes))

@@ -7,7 +7,7 @@ import { platform } from 'node:process'
 import type { MessagePort } from 'node:worker_threads'
 import { CouchError } from '../core/errors.ts'
 import { defaultFloor } from '../core/types.ts'
-import { Pace } from '../core/yielder.ts'
+import { Throttle } from '../core/yielder.ts'
 import { diskSizeNow } from '../storage/free-space.ts'
 import type { CopyFacts, CopyProgress, StorageEngine } from '../storage/storage-engine.ts'
 import {
@@ -172,7 +172,7 @@ async function checkCatalog(
 /** Reads a file whole. @throws the file system's error */
 function hashFile(path: string): FileHash {
   const hash = createHash('sha256')
-  const pace = new Pace()
+  const throttle = new Throttle()
   const buffer = Buffer.allocUnsafe(READ_BYTES)
   const file = openSync(path, 'r')
   let bytes = 0
@@ -182,7 +182,7 @@ function hashFile(path: string): FileHash {
       if (read === 0) return { bytes, sha256: hash.digest('hex') }
       hash.update(buffer.subarray(0, read))
       bytes += read
-      pace.rest()
+      throttle.pause()
     }
   } finally {
     closeSync(file)

@@ -8,7 +8,7 @@ import { beat, joinHeartbeat } from '../core/heartbeat.ts'
 import { holdsAccounts } from '../core/ids.ts'
 import { joinOutgoing, Transit } from '../core/outgoing.ts'
 import { isShort, type Settings, type Space } from '../core/types.ts'
-import { hurry } from '../core/yielder.ts'
+import { noteForegroundWrite } from '../core/yielder.ts'
 import { ViewMemory } from '../query/view-index.ts'
 import { SandboxClient } from '../sandbox/sandbox-client.ts'
 import type { DatabaseStore, StoreView } from '../storage/engine.ts'
@@ -238,7 +238,7 @@ class Host {
 
   #enqueue(request: Call): void {
     const { call, database, method } = request
-    if (isSave(method)) hurry()
+    if (isSave(method)) noteForegroundWrite()
     this.#marks.note(request)
     if (METHODS[method] === 'stream') this.#streams.set(call, { database, flow: new Flow() })
     this.#turns.add(database, request)

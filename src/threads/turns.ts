@@ -3,7 +3,7 @@
  * of requests to one database delays another's by one piece of work only. In a queue what waits goes before what can
  * wait, such as a page of a scan, but for one of these now and then.
  */
-import { Breath } from '../core/yielder.ts'
+import { Yielder } from '../core/yielder.ts'
 
 /** How many pieces of a database go before one that can wait. */
 const MOST_BEFORE = 8
@@ -28,7 +28,7 @@ export class Turns<Work> {
   readonly #kinds: Kinds<Work>
   /** Insertion order is the order of service: a database served goes to the end. */
   readonly #queues = new Map<string, Queue<Work>>()
-  readonly #breath = new Breath()
+  readonly #yielder = new Yielder()
   /** Whether this turn of the event loop has begun a piece, and whether it begins no more. */
   #hasBegun = false
   #isOver = false
@@ -76,7 +76,7 @@ export class Turns<Work> {
     this.#beginTurn()
     for (let work = this.#next(); work !== undefined; work = this.#next()) {
       this.#begin(work)
-      if (!this.#breath.isDue && !this.#kinds.isLong(work)) continue
+      if (!this.#yielder.isDue && !this.#kinds.isLong(work)) continue
       this.#isOver = true
       return
     }
@@ -85,7 +85,7 @@ export class Turns<Work> {
   #beginTurn(): void {
     if (this.#hasBegun) return
     this.#hasBegun = true
-    this.#breath.restart()
+    this.#yielder.restart()
     setImmediate(() => {
       this.#hasBegun = false
       this.#isOver = false

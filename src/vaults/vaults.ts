@@ -5,7 +5,7 @@
 import { dirname } from 'node:path'
 import type { Operator } from '../auth/operator.ts'
 import type { TokenMaker } from '../auth/token-maker.ts'
-import { HOUSE } from '../auth/users-feed.ts'
+import { SYSTEM_USER } from '../auth/users-feed.ts'
 import { WorkQueue } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
@@ -93,7 +93,7 @@ async function readDatabase(
   const database = databases.get(name)
   const { admins, members } = (await database.security()) ?? {}
   const named = [admins, members].flatMap((list) => list?.names ?? [])
-  const { doc_count: documents } = await database.info(HOUSE)
+  const { doc_count: documents } = await database.info(SYSTEM_USER)
   const hasLiveSync = (await readDocument(database, LIVESYNC_VERSION_ID)) !== null
   return { documents, hasMembers: named.length > 0, hasLiveSync }
 }
@@ -130,7 +130,7 @@ async function letIn(database: DatabaseHandle, account: string): Promise<StepOut
   const before = await database.security()
   const after = openedTo(before, account)
   if (after === null) return 'there'
-  await database.setSecurity(HOUSE, after)
+  await database.setSecurity(SYSTEM_USER, after)
   if (databaseRole(NOBODY, before) !== 'none') return 'closed'
   return before === null ? 'made' : 'changed'
 }
@@ -139,13 +139,13 @@ async function putFilter(database: DatabaseHandle): Promise<StepOutcome> {
   const before = await readDocument(database, MOBILE_DESIGN_ID)
   const after = withMobileFilter(before)
   if (typeof after === 'string') return after
-  await database.put(HOUSE, MOBILE_DESIGN_ID, { bytes: Buffer.from(JSON.stringify(after)) }, {})
+  await database.put(SYSTEM_USER, MOBILE_DESIGN_ID, { bytes: Buffer.from(JSON.stringify(after)) }, {})
   return before === null ? 'made' : 'changed'
 }
 
 async function readDocument(database: DatabaseHandle, id: string): Promise<Record<string, unknown> | null> {
   try {
-    const { json } = await database.open(HOUSE, id, {})
+    const { json } = await database.open(SYSTEM_USER, id, {})
     const bytes = typeof json === 'string' ? Buffer.from(json, 'latin1') : Buffer.from(json)
     return JSON.parse(bytes.toString()) as Record<string, unknown>
   } catch (error) {

@@ -93,7 +93,7 @@ t.test('prom-client stays in metrics/exposition.ts', async (t) => {
 
 t.test('what few servers need is not loaded with the server', async (t) => {
   const isLoadedLater = (path: string) =>
-    /^(?:cli\/|auth\/jwt-signature\.ts$|metrics\/exposition\.ts$)/.test(path)
+    /^(?:cli\/|doctor\/|auth\/jwt-signature\.ts$|metrics\/exposition\.ts$)/.test(path)
   const loaded = sources.filter(({ path }) => !isLoadedLater(path))
   const costly =
     /^import (?!type\b).*'(?:re2js|pino-pretty|jose|prom-client|@fastify\/rate-limit|node:https?)'/

@@ -1,7 +1,7 @@
 /** couch_peruser: a database for each account; protocol.md 11.7, 12.2. */
 import t, { type Test } from 'tap'
 import { PerUserDatabases } from '../../src/auth/peruser.ts'
-import { HOUSE } from '../../src/auth/users-feed.ts'
+import { SYSTEM_USER } from '../../src/auth/users-feed.ts'
 import { openConfig } from '../../src/config/config.ts'
 import { CouchError } from '../../src/core/errors.ts'
 import { USERS_DATABASE } from '../../src/core/ids.ts'
@@ -72,12 +72,12 @@ t.test('what was done before is not done again: a security object that was chang
   await until(async () => (await security(ANNA)) !== null)
   await until(async () => {
     const [record] = await databases.readRecords('couch_peruser')
-    const { update_seq: now } = await databases.get(USERS_DATABASE).info(HOUSE)
+    const { update_seq: now } = await databases.get(USERS_DATABASE).info(SYSTEM_USER)
     return record?.value.includes(now) ?? false
   })
   await first.close()
   const changed = { members: { names: ['bert'] }, admins: { names: ['bert'] } }
-  await databases.get(ANNA).setSecurity(HOUSE, changed)
+  await databases.get(ANNA).setSecurity(SYSTEM_USER, changed)
   start()
   await putUser('bert')
   await until(async () => databases.names().includes(BERT) && (await security(BERT)) !== null)
@@ -102,7 +102,9 @@ t.test('a deleted account loses its rights, and with delete_dbs its database', a
   await putUser('anna')
   await putUser('bert')
   await until(async () => isThere(BERT) && (await security(BERT)) !== null)
-  await databases.get(BERT).setSecurity(HOUSE, { members: { names: ['bert'] }, admins: { names: ['bert'] } })
+  await databases
+    .get(BERT)
+    .setSecurity(SYSTEM_USER, { members: { names: ['bert'] }, admins: { names: ['bert'] } })
   await removeUser('bert')
   await until(async () => !JSON.stringify(await security(BERT)).includes('bert'))
   const closed = { names: [], roles: ['_admin'] }

@@ -3,7 +3,7 @@ import t from 'tap'
 import type { Account, Accounts } from '../../src/auth/accounts.ts'
 import { verifyPassword } from '../../src/auth/password.ts'
 import { combinedAccounts, usersAccounts } from '../../src/auth/users.ts'
-import { HOUSE } from '../../src/auth/users-feed.ts'
+import { SYSTEM_USER } from '../../src/auth/users-feed.ts'
 import { CouchError } from '../../src/core/errors.ts'
 import { USERS_DATABASE } from '../../src/core/ids.ts'
 import { body } from '../documents/helpers.ts'
@@ -61,7 +61,7 @@ t.test('a change counts at once, and those who listen are told whose', async (t)
   t.equal(await fits('three'), true, 'made anew')
   const design = { validate_doc_update: 'function () {}' }
   told.length = 0
-  await (await open()).databases.get(USERS_DATABASE).put(HOUSE, '_design/x', body(design), {})
+  await (await open()).databases.get(USERS_DATABASE).put(SYSTEM_USER, '_design/x', body(design), {})
   t.same(told, [])
 })
 
@@ -83,7 +83,7 @@ t.test('documents that are no accounts, or that nobody logs in by', async (t) =>
   await putUser('anna', { password: 'one' })
   const rev = '2-0123456789abcdef0123456789abcdef'
   const other = { _rev: rev, name: 'anna', type: 'user', roles: ['x'], password: 'two' }
-  await database.put(HOUSE, ID, body(other), { newEdits: false })
+  await database.put(SYSTEM_USER, ID, body(other), { newEdits: false })
   const refused = { code: 'account_conflicts', status: 401 }
   await t.rejects(users.find('anna'), refused, 'one with a conflict')
   await t.rejects(users.find('anna'), refused, 'and the same where it is remembered')

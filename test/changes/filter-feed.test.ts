@@ -12,9 +12,9 @@ import {
   bench,
   type FakeOutput,
   feedOptions,
-  HOUSE,
   numberOf,
   openStore,
+  SYSTEM_USER,
   settled,
 } from './helpers.ts'
 
@@ -120,7 +120,7 @@ function slowDown(t: Test, { database, clock }: Bench): void {
     await clock.pass(docs.length * 7000)
     return docs.map(() => false)
   }
-  database.house = { ...HOUSE, sandbox: { ...HOUSE.sandbox, filter } }
+  database.house = { ...SYSTEM_USER, sandbox: { ...SYSTEM_USER.sandbox, filter } }
   const now = performance.now.bind(performance)
   performance.now = () => now() + clock.now()
   t.teardown(() => Reflect.deleteProperty(performance, 'now'))
@@ -188,14 +188,14 @@ t.test('a feed that looks through much does not hold up another', async (t) => {
   let batches = 0
   let quick = 0
   const sandbox = {
-    ...HOUSE.sandbox,
+    ...SYSTEM_USER.sandbox,
     filter: async (_fn: unknown, docs: readonly string[]) => {
       batches += 1
       await turn()
       return docs.map(() => false)
     },
   }
-  database.house = { ...HOUSE, sandbox }
+  database.house = { ...SYSTEM_USER, sandbox }
   const slow = await start(filtered('longpoll', SYNC, { heartbeat: 1000 }))
   for (let round = 0; round < 5; round++) {
     const other = await start({ kind: 'longpoll', since: String(5000 + round) })

@@ -30,7 +30,7 @@ export const OPTIONS: ChangesOptions = {
 }
 
 /** Functions are run on this thread. */
-export const HOUSE: FunctionHouse = { sandbox: localSandbox(), name: 'notes', incarnation: 1 }
+export const SYSTEM_USER: FunctionHouse = { sandbox: localSandbox(), name: 'notes', incarnation: 1 }
 
 /** An empty open database. */
 export async function openStore(): Promise<DatabaseStore> {
@@ -72,7 +72,7 @@ export class FakeDatabase implements FeedDatabase {
   readonly store: DatabaseStore
   readonly requests: ChangesRequest[] = []
   readonly listeners = new Set<(event: FeedEvent) => void>()
-  house: FunctionHouse = HOUSE
+  house: FunctionHouse = SYSTEM_USER
   /** Awaited before each page. */
   gate: Promise<void> = Promise.resolve()
 

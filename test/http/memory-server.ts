@@ -34,7 +34,7 @@ import { memoryEngine } from '../helpers/memory-engine.ts'
 import { timeMachineOver } from '../helpers/time-machine.ts'
 import { tokensOver } from '../helpers/tokens.ts'
 
-interface Closing {
+interface Shutdown {
   after(fn: () => Promise<unknown>): unknown
 }
 
@@ -43,7 +43,7 @@ interface Closing {
  * @param extend adds routes before the server starts
  */
 export async function startMemoryServer(
-  t: Closing,
+  t: Shutdown,
   settings: Record<string, string> = {},
   extend: (app: FastifyInstance) => void = () => {},
   { space, ...options }: AppOptions & Pick<Services, 'space'> = {},

@@ -17,12 +17,12 @@ import { memoryEngine } from '../helpers/memory-engine.ts'
 import { timeMachineOver } from '../helpers/time-machine.ts'
 import { tokensOver } from '../helpers/tokens.ts'
 
-interface Closing {
+interface Shutdown {
   after(fn: () => Promise<unknown>): unknown
 }
 
 /** Listens on a free port; whoever asks is let in. */
-export async function startStoredServer(t: Closing) {
+export async function startStoredServer(t: Shutdown) {
   const dataDir = await mkdtemp(join(tmpdir(), 'settee-http-'))
   const config = await openConfig({ dataDir, env: {}, flags: {} })
   const engine = memoryEngine()

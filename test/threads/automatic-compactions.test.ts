@@ -1,9 +1,9 @@
 import t from 'tap'
 import { DEFAULT_RULES } from '../../src/core/types.ts'
-import type { StoreWear } from '../../src/storage/upkeep.ts'
+import type { GarbageCounts } from '../../src/storage/upkeep.ts'
 import { AutomaticCompactions } from '../../src/threads/compactions.ts'
 
-const CLEAN: StoreWear = {
+const CLEAN: GarbageCounts = {
   writes: 1,
   fileBytes: 1_000_000,
   freeBytes: 0,
@@ -13,7 +13,7 @@ const CLEAN: StoreWear = {
   compactedAt: 0,
   isOwed: false,
 }
-const WORN: StoreWear = { ...CLEAN, supersededBytes: 900_000 }
+const WORN: GarbageCounts = { ...CLEAN, supersededBytes: 900_000 }
 
 /** A thread whose databases are as the test says, and whose compactions end when it says so. */
 function thread(rules: Partial<typeof DEFAULT_RULES.compaction> = {}) {
@@ -28,7 +28,7 @@ function thread(rules: Partial<typeof DEFAULT_RULES.compaction> = {}) {
     now: () => 1_700_000_000_000,
   })
   t.teardown(() => automatic.close())
-  const open = (name: string, wear: StoreWear | (() => StoreWear), incarnation = 1) =>
+  const open = (name: string, wear: GarbageCounts | (() => GarbageCounts), incarnation = 1) =>
     automatic.opened(name, incarnation, {
       wear: async () => (typeof wear === 'function' ? wear() : wear),
     })

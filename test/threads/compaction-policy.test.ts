@@ -1,6 +1,6 @@
 import t from 'tap'
 import { DEFAULT_RULES } from '../../src/core/types.ts'
-import type { StoreWear } from '../../src/storage/upkeep.ts'
+import type { GarbageCounts } from '../../src/storage/upkeep.ts'
 import { isDue, keeping } from '../../src/threads/compactions.ts'
 
 const NOW = 1_700_000_000_000
@@ -8,7 +8,7 @@ const DAY = 24 * 60 * 60 * 1000
 const MB = 1_000_000
 const RULES = DEFAULT_RULES.compaction
 
-const wear = (some: Partial<StoreWear>): StoreWear => ({
+const wear = (some: Partial<GarbageCounts>): GarbageCounts => ({
   writes: 0,
   fileBytes: 10 * MB,
   freeBytes: 0,
@@ -21,7 +21,7 @@ const wear = (some: Partial<StoreWear>): StoreWear => ({
 })
 
 t.test('what makes a database worth a compaction', async (t) => {
-  const cases: [what: string, wear: Partial<StoreWear>, isDue: boolean][] = [
+  const cases: [what: string, wear: Partial<GarbageCounts>, isDue: boolean][] = [
     ['nothing to do', {}, false],
     ['a fifth of the file is superseded', { supersededBytes: 2.1 * MB }, true],
     ['less than that', { supersededBytes: 1.9 * MB }, false],

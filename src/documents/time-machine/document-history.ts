@@ -1,7 +1,7 @@
 /** What documents were: the versions of one, and what was overwritten lately in all; docs/settee-api.md. */
 import { CouchError } from '../../core/errors.ts'
 import type { UserCtx } from '../../core/types.ts'
-import { Breath } from '../../core/yielder.ts'
+import { Yielder } from '../../core/yielder.ts'
 import { formatRev, parseRev } from '../../revisions/rev.ts'
 import type {
   DocHistory,
@@ -98,12 +98,12 @@ export async function overwritten(
   const { limit, bookmark, since } = query
   const { whole } = await store.history.horizon()
   const rows: object[] = []
-  const breath = new Breath()
+  const yielder = new Yielder()
   let before = placeOf(bookmark) ?? Number.MAX_SAFE_INTEGER
   let more = true
   for (let lookedAt = 0; more && rows.length < limit && lookedAt < MAX_LOOKED_AT; ) {
     let found = rows.length
-    const paging = { limit: PAGE_DOCS, enough: () => breath.isDue || found >= limit }
+    const paging = { limit: PAGE_DOCS, enough: () => yielder.isDue || found >= limit }
     const page = await store.history.readNewest(before, paging, (doc, view): Looked => {
       requireDatabaseAdmin(user, view.security)
       const looked = lookAt(doc, query)
@@ -115,7 +115,7 @@ export async function overwritten(
     lookedAt += page.rows.length
     before = page.rows.at(-1)?.seq ?? before
     more = page.more && !(since !== undefined && page.rows.some(({ isOver }) => isOver))
-    await breath.take()
+    await yielder.yieldIfDue()
   }
   return json({ rows, bookmark: more ? String(before) : null, known_since: timeText(whole) })
 }

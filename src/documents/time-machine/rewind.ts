@@ -2,7 +2,7 @@
 import { asCouchError, CouchError, type ErrorName } from '../../core/errors.ts'
 import { DESIGN_PREFIX } from '../../core/ids.ts'
 import type { UserCtx } from '../../core/types.ts'
-import { Breath } from '../../core/yielder.ts'
+import { Yielder } from '../../core/yielder.ts'
 import type { IdRange } from '../../storage/engine.ts'
 import type { DocHistory, RememberingStore } from '../../storage/history-store.ts'
 import { kindRange } from '../all-docs-query.ts'
@@ -134,9 +134,9 @@ class Rewind {
 
   /** @returns whether documents of the range remain */
   async #fill(page: RewindPage, range: IdRange): Promise<boolean> {
-    const breath = new Breath()
+    const yielder = new Yielder()
     let bytes = 0
-    const paging = { limit: PAGE_DOCS, enough: () => breath.isDue || isEnough(bytes) }
+    const paging = { limit: PAGE_DOCS, enough: () => yielder.isDue || isEnough(bytes) }
     const { rows, more } = await this.#options.store.history.readRange(range, paging, (doc, view) => {
       requireDatabaseAdmin(this.#options.user, view.security)
       const plan = this.#plan(doc)
@@ -145,12 +145,12 @@ class Rewind {
     })
     await page.add(rows)
     // A group of writes may take as long as the reading has.
-    await (rows.some(({ docs }) => docs.length > 0) ? breath.rest() : breath.take())
+    await (rows.some(({ docs }) => docs.length > 0) ? yielder.yieldNow() : yielder.yieldIfDue())
     return more
   }
 
   async *some(ids: readonly string[]): AsyncGenerator<Uint8Array> {
-    const breath = new Breath()
+    const yielder = new Yielder()
     let page = new RewindPage(this.#options.store)
     try {
       for (const id of new Set(ids)) {
@@ -159,7 +159,7 @@ class Rewind {
           return doc === null ? planOfNone(id) : this.#plan(doc)
         })
         await page.add(plan === undefined ? [] : [plan])
-        await breath.take()
+        await yielder.yieldIfDue()
         if (!page.isFull) continue
         yield* this.#carryOut(page)
         page = new RewindPage(this.#options.store)

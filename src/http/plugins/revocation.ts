@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { asCouchError, CouchError } from '../../core/errors.ts'
-import { Breath } from '../../core/yielder.ts'
+import { Yielder } from '../../core/yielder.ts'
 import { recheck } from '../readmit.ts'
 import { onDoubt } from './authentication.ts'
 import { answerInstead } from './error-replies.ts'
@@ -204,10 +204,10 @@ export class CallsInFlight {
     const doubted = this.#list().filter(
       ({ reply: { request } }) => concerns(doubt, request) && (isLast || !request.isWaitingFeed),
     )
-    const breath = new Breath()
+    const yielder = new Yielder()
     for (let at = 0; at < doubted.length; at += AT_ONCE) {
       await Promise.all(doubted.slice(at, at + AT_ONCE).map((call) => this.#check(call, isLast)))
-      await breath.take()
+      await yielder.yieldIfDue()
     }
   }
 

@@ -1,6 +1,6 @@
 /** Backups of the whole server; docs/settee-api.md, docs/operating.md. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { HOUSE } from '../../auth/users-feed.ts'
+import { SYSTEM_USER } from '../../auth/users-feed.ts'
 import { summaryOf } from '../../backup/backup-folder.ts'
 import { isBackupId } from '../../backup/backup-format.ts'
 import type { Backups, BackupTask } from '../../backup/backups.ts'
@@ -151,6 +151,6 @@ export const sizeRoutes: readonly Path[] = [
 async function databaseSize(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const database = databaseOf(request)
   // The database itself knows nothing of owners.
-  const { file, views, ...parts } = await database.size(isOwner(request) ? HOUSE : request.user)
+  const { file, views, ...parts } = await database.size(isOwner(request) ? SYSTEM_USER : request.user)
   return sendJson(reply, 200, { database: database.name, file, parts, views })
 }

@@ -1,7 +1,7 @@
 /** Calls about the server as a whole; protocol.md 4.4 and 15. */
 import { createHash } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { HOUSE } from '../../auth/users-feed.ts'
+import { SYSTEM_USER } from '../../auth/users-feed.ts'
 import { CouchError } from '../../core/errors.ts'
 import type { DatabaseHandle } from '../../threads/databases.ts'
 import { COUCHDB_VERSION } from '../plugins/couch-headers.ts'
@@ -139,7 +139,7 @@ async function infoRow(request: FastifyRequest, name: string): Promise<unknown> 
   if (visibleTo(request, [name]).length === 0) throw new CouchError('no_database')
   const database: DatabaseHandle = request.server.services.databases.get(name)
   // Whoever has come to here may know of it, also an owner who is no member any more.
-  return { key: name, info: await database.info(HOUSE) }
+  return { key: name, info: await database.info(SYSTEM_USER) }
 }
 
 function namesInRange(request: FastifyRequest): readonly string[] {

@@ -11,7 +11,7 @@ import type { Config } from '../../config/config.ts'
 import { CouchError } from '../../core/errors.ts'
 import { holdsAccounts } from '../../core/ids.ts'
 import { isTooDeep } from '../../core/json.ts'
-import { Breath } from '../../core/yielder.ts'
+import { Yielder } from '../../core/yielder.ts'
 import type { Body } from '../../documents/database.ts'
 import { addressKey } from '../../hosted/rate-limiter.ts'
 import { inTurn } from '../plugins/tenancy.ts'
@@ -193,7 +193,7 @@ async function read(
   } catch (error) {
     const failure = readFailure(error)
     // Its client is gone, and maybe hundreds of others as well: to refuse a request that nobody waits for takes 0.1 ms.
-    if (failure instanceof CouchError && failure.code === 'incomplete_body') await new Breath().rest()
+    if (failure instanceof CouchError && failure.code === 'incomplete_body') await new Yielder().yieldNow()
     throw failure
   } finally {
     stopWatch()

@@ -4,12 +4,12 @@
  * between two for as long as the step took, so that whoever reads and writes meanwhile is held up by one step.
  */
 import { setImmediate as nextTurn, setTimeout as rest } from 'node:timers/promises'
-import { isHurried } from '../../core/yielder.ts'
+import { hasForegroundWrite } from '../../core/yielder.ts'
 import type { CompactOptions } from '../upkeep.ts'
 import type { Blobs } from './blobs.ts'
 import type { Connection } from './connection.ts'
 import type { Access } from './database-access.ts'
-import type { Superseded, SupersededRow, Wear } from './garbage.ts'
+import type { GarbageCounters, Superseded, SupersededRow } from './garbage.ts'
 import type { Revisions } from './revisions.ts'
 import type { Holds } from './staging.ts'
 import type { State } from './state.ts'
@@ -51,7 +51,7 @@ interface Surroundings {
   readonly blobs: Blobs
   readonly holds: Holds
   readonly state: State
-  readonly wear: Wear
+  readonly wear: GarbageCounters
   /** The time, in ms since 1970. */
   now(): number
 }
@@ -68,7 +68,7 @@ interface Place {
 const TABLES = { superseded: 'revision', revision: 'num', blob: 'num' } as const
 
 function stepMs(): number {
-  return isHurried() ? SHORT_STEP_MS : STEP_MS
+  return hasForegroundWrite() ? SHORT_STEP_MS : STEP_MS
 }
 
 export class Compaction {
@@ -240,7 +240,7 @@ export class Compaction {
     const began = performance.now()
     const result = await this.#around.access.writeOne(STEP_BYTES, work)
     const worked = performance.now() - began
-    await rest(Math.min(isHurried() ? LONG_REST * worked : worked, LONGEST_REST_MS))
+    await rest(Math.min(hasForegroundWrite() ? LONG_REST * worked : worked, LONGEST_REST_MS))
     return result
   }
 

@@ -3,7 +3,7 @@ import type { Decision, DocUpdate, Outcome, PurgeInfo, PurgeUpdate, PurgeWrite }
 import { Attachments, Blobs } from './blobs.ts'
 import type { Connection } from './connection.ts'
 import { Documents, FeedCounts, Locals } from './documents.ts'
-import { Superseded, Wear } from './garbage.ts'
+import { GarbageCounters, Superseded } from './garbage.ts'
 import { Revisions } from './revisions.ts'
 import { State } from './state.ts'
 import type { Statement } from './statement.ts'
@@ -15,7 +15,7 @@ interface Surroundings {
   readonly revisions: Revisions
   readonly feed: FeedCounts
   readonly state: State
-  readonly wear: Wear
+  readonly wear: GarbageCounters
 }
 
 /** About the bytes that a purge writes. */
@@ -194,7 +194,7 @@ export type Tables = ReturnType<typeof openTables>
 /** @param now the time, in ms since 1970 */
 export function openTables(connection: Connection, now: () => number) {
   const state = new State(connection)
-  const wear = new Wear(connection)
+  const wear = new GarbageCounters(connection)
   const blobs = new Blobs(connection)
   const attachments = new Attachments(connection, blobs)
   const superseded = new Superseded(connection, wear)

@@ -32,7 +32,7 @@ type Counts = Record<Name, number>
 
 const NAMES = Object.keys(wearKeys) as Name[]
 
-export class Wear {
+export class GarbageCounters {
   readonly #put: Statement
   readonly #now: Counts
   /** As they were last committed. */
@@ -127,7 +127,7 @@ export interface SupersededRow extends Counted {
 }
 
 export class Superseded {
-  readonly #wear: Wear
+  readonly #wear: GarbageCounters
   readonly #add: Statement
   readonly #remove: Statement<Counted>
   readonly #keep: Statement<Counted>
@@ -136,7 +136,7 @@ export class Superseded {
   readonly #noteLoss: Statement
   readonly #stamp: Statement
 
-  constructor(connection: Connection, wear: Wear) {
+  constructor(connection: Connection, wear: GarbageCounters) {
     this.#wear = wear
     this.#add = connection.prepare('INSERT INTO superseded (revision, at, kept, bytes) VALUES (?, ?, 0, ?)')
     this.#remove = connection.prepare('DELETE FROM superseded WHERE revision = ? RETURNING at, kept, bytes')

@@ -2,7 +2,7 @@
 import { closeSync, fdatasyncSync, fsyncSync, openSync, readSync, statSync, writeSync } from 'node:fs'
 import { dirname } from 'node:path'
 import Sqlite from 'better-sqlite3'
-import { Pace } from '../../core/yielder.ts'
+import { Throttle } from '../../core/yielder.ts'
 import type { CopyProgress } from '../storage-engine.ts'
 
 /** Pages of 8 KiB that are copied at once: about a millisecond's work. */
@@ -33,7 +33,7 @@ class Copy {
   readonly #path: string
   readonly #pageSize: number
   readonly #onProgress: Listener | undefined
-  readonly #pace = new Pace()
+  readonly #throttle = new Throttle()
   /** Closed last: that would let go the locks that SQLite has on the file. */
   readonly #file: number
   #steps = 0
@@ -54,7 +54,7 @@ class Copy {
       this.#synced = done
       fdatasyncSync(this.#file)
     }
-    this.#pace.rest()
+    this.#throttle.pause()
     return STEP_PAGES
   }
 

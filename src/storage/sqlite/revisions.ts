@@ -4,7 +4,7 @@ import type { Branch } from '../../revisions/branch.ts'
 import type { DocWrite, RevisionWrite, StoredAttachment, StoredRevision } from '../engine.ts'
 import type { Attachments, Blobs } from './blobs.ts'
 import type { Connection } from './connection.ts'
-import type { Superseded, Wear } from './garbage.ts'
+import type { GarbageCounters, Superseded } from './garbage.ts'
 import type { Statement, Value } from './statement.ts'
 import { type ContentRow, type DocumentRows, type RevisionPlace, StoredBranch } from './stored-document.ts'
 
@@ -44,7 +44,7 @@ interface Surroundings {
   readonly attachments: Attachments
   readonly blobs: Blobs
   readonly superseded: Superseded
-  readonly wear: Wear
+  readonly wear: GarbageCounters
 }
 
 /** The write that a revision is part of. */
@@ -68,7 +68,7 @@ export class Revisions implements DocumentRows {
   readonly #attachments: Attachments
   readonly #blobs: Blobs
   readonly #superseded: Superseded
-  readonly #wear: Wear
+  readonly #wear: GarbageCounters
   readonly #revision: Statement<FoundRow>
   readonly #insertRevision: Statement
   readonly #updateRevision: Statement

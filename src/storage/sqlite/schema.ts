@@ -1,6 +1,6 @@
 /** The tables of a database's file. A migration never changes once it has been released; the next is appended. */
 import { longCall } from '../../core/heartbeat.ts'
-import { Breath } from '../../core/yielder.ts'
+import { Yielder } from '../../core/yielder.ts'
 import { APPLICATION_ID, type Connection } from './connection.ts'
 
 const VERSION_1 = `
@@ -201,11 +201,11 @@ export async function migrateInSteps(
   migrations: readonly Migration[],
   refuseIfEnding: () => void,
 ): Promise<void> {
-  const breath = new Breath()
+  const yielder = new Yielder()
   try {
     for (const _ of migrationSteps(connection, file, migrations)) {
-      if (!breath.isDue) continue
-      await breath.take()
+      if (!yielder.isDue) continue
+      await yielder.yieldIfDue()
       refuseIfEnding()
     }
   } catch (error) {

@@ -1,9 +1,9 @@
 /** How large a file is, and what its bytes are: as far as that is counted anyway, and as far as it takes a walk. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import type { SizePart, StoreSizes, StoreWear } from '../upkeep.ts'
+import type { GarbageCounts, SizePart, StoreSizes } from '../upkeep.ts'
 import type { Connection } from './connection.ts'
 import type { Access } from './database-access.ts'
-import type { Wear } from './garbage.ts'
+import type { GarbageCounters } from './garbage.ts'
 import { fileBytes, logOf } from './page-copy.ts'
 import type { State } from './state.ts'
 import type { Statement } from './statement.ts'
@@ -18,7 +18,7 @@ const ROWS = 200
 interface Surroundings {
   readonly access: Access
   readonly state: State
-  readonly wear: Wear
+  readonly wear: GarbageCounters
 }
 
 /** A row's key, which of the counts it belongs to, and its bytes. */
@@ -40,7 +40,7 @@ export class Sizes {
   readonly #pageCount: Statement<{ page_count: number }>
   readonly #freeCount: Statement<{ freelist_count: number }>
   readonly #pageSize: number
-  #wear: StoreWear | undefined
+  #wear: GarbageCounts | undefined
 
   /** @param path of the file */
   constructor(connection: Connection, path: string, around: Surroundings) {
@@ -64,12 +64,12 @@ export class Sizes {
   }
 
   /** Asked every now and then: of a file that rests nothing is read. */
-  wear(): StoreWear {
+  wear(): GarbageCounts {
     if (this.#wear?.writes !== this.#around.wear.writes) this.#wear = this.#readWear()
     return this.#wear
   }
 
-  #readWear(): StoreWear {
+  #readWear(): GarbageCounts {
     const { state, wear } = this.#around
     const { supersededRows, supersededBytes, looseBytes, oldestKept, compactedAt } = wear.counts
     const { compactedPurge, longestAncestry } = wear.counts

@@ -6,7 +6,7 @@
 import { createHash, type Hash } from 'node:crypto'
 import { statSync } from 'node:fs'
 import Sqlite from 'better-sqlite3'
-import { Pace } from '../../core/yielder.ts'
+import { Throttle } from '../../core/yielder.ts'
 import type { CopyFacts, CopyProgress, DatabaseSnapshot } from '../storage-engine.ts'
 import { APPLICATION_ID, storageError } from './connection.ts'
 import { copyFile } from './page-copy.ts'
@@ -68,13 +68,13 @@ export class SqliteSnapshot implements DatabaseSnapshot {
 
 /** Reads all that a database holds. */
 function factsOf(db: Sqlite.Database, onProgress?: Listener): CopyFacts {
-  const pace = new Pace()
+  const throttle = new Throttle()
   const total = onProgress === undefined ? 0 : rowsOf(db)
   let done = 0
   const digest = digestOf(db, () => {
     done += 1
     if (done % TELL_ROWS === 0) onProgress?.({ done: Math.min(done, total), total })
-    if (done % 16 === 0) pace.rest()
+    if (done % 16 === 0) throttle.pause()
   })
   const meta = new Map(db.prepare('SELECT key, value FROM meta').raw().all() as [string, unknown][])
   const counter = (key: string) => Number(meta.get(key) ?? 0)
@@ -284,7 +284,7 @@ interface WholeBlob {
 }
 
 function checkContents(db: Sqlite.Database): void {
-  const pace = new Pace()
+  const throttle = new Throttle()
   const chunks = db.prepare('SELECT data FROM chunk WHERE blob = ? ORDER BY position').pluck()
   const blobs = db.prepare('SELECT num, sha256, length FROM blob WHERE sha256 IS NOT NULL ORDER BY num')
   for (const { num, sha256, length } of blobs.iterate() as IterableIterator<WholeBlob>) {
@@ -293,7 +293,7 @@ function checkContents(db: Sqlite.Database): void {
     for (const data of chunks.iterate(num) as IterableIterator<Buffer>) {
       hash.update(data)
       bytes += data.length
-      pace.rest()
+      throttle.pause()
     }
     if (bytes !== length || !hash.digest().equals(sha256)) {
       throw new Error(`the bytes of an attachment are not those that were stored (content ${num})`)

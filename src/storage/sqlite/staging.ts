@@ -4,7 +4,7 @@
  * stage is released, or, after a crash, at the next opening.
  */
 import { createHash } from 'node:crypto'
-import { Breath } from '../../core/yielder.ts'
+import { Yielder } from '../../core/yielder.ts'
 import type { BlobPin, BlobStage, StagedBlob } from '../engine.ts'
 import { type Blobs, CHUNK_BYTES, digestOf } from './blobs.ts'
 import type { Access } from './database-access.ts'
@@ -149,12 +149,12 @@ class Stage implements BlobStage {
   }
 
   async #hash(bytes: Uint8Array): Promise<void> {
-    const breath = new Breath()
+    const yielder = new Yielder()
     for (let at = 0; at < bytes.length; at += CHUNK_BYTES) {
       const part = bytes.subarray(at, at + CHUNK_BYTES)
       this.#md5.update(part)
       this.#sha256.update(part)
-      await breath.take()
+      await yielder.yieldIfDue()
     }
     this.#length += bytes.length
   }

@@ -20,7 +20,7 @@ import type {
 } from '../engine.ts'
 import type { RememberingStore } from '../history-store.ts'
 import type { Epoch, Mark } from '../sequence.ts'
-import type { CommitTally, CompactOptions, StoreSizes, StoreWear } from '../upkeep.ts'
+import type { CommitTally, CompactOptions, GarbageCounts, StoreSizes } from '../upkeep.ts'
 import { Compaction } from './compaction.ts'
 import type { Connection } from './connection.ts'
 import { Access, LogCarrier } from './database-access.ts'
@@ -260,7 +260,7 @@ export class SqliteStore implements RememberingStore {
     return this.#compaction.run(options)
   }
 
-  async wear(): Promise<StoreWear> {
+  async wear(): Promise<GarbageCounts> {
     this.#access.refuseIfClosed()
     return this.#sizes.wear()
   }

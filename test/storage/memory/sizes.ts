@@ -1,5 +1,5 @@
 /** What the engine in memory holds, counted anew each time. */
-import type { SizePart, StoreSizes, StoreWear } from '../../../src/storage/upkeep.ts'
+import type { GarbageCounts, SizePart, StoreSizes } from '../../../src/storage/upkeep.ts'
 import { externalSize, type Row, type State } from './state.ts'
 
 function rowsOf(state: State, which: (row: Row) => boolean): Row[] {
@@ -14,7 +14,7 @@ function part(sizes: readonly number[]): SizePart {
   return { count: sizes.length, bytes: sizes.reduce((sum, size) => sum + size, 0) }
 }
 
-export function wearOf(state: State): StoreWear {
+export function wearOf(state: State): GarbageCounts {
   const kept = rowsOf(state, (row) => row.isKept).map(({ supersededAt }) => supersededAt ?? 0)
   const named = new Set(rowsOf(state, ({ leaf }) => leaf).flatMap((row) => blobsOf(row)))
   const loose = [...state.blobs].filter(([blob]) => !named.has(blob)).map(([, { length }]) => length)

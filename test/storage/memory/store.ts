@@ -24,8 +24,8 @@ import { type Epoch, hasGoneBack, type Mark } from '../../../src/storage/sequenc
 import type {
   CompactionProgress,
   CompactOptions,
+  GarbageCounts,
   StoreSizes,
-  StoreWear,
 } from '../../../src/storage/upkeep.ts'
 import { memoryHistory } from './history.ts'
 import { dropForsaken, dropSuperseded, purgeDoc } from './purge.ts'
@@ -242,7 +242,7 @@ export class MemoryStore implements RememberingStore {
     for (const tell of this.#watchers) tell({ done: total, total })
   }
 
-  wear(): Promise<StoreWear> {
+  wear(): Promise<GarbageCounts> {
     return this.#read((state) => wearOf(state))
   }
 

@@ -1,8 +1,8 @@
 import t from 'tap'
-import { Closing } from '../../src/server/server-context.ts'
+import { Shutdown } from '../../src/server/server-context.ts'
 
 t.test('what was begun last ends first, one after the other, and once', async (t) => {
-  const closing = new Closing()
+  const closing = new Shutdown()
   const ended: string[] = []
   const step = (name: string) => async () => {
     await new Promise(setImmediate)
@@ -15,7 +15,7 @@ t.test('what was begun last ends first, one after the other, and once', async (t
 })
 
 t.test('a step that fails keeps no other from being taken', async (t) => {
-  const closing = new Closing()
+  const closing = new Shutdown()
   const ended: string[] = []
   closing.add(async () => ended.push('log'))
   closing.add(() => Promise.reject(new Error('of the databases')))

@@ -1,30 +1,30 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import t from 'tap'
-import { Breath, hurry, isHurried, Stride } from '../../src/core/yielder.ts'
+import { hasForegroundWrite, noteForegroundWrite, Stride, Yielder } from '../../src/core/yielder.ts'
 
-/** Works without a pause until a breath is due. */
-function hold(breath: Breath): void {
-  while (!breath.isDue);
+/** Works without a pause until a yielder is due. */
+function hold(yielder: Yielder): void {
+  while (!yielder.isDue);
 }
 
-t.test('a breath is due when the thread was held for some milliseconds', async (t) => {
+t.test('a yielder is due when the thread was held for some milliseconds', async (t) => {
   const since = performance.now()
-  const breath = new Breath()
-  t.equal(breath.isDue, false)
-  hold(breath)
+  const yielder = new Yielder()
+  t.equal(yielder.isDue, false)
+  hold(yielder)
   t.ok(performance.now() - since >= 5)
 })
 
 t.test('taking one that is due gives the event loop a turn, and begins anew', async (t) => {
-  const breath = new Breath()
-  hold(breath)
+  const yielder = new Yielder()
+  hold(yielder)
   let isServed = false
   setImmediate(() => {
     isServed = true
   })
-  await breath.take()
+  await yielder.yieldIfDue()
   t.equal(isServed, true)
-  t.equal(breath.isDue, false)
+  t.equal(yielder.isDue, false)
 })
 
 t.test('taking one that is not due costs no turn', async (t) => {
@@ -32,7 +32,7 @@ t.test('taking one that is not due costs no turn', async (t) => {
   const served = turn().then(() => {
     isServed = true
   })
-  await new Breath().take()
+  await new Yielder().yieldIfDue()
   t.equal(isServed, false)
   await served
 })
@@ -43,11 +43,11 @@ t.test(
     const order: number[] = []
     const turns: number[] = []
     const works = Array.from({ length: 6 }, async (_, n) => {
-      const breath = new Breath()
+      const yielder = new Yielder()
       for (let round = 0; round < 2; round += 1) {
-        await breath.rest()
+        await yielder.yieldNow()
         order.push(n)
-        hold(breath)
+        hold(yielder)
       }
     })
     let isOver = false
@@ -64,30 +64,30 @@ t.test(
   },
 )
 
-t.test('while somebody saves, a breath is due sooner', async (t) => {
-  t.equal(isHurried(), false)
+t.test('while somebody saves, a yielder is due sooner', async (t) => {
+  t.equal(hasForegroundWrite(), false)
   const later = performance.now()
-  hurry()
-  t.equal(isHurried(later + 40), true)
-  t.equal(isHurried(later + 10_000), false)
+  noteForegroundWrite()
+  t.equal(hasForegroundWrite(later + 40), true)
+  t.equal(hasForegroundWrite(later + 10_000), false)
   const since = performance.now()
-  hold(new Breath())
+  hold(new Yielder())
   t.ok(performance.now() - since >= 2)
 })
 
 t.test('that does not last longer than somebody saves', async (t) => {
-  hurry()
-  while (isHurried()) await turn()
+  noteForegroundWrite()
+  while (hasForegroundWrite()) await turn()
   const since = performance.now()
-  hold(new Breath())
+  hold(new Yielder())
   t.ok(performance.now() - since >= 5)
 })
 
 t.test('one that was restarted counts from then on', async (t) => {
-  const breath = new Breath()
-  hold(breath)
-  breath.restart()
-  t.equal(breath.isDue, false)
+  const yielder = new Yielder()
+  hold(yielder)
+  yielder.restart()
+  t.equal(yielder.isDue, false)
 })
 
 t.test('a stride grows after quick calls, up to its bound, and shrinks after slow ones', async (t) => {
