@@ -1,7 +1,6 @@
 /** The grammar of `settee setup` and `settee vault`. */
 import { checkNames } from '../config/values.ts'
-import { type AddressFaultCode, parseAddress } from '../core/address.ts'
-import { DATABASE_NAME } from '../core/ids.ts'
+import { type AddressFaultCode, DATABASE_NAME, parseAddress } from '../core/address.ts'
 import { DATA, DATA_HELP, grammar, JSON_OUT, UsageError, type Values } from './grammar.ts'
 
 const APPS = ['inkdrop', 'livesync', 'pouchdb'] as const

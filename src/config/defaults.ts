@@ -1,4 +1,5 @@
-import { DATABASE_NAME, USERS_DATABASE } from '../core/ids.ts'
+import { DATABASE_NAME } from '../core/address.ts'
+import { USERS_DATABASE } from '../core/ids.ts'
 import { APP_ORIGINS } from '../core/network.ts'
 import { DEFAULT_LIMITS, DEFAULT_RULES } from '../core/types.ts'
 import { UUID_ALGORITHMS, UUID_FORMATS } from '../core/uuids.ts'

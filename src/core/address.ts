@@ -3,7 +3,9 @@
  * taken apart by hand, since URL drops a port that is the scheme's own, and mends what other clients do not understand.
  * Runs in a page as well.
  */
-import { DATABASE_NAME } from './ids.ts'
+
+/** The names that a user's database may have, decoded (protocol.md 2.1). */
+export const DATABASE_NAME = /^[a-z][a-z0-9_$()+/-]*$/
 
 /** What an address consists of, all of it decoded. */
 export interface AddressParts {

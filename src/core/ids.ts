@@ -1,4 +1,5 @@
 import { randomFillSync } from 'node:crypto'
+import { DATABASE_NAME } from './address.ts'
 import { CouchError } from './errors.ts'
 
 export const DESIGN_PREFIX = '_design/'
@@ -98,9 +99,6 @@ export function newUuid(now: number = Date.now()): string {
   bytes[8] = 0x80 | ((bytes[8] as number) & 0x3f)
   return bytes.toString('hex')
 }
-
-/** The names that a database of people may have, decoded; protocol.md 2.1. Apart from ids.ts, for what runs in a page. */
-export const DATABASE_NAME = /^[a-z][a-z0-9_$()+/-]*$/
 
 // Where accounts are kept, and how their documents are named; protocol.md 11.7.
 

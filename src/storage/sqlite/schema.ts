@@ -54,7 +54,7 @@ CREATE TABLE local (id TEXT PRIMARY KEY, rev INTEGER NOT NULL, body TEXT NOT NUL
 CREATE TABLE security (one INTEGER PRIMARY KEY CHECK (one = 1), version INTEGER NOT NULL, body TEXT NOT NULL);
 CREATE TABLE purge (seq INTEGER PRIMARY KEY, id TEXT NOT NULL, revs TEXT NOT NULL);
 
--- how many rows of the feed each stretch of 1024^level numbers holds (documents.ts)
+-- how many rows of the feed each stretch of 1024^level numbers holds (feed-counts.ts)
 CREATE TABLE feed_count (
   level INTEGER NOT NULL,
   bucket INTEGER NOT NULL,
@@ -92,7 +92,7 @@ ALTER TABLE revision ADD COLUMN stored_at INTEGER;
 
 -- revisions that are no leaves any more, by the numbers of their rows, and since when (ms since 1970);
 -- kept: compaction has been there, and CouchDB's model knows the body no more: the time machine alone does;
--- bytes: of the body. What they sum up to is counted in meta (garbage.ts).
+-- bytes: of the body. What they sum up to is counted in meta (wear.ts).
 CREATE TABLE superseded (
   revision INTEGER PRIMARY KEY,
   at INTEGER NOT NULL,
