@@ -2,7 +2,7 @@ import { createHmac, hash, randomBytes, timingSafeEqual } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { Config } from '../config/config.ts'
 import { atMost } from '../core/cache.ts'
-import { FairTurns } from '../core/concurrency.ts'
+import { Limiter } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
 import { networkOf } from '../core/network.ts'
 import type { UserCtx } from '../core/types.ts'
@@ -47,7 +47,7 @@ export class CredentialChecker {
   readonly #verified: LRUCache<string, true>
   readonly #refused: LRUCache<string, true>
   readonly #running = new Map<string, Promise<boolean>>()
-  readonly #turns: FairTurns
+  readonly #limiter: Limiter
   readonly #lockout: Lockout | undefined
   readonly #verify: (password: string, stored: string) => Promise<boolean>
   readonly #onVerified: (account: Account, password: string) => void
@@ -60,7 +60,7 @@ export class CredentialChecker {
     this.#accounts = accounts
     this.#verified = new LRUCache(atMost(remembered))
     this.#refused = new LRUCache({ ...atMost(remembered), ttl: refusedMs })
-    this.#turns = new FairTurns(concurrency, queue)
+    this.#limiter = new Limiter(concurrency, queue)
     this.#lockout = options.lockout
     this.#verify = options.verify ?? verifyPassword
     this.#onVerified = options.onVerified ?? (() => {})
@@ -104,7 +104,7 @@ export class CredentialChecker {
 
   /** The checks so far, by how they ended; those that had to be computed; and those that wait for that. */
   get counts(): { right: number; wrong: number; hashed: number; waiting: number } {
-    return { right: this.#right, wrong: this.#wrong, hashed: this.#hashed, waiting: this.#turns.waiting }
+    return { right: this.#right, wrong: this.#wrong, hashed: this.#hashed, waiting: this.#limiter.waiting }
   }
 
   /** Notes a device token that was refused in the place of a password. */
@@ -142,8 +142,8 @@ export class CredentialChecker {
     if (running) return running
     const share = attempt.asker === null ? '' : networkOf(attempt.asker.address)
     this.#hashed += 1
-    const started = this.#turns
-      .take(share, () => this.#verifyInTurn(attempt))
+    const started = this.#limiter
+      .run(() => this.#verifyInTurn(attempt), share)
       .then((right) => {
         ;(right ? this.#verified : this.#refused).set(key, true)
         return right

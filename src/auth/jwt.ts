@@ -3,7 +3,7 @@ import { LRUCache } from 'lru-cache'
 import type { Config } from '../config/config.ts'
 import { parseClaims } from '../config/value-rules.ts'
 import { atMost } from '../core/cache.ts'
-import { FairTurns } from '../core/concurrency.ts'
+import { Limiter } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
 import {
   checkPeriod,
@@ -38,7 +38,7 @@ export class JwtVerifier {
   readonly #config: Config
   readonly #verified = new LRUCache<string, VerifiedToken>(atMost(REMEMBERED))
   readonly #keys = new LRUCache<string, KeyObject>(atMost(KEYS))
-  readonly #turns = new FairTurns(AT_ONCE, MAY_WAIT)
+  readonly #limiter = new Limiter(AT_ONCE, MAY_WAIT)
 
   constructor(config: Config) {
     this.#config = config
@@ -72,7 +72,7 @@ export class JwtVerifier {
     const { claimsOf, headerOf } = await import('./jwt-signature.ts')
     const header = headerOf(token)
     const key = this.#keyOf(header)
-    const claims = await this.#turns.take(asker, () => claimsOf(token, key, header.alg))
+    const claims = await this.#limiter.run(() => claimsOf(token, key, header.alg), asker)
     const config = this.#config
     checkRequired(header, claims, parseClaims(config.get('jwt_auth', 'required_claims') || 'exp') ?? [])
     const verified = {

@@ -6,7 +6,7 @@ import type { Config } from '../config/config.ts'
 import { hashingOf } from '../config/settings.ts'
 import type { Sendable } from '../core/bytes.ts'
 import { atMost } from '../core/cache.ts'
-import { WorkQueue } from '../core/concurrency.ts'
+import { Limiter } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
 import { userDocId } from '../core/ids.ts'
 import { deriveKey, type HashOptions, PRFS, withHash } from '../documents/password-hashing.ts'
@@ -248,7 +248,7 @@ interface HashUpgradesOptions {
 
 export class HashUpgrades {
   readonly #options: HashUpgradesOptions
-  readonly #queue = new WorkQueue(1, MAY_WAIT)
+  readonly #limiter = new Limiter(1, MAY_WAIT)
   readonly #names = new Set<string>()
 
   constructor(options: HashUpgradesOptions) {
@@ -264,8 +264,8 @@ export class HashUpgrades {
     const hash = parseHash(account.stored)
     if (hash === null || !isWeak(hash, this.#options.hashing()) || this.#names.has(account.name)) return
     this.#names.add(account.name)
-    this.#queue
-      .take(() => this.#upgrade(account, hash.salt, password))
+    this.#limiter
+      .run(() => this.#upgrade(account, hash.salt, password))
       .catch((fault: unknown) => {
         if (!isExpected(fault)) this.#options.onFault(fault)
       })

@@ -3,7 +3,7 @@
  * docs/decisions/0002). Nothing names what is staged until a document is written that does.
  */
 import { createHash, type Hash } from 'node:crypto'
-import { WorkQueue } from '../core/concurrency.ts'
+import { Limiter } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
 import type { Settings } from '../core/types.ts'
 import type { BlobStage, DatabaseStore } from '../storage/engine.ts'
@@ -32,9 +32,9 @@ const SMALL_TOGETHER = 1024 * 1024
 const PIECES_AT_ONCE = 4
 
 /** Of the thread. Whoever waits is a request under way, of which there are so many as connections. */
-const turns = new WorkQueue(PIECES_AT_ONCE, Number.POSITIVE_INFINITY)
+const pieces = new Limiter(PIECES_AT_ONCE, Number.POSITIVE_INFINITY)
 /** Of the thread: large contents that are compressed at once. zlib's threads are the process's, and have other work. */
-const compressions = new WorkQueue(2, Number.POSITIVE_INFINITY)
+const compressions = new Limiter(2, Number.POSITIVE_INFINITY)
 /** What pieces were read into, for the next ones. */
 const memories: Buffer[] = []
 
@@ -45,7 +45,7 @@ function atTurn(
   end: number,
   use: (piece: Uint8Array) => Promise<void>,
 ): Promise<void> {
-  return turns.take(async () => {
+  return pieces.run(async () => {
     if ('bytes' in body) return use(bodyBytes(body, start, end))
     const memory = memories.pop() ?? Buffer.allocUnsafeSlow(PIECE)
     try {
@@ -152,7 +152,7 @@ export class Staging {
     const length = found.end - found.start
     const md5 = createHash('md5')
     const work = () => this.#gather(gzipped(hashed(codedPieces(body, found), md5), level))
-    const kept = await (length > PIECE ? compressions.take(work) : work())
+    const kept = await (length > PIECE ? compressions.run(work) : work())
     return { content: { length, encoding: 'gzip', ...kept }, sent: `md5-${md5.digest('base64')}` }
   }
 
@@ -166,7 +166,7 @@ export class Staging {
       const piece = Buffer.concat(gathered)
       gathered = []
       waiting = 0
-      await turns.take(() => {
+      await pieces.run(() => {
         this.#requireRoom()
         return to.append(piece)
       })

@@ -4,7 +4,7 @@
  */
 import { pbkdf2, randomBytes } from 'node:crypto'
 import { promisify } from 'node:util'
-import { WorkQueue } from '../core/concurrency.ts'
+import { Limiter } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
 import type { PasswordRule, Rules } from '../core/types.ts'
 import { memberValue, splitMembers } from './body.ts'
@@ -32,7 +32,7 @@ export type CompilePattern = (pattern: string) => (text: string) => boolean
 export class PasswordHashing {
   readonly #rules: () => Rules
   readonly #compile: CompilePattern
-  readonly #queue = new WorkQueue(AT_ONCE, MAY_WAIT)
+  readonly #limiter = new Limiter(AT_ONCE, MAY_WAIT)
 
   constructor(rules: () => Rules, compile: CompilePattern) {
     this.#rules = rules
@@ -63,7 +63,7 @@ export class PasswordHashing {
     if (password === undefined) return doc
     const { hashing } = this.#rules()
     const salt = newSalt()
-    const key = await this.#queue.take(() => deriveKey(password, salt, hashing))
+    const key = await this.#limiter.run(() => deriveKey(password, salt, hashing))
     return { ...doc, body: withHash(doc.body, key, salt, hashing) }
   }
 }

@@ -1,7 +1,7 @@
 /** Accounts as an admin keeps them: making, changing and deleting them, and what each takes. docs/settee-api.md. */
 import { addUser, readUser, removeUser, rolesOfUser, userNames } from '../auth/accounts.ts'
 import { SYSTEM_USER } from '../auth/users-feed.ts'
-import { Chains } from '../core/concurrency.ts'
+import { KeyedMutex } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
 import { USERS_DATABASE } from '../core/ids.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
@@ -42,7 +42,7 @@ export interface NewAccount {
 export class AccountKeeper {
   readonly #options: AccountKeeperOptions
   readonly #users: UserDocuments
-  readonly #deletions = new Chains()
+  readonly #deletions = new KeyedMutex()
   #signUps = 0
 
   constructor(options: AccountKeeperOptions) {

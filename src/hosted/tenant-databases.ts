@@ -5,7 +5,7 @@
  */
 import { SYSTEM_USER } from '../auth/users-feed.ts'
 import type { Config } from '../config/config.ts'
-import { Chains } from '../core/concurrency.ts'
+import { KeyedMutex } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
 import { checkDatabaseName } from '../core/ids.ts'
 import type { SecurityObject } from '../core/types.ts'
@@ -27,8 +27,8 @@ interface TenantDatabasesOptions {
 export class TenantDatabases {
   readonly #options: TenantDatabasesOptions
   /** Of one account, and of one name, one thing at a time; always in this order. */
-  readonly #accounts = new Chains()
-  readonly #names = new Chains()
+  readonly #accounts = new KeyedMutex()
+  readonly #names = new KeyedMutex()
 
   constructor(options: TenantDatabasesOptions) {
     this.#options = options
@@ -67,7 +67,7 @@ export class TenantDatabases {
 
   /** Resolves when no database that was begun to be made, or deleted, for the account by now is half done. */
   settled(account: string): Promise<void> {
-    return this.#accounts.ended(account)
+    return this.#accounts.whenIdle(account)
   }
 
   async #makeUnowned(name: string): Promise<void> {

@@ -1,7 +1,7 @@
 /** What an admin has decided of accounts: their quotas, and whether they are suspended. A record an account that differs. */
 import { type AccountListener, type Accounts, isServerAdmin } from '../auth/accounts.ts'
 import type { Config } from '../config/config.ts'
-import { Chains } from '../core/concurrency.ts'
+import { KeyedMutex } from '../core/concurrency.ts'
 import { isJsonObject } from '../core/json.ts'
 import type { RecordStore } from './owners.ts'
 import {
@@ -36,7 +36,7 @@ interface TenantChange {
 export class Tenants {
   readonly #store: RecordStore
   readonly #config: Config
-  readonly #chains = new Chains()
+  readonly #mutex = new KeyedMutex()
   readonly #tenants = new Map<string, Tenant>()
   readonly #quotas = new Map<string, Quota>()
   readonly #listeners = new Set<AccountListener>()
@@ -108,7 +108,7 @@ export class Tenants {
 
   /** Durable when resolved, and then in effect; feeds of an account that is let in no more end. */
   change(account: string, change: TenantChange): Promise<void> {
-    return this.#chains.run(account, async () => {
+    return this.#mutex.run(account, async () => {
       const before = this.#tenants.get(account) ?? ORDINARY
       const quota = changedOverrides(before.quota, change.quota ?? {})
       const after = { ...before, ...change, quota: Object.keys(quota).length > 0 ? quota : ORDINARY.quota }
@@ -123,7 +123,7 @@ export class Tenants {
 
   /** The account is gone: a later one of its name begins anew. */
   forget(account: string): Promise<void> {
-    return this.#chains.run(account, async () => {
+    return this.#mutex.run(account, async () => {
       await this.#store.writeRecords([{ kind: KIND, key: account, value: null }])
       this.#tenants.delete(account)
       this.#quotas.delete(account)

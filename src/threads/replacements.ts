@@ -1,4 +1,5 @@
 /** Restoring databases: copies are prepared on a thread of their own, and then take the place of what is there. */
+import { Limiter } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
 import type { DatabaseEntry, Replaced } from '../storage/catalog.ts'
 import type { Prepared } from '../storage/storage-engine.ts'
@@ -30,7 +31,7 @@ export class Replacements {
   /** Names that are in the list, and no database just now. */
   readonly #underWay = new Set<string>()
   /** One is prepared at a time: each has a thread, and reads a whole file. */
-  #preparing: Promise<unknown> = Promise.resolve()
+  readonly #preparing = new Limiter(1, Number.POSITIVE_INFINITY)
 
   constructor(options: ReplacementsOptions) {
     this.#options = options
@@ -42,14 +43,13 @@ export class Replacements {
   }
 
   /** @throws bad_request when the copy is not good; unavailable when its thread dies */
-  prepare(name: string, copy: string): Promise<PreparedRestore> {
-    const ask = () =>
+  async prepare(name: string, copy: string): Promise<PreparedRestore> {
+    const prepared = await this.#preparing.run(() =>
       this.#options.aside(
         (thread) => thread.ask({ type: 'prepare', database: name, copy }) as Promise<Prepared>,
-      )
-    const prepared = this.#preparing.then(ask, ask)
-    this.#preparing = prepared
-    return prepared.then((found) => this.#handed(name, found))
+      ),
+    )
+    return this.#handed(name, prepared)
   }
 
   #handed(name: string, { draft, updateSeq, docCount }: Prepared): PreparedRestore {

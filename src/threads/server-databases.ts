@@ -1,6 +1,6 @@
 /** The databases of a server over its pool of threads. */
 import { extname } from 'node:path'
-import { OneAtATime } from '../core/concurrency.ts'
+import { KeyedMutex } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
 import { checkDatabaseName } from '../core/ids.ts'
 import {
@@ -79,7 +79,7 @@ class ServerDatabases implements OwnedDatabases {
   readonly #byName = new Map<string, ProxiedDatabase>()
   readonly #byIncarnation = new Map<number, ProxiedDatabase>()
   /** Makings and deletings under way: one at a time for a name. */
-  readonly #changing = new OneAtATime()
+  readonly #changing = new KeyedMutex()
   readonly #notes = new UpdateNotes({
     note: (names, marks) => this.#catalogChange({ act: 'noteUpdated', names, marks }),
   })

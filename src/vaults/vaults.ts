@@ -6,7 +6,7 @@ import { dirname } from 'node:path'
 import type { Operator } from '../auth/operator.ts'
 import type { TokenMaker } from '../auth/token-maker.ts'
 import { SYSTEM_USER } from '../auth/users-feed.ts'
-import { WorkQueue } from '../core/concurrency.ts'
+import { Limiter } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
 import type { SecurityList, SecurityObject } from '../core/types.ts'
@@ -39,10 +39,10 @@ const WAITING = 16
 /** @returns what works on the databases that are open in this process */
 export function localVaults(services: VaultServices, operator: Pick<Operator, 'addAccount'>): VaultControls {
   // Two that let somebody into the same database would each write the list that they have read.
-  const turns = new WorkQueue(1, WAITING)
+  const limiter = new Limiter(1, WAITING)
   return {
     readVault: (query) => readVault(services, query),
-    addVault: (order) => turns.take(() => addVault(services, operator, order)),
+    addVault: (order) => limiter.run(() => addVault(services, operator, order)),
   }
 }
 

@@ -1,4 +1,4 @@
-import { WorkQueue } from '../../core/concurrency.ts'
+import { Limiter } from '../../core/concurrency.ts'
 
 /** The least that one caller may take, in bytes, if all may take so much: two bodies that are just not put into a file. */
 const LEAST_SHARE = 16 * 1024 * 1024
@@ -71,8 +71,8 @@ const HUGE = 2 * 1024 * 1024
 const MAY_WAIT = 100
 
 interface Caller {
-  readonly large: WorkQueue
-  readonly huge: WorkQueue
+  readonly large: Limiter
+  readonly huge: Limiter
   requests: number
 }
 
@@ -95,8 +95,8 @@ export class LargeBodies {
     this.#callers.set(name, caller)
     caller.requests += 1
     try {
-      const inTurn = () => caller.large.take(work)
-      return await (length > HUGE ? caller.huge.take(inTurn) : inTurn())
+      const inTurn = () => caller.large.run(work)
+      return await (length > HUGE ? caller.huge.run(inTurn) : inTurn())
     } finally {
       caller.requests -= 1
       if (caller.requests === 0) this.#callers.delete(name)
@@ -105,5 +105,5 @@ export class LargeBodies {
 }
 
 function newCaller(): Caller {
-  return { large: new WorkQueue(AT_ONCE, MAY_WAIT), huge: new WorkQueue(1, MAY_WAIT), requests: 0 }
+  return { large: new Limiter(AT_ONCE, MAY_WAIT), huge: new Limiter(1, MAY_WAIT), requests: 0 }
 }

@@ -5,7 +5,7 @@
 import { constants, statSync } from 'node:fs'
 import { copyFile, type FileHandle, mkdir, open, rename, rm, stat, statfs } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import { WorkQueue } from '../../core/concurrency.ts'
+import { Limiter } from '../../core/concurrency.ts'
 import { syncPath } from '../../core/durable-files.ts'
 import { CouchError } from '../../core/errors.ts'
 import { Connection, type ConnectionOptions, isFull } from './connection.ts'
@@ -40,7 +40,7 @@ interface UpgradesOptions {
 
 export class Upgrades {
   readonly #options: UpgradesOptions
-  readonly #queue = new WorkQueue(AT_ONCE, MAY_WAIT)
+  readonly #limiter = new Limiter(AT_ONCE, MAY_WAIT)
 
   constructor(options: UpgradesOptions) {
     this.#options = options
@@ -55,7 +55,7 @@ export class Upgrades {
     const connection = this.#connect(file)
     if (closingOnError(connection, () => isReady(connection, file))) return connection
     connection.close()
-    return this.#queue.take(() => this.#upgraded(file))
+    return this.#limiter.run(() => this.#upgraded(file))
   }
 
   #connect({ path, mayBeNew = false, onAlone }: UpgradedFile): Connection {
