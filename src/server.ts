@@ -7,7 +7,7 @@ import { makeLogger } from './config/logger.ts'
 import type { ConfigFlags } from './config/sources.ts'
 import { requireSafeProxyAuth } from './config/value-rules.ts'
 import { setteeVersion } from './config/version.ts'
-import { tellStoredBefore } from './hosted/stored-before.ts'
+import { reportDisallowed } from './hosted/disallowed-report.ts'
 import type { Device } from './metrics/alarms.ts'
 import type { SpaceWatch } from './metrics/space-watch.ts'
 import { openAuthServices } from './server/auth-services.ts'
@@ -112,7 +112,7 @@ async function compose(options: ServerOptions, context: ServerContext): Promise<
     databases.endFeeds()
     await Promise.all([app.close(), app.secure?.close()])
   })
-  if (config.isHosted) shutdown.add(tellStoredBefore(databases, logger))
+  if (config.isHosted) shutdown.add(reportDisallowed(databases, logger))
   await serveCommands(context, services, app)
   backupServices.backups.startSchedule()
   return app

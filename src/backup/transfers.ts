@@ -88,7 +88,7 @@ async function exportDatabase(
   onProgress: Tell = () => undefined,
 ): Promise<ExportOutcome> {
   const handle = databases.get(database)
-  const [counts, before] = await Promise.all([countsOf(handle), handle.storedBefore()])
+  const [counts, before] = await Promise.all([countsOf(handle), handle.countDisallowed()])
   const hasAttachments = before.attachments > 0
   await overSocket(socket, ending, async (connection) => {
     const file = counted(fileOf(handle, hasAttachments), onProgress)

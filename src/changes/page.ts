@@ -69,7 +69,7 @@ export interface ChangesSource {
  *
  * @param request `since` as a number continues a page: above it, or with `descending` below it. As a token it is
  * ignored with `descending` (protocol.md 5.1)
- * @param house null: no function of a design document runs here (hosted mode)
+ * @param house null: no function of a design document runs here
  * @throws unauthorized, forbidden; bad_request for a malformed token; for filters invalid_filter, not_found,
  *   deleted, hosted_function, and as the sandbox does
  */

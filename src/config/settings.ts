@@ -2,6 +2,7 @@ import {
   type CompactionRules,
   type CompressionRules,
   DEFAULT_RULES,
+  type DocumentPolicy,
   type Limits,
   type Rules,
   type Settings,
@@ -19,7 +20,7 @@ export function settingsOf(config: Config): Settings {
 
 function rulesOf(config: Config): Rules {
   return {
-    isHosted: config.isHosted,
+    policy: documentPolicy(config),
     upgradeCopies: config.integer('settee', 'upgrade_copies_days') > 0,
     hashing: hashingOf(config),
     users: usersRulesOf(config),
@@ -37,6 +38,14 @@ function rulesOf(config: Config): Rules {
       scanRatio: config.integer('mango', 'index_scan_warning_threshold'),
     },
   }
+}
+
+/** Tenants' programs and attachments are not taken (docs/hosted.md). */
+export const HOSTED_POLICY: DocumentPolicy = { attachments: false, designDocs: false }
+
+/** @returns the kinds of documents that the server takes */
+export function documentPolicy({ isHosted }: Pick<Config, 'isHosted'>): DocumentPolicy {
+  return isHosted ? HOSTED_POLICY : DEFAULT_RULES.policy
 }
 
 const HOSTED_MAX_LEAVES = 1000

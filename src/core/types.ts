@@ -54,13 +54,20 @@ export interface Limits {
   readonly threadHeap: number | null
 }
 
+/** The kinds of documents that a server takes. Plain data, since it goes to the threads of the databases. */
+export interface DocumentPolicy {
+  /** Whether documents may have attachments. */
+  readonly attachments: boolean
+  /** Whether users may write design documents, and their functions run. */
+  readonly designDocs: boolean
+}
+
+const ALLOW_ALL: DocumentPolicy = { attachments: true, designDocs: true }
+
 /** What the configuration says of documents beside how large they may be. */
 export interface Rules {
-  /**
-   * Hosted mode (docs/hosted.md): design documents and attachments are refused, and no function of a user's runs.
-   * Stays as it was when the server started.
-   */
-  readonly isHosted: boolean
+  /** Stays as it was when the server started. */
+  readonly policy: DocumentPolicy
   /** Whether a file is copied before a newer settee changes its schema. */
   readonly upgradeCopies: boolean
   /** How new passwords in `_users` are hashed; `prf` is CouchDB's name of the digest. */
@@ -135,7 +142,7 @@ export interface Settings {
 }
 
 export const DEFAULT_RULES: Rules = {
-  isHosted: false,
+  policy: ALLOW_ALL,
   upgradeCopies: true,
   hashing: { iterations: 600_000, prf: 'sha256' },
   users: { database: USERS_DATABASE, publicFields: [], securityEditable: false, passwordRules: [] },

@@ -4,17 +4,10 @@
  * `_local` documents, which clients cannot sync without.
  */
 import { CouchError } from '../core/errors.ts'
-import { isDesignId } from '../core/ids.ts'
 import type { Allowance, UserCtx } from '../core/types.ts'
-import type { Sandbox, UserFunction } from '../sandbox/messages.ts'
 import type { DatabaseStore, DocState, StoreView } from '../storage/engine.ts'
-import { kindRange } from './all-docs-query.ts'
-import { AUTH_DESIGN_BODY, AUTH_DESIGN_ID } from './auth-design.ts'
-import { spliceDocument } from './body.ts'
-import type { StoredBefore } from './database.ts'
 import type { Candidate, Inspect } from './draft.ts'
 import type { Edit } from './edit.ts'
-import type { IncomingDoc } from './incoming.ts'
 
 /** What rows and ancestry of a revision take beside its body, about. */
 const REVISION_BYTES = 256
@@ -184,101 +177,4 @@ function grows(candidate: Candidate, edit: Pick<Edit, 'attachment' | 'doc'> | un
   // Whoever removes an attachment makes room, though the document is written once more for it.
   const isRemoval = edit?.attachment !== undefined
   return !isRemoval && !(doc.deleted && isDeletion(candidate))
-}
-
-// Hosted mode, docs/hosted.md: what a tenant may not bring. No design documents, since they are programs, and no
-// attachments; their tombstones neither, so that what stands in a data folder from before stays as it is. Pure.
-
-const USERS_DATABASE = '_users'
-
-/** What is looked at of an edit. */
-interface HostedEdit {
-  readonly id: string
-  readonly doc: Pick<IncomingDoc, 'deleted' | 'body' | 'attachments'>
-  /** The edit is of this attachment alone, its removal too. */
-  readonly attachment?: string
-}
-
-/**
- * What hosted mode refuses an edit with, whoever sends it and whatever is stored; null: it may be written.
- * @param database its name
- */
-export function hostedRefusal(database: string, { id, doc, attachment }: HostedEdit): CouchError | null {
-  if (attachment !== undefined) return new CouchError('hosted_attachment')
-  const isOwn = !doc.deleted && isOwnDesign(database, id, doc.body)
-  if (isDesignId(id) && !isOwn) return new CouchError('hosted_design')
-  return doc.attachments.length > 0 ? new CouchError('hosted_attachment') : null
-}
-
-/**
- * Whether a document is settee's own `_design/_auth`, the one design document there is in hosted mode.
- * @param body its text as it is stored
- */
-export function isOwnDesign(database: string, id: string, body: string): boolean {
-  return mayBeOwnDesign(database, id) && body === AUTH_DESIGN_BODY
-}
-
-/** As {@link isOwnDesign} as far as the address tells it. */
-export function mayBeOwnDesign(database: string, id: string): boolean {
-  return database === USERS_DATABASE && id === AUTH_DESIGN_ID
-}
-
-// What a database holds from before hosted mode, which takes no more of it (docs/hosted.md).
-
-/** Attachments are counted so far; what that takes is a millisecond or two. */
-export const MOST_COUNTED = 10_000
-
-/** @param database its name */
-export async function storedBefore(store: DatabaseStore, database: string): Promise<StoredBefore> {
-  const [designDocs, [own], attachments] = await Promise.all([
-    store.countRange(kindRange('design')),
-    store.readDocs(
-      [AUTH_DESIGN_ID],
-      (doc, id) =>
-        doc !== null && !doc.deleted && isOwnDesign(database, id, doc.body(doc.rev) ?? '') ? 1 : 0,
-      { body: true },
-    ),
-    store.countAttachments(MOST_COUNTED),
-  ])
-  return { designDocs: designDocs - (own ?? 0), attachments }
-}
-
-// The sandbox of hosted mode: it runs settee's own functions, and refuses any other before a thread is asked for one.
-
-/**
- * @param sandbox runs what may run
- * @param database the name of the database whose functions are asked for
- * @returns a sandbox that rejects with hosted_function for all functions but those of settee's own design document
- */
-export function ownFunctionsOnly(sandbox: Sandbox, database: string): Sandbox {
-  const check = (fn: UserFunction): void => {
-    if (!isOwn(fn, database)) throw new CouchError('hosted_function')
-  }
-  return {
-    compile: async (fn) => {
-      check(fn)
-      return sandbox.compile(fn)
-    },
-    filter: async (fn, docs, req) => {
-      check(fn)
-      return sandbox.filter(fn, docs, req)
-    },
-    map: async (fn, docs) => {
-      check(fn)
-      return sandbox.map(fn, docs)
-    },
-    reduce: async (fn, calls) => {
-      check(fn)
-      return sandbox.reduce(fn, calls)
-    },
-    validate: async (fn, calls) => {
-      check(fn)
-      return sandbox.validate(fn, calls)
-    },
-  }
-}
-
-function isOwn({ ddoc, rev, source }: UserFunction, database: string): boolean {
-  if (!mayBeOwnDesign(database, ddoc)) return false
-  return source === spliceDocument({ id: AUTH_DESIGN_ID, rev, body: AUTH_DESIGN_BODY })
 }

@@ -117,7 +117,7 @@ export class Staging {
 
   async #take(body: Body, { start, end }: Stretch, { name, type, encoding }: Arriving): Promise<Taken> {
     const { limits, rules } = this.#settings
-    if (rules.isHosted) throw new CouchError('hosted_attachment')
+    if (!rules.policy.attachments) throw new CouchError('hosted_attachment')
     this.#requireRoom()
     const sentLength = end - start
     const limit = limits.maxAttachmentSize

@@ -127,14 +127,14 @@ class Bulk {
   async check(store: DatabaseStore): Promise<void> {
     const yielder = new Yielder()
     const ids = new Set<string>()
-    const { isHosted } = this.#settings.rules
+    const { attachments } = this.#settings.rules.policy
     for (let at = 0; at < this.#body.count; at++) {
       const read = this.#read(at)
       const row = read instanceof Promise ? await read : read
       this.#admit(row)
-      // What a document's second edit finds, its first one has made: only the writing can tell. Hosted mode refuses
-      // the document for its stubs, and no other with it.
-      if (!isHosted && hasStubs(row.doc) && !ids.has(row.id)) await checkStubs(store, row, this.newEdits)
+      // What a document's second edit finds, its first one has made: only the writing can tell. Without
+      // attachments the policy refuses the document for its stubs, and no other with it.
+      if (attachments && hasStubs(row.doc) && !ids.has(row.id)) await checkStubs(store, row, this.newEdits)
       ids.add(row.id)
       if (this.#body.isInMemory) this.#kept.push(row)
       if (yielder.isDue) await yielder.yieldIfDue()

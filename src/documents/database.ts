@@ -143,11 +143,11 @@ export interface DatabaseSize extends StoreSizes {
   readonly views: { readonly bytes: number }
 }
 
-/** What a database holds that hosted mode takes no more of. */
-export interface StoredBefore {
+/** What a database has that a policy without it would refuse. */
+export interface DisallowedContent {
   /** Live design documents, settee's own aside. */
   readonly designDocs: number
-  /** Attachments of all stored revisions, counted up to MOST_COUNTED (stored-before.ts). */
+  /** Attachments of all stored revisions, counted up to MAX_COUNTED (policy.ts). */
   readonly attachments: number
 }
 
@@ -161,7 +161,7 @@ export interface Database extends TimeMachine {
   /** Stores a whole security object. @throws bad_request for a bad shape; unauthorized, forbidden */
   setSecurity(user: UserCtx, security: SecurityObject): Promise<void>
   /** For the house itself: no rights are checked. */
-  storedBefore(): Promise<StoredBefore>
+  countDisallowed(): Promise<DisallowedContent>
   /** All revisions as lines of a couchbackup file, without its first. For server admins. */
   exportLines(user: UserCtx): AsyncIterable<Uint8Array>
   revsLimit(user: UserCtx): Promise<number>

@@ -57,7 +57,7 @@ export async function readAttachments(json: string, settings: Settings): Promise
   if (!isObject(json)) throw new CouchError('doc_validation', 'Bad special document member: _attachments')
   const { special: entries } = await splitInSteps(json, () => true)
   const names = [...entries.keys()]
-  if (settings.rules.isHosted) return { attachments: names.map(unread), follows: [], names }
+  if (!settings.rules.policy.attachments) return { attachments: names.map(unread), follows: [], names }
   const attachments: IncomingAttachment[] = []
   const follows: FollowingAttachment[] = []
   const isFull = names.length > settings.rules.maxAttachments
@@ -74,7 +74,7 @@ function isObject(json: string): boolean {
   return json.startsWith('{')
 }
 
-/** Hosted mode refuses the document for it (hosted.ts), so nothing of it is looked at. */
+/** The policy refuses the document for it (policy.ts), so its content is not read. */
 function unread(name: string): IncomingAttachment {
   return { name, type: 'application/octet-stream', revpos: undefined, content: null }
 }

@@ -50,8 +50,8 @@ export async function readMultipart(
   const text = bodyText(body, json.start, json.end)
   const { doc, follows, names } = await readLeadingDocument(text, settings, address)
   const places = new Map(names.map((name, place) => [name, place]))
-  // Hosted mode refuses the document for them; which part is whose is then of no interest.
-  if (settings.rules.isHosted && doc.attachments.length > 0) return { doc, follows: [], places }
+  // The policy refuses the document for them, so the parts need no check.
+  if (!settings.rules.policy.attachments && doc.attachments.length > 0) return { doc, follows: [], places }
   const matched = matchParts(inOrder(follows, places), parts)
   for (const { attachment, part } of matched) checkLength(attachment, part)
   return { doc, follows: matched, places }

@@ -9,7 +9,6 @@ import type { DatabaseStore } from '../storage/engine.ts'
 import type { RememberingStore } from '../storage/history-store.ts'
 import { sequenceToken } from '../storage/sequence.ts'
 import { allDocs, allDocsQueries } from './all-docs.ts'
-import { storedBefore } from './allowance.ts'
 import { withStaging } from './attachments.ts'
 import { bulkDocs } from './bulk-docs.ts'
 import { bulkGet } from './bulk-get.ts'
@@ -31,6 +30,7 @@ import { bulkGetMixed, openRevsMixed } from './multipart.ts'
 import { readForm, readMultipart, stageFollowing, stageForm } from './multipart-document.ts'
 import { openAttachment, openDocument, openParts } from './open.ts'
 import { openRevs } from './open-revisions.ts'
+import { countDisallowed } from './policy.ts'
 import { maintenance } from './purge.ts'
 import { bodyLength, bodyText } from './request-body.ts'
 import { missingRevsAnswer, revsDiff } from './revs-diff.ts'
@@ -100,7 +100,7 @@ export function storeDatabase(store: RememberingStore, options: StoreDatabaseOpt
   return {
     info: (user) => databaseInfo(store, user),
     security: async () => (await store.view()).security,
-    storedBefore: () => storedBefore(store, options.name),
+    countDisallowed: () => countDisallowed(store, options.name),
     exportLines: (user) => exportLines(store, user, limits()),
     setSecurity: async (user, security) => {
       await store.updateSettings((view) => {

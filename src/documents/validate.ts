@@ -4,15 +4,22 @@
  */
 import type { CouchError } from '../core/errors.ts'
 import { isDesignId } from '../core/ids.ts'
-import { AMPLE_SPACE, type Rules, type Space, shortage, type UserCtx } from '../core/types.ts'
+import {
+  AMPLE_SPACE,
+  type DocumentPolicy,
+  type Rules,
+  type Space,
+  shortage,
+  type UserCtx,
+} from '../core/types.ts'
 import type { Sandbox, UserFunction, ValidateCall } from '../sandbox/messages.ts'
 import type { DatabaseStore, Decision, StoreView } from '../storage/engine.ts'
-import { isOwnDesign } from './allowance.ts'
 import { spliceDocument } from './body.ts'
 import type { DocumentRules } from './database.ts'
 import { checkDesignDoc, compileViews, type ViewFunction } from './design-docs.ts'
 import type { Inspect } from './draft.ts'
 import type { EditResult } from './edit.ts'
+import { isBuiltInDesign } from './policy.ts'
 import { DeletionWatch, type MassDeletion } from './time-machine/time-machine-calls.ts'
 import {
   type CallContext,
@@ -79,7 +86,7 @@ interface WriteChecksOptions {
   readonly name: string
   readonly incarnation: number
   readonly sandbox: Sandbox
-  rules(): Pick<Rules, 'isHosted' | 'massDeletion' | 'maxLeaves' | 'maxAttachments'>
+  rules(): Pick<Rules, 'policy' | 'massDeletion' | 'maxLeaves' | 'maxAttachments'>
   /** What is left of the disk now; by default there is room. */
   space?(): Space
   /** What the database asks of its documents itself, as `_users` does. */
@@ -112,12 +119,12 @@ export class WriteChecks {
       () => rules().massDeletion,
       (found) => options.onMassDeletion?.(found),
     )
-    const mayRun = (id: string, body: string) => !this.isHosted || isOwnDesign(name, id, body)
+    const mayRun = (id: string, body: string) => this.policy.designDocs || isBuiltInDesign(name, id, body)
     this.validators = new Validators(store, incarnation, mayRun)
   }
 
-  get isHosted(): boolean {
-    return this.#rules().isHosted
+  get policy(): DocumentPolicy {
+    return this.#rules().policy
   }
 
   /** What a document may have of leaves, deleted ones too, and of attachments. */

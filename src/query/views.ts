@@ -329,7 +329,7 @@ async function viewInfo(surroundings: ViewSurroundings, id: string): Promise<obj
   }
 }
 
-// The views of a server in hosted mode, docs/hosted.md: there are none, whatever design documents are stored.
+// The views of a server whose policy runs no functions, whatever design documents are stored.
 
 /** Every call rejects with hosted_function, or with what the caller's rights lack. */
 export function refusedViews(store: DatabaseStore): ViewSource {

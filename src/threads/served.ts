@@ -3,7 +3,7 @@ import { readFilterBody } from '../changes/filters.ts'
 import { changesPage } from '../changes/page.ts'
 import { holdsAccounts } from '../core/ids.ts'
 import type { SecurityObject, Settings, Space, UserCtx } from '../core/types.ts'
-import { ownFunctionsOnly } from '../documents/allowance.ts'
+import { policySandbox } from '../documents/policy.ts'
 import { requireDatabaseAdmin, requireServerAdmin } from '../documents/security.ts'
 import { storeDatabase } from '../documents/store-database.ts'
 import type { MassDeletion } from '../documents/time-machine/time-machine-calls.ts'
@@ -34,10 +34,9 @@ interface Served {
 /** @returns what is asked of it, by the names of wire.ts */
 export async function served(store: RememberingStore, around: Served): Promise<ServedDatabase> {
   const { name, incarnation, views, tell } = around
-  const { isHosted } = around.settings().rules
-  const { sandbox: own } = around.functions
-  const sandbox = isHosted ? ownFunctionsOnly(own, name) : own
-  const house = isHosted ? null : { sandbox, name, incarnation }
+  const { policy } = around.settings().rules
+  const sandbox = policySandbox(policy, around.functions.sandbox, name)
+  const house = policy.designDocs ? { sandbox, name, incarnation } : null
   const options = {
     name,
     limits: () => around.settings().limits,
@@ -58,7 +57,7 @@ export async function served(store: RememberingStore, around: Served): Promise<S
   store.onCommit((updateSeq, epoch) => tell({ type: 'committed', incarnation, updateSeq, epoch }))
   const database: ServedDatabase = {
     ...documents,
-    ...(isHosted ? refusedViews(store) : storeViews({ store, sandbox, incarnation, memory: views })),
+    ...(policy.designDocs ? storeViews({ store, sandbox, incarnation, memory: views }) : refusedViews(store)),
     ...storeFind(store, name, () => around.settings().rules.find),
     changes: (user, request) => changesPage(store, user, request, house),
     readFilterBody: async (_user, body, withText) => readFilterBody(body, withText),
@@ -81,7 +80,7 @@ const CALLERS: Readonly<Record<keyof ServedDatabase, Callers>> = {
   info: 'itself',
   size: 'itself',
   security: 'itself',
-  storedBefore: 'itself',
+  countDisallowed: 'itself',
   exportLines: 'server admins',
   setSecurity: 'itself',
   revsLimit: 'itself',

@@ -23,7 +23,7 @@ export const METHODS = {
   size: 'call',
   security: 'call',
   setSecurity: 'call',
-  storedBefore: 'call',
+  countDisallowed: 'call',
   exportLines: 'stream',
   revsLimit: 'call',
   setRevsLimit: 'call',

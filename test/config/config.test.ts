@@ -11,7 +11,7 @@ import {
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { type ConfigOptions, openConfig } from '../../src/config/config.ts'
-import { settingsOf } from '../../src/config/settings.ts'
+import { HOSTED_POLICY, settingsOf } from '../../src/config/settings.ts'
 import { StartError } from '../../src/config/start-error.ts'
 
 const open = (dataDir: string, options: Partial<ConfigOptions> = {}) =>
@@ -269,7 +269,7 @@ t.test('hosted mode is what the server was started in', async (t) => {
   await config.set('settee', 'mode', 'single')
   t.equal(config.get('settee', 'mode'), 'single')
   t.ok(config.isHosted)
-  t.ok(settingsOf(config).rules.isHosted)
+  t.equal(settingsOf(config).rules.policy, HOSTED_POLICY)
   const dataDir = folder(t)
   t.notOk((await open(dataDir)).isHosted)
   const flagged = await open(dataDir, { flags: { hosted: true } })

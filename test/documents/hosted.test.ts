@@ -1,8 +1,9 @@
-/** Hosted mode on a database: settee's own design document, and that nothing is read, staged or run. */
+/** The policy of hosted mode on a database: settee's own design document passes, and nothing is read, staged or run. */
 import t from 'tap'
-import { DEFAULT_LIMITS, DEFAULT_RULES } from '../../src/core/types.ts'
-import { hostedRefusal, isOwnDesign, ownFunctionsOnly } from '../../src/documents/allowance.ts'
+import { HOSTED_POLICY } from '../../src/config/settings.ts'
+import { DEFAULT_LIMITS, DEFAULT_RULES, type DocumentPolicy } from '../../src/core/types.ts'
 import { AUTH_DESIGN_BODY, AUTH_DESIGN_ID } from '../../src/documents/auth-design.ts'
+import { isBuiltInDesign, policyRefusals, policySandbox } from '../../src/documents/policy.ts'
 import { storeDatabase } from '../../src/documents/store-database.ts'
 import type { Sandbox } from '../../src/sandbox/messages.ts'
 import type { RememberingStore } from '../../src/storage/history-store.ts'
@@ -10,7 +11,7 @@ import { localSandbox } from '../helpers/local-sandbox.ts'
 import { memoryEngine } from '../helpers/memory-engine.ts'
 import { ADMIN, body, jsonOf, NOBODY, parse, spooled } from './helpers.ts'
 
-/** The same store in single mode (`before`) and in hosted mode. */
+/** The same store with a policy that allows everything (`before`), and with the policy of hosted mode. */
 async function openHosted(name: string) {
   const engine = memoryEngine()
   const { incarnation } = await (await engine.openCatalog()).create(name)
@@ -23,38 +24,39 @@ async function openHosted(name: string) {
       return typeof value === 'function' ? value.bind(target) : value
     },
   })
-  const make = (isHosted: boolean) => {
-    const sandbox = localSandbox()
-    return storeDatabase(store, {
+  const make = (policy: DocumentPolicy) =>
+    storeDatabase(store, {
       name,
       limits: () => DEFAULT_LIMITS,
-      rules: () => ({ ...DEFAULT_RULES, isHosted }),
+      rules: () => ({ ...DEFAULT_RULES, policy }),
       onSecured: () => undefined,
-      sandbox: isHosted ? ownFunctionsOnly(sandbox, name) : sandbox,
+      sandbox: policySandbox(policy, localSandbox(), name),
       incarnation,
       startCompaction: () => undefined,
     })
-  }
-  return { before: make(false), hosted: make(true), store, staged }
+  return { before: make(DEFAULT_RULES.policy), hosted: make(HOSTED_POLICY), store, staged }
 }
 
 const AUTH = JSON.parse(AUTH_DESIGN_BODY) as Record<string, unknown>
 const doc = (body: string, deleted = false) => ({ body, deleted, attachments: [] })
 
+const refusal = (database: string, edit: Parameters<typeof policyRefusals>[2][number]) =>
+  policyRefusals(HOSTED_POLICY, database, [edit])?.[0] ?? null
+
 t.test('_design/_auth of _users is exempt, exactly as settee has it', (t) => {
-  t.equal(hostedRefusal('_users', { id: AUTH_DESIGN_ID, doc: doc(AUTH_DESIGN_BODY) }), null)
+  t.equal(refusal('_users', { id: AUTH_DESIGN_ID, doc: doc(AUTH_DESIGN_BODY) }), null)
   const attachments = [{ name: 'a', type: 'text/plain', revpos: undefined, content: null }]
   const refused = [
-    hostedRefusal('users', { id: AUTH_DESIGN_ID, doc: doc(AUTH_DESIGN_BODY) }),
-    hostedRefusal('_users', { id: '_design/auth', doc: doc(AUTH_DESIGN_BODY) }),
-    hostedRefusal('_users', { id: AUTH_DESIGN_ID, doc: doc(AUTH_DESIGN_BODY.replace('}', ',"x":1}')) }),
-    hostedRefusal('_users', { id: AUTH_DESIGN_ID, doc: doc(AUTH_DESIGN_BODY, true) }),
+    refusal('users', { id: AUTH_DESIGN_ID, doc: doc(AUTH_DESIGN_BODY) }),
+    refusal('_users', { id: '_design/auth', doc: doc(AUTH_DESIGN_BODY) }),
+    refusal('_users', { id: AUTH_DESIGN_ID, doc: doc(AUTH_DESIGN_BODY.replace('}', ',"x":1}')) }),
+    refusal('_users', { id: AUTH_DESIGN_ID, doc: doc(AUTH_DESIGN_BODY, true) }),
   ]
-  for (const refusal of refused) t.match(refusal, { code: 'hosted_design', status: 403, error: 'forbidden' })
-  t.match(hostedRefusal('_users', { id: AUTH_DESIGN_ID, doc: { ...doc(AUTH_DESIGN_BODY), attachments } }), {
+  for (const found of refused) t.match(found, { code: 'hosted_design', status: 403, error: 'forbidden' })
+  t.match(refusal('_users', { id: AUTH_DESIGN_ID, doc: { ...doc(AUTH_DESIGN_BODY), attachments } }), {
     code: 'hosted_attachment',
   })
-  t.equal(isOwnDesign('_users', AUTH_DESIGN_ID, '{}'), false)
+  t.equal(isBuiltInDesign('_users', AUTH_DESIGN_ID, '{}'), false)
   t.end()
 })
 
@@ -81,6 +83,12 @@ t.test('no validate function that is stored has a say', async (t) => {
   await before.put(ADMIN, AUTH_DESIGN_ID, body({ ...AUTH, ...no }), {})
   t.match(await hosted.put(ADMIN, 'x', body({}), {}), { rev: /^1-/ })
   await t.rejects(before.put(ADMIN, 'y', body({}), {}), { code: 'forbidden', reason: 'it has run' })
+})
+
+t.test('a policy that allows everything has no refusals', (t) => {
+  const edits = [{ id: '_design/d', doc: doc('{}'), attachment: 'a' }]
+  t.equal(policyRefusals(DEFAULT_RULES.policy, 'notes', edits), null)
+  t.end()
 })
 
 t.test('the sandbox refuses what is not settee’s own', async (t) => {
@@ -111,12 +119,12 @@ t.test('the sandbox refuses what is not settee’s own', async (t) => {
     ['_users', { ...own, source: source.replace('}', ',"x":1}') }],
     ['_users', { ...own, rev: '2-b' }],
   ] as const) {
-    for (const call of all(ownFunctionsOnly(inner, database), fn)) {
+    for (const call of all(policySandbox(HOSTED_POLICY, inner, database), fn)) {
       await t.rejects(call as Promise<void>, { code: 'hosted_function' })
     }
   }
   t.same(calls, [])
-  await Promise.all(all(ownFunctionsOnly(inner, '_users'), own))
+  await Promise.all(all(policySandbox(HOSTED_POLICY, inner, '_users'), own))
   t.same(calls, ['compile', 'filter', 'map', 'reduce', 'validate'])
 })
 
@@ -176,7 +184,7 @@ t.test('documents from before: a deletion is taken, an edit drops what they had'
     await before.put(ADMIN, 'one', body({ _attachments: { a } }), {}),
     await before.put(ADMIN, 'two', body({ _attachments: { a } }), {}),
   ]
-  t.same(await hosted.storedBefore(), { designDocs: 0, attachments: 2 })
+  t.same(await hosted.countDisallowed(), { designDocs: 0, attachments: 2 })
   await hosted.remove(ADMIN, 'one', one.rev)
   await hosted.put(ADMIN, 'two', body({ _rev: two.rev, n: 1 }), {})
   t.notMatch(parse((await hosted.open(ADMIN, 'two', {})).json), { _attachments: {} })
@@ -185,7 +193,7 @@ t.test('documents from before: a deletion is taken, an edit drops what they had'
 t.test('what came before is counted, settee’s own design document aside', async (t) => {
   const { before, hosted } = await openHosted('_users')
   await before.put(ADMIN, AUTH_DESIGN_ID, body(AUTH), {})
-  t.same(await hosted.storedBefore(), { designDocs: 0, attachments: 0 })
+  t.same(await hosted.countDisallowed(), { designDocs: 0, attachments: 0 })
   await before.put(ADMIN, '_design/x', body({}), {})
-  t.same(await hosted.storedBefore(), { designDocs: 1, attachments: 0 })
+  t.same(await hosted.countDisallowed(), { designDocs: 1, attachments: 0 })
 })

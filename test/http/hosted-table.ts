@@ -241,7 +241,16 @@ export const WAYS = {
 
 /** All other methods of a database: no document and no attachment comes in by them. */
 export const OTHER_METHODS = [
-  ...['info', 'size', 'security', 'setSecurity', 'storedBefore', 'exportLines', 'revsLimit', 'setRevsLimit'],
+  ...[
+    'info',
+    'size',
+    'security',
+    'setSecurity',
+    'countDisallowed',
+    'exportLines',
+    'revsLimit',
+    'setRevsLimit',
+  ],
   'compact',
   ...['purge', 'purgedInfos', 'purgedInfosLimit', 'setPurgedInfosLimit'],
   ...['open', 'openRevs', 'openParts', 'openRevsMixed', 'bulkGet', 'bulkGetMixed', 'revsDiff', 'missingRevs'],

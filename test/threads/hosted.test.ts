@@ -1,11 +1,12 @@
 /** Hosted mode on database threads: no thread for functions is ever started, whatever is stored from before. */
 import t, { type Test } from 'tap'
+import { HOSTED_POLICY } from '../../src/config/settings.ts'
 import { DEFAULT_RULES, DEFAULT_SETTINGS } from '../../src/core/types.ts'
 import { ADMIN, body, chunksOf } from '../documents/helpers.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 import { put, type Served, serve } from './served.ts'
 
-const HOSTED = { ...DEFAULT_SETTINGS, rules: { ...DEFAULT_RULES, isHosted: true } }
+const HOSTED = { ...DEFAULT_SETTINGS, rules: { ...DEFAULT_RULES, policy: HOSTED_POLICY } }
 const NO_THREAD = new URL('./no-thread.mjs', import.meta.url)
 const PAGE = {
   since: '0',

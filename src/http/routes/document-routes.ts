@@ -2,8 +2,8 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { CouchError } from '../../core/errors.ts'
 import { isDesignId, isLocalId } from '../../core/ids.ts'
-import { mayBeOwnDesign } from '../../documents/allowance.ts'
 import type { SavedDocument } from '../../documents/database.ts'
+import { mayBeBuiltInDesign } from '../../documents/policy.ts'
 import { mediaType, multipartBoundary } from '../header-values.ts'
 import { inTurn } from '../plugins/tenancy.ts'
 import {
@@ -137,7 +137,7 @@ async function postForm(request: FastifyRequest, reply: FastifyReply): Promise<F
 /** Before the body is read; the database's thread has the last word, in this as in all that hosted mode refuses. */
 function refuseDesignIfHosted(request: FastifyRequest, id: string): void {
   if (!request.server.services.config.isHosted || !isDesignId(id)) return
-  if (!mayBeOwnDesign(databaseOf(request).name, id)) throw new CouchError('hosted_design')
+  if (!mayBeBuiltInDesign(databaseOf(request).name, id)) throw new CouchError('hosted_design')
 }
 
 /** A form can be sent from any page; so only those of this server may. */

@@ -2,8 +2,8 @@
  * What a data folder holds from before hosted mode: design documents and attachments are read as ever, no more of
  * them is taken, and no function runs (docs/hosted.md). The operator is told which databases hold any.
  */
-import { MOST_COUNTED } from '../documents/allowance.ts'
-import type { StoredBefore } from '../documents/database.ts'
+import type { DisallowedContent } from '../documents/database.ts'
+import { MAX_COUNTED } from '../documents/policy.ts'
 import type { Databases } from '../threads/databases.ts'
 
 /** The part of a logger that is needed. */
@@ -23,7 +23,7 @@ const LEAST_REST_MS = 5
  * time, and nobody is slowed by it.
  * @returns ends it; resolves when nothing is asked any more
  */
-export function tellStoredBefore(databases: Pick<Databases, 'names' | 'get'>, log: Log): () => Promise<void> {
+export function reportDisallowed(databases: Pick<Databases, 'names' | 'get'>, log: Log): () => Promise<void> {
   const look = new Look(databases, log)
   const done = look.run()
   return async () => {
@@ -61,7 +61,7 @@ class Look {
 
   async #lookInto(name: string): Promise<void> {
     try {
-      const stored = await this.#databases.get(name).storedBefore()
+      const stored = await this.#databases.get(name).countDisallowed()
       this.#looked += 1
       if (stored.designDocs > 0 || stored.attachments > 0) this.#tell(name, stored)
     } catch (error) {
@@ -70,7 +70,7 @@ class Look {
     }
   }
 
-  #tell(database: string, { designDocs, attachments }: StoredBefore): void {
+  #tell(database: string, { designDocs, attachments }: DisallowedContent): void {
     this.#found += 1
     this.#warn({ database, designDocs, attachments }, textOf(designDocs, attachments))
   }
@@ -99,7 +99,7 @@ class Look {
 }
 
 function textOf(designDocs: number, attachments: number): string {
-  const counted = attachments < MOST_COUNTED ? `${attachments}` : `${MOST_COUNTED} or more`
+  const counted = attachments < MAX_COUNTED ? `${attachments}` : `${MAX_COUNTED} or more`
   return (
     `hosted mode: this database holds ${designDocs} design documents and ${counted} attachments from before; ` +
     'they can be read, and no function of theirs runs'

@@ -1,14 +1,14 @@
 /** The look through a data folder from before hosted mode: what is logged, and that it ends. */
 import t from 'tap'
 import { CouchError } from '../../src/core/errors.ts'
-import type { StoredBefore } from '../../src/documents/database.ts'
-import { tellStoredBefore } from '../../src/hosted/stored-before.ts'
+import type { DisallowedContent } from '../../src/documents/database.ts'
+import { reportDisallowed } from '../../src/hosted/disallowed-report.ts'
 import type { DatabaseHandle } from '../../src/threads/databases.ts'
 
-const NOTHING: StoredBefore = { designDocs: 0, attachments: 0 }
+const NOTHING: DisallowedContent = { designDocs: 0, attachments: 0 }
 
 /** @param answers by database; a function is called when it is asked */
-function look(answers: Readonly<Record<string, StoredBefore | (() => Promise<StoredBefore>)>>) {
+function look(answers: Readonly<Record<string, DisallowedContent | (() => Promise<DisallowedContent>)>>) {
   const names = Object.keys(answers)
   const warnings: { facts: Record<string, unknown>; text: string }[] = []
   let ended: (facts: object) => void
@@ -19,11 +19,11 @@ function look(answers: Readonly<Record<string, StoredBefore | (() => Promise<Sto
     names: () => names,
     get: (name: string) => {
       const answer = answers[name]
-      const storedBefore = typeof answer === 'function' ? answer : async () => answer
-      return { storedBefore } as unknown as DatabaseHandle
+      const countDisallowed = typeof answer === 'function' ? answer : async () => answer
+      return { countDisallowed } as unknown as DatabaseHandle
     },
   }
-  const stop = tellStoredBefore(databases, {
+  const stop = reportDisallowed(databases, {
     info: (facts) => ended(facts),
     warn: (facts, text) => warnings.push({ facts: facts as Record<string, unknown>, text }),
   })
