@@ -46,7 +46,7 @@ export class BackupFolder {
     if (!mayMake) {
       throw new CouchError(
         'bad_request',
-        `The folder for backups ${this.path} is not there: is its disk mounted?`,
+        `The folder for backups ${this.path} does not exist: is its disk mounted?`,
       )
     }
     await mkdir(this.path, { mode: 0o700 }).catch((cause: NodeJS.ErrnoException) => {
@@ -156,14 +156,14 @@ export function refuseTaken(path: string, dataDir: string): void {
   if (first !== '' && !TAKEN.has(first)) return
   throw new CouchError(
     'bad_request',
-    `${path} is a part of the data folder; backups need a folder of their own.`,
+    `${path} is used by settee in the data folder; backups need a folder of their own.`,
   )
 }
 
 const REASONS: Readonly<Record<string, string>> = {
-  ENOENT: 'the folder that it would be in is not there',
-  EACCES: 'settee may not write there',
-  EPERM: 'settee may not write there',
+  ENOENT: 'its parent folder does not exist',
+  EACCES: 'settee has no permission to write there',
+  EPERM: 'settee has no permission to write there',
   EROFS: 'the disk is read-only',
   ENOTDIR: 'a part of its path is a file',
 }

@@ -104,7 +104,7 @@ export function backupId(time: number, nth: number): string {
 export async function readManifest(folder: string): Promise<BackupManifest> {
   const told: unknown = JSON.parse(await readFile(join(folder, MANIFEST_FILE), 'utf8'))
   const { format, format_version: version, verified } = (told ?? {}) as Partial<BackupManifest>
-  if (format !== 'settee-backup') throw new Error(`${folder} is no backup of settee's`)
+  if (format !== 'settee-backup') throw new Error(`${folder} is not a settee backup`)
   if (version !== 1) throw new Error(`${folder} was written by a newer settee (format ${version})`)
   if (verified !== true) throw new Error(`${folder} is not verified`)
   return told as BackupManifest

@@ -25,11 +25,12 @@ function faultOf({ last, interval, failure, startedAt, now }: BackupState): stri
   if (failure !== null) return failure.reason
   // After a restart the backup itself is all that is known of it.
   const damaged = last?.left_out.find(({ reason }) => reason.startsWith('damaged'))
-  if (damaged !== undefined) return `The last backup lacks the database ${damaged.name}: ${damaged.reason}`
+  if (damaged !== undefined)
+    return `The last backup does not contain the database ${damaged.name}: ${damaged.reason}`
   if (interval === 0) return null
   const since = last === null ? startedAt : Date.parse(last.begun_at)
   if (now - since <= INTERVALS * interval) return null
-  return last === null ? 'No backup has been made yet.' : `The last backup is of ${last.begun_at}.`
+  return last === null ? 'No backup has been made yet.' : `The last backup was made at ${last.begun_at}.`
 }
 
 // What is told of backups.
@@ -45,26 +46,30 @@ function gauge(
 export const BACKUP_METRICS: readonly Metric<BackupState>[] = [
   gauge(
     'settee_backup_age_seconds',
-    'Seconds since the newest verified backup of all databases was begun; absent: there is none.',
+    'Seconds since the start of the newest verified backup of all databases; absent if there is none.',
     ({ last }) => last?.age ?? null,
   ),
   gauge(
     'settee_backup_last_success_timestamp_seconds',
-    'When it was finished, in seconds since 1970.',
+    'End of the newest backup, in seconds since 1970.',
     ({ last }) => (last === null ? null : Date.parse(last.ended_at) / 1000),
   ),
-  gauge('settee_backup_duration_seconds', 'Seconds that it took.', ({ last }) =>
+  gauge('settee_backup_duration_seconds', 'Duration of the newest backup, in seconds.', ({ last }) =>
     last === null ? null : (Date.parse(last.ended_at) - Date.parse(last.begun_at)) / 1000,
   ),
-  gauge('settee_backup_bytes', 'Bytes of its files.', ({ last }) => last?.bytes ?? null),
-  gauge('settee_backup_new_bytes', 'Bytes of those that it shares with no earlier one.', ({ last }) => {
-    return last?.new_bytes ?? null
-  }),
-  gauge('settee_backup_running', 'Whether a backup is being made.', ({ isRunning }) => Number(isRunning)),
+  gauge('settee_backup_bytes', "Bytes of the newest backup's files.", ({ last }) => last?.bytes ?? null),
+  gauge(
+    'settee_backup_new_bytes',
+    "Bytes of the newest backup's files that no earlier backup shares.",
+    ({ last }) => {
+      return last?.new_bytes ?? null
+    },
+  ),
+  gauge('settee_backup_running', '1 while a backup is being made.', ({ isRunning }) => Number(isRunning)),
   {
     name: 'settee_backup_failures_total',
     type: 'counter',
-    help: 'Backups that failed, or lack a database that is damaged.',
+    help: 'Backups that failed or lack a damaged database.',
     read: ({ failures }) => single(failures),
   },
 ]

@@ -158,7 +158,7 @@ export class Backups {
   async remove(id: string): Promise<void> {
     await this.find(id)
     await this.#own().remove(id)
-    this.#options.logger.info({ backup: id }, 'a backup was removed as somebody asked')
+    this.#options.logger.info({ backup: id }, 'removed a backup on request')
   }
 
   /** How far the one is that is being made; null: none is. */
@@ -188,7 +188,7 @@ export class Backups {
   async start(order: BackupOrder, onProgress?: (progress: BackupProgress) => void): Promise<BegunBackup> {
     const { copies } = this.#options.databases
     if (copies === null || this.#isOver) throw new CouchError('unavailable')
-    if (this.#running !== undefined) throw new CouchError('conflict', 'A backup is being made already.')
+    if (this.#running !== undefined) throw new CouchError('conflict', 'Another backup is being made.')
     const begun = this.#begin(order, onProgress)
     const running = begun
       .then(({ made }) => made)
@@ -269,7 +269,7 @@ export class Backups {
       return made
     } catch (error) {
       if (!isBrokenOff()) this.#failed(error)
-      else logger.info({ backup: id }, 'a backup was broken off: the server stops, or nobody waits for it')
+      else logger.info({ backup: id }, 'cancelled a backup: the server is stopping, or the caller has gone')
       throw error
     } finally {
       order.gone?.removeEventListener('abort', leave)
@@ -282,16 +282,16 @@ export class Backups {
     const { logger } = this.#options
     const { manifest, damaged, previousDamage } = made
     for (const line of previousDamage) {
-      logger.error({ backup: previous?.manifest.id, damage: line }, 'a file of a backup is not what it was')
+      logger.error({ backup: previous?.manifest.id, damage: line }, 'a file of a backup is damaged')
       if (previous !== null) await folder.condemn(previous.manifest.id, line).catch(() => undefined)
     }
     for (const { database, reason } of damaged) {
-      logger.error({ database, reason }, 'a database could not be backed up: it, or its copy, is damaged')
+      logger.error({ database, reason }, 'could not back up a database: the database or its copy is damaged')
     }
     const [first] = damaged
     if (first !== undefined) {
       const others = damaged.length === 1 ? '' : ` and ${damaged.length - 1} more`
-      this.#note(`The last backup lacks the database ${first.database}${others}: ${first.reason}`)
+      this.#note(`The last backup does not contain the database ${first.database}${others}: ${first.reason}`)
     } else if (manifest.is_whole) this.#failure = null
     const { id, databases, left_out: leftOut } = manifest
     const seconds = (Date.parse(manifest.ended_at) - Date.parse(manifest.begun_at)) / 1000
@@ -301,15 +301,15 @@ export class Backups {
       bytes: bytesOf(manifest),
       seconds,
     }
-    logger.info({ backup: id, folder: folder.path, ...counts }, 'a backup was made and verified')
+    logger.info({ backup: id, folder: folder.path, ...counts }, 'made and verified a backup')
   }
 
   #failed(error: unknown): void {
     const fault = asCouchError(error)
     // A refusal says what to do; of a fault the log has more.
     const isTold = fault.status < 500 || fault.code === 'insufficient_storage' || fault.code === 'unavailable'
-    this.#note(`The last backup has failed: ${isTold ? fault.message : messageOf(error)}`)
-    this.#options.logger.error({ err: fault.cause ?? fault }, 'a backup has failed')
+    this.#note(`The last backup failed: ${isTold ? fault.message : messageOf(error)}`)
+    this.#options.logger.error({ err: fault.cause ?? fault }, 'a backup failed')
   }
 
   #note(reason: string): void {
@@ -330,9 +330,9 @@ export class Backups {
     for (const id of surplusBackups(aged, this.#settings().retention, databases.names())) {
       try {
         await folder.remove(id)
-        logger.info({ backup: id }, 'a backup was removed, since newer ones stand in for it')
+        logger.info({ backup: id }, 'removed a backup that newer ones replace')
       } catch (err) {
-        logger.warn({ err, backup: id }, 'a backup that newer ones stand in for cannot be removed')
+        logger.warn({ err, backup: id }, 'cannot remove a backup that newer ones replace')
       }
     }
   }
@@ -348,5 +348,5 @@ export class Backups {
 
 function messageOf(error: unknown): string {
   const { code } = error as NodeJS.ErrnoException
-  return code === undefined ? 'the log has more.' : `${code}; the log has more.`
+  return code === undefined ? 'see the log.' : `${code}; see the log.`
 }

@@ -180,7 +180,7 @@ class Making {
       this.#damaged.push({ database: name, reason: error.message })
       this.#leftOut.push({ name, reason: `damaged: ${error.message}` })
     } else if (error instanceof CouchError && error.code === 'no_database') {
-      this.#leftOut.push({ name, reason: 'deleted or replaced while the backup was made' })
+      this.#leftOut.push({ name, reason: 'deleted or replaced during the backup' })
     } else throw error
   }
 

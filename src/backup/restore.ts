@@ -82,7 +82,7 @@ export function localRestorer(databases: RestoreTarget, backups: () => string): 
       const wanted = chosen(source, argument)
       const names = databases.names()
       if (argument.as !== null && names.includes(argument.as)) {
-        throw new CouchError('file_exists', `There is a database ${argument.as} already.`)
+        throw new CouchError('file_exists', `The database ${argument.as} exists already.`)
       }
       const restored = await restoreAll(databases, wanted, new Tally(wanted, onProgress), gone)
       const isWhole = argument.databases === null && source.whole !== null
@@ -117,7 +117,7 @@ function chosen({ id, copies, whole }: RestoreSource, { databases, as }: Restore
   if (missing !== undefined) throw new CouchError('not_found', `The backup ${id} has no database ${missing}.`)
   const some = databases === null ? copies : copies.filter(({ name }) => databases.includes(name))
   if (as !== null && some.length !== 1) {
-    throw new CouchError('bad_request', 'A new name can be given to one database; say to which.')
+    throw new CouchError('bad_request', 'A new name needs exactly one database; name it.')
   }
   if (some.length === 0) throw new CouchError('not_found', `The backup ${id} has no database.`)
   return some.map((copy) => named(copy, as))
@@ -153,8 +153,7 @@ async function restoreAll(
   gone: AbortSignal | undefined,
 ): Promise<RestoredDatabase[]> {
   const refuseIfGone = () => {
-    if (gone?.aborted)
-      throw new CouchError('unavailable', 'Whoever asked for it does not wait: nothing has changed.')
+    if (gone?.aborted) throw new CouchError('unavailable', 'The caller has gone; nothing has changed.')
   }
   for (const copy of wanted) {
     refuseIfGone()
@@ -198,8 +197,8 @@ async function finishAll(
 
 function partly(restored: readonly RestoredDatabase[], name: string, cause: unknown): CouchError {
   const names = restored.map(({ database }) => database).join(', ')
-  const said = cause instanceof CouchError ? cause.message : 'the log has more'
-  const reason = `Restored are: ${names}. Then ${name} could not be, nor what comes after it: ${said}`
+  const said = cause instanceof CouchError ? cause.message : 'see the log'
+  const reason = `Restored: ${names}. ${name} and the databases after it could not be restored: ${said}`
   return new CouchError('internal_server_error', reason, { cause })
 }
 
@@ -231,7 +230,7 @@ export interface RestoreSource {
 export async function findSource(given: string, folder: string): Promise<RestoreSource> {
   const path = isBackupId(given) ? join(folder, given) : given
   if (!isAbsolute(path))
-    throw new CouchError('bad_request', 'A backup is named by its id or by an absolute path.')
+    throw new CouchError('bad_request', 'Give a backup by its id or by an absolute path.')
   const found = await stat(path).catch(() => null)
   if (found === null) throw new CouchError('not_found', `There is no backup ${given}.`)
   return found.isDirectory() ? sourceOfFolder(path) : sourceOfFile(path, found.size)
@@ -239,7 +238,7 @@ export async function findSource(given: string, folder: string): Promise<Restore
 
 async function sourceOfFolder(folder: string): Promise<RestoreSource> {
   const manifest = await readManifest(folder).catch((cause: NodeJS.ErrnoException) => {
-    const reason = cause.code === undefined ? cause.message : `${folder} is no backup: it has no manifest`
+    const reason = cause.code === undefined ? cause.message : `${folder} is not a backup: it has no manifest`
     throw new CouchError('bad_request', `${reason}.`, { cause })
   })
   const copies = manifest.databases.map(({ name, file, bytes, sha256 }) => {
@@ -291,5 +290,5 @@ export async function checkFile(
     )
   }
   if (length === bytes && hash.digest('hex') === sha256) return
-  throw new CouchError('bad_request', `${path} is not what the backup's manifest says: it is damaged.`)
+  throw new CouchError('bad_request', `${path} does not match the backup's manifest: it is damaged.`)
 }

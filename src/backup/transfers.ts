@@ -139,7 +139,10 @@ async function countsOf(handle: DatabaseHandle): Promise<Pick<ExportOutcome, 'do
 /** The first line says what the file is; before couchbackup 2.10 there was none, and documents began at once. */
 function requireBackup({ head }: BackupLine): void {
   if (isHeader(head) || head.startsWith('[')) return
-  throw new CouchError('bad_request', 'This is no file of couchbackup: its first line does not say so.')
+  throw new CouchError(
+    'bad_request',
+    'This is not a couchbackup file: its first line is not a couchbackup header.',
+  )
 }
 
 function isHeader(text: string): boolean {
@@ -165,8 +168,8 @@ async function makeRoom(databases: Databases, database: string, merge: boolean):
   if (documents + deleted === 0 || merge) return false
   throw new CouchError(
     'conflict',
-    `The database ${database} holds ${documents} documents and ${deleted} deleted ones; ` +
-      'nothing was imported. With --merge it is given the revisions that it lacks.',
+    `The database ${database} holds ${documents} documents and ${deleted} deleted documents; ` +
+      'nothing was imported. Use --merge to add the revisions that it lacks.',
   )
 }
 
@@ -176,7 +179,7 @@ const RESUMED = '{"marker":"@cloudant/couchbackup:resume"}'
 async function takeIn(handle: DatabaseHandle, line: BackupLine, refusals: Refusals): Promise<void> {
   if (line.tail.endsWith(RESUMED)) return
   if (line.number === 1 && isHeader(line.head)) return
-  if (!line.head.startsWith('[')) throw broken(line, 'it is no list of documents')
+  if (!line.head.startsWith('[')) throw broken(line, 'it is not a list of documents')
   let answer = ''
   try {
     for await (const chunk of handle.bulkDocs(PARTY_ADMIN, line.body)) answer += Buffer.from(chunk).toString()
@@ -189,7 +192,7 @@ async function takeIn(handle: DatabaseHandle, line: BackupLine, refusals: Refusa
 
 function broken({ number }: BackupLine, why: string, cause?: CouchError): CouchError {
   const what = `Line ${number} cannot be imported (${why.replace(/\.$/, '')}).`
-  const next = 'The lines before it are imported; with --merge the import may be made again.'
+  const next = 'The lines before it are imported; repeat the import with --merge.'
   return new CouchError('bad_request', `${what} ${next}`, { cause })
 }
 

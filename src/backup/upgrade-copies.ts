@@ -23,9 +23,9 @@ export function tendUpgradeCopies({ dataDir, config, logger }: UpgradeCopiesOpti
     try {
       const days = config.integer('settee', 'upgrade_copies_days')
       const count = await removeUpgradeCopies(dataDir, Date.now() - days * DAY_MS)
-      if (count > 0) logger.info({ count }, 'copies of files of before an upgrade were removed')
+      if (count > 0) logger.info({ count }, 'removed copies of files from before an upgrade')
     } catch (err) {
-      logger.warn({ err }, 'copies of files of before an upgrade cannot be looked through')
+      logger.warn({ err }, 'cannot clean up copies of files from before an upgrade')
     }
   }
   let looking = look()

@@ -15,15 +15,15 @@ export type AccountCommand = { readonly data: string | undefined } & (
 )
 
 const STDIN = { stdin: { type: 'boolean' } } as const
-const STDIN_HELP = `  --stdin              read the password from the standard input instead of asking for it
+const STDIN_HELP = `  --stdin              read the password from standard input instead of asking for it
 `
 
 export const PASSWD = grammar({
   name: 'passwd',
   usage: '<name> [--create] [--stdin] [--data <folder>]',
   about: 'set the password of a server admin or an account',
-  details: `Sets a password, which is asked for twice, whether the server runs or not:
-  --create             make a server admin when there is neither an admin nor an account of this name
+  details: `Sets a password, and asks for it twice. Works whether or not the server is running:
+  --create             create a server admin if no admin or account has this name
 ${STDIN_HELP}${DATA_HELP}`,
   options: { ...DATA, ...STDIN, create: { type: 'boolean' } },
   read(words, { data, stdin = false, create = false }): AccountCommand {
@@ -34,9 +34,10 @@ ${STDIN_HELP}${DATA_HELP}`,
 export const ACCOUNT_ADD = grammar({
   name: 'account add',
   usage: '<name> [--role <role>]... [--stdin] [--data <folder>]',
-  about: 'make an account',
-  details: `Makes an account in _users, whether the server runs or not; its password is asked for twice:
-  --role <role>        a role of the new account; may be given several times
+  about: 'create an account',
+  details: `Creates an account in _users, and asks for its password twice. Works whether or not the server is
+running:
+  --role <role>        a role of the new account (may be repeated)
 ${STDIN_HELP}${DATA_HELP}`,
   options: { ...DATA, ...STDIN, role: { type: 'string', multiple: true } },
   read(words, { data, stdin = false, role: roles = [] }): AccountCommand {
@@ -48,7 +49,8 @@ export const ACCOUNT_LIST = grammar({
   name: 'account list',
   usage: '[--data <folder>]',
   about: 'list admins and accounts',
-  details: `Prints name, admin or account, and roles, separated by tabs, whether the server runs or not:
+  details: `Prints the name, kind (admin or account) and roles of each, separated by tabs. Works whether or not
+the server is running:
 ${DATA_HELP}`,
   options: DATA,
   read(words, { data }): AccountCommand {
@@ -61,7 +63,7 @@ export const ACCOUNT_DELETE = grammar({
   name: 'account delete',
   usage: '<name> [--data <folder>]',
   about: 'delete an account',
-  details: `Deletes an account, whose devices are shut out at once, whether the server runs or not:
+  details: `Deletes an account; its devices lose access at once. Works whether or not the server is running:
 ${DATA_HELP}`,
   options: DATA,
   read(words, { data }): AccountCommand {
@@ -73,7 +75,7 @@ ${DATA_HELP}`,
 function accountOf([account, extra]: readonly string[], command: string): string {
   if (account === undefined || account.trim() === '') throw new UsageError(`settee ${command} needs a name.`)
   if (extra !== undefined) {
-    throw new UsageError(`settee ${command} takes one name and no other word; a password is asked for.`)
+    throw new UsageError(`settee ${command} takes one name and nothing else; it asks for the password.`)
   }
   return account
 }

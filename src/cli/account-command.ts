@@ -45,7 +45,7 @@ async function passwd({ account, stdin, create }: Named<'passwd'>, operate: Oper
   const outcome = await set(create).catch(async (error: unknown) => {
     if (!isNotFound(error)) throw error
     if (terminal === null)
-      throw new Error(`${(error as Error).message} To make a server admin, give --create.`)
+      throw new Error(`${(error as Error).message} To create a server admin, add --create.`)
     await confirmCreation(terminal, account)
     return set(true)
   })
@@ -53,20 +53,20 @@ async function passwd({ account, stdin, create }: Named<'passwd'>, operate: Oper
 }
 
 async function confirmCreation(terminal: Terminal, account: string): Promise<void> {
-  const question = `There is neither an account nor a server admin ${shown(account)}. Make a server admin? [y/N] `
+  const question = `No account or server admin is named ${shown(account)}. Create a server admin? [y/N] `
   const [answer = ''] = await terminal.ask([question], true)
   if (!/^y(?:es)?$/i.test(answer.trim())) throw new Error('Nothing has changed.')
 }
 
 function passwordLine(account: string, { kind, isNew }: PasswordOutcome): string {
-  if (isNew) return `${account} is a server admin now.`
-  return `The password of the ${kind === 'admin' ? 'server admin' : 'account'} ${account} is changed.`
+  if (isNew) return `${account} is now a server admin.`
+  return `Changed the password of the ${kind === 'admin' ? 'server admin' : 'account'} ${account}.`
 }
 
 async function add({ account, stdin, roles }: Named<'account add'>, operate: Operate): Promise<void> {
   const password = stdin ? await readPassword(process.stdin) : await askPassword(terminalOf(), account)
   await operate((operator) => operator.addAccount({ name: account, password, roles }))
-  tell(`There is an account ${account} now.`, null)
+  tell(`Created the account ${account}.`, null)
 }
 
 async function list(operator: Operator): Promise<void> {
@@ -85,15 +85,13 @@ function rowLine({ name, kind, roles }: AccountRow): string {
 async function remove(account: string, operate: Operate): Promise<void> {
   const { deleted, warning } = await operate((operator) => operator.deleteAccount({ name: account }))
   const what = deleted.map((kind) => (kind === 'admin' ? 'server admin' : 'account')).join(' and the ')
-  tell(`The ${what} ${account} is deleted.`, warning)
+  tell(`Deleted the ${what} ${account}.`, warning)
 }
 
 /** @throws Error when nobody sits there */
 function terminalOf(): Terminal {
   if (!process.stdin.isTTY) {
-    throw new Error(
-      'A password is asked for on a terminal only; to give it on the standard input add --stdin.',
-    )
+    throw new Error('A password can be typed on a terminal only; to pass it on standard input, add --stdin.')
   }
   return new Terminal(process.stdin, process.stderr)
 }

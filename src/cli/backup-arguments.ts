@@ -16,12 +16,12 @@ export const BACKUP = grammar({
   name: 'backup',
   usage: '[--to <folder>] [--db <name>]... [--json] [--data <folder>]',
   about: 'make a verified copy of everything',
-  details: `Copies the databases and what else belongs to the server, whether it runs or not, and verifies each
-copy; exit code 0 when all of it is in the backup:
-  --to <folder>        the folder that keeps backups (default: settee/backup_folder, or backups in
-                       the data folder)
-  --db <name>          this database alone; may be given several times
-  --json               print what was made as JSON
+  details: `Copies the databases and the server's own data, and verifies each copy. Works whether or not the
+server is running. The exit code is 0 when the backup is complete:
+  --to <folder>        folder of the backups (default: settee/backup_folder, or backups in the data
+                       folder)
+  --db <name>          back up only this database (may be repeated)
+  --json               print the result as JSON
 ${DATA_HELP}`,
   options: { ...DATA, ...JSON_OUT, to: { type: 'string' }, db: { type: 'string', multiple: true } },
   read(words, { data, to, db: databases = [], json = false }): BackupCommand {
@@ -59,16 +59,17 @@ const RESTORE_OPTIONS = {
 export const RESTORE = grammar({
   name: 'restore',
   usage: '<backup> [--all] [--db <name>]... [--as <name>] [--server] [--yes] [--json] [--data <folder>]',
-  about: 'put databases back to what a backup has',
-  details: `Puts databases back to what they were, whether the server runs or not; devices notice, and bring back
-what they have and the backup has not. <backup> is a backup's name or folder, or a single file of a
-database. What is replaced is kept in the data folder, below replaced/:
-  --all                all databases of the backup
-  --db <name>          this one; may be given several times
-  --as <name>          as a new database of this name, beside the one that is there
-  --server             also accounts' tokens, the server's identity, local.ini; the server must not run
-  --yes                do not ask
-  --json               print what was done as JSON
+  about: 'restore databases from a backup',
+  details: `Restores databases from a backup. Devices notice, and send again what they have and the backup lacks.
+Works whether or not the server is running. <backup> is the name or folder of a backup, or a single
+database file. The replaced files are kept in the data folder, in replaced/:
+  --all                restore all databases of the backup
+  --db <name>          restore this database (may be repeated)
+  --as <name>          restore it as a new database of this name
+  --server             also restore device tokens, the server's identity and local.ini; the server must
+                       not be running
+  --yes                do not ask for confirmation
+  --json               print the result as JSON
 ${DATA_HELP}`,
   options: RESTORE_OPTIONS,
   read: restoreCommand,
@@ -77,14 +78,16 @@ ${DATA_HELP}`,
 export const ADOPT = grammar({
   name: 'adopt',
   usage: '[<database>]... [--all] [--json] [--data <folder>]',
-  about: 'make devices notice files that were put back by hand',
-  details: `Makes devices notice that files of databases were put back by hand, whether the server runs or not:
-  --all                every database
-  --json               print what was done as JSON
+  about: 'make devices notice database files restored by hand',
+  details: `Makes devices notice that database files were restored by hand. Works whether or not the server is
+running:
+  --all                all databases
+  --json               print the result as JSON
 ${DATA_HELP}`,
   options: ADOPT_OPTIONS,
   read(databases, { data, all = false, json = false }): RestoreCommand {
-    if (all === databases.length > 0) throw new UsageError('settee adopt needs either --all or databases.')
+    if (all === databases.length > 0)
+      throw new UsageError('settee adopt needs either database names or --all.')
     return { name: 'adopt', data, databases: all ? null : databases, json }
   },
 })
@@ -97,7 +100,7 @@ function restoreCommand(
   checkNone(rest)
   const { data, all = false, db = null, as = null, server = false, yes = false, json = false } = values
   if (all === (db !== null)) throw new UsageError('settee restore needs either --all or --db.')
-  if (as !== null && db?.length !== 1) throw new UsageError('--as goes with one --db.')
+  if (as !== null && db?.length !== 1) throw new UsageError('--as needs exactly one --db.')
   return { name: 'restore', data, backup, databases: db, as, server, yes, json }
 }
 
@@ -115,9 +118,9 @@ export const STANDARD = '-'
 export const EXPORT = grammar({
   name: 'export',
   usage: '<database> [--to <file>] [--data <folder>]',
-  about: "write a database into a file in couchbackup's format",
-  details: `Writes a file of couchbackup's, with every leaf, its ancestry and its attachments, whether the server
-runs or not:
+  about: "export a database to a file in couchbackup's format",
+  details: `Writes a couchbackup file with every leaf revision, its ancestry and its attachments. Works whether
+or not the server is running:
   --to <file>          a new file, compressed if its name ends in .gz; - is standard output (default)
 ${DATA_HELP}`,
   options: { ...DATA, to: { type: 'string' } },
@@ -129,10 +132,10 @@ ${DATA_HELP}`,
 export const IMPORT = grammar({
   name: 'import',
   usage: '<database> [--from <file>] [--merge] [--data <folder>]',
-  about: 'read such a file into a database',
-  details: `Reads a file of couchbackup's into a new or empty database, whether the server runs or not:
-  --from <file>        the file; - is the standard input (default)
-  --merge              into a database that holds documents: it is given what it lacks
+  about: "import a file in couchbackup's format",
+  details: `Imports a couchbackup file into a new or empty database. Works whether or not the server is running:
+  --from <file>        the file; - is standard input (default)
+  --merge              allow a database with documents, and add the revisions that it lacks
 ${DATA_HELP}`,
   options: { ...DATA, from: { type: 'string' }, merge: { type: 'boolean' } },
   read(words, { data, from = STANDARD, merge = false }): TransferCommand {
@@ -162,9 +165,9 @@ export interface SizeCommand {
 export const SIZE = grammar({
   name: 'size',
   usage: '[<database>] [--json] [--data <folder>]',
-  about: 'show what the bytes of databases are',
-  details: `Shows what the bytes of databases are, whether the server runs or not:
-  --json               a line of JSON for each, with counts, instead of a table
+  about: 'show what takes up space in databases',
+  details: `Shows what takes up space in each database. Works whether or not the server is running:
+  --json               print one line of JSON per database, with counts
 ${DATA_HELP}`,
   options: { ...DATA, ...JSON_OUT },
   read([database = null, ...extra], { data, json = false }): SizeCommand {

@@ -44,7 +44,11 @@ async function adopt(
   env: NodeJS.ProcessEnv,
 ): Promise<void> {
   const done = await withControls(dataDir, env, (controls) => controls.adopt({ databases }))
-  print(json, done, [`Devices compare anew: ${done.adopted.join(', ') || 'there is no database'}.`])
+  print(json, done, [
+    done.adopted.length === 0
+      ? 'There is no database.'
+      : `Devices will compare these databases again: ${done.adopted.join(', ')}.`,
+  ])
 }
 
 async function restore(command: Restore, dataDir: string, env: NodeJS.ProcessEnv): Promise<void> {
@@ -58,7 +62,7 @@ async function restore(command: Restore, dataDir: string, env: NodeJS.ProcessEnv
   if (isNew) await prepareDataFolder(dataDir)
   await becomeOwner(dataDir)
   if (withServer && (await reachServer(dataDir)) !== null) {
-    throw new Error(`A server runs on ${dataDir}; stop it to restore what belongs to the server itself.`)
+    throw new Error(`A server is running on ${dataDir}; stop it to restore the server's own data.`)
   }
   const options = withServer ? await serverFiles(backup, dataDir, env) : {}
   const bar = progressBar(process.stderr)
@@ -127,7 +131,8 @@ async function sourceOf(
 const NAMED = 10
 
 async function confirm({ backup, databases, as }: Restore, found: RestoreSource | null): Promise<void> {
-  if (!process.stdin.isTTY) throw new Error('To restore without being asked add --yes.')
+  if (!process.stdin.isTTY)
+    throw new Error('Cannot ask, because this is not a terminal: add --yes to restore.')
   const names = databases ?? found?.copies.map(({ name }) => name) ?? []
   const more = names.length > NAMED ? ` and ${names.length - NAMED} more` : ''
   const what = names.length === 0 ? 'All databases of the backup' : names.slice(0, NAMED).join(', ') + more
@@ -147,11 +152,11 @@ function tell(bar: ProgressBar, { step, database, done, total }: RestoreProgress
 
 function linesOf({ backup, restored, untouched }: RestoreOutcome, withServer: boolean): string[] {
   const lines = restored.map(({ database, doc_count: documents, kept }) => {
-    const before = kept === null ? 'it is new' : `what it was is kept in ${kept}`
-    return `${database} is restored from ${backup}: ${documents === 1 ? '1 document' : `${documents} documents`}; ${before}.`
+    const before = kept === null ? 'a new database' : `the replaced file is kept in ${kept}`
+    return `Restored ${database} from ${backup}: ${documents === 1 ? '1 document' : `${documents} documents`}; ${before}.`
   })
-  if (withServer) lines.push("The server's own file and local.ini are restored too.")
-  if (untouched.length > 0) lines.push(`Not in the backup, and left as they are: ${untouched.join(', ')}.`)
+  if (withServer) lines.push("Restored the server's own data and local.ini too.")
+  if (untouched.length > 0) lines.push(`Not in the backup, so left unchanged: ${untouched.join(', ')}.`)
   return lines
 }
 
@@ -182,12 +187,12 @@ export async function runBackupCommand(command: BackupCommand, env: NodeJS.Proce
 }
 
 function doing({ database, databases_done, databases_total }: BackupProgress): string {
-  return database === null ? 'the rest' : `${databases_done + 1}/${databases_total} ${database}`
+  return database === null ? 'server data' : `${databases_done + 1}/${databases_total} ${database}`
 }
 
 function doneText({ path, databases, bytes, new_bytes }: BackupDone): string {
   const count = databases === 1 ? '1 database' : `${databases} databases`
-  return `${path}: ${count}, ${megabytes(bytes)}, of which ${megabytes(new_bytes)} are new; verified.\n`
+  return `${path}: ${count}, ${megabytes(bytes)} (${megabytes(new_bytes)} new), verified.\n`
 }
 
 function megabytes(bytes: number): string {
@@ -197,6 +202,6 @@ function megabytes(bytes: number): string {
 /** What is not in it. Who deleted a database meanwhile does not miss it. */
 function told({ left_out }: BackupDone): number {
   for (const { name, reason } of left_out)
-    console.error(`settee: The backup lacks ${shown(name)}: ${oneLine(reason)}`)
+    console.error(`settee: The backup does not contain ${shown(name)}: ${oneLine(reason)}`)
   return left_out.some(({ reason }) => reason.startsWith('damaged')) ? 1 : 0
 }

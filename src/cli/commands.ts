@@ -130,7 +130,7 @@ function find(words: readonly string[]): { readonly entry: Entry; readonly rest:
   }
   const seconds = grammarsOf(first).map(({ name }) => name.slice(first.length + 1))
   if (seconds.length === 0) throw new UsageError(`Unknown command "${first}".`)
-  throw new UsageError(`settee ${first} needs ${oneOf(seconds)}.`)
+  throw new UsageError(`settee ${first} needs a subcommand: ${oneOf(seconds)}.`)
 }
 
 /** Of one command, or of all that begin with a word. */

@@ -32,18 +32,18 @@ export const DOCTOR = grammar({
   name: 'doctor',
   usage: `<address> [--quick | --long] [--mobile] [--json | --report] [--stdin]
 [--origin <origin>]... [--ca <file>]`,
-  about: 'look at a server from outside, as the apps see it',
-  details: `Looks at a server from outside, as the apps see it, and says what is wrong and which line to change;
-<address> is https://user:password@host:port/database. It leaves nothing behind. Exit code 0 when
-nothing is wrong:
-  --quick              leave out what takes long: below 3 s
-  --long               wait two minutes for feeds that are cut, and for large bodies on slow lines
-  --mobile             also what phones and tablets demand
-  --origin <origin>    of an app of your own, in place of Obsidian's; may be given several times
-  --ca <file>          trust this certificate, too
-  --stdin              read the address from the standard input, where nobody sees the password
+  about: 'check a server from outside, as apps see it',
+  details: `Checks a server from outside, as apps see it, and names each problem and the setting to change.
+<address> is https://user:password@host:port/database. Nothing stays behind on the server. The exit
+code is 0 when nothing is wrong:
+  --quick              skip slow checks: takes less than 3 s
+  --long               wait two minutes for feeds that are cut, and longer for large bodies
+  --mobile             also check what phones and tablets require
+  --origin <origin>    origin of your own app, instead of Obsidian's (may be repeated)
+  --ca <file>          also trust this certificate
+  --stdin              read the address from standard input, so that nobody sees the password
   --json               print JSON
-  --report             print what can be pasted for others: without the names of host and account
+  --report             print a report that you can share, without the names of host and account
 `,
   options: OPTIONS,
   read: doctorCommand,
@@ -61,11 +61,11 @@ function doctorCommand(
   const { stdin = false, origin: origins = [], ca } = values
   if (extra.length > 0) throw new UsageError('settee doctor takes one address.')
   if (stdin === (address !== undefined)) throw new UsageError('settee doctor needs an address, or --stdin.')
-  if (quick && long) throw new UsageError('--quick does not go with --long.')
-  if (json && report) throw new UsageError('--json does not go with --report.')
+  if (quick && long) throw new UsageError('--quick cannot be combined with --long.')
+  if (json && report) throw new UsageError('--json cannot be combined with --report.')
   if (!origins.every((each) => ORIGIN.test(each)))
     throw new UsageError(
-      '--origin takes https://notes.example.org: small letters, no path, no slash at its end.',
+      '--origin must look like https://notes.example.org: lowercase, no path, no slash at the end.',
     )
   return { name: 'doctor', address: address ?? null, quick, long, mobile, json, report, origins, ca }
 }

@@ -54,7 +54,7 @@ async function readCertificates(file: string): Promise<string> {
   const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
     throw new Error(`${file} cannot be read (${error.code}).`)
   })
-  if (!text.includes('-----BEGIN CERTIFICATE-----')) throw new Error(`${file} holds no certificate in PEM.`)
+  if (!text.includes('-----BEGIN CERTIFICATE-----')) throw new Error(`${file} contains no PEM certificate.`)
   return text
 }
 
@@ -86,7 +86,7 @@ export function summaryOf(findings: readonly Finding[], ms: number): string {
   const wrong = count('wrong')
   const notes = count('note')
   const what = wrong === 0 ? 'Nothing is wrong' : `${wrong} ${wrong === 1 ? 'thing is' : 'things are'} wrong`
-  const more = notes === 0 ? '' : `, ${notes} could be better`
+  const more = notes === 0 ? '' : `, ${notes} ${notes === 1 ? 'thing' : 'things'} could be better`
   return `${what}${more} (${(ms / 1000).toFixed(1)} s).\n`
 }
 
@@ -106,7 +106,7 @@ export function jsonOf(text: string, findings: readonly Finding[], ms: number): 
 export function reportOf(text: string, findings: readonly Finding[], version: string): string {
   const found = parseAddress(text)
   const shown = (each: Finding) => (found.ok ? mask(each, found.address) : linesOf(each))
-  const scheme = found.ok ? `${found.address.scheme}, port ${found.address.port}` : 'no address'
+  const scheme = found.ok ? `${found.address.scheme}, port ${found.address.port}` : 'invalid address'
   const head = `settee doctor ${version}, Node ${process.versions.node}, ${platform()} ${release()}; ${scheme}`
   return `\`\`\`\n${head}\n${findings.map(shown).join('')}\`\`\`\n`
 }

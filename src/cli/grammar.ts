@@ -73,7 +73,7 @@ export function overview(grammars: readonly Grammar[]): string {
 Usage: settee [<command>] [options]
 
 ${rows.join('')}
-settee help <command> tells its options, also as settee <command> --help.
+Run settee help <command> to see the options of a command.
   --help, -h        show this text
   --version, -v     show the version
 `

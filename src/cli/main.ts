@@ -4,7 +4,9 @@ const OLDEST_NODE = 22
 
 async function main(): Promise<void> {
   if (Number.parseInt(process.versions.node, 10) < OLDEST_NODE) {
-    console.error(`settee: Node ${OLDEST_NODE} or later is needed; this is Node ${process.versions.node}.`)
+    console.error(
+      `settee: Node.js ${OLDEST_NODE} or later is required; this is Node.js ${process.versions.node}.`,
+    )
     process.exitCode = 1
     return
   }

@@ -35,7 +35,7 @@ export async function withControls<T>(
   await becomeOwner(dataDir)
   const running = await reachServer(dataDir)
   if (running !== null) {
-    if (serverFile !== undefined) throw new Error(`A server runs on ${dataDir}; stop it for that.`)
+    if (serverFile !== undefined) throw new Error(`A server is running on ${dataDir}; stop it first.`)
     return use(running)
   }
   const folder = await openFolder(dataDir, env, serverFile)
@@ -55,7 +55,9 @@ export async function withControls<T>(
 export async function becomeOwner(dataDir: string): Promise<void> {
   const folder = await stat(dataDir).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'ENOENT' && error.code !== 'ENOTDIR') throw error
-    throw new Error(`There is no data folder ${dataDir}; name the one of your server with --data.`)
+    throw new Error(
+      `The data folder ${dataDir} does not exist; use --data to give your server's data folder.`,
+    )
   })
   if (!folder.isDirectory()) throw new Error(`The data folder ${dataDir} is a file.`)
   if (process.getuid?.() !== 0 || folder.uid === 0) return
@@ -130,7 +132,7 @@ function restful(settings: Settings): Settings {
 const SILENT = { info: () => undefined, warn: () => undefined, error: () => undefined }
 
 const UNREACHABLE =
-  ' Its control socket does not answer: try again when it has started, or stop it first if its log says that it has none.'
+  ' Its control socket does not answer. Try again once it has started; if its log says that it has no control socket, stop it first.'
 
 /**
  * @param given with --data

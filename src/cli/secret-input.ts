@@ -11,8 +11,11 @@ const MAX_BYTES = 4096
  * @throws Error when the two differ, or as `Terminal.ask`
  */
 export async function askPassword(terminal: Terminal, name: string): Promise<string> {
-  const [password = '', again] = await terminal.ask([`New password of ${name}: `, 'The same again: '], false)
-  if (password !== again) throw new Error('The two passwords differ; nothing has changed.')
+  const [password = '', again] = await terminal.ask(
+    [`New password for ${name}: `, 'Repeat the password: '],
+    false,
+  )
+  if (password !== again) throw new Error('The passwords do not match; nothing has changed.')
   if (password === '') throw new Error('The password must not be empty.')
   return password
 }
@@ -22,8 +25,8 @@ export async function askPassword(terminal: Terminal, name: string): Promise<str
  * @throws Error when it is empty, too long, several lines or no UTF-8
  */
 export async function readPassword(input: Readable): Promise<string> {
-  const password = await readSecret(input, 'The password on the standard input')
-  if (password === '') throw new Error('There is no password on the standard input.')
+  const password = await readSecret(input, 'The password on standard input')
+  if (password === '') throw new Error('There is no password on standard input.')
   return password
 }
 
@@ -41,7 +44,7 @@ async function readSecret(input: Readable, what: string): Promise<string> {
     if (length > MAX_BYTES) throw new Error(`${what} is longer than ${MAX_BYTES} bytes.`)
   }
   const secret = textOf(Buffer.concat(chunks), what).replace(/\r?\n$/, '')
-  if (/[\r\n]/.test(secret)) throw new Error(`${what} is more than one line.`)
+  if (/[\r\n]/.test(secret)) throw new Error(`${what} has more than one line.`)
   return secret
 }
 
@@ -49,7 +52,7 @@ function textOf(bytes: Buffer, what: string): string {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
   } catch {
-    throw new Error(`${what} is no UTF-8.`)
+    throw new Error(`${what} is not valid UTF-8.`)
   }
 }
 
@@ -73,7 +76,9 @@ export async function readPassphrase(file: string): Promise<string> {
   const what = `The passphrase in ${file}`
   const passphrase = await readSecret(createReadStream(file), what).catch((error: NodeJS.ErrnoException) => {
     if (error.code === undefined) throw error
-    throw new Error(`The file ${file} of --passphrase-file cannot be read (${error.code}).`, { cause: error })
+    throw new Error(`The file ${file} given with --passphrase-file cannot be read (${error.code}).`, {
+      cause: error,
+    })
   })
   if (passphrase.trim() === '') throw new Error(`${what} is empty.`)
   return passphrase

@@ -16,7 +16,7 @@ const TLS_OPTIONS = {
 function tlsFlags(values: Values<typeof TLS_OPTIONS>): ConfigFlags {
   const { 'tls-cert': cert, 'tls-key': key, 'tls-port': port, 'tls-bind': bind } = values
   // The server would start without TLS, and nobody would see it.
-  if (key !== undefined && cert === undefined) throw new UsageError('--tls-key wants --tls-cert beside it.')
+  if (key !== undefined && cert === undefined) throw new UsageError('--tls-key needs --tls-cert.')
   const flags: ConfigFlags = {}
   if (cert !== undefined) flags.tlsCert = cert
   if (key !== undefined) flags.tlsKey = key
@@ -58,25 +58,26 @@ const OPTIONS = {
 export const SERVE = grammar({
   name: 'serve',
   usage: '[--port <number>] [--bind <address>] [--data <folder>] [--hosted] [options]',
-  about: 'run the server; this is also what settee does without a command',
-  details: `Runs the server until it is told to stop:
-  --port <number>      port to listen on (default 5984; 0 takes a free one)
-  --bind <address>     address to listen on (default 127.0.0.1; 0.0.0.0 for every network)
-  --tls-cert <file>    speak TLS as well, with this certificate (PEM, the whole chain), by HTTP/2 and
-                       HTTP/1.1; a file that is replaced is taken within seconds
-  --tls-key <file>     its key
+  about: 'run the server; this is the default command',
+  details: `Runs the server until it is stopped:
+  --port <number>      port to listen on (default 5984; 0 picks a free one)
+  --bind <address>     address to listen on (default 127.0.0.1; 0.0.0.0 for all networks)
+  --tls-cert <file>    serve TLS as well (HTTP/2 and HTTP/1.1), with this certificate: PEM, the whole
+                       chain; a replaced file is read again within seconds
+  --tls-key <file>     the certificate's private key
   --tls-port <number>  port for TLS (default 6984)
-  --tls-bind <address> address for TLS (default: that of --bind)
-  --data <folder>      where databases and local.ini are kept (default ./data)
+  --tls-bind <address> address for TLS (default: the address of --bind)
+  --data <folder>      folder of the databases and local.ini (default ./data)
   --log-level <level>  debug, info, notice, warning, error, critical, alert, emergency or none
-  --log-file <file>    log to this file instead of the standard output
-  --hosted             for tenants who do not know each other: takes no design documents and no
-                       attachments, runs no functions, and needs a server admin
+  --log-file <file>    log to this file instead of standard output
+  --hosted             hosted mode, for tenants who do not know each other: no design documents, no
+                       attachments and no functions; needs a server admin
 
-Environment: COUCHDB_USER and COUCHDB_PASSWORD make a server admin; COUCHDB_SECRET; each also as
-..._FILE, the name of a file that holds it. SETTEE_PORT, SETTEE_BIND, SETTEE_DATA, SETTEE_LOG_LEVEL,
-SETTEE_LOG_FILE, SETTEE_TRUSTED_PROXIES, SETTEE_TLS_CERT, SETTEE_TLS_KEY, SETTEE_TLS_PORT,
-SETTEE_TLS_BIND. The command line beats the environment, which beats local.ini.
+Environment: COUCHDB_USER and COUCHDB_PASSWORD create a server admin; COUCHDB_SECRET signs sessions.
+Each also works as ..._FILE, the name of a file that holds the value. The others are SETTEE_PORT,
+SETTEE_BIND, SETTEE_DATA, SETTEE_LOG_LEVEL, SETTEE_LOG_FILE, SETTEE_TRUSTED_PROXIES, SETTEE_TLS_CERT,
+SETTEE_TLS_KEY, SETTEE_TLS_PORT and SETTEE_TLS_BIND. The command line overrides the environment,
+which overrides local.ini.
 `,
   options: OPTIONS,
   read: serveCommand,

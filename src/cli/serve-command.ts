@@ -113,7 +113,7 @@ export async function runUntilSignalled(
     }
   })
   host.onFault?.((fault) => {
-    host.error(`settee ends after a fault of its own: ${stackOf(fault)}`)
+    host.error(`settee stops after an internal error: ${stackOf(fault)}`)
     const isFirst = stoppingSince === null
     stoppingSince ??= performance.now()
     void started.then((running) => running.fatal?.(fault)).catch(() => undefined)
@@ -137,7 +137,7 @@ function stackOf(fault: unknown): string {
 /** @param code what the process exits with when everything was closed */
 async function stop(started: Promise<Running>, host: Host, graceMs: number, code = 0): Promise<void> {
   const timer = setTimeout(() => {
-    host.error(`settee did not stop within ${graceMs / 1000} s; it ends now.`)
+    host.error(`settee did not stop within ${graceMs / 1000} s and exits now.`)
     host.exit(1)
   }, graceMs)
   const running = await started.catch(() => null) // its failure is reported where it is awaited

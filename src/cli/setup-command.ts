@@ -145,20 +145,19 @@ async function adminOf(
   const name =
     given ??
     (await needed(asker, '--admin').text('Name of the server admin', { initial: 'admin', check: adminFault }))
-  if (hasAccount)
-    throw new Error(`There is an account ${name}, which is no server admin: choose another --admin.`)
+  if (hasAccount) throw new Error(`${name} is an account and not a server admin: choose another --admin.`)
   if (password !== null) return { name, password, isMade: false }
-  const typed = await needed(asker, '--stdin').password('Its password (empty: one is made and shown)')
+  const typed = await needed(asker, '--stdin').password('Password (leave empty to generate one)')
   if (typed.trim() === '') return { name, password: newPassphrase(), isMade: true }
-  const again = await needed(asker, '--stdin').password('The same again', (second) =>
-    second === typed ? undefined : 'The two passwords differ.',
+  const again = await needed(asker, '--stdin').password('Repeat the password', (second) =>
+    second === typed ? undefined : 'The passwords do not match.',
   )
   return { name, password: again, isMade: false }
 }
 
 async function vaultNameOf({ vault, app }: SetupCommand, asker: Asker | null): Promise<string | null> {
   if (vault !== undefined) return vault
-  const question = 'Name of the first vault, a database for your notes (-: none for now)'
+  const question = 'Name of the first vault, a database for your notes (- for none)'
   const check = (name: string) => (name === '-' ? undefined : vaultFault(name, app))
   const name = await needed(asker, '--vault or --no-vault').text(question, { initial: 'notes', check })
   return name === '-' ? null : name
@@ -166,27 +165,27 @@ async function vaultNameOf({ vault, app }: SetupCommand, asker: Asker | null): P
 
 function appOf(asker: Asker | null): Promise<App> {
   return needed(asker, '--for').choose('Which app is it for?', [
-    { value: 'inkdrop', label: 'Inkdrop, or an app like it' },
+    { value: 'inkdrop', label: 'Inkdrop or a similar app' },
     { value: 'livesync', label: 'Obsidian, with Self-hosted LiveSync' },
-    { value: 'pouchdb', label: 'an app of your own, with PouchDB' },
+    { value: 'pouchdb', label: 'your own app, with PouchDB' },
   ])
 }
 
 /** Without a terminal it is what the flag says, and that is no. */
 async function wantsFilter(asker: Asker | null): Promise<boolean> {
-  return asker?.confirm('Shall phones be able to leave out pictures? (_design/mobile)') ?? false
+  return asker?.confirm('Let phones leave out pictures? (_design/mobile)') ?? false
 }
 
 /** Without a terminal the server's own address is taken, as with `vault add`. */
 async function hostOf(asker: Asker | null, url: string): Promise<string | undefined> {
   if (asker === null) return undefined
-  const question = 'How do devices reach this server? (https://notes.example.com:443)'
+  const question = 'How do devices reach this server? (for example https://notes.example.com:443)'
   return asker.text(question, { initial: reachable(url), check: hostFault })
 }
 
 function needed(asker: Asker | null, flag: string): Asker {
   if (asker !== null) return asker
-  throw new Error(`Nobody can be asked, since this is no terminal: give ${flag}. Nothing has changed.`)
+  throw new Error(`Cannot ask, because this is not a terminal: add ${flag}. Nothing has changed.`)
 }
 
 /**
@@ -202,14 +201,13 @@ async function makeAdmin(
   const { name, password } = admin
   const { admins, hasAccount } = await look(controls, { admin: name, vault: undefined })
   if (admins.includes(name)) return null
-  if (hasAccount)
-    throw new Error(`There is an account ${name}, which is no server admin: choose another --admin.`)
+  if (hasAccount) throw new Error(`${name} is an account and not a server admin: choose another --admin.`)
   await controls.setPassword({ name, password, create: true, isFirst })
   return admin
 }
 
 const UNUSED =
-  'The password that was given is not used, since the server admin was there: settee passwd changes it.'
+  'The given password was not used, because the server admin exists already. To change it: settee passwd'
 
 function setupJson({ before, admin, vault, stopped, isPasswordUnused }: SetupReport): string {
   return `${JSON.stringify({
@@ -224,13 +222,13 @@ function setupJson({ before, admin, vault, stopped, isPasswordUnused }: SetupRep
 function setupText(report: SetupReport, columns: number): string {
   const { before, admin, vault, fault, stopped } = report
   const lines: string[] = []
-  if (admin === null) lines.push(`Server admins were there already: ${before.map(shown).join(', ')}.`)
-  else lines.push(`${shown(admin.name)} is a server admin now.`)
-  if (admin?.isMade) lines.push(`Its password, which is not shown again: ${admin.password}`)
+  if (admin === null) lines.push(`Existing server admins: ${before.map(shown).join(', ')}.`)
+  else lines.push(`${shown(admin.name)} is now a server admin.`)
+  if (admin?.isMade) lines.push(`Its password, shown only this once: ${admin.password}`)
   if (report.isPasswordUnused) lines.push(UNUSED)
   if (vault !== null) lines.push('', vaultText(vault, { columns }))
   else if (fault === null) {
-    if (stopped !== null) lines.push(`No server runs on ${shown(stopped)}: settee serve`)
+    if (stopped !== null) lines.push(`No server is running on ${shown(stopped)}. To start it: settee serve`)
     lines.push('Next: settee vault add NAME --for APP')
   }
   return lines.join('\n').replace(/\n*$/, '\n')

@@ -54,13 +54,13 @@ export const HISTORY = grammar({
   name: 'history',
   usage: `<database> [--since <time>] [--limit <number>] [--json] [--data <folder>]
 <database> <id> [--at <time>] [--rev <revision>] [--limit <number>] [--json] [--data <folder>]`,
-  about: 'show what was changed and deleted, and what documents were',
-  details: `Shows what was overwritten or deleted in a database, or the versions of one document, whether the
-server runs or not:
-  --limit <number>     how many rows to show (default 50)
-  --since <time>       of a database: what was overwritten or deleted from then on
-  --at <time>          of a document: print it as it was then
-  --rev <revision>     of a document: print this version
+  about: 'show changes, deletions and old versions of documents',
+  details: `Shows what was overwritten or deleted in a database, or the versions of one document. Works whether
+or not the server is running:
+  --limit <number>     number of rows (default 50)
+  --since <time>       with a database: only what was overwritten or deleted since then
+  --at <time>          with a document: print it as it was at this time
+  --rev <revision>     with a document: print this version
   --json               print JSON
 ${DATA_HELP}${TIME_HELP}`,
   options: HISTORY_OPTIONS,
@@ -70,13 +70,13 @@ ${DATA_HELP}${TIME_HELP}`,
 export const REWIND = grammar({
   name: 'rewind',
   usage: '<database> --to <time> [--id <id>]... [--dry-run] [--yes] [--json] [--data <folder>]',
-  about: 'make documents what they were, on every device',
-  details: `Makes the documents of a database what they were, as new revisions that every device takes over; those
-that were not there then are deleted. Works whether the server runs or not:
+  about: 'restore documents to an earlier time, on every device',
+  details: `Restores the documents of a database to an earlier time, as new revisions that reach every device.
+Documents that did not exist at that time are deleted. Works whether or not the server is running:
   --to <time>          the time to go back to
-  --id <id>            this document alone; may be given several times
-  --dry-run            say what would be done, and do nothing
-  --yes                do not ask before it is done
+  --id <id>            restore only this document (may be repeated)
+  --dry-run            show what would be done, and change nothing
+  --yes                do not ask for confirmation
   --json               print JSON
 ${DATA_HELP}${TIME_HELP}`,
   options: REWIND_OPTIONS,
@@ -96,8 +96,9 @@ function historyCommand(
   checkNone(extra)
   const choice = choiceOf(values, now)
   const since = values.since === undefined ? null : timeOf('since', values.since, now)
-  if (id === undefined && choice !== null) throw new UsageError('--at and --rev go with a document.')
-  if (id !== undefined && since !== null) throw new UsageError('--since goes with a whole database.')
+  if (id === undefined && choice !== null) throw new UsageError('--at and --rev need a document id.')
+  if (id !== undefined && since !== null)
+    throw new UsageError('--since cannot be combined with a document id.')
   const limit = limitOf(values.limit)
   return { name: 'history', ...shared(values), database, id: id ?? null, limit, since, choice }
 }
@@ -117,7 +118,7 @@ export function rewindCommand(
 }
 
 function choiceOf({ at, rev }: Values<typeof HISTORY_OPTIONS>, now: number): VersionChoice | null {
-  if (at !== undefined && rev !== undefined) throw new UsageError('Either --at or --rev says which version.')
+  if (at !== undefined && rev !== undefined) throw new UsageError('--at cannot be combined with --rev.')
   if (at !== undefined) return { at: timeOf('at', at, now) }
   if (rev === undefined) return null
   try {

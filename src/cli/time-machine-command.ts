@@ -64,15 +64,15 @@ async function history(command: Named<'history'>, controls: Controls): Promise<n
 function tellHistory({ versions, rows = [], bookmark, known_since }: HistoryAnswer): void {
   if (versions !== undefined) {
     process.stdout.write(tableText([['stored', 'until', 'revision', 'content'], ...versions.map(versionRow)]))
-  } else if (rows.length === 0) note('Nothing was overwritten or deleted that is still known.')
+  } else if (rows.length === 0) note('No overwritten or deleted documents are known.')
   else {
     const cells = rows.map(({ id, at, deleted, overwritten }) => {
       return [at, deleted ? 'deleted' : 'changed', String(overwritten), shown(id)]
     })
-    process.stdout.write(tableText([['last', 'what', 'old versions', 'document'], ...cells]))
+    process.stdout.write(tableText([['last change', 'what', 'old versions', 'document'], ...cells]))
   }
-  if (bookmark !== null) note('There is more: --limit says how much to show.')
-  if (known_since !== null) note(`Of what was before ${known_since} some is not known any more.`)
+  if (bookmark !== null) note('There are more rows: raise --limit to see them.')
+  if (known_since !== null) note(`The history before ${known_since} is incomplete.`)
 }
 
 function versionRow({ rev, deleted, stored_at, superseded_at, size, attachments }: ShownVersion): string[] {
@@ -100,7 +100,7 @@ async function run(
 ): Promise<RewindResult> {
   const bar = progressBar(process.stderr)
   const order = { database, at, dryRun, ...(ids.length > 0 && { ids }) }
-  const word = dryRun ? 'looked at' : 'done with'
+  const word = dryRun ? 'checked' : 'processed'
   const told = controls.rewindDatabase(order, ({ looked_at, documents }) =>
     bar.show((100 * looked_at) / Math.max(documents, 1), `${word} ${looked_at} of ${documents} documents`),
   )
@@ -111,13 +111,13 @@ async function run(
 async function confirm({ counts }: RewindResult, { database, at, ids }: Named<'rewind'>): Promise<void> {
   if (!process.stdin.isTTY) {
     throw new Error(
-      'This is asked about on a terminal only; add --yes, or --dry-run to see what would be done.',
+      'Cannot ask, because this is not a terminal: add --yes, or --dry-run to see what would be done.',
     )
   }
   // With the time zone that it was typed in.
   const time = new Date(at).toString().replace(/ \(.*\)$/, '')
-  const what = ids.length === 0 ? '' : ids.length === 1 ? 'a document of ' : `${ids.length} documents of `
-  const question = `${countsLine(counts)}\r\nMake ${what}the database ${shown(database)} what it was at ${time}? [y/N] `
+  const what = ids.length === 0 ? '' : ids.length === 1 ? '1 document of ' : `${ids.length} documents of `
+  const question = `${countsLine(counts)}\r\nRestore ${what}the database ${shown(database)} to its state at ${time}? [y/N] `
   const [answer = ''] = await new Terminal(process.stdin, process.stderr).ask([question], true)
   if (!/^y(?:es)?$/i.test(answer.trim())) throw new Error('Nothing has changed.')
 }
@@ -131,12 +131,11 @@ function tell({ counts, rows, isWhole }: RewindResult, { dryRun, json }: Named<'
     })
     process.stdout.write(tableText(cells))
     if (!isWhole) say('...')
-    say(`${dryRun ? 'It would be: ' : ''}${countsLine(counts)}${dryRun ? '. Nothing has changed.' : ''}`)
+    say(`${dryRun ? 'Dry run: ' : ''}${countsLine(counts)}${dryRun ? '. Nothing has changed.' : ''}`)
   }
-  if (counts.expired > 0)
-    note(`${counts.expired} are left as they are: what they were is not known any more.`)
-  if (counts.newer > 0) note(`${counts.newer} are left as they are: they were written to meanwhile.`)
-  if (counts.refused > 0) note(`${counts.refused} are left as they are: they were refused.`)
+  if (counts.expired > 0) note(`${counts.expired} left unchanged: their earlier version is no longer stored.`)
+  if (counts.newer > 0) note(`${counts.newer} left unchanged: they were written to in the meantime.`)
+  if (counts.refused > 0) note(`${counts.refused} left unchanged: the write was refused.`)
   return counts.refused > 0 ? 1 : 0
 }
 

@@ -46,8 +46,8 @@ async function exportTo({ database, to, data }: Named<'export'>, env: NodeJS.Pro
       ask: (controls, socket, tell) => controls.exportDatabase({ database, socket }, tell),
     })
     if (isFile) await syncPath(to)
-    say(`The database ${database} is exported: ${countsLine(documents, deleted)}.`)
-    if (hasAttachments) say('It has attachments: couchrestore wants its option --attachments.')
+    say(`Exported the database ${database}: ${countsLine(documents, deleted)}.`)
+    if (hasAttachments) say('It has attachments: couchrestore needs its option --attachments.')
     return 0
   } catch (error) {
     if (isFile) rmSync(to, { force: true })
@@ -88,7 +88,7 @@ function openNew(path: string): number {
   try {
     return openSync(path, 'wx', 0o600)
   } catch (error) {
-    throw new Error(`${path} cannot be made (${(error as NodeJS.ErrnoException).code}).`, { cause: error })
+    throw new Error(`${path} cannot be created (${(error as NodeJS.ErrnoException).code}).`, { cause: error })
   }
 }
 
@@ -103,16 +103,16 @@ async function importFrom(
   { database, from, merge, data }: Named<'import'>,
   env: NodeJS.ProcessEnv,
 ): Promise<number> {
-  if (from === STANDARD && process.stdin.isTTY) throw new Error('Name the file to import with --from.')
+  if (from === STANDARD && process.stdin.isTTY) throw new Error('Give the file to import with --from.')
   const source = from === STANDARD ? process.stdin : createReadStream('', { fd: openOld(from) })
   const { isNew, documents, deleted, refused, refusals } = await transfer<ImportOutcome>(data, env, {
     bytes: source === process.stdin || from.endsWith('.gz') ? null : (await stat(from)).size,
     pump: (socket) => feed(source, socket, from),
     ask: (controls, socket, tell) => controls.importDatabase({ database, socket, merge }, tell),
   })
-  say(`The ${isNew ? 'new ' : ''}database ${database} has got ${countsLine(documents, deleted)}.`)
+  say(`Imported into the ${isNew ? 'new ' : ''}database ${database}: ${countsLine(documents, deleted)}.`)
   if (refused === 0) return 0
-  say(`${refused} revisions were refused${refused > refusals.length ? ', these among them' : ''}:`)
+  say(`${refused} revisions were refused${refused > refusals.length ? ', for example' : ''}:`)
   for (const refusal of refusals) say(`  ${refusal}`)
   return 1
 }
@@ -179,7 +179,7 @@ function failureOf(pumped: Promise<void>): Promise<never> {
 const SOCKET_FAULTS: ReadonlySet<string> = new Set(['EPIPE', 'ECONNRESET', 'ERR_STREAM_PREMATURE_CLOSE'])
 
 function countsLine(documents: number, deleted: number): string {
-  return `${documents} documents and ${deleted} deleted ones`
+  return `${documents} documents, ${deleted} deleted documents`
 }
 
 /** On the standard error: the standard output may be the file. */

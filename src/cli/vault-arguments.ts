@@ -60,30 +60,30 @@ const SETUP_OPTIONS = {
   'no-vault': { type: 'boolean' },
 } as const
 
-const SHARED_HELP = `  --for <app>          inkdrop (and apps like it), livesync (Obsidian), or pouchdb (an app of your own)
-  --host <address>     how devices reach the server: https://notes.example.com:443 (default: where it
-                       listens, with TLS of its own under a name of its certificate)
-  --device <name>      the device that the address is for, which gets a token of its own (default: the
-                       app's name)
+const SHARED_HELP = `  --for <app>          inkdrop (and similar apps), livesync (Obsidian) or pouchdb (your own app)
+  --host <address>     how devices reach the server, such as https://notes.example.com:443 (default:
+                       its own address, with TLS under a name of its certificate)
+  --device <name>      the device that gets the address, and a token of its own (default: the app's
+                       name)
   --account <name>     the account (default: the vault's name)
-  --mobile-filter      also _design/mobile, by which phones leave out pictures
+  --mobile-filter      also create _design/mobile, with which phones leave out pictures
   --passphrase-file <file>
-                       with livesync: the passphrase of a vault that other devices have already; of a
-                       new vault it is made and printed
-  --qr                 a QR code also where the output is no terminal
-  --json               print what was done as JSON
+                       with livesync: the passphrase of a vault that other devices use already; for a
+                       new vault one is generated and printed
+  --qr                 print a QR code even if the output is not a terminal
+  --json               print the result as JSON
 ${DATA_HELP}`
 
 export const SETUP = grammar({
   name: 'setup',
   usage: `[--admin <name>] [--stdin] [--vault <name> --for <app> | --no-vault]
 [--host <address>] [--json] [--data <folder>]`,
-  about: 'make a server admin and the first vault; begin here',
-  details: `Makes a server admin and the first vault, and asks for what no option says. Works whether the server
-runs or not, and repeats nothing that is done already:
-  --admin <name>       the server admin
-  --stdin              read the admin's password from the standard input
-  --vault <name>       the first vault; --no-vault makes none
+  about: 'create a server admin and the first vault; start here',
+  details: `Creates a server admin and the first vault. Asks for what no option gives, and skips what is done
+already. Works whether or not the server is running:
+  --admin <name>       name of the server admin
+  --stdin              read the admin's password from standard input
+  --vault <name>       name of the first vault; --no-vault creates none
 ${SHARED_HELP}`,
   options: SETUP_OPTIONS,
   read: setupCommand,
@@ -93,12 +93,11 @@ export const VAULT_ADD = grammar({
   name: 'vault add',
   usage: `<name> --for inkdrop|livesync|pouchdb [--host <address>]
 [--device <name>] [--mobile-filter] [--json] [--data <folder>]`,
-  about: 'make a database for a note app, and print the address it takes',
-  details: `Makes a database for a note app, with an account that may do nothing else, and prints the address that
-the app takes. Works whether the server runs or not, and repeats nothing that is done already:
-${SHARED_HELP}  --renew              a new token in place of the one that the device has
-  --stdin              read the account's password from the standard input, which is then used
-                       instead of a token
+  about: 'create a database for a note app, and print its address',
+  details: `Creates a database for a note app and an account that can use only this database, and prints the
+address for the app. Skips what is done already. Works whether or not the server is running:
+${SHARED_HELP}  --renew              replace the device's token with a new one
+  --stdin              read the account's password from standard input, and use it instead of a token
 `,
   options: VAULT_OPTIONS,
   read: vaultCommand,
@@ -111,13 +110,13 @@ export function vaultCommand(
 ): VaultCommand {
   if (vault === undefined) throw new UsageError('settee vault add needs the name of the vault.')
   // A word too many may be a password: it is not repeated where others can read it.
-  if (extra !== undefined) throw new UsageError('settee vault add takes one name and no other word.')
+  if (extra !== undefined) throw new UsageError('settee vault add takes one name and nothing else.')
   const app = appOf(values.for)
   if (app === undefined) throw new UsageError(`settee vault add needs --for ${APPS.join('|')}.`)
   const { stdin = false, renew = false } = values
   refuse(passphraseFault(app, values))
   if (stdin && (values.device !== undefined || renew)) {
-    throw new UsageError('With --stdin there is no token, and so neither --device nor --renew.')
+    throw new UsageError('--stdin uses no token, so it cannot be combined with --device or --renew.')
   }
   refuse(vaultFault(vault, app))
   return { name: 'vault add', ...sharedOf(values), vault, app, stdin, renew }
@@ -128,10 +127,10 @@ const OF_A_VAULT = ['vault', 'for', 'host', 'account', 'device', 'passphrase-fil
 
 /** @throws UsageError */
 export function setupCommand([extra]: readonly string[], values: Values<typeof SETUP_OPTIONS>): SetupCommand {
-  if (extra !== undefined) throw new UsageError('settee setup takes options alone, and no other word.')
+  if (extra !== undefined) throw new UsageError('settee setup takes only options.')
   const { admin, stdin = false, vault } = values
   const idle = values['no-vault'] ? OF_A_VAULT.find((name) => values[name] !== undefined) : undefined
-  if (idle !== undefined) throw new UsageError(`--${idle} and --no-vault exclude each other.`)
+  if (idle !== undefined) throw new UsageError(`--${idle} cannot be combined with --no-vault.`)
   const app = appOf(values.for)
   refuse(passphraseFault(app, values))
   if (vault !== undefined) refuse(vaultFault(vault, app))
@@ -142,14 +141,14 @@ export function setupCommand([extra]: readonly string[], values: Values<typeof S
 
 function passphraseFault(app: App | undefined, values: Values<typeof SHARED>): string | undefined {
   if (app === undefined || app === 'livesync' || values['passphrase-file'] === undefined) return undefined
-  return '--passphrase-file goes with --for livesync.'
+  return '--passphrase-file needs --for livesync.'
 }
 
 function sharedOf(values: Values<typeof SHARED>): Shared {
   const { data, host, account, device, json = false, qr = false } = values
   if (host !== undefined) refuse(hostFault(host))
-  if (account?.includes(':')) throw new UsageError('The name of an account must not contain a colon.')
-  if (json && qr) throw new UsageError('--json and --qr exclude each other.')
+  if (account?.includes(':')) throw new UsageError('An account name must not contain a colon.')
+  if (json && qr) throw new UsageError('--json cannot be combined with --qr.')
   const mobileFilter = values['mobile-filter'] ?? false
   return { data, host, account, device, passphraseFile: values['passphrase-file'], mobileFilter, json, qr }
 }
@@ -157,7 +156,7 @@ function sharedOf(values: Values<typeof SHARED>): Shared {
 function appOf(text: string | undefined): App | undefined {
   if (text === undefined) return undefined
   const app = APPS.find((app) => app === text.toLowerCase())
-  if (app === undefined) throw new UsageError(`--for must be ${APPS.join(', ')}.`)
+  if (app === undefined) throw new UsageError(`--for must be one of: ${APPS.join(', ')}.`)
   return app
 }
 
@@ -167,21 +166,21 @@ function appOf(text: string | undefined): App | undefined {
  */
 export function vaultFault(name: string, app?: App): string | undefined {
   if (!DATABASE_NAME.test(name))
-    return "A vault's name begins with a small letter; small letters, digits and any of _ $ ( ) + - / may follow."
+    return "A vault's name starts with a lowercase letter, followed by lowercase letters, digits and any of _ $ ( ) + - /."
   // It writes the name behind the server's address as it stands (livesync-commonlib 0.1.18, connectRemoteCouchDB).
   if (app !== 'livesync' || !name.includes('/')) return undefined
-  return "A vault's name holds no slash for LiveSync, which takes what follows it for a document."
+  return "With LiveSync, a vault's name must not contain a slash."
 }
 
 /** @returns what is wrong with a server admin's name; undefined: nothing */
 export function adminFault(name: string): string | undefined {
-  if (name.trim() === '') return 'The name of an admin must not be empty.'
-  if (name.includes(':')) return 'The name of an admin must not contain a colon.'
+  if (name.trim() === '') return 'An admin name must not be empty.'
+  if (name.includes(':')) return 'An admin name must not contain a colon.'
   try {
     checkNames('admins', name)
     return undefined
   } catch {
-    return 'The name of an admin is a key of local.ini: no [ ] = or control character, no ; or # in front, no space at its ends.'
+    return 'An admin name is a key in local.ini: it must not contain [ ] = or control characters, start with ; or #, or start or end with a space.'
   }
 }
 
@@ -197,10 +196,12 @@ const BEHIND_THE_PORT: ReadonlySet<AddressFaultCode> = new Set([
 export function hostFault(host: string): string | undefined {
   const result = parseAddress(`${host.trim().replace(/\/$/, '')}/n`)
   if (result.ok)
-    return result.address.username === undefined ? undefined : 'It holds no user name and no password.'
+    return result.address.username === undefined
+      ? undefined
+      : 'The address must not contain a user name or password.'
   const faults = result.faults.filter(({ code }) => !BEHIND_THE_PORT.has(code))
   const told = faults.map(({ reason, mend }) => `${reason} ${mend}`)
-  if (faults.length < result.faults.length) told.push('It ends with the port: leave out what stands behind.')
+  if (faults.length < result.faults.length) told.push('Leave out everything after the port.')
   return told.join(' ')
 }
 

@@ -140,14 +140,14 @@ async function encryptionOf(
   if (passphraseFile !== undefined) return { passphrase: await readPassphrase(passphraseFile), isNew: false }
   if (isNewVault(state)) return { passphrase: newPassphrase(), isNew: true }
   if (asker !== null) {
-    const question = 'The passphrase by which the other devices encrypt this vault'
-    const check = (given: string) => (given.trim() === '' ? 'It must not be empty.' : undefined)
+    const question = 'Passphrase with which the other devices encrypt this vault'
+    const check = (given: string) => (given.trim() === '' ? 'The passphrase must not be empty.' : undefined)
     return { passphrase: await asker.password(question, check), isNew: false }
   }
   if (isPassword) return null
   throw new Error(
-    'The vault may be in use already, and its notes encrypted: give the passphrase that its other devices have, or, ' +
-      'where there are none yet, one of your own, by --passphrase-file. Nothing has changed.',
+    'The vault may hold encrypted notes already. Use --passphrase-file to give the passphrase of its other devices, ' +
+      'or one of your own if there are none yet. Nothing has changed.',
   )
 }
 

@@ -34,15 +34,15 @@ export interface LiveSyncSetup {
 }
 
 const SAID: Readonly<Record<StepOutcome, string>> = {
-  made: 'made',
-  there: 'was there already',
+  made: 'created',
+  there: 'exists already',
   changed: 'changed',
-  differs: 'another was there, and was left as it is',
-  closed: 'changed: it was open to everybody, and is not any more',
+  differs: 'another one exists and was left unchanged',
+  closed: 'changed: it was open to everyone, and no longer is',
 }
 
 const APP_NAMES: Readonly<Record<App, string>> = {
-  inkdrop: 'Inkdrop, or an app like it',
+  inkdrop: 'Inkdrop or a similar app',
   livesync: 'Obsidian LiveSync',
   pouchdb: 'an app with PouchDB',
 }
@@ -65,7 +65,7 @@ export function vaultJson(report: VaultReport): string {
   })}\n`
 }
 
-const DOCTOR = 'If it does not sync: settee doctor --stdin, given the address, says why.'
+const DOCTOR = 'If syncing fails, pass the address to settee doctor --stdin to find out why.'
 
 /** @param options.columns the width of the terminal; 0: a QR code is of no use */
 export function vaultText(report: VaultReport, { columns }: { readonly columns: number }): string {
@@ -81,11 +81,11 @@ function stepLines({ command, account, device, outcome }: VaultReport): string[]
   const steps: [what: string, name: string, said: string][] = [
     ['database', command.vault, SAID[outcome.database]],
     ['account', account, SAID[outcome.account]],
-    ['who may come in', account, SAID[outcome.security]],
+    ['access', account, SAID[outcome.security]],
   ]
   if (outcome.filter !== null) steps.push(['mobile filter', '_design/mobile', SAID[outcome.filter]])
   for (const key of outcome.settings) steps.push(['setting', key, 'changed'])
-  if (outcome.token !== null) steps.push(['token of', device ?? '', SAID[outcome.token]])
+  if (outcome.token !== null) steps.push(['token for', device ?? '', SAID[outcome.token]])
   const widths = [0, 1].map((at) => Math.max(...steps.map((step) => shown(step[at] ?? '').length)))
   return steps.map(
     ([what, name, said]) => `  ${what.padEnd(widths[0]!)}  ${shown(name).padEnd(widths[1]!)}  ${said}`,
@@ -97,19 +97,21 @@ function secretLines(report: VaultReport, columns: number): string[] {
   if (address === null) {
     return [
       `Address: ${url}`,
-      `with the token that ${shown(device ?? '')} has. A token is shown once: --renew makes another in its place,`,
-      'and --device NAME one for a further device.',
+      `The device ${shown(device ?? '')} has a token already, which is not shown again. Use --renew to replace it,`,
+      'or --device NAME to create a token for another device.',
     ]
   }
-  const again = device === null ? '' : ' and is not shown again'
-  const lines = [`Address, which is a secret${again}:`, '', `  ${address.text}`, '']
+  const once = device === null ? '' : ', shown only this once'
+  const lines = [`Address (secret${once}):`, '', `  ${address.text}`, '']
   if (setup === null) return [...lines, ...qrLines(address.text, columns), ...nextLines(report)]
   const { uri, passphrase, newEncryption } = setup
-  lines.push('Setup URI, encrypted:', '', uri, '', ...qrLines(uri, columns))
-  lines.push(`Passphrase of the Setup URI:   ${passphrase}`)
+  lines.push('Setup URI (encrypted):', '', uri, '', ...qrLines(uri, columns))
+  lines.push(`Passphrase of the Setup URI:  ${passphrase}`)
   if (newEncryption !== null) {
-    lines.push(`Passphrase of the vault:       ${newEncryption}`)
-    lines.push('Keep the second one: without it nobody can read the notes, and the server does not know it.')
+    lines.push(`Passphrase of the vault:      ${newEncryption}`)
+    lines.push(
+      'Keep the passphrase of the vault: without it nobody can read the notes, and the server does not know it.',
+    )
   }
   return [...lines, '', ...nextLines(report)]
 }
@@ -119,20 +121,22 @@ function qrLines(text: string, columns: number): string[] {
   const code = qrCode(text, columns)
   if ('lines' in code) return [code.lines]
   if (code.needs === null) return []
-  return [`(For a QR code of it the window would have to be ${code.needs} columns wide.)`, '']
+  return [`(A QR code needs a window that is ${code.needs} columns wide.)`, '']
 }
 
 function nextLines({ command, address, setup }: VaultReport): string[] {
   switch (command.app) {
     case 'inkdrop':
-      return ['In the app: Preferences, Synchronization, Advanced: paste the address, then Apply.']
+      return [
+        'In the app, open Preferences > Synchronization > Advanced, paste the address and choose Apply.',
+      ]
     case 'livesync':
       if (setup === null)
         return [
-          'There is no Setup URI, since settee does not know the passphrase that encrypts the notes of this vault:',
-          '--passphrase-file tells it. Or type what the address holds into the settings of LiveSync.',
+          'There is no Setup URI, because settee does not know the passphrase of this vault. Give it with',
+          '--passphrase-file, or type the parts of the address into the settings of LiveSync.',
         ]
-      return ['In Obsidian: Self-hosted LiveSync, Use a Setup URI: paste it, and give its passphrase.']
+      return ['In Obsidian, open Self-hosted LiveSync > Use a Setup URI, paste it and type its passphrase.']
     case 'pouchdb':
       return [`In the app: db.sync(${JSON.stringify(address?.text)}, { live: true, retry: true })`]
   }
@@ -149,41 +153,40 @@ function notesOf({ command, state, outcome, url }: VaultReport): string[] {
   const place = parseAddress(url, { mobile: command.app !== 'pouchdb' })
   if (isThisMachine(new URL(url).hostname)) {
     notes.push(
-      'This address is good on this machine alone. For others say by which one they reach the server: ' +
+      'This address works only on this machine. For other devices, give the address of the server as they see it: ' +
         '--host https://notes.example.com:443',
     )
   } else if (!place.ok) {
     for (const { reason, mend } of place.faults) notes.push(`${reason} ${mend}`)
   }
   if (new URL(url).hostname.startsWith('[')) {
-    notes.push(
-      'PouchDB, and the apps that are made with it, understand no IPv6 address: give the host a name.',
-    )
+    notes.push('PouchDB and apps built on it cannot use IPv6 addresses: use a host name.')
   }
   if (state.admins.length === 0 && !state.isHosted) {
     notes.push(
-      'There is no server admin, so everybody who reaches the server may do everything: settee setup',
+      'There is no server admin, so anyone who can reach the server may do anything. To create one: settee setup',
     )
   }
   if (isOfAnotherApp(command.app, state)) {
     notes.push(
-      'Another app seems to use this database: two apps in one disturb each other. Take another name.',
+      'Another app seems to use this database, and two apps in one database conflict. Choose another name.',
     )
   }
   if (outcome.filter === 'differs') {
     notes.push(
-      'The filter sync of _design/mobile is not the one that leaves out pictures; it was left as it is.',
+      'The filter sync of _design/mobile is not the one that leaves out pictures; it was left unchanged.',
     )
   }
   if (outcome.faults.length > 0) {
     notes.push(
-      `LiveSync's check of the server will not like ${outcome.faults.join(', ')}: ` +
+      `LiveSync's server check will complain about ${outcome.faults.join(', ')}: ` +
         (state.isHosted
-          ? "in hosted mode these are not one vault's, and for a server admin to set (docs/livesync.md)."
-          : 'the same command writes them once there is a server admin.'),
+          ? 'in hosted mode a server admin has to set them (docs/livesync.md).'
+          : 'run the same command again once there is a server admin.'),
     )
   }
-  if (state.listening === null) notes.push(`No server runs on ${shown(state.folder)}: settee serve`)
+  if (state.listening === null)
+    notes.push(`No server is running on ${shown(state.folder)}. To start it: settee serve`)
   return notes
 }
 

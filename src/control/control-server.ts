@@ -42,7 +42,7 @@ export async function serveControl(options: ControlOptions): Promise<() => Promi
     const reason = (error as Error).message
     options.logger.warn(
       { reason },
-      'the command line does not reach this server: the control socket cannot be made',
+      'cannot create the control socket: the command line cannot reach this server',
     )
     return async () => undefined
   }
@@ -56,7 +56,7 @@ export async function serveControl(options: ControlOptions): Promise<() => Promi
 
 async function listen(server: Server, path: string): Promise<void> {
   // Node would cut it without a word.
-  if (Buffer.byteLength(path) > MAX_PATH_BYTES) throw new Error(`${path} is longer than an address may be.`)
+  if (Buffer.byteLength(path) > MAX_PATH_BYTES) throw new Error(`${path} is too long for a socket address.`)
   const folder = dirname(path)
   await mkdir(folder, { recursive: true, mode: 0o700 })
   await chmod(folder, 0o700)
@@ -124,12 +124,13 @@ class Connections {
       const { name } = argument as { name?: string }
       this.#logger.info(
         { act, ...(name !== undefined && { account: name }) },
-        'done as the command line asked',
+        'ran a command of the command line',
       )
       return { result }
     } catch (thrown) {
       const error = asCouchError(thrown)
-      if (error.status >= 500) this.#logger.error({ err: error.cause ?? error }, 'a command has failed')
+      if (error.status >= 500)
+        this.#logger.error({ err: error.cause ?? error }, 'a command of the command line failed')
       return { error: { code: error.code, reason: error.message } }
     }
   }
@@ -153,6 +154,6 @@ function parsed(text: string): Partial<ControlCall> {
   try {
     return (JSON.parse(text) ?? {}) as Partial<ControlCall>
   } catch {
-    throw new CouchError('bad_request', 'The call is not understood.')
+    throw new CouchError('bad_request', 'The call is not valid JSON.')
   }
 }

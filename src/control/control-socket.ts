@@ -41,7 +41,7 @@ async function connect(dataDir: string): Promise<Socket | null> {
   } catch (error) {
     const { code = '' } = error as NodeJS.ErrnoException
     if (NOBODY.has(code)) return null
-    throw new Error(`The running server cannot be reached: ${path} may not be opened (${code}).`, {
+    throw new Error(`The running server cannot be reached: ${path} cannot be opened (${code}).`, {
       cause: error,
     })
   }
@@ -58,7 +58,7 @@ async function ask(dataDir: string, call: ControlCall, onProgress?: Listener): P
     else if ('result' in answer) return answer.result
     else throw refusalOf(answer.error)
   }
-  throw new Error('The server gave no answer; look whether the change was made.')
+  throw new Error('The server gave no answer; check whether the change was made.')
 }
 
 /** What the server says, until it ends or breaks off. An empty line says that it is at work. */

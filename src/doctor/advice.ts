@@ -8,14 +8,14 @@ type Lines = Partial<Readonly<Record<ProxyName | ServerKind, string>>>
 const ORIGINS = APP_ORIGINS.join(',')
 const NODE = 'SERVER/_node/_local/_config'
 const CONFIG = `curl -u ADMIN -X PUT ${NODE}`
-const SERVERS_CORS = `${CONFIG}/chttpd/enable_cors -d '"true"'; the same for cors/origins "${ORIGINS}" and cors/credentials "true"`
-const SERVERS_LISTS = `curl -u ADMIN -X DELETE ${NODE}/cors/methods; the same for cors/headers`
+const SERVERS_CORS = `${CONFIG}/chttpd/enable_cors -d '"true"'; likewise cors/origins "${ORIGINS}" and cors/credentials "true"`
+const SERVERS_LISTS = `curl -u ADMIN -X DELETE ${NODE}/cors/methods; likewise cors/headers`
 
 export const ADVICE = {
   certificate: {
-    nginx: 'ssl_certificate /path/fullchain.pem;  # the certificate and those that signed it, in this order',
+    nginx: 'ssl_certificate /path/fullchain.pem;  # the certificate, then the intermediate certificates',
     Caddy:
-      'delete the line `tls ...`: Caddy then fetches certificates and renews them; or tls fullchain.pem key.pem',
+      'delete the line `tls ...`, so that Caddy gets and renews certificates itself; or tls fullchain.pem key.pem',
     Traefik: '--entryPoints.websecure.http.tls.certResolver=NAME, or certFile: /path/fullchain.pem',
     Cloudflare: 'SSL/TLS > Edge Certificates: Universal SSL on',
     settee: 'settee serve --tls-cert fullchain.pem --tls-key key.pem',
@@ -41,50 +41,52 @@ export const ADVICE = {
     Cloudflare: 'Speed > Settings > HTTP/2: on',
   },
   upstream: {
-    nginx: 'proxy_pass http://127.0.0.1:5984;  # where the server listens; is it running?',
+    nginx: 'proxy_pass http://127.0.0.1:5984;  # the address of the server; is it running?',
     Caddy: 'reverse_proxy 127.0.0.1:5984',
     Traefik: 'traefik.http.services.NAME.loadbalancer.server.port=5984',
-    Cloudflare: "the tunnel's service, or the DNS record's address: where the server listens",
+    Cloudflare: "set the tunnel's service, or the DNS record's address, to the address of the server",
   },
   challenge: { Cloudflare: 'Security > WAF > Custom rules: Skip, for this host name; Bot Fight Mode: off' },
   proxyPassword: {
     nginx: 'delete the lines auth_basic and auth_basic_user_file',
     Caddy: 'delete basic_auth { ... } and forward_auth { ... }',
-    Traefik: 'take the middlewares basicAuth and forwardAuth off this router',
+    Traefik: 'remove the middlewares basicAuth and forwardAuth from this router',
     Cloudflare: 'Zero Trust > Access > Applications: a policy Bypass for this host name',
   },
   authorization: {
     nginx: 'proxy_set_header Authorization $http_authorization;  # and delete auth_basic',
     Caddy: 'delete `header_up -Authorization` and `basic_auth`',
-    Traefik: 'basicAuth.removeHeader=false, or take the middleware basicAuth off this router',
+    Traefik: 'basicAuth.removeHeader=false, or remove the middleware basicAuth from this router',
     Cloudflare: 'Rules > Transform Rules > Modify Request Header: delete the rule that removes Authorization',
   },
   serverHeader: {
     nginx: 'proxy_pass_header Server;',
     Caddy: 'delete `header -Server` and `header Server ...`',
     Traefik: 'delete customResponseHeaders.Server',
-    Cloudflare: 'none: Cloudflare puts its own name there; it does no harm with settee',
+    Cloudflare: 'nothing to change: Cloudflare always puts its own name there, which is harmless with settee',
   },
   origins: {
     settee: SERVERS_CORS,
     CouchDB: SERVERS_CORS,
     'PouchDB Server': `config.json: "httpd": {"enable_cors": true}, "cors": {"credentials": true, "origins": "${ORIGINS}"}`,
     nginx: 'delete the lines that answer OPTIONS (if ($request_method = OPTIONS) { ... }), and auth_basic',
-    Caddy: 'delete what answers OPTIONS (@options method OPTIONS; respond @options ...), and basic_auth',
+    Caddy:
+      'delete the lines that answer OPTIONS (@options method OPTIONS; respond @options ...), and basic_auth',
     Traefik:
-      'take the middlewares basicAuth and forwardAuth, and headers with accessControl..., off this router',
+      'remove the middlewares basicAuth, forwardAuth, and headers with accessControl..., from this router',
     Cloudflare: 'Zero Trust > Access > Applications > CORS: Bypass OPTIONS requests to origin',
   },
   corsLists: { settee: SERVERS_LISTS, CouchDB: SERVERS_LISTS },
   doubledCors: {
     nginx: 'delete every add_header Access-Control-... line: the server sends these headers itself',
     Caddy: 'delete every header Access-Control-... line: the server sends these headers itself',
-    Traefik: 'delete the accessControl... options of the middleware headers: the server sends these itself',
+    Traefik:
+      'delete the accessControl... options of the middleware headers: the server sends these headers itself',
     Cloudflare:
       'Rules > Transform Rules > Modify Response Header: delete the rule that sets Access-Control-...',
   },
   paths: {
-    nginx: 'proxy_pass http://127.0.0.1:5984;  # no slash and no path behind the port; merge_slashes off;',
+    nginx: 'proxy_pass http://127.0.0.1:5984;  # no slash or path after the port; also merge_slashes off;',
     Caddy: 'reverse_proxy 127.0.0.1:5984  # no handle_path, uri or rewrite around it',
     Traefik: '--entryPoints.websecure.http.encodedCharacters.allowEncodedSlash=true, and no stripPrefix',
     Cloudflare: 'Rules > Settings > Normalize URLs to origin: off',
@@ -101,36 +103,36 @@ export const ADVICE = {
   buffering: {
     nginx: 'proxy_buffering off;  # beside proxy_pass; and delete proxy_ignore_headers X-Accel-Buffering',
     Caddy: 'flush_interval -1  # in reverse_proxy { ... }; and delete buffer_responses and response_buffers',
-    Traefik: 'take the middlewares buffering and compress off this router',
+    Traefik: 'remove the middlewares buffering and compress from this router',
     Cloudflare: 'Caching > Cache Rules: Bypass cache, for this host name; Network > Response Buffering: off',
   },
   cut: {
     nginx: 'proxy_read_timeout 3600s; send_timeout 3600s;',
     Caddy: 'delete read_timeout of transport http { ... }, and servers { timeouts { write ... } }',
     Traefik: '--entryPoints.websecure.transport.respondingTimeouts.writeTimeout=0',
-    Cloudflare: 'none: it cuts after 100 s without a byte; in the app let heartbeats on',
+    Cloudflare: 'nothing to change: it cuts after 100 s without a byte; keep heartbeats on in the app',
   },
   bodies: {
     nginx: 'client_max_body_size 0;',
     Caddy: 'max_size 4GB  # in request_body { ... }',
-    Traefik: 'take the middleware buffering off this router, or buffering.maxRequestBodyBytes=0',
+    Traefik: 'remove the middleware buffering from this router, or set buffering.maxRequestBodyBytes=0',
     Cloudflare:
-      'none: 100 MB at the most on Free and Pro; below that, Security > WAF: Skip for this host name',
+      'Security > WAF: Skip for this host name; bodies above 100 MB need more than the plans Free and Pro',
     settee: `${CONFIG}/chttpd/max_http_request_size -d '"4294967296"'`,
     CouchDB: `${CONFIG}/chttpd/max_http_request_size -d '"4294967296"'`,
     'PouchDB Server': 'config.json: "couchdb": {"max_document_size": 4294967296}',
   },
   writing: {
     nginx: 'delete limit_except { ... }',
-    Caddy: 'delete the matcher @... method ... that leaves PUT and DELETE out',
-    Traefik: "take Method(...) out of this router's rule",
+    Caddy: 'delete the matcher @... method ... that excludes PUT and DELETE',
+    Traefik: "remove Method(...) from this router's rule",
     Cloudflare: 'Security > WAF > Custom rules: Skip, for this host name',
   },
   slowBodies: {
     nginx: 'client_body_timeout 600s; proxy_send_timeout 600s; proxy_request_buffering off;',
     Caddy: 'delete servers { timeouts { read_body ... } }',
     Traefik: '--entryPoints.websecure.transport.respondingTimeouts.readTimeout=0',
-    Cloudflare: 'none: the server must answer within 100 s of the whole body',
+    Cloudflare: 'nothing to change: the server must answer within 100 s of the whole body',
   },
 } satisfies Record<string, Lines>
 

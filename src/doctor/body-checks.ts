@@ -30,15 +30,15 @@ interface BodyFacts {
 export function judgeBodies(facts: readonly BodyFacts[], scene: Scene): Finding {
   const taken = facts.filter(({ reply }) => reply !== null && isAnswer(reply) && reply.status < 300)
   const refused = facts.find(({ reply }) => reply !== null && (!isAnswer(reply) || reply.status >= 300))
-  const text = taken.length > 0 ? `${listed(taken)} are taken.` : ''
+  const text = taken.length > 0 ? `The server accepts bodies of ${listed(taken)}.` : ''
   if (refused?.isMoving) {
-    const slow = `${megabytes(refused.bytes)} were still on their way after ${seconds(refused.ms)}: the line is slow. --long waits for it.`
+    const slow = `A body of ${megabytes(refused.bytes)} was still being sent after ${seconds(refused.ms)}: the line is slow. --long waits for it.`
     return note('bodies', `${text} ${slow}`.trim())
   }
   if (refused !== undefined) return judgeRefused(refused, scene)
   const missing = facts.filter(({ reply }) => reply === null)
   if (missing.length === 0) return fine('bodies', text)
-  const needs = `${listed(missing)} would take ${seconds(missing.at(-1)?.ms ?? 0)} on this line: --long tries.`
+  const needs = `${listed(missing)} would take ${seconds(missing.at(-1)?.ms ?? 0)} on this line; --long tries it.`
   return fine('bodies', `${text} ${needs}`.trim())
 }
 
@@ -48,21 +48,25 @@ function judgeRefused({ bytes, reply }: BodyFacts, scene: Scene): Finding {
   const what = told(reply!, quote)
   if (!isAnswer(reply!)) {
     const isLate = reply!.failure === 'TIMEOUT'
-    return wrong('bodies', `${size} do not arrive: ${what}.`, advise(isLate ? 'slowBodies' : 'bodies', stage))
+    return wrong(
+      'bodies',
+      `A body of ${size} does not arrive: ${what}.`,
+      advise(isLate ? 'slowBodies' : 'bodies', stage),
+    )
   }
   const answer: Answer = reply!
   if (answer.status === 408 || answer.status === 504 || answer.status === 524) {
-    return wrong('bodies', `${size} take too long: ${what}.`, advise('slowBodies', stage, 'proxy'))
+    return wrong('bodies', `A body of ${size} takes too long: ${what}.`, advise('slowBodies', stage, 'proxy'))
   }
   const isOfServer = isJson(answer)
   if (answer.status !== 413) {
     const cures = isOfServer ? [] : advise('bodies', stage, 'proxy')
-    return wrong('bodies', `${size} are refused: ${what}.`, cures)
+    return wrong('bodies', `A body of ${size} is refused: ${what}.`, cures)
   }
   const who = isOfServer ? 'the server' : `the proxy${stage.isRecognised ? ` (${stage.proxies[0]})` : ''}`
   return wrong(
     'bodies',
-    `${size} are too much for ${who}: 413. Larger notes and pictures never sync.`,
+    `A body of ${size} is too large for ${who}: 413. Larger notes and pictures never sync.`,
     advise('bodies', stage, isOfServer ? 'server' : 'proxy'),
   )
 }

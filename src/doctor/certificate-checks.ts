@@ -56,8 +56,8 @@ function ownNames({ chain, distrust }: ChainFacts): string[] {
 function goodOf(facts: ChainFacts, scene: Scene): Finding[] {
   const [leaf] = facts.chain
   if (leaf === undefined) return [fine('certificate', 'Trusted.')]
-  const by = facts.isByFile ? 'trusted by the file that was given' : 'trusted'
-  return [fine('certificate', `${by}, of ${scene.quote(leaf.issuer)}, until ${day(leaf.to)}.`)]
+  const by = facts.isByFile ? 'Trusted through the given file' : 'Trusted'
+  return [fine('certificate', `${by}; issued by ${scene.quote(leaf.issuer)}, valid until ${day(leaf.to)}.`)]
 }
 
 /** Whether anything may be sent to this server. */
@@ -72,8 +72,8 @@ function datesOf({ distrust, isByFile, chain, now }: ChainFacts, { quote, stage 
     const whose = quote(subject)
     // There is another way to an authority, which OpenSSL has found, as phones do: a cross-signed root, mostly.
     if (to < now && isWhole) {
-      const text = `A certificate that is sent along, of ${whose}, expired on ${day(to)}: old devices may mind.`
-      return [note('certificate', text, toYou('Take it out of the file of the chain.'))]
+      const text = `The server also sends a certificate of ${whose} that expired on ${day(to)}: old devices may refuse it.`
+      return [note('certificate', text, toYou('Remove it from the chain file.'))]
     }
     if (to < now)
       return [wrong('certificate', `The certificate of ${whose} expired on ${day(to)}: renew it.`, cure)]
@@ -81,7 +81,7 @@ function datesOf({ distrust, isByFile, chain, now }: ChainFacts, { quote, stage 
       return [
         wrong(
           'certificate',
-          `The certificate of ${whose} holds from ${day(from)} on: a clock is wrong.`,
+          `The certificate of ${whose} is valid only from ${day(from)}: a clock is wrong.`,
           CLOCK,
         ),
       ]
@@ -91,7 +91,7 @@ function datesOf({ distrust, isByFile, chain, now }: ChainFacts, { quote, stage 
     return [
       note(
         'certificate',
-        `The certificate of ${whose} expires on ${day(to)}, and nothing has renewed it.`,
+        `The certificate of ${whose} expires on ${day(to)} and has not been renewed.`,
         cure,
       ),
     ]
@@ -110,29 +110,29 @@ function trustOf({ distrust, isByFile, chain, now }: ChainFacts, { stage, quote 
 
 function distrustOf(code: string, chain: readonly CertificateFacts[], quote: Scene['quote']): string {
   if (code === 'DEPTH_ZERO_SELF_SIGNED_CERT') {
-    return 'The certificate is self-made: devices refuse it, and Obsidian and iOS on phones always.'
+    return 'The certificate is self-signed: devices refuse it, and Obsidian and iOS on phones cannot be told to accept it.'
   }
   if (code === 'SELF_SIGNED_CERT_IN_CHAIN') {
-    return 'The certificate is of an authority of your own: devices refuse it until that is installed, Android apps even then.'
+    return 'The certificate comes from an authority of your own: devices refuse it until you install that authority; Android apps refuse it even then.'
   }
   if (/UNABLE_TO_(?:VERIFY_LEAF|GET_ISSUER)/.test(code)) {
     const last = chain.at(-1)
     const issuer = quote(last?.issuer ?? 'its issuer')
     return last?.namesIssuersPlace === true
-      ? `The chain is incomplete: the certificate of ${issuer} is not sent along. Some browsers find it, phones do not.`
-      : `The certificate of ${issuer} is not sent along and no device knows it: the chain is incomplete, or the authority is your own.`
+      ? `The chain is incomplete: the server does not send the certificate of ${issuer}. Some browsers find it, phones do not.`
+      : `The server does not send the certificate of ${issuer}, and no device knows it: the chain is incomplete, or the authority is your own.`
   }
   return `The certificate is refused: ${quote(code)}.`
 }
 
 function namesOf({ nameFault, chain }: ChainFacts, { address, stage, quote }: Scene): Finding[] {
   if (nameFault !== null) {
-    const text = `The certificate is not of ${address.host}: ${quote(nameFault)}`
+    const text = `The certificate is not for ${address.host}: ${quote(nameFault)}`
     return [wrong('certificate', text, advise('certificate', stage))]
   }
   if (chain[0]?.hasNames !== false) return []
-  const text = 'The certificate names its host in CN only, which browsers and phones do not read.'
-  return [wrong('certificate', text, toYou('Make it anew, with the host in subjectAltName.'))]
+  const text = 'The certificate names its host only in CN, which browsers and phones ignore.'
+  return [wrong('certificate', text, toYou('Create it again, with the host in subjectAltName.'))]
 }
 
 /** What holds on phones beyond all that. */
@@ -141,21 +141,21 @@ function phonesOf({ chain, isByFile }: ChainFacts, { stage }: Scene): Finding[] 
   const [leaf] = chain
   if (isByFile) {
     const text =
-      'Phones trust this certificate only where its authority is installed; Android apps, Obsidian among them, not even then.'
+      'Phones trust this certificate only if its authority is installed; Android apps, including Obsidian, do not even then.'
     found.push(note('certificate', text, advise('certificate', stage)))
   }
   const short = chain.find(({ rsaBits }) => rsaBits !== null && rsaBits < MIN_RSA_BITS)
   if (short !== undefined) {
-    const text = `The key has ${short.rsaBits} bits: iOS wants ${MIN_RSA_BITS} of an RSA key.`
-    found.push(wrong('certificate', text, toYou('Make a new key and certificate.')))
+    const text = `The RSA key has ${short.rsaBits} bits: iOS requires ${MIN_RSA_BITS}.`
+    found.push(wrong('certificate', text, toYou('Create a new key and certificate.')))
   }
   if (leaf?.isForServers === false) {
-    const text = 'The certificate does not say that it is for servers, which iOS demands.'
-    found.push(wrong('certificate', text, toYou('Make it anew, with extendedKeyUsage = serverAuth.')))
+    const text = 'The certificate does not say that it is for servers, which iOS requires.'
+    found.push(wrong('certificate', text, toYou('Create it again, with extendedKeyUsage = serverAuth.')))
   }
   if (leaf !== undefined && isByFile && leaf.to - leaf.from > MAX_OWN_DAYS * DAY) {
-    const text = `The certificate holds for more than ${MAX_OWN_DAYS} days: iOS refuses it.`
-    found.push(wrong('certificate', text, toYou('Make it anew, for less.')))
+    const text = `The certificate is valid for more than ${MAX_OWN_DAYS} days: iOS refuses it.`
+    found.push(wrong('certificate', text, toYou('Create it again, for fewer days.')))
   }
   return found
 }
@@ -183,13 +183,11 @@ const FORWARD_SECRET = /^(?:TLS_|ECDHE|DHE)/
 export function judgeProtocols(facts: ProtocolFacts, { address, mobile, stage, quote }: Scene): Finding {
   const { failure, isPlain, version, cipher, old } = facts
   if (isPlain) {
-    const cure = toYou(
-      `Write http://, or put TLS on port ${address.port}; or is the port of TLS another one?`,
-    )
-    return wrong('protocols', `Port ${address.port} speaks no TLS.`, cure)
+    const cure = toYou(`Use http://, or turn on TLS on port ${address.port}; or does TLS have another port?`)
+    return wrong('protocols', `Port ${address.port} does not use TLS.`, cure)
   }
   if (failure !== null && old !== null) {
-    const text = `The server speaks ${old} at the most: browsers and phones refuse that.`
+    const text = `The server supports ${old} at most: browsers and phones refuse it.`
     return wrong('protocols', text, advise('protocols', stage))
   }
   if (failure !== null)
@@ -199,12 +197,12 @@ export function judgeProtocols(facts: ProtocolFacts, { address, mobile, stage, q
       advise('certificate', stage, 'proxy'),
     )
   if (cipher !== null && !FORWARD_SECRET.test(cipher)) {
-    const text = `The cipher ${quote(cipher)} keeps no forward secrecy, which iOS demands.`
+    const text = `The cipher ${quote(cipher)} has no forward secrecy, which iOS requires.`
     return (mobile ? wrong : note)('protocols', text, advise('ciphers', stage))
   }
   if (old !== null) {
-    const text = `${version}, but ${old} is accepted too, which is no longer safe.`
+    const text = `${version}, but the server also accepts ${old}, which is no longer safe.`
     return note('protocols', text, advise('protocols', stage))
   }
-  return fine('protocols', `${version}; nothing older than TLS 1.2 is accepted.`)
+  return fine('protocols', `${version}; versions before TLS 1.2 are refused.`)
 }

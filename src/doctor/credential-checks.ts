@@ -33,12 +33,14 @@ export function judgeCredentials(facts: CredentialFacts, scene: Scene): Finding 
   const user = userOf(facts.session)
   const isOpen = user !== null && user.name === null && user.roles.includes('_admin')
   if (isOpen) {
-    const text = 'The server has no admin: everybody may read, change and delete everything.'
+    const text = 'The server has no admin: anyone can read, change and delete everything.'
     const isOurs = scene.stage.server === 'settee'
     return note(
       'credentials',
       text,
-      toYou(isOurs ? 'Make one: settee passwd NAME --create' : "Make one, as the server's manual says."),
+      toYou(
+        isOurs ? 'Create one: settee passwd NAME --create' : "Create one, as the server's manual explains.",
+      ),
     )
   }
   if (username === undefined) return judgeNone(facts, scene)
@@ -51,29 +53,31 @@ export function judgeCredentials(facts: CredentialFacts, scene: Scene): Finding 
 
 function judgeNone({ database }: CredentialFacts, { quote }: Scene): Finding {
   if (isAnswer(database) && database.status === 200) {
-    const text = 'None are given, and none are needed: everybody may read the database.'
+    const text = 'The address has no credentials and needs none: anyone can read the database.'
     return note(
       'credentials',
       text,
-      toYou('Give it members: settee vault add, or PUT /{db}/_security; then user:password@ in the address.'),
+      toYou(
+        'Give the database members (settee vault add, or PUT /{db}/_security), and put user:password@ into the address.',
+      ),
     )
   }
   return wrong(
     'credentials',
-    `None are given: ${told(database, quote)}.`,
-    toYou('Write user:password@ before the host.'),
+    `The address has no credentials: ${told(database, quote)}.`,
+    toYou('Put user:password@ before the host.'),
   )
 }
 
 function judgeKnown({ name }: UserContext, username: string, { stage, quote }: Scene): Finding {
-  if (name === username) return fine('credentials', 'Name and password are right.')
+  if (name === username) return fine('credentials', 'Name and password are correct.')
   if (name !== null) {
-    const text = `The server knows this account by another name: ${quote(name)}.`
+    const text = `The server knows this account under another name: ${quote(name)}.`
     return { ...note('credentials', text), names: [quote(name)] }
   }
   return wrong(
     'credentials',
-    'Name and password do not arrive at the server: a proxy takes them away.',
+    'Name and password do not reach the server: a proxy removes them.',
     advise('authorization', stage, 'proxy'),
   )
 }
@@ -83,7 +87,7 @@ function judgeRefused(reply: Reply, { stage, quote }: Scene): Finding {
   if (NONE_CAME.test(reason)) {
     return wrong(
       'credentials',
-      `Name and password do not arrive at the server, which says "${quote(reason)}"`,
+      `Name and password do not reach the server, which answers "${quote(reason)}"`,
       advise('authorization', stage, 'proxy'),
     )
   }
@@ -95,21 +99,22 @@ function judgeRefused(reply: Reply, { stage, quote }: Scene): Finding {
     )
   }
   if (isAnswer(reply) && reply.status === 403) {
-    const cure = toYou('After failed logins wait five minutes; else ask the admin.')
+    const cure = toYou('After failed logins, wait five minutes; otherwise ask the admin.')
     return wrong('credentials', `The account is refused: ${quote(reason)}`, cure)
   }
   return wrong(
     'credentials',
     `Name or password is wrong: ${quote(reason)}`,
-    toYou('Characters such as @ : / % are percent-encoded in an address; a new password: settee passwd NAME'),
+    toYou(
+      'Percent-encode characters such as @ : / % in the address; to set a new password: settee passwd NAME',
+    ),
   )
 }
 
 /** A server without `_session`: what the database answers is all that can be told. */
 function judgeUnsaid({ session, database }: CredentialFacts, { quote }: Scene): Finding {
-  if (isAnswer(database) && database.status < 400)
-    return fine('credentials', 'They are taken by the database.')
-  return wrong('credentials', `They could not be tried: ${told(session, quote)}.`)
+  if (isAnswer(database) && database.status < 400) return fine('credentials', 'The database accepts them.')
+  return wrong('credentials', `They could not be checked: ${told(session, quote)}.`)
 }
 
 interface RightsFacts {
@@ -129,19 +134,17 @@ export function judgeRights({ database, security, user }: RightsFacts, { address
     return wrong(
       'rights',
       `There is no database ${name}.`,
-      toYou(`Make it: settee vault add ${name}, or PUT it as an admin.`),
+      toYou(`Create it: settee vault add ${name}, or PUT /${name} as an admin.`),
     )
   }
   if (database.status === 401 || database.status === 403) {
-    const cure = toYou(
-      `Put the account into the members: settee vault add ${name}, or PUT /${name}/_security.`,
-    )
+    const cure = toYou(`Make the account a member: settee vault add ${name}, or PUT /${name}/_security.`)
     return wrong('rights', `The account may not read ${name}: ${told(database, quote)}.`, cure)
   }
   if (database.status >= 300 || database.json === undefined) {
-    return wrong('rights', `The database does not answer as one: ${told(database, quote)}.`)
+    return wrong('rights', `The answer is not that of a database: ${told(database, quote)}.`)
   }
-  return fine('rights', `May read as ${roleOf(security, user)}.`)
+  return fine('rights', `The account can read, as ${roleOf(security, user)}.`)
 }
 
 function roleOf(security: Reply, user: UserContext | null): string {
@@ -150,7 +153,7 @@ function roleOf(security: Reply, user: UserContext | null): string {
   const isNamed = user?.name != null && listOf(admins?.names).includes(user.name)
   const hasRole = user?.roles.some((role) => listOf(admins?.roles).includes(role)) ?? false
   if (isNamed || hasRole) return 'admin of the database'
-  return 'member: not to change design documents or who has access'
+  return 'member: it cannot change design documents or access rights'
 }
 
 interface Party {

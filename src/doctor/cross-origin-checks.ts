@@ -18,11 +18,11 @@ interface CorsFacts {
 export function judgePreflights(facts: readonly CorsFacts[], scene: Scene): Finding {
   const bad = faultsOf(facts, ({ origin, preflight }) => [preflight, preflightFault(preflight, origin)])
   const [first] = bad
-  if (first === undefined) return fine('preflights', `Allowed to ${listed(originsOf(facts))}.`)
+  if (first === undefined) return fine('preflights', `Allowed for ${listed(originsOf(facts))}.`)
   const { reply, fault } = first
   return wrong(
     'preflights',
-    `Not allowed to ${listed(originsOf(bad))}: ${clause(fault, reply, scene)}.`,
+    `Not allowed for ${listed(originsOf(bad))}: ${clause(fault, reply, scene)}.`,
     isOfLists(facts, first) ? curesOfLists(scene) : curesOf(fault, facts, scene),
   )
 }
@@ -32,12 +32,13 @@ export function judgeCors(facts: readonly CorsFacts[], scene: Scene): Finding {
   const bad = faultsOf(facts, ({ origin, answer }) => [answer, corsFault(answer, origin)])
   const worse = bad.length > 0 ? bad : faultsOf(facts, refusalOf)
   const [first] = worse
-  if (first === undefined) return fine('cors', 'Pages of these origins may read all answers, refusals too.')
+  if (first === undefined)
+    return fine('cors', 'Pages of these origins can read all answers, including refusals.')
   const which = bad.length > 0 ? 'answers' : 'refusals'
   const { reply, fault } = first
   return wrong(
     'cors',
-    `Pages of ${listed(originsOf(worse))} may not read ${which}: ${clause(fault, reply, scene)}.`,
+    `Pages of ${listed(originsOf(worse))} cannot read ${which}: ${clause(fault, reply, scene)}.`,
     curesOf(fault, facts, scene),
   )
 }
@@ -69,9 +70,9 @@ function clause(fault: CorsFault, reply: Reply, { quote }: Scene): string {
     case 'missing':
       return `there is no Access-Control-Allow-Origin (${told(reply, quote)})`
     case 'doubled':
-      return 'Access-Control-Allow-Origin or -Credentials is there twice: one is of the server, one of a proxy'
+      return 'Access-Control-Allow-Origin or -Credentials is sent twice: once by the server, once by a proxy'
     case 'star':
-      return 'Access-Control-Allow-Origin is *, which browsers do not take with a password'
+      return 'Access-Control-Allow-Origin is *, which browsers do not accept with a password'
     case 'other':
       return `Access-Control-Allow-Origin is ${quote(fault.allowed)}`
     case 'credentials':

@@ -60,7 +60,7 @@ async function* connected(scene: Scene, asked: Examination): AsyncGenerator<Find
     if (!isTrusted(tls.chain)) {
       yield skipped(
         'rest',
-        'No password is sent to a server that cannot show who it is; --ca FILE trusts an authority of your own.',
+        'No password is sent to a server that cannot prove its identity. To trust an authority of your own: --ca FILE',
       )
       return
     }
@@ -141,14 +141,14 @@ async function* used(
   yield judgePreflights(facts, scene)
   yield judgeCors(facts, scene)
   if (!isKnown) {
-    yield skipped('rest', 'What needs an account was not looked at.')
+    yield skipped('rest', 'Checks that need an account were skipped.')
     return
   }
   const security = await client.ask({ method: 'GET', path: `${databasePath(client.address)}/_security` })
   const rights = judgeRights({ database, security, user: userOf(session) }, scene)
   yield rights
   if (rights.state === 'wrong') {
-    yield skipped('rest', 'What needs the database was not looked at.')
+    yield skipped('rest', 'Checks that need the database were skipped.')
     return
   }
   yield* stored(client, scene, asked, name)

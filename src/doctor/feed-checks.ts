@@ -33,7 +33,7 @@ export function judgeFeed(facts: FeedFacts, { stage, quote }: Scene): Finding {
     return wrong('feed', `_changes fails: ${toldFailure(failure, quote)}.`, advise('cut', stage, 'proxy'))
   }
   const [first] = arrivals
-  const beat = `a heartbeat every ${seconds(heartbeatMs)} was asked for`
+  const beat = `a heartbeat every ${seconds(heartbeatMs)} was requested`
   if (ended !== null) {
     const how = ended === 'cut' ? 'was cut' : 'was ended'
     return wrong(
@@ -45,7 +45,7 @@ export function judgeFeed(facts: FeedFacts, { stage, quote }: Scene): Finding {
   if (first === undefined) {
     return wrong(
       'feed',
-      `Nothing of _changes came in ${seconds(watchedMs)}, though ${beat}: a proxy keeps it back, so changes come late.`,
+      `Nothing of _changes arrived in ${seconds(watchedMs)}, though ${beat}: a proxy buffers it, so changes arrive late.`,
       advise('buffering', stage, 'proxy'),
     )
   }
@@ -55,26 +55,30 @@ export function judgeFeed(facts: FeedFacts, { stage, quote }: Scene): Finding {
     if (stage.server === 'PouchDB Server') return note('feed', POUCH)
     return wrong(
       'feed',
-      `_changes stood still for ${seconds(still)}, though ${beat}: a proxy keeps it back.`,
+      `_changes was silent for ${seconds(still)}, though ${beat}: a proxy buffers it.`,
       advise('buffering', stage, 'proxy'),
     )
   }
   return fine(
     'feed',
-    `Not kept back: first byte after ${Math.round(first)} ms, then every ${seconds(Math.max(...gaps))}.`,
+    `Not buffered: first byte after ${Math.round(first)} ms, then every ${seconds(Math.max(...gaps))}.`,
   )
 }
 
 /** It sends the first bytes at once, and then one every 6 s, whatever was asked for (express-pouchdb, routes/changes.js). */
 const POUCH =
-  'PouchDB Server sends a heartbeat every 6 s only: whether a proxy keeps the feed back cannot be seen.'
+  'PouchDB Server sends a heartbeat only every 6 s, so it cannot be seen whether a proxy buffers the feed.'
 
 /** The database has answered before: what is wrong is about `_changes` alone. */
 function judgeStatus(status: number, stage: Scene['stage']): Finding {
   const text = `_changes answers ${status}.`
   if (status === 504 || status === 524) return wrong('feed', text, advise('cut', stage, 'proxy'))
   if (GATEWAY.has(status)) return wrong('feed', text, advise('upstream', stage, 'proxy'))
-  return wrong('feed', text, toYou('Look for a rule about _changes in what stands before the server.'))
+  return wrong(
+    'feed',
+    text,
+    toYou('Look for a rule about _changes in the proxy or firewall in front of the server.'),
+  )
 }
 
 /** @returns when beats came: what comes with another, such as the head's first byte, is one with it */
@@ -122,10 +126,7 @@ interface LongFacts {
 /** Judges how long feeds live; null: they were not waited for. */
 export function judgeLongFeed(facts: LongFacts | null, scene: Scene): Finding {
   if (facts === null)
-    return skipped(
-      'long feed',
-      'Not waited for: whether a feed is cut after a minute or two, --long finds out.',
-    )
+    return skipped('long feed', 'Use --long to find out whether feeds are cut after a minute or two.')
   return judgeBeating(facts, scene) ?? judgeSilent(facts, scene)
 }
 
@@ -139,12 +140,12 @@ function judgeBeating({ beating, heartbeatMs }: LongFacts, scene: Scene): Findin
   }
   // Where an answer's end is the connection's, as with HTTP/1.0, a cut looks like this.
   if (beating.ended === 'order') {
-    const text = `A feed with heartbeats was ended after ${lasted}, though it has no end of its own.`
+    const text = `A feed with heartbeats was ended after ${lasted}, though it never ends by itself.`
     return wrong('long feed', text, advise('cut', stage, 'proxy'))
   }
   if (beating.silentMs <= heartbeatMs * LATE) return null
-  const much = beating.firstMs === null ? 'Nothing of' : `Nothing for ${wholeSeconds(beating.silentMs)} of`
-  const text = `${much} a feed with heartbeats came in ${lasted}: a proxy keeps it back.`
+  const silence = beating.firstMs === null ? 'was silent' : `was silent for ${wholeSeconds(beating.silentMs)}`
+  const text = `A feed with heartbeats ${silence} during ${lasted}: a proxy buffers it.`
   return wrong('long feed', text, advise('buffering', stage, 'proxy'))
 }
 
@@ -153,14 +154,14 @@ function judgeSilent({ beating, silent }: LongFacts, scene: Scene): Finding {
   if (isCut(silent)) {
     return note(
       'long feed',
-      `A feed without heartbeats was cut after ${lasted}: ${how(silent, scene)}. With heartbeats it lives.`,
+      `A feed without heartbeats was cut after ${lasted}: ${how(silent, scene)}. With heartbeats it stays open.`,
       advise('cut', scene.stage, 'proxy'),
     )
   }
-  const other = silent.ended === 'open' ? 'lived as long' : `ended in order after ${lasted}`
+  const other = silent.ended === 'open' ? 'stayed open as long' : `ended normally after ${lasted}`
   return fine(
     'long feed',
-    `A feed with heartbeats lived for ${wholeSeconds(beating.lasted)}, never silent for more than ${wholeSeconds(beating.silentMs)}; one without ${other}.`,
+    `A feed with heartbeats stayed open for ${wholeSeconds(beating.lasted)}, never silent for more than ${wholeSeconds(beating.silentMs)}; one without heartbeats ${other}.`,
   )
 }
 

@@ -117,14 +117,14 @@ const FAILURES: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'the connection was refused: nothing listens on this port',
   ECONNRESET: 'the connection was closed without an answer',
   EPIPE: 'the connection was closed without an answer',
-  ETIMEDOUT: 'no connection in time',
-  EHOSTUNREACH: 'there is no way to this address',
-  ENETUNREACH: 'there is no way to this network',
+  ETIMEDOUT: 'the connection timed out',
+  EHOSTUNREACH: 'no route to this address',
+  ENETUNREACH: 'no route to this network',
 }
 
 /** @param code of Node's or OpenSSL's */
 export function toldFailure(code: string, quote: Quote): string {
-  return FAILURES[code] ?? (code.startsWith('HPE_') ? 'what came is no HTTP' : quote(code))
+  return FAILURES[code] ?? (code.startsWith('HPE_') ? 'the answer is not HTTP' : quote(code))
 }
 
 /** @returns the reason of an answer of CouchDB's kind; empty where there is none */

@@ -23,15 +23,18 @@ export function judgeLocal({ id, put, got, isSame, removed }: LocalFacts, { stag
     const what = removed === null ? 'no answer' : told(removed, quote)
     return wrong(
       'local',
-      `What was written could not be deleted: ${what}.`,
+      `The document that was written could not be deleted: ${what}.`,
       toYou(`Delete the document ${id} by hand.`),
     )
   }
   if (!isSame) {
     const what = got === null ? 'nothing' : told(got, quote)
-    return wrong('local', `What was written is not what is read: ${what}. Does a proxy keep old answers?`)
+    return wrong(
+      'local',
+      `The document that is read is not the one that was written: ${what}. Does a proxy cache answers?`,
+    )
   }
-  return fine('local', 'May write: a _local document was written, read and deleted.')
+  return fine('local', 'The account can write: a _local document was written, read and deleted.')
 }
 
 /** A server says in JSON why it refuses; what refuses otherwise stands before it. */
@@ -39,7 +42,7 @@ function curesOf(put: Reply, stage: Scene['stage']): readonly Cure[] {
   if (!isAnswer(put)) return []
   if (!isJson(put)) return advise(GATEWAY.has(put.status) ? 'upstream' : 'writing', stage, 'proxy')
   if (![401, 403].includes(put.status)) return []
-  return toYou('Give the account the right to write; a quota or a full disk refuses as well.')
+  return toYou('Give the account the right to write; a quota or a full disk can be the cause too.')
 }
 
 /** A `_local` document whose id has characters that are encoded in a path. */
@@ -53,12 +56,12 @@ interface PathFacts {
 export function judgePaths({ id, put }: PathFacts, { stage, quote }: Scene): Finding {
   const { id: got } = (isAnswer(put) ? (put.json ?? {}) : {}) as { readonly id?: unknown }
   if (isAnswer(put) && put.status < 300 && got === id) {
-    return fine('paths', 'Ids with / + = arrive as they are sent.')
+    return fine('paths', 'Ids with / + = arrive unchanged.')
   }
   const what = typeof got === 'string' ? `it became ${quote(got)}` : told(put, quote)
   return wrong(
     'paths',
-    `An id with %2F, %2B or %3D does not arrive: ${what}. Notes in folders fail.`,
+    `An id with %2F, %2B or %3D does not arrive unchanged: ${what}. Notes in folders fail.`,
     advise('paths', stage, 'proxy'),
   )
 }
@@ -70,13 +73,14 @@ const MUCH_S = 60
 /** Judges the server's clock by the `Date` of an answer. */
 export function judgeClock({ headers, at }: Pick<Answer, 'headers' | 'at'>): Finding {
   const time = Date.parse(headers.date ?? '')
-  if (Number.isNaN(time)) return note('clock', 'The answer has no Date: the clock cannot be seen.')
+  if (Number.isNaN(time)) return note('clock', 'The answer has no Date header: the clock cannot be checked.')
   // A Date has whole seconds: half of one is lost on the average.
   const ahead = Math.round((time + 500 - at) / 1000)
   const off = Math.abs(ahead)
-  if (off <= MUCH_S) return fine('clock', off <= 1 ? 'The same as here.' : `${off} s from this machine's.`)
+  if (off <= MUCH_S)
+    return fine('clock', off <= 1 ? "The same as this machine's." : `${off} s off this machine's.`)
   const text = `The server's clock is ${off} s ${ahead > 0 ? 'ahead of' : 'behind'} this machine's`
-  const cure = toYou('Set both: timedatectl set-ntp true')
+  const cure = toYou('Set both clocks: timedatectl set-ntp true')
   if (off <= MOST_S) return note('clock', `${text}.`, cure)
   return wrong('clock', `${text}: web tokens and sessions fail, and certificates may.`, cure)
 }

@@ -31,11 +31,11 @@ function faultsOf(result: AddressResult): Finding[] {
 
 function judgePlain({ scheme, host, url, password }: Address): Finding {
   if (scheme === 'https' || isLoopback(host)) return fine('address', url)
-  const what = password === undefined ? 'Notes travel' : 'The password and all notes travel'
+  const what = password === undefined ? 'the notes' : 'the password and the notes'
   return note(
     'address',
-    `${url} is http: ${what} readable by everybody on the way, and phones refuse it.`,
-    toYou('Put TLS before the server, and write https://.'),
+    `${url} is http: anyone on the network path can read ${what}, and phones refuse it.`,
+    toYou('Put TLS in front of the server, and use https://.'),
   )
 }
 
@@ -66,30 +66,33 @@ export function judgeLookUp(facts: LookUpFacts, { address, mobile, quote }: Scen
   if (mobile && addresses.every(isLoopback)) {
     return wrong(
       'look-up',
-      `${host} is ${addresses.join(', ')}: on a phone that is the phone itself.`,
-      toYou("Give the phone the server's name or address in its network."),
+      `${host} is ${addresses.join(', ')}: on a phone, that is the phone itself.`,
+      toYou("Use the server's name or address in the phone's network."),
     )
   }
   if (mobile && addresses.every((each) => isPrivate(each) || isLoopback(each))) {
-    const text = `${host} is ${addresses.join(', ')}: phones reach it in this network, or by a VPN, only.`
+    const text = `${host} is ${addresses.join(', ')}: phones reach it only in this network or through a VPN.`
     return note('look-up', text)
   }
   if (ms > SLOW_MS) {
     return note('look-up', `Looking up ${host} took ${(ms / 1000).toFixed(1)} s: every device waits for it.`)
   }
-  return fine('look-up', isIP(host) === 0 ? `${host} is ${addresses.join(', ')}.` : `${host} needs none.`)
+  return fine(
+    'look-up',
+    isIP(host) === 0 ? `${host} is ${addresses.join(', ')}.` : `${host} needs no look-up.`,
+  )
 }
 
 function failed(host: string, code: string, quote: Scene['quote']): string {
-  if (code === 'ENOTFOUND') return `Nobody knows the name ${host}.`
+  if (code === 'ENOTFOUND') return `The name ${host} does not exist.`
   if (code === 'EAI_AGAIN' || code === 'TIMEOUT') return `The name server did not answer for ${host}.`
   return `${host} cannot be looked up: ${toldFailure(code, quote)}.`
 }
 
 function failureCure({ failure }: { readonly failure: string }) {
   return failure === 'ENOTFOUND'
-    ? toYou('Look at its spelling, and make a DNS record A or AAAA for it.')
-    : toYou("Look at this machine's network and its name server (/etc/resolv.conf).")
+    ? toYou('Check its spelling, and create a DNS record A or AAAA for it.')
+    : toYou("Check this machine's network and its name server (/etc/resolv.conf).")
 }
 
 /** What became of a connection to each address of the name. */
@@ -114,8 +117,8 @@ export function judgeConnection(reached: readonly Reached[], { address, quote }:
   if (closed.length > 0) {
     return note(
       'connection',
-      `Some addresses of the name lead nowhere: ${failures}. Devices that try these first wait.`,
-      toYou('Delete the DNS records of these addresses, or let the server listen there.'),
+      `Some addresses of the name do not answer: ${failures}. Devices that try these first have to wait.`,
+      toYou('Delete the DNS records of these addresses, or make the server listen there.'),
     )
   }
   const slowest = Math.max(...open.map(({ ms }) => ms))
@@ -133,13 +136,13 @@ function hasNoWay({ to, failure }: Lost): boolean {
 
 function cureOf(lost: readonly Lost[], untried: readonly Lost[]): string {
   if (untried.length === lost.length)
-    return `Look from another machine, since ${NO_IPV6}; for devices like it make a DNS record A.`
+    return `Check from another machine, because ${NO_IPV6}; for devices like it, create a DNS record A.`
   return lost.every(({ failure }) => failure === 'ECONNREFUSED') ? REFUSED : SILENT
 }
 
 const NO_IPV6 = 'this machine has no IPv6'
 const REFUSED =
-  'Start the server or proxy, look at the port, and let it listen for others than 127.0.0.1 (settee serve --bind 0.0.0.0).'
+  'Start the server or proxy, check the port, and make it listen on more than 127.0.0.1 (settee serve --bind 0.0.0.0).'
 const SILENT = 'Open the port in the firewall, and forward it in the router.'
 
 // Names and connections, before anything is said.

@@ -12,9 +12,9 @@ export function judgeServer(reply: Reply, scene: Scene): Finding {
   if (isAnswer(reply)) return judgeAnswer(reply, scene)
   const mayBeTls = address.scheme === 'http' && reply.failure !== 'TIMEOUT'
   const cure = mayBeTls
-    ? 'Is it a port of TLS? Then write https://. Else look whether a CouchDB listens there.'
-    : 'Look whether the server behind it runs, and answers there: curl -m 5 http://127.0.0.1:5984/'
-  return wrong('server', `Nobody answers: ${told(reply, quote)}.`, toYou(cure))
+    ? 'If it is a TLS port, use https://. Otherwise check that a CouchDB listens there.'
+    : 'Check that the server behind it is running and answers: curl -m 5 http://127.0.0.1:5984/'
+  return wrong('server', `The server does not answer: ${told(reply, quote)}.`, toYou(cure))
 }
 
 function judgeAnswer(answer: Answer, scene: Scene): Finding {
@@ -23,17 +23,17 @@ function judgeAnswer(answer: Answer, scene: Scene): Finding {
   if (status >= 300 && status < 400 && headers.location !== undefined) {
     return wrong(
       'server',
-      `Everything is sent on to ${quote(headers.location)}: apps lose the password there.`,
-      toYou('Give the address that is meant.'),
+      `The server redirects to ${quote(headers.location)}: apps lose the password on the way.`,
+      toYou('Use the address that it redirects to.'),
     )
   }
   if (/plain HTTP request was sent to HTTPS port|HTTP request to an HTTPS server/i.test(text)) {
-    return wrong('server', 'This port speaks TLS.', toYou('Write https:// in place of http://.'))
+    return wrong('server', 'This port uses TLS.', toYou('Use https:// instead of http://.'))
   }
   if (headers['cf-mitigated'] !== undefined) {
     return wrong(
       'server',
-      'Cloudflare asks for a human: apps are none.',
+      'Cloudflare asks for a human check, which apps cannot pass.',
       advise('challenge', { ...stage, proxies: ['Cloudflare'] }),
     )
   }
@@ -66,11 +66,11 @@ function judgeWelcome(answer: Answer, { stage, quote }: Scene): Finding {
   }
   // Whom a server with `require_valid_user` does not know, it tells nothing; the next lines say why.
   if (status === 401 && error === 'unauthorized')
-    return fine('server', `${stage.server ?? 'A CouchDB'}${by}: it tells strangers nothing.`)
+    return fine('server', `${stage.server ?? 'A CouchDB'}${by}: it tells nothing without a login.`)
   return wrong(
     'server',
-    `This is no CouchDB: GET / answers ${told(answer, quote)}.`,
-    toYou("Look at the port, and at where the proxy leads; the database's server must be at /."),
+    `This is not a CouchDB: GET / answers ${told(answer, quote)}.`,
+    toYou('Check the port, and where the proxy leads; the database server must be at /.'),
   )
 }
 
@@ -89,8 +89,8 @@ export function judgeVersion(answer: Answer, { stage, quote }: Scene): Finding {
   const found = /CouchDB\/(\d+)\.(\d+)\.(\d+)/.exec(server)
   if (found !== null && isEnough(found.slice(1).map(Number)))
     return fine('version', `Server: ${quote(server)}.`)
-  const says = server === '' ? 'There is no header Server' : `The header Server says ${quote(server)}`
-  const lost = `${says} and no CouchDB of 3.2 or later: LiveSync takes it for an older one.`
+  const says = server === '' ? 'The header Server is missing' : `The header Server is ${quote(server)}`
+  const lost = `${says} and names no CouchDB 3.2 or later: LiveSync assumes an older one.`
   // A proxy that puts itself there hides the server; without one it is the server's own word.
   const isHidden = found === null && stage.server !== 'PouchDB Server'
   return note('version', lost, isHidden ? advise('serverHeader', stage, 'proxy') : [])
@@ -117,8 +117,7 @@ interface HttpFacts {
 export function judgeHttp({ offersH2, h2, h1 }: HttpFacts, { stage, quote }: Scene): Finding {
   if (offersH2 === null) return fine('http', 'HTTP/1.1.')
   if (!offersH2) {
-    const text =
-      'HTTP/1.1 only: an app with several databases has six connections, and feeds beyond that wait.'
+    const text = 'HTTP/1.1 only: an app with several databases gets six connections, and further feeds wait.'
     return note('http', text, advise('http2', stage, 'proxy'))
   }
   const isSame = h2 !== null && isAnswer(h2) && isAnswer(h1) && h2.status === h1.status
@@ -126,7 +125,7 @@ export function judgeHttp({ offersH2, h2, h1 }: HttpFacts, { stage, quote }: Sce
   const what = h2 === null ? 'no answer' : told(h2, quote)
   return wrong(
     'http',
-    `HTTP/2 is offered, and fails: ${what}, where HTTP/1.1 has ${told(h1, quote)}.`,
+    `HTTP/2 is offered but fails: ${what}; with HTTP/1.1: ${told(h1, quote)}.`,
     advise('http2', stage, 'proxy'),
   )
 }
@@ -134,14 +133,14 @@ export function judgeHttp({ offersH2, h2, h1 }: HttpFacts, { stage, quote }: Sce
 /** Judges whether the server knows the address by which it is reached: the `Location` of what was written says it. */
 export function judgeLocation(put: Reply, { address, stage, quote }: Scene): Finding {
   const location = isAnswer(put) ? put.headers.location : undefined
-  if (location === undefined) return skipped('location', 'The server names no Location.')
+  if (location === undefined) return skipped('location', 'The answer has no Location header.')
   const found = URL.canParse(location) ? new URL(location).origin : null
   if (found === null || found === new URL(address.url).origin) {
-    return fine('location', 'The server knows its address.')
+    return fine('location', 'The server knows its own address.')
   }
   return note(
     'location',
-    `The server takes ${quote(found)} for its address: cookies may not be Secure, and it may not see who asks.`,
+    `The server thinks that its address is ${quote(found)}: cookies may lack Secure, and it may not see the clients' addresses.`,
     advise('forwarded', stage),
   )
 }

@@ -17,10 +17,10 @@ interface FindFacts {
  * @param isEmpty whether nobody has used the vault yet, so that it may become another app's
  */
 export function judgeFind(facts: FindFacts | null, isEmpty: boolean, { stage, quote }: Scene): Finding {
-  if (facts === null) return skipped('find', 'LiveSync alone asks for it: this vault is another app’s.')
+  if (facts === null) return skipped('find', 'Only LiveSync uses it, and this vault belongs to another app.')
   const failed = [facts.below, facts.above].find((reply) => !isFound(reply))
-  if (failed === undefined) return fine('find', 'LiveSync may search for chunks, as it does at each start.')
-  const text = `LiveSync does not begin to sync an encrypted vault: POST _find fails (${told(failed, quote)}).`
+  if (failed === undefined) return fine('find', 'LiveSync can search for chunks, as it does at each start.')
+  const text = `LiveSync cannot start to sync an encrypted vault: POST _find fails (${told(failed, quote)}).`
   return (isEmpty ? note : wrong)('find', text, curesOf(failed, stage))
 }
 
@@ -34,7 +34,8 @@ function curesOf(reply: Reply, stage: Scene['stage']): readonly Cure[] {
   if (!isAnswer(reply)) return advise('cut', stage, 'proxy')
   if (reply.status === 504 || reply.status === 524) return advise('cut', stage, 'proxy')
   if (GATEWAY.has(reply.status)) return advise('upstream', stage, 'proxy')
-  if (!isJson(reply)) return toYou('Look for a rule about _find or POST in what stands before the server.')
+  if (!isJson(reply))
+    return toYou('Look for a rule about _find or POST in the proxy or firewall in front of the server.')
   return toYou('Update the server: CouchDB before 2.0 and older versions of settee have no _find.')
 }
 
@@ -63,16 +64,16 @@ const FILTER = JSON.stringify({ filters: { sync: MOBILE_FILTER.replaceAll("'", '
  */
 export function judgeMobile(facts: MobileFacts | null, isInkdrop: boolean, scene: Scene): Finding {
   if (facts === null)
-    return skipped('mobile', 'Inkdrop alone asks for _design/mobile: this vault is LiveSync’s.')
+    return skipped('mobile', 'Only Inkdrop uses _design/mobile, and this vault belongs to LiveSync.')
   const { document, trial, changes } = facts
   const { address, quote } = scene
   const make = cureOf(document, `${address.url}/${MOBILE_DESIGN_ID}`)
   if (isHosted(changes))
-    return fine('mobile', 'This server runs no functions (hosted): apps use _selector in their place.')
+    return fine('mobile', 'This server runs no functions (hosted mode): apps use _selector instead.')
   if (isAnswer(document) && document.status === 404 && !isInkdrop)
-    return skipped('mobile', 'Inkdrop alone asks for _design/mobile: this vault has none of its notes.')
+    return skipped('mobile', 'Only Inkdrop uses _design/mobile, and this vault has none of its notes.')
   if (isAnswer(document) && document.status === 404)
-    return wrong('mobile', 'There is no _design/mobile: phones cannot leave pictures out.', make)
+    return wrong('mobile', 'There is no _design/mobile: phones cannot leave out pictures.', make)
   if (!isAnswer(document) || document.status !== 200)
     return wrong('mobile', `_design/mobile cannot be read: ${told(document, quote)}.`)
   if (trial === null) return wrong('mobile', '_design/mobile has no filters.sync.', make)
@@ -81,10 +82,14 @@ export function judgeMobile(facts: MobileFacts | null, isInkdrop: boolean, scene
   if (trial.lost.length > 0)
     return wrong('mobile', `filters.sync of _design/mobile leaves out ${trial.lost.join(', ')}.`, make)
   if (trial.passed.length > 0)
-    return wrong('mobile', `filters.sync of _design/mobile lets ${trial.passed.join(', ')} pass.`, make)
+    return wrong(
+      'mobile',
+      `filters.sync of _design/mobile does not leave out ${trial.passed.join(', ')}.`,
+      make,
+    )
   if (!isAnswer(changes) || changes.status !== 200)
     return wrong('mobile', `The server does not run mobile/sync: ${told(changes, quote)}.`)
-  return fine('mobile', '_design/mobile leaves out file: documents and nothing else.')
+  return fine('mobile', '_design/mobile leaves out file: documents, and only these.')
 }
 
 /** What is there is replaced where it is nothing but the filter; else it is told what to put in. */

@@ -90,11 +90,11 @@ export class Alarms {
   #warn(alarm: Alarm): void {
     const { database, deleted, of, account, device, since } = alarm
     const facts = { database, deleted, of, account, ...device, since: new Date(since).toISOString() }
-    const kept = this.#options.keepsVersions() ? 'is kept' : 'is there until the next compaction'
+    const kept = this.#options.keepsVersions() ? 'are kept' : 'are there until the next compaction'
     this.#options.logger.warn(
       facts,
       `${deleted} of ${of} documents of the database ${database} were deleted within a minute; ` +
-        `what they were ${kept}, and comes back with: ${undoing(alarm)}`,
+        `their old versions ${kept}; to restore them: ${undoing(alarm)}`,
     )
   }
 
@@ -121,7 +121,7 @@ export class Alarms {
     const { records, logger } = this.#options
     this.#lastWrite = this.#lastWrite
       .then(() => records.writeRecords(writes))
-      .catch((error: unknown) => logger.error({ err: error }, 'an alarm could not be written down'))
+      .catch((error: unknown) => logger.error({ err: error }, 'cannot store an alarm'))
   }
 
   /** @param database only those of this one @returns the newest first */

@@ -25,10 +25,10 @@ export function couchStats(measured: Measurements): Stats {
   return {
     couchdb: {
       commits: counter(commitsOf(threads), 'transactions that became durable'),
-      document_writes: counter(updatesOf(threads), 'documents that were written'),
-      open_databases: counter(openDatabases(threads), 'databases whose files are held open'),
+      document_writes: counter(updatesOf(threads), 'documents written'),
+      open_databases: counter(openDatabases(threads), 'databases with open files'),
       ...(process.openFiles !== null && {
-        open_os_files: counter(process.openFiles, 'file descriptors that the process has open'),
+        open_os_files: counter(process.openFiles, 'open file descriptors of the process'),
       }),
       request_time: {
         value: distribution(requestSeconds(http)),
@@ -46,7 +46,7 @@ export function couchStats(measured: Measurements): Stats {
     mango: {
       unindexed_queries: counter(
         requestsBy(http, ({ route, status }) => route === '/:db/_find' && status === 200),
-        'queries that had no index but that of all ids',
+        'queries that used only the index of all ids',
       ),
     },
   }
@@ -56,7 +56,7 @@ function httpStats({ http }: Measurements): Stats {
   return {
     requests: counter(
       requestsBy(http, ({ status }) => status !== null),
-      'requests that were answered',
+      'answered requests',
     ),
     bulk_requests: counter(
       requestsBy(http, ({ route }) => /^\/:db\/_bulk_(?:docs|get)$/.test(route)),

@@ -9,7 +9,7 @@ export const DATABASE_METRICS: readonly Metric<Measurements>[] = [
   {
     name: 'couchdb_open_databases',
     type: 'gauge',
-    help: 'Databases whose files are held open.',
+    help: 'Databases with open files.',
     read: ({ threads }) => single(openDatabases(threads)),
   },
   {
@@ -21,19 +21,19 @@ export const DATABASE_METRICS: readonly Metric<Measurements>[] = [
   {
     name: 'couchdb_document_writes_total',
     type: 'counter',
-    help: 'Documents that were written.',
+    help: 'Documents written.',
     read: ({ threads }) => single(updatesOf(threads)),
   },
   {
     name: 'settee_databases',
     type: 'gauge',
-    help: 'Databases that there are.',
+    help: 'Number of databases.',
     read: ({ databases }) => single(databases.count),
   },
   {
     name: 'settee_compactions_running',
     type: 'gauge',
-    help: 'Databases that are being compacted.',
+    help: 'Databases being compacted.',
     read: ({ databases }) => single(databases.compactions),
   },
   {
@@ -51,13 +51,13 @@ export const DATABASE_METRICS: readonly Metric<Measurements>[] = [
   {
     name: 'settee_commit_duration_seconds',
     type: 'histogram',
-    help: 'Seconds that it took to make a commit durable.',
+    help: 'Seconds until a commit was durable.',
     read: ({ threads }) => commitSamples(threads, ({ commits }) => commits.seconds),
   },
   {
     name: 'settee_database_thread_answering',
     type: 'gauge',
-    help: 'Whether the thread answered the scrape within a second; if not, its other numbers are older.',
+    help: '1 if the thread answered the scrape within a second; if 0, its other numbers are older.',
     labels: ['thread'],
     read: ({ threads }) => byThread(threads, ({ isAnswering }) => Number(isAnswering)),
   },
@@ -71,7 +71,7 @@ export const DATABASE_METRICS: readonly Metric<Measurements>[] = [
   {
     name: 'settee_database_thread_calls',
     type: 'gauge',
-    help: 'Calls and streams that were asked of the thread and are not over.',
+    help: 'Calls and streams under way in the thread.',
     labels: ['thread'],
     read: ({ threads }) => byThread(threads, ({ calls }) => calls),
   },
@@ -85,7 +85,7 @@ export const DATABASE_METRICS: readonly Metric<Measurements>[] = [
   {
     name: 'settee_thread_busy_seconds_total',
     type: 'counter',
-    help: 'Seconds that the event loop of a thread did not wait for anything; its rate is the busy share.',
+    help: 'Seconds in which the event loop of a thread was busy; its rate is the busy share.',
     labels: ['thread'],
     read: ({ process, threads }) => [
       { labels: { thread: HTTP_THREAD }, value: process.busySeconds },
@@ -95,7 +95,7 @@ export const DATABASE_METRICS: readonly Metric<Measurements>[] = [
   {
     name: 'settee_event_loop_delay_seconds',
     type: 'gauge',
-    help: 'How late what is due was served, since the last scrape: mean, p50, p99, max. The first scrape has none.',
+    help: 'Delay of the event loop since the last scrape, in seconds: mean, p50, p99, max. Absent in the first scrape.',
     labels: ['thread', 'stat'],
     read: ({ process, threads }) => [
       ...delaySamples(HTTP_THREAD, process.delay),
@@ -105,7 +105,7 @@ export const DATABASE_METRICS: readonly Metric<Measurements>[] = [
   {
     name: 'settee_thread_heap_bytes',
     type: 'gauge',
-    help: 'Bytes of JavaScript objects that a thread uses.',
+    help: "Bytes of JavaScript objects in a thread's heap.",
     labels: ['thread'],
     read: ({ process, threads }) => [
       { labels: { thread: HTTP_THREAD }, value: process.heap.used },
@@ -121,19 +121,19 @@ export const DATABASE_METRICS: readonly Metric<Measurements>[] = [
   {
     name: 'settee_function_calls_total',
     type: 'counter',
-    help: "Calls of design documents' functions that gave a result.",
+    help: 'Calls of design functions that returned a result.',
     read: ({ threads }) => single(sum(threads, ({ functions }) => functions.done)),
   },
   {
     name: 'settee_function_failures_total',
     type: 'counter',
-    help: "Pieces of work for design documents' functions that were given up: time, memory, syntax.",
+    help: 'Batches of calls of design functions that failed: time, memory, syntax.',
     read: ({ threads }) => single(sum(threads, ({ functions }) => functions.failed)),
   },
   {
     name: 'settee_function_calls_under_way',
     type: 'gauge',
-    help: "Calls of design documents' functions that wait for a thread or are at work.",
+    help: 'Calls of design functions that wait for a thread or are running.',
     read: ({ threads }) => single(sum(threads, ({ functionCalls }) => functionCalls)),
   },
 ]

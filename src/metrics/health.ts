@@ -27,7 +27,7 @@ async function asked(source: HealthSource): Promise<readonly HealthFact[]> {
 const SILENT: HealthFact = {
   name: 'health',
   ok: false,
-  reason: 'A part of the server has not told in time how it is; the log may have more.',
+  reason: 'A part of the server did not report its health in time; see the log.',
 }
 
 /** How the threads are, and the databases: a fact each. */
@@ -59,7 +59,7 @@ export function threadsFact(
   return { name: 'threads', ...verdict(reasons), ...figures }
 }
 
-const DIED = 'A thread has died, and another has taken its place; the log has more.'
+const DIED = 'A thread died and was replaced; see the log.'
 
 /**
  * Whether all databases are as they should be.
@@ -78,7 +78,7 @@ export function databasesFact(
   const faulty = [...met, ...others]
   const count = faulty.length
   const reasons =
-    count === 0 ? [] : [`${count} of the databases are not as they should be; the log has more.`]
+    count === 0 ? [] : [`${count} ${count === 1 ? 'database has' : 'databases have'} a fault; see the log.`]
   return { name: 'databases', ...verdict(reasons), count, faulty: faulty.slice(0, MAX_NAMES) }
 }
 

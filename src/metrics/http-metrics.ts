@@ -7,7 +7,7 @@ export const HTTP_METRICS: readonly Metric<Measurements>[] = [
   {
     name: 'couchdb_httpd_requests_total',
     type: 'counter',
-    help: 'Requests that were answered.',
+    help: 'Answered requests.',
     read: ({ http }) => single(requestsBy(http, ({ status }) => status !== null)),
   },
   {
@@ -61,7 +61,7 @@ export const HTTP_METRICS: readonly Metric<Measurements>[] = [
   {
     name: 'settee_http_requests_total',
     type: 'counter',
-    help: 'Requests that are over. The status aborted: the client was gone before it was answered.',
+    help: 'Finished requests. The status aborted means that the client left before the answer.',
     labels: ['route', 'method', 'status'],
     read: ({ http }) =>
       http.requests.map(({ route, method, status, count }) => ({
@@ -72,7 +72,7 @@ export const HTTP_METRICS: readonly Metric<Measurements>[] = [
   {
     name: 'settee_http_request_duration_seconds',
     type: 'histogram',
-    help: 'Seconds from the head of a request to the end of its answer; feeds that wait are not in it.',
+    help: 'Seconds from the head of a request to the end of its answer, without feeds that wait.',
     labels: ['class', 'method'],
     read: ({ http }) =>
       http.durations.flatMap(({ class: name, method, seconds }) =>
@@ -82,80 +82,80 @@ export const HTTP_METRICS: readonly Metric<Measurements>[] = [
   {
     name: 'settee_http_broken_answers_total',
     type: 'counter',
-    help: 'Answers whose connection ended before they did: the client left, or they failed.',
+    help: 'Answers that broke off: the client left, or the answer failed.',
     read: ({ http }) => single(http.broken),
   },
   {
     name: 'settee_http_invalid_requests_total',
     type: 'counter',
-    help: 'What came and was no request: not HTTP, or a head that was too large or took too long.',
+    help: 'Invalid requests: not HTTP, or a head that was too large or took too long.',
     read: ({ http }) => single(http.invalid),
   },
   {
     name: 'settee_http_requests_under_way',
     type: 'gauge',
-    help: 'Requests that are not over, waiting feeds among them.',
+    help: 'Requests under way, including feeds that wait.',
     read: ({ http }) => single(http.underWay),
   },
   {
     name: 'settee_open_feeds',
     type: 'gauge',
-    help: 'Feeds that are being sent, by kind.',
+    help: 'Open feeds by kind.',
     labels: ['feed'],
     read: ({ http }) => labelled('feed', new Map(Object.entries(http.openFeeds))),
   },
   {
     name: 'settee_http_open_connections',
     type: 'gauge',
-    help: 'Connections that are open, idle ones among them.',
+    help: 'Open connections, including idle ones.',
     read: ({ http }) => single(http.openConnections),
   },
   {
     name: 'settee_http_connections_total',
     type: 'counter',
-    help: 'Connections that were opened.',
+    help: 'Connections opened so far.',
     read: ({ http }) => single(http.connections),
   },
   {
     name: 'settee_http_received_bytes_total',
     type: 'counter',
-    help: 'Bytes that came over all connections.',
+    help: 'Bytes received over all connections.',
     read: ({ http }) => single(http.receivedBytes),
   },
   {
     name: 'settee_http_sent_bytes_total',
     type: 'counter',
-    help: 'Bytes that were sent over all connections.',
+    help: 'Bytes sent over all connections.',
     read: ({ http }) => single(http.sentBytes),
   },
   {
     name: 'settee_body_memory_bytes',
     type: 'gauge',
-    help: 'Bytes of request bodies that are held in memory.',
+    help: 'Bytes of request bodies in memory.',
     read: ({ http }) => single(http.bodyMemory.used),
   },
   {
     name: 'settee_body_memory_limit_bytes',
     type: 'gauge',
-    help: 'Bytes of request bodies that may be held in memory: settee/body_memory.',
+    help: 'Limit for bytes of request bodies in memory: settee/body_memory.',
     read: ({ http }) => single(http.bodyMemory.size),
   },
   {
     name: 'settee_body_files_bytes',
     type: 'gauge',
-    help: 'Bytes of request bodies that are in files.',
+    help: 'Bytes of request bodies in files.',
     read: ({ http }) => single(http.bodyFiles.used),
   },
   {
     name: 'settee_body_files_limit_bytes',
     type: 'gauge',
-    help: 'Bytes of request bodies that may be in files: settee/body_disk_share of what is free; absent: the disk does not say.',
+    help: 'Limit for bytes of request bodies in files: settee/body_disk_share of the free space; absent if the free space is unknown.',
     read: ({ http: { bodyFiles } }) => single(bodyFiles.size === Infinity ? null : bodyFiles.size),
   },
   {
     name: 'settee_credential_checks_total',
     type: 'counter',
-    help: 'Names with passwords that came, right and wrong.',
+    help: 'Checked pairs of name and password, by outcome: right or wrong.',
     labels: ['outcome'],
     read: ({ credentials: { right, wrong } }) =>
       labelled(
@@ -169,13 +169,13 @@ export const HTTP_METRICS: readonly Metric<Measurements>[] = [
   {
     name: 'settee_credential_hashes_total',
     type: 'counter',
-    help: 'Passwords that had to be hashed, since the pair was not known from before.',
+    help: 'Passwords that had to be hashed because the pair was not in the cache.',
     read: ({ credentials }) => single(credentials.hashed),
   },
   {
     name: 'settee_credential_checks_waiting',
     type: 'gauge',
-    help: 'Passwords that wait to be hashed.',
+    help: 'Passwords waiting to be hashed.',
     read: ({ credentials }) => single(credentials.waiting),
   },
 ]

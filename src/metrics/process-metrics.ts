@@ -8,19 +8,19 @@ export const PROCESS_METRICS: readonly Metric<Measurements>[] = [
   {
     name: 'couchdb_uptime_seconds',
     type: 'counter',
-    help: 'Seconds since the process was started.',
+    help: 'Seconds since the process started.',
     read: ({ process }) => single(process.uptime),
   },
   {
     name: 'couchdb_open_os_files',
     type: 'gauge',
-    help: 'File descriptors that the process has open, connections among them; on Linux.',
+    help: 'Open file descriptors, including connections; on Linux.',
     read: ({ process }) => single(process.openFiles),
   },
   {
     name: 'process_start_time_seconds',
     type: 'gauge',
-    help: 'When the process was started, in seconds since 1970.',
+    help: 'Start time of the process, in seconds since 1970.',
     read: ({ process }) => single(process.startedAt),
   },
   {
@@ -32,13 +32,13 @@ export const PROCESS_METRICS: readonly Metric<Measurements>[] = [
   {
     name: 'process_resident_memory_bytes',
     type: 'gauge',
-    help: 'Bytes of memory that the process takes.',
+    help: 'Resident memory of the process, in bytes.',
     read: ({ process }) => single(process.residentBytes),
   },
   {
     name: 'settee_data_free_bytes',
     type: 'gauge',
-    help: 'Bytes that may still be written to the disk of the data folder.',
+    help: 'Bytes that can still be written to the disk of the data folder.',
     read: ({ process }) => single(process.diskFreeBytes),
   },
   {

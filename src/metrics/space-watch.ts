@@ -107,12 +107,15 @@ export class SpaceWatch {
     const { logger } = this.#options
     const { free, floor } = this.#space
     if (!isShort(this.#space)) {
-      logger.info({ free, floor }, 'there is room on the disk again: everything is taken')
+      logger.info({ free, floor }, 'the disk has free space again: all writes are accepted')
       return
     }
     if (performance.now() - this.#toldAt < TELL_MS) return
     this.#toldAt = performance.now()
-    logger.warn({ free, floor }, 'the disk is full: nothing but deletions is taken until there is room again')
+    logger.warn(
+      { free, floor },
+      'the disk is full: only deletions are accepted until there is free space again',
+    )
   }
 
   /** It must not be what makes the disk short; where that is short already, most of what is left stays free. */
@@ -137,11 +140,11 @@ export class SpaceWatch {
     const ballast = this.#hasBallast
     const fact = { name: 'free_space', ok: !isShort(this.#space), free, floor, ballast }
     if (this.#failure !== undefined) {
-      const reason = 'The free space of the disk cannot be asked for; the log has more.'
+      const reason = 'The free space of the disk cannot be read; see the log.'
       return [{ name: 'free_space', ok: false, reason }]
     }
     if (fact.ok) return [fact]
-    const reason = 'The disk is full: nothing but deletions is taken until there is room again.'
+    const reason = 'The disk is full: only deletions are accepted until there is free space again.'
     return [{ ...fact, reason }]
   }
 

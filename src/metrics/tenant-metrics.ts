@@ -18,10 +18,10 @@ function gauge(name: string, help: string, numberOf: (taken: Taken[number]) => n
 }
 
 const TENANT_METRICS: readonly Metric<Taken>[] = [
-  gauge('settee_tenant_bytes', 'Bytes that the databases of an account take.', ({ bytes }) => bytes),
-  gauge('settee_tenant_documents', 'Documents in them.', ({ documents }) => documents),
+  gauge('settee_tenant_bytes', "Bytes of an account's databases.", ({ bytes }) => bytes),
+  gauge('settee_tenant_documents', "Documents in an account's databases.", ({ documents }) => documents),
   gauge('settee_tenant_databases', 'Databases of an account.', ({ databases }) => databases),
-  gauge('settee_tenant_feeds', 'Feeds of an account that wait.', ({ feeds }) => feeds),
+  gauge('settee_tenant_feeds', 'Waiting feeds of an account.', ({ feeds }) => feeds),
 ]
 
 /** @returns what `_prometheus` asks of tenants */

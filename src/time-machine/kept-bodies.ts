@@ -101,9 +101,9 @@ async function tend(
     try {
       const count = await sweepKeptBodies({ databases, ending })
       if (count > 0)
-        logger.info({ databases: count }, 'databases that nobody opened were cleared of kept bodies')
+        logger.info({ databases: count }, 'removed old versions from databases that nobody opened')
     } catch (err) {
-      logger.warn({ err }, 'databases that nobody opens could not all be looked through for kept bodies')
+      logger.warn({ err }, 'could not look for old versions in all databases that nobody opens')
     }
   }
 }

@@ -140,5 +140,5 @@ function brokenOff({ error, reason, counts }: RewindLine): CouchError {
   const names = Object.keys(ERRORS) as ErrorName[]
   const code = names.find((name) => ERRORS[name][1] === error) ?? 'internal_server_error'
   const done = (counts?.restored ?? 0) + (counts?.recreated ?? 0) + (counts?.deleted ?? 0)
-  return new CouchError(code, `It broke off after ${done} documents: ${String(reason)}`)
+  return new CouchError(code, `It stopped after ${done} documents: ${String(reason)}`)
 }

@@ -110,14 +110,14 @@ async function checkHosted(services: VaultServices, order: VaultOrder): Promise<
   if (mobileFilter) {
     throw new CouchError(
       'hosted_design',
-      'This server runs in hosted mode, which takes no design documents, so there can be no mobile filter. ' +
-        'Leave --mobile-filter out: no pictures come to a hosted database, so there is nothing to leave out.',
+      'This server runs in hosted mode, which allows no design documents and so no mobile filter. ' +
+        'Leave out --mobile-filter: hosted databases hold no pictures.',
     )
   }
   if (listening() === null) {
     throw new CouchError(
       'conflict',
-      'In hosted mode a vault is made while the server runs, so that the account owns its database: start it first.',
+      'In hosted mode, a vault can only be created while the server is running: start it first.',
     )
   }
   if (!databases.names().includes(database) || !isGuest(services, order)) return
@@ -126,8 +126,8 @@ async function checkHosted(services: VaultServices, order: VaultOrder): Promise<
   if (databaseRole({ name: account, roles: [] }, security) !== 'none') return
   throw new CouchError(
     'conflict',
-    `There is a database ${database} that is not ${account}'s, who was not let in: choose another name, or see ` +
-      'docs/hosted.md for how its owner lets somebody in.',
+    `The database ${database} exists, and ${account} has no access to it: choose another name, or see ` +
+      'docs/hosted.md for how its owner can give access.',
   )
 }
 
@@ -144,7 +144,7 @@ async function checkPassword(services: VaultServices, { account, password }: Vau
   if ((await services.adminNames()).includes(account)) {
     throw new CouchError(
       'conflict',
-      `${account} is a server admin, whose password is for no device: choose another --account, or a token by --device.`,
+      `${account} is a server admin, whose password must not be on a device: choose another --account, or use --device for a token.`,
     )
   }
   const text = await userText(services.databases, account)
@@ -153,7 +153,7 @@ async function checkPassword(services: VaultServices, { account, password }: Vau
   if (stored !== null && (await verifyPassword(password, stored))) return
   throw new CouchError(
     'conflict',
-    `There is an account ${account} with another password, which was left as it is. ` +
+    `The account ${account} exists with another password, and was left unchanged. ` +
       `To change it: settee passwd ${account}`,
   )
 }

@@ -33,23 +33,23 @@ t.test('on a running server: at once, and without any password', async (t) => {
 
   t.strictSame(await asked(['passwd', 'anna', '--stdin', '--create'], 'old\n'), [
     0,
-    'anna is a server admin now.\n',
+    'anna is now a server admin.\n',
     '',
   ])
   t.equal(await statusOf(server, 'anna:old'), 200)
-  const changed = 'The password of the server admin anna is changed.\n'
+  const changed = 'Changed the password of the server admin anna.\n'
   t.strictSame(await asked(['passwd', 'anna', '--stdin'], 'new'), [0, changed, ''])
   t.strictSame([await statusOf(server, 'anna:old'), await statusOf(server, 'anna:new')], [401, 200])
 
   const add = ['account', 'add', 'bob', '--stdin', '--role', 'staff']
-  t.strictSame(await asked(add, 'b\n'), [0, 'There is an account bob now.\n', ''])
+  t.strictSame(await asked(add, 'b\n'), [0, 'Created the account bob.\n', ''])
   const doc = await server.request('GET', '/_users/org.couchdb.user:bob', { auth: 'anna:new' })
   t.match(doc.json, { name: 'bob', type: 'user', roles: ['staff'] })
   t.strictSame(await asked(add, 'b\n'), [1, '', 'settee: There is an account bob already.\n'])
-  const passwd = 'The password of the account bob is changed.\n'
+  const passwd = 'Changed the password of the account bob.\n'
   t.strictSame(await asked(['passwd', 'bob', '--stdin'], 'c\n'), [0, passwd, ''])
   t.strictSame(await asked(['account', 'list']), [0, 'anna\tadmin\t_admin\nbob\taccount\tstaff\n', ''])
-  t.strictSame(await asked(['account', 'delete', 'bob']), [0, 'The account bob is deleted.\n', ''])
+  t.strictSame(await asked(['account', 'delete', 'bob']), [0, 'Deleted the account bob.\n', ''])
   const gone = await server.request('GET', '/_users/org.couchdb.user:bob', { auth: 'anna:new' })
   t.equal(gone.status, 404)
   const last = /^settee: anna is the last server admin; [^\n]+\n$/
@@ -72,10 +72,10 @@ t.test('with an account its tokens go', async (t) => {
     await run(t, dataDir, ['passwd', name, '--stdin', '--create'], 'x')
   const [bobs, cys] = [await token('bob'), await token('cy')]
   t.strictSame([await statusOf(server, bobs), await statusOf(server, cys)], [200, 200])
-  t.match(await run(t, dataDir, ['account', 'delete', 'bob']), [0, 'The server admin bob is deleted.\n', ''])
+  t.match(await run(t, dataDir, ['account', 'delete', 'bob']), [0, 'Deleted the server admin bob.\n', ''])
   t.strictSame([await statusOf(server, bobs), await statusOf(server, cys)], [401, 200])
   await server.close()
-  t.match(await run(t, dataDir, ['account', 'delete', 'cy']), [0, 'The server admin cy is deleted.\n', ''])
+  t.match(await run(t, dataDir, ['account', 'delete', 'cy']), [0, 'Deleted the server admin cy.\n', ''])
   t.match(await run(t, dataDir, ['passwd', 'cy', '--stdin', '--create'], 'x'), [0])
   const again = await startTestServer(t, { dataDir })
   t.strictSame([await statusOf(again, cys), await statusOf(again, 'cy:x')], [401, 200])
@@ -86,7 +86,7 @@ t.test('on a stopped server', async (t) => {
   const asked = (args: string[], input?: string, env?: NodeJS.ProcessEnv) => run(t, dataDir, args, input, env)
   const none = await asked(['passwd', 'anna', '--stdin'], 'x')
   const line =
-    'settee: There is neither an account nor a server admin anna. To make a server admin, give --create.\n'
+    'settee: There is neither an account nor a server admin anna. To create a server admin, add --create.\n'
   t.strictSame(none, [1, '', line])
   t.match(await asked(['passwd', 'anna', '--stdin', '--create'], 'pa:ss'), [0])
   t.match(await readFile(join(dataDir, 'local.ini'), 'utf8'), /^anna = -pbkdf2:/m)
@@ -96,7 +96,11 @@ t.test('on a stopped server', async (t) => {
     COUCHDB_USER: 'anna',
     COUCHDB_PASSWORD: 'y',
   })
-  t.match(fixed, [0, /is changed\.\n$/, /^settee: COUCHDB_PASSWORD sets the password of anna at each start/])
+  t.match(fixed, [
+    0,
+    /^Changed the password of the server admin anna\.\n$/,
+    /^settee: COUCHDB_PASSWORD sets the password of anna at each start/,
+  ])
   t.match(await asked(['passwd', 'anna', '--stdin'], 'pa:ss'), [0])
 
   const server = await startTestServer(t, { dataDir })
@@ -108,7 +112,7 @@ t.test('on a stopped server', async (t) => {
   t.match(held, [
     1,
     '',
-    /^settee: .* is in use by another settee\. Its control socket does not answer: [^\n]+\n$/,
+    /^settee: .* is in use by another settee\. Its control socket does not answer\. [^\n]+\n$/,
   ])
 })
 
@@ -118,11 +122,15 @@ t.test('what goes wrong is one line', async (t) => {
   await mkdir(bad)
   await writeFile(join(bad, 'local.ini'), '[log]\nlevel = loud\n')
   const table: [args: string[], input: string | undefined, line: RegExp][] = [
-    [['passwd', 'anna'], undefined, /asked for on a terminal only; .* add --stdin/],
-    [['passwd', 'anna', '--stdin', '--create'], '', /no password on the standard input/],
+    [['passwd', 'anna'], undefined, /typed on a terminal only; .* add --stdin/],
+    [['passwd', 'anna', '--stdin', '--create'], '', /no password on standard input/],
     [['passwd', 'a:b', '--stdin', '--create'], 'x', /must not contain a colon/],
     [['passwd', 'anna', '--stdin', '--create', '--data', bad], 'x', /local\.ini: log\/level must be one of/],
-    [['account', 'list', '--data', join(dataDir, 'none')], undefined, /There is no data folder .*none/],
+    [
+      ['account', 'list', '--data', join(dataDir, 'none')],
+      undefined,
+      /The data folder .*none does not exist/,
+    ],
     [['account', 'list', '--data', join(bad, 'local.ini')], undefined, /is a file/],
     [['account', 'delete', 'nobody\u001b[2J'], undefined, /neither .* nobody\\u\{1b\}\[2J\./],
   ]
@@ -156,23 +164,23 @@ t.test('on a terminal', { skip: !hasScript && 'there is no `script` to make one'
   const made = await typed(
     ['passwd', 'anna'],
     [
-      ['New password of anna: ', 'geheim'],
-      ['The same again: ', 'geheim'],
-      ['Make a server admin? [y/N] ', 'y'],
+      ['New password for anna: ', 'geheim'],
+      ['Repeat the password: ', 'geheim'],
+      ['Create a server admin? [y/N] ', 'y'],
     ],
   )
-  t.match(made, { code: 0, stdout: /anna is a server admin now\./ })
+  t.match(made, { code: 0, stdout: /anna is now a server admin\./ })
   t.notMatch(made.stdout, 'geheim')
   const refused = await typed(
     ['passwd', 'bob'],
     [
-      ['New password of bob: ', 'x'],
-      ['The same again: ', 'x'],
-      ['Make a server admin? [y/N] ', ''],
+      ['New password for bob: ', 'x'],
+      ['Repeat the password: ', 'x'],
+      ['Create a server admin? [y/N] ', ''],
     ],
   )
   t.match(refused, { code: 1, stdout: /settee: Nothing has changed\./ })
-  const cancelled = await typed(['passwd', 'anna'], [['New password of anna: ', 'x\u0003']])
+  const cancelled = await typed(['passwd', 'anna'], [['New password for anna: ', 'x\u0003']])
   t.match(cancelled, { code: 1, stdout: /settee: Cancelled; nothing has changed\./ })
 })
 

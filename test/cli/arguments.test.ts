@@ -29,7 +29,7 @@ t.test('flags', (t) => {
   t.throws(() => read(['--tls-port', '70000']), {
     message: '--tls-port must be a whole number from 0 to 65535, not "70000".',
   })
-  t.throws(() => read(['--tls-key', 'k.pem']), { message: '--tls-key wants --tls-cert beside it.' })
+  t.throws(() => read(['--tls-key', 'k.pem']), { message: '--tls-key needs --tls-cert.' })
   for (const word of ['--version', '-v']) t.match(read([word]), { name: 'version', text: /^settee \d/ })
   t.end()
 })
@@ -181,36 +181,39 @@ t.test('vaults and setting up', (t) => {
   ]
   for (const [line, command] of table) t.strictSame(read(line.split(' ')), command, line)
   const mistakes: [line: string, message: RegExp][] = [
-    ['vault', /needs add/],
-    ['vault remove work', /needs add/],
+    ['vault', /needs a subcommand: add/],
+    ['vault remove work', /needs a subcommand: add/],
     ['vault add', /needs the name/],
     ['vault add --help=x', /does not take/],
     ['vault add work', /needs --for/],
     ['vault add work --for obsidian', /--for must be/],
-    ['vault add work hunter2 --for inkdrop', /no other word/],
-    ['vault add Work --for inkdrop', /small letter/],
-    ['vault add _users --for inkdrop', /small letter/],
+    ['vault add work hunter2 --for inkdrop', /nothing else/],
+    ['vault add Work --for inkdrop', /lowercase letter/],
+    ['vault add _users --for inkdrop', /lowercase letter/],
     ['vault add work --for inkdrop --host notes.example.com', /begin with http/],
     ['vault add work --for inkdrop --host https://notes.example.com', /no port/],
-    ['vault add work --for inkdrop --host https://a:hunter2@h:443', /no password/],
+    [
+      'vault add work --for inkdrop --host https://a:hunter2@h:443',
+      /must not contain a user name or password/,
+    ],
     ['vault add work --for inkdrop --account a:b', /colon/],
-    ['vault add work --for inkdrop --stdin --renew', /neither --device nor --renew/],
-    ['vault add work --for inkdrop --json --qr', /exclude/],
+    ['vault add work --for inkdrop --stdin --renew', /--device or --renew/],
+    ['vault add work --for inkdrop --json --qr', /cannot be combined/],
     ['vault add work --for inkdrop --admin x', /no option --admin/],
-    ['setup --vault a --no-vault', /exclude/],
+    ['setup --vault a --no-vault', /cannot be combined/],
     ['setup --admin a:b', /colon/],
-    ['setup hunter2', /no other word/],
-    ['setup --no-vault --for livesync', /--for and --no-vault exclude/],
-    ['setup --no-vault --host https://h:443', /--host and --no-vault exclude/],
-    ['setup --no-vault --mobile-filter', /--mobile-filter and --no-vault exclude/],
-    ['setup --for inkdrop --passphrase-file p', /goes with --for livesync/],
-    ['vault add work --for pouchdb --passphrase-file p', /goes with --for livesync/],
-    ['vault add a/b --for livesync', /no slash for LiveSync/],
-    ['vault add work --for inkdrop --host https://h:443/couch', /It ends with the port/],
-    ['vault add work --for inkdrop --host https://h:443?hunter2', /It ends with the port/],
-    ['vault add work --for inkdrop --host https://h/couch', /no port.*It ends with the port/],
-    ['setup --admin a=b', /key of local\.ini/],
-    ['setup --admin ;a', /key of local\.ini/],
+    ['setup hunter2', /takes only options/],
+    ['setup --no-vault --for livesync', /--for cannot be combined with --no-vault/],
+    ['setup --no-vault --host https://h:443', /--host cannot be combined with --no-vault/],
+    ['setup --no-vault --mobile-filter', /--mobile-filter cannot be combined with --no-vault/],
+    ['setup --for inkdrop --passphrase-file p', /needs --for livesync/],
+    ['vault add work --for pouchdb --passphrase-file p', /needs --for livesync/],
+    ['vault add a/b --for livesync', /With LiveSync, .*slash/],
+    ['vault add work --for inkdrop --host https://h:443/couch', /Leave out everything after the port/],
+    ['vault add work --for inkdrop --host https://h:443?hunter2', /Leave out everything after the port/],
+    ['vault add work --for inkdrop --host https://h/couch', /no port.*Leave out everything after the port/],
+    ['setup --admin a=b', /key in local\.ini/],
+    ['setup --admin ;a', /key in local\.ini/],
     ['setup --renew', /no option --renew/],
   ]
   for (const [line, message] of mistakes) {
@@ -235,12 +238,12 @@ t.test('mistakes are told in one sentence', (t) => {
     [['passwd', ' '], 'settee passwd needs a name.'],
     [
       ['passwd', 'anna', 'secret'],
-      'settee passwd takes one name and no other word; a password is asked for.',
+      'settee passwd takes one name and nothing else; it asks for the password.',
     ],
     [['passwd', 'anna', '--port', '1'], 'settee passwd has no option --port.'],
     [['passwd', 'anna', '--role', 'x'], 'settee passwd has no option --role.'],
-    [['account'], 'settee account needs add, list or delete.'],
-    [['account', 'remove', 'x'], 'settee account needs add, list or delete.'],
+    [['account'], 'settee account needs a subcommand: add, list or delete.'],
+    [['account', 'remove', 'x'], 'settee account needs a subcommand: add, list or delete.'],
     [['account', 'add'], 'settee account add needs a name.'],
     [['account', 'add', 'x', '--role', ' '], '--role needs a value.'],
     [['account', 'add', 'x', '--create'], 'settee account add has no option --create.'],

@@ -19,7 +19,7 @@ async function run(t: Test, dataDir: string, args: string[]) {
   return { code, stdout, stderr }
 }
 
-const ALL = /^(\/\S+): 2 databases, [\d.]+ MB, of which [\d.]+ MB are new; verified\.\n$/
+const ALL = /^(\/\S+): 2 databases, [\d.]+ MB \([\d.]+ MB new\), verified\.\n$/
 
 /** The folder that a line names. */
 const folderIn = (stdout: string) => stdout.slice(0, stdout.indexOf(': '))
@@ -44,11 +44,14 @@ t.test('whether the server runs or not', async (t) => {
     const missing = await run(t, dataDir, ['--db', 'none'])
     t.strictSame(missing, { code: 1, stdout: '', stderr: 'settee: There is no database none.\n' }, inWords)
     for (const [to, why] of [
-      [join(other, 'a', 'b'), /cannot be used: the folder that it would be in is not there\.\n$/],
+      [join(other, 'a', 'b'), /cannot be used: its parent folder does not exist\.\n$/],
       [join(dataDir, 'server.sqlite', 'a'), /cannot be used: a part of its path is a file\.\n$/],
-      [join(dataDir, 'databases'), /is a part of the data folder; backups need a folder of their own\.\n$/],
-      [join(dataDir, 'tmp', 'a'), /is a part of the data folder/],
-      [dataDir, /is a part of the data folder/],
+      [
+        join(dataDir, 'databases'),
+        /is used by settee in the data folder; backups need a folder of their own\.\n$/,
+      ],
+      [join(dataDir, 'tmp', 'a'), /is used by settee in the data folder/],
+      [dataDir, /is used by settee in the data folder/],
     ] as const) {
       t.match(await run(t, dataDir, ['--to', to]), { code: 1, stdout: '', stderr: why }, `${inWords}: ${to}`)
     }
@@ -71,5 +74,5 @@ t.test('mistakes', async (t) => {
   t.match(await run(t, dataDir, ['--port', '1']), { code: 1, stderr: /settee backup has no option --port/ })
   t.match(await run(t, dataDir, ['--to', '']), { code: 1, stderr: /--to needs a value/ })
   await rm(dataDir, { recursive: true })
-  t.match(await run(t, dataDir, []), { code: 1, stderr: /There is no data folder/ })
+  t.match(await run(t, dataDir, []), { code: 1, stderr: /data folder .* does not exist/ })
 })

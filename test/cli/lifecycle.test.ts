@@ -114,7 +114,7 @@ t.test('a close that fails or never ends is exit code 1', async (t) => {
   await runUntilSignalled(never, { host: hanging.host, graceMs: 20 })
   hanging.signal()
   t.equal(await hanging.exited, 1)
-  t.strictSame(hanging.lines, ['settee did not stop within 0.02 s; it ends now.'])
+  t.strictSame(hanging.lines, ['settee did not stop within 0.02 s and exits now.'])
 })
 
 t.test('a real process, real signals', async (t) => {
@@ -154,7 +154,7 @@ t.test('a fault that nobody caught is told with its stack, and closes with exit 
   t.equal(await exited, 1)
   t.equal(closed, 1)
   t.same(told, [first, 'the second'])
-  t.match(lines, [/^settee ends after a fault of its own: Error: the first\n +at /, /the second$/])
+  t.match(lines, [/^settee stops after an internal error: Error: the first\n +at /, /the second$/])
 })
 
 t.test('a fault after which nothing closes ends the process all the same', async (t) => {

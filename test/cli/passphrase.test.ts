@@ -22,8 +22,8 @@ t.test('one in a file is its one line', async (t) => {
   const refused: [text: string | Buffer, message: RegExp][] = [
     ['', /is empty\.$/],
     [' \n', /is empty\.$/],
-    ['geheim\ngeheim', /is more than one line\.$/],
-    [Buffer.from([0x67, 0xff, 0x0a]), /is no UTF-8\.$/],
+    ['geheim\ngeheim', /has more than one line\.$/],
+    [Buffer.from([0x67, 0xff, 0x0a]), /is not valid UTF-8\.$/],
     ['geheim'.repeat(1000), /is longer than 4096 bytes\.$/],
   ]
   for (const [text, message] of refused) {

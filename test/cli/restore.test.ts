@@ -82,7 +82,7 @@ t.test('a running server', async (t) => {
   const one = await run(t, dataDir, ['restore', ID, '--db', 'notes', '--yes'])
   t.match(one, {
     code: 0,
-    stdout: /^notes is restored from .*: 1 document; what it was is kept in .*replaced/,
+    stdout: /^Restored notes from .*: 1 document; the replaced file is kept in .*replaced/,
   })
   t.same([await idsIn(server, 'notes'), await idsIn(server, 'tasks')], [['a'], ['a', 'b']])
 
@@ -102,7 +102,7 @@ t.test('a running server', async (t) => {
   t.same(await idsIn(server, 'notes2'), ['a'])
 
   const taken = await run(t, dataDir, ['restore', backup, '--db', 'notes', '--as', 'tasks', '--yes'])
-  t.match(taken, { code: 1, stderr: /There is a database tasks already/ })
+  t.match(taken, { code: 1, stderr: /The database tasks exists already/ })
   const all = await run(t, dataDir, ['restore', backup, '--all', '--yes', '--json'])
   const told = JSON.parse(all.stdout) as {
     restored: { database: string; kept: string }[]
@@ -122,7 +122,10 @@ t.test('a running server', async (t) => {
     stderr: /is what a database is kept in, and no copy of it/,
   })
   t.match(await run(t, dataDir, ['restore', '/nowhere', '--all']), { code: 1, stderr: /There is no backup/ })
-  t.match(await run(t, dataDir, ['adopt', 'tasks']), { code: 0, stdout: 'Devices compare anew: tasks.\n' })
+  t.match(await run(t, dataDir, ['adopt', 'tasks']), {
+    code: 0,
+    stdout: 'Devices will compare these databases again: tasks.\n',
+  })
   t.match(await run(t, dataDir, ['adopt', 'none']), { code: 1, stderr: /does not exist/ })
   t.match(await run(t, dataDir, ['restore', backup, '--all', '--server', '--yes']), {
     code: 1,
@@ -146,7 +149,7 @@ t.test('a backup that is damaged changes nothing', async (t) => {
   bytes[bytes.length - 100] = (bytes.at(-100) as number) ^ 1
   await writeFile(copy, bytes)
   const { code, stderr } = await run(t, dataDir, ['restore', backup, '--all', '--yes'])
-  t.match([code, stderr], [1, /tasks\.sqlite is not what the backup's manifest says/])
+  t.match([code, stderr], [1, /tasks\.sqlite does not match the backup's manifest/])
   t.same((await readdir(dataDir)).includes('replaced'), false)
   t.same(await idsIn(server, 'notes'), ['a'])
   t.match(await run(t, dataDir, ['restore', '/nowhere', '--all', '--yes']), { code: 1, stderr: /no backup/ })
@@ -158,7 +161,7 @@ t.test('another machine, which has nothing', async (t) => {
   const dataDir = join(await temporaryFolder(t), 'new')
   const { code, stdout, stderr } = await run(t, dataDir, ['restore', backup, '--all', '--yes'])
   t.match([code, stderr], [0, ''])
-  t.match(stdout, /local\.ini are restored too/)
+  t.match(stdout, /Restored the server's own data and local\.ini too/)
   const server = await startTestServer(t, { dataDir })
   t.same(await idsIn(server, 'notes'), ['a'])
   t.equal((await server.request('GET', '/notes')).status, 401, 'the admin is there')
@@ -173,7 +176,7 @@ t.test('a stopped server goes back as a whole', async (t) => {
   await meanwhile.request('PUT', '/later', { auth })
   await meanwhile.close()
   const done = await run(t, dataDir, ['restore', backup, '--all', '--server', '--yes'])
-  t.match(done, { code: 0, stdout: /left as they are: later/ })
+  t.match(done, { code: 0, stdout: /left unchanged: later/ })
   const kept = await readdir(join(dataDir, 'replaced'))
   t.match(kept.sort(), [/^_users\./, /^local\..*ini$/, /^notes\./, /^server\./, /^tasks\./])
   const server = await startTestServer(t, { dataDir })

@@ -149,10 +149,10 @@ t.test('an admin who is there is left alone', async (t) => {
 
 t.test('refusals', async (t) => {
   await t.rejects(run({ 'no-vault': true }, ['a:b']), { message: /colon/ })
-  await t.rejects(run({ admin: 'anna' }, ['x', 'y']), { message: 'The two passwords differ.' })
-  await t.rejects(run({}, ['anna', 'x', 'x', 'Work']), { message: /small letter/ })
+  await t.rejects(run({ admin: 'anna' }, ['x', 'y']), { message: 'The passwords do not match.' })
+  await t.rejects(run({}, ['anna', 'x', 'x', 'Work']), { message: /lowercase letter/ })
   await t.rejects(run({}, ['anna', 'x', 'x', 'work', 'pouchdb', 'https://h']), { message: /no port/ })
-  await t.rejects(run({ admin: 'bob' }, [], { hasAccount: true }), { message: /no server admin/ })
+  await t.rejects(run({ admin: 'bob' }, [], { hasAccount: true }), { message: /not a server admin/ })
   for (const [values, password, option] of [
     [{}, null, '--admin'],
     [{ admin: 'anna' }, null, '--stdin'],
@@ -160,7 +160,7 @@ t.test('refusals', async (t) => {
     [{ admin: 'anna', vault: 'work' }, 'x', '--for'],
   ] as const) {
     await t.rejects(run(values, null, {}, password), {
-      message: new RegExp(`give ${option}\\. Nothing has changed`),
+      message: new RegExp(`add ${option}\\. Nothing has changed`),
     })
   }
   t.strictSame((await run({ 'no-vault': true }, ['anna', 'x', 'x'])).done.length, 1)
@@ -170,7 +170,7 @@ t.test('refusals', async (t) => {
 t.test('who breaks off at the last question has changed nothing', async (t) => {
   const values = { admin: 'anna', vault: 'work', for: 'livesync', host: 'https://h:443' }
   const state = { documents: 3, hasMembers: true }
-  await t.rejects(run(values, [''], state), { message: /unexpected: The passphrase/ })
+  await t.rejects(run(values, [''], state), { message: /unexpected: Passphrase/ })
   t.strictSame(told, [[]], 'the admin neither')
   await t.rejects(run(values, null, state, 'given'), { message: /Nothing has changed\.$/ })
   t.strictSame(told, [[]])
@@ -197,8 +197,8 @@ t.test('a password for an admin who is there is not used, and that is said', asy
 })
 
 t.test('a name that the app cannot use is refused', async (t) => {
-  await t.rejects(run({ for: 'livesync' }, ['anna', 'x', 'x', 'a/b']), { message: /no slash for LiveSync/ })
-  await t.rejects(run({}, ['anna', 'x', 'x', 'a/b', 'livesync']), { message: /no slash for LiveSync/ })
+  await t.rejects(run({ for: 'livesync' }, ['anna', 'x', 'x', 'a/b']), { message: /With LiveSync, .*slash/ })
+  await t.rejects(run({}, ['anna', 'x', 'x', 'a/b', 'livesync']), { message: /With LiveSync, .*slash/ })
   for (const name of ['a[b', ' a', 'a=b', ';a', '#a', 'a\nb'])
-    await t.rejects(run({ 'no-vault': true }, [name]), { message: /key of local\.ini/ })
+    await t.rejects(run({ 'no-vault': true }, [name]), { message: /key in local\.ini/ })
 })

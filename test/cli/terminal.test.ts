@@ -95,7 +95,7 @@ t.test('a new password is asked for twice', async (t) => {
     return askPassword(terminal, 'anna')
   }
   t.equal(await ask('x y\rx y\r'), 'x y')
-  await t.rejects(ask('x\ry\r'), { message: 'The two passwords differ; nothing has changed.' })
+  await t.rejects(ask('x\ry\r'), { message: 'The passwords do not match; nothing has changed.' })
   await t.rejects(ask('\r\r'), { message: 'The password must not be empty.' })
 })
 
@@ -110,9 +110,9 @@ t.test('a password on the standard input', async (t) => {
   const table: [given: string | Buffer, message: RegExp][] = [
     ['', /no password/],
     ['\n', /no password/],
-    ['a\nb\n', /more than one line/],
-    ['a\n\n', /more than one line/],
-    [Buffer.from([0xff]), /no UTF-8/],
+    ['a\nb\n', /has more than one line/],
+    ['a\n\n', /has more than one line/],
+    [Buffer.from([0xff]), /not valid UTF-8/],
     ['x'.repeat(4097), /longer than 4096 bytes/],
   ]
   for (const [given, message] of table) await t.rejects(read(given), { message })

@@ -32,7 +32,7 @@ t.test('a database goes back, whether the server runs or not', async (t) => {
   const list = await run(t, dataDir, 'history', 'notes')
   t.match(list, {
     code: 0,
-    stdout: /^last +what +old versions +document\n\S+Z +changed +1 +a\n$/,
+    stdout: /^last change +what +old versions +document\n\S+Z +changed +1 +a\n$/,
     stderr: '',
   })
   const versions = await run(t, dataDir, 'history', 'notes', 'a')
@@ -45,20 +45,24 @@ t.test('a database goes back, whether the server runs or not', async (t) => {
     t.match(JSON.parse(one.stdout), { _id: 'a', _rev: rev, n: 1 })
   }
   const first = await run(t, dataDir, 'history', 'notes', 'a', '--limit', '1')
-  t.match(first, { code: 0, stderr: 'There is more: --limit says how much to show.\n' })
+  t.match(first, { code: 0, stderr: 'There are more rows: raise --limit to see them.\n' })
   const since = await run(t, dataDir, 'history', 'notes', '--since', later)
-  t.match(since, { code: 0, stdout: '', stderr: /^Nothing was overwritten/ })
+  t.match(since, { code: 0, stdout: '', stderr: /^No overwritten or deleted/ })
   const json = await run(t, dataDir, 'history', 'notes', 'a', '--json', '--limit', '1')
   t.match(JSON.parse(json.stdout), { id: 'a', versions: [{ deleted: false }] })
 
   const dry = await run(t, dataDir, 'rewind', 'notes', '--to', then, '--dry-run')
   t.same(dry, {
     code: 0,
-    stdout: 'restored  a\ndeleted   b\nIt would be: 1 restored, 1 deleted. Nothing has changed.\n',
+    stdout: 'restored  a\ndeleted   b\nDry run: 1 restored, 1 deleted. Nothing has changed.\n',
     stderr: '',
   })
   const asked = await run(t, dataDir, 'rewind', 'notes', '--to', then)
-  t.match(asked, { code: 1, stdout: '', stderr: /asked about on a terminal only; add --yes/ })
+  t.match(asked, {
+    code: 1,
+    stdout: '',
+    stderr: /Cannot ask, because this is not a terminal: add --yes/,
+  })
   t.equal((await server.request('GET', '/notes/a')).json.n, 2)
   const done = await run(t, dataDir, 'rewind', 'notes', '--to', then, '--yes')
   t.same(done, { code: 0, stdout: 'restored  a\ndeleted   b\n1 restored, 1 deleted\n', stderr: '' })
@@ -70,7 +74,7 @@ t.test('a database goes back, whether the server runs or not', async (t) => {
   const stopped = await run(t, dataDir, 'rewind', 'notes', '--to', later, '--dry-run')
   t.same(
     stopped.stdout,
-    'recreated  b\nIt would be: 0 restored, 1 recreated, 1 unchanged. Nothing has changed.\n',
+    'recreated  b\nDry run: 0 restored, 1 recreated, 1 unchanged. Nothing has changed.\n',
   )
   for (const args of [
     ['rewind', 'none', '--to', then, '--yes'],
@@ -107,7 +111,7 @@ t.test(
     t.match(done, {
       code: 1,
       stdout: 'refused   bad   never so\nrestored  good\n1 restored, 1 refused\n',
-      stderr: '1 are left as they are: they were refused.\n',
+      stderr: '1 left unchanged: the write was refused.\n',
     })
     await server.close()
   },

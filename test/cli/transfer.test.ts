@@ -43,7 +43,7 @@ t.test('what settee exports, couchrestore restores; and settee imports it again'
   const { code, stdout, stderr } = await run(t, server.dataDir, ['export', 'notes', '--to', to])
   t.match(
     [code, stdout, stderr],
-    [0, '', /^The database notes is exported: \d+ documents and 20 deleted ones\.\nIt has att/],
+    [0, '', /^Exported the database notes: \d+ documents, 20 deleted documents\.\nIt has att/],
   )
   const text = gunzipSync(await readFile(to)).toString()
   t.match(text.split('\n')[0], /^\{"name":"settee","version":"[\d.]+","mode":"full","attachments":true\}$/)
@@ -56,7 +56,10 @@ t.test('what settee exports, couchrestore restores; and settee imports it again'
 
   const imported = await run(t, server.dataDir, ['import', 'imported', '--from', to])
   t.match([imported.code, imported.stdout], [0, ''], imported.stderr)
-  t.match(imported.stderr, /^The new database imported has got \d+ documents and 20 deleted ones\.\n$/)
+  t.match(
+    imported.stderr,
+    /^Imported into the new database imported: \d+ documents, 20 deleted documents\.\n$/,
+  )
   t.strictSame(await serverHistories(server, 'imported'), before)
   const again = await run(t, server.dataDir, ['export', 'imported'])
   t.equal(again.stdout.length, text.length, 'on the standard output')
@@ -107,20 +110,20 @@ t.test('what is refused', async (t) => {
   const count = async (db: string) => (await server.request('GET', `/${db}`)).json.doc_count
 
   await writeFile(file, head + line('a') + line('b', 'c'))
-  t.match(await asked('import', 'notes', '--from', file), { code: 0, stderr: /got 3 documents/ })
+  t.match(await asked('import', 'notes', '--from', file), { code: 0, stderr: /: 3 documents/ })
   t.match(await asked('import', 'notes', '--from', file), {
     code: 1,
     stderr:
-      /^settee: The database notes holds 3 documents and 0 deleted ones; nothing was imported\. With --merge/,
+      /^settee: The database notes holds 3 documents and 0 deleted documents; nothing was imported\. Use --merge/,
   })
   await writeFile(file, head + line('a', 'd'))
-  t.match(await asked('import', 'notes', '--from', file, '--merge'), { code: 0, stderr: /got 1 documents/ })
+  t.match(await asked('import', 'notes', '--from', file, '--merge'), { code: 0, stderr: /: 1 documents/ })
 
   await writeFile(
     file,
     `${head}${line('a')}[{"_id":"b"${'{"marker":"@cloudant/couchbackup:resume"}'}\n${line('b')}`,
   )
-  t.match(await asked('import', 'resumed', '--from', file), { code: 0, stderr: /got 2 documents/ })
+  t.match(await asked('import', 'resumed', '--from', file), { code: 0, stderr: /: 2 documents/ })
 
   await writeFile(file, `${head}${line('a')}${line('b').slice(0, -9)}`)
   t.match(await asked('import', 'cut', '--from', file), {
@@ -134,7 +137,7 @@ t.test('what is refused', async (t) => {
   await writeFile(file, 'no backup\n')
   t.match(await asked('import', 'none', '--from', file), {
     code: 1,
-    stderr: /^settee: This is no file of couchbackup/,
+    stderr: /^settee: This is not a couchbackup file/,
   })
   await writeFile(file, '')
   t.match(await asked('import', 'none', '--from', file), { code: 1, stderr: /^settee: The file is empty/ })
@@ -153,7 +156,7 @@ t.test('what is refused', async (t) => {
     stderr: /does not exist/,
   })
   await t.rejects(stat(join(folder, 'new')), { code: 'ENOENT' }, 'no file is left')
-  t.match(await asked('export', 'notes', '--to', file), { code: 1, stderr: /cannot be made \(EEXIST\)/ })
+  t.match(await asked('export', 'notes', '--to', file), { code: 1, stderr: /cannot be created \(EEXIST\)/ })
   t.match(await asked('export'), { code: 1, stderr: /needs the name of a database/ })
   t.match(await asked('import', 'notes', '--to', 'x'), { code: 1, stderr: /has no option --to/ })
 })

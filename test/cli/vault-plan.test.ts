@@ -89,7 +89,7 @@ t.test(
       t.equal(report.url, 'http://127.0.0.1:6000/work')
     }
     const { json } = await add(['work'], { for: 'pouchdb', host: 'http://[2001:db8::1]:5984' })
-    t.match(json.notes.join('\n'), 'no IPv6 address')
+    t.match(json.notes.join('\n'), 'cannot use IPv6 addresses')
   },
 )
 
@@ -125,7 +125,7 @@ t.test('a device that has its token is told nothing, and asked nothing', async (
   const state = { documents: 5, hasAccount: true, hasMembers: true, devices: ['livesync'] }
   const { json, text } = await add(['work'], { for: 'livesync' }, { state, outcome: there })
   t.match(json, { address: null, setup_uri: null, encryption_passphrase: null })
-  t.match(text, '--renew makes another')
+  t.match(text, 'Use --renew')
 })
 
 t.test('what stands in the way is said', async (t) => {
@@ -141,14 +141,14 @@ t.test('what stands in the way is said', async (t) => {
   t.notMatch(await said({ state: { ...inUse, hasLiveSync: true }, password: 'x' }), /Another app/)
   const inkdrop = await add(['work'], { for: 'inkdrop' }, { state: { ...inUse, hasLiveSync: true } })
   t.match(inkdrop.text, /Another app seems to use/)
-  t.match(await said({}), /good on this machine alone/)
+  t.match(await said({}), /works only on this machine/)
   t.match(await said({}, 'http://nas:5984'), /Phones and tablets/)
   t.equal(await said({}, 'https://nas:443'), '')
   t.equal(
     await said({ state: { listening: null } }, 'https://nas:443'),
-    'No server runs on /data: settee serve',
+    'No server is running on /data. To start it: settee serve',
   )
   const { text, json } = await add(['work'], { for: 'pouchdb' }, { outcome: { security: 'closed' } })
-  t.match(text, /who may come in +work +changed: it was open to everybody/)
+  t.match(text, /access +work +changed: it was open to everyone/)
   t.equal(json.done.security, 'closed')
 })

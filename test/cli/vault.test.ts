@@ -106,7 +106,7 @@ t.test('on a stopped server, and the same command once it runs', async (t) => {
     vault: { done: { database: 'there', token: 'there' }, address: null },
   })
   t.strictSame((await asked(t, dataDir, setup, 'other')).notes, [
-    'The password that was given is not used, since the server admin was there: settee passwd changes it.',
+    'The given password was not used, because the server admin exists already. To change it: settee passwd',
   ])
   const byPassword = ['vault', 'add', 'shared/notes', '--for', 'pouchdb', '--account', 'bob', '--stdin']
   const bob = await asked(t, dataDir, byPassword, 'p@ss: 1\n')
@@ -132,13 +132,13 @@ t.test('on a stopped server, and the same command once it runs', async (t) => {
     t.match(stderr, reason)
     t.notMatch(stderr, 'wrong')
   }
-  await refused(byPassword, 'wrong', /^settee: There is an account bob with another password[^\n]+\n$/)
+  await refused(byPassword, 'wrong', /^settee: The account bob exists with another password[^\n]+\n$/)
   await refused(
     ['vault', 'add', 'x', '--for', 'pouchdb', '--account', 'anna', '--stdin'],
     'wrong',
     /is a server admin/,
   )
-  await refused(['setup', '--admin', 'bob', '--stdin', '--no-vault'], 'wrong', /no server admin/)
+  await refused(['setup', '--admin', 'bob', '--stdin', '--no-vault'], 'wrong', /not a server admin/)
   t.equal((await server.request('GET', '/x', { auth: 'anna:secret' })).status, 404, 'nothing was made')
 })
 
@@ -169,7 +169,7 @@ t.test('for LiveSync: its check is green, and its Setup URI opens', async (t) =>
   const phone = [...add, '--device', 'phone']
   const { code, stderr } = await run(t, dataDir, phone)
   t.equal(code, 1)
-  t.match(stderr, /^settee: .*--passphrase-file\. Nothing has changed\.\n$/)
+  t.match(stderr, /^settee: .*--passphrase-file .* Nothing has changed\.\n$/)
   const { json } = await server.request('GET', '/_settee/tokens?account=obsidian', { auth: 'anna:secret' })
   t.equal(json.tokens.length, 1)
   const file = join(dataDir, 'passphrase')
@@ -191,7 +191,7 @@ t.test(
     const add = ['vault', 'add', 'work', '--for', 'inkdrop']
     const { code, stderr } = await run(t, dataDir, [...add, '--mobile-filter'])
     t.equal(code, 1)
-    t.match(stderr, /^settee: This server runs in hosted mode, which takes no design documents[^\n]+\n$/)
+    t.match(stderr, /^settee: This server runs in hosted mode, which allows no design documents[^\n]+\n$/)
     t.equal((await server.request('GET', '/work', { auth: 'anna:secret' })).status, 404)
 
     const { address } = await asked(t, dataDir, add)
@@ -212,10 +212,10 @@ t.test('for people: what was made, the address, a code, and what stands in the w
   await cheapHashes(dataDir)
   const { code, stdout, stderr } = await run(t, dataDir, ['vault', 'add', 'work', '--for', 'inkdrop', '--qr'])
   t.strictSame([code, stderr], [0, ''])
-  t.match(stdout, /^ {2}database +work +made$/m)
+  t.match(stdout, /^ {2}database +work +created$/m)
   t.match(stdout, /^ {2}http:\/\/work:stt_[\w-]{43}@127\.0\.0\.1:5984\/work$/m)
   t.match(stdout, /▄▄▄▄▄ █/)
-  for (const note of ['--host https', 'There is no server admin', `No server runs on ${dataDir}`])
+  for (const note of ['--host https', 'There is no server admin', `No server is running on ${dataDir}`])
     t.match(stdout, note)
   const again = await run(t, dataDir, [
     'vault',
@@ -226,7 +226,7 @@ t.test('for people: what was made, the address, a code, and what stands in the w
     '--host',
     'http://nas:5984',
   ])
-  t.match(again.stdout, /^ {2}token of +inkdrop +was there already$/m)
+  t.match(again.stdout, /^ {2}token for +inkdrop +exists already$/m)
   t.notMatch(again.stdout, 'stt_')
   t.match(again.stdout, 'Phones and tablets do not connect by http')
 })
@@ -246,7 +246,7 @@ t.test('where nobody can be asked, what is missing is named by its option', asyn
   const missing = async (args: string[], option: string) => {
     const { code, stderr } = await run(t, dataDir, ['setup', ...args])
     t.equal(code, 1)
-    t.match(stderr, `give ${option}. Nothing has changed.`)
+    t.match(stderr, `add ${option}. Nothing has changed.`)
   }
   await missing([], '--admin')
   await missing(['--admin', 'anna'], '--stdin')
@@ -286,6 +286,6 @@ t.test('in hosted mode a vault is made while the server runs, and nothing is beg
   await writeFile(join(dataDir, 'local.ini'), '[settee]\nmode = hosted\n\n[admins]\nanna = secret\n')
   const { code, stderr } = await run(t, dataDir, ['vault', 'add', 'work', '--for', 'inkdrop'])
   t.equal(code, 1)
-  t.match(stderr, /^settee: In hosted mode a vault is made while the server runs[^\n]+\n$/)
+  t.match(stderr, /^settee: In hosted mode, a vault can only be created while the server is running[^\n]+\n$/)
   t.equal((await run(t, dataDir, ['account', 'list'])).stdout, 'anna\tadmin\t_admin\n')
 })

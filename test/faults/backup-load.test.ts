@@ -97,7 +97,7 @@ t.test('each copy is a state that there was', async (t) => {
     const least = chains.map(({ acknowledged }) => acknowledged)
     const made = await backUp(server)
     const most = chains.map(({ asked }) => asked)
-    if (made === undefined) throw new Error('a backup has failed')
+    if (made === undefined) throw new Error('a backup failed')
     backups += 1
     const folder = join(server.dataDir, 'backups', made.id)
     t.strictSame([made.left_out, await wrongSums(folder)], [[], []])

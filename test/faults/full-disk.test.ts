@@ -131,7 +131,7 @@ withSmallDisks(t, import.meta.url, () => {
     disk.empty()
     await until('writes are taken', async () => (await write(setting, 1000, 1)) === 201)
     await allThere(t, setting)
-    const told = server.log().filter(({ msg }) => /^the disk is full|^there is room/.test(msg))
+    const told = server.log().filter(({ msg }) => /^the disk is full|^the disk has free space/.test(msg))
     t.match(told, [{ level: 'warn' }, { level: 'info' }], 'the log tells of both, once')
     t.notMatch(
       server.log().map(({ msg }) => msg),

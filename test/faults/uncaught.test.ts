@@ -12,7 +12,7 @@ t.test('an unhandled rejection ends the server with a fatal line, what was ackno
   process.kill(server.pid(), 'SIGUSR2')
   const { code, stderr } = await ended
   t.equal(code, 1)
-  t.match(stderr, /ends after a fault of its own: Error: a rejection that nobody handles\n +at /)
+  t.match(stderr, /stops after an internal error: Error: a rejection that nobody handles\n +at /)
   t.match(
     server.log().filter(({ level }) => level === 'fatal'),
     [{ msg: /nobody has caught/, err: { message: 'a rejection that nobody handles', stack: /at / } }],

@@ -49,7 +49,7 @@ t.test('an alarm is kept over restarts until it is dismissed', async (t) => {
   t.equal(kept.warned.length, 2)
   t.match(
     kept.warned[1],
-    "what they were is kept, and comes back with: settee rewind 'notes' --to 1970-01-01T00:00:01.000Z",
+    "their old versions are kept; to restore them: settee rewind 'notes' --to 1970-01-01T00:00:01.000Z",
   )
   const again = await kept.open()
   t.match(again.list(), [{ database: 'notes', deleted: 60, device }])
@@ -58,7 +58,7 @@ t.test('an alarm is kept over restarts until it is dismissed', async (t) => {
   t.match(await again.health(), [{ name: 'alarms', ok: true, count: 1 }])
   kept.keeps = false
   again.raise(NOTES, found(1000), null)
-  t.match(kept.warned[2], 'what they were is there until the next compaction, and comes back with')
+  t.match(kept.warned[2], 'their old versions are there until the next compaction; to restore them')
   const [alarm] = again.list()
   t.equal(await again.dismiss(alarm?.id ?? '', 'other'), false)
   t.equal(await again.dismiss(alarm?.id ?? '', 'notes'), true)

@@ -72,7 +72,7 @@ t.test('who must know is told when it becomes short, and when there is room agai
     told.map((space) => isShort(space)),
     [false, true, true, false],
   )
-  t.match(lines, [/^the disk is full/, /^there is room/])
+  t.match(lines, [/^the disk is full/, /^the disk has free space again/])
 })
 
 t.test('whoever has met the end of the disk is told what there is, changed or not', async (t) => {

@@ -37,12 +37,22 @@ const QUICK = { requestMs: 700, connectMs: 2000, bodies: [] }
 
 t.test('nonsense, silence and floods', async (t) => {
   const rows: [what: string, meet: (socket: Socket) => void, text: RegExp, cure: RegExp][] = [
-    ['garbage', (socket) => socket.write('\x15\x03\x01 nonsense\r\n\r\n'), /is no HTTP/, /write https/],
-    ['SSH', (socket) => socket.write('SSH-2.0-OpenSSH_9.2\r\n'), /is no HTTP/, /write https/],
-    ['silence', () => undefined, /no answer in time/, /Look whether the server/],
-    ['the end', (socket) => socket.destroy(), /closed without an answer/, /write https/],
-    ['a head alone', (socket) => socket.write(`${OK}Content-Length: 5\r\n\r\n`), /no answer in time/, /Look/],
-    ['a head without end', (socket) => pour(socket, `${OK}X: ${'y'.repeat(9000)}\r\n`), /no HTTP/, /write/],
+    ['garbage', (socket) => socket.write('\x15\x03\x01 nonsense\r\n\r\n'), /is not HTTP/, /use https/],
+    ['SSH', (socket) => socket.write('SSH-2.0-OpenSSH_9.2\r\n'), /is not HTTP/, /use https/],
+    ['silence', () => undefined, /no answer in time/, /Check that the server/],
+    ['the end', (socket) => socket.destroy(), /closed without an answer/, /use https/],
+    [
+      'a head alone',
+      (socket) => socket.write(`${OK}Content-Length: 5\r\n\r\n`),
+      /no answer in time/,
+      /Check/,
+    ],
+    [
+      'a head without end',
+      (socket) => pour(socket, `${OK}X: ${'y'.repeat(9000)}\r\n`),
+      /not HTTP/,
+      /use https/,
+    ],
     [
       'half an answer',
       (socket) => socket.end(`${OK}Content-Length: 50\r\n\r\n{"couchdb"`),
@@ -55,14 +65,14 @@ t.test('nonsense, silence and floods', async (t) => {
         socket.write(`${OK}\r\n`)
         pour(socket, ' '.repeat(100_000))
       },
-      /no CouchDB: GET \/ answers 200 with application\/json/,
-      /Look at the port/,
+      /not a CouchDB: GET \/ answers 200 with application\/json/,
+      /Check the port/,
     ],
-    ['an empty answer', (socket) => socket.end(`${OK}Content-Length: 0\r\n\r\n`), /no CouchDB/, /./],
+    ['an empty answer', (socket) => socket.end(`${OK}Content-Length: 0\r\n\r\n`), /not a CouchDB/, /./],
     [
       'JSON of something else',
       (socket) => socket.end('HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n[1]'),
-      /no CouchDB/,
+      /not a CouchDB/,
       /./,
     ],
   ]
@@ -90,9 +100,9 @@ t.test('a CouchDB that says odd things where it is asked for the database', asyn
       200,
       { 'content-type': 'text/html' },
       '<html>',
-      /^The database does not answer as one: 200 with text\/html/,
+      /^The answer is not that of a database: 200 with text\/html/,
     ],
-    [301, { location: 'http://elsewhere/' }, '', /^The database does not answer as one: 301/],
+    [301, { location: 'http://elsewhere/' }, '', /^The answer is not that of a database: 301/],
     [500, {}, '{"error":"x","reason":"you said secret"}', /500 \(a text that repeats the password\)/],
   ]
   const answer = answerAsCouch()

@@ -52,7 +52,7 @@ t.test('addresses', async (t) => {
 
 t.test('names', async (t) => {
   const rows: [facts: LookUpFacts, mobile: boolean, state: string, text: RegExp][] = [
-    [{ failure: 'ENOTFOUND' }, false, 'wrong', /^Nobody knows the name notes\.example\./],
+    [{ failure: 'ENOTFOUND' }, false, 'wrong', /^The name notes\.example does not exist\./],
     [{ failure: 'EAI_AGAIN' }, false, 'wrong', /did not answer/],
     [{ failure: 'TIMEOUT' }, false, 'wrong', /did not answer/],
     [{ failure: 'EOTHER' }, false, 'wrong', /cannot be looked up: EOTHER/],
@@ -60,7 +60,7 @@ t.test('names', async (t) => {
     [{ addresses: ['203.0.113.1'], ms: 2500 }, false, 'note', /took 2\.5 s/],
     [{ addresses: ['127.0.0.1', '::1'], ms: 5 }, true, 'wrong', /the phone itself/],
     [{ addresses: ['127.0.0.1'], ms: 5 }, false, 'fine', /is 127/],
-    [{ addresses: ['192.168.1.4', 'fd00::1'], ms: 5 }, true, 'note', /in this network/],
+    [{ addresses: ['192.168.1.4', 'fd00::1'], ms: 5 }, true, 'note', /only in this network/],
     [{ addresses: ['172.32.0.1'], ms: 5 }, true, 'fine', /./],
   ]
   for (const [facts, mobile, state, text] of rows) {
@@ -93,12 +93,17 @@ t.test('credentials, where the answers are odd', async (t) => {
   const user = (userCtx: unknown) => reply(200, { ok: true, userCtx })
   const ok = reply(200, {})
   const rows: [session: Reply, database: Reply, state: string, text: RegExp][] = [
-    [reply(404, { error: 'not_found', reason: 'x' }), ok, 'fine', /taken by the database/],
-    [{ failure: 'TIMEOUT' }, { failure: 'TIMEOUT' }, 'wrong', /could not be tried: no answer in time/],
+    [reply(404, { error: 'not_found', reason: 'x' }), ok, 'fine', /database accepts them/],
+    [{ failure: 'TIMEOUT' }, { failure: 'TIMEOUT' }, 'wrong', /could not be checked: no answer in time/],
     [user({ name: 'bea', roles: [] }), ok, 'note', /another name: bea/],
-    [user({ name: null, roles: 'x' }), ok, 'wrong', /do not arrive/],
-    [user(null), ok, 'fine', /taken by/],
-    [reply(401, { error: 'unauthorized', reason: 'Authentication required.' }), ok, 'wrong', /do not arrive/],
+    [user({ name: null, roles: 'x' }), ok, 'wrong', /do not reach the server/],
+    [user(null), ok, 'fine', /accepts them/],
+    [
+      reply(401, { error: 'unauthorized', reason: 'Authentication required.' }),
+      ok,
+      'wrong',
+      /do not reach the server/,
+    ],
     [reply(401, undefined), ok, 'wrong', /The proxy asks/],
   ]
   for (const [session, database, state, text] of rows) {
@@ -120,7 +125,10 @@ t.test('documents that stay, or are not what was written', async (t) => {
     text: /could not be deleted: 403/,
     cures: [{ line: 'Delete the document _local/x by hand.' }],
   })
-  t.match(judgeLocal({ ...facts, isSame: false }, SCENE), { state: 'wrong', text: /is not what is read/ })
+  t.match(judgeLocal({ ...facts, isSame: false }, SCENE), {
+    state: 'wrong',
+    text: /is not the one that was written/,
+  })
   const denied = reply(403, { error: 'forbidden', reason: 'Quota' })
   t.match(judgeLocal({ ...facts, put: denied }, SCENE), {
     state: 'wrong',
@@ -134,11 +142,11 @@ t.test('feeds', async (t) => {
   const rows: [change: Partial<Parameters<typeof judgeFeed>[0]>, state: string, text: RegExp][] = [
     [{ arrivals: [5, 6, 1010, 2020] }, 'fine', /first byte after 5 ms, then every 1\.0 s/],
     [{ arrivals: [1005, 2020] }, 'fine', /then every 1\.0 s/],
-    [{ arrivals: [5], watchedMs: 3500 }, 'wrong', /stood still for 3\.5 s/],
-    [{ arrivals: [5, 3010] }, 'wrong', /stood still for 3\.0 s/],
-    [{ arrivals: [3000], watchedMs: 3500 }, 'wrong', /stood still for 3\.0 s/],
+    [{ arrivals: [5], watchedMs: 3500 }, 'wrong', /was silent for 3\.5 s/],
+    [{ arrivals: [5, 3010] }, 'wrong', /was silent for 3\.0 s/],
+    [{ arrivals: [3000], watchedMs: 3500 }, 'wrong', /was silent for 3\.0 s/],
     [{ arrivals: [], ended: 'order', watchedMs: 20 }, 'wrong', /was ended at once/],
-    [{ arrivals: [] }, 'wrong', /Nothing of _changes came/],
+    [{ arrivals: [] }, 'wrong', /Nothing of _changes arrived/],
     [{ status: 502 }, 'wrong', /answers 502/],
     [{ failure: 'ECONNRESET' }, 'wrong', /fails: the connection was closed/],
     [{ ended: 'order' }, 'wrong', /was ended at once/],
@@ -162,15 +170,15 @@ t.test('bodies that are not tried', async (t) => {
   const not = { bytes: 67_109_888, reply: null, ms: 57_500 }
   t.match(judgeBodies([taken, not], SCENE), {
     state: 'fine',
-    text: '1 MB are taken. 64 MB would take 58 s on this line: --long tries.',
+    text: 'The server accepts bodies of 1 MB. 64 MB would take 58 s on this line; --long tries it.',
   })
   const odd = { bytes: 1_049_600, reply: reply(403, undefined, { 'content-type': 'text/html' }), ms: 5 }
   const refused = judgeBodies([odd], SCENE)
-  t.match(refused, { state: 'wrong', text: /are refused: 403 with text\/html/ })
+  t.match(refused, { state: 'wrong', text: /is refused: 403 with text\/html/ })
   t.match(refused.cures, [{ place: 'nginx', line: 'client_max_body_size 0;' }, {}, {}, {}])
   // What the server says in JSON is no proxy's doing, and its limit would be 413.
   const ill = { ...odd, reply: reply(503, { error: 'unavailable', reason: 'busy' }) }
-  t.match(judgeBodies([ill], SCENE), { text: /are refused: 503 unavailable: busy/, cures: [] })
+  t.match(judgeBodies([ill], SCENE), { text: /is refused: 503 unavailable: busy/, cures: [] })
 })
 
 t.test('PouchDB Server behind a proxy is not blamed for its slow beats', async (t) => {

@@ -21,7 +21,7 @@ t.test('a line each', async (t) => {
   t.equal(summaryOf([fine('clock', '')], 1234), 'Nothing is wrong (1.2 s).\n')
   t.equal(
     summaryOf([wrong('cors', ''), note('http', '')], 50),
-    '1 thing is wrong, 1 could be better (0.1 s).\n',
+    '1 thing is wrong, 1 thing could be better (0.1 s).\n',
   )
   t.ok(isWell([note('http', '')]))
   t.notOk(isWell([wrong('http', '')]))

@@ -32,12 +32,12 @@ t.test('a feed that is kept back', async (t) => {
   const looked = await look(await behind(t, { name: 'nginx/1.22.1', buffers: true }), {
     pace: { ...SHORT, ...NO_FEED },
   })
-  t.match(looked.one('feed'), { state: 'wrong', text: /^Nothing of _changes came in 1\.\d s/ })
+  t.match(looked.one('feed'), { state: 'wrong', text: /^Nothing of _changes arrived in 1\.\d s/ })
   t.match(looked.cures('feed'), [/^nginx: proxy_buffering off;/])
   const lumpy = await look(await behind(t, { name: 'Caddy', stopsAfter: 1 }), {
     pace: { ...SHORT, ...NO_FEED },
   })
-  t.match(lumpy.one('feed'), { state: 'wrong', text: /stood still for 1\.\d s/ })
+  t.match(lumpy.one('feed'), { state: 'wrong', text: /was silent for 1\.\d s/ })
   t.match(lumpy.cures('feed'), [/^Caddy: flush_interval -1/])
 })
 
@@ -57,7 +57,7 @@ t.test('a feed that is cut', async (t) => {
   const none = await look(await behind(t, {}), { pace: { ...wait, longMs: 300 } })
   t.match(none.one('long feed'), {
     state: 'fine',
-    text: /^A feed with heartbeats lived for .* lived as long/,
+    text: /^A feed with heartbeats stayed open for .* stayed open as long/,
   })
 })
 
@@ -65,8 +65,8 @@ t.test('a feed that is ended, or kept back, for long', async (t) => {
   const wait = { ...SHORT, longMs: 1500, longHeartbeatMs: 200 }
   const rows: [faults: ProxyFaults, text: RegExp, cure: RegExp][] = [
     [{ endsAfter: 500 }, /^A feed with heartbeats was ended after \d s/, /^nginx: proxy_read_timeout/],
-    [{ buffers: true }, /^Nothing of a feed with heartbeats came in 2 s/, /^nginx: proxy_buffering off;/],
-    [{ stopsAfter: 1 }, /^Nothing for \d s of a feed with/, /^nginx: proxy_buffering off;/],
+    [{ buffers: true }, /^A feed with heartbeats was silent during 2 s/, /^nginx: proxy_buffering off;/],
+    [{ stopsAfter: 1 }, /^A feed with heartbeats was silent for \d s/, /^nginx: proxy_buffering off;/],
   ]
   for (const [faults, text, cure] of rows) {
     const looked = await look(await behind(t, { name: 'nginx', ...faults }), {
@@ -104,14 +104,20 @@ t.test('a feed that goes away', async (t) => {
 
 t.test('bodies that are too large', async (t) => {
   const nginx = await look(await behind(t, { name: 'nginx', maxBody: 1_048_576 }))
-  t.match(nginx.one('bodies'), { state: 'wrong', text: /^1 MB are too much for the proxy \(nginx\): 413/ })
+  t.match(nginx.one('bodies'), {
+    state: 'wrong',
+    text: /^A body of 1 MB is too large for the proxy \(nginx\): 413/,
+  })
   t.strictSame(nginx.cures('bodies'), ['nginx: client_max_body_size 0;'])
   const reset = await look(await behind(t, { maxBody: 1_048_576, refusal: 'reset' }))
-  t.match(reset.one('bodies'), { state: 'wrong', text: /^1 MB do not arrive: the connection was closed/ })
+  t.match(reset.one('bodies'), {
+    state: 'wrong',
+    text: /^A body of 1 MB does not arrive: the connection was closed/,
+  })
   const late = await look(
     await behind(t, { own: ({ url }) => (url?.includes('_bulk_docs') ? { status: 504 } : undefined) }),
   )
-  t.match(late.one('bodies'), { state: 'wrong', text: /take too long: 504/ })
+  t.match(late.one('bodies'), { state: 'wrong', text: /takes too long: 504/ })
   t.match(late.cures('bodies')[0], /^nginx: client_body_timeout/)
 })
 
@@ -120,8 +126,14 @@ t.test('a line that is slow is no fault, and a body that stands still is one', a
   const [slow, stuck] = await Promise.all(
     [20, Number.POSITIVE_INFINITY].map(async (readsEvery) => look(await behind(t, { readsEvery }), { pace })),
   )
-  t.match(slow?.one('bodies'), { state: 'note', text: /^64 MB were still on their way after \d s: the line/ })
-  t.match(stuck?.one('bodies'), { state: 'wrong', text: /^64 MB do not arrive: no answer in time/ })
+  t.match(slow?.one('bodies'), {
+    state: 'note',
+    text: /^A body of 64 MB was still being sent after \d s: the line/,
+  })
+  t.match(stuck?.one('bodies'), {
+    state: 'wrong',
+    text: /^A body of 64 MB does not arrive: no answer in time/,
+  })
   t.match(stuck?.cures('bodies')[0], /^nginx: client_body_timeout/)
 })
 
@@ -130,7 +142,7 @@ t.test("the server's own limit is told apart", async (t) => {
   await server.request('PUT', path, { auth: 'anna:secret', body: '"100000"' })
   t.teardown(() => server.request('DELETE', path, { auth: 'anna:secret' }))
   const looked = await look(await behind(t, { name: 'nginx' }))
-  t.match(looked.one('bodies'), { state: 'wrong', text: /too much for the server: 413/ })
+  t.match(looked.one('bodies'), { state: 'wrong', text: /too large for the server: 413/ })
   t.match(looked.cures('bodies'), [/^settee: curl .*max_http_request_size/])
 })
 
@@ -143,7 +155,7 @@ t.test('headers of CORS that are twice, wrong or gone', async (t) => {
       /is \*, which browsers/,
       /^settee: .*credentials "true"/,
     ],
-    ['twice', { addHeaders: { [origin]: '*' } }, /is there twice/, /add_header Access-Control/],
+    ['twice', { addHeaders: { [origin]: '*' } }, /is sent twice/, /add_header Access-Control/],
     ['star', { setHeaders: { [origin]: '*' } }, /is \*, which browsers/, /add_header Access-Control/],
     [
       'of another',
@@ -196,7 +208,7 @@ t.test('preflights that a proxy answers itself', async (t) => {
   }
   const some = answers(204, allowing({ ...headers, 'access-control-allow-methods': 'GET, PUT, DELETE' }))
   t.match((await look(await behind(t, some), { pace: SHORT })).one('preflights'), {
-    text: /^Not allowed to capacitor:\/\/localhost, http:\/\/localhost: /,
+    text: /^Not allowed for capacitor:\/\/localhost, http:\/\/localhost: /,
   })
 })
 
@@ -206,7 +218,7 @@ t.test('refusals without headers of CORS', async (t) => {
       url?.includes('_local/') && method === 'GET' ? { status: 404, text: 'gone' } : undefined,
   }
   const looked = await look(await behind(t, faults), { pace: SHORT })
-  t.match(looked.one('cors'), { state: 'wrong', text: /may not read refusals/ })
+  t.match(looked.one('cors'), { state: 'wrong', text: /cannot read refusals/ })
 })
 
 t.test('writing that is refused before the server', async (t) => {
@@ -221,7 +233,10 @@ t.test('writing that is refused before the server', async (t) => {
   const gone = await look(await behind(t, refuses(502, ['PUT'])), { pace: SHORT })
   t.match(gone.cures('local'), [/^nginx: proxy_pass/])
   const stays = await look(await behind(t, refuses(405, ['DELETE'])), { pace: SHORT })
-  t.match(stays.one('local'), { state: 'wrong', text: /^What was written could not be deleted: 405/ })
+  t.match(stays.one('local'), {
+    state: 'wrong',
+    text: /^The document that was written could not be deleted: 405/,
+  })
   t.match(stays.cures('local'), [/^you: Delete the document _local\/settee-doctor-\w+ by hand/])
   await forgetLocals()
 })
@@ -262,12 +277,12 @@ t.test('two headers Server, as Caddy sends them, are one to a page', async (t) =
 
 t.test('what is taken off on the way', async (t) => {
   const naked = await look(await behind(t, { dropRequestHeaders: ['authorization'] }), { pace: SHORT })
-  t.match(naked.one('credentials'), { state: 'wrong', text: /do not arrive at the server/ })
+  t.match(naked.one('credentials'), { state: 'wrong', text: /do not reach the server/ })
   t.match(naked.cures('credentials')[0], /^nginx: proxy_set_header Authorization/)
   t.match(naked.findings.at(-1), { name: 'rest', state: 'skipped' })
   const nameless = await look(await behind(t, { name: 'nginx/1.27' }), { pace: SHORT })
   onlyWrong(t, nameless)
-  t.match(nameless.one('version'), { state: 'note', text: /The header Server says nginx\/1\.27/ })
+  t.match(nameless.one('version'), { state: 'note', text: /The header Server is nginx\/1\.27/ })
   t.strictSame(nameless.cures('version'), ['nginx: proxy_pass_header Server;'])
   t.match(nameless.one('server').text, /^settee .*, behind nginx\.$/)
 })
@@ -286,7 +301,7 @@ t.test('paths that are decoded', async (t) => {
     pace: SHORT,
   })
   onlyWrong(t, looked, 'paths')
-  t.match(looked.one('paths').text, /does not arrive: 400 bad_request/)
+  t.match(looked.one('paths').text, /does not arrive unchanged: 400 bad_request/)
   t.match(looked.cures('paths')[0], /^nginx: proxy_pass http:\/\/127\.0\.0\.1:5984; {2}# no slash/)
   const plus = await look(await behind(t, { rewrite: (path) => path.replaceAll('%2B', '%20') }), {
     pace: SHORT,
@@ -298,7 +313,10 @@ t.test('paths that are decoded', async (t) => {
 
 t.test('a server that does not know its address', async (t) => {
   const looked = await look(await behind(t, { setRequestHeaders: { host: 'inside:5984' } }), { pace: SHORT })
-  t.match(looked.one('location'), { state: 'note', text: /^The server takes http:\/\/inside:5984 for/ })
+  t.match(looked.one('location'), {
+    state: 'note',
+    text: /^The server thinks that its address is http:\/\/inside:5984/,
+  })
   t.match(looked.cures('location').join('\n'), /trusted_proxies.*\nnginx: proxy_set_header Host/)
 })
 
@@ -309,12 +327,12 @@ t.test('who else may answer', async (t) => {
   const rows: [faults: ProxyFaults, text: RegExp, cure: RegExp][] = [
     [
       all(301, { location: 'https://notes.example/' }),
-      /sent on to https:\/\/notes\.example/,
-      /that is meant/,
+      /redirects to https:\/\/notes\.example/,
+      /that it redirects to/,
     ],
     [all(502, { server: 'nginx' }), /answers 502: it does not reach/, /^nginx: proxy_pass[^\n]*$/],
     [all(502, { 'content-type': 'text/plain' }, 'Bad Gateway'), /answers 502/, /^Traefik: [^\n]*$/],
-    [all(530, { 'cf-ray': '1' }), /answers 530/, /^Cloudflare: the tunnel/],
+    [all(530, { 'cf-ray': '1' }), /answers 530/, /^Cloudflare: set the tunnel/],
     [all(401, { server: 'Caddy' }), /asks for a password of its own/, /^Caddy: delete basic_auth/],
     [
       all(403, { 'cf-mitigated': 'challenge', server: 'cloudflare' }),
@@ -323,10 +341,10 @@ t.test('who else may answer', async (t) => {
     ],
     [
       all(200, {}, '<html>It works!</html>'),
-      /no CouchDB: GET \/ answers 200 with text\/html/,
-      /Look at the port/,
+      /not a CouchDB: GET \/ answers 200 with text\/html/,
+      /Check the port/,
     ],
-    [all(400, {}, 'The plain HTTP request was sent to HTTPS port'), /This port speaks TLS/, /https/],
+    [all(400, {}, 'The plain HTTP request was sent to HTTPS port'), /This port uses TLS/, /https/],
   ]
   for (const [faults, text, cure] of rows) {
     const looked = await look(await behind(t, faults))
@@ -345,7 +363,7 @@ t.test('a proxy that keeps _find from LiveSync', async (t) => {
     own: ({ url }) => (url?.endsWith('/_find') ? { status, text } : undefined),
   })
   const rows: [faults: ProxyFaults, text: RegExp, cure: RegExp][] = [
-    [find(403), /does not begin to sync .* \(403/, /^you: Look for a rule about _find/],
+    [find(403), /cannot start to sync .* \(403/, /^you: Look for a rule about _find/],
     [find(504), /fails \(504/, /^nginx: proxy_read_timeout/],
     [find(502), /fails \(502/, /^nginx: proxy_pass/],
     [
@@ -367,5 +385,5 @@ t.test('nobody answers', async (t) => {
   const mute = await look(await behind(t, { own: () => undefined, swallows: true }), {
     pace: { ...SHORT, bodies: [4096], bodiesMs: 500, bodyGraceMs: 100 },
   })
-  t.match(mute.one('bodies'), { state: 'wrong', text: /do not arrive: no answer in time/ })
+  t.match(mute.one('bodies'), { state: 'wrong', text: /does not arrive: no answer in time/ })
 })

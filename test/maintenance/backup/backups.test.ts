@@ -193,7 +193,7 @@ t.test('a damaged database is left out, and said; the others are in the backup',
   t.equal(deep.status, 503)
   t.equal(deep.json.status, 'failing')
   const fact = deep.json.facts.find(({ name }: { name: string }) => name === 'backup')
-  t.match(fact, { ok: false, reason: /^The last backup lacks the database notes: / })
+  t.match(fact, { ok: false, reason: /^The last backup does not contain the database notes: / })
   t.match(await readFile(logFile, 'utf8'), /"database":"notes","reason":"the bytes of an attachment/)
   t.match(
     (await server.request('GET', '/_node/_local/_prometheus')).text,
@@ -238,7 +238,10 @@ t.test(
     const { status, json } = await server.request('GET', '/_up?deep=1')
     t.equal(status, 503)
     const fact = json.facts.find(({ name }: { name: string }) => name === 'backup')
-    t.match(fact, { ok: false, reason: /^The last backup lacks the database (?:idle|notes) and 1 more: / })
+    t.match(fact, {
+      ok: false,
+      reason: /^The last backup does not contain the database (?:idle|notes) and 1 more: /,
+    })
   },
 )
 

@@ -25,14 +25,14 @@ t.test('how backups stand', async (t) => {
   t.match(fact({}), { ok: true, last: null }, 'the first is still to come')
   t.match(fact({ startedAt: NOW - 49 * HOUR }), { ok: false, reason: 'No backup has been made yet.' })
   t.match(fact({ last: last(47) }), { ok: true, last: 'x', age: 47 * 3600, interval: 86_400 })
-  t.match(fact({ last: last(49) }), { ok: false, reason: /^The last backup is of 2026-11-19T23/ })
+  t.match(fact({ last: last(49) }), { ok: false, reason: /^The last backup was made at 2026-11-19T23/ })
   t.match(fact({ last: last(4900), interval: 0 }), { ok: true, reason: /^No backups are scheduled/ })
   t.match(fact({ last: last(1), failure: { time: NOW, reason: 'The disk is full.' } }), {
     ok: false,
     reason: 'The disk is full.',
   })
   const lacking = last(1, { left_out: [{ name: 'notes', reason: 'damaged: its pages' }] })
-  t.match(fact({ last: lacking, interval: 0 }), { ok: false, reason: /lacks the database notes/ })
+  t.match(fact({ last: lacking, interval: 0 }), { ok: false, reason: /does not contain the database notes/ })
   const deleted = last(1, { left_out: [{ name: 'notes', reason: 'deleted or replaced' }] })
   t.match(fact({ last: deleted }), { ok: true })
 })

@@ -9,7 +9,7 @@ t.test('a stat has a value, a type and a description', async (t) => {
   t.strictSame(statAt(stats, ['couchdb', 'httpd', 'requests']), {
     value: 23,
     type: 'counter',
-    desc: 'requests that were answered',
+    desc: 'answered requests',
   })
   const values: [path: string, value: number][] = [
     ['commits', 3],
