@@ -12,6 +12,7 @@ import { userDocId } from '../core/ids.ts'
 import type { SecurityList, SecurityObject } from '../core/types.ts'
 import { ADMIN_ONLY } from '../documents/security.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
+import type { DatabaseRegistry } from './policy.ts'
 import { findDatabase, PLAIN_FEED, SYSTEM_USER, type UserChange, userChanges } from './users-feed.ts'
 
 const SECTION = 'couch_peruser'
@@ -26,8 +27,10 @@ const RETRY_MS = 5000
 export interface PerUserOptions {
   readonly databases: Pick<
     Databases,
-    'usersDatabase' | 'get' | 'create' | 'delete' | 'watchUpdates' | 'readRecords' | 'writeRecords'
+    'usersDatabase' | 'get' | 'watchUpdates' | 'readRecords' | 'writeRecords'
   >
+  /** Makes and deletes them with their owners. */
+  readonly registry: Pick<DatabaseRegistry, 'create' | 'delete'>
   readonly config: Config
   /** Something could not be done: for one name, or (null) for now. */
   onFault(fault: unknown, name: string | null): void
@@ -38,6 +41,11 @@ interface Checkpoint {
   readonly incarnation: number
   readonly prefix: string
   readonly token: string
+}
+
+/** @returns the prefix of the names of users' own databases */
+export function perUserPrefix(config: Pick<Config, 'get'>): string {
+  return config.get(SECTION, 'database_prefix') || 'userdb-'
 }
 
 export class PerUserDatabases {
@@ -88,7 +96,7 @@ export class PerUserDatabases {
   }
 
   get #prefix(): string {
-    return this.#options.config.get(SECTION, 'database_prefix') || 'userdb-'
+    return perUserPrefix(this.#options.config)
   }
 
   #users(): DatabaseHandle | null {
@@ -197,8 +205,8 @@ export class PerUserDatabases {
   }
 
   async #give(database: string, name: string): Promise<void> {
-    const { databases } = this.#options
-    await databases.create(database).catch(ignoring('file_exists'))
+    const { databases, registry } = this.#options
+    await registry.create(database, name === '' ? null : name).catch(ignoring('file_exists'))
     const handle = databases.get(database)
     const before = (await handle.security()) ?? ADMIN_ONLY
     if (isIn(before.admins, name) && isIn(before.members, name)) return
@@ -211,9 +219,9 @@ export class PerUserDatabases {
 
   /** The account is deleted: so is its database, or the account loses its rights to it. */
   async #take(database: string, name: string): Promise<void> {
-    const { databases, config } = this.#options
+    const { databases, registry, config } = this.#options
     if (config.boolean(SECTION, 'delete_dbs')) {
-      await databases.delete(database).catch(ignoring('no_database'))
+      await registry.delete(database).catch(ignoring('no_database'))
       return
     }
     const handle = databases.get(database)

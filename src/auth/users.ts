@@ -184,8 +184,8 @@ interface OpenedUsers {
 interface OpenUsersOptions {
   readonly config: Config
   readonly databases: Databases
-  /** What databases of users' own are made and deleted in. */
-  readonly perUser: PerUserOptions['databases']
+  /** Makes and deletes users' own databases. */
+  readonly registry: PerUserOptions['registry']
   readonly logger: Pick<Logger, 'error' | 'warn'>
 }
 
@@ -196,7 +196,7 @@ interface OpenUsersOptions {
 export async function openUsers({
   config,
   databases,
-  perUser: perUserDatabases,
+  registry,
   logger,
 }: OpenUsersOptions): Promise<OpenedUsers> {
   await databases.create(databases.usersDatabase).catch((error: unknown) => {
@@ -215,7 +215,8 @@ export async function openUsers({
     onFault: (fault) => logger.warn({ err: fault }, "a user's weak hash could not be made anew"),
   })
   const perUser = new PerUserDatabases({
-    databases: perUserDatabases,
+    databases,
+    registry,
     config,
     onFault: (fault, user) =>
       logger.warn({ err: fault, user }, 'couch_peruser could not do its work for a user, or for now'),

@@ -66,7 +66,7 @@ export interface Restorer {
   }): Promise<{ readonly adopted: readonly string[] }>
 }
 
-/** What a restore needs of databases; in hosted mode those that know who owns what. */
+/** The databases to restore into, which keep their owners ({@link Policy.databases}). */
 type RestoreTarget = Pick<Databases, 'names' | 'prepareRestore' | 'beginAnew'>
 
 /** Where backups are, by their ids: `settee/backup_folder`, or `backups` in the data folder. */

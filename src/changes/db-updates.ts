@@ -1,7 +1,6 @@
 /**
  * `_db_updates`, protocol.md 4.9: what happens to databases, as a feed. To the loop and the hub that serve
- * `_changes` it is one more database, which only server admins may read; and in hosted mode one for each account,
- * which tells of the account's own databases.
+ * `_changes` it is one more database, which only server admins may read. A policy can show each account a view of its own.
  */
 import { CouchError } from '../core/errors.ts'
 import type { SecurityObject, UserCtx } from '../core/types.ts'

@@ -56,7 +56,7 @@ type ConfigListener = (section: string, key: string, value: string | undefined) 
 export async function openConfig(options: ConfigOptions): Promise<Config> {
   const { sections } = await readSources(options, () => false)
   const config = new Config(options, sections)
-  // The policy names the database whose design document may run (documents/policy.ts).
+  // The policy names the database whose design document may run (documents/document-policy.ts).
   if (config.isHosted && config.usersDatabase !== USERS_DATABASE) {
     throw new StartError(
       `In hosted mode accounts are in ${USERS_DATABASE}: remove chttpd_auth/authentication_db.`,

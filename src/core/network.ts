@@ -15,6 +15,11 @@ export function networkOf(address: string): string {
   return network === null ? address : `${network}::/64`
 }
 
+/** The key of a client without an account, where clients are counted. */
+export function addressKey(address: string): string {
+  return `@${networkOf(address)}`
+}
+
 /** @returns the first four groups of an IPv6 address; null for any other text */
 function ipv6Network(address: string): string | null {
   if (!isIPv6(address)) return null

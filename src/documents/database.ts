@@ -147,7 +147,7 @@ export interface DatabaseSize extends StoreSizes {
 export interface DisallowedContent {
   /** Live design documents, settee's own aside. */
   readonly designDocs: number
-  /** Attachments of all stored revisions, counted up to MAX_COUNTED (policy.ts). */
+  /** Attachments of all stored revisions, counted up to MAX_COUNTED (document-policy.ts). */
   readonly attachments: number
 }
 

@@ -74,7 +74,7 @@ function isObject(json: string): boolean {
   return json.startsWith('{')
 }
 
-/** The policy refuses the document for it (policy.ts), so its content is not read. */
+/** The policy refuses the document for it (document-policy.ts), so its content is not read. */
 function unread(name: string): IncomingAttachment {
   return { name, type: 'application/octet-stream', revpos: undefined, content: null }
 }

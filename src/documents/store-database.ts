@@ -22,6 +22,7 @@ import type {
   PutOptions,
   SavedDocument,
 } from './database.ts'
+import { countDisallowed } from './document-policy.ts'
 import { type EditResult, replicatedPath } from './edit.ts'
 import { exportLines } from './export.ts'
 import { type IncomingDoc, namedRev, readDocument } from './incoming.ts'
@@ -30,7 +31,6 @@ import { bulkGetMixed, openRevsMixed } from './multipart.ts'
 import { readForm, readMultipart, stageFollowing, stageForm } from './multipart-document.ts'
 import { openAttachment, openDocument, openParts } from './open.ts'
 import { openRevs } from './open-revisions.ts'
-import { countDisallowed } from './policy.ts'
 import { maintenance } from './purge.ts'
 import { bodyLength, bodyText } from './request-body.ts'
 import { missingRevsAnswer, revsDiff } from './revs-diff.ts'

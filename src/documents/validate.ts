@@ -17,9 +17,9 @@ import type { DatabaseStore, Decision, StoreView } from '../storage/engine.ts'
 import { spliceDocument } from './body.ts'
 import type { DocumentRules } from './database.ts'
 import { checkDesignDoc, compileViews, type ViewFunction } from './design-docs.ts'
+import { isBuiltInDesign } from './document-policy.ts'
 import type { Inspect } from './draft.ts'
 import type { EditResult } from './edit.ts'
-import { isBuiltInDesign } from './policy.ts'
 import { DeletionWatch, type MassDeletion } from './time-machine/time-machine-calls.ts'
 import {
   type CallContext,

@@ -5,7 +5,7 @@ import { KeyedMutex } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
 import { USERS_DATABASE } from '../core/ids.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
-import type { FeedPlaces } from './feed-places.ts'
+import type { FeedSlots } from './feed-slots.ts'
 import type { Owners } from './owners.ts'
 import type { TenantDatabases } from './tenant-databases.ts'
 import type { Tenants } from './tenants.ts'
@@ -20,7 +20,7 @@ interface AccountKeeperOptions {
   readonly tenants: Tenants
   readonly tenantDatabases: TenantDatabases
   readonly usage: Usage
-  readonly feeds: FeedPlaces
+  readonly feeds: FeedSlots
   /** Revokes all device tokens of an account. @returns how many there were */
   deleteTokens(account: string): Promise<number>
 }

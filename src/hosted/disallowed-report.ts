@@ -3,7 +3,7 @@
  * them is taken, and no function runs (docs/hosted.md). The operator is told which databases hold any.
  */
 import type { DisallowedContent } from '../documents/database.ts'
-import { MAX_COUNTED } from '../documents/policy.ts'
+import { MAX_COUNTED } from '../documents/document-policy.ts'
 import type { Databases } from '../threads/databases.ts'
 
 /** The part of a logger that is needed. */

@@ -1,46 +1,67 @@
-/** All that hosted mode keeps on the HTTP thread, put together: who owns what, what may be had, and who waits. */
+/**
+ * Hosted mode, for tenants who do not know each other (docs/hosted.md). Its {@link Policy} says which databases an account
+ * owns, and limits what it stores and asks.
+ */
+import { isServerAdmin } from '../auth/accounts.ts'
+import type { Policy, RequestLimits } from '../auth/policy.ts'
 import { type Clock, systemClock } from '../changes/source.ts'
 import type { Config } from '../config/config.ts'
+import { documentPolicy } from '../config/settings.ts'
+import { CouchError } from '../core/errors.ts'
+import { addressKey } from '../core/network.ts'
+import type { UserCtx } from '../core/types.ts'
 import type { Databases } from '../threads/databases.ts'
 import { AccountKeeper, type AccountUsage } from './account-keeper.ts'
-import { FeedPlaces } from './feed-places.ts'
+import { FeedSlots } from './feed-slots.ts'
 import { Owners } from './owners.ts'
-import { Lines } from './rate-limiter.ts'
+import { RateLimiters } from './rate-limiter.ts'
 import { TenantDatabases } from './tenant-databases.ts'
-import { Tenants } from './tenants.ts'
+import { Tenants, tenantAccounts } from './tenants.ts'
 import { UpdatesViews } from './updates-views.ts'
 import { Usage } from './usage.ts'
-import { WriteTurns } from './write-turns.ts'
+import { maxSizeOf, WriteTurns } from './write-turns.ts'
 
 interface HostedOptions {
   readonly config: Config
   readonly databases: Databases
   /** Revokes all device tokens of an account. @returns how many there were */
   deleteTokens(account: string): Promise<number>
-  /** Something failed in the background, and is tried again. */
+  /** Something failed in the background; it is tried again. */
   onFault(fault: unknown): void
   readonly clock?: Clock
 }
 
 export interface Hosted {
+  readonly policy: Policy
+  readonly owners: Owners
+  readonly tenants: Tenants
+  readonly databases: TenantDatabases
+  readonly usage: Usage
+  readonly accounts: AccountKeeper
+  readonly feeds: FeedSlots
+  /** The usage of each account, for metrics. */
+  tenantUsage(): readonly ({ readonly account: string } & AccountUsage)[]
+  /** Continues work that the end of the server interrupted and that may take long; never rejects. */
+  resume(): Promise<void>
+  /** Call it before the databases are closed. */
+  close(): Promise<void>
+}
+
+/** The parts of {@link Policy} that hosted mode is made of. */
+interface Parts {
+  readonly config: Config
   readonly owners: Owners
   readonly tenants: Tenants
   readonly databases: TenantDatabases
   readonly usage: Usage
   readonly turns: WriteTurns
-  readonly accounts: AccountKeeper
   readonly updates: UpdatesViews
-  readonly lines: Lines
-  readonly feeds: FeedPlaces
-  /** What each account takes, for metrics. */
-  tenantUsage(): readonly ({ readonly account: string } & AccountUsage)[]
-  /** Goes on with what was begun before the server ended and may take long; never rejects. */
-  resume(): Promise<void>
-  /** Before the databases are closed. */
-  close(): Promise<void>
+  readonly accounts: AccountKeeper
+  readonly limiters: RateLimiters
+  readonly feeds: FeedSlots
 }
 
-/** Reads what is on record, and finishes what a crash has interrupted, so that nobody sees it half done. */
+/** Reads the records, and finishes what a crash interrupted, so that nobody sees it half done. */
 export async function openHosted(options: HostedOptions): Promise<Hosted> {
   const { config, databases, deleteTokens, onFault, clock = systemClock } = options
   const owners = await Owners.open(databases)
@@ -56,8 +77,8 @@ export async function openHosted(options: HostedOptions): Promise<Hosted> {
   })
   await tenantDatabases.recover()
   usage.sweep()
-  const feeds = new FeedPlaces(clock)
-  const lines = new Lines(clock)
+  const feeds = new FeedSlots(clock)
+  const limiters = new RateLimiters(clock)
   const turns = new WriteTurns({ owners, usage })
   const updates = await UpdatesViews.open({ store: databases, owners, databases, tenantDatabases })
   const accounts = new AccountKeeper({
@@ -69,14 +90,73 @@ export async function openHosted(options: HostedOptions): Promise<Hosted> {
     feeds,
     deleteTokens,
   })
+  const made = { config, owners, tenants, usage, turns, updates, accounts, limiters, feeds }
   return {
-    ...{ owners, tenants, databases: tenantDatabases, usage, turns, accounts, updates, lines, feeds },
+    policy: hostedPolicy({ ...made, databases: tenantDatabases }),
+    ...{ owners, tenants, databases: tenantDatabases, usage, accounts, feeds },
     tenantUsage: () => accounts.all(),
     resume: () => accounts.resume().then(() => undefined, onFault),
     close: async () => {
-      lines.close()
+      limiters.close()
       feeds.close()
       await usage.close()
     },
   }
+}
+
+function hostedPolicy(parts: Parts): Policy {
+  const { config, owners, tenants, databases, usage, turns, updates } = parts
+  const tenantOf = (user: UserCtx): string | null =>
+    user.name === null || isServerAdmin(user) || tenants.isAdmin(user.name) ? null : user.name
+  return {
+    documents: documentPolicy(config),
+    databases,
+    limits: requestLimits(parts),
+    accountsOnly: true,
+    accounts: (accounts) => tenantAccounts(accounts, tenants),
+    refusalOf: (account) => tenants.refusalOf(account),
+    tenantOf,
+    ownerOf: (database) => owners.ownerOf(database),
+    databasesOf: (account) => owners.databasesOf(account),
+    updatesOf: (account) => updates.of(account),
+    createDatabase: (name, user, owner) => createDatabase(parts, name, tenantOf(user), owner),
+    maxDocumentSize: (account) => tenants.quotaOf(account).document_size,
+    allowance: (database) => {
+      const owner = owners.ownerOf(database)
+      return owner === undefined ? undefined : usage.allowance(database, owner, tenants.quotaOf(owner))
+    },
+    write: async (database, length, isList, work) => {
+      const owner = owners.ownerOf(database)
+      if (owner === undefined) return work()
+      return turns.run(owner, { database, most: maxSizeOf(length, isList) }, tenants.quotaOf(owner), work)
+    },
+  }
+}
+
+function requestLimits({ tenants, limiters, feeds }: Parts): RequestLimits {
+  const quotaOf = (account: string | null) => (account === null ? tenants.defaults : tenants.quotaOf(account))
+  return {
+    limiterOf: (account, address) => {
+      const rate = quotaOf(account).requests
+      return { limiter: limiters.of(account ?? addressKey(address), rate), rate }
+    },
+    maxFeeds: (account) => quotaOf(account).feeds,
+    openFeed: (account, address, end, signal) =>
+      feeds.take(account ?? addressKey(address), quotaOf(account).feeds, end, signal),
+  }
+}
+
+/** A new database belongs to the tenant who makes it. If an admin makes it, it belongs to `owner`, or to nobody. */
+async function createDatabase(
+  { accounts, databases }: Parts,
+  name: string,
+  tenant: string | null,
+  owner: string | undefined,
+): Promise<void> {
+  if (tenant === null) {
+    if (owner !== undefined) await accounts.checkExists(owner)
+    return databases.create(name, owner ?? null)
+  }
+  if (owner === undefined || owner === tenant) return databases.createOwn(name, tenant)
+  throw new CouchError('forbidden', 'Only a server admin makes databases for others.')
 }

@@ -1,164 +1,152 @@
 /**
- * The requests of one tenant, or of one address that nobody has logged in from: how many a second, and how many at
- * once. What is more waits here, outside of everything that tenants share, and is refused only when it would wait for
- * long. Reads and writes without which a client gives up for good (clients.md R6, R7) go first, and are never refused.
+ * Limits the requests of each tenant, and of each address without an account: a token bucket for requests per second,
+ * and a number of requests at once. Others wait here, before they take anything that tenants share. A request is refused
+ * only if it would wait for long. Requests without which a client gives up for good (clients.md R6, R7) have priority.
  */
+import type { LimitedRequest, RequestLimiter } from '../auth/policy.ts'
 import type { Clock } from '../changes/source.ts'
-import { networkOf } from '../core/network.ts'
 
-/** Requests that are served at once; clients of one device make up to 30, and most are answered in milliseconds. */
-const AT_ONCE = 16
-/** Beside them, for those that go first: slow uploads must not hold up a checkpoint. */
-const AT_ONCE_FIRST = 4
-/** What may be asked at once after a rest: so many seconds' worth. */
+/** Requests at once. Clients of one device send up to 30, and most are answered within milliseconds. */
+const MAX_ACTIVE = 16
+/** More of them with priority, since slow uploads must not hold up a checkpoint. */
+const MORE_WITH_PRIORITY = 4
+/** The size of the bucket, in seconds of the rate. */
 const BURST_SECONDS = 5
 const MAX_WAIT_MS = 20_000
-/** No limit, as far as arithmetic is concerned. */
+/** Stands for no limit, so that no arithmetic meets Infinity. */
 const MAX_RATE = 1_000_000
-/** What waits holds its connection and a few kilobytes. */
+/** A waiting request holds its connection and a few kilobytes. */
 const MAX_WAITING = 256
-/** Far more than clients ever have: whoever has sent so many is none. */
-const MAX_WAITING_FIRST = 1024
+/** Far more than any sync client sends. */
+const MAX_WAITING_WITH_PRIORITY = 1024
 
-export interface Waiter {
-  /** Goes before others, and is never refused for how long it would wait. */
-  readonly isFirst: boolean
-  /** It may go on, and leaves the line when it has ended. */
-  go(): void
-  /** It may not. @param seconds after which it is worth another try; null: too many wait that are never refused */
-  refuse(seconds: number | null): void
-}
-
-/** How many wait in all lines together, and may. */
-interface Room {
+/** The waiting requests of all limiters together, and their limit. */
+interface Capacity {
   waiting: number
   readonly max: number
 }
 
-interface Patient {
-  readonly waiter: Waiter
+interface Waiter {
+  readonly request: LimitedRequest
+  /** When it is refused, by the clock. */
   readonly until: number
 }
 
-export class Line {
+/** The limiter of one client. */
+export class RateLimiter implements RequestLimiter {
   readonly #clock: Clock
-  readonly #room: Room
-  /** Requests a second. */
+  readonly #capacity: Capacity
+  /** Requests per second. */
   #rate: number
   #tokens: number
-  #filledAt: number
-  #atWork = 0
-  readonly #first: Waiter[] = []
-  readonly #others: Patient[] = []
+  #refilledAt: number
+  #active = 0
+  readonly #priority: LimitedRequest[] = []
+  readonly #others: Waiter[] = []
   #cancelTimer: (() => void) | null = null
 
-  constructor(clock: Clock, room: Room, rate: number) {
+  constructor(clock: Clock, capacity: Capacity, rate: number) {
     this.#clock = clock
-    this.#room = room
+    this.#capacity = capacity
     this.#rate = Math.min(rate, MAX_RATE)
     this.#tokens = burst(this.#rate)
-    this.#filledAt = clock.now()
+    this.#refilledAt = clock.now()
   }
 
-  /** Whether it may be forgotten: nothing is going on, and nothing is remembered against anybody. */
-  isFresh(): boolean {
-    this.#fill()
-    return this.#atWork === 0 && this.#waiting === 0 && this.#tokens >= burst(this.#rate)
+  /** Whether the limiter can be dropped: a new one would behave the same. */
+  isIdle(): boolean {
+    this.#refill()
+    return this.#active === 0 && this.#waiting === 0 && this.#tokens >= burst(this.#rate)
   }
 
   get #waiting(): number {
-    return this.#first.length + this.#others.length
+    return this.#priority.length + this.#others.length
   }
 
-  /** Has a request go at once, later, or never. @param rate requests a second, as the quota is now */
-  enter(waiter: Waiter, rate: number): void {
+  enter(request: LimitedRequest, rate: number): void {
     this.#rate = Math.min(rate, MAX_RATE)
-    this.#fill()
-    if (this.#waiting === 0 && this.#mayGo(waiter.isFirst)) {
-      this.#go(waiter)
+    this.#refill()
+    if (this.#waiting === 0 && this.#mayStart(request.hasPriority)) {
+      this.#start(request)
       return
     }
-    const refusal = this.#refusal(waiter.isFirst)
-    if (refusal === undefined) this.#wait(waiter)
-    else waiter.refuse(refusal)
+    const refusal = this.#refusal(request.hasPriority)
+    if (refusal === undefined) this.#wait(request)
+    else request.refuse(refusal)
   }
 
-  #wait(waiter: Waiter): void {
-    this.#room.waiting += 1
-    if (waiter.isFirst) this.#first.push(waiter)
-    else this.#others.push({ waiter, until: this.#clock.now() + MAX_WAIT_MS })
-    this.#pump()
+  #wait(request: LimitedRequest): void {
+    this.#capacity.waiting += 1
+    if (request.hasPriority) this.#priority.push(request)
+    else this.#others.push({ request, until: this.#clock.now() + MAX_WAIT_MS })
+    this.#startWaiting()
   }
 
-  #refusal(isFirst: boolean): number | null | undefined {
-    const { waiting, max } = this.#room
-    if (isFirst) return this.#first.length >= MAX_WAITING_FIRST ? null : undefined
+  /** @returns seconds or null as `LimitedRequest.refuse` takes them; undefined: the request may wait */
+  #refusal(hasPriority: boolean): number | null | undefined {
+    const { waiting, max } = this.#capacity
+    if (hasPriority) return this.#priority.length >= MAX_WAITING_WITH_PRIORITY ? null : undefined
     const seconds = (this.#waiting + 1 - this.#tokens) / this.#rate
     const isTooLong = seconds * 1000 > MAX_WAIT_MS
     if (!isTooLong && this.#others.length < MAX_WAITING && waiting < max) return undefined
     return Math.max(1, Math.ceil(seconds))
   }
 
-  /** The client of a request that waits has gone. */
-  cancel(waiter: Waiter): void {
-    if (!removed(this.#first, (each) => each === waiter)) {
-      if (!removed(this.#others, (each) => each.waiter === waiter)) return
+  cancel(request: LimitedRequest): void {
+    if (!removed(this.#priority, (each) => each === request)) {
+      if (!removed(this.#others, (each) => each.request === request)) return
     }
-    this.#room.waiting -= 1
+    this.#capacity.waiting -= 1
   }
 
-  /** A request that went on has ended. */
   leave(): void {
-    this.#atWork -= 1
-    if (this.#waiting > 0) this.#pump()
+    this.#active -= 1
+    if (this.#waiting > 0) this.#startWaiting()
   }
 
-  #fill(): void {
+  #refill(): void {
     const now = this.#clock.now()
-    this.#tokens = Math.min(burst(this.#rate), this.#tokens + ((now - this.#filledAt) * this.#rate) / 1000)
-    this.#filledAt = now
+    this.#tokens = Math.min(burst(this.#rate), this.#tokens + ((now - this.#refilledAt) * this.#rate) / 1000)
+    this.#refilledAt = now
   }
 
-  #mayGo(isFirst: boolean): boolean {
-    return this.#tokens >= 1 && this.#atWork < AT_ONCE + (isFirst ? AT_ONCE_FIRST : 0)
+  #mayStart(hasPriority: boolean): boolean {
+    return this.#tokens >= 1 && this.#active < MAX_ACTIVE + (hasPriority ? MORE_WITH_PRIORITY : 0)
   }
 
-  #go(waiter: Waiter): void {
+  #start(request: LimitedRequest): void {
     this.#tokens -= 1
-    this.#atWork += 1
-    waiter.go()
+    this.#active += 1
+    request.start()
   }
 
-  #pump(): void {
-    this.#fill()
-    while (this.#first.length > 0 && this.#mayGo(true)) this.#goOn(this.#first.shift() as Waiter)
-    while (this.#others.length > 0 && this.#first.length === 0 && this.#mayGo(false)) {
-      this.#goOn((this.#others.shift() as Patient).waiter)
+  #startWaiting(): void {
+    this.#refill()
+    while (this.#priority.length > 0 && this.#mayStart(true))
+      this.#startNext(this.#priority.shift() as LimitedRequest)
+    while (this.#others.length > 0 && this.#priority.length === 0 && this.#mayStart(false)) {
+      this.#startNext((this.#others.shift() as Waiter).request)
     }
-    this.#giveUp()
+    this.#refuseExpired()
     this.#setTimer()
   }
 
-  #goOn(waiter: Waiter): void {
-    this.#room.waiting -= 1
-    this.#go(waiter)
+  #startNext(request: LimitedRequest): void {
+    this.#capacity.waiting -= 1
+    this.#start(request)
   }
 
-  /** Patient went first for too long. */
-  #giveUp(): void {
+  /** Refuses requests that others with priority have held up for too long. */
+  #refuseExpired(): void {
     const now = this.#clock.now()
-    for (
-      let oldest = this.#others[0];
-      oldest !== undefined && oldest.until <= now;
-      oldest = this.#others[0]
-    ) {
+    for (let [oldest] = this.#others; oldest !== undefined && oldest.until <= now; [oldest] = this.#others) {
       this.#others.shift()
-      this.#room.waiting -= 1
-      oldest.waiter.refuse(Math.max(1, Math.ceil(this.#waiting / this.#rate)))
+      this.#capacity.waiting -= 1
+      oldest.request.refuse(Math.max(1, Math.ceil(this.#waiting / this.#rate)))
     }
   }
 
-  /** To the next token, or to when the one that waits longest has waited long enough. */
+  /** Wakes at the next token, or when the oldest request expires. */
   #setTimer(): void {
     this.#cancelTimer?.()
     this.#cancelTimer = null
@@ -166,11 +154,10 @@ export class Line {
     const token = this.#tokens >= 1 ? Infinity : ((1 - this.#tokens) / this.#rate) * 1000
     const end = (this.#others[0]?.until ?? Infinity) - this.#clock.now()
     const ms = Math.max(1, Math.ceil(Math.min(token, end)))
-    // Without one, what is at work is waited for: leave() goes on.
-    if (ms !== Infinity) this.#cancelTimer = this.#clock.after(ms, () => this.#pump())
+    // Without a timer, the next leave() goes on.
+    if (ms !== Infinity) this.#cancelTimer = this.#clock.after(ms, () => this.#startWaiting())
   }
 
-  /** The server stops. */
   close(): void {
     this.#cancelTimer?.()
     this.#cancelTimer = null
@@ -187,50 +174,44 @@ function removed<T>(list: T[], matches: (each: T) => boolean): boolean {
   return at !== -1
 }
 
-// A line for each tenant and each address that asks for something.
-
-/** Requests that wait in all lines together: some 50 MB with their connections. */
+/** Waiting requests of all limiters: about 50 MB with their connections. */
 const MAX_WAITING_TOGETHER = 4096
-/** Lines above which those that nobody stands in are looked for. */
-const MANY = 10_000
+/** Limiters above which idle ones are dropped. */
+const SWEEP_AT = 10_000
 
-export class Lines {
+/** The limiters of all clients. */
+export class RateLimiters {
   readonly #clock: Clock
-  readonly #room: Room = { waiting: 0, max: MAX_WAITING_TOGETHER }
-  readonly #lines = new Map<string, Line>()
-  #sweepAt = MANY
+  readonly #capacity: Capacity = { waiting: 0, max: MAX_WAITING_TOGETHER }
+  readonly #limiters = new Map<string, RateLimiter>()
+  #sweepAt = SWEEP_AT
 
   constructor(clock: Clock) {
     this.#clock = clock
   }
 
   get size(): number {
-    return this.#lines.size
+    return this.#limiters.size
   }
 
-  /** @param rate requests a second, for a line that is new */
-  of(key: string, rate: number): Line {
-    let line = this.#lines.get(key)
-    if (line === undefined) {
-      if (this.#lines.size >= this.#sweepAt) this.#sweep()
-      line = new Line(this.#clock, this.#room, rate)
-      this.#lines.set(key, line)
+  /** @param rate requests per second, for a new limiter */
+  of(key: string, rate: number): RateLimiter {
+    let limiter = this.#limiters.get(key)
+    if (limiter === undefined) {
+      if (this.#limiters.size >= this.#sweepAt) this.#sweep()
+      limiter = new RateLimiter(this.#clock, this.#capacity, rate)
+      this.#limiters.set(key, limiter)
     }
-    return line
+    return limiter
   }
 
-  /** What is remembered is for seconds; so the map cannot grow beyond what comes in within these. */
+  /** A limiter is idle after some seconds, so the map cannot grow beyond the clients of these. */
   #sweep(): void {
-    for (const [key, line] of this.#lines) if (line.isFresh()) this.#lines.delete(key)
-    this.#sweepAt = Math.max(MANY, 2 * this.#lines.size)
+    for (const [key, limiter] of this.#limiters) if (limiter.isIdle()) this.#limiters.delete(key)
+    this.#sweepAt = Math.max(SWEEP_AT, 2 * this.#limiters.size)
   }
 
   close(): void {
-    for (const line of this.#lines.values()) line.close()
+    for (const limiter of this.#limiters.values()) limiter.close()
   }
-}
-
-/** Whose line an anonymous request stands in: the address's, or, of IPv6, its network's. */
-export function addressKey(address: string): string {
-  return `@${networkOf(address)}`
 }

@@ -3,6 +3,8 @@
  * or that nobody owns: the owner is on record before the database is there, a database without a security object is
  * for server admins only, and what was begun is finished at the next start.
  */
+import { perUserPrefix } from '../auth/peruser.ts'
+import type { DatabaseRegistry } from '../auth/policy.ts'
 import { SYSTEM_USER } from '../auth/users-feed.ts'
 import type { Config } from '../config/config.ts'
 import { KeyedMutex } from '../core/concurrency.ts'
@@ -24,7 +26,7 @@ interface TenantDatabasesOptions {
   onLeft(database: string): void
 }
 
-export class TenantDatabases {
+export class TenantDatabases implements DatabaseRegistry {
   readonly #options: TenantDatabasesOptions
   /** Of one account, and of one name, one thing at a time; always in this order. */
   readonly #accounts = new KeyedMutex()
@@ -206,40 +208,4 @@ export class TenantDatabases {
 function securityFor(account: string): SecurityObject {
   const alone = { names: [account], roles: [] }
   return { admins: alone, members: alone }
-}
-
-// Databases as `couch_peruser` sees them in hosted mode: those that it makes belong to their users.
-
-const HEX = /^(?:[0-9a-f]{2})+$/
-
-/** The same databases; one that is made is the account's whose name in hex it bears. */
-export function perUserDatabases(
-  databases: Databases,
-  tenantDatabases: TenantDatabases,
-  config: Config,
-): PerUserView {
-  const accountOf = (name: string): string | null => {
-    const hex = name.slice(perUserPrefix(config).length)
-    return HEX.test(hex) ? Buffer.from(hex, 'hex').toString() : null
-  }
-  return {
-    usersDatabase: databases.usersDatabase,
-    get: (name) => databases.get(name),
-    create: (name) => tenantDatabases.create(name, accountOf(name)),
-    delete: (name) => tenantDatabases.delete(name),
-    watchUpdates: (listener) => databases.watchUpdates(listener),
-    readRecords: (kind) => databases.readRecords(kind),
-    writeRecords: (writes) => databases.writeRecords(writes),
-  }
-}
-
-/** What `couch_peruser` needs of databases. */
-type PerUserView = Pick<
-  Databases,
-  'usersDatabase' | 'get' | 'create' | 'delete' | 'watchUpdates' | 'readRecords' | 'writeRecords'
->
-
-/** What names of users' own databases begin with. */
-function perUserPrefix(config: Config): string {
-  return config.get('couch_peruser', 'database_prefix') || 'userdb-'
 }

@@ -19,7 +19,7 @@ const DOCUMENT_BYTES = 1024
 const STORED_TIMES = 3
 
 /** @param length of the request's body, in bytes */
-export function mostIn(length: number, isList: boolean): Size {
+export function maxSizeOf(length: number, isList: boolean): Size {
   const documents = isList ? Math.ceil(length / LEAST_DOCUMENT) : 1
   return { documents, bytes: STORED_TIMES * length + DOCUMENT_BYTES * documents }
 }

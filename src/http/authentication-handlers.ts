@@ -128,12 +128,12 @@ async function admitClaimed(
   claimed: UserCtx,
   handler: 'jwt' | 'proxy',
 ): Promise<boolean> {
-  const { accounts, config } = request.server.services
-  const { isHosted } = config
-  const account = isHosted && claimed.name !== null ? await accounts.find(claimed.name) : null
+  const { accounts, config, policy } = request.server.services
+  const { accountsOnly } = policy
+  const account = accountsOnly && claimed.name !== null ? await accounts.find(claimed.name) : null
   // A proxy is the operator's own; tokens are made by whoever has a key.
   const systemRoles = handler === 'proxy' || config.boolean('settee', 'jwt_admin')
-  const user = grantedUser(claimed, account, { isHosted, systemRoles })
+  const user = grantedUser(claimed, account, { accountsOnly, systemRoles })
   return user !== null && admit(request, user, handler)
 }
 
@@ -141,8 +141,8 @@ async function admitClaimed(
 interface Grants {
   /** Roles that begin with `_`, such as `_admin`, count as well (`settee/jwt_admin`). */
   readonly systemRoles: boolean
-  /** Hosted mode: only accounts of this server, and of the roles only those that the account has. */
-  readonly isHosted: boolean
+  /** As {@link Policy.accountsOnly}. */
+  readonly accountsOnly: boolean
 }
 
 /**
@@ -152,9 +152,9 @@ interface Grants {
  * @returns null when there must be an account, and is none
  */
 function grantedUser(claimed: UserCtx, account: Account | null, grants: Grants): UserCtx | null {
-  if (grants.isHosted && account === null) return null
+  if (grants.accountsOnly && account === null) return null
   const roles = claimed.roles.filter((role) => {
-    if (grants.isHosted && !account?.roles.includes(role)) return false
+    if (grants.accountsOnly && !account?.roles.includes(role)) return false
     return grants.systemRoles || !role.startsWith('_')
   })
   return { name: claimed.name, roles }

@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { isServerAdmin } from '../auth/accounts.ts'
+import type { FeedSlot } from '../auth/policy.ts'
 import { type Caller, Feed, type FeedRequest } from '../changes/changes-feed.ts'
 import type { FeedKind } from '../changes/changes-query.ts'
 import { type KnownRequest, packRequest } from '../changes/filters.ts'
@@ -11,8 +12,6 @@ import { CouchError } from '../core/errors.ts'
 import { newUuid } from '../core/ids.ts'
 import { parseJson } from '../documents/body.ts'
 import type { DatabaseInfo } from '../documents/database.ts'
-import type { Place } from '../hosted/feed-places.ts'
-import { addressKey } from '../hosted/rate-limiter.ts'
 import { authenticate, onDoubt } from './plugins/authentication.ts'
 import { factsOf } from './plugins/request-log.ts'
 import { refuseClosedAccount } from './plugins/tenancy.ts'
@@ -53,7 +52,7 @@ export async function answerFeed(
   const waits = kind !== 'normal' && request.method !== 'HEAD'
   request.isWaitingFeed = waits
   const ended = { source: null as FeedSource | null }
-  const place = waits ? await takeFeedPlace(request, reply, () => ended.source?.interrupt()) : null
+  const slot = waits ? await takeFeedSlot(request, reply, () => ended.source?.interrupt()) : null
   const source = waits ? hub.join(database, request.user.name) : directSource(database)
   ended.source = source
   const feed = new Feed(source, callerOf(request, reply), asked)
@@ -72,7 +71,7 @@ export async function answerFeed(
     return undefined
   } finally {
     feed.close()
-    place?.leave()
+    slot?.release()
   }
 }
 
@@ -112,34 +111,36 @@ export function lastEventId({ headers }: FastifyRequest): string | undefined {
   return typeof id === 'string' ? id : undefined
 }
 
-// The place of a feed that waits, of which an account in hosted mode has so many.
+// The slot of a feed that waits, where the policy limits feeds.
 
 /** The age that a feed has at least when it is ended for another. */
 const RETRY_SECONDS = '20'
 
 /**
- * Takes a place, for which a feed may have to wait; it then counts among the requests at work no more.
- * @param end called when the feed is to end for another
+ * Takes a slot, for which the feed may have to wait. It no longer counts as a request at the rate limiter.
+ * @param end called when the feed must end for another
  * @returns null where feeds are not counted
- * @throws too_many_requests when too many feeds wait for places already
+ * @throws too_many_requests when too many feeds wait for slots already
  */
-async function takeFeedPlace(
+async function takeFeedSlot(
   request: FastifyRequest,
   reply: FastifyReply,
   end: () => void,
-): Promise<Place | null> {
-  const { hosted } = request.server.services
+): Promise<FeedSlot | null> {
+  const { limits } = request.server.services.policy
   const { user } = request
-  if (hosted === null || isServerAdmin(user)) return null
-  request.leaveLine?.()
-  const limit = (user.name === null ? hosted.tenants.defaults : hosted.tenants.quotaOf(user.name)).feeds
+  if (limits === null || isServerAdmin(user)) return null
+  request.leaveLimiter?.()
   const gone = new AbortController()
   const forget = onRequestEnd(request, reply, () => gone.abort())
-  const place = await hosted.feeds.take(user.name ?? addressKey(request.address), limit, end, gone.signal)
+  const slot = await limits.openFeed(user.name, request.address, end, gone.signal)
   forget()
-  if (place !== null) return place
+  if (slot !== null) return slot
   reply.header('Retry-After', RETRY_SECONDS)
-  throw new CouchError('too_many_requests', `Too many feeds at once: ${limit} are served.`)
+  throw new CouchError(
+    'too_many_requests',
+    `Too many feeds at once: ${limits.maxFeeds(user.name)} are served.`,
+  )
 }
 
 // A request as filter functions see it, protocol.md 9.2: what is known of it on the HTTP thread.

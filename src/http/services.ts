@@ -1,7 +1,8 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
-import { type Accounts, isServerAdmin } from '../auth/accounts.ts'
+import type { Accounts } from '../auth/accounts.ts'
 import type { CredentialChecker } from '../auth/credentials.ts'
+import type { Policy } from '../auth/policy.ts'
 import type { Tokens } from '../auth/tokens.ts'
 import type { Backups } from '../backup/backups.ts'
 import type { Config } from '../config/config.ts'
@@ -21,7 +22,8 @@ export interface Services {
   readonly credentials: CredentialChecker
   readonly tokens: Tokens
   readonly databases: Databases
-  /** Tenants and what they may have; null in single mode. */
+  readonly policy: Policy
+  /** For the accounts' endpoints alone (routes/account-routes.ts); null in single mode. */
   readonly hosted: Hosted | null
   readonly alarms: Alarms
   readonly rewinds: Rewinds
@@ -65,30 +67,25 @@ export function databaseOf(request: FastifyRequest): DatabaseHandle {
   return request.database
 }
 
-// Who asks, in hosted mode: a tenant, or somebody who sees all.
-
-/** @returns the account; null for server admins, whoever has not logged in, and in single mode */
-export function tenantOf(request: FastifyRequest): string | null {
-  const { hosted } = request.server.services
-  const { user } = request
-  if (hosted === null || user.name === null || isServerAdmin(user)) return null
-  return hosted.tenants.isAdmin(user.name) ? null : user.name
+/** @returns the account of a caller who sees only their own databases; null for all other callers */
+export function tenantOf({ server, user }: FastifyRequest): string | null {
+  return server.services.policy.tenantOf(user)
 }
 
 /** Whether the caller is the tenant who owns the database of the route. */
 export function isOwner(request: FastifyRequest): boolean {
   const tenant = tenantOf(request)
   const { db } = request.params as { db: string }
-  return tenant !== null && request.server.services.hosted?.owners.ownerOf(db) === tenant
+  return tenant !== null && request.server.services.policy.ownerOf(db) === tenant
 }
 
 /**
- * Of some databases those that the caller may know of: a tenant its own, a server admin all.
+ * Selects the databases that the caller may know of: a tenant's own, or all.
  * @param names in any order, which is kept
  */
 export function visibleTo(request: FastifyRequest, names: readonly string[]): readonly string[] {
   const tenant = tenantOf(request)
   if (tenant === null) return names
-  const own = request.server.services.hosted?.owners.databasesOf(tenant)
-  return own === undefined ? [] : names.filter((name) => own.has(name))
+  const own = request.server.services.policy.databasesOf(tenant)
+  return names.filter((name) => own.has(name))
 }

@@ -1,26 +1,25 @@
 /** Who may come in: tenants, accounts, passwords, device tokens. */
 import { CredentialChecker } from '../auth/credentials.ts'
 import { loginGuard } from '../auth/lockout.ts'
+import { defaultPolicy } from '../auth/policy.ts'
 import { tokenLimitsOf } from '../auth/token-record.ts'
 import { openTokens, type Tokens } from '../auth/tokens.ts'
 import { openUsers } from '../auth/users.ts'
 import { type Hosted, openHosted } from '../hosted/hosted.ts'
-import { perUserDatabases } from '../hosted/tenant-databases.ts'
-import { tenantAccounts } from '../hosted/tenants.ts'
 import type { Services } from '../http/services.ts'
 import type { Databases } from '../threads/databases.ts'
 import type { ServerContext } from './server-context.ts'
 
-export type AuthServices = Pick<Services, 'accounts' | 'credentials' | 'tokens' | 'hosted'>
+export type AuthServices = Pick<Services, 'accounts' | 'credentials' | 'tokens' | 'policy' | 'hosted'>
 
 /** Opens what knows accounts; shutdown ends it before the databases. */
 export async function openAuthServices(context: ServerContext, databases: Databases): Promise<AuthServices> {
   const { config, logger, shutdown } = context
   const hosted = await hostedMode(context, databases, (account) => revokeTokens(tokens, account))
-  const perUser = hosted === null ? databases : perUserDatabases(databases, hosted.databases, config)
-  const users = await openUsers({ config, databases, perUser, logger })
+  const policy = hosted?.policy ?? defaultPolicy(config, databases)
+  const users = await openUsers({ config, databases, registry: policy.databases, logger })
   shutdown.add(() => users.close())
-  const accounts = hosted === null ? users.accounts : tenantAccounts(users.accounts, hosted.tenants)
+  const accounts = policy.accounts(users.accounts)
   const credentials = new CredentialChecker(accounts, {
     lockout: loginGuard(config, logger),
     onVerified: (account, password) => users.upgrades.consider(account, password),
@@ -33,7 +32,7 @@ export async function openAuthServices(context: ServerContext, databases: Databa
   })
   shutdown.add(() => tokens.close())
   void hosted?.resume()
-  return { accounts, credentials, tokens, hosted }
+  return { accounts, credentials, tokens, policy, hosted }
 }
 
 /** @returns null in single mode */

@@ -47,24 +47,23 @@ export async function openBackupServices(
 /** Serves them until shutdown breaks off what they wait for. */
 export async function serveCommands(
   { dataDir, env, config, logger, shutdown }: ServerContext,
-  { databases, hosted, tokens, tmpDir, backups, rewinds }: Services & BackupServices,
+  { databases, policy, tokens, tmpDir, backups, rewinds }: Services & BackupServices,
   app: FastifyInstance,
 ): Promise<void> {
   const ending = new AbortController()
   const controls = localControls({
     ...{ config, databases, env, tmpDir, backups, rewinds },
     ending: ending.signal,
-    restorer: localRestorer(hosted?.databases ?? databases, () => backupsFolder(config)),
+    restorer: localRestorer(policy.databases, () => backupsFolder(config)),
     revokeTokens: (account) => tokens.revokeAll(account),
     tokenMaker: runningTokenMaker(tokens),
-    createDatabase: (name: string, account: string) =>
-      hosted === null ? databases.create(name) : hosted.databases.create(name, account),
+    createDatabase: (name: string, account: string) => policy.databases.create(name, account),
     adminNames: async () => Object.keys(config.section('admins')).sort(),
     listening: () => {
       const url = urlOf(app)
       return url === null ? null : { url, secureUrl: app.secure?.url ?? null }
     },
-    ownerOf: (name: string) => hosted?.owners.ownerOf(name),
+    ownerOf: (name: string) => policy.ownerOf(name),
   })
   shutdown.add(await serveControl({ dataDir, controls, logger }))
   // What a command waits for is broken off first: the socket closes when all of it has been answered.

@@ -24,6 +24,7 @@ async function open(t: Test, enable = 'true') {
   const start = () => {
     const perUser = new PerUserDatabases({
       databases: world.databases,
+      registry: world.databases,
       config,
       onFault: (fault, name) => faults.push([name, fault]),
     })

@@ -10,7 +10,6 @@ import { hashPassword } from '../../src/auth/password.ts'
 import { type Config, openConfig } from '../../src/config/config.ts'
 import { settingsOf } from '../../src/config/settings.ts'
 import { type Hosted, openHosted } from '../../src/hosted/hosted.ts'
-import { tenantAccounts } from '../../src/hosted/tenants.ts'
 import { tenantCollector } from '../../src/metrics/tenant-metrics.ts'
 import { openServerDatabases } from '../../src/threads/server-databases.ts'
 import { temporaryFolder } from '../helpers/server.ts'
@@ -61,11 +60,11 @@ export async function startHostedServer(
     onFault: (fault) => t.fail('work in the background', { fault }),
   })
   await hosted.resume()
-  const accounts = tenantAccounts(everybody(adminAccounts(config)), hosted.tenants)
+  const accounts = hosted.policy.accounts(everybody(adminAccounts(config)))
   const credentials = new CredentialChecker(accounts)
   const tokens = await tokensOver(databases, accounts)
   const app = await buildApp({
-    ...{ config, accounts, credentials, tokens, databases, hosted },
+    ...{ config, accounts, credentials, tokens, databases, policy: hosted.policy, hosted },
     collectors: [tenantCollector(hosted)],
     ...(await timeMachineOver(databases, pino({ level: 'silent' }))),
     ...{ logger: pino({ level: 'silent' }), version: '0.0.1', tmpDir: folder },

@@ -54,8 +54,12 @@ t.test('however an account comes in, a suspension shuts it out', async (t) => {
 t.test("what couch_peruser makes is the account's, and goes with it", async (t) => {
   const { call } = await startWithAnna(t, '[couch_peruser]\nenable = true\n[quota]\ndatabases = 0\n')
   const name = `userdb-${Buffer.from('anna').toString('hex')}`
-  await until('it is made', async () => (await call('GET', `/${name}`, ANNA)).status === 200)
+  // The account can read the database a moment before it owns it.
+  await until('it is owned', async () =>
+    ((await call('GET', '/_all_dbs', ANNA)).json as string[]).includes(name),
+  )
   t.same((await call('GET', '/_all_dbs', ANNA)).json, [name])
+  t.equal((await call('GET', `/${name}`, ANNA)).status, 200)
   t.equal((await call('PUT', '/another', ANNA)).status, 403, 'though it may have none')
   t.match((await call('DELETE', '/_settee/accounts/anna', ROOT)).json, { deleted: { databases: [name] } })
   t.equal((await call('GET', `/${name}`, ROOT)).status, 404)

@@ -1,7 +1,7 @@
 /** Writes to several databases of one account: side by side while they cannot pass a limit together, else in turn. */
 import t from 'tap'
 import type { Quota } from '../../src/hosted/usage.ts'
-import { mostIn, WriteTurns } from '../../src/hosted/write-turns.ts'
+import { maxSizeOf, WriteTurns } from '../../src/hosted/write-turns.ts'
 
 const NOTHING = { bytes: 0, documents: 0 }
 
@@ -65,6 +65,6 @@ t.test('near the limit one waits for the other database, whose count is then loo
 })
 
 t.test('what a body may bring at the most', async (t) => {
-  t.strictSame(mostIn(9, true), { documents: 3, bytes: 27 + 3 * 1024 })
-  t.strictSame(mostIn(9, false), { documents: 1, bytes: 27 + 1024 })
+  t.strictSame(maxSizeOf(9, true), { documents: 3, bytes: 27 + 3 * 1024 })
+  t.strictSame(maxSizeOf(9, false), { documents: 1, bytes: 27 + 1024 })
 })

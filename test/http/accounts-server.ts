@@ -7,6 +7,7 @@ import type { AccountListener, Accounts } from '../../src/auth/accounts.ts'
 import { adminAccounts } from '../../src/auth/admins.ts'
 import { CredentialChecker } from '../../src/auth/credentials.ts'
 import { hashPassword } from '../../src/auth/password.ts'
+import { defaultPolicy } from '../../src/auth/policy.ts'
 import { openConfig } from '../../src/config/config.ts'
 import { settingsOf } from '../../src/config/settings.ts'
 import { openServerDatabases } from '../../src/threads/server-databases.ts'
@@ -77,6 +78,7 @@ export async function startAccountsServer(t: Test, names: readonly string[]) {
     accounts,
     credentials,
     tokens,
+    policy: defaultPolicy(config, databases),
     hosted: null,
     databases,
     ...(await timeMachineOver(databases, logger)),

@@ -11,6 +11,7 @@ import { adminAccounts } from '../../src/auth/admins.ts'
 import { CredentialChecker } from '../../src/auth/credentials.ts'
 import { loginGuard } from '../../src/auth/lockout.ts'
 import { hashPassword } from '../../src/auth/password.ts'
+import { defaultPolicy } from '../../src/auth/policy.ts'
 import { tokenLimitsOf } from '../../src/auth/token-record.ts'
 import { readFilterBody } from '../../src/changes/filters.ts'
 import { type ChangesRequest, changesPage } from '../../src/changes/page.ts'
@@ -23,7 +24,6 @@ import type { Body, Database } from '../../src/documents/database.ts'
 import { storeDatabase } from '../../src/documents/store-database.ts'
 import { usersDatabase } from '../../src/documents/users-database.ts'
 import { type Hosted, openHosted } from '../../src/hosted/hosted.ts'
-import { tenantAccounts } from '../../src/hosted/tenants.ts'
 import type { Services } from '../../src/http/services.ts'
 import { compileRegex } from '../../src/query/regex.ts'
 import type { Catalog } from '../../src/storage/catalog.ts'
@@ -62,10 +62,11 @@ export async function startMemoryServer(
   const { databases, before } = await memoryDatabases(config)
   const hosted = await hostedMode(config, databases)
   const plain = withPlainAccounts(adminAccounts(config))
-  const accounts = hosted === null ? plain : tenantAccounts(plain, hosted.tenants)
+  const policy = hosted?.policy ?? defaultPolicy(config, databases)
+  const accounts = policy.accounts(plain)
   const credentials = new CredentialChecker(accounts, { lockout: loginGuard(config, logger) })
   const tokens = await tokensOver(databases, accounts, { limits: () => tokenLimitsOf(config) })
-  const made = { config, accounts, credentials, tokens, databases, hosted }
+  const made = { config, accounts, credentials, tokens, databases, policy, hosted }
   const services = {
     ...made,
     ...(await timeMachineOver(databases, logger)),
@@ -155,7 +156,7 @@ async function memoryDatabases(config: Config) {
         ? servedUsers(await usersDatabase(store, options), async () => (await store.view()).security)
         : storeDatabase(store, options)
       plain.set(name, storeDatabase(store, { ...options, rules: () => DEFAULT_RULES }))
-      const house = config.isHosted ? null : { sandbox, name, incarnation }
+      const house = settingsOf(config).rules.policy.designDocs ? { sandbox, name, incarnation } : null
       handles.set(name, {
         ...database,
         changes: (user: UserCtx, request: ChangesRequest) => changesPage(store, user, request, house),

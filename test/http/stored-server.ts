@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { pino } from 'pino'
 import { buildApp } from '../../src/app.ts'
 import { CredentialChecker } from '../../src/auth/credentials.ts'
+import { defaultPolicy } from '../../src/auth/policy.ts'
 import { openConfig } from '../../src/config/config.ts'
 import { CouchError } from '../../src/core/errors.ts'
 import { DEFAULT_LIMITS, DEFAULT_RULES } from '../../src/core/types.ts'
@@ -55,7 +56,15 @@ export async function startStoredServer(t: Shutdown) {
   const credentials = new CredentialChecker(accounts)
   const logger = pino({ level: 'silent' })
   const tokens = await tokensOver({ readRecords: async () => [], writeRecords: async () => {} }, accounts)
-  const made = { config, accounts, credentials, tokens, databases, hosted: null }
+  const made = {
+    config,
+    accounts,
+    credentials,
+    tokens,
+    databases,
+    policy: defaultPolicy(config, databases),
+    hosted: null,
+  }
   const services = {
     ...made,
     ...(await timeMachineOver(databases, logger)),

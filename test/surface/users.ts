@@ -7,6 +7,7 @@ import type { Accounts } from '../../src/auth/accounts.ts'
 import { adminAccounts } from '../../src/auth/admins.ts'
 import { CredentialChecker } from '../../src/auth/credentials.ts'
 import { hashPassword } from '../../src/auth/password.ts'
+import { defaultPolicy } from '../../src/auth/policy.ts'
 import { openConfig } from '../../src/config/config.ts'
 import { settingsOf } from '../../src/config/settings.ts'
 import { openServerDatabases } from '../../src/threads/server-databases.ts'
@@ -59,7 +60,15 @@ export async function startServerWithUsers(
   const credentials = new CredentialChecker(accounts)
   const logger = pino({ level: 'silent' })
   const tokens = await tokensOver(databases, accounts)
-  const made = { config, accounts, credentials, tokens, databases, hosted: null }
+  const made = {
+    config,
+    accounts,
+    credentials,
+    tokens,
+    databases,
+    policy: defaultPolicy(config, databases),
+    hosted: null,
+  }
   const services = {
     ...made,
     ...(await timeMachineOver(databases, logger)),

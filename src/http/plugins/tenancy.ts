@@ -1,31 +1,29 @@
-/** Hosted mode before a route is entered: who is suspended, who has to wait, and how much a write may still bring. */
+/** Applies the server's policy before a route runs: suspended accounts, rate limits, and what a write may still bring. */
 import type { FastifyReply, FastifyRequest, HookHandlerDoneFunction } from 'fastify'
 import fp from 'fastify-plugin'
 import { isServerAdmin } from '../../auth/accounts.ts'
+import type { LimitedRequest, RequestLimits } from '../../auth/policy.ts'
 import { CouchError } from '../../core/errors.ts'
 import { isLocalId } from '../../core/ids.ts'
-import type { Hosted } from '../../hosted/hosted.ts'
-import { addressKey, type Waiter } from '../../hosted/rate-limiter.ts'
-import { mostIn } from '../../hosted/write-turns.ts'
 import { onRequestEnd } from '../transport/json-stream.ts'
 import { authenticate } from './authentication.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Leaves the line that the request stands in, before it ends: it will wait for long, and cost nothing. */
-    leaveLine: (() => void) | null
+    /** Stops counting the request at its rate limiter before it ends, since it will wait for long and cost nothing. */
+    leaveLimiter: (() => void) | null
   }
 }
 
 /**
- * In hosted mode each request stands in the line of its account, or of its address, and a write to a tenant's database
- * learns what its owner may still store. In single mode nothing of this happens.
+ * Where the policy limits requests, each waits for the limiter of its account or address. A write gets the allowance of
+ * the database's owner. Otherwise nothing of this happens.
  */
 export const tenancy = fp(
   async (app) => {
-    app.decorateRequest('leaveLine', null)
-    const { hosted } = app.services
-    if (hosted === null) return
+    app.decorateRequest('leaveLimiter', null)
+    const { limits } = app.services.policy
+    if (limits === null) return
     app.addHook('onRequest', (request, reply, done) => {
       if (request.routeOptions.config.credentials === 'ignored' || isServerAdmin(request.user)) return done()
       try {
@@ -34,37 +32,32 @@ export const tenancy = fp(
         return done(error as CouchError)
       }
       setAllowance(request)
-      standInLine(hosted, request, reply, done)
+      waitForLimiter(limits, request, reply, done)
     })
   },
   { name: 'tenancy', dependencies: ['authentication'] },
 )
 
 /**
- * However the account has proved who it is: a cookie, a token or a proxy may know nothing of its suspension. Feeds ask
- * again when accounts change. A browser sends its cookie also to log out, or to log in as somebody else: that it may.
+ * Refuses an account without access, whatever its credentials: a cookie, a token or a proxy may not know of a suspension.
+ * Feeds check again when accounts change. A browser sends its cookie also to log out or to log in as somebody else; both
+ * are allowed.
  * @throws forbidden
  */
 export function refuseClosedAccount({ user, server, routeOptions }: FastifyRequest): void {
-  const { hosted } = server.services
-  if (hosted === null || user.name === null || isServerAdmin(user)) return
+  if (user.name === null || isServerAdmin(user)) return
   if (routeOptions.config.credentials === 'optional') return
-  const refusal = hosted.tenants.refusalOf(user.name)
+  const refusal = server.services.policy.refusalOf(user.name)
   if (refusal !== null) throw new CouchError('forbidden', refusal)
 }
 
 const WRITES: ReadonlySet<string> = new Set(['PUT', 'POST', 'COPY'])
 
-/** A write to a tenant's database learns what its owner may still store: the owner's quota counts, whoever writes. */
+/** Gives a write the allowance of the database's owner: the owner's quota counts, whoever writes. */
 export function setAllowance(request: FastifyRequest): void {
-  const { hosted } = request.server.services
   const { db } = request.params as { db?: string }
-  if (hosted === null || db === undefined || !WRITES.has(request.method) || isServerAdmin(request.user))
-    return
-  const { owners, tenants, usage } = hosted
-  const owner = owners.ownerOf(db)
-  if (owner === undefined) return
-  const allowance = usage.allowance(db, owner, tenants.quotaOf(owner))
+  if (db === undefined || !WRITES.has(request.method) || isServerAdmin(request.user)) return
+  const allowance = request.server.services.policy.allowance(db)
   if (allowance !== undefined) request.user = { ...request.user, allowance }
 }
 
@@ -77,46 +70,39 @@ const DOCUMENT_WRITES: ReadonlySet<string> = new Set([
 ])
 
 /**
- * Runs a write to a tenant's database in its turn, with the allowance that is left then; anything else at once.
+ * Runs a write with an allowance in its turn, with the allowance that is left then. Runs anything else at once.
  * @param length of the body, in bytes
  * @throws as `work`
  */
 export function inTurn<T>(request: FastifyRequest, length: number, work: () => Promise<T>): Promise<T> {
-  const { hosted } = request.server.services
   const url = request.routeOptions.url ?? ''
-  if (hosted === null || request.user.allowance === undefined || !DOCUMENT_WRITES.has(url)) return work()
-  const { db: database } = request.params as { db: string }
-  const owner = hosted.owners.ownerOf(database)
-  if (owner === undefined) return work()
-  const write = { database, most: mostIn(length, url === '/:db/_bulk_docs') }
-  return hosted.turns.run(owner, write, hosted.tenants.quotaOf(owner), () => {
+  if (request.user.allowance === undefined || !DOCUMENT_WRITES.has(url)) return work()
+  const { db } = request.params as { db: string }
+  return request.server.services.policy.write(db, length, url === '/:db/_bulk_docs', () => {
     setAllowance(request)
     return work()
   })
 }
 
-function standInLine(
-  hosted: Hosted,
+function waitForLimiter(
+  limits: RequestLimits,
   request: FastifyRequest,
   reply: FastifyReply,
   done: HookHandlerDoneFunction,
 ): void {
-  const { lines, tenants } = hosted
-  const { name } = request.user
-  const rate = (name === null ? tenants.defaults : tenants.quotaOf(name)).requests
-  const line = lines.of(name ?? addressKey(request.address), rate)
-  let isAtWork = false
+  const { limiter, rate } = limits.limiterOf(request.user.name, request.address)
+  let isStarted = false
   let hasWaited = false
   const leave = () => {
-    if (isAtWork) line.leave()
-    else line.cancel(waiter)
-    isAtWork = false
+    if (isStarted) limiter.leave()
+    else limiter.cancel(limited)
+    isStarted = false
   }
-  const waiter: Waiter = {
-    isFirst: goesFirst(request),
-    go: () => {
-      isAtWork = true
-      if (hasWaited) admitAgain(request, reply).then(() => done(), done)
+  const limited: LimitedRequest = {
+    hasPriority: hasPriority(request),
+    start: () => {
+      isStarted = true
+      if (hasWaited) reauthorize(request, reply).then(() => done(), done)
       else done()
     },
     refuse: (seconds) => {
@@ -124,28 +110,28 @@ function standInLine(
       else done(tooMany(reply, rate, seconds))
     },
   }
-  request.leaveLine = leave
+  request.leaveLimiter = leave
   if (request.raw.socket.destroyed) return
   onRequestEnd(request, reply, leave)
-  line.enter(waiter, rate)
+  limiter.enter(limited, rate)
   hasWaited = true
 }
 
-/** What let the caller in may have been withdrawn while the request waited. */
-async function admitAgain(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+/** The caller's rights may have been revoked while the request waited. */
+async function reauthorize(request: FastifyRequest, reply: FastifyReply): Promise<void> {
   await authenticate(request, reply)
   refuseClosedAccount(request)
   setAllowance(request)
 }
 
-/** A client that is refused one of these gives up bulk reads, or its checkpoint, for good: clients.md R6, R7. */
-function goesFirst({ routeOptions, params }: FastifyRequest): boolean {
+/** A client gives up bulk reads or its checkpoint for good when one of these is refused: clients.md R6, R7. */
+function hasPriority({ routeOptions, params }: FastifyRequest): boolean {
   const { url } = routeOptions
   if (url === '/:db/_bulk_get' || url === '/:db/_local/:local') return true
   return url === '/:db/:docid' && isLocalId((params as { docid: string }).docid)
 }
 
-/** 429, with the header that says when to come again. */
+/** 429, with the header that says when to try again. */
 function tooMany(reply: FastifyReply, rate: number, seconds: number): CouchError {
   reply.header('Retry-After', String(seconds))
   return new CouchError(

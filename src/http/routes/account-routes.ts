@@ -1,9 +1,9 @@
 /** Accounts in hosted mode, docs/settee-api.md: tenants, what they may have and what they take. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { CouchError } from '../../core/errors.ts'
+import { addressKey } from '../../core/network.ts'
 import type { NewAccount } from '../../hosted/account-keeper.ts'
 import type { Hosted } from '../../hosted/hosted.ts'
-import { addressKey } from '../../hosted/rate-limiter.ts'
 import { readQuota } from '../../hosted/usage.ts'
 import { COUNT, count, queryOf } from '../query-params.ts'
 import { sendJson } from '../replies.ts'

@@ -130,7 +130,7 @@ async function putAttachment(request: FastifyRequest, reply: FastifyReply): Prom
   const { id, name } = addressed(request)
   // Before the body is read: it may be large.
   checkAttachmentName(name)
-  if (request.server.services.config.isHosted) throw new CouchError('hosted_attachment')
+  if (!request.server.services.policy.documents.attachments) throw new CouchError('hosted_attachment')
   const options = {
     type: request.headers['content-type'] || 'application/octet-stream',
     encoding: readEncoding(request.headers['content-encoding'] ?? 'identity'),

@@ -128,8 +128,8 @@ const restoreBody = shape<RestoreBody>({
 /** Answers when the database is restored. A path on the server is no backup's name here. */
 async function restore(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const { id } = request.params as { id: string }
-  const { config, databases, hosted, logger } = request.server.services
-  const restorer = localRestorer(hosted?.databases ?? databases, () => backupsFolder(config))
+  const { config, policy, logger } = request.server.services
+  const restorer = localRestorer(policy.databases, () => backupsFolder(config))
   const { database, as = null } = restoreBody(await readSmallJson(request))
   if (!isBackupId(id)) throw new CouchError('not_found', 'There is no such backup.')
   const outcome = await restorer.restore({ backup: id, databases: [database], as })

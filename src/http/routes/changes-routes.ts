@@ -99,5 +99,5 @@ export async function dbUpdatesRoutes(app: FastifyInstance): Promise<void> {
 
 /** What a tenant sees of them: its own databases. */
 function updatesOf({ services }: FastifyInstance, tenant: string): FeedDatabase {
-  return updatesDatabase(services.databases, services.hosted?.updates.of(tenant))
+  return updatesDatabase(services.databases, services.policy.updatesOf(tenant))
 }

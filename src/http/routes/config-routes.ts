@@ -117,9 +117,9 @@ function shown(section: string, key: string, text: string): string {
 
 /** What a limited account is shown; the server's limits are its own. */
 function viewOf({ server, user }: FastifyRequest): Sections {
-  const { config, hosted } = server.services
+  const { config, policy } = server.services
   const name = user.name ?? ''
-  const maxDocumentSize = hosted?.tenants.quotaOf(name).document_size
+  const maxDocumentSize = policy.maxDocumentSize(name)
   return memberView(config, { name, ...(maxDocumentSize !== undefined && { maxDocumentSize }) })
 }
 

@@ -5,11 +5,10 @@ import { isServerAdmin } from '../../auth/accounts.ts'
 import { CouchError } from '../../core/errors.ts'
 import type { SecurityObject, UserCtx } from '../../core/types.ts'
 import { ADMIN_ONLY } from '../../documents/security.ts'
-import type { Hosted } from '../../hosted/hosted.ts'
 import { queryOf } from '../query-params.ts'
 import { absoluteUrl, documentUrl, sendJson } from '../replies.ts'
 import { type Path, type Schema, shape } from '../route-table.ts'
-import { databaseOf, tenantOf } from '../services.ts'
+import { databaseOf } from '../services.ts'
 import { LARGE_LIST_BODY, readSmallJson, requestSizeLimit, withBody } from '../transport/body-reader.ts'
 
 const CREATE_QUERY: Schema = {
@@ -86,40 +85,9 @@ function nameOf(request: FastifyRequest): string {
 
 async function createDatabase(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const name = nameOf(request)
-  const { hosted } = request.server.services
-  if (hosted === null) await createShared(request, name)
-  else await createHosted(hosted, request)
+  await request.server.services.policy.createDatabase(name, request.user, queryOf(request).owner)
   reply.header('Location', absoluteUrl(request, name))
   return sendJson(reply, 201, { ok: true })
-}
-
-/** What CouchDB's `everyone` comes to; `{}` would let nobody in here (documents/security.ts). */
-const EVERYONE: SecurityObject = { admins: { names: [], roles: [] }, members: { names: [], roles: [] } }
-
-/** A database of a server that is in single mode, open to those whom `couchdb/default_security` names. */
-async function createShared({ server, user }: FastifyRequest, name: string): Promise<void> {
-  const { config, databases } = server.services
-  await databases.create(name)
-  // The server's own hold what only it gives out.
-  if (config.get('couchdb', 'default_security') === 'admin_only' || name.startsWith('_')) return
-  if (name === databases.usersDatabase) return
-  await databases.get(name).setSecurity(user, EVERYONE)
-}
-
-/**
- * A new database is the tenant's who makes it, or, of an admin, the account's that `?owner=` names, or nobody's.
- * @throws forbidden, not_found for an owner that is no account, and as `databases.create`
- */
-async function createHosted({ accounts, databases }: Hosted, request: FastifyRequest): Promise<void> {
-  const name = nameOf(request)
-  const tenant = tenantOf(request)
-  const { owner } = queryOf(request)
-  if (tenant === null) {
-    if (owner !== undefined) await accounts.checkExists(owner)
-    return databases.create(name, owner ?? null)
-  }
-  if (owner === undefined || owner === tenant) return databases.createOwn(name, tenant)
-  throw new CouchError('forbidden', 'Only a server admin makes databases for others.')
 }
 
 async function info(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
@@ -127,8 +95,7 @@ async function info(request: FastifyRequest, reply: FastifyReply): Promise<Fasti
 }
 
 async function deleteDatabase(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  const { databases, hosted } = request.server.services
-  await (hosted?.databases ?? databases).delete(nameOf(request))
+  await request.server.services.policy.databases.delete(nameOf(request))
   return sendJson(reply, 200, { ok: true })
 }
 

@@ -3,7 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { CouchError } from '../../core/errors.ts'
 import { isDesignId, isLocalId } from '../../core/ids.ts'
 import type { SavedDocument } from '../../documents/database.ts'
-import { mayBeBuiltInDesign } from '../../documents/policy.ts'
+import { mayBeBuiltInDesign } from '../../documents/document-policy.ts'
 import { mediaType, multipartBoundary } from '../header-values.ts'
 import { inTurn } from '../plugins/tenancy.ts'
 import {
@@ -80,7 +80,7 @@ async function getDocument(request: FastifyRequest, reply: FastifyReply): Promis
 
 async function putDocument(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const id = idOf(request)
-  refuseDesignIfHosted(request, id)
+  refuseDesign(request, id)
   const query = queryOf(request)
   const options = {
     ...parentRev(request),
@@ -125,7 +125,7 @@ async function postForm(request: FastifyRequest, reply: FastifyReply): Promise<F
   if (mediaType(request) !== 'multipart/form-data') {
     throw new CouchError('bad_content_type', 'Content-Type must be multipart/form-data')
   }
-  refuseDesignIfHosted(request, id)
+  refuseDesign(request, id)
   const options = { ...parentRev(request), boundary: multipartBoundary(request) }
   const { rev } = await withBody(request, requestSizeLimit(request), (body) =>
     databaseOf(request).postForm(request.user, id, body, options),
@@ -134,9 +134,9 @@ async function postForm(request: FastifyRequest, reply: FastifyReply): Promise<F
   return sendJson(reply, 201, { ok: true, id, rev })
 }
 
-/** Before the body is read; the database's thread has the last word, in this as in all that hosted mode refuses. */
-function refuseDesignIfHosted(request: FastifyRequest, id: string): void {
-  if (!request.server.services.config.isHosted || !isDesignId(id)) return
+/** Refuses what the address shows, before the body is read. The database's thread checks again (document-policy.ts). */
+function refuseDesign(request: FastifyRequest, id: string): void {
+  if (request.server.services.policy.documents.designDocs || !isDesignId(id)) return
   if (!mayBeBuiltInDesign(databaseOf(request).name, id)) throw new CouchError('hosted_design')
 }
 

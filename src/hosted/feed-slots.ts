@@ -1,21 +1,17 @@
 /**
- * How many feeds an account has open at once. Beyond its number a feed waits for a place; and so that it does not wait
- * for ever, the oldest feed is ended, in order and with its position, once it is old enough. A client that is ended so
- * comes back and waits in its turn: none is refused, and none goes round without pause.
+ * Limits how many feeds an account has open. A feed above the limit waits for a slot. So that it does not wait for ever,
+ * the oldest feed ends, in order and with its position, once it is old enough. Its client comes back and waits in turn.
+ * So no feed is refused, and no client reconnects in a tight loop.
  */
+import type { FeedSlot } from '../auth/policy.ts'
 import type { Clock } from '../changes/source.ts'
 
-/** A feed is left alone for so long. */
-const LEAST_AGE_MS = 20_000
-/** A feed that is ended may have a reader that takes nothing; then whoever waits for its place does not get it. */
+/** A feed can be ended for another after this time. */
+const MIN_AGE_MS = 20_000
+/** A feed whose reader has stopped may not end in time for the one that waits. */
 const MAX_WAIT_MS = 40_000
-/** As many as may be open; with large numbers fewer. */
+/** As many feeds wait as may be open, up to this number. */
 const MAX_WAITING = 256
-
-/** A feed's place, which it leaves when it ends. */
-export interface Place {
-  leave(): void
-}
 
 interface Open {
   readonly since: number
@@ -27,10 +23,10 @@ interface Open {
 interface Waiting {
   readonly until: number
   readonly end: () => void
-  readonly settle: (place: Place | null) => void
+  readonly settle: (slot: FeedSlot | null) => void
 }
 
-export class FeedPlaces {
+export class FeedSlots {
   readonly #clock: Clock
   readonly #accounts = new Map<string, AccountFeeds>()
 
@@ -44,13 +40,13 @@ export class FeedPlaces {
   }
 
   /**
-   * Waits for a place.
-   * @param limit how many the account may have, at least 1
-   * @param end called when the feed is to end for another
+   * Waits for a slot.
+   * @param limit how many feeds the account may have, at least 1
+   * @param end called when the feed must end for another
    * @param signal aborted when the client has gone
-   * @returns null: too many wait already, or the client has gone
+   * @returns null: too many feeds wait already, or the client has gone
    */
-  take(key: string, limit: number, end: () => void, signal: AbortSignal): Promise<Place | null> {
+  take(key: string, limit: number, end: () => void, signal: AbortSignal): Promise<FeedSlot | null> {
     let feeds = this.#accounts.get(key)
     if (feeds === undefined) {
       feeds = new AccountFeeds(this.#clock, () => this.#accounts.delete(key))
@@ -59,7 +55,6 @@ export class FeedPlaces {
     return feeds.take(limit, end, signal)
   }
 
-  /** The server stops. */
   close(): void {
     for (const feeds of this.#accounts.values()) feeds.close()
   }
@@ -68,7 +63,7 @@ export class FeedPlaces {
 class AccountFeeds {
   readonly #clock: Clock
   readonly #onEmpty: () => void
-  /** The oldest first. */
+  /** Oldest first. */
   readonly #open = new Set<Open>()
   readonly #waiting = new Set<Waiting>()
   #limit = 1
@@ -83,7 +78,7 @@ class AccountFeeds {
     return this.#open.size
   }
 
-  take(limit: number, end: () => void, signal: AbortSignal): Promise<Place | null> {
+  take(limit: number, end: () => void, signal: AbortSignal): Promise<FeedSlot | null> {
     this.#limit = limit
     if (this.#waiting.size === 0 && this.#open.size < limit) return Promise.resolve(this.#enter(end))
     if (this.#waiting.size >= Math.min(limit, MAX_WAITING) || signal.aborted) return Promise.resolve(null)
@@ -92,33 +87,33 @@ class AccountFeeds {
       const waiting: Waiting = {
         until: this.#clock.now() + MAX_WAIT_MS,
         end,
-        settle: (place) => {
+        settle: (slot) => {
           signal.removeEventListener('abort', cancel)
           this.#waiting.delete(waiting)
-          resolve(place)
-          this.#tidy()
+          resolve(slot)
+          this.#dropIfEmpty()
         },
       }
       signal.addEventListener('abort', cancel, { once: true })
       this.#waiting.add(waiting)
-      this.#makeRoom()
+      this.#assign()
     })
   }
 
-  #enter(end: () => void): Place {
+  #enter(end: () => void): FeedSlot {
     const open: Open = { since: this.#clock.now(), end, isEnding: false }
     this.#open.add(open)
     return {
-      leave: () => {
+      release: () => {
         if (!this.#open.delete(open)) return
-        this.#makeRoom()
-        this.#tidy()
+        this.#assign()
+        this.#dropIfEmpty()
       },
     }
   }
 
-  /** Lets in whoever waits longest; ends the oldest feeds for those that still wait. */
-  #makeRoom(): void {
+  /** Gives free slots to the feeds that wait longest, and ends the oldest feeds for the others. */
+  #assign(): void {
     const now = this.#clock.now()
     for (const waiting of [...this.#waiting]) {
       if (this.#open.size < this.#limit) waiting.settle(this.#enter(waiting.end))
@@ -126,7 +121,7 @@ class AccountFeeds {
     }
     let wanted = this.#waiting.size - [...this.#open].filter(({ isEnding }) => isEnding).length
     for (const open of [...this.#open]) {
-      if (wanted <= 0 || open.since + LEAST_AGE_MS > now) break
+      if (wanted <= 0 || open.since + MIN_AGE_MS > now) break
       if (open.isEnding) continue
       wanted -= 1
       open.isEnding = true
@@ -135,18 +130,18 @@ class AccountFeeds {
     this.#setTimer(now, wanted > 0)
   }
 
-  /** @param isShort whether more feeds are to be ended as soon as they are old enough */
+  /** @param isShort whether more feeds must end as soon as they are old enough */
   #setTimer(now: number, isShort: boolean): void {
     this.#cancelTimer?.()
     this.#cancelTimer = null
     const [first] = this.#waiting
     if (first === undefined) return
     const oldest = isShort ? [...this.#open].find(({ isEnding }) => !isEnding) : undefined
-    const due = Math.min(first.until, (oldest?.since ?? Infinity) + LEAST_AGE_MS)
-    this.#cancelTimer = this.#clock.after(Math.max(1, Math.ceil(due - now)), () => this.#makeRoom())
+    const due = Math.min(first.until, (oldest?.since ?? Infinity) + MIN_AGE_MS)
+    this.#cancelTimer = this.#clock.after(Math.max(1, Math.ceil(due - now)), () => this.#assign())
   }
 
-  #tidy(): void {
+  #dropIfEmpty(): void {
     if (this.#open.size === 0 && this.#waiting.size === 0) this.#onEmpty()
   }
 

@@ -1,12 +1,13 @@
 import t from 'tap'
-import { FeedPlaces, type Place } from '../../src/hosted/feed-places.ts'
+import type { FeedSlot } from '../../src/auth/policy.ts'
+import { FeedSlots } from '../../src/hosted/feed-slots.ts'
 import { FakeClock, settled } from '../changes/helpers.ts'
 
-/** Feeds of one account by their names: which were let in, refused, and asked to end. */
+/** Feeds of one account by their names: which were opened, refused, and asked to end. */
 function feeds(limit: number) {
   const clock = new FakeClock()
-  const places = new FeedPlaces(clock)
-  const open = new Map<string, Place>()
+  const slots = new FeedSlots(clock)
+  const open = new Map<string, FeedSlot>()
   const refused: string[] = []
   const ended: string[] = []
   const begin = async (name: string, { signal = new AbortController().signal, isStuck = false } = {}) => {
@@ -14,30 +15,30 @@ function feeds(limit: number) {
       ended.push(name)
       if (!isStuck) leave(name)
     }
-    places.take('anna', limit, end, signal).then((place) => {
-      if (place === null) refused.push(name)
-      else open.set(name, place)
+    slots.take('anna', limit, end, signal).then((slot) => {
+      if (slot === null) refused.push(name)
+      else open.set(name, slot)
     }, t.fail)
     await settled()
   }
   const leave = (name: string) => {
-    open.get(name)?.leave()
+    open.get(name)?.release()
     open.delete(name)
   }
-  return { clock, places, open, refused, ended, begin, leave }
+  return { clock, slots, open, refused, ended, begin, leave }
 }
 
 t.test('beyond its number a feed waits, until one ends', async (t) => {
-  const { clock, places, open, begin, leave } = feeds(2)
+  const { clock, slots, open, begin, leave } = feeds(2)
   for (const name of ['a', 'b', 'c']) await begin(name)
   t.same([...open.keys()], ['a', 'b'])
-  t.equal(places.count('anna'), 2)
+  t.equal(slots.count('anna'), 2)
   leave('a')
   await settled()
   t.same([...open.keys()], ['b', 'c'])
   leave('b')
   leave('c')
-  t.equal(places.count('anna'), 0)
+  t.equal(slots.count('anna'), 0)
   t.equal(clock.timers, 0)
 })
 
@@ -69,7 +70,7 @@ t.test('feeds that come back without pause do not go round without pause', async
   t.equal(ended.length, 10, 'two feeds in 20 s')
 })
 
-t.test('too many that wait are refused; so is one that gets no place in time', async (t) => {
+t.test('too many that wait are refused; so is one that gets no slot in time', async (t) => {
   const { clock, refused, ended, begin } = feeds(1)
   await begin('stuck', { isStuck: true })
   await begin('b')
@@ -83,7 +84,7 @@ t.test('too many that wait are refused; so is one that gets no place in time', a
 })
 
 t.test('a client that has gone waits no more', async (t) => {
-  const { clock, places, refused, begin } = feeds(1)
+  const { clock, slots, refused, begin } = feeds(1)
   const gone = new AbortController()
   await begin('a')
   await begin('b', { signal: gone.signal })
@@ -91,16 +92,16 @@ t.test('a client that has gone waits no more', async (t) => {
   await settled()
   t.same(refused, ['b'])
   await begin('c')
-  places.close()
+  slots.close()
   await settled()
   t.same(refused, ['b', 'c'], 'nor does any when the server stops')
   t.equal(clock.timers, 0)
 })
 
 t.test('accounts do not count for each other', async (t) => {
-  const { places, begin } = feeds(1)
+  const { slots, begin } = feeds(1)
   await begin('a')
-  const place = await places.take('bert', 1, () => {}, new AbortController().signal)
-  t.ok(place)
-  t.equal(places.count('bert'), 1)
+  const slot = await slots.take('bert', 1, () => {}, new AbortController().signal)
+  t.ok(slot)
+  t.equal(slots.count('bert'), 1)
 })

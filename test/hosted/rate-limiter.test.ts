@@ -1,0 +1,172 @@
+import t from 'tap'
+import type { LimitedRequest } from '../../src/auth/policy.ts'
+import { addressKey } from '../../src/core/network.ts'
+import { RateLimiter, RateLimiters } from '../../src/hosted/rate-limiter.ts'
+import { FakeClock } from '../changes/helpers.ts'
+
+/** Requests in the order in which they went on, and those that were refused. */
+function record() {
+  const started: string[] = []
+  const refused: [string, number | null][] = []
+  const request = (name: string, hasPriority = false): LimitedRequest => ({
+    hasPriority,
+    start: () => started.push(name),
+    refuse: (seconds) => refused.push([name, seconds]),
+  })
+  return { started, refused, request }
+}
+
+const capacity = () => ({ waiting: 0, max: 1000 })
+
+t.test('a burst goes at once, then so many a second', async (t) => {
+  const clock = new FakeClock()
+  const limiter = new RateLimiter(clock, capacity(), 10)
+  const { started, refused, request } = record()
+  const enter = (name: string) => {
+    limiter.enter(request(name), 10)
+    // It ends as soon as it has begun.
+    if (started.at(-1) === name) limiter.leave()
+  }
+  for (let at = 0; at < 50; at++) enter(`burst ${at}`)
+  t.equal(started.length, 50, 'five seconds worth')
+  for (let at = 0; at < 20; at++) enter(`later ${at}`)
+  t.equal(started.length, 50)
+  for (let second = 1; second <= 4; second++) {
+    await clock.pass(500)
+    t.equal(started.length, 50 + 5 * second, `after ${second / 2} s`)
+    for (let at = 0; at < 5; at++) limiter.leave()
+  }
+  t.strictSame(refused, [])
+  t.strictSame(
+    started.slice(50),
+    Array.from({ length: 20 }, (_, at) => `later ${at}`),
+    'in their order',
+  )
+  t.equal(clock.timers, 0)
+  t.notOk(limiter.isIdle(), 'what was asked is remembered')
+  await clock.pass(5000)
+  t.ok(limiter.isIdle(), 'for as long as it counts')
+})
+
+t.test('so many at once; the next goes when one has ended', async (t) => {
+  const limiter = new RateLimiter(new FakeClock(), capacity(), 1000)
+  const { started, request } = record()
+  for (let at = 0; at < 20; at++) limiter.enter(request(String(at)), 1000)
+  t.equal(started.length, 16)
+  limiter.leave()
+  t.equal(started.at(-1), '16')
+  limiter.enter(request('checkpoint', true), 1000)
+  t.equal(started.at(-1), 'checkpoint', 'what goes first has places of its own')
+})
+
+t.test('without a limit only what is at once is bounded', async (t) => {
+  const limiter = new RateLimiter(new FakeClock(), capacity(), Infinity)
+  const { started, refused, request } = record()
+  for (let at = 0; at < 300; at++) limiter.enter(request(String(at)), Infinity)
+  t.equal(started.length, 16)
+  t.equal(refused.length, 300 - 16 - 256)
+  for (let at = 0; at < 256; at++) limiter.leave()
+  t.equal(started.length, 16 + 256)
+})
+
+t.test('only a flood is refused, and told when to come again', async (t) => {
+  const clock = new FakeClock()
+  const shared = capacity()
+  const limiter = new RateLimiter(clock, shared, 100)
+  const { started, refused, request } = record()
+  for (let at = 0; at < 1000; at++) limiter.enter(request(String(at)), 100)
+  t.equal(started.length, 16)
+  t.equal(shared.waiting, 256)
+  t.equal(refused.length, 1000 - 16 - 256)
+  t.ok(refused.every(([, seconds]) => seconds !== null && seconds >= 1 && seconds <= 20))
+})
+
+t.test('none waits for more than 20 s', async (t) => {
+  const clock = new FakeClock()
+  const shared = capacity()
+  const limiter = new RateLimiter(clock, shared, 2)
+  const { started, refused, request } = record()
+  for (let at = 0; at < 10; at++) limiter.enter(request('burst'), 2)
+  for (let at = 0; at < 10; at++) limiter.leave()
+  for (let at = 0; at < 41; at++) limiter.enter(request(String(at)), 2)
+  t.strictSame(refused, [['40', 21]], 'one that would is refused at once')
+  // Others go first, so that the last of those that wait have no turn in time.
+  for (let at = 0; at < 4; at++) limiter.enter(request('first', true), 2)
+  for (let half = 0; half < 40; half++) {
+    const before = started.length
+    await clock.pass(500)
+    for (let at = before; at < started.length; at++) limiter.leave()
+  }
+  t.strictSame(started.slice(10, 15), ['first', 'first', 'first', 'first', '0'])
+  t.strictSame(
+    refused.slice(1).map(([name]) => name),
+    ['36', '37', '38', '39'],
+  )
+  t.equal(shared.waiting, 0)
+  t.equal(clock.timers, 0)
+})
+
+t.test('what goes first is never refused for its rate, and bounded all the same', async (t) => {
+  const limiter = new RateLimiter(new FakeClock(), capacity(), 1)
+  const { started, refused, request } = record()
+  for (let at = 0; at < 1100; at++) limiter.enter(request(String(at), true), 1)
+  t.equal(started.length, 5)
+  t.equal(refused.length, 1100 - 5 - 1024)
+  t.ok(
+    refused.every(([, seconds]) => seconds === null),
+    'beyond a thousand without an answer',
+  )
+})
+
+t.test('a client that has started leaves its place', async (t) => {
+  const clock = new FakeClock()
+  const shared = capacity()
+  const limiter = new RateLimiter(clock, shared, 1000)
+  const { started, request } = record()
+  for (let at = 0; at < 16; at++) limiter.enter(request(String(at)), 1000)
+  const [impatient, first] = [request('impatient'), request('first', true)]
+  limiter.enter(impatient, 1000)
+  for (let at = 0; at < 5; at++) limiter.enter(at === 4 ? first : request('busy', true), 1000)
+  limiter.enter(request('patient'), 1000)
+  limiter.cancel(impatient)
+  limiter.cancel(first)
+  limiter.cancel(first)
+  t.equal(shared.waiting, 1)
+  for (let at = 0; at < 5; at++) limiter.leave()
+  t.equal(started.at(-1), 'patient')
+  t.equal(shared.waiting, 0)
+})
+
+t.test('all limiters together have capacity for so many', async (t) => {
+  const shared = { waiting: 0, max: 3 }
+  const { refused, request } = record()
+  for (let tenant = 0; tenant < 2; tenant++) {
+    const limiter = new RateLimiter(new FakeClock(), shared, 1)
+    for (let at = 0; at < 7; at++) limiter.enter(request(`${tenant} ${at}`), 1)
+  }
+  t.strictSame(
+    refused.map(([name]) => name),
+    ['1 6'],
+  )
+})
+
+t.test('limiters that nobody stands in are forgotten', async (t) => {
+  const clock = new FakeClock()
+  const limiters = new RateLimiters(clock)
+  const kept = limiters.of('kept', 1)
+  kept.enter(record().request('at work'), 1)
+  for (let at = 0; at < 30_000; at++) limiters.of(`address ${at}`, 1)
+  t.equal(limiters.of('kept', 1), kept, 'not one that is used')
+  t.ok(limiters.size < 20_001, String(limiters.size))
+  limiters.close()
+})
+
+t.test('whose limiter an anonymous request stands in', async (t) => {
+  t.equal(addressKey('192.0.2.7'), '@192.0.2.7')
+  t.equal(addressKey('::ffff:192.0.2.7'), '@192.0.2.7')
+  const ours = addressKey('2001:db8:1:2:3:4:5:6')
+  t.equal(addressKey('2001:0DB8:1:2::1'), ours)
+  t.equal(addressKey('2001:db8:1:2::'), ours)
+  t.not(addressKey('2001:db8:1:3::1'), ours)
+  t.equal(addressKey('::1'), '@0:0:0:0::/64')
+})
