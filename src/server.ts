@@ -1,8 +1,8 @@
 /** The composition root: configuration, databases, accounts, the HTTP layer; listening; and the way down. */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { prepareAdmins, reloadConfig, requireAdminIfHosted } from './auth/admins.ts'
+import { prepareAdmins, reloadConfig, requireAdmin } from './auth/admins.ts'
 import { openConfig } from './config/config.ts'
-import { prepareDataFolder, tightenDataFolder } from './config/data-folder.ts'
+import { prepareDataFolder, restrictPermissions } from './config/data-folder.ts'
 import { makeLogger } from './config/logger.ts'
 import type { ConfigFlags } from './config/sources.ts'
 import { requireSafeProxyAuth } from './config/value-rules.ts'
@@ -55,14 +55,14 @@ export interface RunningServer {
 export async function startServer(options: ServerOptions): Promise<RunningServer> {
   const { dataDir, env, flags } = options
   await prepareDataFolder(dataDir)
-  await tightenDataFolder(dataDir)
+  await restrictPermissions(dataDir)
   const shutdown = new Shutdown()
   try {
     const config = await openConfig({ dataDir, env, flags })
     const { logger, close: closeLog } = makeLogger(config, { tty: process.stdout.isTTY === true })
     shutdown.add(closeLog)
     for (const warning of await prepareAdmins(config, env)) logger.warn(warning)
-    requireAdminIfHosted(config)
+    requireAdmin(config)
     requireSafeProxyAuth((section, key) => config.get(section, key))
     const app = await compose(options, { dataDir, env, config, logger, shutdown })
     // First, so that who asks where the app listens is told of all places (http/plugins/cross-origin.ts).

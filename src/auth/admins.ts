@@ -9,9 +9,14 @@ import { hashPassword, isHashed, looksHashed, saltOf, verifyPassword } from './p
 
 const ADMINS = 'admins'
 
-/** @returns whether everybody may do everything: no admin is configured (protocol.md 11.1), and the mode is not hosted */
+/** @returns whether everybody may do everything, since there is no admin (protocol.md 11.1) and none is needed */
 export function isOpen(config: Config): boolean {
-  return !config.isHosted && adminCount(config) === 0
+  return !needsAdmin(config) && adminCount(config) === 0
+}
+
+/** In hosted mode somebody must make accounts, and without an admin the server would be closed to everybody. */
+function needsAdmin({ isHosted }: Config): boolean {
+  return isHosted
 }
 
 function adminCount(config: Config): number {
@@ -19,11 +24,11 @@ function adminCount(config: Config): number {
 }
 
 /**
- * Hosted mode needs somebody who may make accounts: without an admin the server would be closed to everybody.
+ * Checks that there is an admin where the server needs one.
  * @throws StartError
  */
-export function requireAdminIfHosted(config: Config): void {
-  if (!config.isHosted || adminCount(config) > 0) return
+export function requireAdmin(config: Config): void {
+  if (!needsAdmin(config) || adminCount(config) > 0) return
   throw new StartError(
     'Hosted mode needs a server admin: set COUCHDB_USER and COUCHDB_PASSWORD, or write a line "name = password" ' +
       `below [admins] in ${config.path}, and start again.`,
@@ -93,9 +98,9 @@ async function storedForm(config: Config, name: string, password: string): Promi
 export async function deleteAdmin(config: Config, name: string, options: WriteOptions = {}): Promise<string> {
   return config.delete(ADMINS, name, {
     ...options,
-    admit: async () => {
-      await options.admit?.()
-      if (!config.isHosted || adminCount(config) !== 1 || config.get(ADMINS, name) === undefined) return
+    precondition: async () => {
+      await options.precondition?.()
+      if (!needsAdmin(config) || adminCount(config) !== 1 || config.get(ADMINS, name) === undefined) return
       throw new CouchError(
         'forbidden',
         'Hosted mode needs a server admin: make another before the last one goes.',
@@ -105,7 +110,7 @@ export async function deleteAdmin(config: Config, name: string, options: WriteOp
 }
 
 /**
- * For {@link WriteOptions.admit}: the admin is to be the first one.
+ * For {@link WriteOptions.precondition}: the admin is to be the first one.
  * @throws conflict when there is a server admin by now
  */
 export function requireNoAdmin(config: Config): void {
@@ -222,7 +227,7 @@ function hash(config: Config, password: string): Promise<string> {
 // Reading the configuration anew, with the rules that keep a server from losing its admins by it.
 
 /** How many names of keys one line of the log takes. */
-const MAX_TOLD = 100
+const MAX_LOGGED_KEYS = 100
 
 /** Where the outcome is told; no value of a key is ever handed to it. */
 interface ReloadLog {
@@ -240,8 +245,8 @@ interface ReloadLog {
 export async function reloadConfig(config: Config, log: ReloadLog): Promise<void> {
   const hashed = new Map<string, string>()
   try {
-    const changed = await config.reload((fresh) => admitAdmins(config, fresh, hashed))
-    log.info({ changed: changed.slice(0, MAX_TOLD) }, 'the configuration was read anew')
+    const changed = await config.reload((fresh) => prepareFreshAdmins(config, fresh, hashed))
+    log.info({ changed: changed.slice(0, MAX_LOGGED_KEYS) }, 'the configuration was read anew')
   } catch (error) {
     log.warn({ reason: (error as Error).message }, 'the configuration has an error and stays as it was')
     throw refusal(error)
@@ -266,7 +271,11 @@ function refusal(error: unknown): CouchError {
  * @param hashed takes the hashes of passwords that stand in local.ini in plain text
  * @throws StartError
  */
-async function admitAdmins(config: Config, fresh: FreshConfig, hashed: Map<string, string>): Promise<void> {
+async function prepareFreshAdmins(
+  config: Config,
+  fresh: FreshConfig,
+  hashed: Map<string, string>,
+): Promise<void> {
   const { sections, text, env } = fresh
   for (const [name, stored] of [...(sections.get(ADMINS) ?? [])]) {
     const place = placeOf(config.path, text, ADMINS, name)

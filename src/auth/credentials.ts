@@ -12,7 +12,7 @@ import { verifyPassword } from './password.ts'
 import { digestsOf, sessionSecret } from './sessions.ts'
 
 /** Who brings the credentials, as far as it is known; a request is one. */
-interface Asker {
+interface Client {
   /** The client's IP address; looked at only where it matters. */
   readonly address: string
 }
@@ -70,27 +70,27 @@ export class CredentialChecker {
    * As {@link login}.
    * @returns the user; null when the name or the password is wrong
    */
-  async check(name: string, password: string, asker: Asker | null = null): Promise<UserCtx | null> {
-    const account = await this.login(name, password, asker)
+  async check(name: string, password: string, client: Client | null = null): Promise<UserCtx | null> {
+    const account = await this.login(name, password, client)
     return account === null ? null : { name, roles: account.roles }
   }
 
   /**
-   * @param asker whose failures are counted, and who is refused after too many; null: a pair that was right once is
+   * @param client whose failures are counted, and who is refused after too many; null: a pair that was right once is
    *   looked at again, which is nobody's guess
    * @returns the account as it was when its password was compared; null when the name or the password is wrong, which
    *   takes as long for an unknown name
    * @throws account_locked; forbidden for the right password of an account that is let in nowhere; unavailable when too many checks are waiting already
    */
-  async login(name: string, password: string, asker: Asker | null = null): Promise<Account | null> {
-    const watched = asker !== null && this.#lockout?.isWatching ? asker.address : null
+  async login(name: string, password: string, client: Client | null = null): Promise<Account | null> {
+    const watched = client !== null && this.#lockout?.isWatching ? client.address : null
     if (watched !== null) this.#refuseLocked(watched, name)
     const account = await this.#accounts.find(name)
     // An account without a password takes as long, too.
     const stored = account?.stored ?? this.#accounts.decoy()
     const key = this.#keyOf(name, password, stored)
     const known = this.#verified.get(key)
-    const right = known ?? (await this.#judge(key, { name, password, stored, asker }))
+    const right = known ?? (await this.#checkUnknown(key, { name, password, stored, client }))
     if (!right || !account?.stored) {
       this.#wrong += 1
       return null
@@ -108,7 +108,7 @@ export class CredentialChecker {
   }
 
   /** Notes a device token that was refused in the place of a password. */
-  refusedToken(name: string, asker: Asker): void {
+  refusedToken(name: string, asker: Client): void {
     this.#lockout?.tokenRefused(asker.address, name)
   }
 
@@ -117,8 +117,8 @@ export class CredentialChecker {
   }
 
   /** Of a pair that is not known to be right. */
-  #judge(key: string, attempt: Attempt): Promise<boolean> | false {
-    const { name, asker } = attempt
+  #checkUnknown(key: string, attempt: Attempt): Promise<boolean> | false {
+    const { name, client: asker } = attempt
     if (asker !== null && this.#lockout?.isAddressLocked(asker.address)) {
       this.#lockout.failed(asker.address, name)
       throw new CouchError('account_locked')
@@ -140,7 +140,7 @@ export class CredentialChecker {
   #compute(key: string, attempt: Attempt): Promise<boolean> {
     const running = this.#running.get(key)
     if (running) return running
-    const share = attempt.asker === null ? '' : networkOf(attempt.asker.address)
+    const share = attempt.client === null ? '' : networkOf(attempt.client.address)
     this.#hashed += 1
     const started = this.#limiter
       .run(() => this.#verifyInTurn(attempt), share)
@@ -154,7 +154,7 @@ export class CredentialChecker {
   }
 
   /** Of many guesses that came at once, those behind the one that locked the account are not tried any more. */
-  async #verifyInTurn({ name, password, stored, asker }: Attempt): Promise<boolean> {
+  async #verifyInTurn({ name, password, stored, client: asker }: Attempt): Promise<boolean> {
     if (asker !== null) this.#refuseLocked(asker.address, name)
     const right = await this.#verify(password, stored)
     if (!right && asker !== null) this.#lockout?.failed(asker.address, name)
@@ -166,7 +166,7 @@ interface Attempt {
   readonly name: string
   readonly password: string
   readonly stored: string
-  readonly asker: Asker | null
+  readonly client: Client | null
 }
 
 // A proxy in front that has found out who asks, and says so in headers; protocol.md 11.2.

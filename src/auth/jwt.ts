@@ -58,21 +58,21 @@ export class JwtVerifier {
 
   /**
    * @param now in milliseconds since 1970
-   * @param asker on whose account the work goes: an address
+   * @param address on whose account the work goes: an address
    * @throws bad_token, unauthorized, with CouchDB's reasons (protocol.md 11.5); unavailable when too many wait
    */
-  async verify(token: string, now: number, asker: string): Promise<VerifiedToken> {
+  async verify(token: string, now: number, address: string): Promise<VerifiedToken> {
     const digest = createHash('sha256').update(token).digest('base64')
-    const known = this.#verified.get(digest) ?? (await this.#verifyNew(token, digest, asker))
+    const known = this.#verified.get(digest) ?? (await this.#verifyNew(token, digest, address))
     checkPeriod(known.period, now / 1000)
     return known
   }
 
-  async #verifyNew(token: string, digest: string, asker: string): Promise<VerifiedToken> {
+  async #verifyNew(token: string, digest: string, address: string): Promise<VerifiedToken> {
     const { claimsOf, headerOf } = await import('./jwt-signature.ts')
     const header = headerOf(token)
     const key = this.#keyOf(header)
-    const claims = await this.#limiter.run(() => claimsOf(token, key, header.alg), asker)
+    const claims = await this.#limiter.run(() => claimsOf(token, key, header.alg), address)
     const config = this.#config
     checkRequired(header, claims, parseClaims(config.get('jwt_auth', 'required_claims') || 'exp') ?? [])
     const verified = {

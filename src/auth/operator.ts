@@ -114,7 +114,7 @@ async function setPassword(
     if (!create) throw notThere(name)
   }
   const isFixed = await isFromEnvironment(services.env, name)
-  await setAdmin(config, name, password, isFirst ? { admit: () => requireNoAdmin(config) } : {})
+  await setAdmin(config, name, password, isFirst ? { precondition: () => requireNoAdmin(config) } : {})
   const warning = isFixed
     ? `COUCHDB_PASSWORD sets the password of ${name} at each start; change it, too.`
     : null

@@ -195,8 +195,8 @@ export class PerUserDatabases {
     if (seq <= this.#doneBefore && (isThere || deleted)) return
     if (!isThere && deleted) return
     try {
-      if (!deleted) await this.#give(database, name)
-      else if (await isGone(users, name)) await this.#take(database, name)
+      if (!deleted) await this.#provide(database, name)
+      else if (await isGone(users, name)) await this.#withdraw(database, name)
     } catch (fault) {
       if (!(fault instanceof CouchError) || fault.status >= 500) throw fault
       // A name that is too long for a database's would hold up all others for ever.
@@ -204,7 +204,7 @@ export class PerUserDatabases {
     }
   }
 
-  async #give(database: string, name: string): Promise<void> {
+  async #provide(database: string, name: string): Promise<void> {
     const { databases, registry } = this.#options
     await registry.create(database, name === '' ? null : name).catch(ignoring('file_exists'))
     const handle = databases.get(database)
@@ -218,7 +218,7 @@ export class PerUserDatabases {
   }
 
   /** The account is deleted: so is its database, or the account loses its rights to it. */
-  async #take(database: string, name: string): Promise<void> {
+  async #withdraw(database: string, name: string): Promise<void> {
     const { databases, registry, config } = this.#options
     if (config.boolean(SECTION, 'delete_dbs')) {
       await registry.delete(database).catch(ignoring('no_database'))

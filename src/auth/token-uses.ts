@@ -100,14 +100,14 @@ export interface OwnerOptions {
  * Takes the tokens of accounts that are gone. While an account is missing its tokens let nobody in anyway; but a later
  * account of the same name is somebody else's.
  */
-export class OwnerWatch {
+export class TokenOwnerCheck {
   readonly #table: TokenTable
   readonly #revokeAll: (account: string) => Promise<void>
   readonly #options: OwnerOptions
   readonly #forget: () => void
   /** Accounts with tokens that are to be looked at. */
-  readonly #doubted: Set<string>
-  #looking: Promise<void> | undefined
+  readonly #unchecked: Set<string>
+  #running: Promise<void> | undefined
   #timer: NodeJS.Timeout | undefined
   #isClosed = false
 
@@ -116,50 +116,50 @@ export class OwnerWatch {
     this.#table = table
     this.#revokeAll = revokeAll
     this.#options = options
-    this.#doubted = new Set(table.accounts())
-    this.#forget = options.accounts.onChange((names) => this.#doubt(names))
-    this.#look()
+    this.#unchecked = new Set(table.accounts())
+    this.#forget = options.accounts.onChange((names) => this.#recheck(names))
+    this.#start()
   }
 
-  #doubt(names: ReadonlySet<string> | 'all'): void {
+  #recheck(names: ReadonlySet<string> | 'all'): void {
     for (const name of names === 'all' ? this.#table.accounts() : names) {
-      if (this.#table.hasAccount(name)) this.#doubted.add(name)
+      if (this.#table.hasAccount(name)) this.#unchecked.add(name)
     }
-    this.#look()
+    this.#start()
   }
 
-  #look(): void {
-    if (this.#looking !== undefined || this.#isClosed || this.#doubted.size === 0) return
+  #start(): void {
+    if (this.#running !== undefined || this.#isClosed || this.#unchecked.size === 0) return
     clearTimeout(this.#timer)
-    this.#looking = this.#lookAtAll().then(
+    this.#running = this.#checkAll().then(
       () => {
-        this.#looking = undefined
-        this.#look()
+        this.#running = undefined
+        this.#start()
       },
       (fault: unknown) => {
-        this.#looking = undefined
+        this.#running = undefined
         this.#options.onFault(fault)
-        if (!this.#isClosed) this.#timer = setTimeout(() => this.#look(), RETRY_MS).unref()
+        if (!this.#isClosed) this.#timer = setTimeout(() => this.#start(), RETRY_MS).unref()
       },
     )
   }
 
-  async #lookAtAll(): Promise<void> {
-    for (const name of this.#doubted) {
+  async #checkAll(): Promise<void> {
+    for (const name of this.#unchecked) {
       if (this.#isClosed) return
       // What changes while the answer is on its way is looked at again.
-      this.#doubted.delete(name)
-      await this.#lookAt(name)
+      this.#unchecked.delete(name)
+      await this.#checkOwner(name)
     }
   }
 
-  async #lookAt(name: string): Promise<void> {
+  async #checkOwner(name: string): Promise<void> {
     try {
       if ((await this.#options.accounts.find(name)) === null) await this.#revokeAll(name)
     } catch (fault) {
       // The account is there, and its devices are to get in again once its conflict is resolved.
       if (fault instanceof CouchError && fault.code === 'account_conflicts') return
-      this.#doubted.add(name)
+      this.#unchecked.add(name)
       throw fault
     }
   }
@@ -168,6 +168,6 @@ export class OwnerWatch {
     this.#isClosed = true
     this.#forget()
     clearTimeout(this.#timer)
-    await this.#looking
+    await this.#running
   }
 }

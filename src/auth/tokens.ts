@@ -15,7 +15,7 @@ import {
   TokenTable,
   tokenOfRecord,
 } from './token-record.ts'
-import { type OwnerOptions, OwnerWatch, TokenUses, type UseOptions } from './token-uses.ts'
+import { type OwnerOptions, TokenOwnerCheck, TokenUses, type UseOptions } from './token-uses.ts'
 
 export type TokenRecords = Pick<Catalog, 'readRecords' | 'writeRecords'>
 
@@ -58,7 +58,7 @@ export class Tokens implements TokenSource {
   readonly #limits: () => TokenLimits
   readonly #now: () => number
   readonly #uses: TokenUses
-  readonly #owners: OwnerWatch
+  readonly #owners: TokenOwnerCheck
   readonly #listeners = new Set<AccountListener>()
   #lastWrite: Promise<unknown> = Promise.resolve()
 
@@ -69,7 +69,7 @@ export class Tokens implements TokenSource {
     this.#limits = () => options.limits()
     this.#now = options.now ?? Date.now
     this.#uses = new TokenUses(table, (writes) => this.#write(writes), options)
-    this.#owners = new OwnerWatch(table, (account) => this.revokeAll(account), options)
+    this.#owners = new TokenOwnerCheck(table, (account) => this.revokeAll(account), options)
   }
 
   looksLike(password: string): boolean {

@@ -50,7 +50,7 @@ export type ChangedNames = ReadonlySet<string> | 'all'
 
 export class UsersFeed {
   readonly #databases: Pick<Databases, 'get' | 'usersDatabase'>
-  readonly #tell: (names: ChangedNames) => void
+  readonly #onChange: (names: ChangedNames) => void
   #handle: DatabaseHandle | null = null
   #unwatch: () => void = () => {}
   /** Where the next page begins; null until it is known. */
@@ -61,7 +61,7 @@ export class UsersFeed {
   /** @param tell called with whoever has changed, before {@link settled} lets anybody go on */
   constructor(databases: Pick<Databases, 'get' | 'usersDatabase'>, tell: (names: ChangedNames) => void) {
     this.#databases = databases
-    this.#tell = tell
+    this.#onChange = tell
   }
 
   /** Another one after everything that may have changed an account. */
@@ -92,15 +92,15 @@ export class UsersFeed {
     this.#handle = handle
     this.#since = null
     this.#changed('all')
-    this.#unwatch = handle?.watch((event) => this.#take(event)) ?? (() => {})
+    this.#unwatch = handle?.watch((event) => this.#onEvent(event)) ?? (() => {})
   }
 
   #changed(names: ChangedNames): void {
     this.#version += 1
-    this.#tell(names)
+    this.#onChange(names)
   }
 
-  #take(event: DatabaseEvent): void {
+  #onEvent(event: DatabaseEvent): void {
     if (event.type === 'secured') return
     if (event.type === 'gone') {
       // Deleted, or its thread has died with commits that were not told of.
@@ -135,7 +135,7 @@ export class UsersFeed {
         seen = this.#version
         const names = await this.#namesSince(handle, this.#since)
         if (handle !== this.#handle) return
-        this.#tell(names)
+        this.#onChange(names)
       }
     } catch {
       this.#since = null

@@ -18,7 +18,11 @@ interface UpgradeCopiesOptions {
  * Removes copies that are old enough, now and every few hours.
  * @returns what ends that
  */
-export function tendUpgradeCopies({ dataDir, config, logger }: UpgradeCopiesOptions): () => Promise<void> {
+export function startUpgradeCopyCleanup({
+  dataDir,
+  config,
+  logger,
+}: UpgradeCopiesOptions): () => Promise<void> {
   const look = async (): Promise<void> => {
     try {
       const days = config.integer('settee', 'upgrade_copies_days')
@@ -110,7 +114,7 @@ async function sweepReplaced(dataDir: string, days: number, now: number): Promis
  * @param days asked each time
  * @returns what stops it
  */
-export function keepSwept(
+export function startSweeping(
   dataDir: string,
   days: () => number,
   onFault: (fault: unknown) => void,

@@ -32,9 +32,9 @@ export interface UpdatesView {
    */
   readonly names: (() => Promise<readonly string[]>) | null
   /** A token as it is told: who sees a part only must not read from it how much else goes on. */
-  told(token: string): string
+  encode(token: string): string
   /** The token that was told so; null: it is none of ours. */
-  meant(told: string): string | null
+  decode(told: string): string | null
 }
 
 /** All updates, for server admins. No database's incarnation is 0. */
@@ -42,8 +42,8 @@ const ALL_UPDATES: UpdatesView = {
   incarnation: 0,
   security: ADMIN_ONLY,
   names: null,
-  told: (token) => token,
-  meant: (told) => told,
+  encode: (token) => token,
+  decode: (told) => told,
 }
 
 /** The updates as a feed's database. */
@@ -76,7 +76,7 @@ async function updatesPage(
   const atTip = rows.length < wanted
   const empty = options.descending ? (range.before ?? newest) : range.since
   const lastSeq = atTip && !options.descending ? newest : (rows.at(-1)?.seq ?? empty)
-  const token = (seq: number) => view.told(sequenceToken(epochs, seq))
+  const token = (seq: number) => view.encode(sequenceToken(epochs, seq))
   return {
     bytes: bytesOf(frameUpdates(rows, token, options.framing)),
     rows: rows.length,
@@ -133,8 +133,8 @@ async function locate(
   const { lastSeq, epochs } = await origin.updates({ since: 0 }, 0)
   if (since === 'now') return { range: { since: lastSeq }, unknownEpoch: false }
   // What is no token at all is refused either way.
-  const { seq, unknownEpoch } = readSequence(epochs, lastSeq, view.meant(since) ?? since)
-  if (view.meant(since) === null) return { range: { since: 0 }, unknownEpoch: since !== '0' }
+  const { seq, unknownEpoch } = readSequence(epochs, lastSeq, view.decode(since) ?? since)
+  if (view.decode(since) === null) return { range: { since: 0 }, unknownEpoch: since !== '0' }
   return { range: { since: seq }, unknownEpoch }
 }
 

@@ -28,7 +28,7 @@ export interface WriteOptions {
    * Asked in the turn of the write, when all earlier writes have taken effect: whoever asked for the write may have lost
    * the right to it since. It throws what refuses the write, and must not write to this configuration.
    */
-  readonly admit?: () => void | Promise<void>
+  readonly precondition?: () => void | Promise<void>
 }
 
 /** A configuration that was read anew and is not in effect yet. */
@@ -85,7 +85,7 @@ function localIniIn(dataDir: string): string {
 export class Config {
   /** Where local.ini stands, or will stand after the first change. */
   readonly path: string
-  /** Hosted mode (docs/hosted.md), as it was said at the start: another `settee/mode` counts from the next start on. */
+  /** Hosted mode (docs/hosted.md), as at the start. Another `settee/mode` counts from the next start. */
   readonly isHosted: boolean
   /** The database of accounts, `chttpd_auth/authentication_db`, as it was said at the start. */
   readonly usersDatabase: string
@@ -99,7 +99,7 @@ export class Config {
   #current: Sections
   #lastWrite: Promise<unknown> = Promise.resolve()
   /** A write has failed: what is read from local.ini may be on no disk. */
-  #isInDoubt = false
+  #isUncertain = false
 
   /** Use {@link openConfig}. */
   constructor(sources: ConfigOptions, sections: Sections) {
@@ -143,14 +143,14 @@ export class Config {
    * @param value is trimmed (protocol.md 12.1)
    * @returns the old value, `""` when there was none
    * @throws bad_request, config_read_only; when local.ini cannot be written, insufficient_storage or
-   *   internal_server_error, and nothing has changed; what `admit` throws
+   *   internal_server_error, and nothing has changed; what `precondition` throws
    */
   async set(section: string, key: string, value: string, options: WriteOptions = {}): Promise<string> {
     const trimmed = value.trim()
     checkSetting(section, key, trimmed)
     if (section === 'admins' && !trimmed.startsWith('-')) throw new Error('An admin is set by setAdmin.')
     return this.#inTurn(async () => {
-      await options.admit?.()
+      await options.precondition?.()
       this.#refuseUnsafe(section, key, trimmed)
       const old = this.get(section, key) ?? ''
       await this.#keep(section, key, options, (text) => setInText(text, section, key, trimmed))
@@ -167,7 +167,7 @@ export class Config {
   async delete(section: string, key: string, options: WriteOptions = {}): Promise<string> {
     checkNames(section, key)
     return this.#inTurn(async () => {
-      await options.admit?.()
+      await options.precondition?.()
       const old = this.get(section, key)
       if (old === undefined) throw new CouchError('unknown_config_value')
       this.#refuseUnsafe(section, key, undefined)
@@ -261,11 +261,11 @@ export class Config {
   #apply(section: string, key: string, value: string | undefined): void {
     if (value === undefined) this.#current.get(section)?.delete(key)
     else put(this.#current, section, key, value)
-    this.#tell(section, key)
+    this.#notify(section, key)
   }
 
   /** Tells of a key, and of the one that it may stand for. */
-  #tell(section: string, key: string): void {
+  #notify(section: string, key: string): void {
     const newer = newerSection(section, key)
     for (const each of newer === null ? [section] : [section, newer]) {
       for (const listener of this.#listeners) listener(each, key, this.get(each, key))
@@ -277,7 +277,7 @@ export class Config {
     const old = this.#current
     this.#current = fresh
     const changed = differences(old, fresh)
-    for (const [section, key] of changed) this.#tell(section, key)
+    for (const [section, key] of changed) this.#notify(section, key)
     return changed.map(([section, key]) => `${section}/${key}`)
   }
 
@@ -303,11 +303,11 @@ export class Config {
     try {
       const text = await readIniText(this.path)
       const changed = change(text)
-      if (changed === text && !this.#isInDoubt) return
+      if (changed === text && !this.#isUncertain) return
       await writeAtomically(this.path, changed)
-      this.#isInDoubt = false
+      this.#isUncertain = false
     } catch (error) {
-      this.#isInDoubt = true
+      this.#isUncertain = true
       throw writeFailure(error)
     }
   }

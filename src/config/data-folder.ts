@@ -65,7 +65,7 @@ const OTHERS = 0o077
  * changed, such as on a read-only mount, stays as it is.
  * @param path of a data folder that is there
  */
-export async function tightenDataFolder(path: string): Promise<void> {
+export async function restrictPermissions(path: string): Promise<void> {
   for await (const { name } of await opendir(path)) if (OWN.test(name)) await tighten(join(path, name))
   const databases = await opendir(join(path, 'databases')).catch(() => null)
   if (databases === null) return

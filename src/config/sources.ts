@@ -47,7 +47,7 @@ export async function readLocalIni(path: string): Promise<LocalIni> {
       const problem = value === '' ? null : problemWith(section, key, value)
       if (problem === null) continue
       const place = placeOf(path, text, section, key)
-      throw new StartError(`${place}: ${section}/${key} ${told(section, key, value, problem)}`)
+      throw new StartError(`${place}: ${section}/${key} ${problemText(section, key, value, problem)}`)
     }
   }
   return { sections, text }
@@ -63,7 +63,7 @@ export function placeOf(path: string, text: string, section: string, key: string
 }
 
 /** What is wrong with a value, which is told unless it is a secret. */
-function told(section: string, key: string, value: string, problem: string): string {
+function problemText(section: string, key: string, value: string, problem: string): string {
   return `${problem}${isSecretKey(section, key) ? '' : `, not "${value}"`}.`
 }
 
@@ -121,7 +121,7 @@ export async function overlay(
   for (const [section, key, value, source] of settingsOf(env, flags, secret)) {
     if (value === undefined || isOverruled(section, key)) continue
     const problem = problemWith(section, key, value)
-    if (problem) throw new StartError(`${source} ${told(section, key, value, problem)}`)
+    if (problem) throw new StartError(`${source} ${problemText(section, key, value, problem)}`)
     put(sections, section, key, value)
   }
 }

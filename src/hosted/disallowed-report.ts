@@ -24,7 +24,7 @@ const LEAST_REST_MS = 5
  * @returns ends it; resolves when nothing is asked any more
  */
 export function reportDisallowed(databases: Pick<Databases, 'names' | 'get'>, log: Log): () => Promise<void> {
-  const look = new Look(databases, log)
+  const look = new DisallowedScan(databases, log)
   const done = look.run()
   return async () => {
     look.stop()
@@ -32,7 +32,7 @@ export function reportDisallowed(databases: Pick<Databases, 'names' | 'get'>, lo
   }
 }
 
-class Look {
+class DisallowedScan {
   readonly #databases: Pick<Databases, 'names' | 'get'>
   readonly #log: Log
   #found = 0
@@ -63,14 +63,14 @@ class Look {
     try {
       const stored = await this.#databases.get(name).countDisallowed()
       this.#looked += 1
-      if (stored.designDocs > 0 || stored.attachments > 0) this.#tell(name, stored)
+      if (stored.designDocs > 0 || stored.attachments > 0) this.#report(name, stored)
     } catch (error) {
       if (this.#isStopped || !this.#databases.names().includes(name)) return
       this.#warn({ err: error, database: name }, 'hosted mode: a database could not be looked through')
     }
   }
 
-  #tell(database: string, { designDocs, attachments }: DisallowedContent): void {
+  #report(database: string, { designDocs, attachments }: DisallowedContent): void {
     this.#found += 1
     this.#warn({ database, designDocs, attachments }, textOf(designDocs, attachments))
   }

@@ -11,12 +11,12 @@ import { CouchError } from '../core/errors.ts'
 import { addressKey } from '../core/network.ts'
 import type { UserCtx } from '../core/types.ts'
 import type { Databases } from '../threads/databases.ts'
-import { AccountKeeper, type AccountUsage } from './account-keeper.ts'
 import { FeedSlots } from './feed-slots.ts'
 import { Owners } from './owners.ts'
 import { RateLimiters } from './rate-limiter.ts'
+import { type AccountUsage, TenantAccounts } from './tenant-accounts.ts'
 import { TenantDatabases } from './tenant-databases.ts'
-import { Tenants, tenantAccounts } from './tenants.ts'
+import { Tenants, withRefusals } from './tenants.ts'
 import { UpdatesViews } from './updates-views.ts'
 import { Usage } from './usage.ts'
 import { maxSizeOf, WriteTurns } from './write-turns.ts'
@@ -37,7 +37,7 @@ export interface Hosted {
   readonly tenants: Tenants
   readonly databases: TenantDatabases
   readonly usage: Usage
-  readonly accounts: AccountKeeper
+  readonly accounts: TenantAccounts
   readonly feeds: FeedSlots
   /** The usage of each account, for metrics. */
   tenantUsage(): readonly ({ readonly account: string } & AccountUsage)[]
@@ -56,7 +56,7 @@ interface Parts {
   readonly usage: Usage
   readonly turns: WriteTurns
   readonly updates: UpdatesViews
-  readonly accounts: AccountKeeper
+  readonly accounts: TenantAccounts
   readonly limiters: RateLimiters
   readonly feeds: FeedSlots
 }
@@ -81,7 +81,7 @@ export async function openHosted(options: HostedOptions): Promise<Hosted> {
   const limiters = new RateLimiters(clock)
   const turns = new WriteTurns({ owners, usage })
   const updates = await UpdatesViews.open({ store: databases, owners, databases, tenantDatabases })
-  const accounts = new AccountKeeper({
+  const accounts = new TenantAccounts({
     databases,
     owners,
     tenants,
@@ -113,7 +113,7 @@ function hostedPolicy(parts: Parts): Policy {
     databases,
     limits: requestLimits(parts),
     accountsOnly: true,
-    accounts: (accounts) => tenantAccounts(accounts, tenants),
+    accounts: (accounts) => withRefusals(accounts, tenants),
     refusalOf: (account) => tenants.refusalOf(account),
     tenantOf,
     ownerOf: (database) => owners.ownerOf(database),

@@ -37,7 +37,7 @@ export class Owners {
   /** Reads the records. */
   static async open(store: RecordStore): Promise<Owners> {
     const owners = new Owners(store)
-    for (const { key, value } of await store.readRecords(KIND)) owners.#enter(key, readOwned(value))
+    for (const { key, value } of await store.readRecords(KIND)) owners.#add(key, readOwned(value))
     return owners
   }
 
@@ -80,9 +80,9 @@ export class Owners {
       { kind: KIND, key: database, value },
       ...dropped.map((key) => ({ kind: KIND, key, value: null })),
     ])
-    this.#leave(database)
-    for (const name of dropped) this.#leave(name)
-    this.#enter(database, { account, state })
+    this.#remove(database)
+    for (const name of dropped) this.#remove(name)
+    this.#add(database, { account, state })
   }
 
   /** Removes records. Durable when resolved. */
@@ -90,7 +90,7 @@ export class Owners {
     const known = databases.filter((name) => this.#byDatabase.has(name))
     if (known.length === 0) return
     await this.#store.writeRecords(known.map((key) => ({ kind: KIND, key, value: null })))
-    for (const name of known) this.#leave(name)
+    for (const name of known) this.#remove(name)
   }
 
   #beyondFormer(account: string, next: string): string[] {
@@ -98,7 +98,7 @@ export class Owners {
     return former.slice(0, Math.max(0, former.length + 1 - MAX_FORMER))
   }
 
-  #enter(database: string, owned: Owned): void {
+  #add(database: string, owned: Owned): void {
     this.#byDatabase.set(database, owned)
     const index = owned.state === 'deleted' ? this.#former : this.#byAccount
     const names = index.get(owned.account)
@@ -107,7 +107,7 @@ export class Owners {
     else names.add(database)
   }
 
-  #leave(database: string): void {
+  #remove(database: string): void {
     const owned = this.#byDatabase.get(database)
     if (owned === undefined) return
     this.#byDatabase.delete(database)

@@ -117,7 +117,7 @@ export class Tenants {
       else this.#tenants.set(account, after)
       this.#quotas.delete(account)
       if (after.isSuspended !== before.isSuspended || after.isLeaving !== before.isLeaving)
-        this.#tell(account)
+        this.#notify(account)
     })
   }
 
@@ -127,7 +127,7 @@ export class Tenants {
       await this.#store.writeRecords([{ kind: KIND, key: account, value: null }])
       this.#tenants.delete(account)
       this.#quotas.delete(account)
-      this.#tell(account)
+      this.#notify(account)
     })
   }
 
@@ -137,7 +137,7 @@ export class Tenants {
     return () => this.#listeners.delete(listener)
   }
 
-  #tell(account: string): void {
+  #notify(account: string): void {
     for (const listener of this.#listeners) listener(new Set([account]))
   }
 }
@@ -169,7 +169,7 @@ function readTenant(value: string): Tenant {
  * Wraps accounts. One that is not to be let in is found with its `refusal`, which only whoever has its password is
  * told: others shall not learn who has an account. Server admins are no tenants.
  */
-export function tenantAccounts(accounts: Accounts, tenants: Tenants): Accounts {
+export function withRefusals(accounts: Accounts, tenants: Tenants): Accounts {
   return {
     find: async (name) => {
       const account = await accounts.find(name)

@@ -62,8 +62,8 @@ export class UpdatesViews {
       incarnation,
       security: { admins: { names: [] }, members: { names: [account] } },
       names: () => this.#namesOf(account),
-      told: (token) => sealed(key, token),
-      meant: (told) => unsealed(key, told),
+      encode: (token) => sealed(key, token),
+      decode: (told) => unsealed(key, told),
     }
   }
 

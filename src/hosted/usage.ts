@@ -12,8 +12,8 @@ import type { Databases } from '../threads/databases.ts'
 import type { Owners, RecordStore } from './owners.ts'
 
 const KIND = 'usage'
-const LOOK_MS = 1000
-const NOTE_MS = 10_000
+const MEASURE_MS = 1000
+const SAVE_MS = 10_000
 /** Databases that are looked at side by side. */
 const AT_ONCE = 4
 /** Records in one write: a few milliseconds of the catalog's thread. */
@@ -43,12 +43,12 @@ export class Usage {
   readonly #watches = new Map<string, () => void>()
   /** Of accounts that were asked for, until one of their databases changes. */
   readonly #sums = new Map<string, Size>()
-  readonly #toLookAt = new Set<string>()
+  readonly #changedDatabases = new Set<string>()
   /** What has been written at the most to databases that were not looked at since. */
   readonly #written = new Map<string, Size>()
-  readonly #toNote = new Set<string>()
-  #cancelLook: (() => void) | null = null
-  #cancelNote: (() => void) | null = null
+  readonly #unsaved = new Set<string>()
+  #cancelMeasure: (() => void) | null = null
+  #cancelSave: (() => void) | null = null
   #work: Promise<unknown> = Promise.resolve()
   #isClosed = false
 
@@ -80,10 +80,10 @@ export class Usage {
   leave(name: string): void {
     this.#watches.get(name)?.()
     this.#watches.delete(name)
-    this.#toLookAt.delete(name)
+    this.#changedDatabases.delete(name)
     this.#written.delete(name)
     this.#forgetSum(name)
-    if (this.#sizes.delete(name)) this.#note(name)
+    if (this.#sizes.delete(name)) this.#queueRecord(name)
   }
 
   /** Removes what is kept of databases that are followed no more; to be called once all are followed. */
@@ -100,7 +100,7 @@ export class Usage {
     let sum = this.#sums.get(account)
     if (sum === undefined) {
       sum = NOTHING
-      for (const name of this.#options.owners.databasesOf(account)) sum = plus(sum, this.of(name))
+      for (const name of this.#options.owners.databasesOf(account)) sum = sumOfSizes(sum, this.of(name))
       this.#sums.set(account, sum)
     }
     return sum
@@ -121,48 +121,48 @@ export class Usage {
 
   /** Notes what a write that has ended may have brought at the most, until the database is looked at. */
   wrote(name: string, most: Size): void {
-    this.#written.set(name, plus(this.#written.get(name) ?? NOTHING, most))
+    this.#written.set(name, sumOfSizes(this.#written.get(name) ?? NOTHING, most))
   }
 
   /** What has been written to a database at the most since it was looked at; null: nothing. */
-  unseen(name: string): Size | null {
+  unmeasured(name: string): Size | null {
     return this.#written.get(name) ?? null
   }
 
   /** Looks at some databases now; never rejects. */
-  async lookAtAll(names: readonly string[]): Promise<void> {
-    for (const name of names) this.#toLookAt.add(name)
-    await this.#look()
+  async measureAll(names: readonly string[]): Promise<void> {
+    for (const name of names) this.#changedDatabases.add(name)
+    await this.#measureChanged()
   }
 
   /** Looks at what was written to and not looked at since. */
   async settle(): Promise<void> {
-    await this.#look()
+    await this.#measureChanged()
   }
 
   #changed(name: string): void {
     if (this.#isClosed) return
-    this.#toLookAt.add(name)
-    this.#cancelLook ??= this.#options.clock.after(LOOK_MS, () => {
-      this.#cancelLook = null
-      void this.#look()
+    this.#changedDatabases.add(name)
+    this.#cancelMeasure ??= this.#options.clock.after(MEASURE_MS, () => {
+      this.#cancelMeasure = null
+      void this.#measureChanged()
     })
   }
 
   /** One look after the other; never rejects. */
-  #look(): Promise<unknown> {
+  #measureChanged(): Promise<unknown> {
     this.#work = this.#work.then(async () => {
-      const names = [...this.#toLookAt]
-      this.#toLookAt.clear()
+      const names = [...this.#changedDatabases]
+      this.#changedDatabases.clear()
       const looking = Array.from({ length: AT_ONCE }, async () => {
-        for (let name = names.pop(); name !== undefined; name = names.pop()) await this.#lookAt(name)
+        for (let name = names.pop(); name !== undefined; name = names.pop()) await this.#measure(name)
       })
       await Promise.all(looking)
     })
     return this.#work
   }
 
-  async #lookAt(name: string): Promise<void> {
+  async #measure(name: string): Promise<void> {
     const written = this.#written.get(name)
     try {
       const { sizes, doc_count } = await this.#options.databases.get(name).info(SYSTEM_USER)
@@ -173,7 +173,7 @@ export class Usage {
       if (before?.bytes === sizes.active && before.documents === doc_count) return
       this.#sizes.set(name, { bytes: sizes.active, documents: doc_count })
       this.#forgetSum(name)
-      this.#note(name)
+      this.#queueRecord(name)
     } catch {
       // It is gone, or its thread has died: its next write brings it back.
     }
@@ -184,24 +184,24 @@ export class Usage {
     if (account !== undefined) this.#sums.delete(account)
   }
 
-  #note(name: string): void {
-    this.#toNote.add(name)
+  #queueRecord(name: string): void {
+    this.#unsaved.add(name)
     if (this.#isClosed) return
-    this.#cancelNote ??= this.#options.clock.after(NOTE_MS, () => {
-      this.#cancelNote = null
-      this.#work = this.#work.then(() => this.#writeNotes())
+    this.#cancelSave ??= this.#options.clock.after(SAVE_MS, () => {
+      this.#cancelSave = null
+      this.#work = this.#work.then(() => this.#save())
     })
   }
 
-  async #writeNotes(): Promise<void> {
-    const names = [...this.#toNote]
-    this.#toNote.clear()
+  async #save(): Promise<void> {
+    const names = [...this.#unsaved]
+    this.#unsaved.clear()
     for (let at = 0; at < names.length; at += BATCH) {
       const batch = names.slice(at, at + BATCH)
       const writes = batch.map((key) => ({ kind: KIND, key, value: written(this.#sizes.get(key)) }))
       await this.#options.store.writeRecords(writes).catch((fault: unknown) => {
         this.#options.onFault(fault)
-        for (const name of batch) this.#note(name)
+        for (const name of batch) this.#queueRecord(name)
       })
     }
   }
@@ -209,15 +209,15 @@ export class Usage {
   /** Stops looking, and notes what is known. */
   async close(): Promise<void> {
     this.#isClosed = true
-    this.#cancelLook?.()
-    this.#cancelNote?.()
+    this.#cancelMeasure?.()
+    this.#cancelSave?.()
     for (const unwatch of this.#watches.values()) unwatch()
     await this.#work
-    await this.#writeNotes()
+    await this.#save()
   }
 }
 
-function plus(a: Size, b: Size): Size {
+function sumOfSizes(a: Size, b: Size): Size {
   return { bytes: a.bytes + b.bytes, documents: a.documents + b.documents }
 }
 

@@ -26,7 +26,7 @@ export function maxSizeOf(length: number, isList: boolean): Size {
 
 interface WriteTurnsOptions {
   readonly owners: Pick<Owners, 'databasesOf'>
-  readonly usage: Pick<Usage, 'sumOf' | 'unseen' | 'wrote' | 'lookAtAll'>
+  readonly usage: Pick<Usage, 'sumOf' | 'unmeasured' | 'wrote' | 'measureAll'>
 }
 
 export class WriteTurns {
@@ -75,12 +75,12 @@ export class WriteTurns {
         })
         hasLooked = false
       } else {
-        const unseen = [...this.#owners.databasesOf(account)].filter(
-          (name) => name !== write.database && this.#usage.unseen(name) !== null,
+        const unmeasured = [...this.#owners.databasesOf(account)].filter(
+          (name) => name !== write.database && this.#usage.unmeasured(name) !== null,
         )
         // One that cannot be looked at holds up nobody.
-        if (unseen.length === 0 || hasLooked) return
-        await this.#usage.lookAtAll(unseen)
+        if (unmeasured.length === 0 || hasLooked) return
+        await this.#usage.measureAll(unmeasured)
         hasLooked = true
       }
     }
@@ -90,9 +90,9 @@ export class WriteTurns {
   #couldPass(account: string, write: Write, quota: Quota): boolean {
     let { bytes, documents } = this.#usage.sumOf(account)
     for (const name of this.#owners.databasesOf(account)) {
-      const unseen = this.#usage.unseen(name)
-      bytes += unseen?.bytes ?? 0
-      documents += unseen?.documents ?? 0
+      const unmeasured = this.#usage.unmeasured(name)
+      bytes += unmeasured?.bytes ?? 0
+      documents += unmeasured?.documents ?? 0
     }
     for (const { most } of [...this.#before(account, write), write]) {
       bytes += most.bytes

@@ -1,13 +1,13 @@
 /** The databases of a data folder, what looks after them, and what the log is told of them. */
 import { mkdir, readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { keepSwept, tendUpgradeCopies } from '../backup/upgrade-copies.ts'
+import { startSweeping, startUpgradeCopyCleanup } from '../backup/upgrade-copies.ts'
 import { freeSpaceFloor, settingsOf } from '../config/settings.ts'
 import { StartError } from '../config/start-error.ts'
 import { SpaceWatch } from '../metrics/space-watch.ts'
 import type { OwnedDatabases, ServerDatabasesOptions } from '../threads/databases.ts'
 import { openServerDatabases } from '../threads/server-databases.ts'
-import { tendKeptBodies } from '../time-machine/kept-bodies.ts'
+import { startKeptBodyCleanup } from '../time-machine/kept-bodies.ts'
 import type { ServerContext } from './server-context.ts'
 
 /** Sections whose keys database threads are told of. */
@@ -66,8 +66,8 @@ export async function maintainDatabases(
   databases: OwnedDatabases,
 ): Promise<SpaceWatch> {
   const { dataDir, config, logger, shutdown } = context
-  shutdown.add(tendUpgradeCopies({ dataDir, config, logger }))
-  shutdown.add(tendKeptBodies(databases, logger))
+  shutdown.add(startUpgradeCopyCleanup({ dataDir, config, logger }))
+  shutdown.add(startKeptBodyCleanup(databases, logger))
   const disk = await SpaceWatch.start({
     dataDir,
     logger,
@@ -76,7 +76,7 @@ export async function maintainDatabases(
   })
   shutdown.add(() => disk.close())
   const days = () => config.integer('settee', 'replaced_days')
-  const stopSweeping = keepSwept(dataDir, days, (fault) =>
+  const stopSweeping = startSweeping(dataDir, days, (fault) =>
     logger.warn({ err: fault }, 'what restores have replaced could not be removed in time'),
   )
   shutdown.add(async () => stopSweeping())

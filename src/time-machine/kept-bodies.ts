@@ -81,7 +81,10 @@ async function compacted(database: DatabaseHandle, ending: AbortSignal): Promise
  * Makes a pass some minutes from now, and one a day from then on.
  * @returns what ends that, and resolves when it has
  */
-export function tendKeptBodies(databases: Swept, logger: Pick<Logger, 'info' | 'warn'>): () => Promise<void> {
+export function startKeptBodyCleanup(
+  databases: Swept,
+  logger: Pick<Logger, 'info' | 'warn'>,
+): () => Promise<void> {
   const ending = new AbortController()
   const tending = tend(databases, logger, ending.signal)
   return async () => {

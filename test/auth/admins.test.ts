@@ -6,7 +6,7 @@ import {
   deleteAdmin,
   isOpen,
   prepareAdmins,
-  requireAdminIfHosted,
+  requireAdmin,
   setAdmin,
 } from '../../src/auth/admins.ts'
 import { CredentialChecker } from '../../src/auth/credentials.ts'
@@ -40,9 +40,9 @@ t.test('the first admin closes the server, the last one leaves it open', async (
 t.test('hosted mode is never open, and keeps its last admin', async (t) => {
   const config = await open(t, '[settee]\nmode = hosted\n')
   t.notOk(isOpen(config))
-  t.throws(() => requireAdminIfHosted(config), { name: 'StartError', message: config.path })
+  t.throws(() => requireAdmin(config), { name: 'StartError', message: config.path })
   for (const name of ['anna', 'ben']) await setAdmin(config, name, 'secret')
-  t.doesNotThrow(() => requireAdminIfHosted(config))
+  t.doesNotThrow(() => requireAdmin(config))
   await deleteAdmin(config, 'anna')
   await t.rejects(deleteAdmin(config, 'ben'), { code: 'forbidden', reason: /make another/ })
   await t.rejects(deleteAdmin(config, 'carl'), { code: 'unknown_config_value' })

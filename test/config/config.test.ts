@@ -288,9 +288,9 @@ t.test(
     }
     const first = config.set('couchdb', 'max_dbs_open', '7')
     const refused = [
-      config.set('log', 'level', 'error', { admit }),
-      config.set('log', 'level', 'error', { admit, persist: false }),
-      config.delete('log', 'level', { admit }),
+      config.set('log', 'level', 'error', { precondition: admit }),
+      config.set('log', 'level', 'error', { precondition: admit, persist: false }),
+      config.delete('log', 'level', { precondition: admit }),
     ]
     await first
     for (const each of refused) await t.rejects(each, { message: 'refused' })

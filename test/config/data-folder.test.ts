@@ -1,7 +1,7 @@
 import { chmodSync, existsSync, mkdirSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { prepareDataFolder, tightenDataFolder } from '../../src/config/data-folder.ts'
+import { prepareDataFolder, restrictPermissions } from '../../src/config/data-folder.ts'
 
 t.test('a missing folder is made, for its owner alone', async (t) => {
   const folder = t.testdir()
@@ -57,9 +57,9 @@ t.test('what an older version left open is closed to others, and nothing else is
   for (const file of [...own, 'cert.pem']) writeFileSync(join(data, file), '', { mode: 0o644 })
   chmodSync(join(data, 'elsewhere'), 0o644)
   symlinkSync(join(data, 'elsewhere'), join(data, 'ballast'))
-  await tightenDataFolder(data)
+  await restrictPermissions(data)
   for (const file of own) t.equal(modeOf(file), 0o600, file)
   for (const folder of ['databases', 'backups']) t.equal(modeOf(folder), 0o700, folder)
   t.strictSame([modeOf('certificates'), modeOf('cert.pem'), modeOf('elsewhere')], [0o755, 0o644, 0o644])
-  await tightenDataFolder(t.testdir({ empty: {} }))
+  await restrictPermissions(t.testdir({ empty: {} }))
 })

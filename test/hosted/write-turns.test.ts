@@ -18,9 +18,9 @@ function start(limit: number) {
     owners: { databasesOf: () => new Set(counts.keys()) },
     usage: {
       sumOf: () => ({ bytes: 0, documents: sum }),
-      unseen: (name) => (unseen.has(name) ? { bytes: 0, documents: unseen.get(name)! } : null),
+      unmeasured: (name) => (unseen.has(name) ? { bytes: 0, documents: unseen.get(name)! } : null),
       wrote: (name, { documents }) => unseen.set(name, (unseen.get(name) ?? 0) + documents),
-      lookAtAll: async (names) => {
+      measureAll: async (names) => {
         log.push(`look at ${names.join()}`)
         for (const name of names) unseen.delete(name)
         sum = counts.get('a')! + counts.get('b')!

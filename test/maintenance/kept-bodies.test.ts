@@ -4,7 +4,7 @@ import Sqlite from 'better-sqlite3'
 import t from 'tap'
 import { CouchError } from '../../src/core/errors.ts'
 import { DEFAULT_RULES, DEFAULT_SETTINGS } from '../../src/core/types.ts'
-import { sweepKeptBodies, tendKeptBodies } from '../../src/time-machine/kept-bodies.ts'
+import { startKeptBodyCleanup, sweepKeptBodies } from '../../src/time-machine/kept-bodies.ts'
 import { ADMIN } from '../documents/helpers.ts'
 import { openFiles, put, serve, until } from '../threads/served.ts'
 
@@ -61,7 +61,7 @@ t.test('a pass ends with the server, also while it waits', async (t) => {
   t.equal(await sweeping, 0)
   const told: unknown[] = []
   const tell = (what: unknown) => told.push(what)
-  await tendKeptBodies(databases, { info: tell, warn: tell })()
+  await startKeptBodyCleanup(databases, { info: tell, warn: tell })()
   t.same(told, [])
 })
 

@@ -1,7 +1,7 @@
 import { mkdir, readdir, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
-import { removeUpgradeCopies, tendUpgradeCopies } from '../../src/backup/upgrade-copies.ts'
+import { removeUpgradeCopies, startUpgradeCopyCleanup } from '../../src/backup/upgrade-copies.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 
 const DAY_MS = 86_400_000
@@ -31,7 +31,7 @@ t.test('a server looks when it starts, and says what went', async (t) => {
   const said: unknown[] = []
   const log = (...words: unknown[]) => void said.push(words)
   const logger = { info: log, warn: log } as never
-  const end = tendUpgradeCopies({ dataDir, config: { integer: () => 7 }, logger })
+  const end = startUpgradeCopyCleanup({ dataDir, config: { integer: () => 7 }, logger })
   await end()
   t.match(said, [[{ count: 1 }, /^removed copies/]])
   t.same(await readdir(join(dataDir, 'before-upgrade')), [])

@@ -109,7 +109,7 @@ async function enableSingleNode(
   const admin = adminIn(config, asked)
   const isMade = admin !== null && (await makeAdmin(config, admin, admit))
   for (const [section, key, value] of settings) {
-    await config.set(section, key, value, isMade ? {} : { admit })
+    await config.set(section, key, value, isMade ? {} : { precondition: admit })
   }
   await makeDatabases(databases, missing(databases, names))
 }
@@ -165,7 +165,7 @@ async function makeAdmin(
 ): Promise<boolean> {
   const stored = config.get('admins', name)
   if (stored !== undefined && !isHashed(password) && (await verifyPassword(password, stored))) return false
-  await setAdmin(config, name, password, { admit })
+  await setAdmin(config, name, password, { precondition: admit })
   return true
 }
 

@@ -217,7 +217,7 @@ function paramsOf(request: FastifyRequest): Params {
 function writeOptions(request: FastifyRequest): WriteOptions {
   return {
     persist: request.headers['x-couch-persist'] !== 'false',
-    admit: async () => {
+    precondition: async () => {
       await readmit(request)
       requireServerAdmin(request.user)
     },

@@ -14,7 +14,7 @@ import { type QuotaChange, type Size, shownQuota, type Usage } from './usage.ts'
 /** Accounts that are being made by the people themselves: each costs a hash, and the queue for those is shared. */
 const MAX_SIGN_UPS = 8
 
-interface AccountKeeperOptions {
+interface TenantAccountsOptions {
   readonly databases: Pick<Databases, 'get' | 'names'>
   readonly owners: Owners
   readonly tenants: Tenants
@@ -39,13 +39,13 @@ export interface NewAccount {
   readonly quota: QuotaChange
 }
 
-export class AccountKeeper {
-  readonly #options: AccountKeeperOptions
+export class TenantAccounts {
+  readonly #options: TenantAccountsOptions
   readonly #users: UserDocuments
   readonly #deletions = new KeyedMutex()
   #signUps = 0
 
-  constructor(options: AccountKeeperOptions) {
+  constructor(options: TenantAccountsOptions) {
     this.#options = options
     this.#users = new UserDocuments(options.databases)
   }
@@ -125,14 +125,14 @@ export class AccountKeeper {
 
   /** Databases of an account that is known by a token or a proxy alone must not become a stranger's. */
   #checkFree(name: string): void {
-    if (this.#options.tenants.isAdmin(name) || this.#isKnown(name)) throw taken()
+    if (this.#options.tenants.isAdmin(name) || this.#isKnown(name)) throw nameConflict()
   }
 
   async #makeUser(name: string, password: string, roles: readonly string[]): Promise<void> {
     try {
       await this.#users.create(name, password, roles)
     } catch (error) {
-      throw error instanceof CouchError && error.code === 'conflict' ? taken() : error
+      throw error instanceof CouchError && error.code === 'conflict' ? nameConflict() : error
     }
   }
 
@@ -191,7 +191,7 @@ export class AccountKeeper {
   }
 }
 
-function taken(): CouchError {
+function nameConflict(): CouchError {
   return new CouchError('conflict', 'There is an account of this name already.')
 }
 
