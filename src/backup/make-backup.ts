@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { syncPath, writeDurably } from '../core/durable-files.ts'
 import { CouchError } from '../core/errors.ts'
 import { databaseFileName } from '../core/ids.ts'
-import { type Copier, type CopyOutcome, DamagedCopy, type KnownCopy } from '../threads/copy-wire.ts'
+import { type Copier, type CopyOutcome, DamagedCopy, type KnownCopy } from '../threads/copies.ts'
 import type { BackupFolder, StoredBackup } from './backup-folder.ts'
 import {
   type BackedUpDatabase,

@@ -201,6 +201,24 @@ export function asCouchError(thrown: unknown): CouchError {
     : new CouchError('internal_server_error', undefined, { cause: thrown })
 }
 
+/** A {@link CouchError} as plain data, for a message to another thread. */
+export interface PackedError {
+  readonly code: ErrorName
+  readonly reason: unknown
+  /** The underlying error's stack, for the log. */
+  readonly cause: string | undefined
+}
+
+export function packError(thrown: unknown): PackedError {
+  const { code, reason, cause } = asCouchError(thrown)
+  const text = cause instanceof Error ? (cause.stack ?? cause.message) : cause
+  return { code, reason, cause: text === undefined ? undefined : String(text) }
+}
+
+export function unpackError({ code, reason, cause }: PackedError): CouchError {
+  return new CouchError(code, reason, cause === undefined ? undefined : { cause })
+}
+
 /** A name may hold what moves the cursor, or what looks like another line. */
 export function shown(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, (each) => `\\u{${each.codePointAt(0)?.toString(16)}}`)

@@ -1,6 +1,6 @@
 /**
  * A database as the rest of the house sees it. The same interface is kept by documents/store-database.ts, on the
- * thread that owns the database, and by threads/proxy.ts, which speaks to it over a port; so arguments and
+ * thread that owns the database, and by threads/database-proxy.ts, which speaks to it over a port; so arguments and
  * answers are plain data, and what goes to a client comes as bytes ready to be sent.
  *
  * Every method that acts for somebody takes the caller first and checks the caller's rights on the database's

@@ -2,11 +2,11 @@
  * Compactions that nobody asks for, of the databases of one thread, one at a time: looked for now and then among those
  * that are open, which costs nothing while they rest, and begun when nothing was written for a while.
  */
-import { CouchError } from '../core/errors.ts'
+import { CouchError, packError } from '../core/errors.ts'
 import type { CompactionRules } from '../core/types.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
 import type { CompactionProgress, CompactOptions, GarbageCounts, KeptBodies } from '../storage/upkeep.ts'
-import { packError, type Reply } from './wire.ts'
+import type { ThreadEvent } from './thread-protocol.ts'
 
 const LOOK_MS = 1000
 /** A database that is never quiet waits no longer. */
@@ -177,7 +177,7 @@ async function wearOf(store: Candidate['store']): Promise<GarbageCounts | null> 
 /** How often progress is told at the most. */
 const TELL_EVERY_MS = 250
 
-type CompactionReply = Extract<Reply, { type: 'compaction' }>
+type CompactionEvent = Extract<ThreadEvent, { type: 'compaction' }>
 
 interface CompactionsOptions {
   /** Keeps a database open while work is under way. */
@@ -186,7 +186,7 @@ interface CompactionsOptions {
     incarnation: number,
     work: (store: Pick<DatabaseStore, 'compact'>) => Promise<void>,
   ): Promise<void>
-  tell(reply: CompactionReply): void
+  tell(event: CompactionEvent): void
   /** What is kept of a database for the time machine by one that begins now. */
   keeping(database: string): Keeping
 }

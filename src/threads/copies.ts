@@ -1,24 +1,114 @@
-/** Copies of databases, seen from the HTTP thread: each backup has a thread of its own for as long as it takes. */
+/** Copies of databases for backups. Each backup has a thread of its own for as long as it takes (copy-job.ts). */
 import { rm } from 'node:fs/promises'
 import { Worker } from 'node:worker_threads'
 import { CouchError } from '../core/errors.ts'
 import type { DatabaseEntry } from '../storage/catalog.ts'
-import {
-  type Copier,
-  type CopierData,
-  type Copies,
-  type CopyJob,
-  type CopyOutcome,
-  type CopyReply,
-  type CopyRequest,
-  DamagedCopy,
-  type FileHash,
-  type JobProgress,
-  type MadeCopy,
-} from './copy-wire.ts'
+import type { CopyFacts } from '../storage/storage-engine.ts'
 import { isFileFault } from './databases.ts'
+import { RpcClient } from './rpc.ts'
 import { threadFlags } from './thread.ts'
-import { unpackError } from './wire.ts'
+
+/** A copy that was made before, and may still be what the database holds. */
+export interface KnownCopy {
+  readonly path: string
+  readonly bytes: number
+  readonly sha256: string
+  readonly facts: CopyFacts
+  /** The database's fingerprint when it was made (storage/engine.ts). */
+  readonly fingerprint: string | null
+}
+
+export interface CopyJob {
+  readonly database: string
+  /** The file to make. */
+  readonly target: string
+  readonly known: KnownCopy | null
+  /** Bytes that stay free on the disk of the target; null: what is kept of any disk by default (core/types.ts). */
+  readonly floor: number | null
+}
+
+export interface CopyOutcome {
+  readonly incarnation: number
+  readonly facts: CopyFacts
+  readonly bytes: number
+  /** 64 hex digits. */
+  readonly sha256: string
+  readonly fingerprint: string | null
+  /** Nothing has changed since the known copy was made, and the new file is the same file. */
+  readonly isSame: boolean
+  /** What was found wrong with the known copy; null: nothing, or it was not looked at. */
+  readonly damage: string | null
+}
+
+/** How much of one database's copy is done. */
+export interface JobProgress {
+  /** Of 100. */
+  readonly percent: number
+}
+
+/** A thread for copies, at work for one backup. */
+export interface Copier {
+  /**
+   * Copies a database as it stands, and holds the copy against it.
+   * @throws no_database when there is none, or it was deleted meanwhile; DamagedCopy when the copy is not what the
+   *   database holds, or the database itself is damaged; insufficient_storage; internal_server_error
+   */
+  copy(job: CopyJob, onProgress: (progress: JobProgress) => void): Promise<CopyOutcome>
+  /** Holds a copy of what belongs to the server against what it must be. @throws internal_server_error */
+  checkCatalog(path: string, serverUuid: string): Promise<FileHash>
+  /** Ends the thread, whatever it is at. */
+  close(): Promise<void>
+}
+
+export interface FileHash {
+  readonly bytes: number
+  /** 64 hex digits. */
+  readonly sha256: string
+}
+
+export interface Copies {
+  start(): Copier
+  /** Copies what belongs to the server and to no database. */
+  copyCatalog(path: string): Promise<void>
+}
+
+/** An outcome without what the HTTP thread knows better. */
+export type MadeCopy = Omit<CopyOutcome, 'incarnation'>
+
+/** The message says what is wrong, without the name of the database. */
+export class DamagedCopy extends Error {
+  override readonly name = 'DamagedCopy'
+}
+
+// The messages between the HTTP thread and the thread that copies; they go over rpc.ts.
+
+type CopyQuery =
+  | { readonly type: 'same'; readonly job: CopyJob & { readonly known: KnownCopy } }
+  | { readonly type: 'copy'; readonly job: CopyJob }
+  | { readonly type: 'catalog'; readonly path: string; readonly serverUuid: string }
+
+export type CopyRequest = { readonly call: number } & CopyQuery
+
+/** What a job answers instead of its result when it finds damage. */
+export interface Damage {
+  readonly damagedBecause: string
+}
+
+/** How far the copy is that is being made. */
+export interface ProgressEvent {
+  readonly type: 'progress'
+  readonly progress: JobProgress
+}
+
+/** What the thread starts with. */
+interface CopierData {
+  readonly dataDir: string
+  readonly copies: true
+}
+
+export function isCopier(data: unknown): data is CopierData {
+  return typeof data === 'object' && data !== null && 'copies' in data && data.copies === true
+}
 
 interface CopiesOptions {
   readonly dataDir: string
@@ -26,7 +116,7 @@ interface CopiesOptions {
   readonly entry: URL
   /** The database that has this name now. */
   entryOf(name: string): DatabaseEntry | undefined
-  /** Keeps a database open. @returns what lets it go */
+  /** Keeps a database open. @returns a function that lets it go */
   hold(entry: DatabaseEntry): Promise<() => void>
   copyCatalog(path: string): Promise<void>
 }
@@ -35,79 +125,44 @@ export function databaseCopies(options: CopiesOptions): Copies {
   return { start: () => new CopyThread(options), copyCatalog: options.copyCatalog }
 }
 
-interface Waiting {
-  resolve(value: unknown): void
-  reject(error: unknown): void
-  onProgress?: ((progress: JobProgress) => void) | undefined
-}
-
-type Unnumbered<T> = T extends { call: number } ? Omit<T, 'call'> : never
-
 class CopyThread implements Copier {
   readonly #options: CopiesOptions
   readonly #worker: Worker
-  readonly #waiting = new Map<number, Waiting>()
+  readonly #rpc: RpcClient<ProgressEvent>
   readonly #ended: Promise<void>
-  #fault: unknown
-  #isOver = false
-  #calls = 0
+  #onProgress: (progress: JobProgress) => void = () => undefined
 
   constructor(options: CopiesOptions) {
     this.#options = options
     const data: CopierData = { dataDir: options.dataDir, copies: true }
     this.#worker = new Worker(options.entry, { workerData: data, execArgv: threadFlags(process.execArgv) })
-    this.#worker.on('message', (reply: CopyReply) => this.#take(reply))
+    this.#rpc = new RpcClient<ProgressEvent>(this.#worker, ({ progress }) => this.#onProgress(progress))
+    this.#worker.on('message', (messages) => this.#rpc.receive(messages))
+    let fault: unknown
     this.#worker.on('error', (thrown) => {
-      this.#fault ??= thrown
+      fault ??= thrown
     })
     this.#ended = new Promise((resolve) => {
       this.#worker.once('exit', () => {
-        this.#end()
+        this.#rpc.close(fault)
         resolve()
       })
     })
   }
 
-  #end(): void {
-    this.#isOver = true
-    for (const { reject } of this.#waiting.values()) reject(this.#gone())
-    this.#waiting.clear()
-  }
-
-  #gone(): CouchError {
-    return new CouchError('unavailable', undefined, { cause: this.#fault })
-  }
-
-  #take(reply: CopyReply): void {
-    const waiting = this.#waiting.get(reply.call)
-    if (waiting === undefined) return
-    if (reply.type === 'progress') {
-      waiting.onProgress?.(reply.progress)
-      return
-    }
-    this.#waiting.delete(reply.call)
-    if (reply.type === 'answer') waiting.resolve(reply.value)
-    else if (reply.type === 'damaged') waiting.reject(new DamagedCopy(reply.reason))
-    else waiting.reject(unpackError(reply.error))
-  }
-
-  #ask(request: Unnumbered<CopyRequest>, onProgress?: (progress: JobProgress) => void): Promise<unknown> {
-    return new Promise((resolve, reject) => {
-      if (this.#isOver) {
-        reject(this.#gone())
-        return
-      }
-      const call = ++this.#calls
-      this.#waiting.set(call, { resolve, reject, onProgress })
-      this.#worker.postMessage({ ...request, call })
-    })
+  /** @throws DamagedCopy */
+  async #ask<Result>(query: CopyQuery): Promise<Result> {
+    const answer = (await this.#rpc.call({ ...query })) as Result | Damage
+    if (isDamage(answer)) throw new DamagedCopy(answer.damagedBecause)
+    return answer
   }
 
   async copy(job: CopyJob, onProgress: (progress: JobProgress) => void): Promise<CopyOutcome> {
     const entry = this.#options.entryOf(job.database)
     if (entry === undefined) throw new CouchError('no_database')
+    this.#onProgress = onProgress
     try {
-      const made = await this.#make(entry, job, onProgress)
+      const made = await this.#make(entry, job)
       this.#refuseIfGone(entry)
       return { ...made, incarnation: entry.incarnation }
     } catch (error) {
@@ -117,31 +172,27 @@ class CopyThread implements Copier {
     }
   }
 
-  async #make(
-    entry: DatabaseEntry,
-    job: CopyJob,
-    onProgress: (progress: JobProgress) => void,
-  ): Promise<MadeCopy> {
+  async #make(entry: DatabaseEntry, job: CopyJob): Promise<MadeCopy> {
     const { known } = job
     if (known !== null) {
-      const taken = await this.#ask({ type: 'same', job: { ...job, known } })
-      if (taken !== null) return taken as MadeCopy
+      const same = await this.#ask<MadeCopy | null>({ type: 'same', job: { ...job, known } })
+      if (same !== null) return same
     }
     const release = await this.#options.hold(entry).catch(damagedDatabase)
     try {
-      return (await this.#ask({ type: 'copy', job }, onProgress)) as MadeCopy
+      return await this.#ask<MadeCopy>({ type: 'copy', job })
     } finally {
       release()
     }
   }
 
-  /** What a copy shows of a database that is no more, or of the one before it, nobody asked for. */
+  /** Nobody asked for a copy of a database that is gone, or of an earlier one of its name. */
   #refuseIfGone({ name, incarnation }: DatabaseEntry): void {
     if (this.#options.entryOf(name)?.incarnation !== incarnation) throw new CouchError('no_database')
   }
 
   checkCatalog(path: string, serverUuid: string): Promise<FileHash> {
-    return this.#ask({ type: 'catalog', path, serverUuid }) as Promise<FileHash>
+    return this.#ask({ type: 'catalog', path, serverUuid })
   }
 
   async close(): Promise<void> {
@@ -150,7 +201,11 @@ class CopyThread implements Copier {
   }
 }
 
-/** One that cannot be opened is left out, as one whose copy is not what it holds. */
+function isDamage(answer: unknown): answer is Damage {
+  return typeof answer === 'object' && answer !== null && 'damagedBecause' in answer
+}
+
+/** A database that cannot be opened is left out of the backup, as one whose copy differs from it. */
 function damagedDatabase(error: unknown): never {
   throw isFileFault(error) ? new DamagedCopy(error.message, { cause: error.cause }) : error
 }

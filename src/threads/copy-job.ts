@@ -12,16 +12,17 @@ import { diskSizeNow } from '../storage/free-space.ts'
 import type { CopyFacts, CopyProgress, StorageEngine } from '../storage/storage-engine.ts'
 import {
   type CopyJob,
-  type CopyReply,
   type CopyRequest,
+  type Damage,
   DamagedCopy,
   type FileHash,
   type JobProgress,
   type KnownCopy,
   type MadeCopy,
-} from './copy-wire.ts'
+  type ProgressEvent,
+} from './copies.ts'
 import { isFileFault } from './databases.ts'
-import { packError } from './wire.ts'
+import { RpcServer } from './rpc.ts'
 
 type CopyingEngine = Pick<StorageEngine, 'openSnapshot' | 'fingerprint' | 'checkCopy'>
 
@@ -199,48 +200,46 @@ function partOf(onProgress: (progress: JobProgress) => void, from: number, to: n
   }
 }
 
-// The thread that copies databases, as seen from within: one piece of work after the other.
-
 /** As nice(1) counts. */
 const NICENESS = 10
 
-/** Serves a port until the thread is ended from without. */
+/** Serves a port until the thread is terminated: one request after the other. */
 export function serveCopies(port: MessagePort, engine: StorageEngine): void {
-  yieldToOthers()
-  const tell = (reply: CopyReply) => port.postMessage(reply)
-  let before = Promise.resolve()
-  port.on('message', (request: CopyRequest) => {
-    before = before.then(() => answer(request, engine, tell))
+  lowerPriority()
+  const rpc = new RpcServer<ProgressEvent>(port)
+  // A job holds its thread for long, so its progress does not wait for the end of the turn.
+  const onProgress = (progress: JobProgress) => {
+    rpc.tell({ type: 'progress', progress })
+    rpc.flush()
+  }
+  let last: Promise<unknown> = Promise.resolve()
+  port.on('message', (requests: readonly CopyRequest[]) => {
+    for (const request of requests) {
+      const result = last.then(() => work(request, engine, onProgress))
+      last = result.catch(() => undefined)
+      rpc.answer(request.call, result)
+    }
   })
 }
 
-async function answer(
-  request: CopyRequest,
-  engine: StorageEngine,
-  tell: (reply: CopyReply) => void,
-): Promise<void> {
-  const { call } = request
-  try {
-    tell({ call, type: 'answer', value: await work(request, engine, tell) })
-  } catch (error) {
-    if (error instanceof DamagedCopy) tell({ call, type: 'damaged', reason: error.message })
-    else tell({ call, type: 'failed', error: packError(error) })
-  }
-}
-
+/** Does what a request asks for; finds of damage are answers, since an error would lose its class on the way. */
 async function work(
   request: CopyRequest,
   engine: StorageEngine,
-  tell: (reply: CopyReply) => void,
-): Promise<unknown> {
-  const { call } = request
-  if (request.type === 'catalog') return checkCatalog(engine, request.path, request.serverUuid)
-  if (request.type === 'same') return takeUnwritten(engine, request.job)
-  return copyDatabase(engine, request.job, (progress) => tell({ call, type: 'progress', progress }))
+  onProgress: (progress: JobProgress) => void,
+): Promise<FileHash | MadeCopy | Damage | null> {
+  try {
+    if (request.type === 'catalog') return await checkCatalog(engine, request.path, request.serverUuid)
+    if (request.type === 'same') return await takeUnwritten(engine, request.job)
+    return await copyDatabase(engine, request.job, onProgress)
+  } catch (error) {
+    if (error instanceof DamagedCopy) return { damagedBecause: error.message }
+    throw error
+  }
 }
 
 /** On Linux a thread has a priority of its own; elsewhere this would be the whole server's. */
-function yieldToOthers(): void {
+function lowerPriority(): void {
   if (platform !== 'linux') return
   try {
     setPriority(0, NICENESS)

@@ -15,7 +15,7 @@ import type {
   UpdatesRange,
 } from '../storage/catalog.ts'
 import type { CompactionProgress } from '../storage/upkeep.ts'
-import type { Copies } from './copy-wire.ts'
+import type { Copies } from './copies.ts'
 import type { ThreadReport } from './thread-stats.ts'
 
 /** What happens to a database while somebody watches it. */
@@ -27,7 +27,7 @@ export type DatabaseEvent =
   /** Deleted, or the server is stopping: feeds end. */
   | { readonly type: 'gone' }
 
-/** A database's thread sends short answers as texts (wire.ts). */
+/** A database's thread sends short answers as texts (packed-bytes.ts). */
 type TextMethod = 'open' | 'revsDiff' | 'missingRevs'
 
 export interface DatabaseHandle extends Omit<Database, TextMethod>, ChangesSource, ViewSource, FindSource {

@@ -1,9 +1,6 @@
-/**
- * A database thread: runs documents/ and changes/ over the SQLite engine for the databases it owns. It is told
- * what to do by the HTTP thread (pool.ts), in batches of messages, and answers in batches.
- */
-import { parentPort, type TransferListItem, workerData } from 'node:worker_threads'
-import { CouchError } from '../core/errors.ts'
+/** A database thread: serves the databases that it owns to the HTTP thread, from the SQLite engine. */
+import { type MessagePort, parentPort, workerData } from 'node:worker_threads'
+import { CouchError, packError } from '../core/errors.ts'
 import { beat, joinHeartbeat } from '../core/heartbeat.ts'
 import { holdsAccounts } from '../core/ids.ts'
 import { joinOutgoing, Transit } from '../core/outgoing.ts'
@@ -11,33 +8,30 @@ import { isShort, type Settings, type Space } from '../core/types.ts'
 import { noteForegroundWrite } from '../core/yielder.ts'
 import { ViewMemory } from '../query/view-index.ts'
 import { SandboxClient } from '../sandbox/sandbox-client.ts'
+import type { Catalog } from '../storage/catalog.ts'
 import type { DatabaseStore, StoreView } from '../storage/engine.ts'
 import { sqliteEngine } from '../storage/sqlite/sqlite-engine.ts'
 import { CommitTally } from '../storage/upkeep.ts'
 import { AutomaticCompactions, Compactions, isExpired, keeping } from './compactions.ts'
+import { isCopier } from './copies.ts'
 import { serveCopies } from './copy-job.ts'
-import { isCopier } from './copy-wire.ts'
-import { Flow, Marks } from './flow.ts'
-import { type Closable, Disk, HeldOpen, OpenStores, unreadable } from './open-stores.ts'
-import { CatalogHost, isLong, isSave, isScan, served } from './served.ts'
+import { type Closable, Disk, HeldOpen, LastKnownSequences, OpenStores, unreadable } from './open-stores.ts'
+import { discardingBody, shortBytesAsTexts, unpackArgs } from './packed-bytes.ts'
+import { RpcServer } from './rpc.ts'
+import { isLong, METHODS, served } from './served.ts'
+import type {
+  CatalogMethod,
+  DatabaseCall,
+  OpenedCatalog,
+  Request,
+  ServedDatabase,
+  ThreadEvent,
+  ThreadOptions,
+} from './thread-protocol.ts'
 import { heapSize, LoopWatch, type ThreadStats } from './thread-stats.ts'
 import { Turns } from './turns.ts'
-import {
-  discardingBody,
-  METHODS,
-  Outbox,
-  outgoingIn,
-  ownBytes,
-  packError,
-  type Reply,
-  type Request,
-  type ServedDatabase,
-  shortBytesAsTexts,
-  type ThreadOptions,
-  unpackArgs,
-} from './wire.ts'
 
-type Call = Extract<Request, { type: 'call' }>
+type Call = DatabaseCall & { readonly call: number }
 
 interface OpenDatabase extends Closable {
   readonly database: ServedDatabase
@@ -50,18 +44,20 @@ const FUNCTIONS_GRACE_MS = 2000
 /** How long a deletion waits for the requests that came before it, in ms: a reader may take any time. */
 const DROP_PATIENCE_MS = 500
 
+type CallFunction = (...args: readonly unknown[]) => Promise<unknown>
+type StreamFunction = (...args: readonly unknown[]) => AsyncIterable<Uint8Array>
+
 /** Serves one port until it is told to stop. */
 class Host {
-  readonly #outbox: Outbox<Reply>
-  readonly #transit: Transit
+  readonly #rpc: RpcServer<ThreadEvent>
   readonly #engine: ReturnType<typeof sqliteEngine>
   readonly #stores: OpenStores<OpenDatabase>
   readonly #functions: SandboxClient
   readonly #compactions = new Compactions({
     accompany: (database, incarnation, work) =>
       this.#stores.accompany(database, incarnation, ({ store }) => work(store)),
-    tell: (reply) => this.#outbox.post(reply),
-    // Old hashes of passwords are nobody's history, and with an account all that is known of it goes.
+    tell: (event) => this.#rpc.tell(event),
+    // Old password hashes are nobody's history, and with an account everything known of it is removed.
     keeping: (database) => {
       const { users, compaction } = this.#settings.rules
       return holdsAccounts(database, users.database) ? {} : keeping(compaction, Date.now())
@@ -74,15 +70,13 @@ class Host {
   })
   readonly #turns = new Turns<Call>((request) => this.#serve(request), {
     isLong: ({ method }) => isLong(method),
-    canWait: ({ method }) => isScan(method),
+    canWait: ({ method }) => METHODS[method].cost === 'scan',
   })
-  /** Streams asked for, by call, from the moment they are: a reader may give up before they begin. */
-  readonly #streams = new Map<number, { readonly database: string; readonly flow: Flow }>()
   readonly #held = new HeldOpen((database, incarnation, work) =>
     this.#stores.accompany(database, incarnation, work),
   )
   readonly #views = new ViewMemory(() => this.#settings.limits.maxViewBytes)
-  readonly #marks = new Marks()
+  readonly #lastSequences = new LastKnownSequences()
   readonly #tally = new CommitTally()
   readonly #loop = new LoopWatch()
   readonly #ending = new AbortController()
@@ -90,15 +84,15 @@ class Host {
   /** Databases that nobody else can open (storage/sqlite/upgrade.ts). */
   readonly #alone = new Set<string>()
   #settings: Settings
-  readonly #catalog: CatalogHost
+  /** Only on the thread that holds it. */
+  #catalog: Promise<Catalog> | undefined
 
-  constructor(outbox: Outbox<Reply>, options: ThreadOptions) {
+  constructor(port: MessagePort, options: ThreadOptions) {
     joinOutgoing(options.outgoing)
     joinHeartbeat(options.heartbeat)
-    this.#transit = new Transit(options.transit)
-    this.#outbox = outbox
+    this.#rpc = new RpcServer(port, new Transit(options.transit))
     this.#settings = options.settings
-    this.#disk = new Disk(options.dataDir, () => outbox.post({ type: 'full' }))
+    this.#disk = new Disk(options.dataDir, () => this.#rpc.tell({ type: 'full' }))
     this.#disk.set(options.space)
     this.#engine = sqliteEngine({
       dataDir: options.dataDir,
@@ -111,13 +105,12 @@ class Host {
         onAlone: (database) => this.#alone.add(database),
       },
     })
-    this.#catalog = new CatalogHost(this.#engine)
-    this.#functions = new SandboxClient(options.sandbox, () => outbox.post({ type: 'sandbox' }))
+    this.#functions = new SandboxClient(options.sandbox, () => this.#rpc.tell({ type: 'sandbox' }))
     this.#stores = new OpenStores(options.maxOpen, (name, incarnation) => this.#open(name, incarnation))
   }
 
   async #open(name: string, incarnation: number): Promise<OpenDatabase> {
-    const store = await this.#engine.openDatabase(name, this.#marks.take(name))
+    const store = await this.#engine.openDatabase(name, this.#lastSequences.take(name))
     if (store.wasPutBack) this.#tellPutBack(incarnation, await store.view())
     const database = await served(store, {
       name,
@@ -127,7 +120,7 @@ class Host {
       functions: this.#functions,
       views: this.#views,
       startCompaction: () => void this.#compactions.start(name, incarnation),
-      tell: (reply) => this.#outbox.post(reply),
+      tell: (event) => this.#rpc.tell(event),
     })
     this.#automatic.opened(name, incarnation, store)
     const close = async () => {
@@ -141,13 +134,13 @@ class Host {
 
   #tellPutBack(incarnation: number, { epochs, updateSeq }: StoreView): void {
     const epoch = epochs.at(-1)?.id as string
-    this.#outbox.post({ type: 'putBack', incarnation, mark: { epoch, updateSeq } })
+    this.#rpc.tell({ type: 'putBack', incarnation, mark: { epoch, updateSeq } })
   }
 
   #faulty(database: string, error: CouchError): void {
     const incarnation = this.#stores.incarnationOf(database)
     if (incarnation === undefined) return
-    this.#outbox.post({ type: 'faulty', incarnation, fault: packError(error) })
+    this.#rpc.tell({ type: 'faulty', incarnation, fault: packError(error) })
     // After a failed read or write nobody knows what SQLite has kept of it in memory.
     if (error.code === 'disk_fault') this.#stores.discard(database)
   }
@@ -172,10 +165,8 @@ class Host {
         this.#enqueue(request)
         return
       case 'next':
-        this.#streams.get(request.call)?.flow.pull()
-        return
       case 'cancel':
-        this.#streams.get(request.call)?.flow.cancel()
+        this.#rpc.control(request)
         return
       case 'settings':
         this.#settings = request.settings
@@ -184,39 +175,61 @@ class Host {
         this.#setSpace(request.space)
         return
       case 'stats':
-        this.#answer(request.call, this.#stats())
+        this.#rpc.answer(request.call, this.#stats())
         return
       case 'sandbox':
         this.#functions.notice(request.notice)
         return
       case 'drop':
-        this.#answer(request.call, this.#drop(request.database))
+        this.#rpc.answer(request.call, this.#drop(request.database))
         return
       case 'prepare':
-        this.#answer(request.call, this.#engine.prepare(request.database, request.copy))
+        this.#rpc.answer(request.call, this.#engine.prepare(request.database, request.copy))
         return
       case 'hold':
-        this.#marks.note(request)
-        this.#answer(request.call, this.#held.hold(request))
+        this.#lastSequences.note(request)
+        this.#rpc.answer(request.call, this.#held.hold(request))
         return
       case 'release':
-        this.#held.release(request.call)
+        this.#held.release(request.hold)
         return
       case 'check':
-        this.#answer(request.call, unreadable(this.#stores))
+        this.#rpc.answer(request.call, unreadable(this.#stores))
         return
       case 'overdue':
-        this.#answer(request.call, this.#isOverdue(request.database))
+        this.#rpc.answer(request.call, this.#isOverdue(request.database))
+        return
+      case 'openCatalog':
+        this.#rpc.answer(request.call, this.#readCatalog(request.serverFile))
         return
       case 'catalog':
-        this.#answer(request.call, this.#catalog.act(request.act))
+        this.#rpc.answer(request.call, this.#callCatalog(request.method, request.args))
         return
       case 'stop':
-        this.#answer(request.call, this.#stop())
+        this.#rpc.answer(request.call, this.#stop())
     }
   }
 
-  /** What is open is looked at all the time (compactions.ts). */
+  async #readCatalog(serverFile?: string): Promise<OpenedCatalog> {
+    const catalog = await this.#openCatalog(serverFile)
+    return { serverUuid: catalog.serverUuid, databases: await catalog.list() }
+  }
+
+  async #callCatalog(method: CatalogMethod, args: readonly unknown[]): Promise<unknown> {
+    const catalog = await this.#openCatalog()
+    return (catalog[method] as CallFunction)(...args)
+  }
+
+  /** Opens the catalog, unless it is open. After a failure the next call tries again. */
+  #openCatalog(serverFile?: string): Promise<Catalog> {
+    this.#catalog ??= this.#engine.openCatalog(serverFile).catch((error: unknown) => {
+      this.#catalog = undefined
+      throw error
+    })
+    return this.#catalog
+  }
+
+  /** Open databases are looked at all the time (compactions.ts). */
   async #isOverdue(database: string): Promise<boolean> {
     const { isAutomatic, keepMs } = this.#settings.rules.compaction
     if (!isAutomatic || this.#stores.incarnationOf(database) !== undefined) return false
@@ -238,78 +251,39 @@ class Host {
 
   #enqueue(request: Call): void {
     const { call, database, method } = request
-    if (isSave(method)) noteForegroundWrite()
-    this.#marks.note(request)
-    if (METHODS[method] === 'stream') this.#streams.set(call, { database, flow: new Flow() })
+    const { kind, cost } = METHODS[method]
+    if (cost === 'save') noteForegroundWrite()
+    this.#lastSequences.note(request)
+    if (kind === 'stream') this.#rpc.expectStream(call, database)
     this.#turns.add(database, request)
-  }
-
-  #answer(call: number, work: Promise<unknown>): void {
-    work.then(
-      (value) => {
-        const transfers: TransferListItem[] = []
-        this.#post({ type: 'answer', call, value: ownBytes(value, transfers) }, transfers)
-      },
-      (error: unknown) => this.#failed(call, error),
-    )
-  }
-
-  #post(reply: Reply, transfers: readonly TransferListItem[]): void {
-    this.#transit.send(outgoingIn(reply))
-    this.#outbox.post(reply, transfers)
-  }
-
-  #failed(call: number, error: unknown): void {
-    this.#streams.delete(call)
-    this.#outbox.post({ type: 'failed', call, error: packError(error) })
   }
 
   #serve(request: Call): void {
     const { call, database, incarnation, method, args } = request
-    // The clients of what is ready need not wait, nor their next requests.
-    if (isLong(method)) this.#outbox.flush()
-    const use = <T>(work: (opened: OpenDatabase) => Promise<T>) =>
-      discardingBody(args, this.#stores.use(database, incarnation, work))
-    const stream = this.#streams.get(call)
-    if (stream !== undefined) {
-      use((opened) => this.#send(request, stream.flow, opened)).then(
-        () => {
-          this.#streams.delete(call)
-          this.#outbox.post({ type: 'end', call })
-        },
-        (error: unknown) => this.#failed(call, error),
+    // Answers that are ready go out first: their clients need not wait for this call.
+    if (isLong(method)) this.#rpc.flush()
+    const use = <T>(work: (opened: ServedDatabase) => Promise<T>) =>
+      discardingBody(
+        args,
+        this.#stores.use(database, incarnation, (opened) => work(opened.database)),
+      )
+    if (this.#rpc.isStream(call)) {
+      const start = (opened: ServedDatabase) => (opened[method] as StreamFunction)(...unpackArgs(request))
+      this.#rpc.endStream(
+        call,
+        use((opened) => this.#rpc.sendChunks(call, () => start(opened))),
       )
       return
     }
-    const answer = use(({ database }) =>
-      (database[method] as (...given: readonly unknown[]) => Promise<unknown>)(...unpackArgs(request)),
-    )
-    this.#answer(call, METHODS[method] === 'text' ? answer.then(shortBytesAsTexts) : answer)
-  }
-
-  /** Sends a stream's chunks, each made when it is wanted. */
-  async #send(request: Call, flow: Flow, { database }: OpenDatabase): Promise<void> {
-    const { call, method } = request
-    if (!flow.isWanted()) return
-    const start = database[method] as (...given: readonly unknown[]) => AsyncIterable<Uint8Array>
-    const chunks = start(...unpackArgs(request))[Symbol.asyncIterator]()
-    try {
-      for (let made = await flow.take(chunks); made !== null; made = await flow.take(chunks)) {
-        const transfers: TransferListItem[] = []
-        this.#post({ type: 'chunk', call, chunk: ownBytes(made, transfers) as Uint8Array }, transfers)
-      }
-    } finally {
-      await chunks.return?.()
-    }
+    const answer = use((opened) => (opened[method] as CallFunction)(...unpackArgs(request)))
+    this.#rpc.answer(call, METHODS[method].kind === 'text' ? answer.then(shortBytesAsTexts) : answer)
   }
 
   /** Does what was asked before, as far as that is soon done; breaks off the rest, and lets the file go. */
   async #drop(database: string): Promise<void> {
     for (const request of this.#turns.take(database)) this.#serve(request)
     await this.#stores.settle(database, DROP_PATIENCE_MS)
-    for (const stream of this.#streams.values()) {
-      if (stream.database === database) stream.flow.fail(new CouchError('no_database'))
-    }
+    this.#rpc.failStreams(new CouchError('no_database'), database)
     await this.#stores.drop(database)
     this.#automatic.forget(database)
   }
@@ -319,7 +293,7 @@ class Host {
     this.#ending.abort()
     this.#turns.runAll()
     this.#automatic.close()
-    for (const { flow } of this.#streams.values()) flow.fail(new CouchError('unavailable'))
+    this.#rpc.failStreams(new CouchError('unavailable'))
     const timer = setTimeout(() => this.#functions.close(), FUNCTIONS_GRACE_MS)
     await this.#stores.closeAll()
     clearTimeout(timer)
@@ -333,7 +307,7 @@ if (parentPort !== null) {
   const port = parentPort
   if (isCopier(workerData)) serveCopies(port, sqliteEngine(workerData))
   else {
-    const host = new Host(new Outbox<Reply>(port), workerData as ThreadOptions)
+    const host = new Host(port, workerData as ThreadOptions)
     port.on('message', (requests: readonly Request[]) => host.receive(requests))
   }
 }

@@ -4,6 +4,7 @@ import { CouchError } from '../core/errors.ts'
 import { AMPLE_SPACE, isShort, type Space } from '../core/types.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
 import { diskSizeNow, giveUpBallast } from '../storage/free-space.ts'
+import type { Mark } from '../storage/sequence.ts'
 import { isFileFault } from './databases.ts'
 
 /** What is kept open, and how it is closed. */
@@ -203,6 +204,26 @@ export class OpenStores<T extends Closable> {
   async #closeIdle(name: string, entry: Entry<T>): Promise<void> {
     if (entry.users > 0) await new Promise<void>((resolve) => entry.whenIdle.push(resolve))
     await this.#close(name, entry)
+  }
+}
+
+/** How far databases were before the server started, until each is opened. */
+export class LastKnownSequences {
+  readonly #marks = new Map<string, Mark>()
+  /** Databases that were opened with theirs, or had none. */
+  readonly #opened = new Set<string>()
+
+  /** Notes what a request brings. It counts only until the database is opened, which has gone on since. */
+  note({ database, mark }: { readonly database: string; readonly mark?: Mark | undefined }): void {
+    if (mark !== undefined && !this.#opened.has(database)) this.#marks.set(database, mark)
+  }
+
+  /** @returns what the database is to be opened with, once */
+  take(database: string): Mark | undefined {
+    const mark = this.#marks.get(database)
+    this.#marks.delete(database)
+    this.#opened.add(database)
+    return mark
   }
 }
 

@@ -1,13 +1,12 @@
 /** Restoring databases: copies are prepared on a thread of their own, and then take the place of what is there. */
 import { Limiter } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
-import type { DatabaseEntry, Replaced } from '../storage/catalog.ts'
+import type { DatabaseEntry } from '../storage/catalog.ts'
 import type { Prepared } from '../storage/storage-engine.ts'
+import type { DatabaseProxy } from './database-proxy.ts'
 import type { PreparedRestore } from './databases.ts'
-import type { ProxiedDatabase } from './proxy.ts'
 import type { Thread } from './thread.ts'
-import type { OpenedCatalog } from './thread-pool.ts'
-import type { CatalogAct } from './wire.ts'
+import type { CatalogCall } from './thread-protocol.ts'
 
 /** What of the list of databases, and of their threads, is needed here. */
 interface ReplacementsOptions {
@@ -16,11 +15,13 @@ interface ReplacementsOptions {
   owner(name: string): Pick<Thread, 'ask'>
   /** The name's next thread may be another. */
   release(name: string): void
-  catalog(act: CatalogAct): Promise<unknown>
+  catalog: CatalogCall
+  /** All databases, as the catalog lists them. */
+  listed(): Promise<readonly DatabaseEntry[]>
   /** Runs work while nobody else makes, deletes or replaces the database. */
   alone(name: string, work: () => Promise<void>): Promise<void>
   /** Takes a database out of the list. */
-  take(name: string): ProxiedDatabase | undefined
+  take(name: string): DatabaseProxy | undefined
   enter(entry: DatabaseEntry): void
   /** The database's security object may be another. */
   tellSecurity(name: string): void
@@ -45,9 +46,7 @@ export class Replacements {
   /** @throws bad_request when the copy is not good; unavailable when its thread dies */
   async prepare(name: string, copy: string): Promise<PreparedRestore> {
     const prepared = await this.#preparing.run(() =>
-      this.#options.aside(
-        (thread) => thread.ask({ type: 'prepare', database: name, copy }) as Promise<Prepared>,
-      ),
+      this.#options.aside((thread) => thread.ask({ type: 'prepare', database: name, copy })),
     )
     return this.#handed(name, prepared)
   }
@@ -72,7 +71,7 @@ export class Replacements {
 
   /** What cannot be removed now is swept at the next start. */
   async #discard(name: string, draft: string): Promise<void> {
-    await this.#options.catalog({ act: 'discard', name, draft }).catch(() => undefined)
+    await this.#options.catalog('discard', name, draft).catch(() => undefined)
   }
 
   /** @throws no_database */
@@ -90,7 +89,7 @@ export class Replacements {
       before?.retire()
       try {
         if (before !== undefined) await this.#letGo(name)
-        const replaced = (await this.#options.catalog({ act: 'replace', name, draft })) as Replaced
+        const replaced = await this.#options.catalog('replace', name, draft)
         this.#settle(name, replaced)
         kept = replaced.kept
       } catch (error) {
@@ -118,9 +117,9 @@ export class Replacements {
   }
 
   /** As the catalog has it: its thread may have died after it had done its work. */
-  async #reinstate(name: string, before: ProxiedDatabase | undefined): Promise<void> {
-    const entry = await this.#options.catalog({ act: 'open' }).then(
-      (opened) => (opened as OpenedCatalog).databases.find((listed) => listed.name === name),
+  async #reinstate(name: string, before: DatabaseProxy | undefined): Promise<void> {
+    const entry = await this.#options.listed().then(
+      (databases) => databases.find((listed) => listed.name === name),
       () => before?.entry,
     )
     this.#settle(name, entry)

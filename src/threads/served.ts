@@ -13,10 +13,8 @@ import { Budget, compileRegex } from '../query/regex.ts'
 import type { ViewMemory } from '../query/view-index.ts'
 import { refusedViews, storeViews } from '../query/views.ts'
 import type { SandboxClient } from '../sandbox/sandbox-client.ts'
-import type { Catalog } from '../storage/catalog.ts'
 import type { RememberingStore } from '../storage/history-store.ts'
-import type { StorageEngine } from '../storage/storage-engine.ts'
-import { type CatalogAct, METHODS, type Reply, type ServedDatabase } from './wire.ts'
+import type { ServedDatabase, StreamMethod, ThreadEvent } from './thread-protocol.ts'
 
 /** What of its thread a database is served with. */
 interface Served {
@@ -28,10 +26,10 @@ interface Served {
   readonly views: ViewMemory
   startCompaction(): void
   /** Tells the HTTP thread. */
-  tell(reply: Reply): void
+  tell(event: ThreadEvent): void
 }
 
-/** @returns what is asked of it, by the names of wire.ts */
+/** @returns what is asked of it, by the names of thread-protocol.ts */
 export async function served(store: RememberingStore, around: Served): Promise<ServedDatabase> {
   const { name, incarnation, views, tell } = around
   const { policy } = around.settings().rules
@@ -70,82 +68,97 @@ function compilePattern(pattern: string): (text: string) => boolean {
   return compileRegex(pattern, new Budget().spend)
 }
 
-// `_users` as a database thread serves it: what is about more than single documents is for admins; protocol.md 11.4.
+/** What the thread must know of a method. A method without a row does not compile. */
+interface Method<M extends keyof ServedDatabase> {
+  /** How it answers: once, once with short bytes as texts, or with a stream of chunks. */
+  readonly kind: M extends StreamMethod ? 'stream' : 'call' | 'text'
+  /**
+   * Who may call it in `_users` (protocol.md 11.4). `own rules`: it checks that itself (documents/users-database.ts), or
+   * shows nothing of users.
+   */
+  readonly users: 'own rules' | 'admins' | 'server admins'
+  /**
+   * `save`: it writes one document, and a person or a device waits for it. `scan`: it reads many documents page by page,
+   * and lets others go first. `long`: it is about many documents in one piece.
+   */
+  readonly cost?: 'save' | 'scan' | 'long'
+}
 
-/** Who may call a method; `itself`: it has rules of its own (documents/users-database.ts), or shows nothing of users. */
-type Callers = 'itself' | 'admins' | 'server admins'
+export const METHODS: { readonly [M in keyof ServedDatabase]: Method<M> } = {
+  info: { kind: 'call', users: 'own rules' },
+  size: { kind: 'call', users: 'own rules' },
+  security: { kind: 'call', users: 'own rules' },
+  countDisallowed: { kind: 'call', users: 'own rules' },
+  exportLines: { kind: 'stream', users: 'server admins', cost: 'scan' },
+  setSecurity: { kind: 'call', users: 'own rules' },
+  revsLimit: { kind: 'call', users: 'own rules' },
+  setRevsLimit: { kind: 'call', users: 'admins' },
+  compact: { kind: 'call', users: 'own rules' },
+  purge: { kind: 'call', users: 'server admins' },
+  purgedInfos: { kind: 'call', users: 'admins' },
+  purgedInfosLimit: { kind: 'call', users: 'server admins' },
+  setPurgedInfosLimit: { kind: 'call', users: 'server admins' },
+  history: { kind: 'call', users: 'admins' },
+  overwritten: { kind: 'call', users: 'admins', cost: 'long' },
+  version: { kind: 'stream', users: 'admins' },
+  rewind: { kind: 'stream', users: 'admins' },
+  open: { kind: 'text', users: 'own rules' },
+  openRevs: { kind: 'stream', users: 'own rules' },
+  openParts: { kind: 'call', users: 'own rules' },
+  openRevsMixed: { kind: 'stream', users: 'own rules' },
+  put: { kind: 'call', users: 'own rules', cost: 'save' },
+  post: { kind: 'call', users: 'own rules', cost: 'save' },
+  postForm: { kind: 'call', users: 'own rules' },
+  remove: { kind: 'call', users: 'own rules', cost: 'save' },
+  copy: { kind: 'call', users: 'own rules', cost: 'save' },
+  bulkDocs: { kind: 'stream', users: 'own rules' },
+  bulkGet: { kind: 'stream', users: 'own rules', cost: 'scan' },
+  bulkGetMixed: { kind: 'stream', users: 'own rules', cost: 'scan' },
+  revsDiff: { kind: 'text', users: 'admins', cost: 'long' },
+  missingRevs: { kind: 'text', users: 'admins', cost: 'long' },
+  allDocs: { kind: 'stream', users: 'server admins', cost: 'scan' },
+  allDocsQueries: { kind: 'stream', users: 'server admins', cost: 'scan' },
+  openAttachment: { kind: 'call', users: 'own rules' },
+  // Reads only what openAttachment has found.
+  readAttachment: { kind: 'stream', users: 'own rules' },
+  putAttachment: { kind: 'call', users: 'own rules', cost: 'save' },
+  removeAttachment: { kind: 'call', users: 'own rules', cost: 'save' },
+  view: { kind: 'stream', users: 'admins', cost: 'scan' },
+  viewQueries: { kind: 'stream', users: 'admins', cost: 'scan' },
+  viewInfo: { kind: 'call', users: 'admins' },
+  find: { kind: 'stream', users: 'server admins', cost: 'scan' },
+  explain: { kind: 'call', users: 'server admins' },
+  indexes: { kind: 'call', users: 'admins' },
+  changes: { kind: 'call', users: 'server admins', cost: 'scan' },
+  readFilterBody: { kind: 'call', users: 'own rules' },
+}
 
-/** A method that nobody has thought about would not compile. */
-const CALLERS: Readonly<Record<keyof ServedDatabase, Callers>> = {
-  info: 'itself',
-  size: 'itself',
-  security: 'itself',
-  countDisallowed: 'itself',
-  exportLines: 'server admins',
-  setSecurity: 'itself',
-  revsLimit: 'itself',
-  setRevsLimit: 'admins',
-  compact: 'itself',
-  purge: 'server admins',
-  purgedInfos: 'admins',
-  purgedInfosLimit: 'server admins',
-  setPurgedInfosLimit: 'server admins',
-  history: 'admins',
-  overwritten: 'admins',
-  version: 'admins',
-  rewind: 'admins',
-  open: 'itself',
-  openRevs: 'itself',
-  openParts: 'itself',
-  openRevsMixed: 'itself',
-  put: 'itself',
-  post: 'itself',
-  postForm: 'itself',
-  remove: 'itself',
-  copy: 'itself',
-  bulkDocs: 'itself',
-  bulkGet: 'itself',
-  bulkGetMixed: 'itself',
-  revsDiff: 'admins',
-  missingRevs: 'admins',
-  allDocs: 'server admins',
-  allDocsQueries: 'server admins',
-  openAttachment: 'itself',
-  // Of what openAttachment has found.
-  readAttachment: 'itself',
-  putAttachment: 'itself',
-  removeAttachment: 'itself',
-  view: 'admins',
-  viewQueries: 'admins',
-  viewInfo: 'admins',
-  find: 'server admins',
-  explain: 'server admins',
-  indexes: 'admins',
-  changes: 'server admins',
-  readFilterBody: 'itself',
+/** Whether a call is about many documents, and so may take longer than a message waits for others. */
+export function isLong(method: keyof ServedDatabase): boolean {
+  const { kind, cost } = METHODS[method]
+  return kind === 'stream' || cost === 'long'
 }
 
 type Call = (user: UserCtx, ...args: readonly unknown[]) => Promise<unknown>
 type Stream = (user: UserCtx, ...args: readonly unknown[]) => AsyncIterable<Uint8Array>
 
 /**
- * Keeps methods of `_users` for admins.
+ * Restricts methods of `_users` to admins, as {@link METHODS} says.
  * @param database all or some of the methods
- * @param security reads the security object as it stands
+ * @param security reads the current security object
  */
 export function servedUsers<Some extends Partial<ServedDatabase>>(
   database: Some,
   security: () => Promise<SecurityObject | null>,
 ): Some {
-  const check = async (callers: Callers, user: UserCtx) => {
-    if (callers === 'server admins') requireServerAdmin(user)
-    else requireDatabaseAdmin(user, await security())
-  }
-  const guarded = Object.entries(CALLERS).flatMap(([name, callers]) => {
+  const guarded = Object.entries(METHODS).flatMap(([name, { kind, users }]) => {
     const method = database[name as keyof ServedDatabase]
-    if (method === undefined || callers === 'itself') return []
-    const guard = (user: UserCtx) => check(callers, user)
-    const isStream = METHODS[name as keyof ServedDatabase] === 'stream'
+    if (method === undefined || users === 'own rules') return []
+    const guard = async (user: UserCtx) => {
+      if (users === 'server admins') requireServerAdmin(user)
+      else requireDatabaseAdmin(user, await security())
+    }
+    const isStream = kind === 'stream'
     return [[name, isStream ? guardedStream(method as Stream, guard) : guardedCall(method as Call, guard)]]
   })
   return { ...database, ...(Object.fromEntries(guarded) as Partial<Some>) }
@@ -162,81 +175,5 @@ function guardedStream(stream: Stream, guard: (user: UserCtx) => Promise<void>):
   return async function* (user, ...args) {
     await guard(user)
     yield* stream(user, ...args)
-  }
-}
-
-// How the calls of a database go together on its thread: what takes long, what is waited for, what can wait.
-
-type Method = keyof ServedDatabase
-
-const LONG_CALLS: ReadonlySet<Method> = new Set(['revsDiff', 'missingRevs', 'overwritten'])
-
-const SAVES: ReadonlySet<Method> = new Set([
-  'put',
-  'post',
-  'remove',
-  'copy',
-  'putAttachment',
-  'removeAttachment',
-])
-
-const SCANS: ReadonlySet<Method> = new Set([
-  'changes',
-  'allDocs',
-  'allDocsQueries',
-  'bulkGet',
-  'bulkGetMixed',
-  'exportLines',
-  'view',
-  'viewQueries',
-  'find',
-])
-
-/** Whether a call is about many documents, and so may take longer than a message waits for others. */
-export function isLong(method: Method): boolean {
-  return METHODS[method] === 'stream' || LONG_CALLS.has(method)
-}
-
-/** Whether a call writes one document: a person, or a device that has just changed something, waits for it. */
-export function isSave(method: Method): boolean {
-  return SAVES.has(method)
-}
-
-/** Whether a call reads much, page by page: whoever asks for one page reads on for a while, and lets others go first. */
-export function isScan(method: Method): boolean {
-  return SCANS.has(method)
-}
-
-// The catalog on the thread that holds it.
-
-export class CatalogHost {
-  readonly #engine: Pick<StorageEngine, 'openCatalog'>
-  #catalog: Promise<Catalog> | undefined
-
-  constructor(engine: Pick<StorageEngine, 'openCatalog'>) {
-    this.#engine = engine
-  }
-
-  /** Does what is asked of it; opens it first where that was not done yet. @throws as the methods of Catalog */
-  async act(act: CatalogAct): Promise<unknown> {
-    const catalog = await this.#open(act.act === 'open' ? act.serverFile : undefined)
-    if (act.act === 'create') return catalog.create(act.name)
-    if (act.act === 'delete') return catalog.delete(act.name)
-    if (act.act === 'replace') return catalog.replace(act.name, act.draft)
-    if (act.act === 'discard') return catalog.discard(act.name, act.draft)
-    if (act.act === 'noteUpdated') return catalog.noteUpdated(act.names, act.marks)
-    if (act.act === 'readUpdates') return catalog.readUpdates(act.range, act.limit)
-    if (act.act === 'readRecords') return catalog.readRecords(act.kind)
-    if (act.act === 'writeRecords') return catalog.writeRecords(act.writes)
-    if (act.act === 'copy') return catalog.copyTo(act.path)
-    return { serverUuid: catalog.serverUuid, databases: await catalog.list() }
-  }
-
-  #open(serverFile?: string): Promise<Catalog> {
-    this.#catalog ??= this.#engine.openCatalog(serverFile).catch((error: unknown) => {
-      this.#catalog = undefined
-      throw error
-    })
-    return this.#catalog
   }
 }

@@ -1,7 +1,7 @@
 /** The databases of a server over its pool of threads. */
 import { extname } from 'node:path'
 import { KeyedMutex } from '../core/concurrency.ts'
-import { CouchError } from '../core/errors.ts'
+import { CouchError, unpackError } from '../core/errors.ts'
 import { checkDatabaseName } from '../core/ids.ts'
 import {
   AMPLE_SPACE,
@@ -14,14 +14,15 @@ import {
 import type { FunctionLimits } from '../sandbox/board.ts'
 import { SandboxPool } from '../sandbox/sandbox-pool.ts'
 import type {
+  Catalog,
   CatalogUpdates,
   DatabaseEntry,
   RecordWrite,
   ServerRecord,
   UpdatesRange,
 } from '../storage/catalog.ts'
-import { databaseCopies } from './copies.ts'
-import type { Copies } from './copy-wire.ts'
+import { type Copies, databaseCopies } from './copies.ts'
+import { DatabaseProxy } from './database-proxy.ts'
 import {
   type CompactionTask,
   type DatabaseHandle,
@@ -33,12 +34,11 @@ import {
   type ServerDatabasesOptions,
   Tasks,
 } from './databases.ts'
-import { type ProxiedDatabase, proxyDatabase } from './proxy.ts'
 import { Replacements } from './replacements.ts'
-import { type ThreadEvent, threadFlags } from './thread.ts'
-import { type OpenedCatalog, Pool } from './thread-pool.ts'
+import { threadFlags } from './thread.ts'
+import { Pool } from './thread-pool.ts'
+import type { CatalogMethod, DatabaseThreadEvent, OpenedCatalog } from './thread-protocol.ts'
 import { UpdateNotes } from './update-notes.ts'
-import { type CatalogAct, unpackError } from './wire.ts'
 
 /**
  * Takes the data folder and lists its databases.
@@ -76,12 +76,12 @@ class ServerDatabases implements OwnedDatabases {
   #serverUuid = ''
   readonly #sandboxes: SandboxPool
   readonly #pool: Pool
-  readonly #byName = new Map<string, ProxiedDatabase>()
-  readonly #byIncarnation = new Map<number, ProxiedDatabase>()
+  readonly #byName = new Map<string, DatabaseProxy>()
+  readonly #byIncarnation = new Map<number, DatabaseProxy>()
   /** Makings and deletings under way: one at a time for a name. */
   readonly #changing = new KeyedMutex()
   readonly #notes = new UpdateNotes({
-    note: (names, marks) => this.#catalogChange({ act: 'noteUpdated', names, marks }),
+    note: (names, marks) => this.#catalogChange('noteUpdated', names, marks),
   })
   readonly #updateListeners = new Set<() => void>()
   readonly #securityListeners = new Set<(database: string) => void>()
@@ -89,7 +89,8 @@ class ServerDatabases implements OwnedDatabases {
     aside: (work) => this.#pool.aside(work),
     owner: (name) => this.#pool.owner(name),
     release: (name) => this.#pool.release(name),
-    catalog: (act) => this.#catalogChange(act),
+    catalog: (method, ...args) => this.#catalogChange(method, ...args),
+    listed: async () => (await this.#pool.readCatalog()).databases,
     alone: (name, work) => this.#changing.run(name, work),
     take: (name) => this.#take(name),
     enter: (entry) => this.#enter(entry),
@@ -121,7 +122,7 @@ class ServerDatabases implements OwnedDatabases {
       entry,
       entryOf: (name) => this.#byName.get(name)?.entry,
       hold: (entry) => this.#pool.owner(entry.name).hold(entry),
-      copyCatalog: async (path) => void (await this.#pool.catalog({ act: 'copy', path })),
+      copyCatalog: (path) => this.#pool.catalog('copyTo', path),
     })
     this.#pool = new Pool({
       dataDir,
@@ -159,8 +160,11 @@ class ServerDatabases implements OwnedDatabases {
   }
 
   /** A change of the catalog, which is told of once it is durable. */
-  async #catalogChange(act: CatalogAct): Promise<unknown> {
-    const answer = await this.#pool.catalog(act)
+  async #catalogChange<M extends CatalogMethod>(
+    method: M,
+    ...args: Parameters<Catalog[M]>
+  ): Promise<Awaited<ReturnType<Catalog[M]>>> {
+    const answer = await this.#pool.catalog(method, ...args)
     this.#tellUpdated()
     return answer
   }
@@ -174,7 +178,7 @@ class ServerDatabases implements OwnedDatabases {
   }
 
   #enter(entry: DatabaseEntry): void {
-    const proxied = proxyDatabase(entry, () => this.#pool.server(entry.name))
+    const proxied = new DatabaseProxy(entry, () => this.#pool.server(entry.name))
     this.#byName.set(entry.name, proxied)
     this.#byIncarnation.set(entry.incarnation, proxied)
     this.#names = undefined
@@ -189,13 +193,13 @@ class ServerDatabases implements OwnedDatabases {
   }
 
   /** Takes a database out of the list; undefined when it is not there. */
-  #take(name: string): ProxiedDatabase | undefined {
+  #take(name: string): DatabaseProxy | undefined {
     const proxied = this.#byName.get(name)
     if (proxied !== undefined) this.#leave(proxied.entry)
     return proxied
   }
 
-  #tell(event: ThreadEvent): void {
+  #tell(event: DatabaseThreadEvent): void {
     if (event.type === 'full') {
       this.#options.onFull?.()
       return
@@ -216,7 +220,7 @@ class ServerDatabases implements OwnedDatabases {
     else this.#noteCompaction(proxied, event)
   }
 
-  #tellSecured(proxied: ProxiedDatabase, security: SecurityObject | null): void {
+  #tellSecured(proxied: DatabaseProxy, security: SecurityObject | null): void {
     proxied.emit({ type: 'secured', security })
     this.#tellSecurity(proxied.entry.name)
   }
@@ -229,13 +233,10 @@ class ServerDatabases implements OwnedDatabases {
     if (this.#faults.note(entry, fault)) this.#options.onDatabaseFault?.(entry.name, fault)
   }
 
-  #noteCompaction(
-    { entry, emit }: ProxiedDatabase,
-    event: Extract<ThreadEvent, { type: 'compaction' }>,
-  ): void {
-    this.#tasks.note(entry, event.progress)
-    if (event.progress === null) emit({ type: 'compacted' })
-    if (event.fault !== undefined) this.#options.onCompactionFault(entry.name, unpackError(event.fault))
+  #noteCompaction(proxied: DatabaseProxy, event: Extract<DatabaseThreadEvent, { type: 'compaction' }>): void {
+    this.#tasks.note(proxied.entry, event.progress)
+    if (event.progress === null) proxied.emit({ type: 'compacted' })
+    if (event.fault !== undefined) this.#options.onCompactionFault(proxied.name, unpackError(event.fault))
   }
 
   /** Legal names are ASCII, so the order of UTF-16 is that of bytes. */
@@ -248,7 +249,7 @@ class ServerDatabases implements OwnedDatabases {
 
   get(name: string): DatabaseHandle {
     const proxied = this.#byName.get(name)
-    if (proxied !== undefined) return proxied.handle
+    if (proxied !== undefined) return proxied
     throw new CouchError(this.#replacements.underWay().has(name) ? 'unavailable' : 'no_database')
   }
 
@@ -259,7 +260,7 @@ class ServerDatabases implements OwnedDatabases {
       const refusal = shortage(this.#space)
       // `_users` and its kin are the server's own, which it does not do without.
       if (refusal !== null && !name.startsWith('_') && name !== this.usersDatabase) throw refusal
-      this.#enter((await this.#catalogChange({ act: 'create', name })) as DatabaseEntry)
+      this.#enter(await this.#catalogChange('create', name))
     })
   }
 
@@ -272,7 +273,7 @@ class ServerDatabases implements OwnedDatabases {
       proxied.emit({ type: 'gone' })
       try {
         await this.#pool.owner(name).ask({ type: 'drop', database: name })
-        await this.#catalogChange({ act: 'delete', name })
+        await this.#catalogChange('delete', name)
       } catch (error) {
         if (!isGone(error)) {
           this.#enter(proxied.entry)
@@ -294,15 +295,15 @@ class ServerDatabases implements OwnedDatabases {
   }
 
   updates(range: UpdatesRange, limit: number): Promise<CatalogUpdates> {
-    return this.#pool.catalog({ act: 'readUpdates', range, limit }) as Promise<CatalogUpdates>
+    return this.#pool.catalog('readUpdates', range, limit)
   }
 
   readRecords(kind: string): Promise<ServerRecord[]> {
-    return this.#pool.catalog({ act: 'readRecords', kind }) as Promise<ServerRecord[]>
+    return this.#pool.catalog('readRecords', kind)
   }
 
-  async writeRecords(writes: readonly RecordWrite[]): Promise<void> {
-    await this.#pool.catalog({ act: 'writeRecords', writes })
+  writeRecords(writes: readonly RecordWrite[]): Promise<void> {
+    return this.#pool.catalog('writeRecords', writes)
   }
 
   watchUpdates(listener: () => void): () => void {

@@ -9,24 +9,18 @@ import { worked } from '../core/heartbeat.ts'
 import { outgoingMemory } from '../core/outgoing.ts'
 import { AMPLE_SPACE, type Settings, type Space } from '../core/types.ts'
 import type { SandboxPool } from '../sandbox/sandbox-pool.ts'
-import type { DatabaseEntry } from '../storage/catalog.ts'
-import { Thread, type ThreadEvent } from './thread.ts'
+import type { Catalog } from '../storage/catalog.ts'
+import { Thread } from './thread.ts'
+import type { CatalogMethod, DatabaseThreadEvent, OpenedCatalog, ThreadOptions } from './thread-protocol.ts'
 import { ThreadRecord } from './thread-record.ts'
 import type { ThreadReport } from './thread-stats.ts'
 import { Suspects, Watchdog } from './watchdog.ts'
-import type { CatalogAct, ThreadOptions } from './wire.ts'
 
 /**
  * Threads of users' databases. Each has its own log to sync: threads that wait for a disk cost little
  * (architecture.md, "Five ideas", 2).
  */
 const MAX_THREADS = Math.min(8, Math.max(2, 2 * availableParallelism()))
-
-/** What the catalog says when it is opened. */
-export interface OpenedCatalog {
-  readonly serverUuid: string
-  readonly databases: readonly DatabaseEntry[]
-}
 
 interface PoolOptions {
   readonly dataDir: string
@@ -39,7 +33,7 @@ interface PoolOptions {
   readonly sandboxes: SandboxPool
   /** How often threads are looked at whether they hang, in ms; for tests. */
   readonly watchMs?: number | undefined
-  onEvent(event: ThreadEvent): void
+  onEvent(event: DatabaseThreadEvent): void
   /** A thread has died; its databases are served by another from the next call on. */
   onDeath(databases: readonly string[], fault: unknown): void
   /** The catalog was opened, at first or again after the thread that held it had died. */
@@ -136,14 +130,24 @@ export class Pool {
    * @throws when it cannot be used or somebody else holds it
    */
   async openCatalog(serverFile?: string): Promise<void> {
-    const opened = (await this.catalog({ act: 'open', ...(serverFile && { serverFile }) })) as OpenedCatalog
+    const opened = await this.readCatalog(serverFile)
     this.#hasCatalog = true
     this.#options.onCatalog(opened)
   }
 
-  catalog(act: CatalogAct): Promise<unknown> {
+  /** Reads the list of databases, and opens the catalog where it is not open. */
+  readCatalog(serverFile?: string): Promise<OpenedCatalog> {
     this.#watchdog.wake()
-    return this.#running(this.#system).ask({ type: 'catalog', act })
+    return this.#running(this.#system).ask({ type: 'openCatalog', serverFile })
+  }
+
+  async catalog<M extends CatalogMethod>(
+    method: M,
+    ...args: Parameters<Catalog[M]>
+  ): Promise<Awaited<ReturnType<Catalog[M]>>> {
+    this.#watchdog.wake()
+    const answer = await this.#running(this.#system).ask({ type: 'catalog', method, args })
+    return answer as Awaited<ReturnType<Catalog[M]>>
   }
 
   #leastLoaded(): Slot {
@@ -182,7 +186,10 @@ export class Pool {
       sandbox: member.access,
       outgoing: outgoingMemory(),
     }
-    const thread = new Thread(entry, options, onEvent, member.need)
+    const thread = new Thread(entry, options, (event) => {
+      if (event.type === 'sandbox') member.need()
+      else onEvent(event)
+    })
     thread.ended.then(member.leave).catch(() => undefined)
     return thread
   }
@@ -240,14 +247,14 @@ export class Pool {
   /** See Databases.isOverdue; where no thread owns the database, one looks at it without owning it from then on. */
   async isOverdue(database: string): Promise<boolean> {
     const thread = this.#running(this.#owners.get(database) ?? this.#slots[0] ?? this.#system)
-    return (await thread.ask({ type: 'overdue', database })) as boolean
+    return thread.ask({ type: 'overdue', database })
   }
 
   /** Asks every thread which of its open databases cannot be read. @throws when a thread does not answer at all */
   async unreadable(): Promise<string[]> {
     const running = this.#started.filter(({ thread }) => thread.isRunning)
     const names = await Promise.all(running.map(({ thread }) => thread.ask({ type: 'check' })))
-    return (names as string[][]).flat()
+    return names.flat()
   }
 
   setSettings(settings: Settings): void {

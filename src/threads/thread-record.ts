@@ -8,12 +8,14 @@ const ANSWER_MS = 1000
 
 const NO_HEAP: HeapSize = { total: 0, used: 0, external: 0 }
 
-/** What is asked of a thread. */
-type Asked = Pick<Thread, 'ask' | 'isRunning' | 'callsUnderWay' | 'busySeconds'>
+/** What is used of a thread. */
+interface ReportingThread extends Pick<Thread, 'isRunning' | 'callsUnderWay' | 'busySeconds'> {
+  ask(query: { readonly type: 'stats' }): Promise<ThreadStats>
+}
 
 export class ThreadRecord {
   readonly #answerMs: number
-  #thread: Asked | undefined
+  #thread: ReportingThread | undefined
   /** Of the thread that is there now. */
   #last: ThreadStats | null = null
   #busySeconds = 0
@@ -33,7 +35,7 @@ export class ThreadRecord {
    * @param number the thread's place, from 1
    * @param databases that are its to serve
    */
-  async report(thread: Asked, number: number, databases: number): Promise<ThreadReport> {
+  async report(thread: ReportingThread, number: number, databases: number): Promise<ThreadReport> {
     if (this.#thread !== thread) this.#succeed(thread)
     const { callsUnderWay: calls } = thread
     this.#asked ??= this.#ask(thread)
@@ -50,7 +52,7 @@ export class ThreadRecord {
     }
   }
 
-  #succeed(thread: Asked): void {
+  #succeed(thread: ReportingThread): void {
     this.#end()
     this.#thread = thread
     this.#asked = undefined
@@ -66,9 +68,9 @@ export class ThreadRecord {
     this.#last = null
   }
 
-  async #ask(thread: Asked): Promise<boolean> {
+  async #ask(thread: ReportingThread): Promise<boolean> {
     try {
-      const stats = (await thread.ask({ type: 'stats' })) as ThreadStats
+      const stats = await thread.ask({ type: 'stats' })
       if (this.#thread === thread) this.#last = stats
       return true
     } catch {

@@ -15,5 +15,5 @@ parentPort.on('message', (requests) => {
 function play({ call, args: [script] }) {
   if (script === 'die') throw new Error('the thread has died')
   const replies = script === 'seen' ? [{ type: 'answer', value: { ...seen } }] : script
-  parentPort.postMessage(replies.map((reply) => ({ call, ...reply })))
+  parentPort.postMessage(replies.map((reply) => (reply.type === 'committed' ? reply : { call, ...reply })))
 }

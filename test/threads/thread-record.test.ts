@@ -26,13 +26,13 @@ class FakeThread {
   callsUnderWay = 4
   busySeconds = 1
   asked = 0
-  answer: () => Promise<unknown>
+  answer: () => Promise<ThreadStats>
 
-  constructor(answer: () => Promise<unknown>) {
+  constructor(answer: () => Promise<ThreadStats>) {
     this.answer = answer
   }
 
-  ask(): Promise<unknown> {
+  ask(): Promise<ThreadStats> {
     this.asked += 1
     return this.answer()
   }

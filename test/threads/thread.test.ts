@@ -4,7 +4,9 @@ import t, { type Test } from 'tap'
 import { outgoingMemory } from '../../src/core/outgoing.ts'
 import { AMPLE_SPACE, DEFAULT_SETTINGS } from '../../src/core/types.ts'
 import { Board } from '../../src/sandbox/board.ts'
-import { Thread, type ThreadEvent, threadFlags } from '../../src/threads/thread.ts'
+import { readStream } from '../../src/threads/rpc-stream.ts'
+import { Thread, threadFlags } from '../../src/threads/thread.ts'
+import type { ThreadEvent } from '../../src/threads/thread-protocol.ts'
 
 const ENTRY = new URL('./scripted-thread.mjs', import.meta.url)
 const OPTIONS = {
@@ -18,20 +20,14 @@ const OPTIONS = {
 
 function scripted(t: Test) {
   const events: ThreadEvent[] = []
-  const thread = new Thread(
-    ENTRY,
-    OPTIONS,
-    (event) => events.push(event),
-    () => undefined,
-  )
+  const thread = new Thread(ENTRY, OPTIONS, (event) => events.push(event))
   t.teardown(() => thread.stop())
-  const request = (script: unknown) =>
-    ({ type: 'call', database: 'd', incarnation: 1, method: 'info', args: [script] }) as const
+  const entry = { name: 'd', incarnation: 1 }
   return {
     thread,
     events,
-    ask: (script: unknown) => thread.ask(request(script)),
-    stream: (script: unknown) => thread.stream(request(script)),
+    ask: (script: unknown) => thread.callMethod(entry, undefined, 'info', [script]),
+    stream: (script: unknown) => readStream(() => thread.streamMethod(entry, undefined, 'allDocs', [script])),
   }
 }
 
@@ -143,7 +139,7 @@ t.test('stopping is idempotent and leaves no fault', async (t) => {
 
 t.test('a file that is no thread is a death like another', async (t) => {
   const none = () => undefined
-  const thread = new Thread(new URL('./no-such-file.mjs', import.meta.url), OPTIONS, none, none)
+  const thread = new Thread(new URL('./no-such-file.mjs', import.meta.url), OPTIONS, none)
   await t.rejects(thread.ask({ type: 'stop' }), { code: 'unavailable' })
   t.match(await thread.ended, { code: /MODULE_NOT_FOUND$/ })
   await thread.stop()

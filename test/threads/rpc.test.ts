@@ -1,16 +1,12 @@
+/** Messages in batches, how bytes and errors cross between threads, and flow control of streams. */
 import { setImmediate as turn } from 'node:timers/promises'
 import { MessageChannel, type TransferListItem } from 'node:worker_threads'
 import t, { type Test } from 'tap'
-import { CouchError } from '../../src/core/errors.ts'
-import {
-  Outbox,
-  ownBytes,
-  packArgs,
-  packError,
-  shortBytesAsTexts,
-  unpackArgs,
-  unpackError,
-} from '../../src/threads/wire.ts'
+import { CouchError, packError, unpackError } from '../../src/core/errors.ts'
+import { holdOutgoing, releaseOutgoing } from '../../src/core/outgoing.ts'
+import { ownBytes, packArgs, shortBytesAsTexts, unpackArgs } from '../../src/threads/packed-bytes.ts'
+import { Batch } from '../../src/threads/rpc.ts'
+import { Flow } from '../../src/threads/rpc-stream.ts'
 
 function isWhole(bytes: Uint8Array): boolean {
   return bytes.byteLength === bytes.buffer.byteLength
@@ -20,14 +16,16 @@ function isWhole(bytes: Uint8Array): boolean {
 function channel(t: Test) {
   const { port1, port2 } = new MessageChannel()
   const batches: unknown[][] = []
-  port2.on('message', (batch) => batches.push(batch))
+  port2.on('message', (messages) => batches.push(messages))
   t.teardown(() => port1.close())
   const arrived = async (count: number) => {
     while (batches.length < count) await turn()
     return batches
   }
-  return { outbox: new Outbox<object>(port1), arrived }
+  return { batch: new Batch(port1), arrived }
 }
+
+const message = (n: number) => ({ type: 't', n })
 
 /** A value that owns its bytes, and what is handed over with it. */
 function owned<T>(value: T): [own: T, transfers: TransferListItem[]] {
@@ -36,30 +34,30 @@ function owned<T>(value: T): [own: T, transfers: TransferListItem[]] {
 }
 
 t.test('the messages of one turn travel as one, in their order', async (t) => {
-  const { outbox, arrived } = channel(t)
-  outbox.post({ n: 1 })
-  outbox.post({ n: 2 })
+  const { batch, arrived } = channel(t)
+  batch.post(message(1))
+  batch.post(message(2))
   await arrived(1)
-  outbox.post({ n: 3 })
-  t.same(await arrived(2), [[{ n: 1 }, { n: 2 }], [{ n: 3 }]])
+  batch.post(message(3))
+  t.same(await arrived(2), [[message(1), message(2)], [message(3)]])
 })
 
 t.test('what was gathered can be posted before the turn ends', async (t) => {
-  const { outbox, arrived } = channel(t)
-  outbox.post({ n: 1 })
-  outbox.flush()
-  outbox.flush()
-  outbox.post({ n: 2 })
-  t.same(await arrived(2), [[{ n: 1 }], [{ n: 2 }]])
+  const { batch, arrived } = channel(t)
+  batch.post(message(1))
+  batch.flush()
+  batch.flush()
+  batch.post(message(2))
+  t.same(await arrived(2), [[message(1)], [message(2)]])
 })
 
 t.test('small Buffers, which share Node’s pool, are copied and never detached', async (t) => {
   const pooled = Buffer.from('pooled')
   const neighbour = Buffer.from('neighbour')
   t.notOk(isWhole(pooled))
-  const { outbox, arrived } = channel(t)
+  const { batch, arrived } = channel(t)
   const [own, transfers] = owned({ body: { bytes: pooled }, bytes: pooled })
-  outbox.post({ own }, transfers)
+  batch.post({ type: 't', own }, transfers)
   t.match(await arrived(1), [[{ own: { bytes: new Uint8Array(Buffer.from('pooled')) } }]])
   t.equal(pooled.toString(), 'pooled')
   t.equal(neighbour.toString(), 'neighbour')
@@ -68,10 +66,10 @@ t.test('small Buffers, which share Node’s pool, are copied and never detached'
 
 t.test('bytes that own their memory are handed over', async (t) => {
   const large = Buffer.alloc(100_000, 'x')
-  const { outbox, arrived } = channel(t)
+  const { batch, arrived } = channel(t)
   const [own, transfers] = owned(large)
   t.notOk(Buffer.isBuffer(own))
-  outbox.post({ own }, transfers)
+  batch.post({ type: 't', own }, transfers)
   const [[message]] = (await arrived(1)) as [[{ own: Uint8Array }]]
   t.equal(message.own.length, 100_000)
   t.equal(large.length, 0, 'nothing was copied')
@@ -86,22 +84,22 @@ t.test('a stretch of larger memory is copied alone', async (t) => {
 
 t.test('the same memory may be sent twice in one turn', async (t) => {
   const bytes = new Uint8Array(10_000).fill(1)
-  const { outbox, arrived } = channel(t)
+  const { batch, arrived } = channel(t)
   const [own, transfers] = owned({ a: bytes, b: bytes })
-  outbox.post({ own }, transfers)
-  outbox.post({ own }, transfers)
-  const [batch] = (await arrived(1)) as { own: { a: Uint8Array; b: Uint8Array } }[][]
-  for (const { own: got } of batch ?? []) t.same([got.a.length, got.b.length], [10_000, 10_000])
+  batch.post({ type: 't', own }, transfers)
+  batch.post({ type: 't', own }, transfers)
+  const [messages] = (await arrived(1)) as { own: { a: Uint8Array; b: Uint8Array } }[][]
+  for (const { own: got } of messages ?? []) t.same([got.a.length, got.b.length], [10_000, 10_000])
 })
 
 t.test('byte arrays deeper down, and in lists, are copied', async (t) => {
   const deep = Buffer.alloc(10_000, 'd')
   const listed = Buffer.from('listed')
-  const { outbox, arrived } = channel(t)
+  const { batch, arrived } = channel(t)
   const value = { at: { bytes: deep }, list: [listed] }
   t.same(owned(value), [value, []])
   t.same(owned(value.list), [value.list, []])
-  outbox.post({ value })
+  batch.post({ type: 't', value })
   const [[message]] = (await arrived(1)) as [[{ value: { at: { bytes: Uint8Array } } }]]
   t.equal(message.value.at.bytes.length, 10_000)
   t.equal(deep.length, 10_000)
@@ -156,4 +154,87 @@ t.test('a short body is bytes again at the other end, and nothing else is taken 
   const long = { bytes: new Uint8Array(17 * 1024) }
   t.same(packArgs([long], transfers), { args: [long], textAt: -1 })
   t.equal(transfers.length, 1)
+})
+
+/** What a waiting call has come to. */
+function watched<T>(promise: Promise<T>) {
+  const seen: { value?: T; error?: unknown } = {}
+  promise.then(
+    (value) => {
+      seen.value = value
+    },
+    (error) => {
+      seen.error = error
+    },
+  )
+  return seen
+}
+
+/** One whose reader has to pull. */
+async function used(): Promise<Flow> {
+  const flow = new Flow()
+  await flow.next()
+  await flow.next()
+  return flow
+}
+
+t.test('two chunks go unasked, each further one when one is done with', async (t) => {
+  const flow = new Flow()
+  t.equal(await flow.next(), true)
+  t.equal(await flow.next(), true)
+  const third = watched(flow.next())
+  await turn()
+  t.same(third, {})
+  flow.pull()
+  await turn()
+  t.same(third, { value: true })
+})
+
+t.test('where much waits for readers who have stopped, none goes ahead', async (t) => {
+  const crowd = 8 * 1024 * 1024
+  holdOutgoing(crowd)
+  t.teardown(() => releaseOutgoing(crowd))
+  const flow = new Flow()
+  t.equal(await flow.next(), true)
+  const second = watched(flow.next())
+  await turn()
+  t.same(second, {}, 'the reader has the first in hand')
+  flow.pull()
+  await turn()
+  t.same(second, { value: true })
+})
+
+t.test('what was pulled ahead is remembered', async (t) => {
+  const flow = new Flow()
+  flow.pull()
+  flow.pull()
+  for (let n = 0; n < 4; n += 1) t.equal(await flow.next(), true)
+  const fifth = watched(flow.next())
+  await turn()
+  t.same(fifth, {})
+})
+
+t.test('cancelling ends a wait, and every later one', async (t) => {
+  const flow = await used()
+  const waiting = flow.next()
+  flow.cancel()
+  t.equal(await waiting, false)
+  t.equal(await flow.next(), false)
+  t.equal(flow.isWanted(), false)
+})
+
+t.test('cancelling before the beginning is not lost', async (t) => {
+  const flow = new Flow()
+  flow.cancel()
+  t.equal(flow.isWanted(), false)
+  t.equal(await flow.next(), false)
+})
+
+t.test('failing ends a wait with the error, the first that came', async (t) => {
+  const flow = await used()
+  const waiting = flow.next()
+  flow.fail(new Error('first'))
+  flow.fail(new Error('second'))
+  await t.rejects(waiting, { message: 'first' })
+  t.throws(() => flow.isWanted(), { message: 'first' })
 })

@@ -1,0 +1,267 @@
+/**
+ * A database as the HTTP thread calls it: a stub for each method that the database's thread serves. Each method is
+ * documented in documents/database.ts, changes/page.ts, query/views.ts or query/find.ts; documents/store-database.ts
+ * does the work on the other thread.
+ */
+import { CouchError } from '../core/errors.ts'
+import type { SecurityObject } from '../core/types.ts'
+import type { DatabaseEntry } from '../storage/catalog.ts'
+import type { Mark } from '../storage/sequence.ts'
+import type { DatabaseEvent, DatabaseHandle } from './databases.ts'
+import { readStream } from './rpc-stream.ts'
+import type { Thread } from './thread.ts'
+import type { CallMethod, ServedDatabase, StreamMethod } from './thread-protocol.ts'
+
+type Args<M extends keyof ServedDatabase> = Parameters<ServedDatabase[M]>
+
+type Listener = (event: DatabaseEvent) => void
+
+export class DatabaseProxy implements DatabaseHandle {
+  readonly entry: DatabaseEntry
+  readonly #owner: () => Thread
+  readonly #listeners = new Set<Listener>()
+  #isRetired = false
+  /** Sent until it is certain that the database was opened with it. */
+  #mark: Mark | undefined
+  #securityCopy: Promise<SecurityObject | null> | undefined
+
+  /** @param owner the thread that owns the database at the time of a call */
+  constructor(entry: DatabaseEntry, owner: () => Thread) {
+    this.entry = entry
+    this.#owner = owner
+    this.#mark = entry.mark
+  }
+
+  get name(): string {
+    return this.entry.name
+  }
+
+  get incarnation(): number {
+    return this.entry.incarnation
+  }
+
+  info(...args: Args<'info'>) {
+    return this.#call('info', args)
+  }
+
+  size(...args: Args<'size'>) {
+    return this.#call('size', args)
+  }
+
+  security() {
+    return this.#call('security', [])
+  }
+
+  setSecurity(...args: Args<'setSecurity'>) {
+    return this.#call('setSecurity', args)
+  }
+
+  countDisallowed() {
+    return this.#call('countDisallowed', [])
+  }
+
+  exportLines(...args: Args<'exportLines'>) {
+    return this.#stream('exportLines', args)
+  }
+
+  revsLimit(...args: Args<'revsLimit'>) {
+    return this.#call('revsLimit', args)
+  }
+
+  setRevsLimit(...args: Args<'setRevsLimit'>) {
+    return this.#call('setRevsLimit', args)
+  }
+
+  compact(...args: Args<'compact'>) {
+    return this.#call('compact', args)
+  }
+
+  purge(...args: Args<'purge'>) {
+    return this.#call('purge', args)
+  }
+
+  purgedInfos(...args: Args<'purgedInfos'>) {
+    return this.#call('purgedInfos', args)
+  }
+
+  purgedInfosLimit(...args: Args<'purgedInfosLimit'>) {
+    return this.#call('purgedInfosLimit', args)
+  }
+
+  setPurgedInfosLimit(...args: Args<'setPurgedInfosLimit'>) {
+    return this.#call('setPurgedInfosLimit', args)
+  }
+
+  history(...args: Args<'history'>) {
+    return this.#call('history', args)
+  }
+
+  overwritten(...args: Args<'overwritten'>) {
+    return this.#call('overwritten', args)
+  }
+
+  version(...args: Args<'version'>) {
+    return this.#stream('version', args)
+  }
+
+  rewind(...args: Args<'rewind'>) {
+    return this.#stream('rewind', args)
+  }
+
+  open(...args: Args<'open'>): ReturnType<DatabaseHandle['open']> {
+    return this.#call('open', args)
+  }
+
+  openRevs(...args: Args<'openRevs'>) {
+    return this.#stream('openRevs', args)
+  }
+
+  openParts(...args: Args<'openParts'>) {
+    return this.#call('openParts', args)
+  }
+
+  openRevsMixed(...args: Args<'openRevsMixed'>) {
+    return this.#stream('openRevsMixed', args)
+  }
+
+  put(...args: Args<'put'>) {
+    return this.#call('put', args)
+  }
+
+  post(...args: Args<'post'>) {
+    return this.#call('post', args)
+  }
+
+  postForm(...args: Args<'postForm'>) {
+    return this.#call('postForm', args)
+  }
+
+  remove(...args: Args<'remove'>) {
+    return this.#call('remove', args)
+  }
+
+  copy(...args: Args<'copy'>) {
+    return this.#call('copy', args)
+  }
+
+  bulkDocs(...args: Args<'bulkDocs'>) {
+    return this.#stream('bulkDocs', args)
+  }
+
+  bulkGet(...args: Args<'bulkGet'>) {
+    return this.#stream('bulkGet', args)
+  }
+
+  bulkGetMixed(...args: Args<'bulkGetMixed'>) {
+    return this.#stream('bulkGetMixed', args)
+  }
+
+  revsDiff(...args: Args<'revsDiff'>): ReturnType<DatabaseHandle['revsDiff']> {
+    return this.#call('revsDiff', args)
+  }
+
+  missingRevs(...args: Args<'missingRevs'>): ReturnType<DatabaseHandle['missingRevs']> {
+    return this.#call('missingRevs', args)
+  }
+
+  allDocs(...args: Args<'allDocs'>) {
+    return this.#stream('allDocs', args)
+  }
+
+  allDocsQueries(...args: Args<'allDocsQueries'>) {
+    return this.#stream('allDocsQueries', args)
+  }
+
+  openAttachment(...args: Args<'openAttachment'>) {
+    return this.#call('openAttachment', args)
+  }
+
+  readAttachment(...args: Args<'readAttachment'>) {
+    return this.#stream('readAttachment', args)
+  }
+
+  putAttachment(...args: Args<'putAttachment'>) {
+    return this.#call('putAttachment', args)
+  }
+
+  removeAttachment(...args: Args<'removeAttachment'>) {
+    return this.#call('removeAttachment', args)
+  }
+
+  view(...args: Args<'view'>) {
+    return this.#stream('view', args)
+  }
+
+  viewQueries(...args: Args<'viewQueries'>) {
+    return this.#stream('viewQueries', args)
+  }
+
+  viewInfo(...args: Args<'viewInfo'>) {
+    return this.#call('viewInfo', args)
+  }
+
+  find(...args: Args<'find'>) {
+    return this.#stream('find', args)
+  }
+
+  explain(...args: Args<'explain'>) {
+    return this.#call('explain', args)
+  }
+
+  indexes(...args: Args<'indexes'>) {
+    return this.#call('indexes', args)
+  }
+
+  changes(...args: Args<'changes'>) {
+    return this.#call('changes', args)
+  }
+
+  readFilterBody(...args: Args<'readFilterBody'>) {
+    return this.#call('readFilterBody', args)
+  }
+
+  async #call<M extends CallMethod>(
+    method: M,
+    args: readonly unknown[],
+  ): Promise<Awaited<ReturnType<ServedDatabase[M]>>> {
+    const answer = await this.#thread().callMethod(this.entry, this.#mark, method, args)
+    this.#mark = undefined
+    return answer as Awaited<ReturnType<ServedDatabase[M]>>
+  }
+
+  #stream(method: StreamMethod, args: readonly unknown[]): AsyncIterable<Uint8Array> {
+    return readStream(() => this.#thread().streamMethod(this.entry, this.#mark, method, args))
+  }
+
+  /** Looked up for each call: after a deletion the name may be another database's, and its thread another. */
+  #thread(): Thread {
+    if (this.#isRetired) throw new CouchError('no_database')
+    return this.#owner()
+  }
+
+  securityCopy(): Promise<SecurityObject | null> {
+    this.#securityCopy ??= this.security().catch((error: unknown) => {
+      this.#securityCopy = undefined
+      throw error
+    })
+    return this.#securityCopy
+  }
+
+  watch(listener: Listener): () => void {
+    this.#listeners.add(listener)
+    return () => this.#listeners.delete(listener)
+  }
+
+  /** Sends an event to everybody who watches. */
+  emit(event: DatabaseEvent): void {
+    if (event.type === 'secured') this.#securityCopy = Promise.resolve(event.security)
+    // After a thread's death its last event may have been lost.
+    if (event.type === 'gone') this.#securityCopy = undefined
+    for (const listener of this.#listeners) listener(event)
+  }
+
+  /** The database is removed: calls on this object fail with no_database from now on. Emit `gone` as well. */
+  retire(): void {
+    this.#isRetired = true
+  }
+}

@@ -1,0 +1,161 @@
+/** Streams over rpc.ts: the reader's end, and the flow control at the server's end. */
+import { holdOutgoing, isCrowded, releaseOutgoing } from '../core/outgoing.ts'
+
+/** What the reader of a stream sends: the next chunk is wanted, or no more. */
+export interface StreamControl {
+  readonly type: 'next' | 'cancel'
+  readonly call: number
+}
+
+/** A stream as its reader sees it: the chunks that have arrived and were not read yet. */
+export class RemoteStream {
+  readonly database: string | undefined
+  readonly #send: (type: 'next' | 'cancel') => void
+  readonly #arrived: (Uint8Array | { readonly error: unknown } | null)[] = []
+  #wake: () => void = () => undefined
+  #hasEnded: boolean = false
+
+  constructor(database: string | undefined, send: (type: 'next' | 'cancel') => void) {
+    this.database = database
+    this.#send = send
+  }
+
+  chunk(chunk: Uint8Array): void {
+    holdOutgoing(chunk.length)
+    this.#arrived.push(chunk)
+    this.#wake()
+  }
+
+  answer(): void {
+    this.end()
+  }
+
+  end(): void {
+    this.#last(null)
+  }
+
+  fail(error: unknown): void {
+    this.#last({ error })
+  }
+
+  #last(item: { readonly error: unknown } | null): void {
+    this.#arrived.push(item)
+    this.#hasEnded = true
+    this.#wake()
+  }
+
+  /** The next chunk; null at the end. @throws what the stream failed with */
+  async next(): Promise<Uint8Array | null> {
+    while (this.#arrived.length === 0) await this.#arrival()
+    const item = this.#arrived.shift()
+    if (item instanceof Uint8Array) {
+      releaseOutgoing(item.length)
+      return item
+    }
+    if (item) throw item.error
+    return null
+  }
+
+  /** Tells the server that the last chunk is used up. */
+  acknowledge(): void {
+    this.#send('next')
+  }
+
+  /**
+   * Ends the stream, and drops what was not read. Resolves when the server has ended it too: until then it may still
+   * read what the request brought, such as a body in a file.
+   */
+  async close(): Promise<void> {
+    if (!this.#hasEnded) this.#send('cancel')
+    while (!this.#hasEnded) await this.#arrival()
+    for (const item of this.#arrived.splice(0)) if (item instanceof Uint8Array) releaseOutgoing(item.length)
+  }
+
+  #arrival(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#wake = resolve
+    })
+  }
+}
+
+/**
+ * Reads a stream. One chunk is made ahead of the one that is read ({@link Flow}).
+ * @param open sends the request; called when the first chunk is wanted
+ */
+export async function* readStream(open: () => RemoteStream): AsyncGenerator<Uint8Array> {
+  const stream = open()
+  try {
+    for (let chunk = await stream.next(); chunk !== null; chunk = await stream.next()) {
+      yield chunk
+      stream.acknowledge()
+    }
+  } finally {
+    await stream.close()
+  }
+}
+
+/** Chunks that a reader may have: one in use, and one ahead. */
+const WINDOW = 2
+
+/**
+ * Flow control of a stream on the server. A chunk is made only when the reader wants it, so that nothing waits here for
+ * a reader that has stopped.
+ */
+export class Flow {
+  /** The first chunks go out unasked. */
+  #credit = WINDOW
+  #isCancelled = false
+  #failure: { readonly error: unknown } | undefined
+  #wake: () => void = () => undefined
+
+  /** The reader has used up one chunk. */
+  pull(): void {
+    this.#credit += 1
+    this.#wake()
+  }
+
+  /** The reader wants nothing more. */
+  cancel(): void {
+    this.#isCancelled = true
+    this.#wake()
+  }
+
+  /** Ends the stream with an error, so that the reader does not take what it has for the whole. */
+  fail(error: unknown): void {
+    this.#failure ??= { error }
+    this.#wake()
+  }
+
+  /** Whether the reader still reads. @throws what the stream has failed with */
+  isWanted(): boolean {
+    if (this.#failure !== undefined) throw this.#failure.error
+    return !this.#isCancelled
+  }
+
+  /**
+   * The next chunk, made when it is wanted; null when there is none, or none is wanted. Empty chunks are not sent: a
+   * search that has found nothing yet asks with them whether to go on.
+   */
+  async take(chunks: AsyncIterator<Uint8Array>): Promise<Uint8Array | null> {
+    if (!(await this.next())) return null
+    let made = await chunks.next()
+    while (!made.done && made.value.length === 0 && this.isWanted()) made = await chunks.next()
+    return made.done || !this.isWanted() ? null : made.value
+  }
+
+  /** Waits until one more chunk is wanted, and counts it as sent; false when no more will be. */
+  async next(): Promise<boolean> {
+    while (this.isWanted() && this.#credit < leastCredit()) {
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve
+      })
+    }
+    this.#credit -= 1
+    return this.isWanted()
+  }
+}
+
+/** When many bytes wait for readers that have stopped, no chunk is made ahead. */
+function leastCredit(): number {
+  return isCrowded() ? WINDOW : 1
+}

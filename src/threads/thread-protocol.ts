@@ -1,0 +1,154 @@
+/** The messages between the HTTP thread and a database thread. They go over rpc.ts. */
+import type { ChangesSource } from '../changes/page.ts'
+import type { PackedError } from '../core/errors.ts'
+import type { SecurityObject, Settings, Space } from '../core/types.ts'
+import type { Database } from '../documents/database.ts'
+import type { MassDeletion } from '../documents/time-machine/time-machine-calls.ts'
+import type { FindSource } from '../query/find.ts'
+import type { ViewSource } from '../query/views.ts'
+import type { SandboxAccess, SandboxNotice } from '../sandbox/messages.ts'
+import type { Catalog, DatabaseEntry } from '../storage/catalog.ts'
+import type { Mark } from '../storage/sequence.ts'
+import type { Prepared } from '../storage/storage-engine.ts'
+import type { CompactionProgress } from '../storage/upkeep.ts'
+import type { PackedArgs } from './packed-bytes.ts'
+import type { StreamControl } from './rpc-stream.ts'
+import type { ThreadStats } from './thread-stats.ts'
+
+/** The methods of a database that its thread serves; database-proxy.ts has a stub for each. */
+export type ServedDatabase = Database & ChangesSource & ViewSource & FindSource
+
+/** The methods with one answer. */
+export type CallMethod = {
+  [M in keyof ServedDatabase]: ReturnType<ServedDatabase[M]> extends Promise<unknown> ? M : never
+}[keyof ServedDatabase]
+
+/** The methods that answer with a stream. */
+export type StreamMethod = Exclude<keyof ServedDatabase, CallMethod>
+
+/** The methods of the catalog that its thread serves. */
+export type CatalogMethod = Exclude<keyof Catalog, 'serverUuid' | 'list'>
+
+/** Calls a method of the catalog on its thread. */
+export type CatalogCall = <M extends CatalogMethod>(
+  method: M,
+  ...args: Parameters<Catalog[M]>
+) => Promise<Awaited<ReturnType<Catalog[M]>>>
+
+/** What the catalog shows when it is opened. */
+export interface OpenedCatalog {
+  readonly serverUuid: string
+  readonly databases: readonly DatabaseEntry[]
+}
+
+/** The database that a call is for. */
+export interface Target {
+  readonly database: string
+  readonly incarnation: number
+  /** How far the database was before the server started; undefined once it has been opened since. */
+  readonly mark?: Mark | undefined
+}
+
+/** A call of a method of a database. */
+export interface DatabaseCall extends Target, PackedArgs {
+  readonly type: 'call'
+  readonly method: keyof ServedDatabase
+}
+
+/** Keeps a database open until it is released; answered when it is open. */
+export interface HoldRequest extends Target {
+  readonly type: 'hold'
+}
+
+/** A request with an answer of its own type: {@link Answers}. */
+export type Query =
+  /** Closes a database that is about to be removed; its waiting calls are refused. */
+  | { readonly type: 'drop'; readonly database: string }
+  /** Prepares a copy for the place of a database; for a thread that serves no databases. */
+  | { readonly type: 'prepare'; readonly database: string; readonly copy: string }
+  /** Which open databases cannot be read? */
+  | { readonly type: 'check' }
+  /** Does a database that is not open keep bodies beyond their time? */
+  | { readonly type: 'overdue'; readonly database: string }
+  /** Opens the catalog, and with it the data folder. */
+  | { readonly type: 'openCatalog'; readonly serverFile?: string | undefined }
+  | { readonly type: 'catalog'; readonly method: CatalogMethod; readonly args: readonly unknown[] }
+  /** Answered ahead of everything that waits. */
+  | { readonly type: 'stats' }
+  | { readonly type: 'stop' }
+
+export interface Answers {
+  drop: undefined
+  prepare: Prepared
+  check: readonly string[]
+  overdue: boolean
+  openCatalog: OpenedCatalog
+  catalog: unknown
+  stats: ThreadStats
+  stop: undefined
+}
+
+/** Messages without an answer. */
+export type Notice =
+  | { readonly type: 'settings'; readonly settings: Settings }
+  | { readonly type: 'space'; readonly space: Space }
+  | { readonly type: 'sandbox'; readonly notice: SandboxNotice }
+  /** Shows by its arrival that the event loop turns (core/heartbeat.ts). */
+  | { readonly type: 'ping' }
+  /** Lets a database go that a `hold` keeps open. @param hold the number of that call */
+  | { readonly type: 'release'; readonly hold: number }
+
+/** What a database thread receives. */
+export type Request =
+  | ({ readonly call: number } & DatabaseCall)
+  | ({ readonly call: number } & HoldRequest)
+  | ({ readonly call: number } & Query)
+  | StreamControl
+  | Notice
+
+/** What a database thread tells the HTTP thread without being asked. */
+export type ThreadEvent =
+  | {
+      readonly type: 'committed'
+      readonly incarnation: number
+      readonly updateSeq: number
+      /** The epoch of `updateSeq`. */
+      readonly epoch: string
+    }
+  /** A database's file was replaced by hand, and has begun anew. */
+  | { readonly type: 'putBack'; readonly incarnation: number; readonly mark: Mark }
+  | { readonly type: 'secured'; readonly incarnation: number; readonly security: SecurityObject }
+  /** A database's file is damaged, or the disk has failed. */
+  | { readonly type: 'faulty'; readonly incarnation: number; readonly fault: PackedError }
+  /** A write has found the disk full. */
+  | { readonly type: 'full' }
+  /** Most of a database was deleted within a minute. */
+  | { readonly type: 'alarm'; readonly incarnation: number; readonly found: MassDeletion }
+  /** Functions of design documents wait for a sandbox thread. */
+  | { readonly type: 'sandbox' }
+  /** The progress of a compaction; null when it has ended, with its fault if it failed. */
+  | {
+      readonly type: 'compaction'
+      readonly incarnation: number
+      readonly progress: CompactionProgress | null
+      readonly fault?: PackedError
+    }
+
+/** Events about databases. */
+export type DatabaseThreadEvent = Exclude<ThreadEvent, { type: 'sandbox' }>
+
+/** What a database thread starts with. */
+export interface ThreadOptions {
+  readonly dataDir: string
+  readonly settings: Settings
+  readonly space: Space
+  /** Databases that one thread keeps open at most. */
+  readonly maxOpen: number
+  readonly sandbox: SandboxAccess
+  /** How many bytes wait for readers: core/outgoing.ts. */
+  readonly outgoing: SharedArrayBuffer
+  /** How many of them are on their way from this thread. */
+  readonly transit?: SharedArrayBuffer
+  /** The thread's signs of life: core/heartbeat.ts. */
+  readonly heartbeat?: SharedArrayBuffer
+}
