@@ -73,13 +73,13 @@ t.test('threads that died are counted', async (t) => {
   const answering = { isAnswering: true }
   const fact = (later: number, threads = [answering]) =>
     threadsFact(threads, databases.faults().threads, Date.now() / 1000 + later)
-  t.match(fact(0), { name: 'threads', ok: false, deaths: 2, reason: /has died/ })
+  t.match(fact(0), { name: 'threads', ok: false, deaths: 2, reason: /thread died/ })
   t.strictSame(Object.keys(fact(3600)), ['name', 'ok', 'threads', 'silent', 'deaths', 'last_death'])
   t.match(fact(3600), { ok: true, deaths: 2, threads: 1, silent: 0 })
   t.match(fact(0, [answering, { isAnswering: false }]), {
     ok: false,
     threads: 2,
     silent: 1,
-    reason: /^1 of 2 threads do not answer\. A thread has died/,
+    reason: /^1 of 2 threads do not answer\. A thread died/,
   })
 })
