@@ -219,6 +219,13 @@ export function unpackError({ code, reason, cause }: PackedError): CouchError {
   return new CouchError(code, reason, cause === undefined ? undefined : { cause })
 }
 
+const FILE_FAULTS: ReadonlySet<ErrorName> = new Set(['damaged_file', 'disk_fault', 'internal_server_error'])
+
+/** Whether an engine's error means that a database's file cannot be read: a fault of the file, of the disk, or unknown. */
+export function isFileFault(error: unknown): error is CouchError {
+  return error instanceof CouchError && FILE_FAULTS.has(error.code)
+}
+
 /** A name may hold what moves the cursor, or what looks like another line. */
 export function shown(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, (each) => `\\u{${each.codePointAt(0)?.toString(16)}}`)

@@ -1,10 +1,9 @@
 /** Copies of databases for backups. Each backup has a thread of its own for as long as it takes (copy-job.ts). */
 import { rm } from 'node:fs/promises'
 import { Worker } from 'node:worker_threads'
-import { CouchError } from '../core/errors.ts'
+import { CouchError, isFileFault } from '../core/errors.ts'
 import type { DatabaseEntry } from '../storage/catalog.ts'
 import type { CopyFacts } from '../storage/storage-engine.ts'
-import { isFileFault } from './databases.ts'
 import { RpcClient } from './rpc.ts'
 import { threadFlags } from './thread.ts'
 

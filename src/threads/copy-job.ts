@@ -5,7 +5,7 @@ import { setPriority } from 'node:os'
 import { dirname } from 'node:path'
 import { platform } from 'node:process'
 import type { MessagePort } from 'node:worker_threads'
-import { CouchError } from '../core/errors.ts'
+import { CouchError, isFileFault } from '../core/errors.ts'
 import { defaultFloor } from '../core/types.ts'
 import { Throttle } from '../core/yielder.ts'
 import { diskSizeNow } from '../storage/free-space.ts'
@@ -21,7 +21,6 @@ import {
   type MadeCopy,
   type ProgressEvent,
 } from './copies.ts'
-import { isFileFault } from './databases.ts'
 import { RpcServer } from './rpc.ts'
 
 type CopyingEngine = Pick<StorageEngine, 'openSnapshot' | 'fingerprint' | 'checkCopy'>

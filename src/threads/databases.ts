@@ -1,7 +1,7 @@
 /** The databases of this server as the HTTP thread sees them: which there are, and a way to each. */
 import type { ChangesSource } from '../changes/page.ts'
 import type { Sendable } from '../core/bytes.ts'
-import { CouchError, type ErrorName } from '../core/errors.ts'
+import type { CouchError, ErrorName } from '../core/errors.ts'
 import type { SecurityObject, Settings, Space } from '../core/types.ts'
 import type { Database } from '../documents/database.ts'
 import type { MassDeletion } from '../documents/time-machine/time-machine-calls.ts'
@@ -228,13 +228,6 @@ export class FaultRecord {
 
 function now(): number {
   return Math.floor(Date.now() / 1000)
-}
-
-const FAULTS: ReadonlySet<ErrorName> = new Set(['damaged_file', 'disk_fault', 'internal_server_error'])
-
-/** Whether an engine says of a database that it cannot be read: by its file's fault, the disk's, or one it has no word for. */
-export function isFileFault(error: unknown): error is CouchError {
-  return error instanceof CouchError && FAULTS.has(error.code)
 }
 
 // What the databases of a server are made with, and who is told what becomes of them.

@@ -1,11 +1,10 @@
 /** The databases that a thread has open: opened when first asked for, closed when others need the room. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { CouchError } from '../core/errors.ts'
+import { CouchError, isFileFault } from '../core/errors.ts'
 import { AMPLE_SPACE, isShort, type Space } from '../core/types.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
 import { diskSizeNow, giveUpBallast } from '../storage/free-space.ts'
 import type { Mark } from '../storage/sequence.ts'
-import { isFileFault } from './databases.ts'
 
 /** What is kept open, and how it is closed. */
 export interface Closable {
