@@ -38,10 +38,11 @@ import { holdContinue } from './http/transport/body-collector.ts'
 import { BodyFiles, maxOpenFiles } from './http/transport/body-files.ts'
 import { BodyMemory, LargeBodies } from './http/transport/body-memory.ts'
 import { bodyWindowMs } from './http/transport/body-reader.ts'
-import { ClientNetworks, clientOf, decorateAddress, trustedProxies } from './http/transport/client-address.ts'
+import { clientOf, decorateAddress, trustedProxies } from './http/transport/client-address.ts'
 import { answerClientError, MAX_HEADER_BYTES } from './http/transport/client-errors.ts'
 import { compression } from './http/transport/compression.ts'
-import { tendConnections } from './http/transport/connections.ts'
+import { ClientNetworks } from './http/transport/connection.ts'
+import { guardConnections } from './http/transport/connections.ts'
 import { RequestTurns } from './http/transport/request-turns.ts'
 
 const HEADERS_TIMEOUT_MS = 60_000
@@ -64,7 +65,7 @@ export interface AppOptions {
   /** How long a connection may be idle, in milliseconds. Default 300 s. */
   readonly idleMs?: number | undefined
   /** How often answers that are not taken are looked for, in milliseconds; after five times as long they are cut. Default 60 s. */
-  readonly lookMs?: number | undefined
+  readonly checkMs?: number | undefined
 }
 
 /**
@@ -80,14 +81,16 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
   const turns = new RequestTurns(
     {
       networks,
-      strangerRate: () => config.integer('settee', 'stranger_requests'),
+      anonymousRate: () => config.integer('settee', 'stranger_requests'),
       clientOf: (request) => clientOf(request, trusts),
     },
     app.routing,
   )
   app.decorate('turns', turns)
-  app.server.removeAllListeners('request').on('request', (request, response) => turns.take(request, response))
-  const connections = tendConnections(app.server, {
+  app.server
+    .removeAllListeners('request')
+    .on('request', (request, response) => turns.handle(request, response))
+  const connections = guardConnections(app.server, {
     maxOpen: () => maxOpen(config),
     maxOfNetwork: () =>
       Math.min(config.integer('settee', 'max_network_connections'), shareOf(maxOpen(config))),
@@ -97,7 +100,7 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
     bodyWindowMs: () => bodyWindowMs(config),
     graceMs: options.closeGraceMs ?? CLOSE_GRACE_MS,
     idleMs: options.idleMs,
-    lookMs: options.lookMs,
+    checkMs: options.checkMs,
     onCut: (count) =>
       services.logger.warn({ count }, 'connections were cut: their requests had not ended in time'),
   })

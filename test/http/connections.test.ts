@@ -4,7 +4,7 @@ import { type AddressInfo, connect, type Socket } from 'node:net'
 import { setImmediate as turn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { answerClientError } from '../../src/http/transport/client-errors.ts'
-import { tendConnections } from '../../src/http/transport/connections.ts'
+import { guardConnections } from '../../src/http/transport/connections.ts'
 
 /** Longer than any test may take: where it counts, the test would run out of time. */
 const NEVER = 600_000
@@ -12,7 +12,7 @@ const NEVER = 600_000
 async function serve(t: Test, answer: RequestListener, graceMs = NEVER) {
   const server = createServer(answer).listen(0, '127.0.0.1')
   const cuts: number[] = []
-  tendConnections(server, { graceMs, onCut: (count) => cuts.push(count) })
+  guardConnections(server, { graceMs, onCut: (count) => cuts.push(count) })
   await once(server, 'listening')
   t.teardown(() => server.closeAllConnections())
   return { server, cuts, close: () => closed(server) }
@@ -149,12 +149,12 @@ t.test('requests in a row on one connection', async (t) => {
 
 t.test('a server that never listened', async (t) => {
   const server = createServer()
-  tendConnections(server, { graceMs: NEVER, onCut: () => t.fail('there was nothing to cut') })
+  guardConnections(server, { graceMs: NEVER, onCut: () => t.fail('there was nothing to cut') })
   await closed(server)
 })
 
 t.test('connections that break by the hundred end in several turns of the event loop', async (t) => {
-  const app = { connections: { refused: () => undefined } }
+  const app = { connections: { onInvalidRequest: () => undefined } }
   let ended = 0
   const destroy = () => {
     for (const until = performance.now() + 1; performance.now() < until; );

@@ -251,7 +251,7 @@ t.test('a method that nobody knows is as little HTTP as over HTTP/1', async (t) 
 })
 
 t.test('a connection on which the protocol is broken', async (t) => {
-  const options = { lookMs: 100, idleMs: 500 }
+  const options = { checkMs: 100, idleMs: 500 }
   const { secureUrl, tls, app } = await startSecureMemoryServer(t, {}, undefined, options)
   const good = await openSession(t, secureUrl, tls.cert)
   await good.ask('PUT /db')

@@ -3,7 +3,7 @@ import { connect, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { setAdmin } from '../../src/auth/admins.ts'
-import { ClientNetworks } from '../../src/http/transport/client-address.ts'
+import { ClientNetworks } from '../../src/http/transport/connection.ts'
 import { startMemoryServer } from './memory-server.ts'
 
 const UP = 'GET /_up HTTP/1.1\r\nHost: localhost\r\n\r\n'

@@ -6,7 +6,7 @@ import { CouchError, type ErrorName } from '../../core/errors.ts'
 import { Turns } from '../../threads/turns.ts'
 import { corsLines } from '../plugins/cross-origin.ts'
 import { BAD_QUERY } from '../query-params.ts'
-import { limitMet } from './connections.ts'
+import { exceededLimit } from './connections.ts'
 import { closeInStages, isEnding, notHttp, rawAnswer } from './raw-answer.ts'
 
 /** What Node calls what is wrong with a request that was never made one. */
@@ -33,7 +33,7 @@ export function answerClientError(this: FastifyInstance, error: ConnectionError,
   if (told.has(socket) || isEnding(socket)) return
   told.add(socket)
   // A connection that was opened ahead, and on which nothing was asked, is closed without a word.
-  this.connections.refused(socket)
+  this.connections.onInvalidRequest(socket)
   const isAsked = error.code !== 'ECONNRESET' && socket.bytesRead > 0
   ends.add('', () => {
     endInTurn(socket, isAsked ? rawAnswer(errorOf(error), corsLines(this.cors, lastPacket(error))) : '')
@@ -87,7 +87,7 @@ export function faultOfRequest(request: FastifyRequest, reply: FastifyReply): Co
   if (headers.upgrade !== undefined && /\bupgrade\b/i.test(headers.connection ?? '')) {
     reply.header('Connection', 'close')
   }
-  const limit = limitMet(raw.socket)
+  const limit = exceededLimit(raw.socket)
   if (limit !== null) {
     reply.header('Connection', 'close')
     // A server that is busy is healthy: `_up` is answered.

@@ -1,53 +1,53 @@
 /**
- * The connections: how many there may be, how long a client may dawdle on one, and their end when the server closes.
+ * The connections of the server: how many there may be, how long a client may stall one, and how they end when the server
+ * closes.
  *
- * Node's own way to close would wait for ever for a connection on which nothing was sent yet (browsers and Node's fetch
- * open such ones ahead), and for one that becomes idle only after close() was called; and it would cut an answer that is
- * written but not yet taken by its client.
+ * Node's own way to close would wait forever for a connection on which nothing was sent yet (browsers and Node's fetch
+ * open such ones ahead), and for one that becomes idle only after close() was called. It would also cut an answer that is
+ * written, but that its client has not taken yet.
  */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { ServerHttp2Session, ServerHttp2Stream } from 'node:http2'
 import { type Server as NetServer, Socket } from 'node:net'
 import { watchProgress } from './body-collector.ts'
-import { type ClientNetworks, Lane } from './client-address.ts'
-import { cancelStream } from './http2-messages.ts'
-import { type Http2Part, Link, watchFrames } from './link.ts'
+import { type ClientNetworks, Connection, RequestQueue } from './connection.ts'
+import { cancelStream, limitUselessFrames } from './http2-messages.ts'
 import { closeInStages } from './raw-answer.ts'
 import type { RequestTurns } from './request-turns.ts'
 
 interface ConnectionOptions {
-  /** How long requests that are under way may take when the server closes, in milliseconds; then they are cut. */
+  /** How long requests under way may take when the server closes, in milliseconds; then they are cut. */
   readonly graceMs: number
-  /** How many may be open at once; asked for each new one. Default: any number. */
+  /** How many connections may be open at once; read for each new one. Default: any number. */
   maxOpen?(): number
   /** How many of them from one network. Default: any number. */
   maxOfNetwork?(): number
-  /** Whether an address is a trusted proxy's, which has many clients. */
+  /** Whether an address is that of a trusted proxy, which has many clients. */
   isProxy?(address: string): boolean
-  /** The networks that clients come from, and whose turn it is; none: nobody has to wait. */
+  /** The networks of the clients, and the turns of their requests. Without them no request waits. */
   readonly networks?: ClientNetworks
   readonly turns?: RequestTurns
   /** The window of {@link watchProgress} for bodies that nobody reads, in milliseconds. Default: a minute. */
   bodyWindowMs?(): number
-  /** How long one that speaks HTTP/2 may be idle, in milliseconds. Default: 300 s. */
+  /** How long an HTTP/2 connection may be idle, in milliseconds. Default: 300 s. */
   readonly idleMs?: number | undefined
-  /** How often answers that are not taken are looked for, in milliseconds; they may stay so for five times as long. Default a minute. */
-  readonly lookMs?: number | undefined
-  /** Told how many connections were cut when the server closed. */
+  /** The interval of the checks for stalled answers, in milliseconds; an answer may stall for five. Default: a minute. */
+  readonly checkMs?: number | undefined
+  /** Called with the number of connections that were cut when the server closed. */
   onCut(count: number): void
 }
 
-/** How many connections above the limit are answered, so that their clients are told why; more are cut. */
-const TOLD_TOO_MANY = 100
-/** How long such a one may take. */
-const TELLING_MS = 5000
-/** How often answers that are not taken are looked for, and for how many looks they may stay so: five minutes. */
-const LOOK_MS = 60_000
-const LOOKS_STALLED = 5
-/** How long one that speaks HTTP/2 may be idle; as those of HTTP/1 (app.ts). */
+/** How many connections above the limit get an answer with the reason; further ones are cut. */
+const MAX_REFUSALS = 100
+/** How long such a connection may take, in milliseconds. */
+const REFUSAL_MS = 5000
+/** The interval of the checks for stalled answers, in milliseconds, and for how many an answer may stall: five minutes. */
+const CHECK_MS = 60_000
+const MAX_STALLED_CHECKS = 5
+/** How long an HTTP/2 connection may be idle, in milliseconds; as for HTTP/1 (app.ts). */
 const IDLE_MS = 300_000
-/** How long a client may take to close its side of a connection that was closed in order. */
-const LAST_MS = 2000
+/** How long a client may take to close its side after an orderly close, in milliseconds. */
+const CLOSE_MS = 2000
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -56,198 +56,204 @@ declare module 'fastify' {
 }
 
 /**
- * Looks after the server's connections from now on. When there are too many, those that have been idle the longest make
- * room; when all are busy, new ones are refused. `server.close()` ends every connection within its grace: one without a
- * request at once, one with a request after the answer. What had arrived when it was called still counts as a request.
+ * Guards the server's connections from now on. Above the limit, the connection that has been idle the longest is closed;
+ * if all are busy, new ones are refused. `server.close()` ends every connection within the grace period: at once without
+ * a request, else after the answer. Requests that had arrived by then are still answered.
  */
-export function tendConnections(server: Server, options: ConnectionOptions): Connections {
+export function guardConnections(server: Server, options: ConnectionOptions): Connections {
   const connections = new Connections(options)
-  connections.tend(server)
-  server.on('connection', (socket) => connections.opened(socket))
-  server.prependListener('request', (request, response) => connections.begun(request, response))
-  // Called by close(), and by nobody else.
+  connections.addServer(server)
+  server.on('connection', (socket) => connections.onOpen(socket))
+  server.prependListener('request', (request, response) => connections.onRequest(request, response))
+  // Only close() calls it.
   server.closeIdleConnections = () => connections.close()
   return connections
 }
 
 /** @returns the setting that leaves no room for this connection, whose requests are to be refused; null: there is room */
-export function limitMet(socket: Socket): string | null {
-  return Link.of(socket)?.limitMet ?? null
+export function exceededLimit(socket: Socket): string | null {
+  return Connection.of(socket)?.exceededLimit ?? null
 }
 
 /** The connections of all servers that share one limit. */
 class Connections {
   readonly #options: ConnectionOptions
-  readonly #idle = new Link(null)
-  readonly #busy = new Link(null)
+  /** The one that has been idle the longest comes first. */
+  readonly #idle = new Set<Connection>()
+  readonly #busy = new Set<Connection>()
   #open = 0
-  #tooMany = 0
-  /** Servers that are not closed. */
+  #refused = 0
+  /** How many servers are not closed yet. */
   #servers = 0
   #isClosing = false
   readonly #stalledMs: number
-  readonly #look: NodeJS.Timeout
+  readonly #checks: NodeJS.Timeout
   #cutting: NodeJS.Timeout | undefined
 
   constructor(options: ConnectionOptions) {
     this.#options = options
-    const lookMs = options.lookMs ?? LOOK_MS
-    this.#stalledMs = LOOKS_STALLED * lookMs
-    this.#look = setInterval(() => this.#lookForStalled(), lookMs)
-    this.#look.unref()
+    const checkMs = options.checkMs ?? CHECK_MS
+    this.#stalledMs = MAX_STALLED_CHECKS * checkMs
+    this.#checks = setInterval(() => this.#checkForStalled(), checkMs)
+    this.#checks.unref()
   }
 
-  /** Takes it that this server has connections here, until it is closed. */
-  tend(server: NetServer): void {
+  /** Counts a server whose connections are here, until it is closed. */
+  addServer(server: NetServer): void {
     this.#servers += 1
     server.once('close', () => {
       this.#servers -= 1
       if (this.#servers > 0) return
-      clearInterval(this.#look)
+      clearInterval(this.#checks)
       clearTimeout(this.#cutting)
     })
   }
 
-  /** Takes a connection, before anything was said on it. One that was taken already, below TLS, is the same. */
-  opened(socket: Socket): void {
+  /** A connection was opened. The TCP connection below TLS and the TLS socket are the same connection. */
+  onOpen(socket: Socket): void {
     // Node's server calls it after the last answer of a connection.
     socket.destroySoon = () => closeInStages(socket)
-    if (Link.of(socket) === undefined) this.#take(new Link(socket), socket)
+    if (Connection.of(socket) === undefined) this.#add(new Connection(socket), socket)
   }
 
-  /**
-   * Has TLS carry the connection from now on.
-   * @param below what was {@link opened}
-   */
-  secured(below: Socket, socket: Socket): void {
-    const link = Link.of(below)
-    if (link === undefined) return
-    link.secured(socket)
+  /** @param below the TCP connection, which was opened before */
+  onSecure(below: Socket, socket: Socket): void {
+    Connection.of(below)?.secure(socket)
   }
 
-  #take(link: Link, socket: Socket): void {
-    this.#findClient(link, socket)
-    const { network } = link.lane ?? {}
-    if (network !== undefined && network.lanes.size >= (this.#options.maxOfNetwork?.() ?? Infinity)) {
-      this.#makeRoom(link, 'settee/max_network_connections')
+  #add(connection: Connection, socket: Socket): void {
+    this.#findClient(connection, socket)
+    const { queue } = connection
+    const network = queue?.network
+    if (network !== undefined && network.queues.size >= (this.#options.maxOfNetwork?.() ?? Infinity)) {
+      this.#makeRoom(connection, 'settee/max_network_connections')
     } else if (this.#open >= (this.#options.maxOpen?.() ?? Infinity)) {
-      this.#makeRoom(link, 'settee/max_connections')
+      this.#makeRoom(connection, 'settee/max_connections')
     }
-    link.moveTo(link.limitMet === null ? this.#idle : this.#busy)
-    if (link.limitMet === null) {
+    if (connection.exceededLimit === null) {
+      this.#idle.add(connection)
       this.#open += 1
-      if (link.lane !== null) network?.lanes.add(link.lane)
+      if (queue !== null) queue.network.queues.add(queue)
+    } else {
+      this.#busy.add(connection)
     }
-    socket.once('close', () => this.#forget(link))
-    if (link.lane !== null) this.#options.turns?.opened(link.lane)
+    socket.once('close', () => this.#remove(connection))
+    if (queue !== null) this.#options.turns?.onOpen(queue)
   }
 
-  #findClient(link: Link, { remoteAddress }: Socket): void {
+  #findClient(connection: Connection, { remoteAddress }: Socket): void {
     const { networks, isProxy } = this.#options
-    // A socket of the file system has none; what is gone already has none, either.
+    // A Unix socket has no address, nor has a connection that is closed already.
     if (networks === undefined || remoteAddress === undefined) return
-    link.isOfProxy = isProxy?.(remoteAddress) ?? false
-    if (!link.isOfProxy) link.lane = new Lane(networks.of(remoteAddress), link)
+    connection.isProxy = isProxy?.(remoteAddress) ?? false
+    if (!connection.isProxy) connection.queue = new RequestQueue(networks.of(remoteAddress), connection)
   }
 
-  /** Takes what HTTP/2 makes of a connection that is here. */
-  openedSession(session: ServerHttp2Session): void {
-    const link = Link.of(session.socket)
-    if (link === undefined) return
-    link.http2 = { session, streams: new Set(), unanswered: 0, useful: 0 }
-    watchFrames(session, link, link.http2)
-    session.on('stream', (stream) => this.#begunStream(link, session, stream))
-    session.on('timeout', () => endIfIdle(link))
-    this.#beginIdling(session)
-    // Its socket may be told no more; the one below may.
-    session.once('close', () => cutSoon(link))
-    if (this.#isClosing) closeIfIdle(link)
+  /** A connection has become an HTTP/2 session. */
+  onSession(session: ServerHttp2Session): void {
+    const connection = Connection.of(session.socket)
+    if (connection === undefined) return
+    connection.http2 = { session, streams: new Set(), unanswered: 0, usefulBytes: 0 }
+    limitUselessFrames(connection.http2, connection.socket)
+    session.on('stream', (stream) => this.#onStream(connection, session, stream))
+    session.on('timeout', () => endIfIdle(connection))
+    this.#restartIdleTimer(session)
+    // The session's socket may emit nothing any more; the one below may.
+    session.once('close', () => cutSoon(connection))
+    if (this.#isClosing) closeIfIdle(connection)
   }
 
-  #begunStream(link: Link, session: ServerHttp2Session, stream: ServerHttp2Stream): void {
-    link.requests += 1
-    link.http2?.streams.add(stream)
-    if (link.requests === 1 && !link.isForgotten) link.moveTo(this.#busy)
+  #onStream(connection: Connection, session: ServerHttp2Session, stream: ServerHttp2Stream): void {
+    connection.requests += 1
+    connection.http2?.streams.add(stream)
+    if (connection.requests === 1) this.#becomesBusy(connection)
     stream.once('close', () => {
-      link.requests -= 1
-      link.http2?.streams.delete(stream)
-      if (link.requests > 0 || link.isForgotten) return
-      this.#becameIdle(link)
-      this.#beginIdling(session)
+      connection.requests -= 1
+      connection.http2?.streams.delete(stream)
+      if (connection.requests > 0 || connection.isClosed) return
+      this.#becomesIdle(connection)
+      this.#restartIdleTimer(session)
     })
   }
 
-  /** That a client cancels its last stream counts as no activity with Node. */
-  #beginIdling(session: ServerHttp2Session): void {
+  /** To Node, the cancelling of the last stream is no activity. */
+  #restartIdleTimer(session: ServerHttp2Session): void {
     if (!session.destroyed) session.setTimeout(this.#options.idleMs ?? IDLE_MS)
   }
 
-  /** @param limit the setting that is met: of a network's own connections one makes room, else one of all */
-  #makeRoom(link: Link, limit: string): void {
+  /** @param limit the setting that is exceeded: an idle connection of the same network, or of all, is closed */
+  #makeRoom(connection: Connection, limit: string): void {
     const isOfAll = limit === 'settee/max_connections'
-    const oldest = isOfAll ? this.#idle.oldest : this.#oldestIdleOf(link.lane)
+    const oldest = isOfAll ? this.#idle.values().next().value : this.#oldestIdleOf(connection.queue)
     if (oldest === undefined) {
-      this.#refuse(link, limit)
+      this.#refuse(connection, limit)
       return
     }
-    this.#forget(oldest)
-    oldest.socket?.destroy()
+    this.#remove(oldest)
+    oldest.socket.destroy()
   }
 
-  #oldestIdleOf(lane: Lane | null): Link | undefined {
-    for (const link of this.#idle.each()) if (link.lane?.network === lane?.network) return link
+  #oldestIdleOf(queue: RequestQueue | null): Connection | undefined {
+    for (const each of this.#idle) if (each.queue?.network === queue?.network) return each
     return undefined
   }
 
-  #refuse(link: Link, limit: string): void {
-    link.limitMet = limit
-    this.#tooMany += 1
-    if (this.#tooMany > TOLD_TOO_MANY) link.socket?.destroy()
-    else setTimeout(() => link.socket?.destroy(), TELLING_MS).unref()
+  #refuse(connection: Connection, limit: string): void {
+    connection.exceededLimit = limit
+    this.#refused += 1
+    if (this.#refused > MAX_REFUSALS) connection.socket.destroy()
+    else setTimeout(() => connection.socket.destroy(), REFUSAL_MS).unref()
   }
 
   /** Idempotent. */
-  #forget(link: Link): void {
-    if (link.isForgotten) return
-    link.isForgotten = true
-    if (link.limitMet !== null) this.#tooMany -= 1
+  #remove(connection: Connection): void {
+    if (connection.isClosed) return
+    connection.isClosed = true
+    if (connection.exceededLimit !== null) this.#refused -= 1
     else this.#open -= 1
-    link.leave()
-    const { lane } = link
-    if (lane === null) return
-    lane.network.lanes.delete(lane)
-    this.#options.turns?.closed(lane)
+    this.#idle.delete(connection)
+    this.#busy.delete(connection)
+    const { queue } = connection
+    if (queue === null) return
+    queue.network.queues.delete(queue)
+    this.#options.turns?.onClose(queue)
   }
 
-  /** Takes a request over HTTP/1. */
-  begun(request: IncomingMessage, response: ServerResponse): void {
-    const link = Link.of(request.socket)
-    if (link === undefined) return
-    link.requests += 1
-    if (link.requests === 1) link.moveTo(this.#busy)
-    response.once('close', () => this.#ended(link, request))
+  /** A request over HTTP/1 has arrived. */
+  onRequest(request: IncomingMessage, response: ServerResponse): void {
+    const connection = Connection.of(request.socket)
+    if (connection === undefined) return
+    connection.requests += 1
+    if (connection.requests === 1) this.#becomesBusy(connection)
+    response.once('close', () => this.#onRequestEnd(connection, request))
   }
 
-  #ended(link: Link, request: IncomingMessage): void {
-    link.requests -= 1
-    if (link.isForgotten || request.socket.destroyed) return
-    if (link.lane !== null) this.#options.turns?.ended(link.lane)
-    if (!request.complete) this.#watchLeftover(request)
-    if (link.requests === 0) this.#becameIdle(link)
+  #onRequestEnd(connection: Connection, request: IncomingMessage): void {
+    connection.requests -= 1
+    if (connection.isClosed || request.socket.destroyed) return
+    if (connection.queue !== null) this.#options.turns?.onRequestEnd(connection.queue)
+    if (!request.complete) this.#watchUnreadBody(request)
+    if (connection.requests === 0) this.#becomesIdle(connection)
   }
 
-  #becameIdle(link: Link): void {
-    link.isStalling = false
-    link.moveTo(this.#idle)
-    if (this.#isClosing || link.limitMet !== null) closeIfIdle(link)
+  #becomesBusy(connection: Connection): void {
+    if (connection.isClosed) return
+    this.#idle.delete(connection)
+    this.#busy.add(connection)
   }
 
-  /** A body that nobody reads is thrown away as it comes, but its connection serves nobody else meanwhile. */
-  #watchLeftover(request: IncomingMessage): void {
+  #becomesIdle(connection: Connection): void {
+    connection.isStalled = false
+    this.#busy.delete(connection)
+    this.#idle.add(connection)
+    if (this.#isClosing || connection.exceededLimit !== null) closeIfIdle(connection)
+  }
+
+  /** A body that nobody reads is discarded as it arrives, but its connection can serve nothing else meanwhile. */
+  #watchUnreadBody(request: IncomingMessage): void {
     const { socket } = request
-    const stopWatch = watchProgress(request, this.#options.bodyWindowMs?.() ?? LOOK_MS, () =>
-      socket.destroy(),
-    )
+    const windowMs = this.#options.bodyWindowMs?.() ?? CHECK_MS
+    const stopWatch = watchProgress(request, windowMs, () => socket.destroy())
     const stop = () => {
       stopWatch()
       request.off('end', stop)
@@ -257,23 +263,24 @@ class Connections {
     socket.on('close', stop)
   }
 
-  /** What the connection has sent was no request. */
-  refused(socket: Socket): void {
-    const lane = Link.of(socket)?.lane
-    if (lane !== undefined && lane !== null) this.#options.turns?.refused(lane)
+  /** A connection has sent something that is no request. */
+  onInvalidRequest(socket: Socket): void {
+    const queue = Connection.of(socket)?.queue
+    if (queue !== undefined && queue !== null) this.#options.turns?.onInvalidRequest(queue)
   }
 
-  /** An answer that nobody takes would be held for ever; streams have a watch of their own (json-stream.ts). */
-  #lookForStalled(): void {
-    for (const link of this.#busy.list()) {
-      if (link.http2 !== null) {
-        for (const stream of link.http2.streams) watchStalled(stream, this.#stalledMs)
-        askIfThere(link.http2, link)
+  /** An answer that no client takes would be held forever. Streams have a check of their own (json-stream.ts). */
+  #checkForStalled(): void {
+    for (const connection of [...this.#busy]) {
+      const { http2, socket } = connection
+      if (http2 !== null) {
+        for (const stream of http2.streams) checkStream(stream, this.#stalledMs)
+        ping(connection, http2)
         continue
       }
-      const isStalling = (link.socket?.writableLength ?? 0) > 0
-      if (isStalling !== link.isStalling) link.socket?.setTimeout(isStalling ? this.#stalledMs : 0)
-      link.isStalling = isStalling
+      const isStalled = socket.writableLength > 0
+      if (isStalled !== connection.isStalled) socket.setTimeout(isStalled ? this.#stalledMs : 0)
+      connection.isStalled = isStalled
     }
   }
 
@@ -282,45 +289,45 @@ class Connections {
     if (this.#isClosing) return
     this.#isClosing = true
     this.#cutting = setTimeout(() => this.#cut(), this.#options.graceMs)
-    // By the second one, what stood in the sockets' buffers has been read.
-    setImmediate(() => setImmediate(() => this.#sayGoodbye()))
+    // By the second turn, the requests in the sockets' buffers have been read.
+    setImmediate(() => setImmediate(() => this.#closeIdle()))
   }
 
-  #sayGoodbye(): void {
-    this.#idle.list().forEach(closeIfIdle)
-    // Streams that are open go on to their ends; clients open new ones elsewhere (GOAWAY, RFC 9113 6.8).
-    for (const { http2 } of this.#busy.list()) http2?.session.close()
+  #closeIdle(): void {
+    for (const connection of [...this.#idle]) closeIfIdle(connection)
+    // Open streams go on to their ends; clients open new ones elsewhere (GOAWAY, RFC 9113 6.8).
+    for (const { http2 } of [...this.#busy]) http2?.session.close()
   }
 
   #cut(): void {
-    const open = [...this.#idle.list(), ...this.#busy.list()]
-    for (const { socket } of open) socket?.destroy()
+    const open = [...this.#idle, ...this.#busy]
+    for (const { socket } of open) socket.destroy()
     if (open.length > 0) this.#options.onCut(open.length)
   }
 }
 
-function closeIfIdle({ socket, http2, requests }: Link): void {
-  if (requests > 0 || socket === null) return
+function closeIfIdle({ socket, http2, requests }: Connection): void {
+  if (requests > 0) return
   if (http2 === null) Socket.prototype.destroySoon.call(socket)
   else http2.session.close()
 }
 
-/** A client that takes nothing hears nothing of an end in order, either, and Node would wait for it. */
-function endIfIdle(link: Link): void {
-  closeIfIdle(link)
-  if (link.requests === 0) cutSoon(link)
+/** A client that reads nothing does not see an orderly end, either, and Node would wait for it. */
+function endIfIdle(connection: Connection): void {
+  closeIfIdle(connection)
+  if (connection.requests === 0) cutSoon(connection)
 }
 
-function cutSoon({ socket }: Link): void {
-  setTimeout(() => socket?.destroy(), LAST_MS).unref()
+function cutSoon({ socket }: Connection): void {
+  setTimeout(() => socket.destroy(), CLOSE_MS).unref()
 }
 
 /**
- * Node reads on no further where a client has broken the protocol, tells nobody, and does not see that the client goes.
- * Its requests would be under way for ever.
+ * Node stops reading where a client has broken the protocol, reports it to nobody, and does not notice that the client
+ * leaves. The client's requests would be under way forever.
  */
-function askIfThere(http2: Http2Part, link: Link): void {
-  // It may still hold something, and with its connection gone Node would end the process (docs/gotchas.md).
+function ping({ socket }: Connection, http2: NonNullable<Connection['http2']>): void {
+  // A destroyed session may still hold something; without its connection Node would end the process (docs/gotchas.md).
   if (http2.session.destroyed) return
   if (http2.unanswered === 0) {
     http2.session.ping(() => {
@@ -328,21 +335,21 @@ function askIfThere(http2: Http2Part, link: Link): void {
     })
   }
   http2.unanswered += 1
-  if (http2.unanswered > LOOKS_STALLED) link.socket?.destroy()
+  if (http2.unanswered > MAX_STALLED_CHECKS) socket.destroy()
 }
 
-const watched = new WeakSet<ServerHttp2Stream>()
+const stalledStreams = new WeakSet<ServerHttp2Stream>()
 
-/** The same for one stream: others of its connection may be taken all the while. */
-function watchStalled(stream: ServerHttp2Stream, stalledMs: number): void {
-  // Its client has cancelled it, and Node waits until it takes what it was sent before.
+/** The same check for one stream, since the client may go on reading the others of its connection. */
+function checkStream(stream: ServerHttp2Stream, stalledMs: number): void {
+  // The client has cancelled it, and Node waits until the client takes what was sent before.
   if (stream.closed) {
     stream.destroy()
     return
   }
-  const isStalling = stream.writableLength > 0
-  if (isStalling === watched.has(stream)) return
-  if (!isStalling) watched.delete(stream)
-  else watched.add(stream)
-  stream.setTimeout(isStalling ? stalledMs : 0, isStalling ? () => cancelStream(stream) : undefined)
+  const isStalled = stream.writableLength > 0
+  if (isStalled === stalledStreams.has(stream)) return
+  if (isStalled) stalledStreams.add(stream)
+  else stalledStreams.delete(stream)
+  stream.setTimeout(isStalled ? stalledMs : 0, isStalled ? () => cancelStream(stream) : undefined)
 }

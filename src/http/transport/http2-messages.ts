@@ -1,7 +1,7 @@
 /**
- * Requests and answers over HTTP/2 as the house knows them from HTTP/1. Node's own (its "compatibility API") differ where
- * it matters: a stream that its client has cancelled looks like an answer that was sent, or like a body that came whole;
- * and with its connection a request forgets whose it was.
+ * Requests and answers over HTTP/2 that behave as those of HTTP/1. Node's own (its "compatibility API") differ where it
+ * matters: a cancelled stream looks like an answer that was sent, or like a complete body; and once the connection has
+ * closed, a request no longer knows its client's address.
  */
 import {
   constants,
@@ -11,37 +11,38 @@ import {
   type OutgoingHttpHeaders,
   type ServerHttp2Stream,
 } from 'node:http2'
+import type { Socket } from 'node:net'
 import type { Readable, ReadableOptions, Stream } from 'node:stream'
-import { Link } from './link.ts'
+import { Connection, type Http2State } from './connection.ts'
 
-/** Bytes of a body that may be under way; with fewer an upload over a mobile network would wait for each other packet. */
+/** The flow-control window of a stream, in bytes. A smaller one makes uploads over mobile networks wait for each round trip. */
 export const STREAM_WINDOW = 256 * 1024
-/** How long the word that an answer has failed may take to leave, before its stream is let go without it. */
-const TELLING_MS = 1000
+/** How long a stream's reset may take to be sent before the stream is destroyed without it, in milliseconds. */
+const RESET_MS = 1000
 
-/** What stands for the socket of a request: what it has of its connection to itself, and its end is the stream's. */
+/** Takes the place of a request's socket: it counts the bytes of the stream, and ends with the stream. */
 class StreamSocket {
   readonly encrypted = true
   readonly remoteAddress: string | undefined
-  /** Of the body, as far as it was taken from the connection. */
+  /** Bytes of the body that were read from the connection. */
   bytesRead = 0
-  /** Of the answer's body. */
+  /** Bytes of the answer's body. */
   bytesWritten = 0
   readonly #stream: ServerHttp2Stream
 
   constructor(stream: ServerHttp2Stream) {
     this.#stream = stream
-    stream.once('aborted', () => release(stream))
+    stream.once('aborted', () => destroyAborted(stream))
     const socket = stream.session?.socket
     this.remoteAddress = socket?.remoteAddress
-    if (socket !== undefined) Link.of(socket)?.nameIn(this)
+    if (socket !== undefined) Connection.of(socket)?.attachTo(this)
   }
 
   get destroyed(): boolean {
     return this.#stream.destroyed || this.#stream.closed
   }
 
-  /** Cancels the stream; its client takes what it has for a failure. The connection stays. */
+  /** Cancels the stream, which the client takes for a failure. The connection stays open. */
   destroy(): void {
     cancelStream(this.#stream)
   }
@@ -52,21 +53,21 @@ class StreamSocket {
   }
 }
 
-/** Ends a stream of which there is no more to be sent. Not by NO_ERROR nor CANCEL: clients take these for its end in order. */
+/** Ends a stream whose answer is incomplete. Clients take NO_ERROR and CANCEL for an orderly end. */
 export function cancelStream(stream: ServerHttp2Stream): void {
   if (stream.destroyed) return
   stream.close(constants.NGHTTP2_INTERNAL_ERROR)
-  // A connection that takes nothing takes no word of the end either.
-  const giveUp = setTimeout(() => stream.destroy(), TELLING_MS)
+  // A connection that is not read does not send the reset, either.
+  const giveUp = setTimeout(() => stream.destroy(), RESET_MS)
   stream.once('close', () => clearTimeout(giveUp))
 }
 
-/** Of a client that cancels a stream in these words Node waits until it takes what it was sent before. */
-function release(stream: ServerHttp2Stream): void {
+/** When a client cancels with NO_ERROR, Node waits until the client takes what was sent before. */
+function destroyAborted(stream: ServerHttp2Stream): void {
   if (stream.rstCode === constants.NGHTTP2_NO_ERROR) setImmediate(() => stream.destroy())
 }
 
-/** One for each stream: its request and its answer have the same. */
+/** A stream's request and answer share one. */
 const sockets = new WeakMap<ServerHttp2Stream, StreamSocket>()
 
 function socketOf(stream: ServerHttp2Stream): StreamSocket {
@@ -78,7 +79,7 @@ function socketOf(stream: ServerHttp2Stream): StreamSocket {
   return socket
 }
 
-/** As much of Node's classes as is made use of; their types take accessors for fields, which nobody could override. */
+/** The used part of Node's classes. Their own types declare accessors as fields, which cannot be overridden. */
 interface NodeRequest extends Omit<Readable, 'destroyed' | 'push'> {
   destroyed: boolean
   readonly stream: ServerHttp2Stream
@@ -124,20 +125,20 @@ export class StreamRequest extends NodeRequest {
     super(stream, headers, options, rawHeaders)
     this.#socket = socketOf(stream)
     for (const text of rawHeaders) this.#count(text.length)
-    // Once it was answered, as much of its body may still be on its way, and goes past everybody.
+    // After the answer, up to a window of the body may still arrive, and nothing counts it.
     stream.once('close', () => stream.endAfterHeaders || this.readableEnded || this.#count(STREAM_WINDOW))
-    // As over HTTP/1: who does not listen for it learns of the end by `close`.
+    // As over HTTP/1: an error without a listener is no failure, `close` follows.
     this.on('error', () => undefined)
   }
 
-  /** @returns whether there is a body, of which no header need tell */
+  /** @returns whether there is a body, which needs no header over HTTP/2 */
   get hasBody(): boolean {
     return !this.stream.endAfterHeaders
   }
 
   #count(bytes: number): void {
-    const http2 = Link.of(this.#socket)?.http2
-    if (http2) http2.useful += bytes
+    const http2 = Connection.of(this.#socket)?.http2
+    if (http2) http2.usefulBytes += bytes
   }
 
   get complete(): boolean {
@@ -156,7 +157,7 @@ export class StreamRequest extends NodeRequest {
     // Node's streams set it in their constructor.
   }
 
-  /** Node's would fail where the stream has gone. */
+  /** Node's own fails on a destroyed stream. */
   override _read(size: number): void {
     if (!this.destroyed) super._read(size)
   }
@@ -179,9 +180,9 @@ export class StreamResponse extends NodeResponse {
   constructor(stream: ServerHttp2Stream) {
     super(stream)
     this.#socket = socketOf(stream)
-    // Nobody reads what of the body is still to come: the client is told, and the other streams go on (RFC 9113 8.1).
+    // Asks the client to stop sending the rest of its body; the other streams go on (RFC 9113 8.1).
     stream.once('finish', () => setImmediate(() => this.#stopBody()))
-    // Node says nothing of a HEAD whose client goes before the answer has begun.
+    // Node emits no `close` for a HEAD whose client leaves before the answer has begun.
     this.once('close', () => {
       this.#isClosed = true
     })
@@ -194,7 +195,7 @@ export class StreamResponse extends NodeResponse {
     stream.close(constants.NGHTTP2_NO_ERROR)
   }
 
-  /** Whether the client can be sent nothing more: it has gone, or {@link answerInstead} was called. */
+  /** Whether nothing more can be sent: the client has left, or {@link answerInstead} was called. */
   get destroyed(): boolean {
     return this.#isAnswered || this.#socket.destroyed
   }
@@ -211,14 +212,14 @@ export class StreamResponse extends NodeResponse {
     return this.#isEnded
   }
 
-  /** Node calls an answer finished, too, that its client has cancelled. */
+  /** Node counts a cancelled answer as finished, too. */
   get writableFinished(): boolean {
     return this.writableEnded && !this.stream.aborted && this.stream.writableFinished
   }
 
   /**
-   * Answers in place of the request's own code, which may not have come to an answer: what that sends from now on goes
-   * nowhere, as if the client had gone.
+   * Answers in place of the request's own handler. What the handler sends from now on is discarded, as if the client had
+   * left.
    */
   answerInstead(status: number, headers: OutgoingHttpHeaders, body: Buffer): void {
     if (this.destroyed || this.headersSent) return
@@ -229,7 +230,7 @@ export class StreamResponse extends NodeResponse {
   }
 
   override setHeader(name: string, value: number | string | readonly string[]): void {
-    if (!this.#isAnswered && !CONNECTION.test(name)) super.setHeader(name, value)
+    if (!this.#isAnswered && !CONNECTION_HEADER.test(name)) super.setHeader(name, value)
   }
 
   override writeHead(status: number, headers: OutgoingHttpHeaders = {}): this {
@@ -254,16 +255,53 @@ export class StreamResponse extends NodeResponse {
     return super.end(...args)
   }
 
-  /** Ends the stream in a way that no client takes for the end of the answer. */
+  /** Ends the stream with a failure, which no client takes for the end of the answer. */
   destroy(): void {
     if (!this.#isAnswered) this.#socket.destroy()
   }
 }
 
-/** What is said of a connection has no place in HTTP/2: RFC 9113 8.2.2. */
-const CONNECTION = /^(?:connection|keep-alive)$/i
+/** HTTP/2 forbids headers about the connection: RFC 9113 8.2.2. */
+const CONNECTION_HEADER = /^(?:connection|keep-alive)$/i
 
 function withoutConnection(headers: OutgoingHttpHeaders): OutgoingHttpHeaders {
-  if (!Object.keys(headers).some((name) => CONNECTION.test(name))) return headers
-  return Object.fromEntries(Object.entries(headers).filter(([name]) => !CONNECTION.test(name)))
+  if (!Object.keys(headers).some((name) => CONNECTION_HEADER.test(name))) return headers
+  return Object.fromEntries(Object.entries(headers).filter(([name]) => !CONNECTION_HEADER.test(name)))
+}
+
+// Frames of HTTP/2 that carry nothing useful: RFC 9113 10.5. Node ends connections that flood it with SETTINGS, PING,
+// CONTINUATION and reset streams, but accepts any number of WINDOW_UPDATE and empty DATA, and reports no frames. Their
+// sign is bytes that arrive and belong neither to a head nor to a body.
+
+/** The interval of the checks, in milliseconds. */
+const CHECK_MS = 1000
+/** Useless bytes that a connection may send at once, and in a second: 160,000 frames take 15 ms. */
+const BURST = 2 * 1024 * 1024
+const BYTES_PER_SECOND = 64 * 1024
+/** Bytes allowed for each useful one: heads of frames, padding. */
+const PER_USEFUL_BYTE = 1.25
+/** Bytes allowed for each byte that is sent. An acknowledgement has about 26 bytes; a sent frame may hold one line of a feed. */
+const PER_SENT_BYTE = 0.5
+
+/**
+ * Cuts the connection off (ENHANCE_YOUR_CALM) when it has sent too many useless bytes.
+ * @param socket the socket that the session reads
+ */
+export function limitUselessFrames(http2: Http2State, socket: Socket): void {
+  const { session } = http2
+  const counts = () => ({ read: socket.bytesRead, sent: socket.bytesWritten, useful: http2.usefulBytes })
+  let left = BURST
+  let before = counts()
+  const checks = setInterval(() => {
+    const now = counts()
+    const allowed = (now.useful - before.useful) * PER_USEFUL_BYTE + (now.sent - before.sent) * PER_SENT_BYTE
+    left = Math.min(BURST, left + BYTES_PER_SECOND + allowed - (now.read - before.read))
+    before = now
+    if (left >= 0 || session.destroyed) return
+    clearInterval(checks)
+    session.goaway(constants.NGHTTP2_ENHANCE_YOUR_CALM)
+    setImmediate(() => socket.destroy())
+  }, CHECK_MS)
+  checks.unref()
+  session.once('close', () => clearInterval(checks))
 }

@@ -1,37 +1,36 @@
 /**
- * Shares the HTTP thread out among clients, ahead of everything else that looks at a request. Nobody waits while there
- * is no one to wait for; in each turn of the event loop a network and a connection have so many requests served, and
- * what is more waits for the next turn. Requests without an account take a token of their network's bucket each, and
- * wait for it where there is none. A connection with much waiting is not read, so that TCP holds its client back.
+ * Shares the HTTP thread among clients, before anything else looks at a request. In each turn of the event loop, a
+ * connection and a network may have a number of requests served; further ones wait for the next turn. Each request
+ * without an account takes a token from its network's bucket, and waits for one if necessary. A connection with many
+ * waiting requests is not read, so that TCP slows its client down.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { CouchError } from '../../core/errors.ts'
-import type { ClientNetwork, ClientNetworks, Lane } from './client-address.ts'
-import { Link } from './link.ts'
+import { type ClientNetwork, type ClientNetworks, Connection, type RequestQueue } from './connection.ts'
 import { errorBody } from './raw-answer.ts'
 
-/** Requests of a network that are served in one turn while nobody else asks for anything, and while somebody does. */
+/** Requests of a network that are served in one turn: while no other network sends any, and while one does. */
 const ALONE = 64
 const AMONG_OTHERS = 8
-/** How long after a request of another network a network is among others. */
+/** How long another network counts as active after a request, in milliseconds. */
 const OTHERS_MS = 1000
 /** Requests of one connection served in one turn. A client that does not pipeline has one. */
 const OF_A_CONNECTION = 4
-/** The same where one connection carries many at once by design: HTTP/2, and a proxy. */
+/** The same for connections that carry many requests at once by design: HTTP/2, and a proxy's. */
 const OF_A_SHARED_CONNECTION = 16
 /** Pipelined requests of one connection that may be under way. */
 const PIPELINED = 16
-/** A connection with more waiting is not read on, until it has fewer. */
-const HOLD_ABOVE = 8
-const RELEASE_BELOW = 4
-/** With more waiting a network's connections that have no account are not read, and with still more none. */
-const HOLD_STRANGERS_ABOVE = 32
-const HOLD_ALL_ABOVE = 512
-/** Requests of a network that wait where their connection cannot be held back; more are refused. */
+/** A connection is paused with more waiting requests, and resumed with fewer. */
+const PAUSE_ABOVE = 8
+const RESUME_BELOW = 4
+/** Waiting requests above which a network's connections without an account are paused, and then all of them. */
+const PAUSE_ANONYMOUS_ABOVE = 32
+const PAUSE_ALL_ABOVE = 512
+/** Waiting requests of a network above which those of connections that cannot be paused are refused. */
 const MAX_WAITING = 1000
-/** How long a turn may hand on requests that have waited. */
+/** How long a turn may serve requests that have waited, in milliseconds. */
 const DRAIN_MS = 4
-/** How often tokens that are waited for are looked at. */
+/** How often buckets are checked while requests wait for tokens, in milliseconds. */
 const REFILL_MS = 10
 
 declare module 'fastify' {
@@ -40,12 +39,12 @@ declare module 'fastify' {
   }
 }
 
-const LANE = Symbol('lane')
+const QUEUE = Symbol('queue')
 const CHARGED = Symbol('charged')
 
-/** What is kept of a request whose caller is not known yet. */
-interface Kept {
-  [LANE]?: Lane
+/** A request whose caller is not known yet. */
+interface PendingRequest extends IncomingMessage {
+  [QUEUE]?: RequestQueue
   [CHARGED]?: boolean
 }
 
@@ -53,19 +52,19 @@ type Serve = (request: IncomingMessage, response: ServerResponse) => void
 
 interface TurnOptions {
   readonly networks: ClientNetworks
-  /** Requests without an account that a network may make in a second; 0: any number. */
-  strangerRate(): number
-  /** Whose request it is that came through a trusted proxy: an IP address. */
+  /** Requests without an account that a network may send in a second; 0: any number. */
+  anonymousRate(): number
+  /** The IP address of the client whose request came through a trusted proxy. */
   clientOf(request: IncomingMessage): string
 }
 
 export class RequestTurns {
   readonly #options: TurnOptions
   readonly #serve: Serve
-  /** With something waiting, in the order in which they have their turns. */
-  readonly #lanes = new Set<Lane>()
-  /** Not read at present, as a whole or in part. */
-  readonly #held = new Set<ClientNetwork>()
+  /** The queues with waiting requests, in the order of their turns. */
+  readonly #queues = new Set<RequestQueue>()
+  /** The networks of which some connections are paused. */
+  readonly #paused = new Set<ClientNetwork>()
   #turn = 1
   #isTurnArmed = false
   #refill: NodeJS.Timeout | null = null
@@ -74,162 +73,162 @@ export class RequestTurns {
   #last: ClientNetwork | null = null
   #othersUntil = 0
 
-  /** @param serve what handles a request whose turn has come */
+  /** @param serve handles a request whose turn has come */
   constructor(options: TurnOptions, serve: Serve) {
     this.#options = options
     this.#serve = serve
   }
 
-  /** Serves the request now, or when its turn comes. */
-  take(request: IncomingMessage, response: ServerResponse): void {
-    const lane = this.#laneOf(request)
-    if (lane === null) {
+  /** Serves the request now, or in its turn. */
+  handle(request: IncomingMessage, response: ServerResponse): void {
+    const queue = this.#queueOf(request)
+    if (queue === null) {
       this.#serve(request, response)
       return
     }
     this.#armTurn()
-    const { network } = lane
+    const { network } = queue
     if (network !== this.#last) {
       if (this.#last !== null) this.#othersUntil = this.#now + OTHERS_MS
       this.#last = network
     }
-    if (lane.waiting.length === 0 && this.#mayServe(lane)) this.#handOn(lane, request, response)
-    else if (!lane.canHold && network.waiting >= MAX_WAITING) refuse(response)
-    else this.#wait(lane, request, response)
+    if (queue.waiting.length === 0 && this.#mayServe(queue)) this.#serveNow(queue, request, response)
+    else if (!queue.canPause && network.waiting >= MAX_WAITING) refuse(response)
+    else this.#wait(queue, request, response)
   }
 
   /**
-   * Says whether the request has an account: if so it takes no token, nor do the next ones of its connection.
-   * @param request one that was served
+   * Notes whether the request has an account. If so it costs no token, nor do the next ones of its connection.
+   * @param request a request that is being served
    */
-  settle(request: IncomingMessage, isKnown: boolean): void {
-    const kept = request as Kept
-    const lane = kept[LANE] ?? Link.of(request.socket)?.lane
-    if (lane === undefined || lane === null) return
-    if (isKnown && kept[CHARGED] === true) lane.network.refund()
-    kept[CHARGED] = false
-    lane.isKnown = isKnown
-    if (isKnown && lane.waiting.length === 0 && !isHeld(lane)) lane.gate?.release()
+  settle(request: IncomingMessage, hasAccount: boolean): void {
+    const pending = request as PendingRequest
+    const queue = pending[QUEUE] ?? Connection.of(request.socket)?.queue
+    if (queue === undefined || queue === null) return
+    if (hasAccount && pending[CHARGED] === true) queue.network.refund()
+    pending[CHARGED] = false
+    queue.hasAccount = hasAccount
+    if (hasAccount && queue.waiting.length === 0 && !isPaused(queue)) queue.connection?.resume()
   }
 
   /** An answer of the connection has ended. */
-  ended(lane: Lane): void {
-    if (lane.waiting.length > 0) this.#armTurn()
+  onRequestEnd(queue: RequestQueue): void {
+    if (queue.waiting.length > 0) this.#armTurn()
   }
 
-  /** A connection has been opened: it takes a token until its first request has an account. */
-  opened(lane: Lane): void {
+  /** A connection was opened. It takes a token until its first request has an account. */
+  onOpen(queue: RequestQueue): void {
     this.#armTurn()
-    lane.network.charge()
-    this.#look(lane.network)
-    if (lane.network.held !== 'none') lane.gate?.hold()
+    queue.network.charge()
+    this.#updatePause(queue.network)
+    if (queue.network.paused !== 'none') queue.connection?.pause()
   }
 
-  /** The connection is gone. What it has waiting is paid for as if it were served. */
-  closed(lane: Lane): void {
-    if (lane.waiting.length === 0) return
-    for (const _ of lane.waiting) lane.network.charge()
-    lane.network.waiting -= lane.waiting.length
-    lane.waiting.length = 0
-    this.#lanes.delete(lane)
+  /** The connection was closed. Its waiting requests cost their tokens as if they had been served. */
+  onClose(queue: RequestQueue): void {
+    if (queue.waiting.length === 0) return
+    for (const _ of queue.waiting) queue.network.charge()
+    queue.network.waiting -= queue.waiting.length
+    queue.waiting.length = 0
+    this.#queues.delete(queue)
     this.#armTurn()
-    this.#look(lane.network)
+    this.#updatePause(queue.network)
   }
 
-  /** What the connection has sent was no request: that cost as much as one. */
-  refused(lane: Lane): void {
+  /** The connection has sent something that is no request; it costs as much as one. */
+  onInvalidRequest(queue: RequestQueue): void {
     this.#armTurn()
-    lane.network.charge()
-    this.#look(lane.network)
+    queue.network.charge()
+    this.#updatePause(queue.network)
   }
 
-  #laneOf(request: IncomingMessage): Lane | null {
-    const link = Link.of(request.socket)
-    if (link === undefined) return null
-    if (!link.isOfProxy) return link.lane
-    const lane = this.#options.networks.of(this.#options.clientOf(request)).proxied
-    ;(request as Kept)[LANE] = lane
-    return lane
+  #queueOf(request: IncomingMessage): RequestQueue | null {
+    const connection = Connection.of(request.socket)
+    if (connection === undefined) return null
+    if (!connection.isProxy) return connection.queue
+    const queue = this.#options.networks.of(this.#options.clientOf(request)).proxied
+    ;(request as PendingRequest)[QUEUE] = queue
+    return queue
   }
 
-  #mayServe(lane: Lane): boolean {
-    const { network, gate } = lane
+  #mayServe(queue: RequestQueue): boolean {
+    const { network, connection } = queue
     const turn = this.#turn
-    if (lane.turn !== turn) {
-      lane.turn = turn
-      lane.served = 0
+    if (queue.turn !== turn) {
+      queue.turn = turn
+      queue.served = 0
     }
     if (network.turn !== turn) {
       network.turn = turn
       network.served = 0
     }
     if (network.served >= (this.#now < this.#othersUntil ? AMONG_OTHERS : ALONE)) return false
-    if (lane.served >= (lane.canHold ? OF_A_CONNECTION : OF_A_SHARED_CONNECTION)) return false
-    if (gate?.canHold && gate.requests - lane.waiting.length > PIPELINED) return false
-    return lane.isKnown || network.take(this.#rate, this.#now)
+    if (queue.served >= (queue.canPause ? OF_A_CONNECTION : OF_A_SHARED_CONNECTION)) return false
+    if (connection?.canPause && connection.requests - queue.waiting.length > PIPELINED) return false
+    return queue.hasAccount || network.take(this.#rate, this.#now)
   }
 
-  #handOn(lane: Lane, request: IncomingMessage, response: ServerResponse): void {
-    lane.served += 1
-    lane.network.served += 1
-    // Its client has left it: HTTP/2's may do so a thousand times a second.
+  #serveNow(queue: RequestQueue, request: IncomingMessage, response: ServerResponse): void {
+    queue.served += 1
+    queue.network.served += 1
+    // The client has cancelled it; over HTTP/2 it may do so a thousand times a second.
     if (request.socket.destroyed) return
-    if (!lane.isKnown) (request as Kept)[CHARGED] = true
+    if (!queue.hasAccount) (request as PendingRequest)[CHARGED] = true
     this.#serve(request, response)
   }
 
-  #wait(lane: Lane, request: IncomingMessage, response: ServerResponse): void {
-    lane.waiting.push({ request, response })
-    lane.network.waiting += 1
-    this.#lanes.add(lane)
-    if (lane.waiting.length === HOLD_ABOVE + 1) lane.gate?.hold()
-    this.#look(lane.network)
+  #wait(queue: RequestQueue, request: IncomingMessage, response: ServerResponse): void {
+    queue.waiting.push({ request, response })
+    queue.network.waiting += 1
+    this.#queues.add(queue)
+    if (queue.waiting.length === PAUSE_ABOVE + 1) queue.connection?.pause()
+    this.#updatePause(queue.network)
   }
 
-  /** Begins a turn, if none has begun: it ends behind the events that the event loop has at hand. */
+  /** Begins a turn unless one has begun. It ends after the events that the event loop has ready. */
   #armTurn(): void {
     if (this.#isTurnArmed) return
     this.#isTurnArmed = true
     this.#now = performance.now()
-    this.#rate = this.#options.strangerRate()
+    this.#rate = this.#options.anonymousRate()
     setImmediate(() => this.#endTurn())
   }
 
   #endTurn(): void {
     this.#isTurnArmed = false
-    const hasServed = this.#lanes.size > 0 && this.#drain()
+    const hasServed = this.#queues.size > 0 && this.#drain()
     this.#turn += 1
-    for (const network of this.#held) this.#look(network)
-    if (this.#lanes.size === 0 && this.#held.size === 0) return
+    for (const network of this.#paused) this.#updatePause(network)
+    if (this.#queues.size === 0 && this.#paused.size === 0) return
     if (hasServed) this.#armTurn()
     else this.#armRefill()
   }
 
-  /** @returns whether more could be served in the next turn */
+  /** @returns whether more requests can be served in the next turn */
   #drain(): boolean {
     const until = performance.now() + DRAIN_MS
     let mayGoOn = false
-    for (const lane of [...this.#lanes]) {
-      if (this.#drainLane(lane) > 0 || isOutOfTurn(lane, this.#turn)) mayGoOn = true
+    for (const queue of [...this.#queues]) {
+      if (this.#drainQueue(queue) > 0 || isOutOfTurn(queue, this.#turn)) mayGoOn = true
       if (performance.now() > until) return true
     }
     return mayGoOn
   }
 
-  /** @returns how many it handed on */
-  #drainLane(lane: Lane): number {
-    const { waiting, network } = lane
+  /** @returns how many requests were served */
+  #drainQueue(queue: RequestQueue): number {
+    const { waiting, network } = queue
     const before = waiting.length
-    while (waiting.length > 0 && this.#mayServe(lane)) {
+    while (waiting.length > 0 && this.#mayServe(queue)) {
       const { request, response } = waiting.shift()!
       network.waiting -= 1
-      this.#handOn(lane, request, response)
+      this.#serveNow(queue, request, response)
     }
-    this.#lanes.delete(lane)
-    // Behind those that have not had their turn.
-    if (waiting.length > 0) this.#lanes.add(lane)
-    if (waiting.length < RELEASE_BELOW && !isHeld(lane)) lane.gate?.release()
-    this.#look(network)
+    this.#queues.delete(queue)
+    // At the end, after the queues that have not had their turn.
+    if (waiting.length > 0) this.#queues.add(queue)
+    if (waiting.length < RESUME_BELOW && !isPaused(queue)) queue.connection?.resume()
+    this.#updatePause(network)
     return before - waiting.length
   }
 
@@ -240,40 +239,40 @@ export class RequestTurns {
     }, REFILL_MS).unref()
   }
 
-  /** Has the network's connections held, or read on, by what waits. */
-  #look(network: ClientNetwork): void {
-    const held = this.#heldOf(network)
-    if (held === network.held) return
-    network.held = held
-    if (held === 'none') this.#held.delete(network)
-    else this.#held.add(network)
+  /** Pauses or resumes the network's connections, depending on what waits. */
+  #updatePause(network: ClientNetwork): void {
+    const paused = this.#pausedOf(network)
+    if (paused === network.paused) return
+    network.paused = paused
+    if (paused === 'none') this.#paused.delete(network)
+    else this.#paused.add(network)
     this.#armTurn()
-    for (const lane of network.lanes) {
-      if (isHeld(lane)) lane.gate?.hold()
-      else if (lane.waiting.length <= HOLD_ABOVE) lane.gate?.release()
+    for (const queue of network.queues) {
+      if (isPaused(queue)) queue.connection?.pause()
+      else if (queue.waiting.length <= PAUSE_ABOVE) queue.connection?.resume()
     }
   }
 
-  #heldOf(network: ClientNetwork): ClientNetwork['held'] {
-    const { waiting, held } = network
-    if (waiting > HOLD_ALL_ABOVE) return 'all'
-    if (waiting > HOLD_STRANGERS_ABOVE) return held === 'all' ? 'all' : 'strangers'
-    if (network.tokens(this.#rate, this.#now) < 0) return 'strangers'
-    return waiting < HOLD_ABOVE || held === 'none' ? 'none' : 'strangers'
+  #pausedOf(network: ClientNetwork): ClientNetwork['paused'] {
+    const { waiting, paused } = network
+    if (waiting > PAUSE_ALL_ABOVE) return 'all'
+    if (waiting > PAUSE_ANONYMOUS_ABOVE) return paused === 'all' ? 'all' : 'anonymous'
+    if (network.tokens(this.#rate, this.#now) < 0) return 'anonymous'
+    return waiting < PAUSE_ABOVE || paused === 'none' ? 'none' : 'anonymous'
   }
 }
 
-/** Whether the lane waits for nothing but the next turn. */
-function isOutOfTurn(lane: Lane, turn: number): boolean {
-  const { network, canHold } = lane
-  const most = canHold ? OF_A_CONNECTION : OF_A_SHARED_CONNECTION
+/** Whether the queue waits for the next turn only, not for tokens. */
+function isOutOfTurn(queue: RequestQueue, turn: number): boolean {
+  const { network, canPause } = queue
+  const most = canPause ? OF_A_CONNECTION : OF_A_SHARED_CONNECTION
   return (
-    (lane.turn === turn && lane.served >= most) || (network.turn === turn && network.served >= AMONG_OTHERS)
+    (queue.turn === turn && queue.served >= most) || (network.turn === turn && network.served >= AMONG_OTHERS)
   )
 }
 
-function isHeld({ isKnown, network: { held } }: Lane): boolean {
-  return held === 'all' || (held === 'strangers' && !isKnown)
+function isPaused({ hasAccount, network: { paused } }: RequestQueue): boolean {
+  return paused === 'all' || (paused === 'anonymous' && !hasAccount)
 }
 
 const REFUSAL = new CouchError('too_many_requests')

@@ -90,18 +90,18 @@ async function listen(server: Server, { host, port }: SecureOptions): Promise<vo
 function serve(server: Server, app: FastifyInstance): void {
   const { connections, connectionTally } = app
   const http2 = makeHttp2Server(app)
-  connections.tend(server)
+  connections.addServer(server)
   // Connections count from their first packet: a handshake that is never finished takes the place of one, too.
   const below = new Map<string, Socket>()
   server.on('connection', (socket) => {
     const key = peerOf(socket)
     below.set(key, socket)
     socket.once('close', () => below.get(key) === socket && below.delete(key))
-    connections.opened(socket)
+    connections.onOpen(socket)
   })
   server.on('secureConnection', (socket) => {
     const carrier = below.get(peerOf(socket))
-    if (carrier !== undefined) connections.secured(carrier, socket)
+    if (carrier !== undefined) connections.onSecure(carrier, socket)
     if (socket.alpnProtocol !== 'h2') {
       app.server.emit('connection', socket)
       return
@@ -203,11 +203,11 @@ const SESSION_MB = 64
 /**
  * Makes a server that hands its requests to the app. It listens nowhere: a connection is given to it as an event
  * `connection`. Whoever opens streams and cancels them at once, more than a thousand and then 33 a second, is cut off by
- * nghttp2 below (CVE-2023-44487); floods of other frames by Node, or by link.ts.
+ * nghttp2 below (CVE-2023-44487); floods of other frames by Node, or by http2-messages.ts.
  */
 export function makeHttp2Server(app: FastifyInstance): Http2Server {
   const answer = (request: StreamRequest, response: StreamResponse) => {
-    if (KNOWN_METHODS.has(request.method)) app.turns.take(request as never, response as never)
+    if (KNOWN_METHODS.has(request.method)) app.turns.handle(request as never, response as never)
     else refuseMethod(app, response)
   }
   const server = createHttp2Server(
@@ -241,5 +241,5 @@ function refuseMethod({ requestTally }: FastifyInstance, response: StreamRespons
 
 function prepare(app: FastifyInstance, session: ServerHttp2Session): void {
   session.setLocalWindowSize(CONNECTION_WINDOW)
-  app.connections.openedSession(session)
+  app.connections.onSession(session)
 }

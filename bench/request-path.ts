@@ -1,0 +1,207 @@
+/**
+ * Counts the source files and functions that one request runs, on all threads: how far a reader has to follow it.
+ *
+ *     npm run build && node bench/request-path.ts          the table
+ *     npm run build && node bench/request-path.ts PUT      and the files of the requests whose names contain PUT
+ *
+ * This file is loaded into each thread of the server, too (`--import`): there it counts calls with V8's precise coverage.
+ * Functions that run as often in the same time without a request are left out.
+ */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { Session } from 'node:inspector'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { BroadcastChannel, isMainThread } from 'node:worker_threads'
+
+const MAIN = fileURLToPath(new URL('../dist/cli/main.js', import.meta.url))
+const DIST = new URL('../dist/', import.meta.url).href
+const COUNTING = 'SETTEE_REQUEST_PATH'
+/** How long a request has, in milliseconds; the writes it causes in the background may come a little later. */
+const WINDOW_MS = 400
+
+/** Calls by function, as `folder/file.js name:offset`. */
+type Calls = Record<string, number>
+
+function countInThisThread(): void {
+  const session = new Session()
+  session.connect()
+  session.post('Profiler.enable')
+  session.post('Profiler.startPreciseCoverage', { callCount: true, detailed: false })
+  const channel = new BroadcastChannel(COUNTING)
+  channel.unref()
+  const take = () => {
+    const calls: Calls = {}
+    session.post('Profiler.takePreciseCoverage', (_error, { result }) => {
+      for (const { url, functions } of result.filter((script) => script.url.startsWith(DIST))) {
+        for (const { functionName, ranges } of functions) {
+          const [range] = ranges
+          const key = `${url.slice(DIST.length)} ${functionName}:${range?.startOffset}`
+          // The first function is the module itself, which runs once, when it is loaded.
+          if (range !== undefined && range.count > 0 && range.startOffset > 0) calls[key] = range.count
+        }
+      }
+    })
+    return calls
+  }
+  if (!isMainThread) {
+    channel.onmessage = ({ data }: { data?: unknown }) => {
+      if (data === 'take') channel.postMessage(take())
+    }
+    return
+  }
+  process.on('message', () => {
+    const all = take()
+    channel.onmessage = ({ data }: { data?: unknown }) => add(all, data as Calls)
+    channel.postMessage('take')
+    setTimeout(() => process.send?.(all), WINDOW_MS)
+  })
+}
+
+function add(all: Calls, more: Calls): void {
+  for (const [key, count] of Object.entries(more)) all[key] = (all[key] ?? 0) + count
+}
+
+async function takeCalls(server: ChildProcess): Promise<Calls> {
+  server.send('take')
+  const [calls] = (await once(server, 'message')) as [Calls]
+  return calls
+}
+
+/** The calls of what runs in the time of one request. */
+async function callsDuring(server: ChildProcess, act: () => Promise<unknown>): Promise<Calls> {
+  await takeCalls(server)
+  await act()
+  await sleep(WINDOW_MS)
+  return takeCalls(server)
+}
+
+interface Way {
+  readonly name: string
+  run(): Promise<unknown>
+}
+
+async function measure(filter: string | undefined): Promise<void> {
+  const folder = await mkdtemp(join(tmpdir(), 'settee-path-'))
+  const server = spawn(process.execPath, [MAIN, 'serve', '--port', '0', '--data', folder], {
+    env: {
+      ...process.env,
+      [COUNTING]: '1',
+      NODE_OPTIONS: `--import ${import.meta.url}`,
+      COUCHDB_USER: 'adm',
+      COUCHDB_PASSWORD: 'pass',
+      // Set, so that the server does not start itself once more (cli/serve-command.ts).
+      MALLOC_TRIM_THRESHOLD_: '2097152',
+    },
+    stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
+  })
+  try {
+    const address = await readyAddress(server)
+    for (const { name, run } of waysTo(address)) {
+      const idle = await callsDuring(server, async () => undefined)
+      const busy = await callsDuring(server, run)
+      const functions = Object.keys(busy).filter((key) => (busy[key] ?? 0) > (idle[key] ?? 0))
+      const files = new Set(functions.map((key) => key.split(' ', 1)[0] ?? ''))
+      const folders = new Set([...files].map((file) => file.split('/', 1)[0]))
+      console.log(
+        `${name.padEnd(32)} ${files.size} files, ${functions.length} functions, ${folders.size} folders`,
+      )
+      if (filter !== undefined && name.includes(filter)) {
+        for (const file of [...files].sort()) {
+          const own = functions
+            .filter((key) => key.startsWith(`${file} `))
+            .map((key) => key.slice(file.length + 1))
+          console.log(`  ${file}: ${own.map((each) => each.replace(/:\d+$/, '')).join(' ')}`)
+        }
+      }
+    }
+  } finally {
+    server.kill('SIGTERM')
+    await once(server, 'close')
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+async function readyAddress(server: ChildProcess): Promise<string> {
+  let printed = ''
+  for await (const chunk of server.stdout ?? []) {
+    printed += String(chunk)
+    const address = /is ready at (http:[^"\s]+)/.exec(printed)?.[1]
+    if (address === undefined) continue
+    server.stdout?.on('data', () => undefined)
+    return address
+  }
+  throw new Error('The server ended before it was ready.')
+}
+
+/** Each has been run before, but for the first login, so that what is loaded or opened once does not count. */
+function waysTo(address: string): Way[] {
+  const basic = (password: string) => `Basic ${Buffer.from(password).toString('base64')}`
+  const call = async (method: string, path: string, body?: string, headers = {}) => {
+    const response = await fetch(new URL(path, address), {
+      method,
+      headers: { authorization: basic('adm:pass'), 'content-type': 'application/json', ...headers },
+      ...(body !== undefined && { body }),
+    })
+    await response.text()
+    if (!response.ok) throw new Error(`${method} ${path}: ${response.status}`)
+  }
+  const asAnna = () => call('GET', '/_session', undefined, { authorization: basic('anna:secret') })
+  const feed = async () => {
+    const ended = new AbortController()
+    const url = new URL('/db/_changes?feed=continuous', address)
+    const response = await fetch(url, { headers: { authorization: basic('adm:pass') }, signal: ended.signal })
+    await response.body?.getReader().read()
+    ended.abort()
+  }
+  let count = 0
+  const next = () => {
+    count += 1
+    return `doc${count}`
+  }
+  const prepare = async () => {
+    await call('PUT', '/_users').catch(() => undefined)
+    await call(
+      'PUT',
+      '/_users/org.couchdb.user:anna',
+      '{"name":"anna","password":"secret","roles":[],"type":"user"}',
+    )
+    await call('PUT', '/db')
+    await call('PUT', '/db/first', '{"text":"a note"}')
+    for (const { run } of ways) await run()
+  }
+  const docs = () =>
+    JSON.stringify({
+      docs: [
+        { _id: next(), text: 'a note' },
+        { _id: next(), text: 'another' },
+      ],
+    })
+  const ways: Way[] = [
+    { name: 'GET /db/_revs_limit', run: () => call('GET', '/db/_revs_limit') },
+    { name: 'PUT /db/doc', run: () => call('PUT', `/db/${next()}`, '{"text":"a note"}') },
+    { name: 'GET /db/doc', run: () => call('GET', '/db/first') },
+    { name: 'POST /db/_bulk_docs', run: () => call('POST', '/db/_bulk_docs', docs()) },
+    {
+      name: 'PUT /db/doc/attachment',
+      run: () => call('PUT', `/db/${next()}/a.txt`, 'a text', { 'content-type': 'text/plain' }),
+    },
+    { name: 'GET /db/_changes?feed=continuous', run: feed },
+    {
+      name: 'PUT /_node/_local/_config key',
+      run: () => call('PUT', '/_node/_local/_config/log/level', '"info"'),
+    },
+  ]
+  return [
+    { name: '(the first of each)', run: prepare },
+    ...ways,
+    { name: 'Basic login, first', run: asAnna },
+    { name: 'Basic login, remembered', run: asAnna },
+  ]
+}
+
+if (process.env[COUNTING] === undefined) await measure(process.argv[2])
+else countInThisThread()

@@ -1,0 +1,224 @@
+/**
+ * A connection as the server keeps it, the requests that wait on it, and the network it comes from. `connections.ts`
+ * decides how long a connection lives, `request-turns.ts` when its requests are served.
+ */
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { ServerHttp2Session, ServerHttp2Stream } from 'node:http2'
+import type { Socket } from 'node:net'
+import { networkOf } from '../../core/network.ts'
+
+const CONNECTION = Symbol('connection')
+
+interface Carrier {
+  [CONNECTION]?: Connection
+}
+
+/** The HTTP/2 side of a connection. */
+export interface Http2State {
+  readonly session: ServerHttp2Session
+  /** The streams that are open. */
+  readonly streams: Set<ServerHttp2Stream>
+  /** How many checks a ping has been without an answer. */
+  unanswered: number
+  /** Bytes of heads and bodies that were passed on. */
+  usefulBytes: number
+}
+
+export class Connection {
+  socket: Socket
+  /** null: the connection speaks HTTP/1. */
+  http2: Http2State | null = null
+  /** How many of its requests are under way. */
+  requests = 0
+  /** The connection is closed, or is about to be. */
+  isClosed = false
+  /** The setting that left no room for the connection, whose requests are refused. */
+  exceededLimit: string | null = null
+  /** The requests that wait; null without an address, and for a trusted proxy, whose clients have queues of their own. */
+  queue: RequestQueue | null = null
+  /** The peer is a trusted proxy. */
+  isProxy = false
+  /** At the last check, the client had not taken all of an answer. */
+  isStalled = false
+  #isPaused = false
+  #pauses = 0
+
+  constructor(socket: Socket) {
+    this.socket = socket
+    this.attachTo(socket)
+  }
+
+  /** @returns undefined for a socket without a connection, such as that of an injected request */
+  static of(socket: object): Connection | undefined {
+    return (socket as Carrier)[CONNECTION]
+  }
+
+  /** Makes {@link of} find the connection by this object, too. */
+  attachTo(object: object): void {
+    ;(object as Carrier)[CONNECTION] = this
+  }
+
+  /** An HTTP/2 session reads its socket by itself. */
+  get canPause(): boolean {
+    return this.http2 === null
+  }
+
+  /** Stops reading. Node itself would read on whenever a request of the connection wants its body. Idempotent. */
+  pause(): void {
+    const { socket } = this
+    if (this.#isPaused || !this.canPause || isHttp2(socket)) return
+    this.#isPaused = true
+    this.#pauses += 1
+    const pause = this.#pauses
+    socket.resume = () => socket
+    // A socket that was resumed in this turn starts to flow in the next tick, and does not check for a pause since.
+    process.nextTick(() => {
+      if (this.#isPaused && pause === this.#pauses) socket.pause()
+    })
+  }
+
+  /** Reads on. Idempotent. */
+  resume(): void {
+    const { socket } = this
+    if (!this.#isPaused) return
+    this.#isPaused = false
+    Reflect.deleteProperty(socket, 'resume')
+    socket.resume()
+  }
+
+  /** Continues over TLS. A paused connection is read for the handshake. */
+  secure(socket: Socket): void {
+    const wasPaused = this.#isPaused
+    this.resume()
+    this.socket = socket
+    this.attachTo(socket)
+    if (wasPaused) this.pause()
+  }
+}
+
+/** Whether the client has chosen HTTP/2, also before there is a session. */
+function isHttp2(socket: Socket): boolean {
+  return 'alpnProtocol' in socket && socket.alpnProtocol === 'h2'
+}
+
+interface WaitingRequest {
+  readonly request: IncomingMessage
+  readonly response: ServerResponse
+}
+
+/** The requests of one connection, or of one client of a trusted proxy, in their order. */
+export class RequestQueue {
+  readonly network: ClientNetwork
+  /** null: the queue of a proxy's client, whose connection carries the requests of others, too. */
+  readonly connection: Connection | null
+  readonly waiting: WaitingRequest[] = []
+  /** Whether the last request that was authenticated had an account. */
+  hasAccount = false
+  /** How many requests were served in turn number `turn`. */
+  served = 0
+  turn = 0
+
+  constructor(network: ClientNetwork, connection: Connection | null) {
+    this.network = network
+    this.connection = connection
+  }
+
+  get canPause(): boolean {
+    return this.connection?.canPause ?? false
+  }
+}
+
+/** How many networks without a connection are remembered: clients of a proxy, and those that have just left. */
+const MAX_NETWORKS = 10_000
+/** A bucket holds the tokens of so many seconds, and owes at most as many. */
+const BURST_S = 2
+
+/**
+ * An IPv4 address, or the /64 of an IPv6 address, which one household or one rented machine has to itself. A network has
+ * its connections, its waiting requests, and a token bucket for requests without an account.
+ */
+export class ClientNetwork {
+  readonly name: string
+  /** One for each of its connections. */
+  readonly queues = new Set<RequestQueue>()
+  /** For its requests that come through a trusted proxy. */
+  readonly proxied = new RequestQueue(this, null)
+  /** How many of its requests wait. */
+  waiting = 0
+  /** How many requests were served in turn number `turn`. */
+  served = 0
+  turn = 0
+  /** Which of its connections are paused; `anonymous` are those without an account. */
+  paused: 'none' | 'anonymous' | 'all' = 'none'
+  #tokens = Infinity
+  #filledAt = 0
+
+  constructor(name: string) {
+    this.name = name
+  }
+
+  /**
+   * Takes a token for a request without an account.
+   * @param rate tokens that come back in a second; 0: no limit
+   * @param now in milliseconds
+   * @returns false when no token is left
+   */
+  take(rate: number, now: number): boolean {
+    if (this.tokens(rate, now) < 1) return false
+    this.#tokens -= 1
+    return true
+  }
+
+  /** Takes a token even if none is left, for work that cannot wait. */
+  charge(): void {
+    this.#tokens -= 1
+  }
+
+  /** Gives a token back, for a request that turned out to have an account. */
+  refund(): void {
+    this.#tokens += 1
+  }
+
+  /** @returns how many tokens there are; below 0 after more charges than there were tokens */
+  tokens(rate: number, now: number): number {
+    if (rate === 0) return Infinity
+    const back = ((now - this.#filledAt) * rate) / 1000
+    // The debt is limited, since everybody who shares the address pays for it.
+    this.#tokens = Math.min(rate * BURST_S, Math.max(-rate * BURST_S, this.#tokens) + back)
+    this.#filledAt = now
+    return this.#tokens
+  }
+
+  get isIdle(): boolean {
+    return this.queues.size === 0 && this.waiting === 0
+  }
+}
+
+export class ClientNetworks {
+  readonly #byName = new Map<string, ClientNetwork>()
+
+  /** @param address an IP address */
+  of(address: string): ClientNetwork {
+    const name = networkOf(address)
+    const known = this.#byName.get(name)
+    if (known !== undefined) return known
+    this.#removeOldest()
+    const made = new ClientNetwork(name)
+    this.#byName.set(name, made)
+    return made
+  }
+
+  get size(): number {
+    return this.#byName.size
+  }
+
+  /** A network with a connection or a request stays. */
+  #removeOldest(): void {
+    if (this.#byName.size < MAX_NETWORKS) return
+    for (const [name, network] of this.#byName) {
+      if (!network.isIdle) continue
+      this.#byName.delete(name)
+      return
+    }
+  }
+}
