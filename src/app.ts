@@ -5,15 +5,15 @@ import { uuidRulesOf } from './config/settings.ts'
 import { AMPLE_SPACE } from './core/types.ts'
 import { uuidMaker } from './core/uuids.ts'
 import { access } from './http/plugins/access-rules.ts'
-import { authentication, tokenUse } from './http/plugins/authentication.ts'
+import { authentication } from './http/plugins/authentication.ts'
 import { couchHeaders, jsonp, methods, preferMinimal, requestId } from './http/plugins/couch-headers.ts'
 import { cors, origin } from './http/plugins/cross-origin.ts'
 import { answerFrameworkError, errors } from './http/plugins/error-replies.ts'
 import { requestLog } from './http/plugins/request-log.ts'
 import { metrics } from './http/plugins/request-metrics.ts'
-import { withdrawal } from './http/plugins/revocation.ts'
+import { revocation } from './http/plugins/revocation.ts'
 import { tenancy } from './http/plugins/tenancy.ts'
-import { parseQuery } from './http/query-params.ts'
+import { parseQuery } from './http/request-params.ts'
 import { registerPaths, validatorCompiler } from './http/route-table.ts'
 import { accountRoutes } from './http/routes/account-routes.ts'
 import { allDocsRoutes } from './http/routes/all-docs-routes.ts'
@@ -34,9 +34,8 @@ import { alarmRoutes, timeMachineRoutes } from './http/routes/time-machine-route
 import { tokenRoutes } from './http/routes/token-routes.ts'
 import { viewRoutes } from './http/routes/view-routes.ts'
 import type { Services } from './http/services.ts'
-import { holdContinue } from './http/transport/body-collector.ts'
-import { BodyFiles, maxOpenFiles } from './http/transport/body-files.ts'
-import { BodyMemory, LargeBodies } from './http/transport/body-memory.ts'
+import { deferContinue } from './http/transport/body-collector.ts'
+import { BodyFiles, BodyMemory, LargeBodies, maxOpenFiles } from './http/transport/body-limits.ts'
 import { bodyWindowMs } from './http/transport/body-reader.ts'
 import { clientOf, decorateAddress, trustedProxies } from './http/transport/client-address.ts'
 import { answerClientError, MAX_HEADER_BYTES } from './http/transport/client-errors.ts'
@@ -75,7 +74,7 @@ export interface AppOptions {
 export async function buildApp(services: Services, options: AppOptions = {}): Promise<FastifyInstance> {
   const trusts = trustedProxies(services.config)
   const app = makeServer(services, trusts, options)
-  holdContinue(app.server)
+  deferContinue(app.server)
   const { config } = services
   const networks = new ClientNetworks()
   const turns = new RequestTurns(
@@ -121,7 +120,7 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
   for (const plugin of [methods, metrics, couchHeaders, requestLog, cors, errors, jsonp, origin]) {
     await app.register(plugin)
   }
-  for (const plugin of [authentication, tokenUse, tenancy, access, withdrawal]) {
+  for (const plugin of [authentication, tenancy, access, revocation]) {
     await app.register(plugin)
   }
   for (const plugin of [preferMinimal, compression]) await app.register(plugin)

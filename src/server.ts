@@ -129,7 +129,7 @@ const MAX_CLIENT = 100
  * @returns null when there is none
  */
 function writingDevice(app: FastifyInstance, database: string, account: string | null): Device | null {
-  const request = app.callsInFlight.requests().findLast((each) => writes(each, database, account))
+  const request = app.activeRequests.requests().findLast((each) => writes(each, database, account))
   if (request === undefined) return null
   const { token } = request.identity
   return {

@@ -12,17 +12,18 @@ import { CouchError } from '../core/errors.ts'
 import { newUuid } from '../core/ids.ts'
 import { parseJson } from '../documents/body.ts'
 import type { DatabaseInfo } from '../documents/database.ts'
-import { authenticate, onDoubt } from './plugins/authentication.ts'
+import { authenticate } from './plugins/authentication.ts'
 import { factsOf } from './plugins/request-log.ts'
+import { onRevocation } from './plugins/revocation.ts'
 import { refuseClosedAccount } from './plugins/tenancy.ts'
-import { type Query, queryOf } from './query-params.ts'
 import { isKnownToClient, sendNotModified } from './replies.ts'
+import { type Query, queryOf } from './request-params.ts'
 import { onRequestEnd, openStream } from './transport/json-stream.ts'
 
 /** A hub whose feeds look at their callers' rights when something of those was withdrawn, and end when the app closes. */
 export function feedHub(app: FastifyInstance): FeedHub {
   const hub = new FeedHub()
-  const forget = onDoubt(app, (accounts) => hub.doubt(accounts))
+  const forget = onRevocation(app, (accounts) => hub.doubt(accounts))
   app.addHook('preClose', async () => {
     forget()
     hub.close()

@@ -13,8 +13,8 @@ import {
   relatedPieces,
 } from '../documents/pieces.ts'
 import { type MultipartType, wantsMultipart } from './header-values.ts'
+import { databaseOf } from './plugins/access-rules.ts'
 import { asScript, JSONP_TYPE } from './plugins/couch-headers.ts'
-import { databaseOf } from './services.ts'
 import { hostOf, isSecure } from './transport/client-address.ts'
 import { COMPRESSED_BYTES } from './transport/compression.ts'
 import { addVary, openStream, type StreamHead, sendStream } from './transport/json-stream.ts'

@@ -6,7 +6,7 @@ import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../config/config.ts'
 import { CouchError, type ErrorName } from '../core/errors.ts'
-import { requireJsonType } from './header-values.ts'
+import { requireJsonType } from './request-params.ts'
 import type { Handler } from './services.ts'
 
 /**
@@ -142,6 +142,29 @@ export interface Schema {
   readonly items?: Schema
   readonly allOf?: readonly Schema[]
   readonly refusal?: Refusal
+}
+
+/** `true` or `false` in any case, as the parameters of views and their kin. */
+export const VIEW_BOOLEAN: Schema = {
+  type: 'string',
+  pattern: '^(?:[tT][rR][uU][eE]|[fF][aA][lL][sS][eE])$',
+  refusal: ['query_parse_error', 'Invalid boolean parameter: "%"'],
+}
+
+/** A whole number that is not negative, as `limit` and `skip`. */
+export const COUNT: Schema = {
+  allOf: [
+    {
+      type: 'string',
+      pattern: '^-?[0-9]+$',
+      refusal: ['query_parse_error', 'Invalid value for integer: "%"'],
+    },
+    {
+      type: 'string',
+      pattern: '^[0-9]',
+      refusal: ['query_parse_error', 'Invalid value for positive integer: "%"'],
+    },
+  ],
 }
 
 /** A row of the error table, and a reason in which `%` stands for the value. */

@@ -10,10 +10,9 @@ import type { HealthFact, Space } from '../core/types.ts'
 import type { Hosted } from '../hosted/hosted.ts'
 import type { Alarms } from '../metrics/alarms.ts'
 import type { Collector } from '../metrics/metric.ts'
-import type { DatabaseHandle, Databases } from '../threads/databases.ts'
+import type { Databases } from '../threads/databases.ts'
 import type { Rewinds } from '../time-machine/rewinds.ts'
-import type { BodyFiles } from './transport/body-files.ts'
-import type { BodyMemory, LargeBodies } from './transport/body-memory.ts'
+import type { BodyFiles, BodyMemory, LargeBodies } from './transport/body-limits.ts'
 
 /** What the HTTP layer works with; the composition root (server.ts) puts it together, and closes what needs closing. */
 export interface Services {
@@ -56,15 +55,6 @@ declare module 'fastify' {
     bodyFiles: BodyFiles
     largeBodies: LargeBodies
   }
-}
-
-/**
- * The database of a route under `/:db` whose rule is `member` or `db admin`: plugins/access.ts has found it and
- * checked the caller.
- */
-export function databaseOf(request: FastifyRequest): DatabaseHandle {
-  if (request.database === null) throw new Error(`No database on ${request.routeOptions.url}`)
-  return request.database
 }
 
 /** @returns the account of a caller who sees only their own databases; null for all other callers */

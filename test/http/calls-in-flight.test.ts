@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyReply } from 'fastify'
 import t, { type Test } from 'tap'
 import { CouchError, type ErrorName } from '../../src/core/errors.ts'
-import { CallsInFlight } from '../../src/http/plugins/revocation.ts'
+import { ActiveRequests } from '../../src/http/plugins/revocation.ts'
 
 interface Fake {
   readonly raw: EventEmitter
@@ -33,9 +33,9 @@ function fake(
 function start(t: Test, refusals: Readonly<Record<string, ErrorName>> = {}) {
   const seen: string[] = []
   const cuts: string[] = []
-  const calls = new CallsInFlight({
+  const calls = new ActiveRequests({
     tickMs: 5,
-    recheck: async ({ user }) => {
+    checkAgain: async ({ user }) => {
       seen.push(String(user.name))
       const refusal = refusals[String(user.name)]
       if (refusal !== undefined) throw new CouchError(refusal)
@@ -56,11 +56,11 @@ async function until(holds: () => boolean): Promise<void> {
 t.test('those whom a doubt concerns are looked at twice, not at once', async (t) => {
   const { calls, seen, cuts } = start(t)
   for (const name of ['anna', 'bert', null]) calls.add(fake(name))
-  calls.doubtAccounts(new Set(['anna', 'nobody']))
+  calls.revokeAccounts(new Set(['anna', 'nobody']))
   t.strictSame(seen, [], 'who withdraws from himself is to be answered')
   await until(() => seen.length === 2)
   t.strictSame(seen, ['anna', 'anna'])
-  calls.doubtAccounts('all')
+  calls.revokeAccounts('all')
   await until(() => seen.length === 8)
   t.strictSame(seen.slice(2).sort(), ['anna', 'anna', 'bert', 'bert', 'null', 'null'])
   t.strictSame(cuts, [])
@@ -71,7 +71,7 @@ t.test('a database concerns whoever is at it', async (t) => {
   calls.add(fake('anna', 'notes'))
   calls.add(fake('bert', 'other'))
   calls.add(fake('carl'))
-  calls.doubtDatabase('notes')
+  calls.revokeDatabase('notes')
   await until(() => seen.length === 2)
   t.strictSame(seen, ['anna', 'anna'])
 })
@@ -87,7 +87,7 @@ t.test('a refusal ends a request; that nobody knows just now does so at the seco
   const { calls, cuts } = start(t, refusals)
   const replies = Object.keys(refusals).map((name) => fake(name))
   for (const reply of replies) calls.add(reply)
-  calls.doubtAccounts('all')
+  calls.revokeAccounts('all')
   await until(() => cuts.length >= 3)
   t.strictSame(cuts, ['anna wrong_credentials', 'bert forbidden', 'emil bad_request'])
   for (const at of [0, 1, 4]) replies[at]!.raw.emit('close')
@@ -99,7 +99,7 @@ t.test('a feed that hears of it by itself is looked at in the second round only'
   const { calls, seen } = start(t)
   calls.add(fake('feed', 'notes', true))
   calls.add(fake('upload', 'notes'))
-  calls.doubtDatabase('notes')
+  calls.revokeDatabase('notes')
   await until(() => seen.length === 3)
   t.strictSame([seen[0], ...seen.slice(1).sort()], ['upload', 'feed', 'upload'])
 })

@@ -120,7 +120,7 @@ t.test('a client that goes', async (t) => {
         await until(() => socket.bytesRead > 1000 || path.includes('_changes'))
         go(socket)
         await until(() => app.requestTally.counts().underWay === 0)
-        await until(() => app.callsInFlight.size === 0)
+        await until(() => app.activeRequests.size === 0)
         socket.destroy()
         await until(() => app.connectionTally.counts().openConnections === 0)
       })

@@ -258,7 +258,7 @@ t.test('feeds', async (t) => {
       for (const each of opened) await each.until(/"id":"a"/)
       for (const { stream } of opened) stream.close(code)
       await until(() => app.requestTally.counts().underWay === before)
-      await until(() => app.callsInFlight.size === 0)
+      await until(() => app.activeRequests.size === 0)
     }
   })
 

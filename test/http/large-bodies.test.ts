@@ -1,6 +1,6 @@
 /** Large bodies of one caller take turns; those of others, and small ones, do not wait for them. */
 import t from 'tap'
-import { LargeBodies } from '../../src/http/transport/body-memory.ts'
+import { LargeBodies } from '../../src/http/transport/body-limits.ts'
 
 const LARGE = 1024 * 1024
 

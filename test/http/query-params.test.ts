@@ -2,16 +2,14 @@ import t from 'tap'
 import { CouchError } from '../../src/core/errors.ts'
 import {
   BAD_QUERY,
-  COUNT,
   count,
   isOn,
   jsonParam,
   parseQuery,
   textParam,
-  VIEW_BOOLEAN,
   viewBoolean,
-} from '../../src/http/query-params.ts'
-import { shape } from '../../src/http/route-table.ts'
+} from '../../src/http/request-params.ts'
+import { COUNT, shape, VIEW_BOOLEAN } from '../../src/http/route-table.ts'
 
 t.test('a query string is decoded, and the last of a repeated parameter counts', async (t) => {
   const cases: [text: string, expected: Record<string, string>][] = [

@@ -18,9 +18,15 @@ const SERVER_PATH = /^_[a-z_]+$/
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** The database of the route, where there is one; read it with `databaseOf`. */
+    /** The database of the route, where there is one; read it with {@link databaseOf}. */
     database: DatabaseHandle | null
   }
+}
+
+/** The database of a route under `/:db` whose rule is about a database: {@link checkAccess} has opened it. */
+export function databaseOf(request: FastifyRequest): DatabaseHandle {
+  if (request.database === null) throw new Error(`No database on ${request.routeOptions.url}`)
+  return request.database
 }
 
 /**

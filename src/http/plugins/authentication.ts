@@ -1,90 +1,84 @@
+/** Finds out who sends a request, before anything else is decided (protocol.md 1.4, 11.2). */
 import basicAuth from '@fastify/basic-auth'
+import { parseCookie } from 'cookie'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { type AccountListener, ANONYMOUS, isAnonymous, PARTY_ADMIN } from '../../auth/accounts.ts'
+import { type Account, ANONYMOUS, isAnonymous, PARTY_ADMIN } from '../../auth/accounts.ts'
 import { isOpen } from '../../auth/admins.ts'
+import { readProxyAuth } from '../../auth/credentials.ts'
 import { JwtVerifier } from '../../auth/jwt.ts'
 import { Sessions } from '../../auth/sessions.ts'
+import { userOfToken } from '../../auth/token-record.ts'
 import type { Config } from '../../config/config.ts'
 import { DEFAULT_HANDLERS, type HandlerName, parseHandlers } from '../../config/value-rules.ts'
 import { CouchError } from '../../core/errors.ts'
 import type { UserCtx } from '../../core/types.ts'
-import {
-  checkCredentials,
-  HANDLERS,
-  type Identity,
-  NOBODY,
-  requiresUser,
-} from '../authentication-handlers.ts'
+import { clearSession, setSession } from '../session-cookie.ts'
+import { isFromProxy } from '../transport/client-address.ts'
+
+/** How a caller was authenticated. */
+interface Identity {
+  /** CouchDB's name of the handler; `token`: Basic with a device token; null: the caller is anonymous. */
+  readonly handler: HandlerName | 'token' | null
+  /** The id of the caller's device token. */
+  readonly token: string | null
+}
 
 declare module 'fastify' {
   interface FastifyInstance {
     sessions: Sessions
     jwt: JwtVerifier
-    /** The ways in, in their order; follows the configuration. */
+    /** The names of the authentication handlers, in their order; follows the configuration. */
     handlers(): readonly HandlerName[]
-    /** How often something has changed that may have taken rights from somebody. */
-    readonly doubts: { count: number }
   }
   interface FastifyRequest {
-    /** Who is asking; set before any handler runs. */
+    /** The caller; set before any handler runs. */
     user: UserCtx
-    /** How he was let in. */
     identity: Identity
-    /** The value of the cookie that let the caller in. */
+    /** The value of the caller's session cookie. */
     session: string | null
-    /** It would have let him in, had its time not been over. */
+    /** There is a session cookie, which has expired. */
     hasExpiredSession: boolean
-    /** When the credentials were first looked at, in milliseconds since 1970; 0: not yet. */
-    askedAt: number
-    /** They are looked at once more, in the midst of a feed. */
-    isAskedAgain: boolean
-    /** The count of `doubts` when they were looked at last. */
-    admittedAt: number
+    /** When the credentials were first checked, in milliseconds since 1970; 0: not yet. */
+    credentialsCheckedAt: number
+    /** The credentials are being checked once more, after a revocation. */
+    isReauthentication: boolean
+    /** The count of `revocations` at the last check of the credentials. */
+    revocationsSeen: number
   }
 }
 
-/**
- * Says who is asking, before anything else is decided (protocol.md 1.4, 11.2). While no admin is configured
- * everybody is one, and credentials are not looked at.
- */
+/** While no admin is configured, every caller is one, and credentials are ignored. */
 export const authentication = fp(
   async (app) => {
     const { config, accounts, logger } = app.services
     app.decorateRequest('user').decorateRequest('identity')
     app.decorateRequest('session', null).decorateRequest('hasExpiredSession', false)
-    app.decorateRequest('askedAt', 0).decorateRequest('isAskedAgain', false)
-    app.decorateRequest('admittedAt', 0)
+    app.decorateRequest('credentialsCheckedAt', 0).decorateRequest('isReauthentication', false)
+    app.decorateRequest('revocationsSeen', 0)
     app.decorate('sessions', new Sessions({ config, accounts, warn: (message) => logger.warn(message) }))
     app.decorate('handlers', handlersOf(config))
-    countDoubts(app)
     decorateJwt(app)
     await app.register(basicAuth, { validate: checkCredentials, strictCredentials: false })
     app.addHook('onRequest', authenticate)
     app.addHook('onRequest', (request, _reply, done) => {
+      const { token } = request.identity
       if (request.routeOptions.config.credentials !== 'ignored') {
         app.turns.settle(request.raw, !isAnonymous(request.user))
       }
+      // For the list of the account's tokens.
+      if (token !== null) app.services.tokens.noteUse(token, request.headers['user-agent'], request.address)
       done()
     })
   },
   { name: 'authentication', dependencies: ['errors'] },
 )
 
-function countDoubts(app: FastifyInstance): void {
-  const doubts = { count: 0 }
-  app.decorate('doubts', doubts)
-  const forget = onDoubt(app, () => {
-    doubts.count += 1
-  })
-  app.addHook('onClose', async () => forget())
-}
-
 function decorateJwt(app: FastifyInstance): void {
   const jwt = new JwtVerifier(app.services.config)
-  const forget = jwt.watch()
+  const stop = jwt.watch()
   app.decorate('jwt', jwt)
-  app.addHook('onClose', async () => forget())
+  app.addHook('onClose', async () => stop())
 }
 
 function handlersOf(config: Config): () => readonly HandlerName[] {
@@ -101,9 +95,9 @@ function handlersOf(config: Config): () => readonly HandlerName[] {
 }
 
 /**
- * Finds `request.user` and `request.identity` by the credentials that came with the request; a feed that is open does
- * so again when accounts have changed. Times are held against the clock of when the request came: a feed outlives the
- * cookie or the token that it came with, but not the account, its password or the session.
+ * Sets `request.user` and `request.identity` by the request's credentials. An open feed calls it again when accounts have
+ * changed. Expiry is checked against the time of the first call: a feed outlives the cookie or token of its request, but
+ * not the account, its password or the session.
  * @throws wrong_credentials, invalid_base64_credentials, malformed_cookie, bad_token, account_locked, unauthorized,
  *   unavailable
  */
@@ -111,11 +105,11 @@ export async function authenticate(request: FastifyRequest, reply: FastifyReply)
   const { server } = request
   const { config } = server.services
   const { credentials, heeds } = request.routeOptions.config
-  request.admittedAt = server.doubts.count
-  request.isAskedAgain = request.askedAt !== 0
-  if (!request.isAskedAgain) request.askedAt = Date.now()
+  request.revocationsSeen = server.revocations.count
+  request.isReauthentication = request.credentialsCheckedAt !== 0
+  if (!request.isReauthentication) request.credentialsCheckedAt = Date.now()
   request.user = ANONYMOUS
-  request.identity = NOBODY
+  request.identity = NO_IDENTITY
   if (credentials === 'ignored' && heeds?.(request) !== true) return
   if (isOpen(config)) {
     request.user = PARTY_ADMIN
@@ -130,48 +124,168 @@ export async function authenticate(request: FastifyRequest, reply: FastifyReply)
   }
 }
 
-// Whatever can take back what lets callers in, heard in one place.
-
-/** Sections that hold keys which callers' tokens are signed with. */
-const KEYS: ReadonlySet<string> = new Set(['jwt_auth', 'jwt_keys'])
-/** What else of `[chttpd]` and `[chttpd_auth]` decides who is let in. */
-const RULES: ReadonlySet<string> = new Set([
-  'authentication_handlers',
-  'require_valid_user',
-  'require_valid_user_except_for_up',
-  'secret',
-  'proxy_use_secret',
-])
-const RULE_SECTIONS: ReadonlySet<string> = new Set(['chttpd', 'chttpd_auth', 'couch_httpd_auth'])
-
-/**
- * Calls `listener` with the names of accounts that may have lost something: the account itself, its password, its
- * roles, one of its device tokens or sessions; with `all` where keys or rules have changed. That a cookie's or a
- * token's time is over is no such thing: what began in time goes on.
- * @returns what ends the calls
- */
-export function onDoubt(app: FastifyInstance, listener: AccountListener): () => void {
-  const { accounts, config, tokens } = app.services
-  const forget = [accounts, tokens, app.sessions].map((source) => source.onChange(listener))
-  forget.push(
-    config.onChange((section, key) => {
-      if (KEYS.has(section) || (RULE_SECTIONS.has(section) && RULES.has(key))) listener('all')
-    }),
+/** @returns whether anonymous callers are refused. Either key counts, since `_up` is open in any case (clients.md, pain 17) */
+export function requiresUser(config: Config): boolean {
+  return (
+    config.boolean('chttpd', 'require_valid_user') ||
+    config.boolean('chttpd', 'require_valid_user_except_for_up')
   )
-  return () => {
-    for (const each of forget) each()
-  }
 }
 
-/** Notes of each request that a device token let in what sent it, for the list of the account's tokens. */
-export const tokenUse = fp(
-  async (app) => {
-    const { tokens } = app.services
-    app.addHook('onRequest', (request, _reply, done) => {
-      const { token } = request.identity
-      if (token !== null) tokens.noteUse(token, request.headers['user-agent'], request.address)
-      done()
-    })
+const BASIC = /^basic +(.*)$/i
+const BASE64 = /^[A-Za-z0-9+/_-]*={0,2}$/
+const BEARER = /^bearer +(.*)$/i
+
+/** @returns whether the request has valid credentials of the handler's kind; no promise if it has none */
+type Handler = (request: FastifyRequest, reply: FastifyReply) => boolean | Promise<boolean>
+
+const HANDLERS: Readonly<Record<HandlerName, Handler>> = {
+  cookie: (request, reply) =>
+    request.headers.cookie?.includes('AuthSession') ? readSession(request, reply) : false,
+  default: (request, reply) =>
+    hasBasicCredentials(request.headers.authorization) ? readBasic(request, reply) : false,
+  proxy: (request) => {
+    const { config } = request.server.services
+    const claimed = readProxyAuth(config, request.headers, () => isFromProxy(request))
+    return claimed === null ? false : acceptClaimed(request, claimed, 'proxy')
   },
-  { name: 'token-use', dependencies: ['authentication'] },
-)
+  jwt: (request) => {
+    const token = BEARER.exec(request.headers.authorization ?? '')?.[1]
+    return token === undefined ? false : readToken(request, token.trim())
+  },
+}
+
+const identityOf = (handler: HandlerName | null): Identity => Object.freeze({ handler, token: null })
+
+const NO_IDENTITY = identityOf(null)
+
+/** Shared by all requests of a handler, so that a request allocates none. */
+const IDENTITIES: Readonly<Record<HandlerName, Identity>> = {
+  cookie: identityOf('cookie'),
+  default: identityOf('default'),
+  proxy: identityOf('proxy'),
+  jwt: identityOf('jwt'),
+}
+
+function accept(request: FastifyRequest, user: UserCtx, handler: HandlerName): true {
+  request.user = user
+  request.identity = IDENTITIES[handler]
+  return true
+}
+
+/**
+ * Of two session cookies the first counts: RFC 6265 5.4 puts the more specific path first.
+ * @throws malformed_cookie, and clears the cookie, since a page cannot: it does not see it
+ */
+async function readSession(request: FastifyRequest, reply: FastifyReply): Promise<boolean> {
+  const value = parseCookie(request.headers.cookie ?? '').AuthSession
+  if (!value) return false
+  const state = await request.server.sessions.read(value, request.credentialsCheckedAt)
+  if (state === 'malformed') {
+    clearSession(request, reply)
+    throw new CouchError('malformed_cookie')
+  }
+  if (state === 'expired') request.hasExpiredSession = true
+  if (state === 'expired' || state === null) return false
+  const { account, renewal } = state
+  request.session = value
+  if (renewal !== null && !request.isReauthentication) setSession(request, reply, renewal)
+  return accept(request, { name: account.name, roles: account.roles }, 'cookie')
+}
+
+/**
+ * Whether the header holds a name and a password. Other schemes are ignored, as are text without a colon and the pair
+ * `_`:`_`, which means logged out.
+ * @throws invalid_base64_credentials
+ */
+function hasBasicCredentials(header: string | undefined): boolean {
+  const encoded = BASIC.exec(header ?? '')?.[1]?.trim()
+  if (encoded === undefined) return false
+  if (!BASE64.test(encoded)) throw new CouchError('invalid_base64_credentials')
+  const text = Buffer.from(encoded, 'base64').toString()
+  return text.includes(':') && text !== '_:_'
+}
+
+/** Runs the parser of `@fastify/basic-auth`, which calls {@link checkCredentials}. */
+function readBasic(request: FastifyRequest, reply: FastifyReply): Promise<boolean> {
+  return new Promise((resolve, reject) => {
+    request.server.basicAuth.call(request.server, request, reply, (error?: Error) => {
+      if (error) reject(error)
+      else resolve(true)
+    })
+  })
+}
+
+/**
+ * Accepts the account's password, or one of its device tokens in place of it. A password that was right when the request
+ * came, and is not any more, is no guess, and does not count as a failure.
+ * @throws wrong_credentials, account_locked, unavailable
+ */
+async function checkCredentials(name: string, password: string, request: FastifyRequest): Promise<void> {
+  const { credentials, tokens } = request.server.services
+  if (tokens.looksLike(password)) return checkToken(name, password, request)
+  const user = await credentials.check(name, password, request.isReauthentication ? null : request)
+  if (user === null) throw wrongCredentials(request)
+  accept(request, user, 'default')
+}
+
+/** A lockout does not apply to tokens: they cannot be guessed, and one lost device must not lock out the others. */
+async function checkToken(name: string, password: string, request: FastifyRequest): Promise<void> {
+  const { accounts, credentials, tokens } = request.server.services
+  const token = tokens.check(name, password)
+  const account = token === null ? null : await accounts.find(name)
+  if (token === null || account === null) {
+    if (!request.isReauthentication) credentials.refusedToken(name, request)
+    throw wrongCredentials(request)
+  }
+  request.user = userOfToken(account, token)
+  request.identity = { handler: 'token', token: token.id }
+}
+
+function wrongCredentials(request: FastifyRequest): CouchError {
+  return new CouchError('wrong_credentials', request.routeOptions.config.wrongCredentials)
+}
+
+async function readToken(request: FastifyRequest, token: string): Promise<boolean> {
+  const { server, credentialsCheckedAt, address } = request
+  const { name, roles } = await server.jwt.verify(token, credentialsCheckedAt, address)
+  if (await acceptClaimed(request, { name, roles }, 'jwt')) return true
+  throw new CouchError('unauthorized', 'The sub claim names no account of this server.')
+}
+
+/** Accepts the user that a token or a proxy names, with the roles that the server grants. */
+async function acceptClaimed(
+  request: FastifyRequest,
+  claimed: UserCtx,
+  handler: 'jwt' | 'proxy',
+): Promise<boolean> {
+  const { accounts, config, policy } = request.server.services
+  const { accountsOnly } = policy
+  const account = accountsOnly && claimed.name !== null ? await accounts.find(claimed.name) : null
+  // The proxy belongs to the operator; anybody with a key makes tokens.
+  const systemRoles = handler === 'proxy' || config.boolean('settee', 'jwt_admin')
+  const user = grantedUser(claimed, account, { accountsOnly, systemRoles })
+  return user !== null && accept(request, user, handler)
+}
+
+interface Grants {
+  /** Roles that begin with `_`, such as `_admin`, count as well (`settee/jwt_admin`). */
+  readonly systemRoles: boolean
+  /** As {@link Policy.accountsOnly}. */
+  readonly accountsOnly: boolean
+}
+
+/**
+ * The user that a token or a proxy claims, reduced to what the server grants. A holder of a key can put any role into a
+ * token, and clients for notes always claim `_admin` (clients.md 1.2).
+ * @param account the account with that name, if there is one
+ * @returns null if an account is required and missing
+ */
+function grantedUser(claimed: UserCtx, account: Account | null, grants: Grants): UserCtx | null {
+  if (grants.accountsOnly && account === null) return null
+  const roles = claimed.roles.filter((role) => {
+    if (grants.accountsOnly && !account?.roles.includes(role)) return false
+    return grants.systemRoles || !role.startsWith('_')
+  })
+  return { name: claimed.name, roles }
+}

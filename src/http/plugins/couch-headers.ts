@@ -2,7 +2,7 @@ import type { IncomingMessage } from 'node:http'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { CouchError } from '../../core/errors.ts'
-import { queryOf, textParam } from '../query-params.ts'
+import { queryOf, textParam } from '../request-params.ts'
 
 /** The CouchDB whose behaviour is kept; clients look for it in the header `Server` (clients.md R1). */
 export const COUCHDB_VERSION = '3.5.0'
@@ -13,7 +13,7 @@ const FIVE_HEX_DIGITS = 2 ** 20
 /** The headers of every answer; protocol.md 1.1. (`Date` is Node's.) */
 export const couchHeaders = fp(
   async (app) => {
-    app.decorateRequest('tellBodyTime')
+    app.decorateRequest('setBodyTime')
     app.addHook('onRequest', (request, reply, done) => {
       setCouchHeaders(request, reply)
       done()
@@ -30,7 +30,7 @@ export function setCouchHeaders(request: FastifyRequest, reply: FastifyReply): v
     'X-Couch-Request-ID': request.id,
     'X-CouchDB-Body-Time': '0',
   })
-  request.tellBodyTime = (ms) => {
+  request.setBodyTime = (ms) => {
     reply.header('X-CouchDB-Body-Time', String(ms))
   }
 }

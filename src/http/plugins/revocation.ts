@@ -1,114 +1,187 @@
-import type { FastifyReply, FastifyRequest } from 'fastify'
+/**
+ * Ends requests under way, whatever they do, within 5 s after the rights of their callers were revoked: the account, its
+ * password, a device token, a session, membership. A long upload or download, or a feed whose reader has stalled, would
+ * otherwise go on for hours. (Feeds that wait end at once and in order; changes/hub.ts.)
+ */
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
+import type { AccountListener } from '../../auth/accounts.ts'
 import { asCouchError, CouchError } from '../../core/errors.ts'
 import { Yielder } from '../../core/yielder.ts'
-import { recheck } from '../readmit.ts'
-import { onDoubt } from './authentication.ts'
+import { checkAccess } from './access-rules.ts'
+import { authenticate } from './authentication.ts'
 import { answerInstead } from './error-replies.ts'
 import { factsOf } from './request-log.ts'
+import { refuseClosedAccount, setAllowance } from './tenancy.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
-    callsInFlight: CallsInFlight
+    activeRequests: ActiveRequests
+    /** How many changes there were that may have revoked somebody's rights. */
+    readonly revocations: { count: number }
   }
   interface FastifyRequest {
-    /** What let the caller in was withdrawn while the body was still coming. */
-    isWithdrawn: boolean
+    /** The rights of the caller were revoked while the request was served, which has ended it. */
+    isRevoked: boolean
+  }
+}
+
+export const revocation = fp(
+  async (app) => {
+    app.decorateRequest('isRevoked', false)
+    app.decorateRequest('endBody', null)
+    const revocations = { count: 0 }
+    app.decorate('revocations', revocations)
+    const requests = new ActiveRequests({ checkAgain, cut })
+    app.decorate('activeRequests', requests)
+    const stopCounting = onRevocation(app, () => {
+      revocations.count += 1
+    })
+    const stops = [
+      onRevocation(app, (names) => requests.revokeAccounts(names)),
+      app.services.databases.watchSecurity((name) => requests.revokeDatabase(name)),
+    ]
+    app.addHook('preClose', async () => {
+      for (const stop of stops) stop()
+      requests.close()
+    })
+    app.addHook('onClose', async () => stopCounting())
+    app.addHook('onRequest', (request, reply, done) => {
+      if (request.routeOptions.config.access !== 'public') requests.add(reply)
+      done()
+    })
+  },
+  { name: 'revocation', dependencies: ['authentication', 'access'] },
+)
+
+/** Sections with the keys that sign callers' tokens. */
+const KEY_SECTIONS: ReadonlySet<string> = new Set(['jwt_auth', 'jwt_keys'])
+/** Further keys, of `[chttpd]` and `[chttpd_auth]`, that decide who is let in. */
+const RULES: ReadonlySet<string> = new Set([
+  'authentication_handlers',
+  'require_valid_user',
+  'require_valid_user_except_for_up',
+  'secret',
+  'proxy_use_secret',
+])
+const RULE_SECTIONS: ReadonlySet<string> = new Set(['chttpd', 'chttpd_auth', 'couch_httpd_auth'])
+
+/**
+ * Calls `listener` with the names of accounts that may have lost rights: the account itself, its password, roles, a
+ * device token or a session; with `all` if keys or rules have changed. The expiry of a cookie or a token is no
+ * revocation: a request that began in time goes on.
+ * @returns stops the calls
+ */
+export function onRevocation(app: FastifyInstance, listener: AccountListener): () => void {
+  const { accounts, config, tokens } = app.services
+  const stops = [accounts, tokens, app.sessions].map((source) => source.onChange(listener))
+  stops.push(
+    config.onChange((section, key) => {
+      if (KEY_SECTIONS.has(section) || (RULE_SECTIONS.has(section) && RULES.has(key))) listener('all')
+    }),
+  )
+  return () => {
+    for (const stop of stops) stop()
+  }
+}
+
+/** Sets no header: a renewed cookie could end up in somebody else's answer. */
+const IGNORED_REPLY = {
+  header: () => IGNORED_REPLY,
+  headers: () => IGNORED_REPLY,
+  removeHeader: () => IGNORED_REPLY,
+} as unknown as FastifyReply
+
+/**
+ * Checks the caller's credentials and rights as the hooks did at the beginning.
+ * @returns the request with what was found now; `request` itself is unchanged
+ * @throws the refusal that the caller would get
+ */
+async function checkAgain(request: FastifyRequest): Promise<FastifyRequest> {
+  const probe = Object.create(request) as FastifyRequest
+  await authenticate(probe, IGNORED_REPLY)
+  refuseClosedAccount(probe)
+  setAllowance(probe)
+  await checkAccess(probe)
+  return probe
+}
+
+/**
+ * Checks the caller again if accounts or rules have changed since the last check; otherwise it costs nothing. Call it when
+ * a body has arrived, and in the turn of a write on this thread. It updates `request.user`.
+ * @throws as {@link checkAgain}
+ */
+export async function reauthorize(request: FastifyRequest): Promise<void> {
+  if (request.routeOptions.config.access === 'public') return
+  const { revocations } = request.server
+  while (request.revocationsSeen !== revocations.count) {
+    const { user, identity, session, revocationsSeen } = await checkAgain(request)
+    Object.assign(request, { user, identity, session, revocationsSeen })
   }
 }
 
 /**
- * Ends requests under way, whatever they do, within 5 s after what let their callers in was withdrawn: the account, its
- * password, a device token, a session, membership. (Feeds that wait end at once and in order; changes/hub.ts.)
- */
-export const withdrawal = fp(
-  async (app) => {
-    app.decorateRequest('isWithdrawn', false)
-    app.decorateRequest('endBody', null)
-    const calls = new CallsInFlight({ recheck, cut })
-    app.decorate('callsInFlight', calls)
-    const forget = [
-      onDoubt(app, (names) => calls.doubtAccounts(names)),
-      app.services.databases.watchSecurity((name) => calls.doubtDatabase(name)),
-    ]
-    app.addHook('preClose', async () => {
-      for (const each of forget) each()
-      calls.close()
-    })
-    app.addHook('onRequest', (request, reply, done) => {
-      if (request.routeOptions.config.access !== 'public') calls.add(reply)
-      done()
-    })
-  },
-  { name: 'withdrawal', dependencies: ['authentication', 'access'] },
-)
-
-/**
- * A client that is still sending gets a proper answer, and so does one that was sent nothing yet; else the connection is
- * cut, so that what the client has does not pass for the whole.
+ * A client that is still sending, or that was sent nothing yet, gets a proper answer. Otherwise the connection is cut, so
+ * that the client does not take a part of the answer for the whole.
  */
 function cut(request: FastifyRequest, reply: FastifyReply, error: CouchError): void {
-  // It was answered, and what it still sends is thrown away for a moment.
-  if (request.isWithdrawn) return
+  // It was answered, and the rest of its body is being discarded.
+  if (request.isRevoked) return
   const { headersSent } = reply.raw
-  const what = headersSent
-    ? 'an answer broke off while it was sent'
-    : 'a request was refused while it was served'
-  request.server.services.logger.warn(factsOf(request), `${what}: what let its caller in was withdrawn`)
-  request.isWithdrawn = true
+  const what = headersSent ? 'an answer was cut off' : 'a request was refused'
+  request.server.services.logger.warn(factsOf(request), `${what}: the rights of its caller were revoked`)
+  request.isRevoked = true
   if (request.endBody !== null) request.endBody(error)
   else if (headersSent || reply.raw.socket === null) request.raw.socket.destroy()
   else answerInstead(error, request, reply)
 }
 
-// The requests under way, so that they can be ended when what let them in is withdrawn: a long upload or download, or
-// a feed that its reader does not take, would else go on for hours.
-
-/** What may have been withdrawn, and from whom. */
-interface Doubt {
+/** Whose rights may have been revoked in one tick. */
+interface Revocations {
   /** Names of accounts. */
   readonly accounts: Set<string>
   /** Names of databases whose security object has changed. */
   readonly databases: Set<string>
-  /** Nobody's credentials are sure. */
-  isOfAll: boolean
+  /** Everybody's. */
+  ofAll: boolean
 }
 
-interface CallsOptions {
-  /** Looks at the caller's credentials and rights again. Throws what he would be refused with. */
-  recheck(request: FastifyRequest, reply: FastifyReply): Promise<unknown>
+interface ActiveRequestsOptions {
+  /** Checks the caller's credentials and rights again. Throws the refusal that the caller would get. */
+  checkAgain(request: FastifyRequest, reply: FastifyReply): Promise<unknown>
   /** Ends a request. */
   cut(request: FastifyRequest, reply: FastifyReply, error: CouchError): void
-  /** How long a tick lasts, in milliseconds; default 750. */
+  /** The length of a tick, in milliseconds; default 750. */
   readonly tickMs?: number
 }
 
 /**
- * How many ticks after a doubt requests are looked at. The very request that withdrew something is to be answered, and
- * it may be one of the caller's own; and a password that was being checked all the while is right still when the check
- * ends, which the second look is for, and for feeds whose readers do not take what would be their end. That is over after three seconds, and a client that is still sending then is cut
+ * How many ticks after a revocation requests are checked. The request that has revoked something must be answered first,
+ * and may be one of the caller's own. The second check finds passwords whose check was under way during the first one,
+ * and feeds whose readers do not take their end. It comes after three seconds; a client that is still sending then is cut
  * two seconds later (raw-answer.ts).
  */
 const TICK_MS = 750
-const FIRST_LOOK = 2
-const SECOND_LOOK = 4
+const FIRST_CHECK = 2
+const SECOND_CHECK = 4
 
-/** Checked at the same time; the hashes of passwords have a queue that others want to stand in, too. */
+/** Requests that are checked at the same time: others wait for the hashes of passwords, too. */
 const AT_ONCE = 16
 
-/** A response whose connection went before its turn came is never closed: such are looked for after so many requests. */
-const SWEPT_EVERY = 4096
+/** After so many requests, those of closed connections are removed: a pipelined response may never emit `close`. */
+const SWEEP_EVERY = 4096
 
-export class CallsInFlight {
-  readonly #options: CallsOptions
+/** The requests under way, and the checks after revocations. */
+export class ActiveRequests {
+  readonly #options: ActiveRequestsOptions
   /** The oldest first. */
   readonly #replies = new Set<FastifyReply>()
-  /** Of each of the last ticks, the current one first. Empty while nothing is in doubt. */
-  #doubts: Doubt[] = []
+  /** Of each of the last ticks, the current one first. Empty while there is nothing to check. */
+  #revocations: Revocations[] = []
   #timer: NodeJS.Timeout | null = null
   #added = 0
 
-  constructor(options: CallsOptions) {
+  constructor(options: ActiveRequestsOptions) {
     this.#options = options
   }
 
@@ -117,65 +190,67 @@ export class CallsInFlight {
     return this.#replies.size
   }
 
-  /** Those that are under way, the oldest first. */
+  /** The oldest first. */
   requests(): FastifyRequest[] {
     return [...this.#replies].map(({ request }) => request)
   }
 
-  /** Takes a request whose caller was let in; it leaves by itself. */
+  /** Adds a request whose caller was let in, until it is over. */
   add(reply: FastifyReply): void {
     this.#replies.add(reply)
     reply.raw.once('close', () => this.#replies.delete(reply))
     this.#added += 1
-    if (this.#added % SWEPT_EVERY === 0) this.#sweep()
+    if (this.#added % SWEEP_EVERY === 0) this.#sweep()
   }
 
-  /** @param names accounts that may have lost something */
-  doubtAccounts(names: ReadonlySet<string> | 'all'): void {
-    const doubt = this.#current()
-    if (names === 'all') doubt.isOfAll = true
-    else for (const name of names) doubt.accounts.add(name)
+  /** @param names accounts that may have lost rights */
+  revokeAccounts(names: ReadonlySet<string> | 'all'): void {
+    const current = this.#current()
+    if (names === 'all') current.ofAll = true
+    else for (const name of names) current.accounts.add(name)
   }
 
   /** @param name of a database whose security object has changed */
-  doubtDatabase(name: string): void {
+  revokeDatabase(name: string): void {
     this.#current().databases.add(name)
   }
 
-  /** Looks at nothing any more. */
+  /** Ends all checks. */
   close(): void {
     if (this.#timer !== null) clearInterval(this.#timer)
     this.#timer = null
-    this.#doubts = []
+    this.#revocations = []
   }
 
-  #current(): Doubt {
+  #current(): Revocations {
     if (this.#timer === null) {
       this.#timer = setInterval(() => this.#tick(), this.#options.tickMs ?? TICK_MS)
       this.#timer.unref()
-      this.#doubts = [noDoubt()]
+      this.#revocations = [noRevocations()]
     }
-    return this.#doubts[0]!
+    return this.#revocations[0]!
   }
 
   #tick(): void {
-    this.#doubts.unshift(noDoubt())
-    this.#doubts.length = Math.min(this.#doubts.length, SECOND_LOOK + 1)
-    for (const age of [FIRST_LOOK, SECOND_LOOK]) {
-      const doubt = this.#doubts[age]
-      if (doubt !== undefined && !isEmpty(doubt)) void this.#look(doubt, age === SECOND_LOOK)
+    this.#revocations.unshift(noRevocations())
+    this.#revocations.length = Math.min(this.#revocations.length, SECOND_CHECK + 1)
+    for (const age of [FIRST_CHECK, SECOND_CHECK]) {
+      const revocations = this.#revocations[age]
+      if (revocations !== undefined && !isEmpty(revocations)) {
+        void this.#checkAll(revocations, age === SECOND_CHECK)
+      }
     }
-    if (this.#doubts.slice(0, SECOND_LOOK).every(isEmpty)) this.close()
+    if (this.#revocations.slice(0, SECOND_CHECK).every(isEmpty)) this.close()
   }
 
-  async #look(doubt: Doubt, isLast: boolean): Promise<void> {
+  async #checkAll(revocations: Revocations, isLast: boolean): Promise<void> {
     this.#sweep()
-    const doubted = [...this.#replies].filter(
-      ({ request }) => concerns(doubt, request) && (isLast || !request.isWaitingFeed),
+    const concerned = [...this.#replies].filter(
+      ({ request }) => concerns(revocations, request) && (isLast || !request.isWaitingFeed),
     )
     const yielder = new Yielder()
-    for (let at = 0; at < doubted.length; at += AT_ONCE) {
-      await Promise.all(doubted.slice(at, at + AT_ONCE).map((reply) => this.#check(reply, isLast)))
+    for (let at = 0; at < concerned.length; at += AT_ONCE) {
+      await Promise.all(concerned.slice(at, at + AT_ONCE).map((reply) => this.#check(reply, isLast)))
       await yielder.yieldIfDue()
     }
   }
@@ -183,10 +258,10 @@ export class CallsInFlight {
   async #check(reply: FastifyReply, isLast: boolean): Promise<void> {
     const { request } = reply
     try {
-      await this.#options.recheck(request, reply)
+      await this.#options.checkAgain(request, reply)
     } catch (thrown) {
       const error = asCouchError(thrown)
-      // That his rights cannot be found out just now is no reason to end anything, at first.
+      // The first check ends no request because the rights could not be read.
       const isOver = isRefusal(error) || (isLast && error.status >= 500)
       if (isOver && this.#replies.has(reply)) this.#options.cut(request, reply, error)
     }
@@ -199,23 +274,23 @@ export class CallsInFlight {
   }
 }
 
-function noDoubt(): Doubt {
-  return { accounts: new Set(), databases: new Set(), isOfAll: false }
+function noRevocations(): Revocations {
+  return { accounts: new Set(), databases: new Set(), ofAll: false }
 }
 
-function isEmpty({ accounts, databases, isOfAll }: Doubt): boolean {
-  return !isOfAll && accounts.size === 0 && databases.size === 0
+function isEmpty({ accounts, databases, ofAll }: Revocations): boolean {
+  return !ofAll && accounts.size === 0 && databases.size === 0
 }
 
-function concerns({ accounts, databases, isOfAll }: Doubt, { user, database }: FastifyRequest): boolean {
-  if (isOfAll || (user.name !== null && accounts.has(user.name))) return true
-  // Fastify leaves it undefined where no rule has set it.
+function concerns({ accounts, databases, ofAll }: Revocations, { user, database }: FastifyRequest): boolean {
+  if (ofAll || (user.name !== null && accounts.has(user.name))) return true
+  // Fastify leaves it undefined on a route without a database.
   return database?.name !== undefined && databases.has(database.name)
 }
 
 /**
- * A key that is gone makes a token a bad request. A database that is gone is no question of rights; one that the caller is
- * not to know of any more is (plugins/access.ts).
+ * A removed key makes a token a bad request. A missing database is no matter of rights, unless it is hidden from the
+ * caller (access-rules.ts).
  */
 function isRefusal(error: CouchError): boolean {
   return error.status < 500 && (error.status !== 404 || error.cause instanceof CouchError)

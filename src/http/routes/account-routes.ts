@@ -5,9 +5,9 @@ import { addressKey } from '../../core/network.ts'
 import type { Hosted } from '../../hosted/hosted.ts'
 import type { NewAccount } from '../../hosted/tenant-accounts.ts'
 import { readQuota } from '../../hosted/usage.ts'
-import { COUNT, count, queryOf } from '../query-params.ts'
 import { sendJson } from '../replies.ts'
-import { type Path, registerPaths, type Schema, shape } from '../route-table.ts'
+import { count, queryOf } from '../request-params.ts'
+import { COUNT, type Path, registerPaths, type Schema, shape } from '../route-table.ts'
 import { readSmallJson } from '../transport/body-reader.ts'
 
 const LIST_QUERY: Schema = { type: 'object', properties: { limit: COUNT, after: { type: 'string' } } }

@@ -6,7 +6,7 @@ import type { AttachmentAnswer } from '../../documents/database.ts'
 import { checkAttachmentName, readEncoding } from '../../documents/incoming-attachments.ts'
 import { newBoundary } from '../../documents/pieces.ts'
 import { contentRange, isRangeOf, rangePieces, readRanges } from '../header-values.ts'
-import { idOf, parentRev, queryOf, textParam } from '../query-params.ts'
+import { databaseOf } from '../plugins/access-rules.ts'
 import {
   documentUrl,
   HEADER_TEXT,
@@ -17,8 +17,8 @@ import {
   sendPieces,
   setEtag,
 } from '../replies.ts'
+import { idOf, parentRev, queryOf, textParam } from '../request-params.ts'
 import type { Path } from '../route-table.ts'
-import { databaseOf } from '../services.ts'
 import { requestSizeLimit, type SizeLimit, withRawBody } from '../transport/body-reader.ts'
 import { chooseEncoding } from '../transport/compression.ts'
 import { addVary, type StreamHead } from '../transport/json-stream.ts'

@@ -6,9 +6,10 @@ import { isBackupId } from '../../backup/backup-format.ts'
 import type { Backups, BackupTask } from '../../backup/backups.ts'
 import { backupsFolder, localRestorer } from '../../backup/restore.ts'
 import { CouchError } from '../../core/errors.ts'
+import { databaseOf } from '../plugins/access-rules.ts'
 import { sendJson } from '../replies.ts'
 import { type Path, shape } from '../route-table.ts'
-import { databaseOf, isOwner } from '../services.ts'
+import { isOwner } from '../services.ts'
 import { LARGE_LIST_BODY, readSmallJson } from '../transport/body-reader.ts'
 
 export const backupRoutes: readonly Path[] = [

@@ -10,9 +10,10 @@ import type { FeedHub } from '../../changes/hub.ts'
 import { runsFunction } from '../../changes/rows.ts'
 import type { FeedDatabase } from '../../changes/source.ts'
 import { answerFeed, feedHub, feedTag, filterRequest, lastEventId } from '../feeds.ts'
-import { queryOf } from '../query-params.ts'
+import { databaseOf } from '../plugins/access-rules.ts'
+import { queryOf } from '../request-params.ts'
 import { registerPaths } from '../route-table.ts'
-import { databaseOf, tenantOf } from '../services.ts'
+import { tenantOf } from '../services.ts'
 import { requestSizeLimit, withOptionalBody } from '../transport/body-reader.ts'
 
 /** The routes of `_changes`; their feeds share one hub, and look at their callers' rights when admins change. */

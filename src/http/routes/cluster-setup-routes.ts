@@ -12,9 +12,9 @@ import { checkSetting } from '../../config/values.ts'
 import { CouchError } from '../../core/errors.ts'
 import { checkDatabaseName } from '../../core/ids.ts'
 import type { Databases } from '../../threads/databases.ts'
-import { jsonParam, queryOf } from '../query-params.ts'
-import { readmit } from '../readmit.ts'
+import { reauthorize } from '../plugins/revocation.ts'
 import { sendJson } from '../replies.ts'
+import { jsonParam, queryOf } from '../request-params.ts'
 import { type Path, type Schema, shape } from '../route-table.ts'
 import { LIST_BODY, readSmallJson } from '../transport/body-reader.ts'
 
@@ -77,7 +77,7 @@ function act(request: FastifyRequest, asked: Setup): Promise<void> {
   const { config, databases } = request.server.services
   switch (asked.action) {
     case 'enable_single_node':
-      return enableSingleNode(config, databases, asked, () => readmit(request))
+      return enableSingleNode(config, databases, asked, () => reauthorize(request))
     case 'finish_cluster':
       return finishCluster(databases, asked)
     case 'enable_cluster':

@@ -3,9 +3,10 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { BackupTask } from '../../backup/backups.ts'
 import { DESIGN_PREFIX } from '../../core/ids.ts'
 import type { CompactionTask, DatabaseHandle } from '../../threads/databases.ts'
+import { databaseOf } from '../plugins/access-rules.ts'
 import { sendBytes, sendJson } from '../replies.ts'
 import { nodeName, type Path } from '../route-table.ts'
-import { databaseOf, tenantOf, visibleTo } from '../services.ts'
+import { tenantOf, visibleTo } from '../services.ts'
 import { readSmallJson, requestSizeLimit, withBody } from '../transport/body-reader.ts'
 
 export const maintenanceRoutes: readonly Path[] = [

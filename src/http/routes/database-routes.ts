@@ -5,10 +5,10 @@ import { isServerAdmin } from '../../auth/accounts.ts'
 import { CouchError } from '../../core/errors.ts'
 import type { SecurityObject, UserCtx } from '../../core/types.ts'
 import { ADMIN_ONLY } from '../../documents/security.ts'
-import { queryOf } from '../query-params.ts'
+import { databaseOf } from '../plugins/access-rules.ts'
 import { absoluteUrl, documentUrl, sendJson } from '../replies.ts'
+import { queryOf } from '../request-params.ts'
 import { type Path, type Schema, shape } from '../route-table.ts'
-import { databaseOf } from '../services.ts'
 import { LARGE_LIST_BODY, readSmallJson, requestSizeLimit, withBody } from '../transport/body-reader.ts'
 
 const CREATE_QUERY: Schema = {

@@ -4,17 +4,8 @@ import { CouchError } from '../../core/errors.ts'
 import { isDesignId, isLocalId } from '../../core/ids.ts'
 import type { SavedDocument } from '../../documents/database.ts'
 import { mayBeBuiltInDesign } from '../../documents/document-policy.ts'
-import { mediaType, multipartBoundary } from '../header-values.ts'
+import { databaseOf } from '../plugins/access-rules.ts'
 import { inTurn } from '../plugins/tenancy.ts'
-import {
-  copyTarget,
-  idOf,
-  openOptions,
-  openRevsParam,
-  parentRev,
-  type Query,
-  queryOf,
-} from '../query-params.ts'
 import {
   documentUrl,
   isKnownToClient,
@@ -25,8 +16,18 @@ import {
   sendWithContents,
   setEtag,
 } from '../replies.ts'
+import {
+  copyTarget,
+  idOf,
+  mediaType,
+  multipartBoundary,
+  openOptions,
+  openRevsParam,
+  parentRev,
+  type Query,
+  queryOf,
+} from '../request-params.ts'
 import type { Path } from '../route-table.ts'
-import { databaseOf } from '../services.ts'
 import { requestSizeLimit, withBody } from '../transport/body-reader.ts'
 import { hostOf } from '../transport/client-address.ts'
 

@@ -2,10 +2,10 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { CouchError } from '../../core/errors.ts'
 import { MAX_FIND_BYTES } from '../../query/find.ts'
-import { queryOf } from '../query-params.ts'
+import { databaseOf } from '../plugins/access-rules.ts'
 import { sendBytes, streamJson } from '../replies.ts'
+import { queryOf } from '../request-params.ts'
 import type { Path } from '../route-table.ts'
-import { databaseOf } from '../services.ts'
 import { requestSizeLimit, type SizeLimit, withBody } from '../transport/body-reader.ts'
 
 export const findRoutes: readonly Path[] = [

@@ -8,8 +8,8 @@ import { databaseHealth, gatherFacts } from '../../metrics/health.ts'
 import { orNull } from '../../metrics/measurements.ts'
 import { type Collector, type Family, familiesOf } from '../../metrics/metric.ts'
 import { systemInfo } from '../../metrics/process-metrics.ts'
-import { queryOf } from '../query-params.ts'
 import { sendJson } from '../replies.ts'
+import { queryOf } from '../request-params.ts'
 import { checkNodeName, type Path } from '../route-table.ts'
 
 export const metricsRoutes: readonly Path[] = [

@@ -3,9 +3,9 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { isServerAdmin } from '../../auth/accounts.ts'
 import type { Token } from '../../auth/token-record.ts'
 import { CouchError } from '../../core/errors.ts'
-import { queryOf, textParam } from '../query-params.ts'
-import { readmit } from '../readmit.ts'
+import { reauthorize } from '../plugins/revocation.ts'
 import { sendJson } from '../replies.ts'
+import { queryOf, textParam } from '../request-params.ts'
 import { type Path, type Schema, shape } from '../route-table.ts'
 import { readSmallJson } from '../transport/body-reader.ts'
 
@@ -66,7 +66,7 @@ async function makeToken(request: FastifyRequest, reply: FastifyReply): Promise<
   const owner = await accounts.find(account)
   if (owner === null) throw new CouchError('not_found', 'The account does not exist.')
   // Nobody makes a token that outlasts a right which was withdrawn in the meantime.
-  await readmit(request)
+  await reauthorize(request)
   accountOf(request)
   if (admin && !(isServerAdmin(request.user) && isServerAdmin(owner))) {
     throw new CouchError('forbidden', 'Only server admins have tokens that are server admins.')

@@ -8,20 +8,17 @@ import { promisify } from 'node:util'
 import { CouchError } from '../../core/errors.ts'
 import { discard } from '../../core/outgoing.ts'
 import type { Body } from '../../documents/database.ts'
-import type { BodyRoom } from './body-memory.ts'
-
-/** A body larger than this goes to a file however much memory is free (architecture.md, "How a save travels"). */
-export const MAX_IN_MEMORY = 8 * 1024 * 1024
+import { MAX_IN_MEMORY, type MemoryShare } from './body-limits.ts'
 
 /**
- * Gathers one body: in memory while it is small and the budget has room, else in a file that has no name any
- * more, so that it is gone when the server dies. Whoever makes one calls {@link close} in the end.
+ * Collects one body: in memory while it is small and the budget has room, else in an unlinked file, which is gone when
+ * the server dies. Its creator calls {@link close} in the end.
  */
 export class BodyCollector {
-  readonly #memory: BodyRoom
+  readonly #memory: MemoryShare
   readonly #tmpDir: string | null
-  readonly #takeRoom: (bytes: number) => void
-  /** Whether it will be in a file in the end: then it goes there at once, and leaves the memory to others. */
+  readonly #resizeFile: (bytes: number) => void
+  /** The body will be in a file in the end, and goes there at once. */
   readonly #isLarge: boolean
   #chunks: Uint8Array[] = []
   #length = 0
@@ -29,20 +26,19 @@ export class BodyCollector {
   #file: FileHandle | null = null
 
   /**
-   * @param tmpDir where the file is made; null: a body that holds passwords, of which nothing must reach the disk
-   * @param takeRoom called with the length that the file will have, before it is written to; throws what the body is
-   *   refused with where there is no room
-   * @param announced how long it is said to be; NaN: that is not said
+   * @param tmpDir the folder for the file; null: the body holds passwords, and must not reach the disk
+   * @param resizeFile called with the next length of the file before it is written; throws the refusal if there is no room
+   * @param announced the body's length by its header; NaN: there is none
    */
   constructor(
-    memory: BodyRoom,
+    memory: MemoryShare,
     tmpDir: string | null,
-    takeRoom: (bytes: number) => void = () => {},
+    resizeFile: (bytes: number) => void = () => {},
     announced = Number.NaN,
   ) {
     this.#memory = memory
     this.#tmpDir = tmpDir
-    this.#takeRoom = takeRoom
+    this.#resizeFile = resizeFile
     this.#isLarge = announced > MAX_IN_MEMORY && tmpDir !== null
   }
 
@@ -51,9 +47,9 @@ export class BodyCollector {
   }
 
   /**
-   * Takes the next piece, which is the collector's own from now on.
-   * @returns a promise when it goes to a file; the next piece must wait for it
-   * @throws insufficient_storage; too_large, unavailable for what must not go to a file
+   * Adds the next chunk, which belongs to the collector from now on.
+   * @returns a promise if the chunk goes to a file; the next one must wait for it
+   * @throws insufficient_storage; too_large, unavailable for a body that must not go to a file
    */
   add(chunk: Uint8Array): undefined | Promise<void> {
     this.#length += chunk.length
@@ -84,17 +80,17 @@ export class BodyCollector {
     return { bytes }
   }
 
-  /** Left to the collector, the chunks of eleven refused bodies at once took 47 MB. */
+  /** Left to the garbage collector, the chunks of eleven refused bodies at once took 47 MB. */
   #discardChunks(): void {
     const chunks = this.#chunks
     this.#chunks = []
     for (const chunk of chunks) discard(chunk)
   }
 
-  /** Gives the memory back and closes the file. Idempotent. */
+  /** Releases the memory and closes the file. Idempotent. */
   async close(): Promise<void> {
     this.#discardChunks()
-    this.#giveBack()
+    this.#releaseMemory()
     const file = this.#file
     this.#file = null
     await file?.close()
@@ -102,7 +98,7 @@ export class BodyCollector {
 
   async #spool(chunk: Uint8Array): Promise<void> {
     if (this.#tmpDir === null) throw this.#refusal()
-    this.#takeRoom(this.#length)
+    this.#resizeFile(this.#length)
     try {
       if (this.#file === null) {
         this.#file = await openUnnamed(this.#tmpDir)
@@ -110,7 +106,7 @@ export class BodyCollector {
         const earlier = this.#chunks
         this.#chunks = []
         for (const one of earlier) await this.#append(this.#file, one)
-        this.#giveBack()
+        this.#releaseMemory()
       }
       await this.#append(this.#file, chunk)
     } catch (error) {
@@ -120,8 +116,8 @@ export class BodyCollector {
 
   #refusal(): CouchError {
     if (this.#length <= MAX_IN_MEMORY) return new CouchError('unavailable')
-    const said = `the request entity is too large: the limit for _users is ${MAX_IN_MEMORY} bytes`
-    return new CouchError('too_large', said)
+    const reason = `the request entity is too large: the limit for _users is ${MAX_IN_MEMORY} bytes`
+    return new CouchError('too_large', reason)
   }
 
   async #append(file: FileHandle, chunk: Uint8Array): Promise<void> {
@@ -129,7 +125,7 @@ export class BodyCollector {
     discard(chunk)
   }
 
-  #giveBack(): void {
+  #releaseMemory(): void {
     this.#memory.release(this.#reserved)
     this.#reserved = 0
   }
@@ -137,14 +133,14 @@ export class BodyCollector {
 
 const readAt = promisify(read)
 
-/** All bytes of a body, wherever it stands; for small ones. */
+/** Reads a whole body, from memory or its file; for small ones. */
 export async function bytesOf(body: Body): Promise<Uint8Array> {
   if ('bytes' in body) return body.bytes
   const bytes = new Uint8Array(body.length)
   let at = 0
   while (at < bytes.length) {
     const { bytesRead } = await readAt(body.file, bytes, at, bytes.length - at, at)
-    if (bytesRead === 0) throw new Error('A spooled body is shorter than it was.')
+    if (bytesRead === 0) throw new Error('The file of a body is shorter than it was written.')
     at += bytesRead
   }
   return bytes
@@ -164,21 +160,21 @@ function spoolFailure(error: unknown): unknown {
     : error
 }
 
-/** Bytes a second; the slowest of mobile networks brings ten times as many, and who sends fewer holds what others need. */
+/** The least rate of a body, in bytes a second. The slowest mobile networks reach ten times as many. */
 const MIN_RATE = 100
 /**
- * Bytes of the body itself, inflated, a second. Frames of chunks and of gzip are none, so that an upload of nothing but
- * empty blocks ends; what does not compress takes a few bytes more as gzip than it has.
+ * The least rate of the inflated body itself, in bytes a second. The framing of chunks and gzip does not count, so that an
+ * upload of empty blocks ends. Half the rate, since incompressible bytes take a few more as gzip.
  */
 const MIN_BODY_RATE = MIN_RATE / 2
 
 /**
- * Watches over a body that is still coming: for each second of every window it must bring {@link MIN_RATE} bytes, and
- * {@link MIN_BODY_RATE} of what it is inflated to. What waits because it is not taken off the socket is not counted.
- * @param windowMs how long one is, in milliseconds
- * @param onSlow called after each window that brought less
- * @param bodyBytes how many bytes of the body itself have come so far; absent: nobody reads it
- * @returns what ends the watch
+ * Watches a body that is still arriving: in every window it must reach {@link MIN_RATE}, and {@link MIN_BODY_RATE} once it
+ * is inflated. A paused request is not slow.
+ * @param windowMs the length of a window, in milliseconds
+ * @param onSlow called after each window that was too slow
+ * @param bodyBytes how many bytes of the body itself have arrived so far; absent: nobody reads it
+ * @returns ends the watch
  */
 export function watchProgress(
   request: IncomingMessage,
@@ -190,11 +186,11 @@ export function watchProgress(
   let before = socket.bytesRead
   let bodyBefore = 0
   const timer = setInterval(() => {
-    const brought = socket.bytesRead - before
-    before += brought
-    const ofBody = (bodyBytes?.() ?? Infinity) - bodyBefore
-    bodyBefore += ofBody
-    const isSlow = isBelow(MIN_RATE, brought, windowMs) || isBelow(MIN_BODY_RATE, ofBody, windowMs)
+    const received = socket.bytesRead - before
+    before += received
+    const receivedBody = (bodyBytes?.() ?? Infinity) - bodyBefore
+    bodyBefore += receivedBody
+    const isSlow = isBelow(MIN_RATE, received, windowMs) || isBelow(MIN_BODY_RATE, receivedBody, windowMs)
     if (isSlow && !request.isPaused()) onSlow()
   }, windowMs)
   return () => clearInterval(timer)
@@ -204,31 +200,30 @@ function isBelow(rate: number, bytes: number, windowMs: number): boolean {
   return bytes < (rate * windowMs) / 1000
 }
 
-// `Expect: 100-continue` (RFC 9110 10.1.1): the client holds its body back until it is told to go on. It is told
-// when the body is about to be read, so a refused upload costs nobody anything. (Node closes the connection by
-// itself after an answer that came instead.)
+// `Expect: 100-continue` (RFC 9110 10.1.1): the client sends its body after an interim answer, which it gets when the body
+// is about to be read. A refused upload is never sent. (Node closes the connection after a final answer.)
 
-const waiting = new WeakMap<IncomingMessage, ServerResponse>()
+const expecting = new WeakMap<IncomingMessage, ServerResponse>()
 
-/** Takes over from Node, which would tell every client to go on before anything has looked at the request. */
-export function holdContinue(server: Server): void {
+/** Replaces Node's handling, which would ask every client for its body before the request is checked. */
+export function deferContinue(server: Server): void {
   server.on('checkContinue', (request: IncomingMessage, response: ServerResponse) => {
-    waiting.set(request, response)
+    expecting.set(request, response)
     server.emit('request', request, response)
   })
-  // Other expectations may be passed over; Node's answer to them has no body.
+  // Other expectations may be ignored; Node's refusal of them has no body.
   server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
     server.emit('request', request, response)
   })
 }
 
 /**
- * Tells the client to send its body, if it waits for that. Where an earlier request of the connection is not answered
- * yet it is told after that: Node would keep the line for then, but send it behind the head of the answer.
+ * Asks the client for its body, if it waits for that. If an earlier request of the connection has no answer yet, this
+ * comes after it: Node would send the interim answer after the head of the final one.
  */
 export function sendContinue(request: IncomingMessage): void {
-  const response = waiting.get(request)
-  waiting.delete(request)
+  const response = expecting.get(request)
+  expecting.delete(request)
   if (response === undefined) return
   if (response.socket !== null) response.writeContinue()
   else response.once('socket', () => response.headersSent || response.writeContinue())

@@ -1,6 +1,6 @@
 /**
- * Request bodies: from the socket into memory or a file, inflated on the way, bounded, and handed on whole or not
- * at all. Fastify reads none of them (plugins/methods.ts).
+ * Reads request bodies from the socket into memory or a file, inflates them, and enforces their limits. A body is passed on
+ * whole or not at all. Fastify reads none (plugins/couch-headers.ts).
  */
 import type { IncomingMessage } from 'node:http'
 import { finished, type Readable } from 'node:stream'
@@ -14,36 +14,37 @@ import { isTooDeep } from '../../core/json.ts'
 import { addressKey } from '../../core/network.ts'
 import { Yielder } from '../../core/yielder.ts'
 import type { Body } from '../../documents/database.ts'
+import { reauthorize } from '../plugins/revocation.ts'
 import { inTurn } from '../plugins/tenancy.ts'
-import { readmit } from '../readmit.ts'
-import { BodyCollector, bytesOf, MAX_IN_MEMORY, sendContinue, watchProgress } from './body-collector.ts'
+import { BodyCollector, bytesOf, sendContinue, watchProgress } from './body-collector.ts'
+import { MAX_IN_MEMORY } from './body-limits.ts'
 import { StreamRequest } from './http2-messages.ts'
 
-/** How large a body may be, inflated, and the configuration key that says so. */
+/** How large a body may be, inflated, and the key of that setting. */
 export interface SizeLimit {
   readonly bytes: number
   readonly key: string
-  /** What a larger body is refused with; by default `too_large`. */
+  /** The refusal of a larger body; default `too_large`. */
   refusal?(): CouchError
 }
 
 const INFLATE_CHUNK = 64 * 1024
-/** zlib takes no smaller one. */
+/** The smallest that zlib accepts. */
 const LEAST_CHUNK = 64
 /**
- * How much larger than what was sent a body may be once it is inflated, and from which size on. Deflate itself ends at
- * 1,032; notes come to 10, and the same note again and again to 100.
+ * How many times larger than its gzip a body may be, and from which size on this is checked, in bytes. Deflate itself
+ * reaches 1,032; notes reach 10, and one note over and over reaches 100.
  */
 const MAX_INFLATION = 200
 const INFLATES_FREELY = 1024 * 1024
-/** What streams throw when the other side went away. */
+/** Errors of streams whose other side has gone. */
 const CUT_OFF = new Set(['ECONNRESET', 'ECONNABORTED', 'EPIPE', 'ERR_STREAM_PREMATURE_CLOSE'])
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Says how long reading the body took, for the header X-CouchDB-Body-Time. */
-    tellBodyTime: ((ms: number) => void) | null
-    /** While the body is read: ends that, and whoever waits for the body gets the error. */
+    /** Sets the header X-CouchDB-Body-Time: how long reading the body took. */
+    setBodyTime: ((ms: number) => void) | null
+    /** Set while the body is read: ends the reading, which fails with the error. */
     endBody: ((error: CouchError) => void) | null
   }
 }
@@ -60,10 +61,10 @@ export function requestSizeLimit(request: FastifyRequest): SizeLimit {
 }
 
 /**
- * Reads the request's body and calls `use` with it. The body's memory is given back, or its file closed, when
- * what `use` returns has settled.
+ * Reads the request's body and calls `use` with it. The body's memory is released, or its file closed, when the promise
+ * of `use` has settled.
  * @throws missing_body, invalid_json for an empty one, too_large, gzip_body, bad_content_type for another
- *   encoding and for gzip of strangers, incomplete_body, request_timeout, insufficient_storage, forbidden beyond a quota; and as `use`
+ *   encoding and for gzip of anonymous callers, incomplete_body, request_timeout, insufficient_storage, forbidden beyond a quota; and as `use`
  */
 export async function withBody<T>(
   request: FastifyRequest,
@@ -77,7 +78,7 @@ export async function withBody<T>(
   })
 }
 
-/** The same for calls whose body may be missing or empty: then `use` gets null. */
+/** The same for calls whose body may be missing or empty; `use` then gets null. */
 export async function withOptionalBody<T>(
   request: FastifyRequest,
   limit: SizeLimit,
@@ -86,7 +87,7 @@ export async function withOptionalBody<T>(
   return useBody(request, limit, false, use)
 }
 
-/** The same for calls that keep the body as it comes: coded or not, it is not looked into. */
+/** The same for calls that store the body as it was sent, encoded or not. */
 export async function withRawBody<T>(
   request: FastifyRequest,
   limit: SizeLimit,
@@ -107,25 +108,30 @@ async function useBody<T>(
   if (announced > limit.bytes) throw tooLarge(limit)
   const { bodyFiles, bodyMemory, largeBodies } = request.server
   const caller = request.user.name ?? addressKey(request.address)
-  const place = bodyFiles.place(caller, request.user)
-  const refusal = announced > MAX_IN_MEMORY ? place.refusalOf(announced) : null
+  const allocation = bodyFiles.allocation(caller, request.user)
+  const refusal = announced > MAX_IN_MEMORY ? allocation.refusalOf(announced) : null
   if (refusal !== null) throw refusal
   const folder = spoolFolder(request, isRaw)
-  const collector = new BodyCollector(bodyMemory.of(caller), folder, (bytes) => place.take(bytes), announced)
+  const collector = new BodyCollector(
+    bodyMemory.of(caller),
+    folder,
+    (bytes) => allocation.resize(bytes),
+    announced,
+  )
   try {
     await read(request, encoding, collector, limit)
-    if (request.admittedAt !== request.server.doubts.count) await readmit(request)
+    if (request.revocationsSeen !== request.server.revocations.count) await reauthorize(request)
     const { length } = collector
     const work = () => inTurn(request, length, () => use(length === 0 ? null : collector.finish()))
-    // Content that is kept as it came is moved a piece at a time, and takes no memory of its own.
+    // Raw content is stored a piece at a time, and takes little memory.
     return await (isRaw ? work() : largeBodies.take(caller, length, work))
   } finally {
     await collector.close()
-    place.leave()
+    allocation.release()
   }
 }
 
-/** Where a body may be spooled to; null: nowhere, since documents of `_users` bring passwords as they are. */
+/** The folder for the body's file; null: it must not reach the disk, since documents of `_users` hold plain passwords. */
 function spoolFolder(request: FastifyRequest, isRaw: boolean): string | null {
   const { db } = request.params as { readonly db?: string }
   const { databases, tmpDir } = request.server.services
@@ -142,11 +148,11 @@ function contentEncoding(request: FastifyRequest): 'gzip' | 'identity' {
   const encoding = request.headers['content-encoding']?.trim().toLowerCase() || 'identity'
   if (encoding === 'identity') return encoding
   if (encoding === 'gzip') {
-    // No client sends it without credentials, and inflating costs more than sending.
+    // Inflating costs more than sending, and no real client sends it without credentials.
     if (!isAnonymous(request.user)) return encoding
     throw new CouchError(
       'bad_content_type',
-      'gzip is taken from those who have logged in: send the body as it is.',
+      'gzip is accepted from logged-in users only. Send the body without it.',
     )
   }
   throw new CouchError('bad_content_type', `${encoding} is not a supported content encoding.`)
@@ -156,12 +162,12 @@ function requireWithin(limit: SizeLimit, length: number): void {
   if (length > limit.bytes) throw tooLarge(limit)
 }
 
-/** @param sent how many bytes of gzip have become `length` bytes */
+/** @param sent the bytes of gzip that inflate to `length` bytes */
 function requireModestInflation(sent: number, length: number): void {
   if (length <= INFLATES_FREELY || length <= MAX_INFLATION * sent) return
   throw new CouchError(
     'too_large',
-    `the request entity is inflated to more than ${MAX_INFLATION} times its size`,
+    `the request entity inflates to more than ${MAX_INFLATION} times its size`,
   )
 }
 
@@ -177,7 +183,7 @@ async function read(
   limit: SizeLimit,
 ): Promise<void> {
   const { raw } = request
-  // Most bodies came with their heads; waiting for them would cost more than all else (10 us).
+  // Most bodies arrive with their heads; listening for them would cost 10 us more.
   if (raw.complete && !raw.destroyed && encoding === 'identity') return readArrived(raw, collector, limit)
   const started = performance.now()
   const stopWatch = watchProgress(
@@ -192,18 +198,18 @@ async function read(
     else await readChunks(request, raw, collector, (length) => requireWithin(limit, length))
   } catch (error) {
     const failure = readFailure(error)
-    // Its client is gone, and maybe hundreds of others as well: to refuse a request that nobody waits for takes 0.1 ms.
+    // Hundreds of clients may leave at once, and each refusal takes 0.1 ms.
     if (failure instanceof CouchError && failure.code === 'incomplete_body') await new Yielder().yieldNow()
     throw failure
   } finally {
     stopWatch()
-    // What is still to come is thrown away, or the connection could serve nobody else.
+    // Discards the rest, so that the connection can serve further requests.
     raw.resume()
-    request.tellBodyTime?.(Math.round(performance.now() - started))
+    request.setBodyTime?.(Math.round(performance.now() - started))
   }
 }
 
-/** Reads a body that is here already. */
+/** Reads a body that has arrived already. */
 async function readArrived(raw: IncomingMessage, collector: BodyCollector, limit: SizeLimit): Promise<void> {
   try {
     for (let chunk: Buffer | null = raw.read(); chunk !== null; chunk = raw.read()) {
@@ -222,12 +228,12 @@ async function readInflated(
   limit: SizeLimit,
 ): Promise<void> {
   const { raw } = request
-  // Restores may bring anything, and are an admin's.
+  // Restores may inflate to anything, and an admin runs them.
   const isTrusted = isServerAdmin(request.user)
-  // A small body is stopped as soon as it is larger, not after the first 64 kB.
+  // The limit of a small body is checked after so many bytes, not after the first 64 kB.
   const gunzip = createGunzip({ chunkSize: Math.min(INFLATE_CHUNK, Math.max(LEAST_CHUNK, limit.bytes + 1)) })
-  // pipe() alone would leave the inflater waiting for ever after a cut.
-  const forget = finished(raw, { writable: false }, (error) => {
+  // After a cut, pipe() alone would leave the inflater waiting forever.
+  const stop = finished(raw, { writable: false }, (error) => {
     if (error) gunzip.destroy(error)
   })
   try {
@@ -236,16 +242,16 @@ async function readInflated(
       if (!isTrusted) requireModestInflation(gunzip.bytesWritten, length)
     })
   } finally {
-    forget()
+    stop()
     raw.unpipe(gunzip)
     gunzip.destroy()
   }
 }
 
 /**
- * Reads a stream to its end; events, since an async iterator costs a small body more than all else. The stream is left
- * open: destroying the request would close the socket before a refusal can be sent over it.
- * @param requireAllowed throws what a body of so many bytes is refused with
+ * Reads a stream to its end, by events, since an async iterator would double the cost of a small body. The stream stays
+ * open: destroying the request would close the socket before a refusal can be sent.
+ * @param requireAllowed throws the refusal of a body of so many bytes
  */
 function readChunks(
   request: FastifyRequest,
@@ -258,9 +264,9 @@ function readChunks(
     const settle = (error?: unknown) => {
       request.endBody = null
       source.off('data', take).off('end', settle).off('error', settle).off('close', cut)
-      const tell = () => (error === undefined ? resolve() : reject(error))
-      // The collector must not be closed while it is at its file.
-      spooling.then(tell, tell)
+      const finish = () => (error === undefined ? resolve() : reject(error))
+      // The collector must not be closed while it writes to its file.
+      spooling.then(finish, finish)
     }
     const cut = () => settle(new CouchError('incomplete_body'))
     const take = (chunk: Buffer) => {
@@ -291,17 +297,17 @@ function readFailure(error: unknown): unknown {
 
 /**
  * The largest body of a call about the server, in bytes: a name, a password, a value. It is parsed in one turn of the
- * HTTP thread, so that its size bounds that turn.
+ * HTTP thread, which its size bounds.
  */
 export const SMALL_BODY = 8 * 1024
-/** The largest list of names: a hundred of 238 characters, each with its quotes, have 25 kB. */
+/** The largest list of names, in bytes: a hundred of 238 characters with their quotes have 25 kB. */
 export const LIST_BODY = 32 * 1024
-/** The largest list of anything: the security object, the documents of a rewind. Parsing takes a millisecond or two. */
+/** The largest list of any kind, in bytes: a security object, the documents of a rewind. Parsing takes up to 2 ms. */
 export const LARGE_LIST_BODY = 64 * 1024
 
 /**
- * Reads a small JSON body here, on the HTTP thread: one that is about the server, and no document.
- * @param bytes the largest that the call takes
+ * Reads a small JSON body on the HTTP thread: one about the server, not a document.
+ * @param bytes the limit of the call
  * @throws invalid_json, too_deep, and as `withBody`
  */
 export function readSmallJson(request: FastifyRequest, bytes = SMALL_BODY): Promise<unknown> {

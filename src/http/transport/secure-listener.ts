@@ -5,7 +5,7 @@ import type { AddressInfo, Socket } from 'node:net'
 import { createServer, type Server, type TLSSocket } from 'node:tls'
 import type { FastifyInstance } from 'fastify'
 import { factsOf, readTlsPair, type TlsPair, tlsFilesState } from '../../config/tls-files.ts'
-import { holdContinue } from './body-collector.ts'
+import { deferContinue } from './body-collector.ts'
 import { MAX_HEADER_BYTES } from './client-errors.ts'
 import { STREAM_WINDOW, StreamRequest, StreamResponse } from './http2-messages.ts'
 import { errorBody, KNOWN_METHODS, notHttp } from './raw-answer.ts'
@@ -225,7 +225,7 @@ export function makeHttp2Server(app: FastifyInstance): Http2Server {
     },
     answer as never,
   )
-  holdContinue(server)
+  deferContinue(server)
   server.on('session', (session) => prepare(app, session))
   return server
 }

@@ -1,40 +1,17 @@
-/** CouchDB's reading of the query string; protocol.md 17. */
+/** What a call says in its path, query and headers; protocol.md 2.2, 3.1, 3.3, 3.6, 17. */
 import type { IncomingHttpHeaders } from 'node:http'
 import type { FastifyRequest } from 'fastify'
 import { CouchError } from '../core/errors.ts'
 import { DESIGN_PREFIX, LOCAL_PREFIX } from '../core/ids.ts'
 import { parseJson } from '../documents/body.ts'
 import type { OpenOptions, PutOptions } from '../documents/database.ts'
-import type { Schema } from './route-table.ts'
+import { headerParameter } from '../documents/multipart.ts'
 
-/** The parameters, decoded; of a repeated one the last. */
+/** The query's parameters, decoded; the last value of a repeated one. */
 export type Query = Readonly<Record<string, string>>
 
-/** Stands for a query string with a bad escape, until plugins/errors.ts can refuse it. */
+/** A query string with a bad escape, until plugins/error-replies.ts can refuse it. */
 export const BAD_QUERY: Query = Object.freeze(Object.create(null) as Record<string, string>)
-
-/** `true` or `false` in any case, as the parameters of views and their kin. */
-export const VIEW_BOOLEAN: Schema = {
-  type: 'string',
-  pattern: '^(?:[tT][rR][uU][eE]|[fF][aA][lL][sS][eE])$',
-  refusal: ['query_parse_error', 'Invalid boolean parameter: "%"'],
-}
-
-/** A whole number that is not negative, as `limit` and `skip`. */
-export const COUNT: Schema = {
-  allOf: [
-    {
-      type: 'string',
-      pattern: '^-?[0-9]+$',
-      refusal: ['query_parse_error', 'Invalid value for integer: "%"'],
-    },
-    {
-      type: 'string',
-      pattern: '^[0-9]',
-      refusal: ['query_parse_error', 'Invalid value for positive integer: "%"'],
-    },
-  ],
-}
 
 /**
  * Parses a query string; `+` is a space. For Fastify's router option `querystringParser`.
@@ -60,35 +37,34 @@ function decode(text: string): string {
   return decodeURIComponent(text.replaceAll('+', ' '))
 }
 
-/** The request's parameters. */
 export function queryOf(request: FastifyRequest): Query {
   return request.query as Query
 }
 
-/** A parameter as it came; undefined when it is not given. */
+/** A parameter as it was sent; undefined if it is absent. */
 export function textParam(query: Query, name: string): string | undefined {
   return query[name]
 }
 
-/** A switch of document reads: only the exact text `true` turns it on. */
+/** A boolean parameter of document reads: only the exact text `true` is true. */
 export function isOn(query: Query, name: string): boolean {
   return query[name] === 'true'
 }
 
-/** A switch of views and their kin, of the shape {@link VIEW_BOOLEAN}; undefined when it is not given. */
+/** A boolean parameter of views and lists, checked with `VIEW_BOOLEAN`; undefined if it is absent. */
 export function viewBoolean(query: Query, name: string): boolean | undefined {
   const text = textParam(query, name)
   return text === undefined ? undefined : text.toLowerCase() === 'true'
 }
 
-/** A parameter of the shape {@link COUNT}; undefined when it is not given. */
+/** A number, checked with `COUNT`; undefined if it is absent. */
 export function count(query: Query, name: string): number | undefined {
   const text = textParam(query, name)
   return text === undefined ? undefined : Number(text)
 }
 
 /**
- * A parameter that is JSON text, under the first of its names that is given; undefined without any.
+ * The value of a JSON parameter, by the first of its names that is present; undefined without any.
  * @throws invalid_json, too_deep
  */
 export function jsonParam(query: Query, ...names: readonly string[]): unknown {
@@ -97,21 +73,19 @@ export function jsonParam(query: Query, ...names: readonly string[]): unknown {
   return parseJson(query[name] ?? '')
 }
 
-/** Stands for this server while a path is taken apart. */
+/** Base for parsing a path. */
 const HERE = 'http://here.invalid'
 
 /**
- * @returns a path of this server, encoded, its query and fragment included; null for what leads elsewhere: another
- *   scheme or host, also in the forms that browsers read as one (`//host`, `/\host`)
+ * @returns a path of this server, encoded, with query and fragment; null if it leads elsewhere: to another scheme or
+ *   host, also in the forms that browsers read as a host (`//host`, `/\host`)
  */
 export function localPath(text: string): string | null {
   if (!text.startsWith('/') || /^\/[/\\]/.test(text) || !URL.canParse(text, HERE)) return null
   const { origin, pathname, search, hash } = new URL(text, HERE)
-  // Dot segments are gone by now, and may have left slashes at the beginning.
+  // Removed dot segments may have left slashes at the beginning.
   return origin === HERE && !pathname.startsWith('//') ? pathname + search + hash : null
 }
-
-// What a call about one document says in its path, query and headers; protocol.md 2.2, 3.1, 3.3, 3.6.
 
 interface DocumentParams {
   readonly docid?: string
@@ -120,8 +94,8 @@ interface DocumentParams {
 }
 
 /**
- * The document's id, from whichever parameter of the route holds it. Whether it is legal is for the database to
- * say, but for a `_local` without a name.
+ * The document's id, from the parameter of the route that holds it. The database decides whether the id is legal, except
+ * for a `_local` without a name.
  * @throws bad_request
  */
 export function idOf(request: FastifyRequest): string {
@@ -134,7 +108,7 @@ export function idOf(request: FastifyRequest): string {
   return docid
 }
 
-/** What a parameter switches on when it is `true`. */
+/** The options that a parameter turns on if it is `true`. */
 const SWITCHES: Readonly<Record<string, readonly (keyof OpenOptions)[]>> = {
   latest: ['latest'],
   revs: ['revs'],
@@ -149,8 +123,8 @@ const SWITCHES: Readonly<Record<string, readonly (keyof OpenOptions)[]>> = {
 }
 
 /**
- * The options of reading a document; only those that are asked for, since each is named in the message to the
- * database's thread.
+ * The options for reading a document. Only requested ones are present, since each adds to the message to the database's
+ * thread.
  * @throws invalid_json, invalid_revs_list, invalid_rev for a bad `atts_since`
  */
 export function openOptions(query: Query): OpenOptions {
@@ -175,7 +149,7 @@ function attsSinceParam(query: Query): readonly string[] | undefined {
 }
 
 /**
- * `open_revs`: `all`, bare as Fauxton sends it or as JSON, or a list; undefined when it is not asked for.
+ * `open_revs`: `all`, bare as Fauxton sends it or as JSON, or a list; undefined if it is absent.
  * @throws invalid_json, invalid_revs_list
  */
 export function openRevsParam(query: Query): readonly unknown[] | 'all' | undefined {
@@ -186,8 +160,8 @@ export function openRevsParam(query: Query): readonly unknown[] | 'all' | undefi
 }
 
 /**
- * The revision that the query or If-Match names.
- * @throws bad_request when both do, and differ
+ * The revision in the query or in If-Match.
+ * @throws bad_request if both are present and differ
  */
 export function parentRev(request: FastifyRequest): Pick<PutOptions, 'rev' | 'revFrom'> {
   const inQuery = textParam(queryOf(request), 'rev')
@@ -198,7 +172,7 @@ export function parentRev(request: FastifyRequest): Pick<PutOptions, 'rev' | 're
 }
 
 /**
- * The header Destination of COPY: an id, percent-encoded, and maybe `?rev=`.
+ * The header Destination of COPY: a percent-encoded id with an optional `?rev=`.
  * @throws bad_request, invalid_url
  */
 export function copyTarget({ destination }: IncomingHttpHeaders): { id: string; rev?: string } {
@@ -219,4 +193,27 @@ function decoded(text: string): string {
   } catch {
     throw new CouchError('invalid_url')
   }
+}
+
+const JSON_TYPE = 'application/json'
+
+/** @returns the media type of the request's body in lower case, without parameters; empty if it is not stated */
+export function mediaType(request: FastifyRequest): string {
+  const header = request.headers['content-type'] ?? ''
+  if (header === JSON_TYPE) return header
+  const [type = ''] = header.split(';', 1)
+  return type.trim().toLowerCase()
+}
+
+/**
+ * A hook for calls that require JSON; protocol.md 1.3.
+ * @throws bad_content_type
+ */
+export async function requireJsonType(request: FastifyRequest): Promise<void> {
+  if (mediaType(request) !== JSON_TYPE) throw new CouchError('bad_content_type')
+}
+
+/** @returns the boundary of a multipart body; empty, which is no boundary, if the header states none */
+export function multipartBoundary(request: FastifyRequest): string {
+  return headerParameter(request.headers['content-type'] ?? '', 'boundary') ?? ''
 }
