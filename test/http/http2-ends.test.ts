@@ -87,7 +87,7 @@ t.test('a right that is withdrawn ends its own streams, and no others of the con
   await call('PUT', '/db/marked', { auth: 'w:w', body: '{}' })
   for (const [, { until: has }] of playing(others, 'feed')) await has(/"marked"/)
   t.match(await session.ask('GET /db/new', { headers: { authorization: basic('w:w') } }), { status: 404 })
-  const cuts = lines.filter((line) => line.includes('what let its caller in was withdrawn'))
+  const cuts = lines.filter((line) => line.includes('the rights of its caller were revoked'))
   t.ok(cuts.length >= 4)
   session.session.destroy()
 })

@@ -51,7 +51,7 @@ declare module 'fastify' {
 /** While no admin is configured, every caller is one, and credentials are ignored. */
 export const authentication = fp(
   async (app) => {
-    const { config, accounts, logger } = app.services
+    const { config, accounts, logger, tokens } = app.services
     app.decorateRequest('user').decorateRequest('identity')
     app.decorateRequest('session', null).decorateRequest('hasExpiredSession', false)
     app.decorateRequest('credentialsCheckedAt', 0).decorateRequest('isReauthentication', false)
@@ -67,7 +67,7 @@ export const authentication = fp(
         app.turns.settle(request.raw, !isAnonymous(request.user))
       }
       // For the list of the account's tokens.
-      if (token !== null) app.services.tokens.noteUse(token, request.headers['user-agent'], request.address)
+      if (token !== null) tokens.noteUse(token, request.headers['user-agent'], request.address)
       done()
     })
   },
