@@ -30,7 +30,7 @@ export function sendBytes(reply: FastifyReply, status: number, bytes: Sendable):
   if (jsonp !== null) return sendScript(reply, status, jsonp, bytes)
   reply.code(status).type('application/json')
   if (typeof bytes !== 'string') return reply.send(bytes)
-  if (!leavesAsItIs(reply.request, bytes)) return reply.send(bytesOfText(bytes))
+  if (!isSentUnchanged(reply.request, bytes)) return reply.send(bytesOfText(bytes))
   return sendAtOnce(reply, status, bytes)
 }
 
@@ -39,15 +39,15 @@ function sendScript(reply: FastifyReply, status: number, callback: string, json:
   return reply.code(status).type(JSONP_TYPE).send(asScript(callback, bytes))
 }
 
-/** Whether none of the hooks that look at what is sent (compression, prefer-minimal, Fastify's own of HEAD) changes it. */
-function leavesAsItIs({ method, headers }: FastifyRequest, text: ByteText): boolean {
+/** Whether no hook changes the answer: compression, prefer-minimal, and Fastify's own for HEAD. */
+function isSentUnchanged({ method, headers }: FastifyRequest, text: ByteText): boolean {
   if (method === 'HEAD' || headers.prefer !== undefined) return false
   return headers['accept-encoding'] === undefined || text.length < COMPRESSED_BYTES
 }
 
 /**
- * Past Fastify, and with head and body in one string: Node then makes one write of them, where bytes would be a list of
- * two. Together 10 us of a request.
+ * Sends past Fastify, with head and body in one string, which Node writes at once; bytes would be a list of two. Without
+ * this, a GET took 7 to 16 % more CPU time in pairs of trials.
  */
 function sendAtOnce(reply: FastifyReply, status: number, text: ByteText): FastifyReply {
   const { raw } = reply
