@@ -218,7 +218,7 @@ function writeOptions(request: FastifyRequest): WriteOptions {
   return {
     persist: request.headers['x-couch-persist'] !== 'false',
     precondition: async () => {
-      await readmit(request)
+      await reauthorize(request)
       requireServerAdmin(request.user)
     },
   }
