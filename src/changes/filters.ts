@@ -3,7 +3,7 @@ import { CouchError } from '../core/errors.ts'
 import type { SecurityObject, UserCtx } from '../core/types.ts'
 import { parseJson } from '../documents/body.ts'
 import type { Body, DatabaseInfo } from '../documents/database.ts'
-import type { Shape } from '../documents/json-parser.ts'
+import type { Schema } from '../documents/json-parser.ts'
 import { bodyLength, bodyObject, bodyText } from '../documents/request-body.ts'
 import { ADMIN_ONLY } from '../documents/security.ts'
 import { MAX_FIELDS, parseFieldPath } from '../query/projection.ts'
@@ -125,7 +125,7 @@ const MAX_DOC_IDS = 50_000
 /** Selectors are compiled again and again, and bodies go to functions with each batch. */
 const MAX_TEXT = 1024 * 1024
 
-const SHAPE: Shape = {
+const SHAPE: Schema = {
   members: {
     doc_ids: { maxCount: MAX_DOC_IDS },
     selector: { maxLength: MAX_TEXT, tooLong: selectorTooLong },

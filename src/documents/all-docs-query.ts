@@ -5,7 +5,7 @@ import { DESIGN_PREFIX, LOCAL_PREFIX } from '../core/ids.ts'
 import { isJsonObject } from '../core/json.ts'
 import type { IdRange } from '../storage/engine.ts'
 import type { AllDocsKind, AllDocsQuery, Body } from './database.ts'
-import type { Shape } from './json-parser.ts'
+import type { Schema } from './json-parser.ts'
 import { bodyObject } from './request-body.ts'
 
 type Mutable<T> = { -readonly [Name in keyof T]: T[Name] }
@@ -35,14 +35,14 @@ const MAX_QUERIES = 10_000
 const MAX_MEMBER = 64 * 1024
 
 /** A query in a body, of a listing or of a view. */
-export const QUERY_SHAPE: Shape = {
+export const QUERY_SCHEMA: Schema = {
   members: { keys: { elements: { maxLength: MAX_MEMBER } }, queries: {} },
   others: { maxLength: MAX_MEMBER },
 }
 
 /** Several queries in a body. */
-export const QUERIES_SHAPE: Shape = {
-  members: { queries: { maxCount: MAX_QUERIES, elements: QUERY_SHAPE } },
+export const QUERIES_SCHEMA: Schema = {
+  members: { queries: { maxCount: MAX_QUERIES, elements: QUERY_SCHEMA } },
   others: { maxLength: MAX_MEMBER },
 }
 
@@ -55,7 +55,7 @@ export async function allDocsQuery(asked: AllDocsQuery, body: Body | null): Prom
 }
 
 async function bodyQuery(body: Body): Promise<AllDocsQuery> {
-  const members = await bodyObject(body, QUERY_SHAPE)
+  const members = await bodyObject(body, QUERY_SCHEMA)
   if (members.queries !== undefined) {
     throw new CouchError('bad_request', 'The `queries` parameter is no longer supported at this endpoint')
   }
@@ -68,7 +68,7 @@ async function bodyQuery(body: Body): Promise<AllDocsQuery> {
  * @throws as {@link allDocsQuery}, for whichever query is at fault
  */
 export async function allDocsQueriesOf(asked: AllDocsQuery, body: Body): Promise<AllDocsQuery[]> {
-  const { queries } = await bodyObject(body, QUERIES_SHAPE)
+  const { queries } = await bodyObject(body, QUERIES_SCHEMA)
   if (queries === undefined)
     throw new CouchError('bad_request', 'POST body must include `queries` parameter.')
   if (!Array.isArray(queries)) throw new CouchError('bad_request', '`queries` member must be an array.')

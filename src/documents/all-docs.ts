@@ -13,7 +13,7 @@ import {
   rangeBefore,
 } from './all-docs-query.ts'
 import type { AllDocsKind, AllDocsQuery, Body } from './database.ts'
-import { Gathering } from './pieces.ts'
+import { ChunkBuffer } from './pieces.ts'
 import { type RenderOptions, renderDocument, renderLocal } from './render.ts'
 import { requireMember } from './security.ts'
 
@@ -29,7 +29,7 @@ export async function* allDocs(
   body: Body | null,
 ): AsyncGenerator<Uint8Array> {
   requireMember(user, (await store.view()).security)
-  const chunk = new Gathering()
+  const chunk = new ChunkBuffer()
   yield* listing(store, user, kind, await allDocsQuery(asked, body), chunk)
   chunk.add('\n')
   yield chunk.take()
@@ -49,7 +49,7 @@ export async function* allDocsQueries(
 ): AsyncGenerator<Uint8Array> {
   requireMember(user, (await store.view()).security)
   const queries = await allDocsQueriesOf(asked, body)
-  const chunk = new Gathering()
+  const chunk = new ChunkBuffer()
   chunk.add('{"results":[\r\n')
   const yielder = new Yielder()
   for (const [at, query] of queries.entries()) {
@@ -71,7 +71,7 @@ async function* listing(
   user: UserCtx,
   kind: AllDocsKind,
   query: AllDocsQuery,
-  chunk: Gathering,
+  chunk: ChunkBuffer,
 ): AsyncGenerator<Uint8Array> {
   const { updateSeq, epochs } = await store.view()
   const counts = await envelopeCounts(store, kind, query)

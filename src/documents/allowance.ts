@@ -6,7 +6,7 @@
 import { CouchError } from '../core/errors.ts'
 import type { Allowance, UserCtx } from '../core/types.ts'
 import type { DatabaseStore, DocState, StoreView } from '../storage/engine.ts'
-import type { Candidate, Inspect } from './draft.ts'
+import type { NewRevision, RevisionCheck } from './draft.ts'
 import type { Edit } from './edit.ts'
 
 /** What rows and ancestry of a revision take beside its body, about. */
@@ -28,8 +28,8 @@ export function withinAllowance(
   doc: DocState | null,
   view: StoreView,
   edits: readonly Edit[],
-  inspect: Inspect | undefined,
-): Inspect | undefined {
+  inspect: RevisionCheck | undefined,
+): RevisionCheck | undefined {
   if (allowance === undefined) return inspect
   if (!isTight(allowance, edits) && !isFull(allowance, view)) return inspect
   const isLive = doc !== null && !doc.deleted
@@ -61,7 +61,7 @@ function refusalOf(
   allowance: Allowance,
   view: StoreView,
   isLive: boolean,
-  candidate: Candidate,
+  candidate: NewRevision,
 ): CouchError | null {
   const { bytes, documents, maxDocumentSize } = allowance
   const { doc } = candidate
@@ -79,7 +79,7 @@ function refusalOf(
  * It ends a live leaf, and is no larger than what it ends: one that does neither, such as the tombstone of a document that
  * never was, would be a way to go on storing.
  */
-function isDeletion({ doc, old, branches }: Candidate): boolean {
+function isDeletion({ doc, old, branches }: NewRevision): boolean {
   const { path } = doc
   const isLive = (id: string, steps: number) =>
     branches.leaf({ pos: (path?.pos ?? 0) - steps, id })?.deleted === false
@@ -162,8 +162,8 @@ function tooLarge(size: number, limit: number): CouchError {
 export function withinRoom(
   refusal: CouchError | null,
   edits: readonly Pick<Edit, 'attachment' | 'doc'>[],
-  inspect: Inspect | undefined,
-): Inspect | undefined {
+  inspect: RevisionCheck | undefined,
+): RevisionCheck | undefined {
   if (refusal === null) return inspect
   return (candidate) => {
     if (grows(candidate, edits[candidate.at])) throw refusal
@@ -171,7 +171,7 @@ export function withinRoom(
   }
 }
 
-function grows(candidate: Candidate, edit: Pick<Edit, 'attachment' | 'doc'> | undefined): boolean {
+function grows(candidate: NewRevision, edit: Pick<Edit, 'attachment' | 'doc'> | undefined): boolean {
   const { doc } = candidate
   if (doc.attachments.some(({ content }) => content !== null)) return true
   // Whoever removes an attachment makes room, though the document is written once more for it.

@@ -78,13 +78,13 @@ interface Stretch {
  * document names by then stays, all else is removed.
  * @param shortage what contents are refused with now; null while there is room for them
  */
-export async function withStaging<T>(
+export async function withUploads<T>(
   store: DatabaseStore,
   settings: Settings,
   shortage: () => CouchError | null,
-  use: (staging: Staging) => Promise<T>,
+  use: (staging: AttachmentUploads) => Promise<T>,
 ): Promise<T> {
-  const staging = new Staging(store, settings, shortage)
+  const staging = new AttachmentUploads(store, settings, shortage)
   try {
     return await use(staging)
   } finally {
@@ -93,7 +93,7 @@ export async function withStaging<T>(
 }
 
 /** The contents that one request brings. */
-export class Staging {
+export class AttachmentUploads {
   readonly #store: DatabaseStore
   readonly #settings: Settings
   readonly #shortage: () => CouchError | null
@@ -111,7 +111,7 @@ export class Staging {
    * @throws hosted_attachment, insufficient_storage before anything is looked at; attachment_too_large, gzip_body; and
    * as the store
    */
-  async take(body: Body, found: Stretch, attachment: Arriving): Promise<IncomingContent> {
+  async receive(body: Body, found: Stretch, attachment: Arriving): Promise<IncomingContent> {
     return (await this.#take(body, found, attachment)).content
   }
 
@@ -211,7 +211,7 @@ export class Staging {
    * Takes in a content that follows its document.
    * @throws bad_request, md5_mismatch where it does not fit what the document says of it
    */
-  async takeFollowing(
+  async receiveFollowing(
     body: Body,
     found: Stretch,
     attachment: FollowingAttachment,

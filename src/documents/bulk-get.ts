@@ -7,16 +7,16 @@ import type { Limits, UserCtx } from '../core/types.ts'
 import { Stride, Yielder } from '../core/yielder.ts'
 import { parseRev } from '../revisions/rev.ts'
 import type { Body, BulkGetOptions, DocumentReader } from './database.ts'
-import type { Shape } from './json-parser.ts'
+import type { Schema } from './json-parser.ts'
 import {
-  beginRevisions,
-  beginTogether,
-  isRead,
-  type OpenRow,
-  type RevisionsAsked,
-  type RevisionsBegun,
+  isComplete,
+  type RevisionRow,
+  type RevisionsProgress,
+  type RevisionsRequest,
+  readFirstPage,
+  readFirstPages,
   revisionPages,
-  revisionsAsked,
+  revisionsRequest,
 } from './open-revisions.ts'
 import { inlinePieces, type Piece, pieceChunks } from './pieces.ts'
 import { type ContentForm, type RenderedDocument, renderLocal } from './render.ts'
@@ -154,7 +154,7 @@ async function* pendingGroups(
   requireMember(user, (await store.view()).security)
   const docs = (await bodyObject(body, shapeOf(limits))).docs as readonly unknown[] | undefined
   if (docs === undefined) throw missingDocs()
-  const common = revisionsAsked('', 'all', options, form)
+  const common = revisionsRequest('', 'all', options, form)
   const yielder = new Yielder()
   const stride = new Stride(FIRST_TOGETHER, TOGETHER)
   for (let at = 0; at < docs.length; ) {
@@ -168,8 +168,8 @@ async function* pendingGroups(
   }
 }
 
-function shapeOf({ maxBulkGet }: Limits): Shape {
-  const docs: Shape = {
+function shapeOf({ maxBulkGet }: Limits): Schema {
+  const docs: Schema = {
     check: (value) => {
       if (!Array.isArray(value)) throw missingDocs()
     },
@@ -189,11 +189,11 @@ type Input = ReadyResult | { readonly local: string } | DocumentInput
 
 interface DocumentInput {
   readonly rev: unknown
-  readonly asked: RevisionsAsked
+  readonly asked: RevisionsRequest
 }
 
 /** @param common what is asked of all documents */
-function readInput(value: unknown, { latest, render, form }: RevisionsAsked, limits: Limits): Input {
+function readInput(value: unknown, { latest, render, form }: RevisionsRequest, limits: Limits): Input {
   if (!isJsonObject(value)) {
     return failed(null, null, new CouchError('bad_request', 'document must be a JSON object'))
   }
@@ -223,7 +223,7 @@ async function readGroup(
   inputs: readonly Input[],
 ): Promise<readonly Pending[]> {
   const asked = inputs.flatMap((input) => (isBare(input) ? input.asked : []))
-  const begun = (await beginTogether(store, user, asked)).values()
+  const begun = (await readFirstPages(store, user, asked)).values()
   return inputs.map((input) => {
     if ('rows' in input) return input
     if ('local' in input) return () => localResult(store, user, input.local)
@@ -239,14 +239,14 @@ function pendingOf(
   store: DocumentReader,
   user: UserCtx,
   { asked, rev }: DocumentInput,
-  begun: RevisionsBegun | CouchError | null,
+  begun: RevisionsProgress | CouchError | null,
 ): Pending {
   const { id } = asked
   if (begun instanceof CouchError) return refused(id, rev, begun)
   if (begun !== null && isReady(begun)) return { id, rows: errorRows(id, begun.rows) }
   return async () => {
     try {
-      const first = begun ?? (await beginRevisions(store, user, asked))
+      const first = begun ?? (await readFirstPage(store, user, asked))
       if (isReady(first)) return { id, rows: errorRows(id, first.rows) }
       return { id, pages: withErrors(id, revisionPages(store, user, asked, first)) }
     } catch (error) {
@@ -256,8 +256,8 @@ function pendingOf(
 }
 
 /** Whether nothing is left to be read, contents of attachments included. */
-function isReady(begun: RevisionsBegun): boolean {
-  return isRead(begun) && begun.rows.every((row) => 'missing' in row || row.contents.length === 0)
+function isReady(begun: RevisionsProgress): boolean {
+  return isComplete(begun) && begun.rows.every((row) => 'missing' in row || row.contents.length === 0)
 }
 
 /** What is wrong with one input is told in its row. @throws what is wrong with all of them */
@@ -275,12 +275,12 @@ function revList(value: unknown): unknown[] {
 
 async function* withErrors(
   id: string,
-  pages: AsyncIterable<readonly OpenRow[]>,
+  pages: AsyncIterable<readonly RevisionRow[]>,
 ): AsyncGenerator<readonly BulkGetRow[]> {
   for await (const rows of pages) yield errorRows(id, rows)
 }
 
-function errorRows(id: string, rows: readonly OpenRow[]): BulkGetRow[] {
+function errorRows(id: string, rows: readonly RevisionRow[]): BulkGetRow[] {
   return rows.map((row) => ('missing' in row ? errorRow(id, row.missing, new CouchError('not_found')) : row))
 }
 

@@ -109,7 +109,7 @@ async function copyLocal(store: DocumentReader, user: UserCtx, id: string): Prom
  * anything that is wrong with the revision.
  * @throws invalid_rev; not_found, deleted; unauthorized, forbidden
  */
-export async function removedRev(
+export async function revisionToDelete(
   store: DocumentReader,
   user: UserCtx,
   id: string,

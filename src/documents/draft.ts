@@ -10,7 +10,7 @@ import type { AttachmentWrite, DocState, StoredAttachment } from '../storage/eng
 import type { IncomingDoc } from './incoming.ts'
 
 /** A revision that an edit is about to make. */
-export interface Candidate {
+export interface NewRevision {
   /** Which of the edits makes it. */
   readonly at: number
   readonly doc: IncomingDoc
@@ -25,25 +25,25 @@ export interface Candidate {
   readonly branches: Pick<BranchSet, 'leaf'>
 }
 
-interface OldContent {
+interface StoredContent {
   readonly deleted: boolean
   readonly body: string
   readonly attachments: readonly (StoredAttachment | AttachmentWrite)[]
 }
 
-export interface OldRevision extends OldContent {
+export interface OldRevision extends StoredContent {
   readonly pos: number
   /** Its own id and those of its ancestors, newest first. */
   readonly ids: readonly string[]
 }
 
 /** Looks at what is about to be made; throws a CouchError to refuse it. Pure. */
-export type Inspect = (candidate: Candidate) => void
+export type RevisionCheck = (candidate: NewRevision) => void
 
 /** What a document is held to. */
 export interface EditBounds {
   /** Asked about each revision that would be made; an edit that it refuses changes nothing. */
-  readonly inspect?: Inspect | undefined
+  readonly check?: RevisionCheck | undefined
   /** Leaves that the document may have, deleted ones too; unbounded by default. */
   readonly maxLeaves?: number
   /** Attachments that a revision may have which brings a new one; unbounded by default. */
@@ -61,30 +61,30 @@ const MOST_ANCESTRY = 16 * 1024 * 1024
 /** So many leaves are not counted: their ancestries take less whatever ids they have, with the usual `_revs_limit`. */
 const UNCOUNTED_LEAVES = 16
 
-export interface Content {
+export interface NewContent {
   readonly deleted: boolean
   readonly body: string
   readonly attachments: readonly AttachmentWrite[]
 }
 
 /** A document while edits are applied to it. */
-export class Draft {
+export class EditedDocument {
   readonly id: string
   readonly state: DocState | null
-  readonly inspect: Inspect | undefined
+  readonly check: RevisionCheck | undefined
   readonly maxLeaves: number
   readonly maxAttachments: number
   readonly branches: BranchSet
   /** Contents that the edits brought, by revision. */
-  readonly contents = new Map<string, Content>()
+  readonly contents = new Map<string, NewContent>()
   /** Stored revisions that were asked for. */
-  readonly #kept = new Map<string, OldContent | null>()
+  readonly #kept = new Map<string, StoredContent | null>()
   #lookups = 0
 
   constructor(id: string, state: DocState | null, revsLimit: number, bounds: EditBounds) {
     this.id = id
     this.state = state
-    this.inspect = bounds.inspect
+    this.check = bounds.check
     this.maxLeaves = bounds.maxLeaves ?? Number.POSITIVE_INFINITY
     this.maxAttachments = bounds.maxAttachments ?? Number.POSITIVE_INFINITY
     // Read once, since an engine may hand out others at each look.
@@ -100,7 +100,7 @@ export class Draft {
    * Refuses what would make more of the document than a decision on it can look through.
    * @throws too_many_leaves
    */
-  checkRoom({ removed, added }: BranchChange): void {
+  checkLeafCount({ removed, added }: BranchChange): void {
     const { size } = this.branches
     const leaves = size + added.length - removed.length
     if (leaves <= size || leaves <= UNCOUNTED_LEAVES) return
@@ -134,7 +134,7 @@ export class Draft {
   }
 
   /** null when no body of it is kept. */
-  #stored(rev: string): OldContent | null {
+  #stored(rev: string): StoredContent | null {
     const known = this.#kept.get(rev)
     if (known !== undefined) return known
     this.#lookups += 1
@@ -143,7 +143,7 @@ export class Draft {
     return content
   }
 
-  #read(rev: string): OldContent | null {
+  #read(rev: string): StoredContent | null {
     const { state } = this
     const body = state?.body(rev) ?? null
     if (state === null || body === null) return null

@@ -15,7 +15,7 @@ import type {
   RevisionWrite,
   StoredAttachment,
 } from '../storage/engine.ts'
-import { type Content, Draft, type EditBounds } from './draft.ts'
+import { type EditBounds, EditedDocument, type NewContent } from './draft.ts'
 import { type IncomingDoc, namedRev } from './incoming.ts'
 import {
   checkAttachmentCount,
@@ -54,7 +54,7 @@ export function decideEdits(
   edits: readonly Edit[],
   bounds: EditBounds = {},
 ): Extract<Decision<EditResult[]>, { result: unknown }> {
-  const draft = new Draft(id, state, revsLimit, bounds)
+  const draft = new EditedDocument(id, state, revsLimit, bounds)
   const result: EditResult[] = []
   for (const [at, edit] of edits.entries()) {
     if (at > 0 && draft.isLong) break
@@ -64,7 +64,7 @@ export function decideEdits(
   return write === undefined ? { result } : { result, write }
 }
 
-function resultOf(draft: Draft, asked: Edit, at: number): EditResult {
+function resultOf(draft: EditedDocument, asked: Edit, at: number): EditResult {
   try {
     const edit = amendedEdit(draft.state, asked)
     return edit.newEdits ? editInteractively(draft, edit, at) : editAsReplica(draft, edit.doc, at)
@@ -81,7 +81,7 @@ function amendedEdit(state: DocState | null, edit: Edit): Edit {
 }
 
 /** Protocol.md 3.3 and 6.3: the parent is a leaf, or the tombstone of a document that is made anew. */
-function editInteractively(draft: Draft, { doc, mustBeLive }: Edit, at: number): EditResult {
+function editInteractively(draft: EditedDocument, { doc, mustBeLive }: Edit, at: number): EditResult {
   const parent = parentOf(draft.branches, doc, mustBeLive ?? false)
   const pos = (parent?.pos ?? 0) + 1
   checkAttachmentCount(doc.attachments, draft.maxAttachments)
@@ -95,10 +95,10 @@ function editInteractively(draft: Draft, { doc, mustBeLive }: Edit, at: number):
     attachments,
   })
   const rev = formatRev(pos, id)
-  if (draft.inspect !== undefined) {
+  if (draft.check !== undefined) {
     const follows = parent !== null && doc.path !== null
     const old = follows ? draft.nearest(parent.pos, parent.ids) : null
-    draft.inspect({ at, doc, rev, attachments, old, branches: draft.branches })
+    draft.check({ at, doc, rev, attachments, old, branches: draft.branches })
   }
   const change: BranchChange =
     parent === null
@@ -128,7 +128,7 @@ function parentOf(branches: BranchSet, doc: IncomingDoc, mustBeLive: boolean): B
 }
 
 function interactiveAttachment(
-  draft: Draft,
+  draft: EditedDocument,
   parent: Branch | null,
   attachment: IncomingAttachment,
   pos: number,
@@ -163,19 +163,19 @@ function missingStub(id: string, name: string): CouchError {
 }
 
 /** Protocol.md 6.4: never a conflict; what is known already, leaf or inner, changes nothing. */
-function editAsReplica(draft: Draft, doc: IncomingDoc, at: number): EditResult {
+function editAsReplica(draft: EditedDocument, doc: IncomingDoc, at: number): EditResult {
   const path = replicatedPath(doc)
   const incoming = makeBranch(path.pos, path.ids, doc.deleted)
   const rev = leafRev(incoming)
   const change = draft.branches.mergeOf(incoming)
   const leaf = change.added.find((branch) => branch.pos === incoming.pos && branch.leaf === incoming.leaf)
   if (leaf !== undefined && draft.branches.leaf({ pos: leaf.pos, id: leaf.leaf }) === undefined) {
-    draft.checkRoom(change)
+    draft.checkLeafCount(change)
     checkAttachmentCount(doc.attachments, draft.maxAttachments)
     const attachments = doc.attachments.map((attachment) => replicatedAttachment(draft, incoming, attachment))
-    if (draft.inspect !== undefined) {
+    if (draft.check !== undefined) {
       const old = draft.nearest(leaf.pos - 1, leaf.ids.slice(1))
-      draft.inspect({ at, doc, rev, attachments, old, branches: draft.branches })
+      draft.check({ at, doc, rev, attachments, old, branches: draft.branches })
     }
     draft.contents.set(rev, { deleted: doc.deleted, body: doc.body, attachments })
   }
@@ -199,13 +199,17 @@ export function replicatedPath(doc: IncomingDoc): NonNullable<IncomingDoc['path'
   return doc.path
 }
 
-function replicatedAttachment(draft: Draft, path: Branch, attachment: IncomingAttachment): AttachmentWrite {
+function replicatedAttachment(
+  draft: EditedDocument,
+  path: Branch,
+  attachment: IncomingAttachment,
+): AttachmentWrite {
   if (attachment.content !== null) return newAttachment(attachment, attachment.revpos ?? 0)
   return keptAttachment(draft.id, attachment, draft.nearest(path.pos, path.ids)?.attachments ?? null)
 }
 
 /** The difference between the branches as stored and as drafted; undefined when there is none. */
-function writeOf(draft: Draft): DocWrite | undefined {
+function writeOf(draft: EditedDocument): DocWrite | undefined {
   const best = draft.branches.winner
   if (best === undefined) return undefined
   const { revisions, sequenced } = firstRevision(draft, best) ?? changedRevisions(draft)
@@ -217,7 +221,7 @@ function writeOf(draft: Draft): DocWrite | undefined {
 type Changes = Pick<DocWrite, 'revisions' | 'sequenced'>
 
 /** What `changedRevisions` makes of a new document with one revision, as most writes are; in a sixth of the time. */
-function firstRevision({ state, branches, contents }: Draft, leaf: Branch): Changes | null {
+function firstRevision({ state, branches, contents }: EditedDocument, leaf: Branch): Changes | null {
   if (state !== null || branches.size > 1 || contents.size > 1) return null
   for (const [rev, content] of contents) {
     return { revisions: [leafWrite(rev, leaf, content)], sequenced: true }
@@ -225,7 +229,7 @@ function firstRevision({ state, branches, contents }: Draft, leaf: Branch): Chan
   return null
 }
 
-function changedRevisions({ branches, contents }: Draft): Changes {
+function changedRevisions({ branches, contents }: EditedDocument): Changes {
   const changes = branches.changes()
   const written = new Map(changes.written.map((branch) => [leafRev(branch), branch]))
   const revisions = [
@@ -240,11 +244,11 @@ function superseded(branch: Branch): RevisionWrite {
   return { rev: leafRev(branch), deleted: branch.deleted, ancestry: null }
 }
 
-function supersededAtOnce([rev, { deleted, body, attachments }]: [string, Content]): RevisionWrite {
+function supersededAtOnce([rev, { deleted, body, attachments }]: [string, NewContent]): RevisionWrite {
   return { rev, deleted, ancestry: null, content: { body, attachments } }
 }
 
-function leafWrite(rev: string, branch: Branch, content: Content | undefined): RevisionWrite {
+function leafWrite(rev: string, branch: Branch, content: NewContent | undefined): RevisionWrite {
   const { deleted, ids } = branch
   if (content === undefined) return { rev, deleted, ancestry: ids }
   return { rev, deleted, ancestry: ids, content: { body: content.body, attachments: content.attachments } }

@@ -8,7 +8,7 @@ import { isJsonObject, MAX_JSON_DEPTH } from '../core/json.ts'
 import { Yielder } from '../core/yielder.ts'
 
 /** What may stand in a place of a body. Absent members allow anything. */
-export interface Shape {
+export interface Schema {
   /** Called when the kind of the value is known: a container is still empty. @throws CouchError to refuse it */
   readonly check?: (value: unknown) => void
   /** How many characters a container may take, 32,768 at least: a body of that size is not measured. */
@@ -20,11 +20,11 @@ export interface Shape {
   /** What more of them are refused with; by default `too_large`. */
   readonly tooMany?: () => CouchError
   /** Of the elements of an array. */
-  readonly elements?: Shape
+  readonly elements?: Schema
   /** Of the members of an object, by name. */
-  readonly members?: Readonly<Record<string, Shape>>
+  readonly members?: Readonly<Record<string, Schema>>
   /** Of its other members. */
-  readonly others?: Shape
+  readonly others?: Schema
 }
 
 /** Characters of one string or number. */
@@ -56,7 +56,7 @@ type Expected = 'value' | 'first' | 'name' | 'colon' | 'next' | 'end'
 
 interface Frame {
   readonly value: unknown[] | Record<string, unknown>
-  readonly shape: Shape | undefined
+  readonly shape: Schema | undefined
   readonly start: number
   count: number
   /** Of the member that is being read. */
@@ -66,7 +66,7 @@ interface Frame {
 /** One text; after an error the parser is of no more use. */
 export class JsonParser {
   readonly #text: string
-  readonly #shape: Shape
+  readonly #shape: Schema
   readonly #maxValues: number
   readonly #maxToken: number
   readonly #frames: Frame[] = []
@@ -80,7 +80,7 @@ export class JsonParser {
    * @param maxValues how many values there may be, containers and what is in them counted alike
    * @param maxToken characters that a string or a number may take
    */
-  constructor(text: string, shape: Shape, maxValues: number, maxToken: number = MAX_TOKEN) {
+  constructor(text: string, shape: Schema, maxValues: number, maxToken: number = MAX_TOKEN) {
     this.#text = text
     this.#shape = shape
     this.#maxValues = maxValues
@@ -149,7 +149,7 @@ export class JsonParser {
     this.#complete(value, parent)
   }
 
-  #open(value: Frame['value'], shape: Shape | undefined): void {
+  #open(value: Frame['value'], shape: Schema | undefined): void {
     if (this.#frames.length === MAX_JSON_DEPTH) throw new CouchError('too_deep')
     shape?.check?.(value)
     this.#frames.push({ value, shape, start: this.#at, count: 0, name: '' })
@@ -240,31 +240,31 @@ export async function parseInSteps(text: string): Promise<unknown> {
  * Holds a value that was parsed at once against a shape, but for its lengths.
  * @throws CouchError as the shape has it
  */
-export function checkShape(value: unknown, shape: Shape): void {
+export function checkSchema(value: unknown, shape: Schema): void {
   shape.check?.(value)
   if (typeof value !== 'object' || value === null) return
   if (Array.isArray(value)) {
     checkCount(shape, value.length)
     if (shape.elements === undefined) return
-    for (const element of value) checkShape(element, shape.elements)
+    for (const element of value) checkSchema(element, shape.elements)
     return
   }
   const names = Object.keys(value)
   checkCount(shape, names.length)
   for (const name of names) {
     const inner = shapeIn(shape, value, name)
-    if (inner !== undefined) checkShape((value as Record<string, unknown>)[name], inner)
+    if (inner !== undefined) checkSchema((value as Record<string, unknown>)[name], inner)
   }
 }
 
-function shapeIn(outer: Shape | undefined, container: object, name: string): Shape | undefined {
+function shapeIn(outer: Schema | undefined, container: object, name: string): Schema | undefined {
   if (outer === undefined) return undefined
   if (Array.isArray(container)) return outer.elements
   const { members } = outer
   return members !== undefined && Object.hasOwn(members, name) ? members[name] : outer.others
 }
 
-function checkCount(shape: Shape | undefined, count: number): void {
+function checkCount(shape: Schema | undefined, count: number): void {
   if (shape?.maxCount === undefined || count <= shape.maxCount) return
   throw shape.tooMany?.() ?? tooMany(`${shape.maxCount} entries in this list`)
 }

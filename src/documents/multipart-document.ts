@@ -5,7 +5,7 @@ import type { Settings } from '../core/types.ts'
 import { Yielder } from '../core/yielder.ts'
 import { formatRev, parseRev } from '../revisions/rev.ts'
 import type { DocState } from '../storage/engine.ts'
-import type { Staging } from './attachments.ts'
+import type { AttachmentUploads } from './attachments.ts'
 import type { Body, DocumentReader } from './database.ts'
 import { type IncomingDoc, readDocument, readLeadingDocument } from './incoming.ts'
 import {
@@ -57,15 +57,15 @@ export async function readMultipart(
   return { doc, follows: matched, places }
 }
 
-/** The document with all its attachments, those that followed it staged. @throws as {@link Staging.takeFollowing} */
-export async function stageFollowing(
+/** The document with all its attachments, those that followed it staged. @throws as {@link AttachmentUploads.receiveFollowing} */
+export async function uploadFollowing(
   { doc, follows, places }: LeadingDocument,
   body: Body,
-  staging: Staging,
+  staging: AttachmentUploads,
 ): Promise<IncomingDoc> {
   const attachments = [...doc.attachments]
   for (const { attachment, part } of follows) {
-    attachments.push(await staging.takeFollowing(body, part, attachment))
+    attachments.push(await staging.receiveFollowing(body, part, attachment))
   }
   return { ...doc, attachments: inOrder(attachments, places) }
 }
@@ -154,10 +154,10 @@ export async function readForm(
 }
 
 /** The document of a form with its files, staged. @throws attachment_too_large; and as the store */
-export async function stageForm(
+export async function uploadForm(
   { doc, files }: UploadForm,
   body: Body,
-  staging: Staging,
+  staging: AttachmentUploads,
 ): Promise<IncomingDoc> {
   const names = new Set(files.map(({ name }) => name))
   const attachments: IncomingAttachment[] = doc.attachments.filter(({ name }) => !names.has(name))
@@ -166,7 +166,7 @@ export async function stageForm(
       name,
       type,
       revpos: undefined,
-      content: await staging.take(body, part, { name, type, encoding: null }),
+      content: await staging.receive(body, part, { name, type, encoding: null }),
     })
   }
   return { ...doc, attachments }

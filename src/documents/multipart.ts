@@ -7,7 +7,7 @@ import { CouchError } from '../core/errors.ts'
 import type { Limits, UserCtx } from '../core/types.ts'
 import { type BulkGetResult, type BulkGetRow, bulkGetResults } from './bulk-get.ts'
 import type { Body, BulkGetOptions, DocumentReader, OpenOptions } from './database.ts'
-import { beginRevisions, type OpenRow, revisionPages, revisionsAsked } from './open-revisions.ts'
+import { type RevisionRow, readFirstPage, revisionPages, revisionsRequest } from './open-revisions.ts'
 import { headerSafe, newBoundary, type Piece, pieceChunks, relatedPieces } from './pieces.ts'
 import type { RenderedDocument } from './render.ts'
 import { type ReadContent, readContent } from './stored-content.ts'
@@ -230,14 +230,14 @@ export async function* openRevsMixed(
   options: OpenOptions,
   boundary: string,
 ): AsyncGenerator<Uint8Array> {
-  const asked = revisionsAsked(id, revs, { ...options, ...WITH_CONTENTS }, 'follows')
-  const begun = await beginRevisions(store, user, asked)
+  const asked = revisionsRequest(id, revs, { ...options, ...WITH_CONTENTS }, 'follows')
+  const begun = await readFirstPage(store, user, asked)
   const pages = revisionPages(store, user, asked, begun)
   yield* pieceChunks(revisionParts(pages, boundary), contentsOf(store))
 }
 
 async function* revisionParts(
-  pages: AsyncIterable<readonly OpenRow[]>,
+  pages: AsyncIterable<readonly RevisionRow[]>,
   boundary: string,
 ): AsyncGenerator<Piece> {
   const between = `\r\n--${boundary}`

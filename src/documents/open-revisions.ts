@@ -16,7 +16,7 @@ import { pinContents, readContent } from './stored-content.ts'
 const PAGE_CHARS = 256 * 1024
 
 /** What is asked of a document. */
-export interface RevisionsAsked {
+export interface RevisionsRequest {
   readonly id: string
   /** Names as sent, or all leaves. */
   readonly revs: readonly unknown[] | 'all'
@@ -32,18 +32,18 @@ export interface RevisionsAsked {
 }
 
 /** A revision, or the name of one that is not there. */
-export type OpenRow = RenderedDocument | { readonly missing: string }
+export type RevisionRow = RenderedDocument | { readonly missing: string }
 
 /** How far the rows are read. */
-export interface RevisionsBegun {
+export interface RevisionsProgress {
   readonly plan: RevisionsPlan
-  readonly rows: readonly OpenRow[]
+  readonly rows: readonly RevisionRow[]
   /** Rows of the plan that are read. */
   readonly done: number
 }
 
 /** Whether there is no further page. */
-export function isRead({ plan, done }: RevisionsBegun): boolean {
+export function isComplete({ plan, done }: RevisionsProgress): boolean {
   return plan.isWhole && done === plan.rows.length
 }
 
@@ -54,23 +54,23 @@ type PlannedRow = { readonly rev: string } | { readonly missing: string }
  * leaf comes once.
  * @throws invalid_rev; not_found for `all` of an unknown document
  */
-export async function beginRevisions(
+export async function readFirstPage(
   store: DocumentReader,
   user: UserCtx,
-  asked: RevisionsAsked,
-): Promise<RevisionsBegun> {
+  asked: RevisionsRequest,
+): Promise<RevisionsProgress> {
   return readStretch(store, user, asked, null)
 }
 
 /**
  * The same for several documents in one turn, as far as a page goes.
- * @returns for each what {@link beginRevisions} gives or throws; null for one that is to be begun by itself
+ * @returns for each what {@link readFirstPage} gives or throws; null for one that is to be begun by itself
  */
-export async function beginTogether(
+export async function readFirstPages(
   store: DocumentReader,
   user: UserCtx,
-  all: readonly RevisionsAsked[],
-): Promise<(RevisionsBegun | CouchError | null)[]> {
+  all: readonly RevisionsRequest[],
+): Promise<(RevisionsProgress | CouchError | null)[]> {
   const yielder = new Yielder()
   const unread = all.values()
   let chars = 0
@@ -78,7 +78,7 @@ export async function beginTogether(
     all.map(({ id }) => id),
     (doc, _id, view) => {
       requireMember(user, view.security)
-      const asked = unread.next().value as RevisionsAsked
+      const asked = unread.next().value as RevisionsRequest
       if (chars >= PAGE_CHARS || yielder.isDue) return null
       const begun = attempt(() => beginWith(doc, asked, view))
       if (!(begun instanceof CouchError)) for (const row of begun.rows) chars += charsOf(row)
@@ -97,7 +97,7 @@ function attempt<T>(work: () => T): T | CouchError {
   }
 }
 
-function beginWith(doc: DocState | null, asked: RevisionsAsked, view: StoreView): RevisionsBegun {
+function beginWith(doc: DocState | null, asked: RevisionsRequest, view: StoreView): RevisionsProgress {
   return nextPage(doc, new RevisionsPlan(asked), 0, asked, view)
 }
 
@@ -105,16 +105,16 @@ function nextPage(
   doc: DocState | null,
   plan: RevisionsPlan,
   done: number,
-  asked: RevisionsAsked,
+  asked: RevisionsRequest,
   view: StoreView,
-): RevisionsBegun {
+): RevisionsProgress {
   const yielder = new Yielder()
   plan.extend(doc, yielder)
   const rows = renderPage(doc, plan.rows, done, asked, view, yielder)
   return { plan, rows, done: done + rows.length }
 }
 
-function charsOf(row: OpenRow): number {
+function charsOf(row: RevisionRow): number {
   let chars = 0
   if (!('missing' in row)) for (const text of row.texts) chars += text.length
   return chars
@@ -123,15 +123,15 @@ function charsOf(row: OpenRow): number {
 /**
  * Pages of rows, as many as there are. The contents that a page's attachments name are held until the next is asked
  * for.
- * @param begun what {@link beginRevisions} gave for the same asked
+ * @param begun what {@link readFirstPage} gave for the same asked
  * @throws no_attachment when a content is gone
  */
 export async function* revisionPages(
   store: DocumentReader,
   user: UserCtx,
-  asked: RevisionsAsked,
-  begun: RevisionsBegun,
-): AsyncGenerator<readonly OpenRow[]> {
+  asked: RevisionsRequest,
+  begun: RevisionsProgress,
+): AsyncGenerator<readonly RevisionRow[]> {
   const yielder = new Yielder()
   for (let stretch = begun; ; stretch = await readStretch(store, user, asked, stretch)) {
     const contents = stretch.rows.flatMap((row) => ('missing' in row ? [] : row.contents))
@@ -141,7 +141,7 @@ export async function* revisionPages(
     } finally {
       for (const pin of pins) pin.release()
     }
-    if (isRead(stretch)) return
+    if (isComplete(stretch)) return
     // It ended because it was long.
     await yielder.yieldNow()
   }
@@ -150,9 +150,9 @@ export async function* revisionPages(
 async function readStretch(
   store: DocumentReader,
   user: UserCtx,
-  asked: RevisionsAsked,
-  before: RevisionsBegun | null,
-): Promise<RevisionsBegun> {
+  asked: RevisionsRequest,
+  before: RevisionsProgress | null,
+): Promise<RevisionsProgress> {
   const [stretch] = await store.readDocs(
     [asked.id],
     (doc, _id, view) => {
@@ -162,7 +162,7 @@ async function readStretch(
     },
     { body: true, branches: true },
   )
-  return stretch as RevisionsBegun
+  return stretch as RevisionsProgress
 }
 
 /** Which rows come, found out in as many turns as it takes: those that are there first, as they were asked for. */
@@ -170,7 +170,7 @@ class RevisionsPlan {
   readonly rows: PlannedRow[] = []
   /** Whether all rows are in it. */
   isWhole = false
-  readonly #asked: RevisionsAsked
+  readonly #asked: RevisionsRequest
   /** null: all leaves. */
   readonly #revs: readonly Rev[] | null
   readonly #found = new Set<string>()
@@ -178,7 +178,7 @@ class RevisionsPlan {
   #next = 0
 
   /** @throws invalid_rev */
-  constructor(asked: RevisionsAsked) {
+  constructor(asked: RevisionsRequest) {
     this.#asked = asked
     this.#revs = asked.revs === 'all' ? null : asked.revs.map(parseRev)
   }
@@ -235,11 +235,11 @@ function renderPage(
   doc: DocState | null,
   plan: readonly PlannedRow[],
   from: number,
-  { form, render }: RevisionsAsked,
+  { form, render }: RevisionsRequest,
   { revsLimit }: StoreView,
   yielder: Yielder,
-): OpenRow[] {
-  const rows: OpenRow[] = []
+): RevisionRow[] {
+  const rows: RevisionRow[] = []
   let chars = 0
   while (from + rows.length < plan.length && chars < PAGE_CHARS && !(rows.length > 0 && yielder.isDue)) {
     const planned = plan[from + rows.length] as PlannedRow
@@ -251,7 +251,7 @@ function renderPage(
 }
 
 /** Of an ancestor no body may ever have come, and between two pages one may have been cleaned away. */
-function rowOf(doc: DocState | null, rev: string, form: ContentForm, render: RenderOptions): OpenRow {
+function rowOf(doc: DocState | null, rev: string, form: ContentForm, render: RenderOptions): RevisionRow {
   return doc === null || doc.body(rev) === null ? { missing: rev } : renderInTexts(doc, rev, form, render)
 }
 
@@ -263,19 +263,19 @@ export async function* openRevs(
   revs: readonly unknown[] | 'all',
   options: OpenOptions,
 ): AsyncGenerator<Uint8Array> {
-  const asked = revisionsAsked(id, revs, options, 'data')
+  const asked = revisionsRequest(id, revs, options, 'data')
   yield* pieceChunks(arrayPieces(store, user, asked), (content, start, end) =>
     readContent(store, content, start, end),
   )
 }
 
 /** What a request with these options asks of one document's revisions. @throws invalid_rev */
-export function revisionsAsked(
+export function revisionsRequest(
   id: string,
   revs: readonly unknown[] | 'all',
   { revs: withPath, latest, attachments, attsSince, attEncodingInfo }: OpenOptions,
   form: ContentForm,
-): RevisionsAsked {
+): RevisionsRequest {
   const since = attsSince?.map(parseRev)
   return {
     id,
@@ -286,8 +286,8 @@ export function revisionsAsked(
   }
 }
 
-async function* arrayPieces(store: DocumentReader, user: UserCtx, asked: RevisionsAsked) {
-  const begun = await beginRevisions(store, user, asked)
+async function* arrayPieces(store: DocumentReader, user: UserCtx, asked: RevisionsRequest) {
+  const begun = await readFirstPage(store, user, asked)
   let separator = '['
   for await (const rows of revisionPages(store, user, asked, begun)) {
     for (const row of rows) {

@@ -44,7 +44,7 @@ export async function* pieceChunks(
   pieces: Iterable<Piece> | AsyncIterable<Piece>,
   read: ReadContent,
 ): AsyncGenerator<Uint8Array> {
-  const gathered = new Gathering()
+  const gathered = new ChunkBuffer()
   for await (const piece of pieces) {
     if (typeof piece === 'string' || piece instanceof Uint8Array) {
       gathered.add(piece)
@@ -69,7 +69,7 @@ function contentBytes({ content, form, range }: ContentPiece, read: ReadContent)
 }
 
 /** Short pieces on their way into one chunk. */
-export class Gathering {
+export class ChunkBuffer {
   #parts: Uint8Array[] = []
   /** Behind the parts. */
   #texts: string[] = []

@@ -7,7 +7,7 @@ import { isKnown } from '../revisions/branch-index.ts'
 import { formatRev, parseRev } from '../revisions/rev.ts'
 import type { DatabaseStore, DocState, Outcome, PurgeUpdate, PurgeWrite } from '../storage/engine.ts'
 import type { Body, Database } from './database.ts'
-import type { Shape } from './json-parser.ts'
+import type { Schema } from './json-parser.ts'
 import { bodyObject } from './request-body.ts'
 import { requireDatabaseAdmin, requireMaintainer, requireMember, requireServerAdmin } from './security.ts'
 
@@ -73,7 +73,7 @@ function mayBeStored(id: string): boolean {
 }
 
 /** The lists of revisions are told to be too many before what is wrong with one of them. */
-function shapeOf({ maxPurgedDocuments, maxPurgedRevisions }: Limits): Shape {
+function shapeOf({ maxPurgedDocuments, maxPurgedRevisions }: Limits): Schema {
   return {
     maxCount: maxPurgedDocuments,
     tooMany: () => new CouchError('bad_request', 'Exceeded maximum number of documents.'),

@@ -5,7 +5,7 @@ import { CouchError } from '../core/errors.ts'
 import { Yielder } from '../core/yielder.ts'
 import { decodeUtf8, parseJson } from './body.ts'
 import type { Body } from './database.ts'
-import { checkObject, checkShape, JsonParser, type Shape } from './json-parser.ts'
+import { checkObject, checkSchema, JsonParser, type Schema } from './json-parser.ts'
 
 /** The longest JSON that is read as one text: V8 ends at 512 MB, and an answer needs room beside it. */
 export const MAX_TEXT_BYTES = 400_000_000
@@ -84,7 +84,7 @@ const DECODED = 512 * 1024
  */
 export async function bodyObject(
   body: Body,
-  shape: Omit<Shape, 'check'> = {},
+  shape: Omit<Schema, 'check'> = {},
   maxBytes: number = MAX_OBJECT_BYTES,
 ): Promise<Record<string, unknown>> {
   const length = bodyLength(body)
@@ -95,11 +95,11 @@ export async function bodyObject(
   const whole = { ...shape, check: checkObject }
   if (length > MAX_AT_ONCE) return (await parseInSlices(body, whole)) as Record<string, unknown>
   const value = parseJson(bodyText(body))
-  checkShape(value, whole)
+  checkSchema(value, whole)
   return value as Record<string, unknown>
 }
 
-async function parseInSlices(body: Body, shape: Shape): Promise<unknown> {
+async function parseInSlices(body: Body, shape: Schema): Promise<unknown> {
   const yielder = new Yielder()
   const parser = new JsonParser(await decodeInSteps(body, yielder), shape, MAX_VALUES)
   while (!parser.advance(() => yielder.isDue)) await yielder.yieldNow()

@@ -8,7 +8,7 @@ import { type MissingRevs, MissingSearch, missingRevs } from '../revisions/missi
 import { parseRev } from '../revisions/rev.ts'
 import type { DatabaseStore, DocState } from '../storage/engine.ts'
 import type { Body } from './database.ts'
-import type { Shape } from './json-parser.ts'
+import type { Schema } from './json-parser.ts'
 import { bodyObject } from './request-body.ts'
 import { requireMember } from './security.ts'
 
@@ -25,7 +25,7 @@ const ENCODED = 64 * 1024
 /** More revisions of one document than these are parsed and looked up in turns of their own. */
 const FEW_REVS = 100
 
-const REVS: Shape = {
+const REVS: Schema = {
   check: (revs) => {
     if (!Array.isArray(revs)) throw new CouchError('invalid_revs_list')
   },

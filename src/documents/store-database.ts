@@ -9,10 +9,10 @@ import type { DatabaseStore } from '../storage/engine.ts'
 import type { RememberingStore } from '../storage/history-store.ts'
 import { sequenceToken } from '../storage/sequence.ts'
 import { allDocs, allDocsQueries } from './all-docs.ts'
-import { withStaging } from './attachments.ts'
+import { withUploads } from './attachments.ts'
 import { bulkDocs } from './bulk-docs.ts'
 import { bulkGet } from './bulk-get.ts'
-import { removedRev, withCopySource } from './copy.ts'
+import { revisionToDelete, withCopySource } from './copy.ts'
 import type {
   Body,
   Database,
@@ -28,7 +28,7 @@ import { exportLines } from './export.ts'
 import { type IncomingDoc, namedRev, readDocument } from './incoming.ts'
 import { checkAttachmentName } from './incoming-attachments.ts'
 import { bulkGetMixed, openRevsMixed } from './multipart.ts'
-import { readForm, readMultipart, stageFollowing, stageForm } from './multipart-document.ts'
+import { readForm, readMultipart, uploadFollowing, uploadForm } from './multipart-document.ts'
 import { openAttachment, openDocument, openParts } from './open.ts'
 import { openRevs } from './open-revisions.ts'
 import { maintenance } from './purge.ts'
@@ -145,8 +145,8 @@ export function storeDatabase(store: RememberingStore, options: StoreDatabaseOpt
       await requireWriter(user, id)
       const sent = await readMultipart(body, options.boundary, settings(), id)
       const leading = { ...sent, doc: read(sent.doc) }
-      return withStaging(store, settings(), shortageFor(user), async (staging) =>
-        write(user, { id, doc: await stageFollowing(leading, body, staging), newEdits }),
+      return withUploads(store, settings(), shortageFor(user), async (staging) =>
+        write(user, { id, doc: await uploadFollowing(leading, body, staging), newEdits }),
       )
     },
     post: async (user, body) => {
@@ -160,12 +160,12 @@ export function storeDatabase(store: RememberingStore, options: StoreDatabaseOpt
       const form = await readForm(readable(user), body, options.boundary, settings(), id)
       checkOwnId(form.doc, limits())
       const doc = readWithParent(form.doc, options)
-      return withStaging(store, settings(), shortageFor(user), async (staging) =>
-        write(user, { id, doc: await stageForm({ ...form, doc }, body, staging), newEdits: true }),
+      return withUploads(store, settings(), shortageFor(user), async (staging) =>
+        write(user, { id, doc: await uploadForm({ ...form, doc }, body, staging), newEdits: true }),
       )
     },
     remove: async (user, id, rev) => {
-      const doc = tombstone(await removedRev(readable(user), user, id, rev))
+      const doc = tombstone(await revisionToDelete(readable(user), user, id, rev))
       return write(user, { id, doc, newEdits: true, mustBeLive: true, mustExist: true })
     },
     copy: async (user, source, target) => {
@@ -191,9 +191,9 @@ export function storeDatabase(store: RememberingStore, options: StoreDatabaseOpt
       const doc = attachmentEdit(id, name, rev)
       checkDocId(id, limits().maxDocumentIdLength)
       await requireWriter(user, id)
-      return withStaging(store, settings(), shortageFor(user), async (staging) => {
+      return withUploads(store, settings(), shortageFor(user), async (staging) => {
         const given = body ?? { bytes: new Uint8Array() }
-        const content = await staging.take(
+        const content = await staging.receive(
           given,
           { start: 0, end: bodyLength(given) },
           { name, type, encoding },

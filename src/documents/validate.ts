@@ -18,16 +18,16 @@ import { spliceDocument } from './body.ts'
 import type { DocumentRules } from './database.ts'
 import { checkDesignDoc, compileViews, type ViewFunction } from './design-docs.ts'
 import { isBuiltInDesign } from './document-policy.ts'
-import type { Inspect } from './draft.ts'
+import type { RevisionCheck } from './draft.ts'
 import type { EditResult } from './edit.ts'
 import { DeletionWatch, type MassDeletion } from './time-machine/time-machine-calls.ts'
 import {
   type CallContext,
   callContext,
-  judge,
-  refusalFrom,
-  type ValidatorList,
-  Validators,
+  type FunctionList,
+  functionFailure,
+  runValidateFunctions,
+  ValidateFunctions,
   validateCall,
 } from './verdicts.ts'
 
@@ -35,12 +35,12 @@ import {
 const ROUND_CHARS = 16 * 1024 * 1024
 
 /** What must be known before an edit can be decided; `at` is the edit's place among those of its document. */
-export type Need =
+export type MissingFact =
   | { readonly kind: 'validators' }
   | {
       readonly kind: 'verdict'
       readonly at: number
-      readonly list: ValidatorList
+      readonly list: FunctionList
       readonly call: ValidateCall
     }
   | {
@@ -51,18 +51,18 @@ export type Need =
       readonly functions: readonly ViewFunction[]
     }
 
-type Verdict = Extract<Need, { kind: 'verdict' }>
-type Asked = Exclude<Need, { kind: 'validators' }>
+type Verdict = Extract<MissingFact, { kind: 'verdict' }>
+type Asked = Exclude<MissingFact, { kind: 'validators' }>
 
 /** What was found out of one edit: null where nothing speaks against it. */
-interface Finding {
+interface KnownFact {
   readonly need: Asked
   readonly refusal: CouchError | null
 }
 
 /** What is known so far of the edits of one document. */
-export class Findings {
-  readonly #byEdit = new Map<number, Finding[]>()
+export class KnownFacts {
+  readonly #byEdit = new Map<number, KnownFact[]>()
 
   get isEmpty(): boolean {
     return this.#byEdit.size === 0
@@ -101,7 +101,7 @@ export class WriteChecks {
   readonly database: string
   readonly sandbox: Sandbox
   readonly incarnation: number
-  readonly validators: Validators
+  readonly validateFunctions: ValidateFunctions
   readonly documentRules: DocumentRules | undefined
   readonly deletions: DeletionWatch
   readonly #rules: WriteChecksOptions['rules']
@@ -120,7 +120,7 @@ export class WriteChecks {
       (found) => options.onMassDeletion?.(found),
     )
     const mayRun = (id: string, body: string) => this.policy.designDocs || isBuiltInDesign(name, id, body)
-    this.validators = new Validators(store, incarnation, mayRun)
+    this.validateFunctions = new ValidateFunctions(store, incarnation, mayRun)
   }
 
   get policy(): DocumentPolicy {
@@ -139,20 +139,20 @@ export class WriteChecks {
 }
 
 /** The checks of one request, round by round. */
-export class Examination {
+export class RequestChecks {
   readonly #checks: WriteChecks
   readonly #user: UserCtx
   /** The list that this request has read, which may be too long to be kept for others. */
-  #list: ValidatorList | null = null
+  #list: FunctionList | null = null
 
   constructor(checks: WriteChecks, user: UserCtx) {
     this.#checks = checks
     this.#user = user
   }
 
-  round(): Round {
-    const list = this.#checks.validators.known ?? this.#list
-    return new Round(this.#checks.incarnation, this.#user, list)
+  nextAttempt(): Attempt {
+    const list = this.#checks.validateFunctions.known ?? this.#list
+    return new Attempt(this.#checks.incarnation, this.#user, list)
   }
 
   /**
@@ -160,43 +160,43 @@ export class Examination {
    * @returns a refusal or null for each need, in their order
    * @throws contended, or a fault of the store, when the list of validate functions cannot be read
    */
-  async meet(needs: readonly Need[]): Promise<(CouchError | null)[]> {
+  async lookUp(needs: readonly MissingFact[]): Promise<(CouchError | null)[]> {
     if (needs.some(({ kind }) => kind === 'validators')) {
-      this.#list = await this.#checks.validators.read()
+      this.#list = await this.#checks.validateFunctions.read()
     }
-    const [ofDesigns, ofVerdicts] = await Promise.all([this.#compile(needs), this.#judge(needs)])
+    const [ofDesigns, ofVerdicts] = await Promise.all([this.#compile(needs), this.#runFunctions(needs)])
     return needs.map((need) => ofDesigns.get(need) ?? ofVerdicts.get(need) ?? null)
   }
 
-  async #compile(needs: readonly Need[]): Promise<Map<Need, CouchError | null>> {
-    const refusals = new Map<Need, CouchError | null>()
+  async #compile(needs: readonly MissingFact[]): Promise<Map<MissingFact, CouchError | null>> {
+    const refusals = new Map<MissingFact, CouchError | null>()
     for (const need of needs) {
       if (need.kind !== 'compilation') continue
       const compiled = compileViews(this.#checks.sandbox, need.fn, need.functions)
-      refusals.set(need, await compiled.then(() => null, refusalFrom))
+      refusals.set(need, await compiled.then(() => null, functionFailure))
     }
     return refusals
   }
 
-  async #judge(needs: readonly Need[]): Promise<Map<Need, CouchError | null>> {
+  async #runFunctions(needs: readonly MissingFact[]): Promise<Map<MissingFact, CouchError | null>> {
     const asked = needs.filter((need) => need.kind === 'verdict')
     const [first] = asked
     if (first === undefined) return new Map()
     // One round knows one list.
     const calls = asked.map(({ call }) => call)
-    const refusals = await judge(this.#checks.sandbox, first.list.functions, calls)
+    const refusals = await runValidateFunctions(this.#checks.sandbox, first.list.functions, calls)
     return new Map(asked.map((need, at) => [need, refusals[at] ?? null]))
   }
 }
 
 /** One attempt at the documents of a request. */
-export class Round {
+export class Attempt {
   readonly #incarnation: number
   readonly #user: UserCtx
-  readonly #list: ValidatorList | null
+  readonly #list: FunctionList | null
   #charsLeft = ROUND_CHARS
 
-  constructor(incarnation: number, user: UserCtx, list: ValidatorList | null) {
+  constructor(incarnation: number, user: UserCtx, list: FunctionList | null) {
     this.#incarnation = incarnation
     this.#user = user
     this.#list = list
@@ -216,10 +216,10 @@ export class Round {
   decide(
     id: string,
     view: StoreView,
-    known: Findings,
-    apply: (inspect?: Inspect) => Decision<EditResult[]>,
-  ): Decision<EditResult[], Need> {
-    const needs: Need[] = []
+    known: KnownFacts,
+    apply: (inspect?: RevisionCheck) => Decision<EditResult[]>,
+  ): Decision<EditResult[], MissingFact> {
+    const needs: MissingFact[] = []
     if (isDesignId(id)) {
       const decision = apply(this.#inspectDesign(id, known, needs))
       return needs.length === 0 ? decision : { needs }
@@ -234,7 +234,7 @@ export class Round {
   }
 
   /** Whether functions compile is found out for a body. */
-  #inspectDesign(id: string, known: Findings, needs: Need[]): Inspect {
+  #inspectDesign(id: string, known: KnownFacts, needs: MissingFact[]): RevisionCheck {
     return ({ at, doc: { body, deleted }, rev }) => {
       if (deleted) return
       const functions = checkDesignDoc(body)
@@ -249,11 +249,11 @@ export class Round {
   /** A verdict holds for the functions and for the very texts that they were asked about, and for nothing else. */
   #inspectOrdinary(
     id: string,
-    list: ValidatorList,
+    list: FunctionList,
     context: CallContext,
-    known: Findings,
-    needs: Need[],
-  ): Inspect {
+    known: KnownFacts,
+    needs: MissingFact[],
+  ): RevisionCheck {
     return (candidate) => {
       const { at } = candidate
       const call = validateCall(id, candidate, context)
@@ -269,7 +269,7 @@ function refuse(refusal: CouchError | null): void {
   if (refusal !== null) throw refusal
 }
 
-function isSame(need: Verdict, { key }: ValidatorList, call: ValidateCall): boolean {
+function isSame(need: Verdict, { key }: FunctionList, call: ValidateCall): boolean {
   const { newDoc, oldDoc, userCtx, security } = need.call
   return (
     need.list.key === key &&

@@ -8,7 +8,7 @@ import type { AttachmentWrite, DatabaseStore, DocState, StoredAttachment } from 
 import { kindRange } from './all-docs-query.ts'
 import { spliceDocument } from './body.ts'
 import { languageOf } from './design-docs.ts'
-import type { Candidate, OldRevision } from './draft.ts'
+import type { NewRevision, OldRevision } from './draft.ts'
 import { namedRev } from './incoming.ts'
 
 /** Documents handed to a function at once: what one of them spoils is tried again one by one. */
@@ -39,7 +39,7 @@ export function callContext(database: string, user: UserCtx, security: SecurityO
  * What a validate function is asked about a revision: the document as it was sent, so that `_rev` is the parent
  * of an edit made here and the revision itself of a replicated one.
  */
-export function validateCall(id: string, candidate: Candidate, context: CallContext): ValidateCall {
+export function validateCall(id: string, candidate: NewRevision, context: CallContext): ValidateCall {
   const { doc, attachments, old } = candidate
   const { body, deleted, path } = doc
   const named = namedRev(doc)
@@ -76,7 +76,7 @@ function extraMembers(revisions: object, attachments: readonly Stub[]): string {
  * Asks every function about every document; the first that refuses one, in their order, is its refusal.
  * @returns for each call what its document is refused with, or null; never rejects
  */
-export async function judge(
+export async function runValidateFunctions(
   sandbox: Sandbox,
   functions: readonly UserFunction[],
   calls: readonly ValidateCall[],
@@ -123,7 +123,7 @@ async function askBatch(
   try {
     return (await sandbox.validate(fn, calls)).map(refusalOf)
   } catch (error) {
-    const failure = refusalFrom(error)
+    const failure = functionFailure(error)
     if (calls.length === 1 || !isRunaway(failure)) return calls.map(() => failure)
   }
   return askOneByOne(sandbox, fn, calls)
@@ -161,7 +161,7 @@ function refusalOf(verdict: Verdict): CouchError | null {
  * A refusal for what a function failed with. One that is not there is a fault of its design document, not of the
  * address that is written to.
  */
-export function refusalFrom(error: unknown): CouchError {
+export function functionFailure(error: unknown): CouchError {
   const failure = asCouchError(error)
   return failure.code === 'not_found' ? new CouchError('function_error', failure.reason) : failure
 }
@@ -180,7 +180,7 @@ const ATTEMPTS = 5
 const MAX_KEPT = 2 * 1024 * 1024
 
 /** The functions that a document must pass, in the order of their design documents' ids. */
-export interface ValidatorList {
+export interface FunctionList {
   /** The store's version of the design documents that they were read from. */
   readonly designVersion: number
   /** The database's name; empty when there are no functions. */
@@ -190,13 +190,13 @@ export interface ValidatorList {
   readonly functions: readonly UserFunction[]
 }
 
-export class Validators {
+export class ValidateFunctions {
   readonly #store: DatabaseStore
   readonly #incarnation: number
   readonly #mayRun: (id: string, body: string) => boolean
   #database: string | undefined
-  #known: ValidatorList | null = null
-  #reading: Promise<ValidatorList> | null = null
+  #known: FunctionList | null = null
+  #reading: Promise<FunctionList> | null = null
 
   /**
    * @param incarnation of the database whose documents `store` holds
@@ -213,7 +213,7 @@ export class Validators {
   }
 
   /** The list as it was last read, which may be outdated; null when there is none. */
-  get known(): ValidatorList | null {
+  get known(): FunctionList | null {
     return this.#known
   }
 
@@ -221,14 +221,14 @@ export class Validators {
    * Reads the list; calls while it is read share the answer.
    * @throws contended when the design documents do not stand still
    */
-  read(): Promise<ValidatorList> {
+  read(): Promise<FunctionList> {
     this.#reading ??= this.#readList().finally(() => {
       this.#reading = null
     })
     return this.#reading
   }
 
-  async #readList(): Promise<ValidatorList> {
+  async #readList(): Promise<FunctionList> {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       const list = await this.#readAtOneVersion()
       if (list === null) continue
@@ -240,7 +240,7 @@ export class Validators {
   }
 
   /** null when the design documents changed between two pages. */
-  async #readAtOneVersion(): Promise<ValidatorList | null> {
+  async #readAtOneVersion(): Promise<FunctionList | null> {
     const functions: UserFunction[] = []
     const yielder = new Yielder()
     let range = kindRange('design')

@@ -8,7 +8,7 @@ import { policyRefusals } from './document-policy.ts'
 import { decideEdits, type Edit, type EditResult } from './edit.ts'
 import { type LocalEdit, updateLocals } from './local-docs.ts'
 import { requireDatabaseAdmin, requireMember } from './security.ts'
-import { Examination, Findings, type Need, type Round, type WriteChecks } from './validate.ts'
+import { type Attempt, KnownFacts, type MissingFact, RequestChecks, type WriteChecks } from './validate.ts'
 
 /** An edit of any document. */
 export type AnyEdit = NamedEdit & LocalEdit
@@ -108,7 +108,7 @@ interface DocumentEdits {
   readonly id: string
   readonly edits: NamedEdit[]
   readonly places: number[]
-  readonly known: Findings
+  readonly known: KnownFacts
   rounds: number
   /** When it was last decided on tombstones among them, in ms since 1970; 0: there are none. */
   tombstonesAt: number
@@ -129,7 +129,7 @@ type Results = EditResult[]
 
 interface Waiting {
   readonly document: DocumentEdits
-  readonly needs: readonly Need[]
+  readonly needs: readonly MissingFact[]
 }
 
 /**
@@ -176,17 +176,17 @@ async function carryOutUpdates(
   checks: WriteChecks,
   { results, tally }: { readonly results: Results; readonly tally: DeletionTally },
 ): Promise<void> {
-  const examination = new Examination(checks, user)
+  const examination = new RequestChecks(checks, user)
   let open = documents
   while (open.length > 0) {
-    const round = examination.round()
+    const round = examination.nextAttempt()
     const outcomes = await store.updateDocs(
       open.map((document) => documentUpdate(document, user, round, checks)),
     )
     const waiting: Waiting[] = []
     const rest: DocumentEdits[] = []
     for (const [at, document] of open.entries()) {
-      const outcome = outcomes[at] as Outcome<Results, Need>
+      const outcome = outcomes[at] as Outcome<Results, MissingFact>
       if ('needs' in outcome && hasRoundsLeft(document)) waiting.push({ document, needs: outcome.needs })
       else {
         const undecided = settle(results, document, outcome)
@@ -218,7 +218,7 @@ function byDocument(edits: readonly NamedEdit[]): DocumentEdits[] {
 }
 
 function editsOf(id: string, edits: NamedEdit[], places: number[]): DocumentEdits {
-  return { id, edits, places, known: new Findings(), rounds: 0, tombstonesAt: 0, deletes: false }
+  return { id, edits, places, known: new KnownFacts(), rounds: 0, tombstonesAt: 0, deletes: false }
 }
 
 function hasRoundsLeft({ rounds, edits }: DocumentEdits): boolean {
@@ -229,7 +229,7 @@ function hasRoundsLeft({ rounds, edits }: DocumentEdits): boolean {
 function settle(
   results: Results,
   document: DocumentEdits,
-  outcome: Outcome<Results, Need>,
+  outcome: Outcome<Results, MissingFact>,
 ): DocumentEdits | null {
   const { id, edits, places } = document
   const decided = 'result' in outcome ? outcome.result.length : places.length
@@ -237,7 +237,7 @@ function settle(
   return decided === places.length ? null : editsOf(id, edits.slice(decided), places.slice(decided))
 }
 
-function resultOf(outcome: Outcome<Results, Need>, index: number): EditResult {
+function resultOf(outcome: Outcome<Results, MissingFact>, index: number): EditResult {
   if ('result' in outcome) return outcome.result[index] as EditResult
   return 'error' in outcome ? asCouchError(outcome.error) : new CouchError('contended')
 }
@@ -246,11 +246,11 @@ function resultOf(outcome: Outcome<Results, Need>, index: number): EditResult {
 async function meetNeeds(
   waiting: readonly Waiting[],
   results: Results,
-  examination: Examination,
+  examination: RequestChecks,
 ): Promise<DocumentEdits[]> {
   if (waiting.length === 0) return []
   try {
-    const refusals = await examination.meet(waiting.flatMap(({ needs }) => needs))
+    const refusals = await examination.lookUp(waiting.flatMap(({ needs }) => needs))
     let next = 0
     for (const { document, needs } of waiting) {
       // One that was only put off has not had its turn.
@@ -270,9 +270,9 @@ async function meetNeeds(
 function documentUpdate(
   document: DocumentEdits,
   user: UserCtx,
-  round: Round,
+  round: Attempt,
   checks: WriteChecks,
-): DocUpdate<Results, Need> {
+): DocUpdate<Results, MissingFact> {
   const { id, edits, known } = document
   const { allowance } = user
   const isNearLimit = checks.shortage(user) !== null || (allowance !== undefined && isTight(allowance, edits))
@@ -290,7 +290,7 @@ function documentUpdate(
         const allowed = withinAllowance(allowance, doc, view, edits, inspect)
         const { maxLeaves, maxAttachments } = checks.documentBounds
         return decideEdits(id, doc, view.revsLimit, edits, {
-          inspect: withinRoom(refusal, edits, allowed),
+          check: withinRoom(refusal, edits, allowed),
           maxLeaves,
           maxAttachments,
         })
@@ -310,7 +310,7 @@ function isTombstone({ doc, isOfRewind }: NamedEdit): boolean {
 }
 
 /** Whether a decision deletes a document. */
-function endsLife(doc: DocState | null, decision: Decision<Results, Need>): boolean {
+function endsLife(doc: DocState | null, decision: Decision<Results, MissingFact>): boolean {
   return doc !== null && 'write' in decision && decision.write?.deleted === true && !doc.deleted
 }
 

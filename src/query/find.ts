@@ -11,7 +11,7 @@ import { isHeldLong, Yielder } from '../core/yielder.ts'
 import { directed, higher, lower } from '../documents/all-docs-query.ts'
 import type { Body } from '../documents/database.ts'
 import { MAX_PARSED_AT_ONCE, parseInSteps } from '../documents/json-parser.ts'
-import { Gathering } from '../documents/pieces.ts'
+import { ChunkBuffer } from '../documents/pieces.ts'
 import { renderDocument } from '../documents/render.ts'
 import { bodyObject } from '../documents/request-body.ts'
 import { requireMember } from '../documents/security.ts'
@@ -165,7 +165,7 @@ async function readQuery(body: Body, rules: FindRules): Promise<Query> {
 
 /** What a search has come to so far. */
 interface Search {
-  readonly chunk: Gathering
+  readonly chunk: ChunkBuffer
   examined: number
   returned: number
   skip: number
@@ -185,7 +185,7 @@ async function* found(store: DatabaseStore, user: UserCtx, query: Query): AsyncG
   const started = performance.now()
   const { skip, limit: left } = request
   const search: Search = {
-    chunk: new Gathering(),
+    chunk: new ChunkBuffer(),
     examined: 0,
     returned: 0,
     skip,

@@ -4,7 +4,7 @@ import { CouchError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
 import type { UserCtx } from '../core/types.ts'
 import { Yielder } from '../core/yielder.ts'
-import { QUERIES_SHAPE, QUERY_SHAPE } from '../documents/all-docs-query.ts'
+import { QUERIES_SCHEMA, QUERY_SCHEMA } from '../documents/all-docs-query.ts'
 import type { Body } from '../documents/database.ts'
 import { requireJavascript } from '../documents/design-docs.ts'
 import { renderDocument } from '../documents/render.ts'
@@ -83,7 +83,7 @@ export function storeViews(surroundings: ViewSurroundings): ViewSource {
     view: async function* (user, ddoc, name, parameters, body) {
       requireMember(user, (await store.view()).security)
       const view = await openView(surroundings, ddoc, name)
-      const members = body === null || bodyLength(body) === 0 ? null : await bodyObject(body, QUERY_SHAPE)
+      const members = body === null || bodyLength(body) === 0 ? null : await bodyObject(body, QUERY_SCHEMA)
       if (members?.queries !== undefined) {
         throw new CouchError('bad_request', 'The `queries` parameter is no longer supported at this endpoint')
       }
@@ -95,7 +95,7 @@ export function storeViews(surroundings: ViewSurroundings): ViewSource {
       const view = await openView(surroundings, ddoc, name)
       const yielder = new Yielder()
       const queries: ViewQuery[] = []
-      for (const members of readQueries(await bodyObject(body, QUERIES_SHAPE))) {
+      for (const members of readQueries(await bodyObject(body, QUERIES_SCHEMA))) {
         await yielder.yieldIfDue()
         const query = readViewQuery([], members)
         checkQuery(view, query)

@@ -3,10 +3,10 @@ import { deepEqual, equal } from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
 import { CouchError } from '../../src/core/errors.ts'
-import { checkShape, JsonParser, type Shape } from '../../src/documents/json-parser.ts'
+import { checkSchema, JsonParser, type Schema } from '../../src/documents/json-parser.ts'
 import { bodyObject } from '../../src/documents/request-body.ts'
 
-function parse(text: string, shape: Shape = {}, maxValues = 1e9): unknown {
+function parse(text: string, shape: Schema = {}, maxValues = 1e9): unknown {
   const parser = new JsonParser(text, shape, maxValues)
   while (!parser.advance(() => true));
   return parser.value
@@ -80,7 +80,7 @@ t.test('a shape refuses the same in a text and in its value', async () => {
   const refuse = (kind: string) => (value: unknown) => {
     if (typeof value === kind) throw new CouchError('bad_request', kind)
   }
-  const shape: Shape = {
+  const shape: Schema = {
     maxCount: 3,
     check: refuse('boolean'),
     members: { a: { maxCount: 2, elements: { check: refuse('string') } }, 7: { check: refuse('object') } },
@@ -92,14 +92,14 @@ t.test('a shape refuses the same in a text and in its value', async () => {
   fc.assert(
     fc.property(shaped, (json) => {
       const isRefused = outcome(() => parse(json, shape)) === 'refused'
-      equal(outcome(() => checkShape(JSON.parse(json), shape)) === 'refused', isRefused, json)
+      equal(outcome(() => checkSchema(JSON.parse(json), shape)) === 'refused', isRefused, json)
     }),
   )
 })
 
 t.test('a value of the wrong kind is refused where it begins', async (t) => {
   const seen: unknown[] = []
-  const strings: Shape = {
+  const strings: Schema = {
     others: {
       elements: {
         check: (value) => {

@@ -1,6 +1,6 @@
 /** The list of a database's validate functions, read and kept. */
 import t from 'tap'
-import { Validators } from '../../src/documents/verdicts.ts'
+import { ValidateFunctions } from '../../src/documents/verdicts.ts'
 import type { DatabaseStore } from '../../src/storage/engine.ts'
 import { openDatabase } from './helpers.ts'
 
@@ -28,7 +28,7 @@ t.test(
   'functions of live design documents, in the order of their ids, with the version they are of',
   async (t) => {
     const { store, put } = await openDatabase()
-    const validators = new Validators(store, 7)
+    const validators = new ValidateFunctions(store, 7)
     t.equal(validators.known, null)
     t.match(await validators.read(), { functions: [], key: '[]' })
     const rev = await put('_design/b', { validate_doc_update: FN })
@@ -63,7 +63,7 @@ t.test('more design documents than a page holds', async (t) => {
     validate_doc_update: FN,
   }))
   await bulk({ docs })
-  const { functions } = await new Validators(store, 1).read()
+  const { functions } = await new ValidateFunctions(store, 1).read()
   t.same(
     functions.map(({ ddoc }) => ddoc),
     docs.map(({ _id }) => _id),
@@ -74,7 +74,7 @@ t.test('one reading serves all who ask meanwhile', async (t) => {
   const { store, put } = await openDatabase()
   await put('_design/a', { validate_doc_update: FN })
   const { proxy, watch } = watched(store)
-  const validators = new Validators(proxy, 1)
+  const validators = new ValidateFunctions(proxy, 1)
   const lists = await Promise.all([validators.read(), validators.read(), validators.read()])
   t.equal(new Set(lists).size, 1)
   t.equal(watch.reads, 1)
@@ -86,7 +86,7 @@ t.test(
     const { store, put, bulk } = await openDatabase()
     await bulk({ docs: Array.from({ length: 150 }, (_, n) => ({ _id: `_design/${1000 + n}` })) })
     const { proxy, watch } = watched(store)
-    const validators = new Validators(proxy, 1)
+    const validators = new ValidateFunctions(proxy, 1)
     watch.before = async () => {
       if (watch.reads === 2) await put('_design/0', { validate_doc_update: FN })
     }
@@ -105,7 +105,7 @@ t.test('a fault while it is read is told to those who wait, and the next reads a
   const { store, put } = await openDatabase()
   await put('_design/a', { validate_doc_update: FN })
   const { proxy, watch } = watched(store)
-  const validators = new Validators(proxy, 1)
+  const validators = new ValidateFunctions(proxy, 1)
   watch.before = async () => {
     throw new Error('disk')
   }
@@ -118,7 +118,7 @@ t.test('a list that is too long to be kept is read for each request', async (t) 
   const { store, put } = await openDatabase()
   const padding = 'x'.repeat(1_500_000)
   await put('_design/a', { validate_doc_update: FN, padding })
-  const validators = new Validators(store, 1)
+  const validators = new ValidateFunctions(store, 1)
   await validators.read()
   t.ok(validators.known)
   await put('_design/b', { validate_doc_update: FN, padding })
