@@ -6,8 +6,8 @@
 import { CouchError } from '../core/errors.ts'
 import type { Allowance, UserCtx } from '../core/types.ts'
 import type { DatabaseStore, DocState, StoreView } from '../storage/engine.ts'
-import type { NewRevision, RevisionCheck } from './draft.ts'
 import type { Edit } from './edit.ts'
+import type { NewRevision, RevisionCheck } from './edited-document.ts'
 
 /** What rows and ancestry of a revision take beside its body, about. */
 const REVISION_BYTES = 256

@@ -10,15 +10,15 @@ import { Yielder } from '../core/yielder.ts'
 import { formatRev } from '../revisions/rev.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
 import { remeasured } from './allowance.ts'
-import { type BulkBody, readBulkBody } from './bulk-body.ts'
 import type { Body, DocumentRules } from './database.ts'
 import { decideEdits, replicatedPath } from './edit.ts'
-import { type IncomingDoc, namedRev, readSplit } from './incoming.ts'
 import { checkNewAttachmentNames } from './incoming-attachments.ts'
+import { type IncomingDoc, namedRev, readSplit } from './incoming-document.ts'
 import { checkLocal } from './local-docs.ts'
+import { type BulkBody, readBulkBody } from './request-body.ts'
 import { requireMember } from './security.ts'
-import type { WriteChecks } from './validate.ts'
 import { writeEdits } from './write.ts'
+import type { WriteChecks } from './write-checks.ts'
 
 /** One group of documents: about what one transaction takes. */
 const GROUP_DOCS = 256

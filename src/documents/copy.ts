@@ -6,7 +6,7 @@ import { isKnown } from '../revisions/branch-index.ts'
 import { formatRev, parseRev, type Rev } from '../revisions/rev.ts'
 import type { BlobPin, DocState } from '../storage/engine.ts'
 import type { DocumentReader } from './database.ts'
-import type { IncomingDoc } from './incoming.ts'
+import type { IncomingDoc } from './incoming-document.ts'
 import { requireMember } from './security.ts'
 import { pinContents } from './stored-content.ts'
 

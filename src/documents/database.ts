@@ -9,7 +9,7 @@
 import type { SecurityObject, UserCtx } from '../core/types.ts'
 import type { AttachmentEncoding, DatabaseStore } from '../storage/engine.ts'
 import type { StoreSizes } from '../storage/upkeep.ts'
-import type { IncomingDoc } from './incoming.ts'
+import type { IncomingDoc } from './incoming-document.ts'
 import type { TimeMachine } from './time-machine/time-machine-calls.ts'
 
 /** The bytes of a request's body: in memory, or spooled to a file that is open (and closed by the giver). */

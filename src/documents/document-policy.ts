@@ -12,7 +12,7 @@ import { kindRange } from './all-docs-query.ts'
 import { AUTH_DESIGN_BODY, AUTH_DESIGN_ID } from './auth-design.ts'
 import { spliceDocument } from './body.ts'
 import type { DisallowedContent } from './database.ts'
-import type { IncomingDoc } from './incoming.ts'
+import type { IncomingDoc } from './incoming-document.ts'
 
 /** The part of an edit that the policy depends on. */
 interface PolicyEdit {

@@ -15,13 +15,13 @@ import type {
   RevisionWrite,
   StoredAttachment,
 } from '../storage/engine.ts'
-import { type EditBounds, EditedDocument, type NewContent } from './draft.ts'
-import { type IncomingDoc, namedRev } from './incoming.ts'
+import { type EditBounds, EditedDocument, type NewContent } from './edited-document.ts'
 import {
   checkAttachmentCount,
   checkNewAttachmentName,
   type IncomingAttachment,
 } from './incoming-attachments.ts'
+import { type IncomingDoc, namedRev } from './incoming-document.ts'
 
 /** One edit of a document. */
 export interface Edit {

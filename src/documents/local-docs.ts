@@ -10,7 +10,7 @@ import { claimOf } from '../storage/checkpoints.ts'
 import type { DatabaseStore, LocalUpdate } from '../storage/engine.ts'
 import { exactWhereTight, localRefusal } from './allowance.ts'
 import type { DocumentRules } from './database.ts'
-import { type IncomingDoc, namedRev } from './incoming.ts'
+import { type IncomingDoc, namedRev } from './incoming-document.ts'
 import { requireMember } from './security.ts'
 
 /** A `_local` document's write. */

@@ -5,15 +5,15 @@ import type { Settings } from '../core/types.ts'
 import { Yielder } from '../core/yielder.ts'
 import { formatRev, parseRev } from '../revisions/rev.ts'
 import type { DocState } from '../storage/engine.ts'
-import type { AttachmentUploads } from './attachments.ts'
+import type { AttachmentUploads } from './attachment-uploads.ts'
 import type { Body, DocumentReader } from './database.ts'
-import { type IncomingDoc, readDocument, readLeadingDocument } from './incoming.ts'
 import {
   checkAttachmentName,
   checkNewAttachmentName,
   type FollowingAttachment,
   type IncomingAttachment,
 } from './incoming-attachments.ts'
+import { type IncomingDoc, readDocument, readLeadingDocument } from './incoming-document.ts'
 import { headerParameter, MultipartScanner, type Part } from './multipart.ts'
 import { bodyLength, bodySteps, bodyText } from './request-body.ts'
 

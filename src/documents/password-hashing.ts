@@ -8,7 +8,7 @@ import { Limiter } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
 import type { PasswordRule, Rules } from '../core/types.ts'
 import { memberValue, splitMembers } from './body.ts'
-import type { IncomingDoc } from './incoming.ts'
+import type { IncomingDoc } from './incoming-document.ts'
 
 /** Hashes computed at once: libuv has four threads, two of which may be at logins, and files need some. */
 const AT_ONCE = 1

@@ -8,7 +8,13 @@ import { policyRefusals } from './document-policy.ts'
 import { decideEdits, type Edit, type EditResult } from './edit.ts'
 import { type LocalEdit, updateLocals } from './local-docs.ts'
 import { requireDatabaseAdmin, requireMember } from './security.ts'
-import { type Attempt, KnownFacts, type MissingFact, RequestChecks, type WriteChecks } from './validate.ts'
+import {
+  type Attempt,
+  KnownFacts,
+  type MissingFact,
+  RequestChecks,
+  type WriteChecks,
+} from './write-checks.ts'
 
 /** An edit of any document. */
 export type AnyEdit = NamedEdit & LocalEdit

@@ -4,7 +4,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import fc from 'fast-check'
 import t from 'tap'
 import { CouchError } from '../../src/core/errors.ts'
-import { type BulkBody, readAnyBulk, readPlainBulk } from '../../src/documents/bulk-body.ts'
+import { type BulkBody, readAnyBulk, readPlainBulk } from '../../src/documents/request-body.ts'
 import { damaged, damages } from './damage.ts'
 
 const space = fc.oneof(

@@ -11,7 +11,7 @@ import { leafRev } from '../../revisions/branch.ts'
 import { parseRev } from '../../revisions/rev.ts'
 import type { BlobPin, DatabaseStore, StoredAttachment } from '../../storage/engine.ts'
 import type { DocHistory, StoredVersion, StoreHorizon } from '../../storage/history-store.ts'
-import type { IncomingDoc } from '../incoming.ts'
+import type { IncomingDoc } from '../incoming-document.ts'
 import type { RewindOutcome } from './time-machine-calls.ts'
 
 /** What a rewind is to. */

@@ -9,8 +9,8 @@ import { kindRange } from '../all-docs-query.ts'
 import { remeasured } from '../allowance.ts'
 import type { EditResult } from '../edit.ts'
 import { requireDatabaseAdmin } from '../security.ts'
-import type { WriteChecks } from '../validate.ts'
 import { type AnyEdit, writeEdits } from '../write.ts'
+import type { WriteChecks } from '../write-checks.ts'
 import { documentHistory, overwritten, readVersion } from './document-history.ts'
 import {
   bytesOf,

@@ -1,6 +1,6 @@
 /** The list of a database's validate functions, read and kept. */
 import t from 'tap'
-import { ValidateFunctions } from '../../src/documents/verdicts.ts'
+import { ValidateFunctions } from '../../src/documents/validate-functions.ts'
 import type { DatabaseStore } from '../../src/storage/engine.ts'
 import { openDatabase } from './helpers.ts'
 

@@ -7,7 +7,7 @@ import { bytesOf } from '../revisions/branch.ts'
 import { type BranchChange, BranchSet } from '../revisions/branch-set.ts'
 import { formatRev } from '../revisions/rev.ts'
 import type { AttachmentWrite, DocState, StoredAttachment } from '../storage/engine.ts'
-import type { IncomingDoc } from './incoming.ts'
+import type { IncomingDoc } from './incoming-document.ts'
 
 /** A revision that an edit is about to make. */
 export interface NewRevision {

@@ -8,8 +8,8 @@ import type { AttachmentWrite, DatabaseStore, DocState, StoredAttachment } from 
 import { kindRange } from './all-docs-query.ts'
 import { spliceDocument } from './body.ts'
 import { languageOf } from './design-docs.ts'
-import type { NewRevision, OldRevision } from './draft.ts'
-import { namedRev } from './incoming.ts'
+import type { NewRevision, OldRevision } from './edited-document.ts'
+import { namedRev } from './incoming-document.ts'
 
 /** Documents handed to a function at once: what one of them spoils is tried again one by one. */
 const BATCH_CALLS = 100

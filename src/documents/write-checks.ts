@@ -18,8 +18,8 @@ import { spliceDocument } from './body.ts'
 import type { DocumentRules } from './database.ts'
 import { checkDesignDoc, compileViews, type ViewFunction } from './design-docs.ts'
 import { isBuiltInDesign } from './document-policy.ts'
-import type { RevisionCheck } from './draft.ts'
 import type { EditResult } from './edit.ts'
+import type { RevisionCheck } from './edited-document.ts'
 import { DeletionWatch, type MassDeletion } from './time-machine/time-machine-calls.ts'
 import {
   type CallContext,
@@ -29,7 +29,7 @@ import {
   runValidateFunctions,
   ValidateFunctions,
   validateCall,
-} from './verdicts.ts'
+} from './validate-functions.ts'
 
 /** Characters of documents that one round gathers for validate functions; others are put off to the next. */
 const ROUND_CHARS = 16 * 1024 * 1024
