@@ -16,7 +16,7 @@
 import t from 'tap'
 import { Run } from './kill/run.ts'
 
-const KILLS = Number(process.env.SETTEE_KILLS ?? 30)
+const KILLS = Number(process.env.SETTEE_KILLS ?? 3)
 
 t.setTimeout(240_000 + KILLS * 20_000)
 

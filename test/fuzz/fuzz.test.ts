@@ -25,7 +25,7 @@ import { type ServerProcess, startServerProcess } from './server-process.ts'
 import { call, fillVaults, keptText, readVaults } from './vault.ts'
 
 const { SETTEE_FUZZ, SETTEE_FUZZ_SEED } = process.env
-const REQUESTS = Number(SETTEE_FUZZ ?? 100_000)
+const REQUESTS = Number(SETTEE_FUZZ ?? 10_000)
 const SEED = Number(SETTEE_FUZZ_SEED ?? (SETTEE_FUZZ === undefined ? 1 : Math.floor(Math.random() * 2 ** 31)))
 const MB = 1024 * 1024
 /** Of the whole process, database threads and sandboxes included. */

@@ -105,10 +105,16 @@ export class Run {
     await this.#killed()
   }
 
-  /** Until there were enough kills, and each moment was met. */
+  /** Until there were enough kills, and, in a run that is long enough, each moment was met. */
   goesOn(at: number): boolean {
     if (this.#faults.length > 0) return false
-    return at < this.#kills || (at < this.#kills + EXTRA_KILLS && [...this.#met.values()].includes(0))
+    const extra = this.#meetsAll ? EXTRA_KILLS : 0
+    return at < this.#kills || (at < this.#kills + extra && [...this.#met.values()].includes(0))
+  }
+
+  /** Whether there are enough kills for each moment to be met. */
+  get #meetsAll(): boolean {
+    return this.#kills >= MOMENTS.length
   }
 
   /** A start, a look at what is there, and writes until the next kill. */
@@ -212,7 +218,7 @@ export class Run {
     t.strictSame(this.#faults.slice(0, MAX_SHOWN), [], `${this.#faults.length} faults`)
     t.ok(this.#inFlight.length >= this.#kills, `${this.#inFlight.length} kills`)
     t.ok(Math.min(...this.#inFlight) >= MIN_IN_FLIGHT, 'at each at least 20 writes were in flight')
-    for (const [name, times] of this.#met) t.ok(times > 0, `${times} ${name}`)
+    if (this.#meetsAll) for (const [name, times] of this.#met) t.ok(times > 0, `${times} ${name}`)
   }
 
   #summary(): string[] {

@@ -1,0 +1,77 @@
+/** Every command of the pages does what its page says that it does, as far as its exit tells. */
+import t from 'tap'
+import { commandsOf, type Fence, fencesOf, isRun, notRun, PAGES } from '../../docs/fences.ts'
+import { type Block, type Page, SCENES } from '../../docs/pages.ts'
+import { openShell, type Shell } from '../../docs/shell.ts'
+
+t.setTimeout(300_000)
+
+const rows = notRun()
+const COMMAND = /^(?:sudo |\$ )?(?:curl|settee|npm|npx|node|docker|systemctl|litestream|printf)\b/
+
+t.test('blocks of commands say that they are', async (t) => {
+  for (const fence of PAGES.flatMap(fencesOf).filter(({ language }) => language !== 'sh')) {
+    t.notOk(
+      commandsOf(fence).some((line) => COMMAND.test(line)),
+      `${fence.page}:${fence.line}`,
+    )
+  }
+})
+
+t.test('what is not run is there, and has its reason', async (t) => {
+  for (const row of rows) {
+    const fences = fencesOf(row.page).filter(({ language }) => language === 'sh')
+    t.ok(
+      fences.some((fence) => !isRun(fence, [row])),
+      `${row.page}: ${row.words}`,
+    )
+    t.ok(row.reason.length > 10)
+  }
+})
+
+async function inOrder(
+  shell: Shell,
+  page: string,
+  fence: Fence,
+): Promise<{ code: number | null; output: string }> {
+  const scene = SCENES[page]
+  const [first = ''] = commandsOf(fence)
+  const own = Object.entries(scene?.blocks ?? {}).find(([words]) => first.startsWith(words))
+  const block: Block = own?.[1] ?? {}
+  let { text } = fence
+  for (const [name, here] of Object.entries((await scene?.names?.(shell)) ?? {}))
+    text = text.replaceAll(name, here)
+  if (block.isServer) {
+    await shell.startServer(...text.trim().split(/\s+/).slice(2))
+    await shell.stopServer()
+    return { code: 0, output: '' }
+  }
+  if (block.isStopped) await shell.stopServer()
+  await block.before?.(shell)
+  const ended = await shell.run(text)
+  if (block.isStopped) await shell.startServer(...(scene?.server ?? []))
+  return ended
+}
+
+for (const page of PAGES.filter((page) => page !== 'README.md')) {
+  const fences = fencesOf(page).filter((fence) => fence.language === 'sh' && isRun(fence, rows))
+  if (fences.length === 0) continue
+  t.test(page, async (t) => {
+    const scene: Page = SCENES[page] ?? {
+      server: null,
+      before: 'echo pages.ts does not know this page; exit 1',
+    }
+    const shell = await openShell(t, { variables: { PASSWORD: 'secret' } })
+    if (scene.server) await shell.startServer(...scene.server)
+    await scene.prepare?.(shell)
+    const before = await shell.run(scene.before ?? '')
+    t.equal(before.code, 0, 'what it takes for granted', { output: before.output })
+    for (const fence of fences) {
+      const { code, output } = await inOrder(shell, page, fence)
+      t.equal(code, 0, `${page}:${fence.line}`, { text: fence.text, output })
+    }
+    const after = await shell.run(scene.after ?? '')
+    t.equal(after.code, 0, 'what it is for', { output: after.output })
+    await shell.stopServer()
+  })
+}

@@ -1,0 +1,11 @@
+/** docs/proxy.md shows the very files that the other tests run. */
+import { readFile } from 'node:fs/promises'
+import t from 'tap'
+
+const at = (path: string) => readFile(new URL(`../../../${path}`, import.meta.url), 'utf8')
+
+t.test('what is shown is what is tested', async (t) => {
+  const page = await at('docs/proxy.md')
+  for (const path of ['deploy/nginx.conf', 'deploy/Caddyfile'])
+    t.ok(page.includes(`\n${await at(path)}\`\`\``), path)
+})
