@@ -74,7 +74,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       await reloadConfig(config, logger).catch(() => undefined)
       await secure?.reload()
     }
-    const fatal = (fault: unknown) => logger.fatal({ err: fault }, 'a fault of settee that nobody has caught')
+    const fatal = (fault: unknown) => logger.fatal({ err: fault }, 'uncaught error in settee')
     const secureUrl = secure?.url ?? null
     if (secureUrl !== null) logger.info(readyLine(secureUrl.replace(/\/$/, '')))
     return { url, secureUrl, close: () => shutdown.close(), reload, fatal }

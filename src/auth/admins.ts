@@ -103,7 +103,7 @@ export async function deleteAdmin(config: Config, name: string, options: WriteOp
       if (!needsAdmin(config) || adminCount(config) !== 1 || config.get(ADMINS, name) === undefined) return
       throw new CouchError(
         'forbidden',
-        'Hosted mode needs a server admin: make another before the last one goes.',
+        'Hosted mode needs a server admin: make another one before you delete the last one.',
       )
     },
   })
@@ -246,22 +246,22 @@ export async function reloadConfig(config: Config, log: ReloadLog): Promise<void
   const hashed = new Map<string, string>()
   try {
     const changed = await config.reload((fresh) => prepareFreshAdmins(config, fresh, hashed))
-    log.info({ changed: changed.slice(0, MAX_LOGGED_KEYS) }, 'the configuration was read anew')
+    log.info({ changed: changed.slice(0, MAX_LOGGED_KEYS) }, 'reloaded the configuration')
   } catch (error) {
-    log.warn({ reason: (error as Error).message }, 'the configuration has an error and stays as it was')
+    log.warn({ reason: (error as Error).message }, 'the configuration has an error; nothing changed')
     throw refusal(error)
   }
   for (const [name, stored] of hashed) {
     await config.writeBack(ADMINS, name, stored).catch((error: unknown) => {
       const { message } = asCouchError(error)
-      log.warn({ admin: name, reason: message }, 'a password in local.ini stays in plain text')
+      log.warn({ admin: name, reason: message }, 'a password in local.ini is still in plain text')
     })
   }
 }
 
 function refusal(error: unknown): CouchError {
   if (!(error instanceof StartError)) return asCouchError(error)
-  return new CouchError('bad_request', `${error.message} The configuration stays as it was.`, {
+  return new CouchError('bad_request', `${error.message} The configuration has not changed.`, {
     cause: error,
   })
 }
@@ -317,14 +317,14 @@ function refuseLoss(config: Config, { sections, text }: FreshConfig): void {
   const fresh = sections.get(ADMINS) ?? new Map<string, string>()
   if (fresh.size === 0 && Object.keys(old).length > 0) {
     throw new StartError(
-      `${config.path} names no admin any more, and the server would be open to everybody; to have it so, remove ` +
-        'the last one with DELETE /_node/_local/_config/admins/NAME.',
+      `${config.path} has no admins any more, so the server would be open to everybody. If you want that, remove ` +
+        'the last admin with DELETE /_node/_local/_config/admins/NAME.',
     )
   }
   const isSame =
     Object.keys(old).length === fresh.size && [...fresh].every(([name, form]) => old[name] === form)
   if (isSame || /[\r\n]$/.test(text)) return
   throw new StartError(
-    `Line ${text.split(/\r\n|\n|\r/).length} of ${config.path} has no end, and admins have changed: the file may be half-written.`,
+    `Line ${text.split(/\r\n|\n|\r/).length} of ${config.path} has no line break at its end, and admins have changed: the file may be incomplete.`,
   )
 }

@@ -116,7 +116,7 @@ async function setPassword(
   const isFixed = await isFromEnvironment(services.env, name)
   await setAdmin(config, name, password, isFirst ? { precondition: () => requireNoAdmin(config) } : {})
   const warning = isFixed
-    ? `COUCHDB_PASSWORD sets the password of ${name} at each start; change it, too.`
+    ? `COUCHDB_PASSWORD sets the password of ${name} at each start; change it as well.`
     : null
   return { kind: 'admin', isNew: !isAdmin, warning }
 }
@@ -159,7 +159,7 @@ async function deleteAccount(services: OperatorServices, name: string): Promise<
   if (isAdmin && Object.keys(config.section('admins')).length === 1) {
     throw new CouchError(
       'forbidden',
-      `${name} is the last server admin; without one everybody may do everything.`,
+      `${name} is the last server admin; without an admin, everybody may do everything.`,
     )
   }
   const isFixed = await isFromEnvironment(services.env, name)

@@ -177,16 +177,19 @@ export function checkNewToken(table: TokenTable, limits: TokenLimits, account: s
   checkName(name, nameLength)
   const own = table.of(account)
   if (own.some((token) => token.name === name)) {
-    throw new CouchError('conflict', 'The account has a token of this name already.')
+    throw new CouchError('conflict', 'The account already has a token of this name.')
   }
   if (own.length >= perAccount) {
     throw new CouchError(
       'forbidden',
-      `The account has ${own.length} tokens, as many as it may have (settee/tokens_per_account); revoke one first.`,
+      `The account already has the maximum of ${own.length} tokens (settee/tokens_per_account); revoke one first.`,
     )
   }
   if (table.size >= total) {
-    throw new CouchError('forbidden', 'The server has as many tokens as it may have (settee/max_tokens).')
+    throw new CouchError(
+      'forbidden',
+      'The server already has the maximum number of tokens (settee/max_tokens).',
+    )
   }
 }
 
@@ -195,13 +198,13 @@ function checkName(name: string, maxLength: number): void {
   if (name !== name.trim() || /\p{Cc}/u.test(name) || !name.isWellFormed()) {
     throw new CouchError(
       'bad_request',
-      'The name of a token must be text without control characters and without white space around it.',
+      'The name of a token must not contain control characters, nor begin or end with white space.',
     )
   }
   if (name.length > maxLength) {
     throw new CouchError(
       'bad_request',
-      `The name of a token may have ${maxLength} characters (settee/token_name_length).`,
+      `The name of a token may have at most ${maxLength} characters (settee/token_name_length).`,
     )
   }
 }

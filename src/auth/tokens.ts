@@ -36,7 +36,7 @@ export async function openTokens(options: TokensOptions): Promise<Tokens> {
   for (const record of await options.records.readRecords(TOKEN_KIND)) {
     const token = tokenOfRecord(record)
     if (token !== null) table.set(token)
-    else options.onFault(new Error(`The record of the device token ${record.key} is not understood.`))
+    else options.onFault(new Error(`The record of the device token ${record.key} is damaged.`))
   }
   return new Tokens(table, options)
 }

@@ -203,7 +203,7 @@ export async function openUsers({
     // A disk that is full must not keep an admin from starting the server to make room.
     const code = error instanceof CouchError ? error.code : null
     if (code === 'insufficient_storage')
-      logger.error({ err: error }, 'the database of accounts cannot be made')
+      logger.error({ err: error }, 'cannot create the database of accounts')
     else if (code !== 'file_exists') throw error
   })
   const hashing = () => hashingOf(config)
@@ -212,14 +212,14 @@ export async function openUsers({
     databases,
     isOn: () => config.boolean('chttpd_auth', 'upgrade_hash_on_auth'),
     hashing,
-    onFault: (fault) => logger.warn({ err: fault }, "a user's weak hash could not be made anew"),
+    onFault: (fault) => logger.warn({ err: fault }, 'could not replace the weak password hash of a user'),
   })
   const perUser = new PerUserDatabases({
     databases,
     registry,
     config,
     onFault: (fault, user) =>
-      logger.warn({ err: fault, user }, 'couch_peruser could not do its work for a user, or for now'),
+      logger.warn({ err: fault, user }, 'couch_peruser failed for a user, or for now'),
   })
   perUser.start()
   return {

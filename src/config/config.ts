@@ -148,7 +148,7 @@ export class Config {
   async set(section: string, key: string, value: string, options: WriteOptions = {}): Promise<string> {
     const trimmed = value.trim()
     checkSetting(section, key, trimmed)
-    if (section === 'admins' && !trimmed.startsWith('-')) throw new Error('An admin is set by setAdmin.')
+    if (section === 'admins' && !trimmed.startsWith('-')) throw new Error('Use setAdmin to set an admin.')
     return this.#inTurn(async () => {
       await options.precondition?.()
       this.#refuseUnsafe(section, key, trimmed)

@@ -84,11 +84,11 @@ function problemOfLine(line: string, firstHeader: number, number: number): strin
   const text = line.trim()
   if (text === '' || /^[;#]/.test(text)) return null
   const { kind } = classify(line)
-  if (kind === 'section') return text === '[]' ? 'names no section' : null
-  if (text.startsWith('[')) return 'is no section: it must be a name between [ and ], and nothing else'
-  if (kind === 'option' && number < firstHeader) return 'is a setting, but no section stands above it'
-  if (kind === 'continuation') return 'goes on with the line above, which is no setting'
-  return 'is no section, setting or comment'
+  if (kind === 'section') return text === '[]' ? 'has no section name' : null
+  if (text.startsWith('[')) return 'is not a section: it must be a name between [ and ], and nothing else'
+  if (kind === 'option' && number < firstHeader) return 'is a setting, but there is no section above it'
+  if (kind === 'continuation') return 'continues the line above, which is not a setting'
+  return 'is not a section, a setting or a comment'
 }
 
 /**

@@ -79,7 +79,7 @@ export function makeLogger(config: Config, { tty }: LoggerOptions): Logging {
       sink = openSink(config, tty)
       old.end()
     } catch (error) {
-      logger.error({ err: error }, 'log/file cannot be opened; logging goes on where it was')
+      logger.error({ err: error }, 'log/file cannot be opened; the log stays where it was')
     }
   }
   const forget = config.onChange((section, key, value) => {

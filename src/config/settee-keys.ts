@@ -60,7 +60,7 @@ const { functionMemory } = DEFAULT_LIMITS
 
 /** It is a segment of addresses, and Erlang's names hold nothing else. */
 function problemOfNodeName(text: string): string | null {
-  return /^[\w.-]+@[\w.:-]+$/.test(text) ? null : 'must be a name as couchdb@192.0.2.1'
+  return /^[\w.-]+@[\w.:-]+$/.test(text) ? null : 'must be a name such as couchdb@192.0.2.1'
 }
 
 /** The keys that CouchDB has no word for. */
@@ -70,7 +70,7 @@ export const SETTEE_KEYS: readonly KnownKey[] = [
     'mode',
     'single',
     { type: 'choice', of: ['single', 'hosted'] },
-    'hosted: for tenants who do not know each other; read at start',
+    'hosted: for tenants who do not share data; read at start',
   ),
   row(
     'settee',
@@ -79,27 +79,33 @@ export const SETTEE_KEYS: readonly KnownKey[] = [
     { type: 'checked', problem: problemOfNodeName },
     'what `GET /_node/_local` tells; unset: nonode@nohost',
   ),
-  row('settee', 'sign_up', 'false', BOOLEAN, 'true: in hosted mode people make accounts for themselves'),
-  row('quota', 'bytes', 1_073_741_824, bytes(0), "bytes that a tenant's databases may take together"),
-  row('quota', 'documents', 1_000_000, count(0), 'documents in them together'),
+  row('settee', 'sign_up', 'false', BOOLEAN, 'true: in hosted mode people can sign up'),
+  row('quota', 'bytes', 1_073_741_824, bytes(0), 'bytes in all databases of a tenant'),
+  row('quota', 'documents', 1_000_000, count(0), 'documents in all databases of a tenant'),
   row('quota', 'databases', 10, count(0), 'databases of a tenant'),
-  row('quota', 'document_size', 'infinity', bytes(1), "bytes of JSON in one document of a tenant's"),
-  row('quota', 'requests', 100, count(1), 'requests of a tenant, or of an anonymous address, a second'),
-  row('quota', 'feeds', 50, count(1), 'feeds of a tenant that wait at once'),
+  row('quota', 'document_size', 'infinity', bytes(1), 'bytes of JSON in one document of a tenant'),
+  row(
+    'quota',
+    'requests',
+    100,
+    count(1),
+    'requests per second of a tenant, or of an address without an account',
+  ),
+  row('quota', 'feeds', 50, count(1), 'open feeds of a tenant'),
   row('settee', 'max_connections', 10_000, integer(1, 1_000_000), 'connections open at once'),
   row(
     'settee',
     'max_network_connections',
     2500,
     integer(1, 1_000_000),
-    'of them from one IPv4 address, or one /64 of IPv6; never above a quarter of all',
+    'of them from one IPv4 address or IPv6 /64; at most a quarter of all',
   ),
   row(
     'settee',
     'stranger_requests',
     1000,
     integer(0, 1_000_000),
-    'requests a second of one network without an account; 0: no limit',
+    'requests per second of one network without an account; 0: no limit',
   ),
   row('settee', 'body_timeout', 60, integer(1, 86_400), 'seconds in which a body must bring 100 bytes each'),
   row('settee', 'body_memory', 67_108_864, integer(1_048_576, 2 ** 40), 'bytes of request bodies in memory'),
@@ -108,14 +114,14 @@ export const SETTEE_KEYS: readonly KnownKey[] = [
     'body_disk_share',
     75,
     integer(1, 100),
-    'percent of the free disk that request bodies in files may take together; one caller half of it at the most',
+    'percent of the free disk for request bodies in files; one caller gets at most half of it',
   ),
   row(
     'settee',
     'view_memory',
     DEFAULT_LIMITS.maxViewBytes,
     integer(1_048_576, 2 ** 40),
-    'bytes of view rows in a thread',
+    'bytes of view rows in each thread',
   ),
   row(
     'settee',
@@ -123,7 +129,7 @@ export const SETTEE_KEYS: readonly KnownKey[] = [
     null,
     // With less, V8 collects garbage all the time as soon as a body of 8 MB is parsed.
     integer(134_217_728, 2 ** 40),
-    'bytes of JavaScript objects in a thread of databases; unset: a quarter of the memory, 256 to 512 MB',
+    'bytes of JavaScript heap of a database thread; unset: a quarter of the memory, 256 to 512 MB',
   ),
   row(
     'settee',
@@ -139,28 +145,46 @@ export const SETTEE_KEYS: readonly KnownKey[] = [
     'compaction',
     'automatic',
     { type: 'choice', of: ['automatic', 'manual'] },
-    'manual: databases are compacted on request only',
+    'manual: databases are compacted only on request',
   ),
-  row('settee', 'compaction_share', 20, integer(1, 100), 'percent of a file of no use that make it due'),
-  row('settee', 'compaction_bytes', 67_108_864, integer(1, 2 ** 50), 'bytes of no use that make it due'),
-  row('settee', 'compaction_quiet', 10, integer(0, 86_400), 'seconds without a write before it begins'),
+  row(
+    'settee',
+    'compaction_share',
+    20,
+    integer(1, 100),
+    'percent of unused bytes that make a compaction due',
+  ),
+  row(
+    'settee',
+    'compaction_bytes',
+    67_108_864,
+    integer(1, 2 ** 50),
+    'unused bytes that make a compaction due',
+  ),
+  row(
+    'settee',
+    'compaction_quiet',
+    10,
+    integer(0, 86_400),
+    'seconds without a write before a compaction starts',
+  ),
   row(
     'settee',
     'upgrade_copies_days',
     30,
     integer(0, 36_500),
-    'days that files of before an upgrade are kept; 0: they are not copied',
+    'days that copies from before an upgrade are kept; 0: no copies',
   ),
-  row('settee', 'backup_interval', 0, integer(0, 8760), 'hours between two backups; 0: none by themselves'),
+  row('settee', 'backup_interval', 0, integer(0, 8760), 'hours between two backups; 0: no scheduled backups'),
   row(
     'settee',
     'backup_folder',
     null,
     { type: 'checked', problem: problemOfFolder },
-    'where backups are kept; unset: backups in the data folder',
+    'folder of the backups, backups in the data folder if unset',
   ),
-  row('settee', 'backup_keep_daily', 7, integer(0, 10_000), 'days of which the last backup is kept'),
-  row('settee', 'backup_keep_weekly', 4, integer(0, 10_000), 'weeks of which the last backup is kept'),
+  row('settee', 'backup_keep_daily', 7, integer(0, 10_000), 'days whose last backup is kept'),
+  row('settee', 'backup_keep_weekly', 4, integer(0, 10_000), 'weeks whose last backup is kept'),
   row(
     'settee',
     'free_space_floor',

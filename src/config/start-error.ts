@@ -31,14 +31,14 @@ export function startFailureLine(error: unknown): string {
 function listenProblem({ code, address, port, message }: SystemError): string {
   switch (code) {
     case 'EADDRINUSE':
-      return `Port ${port} on ${address} is already in use; stop what uses it, or choose another with --port.`
+      return `Port ${port} on ${address} is already in use; stop the program that uses it, or choose another port with --port.`
     case 'EACCES':
-      return `Port ${port} on ${address} may not be used by this account; choose one above 1023 with --port.`
+      return `Port ${port} on ${address} is not allowed for this account; choose a port above 1023 with --port.`
     case 'EADDRNOTAVAIL':
-      return `This machine has no address ${address}; give one of its own with --bind.`
+      return `This machine does not have the address ${address}; choose one of its own with --bind.`
     case 'ENOTFOUND':
     case 'EAI_AGAIN':
-      return 'The address given with --bind is not known on this machine; give one of its own.'
+      return 'This machine does not know the address given with --bind; choose one of its own.'
     default:
       return `settee cannot listen: ${message}`
   }

@@ -44,7 +44,7 @@ export async function readTlsPair(config: Config): Promise<TlsPair> {
   } catch (error) {
     const { cert_file, key_file } = config.section('ssl')
     const why = reasonOf(error as NodeJS.ErrnoException, pair)
-    throw new StartError(`ssl/cert_file ${cert_file} and ssl/key_file ${key_file} do not serve: ${why}.`, {
+    throw new StartError(`ssl/cert_file ${cert_file} and ssl/key_file ${key_file} cannot be used: ${why}.`, {
       cause: error,
     })
   }
@@ -59,12 +59,12 @@ function requireMatch({ cert, key, passphrase }: TlsPair): void {
 }
 
 /** Security level 2 of OpenSSL, its default and Node's since Node 24: 112 bits. */
-const TOO_SHORT = 'is too short: RSA needs 2,048 bits at least'
+const TOO_SHORT = 'is too short: RSA needs at least 2,048 bits'
 
 /** OpenSSL's words for what mostly is wrong, in ours. */
 const REASONS: Readonly<Record<string, string>> = {
-  ERR_OSSL_X509_KEY_VALUES_MISMATCH: 'the key is not the one of the certificate',
-  ERR_OSSL_PEM_NO_START_LINE: 'one of them is no PEM file',
+  ERR_OSSL_X509_KEY_VALUES_MISMATCH: 'the key does not belong to the certificate',
+  ERR_OSSL_PEM_NO_START_LINE: 'one of them is not a PEM file',
   ERR_SSL_EE_KEY_TOO_SMALL: `the certificate's key ${TOO_SHORT}`,
   ERR_SSL_CA_KEY_TOO_SMALL: `the key of a certificate of ssl/cacert_file ${TOO_SHORT}`,
 }
@@ -79,7 +79,7 @@ function reasonOf({ code = '', message }: NodeJS.ErrnoException, { key, passphra
 
 async function readNamed(config: Config, key: string): Promise<string> {
   const path = config.get('ssl', key)
-  if (!path) throw new StartError(`ssl/enable is true, and ssl/${key} names no file.`)
+  if (!path) throw new StartError(`ssl/enable is true, but ssl/${key} does not name a file.`)
   try {
     const { size } = await stat(path)
     if (size > MAX_BYTES) throw Object.assign(new Error(), { code: 'EFBIG' })

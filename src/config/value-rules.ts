@@ -50,8 +50,8 @@ export function problemOfProxyAuth(get: Get): string | null {
   if ((get('settee', 'trusted_proxies') ?? '').trim() !== '') return null
   return (
     'Proxy authentication (chttpd/authentication_handlers) needs either settee/trusted_proxies or ' +
-    'chttpd_auth/proxy_use_secret = true with a chttpd_auth/secret: without them, whoever reaches this server ' +
-    'through a proxy could be an admin by two headers.'
+    'chttpd_auth/proxy_use_secret = true with a chttpd_auth/secret: without them, anybody who reaches this server ' +
+    'through a proxy could become an admin with two headers.'
   )
 }
 

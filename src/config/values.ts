@@ -75,9 +75,9 @@ function problemOfKind(kind: ValueKind, value: string): string | null {
     case 'checked':
       return kind.problem(value)
     case 'passwordRules':
-      return passwordRules(value) === null ? 'must be a list of patterns, as ["[0-9]"]' : null
+      return passwordRules(value) === null ? 'must be a list of patterns, such as ["[0-9]"]' : null
     case 'databasePrefix':
-      return isDatabasePrefix(value) ? null : 'must be what the name of a database can begin with'
+      return isDatabasePrefix(value) ? null : 'must be a valid prefix for the name of a database'
     default:
       return null
   }
@@ -102,7 +102,7 @@ function isWithin(value: string, min: number, max: number): boolean {
  */
 function problemAtRuntime(section: string, key: string, value: string): string | null {
   const type = knownKey(section, key)?.kind.type
-  if (type === 'shown') return 'cannot be set: it follows from the data folder'
+  if (type === 'shown') return 'cannot be set: the data folder determines it'
   if (type !== 'logFile' || value === '') return null
   return value.endsWith('.log') ? null : 'must be the path of a file that ends in .log'
 }

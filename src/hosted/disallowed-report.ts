@@ -56,7 +56,10 @@ class DisallowedScan {
       if (this.#isStopped) return
     }
     const facts = { databases: this.#looked, holding: this.#found }
-    this.#log.info(facts, 'hosted mode: all databases were looked through for what came before it')
+    this.#log.info(
+      facts,
+      'hosted mode: searched all databases for design documents and attachments from before',
+    )
   }
 
   async #lookInto(name: string): Promise<void> {
@@ -66,7 +69,7 @@ class DisallowedScan {
       if (stored.designDocs > 0 || stored.attachments > 0) this.#report(name, stored)
     } catch (error) {
       if (this.#isStopped || !this.#databases.names().includes(name)) return
-      this.#warn({ err: error, database: name }, 'hosted mode: a database could not be looked through')
+      this.#warn({ err: error, database: name }, 'hosted mode: could not search a database')
     }
   }
 
@@ -78,7 +81,8 @@ class DisallowedScan {
   #warn(facts: object, text: string): void {
     this.#named += 1
     if (this.#named <= MOST_NAMED) this.#log.warn(facts, text)
-    if (this.#named === MOST_NAMED) this.#log.warn({}, 'hosted mode: further databases are not named')
+    if (this.#named === MOST_NAMED)
+      this.#log.warn({}, 'hosted mode: more databases hold some; they are not listed')
   }
 
   #rest(ms: number): Promise<void> {
@@ -102,6 +106,6 @@ function textOf(designDocs: number, attachments: number): string {
   const counted = attachments < MAX_COUNTED ? `${attachments}` : `${MAX_COUNTED} or more`
   return (
     `hosted mode: this database holds ${designDocs} design documents and ${counted} attachments from before; ` +
-    'they can be read, and no function of theirs runs'
+    'they can be read, but their functions do not run'
   )
 }

@@ -158,5 +158,5 @@ async function createDatabase(
     return databases.create(name, owner ?? null)
   }
   if (owner === undefined || owner === tenant) return databases.createOwn(name, tenant)
-  throw new CouchError('forbidden', 'Only a server admin makes databases for others.')
+  throw new CouchError('forbidden', 'Only server admins can make databases for other accounts.')
 }

@@ -145,10 +145,10 @@ export class TenantAccounts {
   /** @throws not_found; forbidden for a server admin, who is no tenant */
   async checkExists(name: string): Promise<void> {
     if (this.#options.tenants.isAdmin(name)) {
-      throw new CouchError('forbidden', 'This is a server admin, and no tenant.')
+      throw new CouchError('forbidden', 'This is a server admin, not a tenant.')
     }
     if (this.#isKnown(name) || (await this.#users.rolesOf(name)) !== null) return
-    throw new CouchError('not_found', 'There is no account of this name.')
+    throw new CouchError('not_found', 'There is no account with this name.')
   }
 
   /**
@@ -192,7 +192,7 @@ export class TenantAccounts {
 }
 
 function nameConflict(): CouchError {
-  return new CouchError('conflict', 'There is an account of this name already.')
+  return new CouchError('conflict', 'There is already an account with this name.')
 }
 
 function isBehind(name: string, after: string): boolean {
@@ -222,11 +222,11 @@ function checkAccount(name: string, password: string): void {
   if (name === '' || !isName || name.startsWith('_') || name.includes(':')) {
     throw new CouchError(
       'bad_request',
-      `\`name\` must have from 1 to ${MAX_NAME} characters, no colon and no control characters, and must not begin with _ or a space.`,
+      `\`name\` must have 1 to ${MAX_NAME} characters without colons or control characters, and must not begin with _ or a space.`,
     )
   }
   if (password === '' || !password.isWellFormed() || Buffer.byteLength(password) > MAX_PASSWORD_BYTES) {
-    throw new CouchError('bad_request', `\`password\` must have from 1 to ${MAX_PASSWORD_BYTES} bytes.`)
+    throw new CouchError('bad_request', `\`password\` must have 1 to ${MAX_PASSWORD_BYTES} bytes.`)
   }
 }
 
@@ -235,12 +235,12 @@ function checkSignUp(name: string, password: string): void {
   if (!SIGN_UP_NAME.test(name)) {
     throw new CouchError(
       'bad_request',
-      'A name has from 2 to 64 characters, lower-case letters, digits and _ . @ + -, and begins with a letter or a digit.',
+      'A name must have 2 to 64 characters: lower-case letters, digits and _ . @ + -. It must begin with a letter or a digit.',
     )
   }
   checkAccount(name, password)
   if ([...password].length < MIN_PASSWORD) {
-    throw new CouchError('bad_request', `A password has at least ${MIN_PASSWORD} characters.`)
+    throw new CouchError('bad_request', `A password must have at least ${MIN_PASSWORD} characters.`)
   }
 }
 

@@ -64,7 +64,7 @@ export class TenantDatabases implements DatabaseRegistry {
     const own = prefix + Buffer.from(account).toString('hex')
     const isOthers = config.boolean('couch_peruser', 'enable') && name.startsWith(prefix) && name !== own
     if (!isOthers && !name.startsWith('_')) return
-    throw new CouchError('forbidden', 'Databases of this name are made by the server.')
+    throw new CouchError('forbidden', 'Only the server makes databases with such a name.')
   }
 
   /** Resolves when no database that was begun to be made, or deleted, for the account by now is half done. */

@@ -103,7 +103,7 @@ export class Tenants {
     const tenant = this.#tenants.get(account)
     if (tenant === undefined) return null
     if (tenant.isLeaving) return 'The account is being deleted.'
-    return tenant.isSuspended ? 'The account is suspended. Ask whoever runs this server.' : null
+    return tenant.isSuspended ? 'The account is suspended. Ask the operator of this server.' : null
   }
 
   /** Durable when resolved, and then in effect; feeds of an account that is let in no more end. */

@@ -293,7 +293,7 @@ function readLimit(name: string, limit: unknown): number | null {
   if (!isQuotaName(name)) {
     throw new CouchError(
       'bad_request',
-      `\`quota\` knows ${NAMES.join(', ')}, and no \`${name.slice(0, 256)}\`.`,
+      `\`quota\` may have ${NAMES.join(', ')}, but not \`${name.slice(0, 256)}\`.`,
     )
   }
   if (limit === null) return null
@@ -301,7 +301,7 @@ function readLimit(name: string, limit: unknown): number | null {
   if (Number.isSafeInteger(limit) && (limit as number) >= LEAST[name]) return limit as number
   throw new CouchError(
     'bad_request',
-    `\`${name}\` must be a whole number, at least ${LEAST[name]}, or "infinity", or null for the default.`,
+    `\`${name}\` must be a whole number of at least ${LEAST[name]}, "infinity", or null for the default.`,
   )
 }
 

@@ -28,7 +28,8 @@ export async function openAuthServices(context: ServerContext, databases: Databa
     records: databases,
     accounts,
     limits: () => tokenLimitsOf(config),
-    onFault: (fault) => logger.error({ err: fault }, 'device tokens are not as they should be'),
+    onFault: (fault) =>
+      logger.error({ err: fault }, 'device tokens: a record is damaged, or could not be written'),
   })
   shutdown.add(() => tokens.close())
   void hosted?.resume()
@@ -43,7 +44,7 @@ async function hostedMode(
 ): Promise<Hosted | null> {
   if (!config.isHosted) return null
   const onFault = (fault: unknown) =>
-    logger.error({ err: fault }, 'work for a tenant has failed, and is tried again')
+    logger.error({ err: fault }, 'work for a tenant failed; it will be tried again')
   const hosted = await openHosted({ config, databases, deleteTokens, onFault })
   shutdown.add(() => hosted.close())
   return hosted

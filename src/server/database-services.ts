@@ -41,13 +41,19 @@ export async function openDatabases(
     settings: settingsOf(config),
     maxOpen: config.integer('couchdb', 'max_dbs_open'),
     ...options,
-    onFault: (fault) => logger.error({ err: fault }, 'a thread has died; another takes its place'),
+    onFault: (fault) => logger.error({ err: fault }, 'a thread died; another one takes its place'),
     onPutBack: (database) =>
-      logger.warn({ database }, 'the file of a database was put back by hand: its devices compare anew'),
+      logger.warn(
+        { database },
+        'the file of a database was put back by hand; its devices will compare their documents again',
+      ),
     onCompactionFault: (database, fault) =>
-      logger.error({ err: fault, database }, 'a compaction has failed; the next begins where it ended'),
+      logger.error({ err: fault, database }, 'a compaction failed; the next one continues where it ended'),
     onDatabaseFault: (database, fault) =>
-      logger.error({ err: fault, database }, 'the file of a database is not as it should be; others go on'),
+      logger.error(
+        { err: fault, database },
+        'the file of a database is damaged; other databases are not affected',
+      ),
   }).catch((error: unknown) => {
     if (error instanceof Error && !('code' in error)) throw new StartError(error.message, { cause: error })
     throw error
@@ -77,7 +83,7 @@ export async function maintainDatabases(
   shutdown.add(() => disk.close())
   const days = () => config.integer('settee', 'replaced_days')
   const stopSweeping = startSweeping(dataDir, days, (fault) =>
-    logger.warn({ err: fault }, 'what restores have replaced could not be removed in time'),
+    logger.warn({ err: fault }, 'could not remove files that restores have replaced'),
   )
   shutdown.add(async () => stopSweeping())
   return disk

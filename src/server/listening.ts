@@ -25,7 +25,7 @@ export async function listen(app: FastifyInstance, config: Config): Promise<stri
   const port = config.integer('chttpd', 'port')
   await app.listen({ port, host: bindAddress(config), listenTextResolver: readyLine })
   const url = urlOf(app)
-  if (url === null) throw new Error('settee listens on no port')
+  if (url === null) throw new Error('settee does not listen on any port')
   return url
 }
 
@@ -47,12 +47,12 @@ const LOOPBACK = /^(?:127\.|localhost$|\[?::1\]?$)/
 /** Said at every start, and again with what to type where others can reach the server. */
 export function warnIfOpen(config: Config, logger: Logger, urls: readonly string[]): void {
   if (!isOpen(config)) return
-  logger.warn('no admin is configured: everybody who reaches this server may read and change everything')
+  logger.warn('no admin is configured: everybody who can reach this server may read and change everything')
   const url = urls.find((each) => !LOOPBACK.test(new URL(each).hostname))
   if (url === undefined) return
   const { hostname } = new URL(url)
   logger.warn(
-    `this server listens beyond this machine (${hostname}) without an admin; make one now: ` +
+    `other machines can reach this server (${hostname}), which has no admin; make one now: ` +
       `curl -X PUT ${url}_node/_local/_config/admins/anna -d '"a long password"'`,
   )
 }

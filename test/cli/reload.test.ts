@@ -31,12 +31,12 @@ t.test('SIGHUP reads local.ini anew; an error in it changes nothing', async (t) 
 
   writeFileSync(join(dataDir, 'local.ini'), '[a]\nb = one\n')
   child.process.kill('SIGHUP')
-  await logged(/"changed":\["a\/b"\].*the configuration was read anew/)
+  await logged(/"changed":\["a\/b"\].*reloaded the configuration/)
   t.equal(await value(), '"one"\n')
 
   writeFileSync(join(dataDir, 'local.ini'), '[a]\nb = two\nc\n')
   child.process.kill('SIGHUP')
-  await logged(/Line 3 of .*local\.ini is no section.*has an error and stays as it was/)
+  await logged(/Line 3 of .*local\.ini is not a section.*has an error; nothing changed/)
   t.equal(await value(), '"one"\n')
 
   child.process.kill('SIGTERM')

@@ -80,8 +80,8 @@ t.test('nonsense at the start is one line that says where it stands', async (t) 
       /^In hosted mode accounts are in _users/,
     ],
     ['[log]\nlevel = loud', {}, /log\/level must be one of debug, .*, not "loud"/],
-    ['[a]\nb = 1\n\nword\n', {}, /^Line 4 of .*local\.ini is no section, setting or comment\.$/],
-    ['[a\nb = 1\n', {}, /^Line 1 of .*local\.ini is no section: it must be a name between/],
+    ['[a]\nb = 1\n\nword\n', {}, /^Line 4 of .*local\.ini is not a section, a setting or a comment\.$/],
+    ['[a\nb = 1\n', {}, /^Line 1 of .*local\.ini is not a section: it must be a name between/],
     [
       '',
       { env: { SETTEE_PORT: '70000' } },

@@ -48,6 +48,6 @@ t.test('over HTTP only a list is taken, with its brackets', async (t) => {
   ] as const) {
     const set = () => checkSetting('couch_peruser', 'database_prefix', prefix)
     if (isGood) t.doesNotThrow(set, prefix)
-    else t.throws(set, /must be what the name of a database can begin with/)
+    else t.throws(set, /must be a valid prefix for the name of a database/)
   }
 })

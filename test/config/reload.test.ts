@@ -45,7 +45,7 @@ t.test('changes by hand take effect, and keys that are gone go back', async (t) 
     ['new', 'key', 'x', 'x'],
   ])
   const [line] = log
-  t.match(line, { level: 'info', facts: { changed: Array }, message: /read anew/ })
+  t.match(line, { level: 'info', facts: { changed: Array }, message: /reloaded the configuration/ })
   t.notMatch(JSON.stringify(line), /8000000|"x"|"3"/, 'no values')
   told.length = 0
   await reload()
@@ -56,13 +56,13 @@ t.test('an error changes nothing, and says where it stands', async (t) => {
   const { config, write, reload, log } = await start(t, '[a]\nb = 1\n[jwt_keys]\nhmac:x = c2VjcmV0\n')
   const before = config.all()
   const table: [text: string | Buffer, reason: RegExp][] = [
-    ['[a]\nb = 2\nc\n', /^Line 3 of .*local\.ini is no section, setting or comment\./],
-    ['[a] ; comment\nb = 2\n', /^Line 1 of .*local\.ini is no section:/],
-    ['[a\nb = 2\n', /^Line 1 of .* is no section:/],
-    ['b = 2\n[a]\n', /^Line 1 of .* is a setting, but no section stands above it/],
-    ['[a]\n\n more\n', /^Line 3 of .* goes on with the line above, which is no setting/],
-    ['[a]\n = 2\n', /^Line 2 of .* is no section, setting or comment/],
-    ['[]\n', /^Line 1 of .* names no section/],
+    ['[a]\nb = 2\nc\n', /^Line 3 of .*local\.ini is not a section, a setting or a comment\./],
+    ['[a] ; comment\nb = 2\n', /^Line 1 of .*local\.ini is not a section:/],
+    ['[a\nb = 2\n', /^Line 1 of .* is not a section:/],
+    ['b = 2\n[a]\n', /^Line 1 of .* is a setting, but there is no section above it/],
+    ['[a]\n\n more\n', /^Line 3 of .* continues the line above, which is not a setting/],
+    ['[a]\n = 2\n', /^Line 2 of .* is not a section, a setting or a comment/],
+    ['[]\n', /^Line 1 of .* has no section name/],
     ['[log]\n\nlevel = loud\n', /^Line 3 of .*: log\/level must be one of .*, not "loud"\./],
     ['[chttpd]\nport = 1\nport = x\n', /^Line 3 of .*: chttpd\/port must be/],
     [Buffer.from('[a]\nb = \xe4\n', 'latin1'), /^Line 2 of .* is not UTF-8/],
@@ -74,9 +74,9 @@ t.test('an error changes nothing, and says where it stands', async (t) => {
   for (const [text, reason] of table) {
     writeFileSync(config.path, text)
     await t.rejects(reload(), refusal(reason), String(text).slice(0, 40))
-    await t.rejects(reload(), refusal(/ The configuration stays as it was\.$/))
+    await t.rejects(reload(), refusal(/ The configuration has not changed\.$/))
     t.strictSame(config.all(), before)
-    t.match(log.at(-1), { level: 'warn', facts: { reason }, message: /stays as it was/ })
+    t.match(log.at(-1), { level: 'warn', facts: { reason }, message: /nothing changed/ })
   }
   t.notMatch(JSON.stringify(log), 'secret', 'no password is told')
   write(`${FAST}[a]\nb = 2\n`)
@@ -131,12 +131,15 @@ t.test('a half-written file takes no admin away', async (t) => {
   const admins = config.section('admins')
   const whole = text()
   for (const [half, reason] of [
-    ['', /names no admin any more/],
-    [FAST, /names no admin any more/],
-    [`${FAST}[admins]\n`, /names no admin any more/],
+    ['', /has no admins any more/],
+    [FAST, /has no admins any more/],
+    [`${FAST}[admins]\n`, /has no admins any more/],
     [whole.slice(0, whole.indexOf('anna = ') + 40), /the hash of the admin anna is broken/],
-    [whole.slice(0, whole.indexOf('\nbert')), /^Line \d+ of .*has no end, and admins have changed/],
-    [whole.slice(0, whole.indexOf('bert') + 4), /is no section, setting or comment/],
+    [
+      whole.slice(0, whole.indexOf('\nbert')),
+      /^Line \d+ of .*has no line break at its end, and admins have changed/,
+    ],
+    [whole.slice(0, whole.indexOf('bert') + 4), /is not a section, a setting or a comment/],
     [whole.slice(0, whole.indexOf('bert = ') + 7), /the admin bert has no password/],
   ] as const) {
     write(half)
@@ -181,7 +184,7 @@ t.test('a source that has gone changes nothing', async (t) => {
   })
   write(`${FAST}[a]\nb = 2\n`)
   writeFileSync(join(dataDir, 'secret'), '')
-  await t.rejects(reload(), refusal(/^COUCHDB_SECRET_FILE: .* is empty\. The configuration stays/))
+  await t.rejects(reload(), refusal(/^COUCHDB_SECRET_FILE: .* is empty\. The configuration has not/))
   t.equal(config.get('a', 'b'), '1')
   writeFileSync(join(dataDir, 'secret'), 'new')
   await reload()
@@ -204,7 +207,7 @@ t.test('proxy authentication that would believe anybody is refused, however it i
   const reason = /needs either settee\/trusted_proxies or chttpd_auth\/proxy_use_secret/
   write(FAST + handlers)
   await t.rejects(reload(), refusal(reason))
-  t.match(log, [{ level: 'warn', facts: { reason }, message: /stays as it was/ }])
+  t.match(log, [{ level: 'warn', facts: { reason }, message: /nothing changed/ }])
   t.equal(config.get('settee', 'trusted_proxies'), '192.0.2.1')
   await t.rejects(config.set('settee', 'trusted_proxies', ''), refusal(reason))
   await t.rejects(config.delete('settee', 'trusted_proxies', { persist: false }), refusal(reason))

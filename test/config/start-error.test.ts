@@ -15,11 +15,11 @@ t.test('what an operator is told, in one line each', async (t) => {
   const { port } = busy.address() as AddressInfo
   t.equal(
     startFailureLine(await listenError(port, '127.0.0.1')),
-    `Port ${port} on 127.0.0.1 is already in use; stop what uses it, or choose another with --port.`,
+    `Port ${port} on 127.0.0.1 is already in use; stop the program that uses it, or choose another port with --port.`,
   )
   t.equal(
     startFailureLine(await listenError(0, '192.0.2.1')),
-    'This machine has no address 192.0.2.1; give one of its own with --bind.',
+    'This machine does not have the address 192.0.2.1; choose one of its own with --bind.',
   )
   const folder = t.testdir({ file: '' })
   const notFolder = await mkdir(join(folder, 'file', 'data'), { recursive: true }).catch(
@@ -41,11 +41,11 @@ t.test('errors of the system that a test cannot provoke as root', (t) => {
   const table: [fields: object, line: string][] = [
     [
       { code: 'EACCES', syscall: 'listen', address: '::', port: 80 },
-      'Port 80 on :: may not be used by this account; choose one above 1023 with --port.',
+      'Port 80 on :: is not allowed for this account; choose a port above 1023 with --port.',
     ],
     [
       { code: 'ENOTFOUND', syscall: 'getaddrinfo' },
-      'The address given with --bind is not known on this machine; give one of its own.',
+      'This machine does not know the address given with --bind; choose one of its own.',
     ],
     [{ code: 'EMFILE', syscall: 'listen' }, 'settee cannot listen: system error'],
     [

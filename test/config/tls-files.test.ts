@@ -66,11 +66,11 @@ t.test('pairs that do not, and nothing of what is in them is told', async (t) =>
   const files = await filesOf(t, texts)
   const { certFile } = await certificateFiles(t)
   const cases = [
-    [{ cert_file: certFile, key_file: files.key }, /the key is not the one of the certificate/],
-    [{ cert_file: files.cert, key_file: files.rsa }, /the key is not the one of the certificate/],
-    [{ cert_file: files.none, key_file: files.key }, /one of them is no PEM file/],
-    [{ cert_file: files.cert, key_file: files.none }, /do not serve/],
-    [{ cert_file: files.empty, key_file: files.key }, /do not serve/],
+    [{ cert_file: certFile, key_file: files.key }, /the key does not belong to the certificate/],
+    [{ cert_file: files.cert, key_file: files.rsa }, /the key does not belong to the certificate/],
+    [{ cert_file: files.none, key_file: files.key }, /one of them is not a PEM file/],
+    [{ cert_file: files.cert, key_file: files.none }, /cannot be used/],
+    [{ cert_file: files.empty, key_file: files.key }, /cannot be used/],
     [{ cert_file: files.cert, key_file: files.locked }, /the key needs a password \(ssl\/password\)/],
     [
       { cert_file: files.cert, key_file: files.locked, password: 'secret guess' },
@@ -78,7 +78,7 @@ t.test('pairs that do not, and nothing of what is in them is told', async (t) =>
     ],
     [
       { cert_file: files.weak, key_file: files.weakKey },
-      /the certificate's key is too short: RSA needs 2,048 bits/,
+      /the certificate's key is too short: RSA needs at least 2,048 bits/,
     ],
     [
       { cert_file: files.cert, key_file: files.key, cacert_file: files.weak },
@@ -86,8 +86,8 @@ t.test('pairs that do not, and nothing of what is in them is told', async (t) =>
     ],
     [{ cert_file: files.huge, key_file: files.key }, /ssl\/cert_file: .* cannot be read \(EFBIG\)/],
     [{ cert_file: `${files.cert}.none`, key_file: files.key }, /ssl\/cert_file: .* \(ENOENT\)/],
-    [{ cert_file: files.cert }, /ssl\/key_file names no file/],
-    [{ key_file: files.key }, /ssl\/cert_file names no file/],
+    [{ cert_file: files.cert }, /ssl\/key_file does not name a file/],
+    [{ key_file: files.key }, /ssl\/cert_file does not name a file/],
   ] as const
   for (const [ssl, reason] of cases) {
     const error = await readTlsPair(await configOf(t, ssl)).catch((thrown: Error) => thrown)

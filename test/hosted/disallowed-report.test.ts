@@ -48,7 +48,7 @@ t.test('a hundred lines, and then the number', async (t) => {
   const { warnings, end } = look(Object.fromEntries(many))
   t.same(await end, { databases: 103, holding: 103 })
   t.equal(warnings.length, 101)
-  t.match(warnings.at(-1)?.text, /further databases are not named/)
+  t.match(warnings.at(-1)?.text, /more databases hold some/)
 })
 
 t.test('one that cannot be read is told of, one that is deleted meanwhile is not', async (t) => {

@@ -38,6 +38,6 @@ t.test('what is no quota is refused', async (t) => {
     t.throws(() => readQuota({ bytes: limit }), { code: 'bad_request' }, JSON.stringify(limit))
   }
   t.throws(() => readQuota({ requests: 0 }), { message: /at least 1/ })
-  t.throws(() => readQuota({ colour: 1 }), { message: /no `colour`/ })
+  t.throws(() => readQuota({ colour: 1 }), { message: /not `colour`/ })
   t.throws(() => readQuota(JSON.parse('{"__proto__":1}')), { code: 'bad_request' })
 })

@@ -149,11 +149,11 @@ t.test('the file is read anew', async (t) => {
   await writeFile(server.path, '[couchdb]\nmax_document_size = 30\nword\n')
   t.match(await call('POST', '/_config/_reload'), {
     status: 400,
-    json: { error: 'bad_request', reason: /^Line 3 of .*local\.ini is no section.* stays as it was\.$/ },
+    json: { error: 'bad_request', reason: /^Line 3 of .*local\.ini is not a section.* has not changed\.$/ },
   })
   t.equal((await call('GET', '/_config/couchdb/max_document_size')).json, '20')
-  t.match(await server.log(), /"level":"info".*the configuration was read anew/)
-  t.match(await server.log(), /"level":"warn".*Line 3 of.*the configuration has an error and stays as it was/)
+  t.match(await server.log(), /"level":"info".*reloaded the configuration/)
+  t.match(await server.log(), /"level":"warn".*Line 3 of.*the configuration has an error; nothing changed/)
   t.match(await call('POST', '/_node/x/_config/_reload'), {
     status: 404,
     json: { reason: 'no such node: x' },

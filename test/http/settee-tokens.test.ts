@@ -165,9 +165,9 @@ t.test('what is asked wrongly', async (t) => {
     [{ name: 1 }, 'o:o', 400, '`name` member must be a string.'],
     [{ name: 'x', admin: 1 }, 'o:o', 400, '`admin` member must be true or false.'],
     [{ name: ' ' }, 'o:o', 400, /must not be empty/],
-    [{ name: 'phones' }, 'o:o', 400, /may have 5 characters/],
-    [{ name: 'phone' }, 'm:m', 409, 'The account has a token of this name already.'],
-    [{ name: 'desk' }, 'm:m', 403, /has 1 tokens, as many as it may have/],
+    [{ name: 'phones' }, 'o:o', 400, /at most 5 characters/],
+    [{ name: 'phone' }, 'm:m', 409, 'The account already has a token of this name.'],
+    [{ name: 'desk' }, 'm:m', 403, /the maximum of 1 tokens/],
   ]
   for (const [json, auth, status, reason] of cases) {
     const answer = await call('POST', '/_settee/tokens', { json, auth })

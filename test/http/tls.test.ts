@@ -67,7 +67,7 @@ t.test('a certificate that is replaced', async (t) => {
     t.equal(await serial(t, secureUrl), before)
     t.match(
       lines.find((line) => line.includes('the old one stays')),
-      /the key is not the one of the certificate/,
+      /the key does not belong to the certificate/,
     )
     await sleep(200)
     t.equal(errors(), 1)
@@ -268,10 +268,10 @@ t.test('what a start says of files that do not serve', async (t) => {
   const otherKind = `${keyFile}.rsa`
   await writeFile(otherKind, privateKey.export({ type: 'pkcs8', format: 'pem' }))
   const cases = [
-    [{ certFile, keyFile: other.keyFile }, /the key is not the one of the certificate/],
-    [{ certFile, keyFile: otherKind }, /the key is not the one of the certificate/],
+    [{ certFile, keyFile: other.keyFile }, /the key does not belong to the certificate/],
+    [{ certFile, keyFile: otherKind }, /the key does not belong to the certificate/],
     [{ certFile: `${certFile}.none`, keyFile }, /ssl\/cert_file: .* cannot be read \(ENOENT\)/],
-    [{ certFile: keyFile, keyFile }, /do not serve/],
+    [{ certFile: keyFile, keyFile }, /cannot be used/],
   ] as const
   for (const [tls, reason] of cases) await t.rejects(startTestServer(t, { tls }), { message: reason })
 })

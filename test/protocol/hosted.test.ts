@@ -87,7 +87,7 @@ t.test('the log names the databases that hold something from before', async (t) 
       .split('\n')
       .filter((line) => line !== '')
       .map((line) => JSON.parse(line) as { msg: string; database?: string })
-  const last = () => lines().find(({ msg }) => /were looked through/.test(msg))
+  const last = () => lines().find(({ msg }) => /searched all databases/.test(msg))
   await until('all databases were looked through', () => last() !== undefined)
   const told = lines().filter(({ database }) => database !== undefined)
   t.match(

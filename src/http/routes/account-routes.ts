@@ -115,7 +115,7 @@ async function makeAccount(request: FastifyRequest, reply: FastifyReply): Promis
 
 async function accountOf(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const account = await hostedOf(request).accounts.describe(nameOf(request))
-  if (account === null) throw new CouchError('not_found', 'There is no account of this name.')
+  if (account === null) throw new CouchError('not_found', 'There is no account with this name.')
   return sendJson(reply, 200, account)
 }
 

@@ -55,7 +55,7 @@ async function countNotes(server: ServerProcess): Promise<number | undefined> {
 }
 
 async function killThreads(t: Test, server: ServerProcess): Promise<void> {
-  const deaths = () => server.log().filter(({ msg }) => msg.startsWith('a thread has died')).length
+  const deaths = () => server.log().filter(({ msg }) => msg.startsWith('a thread died')).length
   for (let n = 1; n <= DEATHS; n += 1) {
     // Every fourth is the thread that keeps the list of databases.
     const database = n % 4 === 0 ? '_users' : 'notes'

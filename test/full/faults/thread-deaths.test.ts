@@ -105,7 +105,7 @@ async function started(t: Test) {
 
 /** The deaths that the log tells of. */
 function deathsIn(server: ServerProcess): readonly (LogLine & { readonly err: Error })[] {
-  const told = server.log().filter(({ msg }) => msg.startsWith('a thread has died'))
+  const told = server.log().filter(({ msg }) => msg.startsWith('a thread died'))
   return told as (LogLine & { readonly err: Error })[]
 }
 

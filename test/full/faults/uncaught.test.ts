@@ -17,7 +17,7 @@ t.test('an unhandled rejection ends the server with a fatal line, what was ackno
   t.match(stderr, /stops after an internal error: Error: a rejection that nobody handles\n +at /)
   t.match(
     server.log().filter(({ level }) => level === 'fatal'),
-    [{ msg: /nobody has caught/, err: { message: 'a rejection that nobody handles', stack: /at / } }],
+    [{ msg: /uncaught error/, err: { message: 'a rejection that nobody handles', stack: /at / } }],
   )
   await server.start()
   t.match(await server.ask('GET', '/notes'), { json: { doc_count: 20 } })
