@@ -10,9 +10,9 @@ import {
   RELEASE_SYNC,
 } from 'quickjs-emscripten'
 import { CouchError } from '../core/errors.ts'
-import type { FunctionLimits } from './board.ts'
 import { ENVIRONMENT } from './environment.ts'
 import type { Call, CallKind, UserFunction } from './messages.ts'
+import type { FunctionLimits } from './slot-table.ts'
 
 /** What may be called of {@link ENVIRONMENT}. */
 type Entry = 'load' | 'share' | 'give' | Exclude<CallKind, 'compile'>

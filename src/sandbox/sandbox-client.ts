@@ -4,12 +4,10 @@
  * holds its thread.
  */
 import type { MessagePort } from 'node:worker_threads'
-import { CouchError } from '../core/errors.ts'
-import { Board, type Seat } from './board.ts'
+import { CouchError, unpackError } from '../core/errors.ts'
 import { type Job, JobQueue } from './job-queue.ts'
 import {
   type Call,
-  errorOf,
   lengthOf,
   nameOf,
   type Outcome,
@@ -21,6 +19,7 @@ import {
   sandboxOver,
   type Work,
 } from './messages.ts'
+import { type Slot, SlotTable } from './slot-table.ts'
 
 /** The first work has waited so long: another thread is asked for. In ms. */
 const LONG_WAIT_MS = 20
@@ -39,7 +38,7 @@ const LOOK_MS = 1000
 const MAX_REMEMBERED = 256
 
 interface SandboxThread {
-  readonly seat: Seat
+  readonly slot: Slot
   readonly port: MessagePort
   /** The job of which a piece is there. */
   job: Job | undefined
@@ -56,11 +55,11 @@ export interface FunctionCounts {
 export class SandboxClient {
   /** The interface for the rest of the house. */
   readonly sandbox: Sandbox
-  readonly #board: Board
+  readonly #slotTable: SlotTable
   readonly #number: number
   readonly #askForThread: () => void
   readonly #queue = new JobQueue()
-  /** By place on the board, lowest first, so that threads that are not needed become idle. */
+  /** By place on the slotTable, lowest first, so that threads that are not needed become idle. */
   readonly #threads = new Map<number, SandboxThread>()
   /** Where a function is ready; least recently used first. */
   readonly #lastSlots = new Map<string, number>()
@@ -77,8 +76,8 @@ export class SandboxClient {
    * @param askForThread tells the main thread that work waits for a sandbox thread
    * @param maxWaitMs for tests
    */
-  constructor({ board, client }: SandboxAccess, askForThread: () => void, maxWaitMs = MAX_WAIT_MS) {
-    this.#board = new Board(board)
+  constructor({ slotTable, client }: SandboxAccess, askForThread: () => void, maxWaitMs = MAX_WAIT_MS) {
+    this.#slotTable = new SlotTable(slotTable)
     this.#number = client
     this.#askForThread = askForThread
     this.#maxWaitMs = maxWaitMs
@@ -108,7 +107,7 @@ export class SandboxClient {
   #lookLater(): void {
     this.#look ??= setTimeout(() => {
       this.#look = undefined
-      const longest = this.#maxWaitMs + this.#board.limits.timeoutMs
+      const longest = this.#maxWaitMs + this.#slotTable.limits.timeoutMs
       this.#queue.failWaiting(performance.now() - longest, new CouchError('unavailable'))
       if (!this.#queue.isEmpty) this.#lookLater()
     }, LOOK_MS).unref()
@@ -123,22 +122,22 @@ export class SandboxClient {
   /** Takes what the main thread tells. */
   notice(notice: SandboxNotice): void {
     if (notice.type === 'thread' && this.#isClosed) notice.port.close()
-    else if (notice.type === 'thread') this.#join(notice.seat, notice.port)
-    else if (notice.type === 'lost') this.#lose(notice.seat, notice.reason)
+    else if (notice.type === 'thread') this.#join(notice.slot, notice.port)
+    else if (notice.type === 'lost') this.#lose(notice.slot, notice.reason)
     else if (this.#threads.size === 0) this.#queue.failAll(new CouchError('unavailable', undefined, notice))
     this.#pump()
   }
 
-  #join(seat: Seat, port: MessagePort): void {
-    const thread: SandboxThread = { seat, port, job: undefined }
+  #join(slot: Slot, port: MessagePort): void {
+    const thread: SandboxThread = { slot, port, job: undefined }
     port.on('message', (reply: RunReply) => this.#take(thread, reply))
-    this.#threads.set(seat.slot, thread)
+    this.#threads.set(slot.index, thread)
   }
 
-  #lose(seat: Seat, reason: 'timeout' | 'died' | 'ended'): void {
-    const thread = this.#threads.get(seat.slot)
-    if (thread?.seat.thread !== seat.thread) return
-    this.#threads.delete(seat.slot)
+  #lose(slot: Slot, reason: 'timeout' | 'died' | 'ended'): void {
+    const thread = this.#threads.get(slot.index)
+    if (thread?.slot.thread !== slot.thread) return
+    this.#threads.delete(slot.index)
     thread.port.close()
     const { job } = thread
     if (job === undefined) return
@@ -155,13 +154,13 @@ export class SandboxClient {
   /** Sends what can be sent. */
   #pump(): void {
     for (;;) {
-      const { freed } = this.#board
+      const { freed } = this.#slotTable
       const job = this.#queue.next()
       if (job === undefined) {
-        this.#board.stopWaiting(this.#number)
+        this.#slotTable.stopWaiting(this.#number)
         return
       }
-      const yields = !this.#mayOvertake && this.#board.overtakes(this.#number)
+      const yields = !this.#mayOvertake && this.#slotTable.overtakes(this.#number)
       const thread = yields ? undefined : this.#claim(job)
       this.#mayOvertake = false
       if (thread === undefined) {
@@ -169,7 +168,7 @@ export class SandboxClient {
         this.#wait(freed, job, yields)
         return
       }
-      this.#board.stopWaiting(this.#number)
+      this.#slotTable.stopWaiting(this.#number)
       this.#send(thread, job)
     }
   }
@@ -177,25 +176,25 @@ export class SandboxClient {
   #claim({ key }: Job): SandboxThread | undefined {
     const last = this.#threads.get(this.#lastSlots.get(key) ?? -1)
     if (last !== undefined && this.#tryClaim(last)) return last
-    const slots = [...this.#threads.keys()].sort((a, b) => a - b)
-    for (const slot of slots) {
-      const thread = this.#threads.get(slot) as SandboxThread
+    const indexes = [...this.#threads.keys()].sort((a, b) => a - b)
+    for (const index of indexes) {
+      const thread = this.#threads.get(index) as SandboxThread
       if (this.#tryClaim(thread)) return thread
     }
     return undefined
   }
 
   #tryClaim(thread: SandboxThread): boolean {
-    return thread.job === undefined && this.#board.claim(thread.seat, this.#number)
+    return thread.job === undefined && this.#slotTable.claim(thread.slot, this.#number)
   }
 
   /** Tries again when a thread has become free, and asks for another when that takes long. */
   #wait(freed: number, job: Job, yields: boolean): void {
-    this.#board.wait(this.#number)
+    this.#slotTable.wait(this.#number)
     if (this.#threads.size === 0 || performance.now() - job.since > LONG_WAIT_MS) this.#askForThread()
     if (this.#isWaiting) return
     this.#isWaiting = true
-    this.#board.whenFreed(freed, yields ? YIELD_MS : LONG_WAIT_MS).then(
+    this.#slotTable.whenFreed(freed, yields ? YIELD_MS : LONG_WAIT_MS).then(
       (isFreed) => {
         this.#isWaiting = false
         this.#mayOvertake = yields && !isFreed
@@ -207,7 +206,7 @@ export class SandboxClient {
 
   #send(thread: SandboxThread, job: Job): void {
     thread.job = job
-    this.#remember(job.key, thread.seat.slot)
+    this.#remember(job.key, thread.slot.index)
     const { kind, fn, shared } = job.work
     const request: RunRequest = {
       job: job.number,
@@ -217,9 +216,9 @@ export class SandboxClient {
     thread.port.postMessage(request)
   }
 
-  #remember(key: string, slot: number): void {
+  #remember(key: string, index: number): void {
     this.#lastSlots.delete(key)
-    this.#lastSlots.set(key, slot)
+    this.#lastSlots.set(key, index)
     if (this.#lastSlots.size <= MAX_REMEMBERED) return
     for (const oldest of this.#lastSlots.keys()) {
       this.#lastSlots.delete(oldest)
@@ -239,7 +238,7 @@ export class SandboxClient {
     job.needsSource = outcome.type === 'unknown'
     if (outcome.type === 'failed') {
       this.#failed += 1
-      this.#queue.fail(job, errorOf(outcome))
+      this.#queue.fail(job, unpackError(outcome.error))
     } else if (outcome.type === 'unknown') this.#queue.putFirst(job)
     else {
       this.#done += outcome.results.length
@@ -255,7 +254,7 @@ export class SandboxClient {
   close(): void {
     this.#isClosed = true
     clearTimeout(this.#look)
-    this.#board.stopWaiting(this.#number)
+    this.#slotTable.stopWaiting(this.#number)
     this.#queue.failAll(new CouchError('unavailable'))
     for (const { port } of this.#threads.values()) port.close()
     this.#threads.clear()

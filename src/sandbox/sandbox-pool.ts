@@ -6,8 +6,8 @@
 import { availableParallelism } from 'node:os'
 import { extname } from 'node:path'
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads'
-import { Board, type FunctionLimits, MAX_SLOTS, type Seat } from './board.ts'
 import type { Introduction, SandboxAccess, SandboxNotice, SandboxThreadOptions } from './messages.ts'
+import { type FunctionLimits, MAX_SLOTS, type Slot, SlotTable } from './slot-table.ts'
 
 /** Threads while none is held by a long call. */
 const MAX_THREADS = Math.max(2, Math.min(4, availableParallelism()))
@@ -56,7 +56,7 @@ interface Client {
 }
 
 interface SandboxThread {
-  readonly seat: Seat
+  readonly slot: Slot
   readonly worker: Worker
   isReady: boolean
   /** The mark of the call at which it was seen last, and when it was first seen at it. */
@@ -68,7 +68,7 @@ interface SandboxThread {
 
 export class SandboxPool {
   readonly #options: SandboxPoolOptions
-  readonly #board = new Board()
+  readonly #slotTable = new SlotTable()
   readonly #threads = new Map<number, SandboxThread>()
   /** Database threads that have asked for a thread. */
   readonly #clients = new Map<number, Client>()
@@ -82,7 +82,7 @@ export class SandboxPool {
 
   constructor(options: SandboxPoolOptions) {
     this.#options = options
-    this.#board.limits = options.limits
+    this.#slotTable.limits = options.limits
     this.#idleMs = options.idleMs ?? IDLE_MS
   }
 
@@ -93,7 +93,7 @@ export class SandboxPool {
 
   /** What calls that begin from now on may take. */
   setLimits(limits: FunctionLimits): void {
-    this.#board.limits = limits
+    this.#slotTable.limits = limits
   }
 
   /** Takes in a database thread. */
@@ -101,7 +101,7 @@ export class SandboxPool {
     this.#clientCount += 1
     const client: Client = { number: this.#clientCount, tell, known: new Set() }
     return {
-      access: { board: this.#board.memory, client: client.number },
+      access: { slotTable: this.#slotTable.memory, client: client.number },
       need: () => this.#need(client),
       leave: () => this.#leave(client),
     }
@@ -109,7 +109,7 @@ export class SandboxPool {
 
   #leave({ number }: Client): void {
     this.#clients.delete(number)
-    this.#board.stopWaiting(number)
+    this.#slotTable.stopWaiting(number)
   }
 
   #need(client: Client): void {
@@ -119,36 +119,36 @@ export class SandboxPool {
     if (this.#mayStart()) this.#start()
   }
 
-  #introduce(client: Client, { seat, worker, isReady, ending }: SandboxThread): void {
-    if (!isReady || ending !== undefined || client.known.has(seat.thread)) return
-    client.known.add(seat.thread)
+  #introduce(client: Client, { slot, worker, isReady, ending }: SandboxThread): void {
+    if (!isReady || ending !== undefined || client.known.has(slot.thread)) return
+    client.known.add(slot.thread)
     const { port1, port2 } = new MessageChannel()
     const introduction: Introduction = { client: client.number, port: port1 }
     worker.postMessage(introduction, [port1])
-    client.tell({ type: 'thread', seat, port: port2 }, port2)
+    client.tell({ type: 'thread', slot, port: port2 }, port2)
   }
 
   #mayStart(): boolean {
     const threads = [...this.#threads.values()]
     // One at a time; and those who ask look again when it is there.
     if (threads.length >= MAX_SLOTS || threads.some(({ isReady }) => !isReady)) return false
-    if (threads.some(({ seat }) => this.#board.isFree(seat))) return false
+    if (threads.some(({ slot }) => this.#slotTable.isFree(slot))) return false
     if (threads.length > 0 && performance.now() - this.#lastReady < SETTLE_MS) return false
     if (performance.now() - this.#lastFailed < RETRY_MS) return false
-    const held = threads.filter(({ seat }) => this.#isHeld(seat))
+    const held = threads.filter(({ slot }) => this.#isHeld(slot))
     return threads.length - held.length < MAX_THREADS
   }
 
-  #isHeld(seat: Seat): boolean {
-    return this.#board.busyMs(seat) > HELD_MS
+  #isHeld(slot: Slot): boolean {
+    return this.#slotTable.busyMs(slot) > HELD_MS
   }
 
   /**
-   * For how long a thread has been seen at the call that it is at, in ms. What the board says is not enough to end a
+   * For how long a thread has been seen at the call that it is at, in ms. What the slotTable says is not enough to end a
    * thread for: between a claim and its mark the time of an idle thread counts as the claim's.
    */
   #callMs(thread: SandboxThread): number {
-    const call = this.#board.callOf(thread.seat)
+    const call = this.#slotTable.callOf(thread.slot)
     if (call !== thread.call) thread.callSeen = performance.now()
     thread.call = call
     return call === undefined ? 0 : performance.now() - thread.callSeen
@@ -156,13 +156,13 @@ export class SandboxPool {
 
   #start(): void {
     this.#threadCount += 1
-    let slot = 0
-    while (this.#threads.has(slot)) slot += 1
-    const seat: Seat = { slot, thread: this.#threadCount }
-    const worker = this.#tryStart({ board: this.#board.memory, seat })
+    let index = 0
+    while (this.#threads.has(index)) index += 1
+    const slot: Slot = { index, thread: this.#threadCount }
+    const worker = this.#tryStart({ slotTable: this.#slotTable.memory, slot })
     if (worker === undefined) return
-    const thread = { seat, worker, isReady: false, call: undefined, callSeen: 0, ending: undefined }
-    this.#threads.set(slot, thread)
+    const thread = { slot, worker, isReady: false, call: undefined, callSeen: 0, ending: undefined }
+    this.#threads.set(index, thread)
     this.#follow(thread)
     this.#watch ??= setInterval(() => this.#look(), WATCH_MS).unref()
   }
@@ -200,16 +200,16 @@ export class SandboxPool {
     thread.worker.once('message', () => {
       thread.isReady = true
       this.#lastReady = performance.now()
-      this.#board.open(thread.seat)
+      this.#slotTable.open(thread.slot)
       for (const client of this.#clients.values()) this.#introduce(client, thread)
     })
     thread.worker.once('exit', () => this.#ended(thread, fault))
   }
 
   #ended(thread: SandboxThread, fault: unknown): void {
-    const { seat, ending, isReady } = thread
-    this.#board.close(seat)
-    this.#threads.delete(seat.slot)
+    const { slot, ending, isReady } = thread
+    this.#slotTable.close(slot)
+    this.#threads.delete(slot.index)
     if (this.#threads.size === 0) {
       clearInterval(this.#watch)
       this.#watch = undefined
@@ -222,29 +222,32 @@ export class SandboxPool {
     }
     if (ending === undefined) this.#options.onFault(cause)
     for (const { known, tell } of this.#clients.values()) {
-      if (known.delete(seat.thread)) tell({ type: 'lost', seat, reason: ending ?? 'died' })
+      if (known.delete(slot.thread)) tell({ type: 'lost', slot, reason: ending ?? 'died' })
     }
   }
 
   /** Ends threads whose call should have been stopped long ago, and those that nobody needs; keeps one free. */
   #look(): void {
-    const tooLong = this.#board.limits.timeoutMs + GRACE_MS
+    const tooLong = this.#slotTable.limits.timeoutMs + GRACE_MS
     for (const thread of this.#threads.values()) {
       if (!thread.isReady || thread.ending !== undefined) continue
       if (this.#callMs(thread) > tooLong) {
-        this.#board.close(thread.seat)
+        this.#slotTable.close(thread.slot)
         this.#end(thread, this.#hasMovedOn(thread) ? 'ended' : 'timeout')
-      } else if (this.#board.idleMs(thread.seat) > this.#idleMs && this.#board.closeIfFree(thread.seat)) {
+      } else if (
+        this.#slotTable.idleMs(thread.slot) > this.#idleMs &&
+        this.#slotTable.closeIfFree(thread.slot)
+      ) {
         this.#end(thread, 'ended')
       }
     }
     const threads = [...this.#threads.values()]
-    if (threads.every(({ seat }) => this.#isHeld(seat)) && this.#mayStart()) this.#start()
+    if (threads.every(({ slot }) => this.#isHeld(slot)) && this.#mayStart()) this.#start()
   }
 
   /** Whether a thread came to another call just before it was closed: that one is not to blame. */
-  #hasMovedOn({ seat, call }: SandboxThread): boolean {
-    return this.#board.markOf(seat) !== call
+  #hasMovedOn({ slot, call }: SandboxThread): boolean {
+    return this.#slotTable.markOf(slot) !== call
   }
 
   #end(thread: SandboxThread, reason: 'timeout' | 'ended'): void {

@@ -1,12 +1,10 @@
 /** Runs pieces of work, and keeps the functions that were run last ready for the next. */
 import { setPriority } from 'node:os'
 import { parentPort, workerData } from 'node:worker_threads'
-import { CouchError } from '../core/errors.ts'
-import { Board, type FunctionLimits } from './board.ts'
+import { CouchError, packError } from '../core/errors.ts'
 import { ENVIRONMENT } from './environment.ts'
 import { FunctionContext, newInstance } from './function-context.ts'
 import {
-  failureOf,
   type Introduction,
   keyOf,
   type Outcome,
@@ -15,6 +13,7 @@ import {
   type RunRequest,
   type SandboxThreadOptions,
 } from './messages.ts'
+import { type FunctionLimits, SlotTable } from './slot-table.ts'
 
 /** After so long a piece gives way to others, in ms. */
 const SLICE_MS = 25
@@ -55,7 +54,7 @@ export class Runner {
       const context = this.#known(key) ?? (await this.#make(key, piece, source))
       return context === null ? { type: 'unknown' } : this.#callAll(context, piece)
     } catch (error) {
-      return failureOf(error)
+      return failed(error)
     } finally {
       if (this.#contexts.get(key)?.isSpent === true) this.#contexts.delete(key)
       this.#dropSpare()
@@ -130,6 +129,10 @@ export class Runner {
   }
 }
 
+function failed(error: unknown): Outcome {
+  return { type: 'failed', error: packError(error) }
+}
+
 function isOutOfMemory(error: unknown): boolean {
   return error instanceof CouchError && error.code === 'function_memory'
 }
@@ -142,16 +145,19 @@ const STACK = 512 * 1024
 const NICENESS = 5
 
 if (parentPort !== null) {
-  const { board: memory, seat } = workerData as SandboxThreadOptions
-  const board = new Board(memory)
-  const runner = new Runner({ limits: () => board.limits, stack: STACK, onCall: () => board.begin(seat) })
+  const { slotTable: memory, slot } = workerData as SandboxThreadOptions
+  const slotTable = new SlotTable(memory)
+  const runner = new Runner({
+    limits: () => slotTable.limits,
+    stack: STACK,
+    onCall: () => slotTable.begin(slot),
+  })
 
   parentPort.on('message', ({ client, port }: Introduction) => {
     port.on('message', async ({ job, piece, source }: RunRequest) => {
-      const outcome = await runner.run(piece, source).catch(failureOf)
-      const reply: RunReply = { job, outcome }
+      const reply: RunReply = { job, outcome: await runner.run(piece, source).catch(failed) }
       port.postMessage(reply)
-      board.release(seat, client)
+      slotTable.release(slot, client)
     })
   })
   lowerPriority()

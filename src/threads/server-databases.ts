@@ -11,8 +11,8 @@ import {
   type Space,
   shortage,
 } from '../core/types.ts'
-import type { FunctionLimits } from '../sandbox/board.ts'
 import { SandboxPool } from '../sandbox/sandbox-pool.ts'
+import type { FunctionLimits } from '../sandbox/slot-table.ts'
 import type {
   Catalog,
   CatalogUpdates,

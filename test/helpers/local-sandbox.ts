@@ -1,6 +1,7 @@
-import type { FunctionLimits } from '../../src/sandbox/board.ts'
-import { errorOf, type Sandbox, sandboxOver, type Work } from '../../src/sandbox/messages.ts'
+import { unpackError } from '../../src/core/errors.ts'
+import { type Sandbox, sandboxOver, type Work } from '../../src/sandbox/messages.ts'
 import { Runner } from '../../src/sandbox/sandbox-worker.ts'
+import type { FunctionLimits } from '../../src/sandbox/slot-table.ts'
 
 const DEFAULT: FunctionLimits = { timeoutMs: 5000, memory: 67_108_864 }
 /** The main thread's stack is small. */
@@ -25,7 +26,7 @@ async function runAll(runner: Runner, work: Work): Promise<readonly string[]> {
   let source: string | null = null
   while (results.length < work.calls.length) {
     const outcome = await runner.run({ ...work, calls: work.calls.slice(results.length) }, source)
-    if (outcome.type === 'failed') throw errorOf(outcome)
+    if (outcome.type === 'failed') throw unpackError(outcome.error)
     if (outcome.type === 'done') results.push(...outcome.results)
     source = outcome.type === 'unknown' ? work.fn.source : null
   }

@@ -3,7 +3,7 @@ import { parentPort, workerData } from 'node:worker_threads'
 
 await import('../helpers/sandbox-thread.mjs')
 
-const isFirst = workerData.seat.thread === 1
+const isFirst = workerData.slot.thread === 1
 
 parentPort.on('message', ({ port }) => {
   port.on('message', ({ piece }) => {

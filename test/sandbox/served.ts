@@ -1,9 +1,9 @@
 /** Sandboxes over real threads, as the threads of databases have them. */
 import type { Test } from 'tap'
-import type { FunctionLimits } from '../../src/sandbox/board.ts'
 import type { Sandbox } from '../../src/sandbox/messages.ts'
 import { SandboxClient } from '../../src/sandbox/sandbox-client.ts'
 import { SandboxPool, type SandboxPoolOptions } from '../../src/sandbox/sandbox-pool.ts'
+import type { FunctionLimits } from '../../src/sandbox/slot-table.ts'
 
 const ENTRY = new URL('../helpers/sandbox-thread.mjs', import.meta.url)
 

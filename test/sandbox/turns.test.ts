@@ -2,78 +2,78 @@
 import { once } from 'node:events'
 import { MessageChannel, type MessagePort } from 'node:worker_threads'
 import t, { type Test } from 'tap'
-import { Board, type Seat } from '../../src/sandbox/board.ts'
 import type { RunRequest } from '../../src/sandbox/messages.ts'
 import { SandboxClient } from '../../src/sandbox/sandbox-client.ts'
+import { type Slot, SlotTable } from '../../src/sandbox/slot-table.ts'
 import { filterOf } from './functions.ts'
 
-const seat: Seat = { slot: 0, thread: 1 }
+const slot: Slot = { index: 0, thread: 1 }
 const LONG_MS = 100
 
 /** Database threads 1 and 2; the first is played by a client. */
 function serve(t: Test) {
-  const board = new Board()
-  board.limits = { timeoutMs: 5000, memory: 67_108_864 }
-  board.open(seat)
-  const client = new SandboxClient({ board: board.memory, client: 1 }, () => undefined)
+  const slotTable = new SlotTable()
+  slotTable.limits = { timeoutMs: 5000, memory: 67_108_864 }
+  slotTable.open(slot)
+  const client = new SandboxClient({ slotTable: slotTable.memory, client: 1 }, () => undefined)
   const { port1, port2 } = new MessageChannel()
   t.teardown(() => {
     client.close()
     port1.close()
   })
-  client.notice({ type: 'thread', seat, port: port2 })
-  return { board, port: port1, ask: () => client.sandbox.filter(filterOf('f'), ['{}'], '{}') }
+  client.notice({ type: 'thread', slot, port: port2 })
+  return { slotTable, port: port1, ask: () => client.sandbox.filter(filterOf('f'), ['{}'], '{}') }
 }
 
 /** Takes a piece as a sandbox thread does, and is done with it. */
-async function work(board: Board, port: MessagePort): Promise<void> {
+async function work(slotTable: SlotTable, port: MessagePort): Promise<void> {
   const [{ job }] = (await once(port, 'message')) as [RunRequest]
   port.postMessage({ job, outcome: { type: 'done', results: ['true'] } })
-  board.release(seat, 1)
+  slotTable.release(slot, 1)
 }
 
 /** As if the other had begun to wait long ago. */
-function waitLong(t: Test, board: Board): void {
+function waitLong(t: Test, slotTable: SlotTable): void {
   const [seconds, nanoseconds] = process.hrtime()
   const captured = t.capture(process, 'hrtime', (() => [seconds - LONG_MS / 1000, nanoseconds]) as never)
-  board.wait(2)
+  slotTable.wait(2)
   captured.restore()
 }
 
 t.test('a free thread is left to who has waited longer', async (t) => {
-  const { board, port, ask } = serve(t)
-  waitLong(t, board)
+  const { slotTable, port, ask } = serve(t)
+  waitLong(t, slotTable)
   const asked = ask()
-  t.ok(board.claim(seat, 2), 'it was not taken')
-  board.stopWaiting(2)
-  board.release(seat, 2)
-  await work(board, port)
+  t.ok(slotTable.claim(slot, 2), 'it was not taken')
+  slotTable.stopWaiting(2)
+  slotTable.release(slot, 2)
+  await work(slotTable, port)
   t.same(await asked, [true])
 })
 
 t.test('but not for long to one that does not take it', async (t) => {
-  const { board, port, ask } = serve(t)
-  waitLong(t, board)
+  const { slotTable, port, ask } = serve(t)
+  waitLong(t, slotTable)
   for (let turn = 0; turn < 3; turn += 1) {
     const begun = performance.now()
     const asked = ask()
-    await work(board, port)
+    await work(slotTable, port)
     t.same(await asked, [true])
     t.ok(performance.now() - begun < 1000)
   }
 })
 
 t.test('who is served waits no more', async (t) => {
-  const { board, port, ask } = serve(t)
-  t.ok(board.claim(seat, 2))
+  const { slotTable, port, ask } = serve(t)
+  t.ok(slotTable.claim(slot, 2))
   const asked = ask()
   const [seconds, nanoseconds] = process.hrtime()
   const captured = t.capture(process, 'hrtime', (() => [seconds + 60, nanoseconds]) as never)
-  t.ok(board.overtakes(2), 'it waits')
+  t.ok(slotTable.overtakes(2), 'it waits')
   captured.restore()
-  board.release(seat, 2)
-  await work(board, port)
+  slotTable.release(slot, 2)
+  await work(slotTable, port)
   t.same(await asked, [true])
   t.capture(process, 'hrtime', (() => [seconds + 60, nanoseconds]) as never)
-  t.notOk(board.overtakes(2))
+  t.notOk(slotTable.overtakes(2))
 })

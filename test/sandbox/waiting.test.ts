@@ -3,8 +3,8 @@ import { once } from 'node:events'
 import { MessageChannel } from 'node:worker_threads'
 import t from 'tap'
 import { DEFAULT_LIMITS, DEFAULT_RULES } from '../../src/core/types.ts'
-import { Board } from '../../src/sandbox/board.ts'
 import { SandboxClient } from '../../src/sandbox/sandbox-client.ts'
+import { SlotTable } from '../../src/sandbox/slot-table.ts'
 import { put, serve } from '../threads/served.ts'
 import { filterOf, mapOf } from './functions.ts'
 import { LIMITS, serveSandbox } from './served.ts'
@@ -82,13 +82,13 @@ t.test('a database that is deleted while its validate function runs', async (t) 
 })
 
 t.test('a thread that comes when the client is closed is let go', async (t) => {
-  const client = new SandboxClient({ board: new Board().memory, client: 1 }, () => undefined)
+  const client = new SandboxClient({ slotTable: new SlotTable().memory, client: 1 }, () => undefined)
   const refused = t.rejects(client.sandbox.filter(filterOf(PASS), ['{}'], '{}'), { code: 'unavailable' })
   client.close()
   await refused
   const { port1, port2 } = new MessageChannel()
   port1.ref()
-  client.notice({ type: 'thread', seat: { slot: 0, thread: 1 }, port: port2 })
+  client.notice({ type: 'thread', slot: { index: 0, thread: 1 }, port: port2 })
   await once(port1, 'close')
   await t.rejects(client.sandbox.filter(filterOf(PASS), ['{}'], '{}'), { code: 'unavailable' })
 })

@@ -1,9 +1,9 @@
 /** How the pool watches its threads, seen from a client that the test plays itself. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { Board, type Seat } from '../../src/sandbox/board.ts'
 import type { SandboxNotice } from '../../src/sandbox/messages.ts'
 import { SandboxPool, type SandboxPoolOptions } from '../../src/sandbox/sandbox-pool.ts'
+import { type Slot, SlotTable } from '../../src/sandbox/slot-table.ts'
 
 const ENTRY = new URL('../helpers/sandbox-thread.mjs', import.meta.url)
 /** A call of 1 ms is too long when it has taken this much more. */
@@ -20,15 +20,23 @@ function serve(t: Test, options: Partial<SandboxPoolOptions> = {}) {
     notices.push(notice)
     for (const port of ports) port.close()
   })
-  return { pool, faults, notices, need, leave, client: access.client, board: new Board(access.board) }
+  return {
+    pool,
+    faults,
+    notices,
+    need,
+    leave,
+    client: access.client,
+    slotTable: new SlotTable(access.slotTable),
+  }
 }
 
-/** The seat of a thread that was started. */
-async function thread({ notices, need }: Pick<ReturnType<typeof serve>, 'notices' | 'need'>): Promise<Seat> {
+/** The slot of a thread that was started. */
+async function thread({ notices, need }: Pick<ReturnType<typeof serve>, 'notices' | 'need'>): Promise<Slot> {
   need()
   for (;;) {
     const [first] = notices
-    if (first?.type === 'thread') return first.seat
+    if (first?.type === 'thread') return first.slot
     await sleep(5)
   }
 }
@@ -44,21 +52,21 @@ async function until(holds: () => boolean): Promise<void> {
 
 t.test('a thread whose call takes too long is ended, and its place taken by another', async (t) => {
   const pool = serve(t)
-  const seat = await thread(pool)
+  const slot = await thread(pool)
   const begun = performance.now()
-  pool.board.claim(seat, pool.client)
+  pool.slotTable.claim(slot, pool.client)
   await until(() => lost(pool).length > 0)
   t.ok(performance.now() - begun > TOO_LONG_MS)
-  t.same(lost(pool), [{ type: 'lost', seat, reason: 'timeout' }])
-  t.notOk(pool.board.claim(seat, pool.client))
+  t.same(lost(pool), [{ type: 'lost', slot, reason: 'timeout' }])
+  t.notOk(pool.slotTable.claim(slot, pool.client))
   pool.need()
-  await until(() => pool.notices.some((notice) => notice.type === 'thread' && notice.seat.thread > 1))
+  await until(() => pool.notices.some((notice) => notice.type === 'thread' && notice.slot.thread > 1))
   t.same(pool.faults, [])
 })
 
 t.test('the time that a thread was idle is not that of the call which has just claimed it', async (t) => {
   const pool = serve(t)
-  const seat = await thread(pool)
+  const slot = await thread(pool)
   const { hrtime } = process
   const long = 60
   // As it looks in the moment between the claim and its mark.
@@ -66,44 +74,44 @@ t.test('the time that a thread was idle is not that of the call which has just c
     const [seconds, nanoseconds] = hrtime()
     return [seconds - long, nanoseconds]
   }) as typeof hrtime)
-  t.ok(pool.board.claim(seat, pool.client))
+  t.ok(pool.slotTable.claim(slot, pool.client))
   captured.restore()
-  t.ok(pool.board.busyMs(seat) > TOO_LONG_MS)
+  t.ok(pool.slotTable.busyMs(slot) > TOO_LONG_MS)
   await sleep(300)
   t.same(lost(pool), [], 'it was looked at, and not ended')
-  pool.board.begin(seat)
-  pool.board.release(seat, pool.client)
-  t.ok(pool.board.isFree(seat))
+  pool.slotTable.begin(slot)
+  pool.slotTable.release(slot, pool.client)
+  t.ok(pool.slotTable.isFree(slot))
 })
 
 t.test(
   'a call that has begun just before its thread was ended for the last one is tried again',
   async (t) => {
     const pool = serve(t)
-    const seat = await thread(pool)
-    const { close } = Board.prototype
-    const captured = t.capture(Board.prototype, 'close', function (this: Board, given: Seat) {
+    const slot = await thread(pool)
+    const { close } = SlotTable.prototype
+    const captured = t.capture(SlotTable.prototype, 'close', function (this: SlotTable, given: Slot) {
       captured.restore()
       // Another call, between the look at the thread and its end.
       this.begin(given)
       close.call(this, given)
     } as typeof close)
-    pool.board.claim(seat, pool.client)
+    pool.slotTable.claim(slot, pool.client)
     await until(() => lost(pool).length > 0)
-    t.same(lost(pool), [{ type: 'lost', seat, reason: 'ended' }])
+    t.same(lost(pool), [{ type: 'lost', slot, reason: 'ended' }])
   },
 )
 
 t.test('what a database thread had claimed when it died is given back', async (t) => {
   const pool = serve(t)
-  const seat = await thread(pool)
-  pool.board.claim(seat, pool.client)
-  pool.board.wait(pool.client)
+  const slot = await thread(pool)
+  pool.slotTable.claim(slot, pool.client)
+  pool.slotTable.wait(pool.client)
   await sleep(50)
-  t.ok(pool.board.overtakes(pool.client + 1))
+  t.ok(pool.slotTable.overtakes(pool.client + 1))
   pool.leave()
-  t.notOk(pool.board.overtakes(pool.client + 1), 'nobody waits behind the dead')
-  await until(() => !pool.board.claim(seat, pool.client) && pool.board.callOf(seat) === undefined)
+  t.notOk(pool.slotTable.overtakes(pool.client + 1), 'nobody waits behind the dead')
+  await until(() => !pool.slotTable.claim(slot, pool.client) && pool.slotTable.callOf(slot) === undefined)
 })
 
 t.test('where the system gives no thread, it is asked for one now and then only', async (t) => {

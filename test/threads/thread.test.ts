@@ -3,7 +3,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { outgoingMemory } from '../../src/core/outgoing.ts'
 import { AMPLE_SPACE, DEFAULT_SETTINGS } from '../../src/core/types.ts'
-import { Board } from '../../src/sandbox/board.ts'
+import { SlotTable } from '../../src/sandbox/slot-table.ts'
 import { readStream } from '../../src/threads/rpc-stream.ts'
 import { Thread, threadFlags } from '../../src/threads/thread.ts'
 import type { ThreadEvent } from '../../src/threads/thread-protocol.ts'
@@ -15,7 +15,7 @@ const OPTIONS = {
   space: AMPLE_SPACE,
   maxOpen: 1,
   outgoing: outgoingMemory(),
-  sandbox: { board: new Board().memory, client: 1 },
+  sandbox: { slotTable: new SlotTable().memory, client: 1 },
 }
 
 function scripted(t: Test) {

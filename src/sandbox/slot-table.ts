@@ -1,0 +1,201 @@
+/**
+ * The numbers that the main thread, the sandbox threads and the database threads share: which sandbox thread is free,
+ * which database thread has it, since when its current call runs, who waits, and the limits of a call. They are in
+ * shared memory, because a thread that runs a function cannot answer messages.
+ */
+
+/** The largest number of sandbox threads, including those in a long call. */
+export const MAX_SLOTS = 8
+
+/** The limits of one call of a function. */
+export interface FunctionLimits {
+  readonly timeoutMs: number
+  /** Bytes, QuickJS itself included; counted in pages of 64 KiB. */
+  readonly memory: number
+}
+
+/** A thread in its place in the table. */
+export interface Slot {
+  readonly index: number
+  /** The number of the thread, never used twice: a later thread in the same place has another one. */
+  readonly thread: number
+}
+
+const PAGE = 65_536
+
+/** Cells for all. */
+const FREED = 0
+const TIMEOUT = 1
+const PAGES = 2
+/** Cells of a slot. */
+const FIRST = 3
+const OWNER = 0
+const SINCE = 1
+const THREAD = 2
+const CELLS = 3
+/** A cell per waiting database thread: since when it waits, or 0. Two threads with one cell share their turn. */
+const WAITERS = FIRST + CELLS * MAX_SLOTS
+const MAX_WAITERS = 64
+/** A thread that has waited so much longer goes first, in ms. */
+const AHEAD_MS = 10
+
+/** Owners beside database threads, which have numbers from 1. */
+const FREE = 0
+const ABSENT = -1
+
+export class SlotTable {
+  readonly memory: SharedArrayBuffer
+  readonly #cells: Int32Array
+
+  /** @param memory of another thread's table; without it the table is new and empty */
+  constructor(memory?: SharedArrayBuffer) {
+    this.memory = memory ?? new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT * (WAITERS + MAX_WAITERS))
+    this.#cells = new Int32Array(this.memory)
+    if (memory !== undefined) return
+    for (let index = 0; index < MAX_SLOTS; index += 1) this.#store(index, OWNER, ABSENT)
+  }
+
+  get limits(): FunctionLimits {
+    return {
+      timeoutMs: Atomics.load(this.#cells, TIMEOUT),
+      memory: Atomics.load(this.#cells, PAGES) * PAGE,
+    }
+  }
+
+  set limits({ timeoutMs, memory }: FunctionLimits) {
+    Atomics.store(this.#cells, TIMEOUT, timeoutMs)
+    Atomics.store(this.#cells, PAGES, Math.floor(memory / PAGE))
+  }
+
+  /** Enters a thread, which is free. */
+  open({ index, thread }: Slot): void {
+    this.#store(index, THREAD, thread)
+    this.#store(index, SINCE, now())
+    this.#store(index, OWNER, FREE)
+    this.#tellFreed()
+  }
+
+  /** Removes a thread; it cannot be claimed any more. */
+  close({ index }: Slot): void {
+    this.#store(index, OWNER, ABSENT)
+  }
+
+  /** {@link close}s a thread if it is free. */
+  closeIfFree({ index }: Slot): boolean {
+    return this.#change(index, FREE, ABSENT)
+  }
+
+  /** Claims a free thread for one piece of work. */
+  claim({ index, thread }: Slot, owner: number): boolean {
+    if (!this.#change(index, FREE, owner)) return false
+    this.#store(index, SINCE, now())
+    if (this.#load(index, THREAD) === thread) return true
+    this.#change(index, owner, FREE)
+    return false
+  }
+
+  /** Called by the thread before each call of a function. */
+  begin({ index }: Slot): void {
+    this.#store(index, SINCE, now())
+  }
+
+  /** Called by the thread when the piece of work is done. Does nothing if the thread was closed in the meantime. */
+  release({ index }: Slot, owner: number): void {
+    this.#store(index, SINCE, now())
+    if (this.#change(index, owner, FREE)) this.#tellFreed()
+  }
+
+  isFree({ index }: Slot): boolean {
+    return this.#load(index, OWNER) === FREE
+  }
+
+  /** How long the current call of a claimed thread has run, in ms; 0 for a free one. */
+  busyMs({ index }: Slot): number {
+    return this.#load(index, OWNER) > FREE ? this.#age(index) : 0
+  }
+
+  /**
+   * A mark of the current call of a claimed thread. Two calls have the same mark only if they begin in the same
+   * millisecond. Undefined for a thread that is free or gone.
+   */
+  callOf(slot: Slot): number | undefined {
+    return this.#load(slot.index, OWNER) > FREE ? this.markOf(slot) : undefined
+  }
+
+  /** The mark of a thread's last call, or of when it became free. */
+  markOf({ index }: Slot): number {
+    return this.#load(index, SINCE)
+  }
+
+  /** How long a thread has been free, in ms; 0 for a claimed one. */
+  idleMs(slot: Slot): number {
+    return this.isFree(slot) ? this.#age(slot.index) : 0
+  }
+
+  /** Notes that a database thread waits, unless it does already. */
+  wait(client: number): void {
+    // 0 means that nobody waits.
+    Atomics.compareExchange(this.#cells, waiterOf(client), 0, now() | 1)
+  }
+
+  stopWaiting(client: number): void {
+    Atomics.store(this.#cells, waiterOf(client), 0)
+  }
+
+  /** Whether another database thread has waited longer for a sandbox thread than this one. */
+  overtakes(client: number): boolean {
+    const own = waiterOf(client)
+    const since = Atomics.load(this.#cells, own) || now()
+    for (let cell = WAITERS; cell < WAITERS + MAX_WAITERS; cell += 1) {
+      const other = Atomics.load(this.#cells, cell)
+      if (cell !== own && other !== 0 && ((since - other) | 0) > AHEAD_MS) return true
+    }
+    return false
+  }
+
+  /** A count that grows whenever a thread becomes free. */
+  get freed(): number {
+    return Atomics.load(this.#cells, FREED)
+  }
+
+  /**
+   * Resolves when {@link freed} has changed, or after a time.
+   * @param ms the longest wait
+   * @returns false when the time ran out
+   */
+  async whenFreed(seen: number, ms: number): Promise<boolean> {
+    return (await Atomics.waitAsync(this.#cells, FREED, seen, ms).value) !== 'timed-out'
+  }
+
+  #tellFreed(): void {
+    Atomics.add(this.#cells, FREED, 1)
+    Atomics.notify(this.#cells, FREED)
+  }
+
+  /** The difference of two 32-bit times is right even when the clock wraps around. */
+  #age(index: number): number {
+    return (now() - this.#load(index, SINCE)) | 0
+  }
+
+  #load(index: number, cell: number): number {
+    return Atomics.load(this.#cells, FIRST + index * CELLS + cell)
+  }
+
+  #store(index: number, cell: number, value: number): void {
+    Atomics.store(this.#cells, FIRST + index * CELLS + cell, value)
+  }
+
+  #change(index: number, from: number, to: number): boolean {
+    return Atomics.compareExchange(this.#cells, FIRST + index * CELLS + OWNER, from, to) === from
+  }
+}
+
+function waiterOf(client: number): number {
+  return WAITERS + (client % MAX_WAITERS)
+}
+
+/** Milliseconds on a clock that all threads share and nobody sets, in 32 bits. */
+function now(): number {
+  const [seconds, nanoseconds] = process.hrtime()
+  return (seconds * 1000 + Math.floor(nanoseconds / 1e6)) | 0
+}

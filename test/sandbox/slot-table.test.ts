@@ -1,0 +1,98 @@
+/** The numbers that threads share. */
+import t from 'tap'
+import { type Slot, SlotTable } from '../../src/sandbox/slot-table.ts'
+
+const slot: Slot = { index: 3, thread: 7 }
+
+t.test('what one thread writes another reads', async (t) => {
+  const slotTable = new SlotTable()
+  const other = new SlotTable(slotTable.memory)
+  slotTable.limits = { timeoutMs: 5000, memory: 67_108_864 }
+  t.same(other.limits, { timeoutMs: 5000, memory: 67_108_864 })
+  slotTable.limits = { timeoutMs: 86_400_000, memory: 2 ** 32 }
+  t.same(other.limits, { timeoutMs: 86_400_000, memory: 2 ** 32 })
+})
+
+t.test('a thread is claimed by one at a time, and only while it is there', async (t) => {
+  const slotTable = new SlotTable()
+  t.notOk(slotTable.claim(slot, 1), 'not there')
+  slotTable.open(slot)
+  t.notOk(slotTable.claim({ ...slot, thread: 6 }, 1), 'another thread in that place')
+  t.ok(slotTable.claim(slot, 1))
+  t.notOk(slotTable.claim(slot, 2))
+  slotTable.release(slot, 2)
+  t.notOk(slotTable.claim(slot, 2), 'released by somebody else')
+  slotTable.release(slot, 1)
+  t.ok(slotTable.claim(slot, 2))
+  slotTable.close(slot)
+  slotTable.release(slot, 2)
+  t.notOk(slotTable.claim(slot, 1), 'closed while it was claimed')
+})
+
+t.test('only a free thread can be ended for being idle', async (t) => {
+  const slotTable = new SlotTable()
+  slotTable.open(slot)
+  slotTable.claim(slot, 1)
+  t.notOk(slotTable.closeIfFree(slot))
+  slotTable.release(slot, 1)
+  t.ok(slotTable.closeIfFree(slot))
+  t.notOk(slotTable.claim(slot, 1))
+})
+
+t.test('how long a thread is busy, or idle', async (t) => {
+  const slotTable = new SlotTable()
+  const at = (ms: number) =>
+    t.capture(process, 'hrtime', (() => [Math.floor(ms / 1000), (ms % 1000) * 1e6]) as never)
+  // Across the turn of a clock of 32 bits.
+  at(2 ** 31 - 10)
+  slotTable.open(slot)
+  at(2 ** 31 + 20)
+  t.equal(slotTable.idleMs(slot), 30)
+  t.equal(slotTable.busyMs(slot), 0)
+  slotTable.claim(slot, 1)
+  at(2 ** 31 + 40)
+  t.equal(slotTable.busyMs(slot), 20)
+  slotTable.begin(slot)
+  at(2 ** 31 + 41)
+  t.equal(slotTable.busyMs(slot), 1)
+  t.equal(slotTable.idleMs(slot), 0)
+})
+
+t.test('who waits is told when a thread becomes free', async (t) => {
+  // To wait for a number keeps no process alive.
+  const alive = setInterval(() => undefined, 60_000)
+  t.teardown(() => clearInterval(alive))
+  const slotTable = new SlotTable()
+  const other = new SlotTable(slotTable.memory)
+  const waiting = slotTable.whenFreed(slotTable.freed, 60_000)
+  other.open(slot)
+  t.ok(await waiting)
+  const { freed } = slotTable
+  other.claim(slot, 1)
+  other.release(slot, 1)
+  t.ok(await slotTable.whenFreed(freed, 60_000), 'it already has')
+  t.notOk(await slotTable.whenFreed(slotTable.freed, 1), 'and after the time it was willing to wait')
+})
+
+t.test('who has waited longer goes first', async (t) => {
+  const slotTable = new SlotTable()
+  const other = new SlotTable(slotTable.memory)
+  let ms = 2 ** 31 - 15
+  t.capture(process, 'hrtime', (() => [Math.floor(ms / 1000), (ms % 1000) * 1e6]) as never)
+  t.notOk(slotTable.overtakes(1), 'nobody waits')
+  other.wait(2)
+  ms += 10
+  t.notOk(slotTable.overtakes(1), 'hardly longer')
+  ms += 20
+  t.ok(slotTable.overtakes(1), 'also across the turn of the clock')
+  t.notOk(other.overtakes(2), 'not itself')
+  slotTable.wait(1)
+  ms += 1000
+  other.wait(2)
+  t.ok(slotTable.overtakes(1), 'each counts from when it began to wait')
+  t.notOk(other.overtakes(2))
+  other.stopWaiting(2)
+  t.notOk(slotTable.overtakes(1))
+  other.wait(2)
+  t.ok(other.overtakes(2), 'and begins anew when it was served')
+})
