@@ -17,7 +17,7 @@ export interface BackupDone extends BackupSummary {
   readonly path: string
 }
 
-/** Arguments and answers are plain data, so that they can travel (control/controls.ts). */
+/** Arguments and answers are plain data, so that they can travel (control/control-commands.ts). */
 export interface Keeper {
   /**
    * Makes a backup, and waits for it.

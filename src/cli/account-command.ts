@@ -3,7 +3,7 @@ import type { AccountRow, Operator, PasswordOutcome } from '../auth/operator.ts'
 import { CouchError, oneLine, shown } from '../core/errors.ts'
 import type { AccountCommand } from './account-arguments.ts'
 import { dataFolder, withControls } from './operate.ts'
-import { askPassword, readPassword } from './secret-input.ts'
+import { askPassword, readPassword } from './prompts.ts'
 import { Terminal } from './terminal.ts'
 
 type Named<Name> = Extract<AccountCommand, { readonly name: Name }>

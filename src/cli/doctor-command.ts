@@ -6,12 +6,12 @@ import { setteeVersion } from '../config/version.ts'
 import { type Address, parseAddress } from '../core/address.ts'
 import { oneLine } from '../core/errors.ts'
 import { APP_ORIGINS } from '../core/network.ts'
-import { examine } from '../doctor/examine.ts'
+import { limitsFor } from '../doctor/doctor-client.ts'
 import type { Cure, Finding, State } from '../doctor/finding.ts'
 import { isLoopback } from '../doctor/network-checks.ts'
-import { paceOf } from '../doctor/timing.ts'
+import { runChecks } from '../doctor/run-checks.ts'
 import type { DoctorCommand } from './doctor-arguments.ts'
-import { readPassword } from './secret-input.ts'
+import { readPassword } from './prompts.ts'
 
 /** @returns the exit code: 1 when something is wrong, or nothing could be looked at */
 export async function runDoctorCommand(command: DoctorCommand): Promise<number> {
@@ -30,7 +30,7 @@ async function run(command: DoctorCommand, address: string, ca: string | undefin
   const origins = command.origins.length > 0 ? command.origins : APP_ORIGINS
   const started = performance.now()
   const findings: Finding[] = []
-  for await (const finding of examine({ address, mobile, origins, ca, pace: paceOf(command) })) {
+  for await (const finding of runChecks({ address, mobile, origins, ca, limits: limitsFor(command) })) {
     findings.push(finding)
     if (!json && !report) process.stdout.write(linesOf(finding))
   }

@@ -1,11 +1,10 @@
 /** `settee setup`: a server admin and the first vault, asked for on a terminal. */
 import { prepareDataFolder } from '../config/data-folder.ts'
-import type { Controls } from '../control/controls.ts'
+import type { Controls } from '../control/control-commands.ts'
 import { oneLine, shown } from '../core/errors.ts'
 import type { VaultState } from '../vaults/vault-control.ts'
-import { type Asker, terminalAsker } from './asker.ts'
 import { dataFolder, withControls } from './operate.ts'
-import { newPassphrase, readPassword } from './secret-input.ts'
+import { type Asker, newPassphrase, readPassword, terminalAsker } from './prompts.ts'
 import {
   type App,
   adminFault,

@@ -1,5 +1,5 @@
 /** `settee size`: where the bytes of databases are. */
-import type { SizeRow } from '../control/controls.ts'
+import type { SizeRow } from '../control/control-commands.ts'
 import type { DatabaseSize } from '../documents/database.ts'
 import type { SizeCommand } from './backup-arguments.ts'
 import { dataFolder, withControls } from './operate.ts'

@@ -1,5 +1,5 @@
 /** `settee history` and `settee rewind`: what documents were, for whoever may open the data folder. */
-import type { Controls } from '../control/controls.ts'
+import type { Controls } from '../control/control-commands.ts'
 import { oneLine, shown } from '../core/errors.ts'
 import type { RewindCounts } from '../documents/time-machine/time-machine-calls.ts'
 import type { RewindResult } from '../time-machine/time-machine-control.ts'

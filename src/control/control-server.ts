@@ -4,6 +4,7 @@ import { createServer, type Server, type Socket } from 'node:net'
 import { dirname } from 'node:path'
 import type { Logger } from 'pino'
 import { asCouchError, CouchError } from '../core/errors.ts'
+import { CONTROLS, type Controls } from './control-commands.ts'
 import {
   type ControlAnswer,
   type ControlCall,
@@ -11,7 +12,6 @@ import {
   MAX_CALL_BYTES,
   MAX_PATH_BYTES,
 } from './control-socket.ts'
-import { CONTROLS, type Controls } from './controls.ts'
 
 /** How long a call may take to arrive, in milliseconds. */
 const CALL_MS = 10_000

@@ -3,7 +3,7 @@ import { createConnection, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { CouchError, ERRORS, type ErrorName } from '../core/errors.ts'
-import { CONTROLS, type Controls } from './controls.ts'
+import { CONTROLS, type Controls } from './control-commands.ts'
 
 /** How long the server may say nothing, in milliseconds; while it works it says so more often. */
 const SILENCE_MS = 60_000

@@ -1,7 +1,78 @@
-/** The lines to change, for each fault and each proxy or server that may be its cause. */
+/** Which proxy and which server answer, and the setting to change in each of them for each fault. */
+import type { Address } from '../core/address.ts'
 import { APP_ORIGINS } from '../core/network.ts'
-import type { ProxyName, ServerKind, Stage } from './examination.ts'
-import type { Cure } from './finding.ts'
+import { type Answer, headerOf } from './doctor-client.ts'
+import type { Cure, Quote } from './finding.ts'
+
+const PROXIES = ['nginx', 'Caddy', 'Traefik', 'Cloudflare'] as const
+type ProxyName = (typeof PROXIES)[number]
+
+/** Servers with their own advice. */
+type ServerKind = 'settee' | 'CouchDB' | 'PouchDB Server'
+
+/** The proxies in front of the server, and the server itself. */
+interface DetectedStack {
+  /** In the order of their advice. */
+  readonly proxies: readonly ProxyName[]
+  /** Whether an answer named the proxy; otherwise `proxies` has all of them. */
+  readonly isRecognised: boolean
+  /** null: unknown. */
+  readonly server: ServerKind | null
+}
+
+type ReceivedAnswer = Pick<Answer, 'headers' | 'raw' | 'text' | 'json'>
+
+/**
+ * @param answers in any order; the first one that names a proxy, or a server, decides
+ * @returns all proxies if none is recognised. Cloudflare may hide another proxy, so it comes first and the others
+ *   follow
+ */
+export function detectStack(answers: readonly ReceivedAnswer[]): DetectedStack {
+  const found = answers.map(detectProxy).find((each) => each !== null) ?? null
+  const server = answers.map(detectServer).find((each) => each !== null) ?? null
+  if (found === null) return { proxies: PROXIES, isRecognised: false, server }
+  if (found !== 'Cloudflare') return { proxies: [found], isRecognised: true, server }
+  return {
+    proxies: [found, ...PROXIES.filter((each) => each !== found)],
+    isRecognised: true,
+    server,
+  }
+}
+
+/** Traefik sends no name; it is recognised by the texts of its error pages, which are Go's. */
+function detectProxy(answer: ReceivedAnswer): ProxyName | null {
+  const { headers, text } = answer
+  const names = `${headerOf(answer, 'server')} ${headerOf(answer, 'via')}`
+  if (headers['cf-ray'] !== undefined || /cloudflare/i.test(names)) return 'Cloudflare'
+  if (/nginx|openresty/i.test(names)) return 'nginx'
+  if (/caddy/i.test(names)) return 'Caddy'
+  if (headers.server === undefined && /^(?:404 page not found|Bad Gateway|Gateway Timeout)\s*$/.test(text)) {
+    return 'Traefik'
+  }
+  return null
+}
+
+function detectServer(answer: ReceivedAnswer): ServerKind | null {
+  const { json } = answer
+  const server = headerOf(answer, 'server')
+  if (typeof json === 'object' && json !== null) {
+    const { vendor } = json as { readonly vendor?: { readonly name?: unknown } }
+    if (vendor?.name === 'settee') return 'settee'
+    if ('express-pouchdb' in json) return 'PouchDB Server'
+    if ('couchdb' in json) return 'CouchDB'
+  }
+  if (/\bsettee\//.test(server)) return 'settee'
+  return /\bCouchDB\//.test(server) ? 'CouchDB' : null
+}
+
+/** What the checks know besides their own facts. */
+export interface CheckContext {
+  readonly address: Address
+  /** Whether phones must be able to use the address. */
+  readonly mobile: boolean
+  readonly stack: DetectedStack
+  readonly quote: Quote
+}
 
 type Lines = Partial<Readonly<Record<ProxyName | ServerKind, string>>>
 
@@ -139,8 +210,8 @@ export const ADVICE = {
 type AdviceName = keyof typeof ADVICE
 
 /**
- * The lines about pages of other origins.
- * @param origins that are to be let in, beside those of the apps that the lines name
+ * Advice about pages of other origins.
+ * @param origins to allow, besides those of the known apps
  */
 export function adviseOrigins(origins: readonly string[], ...rest: AdviseRest): Cure[] {
   const all = [...new Set([...APP_ORIGINS, ...origins])].join(',')
@@ -150,15 +221,19 @@ export function adviseOrigins(origins: readonly string[], ...rest: AdviseRest): 
   }))
 }
 
-type AdviseRest = [stage: Stage, whose?: 'server' | 'proxy' | 'any']
+type AdviseRest = [stack: DetectedStack, whose?: 'server' | 'proxy' | 'any']
 
 /**
- * @param whose `server`: the fault is the server's; `proxy`: a proxy's; `any`: it cannot be told
- * @returns the lines for those who stand on the stage; of the server first
+ * @param whose who is at fault: the server, a proxy, or `any` if unknown
+ * @returns the advice for the detected server, then for the proxies
  */
-export function advise(name: AdviceName, stage: Stage, whose: 'server' | 'proxy' | 'any' = 'any'): Cure[] {
+export function advise(
+  name: AdviceName,
+  stack: DetectedStack,
+  whose: 'server' | 'proxy' | 'any' = 'any',
+): Cure[] {
   const lines: Lines = ADVICE[name]
-  const { server, proxies } = stage
+  const { server, proxies } = stack
   const places = [
     ...(whose !== 'proxy' && server !== null ? [server] : []),
     ...(whose !== 'server' ? proxies : []),

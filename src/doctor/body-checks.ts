@@ -1,6 +1,7 @@
+/** Whether large request bodies get through. */
 import { once } from 'node:events'
 import type { ClientRequest } from 'node:http'
-import { advise } from './advice.ts'
+import { advise, type CheckContext } from './advice.ts'
 import {
   type Answer,
   type Client,
@@ -8,70 +9,70 @@ import {
   databasePath,
   isAnswer,
   isJson,
+  type ProbeLimits,
   type Reply,
   readAnswer,
+  withTimeout,
 } from './doctor-client.ts'
-import type { Scene } from './examination.ts'
-import { type Finding, fine, note, told, wrong } from './finding.ts'
-import { type Pace, within } from './timing.ts'
+import { describe, type Finding, fine, note, wrong } from './finding.ts'
 
-/** What became of a body of a size. */
+/** The result of sending a body. */
 interface BodyFacts {
   readonly bytes: number
-  /** null: it was not tried. */
+  /** null: not tried. */
   readonly reply: Reply | null
-  /** What it took, or would have taken. */
+  /** How long it took, or would have taken. */
   readonly ms: number
-  /** Whether its bytes were still leaving when the time was over: what is slow then is the line. */
+  /** Whether bytes were still being sent when the time was over: then the line is slow. */
   readonly isMoving?: boolean
 }
 
-/** Judges the bodies, smallest first; after one that was refused no larger one is tried. */
-export function judgeBodies(facts: readonly BodyFacts[], scene: Scene): Finding {
-  const taken = facts.filter(({ reply }) => reply !== null && isAnswer(reply) && reply.status < 300)
+/** Checks the bodies, smallest first; after a refusal no larger one is tried. */
+export function checkBodies(facts: readonly BodyFacts[], context: CheckContext): Finding {
+  const accepted = facts.filter(({ reply }) => reply !== null && isAnswer(reply) && reply.status < 300)
   const refused = facts.find(({ reply }) => reply !== null && (!isAnswer(reply) || reply.status >= 300))
-  const text = taken.length > 0 ? `The server accepts bodies of ${listed(taken)}.` : ''
+  const text = accepted.length > 0 ? `The server accepts bodies of ${sizesOf(accepted)}.` : ''
   if (refused?.isMoving) {
     const slow = `A body of ${megabytes(refused.bytes)} was still being sent after ${seconds(refused.ms)}: the line is slow. --long waits for it.`
     return note('bodies', `${text} ${slow}`.trim())
   }
-  if (refused !== undefined) return judgeRefused(refused, scene)
+  if (refused !== undefined) return refusedBody(refused, context)
   const missing = facts.filter(({ reply }) => reply === null)
   if (missing.length === 0) return fine('bodies', text)
-  const needs = `${listed(missing)} would take ${seconds(missing.at(-1)?.ms ?? 0)} on this line; --long tries it.`
+  const needs = `${sizesOf(missing)} would take ${seconds(missing.at(-1)?.ms ?? 0)} on this line; --long tries it.`
   return fine('bodies', `${text} ${needs}`.trim())
 }
 
-function judgeRefused({ bytes, reply }: BodyFacts, scene: Scene): Finding {
-  const { stage, quote } = scene
+function refusedBody({ bytes, reply }: BodyFacts, context: CheckContext): Finding {
+  const { stack, quote } = context
   const size = megabytes(bytes)
-  const what = told(reply!, quote)
+  const what = describe(reply!, quote)
   if (!isAnswer(reply!)) {
     const isLate = reply!.failure === 'TIMEOUT'
     return wrong(
       'bodies',
       `A body of ${size} does not arrive: ${what}.`,
-      advise(isLate ? 'slowBodies' : 'bodies', stage),
+      advise(isLate ? 'slowBodies' : 'bodies', stack),
     )
   }
   const answer: Answer = reply!
   if (answer.status === 408 || answer.status === 504 || answer.status === 524) {
-    return wrong('bodies', `A body of ${size} takes too long: ${what}.`, advise('slowBodies', stage, 'proxy'))
+    return wrong('bodies', `A body of ${size} takes too long: ${what}.`, advise('slowBodies', stack, 'proxy'))
   }
   const isOfServer = isJson(answer)
   if (answer.status !== 413) {
-    const cures = isOfServer ? [] : advise('bodies', stage, 'proxy')
+    const cures = isOfServer ? [] : advise('bodies', stack, 'proxy')
     return wrong('bodies', `A body of ${size} is refused: ${what}.`, cures)
   }
-  const who = isOfServer ? 'the server' : `the proxy${stage.isRecognised ? ` (${stage.proxies[0]})` : ''}`
+  const who = isOfServer ? 'the server' : `the proxy${stack.isRecognised ? ` (${stack.proxies[0]})` : ''}`
   return wrong(
     'bodies',
     `A body of ${size} is too large for ${who}: 413. Larger notes and pictures never sync.`,
-    advise('bodies', stage, isOfServer ? 'server' : 'proxy'),
+    advise('bodies', stack, isOfServer ? 'server' : 'proxy'),
   )
 }
 
-function listed(facts: readonly BodyFacts[]): string {
+function sizesOf(facts: readonly BodyFacts[]): string {
   return facts.map(({ bytes }) => megabytes(bytes)).join(', ')
 }
 
@@ -83,18 +84,18 @@ function megabytes(bytes: number): string {
   return bytes < 1_048_576 ? `${Math.round(bytes / 1024)} kB` : `${Math.floor(bytes / 1_048_576)} MB`
 }
 
-// Large bodies that store nothing: a bulk of no documents, with much white space where they would stand.
+// Large bodies that store nothing: a bulk of no documents, with white space in their place.
 
 const HEAD = Buffer.from('{"new_edits":false,"docs":[')
 const TAIL = Buffer.from(']}')
 const SPACES = Buffer.alloc(65_536, ' ')
-/** Even a slow line moves as many bytes in this time. */
+/** Even a slow line sends some bytes in this time. */
 const MOVING_MS = 2000
 
-/** Sends body after body, until one is refused or the time is over. */
+/** Sends the bodies one after the other until one is refused or the time is over. */
 export async function sendBodies(
   client: Client,
-  { bodies, bodiesMs, bodyGraceMs }: Pace,
+  { bodies, bodiesMs, bodyGraceMs }: ProbeLimits,
 ): Promise<BodyFacts[]> {
   const found: BodyFacts[] = []
   const end = performance.now() + bodiesMs
@@ -127,7 +128,7 @@ async function sendBody(
     headers: { 'content-type': 'application/json', 'content-length': String(bytes) },
   })
   try {
-    const reply = await within(ms, send(request, bytes, started, sending))
+    const reply = await withTimeout(ms, send(request, bytes, started, sending))
     return { bytes, reply, ms: performance.now() - started }
   } catch (error) {
     const now = performance.now()
@@ -138,14 +139,14 @@ async function sendBody(
   }
 }
 
-/** How far a body has come. */
+/** Progress of a body. */
 interface Sending {
-  /** When bytes last left, of `performance.now()`. */
+  /** When bytes were last sent, of `performance.now()`. */
   movedAt: number
   isSent: boolean
 }
 
-/** Resolves with the answer, which may come before all is sent, or with why there is none. */
+/** Resolves with the answer, which may arrive before the body is sent, or with a failure. */
 async function send(
   request: ClientRequest,
   bytes: number,

@@ -1,22 +1,22 @@
-import { advise } from './advice.ts'
+/** Whether name and password are correct, and what the account may do. */
+import { advise, type CheckContext } from './advice.ts'
 import { isAnswer, type Reply } from './doctor-client.ts'
-import type { Scene } from './examination.ts'
-import { type Finding, fine, note, reasonOf, told, toYou, wrong } from './finding.ts'
+import { adviceToUser, describe, type Finding, fine, note, reasonOf, wrong } from './finding.ts'
 
-/** What `GET /_session` knows of who asks. */
+/** The user as `GET /_session` names it. */
 interface UserContext {
   readonly name: string | null
   readonly roles: readonly string[]
 }
 
 interface CredentialFacts {
-  /** To `GET /_session` with the credentials. */
+  /** Of `GET /_session` with the credentials. */
   readonly session: Reply
-  /** To `GET /{db}/` with the credentials. */
+  /** Of `GET /{db}/` with the credentials. */
   readonly database: Reply
 }
 
-/** @returns null where the answer does not say */
+/** @returns null if the answer names no user context */
 export function userOf(session: Reply): UserContext | null {
   if (!isAnswer(session) || session.status !== 200) return null
   const { userCtx } = (session.json ?? {}) as { readonly userCtx?: Partial<UserContext> }
@@ -25,51 +25,53 @@ export function userOf(session: Reply): UserContext | null {
   return { name: typeof userCtx.name === 'string' ? userCtx.name : null, roles }
 }
 
-/** CouchDB says this to who brings no credentials, and something else to who brings wrong ones. */
+/** CouchDB's reasons for missing credentials; for wrong ones it has others. */
 const NONE_CAME = /^(?:Authentication required|You are not authorized to access this db)/
 
-export function judgeCredentials(facts: CredentialFacts, scene: Scene): Finding {
-  const { username } = scene.address
+export function checkCredentials(facts: CredentialFacts, context: CheckContext): Finding {
+  const { username } = context.address
   const user = userOf(facts.session)
   const isOpen = user !== null && user.name === null && user.roles.includes('_admin')
   if (isOpen) {
     const text = 'The server has no admin: anyone can read, change and delete everything.'
-    const isOurs = scene.stage.server === 'settee'
+    const isOurs = context.stack.server === 'settee'
     return note(
       'credentials',
       text,
-      toYou(
+      adviceToUser(
         isOurs ? 'Create one: settee passwd NAME --create' : "Create one, as the server's manual explains.",
       ),
     )
   }
-  if (username === undefined) return judgeNone(facts, scene)
+  if (username === undefined) return missingCredentials(facts, context)
   const refused = [facts.session, facts.database].find(
     (each) => isAnswer(each) && [401, 403].includes(each.status),
   )
-  if (user !== null) return judgeKnown(user, username, scene)
-  return refused === undefined ? judgeUnsaid(facts, scene) : judgeRefused(refused, scene)
+  if (user !== null) return knownUser(user, username, context)
+  return refused === undefined
+    ? credentialsWithoutSession(facts, context)
+    : refusedCredentials(refused, context)
 }
 
-function judgeNone({ database }: CredentialFacts, { quote }: Scene): Finding {
+function missingCredentials({ database }: CredentialFacts, { quote }: CheckContext): Finding {
   if (isAnswer(database) && database.status === 200) {
     const text = 'The address has no credentials and needs none: anyone can read the database.'
     return note(
       'credentials',
       text,
-      toYou(
+      adviceToUser(
         'Give the database members (settee vault add, or PUT /{db}/_security), and put user:password@ into the address.',
       ),
     )
   }
   return wrong(
     'credentials',
-    `The address has no credentials: ${told(database, quote)}.`,
-    toYou('Put user:password@ before the host.'),
+    `The address has no credentials: ${describe(database, quote)}.`,
+    adviceToUser('Put user:password@ before the host.'),
   )
 }
 
-function judgeKnown({ name }: UserContext, username: string, { stage, quote }: Scene): Finding {
+function knownUser({ name }: UserContext, username: string, { stack, quote }: CheckContext): Finding {
   if (name === username) return fine('credentials', 'Name and password are correct.')
   if (name !== null) {
     const text = `The server knows this account under another name: ${quote(name)}.`
@@ -78,85 +80,91 @@ function judgeKnown({ name }: UserContext, username: string, { stage, quote }: S
   return wrong(
     'credentials',
     'Name and password do not reach the server: a proxy removes them.',
-    advise('authorization', stage, 'proxy'),
+    advise('authorization', stack, 'proxy'),
   )
 }
 
-function judgeRefused(reply: Reply, { stage, quote }: Scene): Finding {
+function refusedCredentials(reply: Reply, { stack, quote }: CheckContext): Finding {
   const reason = reasonOf(reply)
   if (NONE_CAME.test(reason)) {
     return wrong(
       'credentials',
       `Name and password do not reach the server, which answers "${quote(reason)}"`,
-      advise('authorization', stage, 'proxy'),
+      advise('authorization', stack, 'proxy'),
     )
   }
   if (reason === '') {
     return wrong(
       'credentials',
       'The proxy asks for a password of its own.',
-      advise('proxyPassword', stage, 'proxy'),
+      advise('proxyPassword', stack, 'proxy'),
     )
   }
   if (isAnswer(reply) && reply.status === 403) {
-    const cure = toYou('After failed logins, wait five minutes; otherwise ask the admin.')
+    const cure = adviceToUser('After failed logins, wait five minutes; otherwise ask the admin.')
     return wrong('credentials', `The account is refused: ${quote(reason)}`, cure)
   }
   return wrong(
     'credentials',
     `Name or password is wrong: ${quote(reason)}`,
-    toYou(
+    adviceToUser(
       'Percent-encode characters such as @ : / % in the address; to set a new password: settee passwd NAME',
     ),
   )
 }
 
-/** A server without `_session`: what the database answers is all that can be told. */
-function judgeUnsaid({ session, database }: CredentialFacts, { quote }: Scene): Finding {
+/** A server without `_session`: only the database's answer counts. */
+function credentialsWithoutSession({ session, database }: CredentialFacts, { quote }: CheckContext): Finding {
   if (isAnswer(database) && database.status < 400) return fine('credentials', 'The database accepts them.')
-  return wrong('credentials', `They could not be checked: ${told(session, quote)}.`)
+  return wrong('credentials', `They could not be checked: ${describe(session, quote)}.`)
 }
 
 interface RightsFacts {
-  /** To `GET /{db}/`. */
+  /** Of `GET /{db}/`. */
   readonly database: Reply
-  /** To `GET /{db}/_security`. */
+  /** Of `GET /{db}/_security`. */
   readonly security: Reply
-  /** null: the server does not say. */
+  /** null: unknown. */
   readonly user: UserContext | null
 }
 
-/** Judges what the account may do with the database; whether it may write, `local` shows. */
-export function judgeRights({ database, security, user }: RightsFacts, { address, quote }: Scene): Finding {
+/** Checks whether the account can read the database, and its role; the finding `local` shows whether it can write. */
+export function checkRights(
+  { database, security, user }: RightsFacts,
+  { address, quote }: CheckContext,
+): Finding {
   const { database: name } = address
-  if (!isAnswer(database)) return wrong('rights', `The database does not answer: ${told(database, quote)}.`)
+  if (!isAnswer(database))
+    return wrong('rights', `The database does not answer: ${describe(database, quote)}.`)
   if (database.status === 404) {
     return wrong(
       'rights',
       `There is no database ${name}.`,
-      toYou(`Create it: settee vault add ${name}, or PUT /${name} as an admin.`),
+      adviceToUser(`Create it: settee vault add ${name}, or PUT /${name} as an admin.`),
     )
   }
   if (database.status === 401 || database.status === 403) {
-    const cure = toYou(`Make the account a member: settee vault add ${name}, or PUT /${name}/_security.`)
-    return wrong('rights', `The account may not read ${name}: ${told(database, quote)}.`, cure)
+    const cure = adviceToUser(
+      `Make the account a member: settee vault add ${name}, or PUT /${name}/_security.`,
+    )
+    return wrong('rights', `The account may not read ${name}: ${describe(database, quote)}.`, cure)
   }
   if (database.status >= 300 || database.json === undefined) {
-    return wrong('rights', `The answer is not that of a database: ${told(database, quote)}.`)
+    return wrong('rights', `The answer is not that of a database: ${describe(database, quote)}.`)
   }
   return fine('rights', `The account can read, as ${roleOf(security, user)}.`)
 }
 
 function roleOf(security: Reply, user: UserContext | null): string {
   if (user?.roles.includes('_admin')) return 'server admin'
-  const { admins } = (isAnswer(security) ? (security.json ?? {}) : {}) as { readonly admins?: Party }
+  const { admins } = (isAnswer(security) ? (security.json ?? {}) : {}) as { readonly admins?: NamesAndRoles }
   const isNamed = user?.name != null && listOf(admins?.names).includes(user.name)
   const hasRole = user?.roles.some((role) => listOf(admins?.roles).includes(role)) ?? false
   if (isNamed || hasRole) return 'admin of the database'
   return 'member: it cannot change design documents or access rights'
 }
 
-interface Party {
+interface NamesAndRoles {
   readonly names?: unknown
   readonly roles?: unknown
 }

@@ -1,34 +1,34 @@
-import { advise, adviseOrigins } from './advice.ts'
+/** Whether pages of other origins may send requests and read the answers. */
+import { advise, adviseOrigins, type CheckContext } from './advice.ts'
 import { type Answer, type Client, databasePath, isAnswer, type Reply } from './doctor-client.ts'
-import type { Scene } from './examination.ts'
-import { type Cure, type Finding, fine, told, wrong } from './finding.ts'
+import { type Cure, describe, type Finding, fine, wrong } from './finding.ts'
 
-/** What a page of one origin would get. */
+/** Answers that a page of one origin gets. */
 interface CorsFacts {
   readonly origin: string
-  /** To OPTIONS, without credentials. */
+  /** Of OPTIONS, without credentials. */
   readonly preflight: Reply
-  /** To a GET with credentials. */
+  /** Of a GET with credentials. */
   readonly answer: Reply
-  /** To a GET that is refused. */
+  /** Of a GET that is refused. */
   readonly refusal: Reply
 }
 
-/** Judges the preflights: without them no request of an app that is a page is even sent. */
-export function judgePreflights(facts: readonly CorsFacts[], scene: Scene): Finding {
+/** Checks the preflights: without them, a browser does not send an app's requests. */
+export function checkPreflights(facts: readonly CorsFacts[], context: CheckContext): Finding {
   const bad = faultsOf(facts, ({ origin, preflight }) => [preflight, preflightFault(preflight, origin)])
   const [first] = bad
   if (first === undefined) return fine('preflights', `Allowed for ${listed(originsOf(facts))}.`)
   const { reply, fault } = first
   return wrong(
     'preflights',
-    `Not allowed for ${listed(originsOf(bad))}: ${clause(fault, reply, scene)}.`,
-    isOfLists(facts, first) ? curesOfLists(scene) : curesOf(fault, facts, scene),
+    `Not allowed for ${listed(originsOf(bad))}: ${describeFault(fault, reply, context)}.`,
+    isOfLists(facts, first) ? curesOfLists(context) : curesOf(fault, facts, context),
   )
 }
 
-/** Judges the answers themselves, refusals among them: without the headers an app cannot even tell why it was refused. */
-export function judgeCors(facts: readonly CorsFacts[], scene: Scene): Finding {
+/** Checks the answers, including refusals: without the headers, an app cannot even tell why it was refused. */
+export function checkCors(facts: readonly CorsFacts[], context: CheckContext): Finding {
   const bad = faultsOf(facts, ({ origin, answer }) => [answer, corsFault(answer, origin)])
   const worse = bad.length > 0 ? bad : faultsOf(facts, refusalOf)
   const [first] = worse
@@ -38,12 +38,12 @@ export function judgeCors(facts: readonly CorsFacts[], scene: Scene): Finding {
   const { reply, fault } = first
   return wrong(
     'cors',
-    `Pages of ${listed(originsOf(worse))} cannot read ${which}: ${clause(fault, reply, scene)}.`,
-    curesOf(fault, facts, scene),
+    `Pages of ${listed(originsOf(worse))} cannot read ${which}: ${describeFault(fault, reply, context)}.`,
+    curesOf(fault, facts, context),
   )
 }
 
-interface Bad {
+interface CorsFailure {
   readonly origin: string
   readonly reply: Reply
   readonly fault: CorsFault
@@ -52,7 +52,7 @@ interface Bad {
 function faultsOf(
   facts: readonly CorsFacts[],
   faultOf: (facts: CorsFacts) => readonly [Reply, CorsFault | null],
-): Bad[] {
+): CorsFailure[] {
   return facts.flatMap((each) => {
     const [reply, fault] = faultOf(each)
     return fault === null ? [] : [{ origin: each.origin, reply, fault }]
@@ -63,12 +63,12 @@ function refusalOf({ origin, refusal }: CorsFacts): readonly [Reply, CorsFault |
   return [refusal, corsFault(refusal, origin)]
 }
 
-function clause(fault: CorsFault, reply: Reply, { quote }: Scene): string {
+function describeFault(fault: CorsFault, reply: Reply, { quote }: CheckContext): string {
   switch (fault.kind) {
     case 'failed':
-      return told(reply, quote)
+      return describe(reply, quote)
     case 'missing':
-      return `there is no Access-Control-Allow-Origin (${told(reply, quote)})`
+      return `there is no Access-Control-Allow-Origin (${describe(reply, quote)})`
     case 'doubled':
       return 'Access-Control-Allow-Origin or -Credentials is sent twice: once by the server, once by a proxy'
     case 'star':
@@ -85,23 +85,23 @@ function clause(fault: CorsFault, reply: Reply, { quote }: Scene): string {
   }
 }
 
-/** Only a proxy doubles; `*` is of one, or of a server that lets pages in without a password. */
-function curesOf({ kind }: CorsFault, facts: readonly CorsFacts[], { stage }: Scene): Cure[] {
-  if (kind === 'doubled') return advise('doubledCors', stage, 'proxy')
+/** Only a proxy doubles headers. `*` comes from a proxy, or from a server that allows pages without a password. */
+function curesOf({ kind }: CorsFault, facts: readonly CorsFacts[], { stack }: CheckContext): Cure[] {
+  if (kind === 'doubled') return advise('doubledCors', stack, 'proxy')
   const origins = originsOf(facts)
-  if (kind !== 'star') return adviseOrigins(origins, stage)
-  return [...adviseOrigins(origins, stage, 'server'), ...advise('doubledCors', stage, 'proxy')]
+  if (kind !== 'star') return adviseOrigins(origins, stack)
+  return [...adviseOrigins(origins, stack, 'server'), ...advise('doubledCors', stack, 'proxy')]
 }
 
-/** Whether the origin is let in, as another answer shows, and it is what it asked for that is not. */
-function isOfLists(facts: readonly CorsFacts[], { origin, fault }: Bad): boolean {
+/** Whether the origin is allowed, as another answer shows, but not the requested methods or headers. */
+function isOfLists(facts: readonly CorsFacts[], { origin, fault }: CorsFailure): boolean {
   if (fault.kind === 'methods' || fault.kind === 'headers') return true
   const answer = facts.find((each) => each.origin === origin)?.answer
   return fault.kind === 'missing' && answer !== undefined && corsFault(answer, origin) === null
 }
 
-function curesOfLists({ stage }: Scene): Cure[] {
-  return [...advise('corsLists', stage, 'server'), ...advise('origins', stage, 'proxy')]
+function curesOfLists({ stack }: CheckContext): Cure[] {
+  return [...advise('corsLists', stack, 'server'), ...advise('origins', stack, 'proxy')]
 }
 
 function originsOf(facts: readonly { readonly origin: string }[]): string[] {
@@ -112,23 +112,23 @@ function listed(origins: readonly string[]): string {
   return origins.join(', ')
 }
 
-// What the headers of CORS on one answer are worth to a page, as browsers read them.
+// CORS headers as browsers read them.
 
-/** Why a browser keeps an answer from a page; null: it does not. */
+/** Why a browser withholds an answer from a page. */
 type CorsFault =
   | { readonly kind: 'failed' | 'missing' | 'doubled' | 'star' | 'credentials' }
   | { readonly kind: 'other'; readonly allowed: string }
   | { readonly kind: 'methods' | 'headers'; readonly lacking: readonly string[] }
   | { readonly kind: 'status'; readonly status: number }
 
-/** What replication sends: PouchDB's requests are none of the simple ones. */
+/** Methods and headers of replication: PouchDB's requests all need a preflight. */
 const ASKED_METHODS = ['PUT', 'POST', 'DELETE'] as const
 const ASKED_HEADERS = ['authorization', 'content-type'] as const
 
 /** GET, HEAD and POST pass without being listed (Fetch standard 4.8). */
 const SAFELISTED: ReadonlySet<string> = new Set(['GET', 'HEAD', 'POST'])
 
-/** @returns what is wrong with an answer to a request of a page's with credentials */
+/** @returns the fault of an answer to a page's request with credentials; null: none */
 function corsFault(reply: Reply, origin: string): CorsFault | null {
   if (!isAnswer(reply)) return { kind: 'failed' }
   const allowed = valuesOf(reply, 'access-control-allow-origin')
@@ -142,7 +142,7 @@ function corsFault(reply: Reply, origin: string): CorsFault | null {
   return credentials[0] === 'true' ? null : { kind: 'credentials' }
 }
 
-/** The same of a preflight, which must also allow what is to be sent. */
+/** As {@link corsFault}, for a preflight, which must also allow the methods and headers. */
 function preflightFault(reply: Reply, origin: string): CorsFault | null {
   const fault = corsFault(reply, origin)
   if (fault !== null || !isAnswer(reply)) return fault
@@ -155,7 +155,7 @@ function preflightFault(reply: Reply, origin: string): CorsFault | null {
   return noHeaders.length > 0 ? { kind: 'headers', lacking: noHeaders } : null
 }
 
-/** A header sent twice and one with a comma are the same. */
+/** A header that is sent twice equals one with a comma. */
 function valuesOf({ raw }: Answer, name: string): string[] {
   return raw
     .filter(([each]) => each === name)
@@ -164,10 +164,11 @@ function valuesOf({ raw }: Answer, name: string): string[] {
     .filter((value) => value !== '')
 }
 
-// Requests as pages of an origin make them.
-
-/** @param missing the id of a document that is not there */
-export async function askAsPages(
+/**
+ * Sends requests as pages of the origins do.
+ * @param missing the id of a document that does not exist
+ */
+export async function requestAsPages(
   client: Client,
   origins: readonly string[],
   missing: string,

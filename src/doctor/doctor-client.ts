@@ -1,16 +1,16 @@
-/** HTTP as the doctor needs it: headers as they came, also twice, and every wait bounded. */
+/** The doctor's HTTP client: it keeps headers as they arrived, even twice, and bounds every wait. */
 import { type ClientRequest, Agent as HttpAgent, type IncomingMessage, request as sendHttp } from 'node:http'
 import { Agent as HttpsAgent, request as sendHttps } from 'node:https'
 import { isIP } from 'node:net'
 import type { SecureContext } from 'node:tls'
 import type { Address } from '../core/address.ts'
 
-/** Bytes of an answer that are read: a design document may be this long. */
+/** Bytes of an answer that are read at most: room for a long design document. */
 const MAX_TEXT = 1_048_576
 
-interface Asked {
+interface RequestOptions {
   readonly method: string
-  /** Encoded; without it, what is behind it is asked of the server itself. */
+  /** Encoded. */
   readonly path: string
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: string
@@ -21,18 +21,18 @@ interface Asked {
 export interface Answer {
   readonly status: number
   readonly headers: IncomingMessage['headers']
-  /** Name, in small letters, and value of each header as it came. */
+  /** Name, in lower case, and value of each header as it arrived. */
   readonly raw: readonly (readonly [name: string, value: string])[]
   readonly text: string
-  /** undefined: it is no JSON. */
+  /** undefined: not JSON. */
   readonly json: unknown
-  /** When the head came, in ms since 1970. */
+  /** When the head arrived, in ms since 1970. */
   readonly at: number
-  /** Milliseconds to its end. */
+  /** Milliseconds until its end. */
   readonly ms: number
 }
 
-/** No answer came, or not the whole of one: a code of Node's, such as ECONNRESET, or TIMEOUT. */
+/** No answer, or not a whole one. `failure` is a code of Node's, such as ECONNRESET, or TIMEOUT. */
 interface Failure {
   readonly failure: string
 }
@@ -43,31 +43,31 @@ export function isAnswer(reply: Reply): reply is Answer {
   return 'status' in reply
 }
 
-/** Whether it is in JSON: CouchDB's are, and what stands before it has none. */
+/** Whether an answer is JSON, as CouchDB's are and those of proxies are not. */
 export function isJson({ json }: Pick<Answer, 'json'>): boolean {
   return typeof json === 'object' && json !== null
 }
 
-/** @returns all values of a header as a page sees them: Node keeps the first `Server` alone, and Caddy sends two */
+/** @returns all values of a header, as a page sees them: Node keeps only the first `Server`, and Caddy sends two */
 export function headerOf({ raw }: Pick<Answer, 'raw'>, name: string): string {
   return raw.flatMap(([each, value]) => (each === name ? [value] : [])).join(', ')
 }
 
-/** What PouchDB sends with the credentials of its address: Basic, in UTF-8. */
+/** The header that PouchDB sends with the credentials of its address: Basic, in UTF-8. */
 export function basicOf({ username, password }: Address): string | undefined {
   if (username === undefined) return undefined
   return `Basic ${Buffer.from(`${username}:${password ?? ''}`).toString('base64')}`
 }
 
-/** The database's path: its name is one segment. */
+/** The database's path, in which its name is one segment. */
 export function databasePath({ database }: Address): string {
   return `/${encodeURIComponent(database)}`
 }
 
 interface ClientOptions {
-  /** Who is trusted, made once for all connections; undefined: whom Node knows. */
+  /** The trusted authorities, made once for all connections; undefined: Node's own. */
   readonly trust: SecureContext | undefined
-  /** Milliseconds for one answer. */
+  /** Milliseconds until one answer must be there. */
   readonly timeoutMs: number
 }
 
@@ -88,13 +88,13 @@ export class Client {
     return this.#options.trust
   }
 
-  /** What is sent with each request; undefined: there are no credentials, or they were forgotten. */
+  /** The header of each request; undefined: there are no credentials, or they were dropped. */
   get authorization(): string | undefined {
     return this.#hasCredentials ? basicOf(this.address) : undefined
   }
 
-  /** Begins a request whose body and answer are the caller's to move and to bound. */
-  begin({ method, path, headers, anonymous = false }: Omit<Asked, 'body'>): ClientRequest {
+  /** Begins a request. The caller sends its body, reads its answer and bounds its time. */
+  begin({ method, path, headers, anonymous = false }: Omit<RequestOptions, 'body'>): ClientRequest {
     const { scheme, host, port } = this.address
     const authorization = anonymous ? undefined : this.authorization
     const options = {
@@ -120,13 +120,13 @@ export class Client {
     })
   }
 
-  /** From here on all requests go without them. */
+  /** All further requests are anonymous. */
   forgetCredentials(): void {
     this.#hasCredentials = false
   }
 
   /** Never rejects. */
-  ask(asked: Asked): Promise<Reply> {
+  ask(asked: RequestOptions): Promise<Reply> {
     const started = performance.now()
     const body = asked.body === undefined ? undefined : Buffer.from(asked.body)
     const headers = {
@@ -159,7 +159,7 @@ export class Client {
   }
 }
 
-/** @param started of `performance.now()` */
+/** @param started time of the request, of `performance.now()` */
 export async function readAnswer(response: IncomingMessage, started: number): Promise<Answer> {
   const at = Date.now()
   const chunks: Buffer[] = []
@@ -175,7 +175,7 @@ export async function readAnswer(response: IncomingMessage, started: number): Pr
   return { status, headers, raw: pairsOf(rawHeaders), text, json: parsed(text), at, ms }
 }
 
-/** @returns a code of Node's or OpenSSL's, or the message where there is none */
+/** @returns a code of Node's or OpenSSL's, or the message if there is no code */
 export function codeOf(error: unknown): string {
   const { code, message } = error as { readonly code?: string; readonly message?: string }
   return code ?? message ?? 'UNKNOWN'
@@ -192,5 +192,74 @@ function parsed(text: string): unknown {
     return JSON.parse(text)
   } catch {
     return undefined
+  }
+}
+
+/** How long the doctor waits, in milliseconds, and what it sends. */
+export interface ProbeLimits {
+  readonly requestMs: number
+  /** For a name, and for a connection. */
+  readonly connectMs: number
+  /** Interval that is requested of the feed. */
+  readonly heartbeatMs: number
+  /** How long the feed is watched if nothing arrives. */
+  readonly feedMs: number
+  /** Heartbeats after which the feed is known to be unbuffered. */
+  readonly beats: number
+  /** For all bodies together. */
+  readonly bodiesMs: number
+  /** Additional time for one body, since the line may get slower. */
+  readonly bodyGraceMs: number
+  /** Bytes of the bodies that are tried, smallest first. */
+  readonly bodies: readonly number[]
+  /** How long the long feeds are kept open; null: they are not tried. */
+  readonly longMs: number | null
+  /** Interval that is requested of the long feed. */
+  readonly longHeartbeatMs: number
+}
+
+const MIB = 1_048_576
+/**
+ * Just above powers of two, since proxies limit bodies by these: nginx accepts 1 MiB exactly by default
+ * (`client_max_body_size 1m`).
+ */
+const SIZES = [1, 10, 64].map((mebibytes) => mebibytes * MIB + 1024)
+
+const USUAL: ProbeLimits = {
+  requestMs: 5000,
+  connectMs: 3000,
+  heartbeatMs: 1000,
+  feedMs: 3500,
+  beats: 2,
+  bodiesMs: 6000,
+  bodyGraceMs: 4000,
+  bodies: SIZES,
+  longMs: null,
+  longHeartbeatMs: 10_000,
+}
+
+/** Longer than the time-outs of proxies: 60 s for nginx, 100 s for Cloudflare. */
+const LONG_MS = 115_000
+
+/** @returns the limits for `--quick`, for `--long` or for neither */
+export function limitsFor({ quick, long }: { readonly quick: boolean; readonly long: boolean }): ProbeLimits {
+  if (quick)
+    return { ...USUAL, feedMs: 2800, beats: 1, bodies: SIZES.slice(0, 1), bodiesMs: 2000, bodyGraceMs: 500 }
+  return long ? { ...USUAL, bodiesMs: 300_000, bodyGraceMs: 60_000, longMs: LONG_MS } : USUAL
+}
+
+/**
+ * Waits for a promise for a bounded time. The work behind it goes on after a time-out.
+ * @throws Error with the code TIMEOUT; and as the promise
+ */
+export async function withTimeout<T>(ms: number, promise: Promise<T>): Promise<T> {
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(() => reject(Object.assign(new Error('no answer in time'), { code: 'TIMEOUT' })), ms)
+  })
+  try {
+    return await Promise.race([promise, late])
+  } finally {
+    clearTimeout(timer)
   }
 }

@@ -1,36 +1,35 @@
+/** Whether feeds arrive at once, and how long they stay open. */
 import type { ClientRequest, IncomingMessage } from 'node:http'
-import { advise } from './advice.ts'
-import { type Client, codeOf, databasePath } from './doctor-client.ts'
-import type { Scene } from './examination.ts'
-import { type Finding, fine, note, skipped, toldFailure, toYou, wrong } from './finding.ts'
+import { advise, type CheckContext } from './advice.ts'
+import { type Client, codeOf, databasePath, type ProbeLimits } from './doctor-client.ts'
+import { adviceToUser, describeFailure, type Finding, fine, note, skipped, wrong } from './finding.ts'
 import { GATEWAY } from './server-checks.ts'
-import type { Pace } from './timing.ts'
 
-/** A longpoll that nothing but heartbeats can reach. Times in ms since it was asked. */
+/** A longpoll that gets only heartbeats. Times are in ms since the request. */
 interface FeedFacts {
   readonly heartbeatMs: number
-  /** How long was waited at the most. */
+  /** How long it was watched. */
   readonly watchedMs: number
-  /** null: no head came. */
+  /** null: no head arrived. */
   readonly status: number | null
-  /** When bytes came, each turn of the event loop once. */
+  /** When bytes arrived. */
   readonly arrivals: readonly number[]
-  /** How it ended by itself; null: it did not. */
+  /** How it ended by itself: normally or cut; null: it did not end. */
   readonly ended: 'order' | 'cut' | null
   readonly failure: string | null
 }
 
-/** Arrivals closer to one another than this share of a heartbeat are one. */
+/** Arrivals closer together than this share of a heartbeat count as one. */
 const APART = 0.3
-/** A beat may be late by this much of itself. */
+/** A silence longer than this many heartbeats is a fault. */
 const LATE = 2.5
 
-/** Judges whether the feed passes at once, or is kept back until there is more of it. */
-export function judgeFeed(facts: FeedFacts, { stage, quote }: Scene): Finding {
+/** Checks whether the feed arrives at once or is buffered. */
+export function checkFeed(facts: FeedFacts, { stack, quote }: CheckContext): Finding {
   const { status, arrivals, ended, failure, heartbeatMs, watchedMs } = facts
-  if (status !== null && status !== 200) return judgeStatus(status, stage)
+  if (status !== null && status !== 200) return feedStatus(status, stack)
   if (failure !== null) {
-    return wrong('feed', `_changes fails: ${toldFailure(failure, quote)}.`, advise('cut', stage, 'proxy'))
+    return wrong('feed', `_changes fails: ${describeFailure(failure, quote)}.`, advise('cut', stack, 'proxy'))
   }
   const [first] = arrivals
   const beat = `a heartbeat every ${seconds(heartbeatMs)} was requested`
@@ -39,24 +38,24 @@ export function judgeFeed(facts: FeedFacts, { stage, quote }: Scene): Finding {
     return wrong(
       'feed',
       `_changes ${how} at once, though nothing had changed.`,
-      advise('cut', stage, 'proxy'),
+      advise('cut', stack, 'proxy'),
     )
   }
   if (first === undefined) {
     return wrong(
       'feed',
       `Nothing of _changes arrived in ${seconds(watchedMs)}, though ${beat}: a proxy buffers it, so changes arrive late.`,
-      advise('buffering', stage, 'proxy'),
+      advise('buffering', stack, 'proxy'),
     )
   }
   const gaps = gapsOf(arrivals, heartbeatMs, watchedMs)
   const still = Math.max(first, ...gaps)
   if (still > heartbeatMs * LATE) {
-    if (stage.server === 'PouchDB Server') return note('feed', POUCH)
+    if (stack.server === 'PouchDB Server') return note('feed', POUCH)
     return wrong(
       'feed',
       `_changes was silent for ${seconds(still)}, though ${beat}: a proxy buffers it.`,
-      advise('buffering', stage, 'proxy'),
+      advise('buffering', stack, 'proxy'),
     )
   }
   return fine(
@@ -65,30 +64,30 @@ export function judgeFeed(facts: FeedFacts, { stage, quote }: Scene): Finding {
   )
 }
 
-/** It sends the first bytes at once, and then one every 6 s, whatever was asked for (express-pouchdb, routes/changes.js). */
+/** It ignores the requested interval, and sends a heartbeat every 6 s (express-pouchdb, routes/changes.js). */
 const POUCH =
   'PouchDB Server sends a heartbeat only every 6 s, so it cannot be seen whether a proxy buffers the feed.'
 
-/** The database has answered before: what is wrong is about `_changes` alone. */
-function judgeStatus(status: number, stage: Scene['stage']): Finding {
+/** The database has answered before, so the fault concerns only `_changes`. */
+function feedStatus(status: number, stack: CheckContext['stack']): Finding {
   const text = `_changes answers ${status}.`
-  if (status === 504 || status === 524) return wrong('feed', text, advise('cut', stage, 'proxy'))
-  if (GATEWAY.has(status)) return wrong('feed', text, advise('upstream', stage, 'proxy'))
+  if (status === 504 || status === 524) return wrong('feed', text, advise('cut', stack, 'proxy'))
+  if (GATEWAY.has(status)) return wrong('feed', text, advise('upstream', stack, 'proxy'))
   return wrong(
     'feed',
     text,
-    toYou('Look for a rule about _changes in the proxy or firewall in front of the server.'),
+    adviceToUser('Look for a rule about _changes in the proxy or firewall in front of the server.'),
   )
 }
 
-/** @returns when beats came: what comes with another, such as the head's first byte, is one with it */
+/** @returns when heartbeats arrived; arrivals close together, such as the head's first byte, count as one */
 function beatsOf(arrivals: readonly number[], heartbeatMs: number): number[] {
   return arrivals.filter(
     (at, index) => at - (arrivals[index - 1] ?? Number.NEGATIVE_INFINITY) > heartbeatMs * APART,
   )
 }
 
-/** Between beats, and the silence at the end where it is longer than it may be. */
+/** @returns the times between heartbeats, and the silence at the end if it is too long */
 function gapsOf(arrivals: readonly number[], heartbeatMs: number, watchedMs: number): number[] {
   const beats = beatsOf(arrivals, heartbeatMs)
   const gaps = beats.slice(1).map((at, index) => at - beats[index]!)
@@ -102,60 +101,60 @@ function seconds(ms: number): string {
 
 /** A feed that was kept open. */
 interface LongFeed {
-  /** In ms, as all here. */
+  /** In ms, as all times here. */
   readonly lasted: number
-  /** `open`: as long as was waited. */
+  /** `open`: it was still open in the end. */
   readonly ended: 'open' | 'order' | 'cut'
   readonly status: number | null
   readonly failure: string | null
-  /** When the first byte came; null: none did. */
+  /** When the first byte arrived; null: none did. */
   readonly firstMs: number | null
-  /** The longest time in which nothing came. */
+  /** The longest silence. */
   readonly silentMs: number
 }
 
 interface LongFacts {
   /** A continuous feed with heartbeats, which never ends by itself. */
   readonly beating: LongFeed
-  /** What it was asked for. */
+  /** Its requested interval. */
   readonly heartbeatMs: number
-  /** A longpoll without, as apps ask for that use time-outs in their place. */
+  /** A longpoll without heartbeats, which apps that use time-outs ask for. */
   readonly silent: LongFeed
 }
 
-/** Judges how long feeds live; null: they were not waited for. */
-export function judgeLongFeed(facts: LongFacts | null, scene: Scene): Finding {
+/** Checks how long feeds stay open. @param facts null: not tried */
+export function checkLongFeed(facts: LongFacts | null, context: CheckContext): Finding {
   if (facts === null)
     return skipped('long feed', 'Use --long to find out whether feeds are cut after a minute or two.')
-  return judgeBeating(facts, scene) ?? judgeSilent(facts, scene)
+  return heartbeatFault(facts, context) ?? silentFeed(facts, context)
 }
 
-/** @returns null where nothing is wrong with the feed that has heartbeats */
-function judgeBeating({ beating, heartbeatMs }: LongFacts, scene: Scene): Finding | null {
-  const { stage } = scene
+/** @returns null if the feed with heartbeats has no fault */
+function heartbeatFault({ beating, heartbeatMs }: LongFacts, context: CheckContext): Finding | null {
+  const { stack } = context
   const lasted = wholeSeconds(beating.lasted)
   if (isCut(beating)) {
-    const text = `A feed with heartbeats was cut after ${lasted}: ${how(beating, scene)}.`
-    return wrong('long feed', text, advise('cut', stage, 'proxy'))
+    const text = `A feed with heartbeats was cut after ${lasted}: ${how(beating, context)}.`
+    return wrong('long feed', text, advise('cut', stack, 'proxy'))
   }
-  // Where an answer's end is the connection's, as with HTTP/1.0, a cut looks like this.
+  // With HTTP/1.0 the end of a connection is the end of the answer, so a cut looks like a normal end.
   if (beating.ended === 'order') {
     const text = `A feed with heartbeats was ended after ${lasted}, though it never ends by itself.`
-    return wrong('long feed', text, advise('cut', stage, 'proxy'))
+    return wrong('long feed', text, advise('cut', stack, 'proxy'))
   }
   if (beating.silentMs <= heartbeatMs * LATE) return null
   const silence = beating.firstMs === null ? 'was silent' : `was silent for ${wholeSeconds(beating.silentMs)}`
   const text = `A feed with heartbeats ${silence} during ${lasted}: a proxy buffers it.`
-  return wrong('long feed', text, advise('buffering', stage, 'proxy'))
+  return wrong('long feed', text, advise('buffering', stack, 'proxy'))
 }
 
-function judgeSilent({ beating, silent }: LongFacts, scene: Scene): Finding {
+function silentFeed({ beating, silent }: LongFacts, context: CheckContext): Finding {
   const lasted = wholeSeconds(silent.lasted)
   if (isCut(silent)) {
     return note(
       'long feed',
-      `A feed without heartbeats was cut after ${lasted}: ${how(silent, scene)}. With heartbeats it stays open.`,
-      advise('cut', scene.stage, 'proxy'),
+      `A feed without heartbeats was cut after ${lasted}: ${how(silent, context)}. With heartbeats it stays open.`,
+      advise('cut', context.stack, 'proxy'),
     )
   }
   const other = silent.ended === 'open' ? 'stayed open as long' : `ended normally after ${lasted}`
@@ -169,27 +168,25 @@ function isCut({ ended, status }: LongFeed): boolean {
   return ended === 'cut' || (status !== null && status >= 400)
 }
 
-function how({ status, failure }: LongFeed, { quote }: Scene): string {
+function how({ status, failure }: LongFeed, { quote }: CheckContext): string {
   if (status !== null && status >= 400) return `${status}`
-  return failure === null ? 'the connection was closed' : toldFailure(failure, quote)
+  return failure === null ? 'the connection was closed' : describeFailure(failure, quote)
 }
 
 function wholeSeconds(ms: number): string {
   return `${Math.round(ms / 1000)} s`
 }
 
-// Feeds that are watched as their bytes come.
-
 /**
- * Watches a longpoll that no change can end, since it asks for one document that is never there.
+ * Watches a longpoll that no change can end, since it asks for a document that never exists.
  * @param id of that document
  */
-export async function watchFeed(client: Client, id: string, pace: Pace): Promise<FeedFacts> {
-  const { heartbeatMs, feedMs, beats } = pace
+export async function watchFeed(client: Client, id: string, limits: ProbeLimits): Promise<FeedFacts> {
+  const { heartbeatMs, feedMs, beats } = limits
   const query = `feed=longpoll&since=now&filter=_doc_ids&style=all_docs&heartbeat=${heartbeatMs}`
   const request = ask(client, query, { doc_ids: [id] })
-  const watched = new Watched(request)
-  // The first byte may come with the head, before any beat.
+  const watched = new FeedRecorder(request)
+  // The first byte may arrive with the head, before any heartbeat.
   const isEnough = () => beatsOf(watched.arrivals, heartbeatMs).length > beats
   await watched.until(feedMs, isEnough)
   return {
@@ -202,8 +199,8 @@ export async function watchFeed(client: Client, id: string, pace: Pace): Promise
   }
 }
 
-/** Keeps two feeds open at once, as long as it takes to see whether they are cut. */
-export async function watchLong(
+/** Keeps two feeds open at the same time, and records whether they are cut. */
+export async function watchLongFeeds(
   client: Client,
   id: string,
   ms: number,
@@ -212,14 +209,14 @@ export async function watchLong(
   const one = `since=now&filter=_doc_ids`
   const body = { doc_ids: [id] }
   const [beating, silent] = await Promise.all([
-    keep(ask(client, `feed=continuous&heartbeat=${heartbeatMs}&${one}`, body), ms),
-    keep(ask(client, `feed=longpoll&${one}`, body), ms),
+    recordLongFeed(ask(client, `feed=continuous&heartbeat=${heartbeatMs}&${one}`, body), ms),
+    recordLongFeed(ask(client, `feed=longpoll&${one}`, body), ms),
   ])
   return { beating, heartbeatMs, silent }
 }
 
-async function keep(request: ClientRequest, ms: number): Promise<LongFeed> {
-  const watched = new Watched(request)
+async function recordLongFeed(request: ClientRequest, ms: number): Promise<LongFeed> {
+  const watched = new FeedRecorder(request)
   await watched.until(ms, () => false)
   const { status, ended, failure, arrivals } = watched
   const lasted = watched.elapsed()
@@ -239,7 +236,7 @@ function ask(client: Client, query: string, body: unknown): ClientRequest {
   const headers = {
     'content-type': 'application/json',
     'content-length': String(Buffer.byteLength(text)),
-    // As browsers ask: what compresses may keep back, too.
+    // As browsers do: a proxy that compresses may buffer the feed.
     'accept-encoding': 'gzip, deflate',
   }
   const request = client.begin({
@@ -251,8 +248,8 @@ function ask(client: Client, query: string, body: unknown): ClientRequest {
   return request
 }
 
-/** An answer as it comes. Times in ms since it was asked for. */
-class Watched {
+/** Records when the bytes of an answer arrive. Times are in ms since the request. */
+class FeedRecorder {
   readonly arrivals: number[] = []
   status: number | null = null
   ended: 'order' | 'cut' | null = null
@@ -274,7 +271,7 @@ class Watched {
     return performance.now() - this.#started
   }
 
-  /** Watches until there is enough, the answer has ended, or the time is over; then lets go of it. */
+  /** Records until there is enough, the answer has ended, or the time is over; then closes the connection. */
   async until(ms: number, isEnough: () => boolean): Promise<void> {
     const step = Math.max(10, Math.min(100, ms / 20))
     while (this.elapsed() < ms && this.ended === null && this.failure === null && !isEnough()) {
@@ -313,5 +310,5 @@ class Watched {
   }
 }
 
-/** A busy feed is not one that is to be listed: of what is beyond, the last alone. */
+/** Of further arrivals only the last one is kept. */
 const MAX_ARRIVALS = 1000

@@ -1,9 +1,9 @@
-/** What the doctor says: a line for each thing that was looked at. */
+/** Findings, the results of the doctor's checks; and texts of others in them. */
 import type { Address } from '../core/address.ts'
 import { oneLine } from '../core/errors.ts'
 import { type Answer, basicOf, isAnswer, type Reply } from './doctor-client.ts'
 
-/** All that is looked at, in the order in which it is told. */
+/** All findings, in the order in which they are printed. */
 export const FINDING_NAMES = [
   'address',
   'look-up',
@@ -31,12 +31,12 @@ export const FINDING_NAMES = [
 
 export type FindingName = (typeof FINDING_NAMES)[number]
 
-/** `note`: it works, but not as well as it could, or not for everybody. `skipped`: it was not looked at. */
+/** `note`: it works, but not as well as it could, or not for everyone. `skipped`: not checked. */
 export type State = 'fine' | 'note' | 'wrong' | 'skipped'
 
-/** A line to change, and where. */
+/** A setting to change, and where. */
 export interface Cure {
-  /** A proxy, a server, or `you`: whoever reads it. */
+  /** A proxy, a server, or `you`: the user. */
   readonly place: string
   readonly line: string
 }
@@ -47,7 +47,7 @@ export interface Finding {
   /** One line. */
   readonly text: string
   readonly cures: readonly Cure[]
-  /** What of the text names somebody, and is not for everybody to read: of a certificate, of an account. */
+  /** Names in the text that a report must mask: of a certificate, of an account. */
   readonly names?: readonly string[]
 }
 
@@ -67,20 +67,18 @@ export function wrong(name: FindingName, text: string, cures: readonly Cure[] = 
   return { name, state: 'wrong', text, cures }
 }
 
-/** What whoever runs the doctor does. */
-export function toYou(line: string): readonly Cure[] {
+/** Advice for the user of the doctor. */
+export function adviceToUser(line: string): readonly Cure[] {
   return [{ place: 'you', line }]
 }
 
-// What others have said, in the doctor's own lines.
-
 const MAX_QUOTED = 160
 
-/** Makes a text of a server's fit for a line, and keeps back one that repeats the credentials. */
+/** Makes a server's text fit into one line, and withholds a text that repeats the password. */
 export type Quote = (text: string) => string
 
-/** @param address whose password is never told */
-export function quoteWithout(address: Address): Quote {
+/** @param address whose password must never be printed */
+export function quoteWithoutPassword(address: Address): Quote {
   const secrets = secretsOf(address)
   return (text) => {
     const folded = text.toLowerCase()
@@ -90,7 +88,7 @@ export function quoteWithout(address: Address): Quote {
   }
 }
 
-/** The password in every form in which it travels or is written, in small letters. */
+/** The password in each form in which it is sent or written, in lower case. */
 function secretsOf(address: Address): readonly string[] {
   const { password } = address
   if (password === undefined || password === '') return []
@@ -100,12 +98,12 @@ function secretsOf(address: Address): readonly string[] {
   return forms.map((form) => form.toLowerCase())
 }
 
-/** @returns what became of a request, as a clause: `404 not_found: missing`, `no answer in time` */
-export function told(reply: Reply, quote: Quote): string {
-  return isAnswer(reply) ? toldAnswer(reply, quote) : toldFailure(reply.failure, quote)
+/** @returns the result of a request as a clause: `404 not_found: missing`, `no answer in time` */
+export function describe(reply: Reply, quote: Quote): string {
+  return isAnswer(reply) ? describeAnswer(reply, quote) : describeFailure(reply.failure, quote)
 }
 
-function toldAnswer({ status, json, headers }: Answer, quote: Quote): string {
+function describeAnswer({ status, json, headers }: Answer, quote: Quote): string {
   const { error, reason } = (json ?? {}) as { readonly error?: unknown; readonly reason?: unknown }
   if (typeof error === 'string') return `${status} ${quote(`${error}: ${String(reason)}`.replace(/\.$/, ''))}`
   const type = headers['content-type']?.split(';')[0]
@@ -123,11 +121,11 @@ const FAILURES: Readonly<Record<string, string>> = {
 }
 
 /** @param code of Node's or OpenSSL's */
-export function toldFailure(code: string, quote: Quote): string {
+export function describeFailure(code: string, quote: Quote): string {
   return FAILURES[code] ?? (code.startsWith('HPE_') ? 'the answer is not HTTP' : quote(code))
 }
 
-/** @returns the reason of an answer of CouchDB's kind; empty where there is none */
+/** @returns the reason of a CouchDB error; empty if there is none */
 export function reasonOf(reply: Reply): string {
   if (!isAnswer(reply)) return ''
   const { reason } = (reply.json ?? {}) as { readonly reason?: unknown }

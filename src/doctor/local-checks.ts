@@ -1,34 +1,37 @@
-import { advise } from './advice.ts'
-import { type Answer, type Client, databasePath, isAnswer, isJson, type Reply } from './doctor-client.ts'
-import type { Scene } from './examination.ts'
-import { type Cure, type Finding, fine, note, told, toYou, wrong } from './finding.ts'
+/** Whether `_local` documents can be written, as checkpoints are, and whether ids arrive unchanged. */
+import { advise, type CheckContext } from './advice.ts'
+import { type Client, databasePath, isAnswer, isJson, type Reply } from './doctor-client.ts'
+import { adviceToUser, type Cure, describe, type Finding, fine, wrong } from './finding.ts'
 import { GATEWAY } from './server-checks.ts'
 
 /** A `_local` document that was written, read and deleted, as checkpoints are. */
 interface LocalFacts {
   readonly id: string
   readonly put: Reply
-  /** null: there was nothing to read. */
+  /** null: not tried. */
   readonly got: Reply | null
-  /** Whether what was read is what was written. */
+  /** Whether the document that was read is the one that was written. */
   readonly isSame: boolean
   readonly removed: Reply | null
 }
 
-export function judgeLocal({ id, put, got, isSame, removed }: LocalFacts, { stage, quote }: Scene): Finding {
+export function checkLocal(
+  { id, put, got, isSame, removed }: LocalFacts,
+  { stack, quote }: CheckContext,
+): Finding {
   if (!isAnswer(put) || put.status >= 300) {
-    return wrong('local', `Nothing can be written: ${told(put, quote)}.`, curesOf(put, stage))
+    return wrong('local', `Nothing can be written: ${describe(put, quote)}.`, curesOf(put, stack))
   }
   if (removed === null || !isAnswer(removed) || removed.status >= 300) {
-    const what = removed === null ? 'no answer' : told(removed, quote)
+    const what = removed === null ? 'no answer' : describe(removed, quote)
     return wrong(
       'local',
       `The document that was written could not be deleted: ${what}.`,
-      toYou(`Delete the document ${id} by hand.`),
+      adviceToUser(`Delete the document ${id} by hand.`),
     )
   }
   if (!isSame) {
-    const what = got === null ? 'nothing' : told(got, quote)
+    const what = got === null ? 'nothing' : describe(got, quote)
     return wrong(
       'local',
       `The document that is read is not the one that was written: ${what}. Does a proxy cache answers?`,
@@ -37,58 +40,37 @@ export function judgeLocal({ id, put, got, isSame, removed }: LocalFacts, { stag
   return fine('local', 'The account can write: a _local document was written, read and deleted.')
 }
 
-/** A server says in JSON why it refuses; what refuses otherwise stands before it. */
-function curesOf(put: Reply, stage: Scene['stage']): readonly Cure[] {
+/** The server refuses in JSON; any other refusal comes from a proxy. */
+function curesOf(put: Reply, stack: CheckContext['stack']): readonly Cure[] {
   if (!isAnswer(put)) return []
-  if (!isJson(put)) return advise(GATEWAY.has(put.status) ? 'upstream' : 'writing', stage, 'proxy')
+  if (!isJson(put)) return advise(GATEWAY.has(put.status) ? 'upstream' : 'writing', stack, 'proxy')
   if (![401, 403].includes(put.status)) return []
-  return toYou('Give the account the right to write; a quota or a full disk can be the cause too.')
+  return adviceToUser('Give the account the right to write; a quota or a full disk can be the cause too.')
 }
 
 /** A `_local` document whose id has characters that are encoded in a path. */
 interface PathFacts {
-  /** As it is meant. */
+  /** Not encoded. */
   readonly id: string
   readonly put: Reply
 }
 
-/** Judges whether ids arrive as they were sent: one with a slash, if it is decoded on the way, names another thing. */
-export function judgePaths({ id, put }: PathFacts, { stage, quote }: Scene): Finding {
+/** Checks whether ids arrive unchanged: a proxy that decodes a slash turns the id into another path. */
+export function checkPaths({ id, put }: PathFacts, { stack, quote }: CheckContext): Finding {
   const { id: got } = (isAnswer(put) ? (put.json ?? {}) : {}) as { readonly id?: unknown }
   if (isAnswer(put) && put.status < 300 && got === id) {
     return fine('paths', 'Ids with / + = arrive unchanged.')
   }
-  const what = typeof got === 'string' ? `it became ${quote(got)}` : told(put, quote)
+  const what = typeof got === 'string' ? `it became ${quote(got)}` : describe(put, quote)
   return wrong(
     'paths',
     `An id with %2F, %2B or %3D does not arrive unchanged: ${what}. Notes in folders fail.`,
-    advise('paths', stage, 'proxy'),
+    advise('paths', stack, 'proxy'),
   )
 }
 
-/** LiveSync's web tokens hold for five minutes. */
-const MOST_S = 300
-const MUCH_S = 60
-
-/** Judges the server's clock by the `Date` of an answer. */
-export function judgeClock({ headers, at }: Pick<Answer, 'headers' | 'at'>): Finding {
-  const time = Date.parse(headers.date ?? '')
-  if (Number.isNaN(time)) return note('clock', 'The answer has no Date header: the clock cannot be checked.')
-  // A Date has whole seconds: half of one is lost on the average.
-  const ahead = Math.round((time + 500 - at) / 1000)
-  const off = Math.abs(ahead)
-  if (off <= MUCH_S)
-    return fine('clock', off <= 1 ? "The same as this machine's." : `${off} s off this machine's.`)
-  const text = `The server's clock is ${off} s ${ahead > 0 ? 'ahead of' : 'behind'} this machine's`
-  const cure = toYou('Set both clocks: timedatectl set-ntp true')
-  if (off <= MOST_S) return note('clock', `${text}.`, cure)
-  return wrong('clock', `${text}: web tokens and sessions fail, and certificates may.`, cure)
-}
-
-// Documents that are written and deleted again; nothing else of the doctor's is ever stored.
-
-/** @param name of letters, digits and dashes, that no other document has */
-export async function tryLocal(client: Client, name: string): Promise<LocalFacts> {
+/** @param name a unique id of letters, digits and dashes */
+export async function writeLocal(client: Client, name: string): Promise<LocalFacts> {
   const id = `_local/${name}`
   const path = `${databasePath(client.address)}/${id}`
   const put = await client.ask({ method: 'PUT', path, body: JSON.stringify({ by: name }) })
@@ -99,8 +81,8 @@ export async function tryLocal(client: Client, name: string): Promise<LocalFacts
   return { id, put, got, isSame, removed }
 }
 
-/** The same with an id that is encoded in a path. */
-export async function tryEncoded(client: Client, name: string): Promise<PathFacts> {
+/** As {@link writeLocal}, with an id that is encoded in the path. */
+export async function writeEncodedId(client: Client, name: string): Promise<PathFacts> {
   const rest = `${name}/+=`
   const path = `${databasePath(client.address)}/_local/${encodeURIComponent(rest)}`
   const put = await client.ask({ method: 'PUT', path, body: '{}' })
@@ -108,12 +90,12 @@ export async function tryEncoded(client: Client, name: string): Promise<PathFact
   return { id: `_local/${rest}`, put }
 }
 
-/** Also where the answer was lost on its way. */
+/** A document may also be written if the answer was lost. */
 function mayBeWritten(put: Reply): boolean {
   return !isAnswer(put) || put.status < 300 || put.status >= 500
 }
 
-/** Tried again where no answer came; some servers want the revision. */
+/** Tries again if no answer came; some servers need the revision. */
 async function remove(client: Client, path: string, put: Reply): Promise<Reply> {
   const known = isAnswer(put) ? (put.json as { rev?: unknown } | undefined)?.rev : undefined
   const first = await removeOnce(client, path, known)

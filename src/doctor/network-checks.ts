@@ -1,45 +1,47 @@
+/** The address itself, its name in DNS, and whether its port is open. */
 import { lookup } from 'node:dns/promises'
 import { connect, isIP } from 'node:net'
 import { type Address, type AddressResult, parseAddress } from '../core/address.ts'
-import { codeOf } from './doctor-client.ts'
-import type { Scene } from './examination.ts'
-import { type Finding, fine, note, toldFailure, toYou, wrong } from './finding.ts'
-import { within } from './timing.ts'
+import type { CheckContext } from './advice.ts'
+import { codeOf, withTimeout } from './doctor-client.ts'
+import { adviceToUser, describeFailure, type Finding, fine, note, wrong } from './finding.ts'
 
-/** What is known of the address before anything is sent. */
-interface AddressJudgement {
-  /** null: it is so wrong that there is nowhere to look. */
+/** The result of checking the address before anything is sent. */
+interface AddressCheck {
+  /** null: too wrong for further checks. */
   readonly address: Address | null
   readonly findings: readonly Finding[]
 }
 
 /**
- * @param text may hold a password, and is repeated nowhere
- * @param mobile whether phones are to reach it
+ * @param text may hold a password, and is never repeated
+ * @param mobile whether phones must be able to use it
  */
-export function judgeAddress(text: string, mobile: boolean): AddressJudgement {
+export function checkAddress(text: string, mobile: boolean): AddressCheck {
   const strict = parseAddress(text, { mobile })
   const found = strict.ok ? strict : parseAddress(text)
   const findings = faultsOf(strict)
   if (!found.ok) return { address: null, findings }
-  return { address: found.address, findings: strict.ok ? [judgePlain(found.address)] : findings }
+  return { address: found.address, findings: strict.ok ? [checkScheme(found.address)] : findings }
 }
 
 function faultsOf(result: AddressResult): Finding[] {
-  return result.ok ? [] : result.faults.map(({ reason, mend }) => wrong('address', reason, toYou(mend)))
+  return result.ok
+    ? []
+    : result.faults.map(({ reason, mend }) => wrong('address', reason, adviceToUser(mend)))
 }
 
-function judgePlain({ scheme, host, url, password }: Address): Finding {
+function checkScheme({ scheme, host, url, password }: Address): Finding {
   if (scheme === 'https' || isLoopback(host)) return fine('address', url)
   const what = password === undefined ? 'the notes' : 'the password and the notes'
   return note(
     'address',
     `${url} is http: anyone on the network path can read ${what}, and phones refuse it.`,
-    toYou('Put TLS in front of the server, and use https://.'),
+    adviceToUser('Put TLS in front of the server, and use https://.'),
   )
 }
 
-/** What the system's resolver said of the host. */
+/** The result of the system's resolver. */
 export type LookUpFacts =
   | { readonly addresses: readonly string[]; readonly ms: number }
   | { readonly failure: string }
@@ -58,16 +60,17 @@ function isPrivate(address: string): boolean {
   return PRIVATE.test(address)
 }
 
-/** Judges whether the name leads anywhere, and with `mobile` whether it does so from a phone. */
-export function judgeLookUp(facts: LookUpFacts, { address, mobile, quote }: Scene): Finding {
+/** Checks whether the name has an address, and with `mobile` whether a phone can reach it. */
+export function checkLookUp(facts: LookUpFacts, { address, mobile, quote }: CheckContext): Finding {
   const { host } = address
-  if ('failure' in facts) return wrong('look-up', failed(host, facts.failure, quote), failureCure(facts))
+  if ('failure' in facts)
+    return wrong('look-up', describeLookUpFailure(host, facts.failure, quote), failureCure(facts))
   const { addresses, ms } = facts
   if (mobile && addresses.every(isLoopback)) {
     return wrong(
       'look-up',
       `${host} is ${addresses.join(', ')}: on a phone, that is the phone itself.`,
-      toYou("Use the server's name or address in the phone's network."),
+      adviceToUser("Use the server's name or address in the phone's network."),
     )
   }
   if (mobile && addresses.every((each) => isPrivate(each) || isLoopback(each))) {
@@ -83,42 +86,45 @@ export function judgeLookUp(facts: LookUpFacts, { address, mobile, quote }: Scen
   )
 }
 
-function failed(host: string, code: string, quote: Scene['quote']): string {
+function describeLookUpFailure(host: string, code: string, quote: CheckContext['quote']): string {
   if (code === 'ENOTFOUND') return `The name ${host} does not exist.`
   if (code === 'EAI_AGAIN' || code === 'TIMEOUT') return `The name server did not answer for ${host}.`
-  return `${host} cannot be looked up: ${toldFailure(code, quote)}.`
+  return `${host} cannot be looked up: ${describeFailure(code, quote)}.`
 }
 
 function failureCure({ failure }: { readonly failure: string }) {
   return failure === 'ENOTFOUND'
-    ? toYou('Check its spelling, and create a DNS record A or AAAA for it.')
-    : toYou("Check this machine's network and its name server (/etc/resolv.conf).")
+    ? adviceToUser('Check its spelling, and create a DNS record A or AAAA for it.')
+    : adviceToUser("Check this machine's network and its name server (/etc/resolv.conf).")
 }
 
-/** What became of a connection to each address of the name. */
-type Reached =
+/** The result of connecting to one address of the name. */
+type ConnectResult =
   | { readonly to: string; readonly ms: number }
   | { readonly to: string; readonly failure: string }
 
-/** Judges who could be connected to; a name with several addresses should lead to a server by each of them. */
-export function judgeConnection(reached: readonly Reached[], { address, quote }: Scene): Finding {
+/** Checks the connections: each address of a name should lead to the server. */
+export function checkConnection(
+  reached: readonly ConnectResult[],
+  { address, quote }: CheckContext,
+): Finding {
   const open = reached.flatMap((each) => ('ms' in each ? [each] : []))
   const lost = reached.flatMap((each) => ('failure' in each ? [each] : []))
-  const untried = lost.filter(hasNoWay)
-  const closed = open.length === 0 ? lost : lost.filter((each) => !hasNoWay(each))
-  const failures = closed.map(({ to, failure }) => `${to}: ${toldFailure(failure, quote)}`).join('; ')
+  const untried = lost.filter(isIpv6Missing)
+  const closed = open.length === 0 ? lost : lost.filter((each) => !isIpv6Missing(each))
+  const failures = closed.map(({ to, failure }) => `${to}: ${describeFailure(failure, quote)}`).join('; ')
   if (open.length === 0) {
     return wrong(
       'connection',
       `Port ${address.port} cannot be reached: ${failures}.`,
-      toYou(cureOf(lost, untried)),
+      adviceToUser(cureOf(lost, untried)),
     )
   }
   if (closed.length > 0) {
     return note(
       'connection',
       `Some addresses of the name do not answer: ${failures}. Devices that try these first have to wait.`,
-      toYou('Delete the DNS records of these addresses, or make the server listen there.'),
+      adviceToUser('Delete the DNS records of these addresses, or make the server listen there.'),
     )
   }
   const slowest = Math.max(...open.map(({ ms }) => ms))
@@ -127,14 +133,14 @@ export function judgeConnection(reached: readonly Reached[], { address, quote }:
   return fine('connection', `Port ${address.port} is open (${Math.round(slowest)} ms).${more}`)
 }
 
-type Lost = Extract<Reached, { failure: string }>
+type ConnectFailure = Extract<ConnectResult, { failure: string }>
 
-/** Whether it is this machine that cannot: many have no IPv6, and no fault of the server's shows. */
-function hasNoWay({ to, failure }: Lost): boolean {
+/** Whether this machine has no IPv6, as many have not, which is no fault of the server. */
+function isIpv6Missing({ to, failure }: ConnectFailure): boolean {
   return isIP(to) === 6 && /^(?:ENETUNREACH|EADDRNOTAVAIL|EAFNOSUPPORT)$/.test(failure)
 }
 
-function cureOf(lost: readonly Lost[], untried: readonly Lost[]): string {
+function cureOf(lost: readonly ConnectFailure[], untried: readonly ConnectFailure[]): string {
   if (untried.length === lost.length)
     return `Check from another machine, because ${NO_IPV6}; for devices like it, create a DNS record A.`
   return lost.every(({ failure }) => failure === 'ECONNREFUSED') ? REFUSED : SILENT
@@ -145,17 +151,15 @@ const REFUSED =
   'Start the server or proxy, check the port, and make it listen on more than 127.0.0.1 (settee serve --bind 0.0.0.0).'
 const SILENT = 'Open the port in the firewall, and forward it in the router.'
 
-// Names and connections, before anything is said.
-
-/** Of a name with many addresses, no device tries more. */
+/** Addresses that are tried at most, as devices do. */
 const MAX_ADDRESSES = 8
 
-/** Asks the system's resolver, as apps do, so that /etc/hosts and mDNS count. @param ms waited at the most */
+/** Asks the system's resolver, as apps do, so that /etc/hosts and mDNS count. @param ms time-out */
 export async function lookUp(host: string, ms: number): Promise<LookUpFacts> {
   if (isIP(host) !== 0) return { addresses: [host], ms: 0 }
   const started = performance.now()
   try {
-    const found = await within(ms, lookup(host, { all: true, verbatim: true }))
+    const found = await withTimeout(ms, lookup(host, { all: true, verbatim: true }))
     const addresses = [...new Set(found.map(({ address }) => address))].slice(0, MAX_ADDRESSES)
     return { addresses, ms: performance.now() - started }
   } catch (error) {
@@ -163,12 +167,16 @@ export async function lookUp(host: string, ms: number): Promise<LookUpFacts> {
   }
 }
 
-/** Connects to each address, all at once. @param ms waited at the most */
-export function reachAll({ port }: Address, addresses: readonly string[], ms: number): Promise<Reached[]> {
-  return Promise.all(addresses.map((to) => reach(to, port, ms)))
+/** Connects to all addresses at the same time. @param ms time-out */
+export function connectToAll(
+  { port }: Address,
+  addresses: readonly string[],
+  ms: number,
+): Promise<ConnectResult[]> {
+  return Promise.all(addresses.map((to) => connectTo(to, port, ms)))
 }
 
-function reach(to: string, port: number, ms: number): Promise<Reached> {
+function connectTo(to: string, port: number, ms: number): Promise<ConnectResult> {
   const started = performance.now()
   return new Promise((resolve) => {
     const socket = connect({ host: to, port })

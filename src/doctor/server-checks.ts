@@ -1,40 +1,40 @@
-import { advise } from './advice.ts'
+/** What answers at the address, with which versions, and whether the server knows its address and the time. */
+import { advise, type CheckContext } from './advice.ts'
 import { type Answer, headerOf, isAnswer, isJson, type Reply } from './doctor-client.ts'
-import type { Scene } from './examination.ts'
-import { type Finding, fine, note, skipped, told, toYou, wrong } from './finding.ts'
+import { adviceToUser, describe, type Finding, fine, note, skipped, wrong } from './finding.ts'
 
-/** Statuses of a proxy that did not reach the server; 520 to 530 are Cloudflare's. */
+/** Statuses of a proxy that cannot reach the server; 520 to 530 are Cloudflare's. */
 export const GATEWAY: ReadonlySet<number> = new Set([502, 503, 504, 520, 521, 522, 523, 524, 525, 526, 530])
 
-/** Judges who answers at the address. @param reply to `GET /` */
-export function judgeServer(reply: Reply, scene: Scene): Finding {
-  const { address, quote } = scene
-  if (isAnswer(reply)) return judgeAnswer(reply, scene)
+/** Checks what answers at the address. @param reply of `GET /` */
+export function checkServer(reply: Reply, context: CheckContext): Finding {
+  const { address, quote } = context
+  if (isAnswer(reply)) return checkAnswer(reply, context)
   const mayBeTls = address.scheme === 'http' && reply.failure !== 'TIMEOUT'
   const cure = mayBeTls
     ? 'If it is a TLS port, use https://. Otherwise check that a CouchDB listens there.'
     : 'Check that the server behind it is running and answers: curl -m 5 http://127.0.0.1:5984/'
-  return wrong('server', `The server does not answer: ${told(reply, quote)}.`, toYou(cure))
+  return wrong('server', `The server does not answer: ${describe(reply, quote)}.`, adviceToUser(cure))
 }
 
-function judgeAnswer(answer: Answer, scene: Scene): Finding {
+function checkAnswer(answer: Answer, context: CheckContext): Finding {
   const { status, headers, text } = answer
-  const { stage, quote } = scene
+  const { stack, quote } = context
   if (status >= 300 && status < 400 && headers.location !== undefined) {
     return wrong(
       'server',
       `The server redirects to ${quote(headers.location)}: apps lose the password on the way.`,
-      toYou('Use the address that it redirects to.'),
+      adviceToUser('Use the address that it redirects to.'),
     )
   }
   if (/plain HTTP request was sent to HTTPS port|HTTP request to an HTTPS server/i.test(text)) {
-    return wrong('server', 'This port uses TLS.', toYou('Use https:// instead of http://.'))
+    return wrong('server', 'This port uses TLS.', adviceToUser('Use https:// instead of http://.'))
   }
   if (headers['cf-mitigated'] !== undefined) {
     return wrong(
       'server',
       'Cloudflare asks for a human check, which apps cannot pass.',
-      advise('challenge', { ...stage, proxies: ['Cloudflare'] }),
+      advise('challenge', { ...stack, proxies: ['Cloudflare'] }),
     )
   }
   const isCouch = isJson(answer)
@@ -42,35 +42,35 @@ function judgeAnswer(answer: Answer, scene: Scene): Finding {
     return wrong(
       'server',
       `The proxy answers ${status}: it does not reach the server behind it.`,
-      advise('upstream', stage, 'proxy'),
+      advise('upstream', stack, 'proxy'),
     )
   }
   if (!isCouch && status === 401) {
     return wrong(
       'server',
       'The proxy asks for a password of its own, before the server is reached.',
-      advise('proxyPassword', stage, 'proxy'),
+      advise('proxyPassword', stack, 'proxy'),
     )
   }
-  return judgeWelcome(answer, scene)
+  return checkWelcome(answer, context)
 }
 
-function judgeWelcome(answer: Answer, { stage, quote }: Scene): Finding {
+function checkWelcome(answer: Answer, { stack, quote }: CheckContext): Finding {
   const { status, json } = answer
-  const by = stage.isRecognised ? `, behind ${stage.proxies[0]}` : ''
+  const by = stack.isRecognised ? `, behind ${stack.proxies[0]}` : ''
   const isCouch = isJson(answer)
   const { version, vendor, error } = (isCouch ? json : {}) as Welcome
-  if (isCouch && stage.server !== null && status === 200) {
-    const number = stage.server === 'settee' ? vendor?.version : version
-    return fine('server', `${stage.server} ${quote(String(number ?? ''))}${by}.`)
+  if (isCouch && stack.server !== null && status === 200) {
+    const number = stack.server === 'settee' ? vendor?.version : version
+    return fine('server', `${stack.server} ${quote(String(number ?? ''))}${by}.`)
   }
-  // Whom a server with `require_valid_user` does not know, it tells nothing; the next lines say why.
+  // With `require_valid_user` a server tells nothing without a login; the next findings say why.
   if (status === 401 && error === 'unauthorized')
-    return fine('server', `${stage.server ?? 'A CouchDB'}${by}: it tells nothing without a login.`)
+    return fine('server', `${stack.server ?? 'A CouchDB'}${by}: it tells nothing without a login.`)
   return wrong(
     'server',
-    `This is not a CouchDB: GET / answers ${told(answer, quote)}.`,
-    toYou('Check the port, and where the proxy leads; the database server must be at /.'),
+    `This is not a CouchDB: GET / answers ${describe(answer, quote)}.`,
+    adviceToUser('Check the port, and where the proxy leads; the database server must be at /.'),
   )
 }
 
@@ -80,20 +80,20 @@ interface Welcome {
   readonly error?: unknown
 }
 
-/** LiveSync reads the version from the header, and asks older servers for settings by other names. */
+/** LiveSync reads the version from the header, and uses other setting names for older servers. */
 const LEAST = [3, 2, 0] as const
 
-/** Judges the header `Server` as LiveSync reads it. */
-export function judgeVersion(answer: Answer, { stage, quote }: Scene): Finding {
+/** Checks the header `Server` as LiveSync reads it. */
+export function checkVersion(answer: Answer, { stack, quote }: CheckContext): Finding {
   const server = headerOf(answer, 'server')
   const found = /CouchDB\/(\d+)\.(\d+)\.(\d+)/.exec(server)
   if (found !== null && isEnough(found.slice(1).map(Number)))
     return fine('version', `Server: ${quote(server)}.`)
   const says = server === '' ? 'The header Server is missing' : `The header Server is ${quote(server)}`
   const lost = `${says} and names no CouchDB 3.2 or later: LiveSync assumes an older one.`
-  // A proxy that puts itself there hides the server; without one it is the server's own word.
-  const isHidden = found === null && stage.server !== 'PouchDB Server'
-  return note('version', lost, isHidden ? advise('serverHeader', stage, 'proxy') : [])
+  // A proxy that replaces the header hides the server's version.
+  const isHidden = found === null && stack.server !== 'PouchDB Server'
+  return note('version', lost, isHidden ? advise('serverHeader', stack, 'proxy') : [])
 }
 
 function isEnough(version: readonly number[]): boolean {
@@ -105,33 +105,33 @@ function isEnough(version: readonly number[]): boolean {
 }
 
 interface HttpFacts {
-  /** Whether the handshake agreed on HTTP/2; null without TLS, where browsers never do. */
+  /** Whether the handshake agreed on HTTP/2; null without TLS, where browsers never use it. */
   readonly offersH2: boolean | null
-  /** To a request by HTTP/2, where it is offered. */
+  /** Answer to a request by HTTP/2, if it is offered. */
   readonly h2: Reply | null
-  /** To the same request by HTTP/1.1. */
+  /** Answer to the same request by HTTP/1.1. */
   readonly h1: Reply
 }
 
-/** Judges the version that browsers would speak: with HTTP/1.1 they open six connections to a server and no more. */
-export function judgeHttp({ offersH2, h2, h1 }: HttpFacts, { stage, quote }: Scene): Finding {
+/** Checks the version that browsers would use: with HTTP/1.1 they open at most six connections to a server. */
+export function checkHttp({ offersH2, h2, h1 }: HttpFacts, { stack, quote }: CheckContext): Finding {
   if (offersH2 === null) return fine('http', 'HTTP/1.1.')
   if (!offersH2) {
     const text = 'HTTP/1.1 only: an app with several databases gets six connections, and further feeds wait.'
-    return note('http', text, advise('http2', stage, 'proxy'))
+    return note('http', text, advise('http2', stack, 'proxy'))
   }
   const isSame = h2 !== null && isAnswer(h2) && isAnswer(h1) && h2.status === h1.status
   if (isSame) return fine('http', 'HTTP/2.')
-  const what = h2 === null ? 'no answer' : told(h2, quote)
+  const what = h2 === null ? 'no answer' : describe(h2, quote)
   return wrong(
     'http',
-    `HTTP/2 is offered but fails: ${what}; with HTTP/1.1: ${told(h1, quote)}.`,
-    advise('http2', stage, 'proxy'),
+    `HTTP/2 is offered but fails: ${what}; with HTTP/1.1: ${describe(h1, quote)}.`,
+    advise('http2', stack, 'proxy'),
   )
 }
 
-/** Judges whether the server knows the address by which it is reached: the `Location` of what was written says it. */
-export function judgeLocation(put: Reply, { address, stage, quote }: Scene): Finding {
+/** Checks whether the server knows its own address, from the `Location` of a written document. */
+export function checkLocation(put: Reply, { address, stack, quote }: CheckContext): Finding {
   const location = isAnswer(put) ? put.headers.location : undefined
   if (location === undefined) return skipped('location', 'The answer has no Location header.')
   const found = URL.canParse(location) ? new URL(location).origin : null
@@ -141,6 +141,25 @@ export function judgeLocation(put: Reply, { address, stage, quote }: Scene): Fin
   return note(
     'location',
     `The server thinks that its address is ${quote(found)}: cookies may lack Secure, and it may not see the clients' addresses.`,
-    advise('forwarded', stage),
+    advise('forwarded', stack),
   )
+}
+
+/** LiveSync's web tokens are valid for five minutes. */
+const MAX_DIFFERENCE_S = 300
+const NOTED_DIFFERENCE_S = 60
+
+/** Checks the server's clock by the `Date` of an answer. */
+export function checkClock({ headers, at }: Pick<Answer, 'headers' | 'at'>): Finding {
+  const time = Date.parse(headers.date ?? '')
+  if (Number.isNaN(time)) return note('clock', 'The answer has no Date header: the clock cannot be checked.')
+  // A Date has whole seconds, so half a second is lost on average.
+  const ahead = Math.round((time + 500 - at) / 1000)
+  const off = Math.abs(ahead)
+  if (off <= NOTED_DIFFERENCE_S)
+    return fine('clock', off <= 1 ? "The same as this machine's." : `${off} s off this machine's.`)
+  const text = `The server's clock is ${off} s ${ahead > 0 ? 'ahead of' : 'behind'} this machine's`
+  const cure = adviceToUser('Set both clocks: timedatectl set-ntp true')
+  if (off <= MAX_DIFFERENCE_S) return note('clock', `${text}.`, cure)
+  return wrong('clock', `${text}: web tokens and sessions fail, and certificates may.`, cure)
 }

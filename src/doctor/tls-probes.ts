@@ -1,4 +1,4 @@
-/** Handshakes, as a phone makes them and as old clients do. */
+/** TLS handshakes as phones and as old clients make them, and a request by HTTP/2. */
 import { connect as connectHttp2 } from 'node:http2'
 import { isIP } from 'node:net'
 import {
@@ -14,8 +14,7 @@ import {
 } from 'node:tls'
 import type { Address } from '../core/address.ts'
 import type { CertificateFacts, ChainFacts, ProtocolFacts } from './certificate-checks.ts'
-import { type Client, codeOf, type Reply } from './doctor-client.ts'
-import { within } from './timing.ts'
+import { type Client, codeOf, type Reply, withTimeout } from './doctor-client.ts'
 
 export interface TlsFacts {
   readonly protocols: ProtocolFacts
@@ -26,24 +25,24 @@ export interface TlsFacts {
 
 /** RFC 5280 4.2.1.12. */
 const SERVER_AUTH = '1.3.6.1.5.5.7.3.1'
-/** A chain longer than this is a circle, or nonsense. */
+/** A longer chain is a circle or nonsense. */
 const MAX_CHAIN = 10
-/** What OpenSSL no longer offers by itself. */
+/** Versions that OpenSSL no longer offers by default. */
 const OLD: ConnectionOptions = { minVersion: 'TLSv1', maxVersion: 'TLSv1.1', ciphers: 'DEFAULT@SECLEVEL=0' }
-/** Level 2, Node 24's default, refuses a short key without a word of what is wrong; the findings name it. */
+/** Level 2, Node 24's default, refuses a short key without naming the fault; the findings name it. */
 const CIPHERS = `${DEFAULT_CIPHERS}:@SECLEVEL=1`
-/** OpenSSL 3 says this where an answer is no TLS. */
+/** OpenSSL 3's codes for an answer that is not TLS. */
 const PLAIN = /WRONG_VERSION_NUMBER|PACKET_LENGTH_TOO_LONG|HTTP_REQUEST/
 
 /**
- * @param ca PEM of an authority that is trusted beside those that every device knows
- * @param ms waited for each handshake at the most
+ * @param ca PEM of an authority to trust besides those that every device knows
+ * @param ms time-out of each handshake
  */
-export async function lookAtTls(address: Address, ca: string | undefined, ms: number): Promise<TlsFacts> {
-  // Those of Mozilla's list, and not what this machine trusts beside them: phones know no others.
+export async function probeTls(address: Address, ca: string | undefined, ms: number): Promise<TlsFacts> {
+  // Only the authorities on Mozilla's list, since phones do not know those that this machine trusts besides.
   const known = createSecureContext({ ca: [...rootCertificates], ciphers: CIPHERS })
   const [now, old] = await Promise.all([handshake(address, known, {}, ms), oldVersion(address, ms)])
-  if ('failure' in now) return failed(now.failure, old)
+  if ('failure' in now) return failedHandshake(now.failure, old)
   const isByFile = now.distrust !== null && ca !== undefined && (await isTrustedWith(address, ca, ms))
   const { version, cipher, offersH2, ...chain } = now
   return {
@@ -53,7 +52,7 @@ export async function lookAtTls(address: Address, ca: string | undefined, ms: nu
   }
 }
 
-function failed(failure: string, old: string | null): TlsFacts {
+function failedHandshake(failure: string, old: string | null): TlsFacts {
   const protocols = { failure, isPlain: PLAIN.test(failure), version: null, cipher: null, old }
   return { protocols, chain: null, offersH2: false }
 }
@@ -77,13 +76,13 @@ async function handshake(
     ...(isIP(host) === 0 && { servername: host }),
     ...(secureContext !== undefined && { secureContext }),
     ALPNProtocols: ['h2', 'http/1.1'],
-    // Nothing is sent here but the handshake; whom to trust is what is to be found out.
+    // Only the handshake is sent; the check itself finds out whether to trust the server.
     rejectUnauthorized: false,
     checkServerIdentity: () => undefined,
     ...options,
   })
   try {
-    await within(
+    await withTimeout(
       ms,
       new Promise<void>((resolve, reject) => {
         socket.once('secureConnect', resolve).once('error', reject)
@@ -143,7 +142,7 @@ function factsOf(certificate: DetailedPeerCertificate): CertificateFacts {
   }
 }
 
-/** Types say that a name is there; of some certificates none is. */
+/** Node's types promise a name, but some certificates have none. */
 function nameOf(name: Partial<Record<'CN' | 'O', unknown>> | undefined): string {
   const found = name?.CN ?? name?.O
   return typeof found === 'string' ? found : 'an unnamed authority'
@@ -160,10 +159,8 @@ async function isTrustedWith(address: Address, ca: string, ms: number): Promise<
   return !('failure' in made) && made.distrust === null
 }
 
-// A request by HTTP/2, as browsers make them where it is offered.
-
-/** @returns the status alone */
-export async function askByHttp2(
+/** Sends a request by HTTP/2, as browsers do if it is offered. @returns only the status is filled in */
+export async function requestByHttp2(
   { address, authorization, trust }: Client,
   path: string,
   ms: number,
@@ -172,7 +169,7 @@ export async function askByHttp2(
   const origin = new URL(address.url).origin
   const session = connectHttp2(origin, trust === undefined ? {} : { secureContext: trust })
   try {
-    const status = await within(
+    const status = await withTimeout(
       ms,
       new Promise<number>((resolve, reject) => {
         session.once('error', reject)

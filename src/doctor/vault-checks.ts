@@ -1,27 +1,31 @@
+/** Which app a vault belongs to, and what this app needs from the server. Nothing is written. */
 import { LIVESYNC_VERSION_ID, MOBILE_DESIGN_ID, MOBILE_FILTER } from '../vaults/livesync.ts'
-import { advise } from './advice.ts'
-import { type Client, databasePath, isAnswer, isJson, type Reply } from './doctor-client.ts'
-import type { Scene } from './examination.ts'
-import { type Cure, type Finding, fine, note, skipped, told, toYou, wrong } from './finding.ts'
+import { advise, type CheckContext } from './advice.ts'
+import { type Client, codeOf, databasePath, isAnswer, isJson, type Reply } from './doctor-client.ts'
+import { adviceToUser, type Cure, describe, type Finding, fine, note, skipped, wrong } from './finding.ts'
 import { GATEWAY } from './server-checks.ts'
 
-/** Answers to LiveSync's two searches: for chunks below and above the ids that chunks have. */
+/** Answers to LiveSync's two searches, for chunks below and above the range of chunk ids. */
 interface FindFacts {
   readonly below: Reply
   readonly above: Reply
 }
 
 /**
- * Judges whether LiveSync gets as far as to sync an encrypted vault: where a search fails it does not begin.
- * @param facts null: the vault is another app's
- * @param isEmpty whether nobody has used the vault yet, so that it may become another app's
+ * Checks whether LiveSync can start to sync an encrypted vault: it does not if one of the searches fails.
+ * @param facts null: the vault belongs to another app
+ * @param isEmpty whether the vault is unused, so that it may become another app's
  */
-export function judgeFind(facts: FindFacts | null, isEmpty: boolean, { stage, quote }: Scene): Finding {
+export function checkFind(
+  facts: FindFacts | null,
+  isEmpty: boolean,
+  { stack, quote }: CheckContext,
+): Finding {
   if (facts === null) return skipped('find', 'Only LiveSync uses it, and this vault belongs to another app.')
   const failed = [facts.below, facts.above].find((reply) => !isFound(reply))
   if (failed === undefined) return fine('find', 'LiveSync can search for chunks, as it does at each start.')
-  const text = `LiveSync cannot start to sync an encrypted vault: POST _find fails (${told(failed, quote)}).`
-  return (isEmpty ? note : wrong)('find', text, curesOf(failed, stage))
+  const text = `LiveSync cannot start to sync an encrypted vault: POST _find fails (${describe(failed, quote)}).`
+  return (isEmpty ? note : wrong)('find', text, curesOf(failed, stack))
 }
 
 function isFound(reply: Reply): boolean {
@@ -29,44 +33,46 @@ function isFound(reply: Reply): boolean {
   return Array.isArray((reply.json as { readonly docs?: unknown } | undefined)?.docs)
 }
 
-/** A server says in JSON why it refuses; what refuses otherwise stands before it. */
-function curesOf(reply: Reply, stage: Scene['stage']): readonly Cure[] {
-  if (!isAnswer(reply)) return advise('cut', stage, 'proxy')
-  if (reply.status === 504 || reply.status === 524) return advise('cut', stage, 'proxy')
-  if (GATEWAY.has(reply.status)) return advise('upstream', stage, 'proxy')
+/** The server refuses in JSON; any other refusal comes from a proxy. */
+function curesOf(reply: Reply, stack: CheckContext['stack']): readonly Cure[] {
+  if (!isAnswer(reply)) return advise('cut', stack, 'proxy')
+  if (reply.status === 504 || reply.status === 524) return advise('cut', stack, 'proxy')
+  if (GATEWAY.has(reply.status)) return advise('upstream', stack, 'proxy')
   if (!isJson(reply))
-    return toYou('Look for a rule about _find or POST in the proxy or firewall in front of the server.')
-  return toYou('Update the server: CouchDB before 2.0 and older versions of settee have no _find.')
+    return adviceToUser(
+      'Look for a rule about _find or POST in the proxy or firewall in front of the server.',
+    )
+  return adviceToUser('Update the server: CouchDB before 2.0 and older versions of settee have no _find.')
 }
 
-/** What the function does with documents of which the doctor knows what should become of them. */
-export type Trial =
+/** What the filter does with documents whose result the doctor knows. */
+export type FilterTrial =
   | { readonly failure: string }
-  /** Ids that should pass and do not, and that should not and do. */
+  /** Ids that should pass and do not, and ids that pass and should not. */
   | { readonly lost: readonly string[]; readonly passed: readonly string[] }
 
 export interface MobileFacts {
-  /** To `GET /{db}/_design/mobile`. */
+  /** Of `GET /{db}/_design/mobile`. */
   readonly document: Reply
-  /** null: there is no function. */
-  readonly trial: Trial | null
-  /** To `_changes?filter=mobile/sync`: whether this server runs it. */
+  /** null: there is no filter. */
+  readonly trial: FilterTrial | null
+  /** Of `_changes?filter=mobile/sync`: whether this server runs the filter. */
   readonly changes: Reply
 }
 
-/** Between single quotes in a shell. */
+/** Goes between single quotes in a shell. */
 const FILTER = JSON.stringify({ filters: { sync: MOBILE_FILTER.replaceAll("'", '"') } })
 
 /**
- * Judges `_design/mobile`, by which Inkdrop and apps like it leave pictures out on phones.
- * @param facts null: the vault is LiveSync's
- * @param isInkdrop whether it holds notes of such an app; else the document may be missing
+ * Checks `_design/mobile`, with which Inkdrop and similar apps leave out pictures on phones.
+ * @param facts null: the vault belongs to LiveSync
+ * @param isInkdrop whether the vault has notes of such an app; if not, the document may be missing
  */
-export function judgeMobile(facts: MobileFacts | null, isInkdrop: boolean, scene: Scene): Finding {
+export function checkMobile(facts: MobileFacts | null, isInkdrop: boolean, context: CheckContext): Finding {
   if (facts === null)
     return skipped('mobile', 'Only Inkdrop uses _design/mobile, and this vault belongs to LiveSync.')
   const { document, trial, changes } = facts
-  const { address, quote } = scene
+  const { address, quote } = context
   const make = cureOf(document, `${address.url}/${MOBILE_DESIGN_ID}`)
   if (isHosted(changes))
     return fine('mobile', 'This server runs no functions (hosted mode): apps use _selector instead.')
@@ -75,7 +81,7 @@ export function judgeMobile(facts: MobileFacts | null, isInkdrop: boolean, scene
   if (isAnswer(document) && document.status === 404)
     return wrong('mobile', 'There is no _design/mobile: phones cannot leave out pictures.', make)
   if (!isAnswer(document) || document.status !== 200)
-    return wrong('mobile', `_design/mobile cannot be read: ${told(document, quote)}.`)
+    return wrong('mobile', `_design/mobile cannot be read: ${describe(document, quote)}.`)
   if (trial === null) return wrong('mobile', '_design/mobile has no filters.sync.', make)
   if ('failure' in trial)
     return wrong('mobile', `filters.sync of _design/mobile fails: ${quote(trial.failure)}.`, make)
@@ -88,41 +94,39 @@ export function judgeMobile(facts: MobileFacts | null, isInkdrop: boolean, scene
       make,
     )
   if (!isAnswer(changes) || changes.status !== 200)
-    return wrong('mobile', `The server does not run mobile/sync: ${told(changes, quote)}.`)
+    return wrong('mobile', `The server does not run mobile/sync: ${describe(changes, quote)}.`)
   return fine('mobile', '_design/mobile leaves out file: documents, and only these.')
 }
 
-/** What is there is replaced where it is nothing but the filter; else it is told what to put in. */
+/** A document that holds only the filter can be replaced; in any other the user has to set the filter. */
 function cureOf(document: Reply, url: string): readonly Cure[] {
   const found = isAnswer(document) && document.status === 200 ? document.json : undefined
   const { _id, _rev: rev, language, filters, ...others } = (found ?? {}) as Readonly<Record<string, unknown>>
   const { sync, ...otherFilters } = (filters ?? {}) as Readonly<Record<string, unknown>>
-  const put = (query: string) => toYou(`curl -X PUT '${url}${query}' -u ADMIN -d '${FILTER}'`)
+  const put = (query: string) => adviceToUser(`curl -X PUT '${url}${query}' -u ADMIN -d '${FILTER}'`)
   if (isAnswer(document) && document.status === 404) return put('')
   const isAlone = Object.keys(others).length + Object.keys(otherFilters).length === 0
   if (isAlone && typeof rev === 'string' && REVISION.test(rev)) return put(`?rev=${rev}`)
-  return toYou(`Set filters.sync of ${url} to: ${MOBILE_FILTER}`)
+  return adviceToUser(`Set filters.sync of ${url} to: ${MOBILE_FILTER}`)
 }
 
-/** A word in a shell's line, whoever has sent it. */
+/** The revision comes from the server and goes into a shell command. */
 const REVISION = /^\d+-[0-9a-z]{1,64}$/i
 
-/** A server of tenants refuses all functions, whether they are there or not. */
+/** A hosted server refuses every function, even one that does not exist. */
 function isHosted(changes: Reply): boolean {
   if (!isAnswer(changes) || changes.status !== 403) return false
   return /hosted|runs no functions?/i.test(changes.text)
 }
 
-// Whose vault it is, and what its app asks of it alone. Nothing is written.
-
-/** `empty`: no app has stored anything yet; `other`: it cannot be told. */
+/** `empty`: no app has stored anything yet; `other`: unknown. */
 type VaultApp = 'livesync' | 'inkdrop' | 'empty' | 'other'
 
-/** Ids with which all documents of a note app like Inkdrop begin. */
+/** Prefixes of the ids of Inkdrop and similar apps. */
 const INKDROP_PREFIXES = ['note:', 'book:'] as const
 
-/** Finds out by its documents which app a vault belongs to. */
-export async function lookAtVault(client: Client): Promise<VaultApp> {
+/** Recognises the app of a vault by its documents. */
+export async function detectApp(client: Client): Promise<VaultApp> {
   const path = databasePath(client.address)
   const listing = (query: string) => client.ask({ method: 'GET', path: `${path}/_all_docs?limit=1${query}` })
   const [version, all, ...notes] = await Promise.all([
@@ -142,19 +146,63 @@ function inQuery(key: string): string {
   return encodeURIComponent(JSON.stringify(key))
 }
 
-/** null: what came is no list. */
+/** @returns null if the answer is not a list of documents */
 function rowsOf(reply: Reply): number | null {
   if (!isAnswer(reply) || reply.status !== 200) return null
   const { rows } = (reply.json ?? {}) as { readonly rows?: unknown }
   return Array.isArray(rows) ? rows.length : null
 }
 
-/** Asks what LiveSync asks at each start of an encrypted vault: which chunks stand where none should be. */
-export async function askAsLiveSync(client: Client): Promise<FindFacts> {
+/** Sends what LiveSync sends at each start with encryption: searches for chunks outside the range of chunk ids. */
+export async function searchAsLiveSync(client: Client): Promise<FindFacts> {
   const path = `${databasePath(client.address)}/_find`
   const ask = (id: object) => {
     const selector = { _id: id, type: 'leaf' }
     return client.ask({ method: 'POST', path, body: JSON.stringify({ selector, fields: ['_id'], limit: 1 }) })
   }
   return { below: await ask({ $lt: 'h:' }), above: await ask({ $gt: 'h;' }) }
+}
+
+const FILTER_LIMITS = { timeoutMs: 1000, memory: 33_554_432 }
+const STACK_BYTES = 262_144
+
+/** Documents of note apps that must pass, including a tombstone, and documents that must be left out. */
+const PASS = [{ _id: 'note:1' }, { _id: 'book:1' }, { _id: 'tag:1' }, { _id: 'note:2', _deleted: true }]
+const STAY = [{ _id: 'file:1' }, { _id: 'file:2', contentType: 'image/png' }]
+
+/** Reads `_design/mobile`, and runs its filter in settee's sandbox. */
+export async function probeMobileFilter(client: Client): Promise<MobileFacts> {
+  const path = databasePath(client.address)
+  const [document, changes] = await Promise.all([
+    client.ask({ method: 'GET', path: `${path}/_design/mobile` }),
+    client.ask({ method: 'GET', path: `${path}/_changes?filter=mobile%2Fsync&limit=1` }),
+  ])
+  return { document, changes, trial: hasFilter(document) ? await tryFilter(document.text) : null }
+}
+
+function hasFilter(document: Reply): document is Extract<Reply, { text: string }> {
+  if (!isAnswer(document) || document.status !== 200) return false
+  const { filters } = (document.json ?? {}) as { readonly filters?: { readonly sync?: unknown } }
+  return typeof filters?.sync === 'string'
+}
+
+/** @param source the design document's JSON text */
+async function tryFilter(source: string): Promise<FilterTrial> {
+  const fn = { database: 0, ddoc: '_design/mobile', rev: '', path: ['filters', 'sync'], source }
+  try {
+    // QuickJS is loaded only with --mobile.
+    const { FunctionContext } = await import('../sandbox/function-context.ts')
+    const context = await FunctionContext.make(fn, FILTER_LIMITS, STACK_BYTES)
+    context.share(JSON.stringify({ query: {}, method: 'GET' }))
+    const passes = ({ _id, ...rest }: { readonly _id: string }) =>
+      context.call('filter', JSON.stringify({ _id, _rev: '1-0', ...rest })) === 'true'
+    const idOf = ({ _id }: { readonly _id: string }) => _id
+    return {
+      lost: PASS.filter((doc) => !passes(doc)).map(idOf),
+      passed: STAY.filter((doc) => passes(doc)).map(idOf),
+    }
+  } catch (error) {
+    const { reason } = error as { readonly reason?: unknown }
+    return { failure: typeof reason === 'string' ? reason : codeOf(error) }
+  }
 }

@@ -1,7 +1,7 @@
 /** What CouchDB tells at `_stats`, of it all that settee counts; protocol.md 15. */
 import { addHistograms, countOf, Histogram, type HistogramCounts, percentile } from '../core/histogram.ts'
 import type { ThreadReport } from '../threads/thread-stats.ts'
-import type { HttpCounts, Measurements, RequestCount } from './measurements.ts'
+import type { HttpCounts, Measurements, RequestCount } from './metric.ts'
 
 interface Stat {
   readonly value: unknown

@@ -1,9 +1,17 @@
 /** The metrics of databases and of the threads that own them. */
 import { addHistograms, type HistogramCounts } from '../core/histogram.ts'
+import type { Hosted } from '../hosted/hosted.ts'
 import type { LoopDelay, ThreadReport, ThreadStats } from '../threads/thread-stats.ts'
 import { commitsOf, openDatabases, updatesOf } from './couch-stats.ts'
-import type { Measurements } from './measurements.ts'
-import { histogramSamples, type Metric, type Sample, single } from './metric.ts'
+import {
+  type Collector,
+  collector,
+  histogramSamples,
+  type Measurements,
+  type Metric,
+  type Sample,
+  single,
+} from './metric.ts'
 
 export const DATABASE_METRICS: readonly Metric<Measurements>[] = [
   {
@@ -170,4 +178,38 @@ function commitSamples(
   const each = threads.flatMap(({ stats }) => (stats === null ? [] : [histogramOf(stats)]))
   const [first, ...others] = each
   return first === undefined ? [] : histogramSamples(others.reduce(addHistograms, first))
+}
+
+// What each tenant takes, in hosted mode.
+
+type Taken = ReturnType<Hosted['tenantUsage']>
+
+/** Accounts that are told of, those that take most: a scrape is one text. */
+const MAX_ACCOUNTS = 5000
+
+function gauge(name: string, help: string, numberOf: (taken: Taken[number]) => number): Metric<Taken> {
+  return {
+    name,
+    type: 'gauge',
+    help,
+    labels: ['account'],
+    read: (taken) => taken.map((each) => ({ labels: { account: each.account }, value: numberOf(each) })),
+  }
+}
+
+const TENANT_METRICS: readonly Metric<Taken>[] = [
+  gauge('settee_tenant_bytes', "Bytes of an account's databases.", ({ bytes }) => bytes),
+  gauge('settee_tenant_documents', "Documents in an account's databases.", ({ documents }) => documents),
+  gauge('settee_tenant_databases', 'Databases of an account.', ({ databases }) => databases),
+  gauge('settee_tenant_feeds', 'Waiting feeds of an account.', ({ feeds }) => feeds),
+]
+
+/** @returns what `_prometheus` asks of tenants */
+export function tenantCollector(hosted: Pick<Hosted, 'tenantUsage'>): Collector {
+  return collector(TENANT_METRICS, () =>
+    hosted
+      .tenantUsage()
+      .toSorted((a, b) => b.bytes - a.bytes)
+      .slice(0, MAX_ACCOUNTS),
+  )
 }

@@ -2,8 +2,7 @@
 import { Gauge, Registry } from 'prom-client'
 import { DATABASE_METRICS } from './database-metrics.ts'
 import { HTTP_METRICS } from './http-metrics.ts'
-import type { Measurements } from './measurements.ts'
-import type { Family, Metric } from './metric.ts'
+import type { Family, Measurements, Metric } from './metric.ts'
 import { PROCESS_METRICS } from './process-metrics.ts'
 
 /** The media type of the text. */

@@ -2,7 +2,7 @@
 import type { HealthFact } from '../core/types.ts'
 import type { DatabaseFault, Databases, ThreadDeaths } from '../threads/databases.ts'
 import type { ThreadReport } from '../threads/thread-stats.ts'
-import { orNull } from './measurements.ts'
+import { orNull } from './metric.ts'
 
 /** Tells how one part of the house is. */
 type HealthSource = () => Promise<readonly HealthFact[]>

@@ -1,7 +1,13 @@
 /** The metrics of requests: CouchDB's own under its names, then settee's. */
 import { clientsOfFeeds, requestSeconds, requestsBy, requestsOf, statusesOf, VIEWS } from './couch-stats.ts'
-import type { Measurements } from './measurements.ts'
-import { histogramSamples, type Metric, type Sample, single, summarySamples } from './metric.ts'
+import {
+  histogramSamples,
+  type Measurements,
+  type Metric,
+  type Sample,
+  single,
+  summarySamples,
+} from './metric.ts'
 
 export const HTTP_METRICS: readonly Metric<Measurements>[] = [
   {

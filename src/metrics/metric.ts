@@ -1,5 +1,6 @@
 /** What a metric is: its name, what it means, and how it is read off what was measured. */
 import { countOf, type HistogramCounts } from '../core/histogram.ts'
+import type { HeapSize, LoopDelay, ThreadReport } from '../threads/thread-stats.ts'
 
 export interface Sample {
   readonly labels?: Readonly<Record<string, string>>
@@ -65,4 +66,95 @@ export function summarySamples(histogram: HistogramCounts): Sample[] {
     { value: histogram.sum, suffix: '_sum' },
     { value: countOf(histogram), suffix: '_count' },
   ]
+}
+
+// All that is measured of a running server, as plain numbers of one moment: `_prometheus`, `_stats` and `_system` are made of it.
+
+export interface Measurements {
+  readonly version: string
+  readonly http: HttpCounts
+  readonly credentials: CredentialCounts
+  readonly databases: DatabaseCounts
+  /** The database threads that were started so far. */
+  readonly threads: readonly ThreadReport[]
+  readonly sandboxThreads: number
+  readonly process: ProcessFacts
+}
+
+export interface HttpCounts {
+  readonly requests: readonly RequestCount[]
+  /** Seconds from a request's head to the end of its answer; answers that wait for changes are not in it. */
+  readonly durations: readonly {
+    readonly class: string
+    readonly method: string
+    readonly seconds: HistogramCounts
+  }[]
+  /** Answers whose connection ended before they did. */
+  readonly broken: number
+  /** What came and was no request: not HTTP, or a head that was too large or took too long. */
+  readonly invalid: number
+  readonly underWay: number
+  /** By the kind of feed. */
+  readonly openFeeds: Readonly<Record<string, number>>
+  readonly openConnections: number
+  readonly connections: number
+  readonly receivedBytes: number
+  readonly sentBytes: number
+  readonly bodyMemory: { readonly used: number; readonly size: number }
+  readonly bodyFiles: { readonly used: number; readonly size: number }
+}
+
+/** Requests that are over, of one route, method and status. */
+export interface RequestCount {
+  /** The route's pattern, never an address that somebody sent. */
+  readonly route: string
+  readonly method: string
+  /** null: the client was gone before it was answered. */
+  readonly status: number | null
+  readonly count: number
+}
+
+interface CredentialCounts {
+  /** Names with passwords that were right, and that were wrong. */
+  readonly right: number
+  readonly wrong: number
+  /** Of these, those that needed a hash to be computed. */
+  readonly hashed: number
+  /** Checks that wait for their turn to be computed. */
+  readonly waiting: number
+}
+
+interface DatabaseCounts {
+  readonly count: number
+  readonly compactions: number
+}
+
+/** Of the process as the operating system sees it, and of the thread that serves HTTP. */
+export interface ProcessFacts {
+  /** Seconds since 1970. */
+  readonly startedAt: number
+  readonly uptime: number
+  readonly cpuSeconds: number
+  /** Bytes; null where the system does not say. */
+  readonly residentBytes: number | null
+  /** File descriptors; null where the system does not say. */
+  readonly openFiles: number | null
+  /** Bytes that may still be written beside the databases; null where the system does not say. */
+  readonly diskFreeBytes: number | null
+  readonly contextSwitches: number
+  readonly heap: HeapSize
+  readonly delay: LoopDelay | null
+  readonly busySeconds: number
+}
+
+/** @returns what came of a promise; null when it failed, or has not come after so many ms */
+export function orNull<T>(promise: Promise<T>, ms: number): Promise<T | null> {
+  return new Promise((resolve) => {
+    const late = setTimeout(() => resolve(null), ms)
+    const end = (result: T | null) => {
+      clearTimeout(late)
+      resolve(result)
+    }
+    promise.then(end, () => end(null))
+  })
 }

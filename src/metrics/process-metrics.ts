@@ -1,8 +1,7 @@
 /** The metrics of the process, under the names that Prometheus' own libraries give them where they have one. */
 import { readdir, statfs } from 'node:fs/promises'
 import { heapSize, LoopWatch } from '../threads/thread-stats.ts'
-import { type Measurements, orNull, type ProcessFacts } from './measurements.ts'
-import { type Metric, single } from './metric.ts'
+import { type Measurements, type Metric, orNull, type ProcessFacts, single } from './metric.ts'
 
 export const PROCESS_METRICS: readonly Metric<Measurements>[] = [
   {

@@ -105,7 +105,7 @@ t.test('what few servers need is not loaded with the server', async (t) => {
 
 t.test('what talks on a terminal stays in a file of its own', async (t) => {
   for (const [name, file] of [
-    ['@clack/prompts', 'cli/asker.ts'],
+    ['@clack/prompts', 'cli/prompts.ts'],
     ['uqr', 'cli/vault-report.ts'],
   ] as const) {
     t.same(

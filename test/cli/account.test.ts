@@ -5,13 +5,9 @@ import { chown, mkdir, readFile, rename, stat, writeFile } from 'node:fs/promise
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { startTestServer, type TestServer, temporaryFolder } from '../helpers/server.ts'
-import { builtSettee, ROOT, start } from './child.ts'
+import { build, builtSettee, ROOT, start } from './child.ts'
 
-t.before(async () => {
-  const { code, stdout, stderr } = await start(t, process.execPath, ['scripts/build.mjs'], { cwd: ROOT })
-    .ended
-  if (code !== 0) throw new Error(`${stdout}${stderr}`)
-})
+t.before(() => build(t))
 
 /** Runs a command on a data folder: exit code, standard output, standard error. */
 async function run(t: Test, dataDir: string, args: string[], input?: string, env: NodeJS.ProcessEnv = {}) {

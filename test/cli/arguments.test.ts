@@ -1,9 +1,12 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import t from 'tap'
 import type { AccountCommand } from '../../src/cli/account-arguments.ts'
 import { GRAMMARS, type Order, parseCommand } from '../../src/cli/commands.ts'
-import { UsageError } from '../../src/cli/grammar.ts'
+import { detailsOf, overview, UsageError } from '../../src/cli/grammar.ts'
 import { rewindCommand } from '../../src/cli/time-machine-arguments.ts'
 import type { SetupCommand, VaultCommand } from '../../src/cli/vault-arguments.ts'
+import { ROOT, settee } from './child.ts'
 
 const read = (args: readonly string[]): Order['command'] => parseCommand(args).command
 const help = (...words: string[]): string => (read(['help', ...words]) as { text: string }).text
@@ -327,4 +330,29 @@ t.test('history and rewind', async (t) => {
   ]) {
     t.throws(() => read(args), UsageError, args.join(' '))
   }
+})
+
+t.test('--help and --version', async (t) => {
+  const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string }
+  t.strictSame(await settee(t, ['--help']).ended, { code: 0, stdout: overview(GRAMMARS), stderr: '' })
+  const backup = GRAMMARS.filter(({ name }) => name === 'backup')
+  t.strictSame(await settee(t, ['help', 'backup']).ended, { code: 0, stdout: detailsOf(backup), stderr: '' })
+  t.strictSame(await settee(t, ['serve', '--version']).ended, {
+    code: 0,
+    stdout: `settee ${version}\n`,
+    stderr: '',
+  })
+})
+
+t.test('a mistake is one line on the standard error and exit code 1', async (t) => {
+  const unknown = await settee(t, ['--bogus']).ended
+  t.strictSame(unknown, {
+    code: 1,
+    stdout: '',
+    stderr: "settee: Unknown option '--bogus'. See settee --help.\n",
+  })
+  const port = await settee(t, ['serve', '--port', 'abc']).ended
+  t.match(port, { code: 1, stdout: '', stderr: /^settee: --port must be a whole number .*\n$/ })
+  const command = await settee(t, ['start']).ended
+  t.match(command, { code: 1, stdout: '', stderr: /^settee: Unknown command "start"\. .*\n$/ })
 })

@@ -68,6 +68,13 @@ export function start(t: Test, command: string, args: readonly string[], options
   return { process: child, ended }
 }
 
+/** Builds dist/ if it is not up to date, for {@link builtSettee}. */
+export async function build(t: Test): Promise<void> {
+  const { code, stdout, stderr } = await start(t, process.execPath, ['scripts/build.mjs'], { cwd: ROOT })
+    .ended
+  if (code !== 0) throw new Error(`${stdout}${stderr}`)
+}
+
 /** `settee <args>` from the sources. */
 export function settee(t: Test, args: readonly string[], options: RunOptions = {}): Child {
   return start(t, process.execPath, [MAIN, ...args], options)

@@ -1,7 +1,7 @@
 import { EventEmitter } from 'node:events'
 import { Readable } from 'node:stream'
 import t from 'tap'
-import { askPassword, readPassword } from '../../src/cli/secret-input.ts'
+import { askPassword, readPassword } from '../../src/cli/prompts.ts'
 import { Terminal } from '../../src/cli/terminal.ts'
 
 /** A keyboard that types what it is told to, and a screen. */

@@ -2,13 +2,9 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { startTestServer } from '../helpers/server.ts'
-import { builtSettee, ROOT, start } from './child.ts'
+import { build, builtSettee } from './child.ts'
 
-t.before(async () => {
-  const { code, stdout, stderr } = await start(t, process.execPath, ['scripts/build.mjs'], { cwd: ROOT })
-    .ended
-  if (code !== 0) throw new Error(`${stdout}${stderr}`)
-})
+t.before(() => build(t))
 
 async function run(t: Test, dataDir: string, ...args: string[]) {
   const { code, stdout, stderr } = await builtSettee(t, args, { env: { SETTEE_DATA: dataDir } }).ended

@@ -1,20 +1,17 @@
-/** `settee export` and `settee import`, with couchbackup's own programs at the other end. */
+/** `settee export`, `settee import`, with couchbackup's own programs at the other end, and `settee size`. */
 import { createHash } from 'node:crypto'
-import { readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { readdir, readFile, rm, stat, truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { gunzipSync, gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
+import { shown, tableOf } from '../../src/cli/size-command.ts'
 import { startTestServer, type TestServer, temporaryFolder } from '../helpers/server.ts'
 import { backUp, fill, restore, start as startWithFile } from '../protocol/couchbackup.ts'
 import { serverHistories } from '../protocol/histories.ts'
-import { builtSettee, ROOT, start } from './child.ts'
+import { build, builtSettee } from './child.ts'
 
-t.before(async () => {
-  const { code, stdout, stderr } = await start(t, process.execPath, ['scripts/build.mjs'], { cwd: ROOT })
-    .ended
-  if (code !== 0) throw new Error(`${stdout}${stderr}`)
-})
+t.before(() => build(t))
 
 async function run(t: Test, dataDir: string, args: string[], input?: string) {
   const options = { env: { SETTEE_DATA: dataDir }, ...(input !== undefined && { input }) }
@@ -183,4 +180,61 @@ t.test('an export that is broken off leaves no file behind', async (t) => {
     if (code !== 0) t.equal(code, 'SIGINT')
   }
   t.notOk(await isThere())
+})
+
+t.test('bytes with three digits', async (t) => {
+  const cases: [bytes: number, text: string][] = [
+    [0, '0 B'],
+    [999, '999 B'],
+    [1000, '1.00 kB'],
+    [9_994, '9.99 kB'],
+    [9_995, '10.0 kB'],
+    [99_960, '100 kB'],
+    [999_600, '1.00 MB'],
+    [123_456_789, '123 MB'],
+    [2 ** 50, '1.13 PB'],
+  ]
+  for (const [bytes, text] of cases) t.equal(shown(bytes), text)
+  t.equal(tableOf([]), '')
+})
+
+t.test('all databases, one, and one that is not there', async (t) => {
+  const server = await startTestServer(t)
+  const { dataDir } = server
+  for (const name of ['notes', 'a-longer-name']) await server.request('PUT', `/${name}`)
+  await server.request('PUT', '/notes/x', { body: { text: 'a'.repeat(50_000) } })
+  for (const isRunning of [true, false]) {
+    if (!isRunning) await server.close()
+    const { code, stdout, stderr } = await run(t, dataDir, ['size'])
+    t.match({ code, stderr }, { code: 0, stderr: '' })
+    const [head, ...lines] = stdout.trimEnd().split('\n')
+    t.match(head, /^database +file +live +old +kept +tombstones +attachments +other +free$/)
+    t.same(
+      lines.map((line) => line.split(' ')[0]),
+      ['_users', 'a-longer-name', 'notes', 'all'],
+    )
+    t.match(lines[2], /50\.0 kB/)
+    t.equal(
+      new Set(
+        stdout
+          .trimEnd()
+          .split('\n')
+          .map((line) => line.length),
+      ).size,
+      1,
+      'columns',
+    )
+    const one = await run(t, dataDir, ['size', 'notes', '--json'])
+    const { database, file, parts } = JSON.parse(one.stdout)
+    t.match({ database, parts }, { database: 'notes', parts: { live: { count: 1 } } })
+    t.ok(file > 50_000)
+    t.match(await run(t, dataDir, ['size', 'none']), {
+      code: 1,
+      stdout: '',
+      stderr: /^settee: .*not exist.*\n$/,
+    })
+  }
+  await truncate(join(dataDir, 'databases', 'notes.sqlite'), 5000)
+  const broken = await run(t, dataDir, ['size'])
+  t.match(broken, { code: 1, stdout: /a-longer-name/, stderr: /^settee: notes: [^\n]+\n$/ })
 })

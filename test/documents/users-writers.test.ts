@@ -64,7 +64,7 @@ async function anna({ putUser, getUser }: Users): Promise<Target> {
   return { id: 'org.couchdb.user:anna', rev, doc }
 }
 
-/** `stored`, or how it was refused, as a whole or in its row. */
+/** `checkDatabase`, or how it was refused, as a whole or in its row. */
 async function outcome(written: Promise<unknown>): Promise<string> {
   try {
     const answer = await written

@@ -8,7 +8,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { Histogram } from '../../core/histogram.ts'
 import { REQUEST_SECONDS } from '../../metrics/couch-stats.ts'
-import type { HttpCounts, Measurements, RequestCount } from '../../metrics/measurements.ts'
+import type { HttpCounts, Measurements, RequestCount } from '../../metrics/metric.ts'
 import { ProcessWatch } from '../../metrics/process-metrics.ts'
 
 /** Methods that have a name in the metrics; any other that Node reads is `OTHER`. */

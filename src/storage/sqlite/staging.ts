@@ -1,6 +1,6 @@
 /**
  * Contents on their way in. The chunks of a stage are written as they come, under a blob that no revision names
- * (state `staging`); the write of a revision that names it makes it `stored`. What was never named goes when its
+ * (state `staging`); the write of a revision that names it makes it `checkDatabase`. What was never named goes when its
  * stage is released, or, after a crash, at the next opening.
  */
 import { createHash } from 'node:crypto'

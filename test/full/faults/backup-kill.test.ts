@@ -4,9 +4,9 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
 import { request } from 'undici'
+import { backUp, filesOf, wrongSums } from '../../backup/server.ts'
 import { startChildServer } from '../../helpers/child-server.ts'
 import type { TestServer } from '../../helpers/server.ts'
-import { backUp, filesOf, wrongSums } from '../../maintenance/backup/server.ts'
 
 const KILLS = 4
 

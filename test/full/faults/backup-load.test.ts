@@ -9,8 +9,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
 import { sqliteEngine } from '../../../src/storage/sqlite/sqlite-engine.ts'
+import { backUp, wrongSums } from '../../backup/server.ts'
 import { startTestServer, type TestServer } from '../../helpers/server.ts'
-import { backUp, wrongSums } from '../../maintenance/backup/server.ts'
 
 const SECONDS = Number(process.env.BACKUP_LOAD_SECONDS ?? 10)
 const LEAST_BACKUPS = 3

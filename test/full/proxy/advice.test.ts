@@ -5,8 +5,8 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
 import { ADVICE } from '../../../src/doctor/advice.ts'
-import type { Pace } from '../../../src/doctor/timing.ts'
-import { FEED, look, NO_FEED } from '../../cli/doctor/looking.ts'
+import type { ProbeLimits } from '../../../src/doctor/doctor-client.ts'
+import { FEED, look, NO_FEED } from '../../doctor/looking.ts'
 import { certificateFiles } from '../../helpers/certificates.ts'
 import { startNginx } from '../../helpers/nginx.ts'
 import { programOf } from '../../helpers/proxies.ts'
@@ -84,7 +84,7 @@ t.test('Caddy takes its lines', async (t) => {
 })
 
 /** @returns the waits where there is a fault, and where there is none */
-function pacesOf(name: string): readonly [ill: Partial<Pace>, well: Partial<Pace>] {
+function pacesOf(name: string): readonly [ill: Partial<ProbeLimits>, well: Partial<ProbeLimits>] {
   if (name === 'feed') return [NO_FEED, FEED]
   const long = { longMs: 3500, longHeartbeatMs: 2500 }
   return name === 'long feed' ? [long, long] : [{}, {}]
@@ -95,10 +95,10 @@ t.test('what nginx does wrong is right with the line', async (t) => {
   const auth = 'anna:secret'
   await server.request('PUT', '/_node/_local/_config/settee/trusted_proxies', { auth, body: '"127.0.0.1"' })
   await server.request('PUT', '/notes', { auth })
-  const examine = async (edit: (text: string) => string, pace: Partial<Pace>) => {
+  const examine = async (edit: (text: string) => string, limits: Partial<ProbeLimits>) => {
     const nginx = await startNginx(t, { upstream: server.url, edit })
     const address = `${nginx.url.replace('//', '//anna:secret@')}/notes`
-    return look(address, { ca: nginx.ca, pace: { bodies: [1_049_600], ...pace } })
+    return look(address, { ca: nginx.ca, limits: { bodies: [1_049_600], ...limits } })
   }
   // The fault, and where the line goes: in place of it.
   const rows: [

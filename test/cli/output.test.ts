@@ -1,0 +1,136 @@
+/** How far a command is, on a terminal and elsewhere. */
+import { PassThrough } from 'node:stream'
+import t from 'tap'
+import { encode } from 'uqr'
+import { progressBar } from '../../src/cli/progress-bar.ts'
+import { tableText } from '../../src/cli/size-command.ts'
+import { qrCode } from '../../src/cli/vault-report.ts'
+import { readQrCode } from './qr-reader.ts'
+
+function screen(isTTY: boolean) {
+  const stream = Object.assign(new PassThrough(), { isTTY, columns: 50 })
+  return { stream, text: () => String(stream.read() ?? '') }
+}
+
+t.test('on a terminal it is one line, which goes in the end', (t) => {
+  const { stream, text } = screen(true)
+  const bar = progressBar(stream)
+  bar.show(40, `1/2 no${'\u001b'}[31mtes ${'x'.repeat(90)}`)
+  const line = text()
+  t.match(line, '[############------------------] 40 % 1/2 no')
+  t.notMatch(line, '\u001b[31m', 'a name moves no cursor')
+  t.notMatch(line, 'x'.repeat(50), 'it is no longer than the terminal is wide')
+  t.notMatch(line, '\n')
+  bar.show(250, 'the rest')
+  bar.end()
+  const last = text()
+  t.match(last, '[##############################] 100 % the rest')
+  t.ok(last.endsWith('\u001b[2K'), 'it is taken away')
+  t.notMatch(line + last, '\u001b[?', 'no mode of the terminal is changed: Ctrl-C would leave it so')
+  bar.end()
+  t.equal(text(), '')
+  t.end()
+})
+
+t.test('where nobody knows how much there is, it is no bar', (t) => {
+  const { stream, text } = screen(true)
+  const bar = progressBar(stream)
+  bar.show(null, '12.3 MB')
+  const line = text()
+  t.match(line, '12.3 MB')
+  t.notMatch(line, '[-')
+  bar.end()
+  t.notMatch(text(), '[#')
+  t.end()
+})
+
+t.test('elsewhere it is a plain line now and then', (t) => {
+  const { stream, text } = screen(false)
+  let now = 0
+  const bar = progressBar(stream, () => now)
+  bar.show(1, 'notes')
+  now = 29_000
+  bar.show(20.7, 'notes')
+  now = 31_000
+  bar.show(21.7, 'notes')
+  bar.show(22, 'notes')
+  now = 62_000
+  bar.show(null, '5 MB')
+  bar.end()
+  t.equal(text(), '21 % notes\n5 MB\n')
+  t.end()
+})
+
+t.test('columns of a table stand below each other', (t) => {
+  t.equal(tableText([['a', 'bcd', 'e'], ['fgh', '', 'i'], ['j']]), 'a    bcd  e\nfgh       i\nj\n')
+  t.equal(tableText([]), '')
+  t.end()
+})
+
+// QR codes as a camera sees them: what the terminal shows, module by module, is read back.
+
+/** Of the upper and the lower half of each character whether it is bright; the letters are in bright white on black. */
+const HALVES: Readonly<Record<string, readonly [upper: boolean, lower: boolean]>> = {
+  '█': [true, true],
+  '▀': [true, false],
+  '▄': [false, true],
+  ' ': [false, false],
+}
+
+const LINE = new RegExp(`^${'\u001b'}\\[40;97m([█▀▄ ]+)${'\u001b'}\\[0m$`)
+
+/** What a terminal shows, by rows of modules: dark is true. */
+function shownBy(lines: string): boolean[][] {
+  return lines
+    .replace(/\n$/, '')
+    .split('\n')
+    .flatMap((line) => {
+      const [, text = ''] = LINE.exec(line) ?? []
+      const halves = [...text].map((letter) => HALVES[letter]!)
+      return [halves.map(([upper]) => !upper), halves.map(([, lower]) => !lower)]
+    })
+}
+
+/** @param columns by default enough */
+function code(text: string, columns = 1000): boolean[][] {
+  const drawn = qrCode(text, columns)
+  if (!('lines' in drawn)) throw new Error(`needs ${drawn.needs}`)
+  const rows = shownBy(drawn.lines)
+  // An odd number of modules leaves half of the last line, as dark as the terminal below.
+  const size = rows[0]!.length
+  if (rows.length > size) rows.pop()
+  return rows
+}
+
+/** Modules of rest that ISO 18004 asks for. */
+const QUIET = 4
+
+t.test('a code has the quiet zone that cameras are promised, and is read back', async (t) => {
+  const texts = [
+    'https://work:stt_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG@notes.example.com:443/work',
+    'http://j%C3%B6rg:p%40ss@192.168.1.10:5984/a%2Fb',
+    'jörg 🔑',
+    ...[1, 17, 100, 230, 500, 800, 1300, 1900, 2331].map((length) =>
+      `obsidian://${'aB3%'.repeat(600)}`.slice(0, length),
+    ),
+  ]
+  for (const text of texts) {
+    const rows = code(text)
+    const size = rows.length
+    const inner = rows.slice(QUIET, size - QUIET).map((row) => row.slice(QUIET, size - QUIET))
+    const around = rows.flatMap((row, y) =>
+      row.filter((_, x) => Math.min(x, y, size - 1 - x, size - 1 - y) < QUIET),
+    )
+    t.notOk(around.includes(true), `bright around ${text.slice(0, 40)}`)
+    t.strictSame(inner, encode(text, { ecc: 'L', border: 0 }).data)
+    t.equal(readQrCode(inner), text)
+  }
+})
+
+t.test('one that does not fit is not drawn, and tells what it needs', async (t) => {
+  const text = 'https://work:stt_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG@notes.example.com:443/work'
+  const { needs } = qrCode(text, 20) as { needs: number }
+  t.equal(code(text, needs).length, needs)
+  t.strictSame(qrCode(text, needs - 1), { needs })
+  t.strictSame(qrCode('x'.repeat(2332), 1000), { needs: null })
+})

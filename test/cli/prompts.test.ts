@@ -1,0 +1,101 @@
+/** Questions on a terminal, as @clack/prompts asks them: what is typed, and what comes of it. */
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { PassThrough } from 'node:stream'
+import t from 'tap'
+import { type Asker, clackAsker, newPassphrase, readPassphrase } from '../../src/cli/prompts.ts'
+import { temporaryFolder } from '../helpers/server.ts'
+
+/** What somebody types, key by key, each once the screen has changed. */
+async function answered<Answer>(keys: readonly string[], ask: (asker: Asker) => Promise<Answer>) {
+  const input = Object.assign(new PassThrough(), { isTTY: true, setRawMode: () => undefined })
+  const output = Object.assign(new PassThrough(), { columns: 80, rows: 20 })
+  const left = [...keys]
+  let screen = ''
+  output.on('data', (chunk: Buffer) => {
+    screen += chunk.toString()
+    const key = left.shift()
+    if (key !== undefined) setImmediate(() => input.write(key))
+  })
+  const answer = await ask(await clackAsker({ input, output }))
+  return { answer, screen }
+}
+
+const UP = '\u001b[A'
+const DOWN = '\u001b[B'
+
+t.test('text, also by Enter alone, and what is not taken', async (t) => {
+  const check = (text: string) => (text === 'x' ? 'Not this one.' : undefined)
+  const typed = await answered(['w', 'o', 'r', 'k', '\r'], (asker) =>
+    asker.text('Name?', { initial: 'notes', check }),
+  )
+  t.equal(typed.answer, 'work')
+  t.match(typed.screen, 'Name?')
+  t.equal((await answered(['\r'], (asker) => asker.text('Name?', { initial: 'notes' }))).answer, 'notes')
+  const mended = await answered(['x', '\r', 'y', '\r'], (asker) => asker.text('Name?', { check }))
+  t.equal(mended.answer, 'xy')
+  t.match(mended.screen, 'Not this one.')
+})
+
+t.test('a password is not shown; it may be empty', async (t) => {
+  const { answer, screen } = await answered(['Q', 'Z', '\r'], (asker) => asker.password('Password?'))
+  t.equal(answer, 'QZ')
+  t.notMatch(screen, /[QZ]/)
+  t.equal((await answered(['\r'], (asker) => asker.password('Password?'))).answer, '')
+})
+
+t.test('a choice and a yes', async (t) => {
+  const choices = ['a', 'b', 'c'].map((value) => ({ value, label: `Label ${value}` }))
+  const chosen = await answered([DOWN, DOWN, UP, '\r'], (asker) => asker.choose('Which?', choices))
+  t.equal(chosen.answer, 'b')
+  t.equal((await answered(['\r'], (asker) => asker.confirm('Sure?'))).answer, false)
+  t.equal((await answered(['y'], (asker) => asker.confirm('Sure?'))).answer, true)
+})
+
+t.test('Ctrl-C changes nothing, and says so', async (t) => {
+  const cancelled = 'Cancelled; nothing has changed.'
+  await t.rejects(
+    answered(['\u0003'], (asker) => asker.text('Name?', {})),
+    { message: cancelled },
+  )
+  await t.rejects(
+    answered(['\u0003'], (asker) => asker.password('Password?')),
+    { message: cancelled },
+  )
+})
+
+// Passphrases that are made, and those that come in a file.
+
+t.test('one is made of letters that are not mistaken for each other', async (t) => {
+  t.match(newPassphrase(), /^(?:[a-hj-km-np-z2-9]{5}-){4}[a-hj-km-np-z2-9]{5}$/)
+  t.not(newPassphrase(), newPassphrase())
+})
+
+t.test('one in a file is its one line', async (t) => {
+  const file = join(await temporaryFolder(t), 'vault.txt')
+  const read = async (text: string | Buffer) => {
+    await writeFile(file, text)
+    return readPassphrase(file)
+  }
+  for (const text of ['of the notes ✨', ' between spaces ', 'x'.repeat(4096)])
+    for (const end of text.length > 4000 ? [''] : ['', '\n', '\r\n']) t.equal(await read(text + end), text)
+  t.equal(await read('\ufeffof Windows\r\n'), 'of Windows', 'an editor says that it is UTF-8')
+  const refused: [text: string | Buffer, message: RegExp][] = [
+    ['', /is empty\.$/],
+    [' \n', /is empty\.$/],
+    ['geheim\ngeheim', /has more than one line\.$/],
+    [Buffer.from([0x67, 0xff, 0x0a]), /is not valid UTF-8\.$/],
+    ['geheim'.repeat(1000), /is longer than 4096 bytes\.$/],
+  ]
+  for (const [text, message] of refused) {
+    await t.rejects(read(text), { message })
+    await t.rejects(read(text), { message: /^(?!.*geheim)/ })
+  }
+})
+
+t.test('what is no such file is told, and what has no end is not read to it', async (t) => {
+  const folder = await temporaryFolder(t)
+  await t.rejects(readPassphrase(join(folder, 'none')), { message: /cannot be read \(ENOENT\)\.$/ })
+  await t.rejects(readPassphrase(folder), { message: /cannot be read \(EISDIR\)\.$/ })
+  await t.rejects(readPassphrase('/dev/zero'), { message: /is longer than 4096 bytes\.$/ })
+})

@@ -1,0 +1,218 @@
+import { statSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import t, { type Test } from 'tap'
+import { defaultFloor, isShort, type Space, shortage } from '../../src/core/types.ts'
+import { type Alarms, openAlarms } from '../../src/metrics/alarms.ts'
+import { SpaceWatch } from '../../src/metrics/space-watch.ts'
+import type { RecordWrite, ServerRecord } from '../../src/storage/catalog.ts'
+import { BALLAST_BYTES, giveUpBallast, hasBallast, makeBallast } from '../../src/storage/free-space.ts'
+import { temporaryFolder } from '../helpers/server.ts'
+
+/** Records in memory, and the databases that there are. */
+class Kept {
+  readonly rows = new Map<string, ServerRecord>()
+  readonly incarnations = new Map([
+    ['notes', 1],
+    ['other', 2],
+  ])
+  readonly warned: string[] = []
+  readonly failed: string[] = []
+  isBroken = false
+  keeps = true
+
+  open(): Promise<Alarms> {
+    return openAlarms({
+      records: {
+        readRecords: async () => [...this.rows.values()],
+        writeRecords: async (writes: readonly RecordWrite[]) => {
+          if (this.isBroken) throw new Error('no disk')
+          for (const { kind, key, value } of writes) {
+            if (value === null) this.rows.delete(key)
+            else this.rows.set(key, { kind, key, value })
+          }
+        },
+      },
+      logger: {
+        warn: (_facts: object, text: string) => this.warned.push(text),
+        error: (_facts: object, text: string) => this.failed.push(text),
+      } as never,
+      incarnationOf: (name) => this.incarnations.get(name),
+      keepsVersions: () => this.keeps,
+    })
+  }
+}
+
+const NOTES = { name: 'notes', incarnation: 1 }
+const found = (since: number) => ({ since, until: since + 5, deleted: 40, of: 60, account: 'anna' })
+
+t.test('an alarm is kept over restarts until it is dismissed', async (t) => {
+  const kept = new Kept()
+  const alarms = await kept.open()
+  const device = { token: 'phone', client: 'Obsidian', address: '::1' }
+  alarms.raise(NOTES, found(1000), device)
+  alarms.raise(NOTES, { ...found(1000), deleted: 60 }, null)
+  await alarms.close()
+  t.equal(kept.warned.length, 2)
+  t.match(
+    kept.warned[1],
+    "their old versions are kept; to restore them: settee rewind 'notes' --to 1970-01-01T00:00:01.000Z",
+  )
+  const again = await kept.open()
+  t.match(again.list(), [{ database: 'notes', deleted: 60, device }])
+  t.equal(again.list().length, 1, 'one for all that was told of it')
+  t.strictSame(again.list('other'), [])
+  t.match(await again.health(), [{ name: 'alarms', ok: true, count: 1 }])
+  kept.keeps = false
+  again.raise(NOTES, found(1000), null)
+  t.match(kept.warned[2], 'their old versions are there until the next compaction; to restore them')
+  const [alarm] = again.list()
+  t.equal(await again.dismiss(alarm?.id ?? '', 'other'), false)
+  t.equal(await again.dismiss(alarm?.id ?? '', 'notes'), true)
+  t.equal(await again.dismiss(alarm?.id ?? ''), false)
+  t.equal(kept.rows.size, 0)
+})
+
+t.test('they are bounded, and go with their database', async (t) => {
+  const kept = new Kept()
+  const alarms = await kept.open()
+  for (let n = 0; n < 30; n++) alarms.raise(NOTES, found(1000 + n), null)
+  alarms.raise({ name: 'other', incarnation: 2 }, found(1), null)
+  t.equal(alarms.list('notes').length, 20)
+  t.equal(alarms.list('notes')[0]?.since, 1029, 'the newest first')
+  kept.incarnations.set('notes', 3)
+  t.strictSame(
+    alarms.list().map(({ database }) => database),
+    ['other'],
+  )
+  alarms.raise({ name: 'notes', incarnation: 3 }, found(7), null)
+  await alarms.close()
+  t.equal(kept.rows.size, 2)
+})
+
+t.test('a record that is none, and a disk that fails, are no end of it', async (t) => {
+  const kept = new Kept()
+  kept.rows.set('x', { kind: 'alarm', key: 'x', value: '{' })
+  kept.rows.set('y', { kind: 'alarm', key: 'y', value: '{"database":"notes"}' })
+  const alarms = await kept.open()
+  t.strictSame(alarms.list(), [])
+  kept.isBroken = true
+  alarms.raise(NOTES, found(1), null)
+  await alarms.close()
+  t.equal(alarms.list().length, 1)
+  t.equal(kept.failed.length, 1)
+})
+
+const MB = 1024 * 1024
+
+async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
+  while (!(await holds())) await sleep(5)
+}
+
+/** A watch over a disk whose free bytes the test says. */
+async function watched(t: Test, free: number, floor: number | null = 20 * MB) {
+  const dataDir = await temporaryFolder(t)
+  const disk = { free, total: 1000 * MB, fails: false }
+  const told: Space[] = []
+  const lines: string[] = []
+  const line = (_facts: object, text: string) => lines.push(text)
+  const watch = await SpaceWatch.start({
+    dataDir,
+    floor: () => floor,
+    onChange: (space) => told.push(space),
+    logger: { info: line, warn: line, error: line } as never,
+    measure: async () => {
+      if (disk.fails) throw new Error('no answer')
+      return disk
+    },
+  })
+  t.teardown(() => watch.close())
+  return { dataDir, disk, told, lines, watch }
+}
+
+t.test('the floor where none is configured', async (t) => {
+  t.equal(defaultFloor(100 * MB), 64 * MB)
+  t.equal(defaultFloor(1_000_000 * MB), 20_000 * MB)
+  const { watch } = await watched(t, 100 * MB, null)
+  t.equal(watch.space.floor, 64 * MB)
+})
+
+t.test('what is refused tells a server admin how much there is and must be, and nobody else', async (t) => {
+  t.equal(shortage({ free: 5, floor: 5 }), null)
+  const space = { free: 4_000_000, floor: 64_000_000 }
+  t.match(shortage(space, { roles: ['_admin'] }), {
+    code: 'insufficient_storage',
+    status: 507,
+    reason: /4\.0 MB are free, and the last 64\.0 MB/,
+  })
+  for (const user of [undefined, { roles: ['editor'] }]) {
+    t.match(shortage(space, user), { status: 507, reason: /^The server's disk is full\. [^0-9]+$/ })
+  }
+})
+
+t.test('who must know is told when it becomes short, and when there is room again', async (t) => {
+  const { disk, told, lines, watch } = await watched(t, 100 * MB)
+  t.same(
+    told.map((space) => isShort(space)),
+    [false],
+  )
+  t.match(await watch.health(), [{ name: 'free_space', ok: true, free: 100 * MB, floor: 20 * MB }])
+  disk.free = 10 * MB
+  await until(() => told.length === 2)
+  t.match(await watch.health(), [{ ok: false, reason: /disk is full/ }])
+  disk.free = 9 * MB
+  await until(() => told.length === 3)
+  disk.free = 200 * MB
+  await until(() => told.length === 4)
+  t.same(
+    told.map((space) => isShort(space)),
+    [false, true, true, false],
+  )
+  t.match(lines, [/^the disk is full/, /^the disk has free space again/])
+})
+
+t.test('whoever has met the end of the disk is told what there is, changed or not', async (t) => {
+  const { told, watch } = await watched(t, 100 * MB)
+  watch.look()
+  await until(() => told.length === 2)
+  t.match(told[1], { free: 100 * MB })
+})
+
+t.test('a disk that does not answer keeps nobody from writing, and is no good sign', async (t) => {
+  const { disk, watch } = await watched(t, 100 * MB)
+  disk.fails = true
+  watch.look()
+  await until(async () => (await watch.health())[0]?.ok === false)
+  t.notOk(isShort(watch.space))
+  disk.fails = false
+  await until(async () => (await watch.health())[0]?.ok === true)
+})
+
+t.test(
+  'the ballast is made where there is room beyond the floor, and again when it was given up',
+  async (t) => {
+    const { dataDir, disk, watch } = await watched(t, 27 * MB)
+    watch.look()
+    await sleep(50)
+    t.notOk(await hasBallast(dataDir), 'it must not be what makes the disk short')
+    disk.free = 28 * MB
+    await until(() => hasBallast(dataDir))
+    const { size, blocks } = statSync(join(dataDir, 'ballast'))
+    t.equal(size, BALLAST_BYTES)
+    t.ok(blocks * 512 >= size, 'it is no hole')
+    giveUpBallast(dataDir)
+    giveUpBallast(dataDir)
+    t.notOk(await hasBallast(dataDir))
+    await until(() => hasBallast(dataDir))
+    await watch.close()
+  },
+)
+
+t.test('where the disk is short from the start, some room is kept all the same', async (t) => {
+  const { dataDir } = await watched(t, 30 * MB, 64 * MB)
+  await until(() => hasBallast(dataDir))
+})
+
+t.test('a ballast that cannot be made leaves nothing', async (t) => {
+  await t.rejects(makeBallast(join(await temporaryFolder(t), 'absent')), { code: 'ENOENT' })
+})

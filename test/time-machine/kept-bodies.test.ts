@@ -1,0 +1,127 @@
+import { join } from 'node:path'
+import Sqlite from 'better-sqlite3'
+import t from 'tap'
+import { CouchError } from '../../src/core/errors.ts'
+import { DEFAULT_RULES, DEFAULT_SETTINGS } from '../../src/core/types.ts'
+import type { Databases } from '../../src/threads/databases.ts'
+import { startKeptBodyCleanup, sweepKeptBodies } from '../../src/time-machine/kept-bodies.ts'
+import { Rewinds } from '../../src/time-machine/rewinds.ts'
+import { ADMIN } from '../documents/helpers.ts'
+import { openFiles, put, serve, until } from '../threads/served.ts'
+
+const ORDER = { at: 1, dryRun: false }
+
+/** A database whose rewind says these lines. */
+function over(lines: readonly string[]): Rewinds {
+  const rewind = async function* () {
+    for (const line of lines) yield Buffer.from(`${line}\n`)
+  }
+  return new Rewinds({ get: () => ({ incarnation: 7, rewind }) } as unknown as Databases)
+}
+
+t.test('it is a task until its last line, and no other begins meanwhile', async (t) => {
+  const rewinds = over([
+    '{"documents":10}',
+    '{"id":"a"}\n{"progress":{"looked_at":4,"counts":{}}}',
+    '{"done":true,"looked_at":10,"counts":{}}',
+  ])
+  const lines = rewinds.run(ADMIN, 'notes', ORDER)
+  await lines.next()
+  t.match(rewinds.tasks(), [{ database: 'notes', incarnation: 7, done: 0, total: 10 }])
+  await lines.next()
+  t.match(rewinds.tasks(), [{ done: 4, total: 10 }])
+  await t.rejects(rewinds.run(ADMIN, 'notes', ORDER).next(), { code: 'conflict' })
+  await rewinds.run(ADMIN, 'notes', { at: 1, dryRun: true }).next()
+  await lines.next()
+  t.strictSame(rewinds.tasks(), [], 'who has read the last line may begin the next')
+  const next = rewinds.run(ADMIN, 'notes', ORDER)
+  await next.next()
+  await lines.next()
+  t.equal(rewinds.tasks().length, 1, 'and it is not ended by the end of the one before')
+  await next.return(undefined)
+  t.strictSame(rewinds.tasks(), [], 'a reader who goes ends it')
+})
+
+const NAMES = ['empty', 'old', 'older', 'plain']
+
+/** Settings in which bodies are kept for so many ms. */
+function keeping(keepMs: number, isAutomatic = true) {
+  const compaction = { ...DEFAULT_RULES.compaction, keepMs, isAutomatic }
+  return { ...DEFAULT_SETTINGS, rules: { ...DEFAULT_RULES, compaction } }
+}
+
+function keptRows(dataDir: string, name: string): number {
+  const file = new Sqlite(join(dataDir, 'databases', `${name}.sqlite`), { fileMustExist: true })
+  const kept = file.prepare('SELECT count(*) FROM superseded WHERE kept').pluck().get() as number
+  file.close()
+  return kept
+}
+
+t.test('a pass', async (t) => {
+  const first = await serve(t, { settings: keeping(86_400_000) })
+  const { dataDir } = first
+  for (const name of NAMES) await first.databases.create(name)
+  await put(first.databases.get('plain'), 'a', {})
+  for (const name of ['old', 'older']) {
+    const database = first.databases.get(name)
+    let rev = await put(database, 'a', { n: 0 })
+    for (const n of [1, 2, 3]) rev = await put(database, 'a', { _rev: rev, n })
+    await database.compact(ADMIN)
+    await until(async () => (await database.size(ADMIN)).kept.count === 3)
+  }
+  await first.databases.close()
+  const ending = new AbortController().signal
+
+  const second = await serve(t, { dataDir, settings: keeping(86_400_000) })
+  const sweep = () => sweepKeptBodies({ databases: second.databases, ending, restMs: 0 })
+  t.equal(await sweep(), 0, 'none is over its time')
+  second.databases.setSettings(keeping(0, false))
+  t.equal(await sweep(), 0, 'nothing is compacted unasked')
+  t.same(openFiles(dataDir), [], 'and none was opened for that')
+  second.databases.setSettings(keeping(0))
+  t.equal(await sweep(), 2)
+  t.same(openFiles(dataDir), ['old', 'older'], 'only those in which something was to go')
+  t.equal(await sweep(), 0)
+  await t.rejects(second.databases.isOverdue('nowhere'), { code: 'no_database' })
+  await second.databases.close()
+  for (const name of ['old', 'older']) t.equal(keptRows(dataDir, name), 0, name)
+})
+
+t.test('a pass ends with the server, also while it waits', async (t) => {
+  const { databases } = await serve(t)
+  const ending = new AbortController()
+  const sweeping = sweepKeptBodies({ databases, ending: ending.signal, restMs: 3_600_000 })
+  ending.abort()
+  t.equal(await sweeping, 0)
+  const told: unknown[] = []
+  const tell = (what: unknown) => told.push(what)
+  await startKeptBodyCleanup(databases, { info: tell, warn: tell })()
+  t.same(told, [])
+})
+
+t.test('one that cannot be looked at keeps no other from its turn', async (t) => {
+  const compacted: string[] = []
+  const databases = {
+    names: () => ['broken', 'gone', 'old'],
+    isOverdue: async (name: string) => {
+      if (name === 'broken') throw new CouchError('damaged_file')
+      return true
+    },
+    get: (name: string) => {
+      let tell: (event: { type: 'compacted' | 'gone' }) => void = () => undefined
+      return {
+        watch: (listener: typeof tell) => {
+          tell = listener
+          return () => undefined
+        },
+        compact: async () => {
+          compacted.push(name)
+          tell({ type: name === 'gone' ? 'gone' : 'compacted' })
+        },
+      }
+    },
+  }
+  const ending = new AbortController().signal
+  t.equal(await sweepKeptBodies({ databases: databases as never, ending, restMs: 0 }), 2)
+  t.same(compacted, ['gone', 'old'])
+})
