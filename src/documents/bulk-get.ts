@@ -18,7 +18,15 @@ import {
   revisionPages,
   revisionsRequest,
 } from './open-revisions.ts'
-import { inlinePieces, type Piece, pieceChunks } from './pieces.ts'
+import {
+  documentPart,
+  errorPart,
+  headerSafe,
+  inlinePieces,
+  MULTIPART_OPTIONS,
+  type Piece,
+  pieceChunks,
+} from './pieces.ts'
 import { type ContentForm, type RenderedDocument, renderLocal } from './render.ts'
 import { bodyObject } from './request-body.ts'
 import { requireMember } from './security.ts'
@@ -297,4 +305,39 @@ function errorRow(id: unknown, rev: unknown, error: CouchError): BulkGetError {
 
 function failed(id: unknown, rev: unknown, error: CouchError): ReadyResult {
   return { id, rows: [errorRow(id, rev, error)] }
+}
+
+/** `_bulk_get` as multipart, protocol.md 4.2. */
+export async function* bulkGetMixed(
+  store: DocumentReader,
+  user: UserCtx,
+  body: Body,
+  options: BulkGetOptions,
+  limits: Limits,
+  boundary: string,
+): AsyncGenerator<Uint8Array> {
+  const results = bulkGetResults(store, user, body, { ...options, ...MULTIPART_OPTIONS }, limits, 'follows')
+  yield* pieceChunks(bulkParts(results, boundary), (content, start, end) =>
+    readContent(store, content, start, end),
+  )
+}
+
+async function* bulkParts(results: AsyncIterable<BulkGetResult>, boundary: string): AsyncGenerator<Piece> {
+  const before = `\r\n--${boundary}`
+  for await (const { id, pages } of results) {
+    for await (const rows of pages) {
+      for (const row of rows) yield* [before, ...bulkPart(id, row)]
+    }
+  }
+  yield `${before}--\r\n`
+}
+
+function bulkPart(id: unknown, row: BulkGetRow): Piece[] {
+  if ('error' in row) return [errorPart(row.error)]
+  return documentPart(
+    row,
+    (inner) =>
+      `X-Doc-Id: ${headerSafe(String(id))}\r\nX-Rev-Id: ${headerSafe(row.rev)}\r\n` +
+      `Content-Type: multipart/related; boundary=${inner}`,
+  )
 }

@@ -3,7 +3,7 @@ import { CouchError } from '../core/errors.ts'
 import { isLocalId } from '../core/ids.ts'
 import type { UserCtx } from '../core/types.ts'
 import { isKnown } from '../revisions/branch-index.ts'
-import { formatRev, parseRev, type Rev } from '../revisions/rev.ts'
+import { formatRev, parseRev } from '../revisions/rev.ts'
 import type { BlobPin, DocState } from '../storage/engine.ts'
 import type { DocumentReader } from './database.ts'
 import type { IncomingDoc } from './incoming-document.ts'
@@ -100,37 +100,4 @@ async function copyLocal(store: DocumentReader, user: UserCtx, id: string): Prom
   const [doc] = await store.readLocals([id])
   if (doc === null || doc === undefined) throw new CouchError('not_found')
   return { id: undefined, path: null, deleted: false, body: doc.body, attachments: [] }
-}
-
-// What the DELETE method says of a document that it cannot delete; protocol.md 3.4.
-
-/**
- * Reads the revision that is to be deleted; null when none is named. A document that is not there is told of before
- * anything that is wrong with the revision.
- * @throws invalid_rev; not_found, deleted; unauthorized, forbidden
- */
-export async function revisionToDelete(
-  store: DocumentReader,
-  user: UserCtx,
-  id: string,
-  rev: string | undefined,
-): Promise<Rev | null> {
-  if (rev === undefined) return null
-  try {
-    return parseRev(rev)
-  } catch (malformed) {
-    await requireThere(store, user, id)
-    throw malformed
-  }
-}
-
-async function requireThere(store: DocumentReader, user: UserCtx, id: string): Promise<void> {
-  requireMember(user, (await store.view()).security)
-  if (isLocalId(id)) {
-    const [local] = await store.readLocals([id])
-    if (!local) throw new CouchError('not_found')
-    return
-  }
-  const [isDeleted] = await store.readDocs([id], (doc) => doc?.deleted)
-  if (isDeleted !== false) throw new CouchError(isDeleted ? 'deleted' : 'not_found')
 }

@@ -1,10 +1,10 @@
 /**
- * A database as the rest of the house sees it. The same interface is kept by documents/store-database.ts, on the
- * thread that owns the database, and by threads/database-proxy.ts, which speaks to it over a port; so arguments and
- * answers are plain data, and what goes to a client comes as bytes ready to be sent.
+ * The interface of a database for all other parts of the server. documents/store-database.ts implements it on the
+ * thread that owns the database, and threads/proxy.ts over a message port. So arguments and answers are plain data,
+ * and answers for clients are bytes ready to be sent.
  *
- * Every method that acts for somebody takes the caller first and checks the caller's rights on the database's
- * own thread, in the turn of the act.
+ * A method that acts for a user takes the user first, and checks the user's rights on the database's own thread, in
+ * the turn that acts.
  */
 import type { SecurityObject, UserCtx } from '../core/types.ts'
 import type { AttachmentEncoding, DatabaseStore } from '../storage/engine.ts'
@@ -12,10 +12,10 @@ import type { StoreSizes } from '../storage/upkeep.ts'
 import type { IncomingDoc } from './incoming-document.ts'
 import type { TimeMachine } from './time-machine/time-machine-calls.ts'
 
-/** The bytes of a request's body: in memory, or spooled to a file that is open (and closed by the giver). */
+/** The bytes of a request's body, in memory or in an open file, which the caller closes. */
 export type Body = { readonly bytes: Uint8Array } | { readonly file: number; readonly length: number }
 
-/** Options of reading a document; protocol.md 3.1. Absent is false. */
+/** Options of reading a document, protocol.md 3.1; false by default. */
 export interface OpenOptions {
   readonly rev?: string
   readonly latest?: boolean
@@ -26,29 +26,29 @@ export interface OpenOptions {
   readonly localSeq?: boolean
   /** Attachments as base64 instead of stubs. */
   readonly attachments?: boolean
-  /** Attachments newer than the newest of these ancestors come with their content, the others as stubs. */
+  /** Attachments newer than the newest of these ancestors come with their content, others as stubs. */
   readonly attsSince?: readonly string[]
-  /** `encoding` and `encoded_length` beside attachments that are stored coded. */
+  /** Adds `encoding` and `encoded_length` to attachments that are stored compressed. */
   readonly attEncodingInfo?: boolean
-  /** A deleted winner is answered instead of 404. */
+  /** Returns a deleted winner instead of 404. */
   readonly deleted?: boolean
 }
 
 export interface OpenedDocument {
-  /** The header's value with its quotes; null when members that are not the revision's own came out. */
+  /** The header's value with its quotes; null if the JSON has members that change without the revision. */
   readonly etag: string | null
   /** The document's JSON and a newline. */
   readonly json: Uint8Array
 }
 
-/** A document and, apart from it, the attachments that come with their content. */
+/** A document, and separately the attachments that come with their content. */
 export interface OpenedParts {
   readonly etag: string | null
   /** The document's JSON and a newline. */
   readonly json: Uint8Array
-  /** With the form `data`: where in `json` the base64 of each part stands. Else none: they say `follows`. */
+  /** With the form `data`: the offsets in `json` for the base64 of each part. Empty with the form `follows`. */
   readonly holes: readonly number[]
-  /** In the order of the JSON; none: the answer is the JSON alone. */
+  /** In the order of the JSON; empty if the JSON is the whole answer. */
   readonly parts: readonly AttachmentPart[]
 }
 
@@ -58,22 +58,22 @@ export interface AttachmentPart extends AttachmentAnswer {
 
 /** Options of writing one document. */
 export interface PutOptions {
-  /** The parent revision from the query or If-Match; it must agree with the body's. */
+  /** The parent revision from the query or If-Match; a parent in the body must be the same. */
   readonly rev?: string
-  /** Where `rev` came from, for the refusal when it disagrees with the body. */
+  /** The source of `rev`, for the reason of a refusal. */
   readonly revFrom?: 'query' | 'etag'
-  /** false stores the given revision as it is (protocol.md 6.4). Default true. */
+  /** false stores the revision with the id that it has (protocol.md 6.4); true by default. */
   readonly newEdits?: boolean
-  /** The body is multipart/related with this boundary: the JSON, then its attachments (protocol.md 7.2). */
+  /** The boundary of a multipart/related body: the JSON, then its attachments (protocol.md 7.2). */
   readonly boundary?: string
 }
 
-/** An attachment that is written by itself; protocol.md 7.4. */
+/** An attachment written by its own request; protocol.md 7.4. */
 interface AttachmentPut {
   readonly type: string
-  /** The parent revision; undefined for a document that is not there yet. */
+  /** The parent revision; undefined for a new document. */
   readonly rev?: string
-  /** How the body is coded, and stored. */
+  /** The encoding of the body; it is stored like that. */
   readonly encoding: AttachmentEncoding
 }
 
@@ -83,7 +83,10 @@ export interface SavedDocument {
   readonly deleted: boolean
 }
 
-/** Query of `_all_docs` and its kin, as read from the address; a body's members count where these are absent. */
+/**
+ * The query of `_all_docs`, `_design_docs` or `_local_docs` from the address; members of a body count where these are
+ * absent.
+ */
 export interface AllDocsQuery {
   readonly key?: string
   readonly keys?: readonly unknown[]
@@ -115,7 +118,7 @@ export interface AttachmentAnswer {
   /** Bytes of the content, decoded. */
   readonly length: number
   readonly encoding: AttachmentEncoding
-  /** Bytes as they are stored, and as {@link Database.readAttachment} gives them. */
+  /** Bytes as stored, and as {@link Database.readAttachment} returns them. */
   readonly storedLength: number
   readonly digest: string
   /** For {@link Database.readAttachment}. */
@@ -137,13 +140,13 @@ export interface DatabaseInfo {
   readonly cluster: { readonly q: number; readonly n: number; readonly w: number; readonly r: number }
 }
 
-/** Where the bytes of a database are. */
+/** The sizes of a database's parts. */
 export interface DatabaseSize extends StoreSizes {
-  /** What the rows of its views take in memory. */
+  /** The memory that the rows of its views take. */
   readonly views: { readonly bytes: number }
 }
 
-/** What a database has that a policy without it would refuse. */
+/** The contents of a database that a policy without them would refuse. */
 export interface DisallowedContent {
   /** Live design documents, settee's own aside. */
   readonly designDocs: number
@@ -156,18 +159,18 @@ export interface Database extends TimeMachine {
   /** Counts where its bytes are. For database admins. */
   size(user: UserCtx): Promise<DatabaseSize>
 
-  /** For the house itself: no rights are checked. null: none was set. */
+  /** For the server itself: no rights are checked. Null if it was never set. */
   security(): Promise<SecurityObject | null>
-  /** Stores a whole security object. @throws bad_request for a bad shape; unauthorized, forbidden */
+  /** Replaces the security object. @throws bad_request for a bad shape; unauthorized, forbidden */
   setSecurity(user: UserCtx, security: SecurityObject): Promise<void>
-  /** For the house itself: no rights are checked. */
+  /** For the server itself: no rights are checked. */
   countDisallowed(): Promise<DisallowedContent>
-  /** All revisions as lines of a couchbackup file, without its first. For server admins. */
+  /** All revisions as lines of a couchbackup file, without its first line. For server admins. */
   exportLines(user: UserCtx): AsyncIterable<Uint8Array>
   revsLimit(user: UserCtx): Promise<number>
   /** @throws bad_request unless a positive integer */
   setRevsLimit(user: UserCtx, limit: unknown): Promise<void>
-  /** Begins to clean up, unless that is at work already; resolves at once. For database admins. */
+  /** Starts a compaction unless one runs; resolves at once. For database admins. */
   compact(user: UserCtx): Promise<void>
   /** `_purge`: the answer's JSON. For server admins. @throws bad_request, invalid_rev, protocol.md 4.7 */
   purge(user: UserCtx, body: Body): Promise<Uint8Array>
@@ -177,7 +180,7 @@ export interface Database extends TimeMachine {
   /** @throws bad_request unless a positive integer */
   setPurgedInfosLimit(user: UserCtx, limit: unknown): Promise<void>
 
-  /** Reads a document, `_local/` and `_design/` ones too. @throws not_found, deleted, invalid_rev */
+  /** Reads a document, also a `_local/` or `_design/` one. @throws not_found, deleted, invalid_rev */
   open(user: UserCtx, id: string, options: OpenOptions): Promise<OpenedDocument>
   /** The answer of `open_revs` as a JSON array, in chunks. @throws not_found for `all` of an unknown document */
   openRevs(
@@ -187,8 +190,8 @@ export interface Database extends TimeMachine {
     options: OpenOptions,
   ): AsyncIterable<Uint8Array>
   /**
-   * A document whose wanted attachments are still to be read, one after the other.
-   * @param form `data`: as base64 in the JSON; `follows`: behind it, as multipart/related (protocol.md 7.3)
+   * A document whose attachments are read later, one after the other.
+   * @param form `data`: as base64 in the JSON; `follows`: after it, as multipart/related (protocol.md 7.3)
    * @throws as {@link Database.open}
    */
   openParts(user: UserCtx, id: string, options: OpenOptions, form: 'data' | 'follows'): Promise<OpenedParts>
@@ -203,10 +206,10 @@ export interface Database extends TimeMachine {
 
   /** Writes a document from its JSON. @throws conflict, and all that protocol.md 3.3 lists */
   put(user: UserCtx, id: string, body: Body, options: PutOptions): Promise<SavedDocument>
-  /** Writes a document whose id is in its JSON, or is made here. */
+  /** Writes a document with the id in its JSON, or a new id. */
   post(user: UserCtx, body: Body): Promise<SavedDocument>
   /**
-   * Writes a document from CouchDB's upload form, which has this boundary; protocol.md 3.7.
+   * Writes a document from CouchDB's upload form with this boundary; protocol.md 3.7.
    * @throws not_found, conflict, bad_request; and as {@link Database.put}
    */
   postForm(
@@ -222,8 +225,10 @@ export interface Database extends TimeMachine {
     target: { readonly id: string; readonly rev?: string },
   ): Promise<SavedDocument>
 
-  /** `_bulk_docs`: the answer's JSON array in chunks. Nothing is written, and it throws at its first chunk, when
-   * the request as a whole is refused (protocol.md 4.1). */
+  /**
+   * `_bulk_docs`: the answer's JSON array in chunks. If the request as a whole is refused, nothing is written, and it
+   * throws at its first chunk (protocol.md 4.1).
+   */
   bulkDocs(user: UserCtx, body: Body): AsyncIterable<Uint8Array>
   bulkGet(user: UserCtx, body: Body, options: BulkGetOptions): AsyncIterable<Uint8Array>
   /** `_bulk_get` as multipart with this boundary; protocol.md 4.2. */
@@ -237,14 +242,14 @@ export interface Database extends TimeMachine {
   missingRevs(user: UserCtx, body: Body): Promise<Uint8Array>
   allDocs(user: UserCtx, kind: AllDocsKind, query: AllDocsQuery, body: Body | null): AsyncIterable<Uint8Array>
 
-  /** Several queries in one body (`_all_docs/queries`), which override `query`; protocol.md 8.3. */
+  /** Several queries in one body (`_all_docs/queries`); they override `query`; protocol.md 8.3. */
   allDocsQueries(user: UserCtx, kind: AllDocsKind, query: AllDocsQuery, body: Body): AsyncIterable<Uint8Array>
 
   /** @throws not_found, deleted, no_attachment */
   openAttachment(user: UserCtx, id: string, name: string, rev: string | undefined): Promise<AttachmentAnswer>
   /**
-   * Stored bytes from `start` up to, not including, `end`; held against compaction while they are read.
-   * @throws no_attachment when the blob is gone or another one by now
+   * Stored bytes from `start` up to, not including, `end`; compaction keeps them while they are read.
+   * @throws no_attachment if the blob is gone or is another one now
    */
   readAttachment(
     found: Pick<AttachmentAnswer, 'blob' | 'digest'>,
@@ -263,22 +268,21 @@ export interface Database extends TimeMachine {
   removeAttachment(user: UserCtx, id: string, name: string, rev: string | undefined): Promise<SavedDocument>
 }
 
-// What a database can ask of its documents beyond its security object, as `_users` does (users-database.ts).
-
+/** Rules of a database for its documents besides its security object; `_users` has them (users-database.ts). */
 export interface DocumentRules {
-  /** The documents as the user may see them: what he may not see is not there. */
+  /** Reads the documents as the user may see them; hidden documents do not exist for the user. */
   reader(user: UserCtx): DocumentReader
   /**
-   * Whether the user may write the document; asked early, and in the turn of the act. Pure.
-   * @param isLive whether it is there and not deleted, as far as that is known yet
-   * @throws what it is refused with
+   * Checks the user's right to write the document; called early, and again in the turn that writes. Pure.
+   * @param isLive whether the document exists and is not deleted, as far as known
+   * @throws the refusal
    */
   checkWriter(user: UserCtx, id: string, security: SecurityObject | null, isLive: boolean): void
-  /** What is wrong with a document that the user may write. Pure. @throws */
+  /** Checks the content of a document that the user may write. Pure. @throws the refusal */
   checkDocument(doc: IncomingDoc): void
-  /** What is written for a document that has been found good. @throws unavailable */
+  /** Returns the document to write for a checked one. @throws unavailable */
   prepare(doc: IncomingDoc): Promise<IncomingDoc>
 }
 
-/** The part of a store that reading documents takes; where not everybody may see everything, it shows less. */
+/** The part of a store that reads of documents need; it may hide documents. */
 export type DocumentReader = Pick<DatabaseStore, 'view' | 'readDocs' | 'readLocals' | 'readBlob' | 'pinBlob'>

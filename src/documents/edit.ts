@@ -1,6 +1,6 @@
 /**
- * What comes of writing to one document: pure decisions on its branches. One call takes all the edits that a
- * request holds for the document, in their order, and makes one write of them.
+ * Decides edits of one document, purely on its branches. One call takes all edits of a request for the document, in
+ * their order, and returns one write.
  */
 import { CouchError } from '../core/errors.ts'
 import { isDesignId } from '../core/ids.ts'
@@ -26,26 +26,26 @@ import { type IncomingDoc, namedRev } from './incoming-document.ts'
 /** One edit of a document. */
 export interface Edit {
   readonly doc: IncomingDoc
-  /** false: the revision is stored as it is named (replication, protocol.md 6.4). */
+  /** false stores the revision with the id that it has (replication, protocol.md 6.4). */
   readonly newEdits: boolean
-  /** An interactive deletion by the DELETE method: the document must be there and live (protocol.md 3.4). */
+  /** A deletion by the DELETE method: the document must exist and be live (protocol.md 3.4). */
   readonly mustBeLive?: boolean
   /**
-   * The edit is of this attachment alone: `doc` holds it, or none for its removal, and the parent's revision. All
-   * else stays as the parent has it (protocol.md 7.4). Only for the first edit of a document.
+   * The edit changes only this attachment: `doc` has it, or no attachment to remove it, and names the parent.
+   * Everything else stays as in the parent (protocol.md 7.4). Only for the first edit of a document.
    */
   readonly attachment?: string
 }
 
-/** The revision an edit made, or why it made none. */
+/** The new revision, or the reason for a refusal. */
 export type EditResult = { readonly rev: string; readonly deleted: boolean } | CouchError
 
 /**
  * Decides edits of one document.
- * @param state the document as stored; null when it never was
+ * @param state the document as stored; null if it never existed
  * @param revsLimit ancestors kept for each branch
- * @returns a result an edit, in order, and the write that makes them true. Where that takes long, results of the first
- * edits only: of one at least
+ * @returns one result for each edit, in order, and the write for them. If that takes long, there are results for the
+ * first edits only, and for at least one
  */
 export function decideEdits(
   id: string,
@@ -54,39 +54,36 @@ export function decideEdits(
   edits: readonly Edit[],
   bounds: EditBounds = {},
 ): Extract<Decision<EditResult[]>, { result: unknown }> {
-  const draft = new EditedDocument(id, state, revsLimit, bounds)
+  const document = new EditedDocument(id, state, revsLimit, bounds)
   const result: EditResult[] = []
   for (const [at, edit] of edits.entries()) {
-    if (at > 0 && draft.isLong) break
-    result.push(resultOf(draft, edit, at))
+    if (at > 0 && document.isLong) break
+    result.push(resultOf(document, edit, at))
   }
-  const write = writeOf(draft)
+  const write = writeOf(document)
   return write === undefined ? { result } : { result, write }
 }
 
-function resultOf(draft: EditedDocument, asked: Edit, at: number): EditResult {
+function resultOf(document: EditedDocument, asked: Edit, at: number): EditResult {
   try {
-    const edit = amendedEdit(draft.state, asked)
-    return edit.newEdits ? editInteractively(draft, edit, at) : editAsReplica(draft, edit.doc, at)
+    const edit =
+      asked.attachment === undefined
+        ? asked
+        : { ...asked, doc: amendedDocument(document.state, asked.attachment, asked.doc) }
+    return edit.newEdits ? editInteractively(document, edit, at) : editAsReplica(document, edit.doc, at)
   } catch (error) {
     if (error instanceof CouchError) return error
     throw error
   }
 }
 
-function amendedEdit(state: DocState | null, edit: Edit): Edit {
-  return edit.attachment === undefined
-    ? edit
-    : { ...edit, doc: amendedDocument(state, edit.attachment, edit.doc) }
-}
-
-/** Protocol.md 3.3 and 6.3: the parent is a leaf, or the tombstone of a document that is made anew. */
-function editInteractively(draft: EditedDocument, { doc, mustBeLive }: Edit, at: number): EditResult {
-  const parent = parentOf(draft.branches, doc, mustBeLive ?? false)
+/** Protocol.md 3.3 and 6.3: the parent is a leaf, or the tombstone of a document that is created anew. */
+function editInteractively(document: EditedDocument, { doc, mustBeLive }: Edit, at: number): EditResult {
+  const parent = parentOf(document.branches, doc, mustBeLive ?? false)
   const pos = (parent?.pos ?? 0) + 1
-  checkAttachmentCount(doc.attachments, draft.maxAttachments)
+  checkAttachmentCount(doc.attachments, document.maxAttachments)
   const attachments = doc.attachments.map((attachment) =>
-    interactiveAttachment(draft, parent, attachment, pos),
+    interactiveAttachment(document, parent, attachment, pos),
   )
   const id = newRevId({
     parent: parent === null ? null : leafRev(parent),
@@ -95,17 +92,17 @@ function editInteractively(draft: EditedDocument, { doc, mustBeLive }: Edit, at:
     attachments,
   })
   const rev = formatRev(pos, id)
-  if (draft.check !== undefined) {
+  if (document.check !== undefined) {
     const follows = parent !== null && doc.path !== null
-    const old = follows ? draft.nearest(parent.pos, parent.ids) : null
-    draft.check({ at, doc, rev, attachments, old, branches: draft.branches })
+    const old = follows ? document.nearest(parent.pos, parent.ids) : null
+    document.check({ at, doc, rev, attachments, old, branches: document.branches })
   }
   const change: BranchChange =
     parent === null
       ? { removed: [], added: [makeBranch(pos, [id], doc.deleted)] }
-      : draft.branches.extendOf(parent, id, doc.deleted)
-  draft.branches.apply(change)
-  draft.contents.set(rev, { deleted: doc.deleted, body: doc.body, attachments })
+      : document.branches.extendOf(parent, id, doc.deleted)
+  document.branches.apply(change)
+  document.contents.set(rev, { deleted: doc.deleted, body: doc.body, attachments })
   return { rev, deleted: doc.deleted }
 }
 
@@ -128,7 +125,7 @@ function parentOf(branches: BranchSet, doc: IncomingDoc, mustBeLive: boolean): B
 }
 
 function interactiveAttachment(
-  draft: EditedDocument,
+  document: EditedDocument,
   parent: Branch | null,
   attachment: IncomingAttachment,
   pos: number,
@@ -137,8 +134,8 @@ function interactiveAttachment(
     checkNewAttachmentName(attachment.name)
     return newAttachment(attachment, pos)
   }
-  const stored = parent === null ? null : draft.attachments(leafRev(parent))
-  return keptAttachment(draft.id, attachment, stored)
+  const stored = parent === null ? null : document.attachments(leafRev(parent))
+  return keptAttachment(document.id, attachment, stored)
 }
 
 function newAttachment({ name, type, content }: IncomingAttachment, revpos: number): AttachmentWrite {
@@ -162,30 +159,32 @@ function missingStub(id: string, name: string): CouchError {
   return new CouchError('missing_stub', `Invalid attachment stub in ${id} for ${name}`)
 }
 
-/** Protocol.md 6.4: never a conflict; what is known already, leaf or inner, changes nothing. */
-function editAsReplica(draft: EditedDocument, doc: IncomingDoc, at: number): EditResult {
+/** Protocol.md 6.4: there is never a conflict, and a known revision, leaf or inner, changes nothing. */
+function editAsReplica(document: EditedDocument, doc: IncomingDoc, at: number): EditResult {
   const path = replicatedPath(doc)
   const incoming = makeBranch(path.pos, path.ids, doc.deleted)
   const rev = leafRev(incoming)
-  const change = draft.branches.mergeOf(incoming)
+  const change = document.branches.mergeOf(incoming)
   const leaf = change.added.find((branch) => branch.pos === incoming.pos && branch.leaf === incoming.leaf)
-  if (leaf !== undefined && draft.branches.leaf({ pos: leaf.pos, id: leaf.leaf }) === undefined) {
-    draft.checkLeafCount(change)
-    checkAttachmentCount(doc.attachments, draft.maxAttachments)
-    const attachments = doc.attachments.map((attachment) => replicatedAttachment(draft, incoming, attachment))
-    if (draft.check !== undefined) {
-      const old = draft.nearest(leaf.pos - 1, leaf.ids.slice(1))
-      draft.check({ at, doc, rev, attachments, old, branches: draft.branches })
+  if (leaf !== undefined && document.branches.leaf({ pos: leaf.pos, id: leaf.leaf }) === undefined) {
+    document.checkLeafCount(change)
+    checkAttachmentCount(doc.attachments, document.maxAttachments)
+    const attachments = doc.attachments.map((attachment) =>
+      replicatedAttachment(document, incoming, attachment),
+    )
+    if (document.check !== undefined) {
+      const old = document.nearest(leaf.pos - 1, leaf.ids.slice(1))
+      document.check({ at, doc, rev, attachments, old, branches: document.branches })
     }
-    draft.contents.set(rev, { deleted: doc.deleted, body: doc.body, attachments })
+    document.contents.set(rev, { deleted: doc.deleted, body: doc.body, attachments })
   }
-  draft.branches.apply(change)
+  document.branches.apply(change)
   return { rev, deleted: doc.deleted }
 }
 
 /**
- * The revision that a replicated document names, with its ancestry.
- * @throws bad_request when it names none (protocol.md 1.2); invalid_rev for generation 0, which only `_local`
+ * The revision of a replicated document, with its ancestry.
+ * @throws bad_request without a revision (protocol.md 1.2); invalid_rev for generation 0, which only `_local`
  * documents have
  */
 export function replicatedPath(doc: IncomingDoc): NonNullable<IncomingDoc['path']> {
@@ -200,27 +199,27 @@ export function replicatedPath(doc: IncomingDoc): NonNullable<IncomingDoc['path'
 }
 
 function replicatedAttachment(
-  draft: EditedDocument,
+  document: EditedDocument,
   path: Branch,
   attachment: IncomingAttachment,
 ): AttachmentWrite {
   if (attachment.content !== null) return newAttachment(attachment, attachment.revpos ?? 0)
-  return keptAttachment(draft.id, attachment, draft.nearest(path.pos, path.ids)?.attachments ?? null)
+  return keptAttachment(document.id, attachment, document.nearest(path.pos, path.ids)?.attachments ?? null)
 }
 
-/** The difference between the branches as stored and as drafted; undefined when there is none. */
-function writeOf(draft: EditedDocument): DocWrite | undefined {
-  const best = draft.branches.winner
+/** The difference between the stored and the edited branches; undefined without a difference. */
+function writeOf(document: EditedDocument): DocWrite | undefined {
+  const best = document.branches.winner
   if (best === undefined) return undefined
-  const { revisions, sequenced } = firstRevision(draft, best) ?? changedRevisions(draft)
+  const { revisions, sequenced } = firstRevision(document, best) ?? changedRevisions(document)
   if (revisions.length === 0) return undefined
   const write = { rev: leafRev(best), deleted: best.deleted, sequenced, revisions }
-  return isDesignId(draft.id) ? { ...write, design: true } : write
+  return isDesignId(document.id) ? { ...write, design: true } : write
 }
 
 type Changes = Pick<DocWrite, 'revisions' | 'sequenced'>
 
-/** What `changedRevisions` makes of a new document with one revision, as most writes are; in a sixth of the time. */
+/** The result of `changedRevisions` for a new document with one revision, the usual write, in a sixth of the time. */
 function firstRevision({ state, branches, contents }: EditedDocument, leaf: Branch): Changes | null {
   if (state !== null || branches.size > 1 || contents.size > 1) return null
   for (const [rev, content] of contents) {
@@ -254,22 +253,20 @@ function leafWrite(rev: string, branch: Branch, content: NewContent | undefined)
   return { rev, deleted, ancestry: ids, content: { body: content.body, attachments: content.attachments } }
 }
 
-// What writing to one attachment makes of its document; protocol.md 7.4.
-
 /**
- * The document as a client would send it to change this one attachment and nothing else. Pure.
+ * The document as a client would send it to change only this attachment; protocol.md 7.4. Pure.
  * A new attachment comes before the others, as in CouchDB.
- * @param state the document as stored; null when it never was
+ * @param state the document as stored; null if it never existed
  * @param name of the attachment
- * @param doc names the parent, if any, and holds the attachment, or none when it is to be removed
- * @throws missing_rev for a parent whose body is not stored, no_attachment for the removal of what is not there; and
- * where a removal names no parent, not_found and deleted
+ * @param doc names the parent, if any, and has the attachment, or no attachment to remove it
+ * @throws missing_rev for a parent without a stored body; no_attachment if the attachment to remove does not exist;
+ * not_found and deleted for a removal without a parent
  */
 function amendedDocument(state: DocState | null, name: string, doc: IncomingDoc): IncomingDoc {
   const isRemoval = doc.attachments.length === 0
   const named = namedRev(doc)
   if (named === null) {
-    // What comes of no parent the edit itself decides: a new document, one made anew, or a conflict.
+    // Without a parent the edit itself decides: a new document, one created anew, or a conflict.
     if (isRemoval) requireAttachment(liveState(state), state?.rev as string, name)
     return doc
   }

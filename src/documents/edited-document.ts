@@ -1,6 +1,6 @@
 /**
  * A document while the edits of a request are applied to it: its branches, the contents that the edits brought, and
- * what of the stored ones they have looked up. It holds a document to what one decision can look through.
+ * the stored contents they have looked up. It bounds the work of one decision.
  */
 import { CouchError } from '../core/errors.ts'
 import { bytesOf } from '../revisions/branch.ts'
@@ -11,17 +11,17 @@ import type { IncomingDoc } from './incoming-document.ts'
 
 /** A revision that an edit is about to make. */
 export interface NewRevision {
-  /** Which of the edits makes it. */
+  /** The index of the edit that makes it. */
   readonly at: number
   readonly doc: IncomingDoc
   readonly rev: string
   readonly attachments: readonly AttachmentWrite[]
   /**
-   * What it follows (protocol.md 9.2): the parent of an edit made here, the nearest ancestor whose body is kept of a
-   * replicated one; null when there is none, and for a document that is made anew after its deletion.
+   * The revision before it (protocol.md 9.2): the parent of an edit made here, or the nearest ancestor with a stored
+   * body of a replicated one. Null without such a revision, and for a document created anew after its deletion.
    */
   readonly old: OldRevision | null
-  /** The document's leaves before it. */
+  /** The document's leaves before the edit. */
   readonly branches: Pick<BranchSet, 'leaf'>
 }
 
@@ -33,32 +33,35 @@ interface StoredContent {
 
 export interface OldRevision extends StoredContent {
   readonly pos: number
-  /** Its own id and those of its ancestors, newest first. */
+  /** The ids of the revision and its ancestors, newest first. */
   readonly ids: readonly string[]
 }
 
-/** Looks at what is about to be made; throws a CouchError to refuse it. Pure. */
+/** Checks a new revision. Pure. @throws CouchError to refuse it */
 export type RevisionCheck = (candidate: NewRevision) => void
 
-/** What a document is held to. */
+/** The bounds of a document. */
 export interface EditBounds {
-  /** Asked about each revision that would be made; an edit that it refuses changes nothing. */
+  /** Called for each new revision; an edit that it refuses changes nothing. */
   readonly check?: RevisionCheck | undefined
-  /** Leaves that the document may have, deleted ones too; unbounded by default. */
+  /** Maximum of leaves, deleted ones too; unbounded by default. */
   readonly maxLeaves?: number
-  /** Attachments that a revision may have which brings a new one; unbounded by default. */
+  /** Maximum of attachments of a revision that brings a new one; unbounded by default. */
   readonly maxAttachments?: number
 }
 
-/** Branches and ids looked at, after which a decision leaves the rest of its edits to the next: some milliseconds. */
+/**
+ * Branches and ids that one decision examines, which takes some milliseconds. The next decision takes the edits that
+ * are left.
+ */
 const MOST_STEPS = 30_000
-/** A stored revision that is looked up counts as so many of them. */
+/** A lookup of a stored revision counts as this many steps. */
 const LOOKUP_STEPS = 20
-/** Ancestors of a revision that are looked up; more are not kept, with the usual `_revs_limit`. */
+/** Ancestors of a revision that are looked up. With the usual `_revs_limit` no more are kept. */
 const MOST_LOOKUPS = 1000
-/** Bytes that the ancestries of a document's leaves may take together: a thousand of a thousand ids each. */
+/** Bytes of the ancestries of all leaves: a thousand leaves with a thousand ids each. */
 const MOST_ANCESTRY = 16 * 1024 * 1024
-/** So many leaves are not counted: their ancestries take less whatever ids they have, with the usual `_revs_limit`. */
+/** With so few leaves the bytes are not counted: with the usual `_revs_limit` their ancestries are always smaller. */
 const UNCOUNTED_LEAVES = 16
 
 export interface NewContent {
@@ -67,7 +70,6 @@ export interface NewContent {
   readonly attachments: readonly AttachmentWrite[]
 }
 
-/** A document while edits are applied to it. */
 export class EditedDocument {
   readonly id: string
   readonly state: DocState | null
@@ -75,9 +77,9 @@ export class EditedDocument {
   readonly maxLeaves: number
   readonly maxAttachments: number
   readonly branches: BranchSet
-  /** Contents that the edits brought, by revision. */
+  /** The contents that the edits brought, by revision. */
   readonly contents = new Map<string, NewContent>()
-  /** Stored revisions that were asked for. */
+  /** The stored revisions that were looked up; null without a stored body. */
   readonly #kept = new Map<string, StoredContent | null>()
   #lookups = 0
 
@@ -87,17 +89,17 @@ export class EditedDocument {
     this.check = bounds.check
     this.maxLeaves = bounds.maxLeaves ?? Number.POSITIVE_INFINITY
     this.maxAttachments = bounds.maxAttachments ?? Number.POSITIVE_INFINITY
-    // Read once, since an engine may hand out others at each look.
+    // Read once, since an engine may return other objects at each read.
     this.branches = new BranchSet(state?.branches ?? [], revsLimit)
   }
 
-  /** Whether it has taken so long that the rest is for the next decision. */
+  /** Whether the decision has taken long enough, so that the next one takes the edits that are left. */
   get isLong(): boolean {
     return this.branches.steps + LOOKUP_STEPS * this.#lookups > MOST_STEPS
   }
 
   /**
-   * Refuses what would make more of the document than a decision on it can look through.
+   * Refuses a change that gives the document more leaves than one decision can examine.
    * @throws too_many_leaves
    */
   checkLeafCount({ removed, added }: BranchChange): void {
@@ -113,7 +115,7 @@ export class EditedDocument {
     }
   }
 
-  /** The attachments of a revision, stored or brought by an earlier edit; null when no row of it is kept. */
+  /** The attachments of a revision, stored or brought by an earlier edit; null for a revision without a stored row. */
   attachments(rev: string): readonly (StoredAttachment | AttachmentWrite)[] | null {
     const brought = this.contents.get(rev)
     if (brought !== undefined) return brought.attachments
@@ -121,7 +123,7 @@ export class EditedDocument {
   }
 
   /**
-   * The newest of some revisions whose body is kept, or was brought by an earlier edit.
+   * The newest of some revisions whose body is stored, or was brought by an earlier edit.
    * @param ids newest first, the first of generation `pos`
    */
   nearest(pos: number, ids: readonly string[]): OldRevision | null {
@@ -133,7 +135,7 @@ export class EditedDocument {
     return null
   }
 
-  /** null when no body of it is kept. */
+  /** @returns null without a stored body */
   #stored(rev: string): StoredContent | null {
     const known = this.#kept.get(rev)
     if (known !== undefined) return known
@@ -153,7 +155,7 @@ export class EditedDocument {
 
 function tooManyLeaves(leaves: number, bound: string): string {
   return (
-    `The document has ${leaves} conflicting revisions, and no more are taken (${bound}): ` +
+    `The document has ${leaves} conflicting revisions and cannot have more (${bound}): ` +
     'resolve conflicts on devices that have them all, or purge revisions.'
   )
 }

@@ -1,4 +1,4 @@
-/** A client's document: its JSON taken apart and checked as far as that needs no look at what is stored. */
+/** Reads a client's document from its JSON, and checks everything that does not depend on stored data. */
 
 import { CouchError } from '../core/errors.ts'
 import { isDesignId } from '../core/ids.ts'
@@ -13,30 +13,32 @@ import {
   readAttachments,
 } from './incoming-attachments.ts'
 
-/** Members that a client may send back as it got them, and that mean nothing in a write (protocol.md 2.4). */
+/** Members that a client may send back as it got them; a write ignores them (protocol.md 2.4). */
 const DROPPED = new Set(['_revs_info', '_local_seq', '_conflicts', '_deleted_conflicts'])
 const UNDERSTOOD = new Set(['_id', '_rev', '_revisions', '_deleted', '_attachments'])
 
-/** Values in a design document: JSON.parse takes it at once, 10 ms for so many. */
+/** Maximum of JSON values in a design document. JSON.parse reads it at once, which takes 10 ms for so many. */
 const MAX_DESIGN_VALUES = 50_000
 
 const NO_ATTACHMENTS: IncomingDoc['attachments'] = []
 
 export interface IncomingDoc {
-  /** `_id` as sent, unchecked; undefined when there was none. */
+  /** `_id` as sent, unchecked; undefined without `_id`. */
   readonly id: unknown
-  /** From `_revisions`, else from `_rev`: the revision named, and its ancestry newest first. */
+  /**
+   * From `_revisions`, else from `_rev`: the generation, and the ids of the revision and its ancestors, newest first.
+   */
   readonly path: { readonly pos: number; readonly ids: readonly string[] } | null
   readonly deleted: boolean
-  /** The text that is stored. */
+  /** The text to store. */
   readonly body: string
   readonly attachments: readonly IncomingAttachment[]
 }
 
 /**
- * Reads one document: at once, unless it is long or brings attachments, which are read in steps.
+ * Reads one document: at once, unless it is long or has attachments; these are read in steps.
  * @param text its JSON
- * @param address the id that the address gives it, which counts, if any
+ * @param address the id from the address, if any; it counts more than `_id`
  * @throws invalid_json, document_not_object, too_deep, doc_validation, invalid_rev, bad_request (attachments),
  * document_too_large, attachment_too_large
  */
@@ -48,7 +50,7 @@ export function readDocument(
   return readSplit(splitAnyDocument(text), settings, address)
 }
 
-/** As {@link readDocument}, of a document that is taken apart already. */
+/** Like {@link readDocument}, for a document whose text is already split. */
 export function readSplit(
   split: SplitDocument | Promise<SplitDocument>,
   settings: Settings,
@@ -72,7 +74,8 @@ async function withAttachments(members: Members, json: string, settings: Setting
 
 /**
  * Reads a document whose attachments may follow it.
- * @returns the document without those that follow, these, and the names of all in the order in which they were sent
+ * @returns the document without the attachments that follow, those attachments, and the names of all attachments in
+ * the order sent
  * @throws as {@link readDocument}
  */
 export async function readLeadingDocument(
@@ -90,9 +93,9 @@ export async function readLeadingDocument(
   return { doc: documentOf(members, attachments), follows, names }
 }
 
-/** What a document says of itself, all but its attachments and its revision checked. */
+/** The members of a document; all but its attachments and its revision are checked. */
 interface Members {
-  /** `_id` as sent; undefined when there was none. */
+  /** `_id` as sent; undefined without `_id`. */
   readonly id: unknown
   readonly special: ReadonlyMap<string, string>
   readonly deleted: boolean
@@ -119,7 +122,7 @@ function readMembers(
   return { id, special, deleted: deleted === 'true', body }
 }
 
-/** Whether a text has more bytes in UTF-8; no unit of UTF-16 makes more than three. */
+/** Whether a text has more bytes in UTF-8. A UTF-16 unit has at most three. */
 function isLonger(text: string, bytes: number): boolean {
   return 3 * text.length > bytes && Buffer.byteLength(text) > bytes
 }
@@ -142,7 +145,7 @@ function readPath(special: ReadonlyMap<string, string>): { pos: number; ids: str
   return { pos: rev.pos, ids: [rev.id] }
 }
 
-/** The revision that a document names. */
+/** The revision that a document names; null without one. */
 export function namedRev(doc: IncomingDoc): Rev | null {
   return doc.path === null ? null : { pos: doc.path.pos, id: doc.path.ids[0] as string }
 }

@@ -7,7 +7,14 @@ import { isKnown, leavesBelow } from '../revisions/branch-index.ts'
 import { formatRev, parseRev, type Rev } from '../revisions/rev.ts'
 import type { DocState, StoreView } from '../storage/engine.ts'
 import type { DocumentReader, OpenOptions } from './database.ts'
-import { inlinePieces, pieceChunks } from './pieces.ts'
+import {
+  documentPart,
+  errorPart,
+  inlinePieces,
+  MULTIPART_OPTIONS,
+  type Piece,
+  pieceChunks,
+} from './pieces.ts'
 import { type ContentForm, type RenderedDocument, type RenderOptions, renderInTexts } from './render.ts'
 import { requireMember } from './security.ts'
 import { pinContents, readContent } from './stored-content.ts'
@@ -298,4 +305,40 @@ async function* arrayPieces(store: DocumentReader, user: UserCtx, asked: Revisio
     }
   }
   yield separator === '[' ? '[]\n' : ']\n'
+}
+
+/**
+ * `open_revs` as multipart/mixed, protocol.md 3.2.
+ * @throws invalid_rev; not_found for `all` of an unknown document
+ */
+export async function* openRevsMixed(
+  store: DocumentReader,
+  user: UserCtx,
+  id: string,
+  revs: readonly unknown[] | 'all',
+  options: OpenOptions,
+  boundary: string,
+): AsyncGenerator<Uint8Array> {
+  const asked = revisionsRequest(id, revs, { ...options, ...MULTIPART_OPTIONS }, 'follows')
+  const begun = await readFirstPage(store, user, asked)
+  const pages = revisionPages(store, user, asked, begun)
+  yield* pieceChunks(revisionParts(pages, boundary), (content, start, end) =>
+    readContent(store, content, start, end),
+  )
+}
+
+async function* revisionParts(
+  pages: AsyncIterable<readonly RevisionRow[]>,
+  boundary: string,
+): AsyncGenerator<Piece> {
+  const between = `\r\n--${boundary}`
+  yield `--${boundary}`
+  for await (const rows of pages) {
+    for (const row of rows) {
+      if ('missing' in row) yield errorPart(row)
+      else yield* documentPart(row, (inner) => `Content-Type: multipart/related; boundary="${inner}"`)
+      yield between
+    }
+  }
+  yield '--'
 }

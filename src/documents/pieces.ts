@@ -106,6 +106,9 @@ export class ChunkBuffer {
 
 // A document and its attachments as the parts of one message: multipart/related, protocol.md 7.3. Pure.
 
+/** Contents always come with multipart answers, and so do their encodings, as in CouchDB. */
+export const MULTIPART_OPTIONS = { attachments: true, attEncodingInfo: true }
+
 /** A boundary of 32 hex digits, which no content can foresee. */
 export function newBoundary(): string {
   return randomBytes(16).toString('hex')
@@ -129,6 +132,22 @@ export function relatedPieces(
     ...parts.flatMap((part): Piece[] => [partHeader(part), { content: part, form: 'stored' }, between]),
     '--',
   ]
+}
+
+/** A document as a part of multipart/mixed, without the delimiters around it; protocol.md 3.2 and 4.2. */
+export function documentPart(
+  document: RenderedDocument,
+  relatedHeader: (boundary: string) => string,
+): Piece[] {
+  const json = document.texts.join('')
+  if (document.contents.length === 0) return ['\r\nContent-Type: application/json\r\n\r\n', json]
+  const inner = newBoundary()
+  return [`\r\n${relatedHeader(inner)}\r\n\r\n`, ...relatedPieces(json, document.contents, inner)]
+}
+
+/** An error as a part of multipart/mixed, without the delimiters around it. */
+export function errorPart(error: object): string {
+  return `\r\nContent-Type: application/json; error="true"\r\n\r\n${JSON.stringify(error)}`
 }
 
 function partHeader({ name, type, storedLength, encoding }: AttachmentPart): string {

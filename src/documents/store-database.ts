@@ -1,4 +1,4 @@
-/** A database over its store: the interface of database.ts, on the thread that owns the database. */
+/** A {@link Database} over its store, on the thread that owns the database. */
 import { CouchError } from '../core/errors.ts'
 import { checkDocId, isLocalId } from '../core/ids.ts'
 import type { Limits, Rules, SecurityObject, Settings, Space, UserCtx } from '../core/types.ts'
@@ -11,8 +11,8 @@ import { sequenceToken } from '../storage/sequence.ts'
 import { allDocs, allDocsQueries } from './all-docs.ts'
 import { withUploads } from './attachment-uploads.ts'
 import { bulkDocs } from './bulk-docs.ts'
-import { bulkGet } from './bulk-get.ts'
-import { revisionToDelete, withCopySource } from './copy.ts'
+import { bulkGet, bulkGetMixed } from './bulk-get.ts'
+import { withCopySource } from './copy.ts'
 import type {
   Body,
   Database,
@@ -22,51 +22,50 @@ import type {
   PutOptions,
   SavedDocument,
 } from './database.ts'
+import type { MassDeletion } from './deletion-watch.ts'
 import { countDisallowed } from './document-policy.ts'
 import { type EditResult, replicatedPath } from './edit.ts'
 import { exportLines } from './export.ts'
 import { checkAttachmentName } from './incoming-attachments.ts'
 import { type IncomingDoc, namedRev, readDocument } from './incoming-document.ts'
-import { bulkGetMixed, openRevsMixed } from './multipart.ts'
 import { readForm, readMultipart, uploadFollowing, uploadForm } from './multipart-document.ts'
 import { openAttachment, openDocument, openParts } from './open.ts'
-import { openRevs } from './open-revisions.ts'
+import { openRevs, openRevsMixed } from './open-revisions.ts'
 import { maintenance } from './purge.ts'
 import { bodyLength, bodyText } from './request-body.ts'
 import { missingRevsAnswer, revsDiff } from './revs-diff.ts'
 import { requireDatabaseAdmin, requireMember } from './security.ts'
 import { readContent } from './stored-content.ts'
 import { timeMachine } from './time-machine/rewind.ts'
-import type { MassDeletion } from './time-machine/time-machine-calls.ts'
 import { type AnyEdit, writeEdits } from './write.ts'
 import { WriteChecks } from './write-checks.ts'
 
-/** What CouchDB 3.5 calls its file format; clients read it and do nothing with it. */
+/** The number of CouchDB 3.5's file format; clients read it but do not use it. */
 const DISK_FORMAT_VERSION = 8
 
-/** What a database works with beside its store. */
+/** Everything that a database needs besides its store. */
 export interface StoreDatabaseOptions {
-  /** The database's. */
+  /** The database's name. */
   readonly name: string
-  /** Asked anew for each request, since they can change while the server runs. */
+  /** Called for each request, since limits can change while the server runs. */
   limits(): Limits
   rules(): Rules
-  /** What is left of the disk; by default there is room. */
+  /** The free disk space; ample by default. */
   space?(): Space
   /** Called after a new security object is durable. */
   onSecured(security: SecurityObject): void
-  /** Runs the functions of its design documents. */
+  /** Runs the functions of the database's design documents. */
   readonly sandbox: Sandbox
   readonly incarnation: number
-  /** Compacts the store in the background, unless that is at work; what comes of it is told to somebody else. */
+  /** Starts a compaction in the background, unless one runs; its result is reported elsewhere. */
   startCompaction(): void
-  /** What the rows of its views take in memory; absent: nothing. */
+  /** The memory that the rows of the database's views take, in bytes; 0 by default. */
   viewBytes?(): number
-  /** Where not every member may see and write every document. */
+  /** The database's own rules, where not every member may read and write every document. */
   readonly documentRules?: DocumentRules
-  /** Most of the database was deleted within a minute. */
+  /** Called when most of the database was deleted within a minute. */
   onMassDeletion?(found: MassDeletion): void
-  /** The time, in ms since 1970; by default the clock's. */
+  /** The time in ms since 1970; the clock's by default. */
   now?(): number
 }
 
@@ -76,10 +75,10 @@ export function storeDatabase(store: RememberingStore, options: StoreDatabaseOpt
   const settings = (): Settings => ({ limits: limits(), rules: options.rules() })
   const checks = new WriteChecks(store, options)
   const shortageFor = (user: UserCtx) => () => checks.shortage(user)
-  // The other lane is that of `_uuids`, which has ids for every database.
+  // Lane 0 is for `_uuids`, whose ids are for any database.
   const newId = uuidMaker(() => options.rules().uuids, 1)
   const readable = (user: UserCtx): DocumentReader => documentRules?.reader(user) ?? store
-  /** Before what comes with a document is taken in; the last word is said when it is written. */
+  /** Checks the right to write before a document's contents are received; the write itself checks it again. */
   const requireWriter = async (user: UserCtx, id: string): Promise<void> => {
     const { security } = await store.view()
     requireMember(user, security)
@@ -237,12 +236,12 @@ async function readBody(body: Body, settings: Settings, id?: string): Promise<In
   return readDocument(bodyText(body), settings, id)
 }
 
-/** The address says which document it is; `_id`, where there is one, must be an id all the same (protocol.md 2.2). */
+/** The address has the document's id; an `_id` in the body must still be a valid id (protocol.md 2.2). */
 function checkOwnId(doc: IncomingDoc, { maxDocumentIdLength }: Limits): void {
   if (doc.id !== undefined) checkDocId(doc.id, maxDocumentIdLength)
 }
 
-/** The parent may stand in the body, the query or If-Match; they must agree (protocol.md 3.3). */
+/** The body, the query and If-Match can each name the parent; they must agree (protocol.md 3.3). */
 function readWithParent(doc: IncomingDoc, { rev, revFrom }: PutOptions): IncomingDoc {
   if (rev === undefined) return doc
   const given = parseRev(rev)
@@ -262,14 +261,45 @@ function pathOf(rev: Rev | null): IncomingDoc['path'] {
 }
 
 /**
- * An edit of one attachment, yet without its content.
- * @throws bad_request for its name, and for a `_local` document; invalid_rev
+ * An edit of one attachment, still without its content.
+ * @throws bad_request for a bad name, and for a `_local` document; invalid_rev
  */
 function attachmentEdit(id: string, name: string, rev: string | undefined): IncomingDoc {
   if (isLocalId(id)) throw new CouchError('bad_request', '_local documents do not accept attachments.')
   checkAttachmentName(name)
   const path = pathOf(rev === undefined ? null : parseRev(rev))
   return { id: undefined, path, deleted: false, body: '{}', attachments: [] }
+}
+
+/**
+ * Parses the revision that a DELETE names, protocol.md 3.4; null without one. That the document does not exist is
+ * reported before a malformed revision.
+ * @throws invalid_rev; not_found, deleted; unauthorized, forbidden
+ */
+async function revisionToDelete(
+  store: DocumentReader,
+  user: UserCtx,
+  id: string,
+  rev: string | undefined,
+): Promise<Rev | null> {
+  if (rev === undefined) return null
+  try {
+    return parseRev(rev)
+  } catch (malformed) {
+    await requireDocument(store, user, id)
+    throw malformed
+  }
+}
+
+async function requireDocument(store: DocumentReader, user: UserCtx, id: string): Promise<void> {
+  requireMember(user, (await store.view()).security)
+  if (isLocalId(id)) {
+    const [local] = await store.readLocals([id])
+    if (!local) throw new CouchError('not_found')
+    return
+  }
+  const [isDeleted] = await store.readDocs([id], (doc) => doc?.deleted)
+  if (isDeleted !== false) throw new CouchError(isDeleted ? 'deleted' : 'not_found')
 }
 
 function tombstone(parent: Rev | null): IncomingDoc {

@@ -1,4 +1,6 @@
-/** What validate functions are asked, and what comes of their answers; protocol.md 9.2. */
+/**
+ * The `validate_doc_update` functions of a database: finds them, calls them and reads their results; protocol.md 9.2.
+ */
 import { asCouchError, CouchError, type ErrorName } from '../core/errors.ts'
 import type { SecurityObject, UserCtx } from '../core/types.ts'
 import { Yielder } from '../core/yielder.ts'
@@ -11,17 +13,17 @@ import { languageOf } from './design-docs.ts'
 import type { NewRevision, OldRevision } from './edited-document.ts'
 import { namedRev } from './incoming-document.ts'
 
-/** Documents handed to a function at once: what one of them spoils is tried again one by one. */
+/** Documents that a function checks in one call. If the call fails, each document is tried alone. */
 const BATCH_CALLS = 100
 const BATCH_CHARS = 4 * 1024 * 1024
-/** Documents of one batch on which a function may run away before the rest of them are given up with it. */
+/** Documents of one batch on which a function may exceed its time or memory. Then the rest of the batch fails, too. */
 const MAX_RUNAWAYS = 3
-/** Ancestors of the old document that a function is shown, as in CouchDB (`query_server_config/revs_limit`). */
+/** Ancestors of the old document that a function gets, as in CouchDB (`query_server_config/revs_limit`). */
 const OLD_REVISIONS = 20
 
 type Stub = Pick<AttachmentWrite | StoredAttachment, 'name' | 'type' | 'revpos' | 'digest' | 'length'>
 
-/** Who writes, and where: what all calls of one look at a database have in common. */
+/** The arguments that all calls of one attempt share, as JSON. */
 export interface CallContext {
   readonly userCtx: string
   readonly security: string
@@ -36,8 +38,8 @@ export function callContext(database: string, user: UserCtx, security: SecurityO
 }
 
 /**
- * What a validate function is asked about a revision: the document as it was sent, so that `_rev` is the parent
- * of an edit made here and the revision itself of a replicated one.
+ * The arguments of a validate function for a new revision. The document is as it was sent, so `_rev` is the parent of
+ * an edit made here, and the revision itself of a replicated one.
  */
 export function validateCall(id: string, candidate: NewRevision, context: CallContext): ValidateCall {
   const { doc, attachments, old } = candidate
@@ -73,8 +75,8 @@ function extraMembers(revisions: object, attachments: readonly Stub[]): string {
 }
 
 /**
- * Asks every function about every document; the first that refuses one, in their order, is its refusal.
- * @returns for each call what its document is refused with, or null; never rejects
+ * Calls every function with every document. The first function that refuses a document decides its refusal.
+ * @returns for each call the refusal of its document, or null; never rejects
  */
 export async function runValidateFunctions(
   sandbox: Sandbox,
@@ -114,7 +116,7 @@ function* batches(calls: readonly Numbered[]): Generator<Numbered[]> {
   if (batch.length > 0) yield batch
 }
 
-/** One document on which a function runs away spoils the batch; only that document is to bear it. */
+/** Only the document that makes a function exceed its time or memory is refused, not the batch. */
 async function askBatch(
   sandbox: Sandbox,
   fn: UserFunction,
@@ -147,19 +149,19 @@ async function askOneByOne(
   return refusals
 }
 
-const VERDICT_ERRORS: Readonly<Record<NonNullable<Verdict>['error'], ErrorName>> = {
+const ERROR_NAMES: Readonly<Record<NonNullable<Verdict>['error'], ErrorName>> = {
   forbidden: 'forbidden',
   unauthorized: 'unauthorized',
   unknown_error: 'function_error',
 }
 
 function refusalOf(verdict: Verdict): CouchError | null {
-  return verdict === null ? null : new CouchError(VERDICT_ERRORS[verdict.error], verdict.reason)
+  return verdict === null ? null : new CouchError(ERROR_NAMES[verdict.error], verdict.reason)
 }
 
 /**
- * A refusal for what a function failed with. One that is not there is a fault of its design document, not of the
- * address that is written to.
+ * The refusal of a document whose function failed. A missing function is an error of its design document, not of the
+ * address that the client writes to: so it is not `not_found`.
  */
 export function functionFailure(error: unknown): CouchError {
   const failure = asCouchError(error)
@@ -170,13 +172,11 @@ function isRunaway({ code }: CouchError): boolean {
   return code === 'function_timeout' || code === 'function_memory'
 }
 
-// The `validate_doc_update` functions of a database, kept while its design documents stay as they are.
-
 const MEMBER = 'validate_doc_update'
 const PAGE_ROWS = 100
-/** How often the list is read before it is given up because design documents change in the middle of it. */
+/** Attempts to read the list while design documents change. */
 const ATTEMPTS = 5
-/** Characters of design documents that are kept between requests; a longer list is read for each. */
+/** Characters of design documents that are kept between requests; a longer list is read for each request. */
 const MAX_KEPT = 2 * 1024 * 1024
 
 /** The functions that a document must pass, in the order of their design documents' ids. */
@@ -185,7 +185,7 @@ export interface FunctionList {
   readonly designVersion: number
   /** The database's name; empty when there are no functions. */
   readonly database: string
-  /** Names the functions: two lists with the same key hold the same. */
+  /** Identifies the functions: lists with the same key hold the same functions. */
   readonly key: string
   readonly functions: readonly UserFunction[]
 }
@@ -200,7 +200,7 @@ export class ValidateFunctions {
 
   /**
    * @param incarnation of the database whose documents `store` holds
-   * @param mayRun whether the function of a design document, by its id and stored text, has a say; always the same
+   * @param mayRun whether the policy lets a design document's function run, by its id and stored text; constant
    */
   constructor(
     store: DatabaseStore,
@@ -212,14 +212,16 @@ export class ValidateFunctions {
     this.#mayRun = mayRun
   }
 
-  /** The list as it was last read, which may be outdated; null when there is none. */
+  /**
+   * The list as it was last read, which may be outdated; null before the first read, and for a list too long to keep.
+   */
   get known(): FunctionList | null {
     return this.#known
   }
 
   /**
-   * Reads the list; calls while it is read share the answer.
-   * @throws contended when the design documents do not stand still
+   * Reads the list; concurrent calls share one read.
+   * @throws contended if design documents change during each of 5 reads
    */
   read(): Promise<FunctionList> {
     this.#reading ??= this.#readList().finally(() => {
@@ -239,7 +241,7 @@ export class ValidateFunctions {
     throw new CouchError('contended')
   }
 
-  /** null when the design documents changed between two pages. */
+  /** @returns null if the design documents changed between two pages */
   async #readAtOneVersion(): Promise<FunctionList | null> {
     const functions: UserFunction[] = []
     const yielder = new Yielder()
@@ -272,7 +274,7 @@ export class ValidateFunctions {
   #functionOf(doc: DocState): UserFunction | null {
     const body = doc.body(doc.rev) ?? '{}'
     if (!this.#mayRun(doc.id, body)) return null
-    // A member's name stands in the text as it is unless something in it is escaped; most have no such member.
+    // The text contains the member's name unchanged unless it is escaped; most documents have no such member.
     if (!body.includes(`"${MEMBER}"`) && !body.includes('\\u')) return null
     const members = JSON.parse(body) as Record<string, unknown>
     if (typeof members[MEMBER] !== 'string' || languageOf(members) !== 'javascript') return null

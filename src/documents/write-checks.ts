@@ -1,6 +1,9 @@
 /**
- * What the functions of design documents have to say of a write: validate functions of an ordinary document, the
- * check of a design document that is itself written. `_local` documents do not come here.
+ * The checks of writes by functions of design documents: validate functions check ordinary documents, and the
+ * functions of a design document must compile before it is stored. `_local` documents have no such checks.
+ *
+ * {@link WriteChecks} belong to a database, {@link RequestChecks} to one request, and an {@link Attempt} is one try to
+ * decide the request's documents; write.ts shows how attempts follow one another.
  */
 import type { CouchError } from '../core/errors.ts'
 import { isDesignId } from '../core/ids.ts'
@@ -16,11 +19,11 @@ import type { Sandbox, UserFunction, ValidateCall } from '../sandbox/messages.ts
 import type { DatabaseStore, Decision, StoreView } from '../storage/engine.ts'
 import { spliceDocument } from './body.ts'
 import type { DocumentRules } from './database.ts'
+import { DeletionWatch, type MassDeletion } from './deletion-watch.ts'
 import { checkDesignDoc, compileViews, type ViewFunction } from './design-docs.ts'
 import { isBuiltInDesign } from './document-policy.ts'
 import type { EditResult } from './edit.ts'
 import type { RevisionCheck } from './edited-document.ts'
-import { DeletionWatch, type MassDeletion } from './time-machine/time-machine-calls.ts'
 import {
   type CallContext,
   callContext,
@@ -31,67 +34,20 @@ import {
   validateCall,
 } from './validate-functions.ts'
 
-/** Characters of documents that one round gathers for validate functions; others are put off to the next. */
-const ROUND_CHARS = 16 * 1024 * 1024
+/** Characters of documents that one attempt gives to validate functions; other documents wait for the next. */
+const ATTEMPT_CHARS = 16 * 1024 * 1024
 
-/** What must be known before an edit can be decided; `at` is the edit's place among those of its document. */
-export type MissingFact =
-  | { readonly kind: 'validators' }
-  | {
-      readonly kind: 'verdict'
-      readonly at: number
-      readonly list: FunctionList
-      readonly call: ValidateCall
-    }
-  | {
-      readonly kind: 'compilation'
-      readonly at: number
-      readonly body: string
-      readonly fn: Omit<UserFunction, 'path'>
-      readonly functions: readonly ViewFunction[]
-    }
-
-type Verdict = Extract<MissingFact, { kind: 'verdict' }>
-type Asked = Exclude<MissingFact, { kind: 'validators' }>
-
-/** What was found out of one edit: null where nothing speaks against it. */
-interface KnownFact {
-  readonly need: Asked
-  readonly refusal: CouchError | null
-}
-
-/** What is known so far of the edits of one document. */
-export class KnownFacts {
-  readonly #byEdit = new Map<number, KnownFact[]>()
-
-  get isEmpty(): boolean {
-    return this.#byEdit.size === 0
-  }
-
-  add(need: Asked, refusal: CouchError | null): void {
-    const found = this.#byEdit.get(need.at)
-    if (found === undefined) this.#byEdit.set(need.at, [{ need, refusal }])
-    else found.push({ need, refusal })
-  }
-
-  /** undefined when it is not known yet. */
-  find(at: number, matches: (need: Asked) => boolean): CouchError | null | undefined {
-    return this.#byEdit.get(at)?.find(({ need }) => matches(need))?.refusal
-  }
-}
-
-/** What {@link WriteChecks} are made of. */
 interface WriteChecksOptions {
-  /** The database's. */
+  /** The database's name. */
   readonly name: string
   readonly incarnation: number
   readonly sandbox: Sandbox
   rules(): Pick<Rules, 'policy' | 'massDeletion' | 'maxLeaves' | 'maxAttachments'>
-  /** What is left of the disk now; by default there is room. */
+  /** The free disk space now; ample by default. */
   space?(): Space
-  /** What the database asks of its documents itself, as `_users` does. */
+  /** The database's own rules for its documents, as `_users` has them. */
   readonly documentRules?: DocumentRules | undefined
-  /** Most of the database was deleted within a minute; absent: nobody cares. */
+  /** Called when most of the database was deleted within a minute. */
   readonly onMassDeletion?: ((found: MassDeletion) => void) | undefined
 }
 
@@ -127,22 +83,65 @@ export class WriteChecks {
     return this.#rules().policy
   }
 
-  /** What a document may have of leaves, deleted ones too, and of attachments. */
+  /** How many leaves, deleted ones too, and attachments a document may have. */
   get documentBounds(): Pick<Rules, 'maxLeaves' | 'maxAttachments'> {
     return this.#rules()
   }
 
-  /** What a user's write that grows is refused with now; null while there is room. */
+  /** The refusal of a user's write that needs space; null while there is enough. */
   shortage(user: UserCtx): CouchError | null {
     return shortage(this.#space(), user)
   }
 }
 
-/** The checks of one request, round by round. */
+/** A fact that an edit's decision depends on; `at` is the edit's index among those of its document. */
+export type MissingFact =
+  /** The database's validate functions. */
+  | { readonly kind: 'functions' }
+  /** The result of the validate functions for a new revision. */
+  | {
+      readonly kind: 'validation'
+      readonly at: number
+      readonly list: FunctionList
+      readonly call: ValidateCall
+    }
+  /** Whether the functions of a design document compile. */
+  | {
+      readonly kind: 'compilation'
+      readonly at: number
+      readonly body: string
+      readonly fn: Omit<UserFunction, 'path'>
+      readonly functions: readonly ViewFunction[]
+    }
+
+type Validation = Extract<MissingFact, { kind: 'validation' }>
+type EditFact = Exclude<MissingFact, { kind: 'functions' }>
+
+/** The facts known so far about the edits of one document: a refusal, or null for a good result. */
+export class KnownFacts {
+  readonly #byEdit = new Map<number, { readonly fact: EditFact; readonly refusal: CouchError | null }[]>()
+
+  get isEmpty(): boolean {
+    return this.#byEdit.size === 0
+  }
+
+  add(fact: EditFact, refusal: CouchError | null): void {
+    const known = this.#byEdit.get(fact.at)
+    if (known === undefined) this.#byEdit.set(fact.at, [{ fact, refusal }])
+    else known.push({ fact, refusal })
+  }
+
+  /** @returns undefined for a fact that is not known yet */
+  find(at: number, matches: (fact: EditFact) => boolean): CouchError | null | undefined {
+    return this.#byEdit.get(at)?.find(({ fact }) => matches(fact))?.refusal
+  }
+}
+
+/** The checks of one request, attempt by attempt. */
 export class RequestChecks {
   readonly #checks: WriteChecks
   readonly #user: UserCtx
-  /** The list that this request has read, which may be too long to be kept for others. */
+  /** The list that this request has read; it may be too long to be kept for others. */
   #list: FunctionList | null = null
 
   constructor(checks: WriteChecks, user: UserCtx) {
@@ -156,45 +155,45 @@ export class RequestChecks {
   }
 
   /**
-   * Finds out what is needed; nothing is locked meanwhile.
-   * @returns a refusal or null for each need, in their order
-   * @throws contended, or a fault of the store, when the list of validate functions cannot be read
+   * Looks up missing facts, with nothing locked.
+   * @returns a refusal or null for each fact, in their order
+   * @throws contended, or an error of the store, if the list of validate functions cannot be read
    */
-  async lookUp(needs: readonly MissingFact[]): Promise<(CouchError | null)[]> {
-    if (needs.some(({ kind }) => kind === 'validators')) {
+  async lookUp(facts: readonly MissingFact[]): Promise<(CouchError | null)[]> {
+    if (facts.some(({ kind }) => kind === 'functions')) {
       this.#list = await this.#checks.validateFunctions.read()
     }
-    const [ofDesigns, ofVerdicts] = await Promise.all([this.#compile(needs), this.#runFunctions(needs)])
-    return needs.map((need) => ofDesigns.get(need) ?? ofVerdicts.get(need) ?? null)
+    const [compiled, validated] = await Promise.all([this.#compile(facts), this.#validate(facts)])
+    return facts.map((fact) => compiled.get(fact) ?? validated.get(fact) ?? null)
   }
 
-  async #compile(needs: readonly MissingFact[]): Promise<Map<MissingFact, CouchError | null>> {
+  async #compile(facts: readonly MissingFact[]): Promise<Map<MissingFact, CouchError | null>> {
     const refusals = new Map<MissingFact, CouchError | null>()
-    for (const need of needs) {
-      if (need.kind !== 'compilation') continue
-      const compiled = compileViews(this.#checks.sandbox, need.fn, need.functions)
-      refusals.set(need, await compiled.then(() => null, functionFailure))
+    for (const fact of facts) {
+      if (fact.kind !== 'compilation') continue
+      const compiled = compileViews(this.#checks.sandbox, fact.fn, fact.functions)
+      refusals.set(fact, await compiled.then(() => null, functionFailure))
     }
     return refusals
   }
 
-  async #runFunctions(needs: readonly MissingFact[]): Promise<Map<MissingFact, CouchError | null>> {
-    const asked = needs.filter((need) => need.kind === 'verdict')
-    const [first] = asked
+  async #validate(facts: readonly MissingFact[]): Promise<Map<MissingFact, CouchError | null>> {
+    const validations = facts.filter((fact) => fact.kind === 'validation')
+    const [first] = validations
     if (first === undefined) return new Map()
-    // One round knows one list.
-    const calls = asked.map(({ call }) => call)
+    const calls = validations.map(({ call }) => call)
+    // All facts of an attempt have the same list.
     const refusals = await runValidateFunctions(this.#checks.sandbox, first.list.functions, calls)
-    return new Map(asked.map((need, at) => [need, refusals[at] ?? null]))
+    return new Map(validations.map((fact, at) => [fact, refusals[at] ?? null]))
   }
 }
 
-/** One attempt at the documents of a request. */
+/** One try to decide the documents of a request. */
 export class Attempt {
   readonly #incarnation: number
   readonly #user: UserCtx
   readonly #list: FunctionList | null
-  #charsLeft = ROUND_CHARS
+  #charsLeft = ATTEMPT_CHARS
 
   constructor(incarnation: number, user: UserCtx, list: FunctionList | null) {
     this.#incarnation = incarnation
@@ -202,77 +201,77 @@ export class Attempt {
     this.#list = list
   }
 
-  /** Whether documents as they are stored will be looked at. */
+  /** Whether decisions read the documents as they are stored. */
   get touchesBody(): boolean {
     return (this.#list?.functions.length ?? 0) > 0
   }
 
   /**
-   * Decides the edits of a document, or tells what must be known before; with no needs at all the document is put
-   * off to the next round. Where something is not known, it goes on as if nothing spoke against the edit, so that
-   * what the later ones need is asked for at once.
-   * @param apply decides, asking `inspect` about each revision that would be made
+   * Decides the edits of a document, or returns the facts that it needs first; an empty list of them postpones the
+   * document to the next attempt. An edit with a missing fact is decided as if it were allowed, so that the facts for
+   * later edits are asked for at once.
+   * @param apply decides the edits, with a check of each new revision
    */
   decide(
     id: string,
     view: StoreView,
     known: KnownFacts,
-    apply: (inspect?: RevisionCheck) => Decision<EditResult[]>,
+    apply: (check?: RevisionCheck) => Decision<EditResult[]>,
   ): Decision<EditResult[], MissingFact> {
     const needs: MissingFact[] = []
     if (isDesignId(id)) {
-      const decision = apply(this.#inspectDesign(id, known, needs))
+      const decision = apply(this.#designCheck(id, known, needs))
       return needs.length === 0 ? decision : { needs }
     }
     const list = this.#list
-    if (list === null || list.designVersion !== view.designVersion) return { needs: [{ kind: 'validators' }] }
+    if (list === null || list.designVersion !== view.designVersion) return { needs: [{ kind: 'functions' }] }
     if (list.functions.length === 0) return apply()
     if (this.#charsLeft <= 0 && known.isEmpty) return { needs }
     const context = callContext(list.database, this.#user, view.security)
-    const decision = apply(this.#inspectOrdinary(id, list, context, known, needs))
+    const decision = apply(this.#validation(id, list, context, known, needs))
     return needs.length === 0 ? decision : { needs }
   }
 
-  /** Whether functions compile is found out for a body. */
-  #inspectDesign(id: string, known: KnownFacts, needs: MissingFact[]): RevisionCheck {
+  /** Checks a design document: its shape at once, and with a known fact whether its functions compile. */
+  #designCheck(id: string, known: KnownFacts, needs: MissingFact[]): RevisionCheck {
     return ({ at, doc: { body, deleted }, rev }) => {
       if (deleted) return
       const functions = checkDesignDoc(body)
       if (functions.length === 0) return
-      const refusal = known.find(at, (need) => need.kind === 'compilation' && need.body === body)
-      if (refusal !== undefined) return refuse(refusal)
+      const refusal = known.find(at, (fact) => fact.kind === 'compilation' && fact.body === body)
+      if (refusal !== undefined) return throwRefusal(refusal)
       const fn = { database: this.#incarnation, ddoc: id, rev, source: spliceDocument({ id, rev, body }) }
       needs.push({ kind: 'compilation', at, body, fn, functions })
     }
   }
 
-  /** A verdict holds for the functions and for the very texts that they were asked about, and for nothing else. */
-  #inspectOrdinary(
+  /** Checks an ordinary document. A result holds only for the functions and the very texts that they were called with. */
+  #validation(
     id: string,
     list: FunctionList,
     context: CallContext,
     known: KnownFacts,
     needs: MissingFact[],
   ): RevisionCheck {
-    return (candidate) => {
-      const { at } = candidate
-      const call = validateCall(id, candidate, context)
-      const refusal = known.find(at, (need) => need.kind === 'verdict' && isSame(need, list, call))
-      if (refusal !== undefined) return refuse(refusal)
+    return (revision) => {
+      const { at } = revision
+      const call = validateCall(id, revision, context)
+      const refusal = known.find(at, (fact) => fact.kind === 'validation' && isSame(fact, list, call))
+      if (refusal !== undefined) return throwRefusal(refusal)
       this.#charsLeft -= call.newDoc.length + call.oldDoc.length
-      needs.push({ kind: 'verdict', at, list, call })
+      needs.push({ kind: 'validation', at, list, call })
     }
   }
 }
 
-function refuse(refusal: CouchError | null): void {
+function throwRefusal(refusal: CouchError | null): void {
   if (refusal !== null) throw refusal
 }
 
-function isSame(need: Verdict, { key }: FunctionList, call: ValidateCall): boolean {
-  const { newDoc, oldDoc, userCtx, security } = need.call
+function isSame(fact: Validation, { key }: FunctionList, call: ValidateCall): boolean {
+  const { newDoc, oldDoc, userCtx, security } = fact.call
   return (
-    need.list.key === key &&
+    fact.list.key === key &&
     userCtx === call.userCtx &&
     security === call.security &&
     newDoc === call.newDoc &&

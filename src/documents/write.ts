@@ -1,4 +1,15 @@
-/** The one way in for the documents of a request, however they came. */
+/**
+ * Writes the documents of a request: the one way in for all documents, however they came.
+ *
+ * The decision about an edit is made in the turn that writes, but a function of a design document runs on another
+ * thread. So a document that such functions must check takes several attempts (architecture.md, "Five ideas", 4):
+ *
+ * 1. {@link documentUpdate} decides on what is stored now and on the facts known so far.
+ * 2. If facts are missing, the attempt writes nothing and returns which facts it needs.
+ * 3. {@link lookUpFacts} looks them up, with no lock held. Then the next attempt begins at 1.
+ *
+ * A document that needs no facts is written by the first attempt.
+ */
 import { asCouchError, CouchError } from '../core/errors.ts'
 import { isDesignId, isLocalId } from '../core/ids.ts'
 import type { UserCtx } from '../core/types.ts'
@@ -16,11 +27,18 @@ import {
   type WriteChecks,
 } from './write-checks.ts'
 
-/** An edit of any document. */
+/** An edit of a document with its id. */
+interface NamedEdit extends Edit {
+  readonly id: string
+  /** The edit is part of a rewind (rewind.ts): an admin asked for it, so its deletions raise no alarm. */
+  readonly isOfRewind?: boolean
+}
+
+/** An edit of any document, `_local` ones included. */
 export type AnyEdit = NamedEdit & LocalEdit
 
-/** Some of a request's edits, and where in it they stand. */
-interface Placed {
+/** Some of a request's edits, and their indexes in the request. */
+interface EditSubset {
   readonly edits: AnyEdit[]
   readonly places: number[]
 }
@@ -28,8 +46,8 @@ interface Placed {
 /**
  * Carries out edits, each document atomically. For an edit that the policy refuses, nothing is read,
  * staged or written.
- * @returns a result an edit, in the order given
- * @throws invalid_rev for a `_local` document's: then nothing is written
+ * @returns one result for each edit, in the order given
+ * @throws invalid_rev for the revision of a `_local` document; then nothing is written
  */
 export async function writeEdits(
   store: DatabaseStore,
@@ -38,36 +56,34 @@ export async function writeEdits(
   checks: WriteChecks,
 ): Promise<EditResult[]> {
   const refusals = policyRefusals(checks.policy, checks.database, edits)
-  // As most requests are; 1.5 us less for one of a single document.
+  // The usual request; this saves 1.5 us for a single document.
   if (refusals === null && !edits.some(({ id }) => isLocalId(id)))
     return updateDocuments(store, user, edits, checks)
   const results: EditResult[] = new Array(edits.length)
-  const locals: Placed = { edits: [], places: [] }
-  const documents: Placed = { edits: [], places: [] }
+  const locals: EditSubset = { edits: [], places: [] }
+  const documents: EditSubset = { edits: [], places: [] }
   const refused: number[] = []
   for (const [at, edit] of edits.entries()) {
     const refusal = refusals?.[at] ?? null
-    if (refusal === null) place(isLocalId(edit.id) ? locals : documents, edit, at)
-    else {
+    if (refusal === null) {
+      const subset = isLocalId(edit.id) ? locals : documents
+      subset.edits.push(edit)
+      subset.places.push(at)
+    } else {
       results[at] = refusal
       refused.push(at)
     }
   }
   await Promise.all([
-    carryOut(locals, results, (some) => updateLocals(store, user, some, checks.documentRules)),
-    carryOut(documents, results, (some) => updateDocuments(store, user, some, checks)),
+    writeSubset(locals, results, (some) => updateLocals(store, user, some, checks.documentRules)),
+    writeSubset(documents, results, (some) => updateDocuments(store, user, some, checks)),
     refuseStrangers(store, user, refused, results),
   ])
   return results
 }
 
-function place({ edits, places }: Placed, edit: AnyEdit, at: number): void {
-  edits.push(edit)
-  places.push(at)
-}
-
-async function carryOut(
-  { edits, places }: Placed,
+async function writeSubset(
+  { edits, places }: EditSubset,
   results: EditResult[],
   write: (edits: readonly AnyEdit[]) => Promise<readonly EditResult[]>,
 ): Promise<void> {
@@ -93,55 +109,43 @@ async function refuseStrangers(
   }
 }
 
-// Writing documents: rights, and the edits of each document as one update of the store.
-//
-// What a design document's functions say of an edit is found out between two rounds, with no lock held
-// (architecture.md, "Five ideas", 4): a round decides on what is stored now and on what is known already, and either writes or says
-// what it needs. A document that needs nothing is written in the first round.
+/** Attempts at a document beyond one for each of its edits, each of which can depend on the one before. */
+const SPARE_ATTEMPTS = 5
 
-/** An edit and the document it is of. */
-interface NamedEdit extends Edit {
-  readonly id: string
-  /** The edit makes the document what it was (rewind.ts): an admin asks for it, and is not alarmed of it. */
-  readonly isOfRewind?: boolean
-}
-
-/** Rounds of a document beyond one for each of its edits, each of which can depend on the one before. */
-const SPARE_ROUNDS = 5
-
-/** The edits of one document, in their order, and where in the request they stand. */
+/** The edits of one document in their order, and their indexes in the request. */
 interface DocumentEdits {
   readonly id: string
   readonly edits: NamedEdit[]
   readonly places: number[]
   readonly known: KnownFacts
-  rounds: number
-  /** When it was last decided on tombstones among them, in ms since 1970; 0: there are none. */
+  attempts: number
+  /** When the last decision with tombstones was made, in ms since 1970; 0 without tombstones. */
   tombstonesAt: number
   /** Whether they delete the document, and not only a leaf beside others. */
   deletes: boolean
 }
 
-const NO_TOMBSTONES = Number.MAX_SAFE_INTEGER
-
 /** The documents that a call has deleted. */
-interface DeletionTally {
+interface DeletionCount {
   count: number
   /** When the first tombstone was decided, in ms since 1970. */
   since: number
 }
 
+const NO_TOMBSTONES = Number.MAX_SAFE_INTEGER
+
 type Results = EditResult[]
 
-interface Waiting {
+/** A document whose last attempt wrote nothing. */
+interface Undecided {
   readonly document: DocumentEdits
-  readonly needs: readonly MissingFact[]
+  readonly missing: readonly MissingFact[]
 }
 
 /**
  * Carries out edits, each document atomically; edits of the same id are decided together, in their order.
- * @returns a result an edit, in the order given: also where the store, the user's rights or a function of a
- * design document failed it, since the others may be stored
+ * @returns one result for each edit, in the order given. An error of the store, of the user's rights or of a design
+ * document's function is a result too, since other documents may be stored
  */
 async function updateDocuments(
   store: DatabaseStore,
@@ -152,61 +156,21 @@ async function updateDocuments(
   const results: Results = new Array(edits.length)
   const documents = byDocument(edits)
   const writer = await exactWhereTight(store, user, edits)
-  // The last, so that they do not validate what came along with them, as in CouchDB: whoever restores or
-  // replicates a database has documents that are older than its rules.
+  // Design documents come last, so that they do not validate the documents of the same request, as in CouchDB: a
+  // restored or replicated database has documents that are older than its rules.
   const designs = documents.filter(({ id }) => isDesignId(id))
   const ordinary = designs.length === 0 ? documents : documents.filter(({ id }) => !isDesignId(id))
-  const tally = { count: 0, since: NO_TOMBSTONES }
-  await carryOutUpdates(store, writer, ordinary, checks, { results, tally })
-  await carryOutUpdates(store, writer, designs, checks, { results, tally })
-  if (tally.since !== NO_TOMBSTONES) await noteDeletions(store, user, checks, tally)
-  return results
-}
-
-async function noteDeletions(
-  store: DatabaseStore,
-  { name }: UserCtx,
-  { deletions }: WriteChecks,
-  { count, since }: DeletionTally,
-): Promise<void> {
-  const { docCount } = await store.view()
-  // A millisecond before it the document was there, whatever the clock says when the deletion is stored.
-  deletions.note({ count, since: since - 1, account: name, left: docCount }, Date.now())
-}
-
-/** Puts the results of these documents in their places. */
-async function carryOutUpdates(
-  store: DatabaseStore,
-  user: UserCtx,
-  documents: readonly DocumentEdits[],
-  checks: WriteChecks,
-  { results, tally }: { readonly results: Results; readonly tally: DeletionTally },
-): Promise<void> {
-  const examination = new RequestChecks(checks, user)
-  let open = documents
-  while (open.length > 0) {
-    const round = examination.nextAttempt()
-    const outcomes = await store.updateDocs(
-      open.map((document) => documentUpdate(document, user, round, checks)),
-    )
-    const waiting: Waiting[] = []
-    const rest: DocumentEdits[] = []
-    for (const [at, document] of open.entries()) {
-      const outcome = outcomes[at] as Outcome<Results, MissingFact>
-      if ('needs' in outcome && hasRoundsLeft(document)) waiting.push({ document, needs: outcome.needs })
-      else {
-        const undecided = settle(results, document, outcome)
-        if (undecided !== null) rest.push(undecided)
-        if (document.tombstonesAt !== 0 && 'result' in outcome) count(tally, document)
-      }
-    }
-    open = [...rest, ...(await meetNeeds(waiting, results, examination))]
+  const deletions = { count: 0, since: NO_TOMBSTONES }
+  await attemptUpdates(store, writer, ordinary, checks, { results, deletions })
+  await attemptUpdates(store, writer, designs, checks, { results, deletions })
+  if (deletions.since !== NO_TOMBSTONES) {
+    const { docCount } = await store.view()
+    // The document existed a millisecond before, whatever the clock shows when the deletion is stored.
+    const since = deletions.since - 1
+    const { count } = deletions
+    checks.deletions.note({ count, since, account: user.name, left: docCount }, Date.now())
   }
-}
-
-function count(tally: DeletionTally, { tombstonesAt, deletes }: DocumentEdits): void {
-  if (deletes) tally.count += 1
-  if (tombstonesAt < tally.since) tally.since = tombstonesAt
+  return results
 }
 
 function byDocument(edits: readonly NamedEdit[]): DocumentEdits[] {
@@ -224,15 +188,51 @@ function byDocument(edits: readonly NamedEdit[]): DocumentEdits[] {
 }
 
 function editsOf(id: string, edits: NamedEdit[], places: number[]): DocumentEdits {
-  return { id, edits, places, known: new KnownFacts(), rounds: 0, tombstonesAt: 0, deletes: false }
+  return { id, edits, places, known: new KnownFacts(), attempts: 0, tombstonesAt: 0, deletes: false }
 }
 
-function hasRoundsLeft({ rounds, edits }: DocumentEdits): boolean {
-  return rounds < edits.length + SPARE_ROUNDS
+/** Attempts to update documents until each has its results, and puts these in their places. */
+async function attemptUpdates(
+  store: DatabaseStore,
+  user: UserCtx,
+  documents: readonly DocumentEdits[],
+  checks: WriteChecks,
+  { results, deletions }: { readonly results: Results; readonly deletions: DeletionCount },
+): Promise<void> {
+  const requestChecks = new RequestChecks(checks, user)
+  let pending = documents
+  while (pending.length > 0) {
+    const attempt = requestChecks.nextAttempt()
+    const outcomes = await store.updateDocs(
+      pending.map((document) => documentUpdate(document, user, attempt, checks)),
+    )
+    const undecided: Undecided[] = []
+    const rest: DocumentEdits[] = []
+    for (const [at, document] of pending.entries()) {
+      const outcome = outcomes[at] as Outcome<Results, MissingFact>
+      if ('needs' in outcome && hasAttemptsLeft(document))
+        undecided.push({ document, missing: outcome.needs })
+      else {
+        const remaining = placeResults(results, document, outcome)
+        if (remaining !== null) rest.push(remaining)
+        if (document.tombstonesAt !== 0 && 'result' in outcome) countDeletion(deletions, document)
+      }
+    }
+    pending = [...rest, ...(await lookUpFacts(undecided, results, requestChecks))]
+  }
 }
 
-/** @returns the edits that were left for another decision, since this one would have taken too long; null: none */
-function settle(
+function hasAttemptsLeft({ attempts, edits }: DocumentEdits): boolean {
+  return attempts < edits.length + SPARE_ATTEMPTS
+}
+
+function countDeletion(deletions: DeletionCount, { tombstonesAt, deletes }: DocumentEdits): void {
+  if (deletes) deletions.count += 1
+  if (tombstonesAt < deletions.since) deletions.since = tombstonesAt
+}
+
+/** @returns the edits left for another decision because this one would have taken too long, or null */
+function placeResults(
   results: Results,
   document: DocumentEdits,
   outcome: Outcome<Results, MissingFact>,
@@ -248,35 +248,35 @@ function resultOf(outcome: Outcome<Results, MissingFact>, index: number): EditRe
   return 'error' in outcome ? asCouchError(outcome.error) : new CouchError('contended')
 }
 
-/** @returns the documents that go into the next round */
-async function meetNeeds(
-  waiting: readonly Waiting[],
+/** Looks up what the last attempt missed. @returns the documents for the next attempt */
+async function lookUpFacts(
+  undecided: readonly Undecided[],
   results: Results,
-  examination: RequestChecks,
+  requestChecks: RequestChecks,
 ): Promise<DocumentEdits[]> {
-  if (waiting.length === 0) return []
+  if (undecided.length === 0) return []
   try {
-    const refusals = await examination.lookUp(waiting.flatMap(({ needs }) => needs))
+    const refusals = await requestChecks.lookUp(undecided.flatMap(({ missing }) => missing))
     let next = 0
-    for (const { document, needs } of waiting) {
-      // One that was only put off has not had its turn.
-      if (needs.length > 0) document.rounds += 1
-      for (const need of needs) {
+    for (const { document, missing } of undecided) {
+      // Without missing facts the document was only postponed, and that was no attempt.
+      if (missing.length > 0) document.attempts += 1
+      for (const fact of missing) {
         const refusal = refusals[next++] as CouchError | null
-        if (need.kind !== 'validators') document.known.add(need, refusal)
+        if (fact.kind !== 'functions') document.known.add(fact, refusal)
       }
     }
   } catch (error) {
-    for (const { document } of waiting) settle(results, document, { error })
+    for (const { document } of undecided) placeResults(results, document, { error })
     return []
   }
-  return waiting.map(({ document }) => document)
+  return undecided.map(({ document }) => document)
 }
 
 function documentUpdate(
   document: DocumentEdits,
   user: UserCtx,
-  round: Attempt,
+  attempt: Attempt,
   checks: WriteChecks,
 ): DocUpdate<Results, MissingFact> {
   const { id, edits, known } = document
@@ -285,42 +285,41 @@ function documentUpdate(
   return {
     id,
     bytes: edits.reduce((sum, edit) => sum + editBytes(edit), 0),
-    touches: { branches: true, body: round.touchesBody || isNearLimit },
+    touches: { branches: true, body: attempt.touchesBody || isNearLimit },
     decide: (doc, view) => {
       requireMember(user, view.security)
       checks.documentRules?.checkWriter(user, id, view.security, doc !== null && !doc.deleted)
-      const stranger = isDesignId(id) ? designDocRefusal(user, view) : null
-      if (stranger !== null) return { result: edits.map(() => stranger) }
-      const refusal = checks.shortage(user)
-      const decision = round.decide(id, view, known, (inspect) => {
-        const allowed = withinAllowance(allowance, doc, view, edits, inspect)
+      const designRefusal = isDesignId(id) ? designDocRefusal(user, view) : null
+      if (designRefusal !== null) return { result: edits.map(() => designRefusal) }
+      const shortage = checks.shortage(user)
+      const decision = attempt.decide(id, view, known, (check) => {
+        const allowed = withinAllowance(allowance, doc, view, edits, check)
         const { maxLeaves, maxAttachments } = checks.documentBounds
         return decideEdits(id, doc, view.revsLimit, edits, {
-          check: withinRoom(refusal, edits, allowed),
+          check: withinRoom(shortage, edits, allowed),
           maxLeaves,
           maxAttachments,
         })
       })
       if (edits.some(isTombstone)) {
         document.tombstonesAt = Date.now()
-        document.deletes = endsLife(doc, decision)
+        document.deletes = deletesDocument(doc, decision)
       }
       return decision
     },
   }
 }
 
-/** One that is worth a thought: what a rewind deletes, an admin has asked for. */
+/** Whether an edit counts as a deletion; an admin has asked for those of a rewind. */
 function isTombstone({ doc, isOfRewind }: NamedEdit): boolean {
   return doc.deleted && !isOfRewind
 }
 
-/** Whether a decision deletes a document. */
-function endsLife(doc: DocState | null, decision: Decision<Results, MissingFact>): boolean {
+function deletesDocument(doc: DocState | null, decision: Decision<Results, MissingFact>): boolean {
   return doc !== null && 'write' in decision && decision.write?.deleted === true && !doc.deleted
 }
 
-/** Protocol.md 4.1: in a bulk, who may not write design documents gets a row that says so. */
+/** Protocol.md 4.1: in a bulk, a design document that the user may not write is refused in its own row. */
 function designDocRefusal(user: UserCtx, view: StoreView): CouchError | null {
   try {
     requireDatabaseAdmin(user, view.security)
@@ -331,7 +330,7 @@ function designDocRefusal(user: UserCtx, view: StoreView): CouchError | null {
   }
 }
 
-/** About how much an edit writes; ancestry and rows are counted as a quarter of a kilobyte. */
+/** The approximate bytes that an edit writes; ancestry and rows are counted as 256 bytes. */
 function editBytes({ doc }: Edit): number {
   return doc.attachments.reduce(
     (sum, { content }) => sum + (content !== null && 'bytes' in content.content ? content.storedLength : 0),

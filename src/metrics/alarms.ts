@@ -1,7 +1,7 @@
 /** Mass deletions that were noticed: logged loudly, and kept until somebody has looked at them. */
 import type { Logger } from 'pino'
 import { newUuid } from '../core/ids.ts'
-import type { MassDeletion } from '../documents/time-machine/time-machine-calls.ts'
+import type { MassDeletion } from '../documents/deletion-watch.ts'
 import type { Catalog, DatabaseEntry, RecordWrite, ServerRecord } from '../storage/catalog.ts'
 import type { Databases } from '../threads/databases.ts'
 

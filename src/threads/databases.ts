@@ -4,7 +4,7 @@ import type { Sendable } from '../core/bytes.ts'
 import type { CouchError, ErrorName } from '../core/errors.ts'
 import type { SecurityObject, Settings, Space } from '../core/types.ts'
 import type { Database } from '../documents/database.ts'
-import type { MassDeletion } from '../documents/time-machine/time-machine-calls.ts'
+import type { MassDeletion } from '../documents/deletion-watch.ts'
 import type { FindSource } from '../query/find.ts'
 import type { ViewSource } from '../query/views.ts'
 import type {

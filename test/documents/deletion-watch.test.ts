@@ -1,5 +1,5 @@
 import t from 'tap'
-import { DeletionWatch, type MassDeletion } from '../../src/documents/time-machine/time-machine-calls.ts'
+import { DeletionWatch, type MassDeletion } from '../../src/documents/deletion-watch.ts'
 
 const LIMITS = { percent: 50, documents: 20 }
 

@@ -3,7 +3,7 @@ import { asCouchError, CouchError, type ErrorName } from '../../core/errors.ts'
 import { DESIGN_PREFIX } from '../../core/ids.ts'
 import type { UserCtx } from '../../core/types.ts'
 import { Yielder } from '../../core/yielder.ts'
-import type { IdRange } from '../../storage/engine.ts'
+import type { BlobPin, DatabaseStore, IdRange } from '../../storage/engine.ts'
 import type { DocHistory, RememberingStore } from '../../storage/history-store.ts'
 import { kindRange } from '../all-docs-query.ts'
 import { remeasured } from '../allowance.ts'
@@ -12,16 +12,7 @@ import { requireDatabaseAdmin } from '../security.ts'
 import { type AnyEdit, writeEdits } from '../write.ts'
 import type { WriteChecks } from '../write-checks.ts'
 import { documentHistory, overwritten, readVersion } from './document-history.ts'
-import {
-  bytesOf,
-  isEnough,
-  PAGE_DOCS,
-  planOfNone,
-  planRewind,
-  RewindPage,
-  type RewindPlan,
-  type RewindTarget,
-} from './rewind-plan.ts'
+import { planOfNone, planRewind, type RewindPlan, type RewindTarget } from './rewind-plan.ts'
 import type { RewindCounts, RewindOutcome, RewindRequest, TimeMachine } from './time-machine-calls.ts'
 
 /** How often it is said how far a rewind is that changes nothing, in ms. */
@@ -230,6 +221,72 @@ function doneOf(plan: RewindPlan, results: readonly EditResult[]): Done {
 function shown({ plan, outcome, rev, refusal }: Done): object {
   const { id, from, to } = plan
   return { id, outcome, from, to, ...(rev && { rev }), ...refusal?.toBody() }
+}
+
+/** Documents of one page, and about the bytes that it brings: what one group of writes takes. */
+const PAGE_DOCS = 256
+const PAGE_BYTES = 1024 * 1024
+
+/**
+ * Plans that are written together. The contents that they name are held: no leaf may name them any more, and a
+ * compaction between the plan and its writing would take them away.
+ */
+class RewindPage {
+  readonly #store: Pick<DatabaseStore, 'pinBlob'>
+  readonly #pins: BlobPin[] = []
+  #plans: RewindPlan[] = []
+  #bytes = 0
+
+  constructor(store: Pick<DatabaseStore, 'pinBlob'>) {
+    this.#store = store
+  }
+
+  /** In the order that they came; those whose contents were gone already are `expired`. */
+  get plans(): readonly RewindPlan[] {
+    return this.#plans
+  }
+
+  get isFull(): boolean {
+    return this.#plans.length >= PAGE_DOCS || this.#bytes > PAGE_BYTES
+  }
+
+  /** @param plans made just now: nothing was awaited since. @throws as `pinBlob` */
+  async add(plans: readonly RewindPlan[]): Promise<void> {
+    const blobs = [...new Set(plans.flatMap(blobsOf))]
+    const pins = await Promise.all(blobs.map((blob) => this.#pin(blob)))
+    const gone = new Set(blobs.filter((_, at) => pins[at] === null))
+    for (const plan of plans) {
+      this.#bytes += bytesOf(plan)
+      const isWhole = !blobsOf(plan).some((blob) => gone.has(blob))
+      this.#plans.push(isWhole ? plan : { ...plan, outcome: 'expired', docs: [] })
+    }
+  }
+
+  async #pin(blob: number): Promise<BlobPin | null> {
+    const pin = await this.#store.pinBlob(blob)
+    if (pin !== null) this.#pins.push(pin)
+    return pin
+  }
+
+  /** Lets go of what it held, when it is written or will not be. Idempotent. */
+  release(): void {
+    for (const pin of this.#pins) pin.release()
+  }
+}
+
+/** About the bytes that a plan brings. */
+function bytesOf({ docs }: RewindPlan): number {
+  return docs.reduce((sum, { body }) => sum + body.length, 0)
+}
+
+/** Whether documents of so many bytes make a page. */
+function isEnough(bytes: number): boolean {
+  return bytes > PAGE_BYTES
+}
+
+function blobsOf({ docs }: RewindPlan): number[] {
+  const contents = docs.flatMap((doc) => doc.attachments.map(({ content }) => content?.content))
+  return contents.flatMap((content) => (content !== undefined && 'blob' in content ? content.blob : []))
 }
 
 // The time machine's methods of a database; time-machine-calls.ts says what they do.
