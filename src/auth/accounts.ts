@@ -1,4 +1,4 @@
-/** Who may log in: what authentication asks, whoever knows the answer (server admins, `_users`, both together). */
+/** The accounts that can log in: server admins, users of `_users`, or both together. */
 import { bytesOfText } from '../core/bytes.ts'
 import { CouchError } from '../core/errors.ts'
 import { userDocId, userNameOf } from '../core/ids.ts'
@@ -7,7 +7,7 @@ import type { UserCtx } from '../core/types.ts'
 import type { DatabaseHandle } from '../threads/databases.ts'
 import { isHashed } from './password.ts'
 
-/** An account as it stands now. */
+/** An account as it is now. */
 export interface Account {
   readonly name: string
   readonly roles: readonly string[]
@@ -15,17 +15,17 @@ export interface Account {
   readonly stored: string | null
   /** Goes into the key that signs session cookies: with a new password they end. */
   readonly salt: string
-  /** Why the account is let in nowhere, though it is there: told to whoever proves to be its owner. Absent: it is. */
+  /** Why the account has no access, for whoever knows its password. Absent: it has access. */
   readonly refusal?: string
 }
 
-/** Told whose accounts have changed in any way (gone, a new password, other roles); `all` where it is not known. */
+/** Called with the names of changed accounts: deleted, a new password, other roles; `all` if they are unknown. */
 export type AccountListener = (names: ReadonlySet<string> | 'all') => void
 
 export interface Accounts {
-  /** @returns null when there is no such account. @throws unavailable; account_conflicts, which nobody is locked out for */
+  /** @returns null if there is no such account. @throws unavailable; account_conflicts, which does not count as a failed login */
   find(name: string): Promise<Account | null>
-  /** A hash, as costly as a real one, that no password meets: so that an unknown name takes as long. */
+  /** A hash that no password matches and that costs as much as a real one, so that an unknown name takes as long. */
   decoy(): string
   /** @returns what ends the calls */
   onChange(listener: AccountListener): () => void
@@ -34,10 +34,10 @@ export interface Accounts {
 /** The role of server admins; protocol.md 11.1. */
 export const ADMIN_ROLE = '_admin'
 
-/** The role of those who may read what the server tells of itself; protocol.md 11.4. */
+/** The role that may read metrics and the like; protocol.md 11.4. */
 const METRICS_ROLE = '_metrics'
 
-/** Nobody in particular. */
+/** A user who is not logged in. */
 export const ANONYMOUS: UserCtx = { name: null, roles: [] }
 
 /** Everybody, while no admin is configured ("admin party"; protocol.md 11.1). */
@@ -48,12 +48,12 @@ export function isServerAdmin(user: Pick<UserCtx, 'roles'>): boolean {
   return user.roles.includes(ADMIN_ROLE)
 }
 
-/** @returns whether nobody in particular is asking */
+/** @returns whether the user is not logged in */
 export function isAnonymous(user: UserCtx): boolean {
   return user.name === null && !isServerAdmin(user)
 }
 
-/** @throws not_server_admin, 401 also for who is logged in (protocol.md 11.6) */
+/** @throws not_server_admin, which is 401 for logged-in users too (protocol.md 11.6) */
 export function requireServerAdmin(user: UserCtx): void {
   if (!isServerAdmin(user)) throw new CouchError('not_server_admin')
 }
@@ -65,17 +65,16 @@ export function requireMetricsReader(user: UserCtx): void {
 
 // A document of `_users` as an account; protocol.md 11.7. Pure.
 
-/** What CouchDB takes where a document does not say (couch_httpd_auth). */
+/** CouchDB's defaults for documents without these members (couch_httpd_auth). */
 const OLD_PRF = 'sha'
 const OLD_ITERATIONS = 10_000
 
 /**
  * Reads an account.
- * @param name that it is asked for by
+ * @param name of the account
  * @param doc the document's JSON value, read with its conflicts
- * @returns null where there is none: the document is of another name
- * @throws account_conflicts: the password that the user knows may be that of a losing revision, and CouchDB lets nobody
- *   in by such a document either
+ * @returns null if the document has another name
+ * @throws account_conflicts: the user may know the password of a losing revision. CouchDB refuses such a document as well
  */
 export function userAccount(name: string, doc: unknown): Account | null {
   if (!isJsonObject(doc) || doc.name !== name) return null

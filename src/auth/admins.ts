@@ -35,7 +35,7 @@ export function requireAdmin(config: Config): void {
   )
 }
 
-/** @returns the server admins of the configuration */
+/** @returns the server admins in the configuration */
 export function adminAccounts(config: Config): Accounts {
   const salt = randomBytes(16).toString('hex')
   const key = randomBytes(32).toString('hex')
@@ -44,7 +44,7 @@ export function adminAccounts(config: Config): Accounts {
     decoy: () => `-pbkdf2:sha256-${key},${salt},${config.integer('chttpd_auth', 'iterations')}`,
     onChange: (listener) =>
       config.onChange((section, name) => {
-        // The first admin ends, and the last one that goes begins, a server that is open to everybody.
+        // Without any admin everybody has access, so the first and the last admin change everybody's rights.
         if (section === ADMINS) listener(adminCount(config) < 2 ? 'all' : new Set([name]))
       }),
   }
@@ -57,8 +57,8 @@ function adminAccount(config: Config, name: string): Account | null {
 }
 
 /**
- * Makes a server admin or changes the password of one. A password that is a hash in one of CouchDB's forms is kept
- * as it is, which is how set-ups copy admins from one server to another.
+ * Makes a server admin or changes an admin's password. A hash in one of CouchDB's forms is stored as it is, because
+ * installations copy admins from one server to another.
  * @param name already percent-decoded
  * @returns the old hash, `""` for a new admin (protocol.md 12.1)
  * @throws bad_request for a bad name, an empty password or a broken hash; as `Config.set`
@@ -74,7 +74,7 @@ export async function setAdmin(
 
 /**
  * @param password in plain text or hashed already
- * @returns what is to be stored for an admin
+ * @returns the value to store for an admin
  * @throws bad_request as {@link setAdmin}
  */
 async function storedForm(config: Config, name: string, password: string): Promise<string> {
@@ -90,7 +90,7 @@ async function storedForm(config: Config, name: string, password: string): Promi
 }
 
 /**
- * Removes a server admin; without the last one the server is open to everybody, so hosted mode keeps it.
+ * Removes a server admin. In hosted mode the last one stays, since otherwise nobody could make accounts.
  * @returns the old hash
  * @throws unknown_config_value when there is no such admin; forbidden for the last one of hosted mode; as
  *   `Config.delete`
@@ -110,8 +110,8 @@ export async function deleteAdmin(config: Config, name: string, options: WriteOp
 }
 
 /**
- * For {@link WriteOptions.precondition}: the admin is to be the first one.
- * @throws conflict when there is a server admin by now
+ * For {@link WriteOptions.precondition} when making the first admin.
+ * @throws conflict if there is a server admin by now
  */
 export function requireNoAdmin(config: Config): void {
   const [name] = Object.keys(config.section(ADMINS))
@@ -119,7 +119,7 @@ export function requireNoAdmin(config: Config): void {
   throw new CouchError('conflict', `${name} has become a server admin in the meantime.`)
 }
 
-/** Basic credentials end the name at the first colon; what else is refused, `Config.set` refuses. */
+/** Basic credentials end the name at the first colon. `Config.set` refuses other invalid names. */
 function checkAdminName(name: string): void {
   if (name.trim() === '') throw new CouchError('bad_request', 'The name of an admin must not be empty.')
   if (name.includes(':'))
@@ -127,10 +127,10 @@ function checkAdminName(name: string): void {
 }
 
 /**
- * Brings the admins in order when the server starts, as CouchDB and its image do: plain-text passwords of local.ini
- * are hashed and written back; COUCHDB_USER with COUCHDB_PASSWORD (or their `_FILE`s) is made an admin, in local.ini
- * when it is not there yet, else for as long as the server runs.
- * @returns warnings for the log: what could not be written back
+ * Prepares the admins when the server starts, as CouchDB and its image do. Plain-text passwords in local.ini are hashed
+ * and written back. COUCHDB_USER with COUCHDB_PASSWORD (or their `_FILE`s) becomes an admin: in local.ini if it is not
+ * there yet, else while the server runs.
+ * @returns warnings for the log about values that could not be written back
  * @throws StartError
  */
 export async function prepareAdmins(config: Config, env: NodeJS.ProcessEnv): Promise<string[]> {
@@ -147,10 +147,10 @@ export async function prepareAdmins(config: Config, env: NodeJS.ProcessEnv): Pro
 }
 
 /**
- * Looks at what local.ini says of an admin.
+ * Checks the value of an admin in local.ini.
  * @param place the file and the line, for the operator
- * @returns what the text is: a hash, or a password that needs to be hashed
- * @throws StartError for one that is neither
+ * @returns whether the value is a hash, or a password that must be hashed
+ * @throws StartError if it is neither
  */
 function checkStored(name: string, stored: string, place: string): 'hash' | 'password' {
   if (stored === '') throw new StartError(`${place}: the admin ${name} has no password.`)
@@ -204,7 +204,7 @@ async function persistIfPossible(
   }
 }
 
-/** {@link setAdmin}, with a refusal told to the operator instead of a client. */
+/** As {@link setAdmin}, with a StartError for the operator instead of a refusal for a client. */
 async function setAtStart(
   config: Config,
   name: string,
@@ -224,22 +224,22 @@ function hash(config: Config, password: string): Promise<string> {
   return hashPassword(password, hashingOf(config))
 }
 
-// Reading the configuration anew, with the rules that keep a server from losing its admins by it.
+// Reloading the configuration, with checks so that the server does not lose its admins.
 
-/** How many names of keys one line of the log takes. */
+/** Names of keys in one log line. */
 const MAX_LOGGED_KEYS = 100
 
-/** Where the outcome is told; no value of a key is ever handed to it. */
+/** The log of a reload; values are never logged. */
 interface ReloadLog {
   info(facts: object, message: string): void
   warn(facts: object, message: string): void
 }
 
 /**
- * Reads the configuration anew, from local.ini, the environment and the command line; protocol.md 12.1,
+ * Reloads the configuration from local.ini, the environment and the command line; protocol.md 12.1,
  * architecture.md, "Configuration".
- * Passwords of admins that stand in local.ini in plain text are hashed and written back, as at the start. A file with
- * an error, and one in which admins are missing that were cut off rather than removed, changes nothing.
+ * Plain-text passwords of admins in local.ini are hashed and written back, as at the start. A file with an error, or one
+ * that seems to have lost admins because it is incomplete, changes nothing.
  * @throws bad_request, naming file and line
  */
 export async function reloadConfig(config: Config, log: ReloadLog): Promise<void> {
@@ -267,8 +267,8 @@ function refusal(error: unknown): CouchError {
 }
 
 /**
- * Brings the admins of a configuration that is to take effect in order.
- * @param hashed takes the hashes of passwords that stand in local.ini in plain text
+ * Prepares the admins of a configuration before it takes effect.
+ * @param hashed receives the hashes of plain-text passwords in local.ini
  * @throws StartError
  */
 async function prepareFreshAdmins(
@@ -292,7 +292,7 @@ async function prepareFreshAdmins(
   refuseLoss(config, fresh)
 }
 
-/** The hash of a password; the one in effect where it fits, or every session of the admin would end for nothing. */
+/** The hash of a password. The current hash is kept if it matches, so that the admin's sessions do not end. */
 async function hashedPassword(
   config: Config,
   name: string,
@@ -308,9 +308,9 @@ async function hashedPassword(
 }
 
 /**
- * A file that is still being written, or was cut off, must not take admins away or give them half a password; the last
- * one that goes would leave the server open to everybody. Such a file mostly ends in the midst of a line, so admins
- * are changed by hand only in one that does not.
+ * Refuses an incomplete file: it must not remove admins or shorten a password, and without admins the server would be
+ * open to everybody. An incomplete file mostly ends within a line, so admins change only in a file that ends with a
+ * line break.
  */
 function refuseLoss(config: Config, { sections, text }: FreshConfig): void {
   const old = config.section(ADMINS)

@@ -11,35 +11,34 @@ import type { Lockout } from './lockout.ts'
 import { verifyPassword } from './password.ts'
 import { digestsOf, sessionSecret } from './sessions.ts'
 
-/** Who brings the credentials, as far as it is known; a request is one. */
+/** The client that sent the credentials; a request is one. */
 interface Client {
-  /** The client's IP address; looked at only where it matters. */
+  /** Its IP address; a request computes it only when it is read. */
   readonly address: string
 }
 
 export interface CheckerOptions {
-  /** How many hashes are computed at once; libuv has four threads, and files need some of them. Default 2. */
+  /** Hashes that are computed at once. libuv has four threads, and file access needs some of them. Default 2. */
   readonly concurrency?: number
-  /** How many checks may wait for their turn; of more, the newest of whoever asks most is refused. Default 64. */
+  /** Checks that may wait. Above that, the client with the most waiting checks loses its newest. Default 64. */
   readonly queue?: number
-  /** How many verified, and how many refused, pairs are remembered. Default 1000. */
+  /** Verified pairs that are remembered, and as many refused ones. Default 1000. */
   readonly remembered?: number
-  /** How long a refused pair is refused without a computation, in milliseconds. Default 5000. */
+  /** Time for which a refused pair is refused without a computation, in ms. Default 5000. */
   readonly refusedMs?: number
-  /** Refuses who has failed too often. Absent: nobody is refused for that. */
+  /** Refuses clients after too many failures. Absent: no lockout. */
   readonly lockout?: Lockout
-  /** Told of each password that was found right by a computation, never of one that is remembered. */
+  /** Called for each password that a computation verified, but not for remembered ones. */
   readonly onVerified?: (account: Account, password: string) => void
   /** Replaces the hash function, for tests. */
   readonly verify?: (password: string, stored: string) => Promise<boolean>
 }
 
 /**
- * Says who somebody with a name and a password is. Clients send both with every request, and a hash costs about a
- * quarter of a second, so pairs that were verified are remembered: not as they are, but as a MAC, under a secret
- * of this process, of name, password and stored hash. A changed password therefore never meets a remembered pair.
- * Refused pairs are remembered apart and for seconds: they can neither push out verified ones nor keep the right
- * password from being tried.
+ * Checks names with passwords. Clients send both with every request, and a hash costs about a quarter of a second, so
+ * verified pairs are remembered: as a MAC of name, password and stored hash, with a secret of this process. A changed
+ * password therefore never matches a remembered pair. Refused pairs are remembered apart for seconds. They cannot push
+ * out verified pairs, nor keep the right password from being tried.
  */
 export class CredentialChecker {
   readonly #accounts: Pick<Accounts, 'find' | 'decoy'>
@@ -68,7 +67,7 @@ export class CredentialChecker {
 
   /**
    * As {@link login}.
-   * @returns the user; null when the name or the password is wrong
+   * @returns the user; null if the name or the password is wrong
    */
   async check(name: string, password: string, client: Client | null = null): Promise<UserCtx | null> {
     const account = await this.login(name, password, client)
@@ -76,17 +75,18 @@ export class CredentialChecker {
   }
 
   /**
-   * @param client whose failures are counted, and who is refused after too many; null: a pair that was right once is
-   *   looked at again, which is nobody's guess
-   * @returns the account as it was when its password was compared; null when the name or the password is wrong, which
-   *   takes as long for an unknown name
-   * @throws account_locked; forbidden for the right password of an account that is let in nowhere; unavailable when too many checks are waiting already
+   * @param client its failures are counted, and it is refused after too many; null: the server checks a pair again that
+   *   was right once
+   * @returns the account as it was when its password was compared; null if the name or the password is wrong. An unknown
+   *   name takes as long
+   * @throws account_locked; forbidden for the right password of an account without access; unavailable if too many
+   *   checks are waiting
    */
   async login(name: string, password: string, client: Client | null = null): Promise<Account | null> {
     const watched = client !== null && this.#lockout?.isWatching ? client.address : null
     if (watched !== null) this.#refuseLocked(watched, name)
     const account = await this.#accounts.find(name)
-    // An account without a password takes as long, too.
+    // An account without a password takes as long.
     const stored = account?.stored ?? this.#accounts.decoy()
     const key = this.#keyOf(name, password, stored)
     const known = this.#verified.get(key)
@@ -102,12 +102,12 @@ export class CredentialChecker {
     return account
   }
 
-  /** The checks so far, by how they ended; those that had to be computed; and those that wait for that. */
+  /** Checks so far by result, the number of computed hashes, and the checks that wait for a hash. */
   get counts(): { right: number; wrong: number; hashed: number; waiting: number } {
     return { right: this.#right, wrong: this.#wrong, hashed: this.#hashed, waiting: this.#limiter.waiting }
   }
 
-  /** Notes a device token that was refused in the place of a password. */
+  /** Counts a device token that was refused in place of a password. */
   refusedToken(name: string, asker: Client): void {
     this.#lockout?.tokenRefused(asker.address, name)
   }
@@ -116,7 +116,7 @@ export class CredentialChecker {
     if (this.#lockout?.isLocked(address, name)) throw new CouchError('account_locked')
   }
 
-  /** Of a pair that is not known to be right. */
+  /** Checks a pair that is not remembered as right. */
   #checkUnknown(key: string, attempt: Attempt): Promise<boolean> | false {
     const { name, client: asker } = attempt
     if (asker !== null && this.#lockout?.isAddressLocked(asker.address)) {
@@ -129,14 +129,14 @@ export class CredentialChecker {
   }
 
   /**
-   * The secret has a fixed length, and nobody is shown a MAC, so that SHA-256 behind the secret does what HMAC would; but
-   * Node makes and collects an object for each HMAC, which took a fifth of the CPU of a GET.
+   * SHA-256 behind the secret is as good as an HMAC here: the secret has a fixed length, and no MAC is ever shown. Node
+   * allocates an object for each HMAC, which took a fifth of the CPU of a GET.
    */
   #keyOf(...parts: string[]): string {
     return hash('sha256', this.#secret + JSON.stringify(parts), 'base64')
   }
 
-  /** Equal checks at the same time share one computation, and are one failure: apps send their first calls together. */
+  /** Equal checks at the same time share one computation and count as one failure: apps send their first calls at once. */
   #compute(key: string, attempt: Attempt): Promise<boolean> {
     const running = this.#running.get(key)
     if (running) return running
@@ -153,7 +153,7 @@ export class CredentialChecker {
     return started
   }
 
-  /** Of many guesses that came at once, those behind the one that locked the account are not tried any more. */
+  /** Of many guesses at once, those after the one that locked the account are not tried. */
   async #verifyInTurn({ name, password, stored, client: asker }: Attempt): Promise<boolean> {
     if (asker !== null) this.#refuseLocked(asker.address, name)
     const right = await this.#verify(password, stored)
@@ -169,14 +169,14 @@ interface Attempt {
   readonly client: Client | null
 }
 
-// A proxy in front that has found out who asks, and says so in headers; protocol.md 11.2.
+// Users that a proxy has authenticated and names in headers; protocol.md 11.2.
 
 type Headers = Readonly<Record<string, string | string[] | undefined>>
 
 /**
  * @param headers their names in lower case
- * @param isTrusted whether the peer is one whose word alone is taken
- * @returns the user that the proxy names; null when it names none, or has not shown that it may
+ * @param isTrusted whether the peer is a trusted proxy
+ * @returns the user that the proxy names; null if it names none or may not name one
  */
 export function readProxyAuth(config: Config, headers: Headers, isTrusted: () => boolean): UserCtx | null {
   const name = headerOf(config, headers, 'x_auth_username', 'X-Auth-CouchDB-UserName')
@@ -203,7 +203,7 @@ function headerOf(config: Config, headers: Headers, key: string, usual: string):
   return typeof value === 'string' ? Buffer.from(value, 'latin1').toString().trim() : ''
 }
 
-/** In constant time; without a secret nobody can have signed. */
+/** In constant time. Without a secret there are no valid signatures. */
 function isSigned(config: Config, name: string, token: string): boolean {
   const secret = sessionSecret(config)
   if (secret === undefined) return false

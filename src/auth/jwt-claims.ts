@@ -1,4 +1,4 @@
-/** What a JSON web token says, held against what it must say; protocol.md 11.5. Pure. */
+/** Checks the claims of JSON web tokens, and finds the keys that sign them; protocol.md 11.5. Pure. */
 import { createPublicKey, createSecretKey, type KeyObject } from 'node:crypto'
 import type { Config } from '../config/config.ts'
 import type { RequiredClaim } from '../config/value-rules.ts'
@@ -8,12 +8,12 @@ import { rolesIn } from './credentials.ts'
 /** The claims of a token, as its JSON has them. */
 export type Claims = Readonly<Record<string, unknown>>
 
-/** Members that CouchDB looks for in the token's header rather than among its claims. */
+/** Members that CouchDB expects in the token's header instead of its claims. */
 const IN_HEADER = new Set(['alg', 'kid', 'typ'])
 const PARAMETERS = new Set(['alg', 'typ'])
 
 /**
- * Checks that everything demanded is there, and has the value that is demanded.
+ * Checks that the token has all required claims, with the required values.
  * @throws bad_token `Missing exp claim`, `Invalid iss claim` and their like
  */
 export function checkRequired(header: Claims, claims: Claims, required: readonly RequiredClaim[]): void {
@@ -25,13 +25,13 @@ export function checkRequired(header: Claims, claims: Claims, required: readonly
   }
 }
 
-/** Between which times a token holds, in seconds since 1970; from `nbf` and `exp`, where it has them. */
+/** The time in which a token is valid, in seconds since 1970; from `nbf` and `exp`, if it has them. */
 export interface Period {
   readonly from: number
   readonly until: number
 }
 
-/** @throws bad_token when a time is no number */
+/** @throws bad_token if a time is not a number */
 export function periodOf(claims: Claims): Period {
   return {
     from: timeOf(claims, 'nbf') ?? Number.NEGATIVE_INFINITY,
@@ -46,7 +46,7 @@ function timeOf(claims: Claims, name: string): number | undefined {
 }
 
 /**
- * CouchDB looks at the times only where they are demanded; here also where they are merely there.
+ * CouchDB checks the times only if they are required. settee also checks them if they are present.
  * @param now in seconds since 1970
  * @throws unauthorized
  */
@@ -83,7 +83,7 @@ function step(value: unknown, name: string): unknown {
 
 // Keys that sign JSON web tokens: section `[jwt_keys]` in CouchDB's text form; protocol.md 11.5.
 
-/** Which kind of key an algorithm is verified with; an algorithm that is not here is none, `none` included. */
+/** The kind of key for each algorithm. Other algorithms, such as `none`, are refused. */
 const KINDS: Readonly<Record<string, 'hmac' | 'rsa' | 'ec'>> = {
   HS256: 'hmac',
   HS384: 'hmac',
@@ -104,10 +104,10 @@ export function isAlgorithm(name: unknown): name is string {
 }
 
 /**
- * Finds a key. Its name begins with its kind, so that no algorithm ever meets a key of another.
+ * Finds a key. Its name begins with its kind, so that an algorithm never uses a key of another kind.
  * @param algorithm one of {@link isAlgorithm}
  * @param kid as the token's header names it; undefined: the key `_default`
- * @returns null when there is none, or its text is no key of its kind
+ * @returns null if there is none, or its text is not a key of its kind
  */
 export function findKey(config: Config, algorithm: string, kid: string | undefined): KeyObject | null {
   const kind = KINDS[algorithm]

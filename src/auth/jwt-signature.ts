@@ -1,11 +1,11 @@
-/** Tokens as the library `jose` reads and verifies them; a file of its own, which is loaded with the first token. */
+/** Reads and verifies tokens with the library `jose`. A file of its own, because it is loaded with the first token. */
 import type { KeyObject } from 'node:crypto'
 import { compactVerify, decodeProtectedHeader, errors } from 'jose'
 import { CouchError } from '../core/errors.ts'
 import { isTooDeep } from '../core/json.ts'
 import { type Claims, isAlgorithm } from './jwt-claims.ts'
 
-/** What a token says of its signature. */
+/** The header of a token. */
 export interface Header {
   readonly alg: string
   readonly kid: string | undefined
@@ -48,12 +48,12 @@ export async function claimsOf(token: string, key: KeyObject, algorithm: string)
     const claims = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(payload)) as unknown
     if (typeof claims === 'object' && claims !== null && !isTooDeep(claims)) return claims as Claims
   } catch {
-    // Refused as what is no object.
+    // Refused below, as a payload that is not an object.
   }
   throw new CouchError('bad_token')
 }
 
-/** A key that does not fit (a curve of another size, an RSA key that is too short) is told as a bad signature. */
+/** A key that does not fit (a curve of another size, an RSA key that is too short) counts as a bad signature. */
 function refusalOf(error: unknown, algorithm: string): CouchError {
   const isForm = error instanceof errors.JWSInvalid || error instanceof errors.JOSENotSupported
   if (isForm) return new CouchError('bad_token', undefined, { cause: error })

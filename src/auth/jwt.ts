@@ -16,7 +16,7 @@ import {
 } from './jwt-claims.ts'
 import type { Header } from './jwt-signature.ts'
 
-/** Who a token is for, and what it claims for him; what the server grants of that is another matter. */
+/** The account that a token is for, and the roles that it claims; the server may grant fewer. */
 interface VerifiedToken {
   readonly name: string
   readonly roles: readonly string[]
@@ -25,14 +25,14 @@ interface VerifiedToken {
 
 const REMEMBERED = 1000
 const KEYS = 100
-/** A signature takes libuv's threads up to a millisecond, and file reads need them as well. */
+/** A signature takes one of libuv's threads for up to 1 ms, and file reads need these threads as well. */
 const AT_ONCE = 2
 const MAY_WAIT = 64
 const SECTIONS: ReadonlySet<string> = new Set(['jwt_keys', 'jwt_auth'])
 
 /**
- * Verifies JSON web tokens. Clients send the same one with every request, so tokens that were
- * verified are remembered by their digest, until the configuration changes; their times are looked at every time.
+ * Verifies JSON web tokens. Clients send the same token with every request, so verified tokens are remembered by their
+ * digest until the configuration changes. Their times are checked every time.
  */
 export class JwtVerifier {
   readonly #config: Config
@@ -45,8 +45,8 @@ export class JwtVerifier {
   }
 
   /**
-   * Has the verifier follow the configuration.
-   * @returns what ends that
+   * Follows the configuration.
+   * @returns a function that stops it
    */
   watch(): () => void {
     return this.#config.onChange((section) => {
@@ -58,8 +58,8 @@ export class JwtVerifier {
 
   /**
    * @param now in milliseconds since 1970
-   * @param address on whose account the work goes: an address
-   * @throws bad_token, unauthorized, with CouchDB's reasons (protocol.md 11.5); unavailable when too many wait
+   * @param address the client's, which shares the threads with others
+   * @throws bad_token, unauthorized, with CouchDB's reasons (protocol.md 11.5); unavailable if too many tokens wait
    */
   async verify(token: string, now: number, address: string): Promise<VerifiedToken> {
     const digest = createHash('sha256').update(token).digest('base64')

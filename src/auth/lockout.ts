@@ -5,13 +5,13 @@ import type { Config } from '../config/config.ts'
 import { atMost } from '../core/cache.ts'
 import { networkOf } from '../core/network.ts'
 
-/** How often a login may fail, and what then; CouchDB's section `[chttpd_auth_lockout]`. */
+/** The limit for failed logins; CouchDB's section `[chttpd_auth_lockout]`. */
 export interface LockoutPolicy {
-  /** `warn`: counted and told of, and nobody refused. */
+  /** `warn`: failures are counted and logged, but nobody is refused. */
   readonly mode: 'off' | 'warn' | 'enforce'
   /** Failures that lock an account for an address. */
   readonly threshold: number
-  /** How long failures are counted, and how long a lock lasts, in milliseconds. */
+  /** Time for which failures count and a lock lasts, in ms. */
   readonly lifetimeMs: number
 }
 
@@ -19,29 +19,28 @@ export interface LockoutPolicy {
 export interface FailedLogin {
   readonly address: string
   readonly name: string
-  /** This one brought the lock on: of the account, or of every account for the address. */
+  /** This failure locked the account, or all accounts, for the address; null: neither. */
   readonly locks: 'account' | 'address' | null
 }
 
 interface LockoutOptions {
   policy(): LockoutPolicy
-  /** Told of each failure but those in a lock. */
+  /** Called for each failure, except while the address is locked. */
   onFailure?(failure: FailedLogin): void
-  /** How many accounts, and how many addresses, are counted; the least recently failed are forgotten first. */
+  /** Accounts that are counted, and as many addresses; the least recent are forgotten first. */
   readonly maxObjects: number
-  /** Milliseconds, of a clock that never goes back; for tests. */
+  /** A monotonic clock in ms; for tests. */
   readonly now?: () => number
 }
 
-/** An address that tries names instead of passwords is locked after so many times an account's failures. */
+/** An address that tries many names is locked after the threshold of an account, times this factor. */
 const NAMES_PER_ADDRESS = 20
-/** Of a longer name its digest is kept: a header may hold 64 kB of it. */
+/** Longer names are kept as digests, since a header can hold 64 kB. */
 const LONG_NAME = 128
 
 /**
- * Counts failed logins by (client address, account), as CouchDB does, and beside that by address alone: who tries one
- * password on many accounts never fails often with any. An IPv6 address stands for its network, since a client has
- * 2^64 of them.
+ * Counts failed logins by client address and account, as CouchDB does, and also by address: a client that tries one
+ * password on many accounts fails rarely on each. IPv6 addresses count by network, since a client has 2^64 of them.
  */
 export class Lockout {
   readonly #options: LockoutOptions
@@ -56,23 +55,23 @@ export class Lockout {
     this.#addresses = new LRUCache({ ...atMost(maxObjects), ttl: 1, noUpdateTTL: true, ...clock })
   }
 
-  /** @returns false while nobody has failed of late: then there is no need to ask for anybody's address */
+  /** @returns false while there are no recent failures, so that nobody needs to compute a client's address */
   get isWatching(): boolean {
     return this.#addresses.size > 0
   }
 
-  /** @returns whether no password opens the account from this address now */
+  /** @returns whether the account is locked for this address now */
   isLocked(address: string, name: string): boolean {
     return this.#isFull(this.#accounts, keyOf(address, name), this.#options.policy().threshold)
   }
 
-  /** @returns whether no password that is not known to be right already is tried from this address now */
+  /** @returns whether the address is locked now: then only remembered passwords are accepted */
   isAddressLocked(address: string): boolean {
     const most = this.#options.policy().threshold * NAMES_PER_ADDRESS
     return this.#isFull(this.#addresses, networkOf(address), most)
   }
 
-  /** Notes a failed login. */
+  /** Counts a failed login. */
   failed(address: string, name: string): void {
     const { policy, onFailure } = this.#options
     const { mode, threshold, lifetimeMs } = policy()
@@ -81,7 +80,7 @@ export class Lockout {
     if (!wasLocked) onFailure?.({ address, name, locks })
   }
 
-  /** Notes a device token that was refused: told of so often, and locking nothing, since nobody guesses one. */
+  /** Counts a refused device token. It is logged up to the threshold and locks nothing, since nobody can guess one. */
   tokenRefused(address: string, name: string): void {
     const { policy, onFailure } = this.#options
     const { threshold, lifetimeMs } = policy()
@@ -89,7 +88,7 @@ export class Lockout {
     if (count <= threshold) onFailure?.({ address, name, locks: null })
   }
 
-  /** Notes that the account was opened: its failures from this address are forgotten. */
+  /** Forgets the failures of an account from this address. */
   succeeded(address: string, name: string): void {
     this.#accounts.delete(keyOf(address, name))
   }
@@ -107,7 +106,7 @@ export class Lockout {
   }
 }
 
-/** The failures of one key are counted from its first; the one that makes it full begins the time of the lock. */
+/** The time counts from the first failure of a key; the failure that reaches the limit starts the time of the lock. */
 function add(counts: LRUCache<string, number>, key: string, most: number, ttl: number): number {
   const count = (counts.get(key) ?? 0) + 1
   counts.set(key, count, { ttl, noUpdateTTL: count !== most })
@@ -128,15 +127,15 @@ function lockoutPolicy(config: Config): LockoutPolicy {
   }
 }
 
-/** Names in the log are cut: a header may hold 64 kB of one. */
+/** Characters of a name in the log, since a header can hold 64 kB. */
 const MAX_LOGGED = 128
 
-/** What the line says that a filter of fail2ban looks for; docs/operating.md has the filter. */
+/** The text that a fail2ban filter looks for; docs/operating.md has the filter. */
 const FAILED = 'a login failed'
 
 /**
- * @returns the lockout as it is configured, which writes a line to the log for each login that fails: the client's
- * address and the account, never the password
+ * @returns the lockout as it is configured. It logs the client's address and the account of each failed login, but never
+ *   the password
  */
 export function loginGuard(config: Config, logger: Logger): Lockout {
   return new Lockout({
@@ -144,7 +143,7 @@ export function loginGuard(config: Config, logger: Logger): Lockout {
     maxObjects: config.integer('chttpd_auth_lockout', 'max_objects'),
     onFailure: ({ address, name, locks }) => {
       const account = name.slice(0, MAX_LOGGED)
-      // The address first: what stands behind it is the client's to choose.
+      // The address comes first, because the client chooses the rest.
       if (locks === null) logger.warn({ address, account }, FAILED)
       else logger.warn({ address, account, locks }, FAILED)
     },

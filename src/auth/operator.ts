@@ -1,6 +1,6 @@
 /**
- * What whoever holds the data folder may do with accounts, without a password of his own: from the command line, on a
- * running and on a stopped server (clients.md pain 16: nobody is locked out for good).
+ * Manages accounts for the operator, who has the data folder and needs no password: from the command line, whether the
+ * server runs or not (clients.md pain 16: nobody is locked out for good).
  */
 import type { Config } from '../config/config.ts'
 import { secretFromEnvironment } from '../config/sources.ts'
@@ -22,13 +22,13 @@ interface PasswordChange {
   readonly password: string
   /** Makes a server admin when there is neither an admin nor an account of this name. */
   readonly create: boolean
-  /** The admin is to be the first one: refused when there is another by the turn of the write. Default false. */
+  /** Makes the first admin: refused if there is another by the time of the write. Default false. */
   readonly isFirst?: boolean
 }
 
 interface NewAccount {
   readonly name: string
-  /** Null: none, so that device tokens alone let somebody in. */
+  /** null: no password, only device tokens. */
   readonly password: string | null
   readonly roles: readonly string[]
 }
@@ -38,7 +38,7 @@ type AccountKind = 'admin' | 'account'
 export interface PasswordOutcome {
   readonly kind: AccountKind
   readonly isNew: boolean
-  /** What will undo it, in words; null: nothing will. */
+  /** A warning about settings that will undo the change; null: none. */
   readonly warning: string | null
 }
 
@@ -50,7 +50,7 @@ export interface AccountRow {
 
 interface AccountPage {
   readonly rows: readonly AccountRow[]
-  /** Asks for the next page; null: this is the last one. */
+  /** The `after` of the next page; null: this is the last one. */
   readonly next: string | null
 }
 
@@ -59,19 +59,19 @@ interface DeletionOutcome {
   readonly warning: string | null
 }
 
-/** Arguments and answers are plain data, so that they can travel (control/control-server.ts). */
+/** Arguments and results are plain data, since they go through the control socket (control/control-server.ts). */
 export interface Operator {
   /**
-   * Changes the password of a server admin, or, where there is none of this name, of an account.
+   * Changes the password of a server admin, or else of the account with this name.
    * @throws not_found; bad_request for a bad password; conflict with `isFirst`; as `Config.set` and writes of documents
    */
   setPassword(change: PasswordChange): Promise<PasswordOutcome>
-  /** @throws conflict when the name is taken; what the rules of `_users` throw */
+  /** @throws conflict if the name is in use; and what the rules of `_users` throw */
   addAccount(account: NewAccount): Promise<null>
   /** Server admins, then accounts. */
   listAccounts(page: { readonly after: string | null }): Promise<AccountPage>
   /**
-   * Deletes all that lets somebody in under this name: the account, the server admin, device tokens.
+   * Deletes everything that gives access with this name: the account, the server admin, device tokens.
    * @throws not_found; forbidden for the last server admin
    */
   deleteAccount(account: { readonly name: string }): Promise<DeletionOutcome>
@@ -80,15 +80,15 @@ export interface Operator {
 export interface OperatorServices {
   readonly config: Config
   readonly databases: Databases
-  /** Of the server, or of the command when none runs. */
+  /** The environment of the server, or of the command if no server runs. */
   readonly env: NodeJS.ProcessEnv
   revokeTokens(account: string): Promise<void>
 }
 
-/** Accounts on a page: each is a document that is read by itself. */
+/** Accounts on a page; each is read as a document of its own. */
 const PAGE = 100
 
-/** The operator of a server whose configuration and databases are open in this process. */
+/** Manages the accounts of a server whose configuration and databases are open in this process. */
 export function localOperator(services: OperatorServices): Operator {
   return {
     setPassword: (change) => setPassword(services, change),

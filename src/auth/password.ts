@@ -8,10 +8,10 @@ import { deriveKey, type HashOptions, newSalt, PRFS } from '../documents/passwor
  *   -hashed-<sha1 hex of password + salt>,<salt>      CouchDB 1.0
  *   -simple+pbkdf2:<prf>-<derived hex>,<salt>,<iterations>   PBKDF2 of the hex digits of a 1.0 hash, which CouchDB 3.5
  *                                                            knows in documents of `_users` only
- * The salt's text, not what its hex stands for, is what goes into the hash.
+ * The text of the salt goes into the hash, not the bytes that its hex digits mean.
  */
 
-/** A stored password, taken apart. */
+/** The parts of a stored password. */
 export interface PasswordHash {
   readonly scheme: 'simple' | 'pbkdf2' | 'simple+pbkdf2'
   readonly derived: Buffer
@@ -36,9 +36,9 @@ export async function hashPassword(password: string, options: HashOptions): Prom
 }
 
 /**
- * Compares in constant time, on another thread.
- * @param stored a value of `[admins]`, or one that tells of a document of `_users` (users-account.ts)
- * @returns false also for a stored text that is no hash
+ * Compares a password in constant time, on another thread.
+ * @param stored a value of `[admins]`, or one of a document of `_users` (accounts.ts)
+ * @returns false also if the stored text is not a hash
  */
 export async function verifyPassword(password: string, stored: string): Promise<boolean> {
   const hash = parseHash(stored)
@@ -56,19 +56,19 @@ export function isHashed(value: string): boolean {
   return parseHash(value) !== null
 }
 
-/** @returns the salt of a stored hash; empty for a text that is none */
+/** @returns the salt of a stored hash; empty if the text is not a hash */
 export function saltOf(stored: string): string {
   return parseHash(stored)?.salt ?? ''
 }
 
-/** @returns whether the text means to be a hash, well-formed or not: CouchDB's own test of `[admins]` values */
+/** @returns whether the text looks like a hash, complete or not: CouchDB's own test of `[admins]` values */
 export function looksHashed(value: string): boolean {
   return /^-(?:pbkdf2[-:]|hashed-)/.test(value)
 }
 
-/** @returns what a stored password is made of; null for a text that {@link verifyPassword} does not understand */
+/** @returns the parts of a stored password; null for a text that {@link verifyPassword} does not understand */
 export function parseHash(stored: string): PasswordHash | null {
-  // A salt may hold anything, commas too: what stands behind the last one is a number.
+  // A salt may contain commas; the number follows the last one.
   const [, plus, prf = 'sha', key, salt, rounds] =
     /^-(simple\+)?pbkdf2(?::([a-z0-9]+))?-([0-9a-f]+),(.*),(\d{1,8})$/is.exec(stored) ?? []
   if (key !== undefined && salt !== undefined) {

@@ -2,9 +2,9 @@
  * `couch_peruser`: each account of `_users` gets a database of its own, `userdb-` and the hex digits of its name, whose
  * admin and member it is; protocol.md 11.7, 12.2.
  *
- * How far the feed of `_users` was followed is kept in the catalog, but only after what it told of was done: a crash
- * does the last piece again, which changes nothing. At each start the feed is gone through from its beginning, to make
- * databases that have been lost since.
+ * A checkpoint in the catalog says how far the feed of `_users` was followed. It is written after the work is done, so a
+ * crash repeats the last part, which changes nothing. Each start reads the feed from its beginning, to make databases
+ * that were lost since.
  */
 import type { Config } from '../config/config.ts'
 import { CouchError } from '../core/errors.ts'
@@ -16,12 +16,12 @@ import type { DatabaseRegistry } from './policy.ts'
 import { findDatabase, PLAIN_FEED, SYSTEM_USER, type UserChange, userChanges } from './users-feed.ts'
 
 const SECTION = 'couch_peruser'
-/** The key of what is kept in the catalog, and its kind. */
+/** The checkpoint's kind and key in the catalog. */
 const CHECKPOINT = { kind: SECTION, key: 'checkpoint' }
 const PAGE_ROWS = 500
-/** Databases that are worked at at once. */
+/** Databases at once. */
 const AT_ONCE = 4
-/** How long to wait before a pass that has failed is tried again, in ms. */
+/** Wait after a failed pass, in ms. */
 const RETRY_MS = 5000
 
 export interface PerUserOptions {
@@ -32,11 +32,11 @@ export interface PerUserOptions {
   /** Makes and deletes them with their owners. */
   readonly registry: Pick<DatabaseRegistry, 'create' | 'delete'>
   readonly config: Config
-  /** Something could not be done: for one name, or (null) for now. */
+  /** Work failed: for one account, or for all (null), which is tried again. */
   onFault(fault: unknown, name: string | null): void
 }
 
-/** How far `_users` has been followed: all that is needed to see that it is still the same feed. */
+/** How far `_users` has been followed, with enough to see that it is still the same feed. */
 interface Checkpoint {
   readonly incarnation: number
   readonly prefix: string
@@ -51,12 +51,12 @@ export function perUserPrefix(config: Pick<Config, 'get'>): string {
 export class PerUserDatabases {
   readonly #options: PerUserOptions
   readonly #ends: (() => void)[] = []
-  /** The database that is followed; a new pass begins at its beginning. */
+  /** The database that is followed. */
   #followed: DatabaseHandle | null = null
   #unwatch: () => void = () => {}
   /** Where the next page begins. */
   #since = 0
-  /** Up to here everything was done before; only databases that are missing are made. */
+  /** Up to here only missing databases are made, since the rest was done before. */
   #doneBefore = 0
   #isAsked = false
   #running: Promise<void> | null = null
@@ -67,7 +67,7 @@ export class PerUserDatabases {
     this.#options = options
   }
 
-  /** Begins to follow the configuration and, where it says so, `_users`. */
+  /** Follows the configuration and, if it is enabled, `_users`. */
   start(): void {
     const { config, databases } = this.#options
     this.#ends.push(
@@ -82,7 +82,7 @@ export class PerUserDatabases {
     this.#restart()
   }
 
-  /** Ends it; resolves when what was begun is done. */
+  /** Stops; resolves when started work is done. */
   async close(): Promise<void> {
     this.#isClosed = true
     for (const end of this.#ends) end()
@@ -119,7 +119,7 @@ export class PerUserDatabases {
     })
   }
 
-  /** Passes, as long as there is anything new. Never rejects. */
+  /** Runs passes while there is anything new. Never rejects. */
   async #run(): Promise<void> {
     clearTimeout(this.#retry)
     while (this.#isAsked && this.#isOn) {
@@ -135,7 +135,7 @@ export class PerUserDatabases {
     }
   }
 
-  /** Does what the feed tells of, up to its end. */
+  /** Applies the feed up to its end. */
   async #pass(): Promise<void> {
     const users = this.#users()
     if (users === null) return
@@ -156,7 +156,7 @@ export class PerUserDatabases {
   async #follow(users: DatabaseHandle): Promise<void> {
     this.#unwatch()
     this.#unwatch = users.watch((event) => {
-      // After the death of its thread (`gone`), too: the last commits may not have been told of.
+      // Also when its thread has died (`gone`), since the last commits may not have been reported.
       if (event.type !== 'secured') this.#wake()
     })
     this.#followed = users
@@ -164,7 +164,7 @@ export class PerUserDatabases {
     this.#doneBefore = await this.#readCheckpoint(users)
   }
 
-  /** @returns the number up to which the feed was followed before; 0 where it is another feed */
+  /** @returns the sequence number up to which the feed was followed before; 0 for another feed */
   async #readCheckpoint(users: DatabaseHandle): Promise<number> {
     const records = await this.#options.databases.readRecords(CHECKPOINT.kind)
     const record = records.find(({ key }) => key === CHECKPOINT.key)
@@ -179,7 +179,7 @@ export class PerUserDatabases {
     await this.#options.databases.writeRecords([{ ...CHECKPOINT, value: JSON.stringify(checkpoint) }])
   }
 
-  /** @returns whether all of it was done; false when it was called off */
+  /** @returns false if it was stopped before the end */
   async #apply(users: DatabaseHandle, changes: readonly UserChange[]): Promise<boolean> {
     for (let at = 0; at < changes.length; at += AT_ONCE) {
       if (!this.#isOn) return false
@@ -199,7 +199,7 @@ export class PerUserDatabases {
       else if (await isGone(users, name)) await this.#withdraw(database, name)
     } catch (fault) {
       if (!(fault instanceof CouchError) || fault.status >= 500) throw fault
-      // A name that is too long for a database's would hold up all others for ever.
+      // A name too long for a database would hold up all others for ever.
       this.#options.onFault(fault, name)
     }
   }
@@ -217,7 +217,7 @@ export class PerUserDatabases {
     })
   }
 
-  /** The account is deleted: so is its database, or the account loses its rights to it. */
+  /** After the deletion of an account: deletes its database, or withdraws the account's rights to it. */
   async #withdraw(database: string, name: string): Promise<void> {
     const { databases, registry, config } = this.#options
     if (config.boolean(SECTION, 'delete_dbs')) {
@@ -237,7 +237,7 @@ function ignoring(code: CouchError['code']): (error: unknown) => void {
   }
 }
 
-/** Whether an account is deleted now: it may have been made anew since the feed was read. */
+/** Whether an account is still deleted: it may have been created again since the feed was read. */
 async function isGone(users: DatabaseHandle, name: string): Promise<boolean> {
   const opened = users.open(SYSTEM_USER, userDocId(name), {})
   return opened.then(
@@ -261,7 +261,7 @@ function withoutName(security: SecurityObject, name: string): SecurityObject {
   const rest = (list: SecurityList | undefined): SecurityList => {
     const names = (list?.names ?? []).filter((other) => other !== name)
     const { roles = [] } = list ?? {}
-    // Lists that are both empty would open the database to everybody.
+    // With both lists empty, the database would be open to everybody.
     return { ...list, names, roles: names.length === 0 && roles.length === 0 ? ['_admin'] : roles }
   }
   return { ...security, admins: rest(security.admins), members: rest(security.members) }

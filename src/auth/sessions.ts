@@ -5,42 +5,42 @@ import { atMost } from '../core/cache.ts'
 import { CouchError } from '../core/errors.ts'
 import type { Account, AccountListener, Accounts } from './accounts.ts'
 
-/** What a cookie is worth. */
+/** The result of checking a cookie. */
 type SessionState =
-  /** @param renewal the value that takes its place, when it is time for that */
+  /** @param renewal a new cookie if this one is due; null: it is not */
   | { readonly account: Account; readonly renewal: string | null }
-  /** It was genuine, and its time is over. */
+  /** It was valid, but has expired. */
   | 'expired'
-  /** Not of the form; the client must be told, or it sends it for ever. */
+  /** Malformed. The client must learn that, or it sends the cookie for ever. */
   | 'malformed'
-  /** Signed with another key, of an account that is gone, or of a session that was ended. */
+  /** Signed with another key, or of a deleted account or an ended session. */
   | null
 
 interface SessionOptions {
   readonly config: Config
   readonly accounts: Pick<Accounts, 'find'>
-  /** Told when the secret cannot be stored. */
+  /** Called if the secret cannot be stored. */
   warn(message: string): void
 }
 
-/** One login, with the cookies that were made for it since: each renewal is another value. */
+/** One login with its cookies: each renewal is another one. */
 interface Session {
   readonly name: string
   readonly cookies: string[]
 }
 
-/** Sessions whose cookies are known, and cookies of ended ones; the least recently used are forgotten first. */
+/** Cookies of sessions, and as many of ended sessions; the least recently used are forgotten first. */
 const REMEMBERED = 10_000
 const COOKIES_A_SESSION = 64
-/** A cookie of which less than this part of its time is left is renewed. */
+/** A cookie is renewed when less than this part of its time is left. */
 const RENEWED_BELOW = 0.9
-/** How many logins to one account in one second get cookies that differ. */
+/** Logins to one account within one second that get different cookies. */
 const A_SECOND = 32
 
 /**
- * Sessions as CouchDB has them: a signed cookie that holds everything, and a table of nothing; a new password, and so
- * a new salt, ends them. Beside that a session that was logged out stays ended, which CouchDB's cookie alone cannot
- * say: the cookies of an ended session are remembered for as long as they would have lasted. A restart forgets them.
+ * Sessions as in CouchDB: a signed cookie holds everything, and a new password (so a new salt) ends them. In addition, a
+ * session stays ended after a logout, which CouchDB's cookie cannot express: the cookies of an ended session are
+ * remembered until they expire. A restart forgets them.
  */
 export class Sessions {
   readonly #config: Config
@@ -60,11 +60,11 @@ export class Sessions {
   }
 
   /**
-   * Begins a session.
-   * @param account as it was when its password was found right
+   * Starts a session.
+   * @param account as it was when its password was verified
    * @param now in milliseconds since 1970
    * @returns the cookie's value
-   * @throws as `Config.set`, when the secret can be neither stored nor held
+   * @throws as `Config.set`, if the secret can be kept neither on disk nor in memory
    */
   async open(account: Account, now: number): Promise<string> {
     return this.#make(account, await this.#secret(), now, { name: account.name, cookies: [] })
@@ -89,7 +89,7 @@ export class Sessions {
     return { account, renewal: isDue ? this.#renew(text, account, secret, now) : null }
   }
 
-  /** Ends the session of a cookie that {@link read} took; others of the same account go on. */
+  /** Ends the session of a cookie that {@link read} accepted; other sessions of the account continue. */
   end(value: string): void {
     const text = parseSession(value)
     if (text === null) return
@@ -101,8 +101,8 @@ export class Sessions {
   }
 
   /**
-   * @param listener told whose sessions have ended, other than by their time
-   * @returns what ends the calls
+   * @param listener called with the accounts whose sessions were ended, but not for expired sessions
+   * @returns a function that ends the calls
    */
   onChange(listener: AccountListener): () => void {
     this.#listeners.add(listener)
@@ -125,8 +125,8 @@ export class Sessions {
   }
 
   /**
-   * Two logins to an account within a second would get the same cookie, and ending one would end both: the time of the
-   * later one gets noughts in front, which CouchDB reads as well.
+   * Two logins to an account within a second would get the same cookie, and ending one would end both. So the time of
+   * the later one gets leading zeros, which CouchDB reads as well.
    */
   #make(account: Account, secret: string, now: number, session: Session): string {
     const [digest = 'sha256'] = this.#digests
@@ -157,7 +157,7 @@ export class Sessions {
     return this.#config.integer('chttpd_auth', 'timeout')
   }
 
-  /** In milliseconds; a second more than a cookie's own, since those are counted in whole ones. */
+  /** In milliseconds; 1 s more than a cookie's own time, which counts whole seconds. */
   get #lifetime(): number {
     return (this.#seconds + 1) * 1000
   }
@@ -171,16 +171,16 @@ function keyOf({ mac }: SessionText): string {
   return mac.toString('base64')
 }
 
-// The value of the cookie `AuthSession`, as CouchDB makes it, so that sessions outlive a move: base64url of
-// `name:HEXTIME:MAC`, the MAC's bytes as they are; protocol.md 11.3.
+// The value of the cookie `AuthSession` as in CouchDB, so that sessions survive a move: base64url of
+// `name:HEXTIME:MAC`, with the bytes of the MAC; protocol.md 11.3.
 
-/** A value that has the form; whether it is genuine, {@link isSealed} says. */
+/** A well-formed value; {@link isSealed} says whether it is valid. */
 interface SessionText {
-  /** Empty where it is no UTF-8, which no account's name is. */
+  /** Empty if it is not UTF-8; no account has an empty name. */
   readonly name: string
-  /** When it was made, in seconds since 1970; NaN where that is no number. */
+  /** When it was made, in seconds since 1970; NaN if that is not a number. */
   readonly time: number
-  /** `name:HEXTIME`, what the MAC is of. */
+  /** `name:HEXTIME`, the text that the MAC signs. */
   readonly signed: Buffer
   readonly mac: Buffer
 }
@@ -189,7 +189,7 @@ const BASE64 = /^[A-Za-z0-9+/_-]+={0,2}$/
 const HEX_TIME = /^[0-9A-Fa-f]{1,64}$/
 const COLON = 0x3a
 
-/** @returns null when the value is not of the form */
+/** @returns null if the value is malformed */
 export function parseSession(value: string): SessionText | null {
   if (!BASE64.test(value)) return null
   const bytes = Buffer.from(value, 'base64')
@@ -221,7 +221,7 @@ export function sealSession(name: string, hexTime: string, key: string, digest: 
   return Buffer.concat([signed, Buffer.from(':'), mac]).toString('base64url')
 }
 
-/** @returns whether the value was made with the key, by one of the digests; in constant time */
+/** @returns whether the value was signed with the key and one of the digests; in constant time */
 export function isSealed({ signed, mac }: SessionText, key: string, digests: readonly string[]): boolean {
   return digests.some((digest) => {
     const computed = createHmac(digest, key).update(signed).digest()
@@ -229,7 +229,7 @@ export function isSealed({ signed, mac }: SessionText, key: string, digests: rea
   })
 }
 
-/** CouchDB's names of digests (`chttpd_auth/hash_algorithms`), and Node's. */
+/** CouchDB's names of digests (`chttpd_auth/hash_algorithms`) with Node's. */
 const DIGESTS: Readonly<Record<string, string>> = {
   sha: 'sha1',
   sha224: 'sha224',
@@ -238,20 +238,20 @@ const DIGESTS: Readonly<Record<string, string>> = {
   sha512: 'sha512',
 }
 
-/** @returns the digests that a list like `sha256, sha` names, in Node's names; what it does not know is left out */
+/** @returns the digests that a list like `sha256, sha` names, in Node's names; unknown ones are left out */
 export function digestsOf(list: string): readonly string[] {
   const known = list.split(',').flatMap((name) => DIGESTS[name.trim()] ?? [])
   return known.length > 0 ? known : ['sha256', 'sha1']
 }
 
-/** @returns the secret that signs session cookies; undefined while there is none, and so no session */
+/** @returns the secret that signs session cookies; undefined while there is none, so that there are no sessions */
 export function sessionSecret(config: Config): string | undefined {
   return config.get('chttpd_auth', 'secret') || undefined
 }
 
 /**
- * Makes what gives the secret, and makes one where there is none; two who ask at once get the same.
- * @param warn told when it cannot be kept: sessions then end with the server
+ * Reads the secret, and makes one if there is none. Calls at the same time get the same one.
+ * @param warn called if the secret cannot be stored, so that sessions end with the server
  */
 function secretMaker(config: Config, warn: (message: string) => void): () => Promise<string> {
   let making: Promise<string> | undefined

@@ -1,4 +1,4 @@
-/** Device tokens as the operator makes them, where a server holds them in memory and where none runs. */
+/** Makes device tokens for the operator, whether a server runs and holds the tokens in memory or not. */
 import { newUuid } from '../core/ids.ts'
 import {
   checkNewToken,
@@ -15,19 +15,19 @@ import type { TokenRecords, Tokens } from './tokens.ts'
 export interface TokenMaker {
   /** @returns the names of an account's tokens, oldest first */
   names(account: string): Promise<readonly string[]>
-  /** Whether an account may have one more token, of this name. @throws as {@link make} */
+  /** Checks that an account may have another token, with this name. @throws as {@link make} */
   check(account: string, name: string): Promise<void>
   /**
-   * Makes a token that is no admin's; durable when resolved.
-   * @returns its secret, which nobody can be told again
-   * @throws bad_request for a bad name; conflict when the account has one of this name; forbidden at a limit
+   * Makes a token without admin rights; durable when resolved.
+   * @returns its secret, which cannot be shown again
+   * @throws bad_request for a bad name; conflict if the account has a token of this name; forbidden at a limit
    */
   make(account: string, name: string): Promise<string>
-  /** Ends the account's token of this name, if there is one. */
+  /** Revokes the account's token of this name, if there is one. */
   revoke(account: string, name: string): Promise<void>
 }
 
-/** @param tokens those of the server that runs in this process */
+/** @param tokens of the server in this process */
 export function runningTokenMaker(tokens: Pick<Tokens, 'checkNew' | 'list' | 'make' | 'revoke'>): TokenMaker {
   return {
     names: async (account) => tokens.list(account).map(({ name }) => name),
@@ -39,7 +39,7 @@ export function runningTokenMaker(tokens: Pick<Tokens, 'checkNew' | 'list' | 'ma
   }
 }
 
-/** @param records of a folder on which no server runs */
+/** @param records of a data folder without a running server */
 export function storedTokenMaker(records: TokenRecords, limits: () => TokenLimits): TokenMaker {
   const read = () => tableOf(records)
   const check = async (account: string, name: string) => checkNewToken(await read(), limits(), account, name)

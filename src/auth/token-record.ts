@@ -1,4 +1,4 @@
-/** A device token as plain data: its secret, which is never kept, and the record that is. */
+/** Device tokens as plain data: the secret, which is not kept, the record, and a table of all tokens. */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
 import type { Config } from '../config/config.ts'
 import { CouchError } from '../core/errors.ts'
@@ -6,10 +6,10 @@ import type { UserCtx } from '../core/types.ts'
 import type { RecordWrite, ServerRecord } from '../storage/catalog.ts'
 import { type Account, ADMIN_ROLE } from './accounts.ts'
 
-/** The kind of the server's records that hold tokens. */
+/** The kind of the server's records of tokens. */
 export const TOKEN_KIND = 'token'
 
-/** Before every secret: so that people and scanners of leaked secrets know one when they see it. */
+/** Begins every secret, so that people and scanners for leaked secrets recognise it. */
 const PREFIX = 'stt_'
 const SECRET_BYTES = 32
 const SECRET = /^stt_[A-Za-z0-9_-]{43}$/
@@ -17,14 +17,14 @@ const SECRET = /^stt_[A-Za-z0-9_-]{43}$/
 interface TokenUse {
   /** Milliseconds since 1970. */
   readonly time: number
-  /** What the client calls itself (User-Agent), cut. */
+  /** The client's User-Agent, shortened. */
   readonly client: string
   readonly address: string
 }
 
 export interface Token extends TokenGrant {
   readonly account: string
-  /** What its owner calls it: `phone`. */
+  /** The owner's name for it, such as `phone`. */
   readonly name: string
   /** SHA-256 of the secret: 256 random bits need no salt and no rounds. */
   readonly hash: Buffer
@@ -47,8 +47,8 @@ export function hashOfSecret(secret: string): Buffer {
 }
 
 /**
- * Whom a token lets in. An admin's token is no admin's unless it was made as one, so that a lost phone is not a lost
- * server.
+ * The user of a token. An admin's token has no admin rights unless it was made with them, so that a lost phone is not a
+ * lost server.
  */
 export function userOfToken(account: Account, grant: TokenGrant): UserCtx {
   const { name, roles } = account
@@ -60,7 +60,7 @@ export function recordOfToken({ id, account, name, isAdmin, hash, created, lastU
   return { kind: TOKEN_KIND, key: id, value }
 }
 
-/** @returns null for a record that is no token as this version writes them */
+/** @returns null for a record that this version cannot read */
 export function tokenOfRecord({ key, value }: ServerRecord): Token | null {
   try {
     const { account, name, isAdmin, hash, created, lastUse } = JSON.parse(value) as Record<string, unknown>
@@ -79,30 +79,30 @@ function useOf(value: unknown): TokenUse | null {
   return { time, client, address }
 }
 
-// What authentication asks of device tokens: secrets that stand where a password would.
+// Device tokens in authentication: secrets in place of a password.
 
 export interface TokenGrant {
   readonly id: string
-  /** Whether the account's role `_admin` comes with it; every other role does. */
+  /** Whether the token has the account's role `_admin`; it always has the other roles. */
   readonly isAdmin: boolean
 }
 
 export interface TokenSource {
-  /** Whether the text has the form of a token's secret: then no password is looked for. */
+  /** Whether the text has the form of a token's secret, so that it is not checked as a password. */
   looksLike(password: string): boolean
-  /** @returns null when the secret is of no token of this account; whether the account still exists is not asked */
+  /** @returns null if the account has no token with this secret; the account itself may no longer exist */
   check(name: string, password: string): TokenGrant | null
 }
 
 export interface TokenLimits {
-  /** Tokens of all accounts together, which are all held in memory. */
+  /** Tokens of all accounts; all of them are in memory. */
   readonly total: number
   readonly perAccount: number
   /** Characters of a name. */
   readonly nameLength: number
 }
 
-/** @returns how many device tokens there may be, and how long their names, as the configuration says now */
+/** @returns the limits for device tokens as configured now */
 export function tokenLimitsOf(config: Config): TokenLimits {
   return {
     total: config.integer('settee', 'max_tokens'),
@@ -111,7 +111,7 @@ export function tokenLimitsOf(config: Config): TokenLimits {
   }
 }
 
-// The tokens of a server in memory: found by id, by secret and by account, each at once.
+// The tokens of a server in memory, indexed by id, secret and account.
 
 export class TokenTable {
   readonly #byId = new Map<string, Token>()
@@ -143,14 +143,14 @@ export class TokenTable {
     return [...(this.#byAccount.get(account)?.values() ?? [])]
   }
 
-  /** The map is asked for the hash, of which the time of its look-up tells nothing of use; then all of it is compared. */
+  /** Looks up the hash, whose timing reveals nothing useful, and then compares all of it. */
   bySecret(secret: string): Token | undefined {
     const hash = hashOfSecret(secret)
     const token = this.#byHash.get(hash.toString('base64url'))
     return token !== undefined && timingSafeEqual(token.hash, hash) ? token : undefined
   }
 
-  /** Enters a token, also in the place of the one with its id. */
+  /** Adds a token, or replaces the one with its id. */
   set(token: Token): void {
     this.#byId.set(token.id, token)
     this.#byHash.set(token.hash.toString('base64url'), token)
@@ -168,9 +168,9 @@ export class TokenTable {
 }
 
 /**
- * Whether an account may have one more token, of this name.
- * @param table all tokens there are
- * @throws bad_request for a bad name; conflict when the account has one of this name; forbidden at a limit
+ * Checks that an account may have another token, with this name.
+ * @param table all tokens
+ * @throws bad_request for a bad name; conflict if the account has a token of this name; forbidden at a limit
  */
 export function checkNewToken(table: TokenTable, limits: TokenLimits, account: string, name: string): void {
   const { total, perAccount, nameLength } = limits

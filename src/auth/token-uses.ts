@@ -3,24 +3,24 @@ import type { RecordWrite } from '../storage/catalog.ts'
 import type { Accounts } from './accounts.ts'
 import { recordOfToken, type TokenTable } from './token-record.ts'
 
-/** A token in use writes this often, and all that were used write together. */
+/** The use of a token is written this often, for all used tokens together. */
 const USE_MS = 60_000
-/** Records in one write: some 200 kB. */
+/** Records in one write: about 200 kB. */
 const MAX_WRITES = 500
-/** Of the header User-Agent. */
+/** Characters of the header User-Agent. */
 const MAX_CLIENT = 100
 
 export interface UseOptions {
   /** Milliseconds since 1970; replaced in tests. */
   readonly now?: () => number
-  /** How long uses may wait to be written, in milliseconds. Default a minute. */
+  /** How long uses may wait to be written, in ms. Default 60,000. */
   readonly writeMs?: number
   onFault(fault: unknown): void
 }
 
 /**
- * When, by what and from where each token was last used, to the minute: the way of a request only sets a field, and
- * a crash loses at most the last minute.
+ * When and from where each token was last used, to the minute. A request only sets a field, and a crash loses at most
+ * the last minute.
  */
 export class TokenUses {
   readonly #table: TokenTable
@@ -31,7 +31,7 @@ export class TokenUses {
   readonly #unwritten = new Set<string>()
   #timer: NodeJS.Timeout | undefined
 
-  /** @param write takes what to write when its turn has come */
+  /** @param write calls its argument for the records when it is time to write */
   constructor(
     table: TokenTable,
     write: (writes: () => readonly RecordWrite[]) => Promise<void>,
@@ -47,7 +47,7 @@ export class TokenUses {
   note(id: string, client: string | undefined, address: string): void {
     const token = this.#table.get(id)
     const now = this.#now()
-    // The clock may have been set back since.
+    // The clock may have been set back.
     if (token === undefined || Math.abs(now - (token.lastUse?.time ?? 0)) < USE_MS) return
     const lastUse = { time: now, client: (client ?? '').slice(0, MAX_CLIENT), address }
     this.#table.set({ ...token, lastUse })
@@ -64,7 +64,7 @@ export class TokenUses {
     }
   }
 
-  /** What fails stays to be written with the next uses. */
+  /** Uses that fail are written with the next ones. */
   async #writeSome(): Promise<void> {
     const ids = [...this.#unwritten].slice(0, MAX_WRITES)
     for (const id of ids) this.#unwritten.delete(id)
@@ -76,7 +76,7 @@ export class TokenUses {
     }
   }
 
-  /** None of a token that was revoked meanwhile. */
+  /** Nothing for a token that was revoked meanwhile. */
   #recordOf(id: string): RecordWrite[] {
     const token = this.#table.get(id)
     return token === undefined ? [] : [recordOfToken(token)]
@@ -88,7 +88,7 @@ export class TokenUses {
   }
 }
 
-/** After an account could not be asked for, in milliseconds. */
+/** Wait after an account could not be read, in ms. */
 const RETRY_MS = 10_000
 
 export interface OwnerOptions {
@@ -97,21 +97,21 @@ export interface OwnerOptions {
 }
 
 /**
- * Takes the tokens of accounts that are gone. While an account is missing its tokens let nobody in anyway; but a later
- * account of the same name is somebody else's.
+ * Revokes the tokens of deleted accounts. Without their account they give no access, but a later account of the same
+ * name may belong to somebody else.
  */
 export class TokenOwnerCheck {
   readonly #table: TokenTable
   readonly #revokeAll: (account: string) => Promise<void>
   readonly #options: OwnerOptions
   readonly #forget: () => void
-  /** Accounts with tokens that are to be looked at. */
+  /** Accounts with tokens whose existence must be checked. */
   readonly #unchecked: Set<string>
   #running: Promise<void> | undefined
   #timer: NodeJS.Timeout | undefined
   #isClosed = false
 
-  /** Looks at all of them once, and then at those that change. */
+  /** Checks all accounts once, and then those that change. */
   constructor(table: TokenTable, revokeAll: (account: string) => Promise<void>, options: OwnerOptions) {
     this.#table = table
     this.#revokeAll = revokeAll
@@ -147,7 +147,7 @@ export class TokenOwnerCheck {
   async #checkAll(): Promise<void> {
     for (const name of this.#unchecked) {
       if (this.#isClosed) return
-      // What changes while the answer is on its way is looked at again.
+      // If the account changes meanwhile, it is checked again.
       this.#unchecked.delete(name)
       await this.#checkOwner(name)
     }
@@ -157,7 +157,7 @@ export class TokenOwnerCheck {
     try {
       if ((await this.#options.accounts.find(name)) === null) await this.#revokeAll(name)
     } catch (fault) {
-      // The account is there, and its devices are to get in again once its conflict is resolved.
+      // The account exists, and its devices have access again once the conflict is resolved.
       if (fault instanceof CouchError && fault.code === 'account_conflicts') return
       this.#unchecked.add(name)
       throw fault

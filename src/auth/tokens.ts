@@ -21,14 +21,14 @@ export type TokenRecords = Pick<Catalog, 'readRecords' | 'writeRecords'>
 
 export interface TokensOptions extends UseOptions, OwnerOptions {
   readonly records: TokenRecords
-  /** Asked anew each time, so that they can change while the server runs. */
+  /** Read each time, since they can change while the server runs. */
   limits(): TokenLimits
-  /** What went wrong with nobody waiting for it; it is tried again. */
+  /** Background work failed; it is tried again. */
   onFault(fault: unknown): void
 }
 
 /**
- * Reads the tokens that are kept, and from then on holds them in memory. Those whose account is gone by now go, too.
+ * Reads the stored tokens into memory, and revokes those of deleted accounts.
  * @throws as `readRecords`
  */
 export async function openTokens(options: TokensOptions): Promise<Tokens> {
@@ -42,7 +42,7 @@ export async function openTokens(options: TokensOptions): Promise<Tokens> {
 }
 
 /**
- * Removes what is kept of an account's tokens: where no server runs that holds them in memory.
+ * Removes the records of an account's tokens, if no server runs that holds them in memory.
  * @throws as `writeRecords`
  */
 export async function removeTokensOf(records: TokenRecords, account: string): Promise<void> {
@@ -51,7 +51,7 @@ export async function removeTokensOf(records: TokenRecords, account: string): Pr
   await records.writeRecords(own.map(({ kind, key }) => ({ kind, key, value: null })))
 }
 
-/** The device tokens of all accounts: secrets that let a device in as its account, each revoked by itself. */
+/** The device tokens of all accounts. Each gives one device access to its account and can be revoked by itself. */
 export class Tokens implements TokenSource {
   readonly #table: TokenTable
   readonly #records: TokenRecords
@@ -82,14 +82,14 @@ export class Tokens implements TokenSource {
   }
 
   /**
-   * Notes that a token let somebody in; at most once a minute for each.
+   * Notes the use of a token, at most once a minute.
    * @param client the header User-Agent
    */
   noteUse(id: string, client: string | undefined, address: string): void {
     this.#uses.note(id, client, address)
   }
 
-  /** @returns undefined when there is none */
+  /** @returns undefined if there is none */
   get(id: string): Token | undefined {
     return this.#table.get(id)
   }
@@ -99,15 +99,15 @@ export class Tokens implements TokenSource {
     return this.#table.of(account)
   }
 
-  /** Whether an account may have one more token, of this name. @throws as {@link make} */
+  /** Checks that an account may have another token, with this name. @throws as {@link make} */
   checkNew(account: string, name: string): void {
     checkNewToken(this.#table, this.#limits(), account, name)
   }
 
   /**
    * Makes a token; durable when resolved.
-   * @returns the token, and its secret, which nobody can be told again
-   * @throws bad_request for a bad name; conflict when the account has one of this name; forbidden at a limit
+   * @returns the token, and its secret, which cannot be shown again
+   * @throws bad_request for a bad name; conflict if the account has a token of this name; forbidden at a limit
    */
   async make(
     wanted: Pick<Token, 'account' | 'name' | 'isAdmin'>,
@@ -122,7 +122,7 @@ export class Tokens implements TokenSource {
       created,
       lastUse: null,
     }
-    // Entered at once, so that its name and its place are taken while it is written.
+    // Added before it is written, so that no other token gets its name meanwhile.
     this.#table.set(token)
     try {
       await this.#write(() => [recordOfToken(token)])
@@ -134,9 +134,9 @@ export class Tokens implements TokenSource {
   }
 
   /**
-   * Ends a token: it is refused from this call on, and durably when resolved.
-   * @returns false when there is none of this id
-   * @throws as `writeRecords`, and then the token is as it was
+   * Revokes a token: it is refused from this call on, and durably when resolved.
+   * @returns false if there is no token with this id
+   * @throws as `writeRecords`; then the token is valid again
    */
   async revoke(id: string): Promise<boolean> {
     const token = this.#table.get(id)
@@ -145,7 +145,7 @@ export class Tokens implements TokenSource {
     return true
   }
 
-  /** Ends all tokens of an account; as {@link revoke}. */
+  /** Revokes all tokens of an account; as {@link revoke}. */
   async revokeAll(account: string): Promise<void> {
     const tokens = this.#table.of(account)
     if (tokens.length > 0) await this.#revoke(tokens)
@@ -164,23 +164,22 @@ export class Tokens implements TokenSource {
   }
 
   /**
-   * Told of the accounts that tokens were taken from, once that is durable. A token that is made changes nothing for
-   * those who are there.
-   * @returns what ends the calls
+   * Calls the listener with the accounts of revoked tokens, once the revocation is durable. New tokens revoke no rights.
+   * @returns a function that ends the calls
    */
   onChange(listener: AccountListener): () => void {
     this.#listeners.add(listener)
     return () => this.#listeners.delete(listener)
   }
 
-  /** Writes down what is not yet, and follows the accounts no longer. */
+  /** Writes the latest uses, and stops following the accounts. */
   async close(): Promise<void> {
     await this.#owners.close()
     await this.#uses.close()
     await this.#lastWrite
   }
 
-  /** One write after the other; what it is to hold is asked for in its turn. */
+  /** Writes one after the other; `writes` is called when its turn comes. */
   #write(writes: () => readonly RecordWrite[]): Promise<void> {
     const done = this.#lastWrite.then(() => this.#records.writeRecords(writes()))
     this.#lastWrite = done.catch(() => undefined)

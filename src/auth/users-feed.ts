@@ -1,5 +1,4 @@
-/** What changes in `_users`, as the HTTP thread hears of it: after each commit, the names of those it was about. */
-
+/** Follows the changes of `_users` on the HTTP thread: after each commit, the names of the changed accounts. */
 import { type ChangesOptions, PLAIN_CHANGES } from '../changes/rows.ts'
 import { CouchError } from '../core/errors.ts'
 import { userNameOf } from '../core/ids.ts'
@@ -7,25 +6,25 @@ import type { UserCtx } from '../core/types.ts'
 import type { DatabaseEvent, DatabaseHandle, Databases } from '../threads/databases.ts'
 import { ADMIN_ROLE } from './accounts.ts'
 
-/** The house itself, which reads and writes accounts for whoever logs in. */
+/** The server itself, which reads and writes accounts for logins. */
 export const SYSTEM_USER: UserCtx = { name: null, roles: [ADMIN_ROLE] }
 
 const PAGE_ROWS = 1000
-/** Changed accounts that are told of by name; of more, nobody keeps a list. */
+/** Changed accounts that are listed by name; above that, `all`. */
 const MAX_NAMES = 5000
 
-/** One feed of `_users`: one line a row. */
+/** A feed of `_users` with one row per line. */
 export const PLAIN_FEED: ChangesOptions = { ...PLAIN_CHANGES, framing: 'lines' }
 
-/** A row of {@link PLAIN_FEED} that is about an account. */
+/** A row of {@link PLAIN_FEED} about an account. */
 export interface UserChange {
-  /** Its place in the feed, a number of the database's updates. */
+  /** Its sequence number. */
   readonly seq: number
   readonly name: string
   readonly deleted: boolean
 }
 
-/** @returns the accounts that a page of {@link PLAIN_FEED} is about, in its order */
+/** @returns the accounts in a page of {@link PLAIN_FEED}, in order */
 export function userChanges(bytes: Uint8Array): UserChange[] {
   const lines = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString().split('\n')
   return lines.flatMap((line) => {
@@ -36,7 +35,7 @@ export function userChanges(bytes: Uint8Array): UserChange[] {
   })
 }
 
-/** @returns null when there is no such database */
+/** @returns null if there is no such database */
 export function findDatabase(databases: Pick<Databases, 'get'>, name: string): DatabaseHandle | null {
   try {
     return databases.get(name)
@@ -58,20 +57,20 @@ export class UsersFeed {
   #reading: Promise<void> | null = null
   #version = 0
 
-  /** @param tell called with whoever has changed, before {@link settled} lets anybody go on */
-  constructor(databases: Pick<Databases, 'get' | 'usersDatabase'>, tell: (names: ChangedNames) => void) {
+  /** @param onChange called with the changed accounts before {@link isSettled} is true again */
+  constructor(databases: Pick<Databases, 'get' | 'usersDatabase'>, onChange: (names: ChangedNames) => void) {
     this.#databases = databases
-    this.#onChange = tell
+    this.#onChange = onChange
   }
 
-  /** Another one after everything that may have changed an account. */
+  /** Increases with everything that may have changed an account. */
   get version(): number {
     return this.#version
   }
 
   /**
-   * The database as it is now, followed from now on.
-   * @returns null while there is none
+   * Follows the database from now on.
+   * @returns the database; null while there is none
    * @throws unavailable
    */
   async database(): Promise<DatabaseHandle | null> {
@@ -82,7 +81,7 @@ export class UsersFeed {
     return handle
   }
 
-  /** Whether what is known of accounts may be believed without waiting: nothing is being read. */
+  /** Whether known accounts are up to date, since no changes are being read. */
   get isSettled(): boolean {
     return this.#reading === null && this.#since !== null && this.#handle !== null
   }
@@ -103,7 +102,7 @@ export class UsersFeed {
   #onEvent(event: DatabaseEvent): void {
     if (event.type === 'secured') return
     if (event.type === 'gone') {
-      // Deleted, or its thread has died with commits that were not told of.
+      // It was deleted, or its thread died with commits that were not reported.
       this.#since = null
       this.#changed('all')
       return
@@ -120,7 +119,7 @@ export class UsersFeed {
     } finally {
       this.#reading = null
     }
-    // A commit that was told of before the answer was looked at.
+    // A commit was reported before this answer.
     if (this.#version !== before) this.#wake()
   }
 
@@ -128,7 +127,7 @@ export class UsersFeed {
     if (this.#handle !== null && this.#since !== null) this.#reading ??= this.#read(this.#handle)
   }
 
-  /** Reads up to the end, commits of the meantime included. Never rejects: what cannot be read may be anything. */
+  /** Reads up to the end, with new commits. Never rejects: after a failure all accounts count as changed. */
   async #read(handle: DatabaseHandle): Promise<void> {
     try {
       for (let seen = -1; seen !== this.#version && this.#since !== null; ) {

@@ -1,4 +1,4 @@
-/** The accounts of `_users`, and how they stand beside the server admins of the configuration; protocol.md 11.1. */
+/** The accounts of `_users`, together with the server admins of the configuration; protocol.md 11.1. */
 import { randomBytes } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { Logger } from 'pino'
@@ -17,17 +17,17 @@ import { type PasswordHash, parseHash } from './password.ts'
 import { PerUserDatabases, type PerUserOptions } from './peruser.ts'
 import { type ChangedNames, SYSTEM_USER, UsersFeed } from './users-feed.ts'
 
-/** Accounts that are remembered; as many names again of which there is none, which push out nobody. */
+/** Remembered accounts, and as many unknown names, which do not push out accounts. */
 const REMEMBERED = 10_000
-/** For how long at the most, whatever is heard of changes, in milliseconds. */
+/** Maximum time for which an account is remembered, in ms. */
 const FRESH_MS = 5000
-/** Longer names have no document. */
+/** No document has a longer name, in characters. */
 const MAX_NAME = 8000
 
 interface Known {
-  /** An error where the account's document has conflicts. */
+  /** An error if the account's document has conflicts. */
   readonly account: Account | CouchError | null
-  /** In the milliseconds of Date.now. */
+  /** In ms, as Date.now. */
   readonly until: number
 }
 
@@ -37,11 +37,11 @@ interface Loading {
 }
 
 interface UsersOptions {
-  /** Rounds and digest of {@link Accounts.decoy}, those of new passwords. */
+  /** Iterations for {@link Accounts.decoy}, as for new passwords. */
   hashing(): { readonly iterations: number }
 }
 
-/** @returns the accounts of `_users`, remembered as long as nothing changes in it; `close` ends the listening */
+/** @returns the accounts of `_users`, remembered until they change; `close` stops following the database */
 export function usersAccounts(
   databases: Pick<Databases, 'get' | 'usersDatabase'>,
   options: UsersOptions,
@@ -74,7 +74,7 @@ class UsersAccounts implements Accounts {
     return database === null ? null : this.#load(database, name)
   }
 
-  /** Who asks at the same time shares the answer, unless something has changed since it was asked for. */
+  /** Calls at the same time share one read, unless something has changed since it began. */
   #load(database: DatabaseHandle, name: string): Promise<Account | null> {
     const { version } = this.#feed
     const under = this.#loading.get(name)
@@ -110,7 +110,7 @@ class UsersAccounts implements Accounts {
     return `-pbkdf2:sha256-${this.#decoyKey},${this.#decoySalt},${this.#hashing().iterations}`
   }
 
-  /** Begins to follow the database, if nothing has yet: who only listens would hear nothing. */
+  /** Starts to follow the database, since otherwise a listener would never be called. */
   onChange(listener: AccountListener): () => void {
     this.#listeners.add(listener)
     this.#feed.database().catch(() => undefined)
@@ -139,13 +139,13 @@ async function readAccount(database: DatabaseHandle, name: string): Promise<Acco
   }
 }
 
-/** @returns the text of a document that a database thread has sent */
+/** @returns the text of a document from a database thread */
 function textOf(json: Sendable): string {
   return (typeof json === 'string' ? Buffer.from(json, 'latin1') : Buffer.from(json)).toString()
 }
 
 /**
- * Server admins and users together: the password of the configuration wins, and the roles of both count.
+ * Server admins and users together: the password in the configuration wins, and the roles of both count.
  * @param admins the server admins of the configuration
  * @param users the accounts of `_users`
  */
@@ -166,18 +166,16 @@ export function combinedAccounts(admins: Accounts, users: Accounts): Accounts {
 }
 
 async function withRoles(admin: Account, users: Accounts): Promise<Account> {
-  // Whatever has befallen `_users`, an admin gets in to mend it.
+  // If `_users` cannot be read, an admin can still log in to repair it.
   const user = await users.find(admin.name).catch(() => null)
   if (user === null || user.roles.length === 0) return admin
   return { ...admin, roles: [...new Set([...admin.roles, ...user.roles])] }
 }
 
-// The accounts of a server, put together: server admins of the configuration, and `_users`.
-
 interface OpenedUsers {
   readonly accounts: Accounts
   readonly upgrades: HashUpgrades
-  /** Before the databases are closed. */
+  /** Call it before the databases are closed. */
   close(): Promise<void>
 }
 
@@ -190,8 +188,8 @@ interface OpenUsersOptions {
 }
 
 /**
- * Makes `_users` if it is not there, follows it, and gives each user a database where that is wished for.
- * @throws what keeps `_users` from being made, but for a full disk
+ * Makes `_users` if it is missing, follows it, and runs `couch_peruser`.
+ * @throws the error that keeps `_users` from being made, except for a full disk
  */
 export async function openUsers({
   config,
@@ -200,7 +198,7 @@ export async function openUsers({
   logger,
 }: OpenUsersOptions): Promise<OpenedUsers> {
   await databases.create(databases.usersDatabase).catch((error: unknown) => {
-    // A disk that is full must not keep an admin from starting the server to make room.
+    // On a full disk an admin must still be able to start the server and free space.
     const code = error instanceof CouchError ? error.code : null
     if (code === 'insufficient_storage')
       logger.error({ err: error }, 'cannot create the database of accounts')
@@ -232,18 +230,18 @@ export async function openUsers({
   }
 }
 
-// Weak hashes of users, made anew when the plain password is at hand; CouchDB's `upgrade_hash_on_auth`.
+// Replaces weak hashes of users after a login, when the password is known; CouchDB's `upgrade_hash_on_auth`.
 
-/** Upgrades that may wait; of those beyond, another login will come. */
+/** Upgrades that may wait; others follow with another login. */
 const MAY_WAIT = 100
 
 interface HashUpgradesOptions {
   readonly databases: Pick<Databases, 'get' | 'usersDatabase'>
-  /** Whether hashes are to be made anew. */
+  /** Whether weak hashes are replaced. */
   isOn(): boolean
   /** How new passwords are hashed. */
   hashing(): HashOptions
-  /** One has failed, for another reason than that somebody else has written the document. */
+  /** An upgrade failed, but not because of another write to the document. */
   onFault(fault: unknown): void
 }
 
@@ -257,7 +255,7 @@ export class HashUpgrades {
   }
 
   /**
-   * Looks at an account that somebody has just logged in to, and sees in the background to its hash if that is weak.
+   * Replaces the hash of an account in the background if it is weak. Call it after a login.
    * @param password the right one
    */
   consider(account: Account, password: string): void {
@@ -274,7 +272,7 @@ export class HashUpgrades {
       .catch(() => undefined)
   }
 
-  /** The salt stays, and with it the sessions, whose keys hang on it; so it is in CouchDB. */
+  /** The salt stays, as in CouchDB, since the keys of sessions depend on it. */
   async #upgrade({ name, stored }: Account, salt: string, password: string): Promise<void> {
     const { databases } = this.#options
     const database = databases.get(databases.usersDatabase)
@@ -288,13 +286,13 @@ export class HashUpgrades {
   }
 }
 
-/** Whether a hash is easier to break than the one that a new password would get. */
+/** Whether a hash is weaker than that of a new password would be. */
 function isWeak({ scheme, prf, iterations }: PasswordHash, wanted: HashOptions): boolean {
   if (scheme !== 'pbkdf2' || iterations < wanted.iterations) return true
   return (PRFS[prf]?.length ?? 0) < (PRFS[wanted.prf]?.length ?? 0)
 }
 
-/** Somebody else was first, the account or the whole database is gone, or too much is to be done just now. */
+/** Another write came first, the account or database is gone, or too many upgrades wait. */
 function isExpected(fault: unknown): boolean {
   return fault instanceof CouchError && [404, 409, 503].includes(fault.status)
 }
