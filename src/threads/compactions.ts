@@ -181,14 +181,14 @@ type CompactionEvent = Extract<ThreadEvent, { type: 'compaction' }>
 
 interface CompactionsOptions {
   /** Keeps a database open while work is under way. */
-  accompany(
+  keepOpen(
     database: string,
     incarnation: number,
     work: (store: Pick<DatabaseStore, 'compact'>) => Promise<void>,
   ): Promise<void>
   tell(event: CompactionEvent): void
   /** What is kept of a database for the time machine by one that begins now. */
-  keeping(database: string): Keeping
+  retention(database: string): Retention
 }
 
 export class Compactions {
@@ -216,9 +216,9 @@ export class Compactions {
   }
 
   #run(database: string, incarnation: number): Promise<void> {
-    const { accompany, tell, keeping } = this.#options
+    const { keepOpen, tell, retention } = this.#options
     const onProgress = paced((progress) => tell({ type: 'compaction', incarnation, progress }))
-    return accompany(database, incarnation, (store) => store.compact({ ...keeping(database), onProgress }))
+    return keepOpen(database, incarnation, (store) => store.compact({ ...retention(database), onProgress }))
   }
 
   #end(incarnation: number, error: unknown): boolean {
@@ -248,7 +248,7 @@ function paced(tell: (progress: CompactionProgress) => void): (progress: Compact
 // Whether a database is worth a compaction that nobody has asked for. Pure.
 
 /** What of the options of a compaction says what it keeps. */
-type Keeping = Pick<CompactOptions, 'keepSince' | 'keepBytes'>
+type Retention = Pick<CompactOptions, 'keepSince' | 'keepBytes'>
 
 /** Less than this is not worth the work, however small the file: an empty one takes about as much. */
 const LEAST_BYTES = 256 * 1024
@@ -282,6 +282,6 @@ export function isExpired({ oldestKept, compactedAt }: KeptBodies, keepMs: numbe
  * What a compaction keeps.
  * @param now in ms since 1970
  */
-export function keeping({ keepMs, keepBytes }: CompactionRules, now: number): Keeping {
+export function retention({ keepMs, keepBytes }: CompactionRules, now: number): Retention {
   return keepMs === 0 ? {} : { keepSince: now - keepMs, keepBytes }
 }

@@ -12,13 +12,14 @@ import type { Catalog } from '../storage/catalog.ts'
 import type { DatabaseStore, StoreView } from '../storage/engine.ts'
 import { sqliteEngine } from '../storage/sqlite/sqlite-engine.ts'
 import { CommitTally } from '../storage/upkeep.ts'
-import { AutomaticCompactions, Compactions, isExpired, keeping } from './compactions.ts'
+import { AutomaticCompactions, Compactions, isExpired, retention } from './compactions.ts'
 import { isCopier } from './copies.ts'
 import { serveCopies } from './copy-job.ts'
+import { FairQueue } from './fair-queue.ts'
 import { type Closable, Disk, HeldOpen, LastKnownSequences, OpenStores, unreadable } from './open-stores.ts'
 import { discardingBody, shortBytesAsTexts, unpackArgs } from './packed-bytes.ts'
 import { RpcServer } from './rpc.ts'
-import { isLong, METHODS, served } from './served.ts'
+import { isLong, METHODS, serveDatabase } from './served.ts'
 import type {
   CatalogMethod,
   DatabaseCall,
@@ -29,7 +30,6 @@ import type {
   ThreadOptions,
 } from './thread-protocol.ts'
 import { heapSize, LoopWatch, type ThreadStats } from './thread-stats.ts'
-import { Turns } from './turns.ts'
 
 type Call = DatabaseCall & { readonly call: number }
 
@@ -54,13 +54,13 @@ class Host {
   readonly #stores: OpenStores<OpenDatabase>
   readonly #functions: SandboxClient
   readonly #compactions = new Compactions({
-    accompany: (database, incarnation, work) =>
-      this.#stores.accompany(database, incarnation, ({ store }) => work(store)),
+    keepOpen: (database, incarnation, work) =>
+      this.#stores.keepOpen(database, incarnation, ({ store }) => work(store)),
     tell: (event) => this.#rpc.tell(event),
     // Old password hashes are nobody's history, and with an account everything known of it is removed.
-    keeping: (database) => {
+    retention: (database) => {
       const { users, compaction } = this.#settings.rules
-      return holdsAccounts(database, users.database) ? {} : keeping(compaction, Date.now())
+      return holdsAccounts(database, users.database) ? {} : retention(compaction, Date.now())
     },
   })
   readonly #automatic = new AutomaticCompactions({
@@ -68,12 +68,12 @@ class Host {
     start: (name, incarnation) => this.#compactions.start(name, incarnation),
     now: Date.now,
   })
-  readonly #turns = new Turns<Call>((request) => this.#serve(request), {
+  readonly #turns = new FairQueue<Call>((request) => this.#serve(request), {
     isLong: ({ method }) => isLong(method),
     canWait: ({ method }) => METHODS[method].cost === 'scan',
   })
   readonly #held = new HeldOpen((database, incarnation, work) =>
-    this.#stores.accompany(database, incarnation, work),
+    this.#stores.keepOpen(database, incarnation, work),
   )
   readonly #views = new ViewMemory(() => this.#settings.limits.maxViewBytes)
   readonly #lastSequences = new LastKnownSequences()
@@ -112,7 +112,7 @@ class Host {
   async #open(name: string, incarnation: number): Promise<OpenDatabase> {
     const store = await this.#engine.openDatabase(name, this.#lastSequences.take(name))
     if (store.wasPutBack) this.#tellPutBack(incarnation, await store.view())
-    const database = await served(store, {
+    const database = await serveDatabase(store, {
       name,
       incarnation,
       settings: () => this.#settings,

@@ -17,7 +17,7 @@ interface Entry<T> {
   /** Requests that are being served by it. */
   users: number
   /** Pieces of work in its background. */
-  companions: number
+  backgroundTasks: number
   /** Called when it has no users. */
   readonly whenIdle: (() => void)[]
   isDropped: boolean
@@ -72,13 +72,13 @@ export class OpenStores<T extends Closable> {
    * database is closed for good, by {@link drop} or {@link closeAll}, the work ends of what it then meets.
    * @throws as {@link use}
    */
-  async accompany<R>(name: string, incarnation: number, work: (opened: T) => Promise<R>): Promise<R> {
+  async keepOpen<R>(name: string, incarnation: number, work: (opened: T) => Promise<R>): Promise<R> {
     const entry = this.#entry(name, incarnation)
-    entry.companions += 1
+    entry.backgroundTasks += 1
     try {
       return await this.#run(entry, work)
     } finally {
-      entry.companions -= 1
+      entry.backgroundTasks -= 1
       this.#closeSpare()
     }
   }
@@ -110,7 +110,7 @@ export class OpenStores<T extends Closable> {
 
   #add(name: string, incarnation: number): Entry<T> {
     const opened = (this.#closing.get(name) ?? Promise.resolve()).then(() => this.#open(name, incarnation))
-    const entry: Entry<T> = { incarnation, opened, users: 0, companions: 0, whenIdle: [], ...FRESH }
+    const entry: Entry<T> = { incarnation, opened, users: 0, backgroundTasks: 0, whenIdle: [], ...FRESH }
     this.#entries.set(name, entry)
     opened.catch(() => {
       if (this.#entries.get(name) === entry) this.#entries.delete(name)
@@ -124,7 +124,7 @@ export class OpenStores<T extends Closable> {
     this.#hasStale = false
     for (const [name, entry] of this.#entries) {
       if (spare <= 0 && !entry.isStale) continue
-      if (entry.users > 0 || entry.companions > 0) {
+      if (entry.users > 0 || entry.backgroundTasks > 0) {
         this.#hasStale ||= entry.isStale
         continue
       }
@@ -228,19 +228,19 @@ export class LastKnownSequences {
 
 // Databases that are held open for whoever works with their files.
 
-type Accompany = (database: string, incarnation: number, work: () => Promise<void>) => Promise<void>
+type KeepOpen = (database: string, incarnation: number, work: () => Promise<void>) => Promise<void>
 
 export class HeldOpen {
-  readonly #accompany: Accompany
+  readonly #keepOpen: KeepOpen
   /** What lets them go, by the calls that asked for it. */
   readonly #releases = new Map<number, () => void>()
 
-  /** @param accompany keeps a database open until work is done */
-  constructor(accompany: Accompany) {
-    this.#accompany = accompany
+  /** @param keepOpen keeps a database open until work is done */
+  constructor(keepOpen: KeepOpen) {
+    this.#keepOpen = keepOpen
   }
 
-  /** Resolves when it is open; it stays so until {@link release}. @throws as `accompany` */
+  /** Resolves when it is open; it stays so until {@link release}. @throws as `keepOpen` */
   hold({
     call,
     database,
@@ -255,7 +255,7 @@ export class HeldOpen {
         opened()
         return new Promise<void>((release) => this.#releases.set(call, release))
       }
-      this.#accompany(database, incarnation, untilReleased).catch(failed)
+      this.#keepOpen(database, incarnation, untilReleased).catch(failed)
     })
   }
 

@@ -11,7 +11,7 @@ import type { CatalogCall } from './thread-protocol.ts'
 /** What of the list of databases, and of their threads, is needed here. */
 interface ReplacementsOptions {
   /** Runs work on a thread that serves nobody. */
-  aside<T>(work: (thread: Pick<Thread, 'ask'>) => Promise<T>): Promise<T>
+  withTemporaryThread<T>(work: (thread: Pick<Thread, 'ask'>) => Promise<T>): Promise<T>
   owner(name: string): Pick<Thread, 'ask'>
   /** The name's next thread may be another. */
   release(name: string): void
@@ -46,7 +46,7 @@ export class Replacements {
   /** @throws bad_request when the copy is not good; unavailable when its thread dies */
   async prepare(name: string, copy: string): Promise<PreparedRestore> {
     const prepared = await this.#preparing.run(() =>
-      this.#options.aside((thread) => thread.ask({ type: 'prepare', database: name, copy })),
+      this.#options.withTemporaryThread((thread) => thread.ask({ type: 'prepare', database: name, copy })),
     )
     return this.#handed(name, prepared)
   }

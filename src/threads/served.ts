@@ -17,7 +17,7 @@ import type { RememberingStore } from '../storage/history-store.ts'
 import type { ServedDatabase, StreamMethod, ThreadEvent } from './thread-protocol.ts'
 
 /** What of its thread a database is served with. */
-interface Served {
+interface ServingThread {
   readonly name: string
   readonly incarnation: number
   settings(): Settings
@@ -30,24 +30,24 @@ interface Served {
 }
 
 /** @returns what is asked of it, by the names of thread-protocol.ts */
-export async function served(store: RememberingStore, around: Served): Promise<ServedDatabase> {
-  const { name, incarnation, views, tell } = around
-  const { policy } = around.settings().rules
-  const sandbox = policySandbox(policy, around.functions.sandbox, name)
+export async function serveDatabase(store: RememberingStore, thread: ServingThread): Promise<ServedDatabase> {
+  const { name, incarnation, views, tell } = thread
+  const { policy } = thread.settings().rules
+  const sandbox = policySandbox(policy, thread.functions.sandbox, name)
   const house = policy.designDocs ? { sandbox, name, incarnation } : null
   const options = {
     name,
-    limits: () => around.settings().limits,
-    rules: () => around.settings().rules,
-    space: () => around.space(),
+    limits: () => thread.settings().limits,
+    rules: () => thread.settings().rules,
+    space: () => thread.space(),
     onSecured: (security: SecurityObject) => tell({ type: 'secured', incarnation, security }),
     onMassDeletion: (found: MassDeletion) => tell({ type: 'alarm', incarnation, found }),
     sandbox,
     incarnation,
-    startCompaction: () => around.startCompaction(),
+    startCompaction: () => thread.startCompaction(),
     viewBytes: () => views.bytesOf(store),
   }
-  const isUsers = holdsAccounts(name, around.settings().rules.users.database)
+  const isUsers = holdsAccounts(name, thread.settings().rules.users.database)
   const documents = isUsers
     ? await usersDatabase(store, { ...options, compilePattern })
     : storeDatabase(store, options)
@@ -56,7 +56,7 @@ export async function served(store: RememberingStore, around: Served): Promise<S
   const database: ServedDatabase = {
     ...documents,
     ...(policy.designDocs ? storeViews({ store, sandbox, incarnation, memory: views }) : refusedViews(store)),
-    ...storeFind(store, name, () => around.settings().rules.find),
+    ...storeFind(store, name, () => thread.settings().rules.find),
     changes: (user, request) => changesPage(store, user, request, house),
     readFilterBody: async (_user, body, withText) => readFilterBody(body, withText),
   }

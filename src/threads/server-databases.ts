@@ -86,7 +86,7 @@ class ServerDatabases implements OwnedDatabases {
   readonly #updateListeners = new Set<() => void>()
   readonly #securityListeners = new Set<(database: string) => void>()
   readonly #replacements = new Replacements({
-    aside: (work) => this.#pool.aside(work),
+    withTemporaryThread: (work) => this.#pool.withTemporaryThread(work),
     owner: (name) => this.#pool.owner(name),
     release: (name) => this.#pool.release(name),
     catalog: (method, ...args) => this.#catalogChange(method, ...args),

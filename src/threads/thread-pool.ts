@@ -14,7 +14,7 @@ import { Thread } from './thread.ts'
 import type { CatalogMethod, DatabaseThreadEvent, OpenedCatalog, ThreadOptions } from './thread-protocol.ts'
 import { ThreadRecord } from './thread-record.ts'
 import type { ThreadReport } from './thread-stats.ts'
-import { Suspects, Watchdog } from './watchdog.ts'
+import { Quarantine, Watchdog } from './watchdog.ts'
 
 /**
  * Threads of users' databases. Each has its own log to sync: threads that wait for a disk cost little
@@ -55,11 +55,11 @@ export class Pool {
   /** Serve users' databases. */
   readonly #slots: Slot[] = []
   /** Serves suspects. */
-  #apart: Slot | undefined
-  readonly #suspects = new Suspects()
+  #quarantineSlot: Slot | undefined
+  readonly #quarantine = new Quarantine()
   readonly #watchdog: Watchdog
   readonly #owners = new Map<string, Slot>()
-  readonly #aside = new Set<Thread>()
+  readonly #temporary = new Set<Thread>()
   #settings: Settings
   #space = AMPLE_SPACE
   #hasCatalog = false
@@ -82,7 +82,7 @@ export class Pool {
    * @throws unavailable for a time after the database has made its thread hang again and again
    */
   server(database: string): Thread {
-    if (this.#suspects.isPaused(database)) throw new CouchError('unavailable')
+    if (this.#quarantine.isPaused(database)) throw new CouchError('unavailable')
     return this.owner(database)
   }
 
@@ -107,15 +107,15 @@ export class Pool {
 
   #slotFor(database: string): Slot {
     if (this.#isSystem(database)) return this.#system
-    if (!this.#suspects.has(database)) return this.#leastLoaded()
-    this.#apart ??= this.#makeSlot()
-    return this.#apart
+    if (!this.#quarantine.has(database)) return this.#leastLoaded()
+    this.#quarantineSlot ??= this.#makeSlot()
+    return this.#quarantineSlot
   }
 
   /** The database is deleted. */
   forget(database: string): void {
     this.release(database)
-    this.#suspects.remove(database)
+    this.#quarantine.remove(database)
   }
 
   /** No thread has the database open. */
@@ -210,7 +210,7 @@ export class Pool {
   #died(slot: Slot, suspects: readonly string[], fault: unknown): void {
     if (this.#isClosing) return
     const databases = [...slot.databases]
-    for (const name of suspects) this.#suspect(name, slot)
+    for (const name of suspects) this.#addToQuarantine(name, slot)
     this.#options.onDeath(databases, fault ?? new Error('a database thread has ended'))
     if (slot !== this.#system || !this.#hasCatalog) return
     // The data folder must not stay without its lock.
@@ -219,20 +219,20 @@ export class Pool {
   }
 
   /** The thread is gone: what it served is nowhere open. */
-  #suspect(database: string, slot: Slot): void {
+  #addToQuarantine(database: string, slot: Slot): void {
     if (this.#isSystem(database) || this.#owners.get(database) !== slot) return
-    this.#suspects.add(database)
+    this.#quarantine.add(database)
     this.release(database)
   }
 
   /** Does work that would hold up a thread that serves databases, on one of its own that ends with it. */
-  async aside<T>(work: (thread: Thread) => Promise<T>): Promise<T> {
+  async withTemporaryThread<T>(work: (thread: Thread) => Promise<T>): Promise<T> {
     const thread = this.#startThread()
-    this.#aside.add(thread)
+    this.#temporary.add(thread)
     try {
       return await work(thread)
     } finally {
-      this.#aside.delete(thread)
+      this.#temporary.delete(thread)
       await thread.stop()
     }
   }
@@ -271,7 +271,7 @@ export class Pool {
     this.#isClosing = true
     this.#watchdog.wake()
     await Promise.all(
-      [...this.#started.map(({ thread }) => thread), ...this.#aside].map((thread) => thread.stop()),
+      [...this.#started.map(({ thread }) => thread), ...this.#temporary].map((thread) => thread.stop()),
     )
     this.#watchdog.close()
   }

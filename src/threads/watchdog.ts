@@ -146,7 +146,7 @@ interface Record {
   last: number
 }
 
-export class Suspects {
+export class Quarantine {
   readonly #now: () => number
   /** Oldest first. */
   readonly #records = new Map<string, Record>()

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { DEFAULT_RULES } from '../../src/core/types.ts'
 import type { GarbageCounts } from '../../src/storage/upkeep.ts'
-import { isDue, keeping } from '../../src/threads/compactions.ts'
+import { isDue, retention } from '../../src/threads/compactions.ts'
 
 const NOW = 1_700_000_000_000
 const DAY = 24 * 60 * 60 * 1000
@@ -43,6 +43,6 @@ t.test('what is left when nothing is to be kept any more need not wait', async (
   const off = { ...RULES, keepMs: 0 }
   t.equal(isDue(wear({ oldestKept: NOW - 1, compactedAt: NOW }), off, NOW), true)
   t.equal(isDue(wear({}), off, NOW), false)
-  t.same(keeping(off, NOW), {})
-  t.same(keeping(RULES, NOW), { keepSince: NOW - 30 * DAY, keepBytes: 2 ** 30 })
+  t.same(retention(off, NOW), {})
+  t.same(retention(RULES, NOW), { keepSince: NOW - 30 * DAY, keepBytes: 2 ** 30 })
 })

@@ -150,9 +150,9 @@ function fakes() {
     },
   }
   const compactions = new Compactions({
-    accompany: (_name, _inc, work) => work(store),
+    keepOpen: (_name, _inc, work) => work(store),
     tell: (reply) => told.push(reply),
-    keeping: () => ({}),
+    retention: () => ({}),
   })
   return {
     told,

@@ -12,7 +12,7 @@ import {
 } from '../../src/core/heartbeat.ts'
 import { DEFAULT_LIMITS, DEFAULT_RULES } from '../../src/core/types.ts'
 import { heapLimit } from '../../src/threads/thread-stats.ts'
-import { HangError, processorMs, Suspects, Watchdog, type Watched } from '../../src/threads/watchdog.ts'
+import { HangError, processorMs, Quarantine, Watchdog, type Watched } from '../../src/threads/watchdog.ts'
 import { ADMIN } from '../documents/helpers.ts'
 import { DEADLY_ENTRY, idsOf, put, serve, until } from './served.ts'
 
@@ -136,24 +136,24 @@ t.test('a heap limit is what is configured, or a part of the memory', async (t) 
 
 t.test('who hangs a thread again and again is refused for longer and longer', async (t) => {
   let now = 0
-  const suspects = new Suspects(() => now)
-  t.notOk(suspects.has('a') || suspects.isPaused('a'))
-  suspects.add('a')
-  t.ok(suspects.has('a') && !suspects.isPaused('a'))
+  const quarantine = new Quarantine(() => now)
+  t.notOk(quarantine.has('a') || quarantine.isPaused('a'))
+  quarantine.add('a')
+  t.ok(quarantine.has('a') && !quarantine.isPaused('a'))
   const pauses: number[] = []
   for (let n = 0; n < 9; n += 1) {
-    suspects.add('a')
+    quarantine.add('a')
     const begun = now
-    while (suspects.isPaused('a')) now += 1000
+    while (quarantine.isPaused('a')) now += 1000
     pauses.push((now - begun) / 1000)
   }
   t.strictSame(pauses, [10, 20, 40, 80, 160, 320, 600, 600, 600])
   now += 60 * 60_000
-  t.notOk(suspects.has('a'))
-  for (let n = 0; n < 1001; n += 1) suspects.add(`d${n}`)
-  t.notOk(suspects.has('d0'))
-  suspects.remove('d1')
-  t.notOk(suspects.has('d1'))
+  t.notOk(quarantine.has('a'))
+  for (let n = 0; n < 1001; n += 1) quarantine.add(`d${n}`)
+  t.notOk(quarantine.has('d0'))
+  quarantine.remove('d1')
+  t.notOk(quarantine.has('d1'))
 })
 
 /** Two databases of one thread, watched more closely than in a server. */

@@ -216,7 +216,7 @@ t.test('closing everything waits for what is in use, and refuses the rest', asyn
 t.test('work in the background keeps a database from being closed for want of room', async (t) => {
   const { stores, events, touch } = fakes(1)
   const gate = deferred()
-  const working = stores.accompany('a', 1, async (store) => {
+  const working = stores.keepOpen('a', 1, async (store) => {
     await gate.promise
     return store.isOpen
   })
@@ -234,7 +234,7 @@ t.test('work in the background does not keep it from being dropped, or closed wi
   for (const end of ['drop', 'closeAll'] as const) {
     const { stores, events } = fakes(2)
     const gate = deferred()
-    const working = stores.accompany('a', 1, async (store) => {
+    const working = stores.keepOpen('a', 1, async (store) => {
       await gate.promise
       if (!store.isOpen) throw new Error('it is closed')
     })

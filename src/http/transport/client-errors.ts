@@ -3,7 +3,7 @@ import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import type { ConnectionError, FastifyInstance } from 'fastify'
 import { CouchError, type ErrorName } from '../../core/errors.ts'
-import { Turns } from '../../threads/turns.ts'
+import { FairQueue } from '../../threads/fair-queue.ts'
 import { corsLines } from '../plugins/cross-origin.ts'
 import { closeInStages, isEnding, notHttp, rawAnswer } from './raw-answer.ts'
 
@@ -24,7 +24,7 @@ interface PendingAnswer {
 const answered = new WeakSet<Socket>()
 
 /** Spreads ends over turns of the event loop: a network that fails breaks hundreds of connections at once, at 0.1 ms each. */
-const ends = new Turns<() => void>((end) => end())
+const ends = new FairQueue<() => void>((end) => end())
 
 /** Answers once, and ends the connection, now or a few turns later. Fastify calls it with the app as `this`. */
 export function answerClientError(this: FastifyInstance, error: ConnectionError, socket: Socket): void {

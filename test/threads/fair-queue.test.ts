@@ -1,16 +1,16 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import t from 'tap'
-import { Turns } from '../../src/threads/turns.ts'
+import { FairQueue } from '../../src/threads/fair-queue.ts'
 
 /** Holds the thread longer than one turn may last. */
 function work(ms: number): void {
   for (const end = performance.now() + ms; performance.now() < end; );
 }
 
-/** Turns that note what is begun, each piece holding the thread for `ms`. */
+/** FairQueue that note what is begun, each piece holding the thread for `ms`. */
 function noting(ms = 0) {
   const begun: string[] = []
-  const turns = new Turns<string>((piece) => {
+  const turns = new FairQueue<string>((piece) => {
     begun.push(piece)
     work(ms)
   })
@@ -72,7 +72,7 @@ t.test('all can be begun at once', async (t) => {
 
 t.test('work that adds work is served', async (t) => {
   const begun: string[] = []
-  const turns = new Turns<string>((piece) => {
+  const turns = new FairQueue<string>((piece) => {
     begun.push(piece)
     if (piece === '1') turns.add('a', '2')
   })
@@ -83,7 +83,7 @@ t.test('work that adds work is served', async (t) => {
 
 t.test('a long piece ends the turn of the loop, so that what was done before it can go out', async (t) => {
   const begun: string[] = []
-  const turns = new Turns<string>((piece) => begun.push(piece), {
+  const turns = new FairQueue<string>((piece) => begun.push(piece), {
     isLong: (piece) => piece.startsWith('long'),
     canWait: () => false,
   })
@@ -100,7 +100,10 @@ t.test('a long piece ends the turn of the loop, so that what was done before it 
 
 t.test('what comes in the turn of a long piece waits, though nothing waited when that began', async (t) => {
   const begun: string[] = []
-  const turns = new Turns<string>((piece) => begun.push(piece), { isLong: () => true, canWait: () => false })
+  const turns = new FairQueue<string>((piece) => begun.push(piece), {
+    isLong: () => true,
+    canWait: () => false,
+  })
   for (const piece of ['1', '2', '3']) {
     turns.add(piece, piece)
     turns.run()
@@ -122,10 +125,10 @@ t.test('what comes bit by bit takes no more of a turn than what comes at once', 
   while (begun.length < 10) await turn()
 })
 
-/** Turns in which pieces named `page` can wait. */
+/** FairQueue in which pieces named `page` can wait. */
 function patient() {
   const begun: string[] = []
-  const turns = new Turns<string>((piece) => begun.push(piece), {
+  const turns = new FairQueue<string>((piece) => begun.push(piece), {
     isLong: () => false,
     canWait: (piece) => piece.startsWith('page'),
   })

@@ -23,7 +23,7 @@ interface Kinds<Work> {
   canWait(work: Work): boolean
 }
 
-export class Turns<Work> {
+export class FairQueue<Work> {
   readonly #begin: (work: Work) => void
   readonly #kinds: Kinds<Work>
   /** Insertion order is the order of service: a database served goes to the end. */
