@@ -101,7 +101,7 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
     idleMs: options.idleMs,
     checkMs: options.checkMs,
     onCut: (count) =>
-      services.logger.warn({ count }, 'connections were cut: their requests had not ended in time'),
+      services.logger.warn({ count }, 'connections were cut, since their requests had not ended in time'),
   })
   app.decorate('connections', connections)
   app.decorate('secure', null)

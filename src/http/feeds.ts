@@ -59,7 +59,7 @@ export async function answerFeed(
   const feed = new Feed(source, callerOf(request, reply), asked)
   try {
     const { state, unknownEpoch } = await feed.open()
-    if (unknownEpoch) request.log.warn(factsOf(request), 'a feed begins anew: its since is of another store')
+    if (unknownEpoch) request.log.warn(factsOf(request), 'a feed starts from the beginning: its token is not from this database')
     const etag = kind === 'normal' ? etagOf(state) : null
     if (etag !== null && isKnownToClient(request, reply, etag)) return sendNotModified(reply)
     const stream = openStream(request, reply, {

@@ -87,10 +87,40 @@ export function localPath(text: string): string | null {
   return origin === HERE && !pathname.startsWith('//') ? pathname + search + hash : null
 }
 
-interface DocumentParams {
-  readonly docid?: string
-  readonly ddoc?: string
-  readonly local?: string
+/** The parameters in the paths of routes, by their names in the route table. */
+type PathParams = Readonly<
+  Partial<
+    Record<
+      | 'db'
+      | 'docid'
+      | 'ddoc'
+      | 'local'
+      | 'view'
+      | 'node'
+      | 'section'
+      | 'key'
+      | 'id'
+      | 'name'
+      | 'alarm'
+      | '*',
+      string
+    >
+  >
+>
+
+/** @returns the parameters of the matched route, decoded; none for a request without a route */
+export function pathParams({ params }: FastifyRequest): PathParams {
+  return (params as PathParams | null | undefined) ?? {}
+}
+
+/**
+ * A parameter that the route's path has.
+ * @throws Error if the path has none of this name
+ */
+export function pathParam(request: FastifyRequest, name: keyof PathParams): string {
+  const value = pathParams(request)[name]
+  if (value === undefined) throw new Error(`No parameter ${name} on ${request.routeOptions.url}`)
+  return value
 }
 
 /**
@@ -99,7 +129,7 @@ interface DocumentParams {
  * @throws bad_request
  */
 export function idOf(request: FastifyRequest): string {
-  const { docid = '', ddoc, local } = request.params as DocumentParams
+  const { docid = '', ddoc, local } = pathParams(request)
   if (ddoc !== undefined) return DESIGN_PREFIX + ddoc
   if (local !== undefined) return LOCAL_PREFIX + local
   if (docid === '_local' || docid === LOCAL_PREFIX) {

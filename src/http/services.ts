@@ -1,3 +1,4 @@
+import { pathParam } from './request-params.ts'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
 import type { Accounts } from '../auth/accounts.ts'
@@ -65,7 +66,7 @@ export function tenantOf({ server, user }: FastifyRequest): string | null {
 /** Whether the caller is the tenant who owns the database of the route. */
 export function isOwner(request: FastifyRequest): boolean {
   const tenant = tenantOf(request)
-  const { db } = request.params as { db: string }
+  const db = pathParam(request, 'db')
   return tenant !== null && request.server.services.policy.ownerOf(db) === tenant
 }
 

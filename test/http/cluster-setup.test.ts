@@ -105,7 +105,7 @@ t.test('what is refused, and changes nothing', async (t) => {
     [{ ...LIVESYNC, ensure_dbs_exist: Array(101).fill('a') }, /too many/],
     ...['enable_cluster', 'add_node', 'remove_node', 'receive_cookie'].map((action): [unknown, RegExp] => [
       { ...LIVESYNC, action },
-      /single node and joins no cluster/,
+      /single node and cannot join a cluster/,
     ]),
   ]
   for (const [body, reason] of cases) {

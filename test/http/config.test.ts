@@ -120,7 +120,7 @@ t.test('secrets are set, and never shown', async (t) => {
       const refused = await call('PUT', path, { body: JSON.stringify(mask) })
       t.match(refused, {
         status: 400,
-        json: { error: 'bad_request', reason: /mask that stands for a secret/ },
+        json: { error: 'bad_request', reason: /mask of a secret/ },
       })
     }
     t.match(await readFile(server.path, 'utf8'), 's3cr3t-two', 'it is kept')

@@ -341,6 +341,6 @@ t.test('other parts of the house tell theirs beside it; one that cannot hides no
   const families = readPrometheus((await connect(t, { url })('GET', PATH)).text)
   t.equal(sampleOf(families, 'settee_tenant_bytes', { account: 'anna' }), 7)
   t.ok(families.has('couchdb_httpd_requests_total'))
-  t.match(lines.join(''), /cannot tell its metrics/)
+  t.match(lines.join(''), /cannot report its metrics/)
   t.match(lines.join(''), /no usage/)
 })

@@ -47,7 +47,7 @@ t.test('a page of elsewhere changes nothing, with whatever credentials', async (
   }
   t.strictSame(databases.names(), ['db'])
   t.match(await call('PUT', '/x', { headers: { origin: 'https://evil.example' }, auth: ADMIN }), {
-    json: { reason: /^Pages of https:\/\/evil\.example may change nothing here/ },
+    json: { reason: /^Pages of https:\/\/evil\.example may not change anything here/ },
   })
   const long = await call('PUT', '/x', { headers: { origin: `https://${'x'.repeat(20_000)}` }, auth: ADMIN })
   t.ok(long.text.length < 500)

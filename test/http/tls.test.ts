@@ -276,10 +276,10 @@ t.test('what a start says of files that do not serve', async (t) => {
   for (const [tls, reason] of cases) await t.rejects(startTestServer(t, { tls }), { message: reason })
 })
 
-t.test('a certificate that has run out is told of', async (t) => {
+t.test('an expired certificate is logged', async (t) => {
   const tls = await certificateFiles(t, { notAfter: new Date(Date.now() - 1000) })
   const logFile = `${tls.certFile}.log`
   await startTestServer(t, { tls, logFile, logLevel: 'error' })
-  await until(async () => (await readFile(logFile, 'utf8')).includes('has run out'))
+  await until(async () => (await readFile(logFile, 'utf8')).includes('has expired'))
   t.pass('in the log')
 })

@@ -1,3 +1,4 @@
+import { pathParam } from '../request-params.ts'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
@@ -99,7 +100,7 @@ async function requireOwner(request: FastifyRequest): Promise<void> {
 type RequireRole = (...asked: Parameters<typeof requireMember>) => void
 
 async function enterDatabase(request: FastifyRequest, requireRole: RequireRole): Promise<void> {
-  const { db } = request.params as { db: string }
+  const db = pathParam(request, 'db')
   if (db.startsWith('_') && !isLegalName(db)) refuseServerPath(request, db)
   const { usersDatabase } = request.server.services.databases
   if (holdsAccounts(db, usersDatabase) && request.identity.token !== null) refuseToken(request.user)
@@ -110,7 +111,7 @@ async function enterDatabase(request: FastifyRequest, requireRole: RequireRole):
 
 /** @throws no_database */
 function namedDatabase(request: FastifyRequest): DatabaseHandle {
-  const { db } = request.params as { db: string }
+  const db = pathParam(request, 'db')
   return request.server.services.databases.get(db)
 }
 
@@ -157,7 +158,7 @@ function databaseOrNull(request: FastifyRequest): DatabaseHandle | null {
 
 /** Whether the caller may know that the database is there. In single mode accounts may, as in CouchDB. */
 function isTold(request: FastifyRequest, security: SecurityObject | null): boolean {
-  const { db } = request.params as { db: string }
+  const db = pathParam(request, 'db')
   if (databaseRole(request.user, security) !== 'none') return true
   if (request.user.name === null) return false
   return tenantOf(request) === null || db.startsWith('_') || isOwner(request)

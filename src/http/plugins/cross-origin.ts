@@ -262,7 +262,7 @@ function foreignHost(request: FastifyRequest, isBoundHere: () => boolean): Couch
   return new CouchError(
     'forbidden',
     `While there is no admin, this server answers to localhost and 127.0.0.1 only, not to ${shown(host)}. ` +
-      'Make one: PUT /_node/_local/_config/admins/{name}.',
+      'Create one: PUT /_node/_local/_config/admins/{name}.',
   )
 }
 
@@ -273,7 +273,7 @@ function foreignPage(request: FastifyRequest): CouchError | undefined {
   if (request.server.cors.of(hostOf(request)).allows(page) || isOwn(request, page)) return undefined
   return new CouchError(
     'forbidden',
-    `Pages of ${shown(page)} may change nothing here: the origin is not in cors/origins, and is not the server's own.`,
+    `Pages of ${shown(page)} may not change anything here: the origin is neither in cors/origins nor the server's own.`,
   )
 }
 

@@ -161,7 +161,7 @@ function faultOfRequest(request: FastifyRequest, reply: FastifyReply): CouchErro
 
 function tooMany(reply: FastifyReply, limit: string): CouchError {
   reply.header('Retry-After', '5')
-  return new CouchError('unavailable', `There are too many connections (${limit}); try again.`)
+  return new CouchError('unavailable', `There are too many connections (${limit}). Try again later.`)
 }
 
 /** Node's own check for `Host` is off (app.ts), since its refusal has no body. */

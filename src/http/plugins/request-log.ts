@@ -1,3 +1,4 @@
+import { pathParams } from '../request-params.ts'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import type { CouchError } from '../../core/errors.ts'
@@ -37,7 +38,7 @@ export function factsOf(request: FastifyRequest): Record<string, unknown> {
     id: request.id,
     method: request.method,
     route: request.routeOptions.url,
-    database: databaseOf(request),
+    database: pathParams(request).db,
   }
 }
 
@@ -56,10 +57,6 @@ export function levelOf({ code, cause }: CouchError): 'debug' | 'warn' | 'error'
   return code === 'unavailable' && cause === undefined ? 'warn' : 'error'
 }
 
-function databaseOf({ params }: FastifyRequest): string | undefined {
-  return (params as { db?: string } | null | undefined)?.db
-}
-
 function logRequest(request: FastifyRequest, reply: FastifyReply): void {
   const { logger } = request.server.services
   if (!logger.isLevelEnabled('debug')) return
@@ -69,7 +66,7 @@ function logRequest(request: FastifyRequest, reply: FastifyReply): void {
       id: request.id,
       method: request.method,
       path,
-      database: databaseOf(request),
+      database: pathParams(request).db,
       account: request.user?.name,
       address: request.address,
       status: reply.statusCode,

@@ -6,7 +6,7 @@ import type { Hosted } from '../../hosted/hosted.ts'
 import type { NewAccount } from '../../hosted/tenant-accounts.ts'
 import { readQuota } from '../../hosted/usage.ts'
 import { sendJson } from '../replies.ts'
-import { count, queryOf } from '../request-params.ts'
+import { count, queryOf, pathParam } from '../request-params.ts'
 import { COUNT, type Path, registerPaths, type Schema, shape } from '../route-table.ts'
 import { readSmallJson } from '../transport/body-reader.ts'
 
@@ -71,12 +71,12 @@ async function signUpLimit(app: FastifyInstance): Promise<SignUpLimit> {
 function hostedOf(request: FastifyRequest): Hosted {
   const { hosted } = request.server.services
   if (hosted === null)
-    throw new CouchError('not_found', 'There are accounts of this kind in hosted mode only.')
+    throw new CouchError('not_found', 'This call exists in hosted mode only.')
   return hosted
 }
 
 function nameOf(request: FastifyRequest): string {
-  return (request.params as { name: string }).name
+  return pathParam(request, 'name')
 }
 
 async function listAccounts(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
@@ -185,13 +185,13 @@ async function signUp(
 ): Promise<FastifyReply> {
   const { accounts } = hostedOf(request)
   if (!request.server.services.config.boolean('settee', 'sign_up')) {
-    throw new CouchError('forbidden', 'Accounts of this server are made by its admin.')
+    throw new CouchError('forbidden', 'Only an admin creates accounts on this server.')
   }
   // Before the body is read: whoever has no right to an account sends nothing.
   const found = await limit?.(request)
   if (found?.isAllowed === false && found.isExceeded) {
     reply.header('Retry-After', String(found.ttlInSeconds))
-    throw new CouchError('too_many_requests', 'Too many accounts were made from this address.')
+    throw new CouchError('too_many_requests', 'Too many accounts were created from this address.')
   }
   const { name, password } = credentialsBody(await readSmallJson(request))
   await accounts.signUp(name, password)

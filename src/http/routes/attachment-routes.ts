@@ -17,7 +17,7 @@ import {
   sendPieces,
   setEtag,
 } from '../replies.ts'
-import { idOf, parentRev, queryOf, textParam } from '../request-params.ts'
+import { idOf, parentRev, queryOf, textParam, pathParam } from '../request-params.ts'
 import type { Path } from '../route-table.ts'
 import { requestSizeLimit, type SizeLimit, withRawBody } from '../transport/body-reader.ts'
 import { chooseEncoding } from '../transport/compression.ts'
@@ -62,7 +62,7 @@ export const attachmentRoutes: readonly Path[] = [
 async function getAttachment(request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
   const id = idOf(request)
   if (isLocalId(id)) throw new CouchError('bad_request', '_local documents do not accept attachments.')
-  const { '*': name } = request.params as { '*': string }
+  const name = pathParam(request, '*')
   const rev = textParam(queryOf(request), 'rev')
   const content = await databaseOf(request).openAttachment(request.user, id, name, rev)
   const etag = `"${content.digest.replace(/^md5-/, '')}"`
@@ -139,7 +139,7 @@ async function putAttachment(request: FastifyRequest, reply: FastifyReply): Prom
   const saved = await withRawBody(request, attachmentSizeLimit(request, name), (body) =>
     databaseOf(request).putAttachment(request.user, id, name, body, options),
   )
-  const { db } = request.params as { db: string }
+  const db = pathParam(request, 'db')
   const path = name.split('/').map(encodeURIComponent).join('/')
   setEtag(reply, `"${saved.rev}"`)
   reply.header('Location', `${documentUrl(request, db, id)}/${path}`)
@@ -156,7 +156,7 @@ async function deleteAttachment(request: FastifyRequest, reply: FastifyReply): P
 function addressed(request: FastifyRequest): { id: string; name: string } {
   const id = idOf(request)
   if (isLocalId(id)) throw new CouchError('bad_request', '_local documents do not accept attachments.')
-  const { '*': name } = request.params as { '*': string }
+  const name = pathParam(request, '*')
   return { id, name }
 }
 

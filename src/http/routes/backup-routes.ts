@@ -1,4 +1,5 @@
 /** Backups of the whole server; docs/settee-api.md, docs/operating.md. */
+import { pathParam } from '../request-params.ts'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { SYSTEM_USER } from '../../auth/users-feed.ts'
 import { summaryOf } from '../../backup/backup-folder.ts'
@@ -92,7 +93,7 @@ async function removeBackup(request: FastifyRequest, reply: FastifyReply): Promi
 }
 
 function idOf(request: FastifyRequest): string {
-  return (request.params as { id: string }).id
+  return pathParam(request, 'id')
 }
 
 function timeText(time: number): string {
@@ -128,7 +129,7 @@ const restoreBody = shape<RestoreBody>({
 
 /** Answers when the database is restored. A path on the server is no backup's name here. */
 async function restore(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  const { id } = request.params as { id: string }
+  const id = pathParam(request, 'id')
   const { config, policy, logger } = request.server.services
   const restorer = localRestorer(policy.databases, () => backupsFolder(config))
   const { database, as = null } = restoreBody(await readSmallJson(request))

@@ -86,7 +86,7 @@ function act(request: FastifyRequest, asked: Setup): Promise<void> {
     case 'receive_cookie':
       throw new CouchError(
         'bad_request',
-        'settee is a single node and joins no cluster: use enable_single_node.',
+        'settee is a single node and cannot join a cluster: use enable_single_node.',
       )
     default:
       // CouchDB's words, with its quote.

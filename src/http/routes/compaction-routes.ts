@@ -1,4 +1,5 @@
 /** Cleaning up, purging, and what is at work; protocol.md 4.6, 4.7, 15. */
+import { pathParam } from '../request-params.ts'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { BackupTask } from '../../backup/backups.ts'
 import { DESIGN_PREFIX } from '../../core/ids.ts'
@@ -62,7 +63,7 @@ export const maintenanceRoutes: readonly Path[] = [
 
 /** The database of a route for server admins, which plugins/access.ts does not enter. @throws no_database */
 function namedDatabase(request: FastifyRequest): DatabaseHandle {
-  const { db } = request.params as { db: string }
+  const db = pathParam(request, 'db')
   return request.server.services.databases.get(db)
 }
 
@@ -73,7 +74,7 @@ async function compact(request: FastifyRequest, reply: FastifyReply): Promise<Fa
 
 /** Indexes of views are in memory: there is nothing to compact. @throws not_found, deleted, as CouchDB does */
 async function compactViews(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  const { ddoc } = request.params as { ddoc: string }
+  const ddoc = pathParam(request, 'ddoc')
   await databaseOf(request).open(request.user, DESIGN_PREFIX + ddoc, {})
   return sendJson(reply, 202, { ok: true })
 }

@@ -2,6 +2,7 @@
  * The configuration over HTTP; protocol.md 12.1. `/_config` is CouchDB 1.x's address of the same calls, which
  * vendors' guides still name (clients.md 1.3).
  */
+import { pathParam, pathParams } from '../request-params.ts'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { isServerAdmin, requireServerAdmin } from '../../auth/accounts.ts'
 import { deleteAdmin, reloadConfig, setAdmin } from '../../auth/admins.ts'
@@ -79,19 +80,13 @@ const configValue = shape<string>({
 type Keys = Readonly<Record<string, string>>
 type Sections = Readonly<Record<string, Keys>>
 
-interface Params {
-  readonly node?: string
-  readonly section: string
-  readonly key: string
-}
-
 async function node(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  paramsOf(request)
+  checkNode(request)
   return sendJson(reply, 200, { name: nodeName(request.server.services.config) })
 }
 
 async function wholeConfig(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  paramsOf(request)
+  checkNode(request)
   return sendJson(reply, 200, isServerAdmin(request.user) ? shownConfig(request) : viewOf(request))
 }
 
@@ -124,14 +119,15 @@ function viewOf({ server, user }: FastifyRequest): Sections {
 }
 
 async function reload(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  paramsOf(request)
+  checkNode(request)
   const { config, logger } = request.server.services
   await reloadConfig(config, logger)
   return sendJson(reply, 200, { ok: true })
 }
 
 async function section(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  const { section } = paramsOf(request)
+  checkNode(request)
+  const section = pathParam(request, 'section')
   if (isServerAdmin(request.user)) {
     return sendJson(reply, 200, shownSection(section, request.server.services.config.section(section)))
   }
@@ -140,7 +136,9 @@ async function section(request: FastifyRequest, reply: FastifyReply): Promise<Fa
 }
 
 async function value(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  const { section, key } = paramsOf(request)
+  checkNode(request)
+  const section = pathParam(request, 'section')
+  const key = pathParam(request, 'key')
   const text = isServerAdmin(request.user)
     ? request.server.services.config.get(section, key)
     : valueIn(viewOf(request), section, key)
@@ -149,7 +147,9 @@ async function value(request: FastifyRequest, reply: FastifyReply): Promise<Fast
 }
 
 async function setValue(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  const { section, key } = paramsOf(request)
+  checkNode(request)
+  const section = pathParam(request, 'section')
+  const key = pathParam(request, 'key')
   if (!isServerAdmin(request.user)) requireShown(request, section, key)
   const text = configValue(await readSmallJson(request))
   if (!isServerAdmin(request.user))
@@ -157,7 +157,7 @@ async function setValue(request: FastifyRequest, reply: FastifyReply): Promise<F
   if (isSecretKey(section, key) && MASKED.test(text)) {
     throw new CouchError(
       'bad_request',
-      'The value is the mask that stands for a secret, and no secret itself.',
+      'The value is the mask of a secret, not a secret.',
     )
   }
   const { config } = request.server.services
@@ -193,7 +193,9 @@ function refusalOf(section: string, key: string, inEffect: string | undefined): 
 }
 
 async function deleteValue(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  const { section, key } = paramsOf(request)
+  checkNode(request)
+  const section = pathParam(request, 'section')
+  const key = pathParam(request, 'key')
   if (!isServerAdmin(request.user)) throw new CouchError('forbidden', refusalOf(section, key, undefined))
   const { config } = request.server.services
   const old =
@@ -204,10 +206,9 @@ async function deleteValue(request: FastifyRequest, reply: FastifyReply): Promis
 }
 
 /** @throws no_such_node */
-function paramsOf(request: FastifyRequest): Params {
-  const params = request.params as Params
-  if (params.node !== undefined) checkNodeName(request.server.services.config, params.node)
-  return params
+function checkNode(request: FastifyRequest): void {
+  const { node } = pathParams(request)
+  if (node !== undefined) checkNodeName(request.server.services.config, node)
 }
 
 /**

@@ -7,7 +7,7 @@ import type { SecurityObject, UserCtx } from '../../core/types.ts'
 import { ADMIN_ONLY } from '../../documents/security.ts'
 import { databaseOf } from '../plugins/access-rules.ts'
 import { absoluteUrl, documentUrl, sendJson } from '../replies.ts'
-import { queryOf } from '../request-params.ts'
+import { queryOf, pathParam } from '../request-params.ts'
 import { type Path, type Schema, shape } from '../route-table.ts'
 import { LARGE_LIST_BODY, readSmallJson, requestSizeLimit, withBody } from '../transport/body-reader.ts'
 
@@ -80,7 +80,7 @@ function positive(name: string): Schema {
 }
 
 function nameOf(request: FastifyRequest): string {
-  return (request.params as { db: string }).db
+  return pathParam(request, 'db')
 }
 
 async function createDatabase(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {

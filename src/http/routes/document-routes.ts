@@ -25,8 +25,7 @@ import {
   openRevsParam,
   parentRev,
   type Query,
-  queryOf,
-} from '../request-params.ts'
+  queryOf, pathParam } from '../request-params.ts'
 import type { Path } from '../route-table.ts'
 import { requestSizeLimit, withBody } from '../transport/body-reader.ts'
 import { hostOf } from '../transport/client-address.ts'
@@ -180,7 +179,7 @@ function sendSaved(
   status: number,
   { id, rev }: SavedDocument,
 ): FastifyReply {
-  const { db } = request.params as { db: string }
+  const db = pathParam(request, 'db')
   setEtag(reply, `"${rev}"`)
   reply.header('Location', documentUrl(request, db, id))
   return sendJson(reply, status, { ok: true, id, rev })

@@ -8,7 +8,7 @@ import { databaseHealth, gatherFacts } from '../../metrics/health.ts'
 import { type Collector, type Family, familiesOf, orNull } from '../../metrics/metric.ts'
 import { systemInfo } from '../../metrics/process-metrics.ts'
 import { sendJson } from '../replies.ts'
-import { queryOf } from '../request-params.ts'
+import { queryOf, pathParam, pathParams } from '../request-params.ts'
 import { checkNodeName, type Path } from '../route-table.ts'
 
 export const metricsRoutes: readonly Path[] = [
@@ -43,16 +43,17 @@ async function prometheus(request: FastifyRequest, reply: FastifyReply): Promise
 /** What one part of the house cannot tell, or not in time, must not hide the rest. */
 async function collected(collect: Collector, logger: Logger): Promise<readonly Family[]> {
   const told = collect().catch((err: unknown) => {
-    logger.warn({ err }, 'a part of the server cannot tell its metrics')
+    logger.warn({ err }, 'a part of the server cannot report its metrics')
     return []
   })
   const families = await orNull<readonly Family[]>(told, COLLECT_MS)
-  if (families === null) logger.warn('a part of the server has not told its metrics in time')
+  if (families === null) logger.warn('a part of the server did not report its metrics in time')
   return families ?? []
 }
 
 async function stats(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  const { '*': path = '' } = checkNode(request)
+  checkNode(request)
+  const { '*': path = '' } = pathParams(request)
   const names = path.split('/').filter((name) => name !== '')
   const found = statAt(couchStats(await request.server.measure()), names)
   if (found === undefined) throw new CouchError('not_found')
@@ -65,10 +66,8 @@ async function system(request: FastifyRequest, reply: FastifyReply): Promise<Fas
 }
 
 /** @throws no_such_node */
-function checkNode(request: FastifyRequest): { readonly '*'?: string } {
-  const params = request.params as { readonly node: string; readonly '*'?: string }
-  checkNodeName(request.server.services.config, params.node)
-  return params
+function checkNode(request: FastifyRequest): void {
+  checkNodeName(request.server.services.config, pathParam(request, 'node'))
 }
 
 // Whether the server is well: `_up` for whoever asks, and in depth for those who watch over it; protocol.md 4.4.

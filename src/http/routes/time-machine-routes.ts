@@ -5,7 +5,7 @@ import { parseTime, type VersionChoice } from '../../documents/time-machine/time
 import { type Alarm, undoing } from '../../metrics/alarms.ts'
 import { databaseOf } from '../plugins/access-rules.ts'
 import { sendBytes, sendJson, streamJson } from '../replies.ts'
-import { count, isOn, type Query, queryOf, textParam } from '../request-params.ts'
+import { count, isOn, type Query, queryOf, textParam, pathParam } from '../request-params.ts'
 import { COUNT, type Path, type Schema, shape } from '../route-table.ts'
 import { LARGE_LIST_BODY, readSmallJson } from '../transport/body-reader.ts'
 import { sendStream } from '../transport/json-stream.ts'
@@ -86,7 +86,7 @@ function choiceOf(query: Query): VersionChoice {
   const at = timeParam(query, 'at')
   if (rev !== undefined && at === undefined) return { rev }
   if (at !== undefined && rev === undefined) return { at }
-  throw new CouchError('query_parse_error', 'Either `rev` or `at` says which version is meant.')
+  throw new CouchError('query_parse_error', 'Either `rev` or `at` must name the version.')
 }
 
 async function rewind(request: FastifyRequest, reply: FastifyReply): Promise<void> {
@@ -107,7 +107,7 @@ function timeParam(query: Query, name: string): number | undefined {
 function timeOf(value: unknown, name: string): number {
   const time = parseTime(String(value), 'utc')
   if (time !== null && (typeof value === 'string' || typeof value === 'number')) return time
-  throw new CouchError('bad_request', `\`${name}\` must be a time, as 2025-03-01T14:05Z, or in milliseconds.`)
+  throw new CouchError('bad_request', `\`${name}\` must be a time such as 2025-03-01T14:05Z, or milliseconds since 1970.`)
 }
 
 // Mass deletions that were noticed; docs/settee-api.md.
@@ -161,7 +161,7 @@ async function dismiss(
   reply: FastifyReply,
   database?: string,
 ): Promise<FastifyReply> {
-  const { alarm } = request.params as { alarm: string }
+  const alarm = pathParam(request, 'alarm')
   if (await request.server.services.alarms.dismiss(alarm, database)) return sendJson(reply, 200, { ok: true })
   throw new CouchError('not_found', 'There is no such alarm.')
 }

@@ -5,7 +5,7 @@ import type { Token } from '../../auth/token-record.ts'
 import { CouchError } from '../../core/errors.ts'
 import { reauthorize } from '../plugins/revocation.ts'
 import { sendJson } from '../replies.ts'
-import { queryOf, textParam } from '../request-params.ts'
+import { queryOf, textParam, pathParam } from '../request-params.ts'
 import { type Path, type Schema, shape } from '../route-table.ts'
 import { readSmallJson } from '../transport/body-reader.ts'
 
@@ -60,7 +60,7 @@ async function makeToken(request: FastifyRequest, reply: FastifyReply): Promise<
   const { accounts, tokens } = request.server.services
   const account = accountOf(request)
   if (account === null) {
-    throw new CouchError('bad_request', 'A token belongs to an account, and nobody is logged in.')
+    throw new CouchError('bad_request', 'A token belongs to an account, and you are not logged in.')
   }
   const { name, admin = false } = tokenBody(await readSmallJson(request))
   const owner = await accounts.find(account)
@@ -69,7 +69,7 @@ async function makeToken(request: FastifyRequest, reply: FastifyReply): Promise<
   await reauthorize(request)
   accountOf(request)
   if (admin && !(isServerAdmin(request.user) && isServerAdmin(owner))) {
-    throw new CouchError('forbidden', 'Only server admins have tokens that are server admins.')
+    throw new CouchError('forbidden', 'Only server admins may have tokens with the rights of a server admin.')
   }
   const { token, secret } = await tokens.make({ account, name, isAdmin: admin })
   reply.header('Cache-Control', 'no-store')
@@ -78,7 +78,7 @@ async function makeToken(request: FastifyRequest, reply: FastifyReply): Promise<
 
 /** A token may revoke itself, and no other. Others' tokens are not there for those who are no server admins. */
 async function revokeToken(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  const { id } = request.params as { id: string }
+  const id = pathParam(request, 'id')
   if (request.identity.token !== id) refuseTokens(request)
   const { tokens } = request.server.services
   const token = tokens.get(id)

@@ -4,7 +4,7 @@ import { CouchError } from '../../core/errors.ts'
 import { DESIGN_PREFIX } from '../../core/ids.ts'
 import { databaseOf } from '../plugins/access-rules.ts'
 import { sendBytes, streamJson } from '../replies.ts'
-import { queryOf } from '../request-params.ts'
+import { queryOf, pathParam } from '../request-params.ts'
 import type { Path } from '../route-table.ts'
 import { requestSizeLimit, withBody, withOptionalBody } from '../transport/body-reader.ts'
 
@@ -38,24 +38,22 @@ export const viewRoutes: readonly Path[] = [
   },
 ]
 
-interface ViewParams {
-  readonly ddoc: string
-  readonly view: string
+function designOf(request: FastifyRequest): string {
+  return DESIGN_PREFIX + pathParam(request, 'ddoc')
 }
 
-function paramsOf(request: FastifyRequest): { ddoc: string; view: string } {
-  const { ddoc, view } = request.params as ViewParams
-  return { ddoc: DESIGN_PREFIX + ddoc, view }
+function viewOf(request: FastifyRequest): { ddoc: string; view: string } {
+  return { ddoc: designOf(request), view: pathParam(request, 'view') }
 }
 
 async function getView(request: FastifyRequest, reply: FastifyReply): Promise<void> {
-  const { ddoc, view } = paramsOf(request)
+  const { ddoc, view } = viewOf(request)
   const parameters = Object.entries(queryOf(request))
   return streamJson(request, reply, 200, databaseOf(request).view(request.user, ddoc, view, parameters, null))
 }
 
 async function postView(request: FastifyRequest, reply: FastifyReply): Promise<void> {
-  const { ddoc, view } = paramsOf(request)
+  const { ddoc, view } = viewOf(request)
   const parameters = Object.entries(queryOf(request))
   return withOptionalBody(request, requestSizeLimit(request), (body) =>
     streamJson(request, reply, 200, databaseOf(request).view(request.user, ddoc, view, parameters, body)),
@@ -63,14 +61,14 @@ async function postView(request: FastifyRequest, reply: FastifyReply): Promise<v
 }
 
 async function postQueries(request: FastifyRequest, reply: FastifyReply): Promise<void> {
-  const { ddoc, view } = paramsOf(request)
+  const { ddoc, view } = viewOf(request)
   return withBody(request, requestSizeLimit(request), (body) =>
     streamJson(request, reply, 200, databaseOf(request).viewQueries(request.user, ddoc, view, body)),
   )
 }
 
 async function getInfo(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  const info = await databaseOf(request).viewInfo(request.user, paramsOf(request).ddoc)
+  const info = await databaseOf(request).viewInfo(request.user, designOf(request))
   return sendBytes(reply, 200, info)
 }
 

@@ -2,6 +2,7 @@
  * Reads request bodies from the socket into memory or a file, inflates them, and enforces their limits. A body is passed on
  * whole or not at all. Fastify reads none (plugins/couch-headers.ts).
  */
+import { pathParams } from '../request-params.ts'
 import type { IncomingMessage } from 'node:http'
 import { finished, type Readable } from 'node:stream'
 import { createGunzip } from 'node:zlib'
@@ -133,7 +134,7 @@ async function useBody<T>(
 
 /** The folder for the body's file; null: it must not reach the disk, since documents of `_users` hold plain passwords. */
 function spoolFolder(request: FastifyRequest, isRaw: boolean): string | null {
-  const { db } = request.params as { readonly db?: string }
+  const { db } = pathParams(request)
   const { databases, tmpDir } = request.server.services
   const isSecret = db !== undefined && holdsAccounts(db, databases.usersDatabase)
   return isSecret && !isRaw ? null : tmpDir

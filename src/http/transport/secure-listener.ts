@@ -156,7 +156,7 @@ class Follower {
       tellOf(this.#app, pair)
     } catch (error) {
       const reason = (error as Error).message
-      logger.error({ reason }, 'the new certificate of TLS cannot be used; the old one stays')
+      logger.error({ reason }, 'the new TLS certificate cannot be used; the old one stays in use')
     }
   }
 
@@ -178,8 +178,8 @@ class Follower {
 function tellOf({ services: { logger } }: FastifyInstance, pair: TlsPair): void {
   const { names, validTo } = factsOf(pair)
   const until = new Date(validTo).toISOString()
-  if (validTo > Date.now()) logger.info({ names, until }, 'TLS has a certificate')
-  else logger.error({ names, until }, 'the certificate of TLS has run out: clients will refuse it')
+  if (validTo > Date.now()) logger.info({ names, until }, 'the TLS certificate was loaded')
+  else logger.error({ names, until }, 'the TLS certificate has expired; clients will refuse it')
 }
 
 // HTTP/2 over connections that somebody else has accepted.
