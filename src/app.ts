@@ -45,30 +45,30 @@ import { guardConnections } from './http/transport/connections.ts'
 import { RequestTurns } from './http/transport/request-turns.ts'
 
 const HEADERS_TIMEOUT_MS = 60_000
-/** How often slow heads are looked for. */
+/** The interval of the check for slow heads, in milliseconds. */
 const CHECK_MS = 5000
-/** As CouchDB closes idle connections; protocol.md 17. */
+/** When CouchDB closes idle connections, in milliseconds; protocol.md 17. */
 const KEEP_ALIVE_MS = 300_000
-/** Databases need files, too. */
+/** Half of the open files, since databases need some, too. */
 const MAX_SOCKETS = Math.max(64, Math.floor(maxOpenFiles() / 2))
-/** What one network may always have: a household with ten devices, each with a browser's six connections. */
-const MIN_SHARE = 64
-/** Leaves the databases their part of the time that a process has to end in (cli/serve-command.ts). */
+/** Connections that one network may always have: a household with ten devices, each with a browser's six. */
+const MIN_NETWORK_SHARE = 64
+/** Shorter than the time that a process has to end, so that the databases can close (cli/serve-command.ts). */
 const CLOSE_GRACE_MS = 5000
 
 export interface AppOptions {
-  /** How long requests under way may take when the app closes, in milliseconds; then they are cut. Default 5 s. */
+  /** How long requests under way may take when the app closes, in milliseconds; then they are cut. Default: 5 s. */
   readonly closeGraceMs?: number | undefined
-  /** How long the head of a request may take, in milliseconds. Default 60 s. */
+  /** How long the head of a request may take, in milliseconds. Default: 60 s. */
   readonly headTimeoutMs?: number | undefined
-  /** How long a connection may be idle, in milliseconds. Default 300 s. */
+  /** How long a connection may be idle, in milliseconds. Default: 300 s. */
   readonly idleMs?: number | undefined
-  /** How often answers that are not taken are looked for, in milliseconds; after five times as long they are cut. Default 60 s. */
+  /** The interval of the checks for stalled answers, in milliseconds; after five, they are cut. Default: 60 s. */
   readonly checkMs?: number | undefined
 }
 
 /**
- * Builds the HTTP layer: plugins, then routes. It listens nowhere, and closes nothing of the services.
+ * Builds the HTTP layer: plugins, then routes. It does not listen, and does not close the services.
  * @returns the app; `listen` and `inject` make it ready
  */
 export async function buildApp(services: Services, options: AppOptions = {}): Promise<FastifyInstance> {
@@ -132,9 +132,9 @@ function maxOpen(config: Config): number {
   return Math.min(config.integer('settee', 'max_connections'), MAX_SOCKETS)
 }
 
-/** Of all connections, what one network may have. */
+/** How many of all connections one network may have. */
 function shareOf(all: number): number {
-  return Math.max(MIN_SHARE, Math.floor(all / 4))
+  return Math.max(MIN_NETWORK_SHARE, Math.floor(all / 4))
 }
 
 function makeServer(
@@ -146,7 +146,7 @@ function makeServer(
     trustProxy: trusts,
     loggerInstance: services.logger,
     logController: new LogController({ disableRequestLogging: true }),
-    // What is logged of a request names it; a logger for each would be made for nothing.
+    // Log lines name their request, so that no request needs a logger of its own.
     childLoggerFactory: (logger) => logger,
     genReqId: requestId,
     rewriteUrl: (request) =>
@@ -160,11 +160,11 @@ function makeServer(
       connectionsCheckingInterval: Math.min(CHECK_MS, headTimeoutMs),
       requireHostHeader: false,
     },
-    // An upload may take as long as it takes, if it goes on: slow-body.ts watches over it.
+    // An upload may take any time as long as it goes on; watchProgress checks that.
     requestTimeout: 0,
     keepAliveTimeout: idleMs,
     forceCloseConnections: 'idle',
-    // Its answer is not of the shape of ours; while the app closes, what comes is served or refused as ever.
+    // Fastify's own 503 has another format. While the app closes, requests are served as before.
     return503OnClosing: false,
   }) as unknown as FastifyInstance
 }
@@ -195,16 +195,16 @@ async function registerRoutes(app: FastifyInstance): Promise<void> {
   registerPaths(app, attachmentRoutes)
 }
 
-/** `http://host/path`, as a client of a proxy sends it; what may stand before the host is nobody's business. */
+/** `http://host/path`, as a client of a proxy sends it. */
 const ABSOLUTE = /^[a-z][a-z0-9+.-]*:\/\/[^/?]*/i
-/** A design document's id with its slash escaped, where a name follows. */
+/** A design document's id with an escaped slash, followed by a name. */
 const ESCAPED_DESIGN = /^(\/[^/]+\/_design)%2[fF](?=[^/])/
 const OVERRIDES = new Set(['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'TRACE', 'CONNECT', 'COPY'])
 
 /**
- * Brings a request's address into the one form that the route table knows (protocol.md 2.1, 17): empty segments
- * are dropped, `+` in the path is a space unless `chttpd/decode_plus_to_space` says otherwise, and `_design%2Fx` is `_design/x`, with what is below it: CouchDB
- * redirects a GET of the former, but nano takes any redirect for an error (clients.md 1.5). The query stays as it is.
+ * Brings a request's address into the form of the route table (protocol.md 2.1, 17). Empty segments are removed, `+` in
+ * the path is a space unless `chttpd/decode_plus_to_space` is off, and `_design%2Fx` becomes `_design/x`: CouchDB redirects
+ * a GET of the former, but nano takes any redirect for an error (clients.md 1.5). The query is unchanged.
  */
 export function rewriteUrl(request: IncomingMessage, isPlusSpace = true): string {
   overrideMethod(request)
@@ -225,10 +225,10 @@ function rewritePath(path: string): string {
   return bare.includes('/_design%') ? bare.replace(ESCAPED_DESIGN, '$1/') : bare
 }
 
-/** For clients that can only GET and POST (protocol.md 1.1): honoured on POST alone. */
+/** For clients that can send only GET and POST (protocol.md 1.1). Applies to POST alone. */
 function overrideMethod(request: IncomingMessage): void {
   const wanted = request.headers['x-http-method-override']
   if (request.method !== 'POST' || typeof wanted !== 'string' || !OVERRIDES.has(wanted)) return
-  // On the connection it is a POST still, whose client waits for the body that a HEAD would not have.
+  // The client has sent a POST, and waits for a body that a HEAD would not have.
   request.method = wanted === 'HEAD' ? 'GET' : wanted
 }

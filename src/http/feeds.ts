@@ -1,4 +1,4 @@
-/** Answers that are feeds: what `_changes` and `_db_updates` share. */
+/** Feeds over HTTP: what `_changes` and `_db_updates` share. */
 import { createHash } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { isServerAdmin } from '../auth/accounts.ts'
@@ -20,12 +20,12 @@ import { isKnownToClient, sendNotModified } from './replies.ts'
 import { type Query, queryOf } from './request-params.ts'
 import { onRequestEnd, openStream } from './transport/json-stream.ts'
 
-/** A hub whose feeds look at their callers' rights when something of those was withdrawn, and end when the app closes. */
+/** Makes a hub whose feeds check their callers' rights after a revocation, and end when the app closes. */
 export function feedHub(app: FastifyInstance): FeedHub {
   const hub = new FeedHub()
-  const forget = onRevocation(app, (accounts) => hub.doubt(accounts))
+  const stop = onRevocation(app, (accounts) => hub.doubt(accounts))
   app.addHook('preClose', async () => {
-    forget()
+    stop()
     hub.close()
   })
   return hub
@@ -34,21 +34,21 @@ export function feedHub(app: FastifyInstance): FeedHub {
 interface FeedAnswer {
   readonly hub: FeedHub
   readonly database: FeedDatabase
-  readonly asked: FeedRequest
-  /** The validator of a normal feed, of what its first page says of the state; null: it has none. */
+  readonly query: FeedRequest
+  /** The validator of a normal feed, from the state that its first page reports; null: it has none. */
   etagOf(state: string): string | null
 }
 
 /**
- * Answers with a feed: a normal one has a validator, the others wait. What is wrong with the request is thrown before
+ * Answers with a feed. A normal feed has a validator; the others wait for changes. Errors of the request are thrown before
  * the first byte.
  */
 export async function answerFeed(
   request: FastifyRequest,
   reply: FastifyReply,
-  { hub, database, asked, etagOf }: FeedAnswer,
+  { hub, database, query, etagOf }: FeedAnswer,
 ): Promise<unknown> {
-  const { kind } = asked
+  const { kind } = query
   const { requestTally } = request.server
   const waits = kind !== 'normal' && request.method !== 'HEAD'
   request.isWaitingFeed = waits
@@ -56,10 +56,14 @@ export async function answerFeed(
   const slot = waits ? await takeFeedSlot(request, reply, () => ended.source?.interrupt()) : null
   const source = waits ? hub.join(database, request.user.name) : directSource(database)
   ended.source = source
-  const feed = new Feed(source, callerOf(request, reply), asked)
+  const feed = new Feed(source, callerOf(request, reply), query)
   try {
     const { state, unknownEpoch } = await feed.open()
-    if (unknownEpoch) request.log.warn(factsOf(request), 'a feed starts from the beginning: its token is not from this database')
+    if (unknownEpoch)
+      request.log.warn(
+        factsOf(request),
+        'a feed starts from the beginning: its token is not from this database',
+      )
     const etag = kind === 'normal' ? etagOf(state) : null
     if (etag !== null && isKnownToClient(request, reply, etag)) return sendNotModified(reply)
     const stream = openStream(request, reply, {
@@ -76,7 +80,7 @@ export async function answerFeed(
   }
 }
 
-/** The caller as the hooks found it, and from then on as the credentials that came with the request say. */
+/** The caller as the hooks found it; from the second call on, the request's credentials are checked again. */
 function callerOf(request: FastifyRequest, reply: FastifyReply): Caller {
   let isKnown = false
   return async () => {
@@ -94,12 +98,12 @@ function headersOf(kind: FeedKind): Record<string, string> {
   return {
     'Content-Type': isEvents ? 'text/event-stream' : 'application/json',
     'Cache-Control': isEvents ? 'no-cache, no-transform' : 'must-revalidate, no-transform',
-    // nginx passes lines on as they come.
+    // Makes nginx pass on each line at once.
     'X-Accel-Buffering': 'no',
   }
 }
 
-/** A validator of what the answer depends on beside the address; of the whole answer, whatever its encoding. */
+/** A validator of the whole answer, in any encoding. @param facts what it depends on beside the query */
 export function feedTag(request: FastifyRequest, facts: readonly unknown[]): string {
   const [, search = ''] = request.url.split('?', 2)
   const text = JSON.stringify([...facts, search])
@@ -114,7 +118,7 @@ export function lastEventId({ headers }: FastifyRequest): string | undefined {
 
 // The slot of a feed that waits, where the policy limits feeds.
 
-/** The age that a feed has at least when it is ended for another. */
+/** The age, in seconds, at which a feed may be ended for another. */
 const RETRY_SECONDS = '20'
 
 /**
@@ -144,18 +148,17 @@ async function takeFeedSlot(
   )
 }
 
-// A request as filter functions see it, protocol.md 9.2: what is known of it on the HTTP thread.
-
-/** Parameters that functions see as JSON values. */
+/** Parameters that filter functions get as JSON values. */
 const JSON_PARAMETERS = new Set(['startkey', 'endkey', 'key', 'descending'])
-/** What says who asks is told by `userCtx` alone. */
+/** Headers that filter functions do not get; `userCtx` names the caller. */
 const SECRET_HEADERS = new Set(['authorization', 'cookie'])
 
 /**
- * The object `req` as JSON text, but for who asks and the security object, which the database's thread adds.
- * @param info of the database, now
+ * The object `req` of filter functions (protocol.md 9.2) as JSON text. The database's thread adds the caller and the
+ * security object.
+ * @param info of the database
  * @param body JSON text of the request's body; undefined without one
- * @throws invalid_json for one of the parameters that are read as JSON
+ * @throws invalid_json for a parameter that is read as JSON
  */
 export function filterRequest(request: FastifyRequest, info: DatabaseInfo, body: string | undefined): string {
   const known: KnownRequest = {
@@ -186,7 +189,7 @@ function queryValues(query: Query): Record<string, unknown> {
   return Object.fromEntries(values)
 }
 
-/** Names are written as CouchDB writes them, `User-Agent` for one, however they were sent. */
+/** Names are capitalized as in CouchDB, for example `User-Agent`. */
 function shownHeaders({ headers }: FastifyRequest): Record<string, string> {
   const shown = Object.entries(headers).filter(([name]) => !SECRET_HEADERS.has(name))
   return Object.fromEntries(shown.map(([name, value]) => [capitalized(name), String(value ?? '')]))

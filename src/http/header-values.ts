@@ -1,4 +1,4 @@
-/** The header Accept (RFC 9110 12.5.1), where an answer may be multipart. Pure. */
+/** The headers Accept (RFC 9110 12.5.1), for multipart answers, and Range (protocol.md 7.4, 19.6; RFC 9110 14). Pure. */
 import type { AttachmentAnswer } from '../documents/database.ts'
 import type { Piece } from '../documents/pieces.ts'
 
@@ -7,9 +7,8 @@ export type MultipartType = 'multipart/related' | 'multipart/mixed'
 const MULTIPART_TYPES: readonly MultipartType[] = ['multipart/related', 'multipart/mixed']
 
 /**
- * Whether an answer is to be multipart: only if the client names a multipart type, takes this one, and does not prefer
- * JSON. CouchDB sends multipart for any type and for none as well, which surprises people who look at a document with
- * curl or a browser.
+ * Whether an answer is multipart: only if the client names a multipart type, accepts this one, and does not prefer JSON.
+ * CouchDB sends multipart for any type and without one, which surprises users of curl or a browser.
  */
 export function wantsMultipart(accept: string | undefined, type: MultipartType): boolean {
   const weights = parseRanges(accept)
@@ -26,7 +25,7 @@ export function bulkMultipart(accept: string | undefined): MultipartType | null 
   return weightOf(weights, 'multipart/related') > 0 ? 'multipart/related' : null
 }
 
-/** The weight of each range, without its other parameters; of a repeated one the greatest. */
+/** The weight of each media range, without its other parameters; the greatest of a repeated one. */
 function parseRanges(accept = ''): ReadonlyMap<string, number> {
   const weights = new Map<string, number>()
   for (const part of accept.toLowerCase().split(',')) {
@@ -39,31 +38,29 @@ function parseRanges(accept = ''): ReadonlyMap<string, number> {
   return weights
 }
 
-/** By the most specific range that covers the type. */
+/** The weight of the most specific range that covers the type. */
 function weightOf(weights: ReadonlyMap<string, number>, type: string): number {
   const [family = ''] = type.split('/', 1)
   return weights.get(type) ?? weights.get(`${family}/*`) ?? weights.get('*/*') ?? 0
 }
 
-// The header Range, read as CouchDB reads it (protocol.md 7.4, 19.6) and otherwise as RFC 9110 14 says. Pure.
-
-/** Offsets of bytes, `end` not included. */
+/** Byte offsets; `end` is exclusive. */
 interface ByteRange {
   readonly start: number
   readonly end: number
 }
 
-/** Who asks for more ranges than this gets the whole: it costs less. */
+/** With more ranges than this, the whole content is sent, which costs less. */
 const MAX_RANGES = 9
 
 const SPEC = /^(\d*)[ \t]*-[ \t]*(\d*)$/
 
 /**
- * The ranges that a client wants, in its order.
- * @param header as it came
- * @param length bytes that there are
- * @returns `whole`: the header is absent, is not understood, asks for everything or for too many ranges;
- *   `unsatisfiable`: a range is reversed, begins behind the end, or is empty, which is answered 416
+ * The requested ranges, in the client's order.
+ * @param header the header Range
+ * @param length of the content, in bytes
+ * @returns `whole`: the header is absent or invalid, or asks for everything or for too many ranges; `unsatisfiable`: a range
+ *   is reversed, begins after the end, or is empty, which leads to 416
  */
 export function readRanges(
   header: string | undefined,
@@ -76,7 +73,7 @@ export function readRanges(
   return ranges.length > MAX_RANGES ? 'whole' : ranges
 }
 
-/** The numbers of each range as text, one of the two maybe empty; null when the header is not understood. */
+/** The numbers of each range as text, of which one may be empty; null if the header is invalid. */
 function specsOf(header: string | undefined): [first: string, last: string][] | null {
   const list = /^bytes=(.*)$/i.exec(header?.trim() ?? '')?.[1]
   if (list === undefined) return null
@@ -94,15 +91,15 @@ function isZero(digits: string): boolean {
   return /^0+$/.test(digits)
 }
 
-/** May come out empty or reversed. */
+/** @returns a range that may be empty or reversed */
 function rangeOf(first: string, last: string, length: number): ByteRange {
   if (first === '') return { start: Math.max(0, length - Number(last)), end: length }
   return { start: Number(first), end: last === '' ? length : Math.min(Number(last) + 1, length) }
 }
 
 /**
- * Whether the header If-Range lets ranges count: it is absent, or names just this content. A date never does, since
- * no answer carries one to compare it with.
+ * Whether ranges apply: If-Range is absent, or names this content. A date never does, since no answer has one to compare
+ * with.
  * @param etag with its quotes
  */
 export function isRangeOf(ifRange: string | readonly string[] | undefined, etag: string): boolean {
@@ -115,8 +112,8 @@ export function contentRange({ start, end }: ByteRange, length: number): string 
 }
 
 /**
- * Several ranges as multipart/byteranges, framed as CouchDB does it.
- * @param type what can stand in a header
+ * Several ranges as multipart/byteranges, in CouchDB's framing.
+ * @param type a valid header value
  */
 export function rangePieces(
   content: AttachmentAnswer,

@@ -19,12 +19,12 @@ import { hostOf, isSecure } from './transport/client-address.ts'
 import { COMPRESSED_BYTES } from './transport/compression.ts'
 import { addVary, openStream, type StreamHead, sendStream } from './transport/json-stream.ts'
 
-/** Answers with a value as JSON and a newline; as bytes, or Fastify would name a charset (protocol.md 17). */
+/** Answers with a value as JSON and a newline. Sent as bytes, since Fastify adds a charset to text (protocol.md 17). */
 export function sendJson(reply: FastifyReply, status: number, value: unknown): FastifyReply {
   return sendBytes(reply, status, byteText(Buffer.from(`${JSON.stringify(value)}\n`)))
 }
 
-/** Answers with JSON that a database's thread has made. */
+/** Answers with JSON that a database's thread has encoded. */
 export function sendBytes(reply: FastifyReply, status: number, bytes: Sendable): FastifyReply {
   const { jsonp } = reply.request
   if (jsonp !== null) return sendScript(reply, status, jsonp, bytes)
@@ -57,20 +57,20 @@ function sendAtOnce(reply: FastifyReply, status: number, text: ByteText): Fastif
   return reply
 }
 
-/** What Node lets into a header; it throws at anything else, and nobody is answered. */
+/** What Node accepts in a header. It throws at anything else, and the request gets no answer. */
 export const HEADER_TEXT = /^[\t\x20-\x7e\x80-\xff]+$/
 
-/** What an ETag may hold between its quotes: RFC 9110 8.8.3. */
+/** A valid ETag: RFC 9110 8.8.3. */
 const ETAG = /^"[\x21\x23-\x7e\x80-\xff]*"$/
 
-/** Sends the ETag, unless it cannot be one: a revision's id is any text that a replicating client has made. */
+/** Sets the ETag if it is valid: a replicating client may use any text as a revision's id. */
 export function setEtag(reply: FastifyReply, etag: string): void {
   if (ETAG.test(etag)) reply.header('ETag', etag)
 }
 
 /**
- * Sends the ETag, and says whether the client has just that already (`If-None-Match`, protocol.md 3.1): then the
- * answer is 304 without a body.
+ * Sets the ETag.
+ * @returns whether the client has this version already (`If-None-Match`, protocol.md 3.1), so that the answer is a 304
  */
 export function isKnownToClient(request: FastifyRequest, reply: FastifyReply, etag: string): boolean {
   setEtag(reply, etag)
@@ -81,12 +81,12 @@ export function isKnownToClient(request: FastifyRequest, reply: FastifyReply, et
     .some((each) => each === '*' || (each.startsWith('W/') ? each.slice(2) : each) === etag)
 }
 
-/** Without a length: one that it has is that of the document (RFC 9110 8.6), and Fastify would tell HEAD that it is 0. */
+/** Sends no length: it would be the document's (RFC 9110 8.6), and Fastify would send 0 to a HEAD. */
 export function sendNotModified(reply: FastifyReply): FastifyReply {
   return reply.code(304).send(reply.request.method === 'HEAD' ? Readable.from([]) : undefined)
 }
 
-/** Answers with JSON that is made while it is sent; what `chunks` throws first becomes a proper answer. */
+/** Streams JSON. An error before the first chunk becomes a proper answer. */
 export function streamJson(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -97,15 +97,14 @@ export function streamJson(
 }
 
 /**
- * The absolute address of a thing, as the client named this server, or as a trusted proxy says that it did
- * (protocol.md 3.9).
- * @param segments of the path, not yet encoded
+ * The absolute address of a resource, with the host as the client or a trusted proxy named it (protocol.md 3.9).
+ * @param segments of the path, not encoded
  */
 export function absoluteUrl(request: FastifyRequest, ...segments: readonly string[]): string {
   return addressOfPath(request, `/${segments.map(encodeURIComponent).join('/')}`)
 }
 
-/** The same of a path that is encoded already, and begins with a slash. */
+/** The same for an encoded path that begins with a slash. */
 export function addressOfPath(request: FastifyRequest, path: string): string {
   const host = hostOf(request)
   return host === undefined ? path : `${isSecure(request) ? 'https' : 'http'}://${host}${path}`
@@ -118,8 +117,6 @@ export function documentUrl(request: FastifyRequest, database: string, id: strin
   return absoluteUrl(request, database, ...segments)
 }
 
-// Answers of several parts, and documents that carry the contents of their attachments.
-
 /** The head of a multipart answer. */
 export function multipartHead(type: MultipartType | 'multipart/byteranges', boundary: string): StreamHead {
   const status = type === 'multipart/byteranges' ? 206 : 200
@@ -127,8 +124,8 @@ export function multipartHead(type: MultipartType | 'multipart/byteranges', boun
 }
 
 /**
- * Answers with pieces, whose contents are read from the request's database while they are sent.
- * @throws no_attachment when a content that the first chunk needs is gone
+ * Answers with pieces. Contents of attachments are read from the request's database while they are sent.
+ * @throws no_attachment if a content of the first chunk is gone
  */
 export async function sendPieces(
   request: FastifyRequest,
@@ -146,7 +143,7 @@ export async function sendPieces(
   await sendStream(request, reply, { ...head, headers, chunks })
 }
 
-/** GET of a document with the contents of attachments: multipart/related (protocol.md 7.3), or JSON with base64. */
+/** Answers with a document and the contents of its attachments: multipart/related (protocol.md 7.3), or JSON with base64. */
 export async function sendWithContents(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -164,12 +161,12 @@ export async function sendWithContents(
     return sendPieces(request, reply, head, filledPieces(opened))
   }
   const boundary = newBoundary()
-  // The newline that ends a JSON answer is no part of the document.
+  // Without the newline that ends a JSON answer.
   const pieces = relatedPieces(json.subarray(0, -1), parts, boundary)
   return sendPieces(request, reply, multipartHead('multipart/related', boundary), pieces)
 }
 
-/** `open_revs`: multipart/mixed, or a JSON array (protocol.md 3.2). */
+/** Answers `open_revs`: multipart/mixed, or a JSON array (protocol.md 3.2). */
 export async function sendRevisions(
   request: FastifyRequest,
   reply: FastifyReply,

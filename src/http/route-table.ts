@@ -1,6 +1,6 @@
 /**
- * How a route file states its routes: a list of paths, each with its methods, who may call them, and the text of
- * `Allow` for all the others (protocol.md 1.5). The 405 answers are made here, once, for every path.
+ * The format of routes: a list of paths, each with its methods, who may call them, and the text of `Allow` for all other
+ * methods (protocol.md 1.5). The 405 answers of all paths are made here. So are checks of query parameters and small bodies.
  */
 import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
@@ -10,10 +10,10 @@ import { requireJsonType } from './request-params.ts'
 import type { Handler } from './services.ts'
 
 /**
- * Who may call a route (protocol.md 11.4); `user` is anybody who has logged in, `maintainer` an admin of the
- * database whose lack is answered with 401 (protocol.md 19.7), `metrics` a server admin or who has the role `_metrics`.
- * `tenant` is a server admin, and in hosted mode any account; `owner` a server admin, and in hosted mode the account
- * that owns the database; `db admin or owner` whoever is one of these.
+ * Who may call a route (protocol.md 11.4). `user` is any logged-in user. `maintainer` is an admin of the database, and
+ * others get 401 (protocol.md 19.7). `metrics` is a server admin or a user with the role `_metrics`. `tenant` is a server
+ * admin and, in hosted mode, any account. `owner` is a server admin and, in hosted mode, the account that owns the database.
+ * `db admin or owner` is either of the two.
  */
 export type Access =
   | 'public'
@@ -29,22 +29,22 @@ export type Access =
 
 interface Method {
   readonly handler: Handler
-  /** When it is not the path's. */
+  /** Default: the rule of the path. */
   readonly access?: Access
   /** The call demands `Content-Type: application/json` (protocol.md 1.3). */
   readonly json?: true
-  /** The shape of the query's parameters; absent: read as they come, as CouchDB does with most. */
+  /** The schema of the query's parameters; absent: they are not checked here, as CouchDB does with most. */
   readonly query?: Schema
-  /** false: the answer goes out as it is stored, with its length and its digest. */
+  /** false: the answer is sent as it is stored, with its length and its digest. */
   readonly compress?: false
   /**
-   * `ignored`: the call answers whoever asks, and looks at no credentials. `optional`: it does so for who brings none
-   * also with `chttpd/require_valid_user`.
+   * `ignored`: credentials are not checked. `optional`: callers without credentials are served even with
+   * `chttpd/require_valid_user`.
    */
   readonly credentials?: 'ignored' | 'optional'
-  /** With `ignored`: whether this one call looks at them all the same. */
-  heeds?(request: FastifyRequest): boolean
-  /** The reason of a 401 for wrong credentials, when it is not CouchDB's. */
+  /** With `ignored`: whether this request's credentials are checked all the same. */
+  checksCredentials?(request: FastifyRequest): boolean
+  /** The reason of a 401 for wrong credentials. Default: CouchDB's. */
   readonly wrongCredentials?: string
 }
 
@@ -52,10 +52,10 @@ export interface Path {
   readonly url: string
   /** The text of `Allow`. */
   readonly allow: string
-  /** The rule of the path, and so of the 405 answers on it. */
+  /** The rule of the path and of its 405 answers. */
   readonly access: Access
-  /** What the rule `user` tells who has not logged in, when it is not the rule's own text. */
-  readonly stranger?: ErrorName
+  /** The error for anonymous callers under the rule `user`. Default: the rule's own. */
+  readonly anonymousError?: ErrorName
   readonly methods: Readonly<Partial<Record<MethodName, Method>>>
 }
 
@@ -63,22 +63,22 @@ type MethodName = 'GET' | 'POST' | 'PUT' | 'DELETE' | 'COPY'
 
 declare module 'fastify' {
   interface FastifyInstance {
-    /** Every path that is registered: for tests that must miss none. */
+    /** Every registered path, for tests that must cover all. */
     paths: Path[]
   }
   interface FastifyContextConfig {
     access?: Access
     credentials?: 'ignored' | 'optional'
-    heeds?: Method['heeds']
-    stranger?: ErrorName
+    checksCredentials?: Method['checksCredentials']
+    anonymousError?: ErrorName
     wrongCredentials?: string
   }
 }
 
-/** All that Fastify routes here; any other method ends in {@link refuseUnknownMethod}. */
+/** The methods that Fastify routes here; all others lead to {@link refuseUnknownMethod}. */
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'COPY', 'PATCH', 'OPTIONS', 'TRACE'] as const
 
-/** Registers the paths: their methods, HEAD for each GET (Fastify does that), and 405 for the rest. */
+/** Registers the paths: their methods, HEAD for each GET (by Fastify), and 405 for all others. */
 export function registerPaths(app: FastifyInstance, paths: readonly Path[]): void {
   app.paths.push(...paths)
   for (const path of paths) {
@@ -88,15 +88,15 @@ export function registerPaths(app: FastifyInstance, paths: readonly Path[]): voi
 }
 
 function registerMethod(app: FastifyInstance, path: Path, name: string, method: Method): void {
-  const { credentials, heeds, wrongCredentials } = method
+  const { credentials, checksCredentials, wrongCredentials } = method
   app.route({
     method: name,
     url: path.url,
     config: {
       access: method.access ?? path.access,
-      ...(path.stranger && { stranger: path.stranger }),
+      ...(path.anonymousError && { anonymousError: path.anonymousError }),
       ...(credentials && { credentials }),
-      ...(heeds && { heeds }),
+      ...(checksCredentials && { checksCredentials }),
       ...(wrongCredentials && { wrongCredentials }),
     },
     ...(method.compress === false && { compress: false }),
@@ -113,12 +113,12 @@ function registerRefusals(app: FastifyInstance, path: Path): void {
     method: METHODS.filter((method) => !known.has(method)),
     url: path.url,
     exposeHeadRoute: false,
-    config: { access: path.access, ...(path.stranger && { stranger: path.stranger }) },
+    config: { access: path.access, ...(path.anonymousError && { anonymousError: path.anonymousError }) },
     handler: async (_request, reply) => refuseMethod(reply, path.allow),
   })
 }
 
-/** The answer to methods that no path knows, like PROPFIND: every path of CouchDB's matches some route of ours. */
+/** Answers methods that no path has, such as PROPFIND. Every path of CouchDB's matches a route here. */
 export async function refuseUnknownMethod(_request: FastifyRequest, reply: FastifyReply): Promise<never> {
   return refuseMethod(reply, 'COPY,DELETE,GET,HEAD,POST,PUT')
 }
@@ -128,10 +128,10 @@ function refuseMethod(reply: FastifyReply, allow: string): never {
   throw new CouchError('method_not_allowed', `Only ${allow} allowed`)
 }
 
-// Checks of the request shapes that are ours: query parameters and small bodies. Documents never pass through
-// here. Nothing is coerced, removed or filled in: what is not in its shape is refused, and changes nothing.
-
-/** A JSON schema. `refusal` says what the client is told when the part it stands in is not met. */
+/**
+ * A JSON schema for query parameters and small bodies, not for documents. Values are not coerced, removed or filled in.
+ * `refusal` is the error for values that do not match this part of the schema.
+ */
 export interface Schema {
   readonly type?: string
   readonly pattern?: string
@@ -144,14 +144,14 @@ export interface Schema {
   readonly refusal?: Refusal
 }
 
-/** `true` or `false` in any case, as the parameters of views and their kin. */
+/** `true` or `false` in any case, as in the parameters of views and lists. */
 export const VIEW_BOOLEAN: Schema = {
   type: 'string',
   pattern: '^(?:[tT][rR][uU][eE]|[fF][aA][lL][sS][eE])$',
   refusal: ['query_parse_error', 'Invalid boolean parameter: "%"'],
 }
 
-/** A whole number that is not negative, as `limit` and `skip`. */
+/** A whole number from 0, such as `limit` and `skip`. */
 export const COUNT: Schema = {
   allOf: [
     {
@@ -167,7 +167,7 @@ export const COUNT: Schema = {
   ],
 }
 
-/** A row of the error table, and a reason in which `%` stands for the value. */
+/** A row of the error table, and a reason in which `%` is replaced by the value. */
 type Refusal = readonly [code: ErrorName, reason: string]
 
 const ajv = new Ajv({
@@ -175,16 +175,15 @@ const ajv = new Ajv({
   removeAdditional: false,
   useDefaults: false,
   verbose: true,
-  // A part of a shape may stand by itself for the sake of its refusal; of that Ajv would print a warning.
+  // A schema may be split for its refusals, at which Ajv would print a warning.
   strictTypes: false,
   keywords: ['refusal'],
 })
 
 /**
- * A check of a shape, compiled when it is first made: all of them together would take a tenth of a second of every
- * start.
- * @returns a function that gives back what it was given, once it has the shape; it throws the refusal that stands
- *   nearest to the fault, or bad_request with the fault in words
+ * Makes a check for a schema. The schema is compiled at its first use: compiling all would add 0.1 s to every start.
+ * @returns a function that returns a matching value as it is; otherwise it throws the refusal nearest to the fault, or
+ *   bad_request with a description
  */
 export function shape<T>(schema: Schema): (value: unknown) => T {
   let validate: ValidateFunction<T> | undefined
@@ -195,7 +194,7 @@ export function shape<T>(schema: Schema): (value: unknown) => T {
   }
 }
 
-/** The same for Fastify's route option `schema`. */
+/** The same check for Fastify's route option `schema`. */
 export function validatorCompiler({ schema }: { schema: unknown }): (value: unknown) => { error?: Error } {
   const check = shape<unknown>(schema as Schema)
   return (value) => {
@@ -209,23 +208,21 @@ export function validatorCompiler({ schema }: { schema: unknown }): (value: unkn
 }
 
 function refusal(fault: ErrorObject | undefined): CouchError {
-  const said = fault?.parentSchema?.refusal as Refusal | undefined
-  if (said === undefined) {
+  const stated = fault?.parentSchema?.refusal as Refusal | undefined
+  if (stated === undefined) {
     const where = fault?.instancePath ? `${fault.instancePath.slice(1)} ` : ''
-    return new CouchError('bad_request', `${where}${fault?.message ?? 'is not understood'}`)
+    return new CouchError('bad_request', `${where}${fault?.message ?? 'is invalid'}`)
   }
   return new CouchError(
-    said[0],
-    said[1].replace('%', () => String(fault?.data)),
+    stated[0],
+    stated[1].replace('%', () => String(fault?.data)),
   )
 }
 
-// The name of the one node there is; protocol.md 12.1, 15.
-
-/** Names by which clients and guides call a node that is in no cluster, whatever its own name is. */
+/** Names that clients and guides use for a single node, whatever its own name is. */
 const ALIASES = ['_local', 'nonode@nohost', 'couchdb@127.0.0.1']
 
-/** @returns the name that the node tells: `settee/node_name`, which `NODENAME` sets as in CouchDB's image */
+/** @returns the node's name (protocol.md 12.1, 15): `settee/node_name`, which `NODENAME` sets as in CouchDB's image */
 export function nodeName(config: Config): string {
   return config.get('settee', 'node_name') || 'nonode@nohost'
 }

@@ -1,4 +1,3 @@
-import { pathParam } from './request-params.ts'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
 import type { Accounts } from '../auth/accounts.ts'
@@ -13,9 +12,10 @@ import type { Alarms } from '../metrics/alarms.ts'
 import type { Collector } from '../metrics/metric.ts'
 import type { Databases } from '../threads/databases.ts'
 import type { Rewinds } from '../time-machine/rewinds.ts'
+import { pathParam } from './request-params.ts'
 import type { BodyFiles, BodyMemory, LargeBodies } from './transport/body-limits.ts'
 
-/** What the HTTP layer works with; the composition root (server.ts) puts it together, and closes what needs closing. */
+/** The services that the HTTP layer uses. The composition root (server.ts) creates and closes them. */
 export interface Services {
   readonly config: Config
   readonly accounts: Accounts
@@ -28,31 +28,31 @@ export interface Services {
   readonly alarms: Alarms
   readonly rewinds: Rewinds
   readonly logger: Logger
-  /** settee's own version, as package.json has it. */
+  /** settee's own version, from package.json. */
   readonly version: string
-  /** What other parts of the house tell at `_prometheus`, beside what plugins/metrics.ts measures. */
+  /** Metrics of other parts of the server for `_prometheus`, beside those of plugins/request-metrics.ts. */
   readonly collectors?: readonly Collector[]
-  /** Each tells how some part of the house is; none rejects. */
+  /** Health checks of parts of the server; they never reject. */
   readonly health?: readonly (() => Promise<readonly HealthFact[]>)[]
-  /** Absent: this server makes none. */
+  /** Absent: this server makes no backups. */
   readonly backups?: Backups
-  /** What is left of the disk now; by default there is room. */
+  /** The free space of the disk. Default: enough. */
   space?(): Space
   /** An existing folder for bodies that are too large for memory. */
   readonly tmpDir: string
 }
 
-/** A route's code: it answers through the reply, or throws a CouchError. */
+/** The handler of a route. It answers through the reply, or throws a CouchError. */
 export type Handler = (request: FastifyRequest, reply: FastifyReply) => Promise<unknown>
 
 declare module 'fastify' {
   interface FastifyInstance {
     services: Services
-    /** The one budget of this process for bodies in memory (architecture.md, "How a save travels"). */
+    /** The budget of this process for bodies in memory (architecture.md, "How a save travels"). */
     bodyMemory: BodyMemory
-    /** A new id as section `[uuids]` says. */
+    /** Makes an id as configured in `[uuids]`. */
     newUuid(): string
-    /** The one budget of this process for bodies in files. */
+    /** The budget of this process for bodies in files. */
     bodyFiles: BodyFiles
     largeBodies: LargeBodies
   }

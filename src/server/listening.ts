@@ -17,7 +17,7 @@ export async function listenSecurely(
   if (!isTlsEnabled(config)) return null
   const module = await import('../http/transport/secure-listener.ts')
   const port = config.integer('ssl', 'port')
-  return module.listenSecurely(app, { host: secureBindAddress(config), port, lookMs })
+  return module.listenSecurely(app, { host: secureBindAddress(config), port, checkMs: lookMs })
 }
 
 /** @returns where it listens, with a slash at the end */

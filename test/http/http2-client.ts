@@ -24,7 +24,7 @@ export async function startSecureMemoryServer(
   const all = { ...settings, 'ssl/cert_file': tls.certFile, 'ssl/key_file': tls.keyFile }
   const server = await startMemoryServer(t, all, extend, options)
   const { app } = server
-  const secure = await listenSecurely(app, { host: '127.0.0.1', port: 0, lookMs: 50 })
+  const secure = await listenSecurely(app, { host: '127.0.0.1', port: 0, checkMs: 50 })
   const close = async () => {
     await Promise.all([app.close(), secure.close()])
   }

@@ -1,4 +1,3 @@
-import { pathParam } from '../request-params.ts'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
@@ -13,6 +12,7 @@ import {
   requireMember,
 } from '../../documents/security.ts'
 import type { DatabaseHandle } from '../../threads/databases.ts'
+import { pathParam } from '../request-params.ts'
 import { isOwner, tenantOf } from '../services.ts'
 
 const SERVER_PATH = /^_[a-z_]+$/
@@ -31,8 +31,8 @@ export function databaseOf(request: FastifyRequest): DatabaseHandle {
 }
 
 /**
- * Decides, on the matched route's own rule, whether the caller may go on (protocol.md 1.4, 11.4). For a database
- * this is a fast refusal only: the thread that owns it decides again in the turn of the act.
+ * Checks the caller against the rule of the matched route (protocol.md 1.4, 11.4). For databases this is an early refusal
+ * only: the thread that owns the database checks again in the turn that reads or writes.
  */
 export const access = fp(
   async (app) => {
@@ -43,20 +43,20 @@ export const access = fp(
 )
 
 /**
- * Holds the caller against the rule of the matched route, and finds the route's database.
+ * Checks the caller against the rule of the matched route, and finds the route's database.
  * @throws unauthorized, not_server_admin, forbidden, no_database, not_found
  */
 export async function checkAccess(request: FastifyRequest): Promise<void> {
   if (request.is404) return
   const { user } = request
   // A route that forgot its rule is closed.
-  const { access = 'server admin', stranger } = request.routeOptions.config
+  const { access = 'server admin', anonymousError } = request.routeOptions.config
   switch (access) {
     case 'public':
       return
     case 'user':
       if (user.name !== null || isServerAdmin(user)) return
-      if (stranger !== undefined) throw new CouchError(stranger)
+      if (anonymousError !== undefined) throw new CouchError(anonymousError)
       throw new CouchError('unauthorized', 'You are not an authenticated user')
     case 'metrics':
       return requireMetricsReader(user)
@@ -77,7 +77,7 @@ export async function checkAccess(request: FastifyRequest): Promise<void> {
   }
 }
 
-/** In single mode there are no tenants. @throws not_server_admin */
+/** @throws not_server_admin, always in single mode, which has no tenants */
 function requireTenant(request: FastifyRequest): void {
   if (tenantOf(request) === null) requireServerAdmin(request.user)
 }
@@ -116,14 +116,14 @@ function namedDatabase(request: FastifyRequest): DatabaseHandle {
 }
 
 /**
- * A refusal that tells whether a database is there is given no sooner, in milliseconds: finding out the rights of one
- * that is closed takes a few more than finding that there is none.
+ * The least time of a refusal, in milliseconds. Otherwise its time would show whether the database exists: reading the
+ * rights of a closed database takes a few milliseconds.
  */
 const REFUSAL_MS = 20
 
 /**
- * The database of the route for a caller who is no server admin. A database's name may tell who has an account
- * (`userdb-...`), so strangers get the same answer whether it is there or not, and so do tenants of others' databases.
+ * The database of the route for a caller who is not a server admin. A database's name may show that an account exists
+ * (`userdb-...`), so anonymous callers get the same answer whether it exists or not. So do tenants about others' databases.
  * @throws unauthorized, forbidden, no_database
  */
 async function visibleDatabase(request: FastifyRequest, requireRole: RequireRole): Promise<DatabaseHandle> {
@@ -131,12 +131,12 @@ async function visibleDatabase(request: FastifyRequest, requireRole: RequireRole
   try {
     const database = databaseOrNull(request)
     const security = (await database?.securityCopy()) ?? null
-    if (database !== null && isTold(request, security)) {
+    if (database !== null && maySeeDatabase(request, security)) {
       requireRole(request.user, security)
       return database
     }
     if (request.user.name === null) requireMember(request.user, null)
-    // The cause tells revocation.ts that this is a refusal.
+    // The cause marks it as a refusal for revocation.ts.
     const refusal = database === null ? {} : { cause: new CouchError('forbidden') }
     throw new CouchError('no_database', undefined, refusal)
   } catch (error) {
@@ -156,8 +156,8 @@ function databaseOrNull(request: FastifyRequest): DatabaseHandle | null {
   }
 }
 
-/** Whether the caller may know that the database is there. In single mode accounts may, as in CouchDB. */
-function isTold(request: FastifyRequest, security: SecurityObject | null): boolean {
+/** Whether the caller may know that the database exists. In single mode all accounts may, as in CouchDB. */
+function maySeeDatabase(request: FastifyRequest, security: SecurityObject | null): boolean {
   const db = pathParam(request, 'db')
   if (databaseRole(request.user, security) !== 'none') return true
   if (request.user.name === null) return false
@@ -165,14 +165,14 @@ function isTold(request: FastifyRequest, security: SecurityObject | null): boole
 }
 
 /**
- * Who has found a phone must not get from it to the account: `_users` would give him the hash of its password, and let
- * him set another one.
+ * The finder of a lost phone must not get into the account: `_users` would show the hash of its password, and allow to
+ * change it.
  */
 function refuseToken(user: UserCtx): void {
   if (!isServerAdmin(user)) throw new CouchError('forbidden', 'A device token gives no access to _users.')
 }
 
-/** An unknown /_name is a path of the server's, not of a database (protocol.md 11.4, 17); so is what is below one. */
+/** An unknown /_name and paths below it belong to the server, not to a database (protocol.md 11.4, 17). */
 function refuseServerPath(request: FastifyRequest, name: string): never {
   requireServerAdmin(request.user)
   const isKnown = SERVER_PATH.test(name) && request.server.hasRoute({ method: 'GET', url: `/${name}` })

@@ -104,13 +104,13 @@ function handlersOf(config: Config): () => readonly HandlerName[] {
 export async function authenticate(request: FastifyRequest, reply: FastifyReply): Promise<void> {
   const { server } = request
   const { config } = server.services
-  const { credentials, heeds } = request.routeOptions.config
+  const { credentials, checksCredentials } = request.routeOptions.config
   request.revocationsSeen = server.revocations.count
   request.isReauthentication = request.credentialsCheckedAt !== 0
   if (!request.isReauthentication) request.credentialsCheckedAt = Date.now()
   request.user = ANONYMOUS
   request.identity = NO_IDENTITY
-  if (credentials === 'ignored' && heeds?.(request) !== true) return
+  if (credentials === 'ignored' && checksCredentials?.(request) !== true) return
   if (isOpen(config)) {
     request.user = PARTY_ADMIN
     return

@@ -4,13 +4,13 @@ import fp from 'fastify-plugin'
 import { CouchError } from '../../core/errors.ts'
 import { queryOf, textParam } from '../request-params.ts'
 
-/** The CouchDB whose behaviour is kept; clients look for it in the header `Server` (clients.md R1). */
+/** The version of CouchDB that settee follows; clients read it in the header `Server` (clients.md R1). */
 export const COUCHDB_VERSION = '3.5.0'
 
 const REQUEST_ID = /^[A-Za-z0-9_-]{1,36}$/
 const FIVE_HEX_DIGITS = 2 ** 20
 
-/** The headers of every answer; protocol.md 1.1. (`Date` is Node's.) */
+/** Sets the headers of every answer; protocol.md 1.1. (`Date` is Node's.) */
 export const couchHeaders = fp(
   async (app) => {
     app.decorateRequest('setBodyTime')
@@ -22,7 +22,7 @@ export const couchHeaders = fp(
   { name: 'couch-headers' },
 )
 
-/** Sets them on one reply; the hook does not reach requests that no route was looked for. */
+/** Sets them on one reply. The hook does not run for requests that were not routed. */
 export function setCouchHeaders(request: FastifyRequest, reply: FastifyReply): void {
   reply.headers({
     Server: `settee/${request.server.services.version} CouchDB/${COUCHDB_VERSION}`,
@@ -35,29 +35,29 @@ export function setCouchHeaders(request: FastifyRequest, reply: FastifyReply): v
   }
 }
 
-/** The id of a request: the client's own where it is a proper one, else ten hex digits (protocol.md 1.1). */
+/** The id of a request: the client's own if it is well formed, else ten hex digits (protocol.md 1.1). */
 export function requestId(request: IncomingMessage): string {
   const sent = request.headers['x-couch-request-id']
   if (typeof sent === 'string' && REQUEST_ID.test(sent)) return sent
   return fiveHexDigits() + fiveHexDigits()
 }
 
-/** Of a small integer, which V8 writes five times as fast as a number of forty bits. */
+/** V8 formats two small integers five times as fast as one number of forty bits. */
 function fiveHexDigits(): string {
   const number = FIVE_HEX_DIGITS + Math.floor(Math.random() * FIVE_HEX_DIGITS)
   return number.toString(16).slice(1)
 }
 
 /**
- * Headers without which an answer would be read wrongly, or that are meant for whoever stands between; they stay
- * whatever is configured. CouchDB adds those of CORS after its reduction (chttpd.erl).
+ * Headers that are always kept: those without which an answer would be misread, and those for proxies. CouchDB adds the
+ * headers of CORS after its reduction (chttpd.erl).
  */
 const NEEDED =
   /^(?:content-encoding|set-cookie|x-accel-buffering|connection|keep-alive|date|access-control-.*)$/
 
 /**
- * `Prefer: return=minimal` (RFC 7240 4.2; protocol.md 1.1): answers carry only the headers that
- * `chttpd/prefer_minimal` lists. Answers that leave Fastify's hands call {@link reduceHeaders} themselves.
+ * `Prefer: return=minimal` (RFC 7240 4.2; protocol.md 1.1): answers have only the headers that `chttpd/prefer_minimal`
+ * lists. Answers that are sent past Fastify call {@link reduceHeaders} themselves.
  */
 export const preferMinimal = fp(
   async (app) => {
@@ -69,7 +69,7 @@ export const preferMinimal = fp(
   { name: 'prefer-minimal' },
 )
 
-/** Takes away what the client did not want, of the headers set so far. */
+/** Removes the headers that the client does not want, of those set so far. */
 export function reduceHeaders(request: FastifyRequest, reply: FastifyReply): void {
   if (!prefersMinimal(request.headers.prefer)) return
   const listed = request.server.services.config.get('chttpd', 'prefer_minimal') ?? ''
@@ -90,8 +90,8 @@ function prefersMinimal(header: string | string[] | undefined): boolean {
 const WITH_BODY = ['POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS', 'COPY']
 
 /**
- * Makes COPY known, and tells Fastify that no method has a body: body.ts reads them off the socket. Fastify's own
- * reading would refuse media types that CouchDB never looks at (protocol.md 1.3), and has no use for streams.
+ * Adds COPY, and makes Fastify read no bodies: body-reader.ts reads them from the socket. Fastify would refuse media types
+ * that CouchDB ignores (protocol.md 1.3), and would not stream.
  */
 export const methods = fp(
   async (app) => {
@@ -100,21 +100,21 @@ export const methods = fp(
   { name: 'methods' },
 )
 
-// JSON for scripts of pages of elsewhere: `chttpd/allow_jsonp` (couch_httpd; protocol.md 1.1). Off by default.
+// JSONP for scripts of other origins: `chttpd/allow_jsonp` (couch_httpd; protocol.md 1.1). Off by default.
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** The function that the JSON of the answer is handed to; null: the answer is JSON. */
+    /** The function that is called with the answer's JSON; null: the answer is plain JSON. */
     jsonp: string | null
   }
 }
 
 export const JSONP_TYPE = 'application/javascript'
 
-/** What CouchDB lets a callback be made of; it sets no limit to its length. */
+/** The characters that CouchDB allows in a callback; CouchDB does not limit its length. */
 const CALLBACK = /^[a-zA-Z0-9._[\]]{1,256}$/
 
-/** Reads the callback of a GET, where the configuration allows it. */
+/** Reads the callback of a GET if the configuration allows it. */
 export const jsonp = fp(
   async (app) => {
     app.decorateRequest('jsonp', null)
@@ -125,7 +125,7 @@ export const jsonp = fp(
   { name: 'jsonp' },
 )
 
-/** @throws bad_request for a callback that could be more than a name */
+/** @throws bad_request for a callback that is more than a name */
 function callbackOf(request: FastifyRequest): string | null {
   if (request.method !== 'GET' && request.method !== 'HEAD') return null
   if (!request.server.services.config.boolean('chttpd', 'allow_jsonp')) return null
@@ -135,12 +135,12 @@ function callbackOf(request: FastifyRequest): string | null {
   return callback
 }
 
-/** What stands before the JSON of an answer, and behind it. */
+/** The text before and after the JSON of an answer. */
 export function jsonpFrame(callback: string): readonly [before: Buffer, after: Buffer] {
   return [Buffer.from(`/* CouchDB */${callback}(`), Buffer.from(');\n')]
 }
 
-/** A whole answer as a script. @param json ends with a newline, which then ends the script */
+/** A whole answer as a script. @param json ends with a newline, which moves to the end of the script */
 export function asScript(callback: string, json: Uint8Array): Buffer {
   const [before, after] = jsonpFrame(callback)
   return Buffer.concat([before, json.subarray(0, -1), after])

@@ -14,8 +14,8 @@ declare module 'fastify' {
 }
 
 /**
- * CORS (protocol.md 13): what lets a page of another origin read answers, on every one of them, and answers to
- * preflights before anybody is asked who he is. Why not @fastify/cors: docs/decisions/0018.
+ * CORS (protocol.md 13): headers that let pages of other origins read answers, and answers to preflights before
+ * authentication. Why not @fastify/cors: docs/decisions/0018.
  */
 export const cors = fp(
   async (app) => {
@@ -29,16 +29,16 @@ export const cors = fp(
 )
 
 /**
- * The origin of the page that a request comes from; undefined: it comes from no page. An empty `Origin` is no page's,
- * since browsers send an origin or `null` (RFC 6454 7.1): LiveSync sends it from outside of its page.
+ * The origin of the page that sends the request; undefined: no page does. An empty `Origin` is not a page's, since browsers
+ * send an origin or `null` (RFC 6454 7.1). LiveSync sends it from outside its page.
  */
 export function pageOf({ headers }: Pick<FastifyRequest, 'headers'>): string | undefined {
   return headers.origin || undefined
 }
 
 /**
- * Sets the headers of CORS on the reply; the hook does not reach requests that no route was looked for.
- * @returns whether the request is a preflight that is allowed, so that this is the whole answer
+ * Sets the headers of CORS on the reply. The hook does not run for requests that were not routed.
+ * @returns whether the request is an allowed preflight, whose answer is complete
  */
 export function setCorsHeaders(request: FastifyRequest, reply: FastifyReply): boolean {
   const { cors } = request.server
@@ -47,7 +47,7 @@ export function setCorsHeaders(request: FastifyRequest, reply: FastifyReply): bo
   const origin = pageOf(request)
   if (origin === undefined) return false
   const policy = cors.of(cors.dependOnHost ? hostOf(request) : undefined)
-  // With `*` an origin is any text, and Node would throw at what is none.
+  // With `*` the origin may be any text, and Node throws at text that is no header value.
   if (!policy.allows(origin) || !HEADER_TEXT.test(origin)) return false
   if (isPreflight(request)) return allowPreflight(request, reply, policy, origin)
   reply.header('Access-Control-Expose-Headers', policy.exposed)
@@ -59,7 +59,7 @@ function isPreflight({ method, headers }: FastifyRequest): boolean {
   return method === 'OPTIONS' && headers['access-control-request-method'] !== undefined
 }
 
-/** One that asks for too much gets no headers, and the answer that OPTIONS gets. */
+/** A preflight for a method or header that is not allowed gets no headers, and the usual answer to OPTIONS. */
 function allowPreflight(
   { headers }: FastifyRequest,
   reply: FastifyReply,
@@ -78,15 +78,15 @@ function allowPreflight(
   return true
 }
 
-/** The origin as it came, never `*`: PouchDB always sends credentials, and then browsers take no `*`. */
+/** The origin as it was sent, never `*`: PouchDB always sends credentials, and browsers then refuse `*`. */
 function allowOrigin(reply: FastifyReply, policy: CorsPolicy, origin: string): void {
   reply.header('Access-Control-Allow-Origin', origin)
   if (policy.trusts(origin)) reply.header('Access-Control-Allow-Credentials', 'true')
 }
 
 /**
- * The same as lines, for an answer to what is no HTTP, of which only the bytes are there.
- * @param head as much of the request as came
+ * The same headers as lines, for answers to invalid HTTP.
+ * @param head the bytes of the request that have arrived
  */
 export function corsLines(cors: CorsPolicies, head: Buffer): string[] {
   if (!cors.isOn) return []
@@ -97,13 +97,11 @@ export function corsLines(cors: CorsPolicies, head: Buffer): string[] {
   return ['Vary: Origin', `Access-Control-Allow-Origin: ${origin}`, ...trusted]
 }
 
-// What the configuration says about pages of other origins; protocol.md 13.
-
 /** CouchDB's default (chttpd_cors.erl). */
 const METHODS = 'CONNECT,COPY,DELETE,GET,HEAD,OPTIONS,POST,PUT,TRACE'
 const MAX_AGE = '600'
 
-/** CouchDB's, and what clients of ours may want to read beside them. */
+/** CouchDB's, and further headers that clients may want to read. */
 const EXPOSED = [
   'content-type',
   'cache-control',
@@ -123,30 +121,30 @@ const SECTION = 'cors'
 const HOST_PREFIX = `${SECTION}:`
 const KNOWN_APPS: ReadonlySet<string> = new Set(APP_ORIGINS)
 
-/** What is allowed to pages of other origins on one host. */
+/** The rights of pages of other origins on one host; protocol.md 13. */
 interface CorsPolicy {
-  /** Text for Access-Control-Max-Age: seconds. */
+  /** Value of Access-Control-Max-Age, in seconds. */
   readonly maxAge: string
-  /** Text for Access-Control-Allow-Methods. */
+  /** Value of Access-Control-Allow-Methods. */
   readonly methods: string
-  /** Text for Access-Control-Expose-Headers. */
+  /** Value of Access-Control-Expose-Headers. */
   readonly exposed: string
-  /** @param origin the header as it came; compared exactly, so that a port must be the same too */
+  /** @param origin the header as it was sent; it is compared exactly, with its port */
   allows(origin: string): boolean
-  /** Whether the origin's requests may carry cookies and credentials. */
+  /** Whether the origin's requests may have cookies and credentials. */
   trusts(origin: string): boolean
   /** @param method case-sensitive */
   allowsMethod(method: string): boolean
-  /** @param headers the text of Access-Control-Request-Headers */
+  /** @param headers the value of Access-Control-Request-Headers */
   allowsHeaders(headers: string): boolean
 }
 
-/** The policies in effect, read anew after a change of the configuration. */
+/** The policies in effect, read again after each change of the configuration. */
 class CorsPolicies {
   readonly #config: Config
   #isOn = false
   #common: CorsPolicy
-  /** By the host's name, for those that have a section of their own. */
+  /** The policies of hosts with a section of their own, by name. */
   #byHost: ReadonlyMap<string, CorsPolicy> = new Map()
 
   constructor(config: Config) {
@@ -158,7 +156,7 @@ class CorsPolicies {
     })
   }
 
-  /** Whether answers carry any headers of CORS. */
+  /** Whether answers have headers of CORS. */
   get isOn(): boolean {
     return this.#isOn
   }
@@ -168,7 +166,7 @@ class CorsPolicies {
     return this.#byHost.size > 0
   }
 
-  /** @param host how the client named the server, with or without a port; it chooses `[cors:HOST]` */
+  /** @param host the name by which the client called the server, with or without a port; it selects `[cors:HOST]` */
   of(host: string | undefined): CorsPolicy {
     if (host === undefined || !this.dependOnHost) return this.#common
     return this.#byHost.get(host.toLowerCase().replace(/:\d+$/, '')) ?? this.#common
@@ -184,10 +182,10 @@ class CorsPolicies {
   }
 }
 
-/** Unset, it is on: unlike in CouchDB, where nobody's app works before it was found and set. */
+/** On by default, unlike in CouchDB, where no app works before it is set. */
 function isEnabled(config: Config): boolean {
-  const said = config.get('chttpd', 'enable_cors')
-  return said === undefined || said === '' || said === 'true'
+  const value = config.get('chttpd', 'enable_cors')
+  return value === undefined || value === '' || value === 'true'
 }
 
 function readPolicy(config: Config, section: string): CorsPolicy {
@@ -201,7 +199,7 @@ function readPolicy(config: Config, section: string): CorsPolicy {
     methods: methods.join(', '),
     exposed: value('exposed_headers') || EXPOSED,
     allows: (origin) => origins.has(origin) || origins.has('*'),
-    // Where nothing is said: of the apps that are known to need it, and of no other page.
+    // By default only the apps that are known to need it.
     trusts: (origin) => (credentials ? credentials === 'true' : KNOWN_APPS.has(origin)),
     allowsMethod: (method) => methods.includes(method),
     allowsHeaders: (asked) =>
@@ -220,12 +218,12 @@ function listOf(text: string | undefined): string[] {
 const SAFE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
 const LOOPBACK_HOST = /^(?:(?:[\w-]+\.)*localhost|127(?:\.\d{1,3}){3}|\[::1\])\.?(?::\d*)?$/i
 const LOOPBACK_ADDRESS = /^(?:127\.|::1$|::ffff:127\.)/
-/** Characters of what the client has sent that a reason repeats. */
+/** How many characters of the client's text a reason repeats. */
 const SHOWN = 256
 
 /**
- * Refuses what a web page does behind its reader's back, before anybody is asked who he is: a request that is not of
- * a page (curl, replicators, apps on their native network) has no `Origin`, or an empty one, and passes.
+ * Refuses forged requests of web pages before authentication. A request that no page sends (by curl, replicators, apps
+ * with a native network) has no `Origin`, or an empty one, and passes.
  */
 export const origin = fp(
   async (app) => {
@@ -237,7 +235,7 @@ export const origin = fp(
   { name: 'origin', dependencies: ['cors', 'errors'] },
 )
 
-/** Whether the app listens on this machine only; asked when it does, since the configuration may have changed since. */
+/** Whether the app listens on this machine only. Read from the sockets, since the configuration may have changed. */
 function boundToLoopback(app: FastifyInstance): () => boolean {
   let answer: boolean | undefined
   return () => {
@@ -251,9 +249,8 @@ function boundToLoopback(app: FastifyInstance): () => boolean {
 }
 
 /**
- * While there is no admin, a server that only this machine reaches is open to every page that a browser here shows, if
- * the page's own name leads to 127.0.0.1 ("DNS rebinding"): then the browser takes the server for the page's. Such a
- * request names the page's host, whatever else it says.
+ * Prevents DNS rebinding: while there is no admin, a page whose host name resolves to 127.0.0.1 could use a server that
+ * only this machine can reach, since the browser takes it for the page's own. Such a request has the page's host.
  */
 function foreignHost(request: FastifyRequest, isBoundHere: () => boolean): CouchError | undefined {
   const { host } = request.headers
@@ -266,7 +263,7 @@ function foreignHost(request: FastifyRequest, isBoundHere: () => boolean): Couch
   )
 }
 
-/** A page may send some requests with its reader's cookies to anywhere; it cannot hide where it comes from. */
+/** A page may send some requests with the user's cookies to any server, but it cannot hide its origin. */
 function foreignPage(request: FastifyRequest): CouchError | undefined {
   const page = pageOf(request)
   if (page === undefined || SAFE.has(request.method)) return undefined
@@ -278,8 +275,8 @@ function foreignPage(request: FastifyRequest): CouchError | undefined {
 }
 
 /**
- * Whether the page is of this very host and port, as the client named them. Where a proxy that does not say so has
- * ended TLS the page's scheme is the safer one, and that will do.
+ * Whether the page has the server's own host and port, as the client named them. A page's `https` is accepted as well:
+ * a proxy may end TLS without saying so.
  */
 function isOwn(request: FastifyRequest, page: string): boolean {
   const own = absoluteUrl(request)

@@ -1,7 +1,7 @@
-import { pathParams } from '../request-params.ts'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import type { CouchError } from '../../core/errors.ts'
+import { pathParams } from '../request-params.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -11,8 +11,8 @@ declare module 'fastify' {
 }
 
 /**
- * One line a request at level debug: id, method, path, database, account, address, status, milliseconds, bytes. The query
- * and the headers stay out, since they may hold what is nobody's business.
+ * Logs one line for each request at level debug: id, method, path, database, account, address, status, milliseconds, bytes.
+ * The query and the headers are left out, since they may hold secrets.
  */
 export const requestLog = fp(
   async (app) => {
@@ -30,8 +30,8 @@ export const requestLog = fp(
 )
 
 /**
- * What may be said of a request at every level: ids of documents and names of attachments are in paths, credentials in
- * queries, and so neither is here.
+ * The facts of a request that may be logged at every level: without its path, which holds ids of documents and names of
+ * attachments, and its query, which may hold credentials.
  */
 export function factsOf(request: FastifyRequest): Record<string, unknown> {
   return {
@@ -42,18 +42,18 @@ export function factsOf(request: FastifyRequest): Record<string, unknown> {
   }
 }
 
-/** What may be said of an error: reasons repeat what was sent, or what a user's function has thrown. */
+/** The loggable part of an error: its reason may repeat sent data, or the message of a user's function. */
 export function causeOf(error: CouchError): Record<string, unknown> {
   const { cause, code } = error
   return { err: cause === undefined ? { code } : cause }
 }
 
-/** How loudly the log tells of a fault that has become an answer. */
+/** The log level for an error that was answered. */
 export function levelOf({ code, cause }: CouchError): 'debug' | 'warn' | 'error' {
-  // Told once of the file or the disk (server.ts, metrics/space-watch.ts), not of each request that meets it.
+  // Logged once for the file or the disk (server.ts, metrics/space-watch.ts), not for each request.
   if (code === 'damaged_file' || code === 'disk_fault') return 'debug'
   if (code === 'insufficient_storage' && cause === undefined) return 'debug'
-  // That there is more to do than can be done is no fault.
+  // An overload is no fault.
   return code === 'unavailable' && cause === undefined ? 'warn' : 'error'
 }
 

@@ -1,6 +1,6 @@
 /**
- * Counts requests as they end. It is asked with every request, so it makes nothing then: each route has counters of its
- * own, found when the route is registered, and labels are put together only when somebody asks for the metrics.
+ * Counts requests as they end, and connections. It runs for every request, so it allocates nothing then: each route has its
+ * own counters from its registration on, and labels are composed only when the metrics are read.
  */
 import type { Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
@@ -11,7 +11,7 @@ import { REQUEST_SECONDS } from '../../metrics/couch-stats.ts'
 import type { HttpCounts, Measurements, RequestCount } from '../../metrics/metric.ts'
 import { ProcessWatch } from '../../metrics/process-metrics.ts'
 
-/** Methods that have a name in the metrics; any other that Node reads is `OTHER`. */
+/** Methods that have a name in the metrics; all others are `OTHER`. */
 const METHODS = [
   'OTHER',
   'GET',
@@ -26,14 +26,14 @@ const METHODS = [
 ] as const
 const METHOD_PLACES: ReadonlyMap<string, number> = new Map(METHODS.map((method, at) => [method, at]))
 
-/** Of requests that no route was found for. */
+/** The route of requests that match none. */
 const NO_ROUTE = 'none'
-/** Stands for the status of a request whose client was gone before it was answered. */
+/** The status of a request whose client left before the answer. */
 const ABORTED = 0
-/** More than any status. */
+/** Above any status. */
 const STATUSES = 1000
 
-/** Routes whose requests take about as long as each other, by pattern; the first that fits. */
+/** Classes of routes that take about the same time, by pattern; the first match counts. */
 const CLASSES: readonly (readonly [RegExp, string])[] = [
   [/^\/:db\/_bulk_docs$/, 'bulk_docs'],
   [/^\/:db\/_bulk_get$/, 'bulk_get'],
@@ -65,9 +65,9 @@ class RouteTally {
   }
 
   /**
-   * A request is over.
+   * Counts a request that is over.
    * @param status null: it was not answered
-   * @param ms from its head to the end of its answer; null: it waited for changes, so that this says nothing
+   * @param ms from its head to the end of its answer; null: it waited for changes, so that its time means nothing
    */
   add(method: string, status: number | null, ms: number | null): void {
     const place = METHOD_PLACES.get(method) ?? 0
@@ -83,7 +83,6 @@ class RouteTally {
     durations.add(ms / 1000)
   }
 
-  /** What was counted so far. */
   counts(): RequestCount[] {
     return [...this.#counts].map(([key, count]) => {
       const status = key % STATUSES
@@ -97,13 +96,13 @@ export class RequestTally {
   readonly #routes = new Map<string, RouteTally>()
   readonly #classes = new Map<string, Durations>()
   readonly #feeds = new Map<string, number>()
-  /** Of requests that no route was found for. */
+  /** For requests without a route. */
   readonly noRoute: RouteTally = this.route(NO_ROUTE)
   broken = 0
   invalid = 0
   underWay = 0
 
-  /** The counters of a route, the same for each of its methods. @param pattern as it is registered */
+  /** The counters of a route, shared by its methods. @param pattern the registered path */
   route(pattern: string): RouteTally {
     const known = this.#routes.get(pattern)
     if (known !== undefined) return known
@@ -118,7 +117,7 @@ export class RequestTally {
     return known
   }
 
-  /** Counts a feed of some kind as open while it is sent. */
+  /** Counts a feed as open while it is sent. */
   async whileOpen(kind: string, send: () => Promise<void>): Promise<void> {
     this.#feeds.set(kind, this.#feed(kind) + 1)
     try {
@@ -132,7 +131,6 @@ export class RequestTally {
     return this.#feeds.get(kind) ?? 0
   }
 
-  /** What was counted so far. */
   counts(): Pick<HttpCounts, 'requests' | 'durations' | 'openFeeds' | 'broken' | 'invalid' | 'underWay'> {
     const durations = [...this.#classes].flatMap(([name, methods]) =>
       [...methods].map(([method, seconds]) => ({ class: name, method, seconds: seconds.counts() })),
@@ -152,8 +150,7 @@ function classOf(pattern: string): string {
   return CLASSES.find(([fits]) => fits.test(pattern))?.[1] ?? NO_ROUTE
 }
 
-// Counts connections and what goes over them; a request costs nothing by it.
-
+/** Counts connections and their bytes, at no cost for a request. */
 class ConnectionTally {
   readonly #open = new Set<Socket>()
   readonly #listeners = new Map<Socket, Set<() => void>>()
@@ -164,11 +161,11 @@ class ConnectionTally {
 
   /** Counts from now on. */
   constructor(server: Server) {
-    server.on('connection', (socket) => this.opened(socket))
+    server.on('connection', (socket) => this.add(socket))
   }
 
-  /** Takes a connection that the server does not tell of. */
-  opened(socket: Socket): void {
+  /** Counts a connection for which the server emits no event. */
+  add(socket: Socket): void {
     this.#count += 1
     this.#open.add(socket)
     socket.once('close', () => {
@@ -180,7 +177,7 @@ class ConnectionTally {
     })
   }
 
-  /** Calls `listener` when a connection is gone, unless the returned function was called before. */
+  /** Calls `listener` when a connection has closed. @returns cancels the call */
   onClosed(socket: Socket, listener: () => void): () => void {
     const listeners = this.#listeners.get(socket) ?? new Set()
     this.#listeners.set(socket, listeners.add(listener))
@@ -205,11 +202,11 @@ declare module 'fastify' {
   interface FastifyInstance {
     requestTally: RequestTally
     connectionTally: ConnectionTally
-    /** Measures all that there is; whoever asks at the same time shares the answer. Never rejects. */
+    /** Measures the whole server. Calls at the same time share the result. Never rejects. */
     measure(): Promise<Measurements>
   }
   interface FastifyRequest {
-    /** The answer is a feed that waits: how long it takes says nothing of the server, and it hears of doubts itself. */
+    /** The answer is a waiting feed: its time means nothing, and it handles revocations itself. */
     isWaitingFeed: boolean
   }
   interface FastifyContextConfig {
@@ -217,12 +214,12 @@ declare module 'fastify' {
   }
 }
 
-/** Node's codes for what its parser refuses, and for heads that take too long. */
+/** Node's codes for requests that its parser refuses, and for heads that take too long. */
 const INVALID = /^(?:HPE_|ERR_HTTP_)/
 
 /**
- * Counts every request once, when its answer is out or its connection gone, however it was answered. Fastify's own
- * hook for that, onResponse, is not called for clients that leave.
+ * Counts every request once, when its answer is sent or its connection has closed. Fastify's hook onResponse is not called
+ * for clients that leave.
  */
 export const metrics = fp(
   async (app) => {
@@ -240,41 +237,42 @@ export const metrics = fp(
       done()
     })
     app.server.on('clientError', ({ code }: NodeJS.ErrnoException) => {
-      // Whoever merely leaves has sent nothing wrong.
+      // A client that merely leaves has sent nothing invalid.
       if (INVALID.test(code ?? '')) tally.invalid += 1
     })
   },
   { name: 'metrics' },
 )
 
-/** What hangs on an answer until it is over. */
-interface Counted extends ServerResponse {
+/** An answer that is being counted. */
+interface CountedResponse extends ServerResponse {
   [REPLY]?: FastifyReply
-  /** Of an answer that waits behind another: lets go of the connection. */
-  [FORGET]?: () => void
+  /** For an answer that waits behind another: stops listening to the connection. */
+  [STOP_LISTENING]?: () => void
 }
 
 const REPLY = Symbol('reply')
-const FORGET = Symbol('forget')
+const STOP_LISTENING = Symbol('stopListening')
 
-/** Counts one request when it is over; the hook does not reach those that no route was looked for. */
+/** Counts one request when it is over. The hook does not run for requests that were not routed. */
 export function countAnswer(request: FastifyRequest, reply: FastifyReply): void {
   const { requestTally, connectionTally } = request.server
-  const raw: Counted = reply.raw
+  const raw: CountedResponse = reply.raw
   requestTally.underWay += 1
   raw[REPLY] = reply
-  // One function for all: a closure for each request takes four times as long.
-  raw.on('close', closed)
-  // An answer that waits behind another of its connection has none yet, and is not told when that is gone.
-  if (raw.socket === null) raw[FORGET] = connectionTally.onClosed(request.raw.socket, () => closed.call(raw))
+  // One function for all requests: a closure for each takes four times as long.
+  raw.on('close', onClose)
+  // A pipelined answer that waits for its turn has no socket yet, and gets no event when the connection closes.
+  if (raw.socket === null)
+    raw[STOP_LISTENING] = connectionTally.onClosed(request.raw.socket, () => onClose.call(raw))
 }
 
-/** Node tells it once, when the answer is done or can never be. */
-function closed(this: Counted): void {
+/** Called once, when the answer is complete or never will be. */
+function onClose(this: CountedResponse): void {
   const reply = this[REPLY] as FastifyReply
-  if (this[FORGET] !== undefined) {
-    this[FORGET]()
-    this.off('close', closed)
+  if (this[STOP_LISTENING] !== undefined) {
+    this[STOP_LISTENING]()
+    this.off('close', onClose)
   }
   const { request } = reply
   const { requestTally } = request.server
@@ -284,7 +282,7 @@ function closed(this: Counted): void {
   route.add(request.method, this.headersSent ? this.statusCode : null, durationOf(request, reply))
 }
 
-/** In ms; null where it says nothing. Fastify counts it from the request's head, and not at all without a route. */
+/** In milliseconds; null: it means nothing. Fastify counts from the request's head, and not at all without a route. */
 function durationOf(request: FastifyRequest, reply: FastifyReply): number | null {
   return request.isWaitingFeed ? null : reply.elapsedTime || null
 }
@@ -312,7 +310,7 @@ function measuring(app: FastifyInstance): () => Promise<Measurements> {
   }
 }
 
-/** Whoever asks while an answer is made gets that one. */
+/** Calls share a result that is still being made. */
 function shared<T>(make: () => Promise<T>): () => Promise<T> {
   let making: Promise<T> | undefined
   return () => {

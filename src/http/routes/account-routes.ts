@@ -1,4 +1,4 @@
-/** Accounts in hosted mode, docs/settee-api.md: tenants, what they may have and what they take. */
+/** Accounts in hosted mode: tenants, their quotas and their usage; docs/settee-api.md. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { CouchError } from '../../core/errors.ts'
 import { addressKey } from '../../core/network.ts'
@@ -6,18 +6,17 @@ import type { Hosted } from '../../hosted/hosted.ts'
 import type { NewAccount } from '../../hosted/tenant-accounts.ts'
 import { readQuota } from '../../hosted/usage.ts'
 import { sendJson } from '../replies.ts'
-import { count, queryOf, pathParam } from '../request-params.ts'
+import { count, pathParam, queryOf } from '../request-params.ts'
 import { COUNT, type Path, registerPaths, type Schema, shape } from '../route-table.ts'
 import { readSmallJson } from '../transport/body-reader.ts'
 
 const LIST_QUERY: Schema = { type: 'object', properties: { limit: COUNT, after: { type: 'string' } } }
 const PAGE = 100
 const MAX_PAGE = 1000
-/** Of one address: a household may need some, a script many. */
+/** How many accounts one address may create in a window. */
 const SIGN_UPS = 5
 const SIGN_UP_WINDOW_MS = 60 * 60 * 1000
 
-/** Whether a request is one too many; how long until it is not, in seconds. */
 type SignUpLimit = ReturnType<FastifyInstance['createRateLimit']>
 
 const accountPaths = (signUp: Path['methods']): readonly Path[] => [
@@ -50,14 +49,14 @@ const accountPaths = (signUp: Path['methods']): readonly Path[] => [
   { url: '/_settee/sign-up', allow: 'POST', access: 'public', methods: signUp },
 ]
 
-/** The accounts' routes. They are known in single mode, and say there that there is no such thing. */
+/** The routes of accounts. In single mode they answer 404. */
 export async function accountRoutes(app: FastifyInstance): Promise<void> {
   const limit = app.services.hosted === null ? null : await signUpLimit(app)
   const handler = (request: FastifyRequest, reply: FastifyReply) => signUp(limit, request, reply)
   registerPaths(app, accountPaths({ POST: { handler, json: true } }))
 }
 
-/** Loads the library, which single mode has no use for. */
+/** Loads the library only in hosted mode. */
 async function signUpLimit(app: FastifyInstance): Promise<SignUpLimit> {
   await app.register(import('@fastify/rate-limit'), { global: false })
   return app.createRateLimit({
@@ -70,8 +69,7 @@ async function signUpLimit(app: FastifyInstance): Promise<SignUpLimit> {
 /** @throws not_found in single mode */
 function hostedOf(request: FastifyRequest): Hosted {
   const { hosted } = request.server.services
-  if (hosted === null)
-    throw new CouchError('not_found', 'This call exists in hosted mode only.')
+  if (hosted === null) throw new CouchError('not_found', 'This call exists in hosted mode only.')
   return hosted
 }
 
@@ -148,7 +146,7 @@ async function changeAccount(request: FastifyRequest, reply: FastifyReply): Prom
 async function deleteAccount(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const name = nameOf(request)
   const deleted = await hostedOf(request).accounts.delete(name)
-  // `_users` is in each of them, whatever else of the account is.
+  // Each backup contains `_users`, and so the account.
   const backups = (await request.server.services.backups?.list()) ?? []
   const kept = backups.map(({ id }) => ({ backup: id }))
   return sendJson(reply, 200, { ok: true, name, deleted, kept })
@@ -187,7 +185,7 @@ async function signUp(
   if (!request.server.services.config.boolean('settee', 'sign_up')) {
     throw new CouchError('forbidden', 'Only an admin creates accounts on this server.')
   }
-  // Before the body is read: whoever has no right to an account sends nothing.
+  // Checked before the body is read.
   const found = await limit?.(request)
   if (found?.isAllowed === false && found.isExceeded) {
     reply.header('Retry-After', String(found.ttlInSeconds))

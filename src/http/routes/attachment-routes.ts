@@ -1,4 +1,4 @@
-/** Attachments on their own addresses; protocol.md 7.4. Writing them stands in attachment-writes.ts. */
+/** Attachments at their own addresses; protocol.md 7.4. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { CouchError } from '../../core/errors.ts'
 import { isLocalId } from '../../core/ids.ts'
@@ -17,7 +17,7 @@ import {
   sendPieces,
   setEtag,
 } from '../replies.ts'
-import { idOf, parentRev, queryOf, textParam, pathParam } from '../request-params.ts'
+import { idOf, parentRev, pathParam, queryOf, textParam } from '../request-params.ts'
 import type { Path } from '../route-table.ts'
 import { requestSizeLimit, type SizeLimit, withRawBody } from '../transport/body-reader.ts'
 import { chooseEncoding } from '../transport/compression.ts'
@@ -44,7 +44,7 @@ export const attachmentRoutes: readonly Path[] = [
       DELETE: { handler: deleteAttachment, access: 'db admin' },
     },
   },
-  // Calls of a design document, like `_view`: what there is of them stands in the table with its full path.
+  // Other calls of a design document. Those that settee has, such as `_view`, have paths of their own.
   {
     url: '/:db/_design/:ddoc/_*',
     allow: 'GET,HEAD',
@@ -70,13 +70,13 @@ async function getAttachment(request: FastifyRequest, reply: FastifyReply): Prom
   reply.headers({ 'Accept-Ranges': isPlain ? 'bytes' : 'none', 'Content-Security-Policy': 'sandbox' })
   if (!isPlain) addVary(reply, 'Accept-Encoding')
   if (isKnownToClient(request, reply, etag)) return sendNotModified(reply)
-  // It comes from whoever wrote the attachment.
+  // The type is whatever the attachment's writer has sent.
   const type = HEADER_TEXT.test(content.type) ? content.type : 'application/octet-stream'
   if (isPlain) return sendRanges(request, reply, content, type, etag)
   return sendCoded(request, reply, content, type)
 }
 
-/** A content that is stored as it is: of such a client may ask for parts. */
+/** Sends a content that is stored without encoding, whole or in ranges. */
 async function sendRanges(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -104,7 +104,7 @@ async function sendRanges(
   return sendPieces(request, reply, multipartHead('multipart/byteranges', boundary), pieces)
 }
 
-/** A content that is stored as gzip: inflated on the way for clients that do not take it so. */
+/** Sends a content that is stored as gzip. It is inflated for clients that do not accept gzip. */
 async function sendCoded(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -124,11 +124,9 @@ async function refuseUnknown(): Promise<never> {
   throw new CouchError('not_found')
 }
 
-// Writing attachments on their own addresses; protocol.md 7.4. The paths stand in attachment.ts.
-
 async function putAttachment(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const { id, name } = addressed(request)
-  // Before the body is read: it may be large.
+  // Checked before the body is read, which may be large.
   checkAttachmentName(name)
   if (!request.server.services.policy.documents.attachments) throw new CouchError('hosted_attachment')
   const options = {

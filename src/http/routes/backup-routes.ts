@@ -1,5 +1,5 @@
-/** Backups of the whole server; docs/settee-api.md, docs/operating.md. */
-import { pathParam } from '../request-params.ts'
+/** Backups of the whole server, restores, and sizes of databases; docs/settee-api.md, docs/operating.md. */
+
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { SYSTEM_USER } from '../../auth/users-feed.ts'
 import { summaryOf } from '../../backup/backup-folder.ts'
@@ -9,6 +9,7 @@ import { backupsFolder, localRestorer } from '../../backup/restore.ts'
 import { CouchError } from '../../core/errors.ts'
 import { databaseOf } from '../plugins/access-rules.ts'
 import { sendJson } from '../replies.ts'
+import { pathParam } from '../request-params.ts'
 import { type Path, shape } from '../route-table.ts'
 import { isOwner } from '../services.ts'
 import { LARGE_LIST_BODY, readSmallJson } from '../transport/body-reader.ts'
@@ -28,7 +29,7 @@ export const backupRoutes: readonly Path[] = [
   },
 ]
 
-/** @throws not_found where none are made */
+/** @throws not_found if the server makes no backups */
 function backupsOf(request: FastifyRequest): Backups {
   const { backups } = request.server.services
   if (backups === undefined) throw new CouchError('not_found', 'This server makes no backups.')
@@ -72,7 +73,7 @@ const backupBody = shape<{ readonly databases?: readonly string[] }>({
   refusal: ['body_not_object', 'Request body must be a JSON object'],
 })
 
-/** Answers when it has begun: `GET /_settee/backups` tells what has come of it. */
+/** Answers as soon as the backup has begun. `GET /_settee/backups` reports its result. */
 async function startBackup(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const backups = backupsOf(request)
   const { databases = null } = backupBody(await readSmallJson(request, LARGE_LIST_BODY))
@@ -100,8 +101,6 @@ function timeText(time: number): string {
   return new Date(time).toISOString()
 }
 
-// Going back to what a database was in a backup; docs/settee-api.md.
-
 export const restoreRoutes: readonly Path[] = [
   {
     url: '/_settee/backups/:id/restore',
@@ -127,7 +126,7 @@ const restoreBody = shape<RestoreBody>({
   },
 })
 
-/** Answers when the database is restored. A path on the server is no backup's name here. */
+/** Answers when the database is restored. Accepts ids of backups only, no paths on the server. */
 async function restore(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const id = pathParam(request, 'id')
   const { config, policy, logger } = request.server.services
@@ -138,8 +137,6 @@ async function restore(request: FastifyRequest, reply: FastifyReply): Promise<Fa
   logger.info({ backup: id, database, as, user: request.user.name }, 'a database was restored')
   return sendJson(reply, 200, { ok: true, backup: outcome.backup, ...outcome.restored[0] })
 }
-
-// Where the bytes of a database are; docs/settee-api.md.
 
 export const sizeRoutes: readonly Path[] = [
   {
@@ -152,7 +149,7 @@ export const sizeRoutes: readonly Path[] = [
 
 async function databaseSize(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const database = databaseOf(request)
-  // The database itself knows nothing of owners.
+  // The database does not know owners.
   const { file, views, ...parts } = await database.size(isOwner(request) ? SYSTEM_USER : request.user)
   return sendJson(reply, 200, { database: database.name, file, parts, views })
 }

@@ -15,7 +15,7 @@ import { type StreamHead, sendStream } from '../transport/json-stream.ts'
 
 const JSON_HEAD: StreamHead = { status: 200, headers: { 'Content-Type': 'application/json' } }
 
-/** Parameters that `_bulk_get` reads from each entry of its body, not from the address. */
+/** Parameters that `_bulk_get` reads from each entry of its body, not from the query. */
 const BULK_GET_QUERY: Schema = {
   type: 'object',
   properties: Object.fromEntries(['open_revs', 'new_edits', 'w', 'rev', 'atts_since'].map(notInQuery)),
@@ -46,7 +46,7 @@ async function bulkDocs(request: FastifyRequest, reply: FastifyReply): Promise<u
     )
   } catch (thrown) {
     if (!(thrown instanceof CouchError) || thrown.code !== 'all_or_nothing') throw thrown
-    // The one refusal whose body is no error object: a row a document.
+    // The only error whose body is no error object: it has a row for each document.
     return sendJson(reply, thrown.status, thrown.reason)
   }
 }
@@ -99,8 +99,8 @@ function streamRows(
     try {
       await sendStream(request, reply, { ...head, chunks: { [Symbol.asyncIterator]: () => rows } })
     } finally {
-      // A client that went away ends the sending at once; the body's file must stay open until its reader has
-      // stopped, or the reader would read whatever gets the file's number next.
+      // A client that leaves ends the sending at once. The body's file must stay open until its reader has stopped;
+      // otherwise the reader would read the next file with the same number.
       await rows.return?.()
     }
   })

@@ -1,6 +1,4 @@
-/**
- * GET, HEAD, POST /:db/_changes   member   protocol.md 5
- */
+/** Feeds of changes: `_changes` (protocol.md 5) and `_db_updates` (protocol.md 4.9). */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { FeedRequest } from '../../changes/changes-feed.ts'
 import { type FeedQuery, readFeedQuery } from '../../changes/changes-query.ts'
@@ -16,7 +14,7 @@ import { registerPaths } from '../route-table.ts'
 import { tenantOf } from '../services.ts'
 import { requestSizeLimit, withOptionalBody } from '../transport/body-reader.ts'
 
-/** The routes of `_changes`; their feeds share one hub, and look at their callers' rights when admins change. */
+/** The routes of `_changes`. Their feeds share one hub. */
 export async function changesRoutes(app: FastifyInstance): Promise<void> {
   const hub = feedHub(app)
   const handler = (request: FastifyRequest, reply: FastifyReply) => answerChanges(hub, request, reply)
@@ -25,7 +23,7 @@ export async function changesRoutes(app: FastifyInstance): Promise<void> {
       url: '/:db/_changes',
       allow: 'GET,POST,HEAD',
       access: 'member',
-      // Parameters are read by changes/changes-query.ts: their names count in any case, and each has refusals of its own.
+      // changes/changes-query.ts reads the parameters: their names are case-insensitive, and each has its own errors.
       methods: { GET: { handler }, POST: { handler, json: true } },
     },
   ])
@@ -39,8 +37,8 @@ async function answerChanges(hub: FeedHub, request: FastifyRequest, reply: Fasti
   return answerFeed(request, reply, {
     hub,
     database,
-    asked: feedRequest(query, filter),
-    // What a function says may depend on anything, so its answers have no validator.
+    query: feedRequest(query, filter),
+    // The result of a function may depend on anything, so such answers have no validator.
     etagOf: (state) =>
       runsFunction(filter.filter) ? null : feedTag(request, [database.incarnation, state, filter]),
   })
@@ -73,9 +71,7 @@ function feedRequest(query: FeedQuery, filter: FilterOptions): FeedRequest {
   }
 }
 
-// GET, HEAD /_db_updates   tenant   protocol.md 4.9
-
-/** The route of `_db_updates`; its feeds wait together. */
+/** The route of `_db_updates`. Its feeds share one hub. */
 export async function dbUpdatesRoutes(app: FastifyInstance): Promise<void> {
   const hub = feedHub(app)
   const all = updatesDatabase(app.services.databases)
@@ -84,15 +80,15 @@ export async function dbUpdatesRoutes(app: FastifyInstance): Promise<void> {
     const maxWait = config.integer('chttpd', 'changes_timeout')
     const tenant = tenantOf(request)
     const database = tenant === null ? all : updatesOf(app, tenant)
-    const asked = readUpdatesQuery(queryOf(request), maxWait, lastEventId(request))
-    return answerFeed(request, reply, { hub, database, asked, etagOf: (state) => feedTag(request, [state]) })
+    const query = readUpdatesQuery(queryOf(request), maxWait, lastEventId(request))
+    return answerFeed(request, reply, { hub, database, query, etagOf: (state) => feedTag(request, [state]) })
   }
   registerPaths(app, [
     {
       url: '/_db_updates',
       allow: 'GET',
       access: 'tenant',
-      // Parameters are read by changes/db-updates.ts: they have refusals of their own.
+      // changes/db-updates.ts reads the parameters, which have errors of their own.
       methods: { GET: { handler } },
     },
   ])

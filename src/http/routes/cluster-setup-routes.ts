@@ -1,6 +1,6 @@
 /**
- * CouchDB's setup of a new server, as setup scripts and Fauxton call it; protocol.md 15. settee is one node, so what is
- * there to do is an admin, an address to listen on, and the databases that the server needs.
+ * CouchDB's setup of a new server, which setup scripts and Fauxton call; protocol.md 15. settee is a single node, so it sets
+ * an admin and an address to listen on, and creates the databases that the server needs.
  */
 import { isIP } from 'node:net'
 import type { FastifyReply, FastifyRequest } from 'fastify'
@@ -95,8 +95,8 @@ function act(request: FastifyRequest, asked: Setup): Promise<void> {
 }
 
 /**
- * Everything is checked before anything is done; done again it changes nothing, and answers the same. The caller's right
- * is checked again in the turn of the first write alone: once the first admin is made, the server is open no more.
+ * Checks everything before it changes anything. A repeated call changes nothing, and answers the same. The caller's right
+ * is checked again in the turn of the first write only: once there is an admin, the server is no longer open.
  */
 async function enableSingleNode(
   config: Config,
@@ -114,7 +114,7 @@ async function enableSingleNode(
   await makeDatabases(databases, missing(databases, names))
 }
 
-/** @throws bad_request when there is nothing to do, which is how CouchDB answers a second time */
+/** @throws bad_request if there is nothing to do, as CouchDB does for a second call */
 async function finishCluster(databases: Databases, asked: Setup): Promise<void> {
   const names = missing(databases, databasesIn(databases, asked.ensure_dbs_exist))
   if (names.length === 0) throw new CouchError('bad_request', 'Cluster is already finished')
@@ -123,7 +123,7 @@ async function finishCluster(databases: Databases, asked: Setup): Promise<void> 
 
 type Setting = readonly [section: string, key: string, value: string]
 
-/** Where to listen is heard at the next start. */
+/** A new address or port takes effect at the next start. */
 function settingsIn({ bind_address: address, port }: Setup): readonly Setting[] {
   const settings: Setting[] = [['cluster', 'n', '1']]
   if (address !== undefined) {
@@ -155,8 +155,8 @@ function adminIn(config: Config, { username, password, password_hash: hash }: Se
 }
 
 /**
- * A password that is in effect already is kept, since another salt would end sessions for nothing.
- * @returns whether something was written
+ * Keeps a password that is in effect already, since another salt would end sessions for nothing.
+ * @returns whether the admin was written
  */
 async function makeAdmin(
   config: Config,
@@ -169,7 +169,7 @@ async function makeAdmin(
   return true
 }
 
-/** Where the client names none, that of accounts: CouchDB's others have no use here. */
+/** By default the database of accounts only; CouchDB's others have no use here. */
 function databasesIn({ usersDatabase }: Databases, named: unknown): readonly string[] {
   if (named === undefined) return [usersDatabase]
   const names = databaseNames(named)
@@ -187,13 +187,13 @@ function missing(databases: Databases, names: readonly string[]): readonly strin
 async function makeDatabases(databases: Databases, names: readonly string[]): Promise<void> {
   for (const name of names) {
     await databases.create(name).catch((error: unknown) => {
-      // Somebody else was faster.
+      // Another call was faster.
       if (!(error instanceof CouchError) || error.code !== 'file_exists') throw error
     })
   }
 }
 
-/** How far the setup has come, in CouchDB's words (protocol.md 15). */
+/** The state of the setup, in CouchDB's words (protocol.md 15). */
 type ClusterState =
   | 'cluster_disabled'
   | 'cluster_enabled'
@@ -203,13 +203,13 @@ type ClusterState =
 
 interface SetupFacts {
   readonly hasAdmin: boolean
-  /** Whether the databases are there that the setup is to make. */
+  /** Whether the databases of the setup exist. */
   readonly hasDatabases: boolean
 }
 
 /**
- * What `GET /_cluster_setup` tells, by CouchDB's rules (setup_httpd.erl): a server that was told to be a single node
- * is asked whether it is set up as one; any other whether it could be part of a cluster.
+ * The state for `GET /_cluster_setup`, by CouchDB's rules (setup_httpd.erl): for a configured single node, whether it is
+ * set up as one; for any other server, whether it could be part of a cluster.
  */
 export function clusterState(
   config: Pick<Values, 'get'>,

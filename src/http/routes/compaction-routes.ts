@@ -1,11 +1,12 @@
-/** Cleaning up, purging, and what is at work; protocol.md 4.6, 4.7, 15. */
-import { pathParam } from '../request-params.ts'
+/** Compaction, purging, and active tasks; protocol.md 4.6, 4.7, 15. */
+
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { BackupTask } from '../../backup/backups.ts'
 import { DESIGN_PREFIX } from '../../core/ids.ts'
 import type { CompactionTask, DatabaseHandle } from '../../threads/databases.ts'
 import { databaseOf } from '../plugins/access-rules.ts'
 import { sendBytes, sendJson } from '../replies.ts'
+import { pathParam } from '../request-params.ts'
 import { nodeName, type Path } from '../route-table.ts'
 import { tenantOf, visibleTo } from '../services.ts'
 import { readSmallJson, requestSizeLimit, withBody } from '../transport/body-reader.ts'
@@ -61,7 +62,7 @@ export const maintenanceRoutes: readonly Path[] = [
   },
 ]
 
-/** The database of a route for server admins, which plugins/access.ts does not enter. @throws no_database */
+/** The database of a route for server admins, which access-rules.ts does not open. @throws no_database */
 function namedDatabase(request: FastifyRequest): DatabaseHandle {
   const db = pathParam(request, 'db')
   return request.server.services.databases.get(db)
@@ -72,14 +73,14 @@ async function compact(request: FastifyRequest, reply: FastifyReply): Promise<Fa
   return sendJson(reply, 202, { ok: true })
 }
 
-/** Indexes of views are in memory: there is nothing to compact. @throws not_found, deleted, as CouchDB does */
+/** Compacts nothing, since indexes of views are in memory. @throws not_found, deleted, as CouchDB does */
 async function compactViews(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const ddoc = pathParam(request, 'ddoc')
   await databaseOf(request).open(request.user, DESIGN_PREFIX + ddoc, {})
   return sendJson(reply, 202, { ok: true })
 }
 
-/** As {@link compactViews}: an index that is asked for no more leaves by itself. */
+/** Does nothing: unused indexes are removed from memory anyway. */
 async function cleanUpViews(_request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   return sendJson(reply, 202, { ok: true })
 }
@@ -121,7 +122,7 @@ async function activeTasks(request: FastifyRequest, reply: FastifyReply): Promis
     ])
   }
   const own = tasks.filter(({ database }) => visibleTo(request, [database]).length > 0)
-  // An incarnation counts the databases of all tenants.
+  // Incarnations would show how many databases all tenants have.
   const shown = own.map((task, at) => activeTask(node, { ...task, incarnation: at + 1 }))
   return sendJson(reply, 200, shown)
 }
@@ -130,7 +131,7 @@ interface Task extends CompactionTask {
   readonly type: string
 }
 
-/** In the members that CouchDB gives a compaction; there is a pid in the form of Erlang's for each database. */
+/** A task with the members of CouchDB's compactions. The pid has Erlang's form, and there is one for each database. */
 function activeTask(
   node: string,
   { type, database, incarnation, done, total, startedAt, updatedAt }: Task,
@@ -149,7 +150,7 @@ function activeTask(
   }
 }
 
-/** What CouchDB has no word for, in the members that its tasks have. */
+/** A backup, which CouchDB does not have, with the members of its tasks. */
 function backupTask(
   node: string,
   { id, database, databases_done, databases_total, percent, ...times }: BackupTask,

@@ -1,8 +1,8 @@
 /**
- * The configuration over HTTP; protocol.md 12.1. `/_config` is CouchDB 1.x's address of the same calls, which
- * vendors' guides still name (clients.md 1.3).
+ * The configuration over HTTP; protocol.md 12.1. `/_config` is CouchDB 1.x's path of the same calls, which vendors'
+ * guides still use (clients.md 1.3).
  */
-import { pathParam, pathParams } from '../request-params.ts'
+
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { isServerAdmin, requireServerAdmin } from '../../auth/accounts.ts'
 import { deleteAdmin, reloadConfig, setAdmin } from '../../auth/admins.ts'
@@ -12,6 +12,7 @@ import { isMet, memberView, valueIn } from '../../config/member-view.ts'
 import { CouchError } from '../../core/errors.ts'
 import { reauthorize } from '../plugins/revocation.ts'
 import { sendJson } from '../replies.ts'
+import { pathParam, pathParams } from '../request-params.ts'
 import { checkNodeName, nodeName, type Path, shape } from '../route-table.ts'
 import { readSmallJson } from '../transport/body-reader.ts'
 
@@ -36,8 +37,8 @@ async function refuseUnknown(): Promise<never> {
 }
 
 /**
- * A limited account reads and writes here as well, but only what config/member-view.ts shows of the configuration; each
- * handler looks at who asks before anything else. Strangers are told what CouchDB tells them.
+ * Users who are not server admins see the part of the configuration in config/member-view.ts; each handler checks the
+ * caller first. Anonymous callers get CouchDB's error.
  */
 function configPaths(base: string): readonly Path[] {
   return [
@@ -45,7 +46,7 @@ function configPaths(base: string): readonly Path[] {
       url: base,
       allow: 'GET',
       access: 'user',
-      stranger: 'not_server_admin',
+      anonymousError: 'not_server_admin',
       methods: { GET: { handler: wholeConfig } },
     },
     {
@@ -58,20 +59,20 @@ function configPaths(base: string): readonly Path[] {
       url: `${base}/:section`,
       allow: 'GET',
       access: 'user',
-      stranger: 'not_server_admin',
+      anonymousError: 'not_server_admin',
       methods: { GET: { handler: section } },
     },
     {
       url: `${base}/:section/:key`,
       allow: 'GET,PUT,DELETE',
       access: 'user',
-      stranger: 'not_server_admin',
+      anonymousError: 'not_server_admin',
       methods: { GET: { handler: value }, PUT: { handler: setValue }, DELETE: { handler: deleteValue } },
     },
   ]
 }
 
-/** A value as it comes: CouchDB looks at no content type here, and people's curl sends none that fits. */
+/** CouchDB ignores the content type here, and curl sends a wrong one. */
 const configValue = shape<string>({
   type: 'string',
   refusal: ['json_string_expected', 'a JSON string expected'],
@@ -90,7 +91,7 @@ async function wholeConfig(request: FastifyRequest, reply: FastifyReply): Promis
   return sendJson(reply, 200, isServerAdmin(request.user) ? shownConfig(request) : viewOf(request))
 }
 
-/** Clients look into these sections without asking whether they are there (clients.md 1.2). */
+/** Clients read these sections without checking that they exist (clients.md 1.2). */
 const EXPECTED_SECTIONS = { admins: {}, httpd: {} }
 
 function shownConfig(request: FastifyRequest): Sections {
@@ -105,12 +106,12 @@ function shownSection(name: string, keys: Keys): Keys {
   return Object.fromEntries(Object.entries(keys).map(([key, text]) => [key, shown(name, key, text)]))
 }
 
-/** Secrets are never shown, whoever asks. */
+/** Secrets are never shown, to any caller. */
 function shown(section: string, key: string, text: string): string {
   return text !== '' && isSecretKey(section, key) ? SECRET_MASK : text
 }
 
-/** What a limited account is shown; the server's limits are its own. */
+/** The configuration as a user who is not a server admin sees it, with the limits of the account. */
 function viewOf({ server, user }: FastifyRequest): Sections {
   const { config, policy } = server.services
   const name = user.name ?? ''
@@ -155,10 +156,7 @@ async function setValue(request: FastifyRequest, reply: FastifyReply): Promise<F
   if (!isServerAdmin(request.user))
     return sendJson(reply, 200, valueThatIsMet(request, section, key, text.trim()))
   if (isSecretKey(section, key) && MASKED.test(text)) {
-    throw new CouchError(
-      'bad_request',
-      'The value is the mask of a secret, not a secret.',
-    )
+    throw new CouchError('bad_request', 'The value is the mask of a secret, not a secret.')
   }
   const { config } = request.server.services
   const old =
@@ -168,17 +166,17 @@ async function setValue(request: FastifyRequest, reply: FastifyReply): Promise<F
   return sendJson(reply, 200, shown(section, key, old))
 }
 
-/** A secret that a client has read and writes back. */
+/** The mask of a secret, which a client has read and writes back. */
 const MASKED = /^\s*\*+\s*$/
 
-/** @throws forbidden when a limited account asks for what it is not shown, whatever the value */
+/** @throws forbidden for a key that is not shown to the caller, whatever the value */
 function requireShown(request: FastifyRequest, section: string, key: string): void {
   const inEffect = valueIn(viewOf(request), section, key)
   if (inEffect === undefined || section === 'admins')
     throw new CouchError('forbidden', refusalOf(section, key, inEffect))
 }
 
-/** @throws forbidden when a limited account asks for what is not in effect */
+/** @throws forbidden for a value that is not in effect */
 function valueThatIsMet(request: FastifyRequest, section: string, key: string, asked: string): string {
   const view = viewOf(request)
   const inEffect = valueIn(view, section, key)
@@ -212,8 +210,8 @@ function checkNode(request: FastifyRequest): void {
 }
 
 /**
- * `X-Couch-Persist: false` keeps a change in memory (protocol.md 3.9). Of several callers who would become the first
- * admin of an open server, one does: by the time of the others' turns it is not theirs any more.
+ * `X-Couch-Persist: false` keeps a change in memory (protocol.md 3.9). If several callers try to become the first admin of
+ * an open server, one succeeds: the rights of the others are checked again in their turns.
  */
 function writeOptions(request: FastifyRequest): WriteOptions {
   return {

@@ -7,7 +7,7 @@ import type { SecurityObject, UserCtx } from '../../core/types.ts'
 import { ADMIN_ONLY } from '../../documents/security.ts'
 import { databaseOf } from '../plugins/access-rules.ts'
 import { absoluteUrl, documentUrl, sendJson } from '../replies.ts'
-import { queryOf, pathParam } from '../request-params.ts'
+import { pathParam, queryOf } from '../request-params.ts'
 import { type Path, type Schema, shape } from '../route-table.ts'
 import { LARGE_LIST_BODY, readSmallJson, requestSizeLimit, withBody } from '../transport/body-reader.ts'
 
@@ -103,13 +103,13 @@ async function postDocument(request: FastifyRequest, reply: FastifyReply): Promi
   const saved = await withBody(request, requestSizeLimit(request), (body) =>
     databaseOf(request).post(request.user, body),
   )
-  // It is written all the same: an answer that may be untrue saves nothing here.
+  // The write is complete: an early answer that may be untrue would save nothing.
   if (queryOf(request).batch === 'ok') return sendJson(reply, 202, { ok: true, id: saved.id })
   reply.header('Location', documentUrl(request, nameOf(request), saved.id))
   return sendJson(reply, 201, { ok: true, id: saved.id, rev: saved.rev })
 }
 
-/** Names or roles in one list of a security object. */
+/** The largest list of names or roles in a security object. */
 const MAX_LISTED = 4000
 
 const LIST: Schema = {
@@ -146,7 +146,7 @@ async function setSecurity(request: FastifyRequest, reply: FastifyReply): Promis
   return sendJson(reply, 200, { ok: true })
 }
 
-/** Whoever has found a phone must not let somebody else in who stays when the token is revoked. */
+/** The finder of a lost phone must not admit somebody who stays when the token is revoked. */
 function refuseToken(user: UserCtx): void {
   if (isServerAdmin(user)) return
   throw new CouchError(
@@ -164,7 +164,7 @@ async function setRevsLimit(request: FastifyRequest, reply: FastifyReply): Promi
   return sendJson(reply, 200, { ok: true })
 }
 
-/** Nothing to do: what was answered is on the disk. The time must be the one of `GET /db` (protocol.md 4.6). */
+/** Does nothing, since answered writes are on the disk. The time must equal that of `GET /db` (protocol.md 4.6). */
 async function ensureFullCommit(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const { instance_start_time } = await databaseOf(request).info(request.user)
   return sendJson(reply, 201, { ok: true, instance_start_time })

@@ -24,8 +24,10 @@ import {
   openOptions,
   openRevsParam,
   parentRev,
+  pathParam,
   type Query,
-  queryOf, pathParam } from '../request-params.ts'
+  queryOf,
+} from '../request-params.ts'
 import type { Path } from '../route-table.ts'
 import { requestSizeLimit, withBody } from '../transport/body-reader.ts'
 import { hostOf } from '../transport/client-address.ts'
@@ -39,7 +41,7 @@ const METHODS: Path['methods'] = {
 }
 const ALLOW = 'DELETE,GET,HEAD,POST,PUT,COPY'
 
-/** `/:db/:docid` takes `_local%2Fx` as well; app.ts has seen to `_design%2Fx`. */
+/** `/:db/:docid` matches `_local%2Fx` as well; app.ts rewrites `_design%2Fx`. */
 export const documentRoutes: readonly Path[] = [
   {
     url: '/:db/:docid',
@@ -115,8 +117,8 @@ async function copyDocument(request: FastifyRequest, reply: FastifyReply): Promi
 }
 
 /**
- * CouchDB's upload form for browsers, protocol.md 3.7. Its first refusal is known to clients as the answer of a
- * server that lacks a call.
+ * CouchDB's upload form for browsers, protocol.md 3.7. Clients know its first error as the answer of a server without a
+ * call.
  */
 async function postForm(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const id = idOf(request)
@@ -140,7 +142,7 @@ function refuseDesign(request: FastifyRequest, id: string): void {
   if (!mayBeBuiltInDesign(databaseOf(request).name, id)) throw new CouchError('hosted_design')
 }
 
-/** A form can be sent from any page; so only those of this server may. */
+/** Any page can send a form, so only those of this server may. */
 function requireOwnReferer(request: FastifyRequest): void {
   const { referer } = request.headers
   if (referer === undefined) throw new CouchError('bad_request', 'Referer header required.')
@@ -159,8 +161,8 @@ function isBatch(query: Query): boolean {
 }
 
 /**
- * Answers `batch=ok` (protocol.md 3.3) when the write has ended, since an answer before it could only lose something.
- * A conflict is no error: CouchDB answers before it looks for one.
+ * Answers `batch=ok` (protocol.md 3.3) after the write, so that nothing is lost. A conflict is no error: CouchDB answers
+ * before it could find one.
  */
 async function sendBatch(
   reply: FastifyReply,

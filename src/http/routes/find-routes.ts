@@ -1,4 +1,4 @@
-/** Queries by selectors; protocol.md 10. Indexes other than that of all ids are not there yet: docs/compatibility.md. */
+/** Queries by selectors; protocol.md 10. The index of all ids is the only one so far: docs/compatibility.md. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { CouchError } from '../../core/errors.ts'
 import { MAX_FIND_BYTES } from '../../query/find.ts'

@@ -1,4 +1,4 @@
-/** What the server tells of itself to whoever watches over it; protocol.md 15. */
+/** Metrics, statistics and health for monitoring; protocol.md 4.4, 15. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
 import { requireMetricsReader } from '../../auth/accounts.ts'
@@ -8,7 +8,7 @@ import { databaseHealth, gatherFacts } from '../../metrics/health.ts'
 import { type Collector, type Family, familiesOf, orNull } from '../../metrics/metric.ts'
 import { systemInfo } from '../../metrics/process-metrics.ts'
 import { sendJson } from '../replies.ts'
-import { queryOf, pathParam, pathParams } from '../request-params.ts'
+import { pathParam, pathParams, queryOf } from '../request-params.ts'
 import { checkNodeName, type Path } from '../route-table.ts'
 
 export const metricsRoutes: readonly Path[] = [
@@ -23,13 +23,13 @@ export const metricsRoutes: readonly Path[] = [
   { url: '/_node/:node/_system', allow: 'GET', access: 'metrics', methods: { GET: { handler: system } } },
 ]
 
-/** How long a collector may take, in ms. */
+/** How long a collector may take, in milliseconds. */
 const COLLECT_MS = 1000
 
 async function prometheus(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   checkNode(request)
   const { collectors = [], logger } = request.server.services
-  // Loaded for the first scrape: most servers are asked for none, and its library would hold up their start.
+  // Loaded at the first scrape, since most servers have none, and the library would slow their start.
   const { EXPOSITION_TYPE, exposition, METRICS } = await import('../../metrics/exposition.ts')
   const [measured, ...others] = await Promise.all([
     request.server.measure(),
@@ -40,13 +40,13 @@ async function prometheus(request: FastifyRequest, reply: FastifyReply): Promise
     .send(await exposition([...familiesOf(METRICS, measured), ...others.flat()]))
 }
 
-/** What one part of the house cannot tell, or not in time, must not hide the rest. */
+/** A part of the server that fails or is late must not hide the metrics of the others. */
 async function collected(collect: Collector, logger: Logger): Promise<readonly Family[]> {
-  const told = collect().catch((err: unknown) => {
+  const collecting = collect().catch((err: unknown) => {
     logger.warn({ err }, 'a part of the server cannot report its metrics')
     return []
   })
-  const families = await orNull<readonly Family[]>(told, COLLECT_MS)
+  const families = await orNull<readonly Family[]>(collecting, COLLECT_MS)
   if (families === null) logger.warn('a part of the server did not report its metrics in time')
   return families ?? []
 }
@@ -70,18 +70,16 @@ function checkNode(request: FastifyRequest): void {
   checkNodeName(request.server.services.config, pathParam(request, 'node'))
 }
 
-// Whether the server is well: `_up` for whoever asks, and in depth for those who watch over it; protocol.md 4.4.
-
 export const upRoutes: readonly Path[] = [
   {
     url: '/_up',
     allow: 'GET,HEAD',
     access: 'public',
-    methods: { GET: { handler: up, credentials: 'ignored', heeds: isDeep } },
+    methods: { GET: { handler: up, credentials: 'ignored', checksCredentials: isDeep } },
   },
 ]
 
-/** Any other value is passed over, as CouchDB does with what it does not know. */
+/** Other values are ignored, as CouchDB does with unknown ones. */
 function isDeep(request: FastifyRequest): boolean {
   const deep = queryOf(request).deep
   return deep === '1' || deep === 'true'

@@ -103,7 +103,7 @@ async function dbsInfoOfKeys(request: FastifyRequest, reply: FastifyReply): Prom
   return sendInfos(request, reply, keys, (key) => ({ key, error: 'not_found' }))
 }
 
-/** Streams an array of rows, one database after the other; `missing` makes the row of one that is not there. */
+/** Streams an array of rows, one database after the other. @param missing makes the row of a missing database; null: none */
 function sendInfos(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -123,7 +123,7 @@ async function* infoRows(
     const row = await infoRow(request, name).catch((error: unknown) => {
       if (!(error instanceof CouchError)) throw error
       if (error.code === 'no_database') return missing(name)
-      // One whose file is damaged hides no other.
+      // A damaged file does not hide the other databases.
       if (error.status === 500) return { key: name, error: error.error }
       throw error
     })
@@ -134,11 +134,11 @@ async function* infoRows(
   yield Buffer.from(before === '[' ? '[]\n' : ']\n')
 }
 
-/** @throws no_database also for one that the caller is not to know of */
+/** @throws no_database, also for a database that the caller may not see */
 async function infoRow(request: FastifyRequest, name: string): Promise<unknown> {
   if (visibleTo(request, [name]).length === 0) throw new CouchError('no_database')
   const database: DatabaseHandle = request.server.services.databases.get(name)
-  // Whoever has come to here may know of it, also an owner who is no member any more.
+  // The caller may see it, even an owner who is no longer a member.
   return { key: name, info: await database.info(SYSTEM_USER) }
 }
 
@@ -152,7 +152,7 @@ function namesInRange(request: FastifyRequest): readonly string[] {
   return inRange.slice(skip, skip + (count(query, 'limit') ?? inRange.length))
 }
 
-/** Names are ASCII, so JavaScript's order of strings is the order of their bytes. */
+/** Names are ASCII, so JavaScript compares them by bytes. */
 function rangeOf(query: Query, descending: boolean): (name: string) => boolean {
   const start = nameParam(query, 'startkey', 'start_key')
   const end = nameParam(query, 'endkey', 'end_key')

@@ -23,7 +23,7 @@ export const sessionRoutes: readonly Path[] = [
   },
 ]
 
-/** A name, a password, a token: whoever sends more sends something else. */
+/** Enough for a name and a password or token. */
 const BODY_LIMIT = { bytes: SMALL_BODY, key: 'the largest body of this call' }
 const BAD_TYPE = "Content-Type must be 'application/x-www-form-urlencoded' or 'application/json'"
 
@@ -61,7 +61,7 @@ async function logIn(request: FastifyRequest, reply: FastifyReply): Promise<Fast
   return next === undefined ? sendJson(reply, 200, answer) : redirect(request, reply, next, answer)
 }
 
-/** A device token opens no session: a cookie would outlive its being revoked. */
+/** A device token opens no session, since a cookie would outlive its revocation. */
 async function accountOf(request: FastifyRequest, { name, password }: Login): Promise<Account | null> {
   const { credentials, tokens } = request.server.services
   if (!tokens?.looksLike(password)) return credentials.login(name, password, request)
@@ -92,8 +92,8 @@ async function logOut(request: FastifyRequest, reply: FastifyReply): Promise<Fas
 }
 
 /**
- * Where to go when it is done.
- * @throws bad_request for anything but a path of this server: else a link to here could lead anywhere
+ * The path to redirect to afterwards.
+ * @throws bad_request for anything but a path of this server: otherwise a link to this server could lead anywhere
  */
 function pathParam(request: FastifyRequest, name: string): string | undefined {
   const text = textParam(queryOf(request), name)
@@ -108,14 +108,12 @@ function redirect(request: FastifyRequest, reply: FastifyReply, path: string, an
   return sendJson(reply, 302, answer)
 }
 
-// Who logs in, as `POST /_session` says it; protocol.md 11.3. Pure.
-
 interface Login {
   readonly name: string
   readonly password: string
 }
 
-/** @throws bad_request, invalid_json for what is no UTF-8 */
+/** @throws bad_request, invalid_json for bytes that are not UTF-8 */
 function loginOfForm(bytes: Uint8Array): Login {
   const form = new URLSearchParams(textOf(bytes))
   return loginOf((name) => form.get(name) ?? undefined)
@@ -136,7 +134,7 @@ function loginOfJson(bytes: Uint8Array): Login {
   })
 }
 
-/** CouchDB's own word is `name`; the clients of Cloudant say `username`. */
+/** CouchDB's member is `name`; Cloudant's clients send `username`. */
 function loginOf(read: (name: string) => string | undefined): Login {
   const name = read('name')
   const username = read('username')

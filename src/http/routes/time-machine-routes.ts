@@ -1,11 +1,11 @@
-/** What documents were, and making them so again; docs/settee-api.md. */
+/** Version history of documents, rewinds, and alarms of mass deletions; docs/settee-api.md. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { CouchError } from '../../core/errors.ts'
 import { parseTime, type VersionChoice } from '../../documents/time-machine/time-machine-calls.ts'
 import { type Alarm, undoing } from '../../metrics/alarms.ts'
 import { databaseOf } from '../plugins/access-rules.ts'
 import { sendBytes, sendJson, streamJson } from '../replies.ts'
-import { count, isOn, type Query, queryOf, textParam, pathParam } from '../request-params.ts'
+import { count, isOn, pathParam, type Query, queryOf, textParam } from '../request-params.ts'
 import { COUNT, type Path, type Schema, shape } from '../route-table.ts'
 import { LARGE_LIST_BODY, readSmallJson } from '../transport/body-reader.ts'
 import { sendStream } from '../transport/json-stream.ts'
@@ -107,10 +107,11 @@ function timeParam(query: Query, name: string): number | undefined {
 function timeOf(value: unknown, name: string): number {
   const time = parseTime(String(value), 'utc')
   if (time !== null && (typeof value === 'string' || typeof value === 'number')) return time
-  throw new CouchError('bad_request', `\`${name}\` must be a time such as 2025-03-01T14:05Z, or milliseconds since 1970.`)
+  throw new CouchError(
+    'bad_request',
+    `\`${name}\` must be a time such as 2025-03-01T14:05Z, or milliseconds since 1970.`,
+  )
 }
-
-// Mass deletions that were noticed; docs/settee-api.md.
 
 export const alarmRoutes: readonly Path[] = [
   {

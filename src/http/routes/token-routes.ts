@@ -1,11 +1,11 @@
-/** Device tokens: secrets that a device uses where it would a password; docs/settee-api.md. */
+/** Device tokens: secrets that a device uses in place of the password; docs/settee-api.md. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { isServerAdmin } from '../../auth/accounts.ts'
 import type { Token } from '../../auth/token-record.ts'
 import { CouchError } from '../../core/errors.ts'
 import { reauthorize } from '../plugins/revocation.ts'
 import { sendJson } from '../replies.ts'
-import { queryOf, textParam, pathParam } from '../request-params.ts'
+import { pathParam, queryOf, textParam } from '../request-params.ts'
 import { type Path, type Schema, shape } from '../route-table.ts'
 import { readSmallJson } from '../transport/body-reader.ts'
 
@@ -65,7 +65,7 @@ async function makeToken(request: FastifyRequest, reply: FastifyReply): Promise<
   const { name, admin = false } = tokenBody(await readSmallJson(request))
   const owner = await accounts.find(account)
   if (owner === null) throw new CouchError('not_found', 'The account does not exist.')
-  // Nobody makes a token that outlasts a right which was withdrawn in the meantime.
+  // The right may have been revoked while the body arrived.
   await reauthorize(request)
   accountOf(request)
   if (admin && !(isServerAdmin(request.user) && isServerAdmin(owner))) {
@@ -76,7 +76,7 @@ async function makeToken(request: FastifyRequest, reply: FastifyReply): Promise<
   return sendJson(reply, 201, { ...shown(token), token: secret })
 }
 
-/** A token may revoke itself, and no other. Others' tokens are not there for those who are no server admins. */
+/** A token may revoke only itself. For callers who are not server admins, other accounts' tokens do not exist. */
 async function revokeToken(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const id = pathParam(request, 'id')
   if (request.identity.token !== id) refuseTokens(request)
@@ -89,7 +89,7 @@ async function revokeToken(request: FastifyRequest, reply: FastifyReply): Promis
   return sendJson(reply, 200, { ok: true })
 }
 
-/** Who has found a phone must neither make himself a token that outlives its own nor end those of other devices. */
+/** The finder of a lost phone must neither create a lasting token nor revoke those of other devices. */
 function refuseTokens(request: FastifyRequest): void {
   if (request.identity.token !== null) {
     throw new CouchError(
@@ -99,7 +99,7 @@ function refuseTokens(request: FastifyRequest): void {
   }
 }
 
-/** Whose tokens the call is about; null: the caller is nobody in particular, and names no account. */
+/** The account whose tokens the call is about; null: the caller is anonymous and names no account. */
 function accountOf(request: FastifyRequest): string | null {
   const { name } = request.user
   const asked = textParam(queryOf(request), 'account')

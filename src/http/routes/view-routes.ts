@@ -4,13 +4,13 @@ import { CouchError } from '../../core/errors.ts'
 import { DESIGN_PREFIX } from '../../core/ids.ts'
 import { databaseOf } from '../plugins/access-rules.ts'
 import { sendBytes, streamJson } from '../replies.ts'
-import { queryOf, pathParam } from '../request-params.ts'
+import { pathParam, queryOf } from '../request-params.ts'
 import type { Path } from '../route-table.ts'
 import { requestSizeLimit, withBody, withOptionalBody } from '../transport/body-reader.ts'
 
 const VIEW = '/:db/_design/:ddoc/_view/:view'
 
-/** Parameters are read by query/view-query.ts, together with a body's of the same names. */
+/** query/view-query.ts reads the parameters of the query and of the body. */
 export const viewRoutes: readonly Path[] = [
   {
     url: VIEW,

@@ -2,7 +2,7 @@
  * Reads request bodies from the socket into memory or a file, inflates them, and enforces their limits. A body is passed on
  * whole or not at all. Fastify reads none (plugins/couch-headers.ts).
  */
-import { pathParams } from '../request-params.ts'
+
 import type { IncomingMessage } from 'node:http'
 import { finished, type Readable } from 'node:stream'
 import { createGunzip } from 'node:zlib'
@@ -17,6 +17,7 @@ import { Yielder } from '../../core/yielder.ts'
 import type { Body } from '../../documents/database.ts'
 import { reauthorize } from '../plugins/revocation.ts'
 import { inTurn } from '../plugins/tenancy.ts'
+import { pathParams } from '../request-params.ts'
 import { BodyCollector, bytesOf, sendContinue, watchProgress } from './body-collector.ts'
 import { MAX_IN_MEMORY } from './body-limits.ts'
 import { StreamRequest } from './http2-messages.ts'

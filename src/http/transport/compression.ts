@@ -1,4 +1,4 @@
-/** Compression of answers that are sent piece by piece: each piece reaches the client when it is written. */
+/** Compression of answers. In streamed ones, each piece reaches the client when it is written. */
 import { promisify } from 'node:util'
 import {
   type BrotliCompress,
@@ -14,22 +14,22 @@ import fp from 'fastify-plugin'
 
 type ContentEncoding = 'gzip' | 'br'
 
-/** Turns pieces into what is sent; calls must not overlap unless the pieces are short. */
+/** Encodes pieces; calls must not overlap unless the pieces are short. */
 export interface Encoder {
   /** Sent before the first piece. */
   readonly head: Uint8Array
-  /** The piece encoded and flushed. */
+  /** @returns the piece, encoded and flushed */
   encode(bytes: Uint8Array): Uint8Array | Promise<Uint8Array>
-  /** What ends the whole. */
+  /** @returns the bytes after the last piece */
   finish(): Uint8Array | Promise<Uint8Array>
-  /** Lets go of what is held, at any time. */
+  /** Releases the memory, at any time. */
   close(): void
 }
 
 /**
- * The encoding of an answer; null: as it is. Of two that are wanted alike gzip is taken, which holds less memory.
+ * The encoding of an answer; null: none. If the client wants both alike, gzip is used, which holds less memory.
  * @param accepted the header Accept-Encoding (RFC 9110 12.5.3)
- * @param waits whether the answer will stand open, which brotli's memory is too large for
+ * @param waits whether the answer stays open for long; brotli's memory is too large for that
  */
 export function chooseEncoding(accepted: string | undefined, waits: boolean): ContentEncoding | null {
   const weights = parseWeights(accepted ?? '')
@@ -59,12 +59,12 @@ const NOTHING = new Uint8Array(0)
 /** RFC 1952 2.3: deflate, no name, no time, system unknown. */
 const GZIP_HEAD = Uint8Array.of(0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff)
 const FLUSHED: ZlibOptions = { finishFlush: constants.Z_SYNC_FLUSH, level: 5 }
-/** A short piece needs neither a window of 32 kB nor a thread. */
+/** In bytes; a shorter piece needs neither a window of 32 kB nor a thread. */
 const SHORT_BYTES = 4096
 const SHORT: ZlibOptions = { ...FLUSHED, windowBits: 12, memLevel: 4 }
 
 const deflateInThread = promisify<Uint8Array, ZlibOptions, Uint8Array>(deflateRaw)
-/** Pieces do not depend on each other, so what many feeds send is compressed once. */
+/** Pieces are independent, so that one that many feeds send is compressed once. */
 const deflated = new WeakMap<Uint8Array, Uint8Array | Promise<Uint8Array>>()
 
 function deflate(bytes: Uint8Array): Uint8Array | Promise<Uint8Array> {
@@ -76,9 +76,9 @@ function deflate(bytes: Uint8Array): Uint8Array | Promise<Uint8Array> {
 }
 
 /**
- * One gzip member (RFC 1952) whose pieces are deflated apart from each other, each ended by an empty block that
- * aligns it to a byte (RFC 1951 3.2.4). So between two pieces nothing is held but a checksum and a count: an idle
- * compressed feed costs no more than one that is not compressed.
+ * One gzip member (RFC 1952) whose pieces are deflated independently, each ended by an empty block that aligns it to a byte
+ * (RFC 1951 3.2.4). Between pieces only a checksum and a count are held, so that an idle compressed feed takes no more
+ * memory than a plain one.
  */
 class GzipEncoder implements Encoder {
   readonly head = GZIP_HEAD
@@ -144,12 +144,12 @@ class BrotliEncoder implements Encoder {
   }
 }
 
-/** Shorter answers are not compressed. */
+/** Shorter answers, in bytes, are not compressed. */
 export const COMPRESSED_BYTES = 1024
 
 /**
- * Compresses whole JSON answers of a kilobyte and more for clients that ask for it, fast rather than well: most
- * of them are read over a home network. Streams do their own (json-stream.ts), line by line where it matters.
+ * Compresses whole JSON answers from 1 kB on for clients that accept it, fast rather than small: most are read over a home
+ * network. Streams are compressed in json-stream.ts.
  */
 export const compression = fp(
   async (app) => {

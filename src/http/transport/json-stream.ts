@@ -1,4 +1,4 @@
-/** Answers that are sent piece by piece, without ever holding more of them than the client's connection takes. */
+/** Streamed answers, of which no more is held than the client's connection takes. */
 import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { FastifyReply, FastifyRequest } from 'fastify'
@@ -9,37 +9,37 @@ import { JSONP_TYPE, jsonpFrame, reduceHeaders } from '../plugins/couch-headers.
 import { causeOf, factsOf, levelOf } from '../plugins/request-log.ts'
 import { chooseEncoding, type Encoder, makeEncoder } from './compression.ts'
 
-/** A client that takes nothing for so long is gone; what is read for it would be held for ever. */
+/** A client that reads nothing for so long, in milliseconds, counts as gone; its answer would be held forever. */
 const STALLED_MS = 300_000
 
 export interface StreamHead {
   readonly status: number
   readonly headers?: Readonly<Record<string, string>>
-  /** The answer stands open for a long time, so that nothing large may be held for it. */
+  /** The answer stays open for a long time, so that no large memory may be held for it. */
   readonly waits?: boolean
-  /** The answer is never compressed: its bytes are the thing itself. */
+  /** The answer is never compressed: its bytes are the resource itself. */
   readonly asIs?: boolean
-  /** The memory of its long pieces is given back when they are sent (core/outgoing.ts). */
+  /** The memory of its long pieces is released when they are sent (core/outgoing.ts). */
   readonly isOwn?: boolean
 }
 
 export interface ResponseStream {
-  /** Aborted when the client has gone before the end. */
+  /** Aborted if the client leaves before the end. */
   readonly signal: AbortSignal
   /**
-   * Sends a piece, at once and whole also when it is compressed. Resolves when the connection takes more or has
-   * gone; never rejects. A longer piece must have been taken before the next is written.
+   * Sends a piece at once and whole, compressed or not. Resolves when the connection takes more or has closed; never
+   * rejects. Wait for a long piece before you write the next.
    */
   write(bytes: Uint8Array): Promise<void>
-  /** Ends the answer; resolves when all of it was handed over. */
+  /** Ends the answer; resolves when all of it was passed to the connection. */
   end(): Promise<void>
-  /** Breaks the connection: a client takes what it has so far for a failure. */
+  /** Breaks the connection, so that the client sees a failure. */
   fail(cause: unknown): void
 }
 
 /**
- * Sends the head, with the headers that hooks and plugins have set on the reply, and takes the answer out of
- * Fastify's hands. The answer is compressed if the client accepts that. To HEAD only the head is sent.
+ * Sends the head, with the headers that hooks and plugins have set on the reply, and takes the answer over from Fastify.
+ * The answer is compressed if the client accepts that. A HEAD gets the head only.
  */
 export function openStream(request: FastifyRequest, reply: FastifyReply, head: StreamHead): ResponseStream {
   const callback = isJson(head) ? request.jsonp : null
@@ -64,7 +64,7 @@ function isJson({ asIs, headers }: StreamHead): boolean {
   return !asIs && headers?.['Content-Type'] === 'application/json'
 }
 
-/** Names a header of the request that the answer depends on, beside those that are named already. */
+/** Adds a header of the request, on which the answer depends, to Vary. */
 export function addVary(reply: FastifyReply, name: string): void {
   const vary = reply.getHeader('vary')
   reply.header('Vary', vary === undefined ? name : `${vary}, ${name}`)
@@ -77,10 +77,10 @@ function weakenEtag(reply: FastifyReply): void {
 }
 
 /**
- * Sends an answer that is made while it is sent.
+ * Streams an answer.
  *
- * @param answer.chunks asked for its first chunk before the head goes out, so that what it throws there becomes a
- * proper answer. What it throws later breaks the connection. When the client has gone, its iterator is returned.
+ * @param answer.chunks the first chunk is awaited before the head is sent, so that its error becomes a proper answer. A
+ * later error breaks the connection. If the client leaves, the iterator's `return` is called.
  */
 export async function sendStream(
   request: FastifyRequest,
@@ -138,7 +138,7 @@ class HttpStream implements ResponseStream {
 
   open(status: number, headers: Record<string, string>): void {
     const raw = this.#raw
-    // Before its turn, behind others' answers, it is not told that its connection has gone.
+    // A pipelined answer that waits for its turn gets no event when its connection closes.
     if (raw.socket === null) onRequestEnd(this.#request, this.#reply, () => this.#closed())
     else raw.once('close', () => this.#closed())
     if (raw.destroyed || raw.closed) {
@@ -148,7 +148,7 @@ class HttpStream implements ResponseStream {
     raw.writeHead(status, headers)
     if (this.#request.method === 'HEAD') raw.end()
     else if (this.#encoder !== null && this.#encoder.head.length > 0) raw.write(this.#encoder.head)
-    // What is written in this turn goes out with the head; without it the head goes alone.
+    // Chunks of this turn are sent together with the head.
     else process.nextTick(() => raw.destroyed || raw.flushHeaders())
   }
 
@@ -186,7 +186,7 @@ class HttpStream implements ResponseStream {
   fail(cause: unknown): void {
     if (this.signal.aborted) return
     const error = asCouchError(cause)
-    // That a database went meanwhile, or a right to read it, is no fault.
+    // A database that was deleted, or a revoked right, is no fault.
     const level = error.status < 500 ? 'warn' : levelOf(error)
     const facts = { ...causeOf(error), ...factsOf(this.#request) }
     this.#request.log[level](facts, 'an answer broke off while it was sent')
@@ -196,33 +196,33 @@ class HttpStream implements ResponseStream {
   #put(bytes: Uint8Array, isOwn = false): Promise<void> | undefined {
     const raw = this.#raw
     if (bytes.length === 0 || this.signal.aborted || raw.writableEnded) return undefined
-    // When they are sent they may be empty.
+    // Their buffer may be detached once they are sent.
     const { length } = bytes
-    if (this.#hand(bytes, isOwn)) return undefined
+    if (this.#writeRaw(bytes, isOwn)) return undefined
     holdOutgoing(length)
     return new Promise((resolve) => {
       let isOver = false
       const stalled = setTimeout(() => raw.destroy(), STALLED_MS)
-      const taken = () => {
+      const onTaken = () => {
         if (isOver) return
         isOver = true
         clearTimeout(stalled)
-        raw.off('drain', taken)
-        raw.off('close', taken)
-        this.signal.removeEventListener('abort', taken)
+        raw.off('drain', onTaken)
+        raw.off('close', onTaken)
+        this.signal.removeEventListener('abort', onTaken)
         releaseOutgoing(length)
         resolve()
       }
-      raw.on('drain', taken)
-      raw.on('close', taken)
-      this.signal.addEventListener('abort', taken)
+      raw.on('drain', onTaken)
+      raw.on('close', onTaken)
+      this.signal.addEventListener('abort', onTaken)
     })
   }
 
   /** @returns whether the connection takes more */
-  #hand(bytes: Uint8Array, isOwn: boolean): boolean {
+  #writeRaw(bytes: Uint8Array, isOwn: boolean): boolean {
     const raw = this.#raw
-    // That it drains does not say that they are written: Node tells it, too, when another answer of the connection grows.
+    // `drain` does not mean that they are written: Node emits it also when another answer of the connection grows.
     if (isOwn && bytes.length > SHORT_BYTES) return raw.write(bytes, () => discard(bytes))
     if (!raw.chunkedEncoding || bytes.length > SHORT_BYTES) return raw.write(bytes)
     raw.chunkedEncoding = false
@@ -232,7 +232,7 @@ class HttpStream implements ResponseStream {
   }
 }
 
-/** JSON between the call of a function and its end. */
+/** JSONP: JSON inside the call of a function. */
 class ScriptStream implements ResponseStream {
   readonly #inner: ResponseStream
   readonly #begun: Promise<void>
@@ -265,14 +265,14 @@ class ScriptStream implements ResponseStream {
   }
 }
 
-/** Of longer pieces the copy would cost more than the list. */
+/** In bytes; copying a longer piece would cost more than it saves. */
 const SHORT_BYTES = 16 * 1024
 
 const chunks = new WeakMap<Uint8Array, ByteText>()
 
 /**
- * A piece as a chunk (RFC 9112 7.1). Node hands the socket a list of four for each; this is one, and made once for all
- * feeds that send the piece: a line to 100 feeds takes 0.8 ms less.
+ * A piece as a chunk (RFC 9112 7.1), made once for all feeds that send it. Node would write four buffers for each feed; a
+ * line to 100 feeds takes 0.8 ms less this way.
  */
 function chunkOf(bytes: Uint8Array): ByteText {
   let chunk = chunks.get(bytes)
@@ -283,16 +283,14 @@ function chunkOf(bytes: Uint8Array): ByteText {
   return chunk
 }
 
-// When a request is over for good: answered, or its connection is gone.
-
-/** One listener a connection, however many requests it carries. */
+/** One listener for each connection, however many requests it has. */
 const ends = new WeakMap<Socket, Set<() => void>>()
 
 /**
- * Calls back once, when the answer is sent or the connection has closed. Of a request that was sent ahead of others'
- * answers (pipelining) Node tells neither when its connection closes before its answer has had its turn.
- * @param end not called when the connection is closed already: nobody waits for such a request
- * @returns what takes the call back
+ * Calls `end` once, when the answer is sent or the connection has closed. For a pipelined request whose answer waits for
+ * its turn, Node itself emits neither.
+ * @param end not called if the connection is closed already
+ * @returns cancels the call
  */
 export function onRequestEnd(request: FastifyRequest, reply: FastifyReply, end: () => void): () => void {
   const calls = endsOf(request.raw.socket)

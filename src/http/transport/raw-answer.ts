@@ -1,4 +1,4 @@
-/** Answers as bytes, for where no reply will carry them. */
+/** Answers as bytes, where Fastify's reply cannot send them, and orderly ends of connections. */
 import { createRequire } from 'node:module'
 import type { Socket } from 'node:net'
 import { finished } from 'node:stream'
@@ -7,13 +7,12 @@ import { CouchError } from '../../core/errors.ts'
 import { reduceHeaders } from '../plugins/couch-headers.ts'
 import { StreamResponse } from './http2-messages.ts'
 
-// An import of node:http reads all that it exports, and so loads Node's whole fetch: 2 MB.
+// `import` reads all exports of node:http, which loads Node's fetch: 2 MB.
 const { METHODS, STATUS_CODES }: typeof import('node:http') = createRequire(import.meta.url)('node:http')
 
-/** The methods that Node's parser of HTTP/1 knows. */
+/** The methods that Node's parser for HTTP/1 accepts. */
 export const KNOWN_METHODS: ReadonlySet<string> = new Set(METHODS)
 
-/** What is no request, whatever kept it from being one. */
 export function notHttp(): CouchError {
   return new CouchError('bad_request', 'The request is not valid HTTP.')
 }
@@ -24,9 +23,9 @@ export function errorBody(error: CouchError): Buffer {
 }
 
 /**
- * A whole answer, the last one of its connection.
- * @param lines header fields beside those that every such answer has
- * @param isBare the request was a HEAD
+ * A complete answer, the last one of its connection.
+ * @param lines further header fields
+ * @param isBare true for a HEAD: without the body
  */
 export function rawAnswer(error: CouchError, lines: readonly string[], isBare = false): string {
   const body = errorBody(error).toString()
@@ -42,13 +41,12 @@ export function rawAnswer(error: CouchError, lines: readonly string[], isBare = 
   ].join('\r\n')
 }
 
-/** How long a client that was refused may go on sending before the connection is cut. */
+/** How long a refused client may go on sending before the connection is cut, in milliseconds. */
 const LINGER_MS = 2000
 
 /**
- * Answers while the client is still sending a body that nobody will read, then closes the connection. Closing at
- * once would reset it, and the client would see the reset instead of the answer (RFC 9112 9.6), so the rest is
- * thrown away for a moment first.
+ * Answers while the client is still sending a body, then closes the connection. Closing at once would reset it, and the
+ * client would see the reset instead of the answer (RFC 9112 9.6). So the rest is discarded for a moment first.
  */
 export async function answerAndClose(
   request: FastifyRequest,
@@ -62,48 +60,47 @@ export async function answerAndClose(
     if (value !== undefined) raw.setHeader(name, value)
   }
   raw.setHeader('Content-Length', payload.length)
-  // The client is told to send no more, and the connection is for others, too (http2-messages.ts).
+  // The client is asked to stop, and the connection has other streams (http2-messages.ts).
   if ((raw as object) instanceof StreamResponse) {
     raw.end(payload)
     return
   }
   raw.setHeader('Connection', 'close')
   raw.write(payload)
-  await wholeOrLate(request)
+  await bodyEndOrTimeout(request)
   raw.end()
 }
 
 const ending = new WeakSet<Socket>()
 
 /**
- * Ends a connection after its last answer, in the stages of RFC 9112 9.6: no more is written, what still comes is thrown
- * away, and it is closed when its client has closed it, or a moment later. Closing it at once while there is something
- * unread, such as requests behind the last one, would reset it, and take from the client what it has not read yet of all
- * answers before.
+ * Ends a connection after its last answer in the stages of RFC 9112 9.6: the server stops writing, discards what still
+ * arrives, and closes the connection when the client has closed it or a moment later. Closing at once with unread data,
+ * such as further requests, would reset the connection, and the client would lose answers that it has not read yet.
  */
 export function closeInStages(socket: Socket): void {
   if (ending.has(socket) || socket.destroyed) return
   ending.add(socket)
   const cut = setTimeout(() => socket.destroy(), LINGER_MS)
   socket.once('close', () => clearTimeout(cut))
-  // Node's server lets go of the socket when somebody else listens: what comes now must not be taken for requests.
-  socket.on('data', throwAway)
+  // Node's server releases a socket that has another listener, so that it parses no further requests.
+  socket.on('data', discardData)
   socket.removeAllListeners('data')
-  socket.on('data', throwAway)
+  socket.on('data', discardData)
   socket.end()
   socket.resume()
 }
 
-/** Whether its last answer is given. */
+/** @returns whether the connection has had its last answer */
 export function isEnding(socket: Socket): boolean {
   return ending.has(socket)
 }
 
-function throwAway(): void {
-  // It goes as it came.
+function discardData(): void {
+  // The bytes are ignored.
 }
 
-function wholeOrLate(request: FastifyRequest): Promise<void> {
+function bodyEndOrTimeout(request: FastifyRequest): Promise<void> {
   return new Promise((resolve) => {
     const timer = setTimeout(resolve, LINGER_MS)
     finished(request.raw, { writable: false }, () => {

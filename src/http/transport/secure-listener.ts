@@ -1,4 +1,4 @@
-/** settee's own TLS: HTTP/2 and HTTP/1.1 on one port, by what the client offers (ALPN). */
+/** settee's own TLS: HTTP/2 and HTTP/1.1 on one port, chosen by ALPN. */
 import { once } from 'node:events'
 import { createServer as createHttp2Server, type Http2Server, type ServerHttp2Session } from 'node:http2'
 import type { AddressInfo, Socket } from 'node:net'
@@ -12,68 +12,68 @@ import { errorBody, KNOWN_METHODS, notHttp } from './raw-answer.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
-    /** Where it is reached by TLS; null: nowhere. */
+    /** null: settee does not speak TLS. */
     secure: SecureListener | null
   }
 }
 
 export interface SecureListener {
   readonly address: AddressInfo
-  /** Where it listens, with a slash at the end. */
+  /** The address that it listens on, with a slash at the end. */
   readonly url: string
-  /** Looks at the files now, whether they have changed or not. */
+  /** Reads the certificate's files now, changed or not. */
   reload(): Promise<void>
-  /** Stops listening, and has all connections of the app end, as its own close does; resolves when they have. */
+  /** Stops listening, and ends all connections of the app as its own close does; resolves when they have ended. */
   close(): Promise<void>
 }
 
 export interface SecureOptions {
   readonly host: string
   readonly port: number
-  /** How often the files are looked at, in milliseconds. Default 5 s. */
-  readonly lookMs?: number | undefined
+  /** The interval of the checks of the certificate's files, in milliseconds. Default: 5 s. */
+  readonly checkMs?: number | undefined
 }
 
-const LOOK_MS = 5000
-/** From the connection to the end of the handshake. */
+const CHECK_MS = 5000
+/** The longest time from the connection to the end of the handshake, in milliseconds. */
 const HANDSHAKE_MS = 20_000
 
 /**
- * Listens with the certificate that section `[ssl]` names, and takes another as soon as its files hold one; connections
- * that are open go on with the old one. HTTP/1.1 is served by the app's own server, as without TLS.
+ * Listens with the certificate of section `[ssl]`, and reloads it when its files change; open connections go on with the
+ * old one. The app's own server serves HTTP/1.1, as without TLS.
  * @throws StartError, an error of the operating system
  */
 export async function listenSecurely(app: FastifyInstance, options: SecureOptions): Promise<SecureListener> {
   const state = await tlsFilesState(app.services.config)
   const pair = await readTlsPair(app.services.config)
-  tellOf(app, pair)
-  // Until then its routes have no hooks, those that ask for credentials among them.
+  logCertificate(app, pair)
+  // Until then the routes have no hooks, not even those that authenticate.
   await app.ready()
   const server = createServer({
     ...pair,
     minVersion: 'TLSv1.2',
     ALPNProtocols: ['h2', 'http/1.1'],
     handshakeTimeout: HANDSHAKE_MS,
-    // As Node's server for HTTP/1: a client that has said all may still listen.
+    // As Node's server for HTTP/1: a client that has closed its side may still read.
     allowHalfOpen: true,
-    // Likewise: else each small piece of an answer waits for the client's word that it has the one before, up to 40 ms.
+    // Likewise: otherwise each small piece waits up to 40 ms for the acknowledgement of the one before.
     noDelay: true,
   })
   serve(server, app)
   await listen(server, options)
   const address = server.address() as AddressInfo
-  const follower = new Follower(app, server, state)
-  follower.begin(options.lookMs ?? LOOK_MS)
-  const shown = address.family === 'IPv6' ? `[${address.address}]` : address.address
+  const watch = new CertificateWatch(app, server, state)
+  watch.begin(options.checkMs ?? CHECK_MS)
+  const host = address.family === 'IPv6' ? `[${address.address}]` : address.address
   app.secure = {
     address,
-    url: `https://${shown}:${address.port}/`,
-    reload: () => follower.load(),
+    url: `https://${host}:${address.port}/`,
+    reload: () => watch.load(),
     close: async () => {
-      follower.end()
+      watch.end()
       const closed = once(server, 'close')
       server.close()
-      // An app that has not come to listen ends none when it closes.
+      // An app that does not listen ends no connections when it closes.
       app.connections.close()
       await closed
     },
@@ -91,7 +91,7 @@ function serve(server: Server, app: FastifyInstance): void {
   const { connections, connectionTally } = app
   const http2 = makeHttp2Server(app)
   connections.addServer(server)
-  // Connections count from their first packet: a handshake that is never finished takes the place of one, too.
+  // Connections count from their first packet, since an unfinished handshake takes up one, too.
   const below = new Map<string, Socket>()
   server.on('connection', (socket) => {
     const key = peerOf(socket)
@@ -106,30 +106,30 @@ function serve(server: Server, app: FastifyInstance): void {
       app.server.emit('connection', socket)
       return
     }
-    connectionTally.opened(socket)
-    // Who has closed its side has gone: nobody waits for answers then, and what is held for them would be held for ever.
+    connectionTally.add(socket)
+    // A client that has closed its side reads no answers, which would be held forever.
     socket.allowHalfOpen = false
     http2.emit('connection', socket)
   })
-  // Node has closed it. What speaks no TLS is nobody's fault here.
+  // Node has closed the connection, which did not speak TLS.
   server.on('tlsClientError', () => undefined)
 }
 
-/** No two connections that are open have the same. */
+/** A key that no two open connections share. */
 function peerOf({ remoteAddress, remotePort, localAddress }: Socket | TLSSocket): string {
   return `${remoteAddress} ${remotePort} ${localAddress}`
 }
 
-/** Has the server take what the files hold. */
-class Follower {
+/** Reloads the certificate when its files change. */
+class CertificateWatch {
   readonly #app: FastifyInstance
   readonly #server: Server
-  /** The files as they were when they were last loaded, or found at fault. */
+  /** The state of the files when they were last loaded, or found invalid. */
   #loaded: string
-  /** As the last look found them. */
+  /** The state of the files at the last check. */
   #seen: string
   #timer: NodeJS.Timeout | undefined
-  #isAtWork = false
+  #isChecking = false
 
   constructor(app: FastifyInstance, server: Server, state: string) {
     this.#app = app
@@ -138,8 +138,8 @@ class Follower {
     this.#seen = state
   }
 
-  begin(lookMs: number): void {
-    this.#timer = setInterval(() => void this.#look(), lookMs)
+  begin(checkMs: number): void {
+    this.#timer = setInterval(() => void this.#check(), checkMs)
     this.#timer.unref()
   }
 
@@ -147,23 +147,23 @@ class Follower {
     clearInterval(this.#timer)
   }
 
-  /** Takes what the files hold, if it serves; else the log says why not, and nothing changes. */
+  /** Uses the files' certificate if it is valid; otherwise logs the reason and keeps the old one. */
   async load(): Promise<void> {
     const { config, logger } = this.#app.services
     try {
       const pair = await readTlsPair(config)
       this.#server.setSecureContext({ ...pair, minVersion: 'TLSv1.2' })
-      tellOf(this.#app, pair)
+      logCertificate(this.#app, pair)
     } catch (error) {
       const reason = (error as Error).message
       logger.error({ reason }, 'the new TLS certificate cannot be used; the old one stays in use')
     }
   }
 
-  /** A pair is replaced one file after the other: what has changed is taken when it stays as it is. */
-  async #look(): Promise<void> {
-    if (this.#isAtWork) return
-    this.#isAtWork = true
+  /** The two files are replaced one after the other, so changes are loaded once they have settled. */
+  async #check(): Promise<void> {
+    if (this.#isChecking) return
+    this.#isChecking = true
     const now = await tlsFilesState(this.#app.services.config)
     const isSettled = now === this.#seen
     this.#seen = now
@@ -171,39 +171,37 @@ class Follower {
       this.#loaded = now
       await this.load()
     }
-    this.#isAtWork = false
+    this.#isChecking = false
   }
 }
 
-function tellOf({ services: { logger } }: FastifyInstance, pair: TlsPair): void {
+function logCertificate({ services: { logger } }: FastifyInstance, pair: TlsPair): void {
   const { names, validTo } = factsOf(pair)
   const until = new Date(validTo).toISOString()
   if (validTo > Date.now()) logger.info({ names, until }, 'the TLS certificate was loaded')
   else logger.error({ names, until }, 'the TLS certificate has expired; clients will refuse it')
 }
 
-// HTTP/2 over connections that somebody else has accepted.
-
 /**
- * Requests that a connection may have under way: as many as a browser's windows have feeds, and few enough that their
- * answers fit in memory (RFC 9113 6.5.2 advises no fewer than a hundred).
+ * Requests that a connection may have under way: enough for the feeds of a browser's windows, and few enough that their
+ * answers fit in memory (RFC 9113 6.5.2 recommends at least 100).
  */
 const MAX_STREAMS = 128
 const CONNECTION_WINDOW = 1024 * 1024
-/** Of a head that nghttp2 takes at all: those above {@link MAX_HEADER_BYTES} get an answer (client-errors.ts). */
+/** The largest head that nghttp2 accepts, in bytes. One above {@link MAX_HEADER_BYTES} gets an error (error-replies.ts). */
 const HEAD_LIST_BYTES = 2 * MAX_HEADER_BYTES
-/** Twice as many as Node takes by HTTP/1: browsers send each cookie as one. */
+/** Twice as many as Node accepts over HTTP/1, since browsers send each cookie as a header. */
 const HEADERS = 2000
 /**
- * Megabytes that answers of a connection may wait in. Node refuses new streams above it: a piece of 256 kB for each of
- * its streams must fit, or who takes many pictures at a time is refused the next.
+ * Megabytes for the waiting answers of a connection, above which Node refuses new streams. It must hold a piece of 256 kB
+ * for each stream, or a client that loads many pictures would be refused.
  */
 const SESSION_MB = 64
 
 /**
- * Makes a server that hands its requests to the app. It listens nowhere: a connection is given to it as an event
- * `connection`. Whoever opens streams and cancels them at once, more than a thousand and then 33 a second, is cut off by
- * nghttp2 below (CVE-2023-44487); floods of other frames by Node, or by http2-messages.ts.
+ * Makes a server that passes its requests to the app. It does not listen: connections are passed to it with the event
+ * `connection`. nghttp2 cuts off clients that open and cancel streams, after 1,000 and then 33 in a second (CVE-2023-44487).
+ * Node and http2-messages.ts stop floods of other frames.
  */
 export function makeHttp2Server(app: FastifyInstance): Http2Server {
   const answer = (request: StreamRequest, response: StreamResponse) => {
@@ -230,7 +228,7 @@ export function makeHttp2Server(app: FastifyInstance): Http2Server {
   return server
 }
 
-/** As HTTP/1 refuses them, whose parser takes no other (client-errors.ts). */
+/** Refuses as over HTTP/1, whose parser accepts no other methods (client-errors.ts). */
 function refuseMethod({ requestTally }: FastifyInstance, response: StreamResponse): void {
   requestTally.invalid += 1
   const error = notHttp()
