@@ -4,7 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import PouchDB from 'pouchdb'
 import t, { type Test } from 'tap'
 import { startTestServer } from '../helpers/server.ts'
-import { connect } from '../http/client.ts'
+import { connect } from './client.ts'
 
 t.setTimeout(240_000)
 

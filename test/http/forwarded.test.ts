@@ -2,14 +2,14 @@
 import { connect as connectSocket } from 'node:net'
 import t, { type Test } from 'tap'
 import { startTestServer } from '../helpers/server.ts'
-import { connect } from './client.ts'
+import { connect as connectTo } from './client.ts'
 import { startMemoryServer } from './memory-server.ts'
 
 const TRUSTED = { 'settee/trusted_proxies': 'loopback' }
 
 t.test('Location names the server as its client does, where a trusted proxy says how', async (t) => {
   const server = await startTestServer(t)
-  const call = connect(t, server)
+  const call = connectTo(t, server)
   const { host } = new URL(server.url)
   let at = 0
   const located = async (headers: Record<string, string>) =>
@@ -43,7 +43,7 @@ async function addresses(t: Test, settings: Record<string, string>) {
   const server = await startMemoryServer(t, settings, (app) => {
     app.get('/-address', { config: { access: 'public' } }, async (request) => ({ address: request.address }))
   })
-  const call = connect(t, server)
+  const call = connectTo(t, server)
   return async (forwarded?: string) => {
     const headers = forwarded === undefined ? {} : { 'x-forwarded-for': forwarded }
     return ((await call('GET', '/-address', { headers })).json as { address: string }).address
@@ -88,7 +88,7 @@ t.test('the cookie is Secure only where a trusted proxy says that the connection
     [TRUSTED, { 'x-forwarded-ssl': 'on' }, true],
   ] as const) {
     const server = await startMemoryServer(t, settings)
-    const call = connect(t, server)
+    const call = connectTo(t, server)
     await call('PUT', '/_config/admins/s', { body: '"s"' })
     const answer = await call('POST', '/_session', { json: { name: 's', password: 's' }, headers })
     t.equal(
@@ -101,7 +101,7 @@ t.test('the cookie is Secure only where a trusted proxy says that the connection
 
 t.test('a lockout is of the client, not of the proxy', async (t) => {
   const server = await startMemoryServer(t, TRUSTED)
-  const call = connect(t, server)
+  const call = connectTo(t, server)
   await call('PUT', '/_config/admins/s', { body: '"s"' })
   const login = async (password: string, address: string) =>
     (await call('GET', '/_all_dbs', { auth: `s:${password}`, headers: { 'x-forwarded-for': address } }))

@@ -64,7 +64,7 @@ t.test('who is no page, of the same host, or in the list, may', async (t) => {
   }
   await config.set('cors', 'origins', 'https://a.example')
   t.equal(await put({ origin: 'https://a.example' }), 201)
-  t.match(await put({ origin: 'app://obsidian.md' }), 'may change nothing')
+  t.match(await put({ origin: 'app://obsidian.md' }), 'may not change anything')
   await config.set('chttpd', 'enable_cors', 'false')
   t.equal(await put({ origin: 'https://a.example' }), 201, 'the list holds where CORS is off, too')
   await config.set('cors', 'origins', '*')
@@ -98,7 +98,7 @@ t.test('which host and port are its own', async (t) => {
     ['http://a b', { host: 'a b' }],
     [`http://${name}, http://evil.example`, { host: name }],
   ]
-  for (const [origin, headers] of foreign) t.match(await put({ origin, ...headers }), 'may change', origin)
+  for (const [origin, headers] of foreign) t.match(await put({ origin, ...headers }), 'may not change', origin)
 })
 
 t.test('an open server on this machine answers to names of this machine only', async (t) => {
@@ -125,7 +125,7 @@ t.test('an open server on this machine answers to names of this machine only', a
   const { json } = await call('PUT', '/db', { headers: { host: 'evil.example' } })
   t.match(json, {
     error: 'forbidden',
-    reason: /^While there is no admin, .* not to evil\.example\. Make one/,
+    reason: /^While there is no admin, .* not to evil\.example\. Create one/,
   })
   t.match(await speak(server.url, 'GET /_up HTTP/1.0\r\n\r\n'), /^HTTP\/1.1 200 /, 'no name, no page')
   const made = await call('PUT', '/_config/admins/anna', { body: '"a long password"' })
