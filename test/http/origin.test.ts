@@ -98,7 +98,8 @@ t.test('which host and port are its own', async (t) => {
     ['http://a b', { host: 'a b' }],
     [`http://${name}, http://evil.example`, { host: name }],
   ]
-  for (const [origin, headers] of foreign) t.match(await put({ origin, ...headers }), 'may not change', origin)
+  for (const [origin, headers] of foreign)
+    t.match(await put({ origin, ...headers }), 'may not change', origin)
 })
 
 t.test('an open server on this machine answers to names of this machine only', async (t) => {
