@@ -18,7 +18,7 @@ const SIZE = 4
 let own = new Int32Array(new SharedArrayBuffer(4 * SIZE))
 
 /** What a thread's heartbeat shows. */
-export interface Pulse {
+export interface Heartbeat {
   /** Turns to messages so far; wraps around. */
   readonly turns: number
   /** The newest call that has reached the thread, by its number's lowest 32 bits; see {@link isLater}. */
@@ -37,14 +37,14 @@ export function heartbeatMemory(): SharedArrayBuffer {
 /** Makes another thread's memory this thread's heartbeat, and tells the thread's number there. */
 export function joinHeartbeat(memory: SharedArrayBuffer = new SharedArrayBuffer(4 * SIZE)): void {
   own = new Int32Array(memory)
-  worked()
+  noteWork()
   Atomics.store(own, SYSTEM_ID, systemThreadId())
 }
 
 /** The event loop has turned to messages, some of which may be calls. */
-export function beat(messages: readonly { readonly type: string; readonly call?: number }[]): void {
+export function noteTurn(messages: readonly { readonly type: string; readonly call?: number }[]): void {
   Atomics.add(own, TURNS, 1)
-  worked()
+  noteWork()
   for (const { call } of messages) {
     if (call !== undefined && isLater(call, Atomics.load(own, LAST_CALL))) Atomics.store(own, LAST_CALL, call)
   }
@@ -69,7 +69,7 @@ export function longCall<T>(statement: () => T): T {
 }
 
 /** @param memory of another thread's heartbeat */
-export function readPulse(memory: SharedArrayBuffer): Pulse {
+export function readHeartbeat(memory: SharedArrayBuffer): Heartbeat {
   const cells = new Int32Array(memory)
   return {
     turns: Atomics.load(cells, TURNS),
@@ -99,7 +99,7 @@ const LEAST_GROWTH = 3 * 1024 * 1024
 /** A larger heap is left to V8: to collect it at once would hold the thread too long. In bytes. */
 const MOST_USED = 40 * 1024 * 1024
 
-export class Rest {
+export class IdleCollector {
   readonly #lookMs: number
   readonly #collect: () => void
   readonly #mostUsed: number
@@ -116,7 +116,7 @@ export class Rest {
   }
 
   /** The thread works. */
-  wake(): void {
+  noteWork(): void {
     this.#hasWorked = true
     this.#timer ??= setInterval(() => this.#look(), this.#lookMs).unref()
   }
@@ -151,9 +151,9 @@ export function collectAll(): void {
 }
 
 /** Of this thread: each has modules of its own. */
-const rest = new Rest()
+const idleCollector = new IdleCollector()
 
 /** This thread is at work; when it was not for a while, it gives memory back. */
-export function worked(): void {
-  rest.wake()
+export function noteWork(): void {
+  idleCollector.noteWork()
 }

@@ -34,12 +34,12 @@ export function outgoingBytes(): number {
 }
 
 /** Counts bytes that begin to wait for their reader. */
-export function holdOutgoing(bytes: number): void {
+export function addOutgoing(bytes: number): void {
   Atomics.add(held, 0, kibOf(bytes))
 }
 
 /** Counts as many bytes no more: they are taken, or given up. */
-export function releaseOutgoing(bytes: number): void {
+export function removeOutgoing(bytes: number): void {
   Atomics.sub(held, 0, kibOf(bytes))
 }
 
@@ -51,7 +51,7 @@ function kibOf(bytes: number): number {
  * What is on its way from one thread to another, which counts as well: when hundreds of readers read on in one moment,
  * all their next pieces are made before the first arrives.
  */
-export class Transit {
+export class BytesInTransit {
   readonly memory: SharedArrayBuffer
   readonly #kib: Int32Array
 
@@ -63,17 +63,17 @@ export class Transit {
 
   send(bytes: number): void {
     Atomics.add(this.#kib, 0, kibOf(bytes))
-    holdOutgoing(bytes)
+    addOutgoing(bytes)
   }
 
   arrive(bytes: number): void {
     Atomics.sub(this.#kib, 0, kibOf(bytes))
-    releaseOutgoing(bytes)
+    removeOutgoing(bytes)
   }
 
   /** The other thread has died: what was under way will not arrive. */
   lose(): void {
-    releaseOutgoing(Atomics.exchange(this.#kib, 0, 0) * 1024)
+    removeOutgoing(Atomics.exchange(this.#kib, 0, 0) * 1024)
   }
 }
 

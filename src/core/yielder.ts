@@ -28,7 +28,7 @@ export function isHeldLong(since: number): boolean {
  * How many things are done in one call that cannot be left halfway, such as reading some documents: twice as many as
  * before after a call that was quick, half as many after one that was slow.
  */
-export class Stride {
+export class BatchSize {
   readonly #most: number
   size: number
 

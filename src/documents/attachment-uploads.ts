@@ -6,7 +6,7 @@ import { createHash, type Hash } from 'node:crypto'
 import { Limiter } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
 import type { Settings } from '../core/types.ts'
-import type { BlobStage, DatabaseStore } from '../storage/engine.ts'
+import type { BlobUpload, DatabaseStore } from '../storage/engine.ts'
 import type { Body } from './database.ts'
 import {
   CODING_STEP,
@@ -97,7 +97,7 @@ export class AttachmentUploads {
   readonly #store: DatabaseStore
   readonly #settings: Settings
   readonly #shortage: () => CouchError | null
-  readonly #stages: BlobStage[] = []
+  readonly #stages: BlobUpload[] = []
   #held = 0
 
   constructor(store: DatabaseStore, settings: Settings, shortage: () => CouchError | null) {
@@ -161,8 +161,8 @@ export class AttachmentUploads {
     let gathered: Uint8Array[] = []
     let waiting = 0
     let storedLength = 0
-    let stage: BlobStage | null = null
-    const flush = async (to: BlobStage) => {
+    let stage: BlobUpload | null = null
+    const flush = async (to: BlobUpload) => {
       const piece = Buffer.concat(gathered)
       gathered = []
       waiting = 0
@@ -185,8 +185,8 @@ export class AttachmentUploads {
     return { storedLength, ...(await finished(stage)) }
   }
 
-  async #begin(): Promise<BlobStage> {
-    const stage = await this.#store.stageBlob()
+  async #begin(): Promise<BlobUpload> {
+    const stage = await this.#store.uploadBlob()
     this.#stages.push(stage)
     return stage
   }
@@ -228,7 +228,7 @@ export class AttachmentUploads {
   }
 }
 
-async function finished(stage: BlobStage): Promise<Kept> {
+async function finished(stage: BlobUpload): Promise<Kept> {
   const { digest, blob } = await stage.finish()
   return { digest, content: { blob } }
 }

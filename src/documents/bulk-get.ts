@@ -4,7 +4,7 @@ import { CouchError } from '../core/errors.ts'
 import { checkDocId, isLocalId } from '../core/ids.ts'
 import { isJsonObject, quoted } from '../core/json.ts'
 import type { Limits, UserCtx } from '../core/types.ts'
-import { Stride, Yielder } from '../core/yielder.ts'
+import { BatchSize, Yielder } from '../core/yielder.ts'
 import { parseRev } from '../revisions/rev.ts'
 import type { Body, BulkGetOptions, DocumentReader } from './database.ts'
 import type { Schema } from './json-parser.ts'
@@ -164,7 +164,7 @@ async function* pendingGroups(
   if (docs === undefined) throw missingDocs()
   const common = revisionsRequest('', 'all', options, form)
   const yielder = new Yielder()
-  const stride = new Stride(FIRST_TOGETHER, TOGETHER)
+  const stride = new BatchSize(FIRST_TOGETHER, TOGETHER)
   for (let at = 0; at < docs.length; ) {
     await yielder.yieldIfDue()
     const since = performance.now()

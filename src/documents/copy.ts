@@ -4,7 +4,7 @@ import { isLocalId } from '../core/ids.ts'
 import type { UserCtx } from '../core/types.ts'
 import { isKnown } from '../revisions/branch-index.ts'
 import { formatRev, parseRev } from '../revisions/rev.ts'
-import type { BlobPin, DocState } from '../storage/engine.ts'
+import type { BlobReference, DocState } from '../storage/engine.ts'
 import type { DocumentReader } from './database.ts'
 import type { IncomingDoc } from './incoming-document.ts'
 import { requireMember } from './security.ts'
@@ -59,7 +59,7 @@ async function copyDocument(
 async function pinAttachments(
   store: DocumentReader,
   { attachments }: IncomingDoc,
-): Promise<readonly BlobPin[] | null> {
+): Promise<readonly BlobReference[] | null> {
   const contents = attachments.flatMap(({ content }) =>
     content !== null && 'blob' in content.content
       ? [{ blob: content.content.blob, digest: content.digest }]

@@ -285,4 +285,7 @@ export interface DocumentRules {
 }
 
 /** The part of a store that reads of documents need; it may hide documents. */
-export type DocumentReader = Pick<DatabaseStore, 'view' | 'readDocs' | 'readLocals' | 'readBlob' | 'pinBlob'>
+export type DocumentReader = Pick<
+  DatabaseStore,
+  'view' | 'readDocs' | 'readLocals' | 'readBlob' | 'referenceBlob'
+>

@@ -28,7 +28,7 @@ export function decidePurge(
   if (purged.length === 0) return { result: [] }
   const gone = new Set(purged)
   const left = branches.filter((branch) => !gone.has(leafRev(branch)))
-  const removed = [...doc.revisions().map(({ rev }) => rev), ...doc.kept()].filter(
+  const removed = [...doc.revisions().map(({ rev }) => rev), ...doc.retained()].filter(
     (rev) => gone.has(rev) || !isKnown(left, parseRev(rev)),
   )
   const best = winner(left)

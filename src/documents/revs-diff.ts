@@ -3,7 +3,7 @@ import { CouchError } from '../core/errors.ts'
 import { isLocalId } from '../core/ids.ts'
 import { quoted } from '../core/json.ts'
 import type { UserCtx } from '../core/types.ts'
-import { Stride, Yielder } from '../core/yielder.ts'
+import { BatchSize, Yielder } from '../core/yielder.ts'
 import { type MissingRevs, MissingSearch, missingRevs } from '../revisions/missing.ts'
 import { parseRev } from '../revisions/rev.ts'
 import type { DatabaseStore, DocState } from '../storage/engine.ts'
@@ -44,7 +44,7 @@ async function findMissing(
   const asked = (await bodyObject(body, { others: REVS })) as Record<string, readonly string[]>
   const ids = Object.keys(asked)
   const yielder = new Yielder()
-  const stride = new Stride(STEP, STEP)
+  const stride = new BatchSize(STEP, STEP)
   for (let at = 0; at < ids.length; ) {
     if (yielder.isDue) await yielder.yieldIfDue()
     const since = performance.now()

@@ -6,7 +6,7 @@ import { uuidMaker } from '../core/uuids.ts'
 import { formatRev, parseRev, type Rev } from '../revisions/rev.ts'
 import type { Sandbox } from '../sandbox/messages.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
-import type { RememberingStore } from '../storage/history-store.ts'
+import type { VersionedStore } from '../storage/history-store.ts'
 import { sequenceToken } from '../storage/sequence.ts'
 import { allDocs, allDocsQueries } from './all-docs.ts'
 import { withUploads } from './attachment-uploads.ts'
@@ -70,7 +70,7 @@ export interface StoreDatabaseOptions {
 }
 
 /** @param store the database's documents */
-export function storeDatabase(store: RememberingStore, options: StoreDatabaseOptions): Database {
+export function storeDatabase(store: VersionedStore, options: StoreDatabaseOptions): Database {
   const { limits, onSecured, documentRules } = options
   const settings = (): Settings => ({ limits: limits(), rules: options.rules() })
   const checks = new WriteChecks(store, options)

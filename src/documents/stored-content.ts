@@ -4,7 +4,7 @@ import { pipeline } from 'node:stream/promises'
 import { createGunzip } from 'node:zlib'
 import { CouchError } from '../core/errors.ts'
 import { pieceBytes } from '../core/outgoing.ts'
-import type { BlobPin } from '../storage/engine.ts'
+import type { BlobReference } from '../storage/engine.ts'
 import type { AttachmentAnswer, DocumentReader } from './database.ts'
 
 /** Names a stored content, and says what it must be. */
@@ -50,8 +50,8 @@ export async function* readContent(
 export async function pinContents(
   store: DocumentReader,
   contents: Iterable<ContentName>,
-): Promise<readonly BlobPin[]> {
-  const pins: BlobPin[] = []
+): Promise<readonly BlobReference[]> {
+  const pins: BlobReference[] = []
   try {
     for (const content of contents) pins.push(await pinContent(store, content))
     return pins
@@ -61,8 +61,8 @@ export async function pinContents(
   }
 }
 
-async function pinContent(store: DocumentReader, { blob, digest }: ContentName): Promise<BlobPin> {
-  const pin = await store.pinBlob(blob)
+async function pinContent(store: DocumentReader, { blob, digest }: ContentName): Promise<BlobReference> {
+  const pin = await store.referenceBlob(blob)
   if (pin?.digest === digest) return pin
   pin?.release()
   throw new CouchError('no_attachment')

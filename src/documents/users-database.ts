@@ -7,7 +7,7 @@ import { isDesignId, userNameOf } from '../core/ids.ts'
 import type { Rules, SecurityObject, UserCtx } from '../core/types.ts'
 import type { Branch } from '../revisions/branch.ts'
 import type { DatabaseStore, DocState, StoredAttachment, StoredRevision } from '../storage/engine.ts'
-import type { RememberingStore } from '../storage/history-store.ts'
+import type { VersionedStore } from '../storage/history-store.ts'
 import { AUTH_DESIGN_BODY, AUTH_DESIGN_ID } from './auth-design.ts'
 import { splitMembers } from './body.ts'
 import type { Database, DocumentReader, DocumentRules } from './database.ts'
@@ -25,10 +25,7 @@ interface UsersDatabaseOptions extends StoreDatabaseOptions {
  * Opens `_users` over its store. Methods about more than single documents are not guarded here:
  * threads/served.ts keeps them for admins.
  */
-export async function usersDatabase(
-  store: RememberingStore,
-  options: UsersDatabaseOptions,
-): Promise<Database> {
+export async function usersDatabase(store: VersionedStore, options: UsersDatabaseOptions): Promise<Database> {
   const keeper = new AuthDesign(store)
   // A disk that is full must not keep anybody from logging in; then the first write tries again.
   await keeper.ensure().catch(() => undefined)
@@ -79,7 +76,7 @@ function usersReader(store: DatabaseStore, user: UserCtx, rules: () => Rules): D
       return isAdmin ? store.readLocals(ids) : ids.map(() => null)
     },
     readBlob: (blob, offset, length) => store.readBlob(blob, offset, length),
-    pinBlob: (blob) => store.pinBlob(blob),
+    referenceBlob: (blob) => store.referenceBlob(blob),
   }
 }
 
@@ -206,8 +203,8 @@ class PublicDocument implements DocState {
     return this.#doc.revisions()
   }
 
-  kept(): readonly string[] {
-    return this.#doc.kept()
+  retained(): readonly string[] {
+    return this.#doc.retained()
   }
 
   isDeleted(rev: string): boolean | null {

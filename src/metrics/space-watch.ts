@@ -4,7 +4,13 @@
  */
 import type { Logger } from 'pino'
 import { AMPLE_SPACE, defaultFloor, type HealthFact, isShort, type Space } from '../core/types.ts'
-import { BALLAST_BYTES, type DiskSize, diskSize, hasBallast, makeBallast } from '../storage/free-space.ts'
+import {
+  type DiskSize,
+  diskSize,
+  hasReservedSpace,
+  RESERVED_BYTES,
+  reserveSpace,
+} from '../storage/free-space.ts'
 
 /** How often is looked, in ms; and how often where less is left than twice the floor. */
 const LOOK_MS = 1000
@@ -29,7 +35,7 @@ export class SpaceWatch {
   #space: Space = AMPLE_SPACE
   /** Why the disk could not be asked. */
   #failure: string | undefined
-  #hasBallast = false
+  #hasReservedSpace = false
   #toldAt = -Infinity
   #isAsked = false
   #isClosed = false
@@ -122,22 +128,22 @@ export class SpaceWatch {
   async #keepBallast(): Promise<void> {
     const { dataDir } = this.#options
     try {
-      this.#hasBallast = await hasBallast(dataDir)
+      this.#hasReservedSpace = await hasReservedSpace(dataDir)
       const { free, floor } = this.#space
-      const hasRoom = isShort(this.#space) ? free >= 3 * BALLAST_BYTES : free >= floor + BALLAST_BYTES
-      if (this.#hasBallast || !hasRoom) return
-      await makeBallast(dataDir)
-      this.#hasBallast = true
+      const hasRoom = isShort(this.#space) ? free >= 3 * RESERVED_BYTES : free >= floor + RESERVED_BYTES
+      if (this.#hasReservedSpace || !hasRoom) return
+      await reserveSpace(dataDir)
+      this.#hasReservedSpace = true
     } catch {
       // Others were quicker to take the room, or the file system takes no files: so it is without.
-      this.#hasBallast = false
+      this.#hasReservedSpace = false
     }
   }
 
   /** How the disk is. */
   async health(): Promise<readonly HealthFact[]> {
     const { free, floor } = this.#space
-    const ballast = this.#hasBallast
+    const ballast = this.#hasReservedSpace
     const fact = { name: 'free_space', ok: !isShort(this.#space), free, floor, ballast }
     if (this.#failure !== undefined) {
       const reason = 'The free space of the disk cannot be read; see the log.'

@@ -1,5 +1,5 @@
 /** The contract's other half: the list of databases, and what belongs to the server; see engine.ts. */
-import type { Epochs, Mark } from './sequence.ts'
+import type { Epochs, LastKnownSequence } from './sequence.ts'
 
 /** A database as the server lists it. */
 export interface DatabaseEntry {
@@ -7,7 +7,7 @@ export interface DatabaseEntry {
   /** Never given twice by one server, so that a message to a deleted database reaches no later one of its name. */
   readonly incarnation: number
   /** How far it was when that was last noted; absent: it never was. */
-  readonly mark?: Mark
+  readonly lastKnown?: LastKnownSequence
 }
 
 /** A thing that the server keeps beside its databases, such as a device token. */
@@ -24,7 +24,7 @@ export interface RecordWrite extends Omit<ServerRecord, 'value'> {
 }
 
 /** How far a database is. */
-export interface NamedMark extends Mark {
+export interface DatabaseSequence extends LastKnownSequence {
   readonly name: string
 }
 
@@ -52,7 +52,7 @@ export interface Catalog {
   /** Removes what was prepared and is not wanted. Never rejects. */
   discard(name: string, draft: string): Promise<void>
   /** Notes that databases were written to, and how far they are; of one that is not listed (any more), nothing. */
-  noteUpdated(names: readonly string[], marks?: readonly NamedMark[]): Promise<void>
+  noteUpdated(names: readonly string[], sequences?: readonly DatabaseSequence[]): Promise<void>
   /** All records of a kind, in the order of their keys' bytes. */
   readRecords(kind: string): Promise<ServerRecord[]>
   /** Sets and removes records, in their order: all of them or none; durable when resolved. */

@@ -82,7 +82,7 @@ export interface DocState {
   /** Every revision that is stored, leaf or superseded. */
   revisions(): readonly StoredRevision[]
   /** Superseded revisions that only the time machine knows: nothing else here does ({@link CompactOptions}). */
-  kept(): readonly string[]
+  retained(): readonly string[]
   /** Whether a stored revision is a tombstone; null when it is not stored. */
   isDeleted(rev: string): boolean | null
   /** JSON text of a stored revision without its `_` members; null when that revision's body is not kept. */
@@ -172,11 +172,11 @@ export interface AttachmentWrite {
 }
 
 /** A content on its way into the store, a piece at a time; no document names it yet, and a restart forgets it. */
-export interface BlobStage {
+export interface BlobUpload {
   /** Takes the next piece; resolves when it is stored. Calls do not overlap. */
   append(bytes: Uint8Array): Promise<void>
   /** The content is whole. Where equal content is stored already, that takes its place. */
-  finish(): Promise<StagedBlob>
+  finish(): Promise<UploadedBlob>
   /**
    * Lets go of it: what no revision names by now is removed. To be called in the end, whatever happened.
    * Idempotent; never rejects.
@@ -184,7 +184,7 @@ export interface BlobStage {
   release(): Promise<void>
 }
 
-export interface StagedBlob {
+export interface UploadedBlob {
   readonly blob: number
   /** `md5-` and the base64 of the MD5 of the bytes. */
   readonly digest: string
@@ -192,7 +192,7 @@ export interface StagedBlob {
 }
 
 /** Holds a blob: as long as it is held, nothing removes it. */
-export interface BlobPin {
+export interface BlobReference {
   readonly digest: string
   readonly length: number
   /** Idempotent. */
@@ -279,7 +279,7 @@ export interface Page<R> {
 /** One open database. Methods may be called at any time; writes of several calls may share a commit. */
 export interface DatabaseStore {
   /** Whether its opening has found that it was put back by hand. */
-  readonly wasPutBack: boolean
+  readonly wasRolledBack: boolean
   info(): Promise<StoreInfo>
   view(): Promise<StoreView>
 
@@ -306,9 +306,9 @@ export interface DatabaseStore {
   /** A stretch of an attachment's bytes; null when the blob is not stored. */
   readBlob(blob: number, offset: number, length: number): Promise<Uint8Array | null>
   /** Holds a blob while it is read; null when it is not stored. */
-  pinBlob(blob: number): Promise<BlobPin | null>
+  referenceBlob(blob: number): Promise<BlobReference | null>
   /** Begins to take in a content. */
-  stageBlob(): Promise<BlobStage>
+  uploadBlob(): Promise<BlobUpload>
 
   /** Writes documents, each atomically, in the order given; the same id may occur again. */
   updateDocs<R, N = never>(updates: readonly DocUpdate<R, N>[]): Promise<Outcome<R, N>[]>
@@ -322,7 +322,7 @@ export interface DatabaseStore {
    */
   compact(options?: CompactOptions): Promise<void>
   /** Cheap: nothing is looked for. */
-  wear(): Promise<GarbageCounts>
+  garbage(): Promise<GarbageCounts>
   /** Counts, in short turns, where the bytes are. */
   sizes(): Promise<StoreSizes>
 

@@ -28,33 +28,33 @@ function sizeOf({ bavail, blocks, bsize }: StatsFs): DiskSize {
 // compaction have some to go on with.
 
 /** Room for a log as long as SQLite lets one grow before it brings it into its file (1,000 pages). */
-export const BALLAST_BYTES = 8 * 1024 * 1024
+export const RESERVED_BYTES = 8 * 1024 * 1024
 
 const STEP = 1024 * 1024
 /** What a file's blocks are counted in, whatever the file system's own are: stat(2). */
 const BLOCK = 512
 
-function ballastPath(dataDir: string): string {
+function reservedPath(dataDir: string): string {
   return join(dataDir, 'ballast')
 }
 
 /** @returns whether it is there, with all of its blocks */
-export async function hasBallast(dataDir: string): Promise<boolean> {
-  const { size, blocks } = await stat(ballastPath(dataDir)).catch(() => ({ size: 0, blocks: 0 }))
-  return size === BALLAST_BYTES && blocks * BLOCK >= BALLAST_BYTES
+export async function hasReservedSpace(dataDir: string): Promise<boolean> {
+  const { size, blocks } = await stat(reservedPath(dataDir)).catch(() => ({ size: 0, blocks: 0 }))
+  return size === RESERVED_BYTES && blocks * BLOCK >= RESERVED_BYTES
 }
 
 /**
  * Makes it. Nothing waits for the disk: what a power cut leaves of it is seen by its size, and made anew.
  * @throws the file system's error; then nothing is left of it
  */
-export async function makeBallast(dataDir: string): Promise<void> {
-  const path = ballastPath(dataDir)
+export async function reserveSpace(dataDir: string): Promise<void> {
+  const path = reservedPath(dataDir)
   // Random, since a file system that compresses would keep no room for anything else.
   const step = randomBytes(STEP)
   const file = await open(path, 'w', 0o600)
   try {
-    for (let at = 0; at < BALLAST_BYTES; at += STEP) await file.writeFile(step)
+    for (let at = 0; at < RESERVED_BYTES; at += STEP) await file.writeFile(step)
     await file.close()
   } catch (error) {
     await file.close().catch(() => undefined)
@@ -64,9 +64,9 @@ export async function makeBallast(dataDir: string): Promise<void> {
 }
 
 /** Gives the room back to the disk, at once. Never throws. */
-export function giveUpBallast(dataDir: string): void {
+export function releaseReservedSpace(dataDir: string): void {
   try {
-    rmSync(ballastPath(dataDir), { force: true })
+    rmSync(reservedPath(dataDir), { force: true })
   } catch {
     // A file system that refuses even this: whoever needs the room hears of its own failure.
   }

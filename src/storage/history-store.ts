@@ -10,7 +10,7 @@ export interface StoredVersion extends TimedVersion {
   /** Orders the versions of a document by when they were stored: later ones have greater places. */
   readonly place: number
   /** Compaction has been there: CouchDB's model knows its body no more. */
-  readonly kept: boolean
+  readonly isRetained: boolean
   /** Bytes of the body and of its attachments, decoded. */
   readonly size: number
   /** How many attachments it has. */
@@ -64,6 +64,6 @@ export interface HistoryStore {
 }
 
 /** A store that remembers what documents were. */
-export interface RememberingStore extends DatabaseStore {
+export interface VersionedStore extends DatabaseStore {
   readonly history: HistoryStore
 }

@@ -75,18 +75,18 @@ export function readSequence(epochs: Epochs, updateSeq: number, token: string): 
 }
 
 /** How far a database was when last heard of: the epoch of its newest number, and that number. */
-export interface Mark {
+export interface LastKnownSequence {
   readonly epoch: string
   readonly updateSeq: number
 }
 
 /** Whether a database is another one, or not as far as it was: then its file was put back by hand. */
-export function hasGoneBack(
+export function isRolledBack(
   { epochs, updateSeq }: { readonly epochs: Epochs; readonly updateSeq: number },
-  mark: Mark,
+  lastKnown: LastKnownSequence,
 ): boolean {
-  const last = ownedUpTo(epochs, mark.epoch, updateSeq)
-  return last === null || mark.updateSeq > last
+  const last = ownedUpTo(epochs, lastKnown.epoch, updateSeq)
+  return last === null || lastKnown.updateSeq > last
 }
 
 /** The last number that an epoch owns; null when it is none of ours. */

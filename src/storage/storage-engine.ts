@@ -1,8 +1,8 @@
 /** The contract's first part: an engine as a whole, and how its databases are opened; see engine.ts. */
 import type { Catalog } from './catalog.ts'
-import type { RememberingStore } from './history-store.ts'
-import type { Mark } from './sequence.ts'
-import type { KeptBodies } from './upkeep.ts'
+import type { VersionedStore } from './history-store.ts'
+import type { LastKnownSequence } from './sequence.ts'
+import type { RetainedVersions } from './upkeep.ts'
 
 /** What a kind of engine can do; the house asks for a capability, never for an engine's name. */
 interface EngineCapabilities {
@@ -25,16 +25,16 @@ export interface StorageEngine {
   openCatalog(copy?: string): Promise<Catalog>
   /**
    * Opens a database that exists.
-   * @param mark how far it was when last heard of: one that is not that far was put back by hand, and begins anew
+   * @param lastKnown how far it was when last heard of: one that is not that far was put back by hand, and begins anew
    * @throws no_database
    */
-  openDatabase(name: string, mark?: Mark): Promise<RememberingStore>
+  openDatabase(name: string, lastKnown?: LastKnownSequence): Promise<VersionedStore>
   /**
    * What a database that need not be open keeps, as of its last compaction. Cheap, and changes nothing: what is of an
    * older schema stays so. @returns null: it keeps nothing as this schema does
    * @throws no_database
    */
-  keptBodies(name: string): Promise<KeptBodies | null>
+  retainedVersions(name: string): Promise<RetainedVersions | null>
   /**
    * Makes of a copy of a database what can take a database's place ({@link Catalog.replace}): examined, of the newest
    * schema, and begun anew: the next number is of a new epoch, `createdAt` is a later one, no replication's checkpoint

@@ -11,7 +11,7 @@ export interface CompactionProgress {
 export interface CompactOptions {
   /**
    * Superseded revisions are kept, with body and attachments, that became so later than this (ms since 1970): the
-   * revision model knows them no more ({@link DocState.kept} alone does). Absent: none is, and those that were go.
+   * revision model knows them no more ({@link DocState.retained} alone does). Absent: none is, and those that were go.
    */
   readonly keepSince?: number
   /** Bytes of bodies that are kept at the most: beyond it those go that were superseded first, by the minute. */
@@ -32,7 +32,7 @@ export interface GarbageCounts {
   /** Bytes of contents that a revision has named and its successor does not, about. */
   readonly looseBytes: number
   /** When the oldest revision that is kept was superseded, in ms since 1970; null: none is kept. */
-  readonly oldestKept: number | null
+  readonly oldestRetained: number | null
   /** When a compaction ended last, in ms since 1970; 0: never. */
   readonly compactedAt: number
   /** Somebody wants something gone: documents were purged, or the limit of ancestors was lowered. */
@@ -40,7 +40,7 @@ export interface GarbageCounts {
 }
 
 /** What is known of kept revisions of a database that nobody has open. */
-export type KeptBodies = Pick<GarbageCounts, 'oldestKept' | 'compactedAt'>
+export type RetainedVersions = Pick<GarbageCounts, 'oldestRetained' | 'compactedAt'>
 
 export interface SizePart {
   readonly count: number

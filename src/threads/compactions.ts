@@ -5,7 +5,12 @@
 import { CouchError, packError } from '../core/errors.ts'
 import type { CompactionRules } from '../core/types.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
-import type { CompactionProgress, CompactOptions, GarbageCounts, KeptBodies } from '../storage/upkeep.ts'
+import type {
+  CompactionProgress,
+  CompactOptions,
+  GarbageCounts,
+  RetainedVersions,
+} from '../storage/upkeep.ts'
 import type { ThreadEvent } from './thread-protocol.ts'
 
 const LOOK_MS = 1000
@@ -36,7 +41,7 @@ interface Candidate {
   readonly name: string
   readonly incarnation: number
   /** null: it is closed. */
-  store: Pick<DatabaseStore, 'wear'> | null
+  store: Pick<DatabaseStore, 'garbage'> | null
   /** As its store has told them. */
   writes: number
   /** When it was last found to be written to, and since when it is worth a compaction, in ms of `performance.now()`. */
@@ -61,7 +66,7 @@ export class AutomaticCompactions {
   }
 
   /** A database is open from now on. */
-  opened(name: string, incarnation: number, store: Pick<DatabaseStore, 'wear'>): void {
+  opened(name: string, incarnation: number, store: Pick<DatabaseStore, 'garbage'>): void {
     if (this.#isClosed) return
     const known = this.#candidates.get(name)
     const changedAt = performance.now()
@@ -119,12 +124,12 @@ export class AutomaticCompactions {
   }
 
   async #lookAt(candidate: Candidate): Promise<void> {
-    const wear = await wearOf(candidate.store)
-    if (wear === null) return
+    const garbage = await garbageOf(candidate.store)
+    if (garbage === null) return
     const now = performance.now()
-    if (wear.writes !== candidate.writes) candidate.changedAt = now
-    candidate.writes = wear.writes
-    const due = isDue(wear, this.#options.rules(), this.#options.now())
+    if (garbage.writes !== candidate.writes) candidate.changedAt = now
+    candidate.writes = garbage.writes
+    const due = isDue(garbage, this.#options.rules(), this.#options.now())
     candidate.dueSince = due ? (candidate.dueSince ?? now) : null
   }
 
@@ -164,9 +169,9 @@ function waitAfter(inVain: number): number {
 }
 
 /** null: it is closed, or cannot be read. */
-async function wearOf(store: Candidate['store']): Promise<GarbageCounts | null> {
+async function garbageOf(store: Candidate['store']): Promise<GarbageCounts | null> {
   try {
-    return (await store?.wear()) ?? null
+    return (await store?.garbage()) ?? null
   } catch {
     return null
   }
@@ -256,14 +261,14 @@ const LEAST_BYTES = 256 * 1024
 const EXPIRY_MS = 20 * 60 * 60 * 1000
 
 /**
- * @param wear what a compaction would find to do
+ * @param garbage what a compaction would find to do
  * @param now in ms since 1970
  */
-export function isDue(wear: GarbageCounts, rules: CompactionRules, now: number): boolean {
-  const { supersededBytes, looseBytes, freeBytes, fileBytes } = wear
+export function isDue(garbage: GarbageCounts, rules: CompactionRules, now: number): boolean {
+  const { supersededBytes, looseBytes, freeBytes, fileBytes } = garbage
   const waste = supersededBytes + looseBytes + freeBytes
   const bearable = Math.min(rules.bytes, Math.max(LEAST_BYTES, rules.share * fileBytes))
-  return wear.isOwed || waste > bearable || isExpired(wear, rules.keepMs, now)
+  return garbage.isOwed || waste > bearable || isExpired(garbage, rules.keepMs, now)
 }
 
 /**
@@ -271,11 +276,15 @@ export function isDue(wear: GarbageCounts, rules: CompactionRules, now: number):
  * @param keepMs how long they are
  * @param now in ms since 1970
  */
-export function isExpired({ oldestKept, compactedAt }: KeptBodies, keepMs: number, now: number): boolean {
-  if (oldestKept === null) return false
+export function isExpired(
+  { oldestRetained, compactedAt }: RetainedVersions,
+  keepMs: number,
+  now: number,
+): boolean {
+  if (oldestRetained === null) return false
   // Nothing is to be kept any more: what is left from before need not wait.
   if (keepMs === 0) return true
-  return oldestKept <= now - keepMs && compactedAt <= now - EXPIRY_MS
+  return oldestRetained <= now - keepMs && compactedAt <= now - EXPIRY_MS
 }
 
 /**

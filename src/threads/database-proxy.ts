@@ -6,7 +6,7 @@
 import { CouchError } from '../core/errors.ts'
 import type { SecurityObject } from '../core/types.ts'
 import type { DatabaseEntry } from '../storage/catalog.ts'
-import type { Mark } from '../storage/sequence.ts'
+import type { LastKnownSequence } from '../storage/sequence.ts'
 import type { DatabaseEvent, DatabaseHandle } from './databases.ts'
 import { readStream } from './rpc-stream.ts'
 import type { Thread } from './thread.ts'
@@ -22,14 +22,14 @@ export class DatabaseProxy implements DatabaseHandle {
   readonly #listeners = new Set<Listener>()
   #isRetired = false
   /** Sent until it is certain that the database was opened with it. */
-  #mark: Mark | undefined
+  #lastKnown: LastKnownSequence | undefined
   #securityCopy: Promise<SecurityObject | null> | undefined
 
   /** @param owner the thread that owns the database at the time of a call */
   constructor(entry: DatabaseEntry, owner: () => Thread) {
     this.entry = entry
     this.#owner = owner
-    this.#mark = entry.mark
+    this.#lastKnown = entry.lastKnown
   }
 
   get name(): string {
@@ -224,13 +224,13 @@ export class DatabaseProxy implements DatabaseHandle {
     method: M,
     args: readonly unknown[],
   ): Promise<Awaited<ReturnType<ServedDatabase[M]>>> {
-    const answer = await this.#thread().callMethod(this.entry, this.#mark, method, args)
-    this.#mark = undefined
+    const answer = await this.#thread().callMethod(this.entry, this.#lastKnown, method, args)
+    this.#lastKnown = undefined
     return answer as Awaited<ReturnType<ServedDatabase[M]>>
   }
 
   #stream(method: StreamMethod, args: readonly unknown[]): AsyncIterable<Uint8Array> {
-    return readStream(() => this.#thread().streamMethod(this.entry, this.#mark, method, args))
+    return readStream(() => this.#thread().streamMethod(this.entry, this.#lastKnown, method, args))
   }
 
   /** Looked up for each call: after a deletion the name may be another database's, and its thread another. */

@@ -1,9 +1,9 @@
 /** A database thread: serves the databases that it owns to the HTTP thread, from the SQLite engine. */
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads'
 import { CouchError, packError } from '../core/errors.ts'
-import { beat, joinHeartbeat } from '../core/heartbeat.ts'
+import { joinHeartbeat, noteTurn } from '../core/heartbeat.ts'
 import { holdsAccounts } from '../core/ids.ts'
-import { joinOutgoing, Transit } from '../core/outgoing.ts'
+import { BytesInTransit, joinOutgoing } from '../core/outgoing.ts'
 import { isShort, type Settings, type Space } from '../core/types.ts'
 import { noteForegroundWrite } from '../core/yielder.ts'
 import { ViewMemory } from '../query/view-index.ts'
@@ -90,7 +90,7 @@ class Host {
   constructor(port: MessagePort, options: ThreadOptions) {
     joinOutgoing(options.outgoing)
     joinHeartbeat(options.heartbeat)
-    this.#rpc = new RpcServer(port, new Transit(options.transit))
+    this.#rpc = new RpcServer(port, new BytesInTransit(options.transit))
     this.#settings = options.settings
     this.#disk = new Disk(options.dataDir, () => this.#rpc.tell({ type: 'full' }))
     this.#disk.set(options.space)
@@ -102,7 +102,7 @@ class Host {
       watch: {
         onFull: () => this.#disk.onFull(),
         onFault: (database, error) => this.#faulty(database, error),
-        onAlone: (database) => this.#alone.add(database),
+        onExclusive: (database) => this.#alone.add(database),
       },
     })
     this.#functions = new SandboxClient(options.sandbox, () => this.#rpc.tell({ type: 'sandbox' }))
@@ -111,7 +111,7 @@ class Host {
 
   async #open(name: string, incarnation: number): Promise<OpenDatabase> {
     const store = await this.#engine.openDatabase(name, this.#lastSequences.take(name))
-    if (store.wasPutBack) this.#tellPutBack(incarnation, await store.view())
+    if (store.wasRolledBack) this.#tellPutBack(incarnation, await store.view())
     const database = await serveDatabase(store, {
       name,
       incarnation,
@@ -134,7 +134,7 @@ class Host {
 
   #tellPutBack(incarnation: number, { epochs, updateSeq }: StoreView): void {
     const epoch = epochs.at(-1)?.id as string
-    this.#rpc.tell({ type: 'putBack', incarnation, mark: { epoch, updateSeq } })
+    this.#rpc.tell({ type: 'putBack', incarnation, lastKnown: { epoch, updateSeq } })
   }
 
   #faulty(database: string, error: CouchError): void {
@@ -154,7 +154,7 @@ class Host {
 
   /** Takes a batch of messages. */
   receive(requests: readonly Request[]): void {
-    beat(requests)
+    noteTurn(requests)
     for (const request of requests) this.#take(request)
     this.#turns.run()
   }
@@ -233,7 +233,7 @@ class Host {
   async #isOverdue(database: string): Promise<boolean> {
     const { isAutomatic, keepMs } = this.#settings.rules.compaction
     if (!isAutomatic || this.#stores.incarnationOf(database) !== undefined) return false
-    const kept = await this.#engine.keptBodies(database)
+    const kept = await this.#engine.retainedVersions(database)
     return kept !== null && isExpired(kept, keepMs, Date.now())
   }
 

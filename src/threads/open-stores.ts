@@ -3,8 +3,8 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { CouchError, isFileFault } from '../core/errors.ts'
 import { AMPLE_SPACE, isShort, type Space } from '../core/types.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
-import { diskSizeNow, giveUpBallast } from '../storage/free-space.ts'
-import type { Mark } from '../storage/sequence.ts'
+import { diskSizeNow, releaseReservedSpace } from '../storage/free-space.ts'
+import type { LastKnownSequence } from '../storage/sequence.ts'
 
 /** What is kept open, and how it is closed. */
 export interface Closable {
@@ -208,21 +208,27 @@ export class OpenStores<T extends Closable> {
 
 /** How far databases were before the server started, until each is opened. */
 export class LastKnownSequences {
-  readonly #marks = new Map<string, Mark>()
+  readonly #sequences = new Map<string, LastKnownSequence>()
   /** Databases that were opened with theirs, or had none. */
   readonly #opened = new Set<string>()
 
   /** Notes what a request brings. It counts only until the database is opened, which has gone on since. */
-  note({ database, mark }: { readonly database: string; readonly mark?: Mark | undefined }): void {
-    if (mark !== undefined && !this.#opened.has(database)) this.#marks.set(database, mark)
+  note({
+    database,
+    lastKnown,
+  }: {
+    readonly database: string
+    readonly lastKnown?: LastKnownSequence | undefined
+  }): void {
+    if (lastKnown !== undefined && !this.#opened.has(database)) this.#sequences.set(database, lastKnown)
   }
 
   /** @returns what the database is to be opened with, once */
-  take(database: string): Mark | undefined {
-    const mark = this.#marks.get(database)
-    this.#marks.delete(database)
+  take(database: string): LastKnownSequence | undefined {
+    const lastKnown = this.#sequences.get(database)
+    this.#sequences.delete(database)
     this.#opened.add(database)
-    return mark
+    return lastKnown
   }
 }
 
@@ -341,7 +347,7 @@ export class Disk {
     const free = this.#freeNow()
     if (free === null || !isShort({ ...this.#space, free })) return false
     this.#space = { ...this.#space, free }
-    if (wasShort) giveUpBallast(this.#folder)
+    if (wasShort) releaseReservedSpace(this.#folder)
     return true
   }
 

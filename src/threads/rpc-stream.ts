@@ -1,5 +1,5 @@
 /** Streams over rpc.ts: the reader's end, and the flow control at the server's end. */
-import { holdOutgoing, isCrowded, releaseOutgoing } from '../core/outgoing.ts'
+import { addOutgoing, isCrowded, removeOutgoing } from '../core/outgoing.ts'
 
 /** What the reader of a stream sends: the next chunk is wanted, or no more. */
 export interface StreamControl {
@@ -21,7 +21,7 @@ export class RemoteStream {
   }
 
   chunk(chunk: Uint8Array): void {
-    holdOutgoing(chunk.length)
+    addOutgoing(chunk.length)
     this.#arrived.push(chunk)
     this.#wake()
   }
@@ -49,7 +49,7 @@ export class RemoteStream {
     while (this.#arrived.length === 0) await this.#arrival()
     const item = this.#arrived.shift()
     if (item instanceof Uint8Array) {
-      releaseOutgoing(item.length)
+      removeOutgoing(item.length)
       return item
     }
     if (item) throw item.error
@@ -68,7 +68,7 @@ export class RemoteStream {
   async close(): Promise<void> {
     if (!this.#hasEnded) this.#send('cancel')
     while (!this.#hasEnded) await this.#arrival()
-    for (const item of this.#arrived.splice(0)) if (item instanceof Uint8Array) releaseOutgoing(item.length)
+    for (const item of this.#arrived.splice(0)) if (item instanceof Uint8Array) removeOutgoing(item.length)
   }
 
   #arrival(): Promise<void> {

@@ -5,7 +5,7 @@
  */
 import type { MessagePort, TransferListItem, Worker } from 'node:worker_threads'
 import { CouchError, type PackedError, packError, unpackError } from '../core/errors.ts'
-import { Transit } from '../core/outgoing.ts'
+import { BytesInTransit } from '../core/outgoing.ts'
 import { ownBytes } from './packed-bytes.ts'
 import { Flow, RemoteStream, type StreamControl } from './rpc-stream.ts'
 
@@ -74,14 +74,14 @@ export class Batch {
 export class RpcClient<Event extends Message> {
   readonly #batch: Batch
   readonly #onEvent: (event: Event) => void
-  readonly #transit: Transit
+  readonly #transit: BytesInTransit
   readonly #pending = new Map<number, Pending>()
   #calls = 0
   /** Set when no more calls are possible. */
   #isClosed = false
 
   /** @param transit counts bytes between the threads; shared with the server */
-  constructor(port: Port, onEvent: (event: Event) => void, transit: Transit = new Transit()) {
+  constructor(port: Port, onEvent: (event: Event) => void, transit: BytesInTransit = new BytesInTransit()) {
     this.#batch = new Batch(port)
     this.#onEvent = onEvent
     this.#transit = transit
@@ -223,12 +223,12 @@ class PendingAnswer implements Pending {
 /** The answering side. */
 export class RpcServer<Event extends Message> {
   readonly #batch: Batch
-  readonly #transit: Transit
+  readonly #transit: BytesInTransit
   /** Streams by call, from when they are asked for: a reader may cancel before they begin. */
   readonly #streams = new Map<number, { readonly database: string; readonly flow: Flow }>()
 
   /** @param transit counts bytes between the threads; shared with the client */
-  constructor(port: Port, transit: Transit = new Transit()) {
+  constructor(port: Port, transit: BytesInTransit = new BytesInTransit()) {
     this.#batch = new Batch(port)
     this.#transit = transit
   }

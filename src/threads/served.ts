@@ -13,7 +13,7 @@ import { Budget, compileRegex } from '../query/regex.ts'
 import type { ViewMemory } from '../query/view-index.ts'
 import { refusedViews, storeViews } from '../query/views.ts'
 import type { SandboxClient } from '../sandbox/sandbox-client.ts'
-import type { RememberingStore } from '../storage/history-store.ts'
+import type { VersionedStore } from '../storage/history-store.ts'
 import type { ServedDatabase, StreamMethod, ThreadEvent } from './thread-protocol.ts'
 
 /** What of its thread a database is served with. */
@@ -30,7 +30,7 @@ interface ServingThread {
 }
 
 /** @returns what is asked of it, by the names of thread-protocol.ts */
-export async function serveDatabase(store: RememberingStore, thread: ServingThread): Promise<ServedDatabase> {
+export async function serveDatabase(store: VersionedStore, thread: ServingThread): Promise<ServedDatabase> {
   const { name, incarnation, views, tell } = thread
   const { policy } = thread.settings().rules
   const sandbox = policySandbox(policy, thread.functions.sandbox, name)

@@ -81,7 +81,7 @@ class ServerDatabases implements OwnedDatabases {
   /** Makings and deletings under way: one at a time for a name. */
   readonly #changing = new KeyedMutex()
   readonly #notes = new UpdateNotes({
-    note: (names, marks) => this.#catalogChange('noteUpdated', names, marks),
+    note: (names, sequences) => this.#catalogChange('noteUpdated', names, sequences),
   })
   readonly #updateListeners = new Set<() => void>()
   readonly #securityListeners = new Set<(database: string) => void>()
@@ -212,7 +212,7 @@ class ServerDatabases implements OwnedDatabases {
       this.#faults.written(event.incarnation)
       proxied.emit({ type: 'committed', updateSeq })
     } else if (event.type === 'putBack') {
-      this.#notes.add(proxied.entry.name, event.mark)
+      this.#notes.add(proxied.entry.name, event.lastKnown)
       this.#options.onPutBack?.(proxied.entry.name)
     } else if (event.type === 'secured') this.#tellSecured(proxied, event.security)
     else if (event.type === 'faulty') this.#noteFault(proxied.entry, unpackError(event.fault))

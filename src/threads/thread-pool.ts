@@ -5,7 +5,7 @@
  */
 import { availableParallelism } from 'node:os'
 import { CouchError } from '../core/errors.ts'
-import { worked } from '../core/heartbeat.ts'
+import { noteWork } from '../core/heartbeat.ts'
 import { outgoingMemory } from '../core/outgoing.ts'
 import { AMPLE_SPACE, type Settings, type Space } from '../core/types.ts'
 import type { SandboxPool } from '../sandbox/sandbox-pool.ts'
@@ -66,7 +66,7 @@ export class Pool {
   #isClosing = false
 
   constructor(options: PoolOptions) {
-    worked()
+    noteWork()
     this.#options = options
     this.#settings = options.settings
     this.#system = this.#makeSlot()
@@ -89,7 +89,7 @@ export class Pool {
   /** The thread that owns a database from now on until it is {@link release}d. */
   owner(database: string): Thread {
     this.#watchdog.wake()
-    worked()
+    noteWork()
     return this.#running(this.#owners.get(database) ?? this.#assign(database))
   }
 

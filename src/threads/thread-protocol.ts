@@ -8,7 +8,7 @@ import type { FindSource } from '../query/find.ts'
 import type { ViewSource } from '../query/views.ts'
 import type { SandboxAccess, SandboxNotice } from '../sandbox/messages.ts'
 import type { Catalog, DatabaseEntry } from '../storage/catalog.ts'
-import type { Mark } from '../storage/sequence.ts'
+import type { LastKnownSequence } from '../storage/sequence.ts'
 import type { Prepared } from '../storage/storage-engine.ts'
 import type { CompactionProgress } from '../storage/upkeep.ts'
 import type { PackedArgs } from './packed-bytes.ts'
@@ -46,7 +46,7 @@ export interface Target {
   readonly database: string
   readonly incarnation: number
   /** How far the database was before the server started; undefined once it has been opened since. */
-  readonly mark?: Mark | undefined
+  readonly lastKnown?: LastKnownSequence | undefined
 }
 
 /** A call of a method of a database. */
@@ -116,7 +116,7 @@ export type ThreadEvent =
       readonly epoch: string
     }
   /** A database's file was replaced by hand, and has begun anew. */
-  | { readonly type: 'putBack'; readonly incarnation: number; readonly mark: Mark }
+  | { readonly type: 'putBack'; readonly incarnation: number; readonly lastKnown: LastKnownSequence }
   | { readonly type: 'secured'; readonly incarnation: number; readonly security: SecurityObject }
   /** A database's file is damaged, or the disk has failed. */
   | { readonly type: 'faulty'; readonly incarnation: number; readonly fault: PackedError }

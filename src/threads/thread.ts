@@ -1,9 +1,9 @@
 /** The HTTP thread's end of a database thread: starts it, calls it, and ends it. */
 import { type MessagePort, type TransferListItem, Worker } from 'node:worker_threads'
-import { heartbeatMemory, isLater, type Pulse, readPulse } from '../core/heartbeat.ts'
-import { Transit } from '../core/outgoing.ts'
+import { type Heartbeat, heartbeatMemory, isLater, readHeartbeat } from '../core/heartbeat.ts'
+import { BytesInTransit } from '../core/outgoing.ts'
 import type { DatabaseEntry } from '../storage/catalog.ts'
-import type { Mark } from '../storage/sequence.ts'
+import type { LastKnownSequence } from '../storage/sequence.ts'
 import { packArgs } from './packed-bytes.ts'
 import { RpcClient } from './rpc.ts'
 import type { RemoteStream } from './rpc-stream.ts'
@@ -43,7 +43,7 @@ export class Thread {
   readonly #worker: Worker
   readonly #rpc: RpcClient<ThreadEvent>
   readonly #heartbeat = heartbeatMemory()
-  readonly #transit = new Transit()
+  readonly #transit = new BytesInTransit()
   #hasExited = false
   /** Why the watchdog has ended it. */
   #hung: Error | undefined
@@ -100,8 +100,8 @@ export class Thread {
   }
 
   /** The thread's signs of life, which need no answer. */
-  pulse(): Pulse {
-    return readPulse(this.#heartbeat)
+  pulse(): Heartbeat {
+    return readHeartbeat(this.#heartbeat)
   }
 
   /** Sends a message that does nothing, but to show that the thread's event loop turns. */
@@ -145,12 +145,12 @@ export class Thread {
   /** Calls a method of a database. @throws as the method; unavailable when the thread ends */
   callMethod(
     entry: DatabaseEntry,
-    mark: Mark | undefined,
+    lastKnown: LastKnownSequence | undefined,
     method: CallMethod,
     args: readonly unknown[],
   ): Promise<unknown> {
     const transfers: TransferListItem[] = []
-    const answer = this.#rpc.call(methodCall(entry, mark, method, args, transfers), transfers)
+    const answer = this.#rpc.call(methodCall(entry, lastKnown, method, args, transfers), transfers)
     // Feeds wait for this, so it goes at once: the rest of a turn that has woken a hundred of them takes 0.2 ms.
     if (method === 'changes') this.#rpc.flush()
     return answer
@@ -159,21 +159,21 @@ export class Thread {
   /** As {@link callMethod}, for a method that answers with a stream. */
   streamMethod(
     entry: DatabaseEntry,
-    mark: Mark | undefined,
+    lastKnown: LastKnownSequence | undefined,
     method: StreamMethod,
     args: readonly unknown[],
   ): RemoteStream {
     const transfers: TransferListItem[] = []
-    return this.#rpc.stream(methodCall(entry, mark, method, args, transfers), transfers)
+    return this.#rpc.stream(methodCall(entry, lastKnown, method, args, transfers), transfers)
   }
 
   /**
    * Keeps a database open, however many others are wanted, until it is deleted.
    * @returns a function that lets it go
    */
-  async hold({ name: database, incarnation, mark }: DatabaseEntry): Promise<() => void> {
+  async hold({ name: database, incarnation, lastKnown }: DatabaseEntry): Promise<() => void> {
     let hold = 0
-    const request: HoldRequest = { type: 'hold', database, incarnation, mark }
+    const request: HoldRequest = { type: 'hold', database, incarnation, lastKnown }
     await this.#rpc.numberedCall(request, (call) => {
       hold = call
     })
@@ -189,13 +189,13 @@ export class Thread {
 
 function methodCall(
   { name: database, incarnation }: DatabaseEntry,
-  mark: Mark | undefined,
+  lastKnown: LastKnownSequence | undefined,
   method: keyof ServedDatabase,
   given: readonly unknown[],
   transfers: TransferListItem[],
 ): DatabaseCall {
   const { args, textAt } = packArgs(given, transfers)
-  return { type: 'call', database, incarnation, mark, method, args, textAt }
+  return { type: 'call', database, incarnation, lastKnown, method, args, textAt }
 }
 
 function isOutOfMemory(fault: unknown): boolean {

@@ -2,15 +2,15 @@
  * Which databases were written to and are still to be noted for `_db_updates`. A note is a commit of its own, so
  * many writes become one, about every second.
  */
-import type { NamedMark } from '../storage/catalog.ts'
-import type { Mark } from '../storage/sequence.ts'
+import type { DatabaseSequence } from '../storage/catalog.ts'
+import type { LastKnownSequence } from '../storage/sequence.ts'
 
 /** Names in one note: a few milliseconds of the catalog's thread. */
 const BATCH = 500
 
 interface UpdateNotesOptions {
   /** Makes a note durable: which databases were written to, and how far those are of which that is known. */
-  note(names: readonly string[], marks: readonly NamedMark[]): Promise<unknown>
+  note(names: readonly string[], sequences: readonly DatabaseSequence[]): Promise<unknown>
   /** Milliseconds from a write to its note. */
   readonly delay?: number
 }
@@ -19,7 +19,7 @@ export class UpdateNotes {
   readonly #note: UpdateNotesOptions['note']
   readonly #delay: number
   /** Never more than there are databases. */
-  readonly #names = new Map<string, Mark | undefined>()
+  readonly #names = new Map<string, LastKnownSequence | undefined>()
   #timer: NodeJS.Timeout | undefined
   #flushing: Promise<void> = Promise.resolve()
   #isClosed = false
@@ -29,9 +29,9 @@ export class UpdateNotes {
     this.#delay = delay
   }
 
-  /** A database was written to. @param mark how far it is, if that is known */
-  add(name: string, mark?: Mark): void {
-    this.#names.set(name, mark ?? this.#names.get(name))
+  /** A database was written to. @param lastKnown how far it is, if that is known */
+  add(name: string, lastKnown?: LastKnownSequence): void {
+    this.#names.set(name, lastKnown ?? this.#names.get(name))
     if (this.#timer !== undefined || this.#isClosed) return
     this.#timer = setTimeout(() => {
       this.#flushing = this.#flush()
@@ -50,9 +50,11 @@ export class UpdateNotes {
     for (let at = 0; at < noted.length; at += BATCH) {
       const batch = noted.slice(at, at + BATCH)
       const names = batch.map(([name]) => name)
-      const marks = batch.flatMap(([name, mark]) => (mark === undefined ? [] : [{ name, ...mark }]))
-      await this.#note(names, marks).catch(() => {
-        for (const [name, mark] of batch) this.#names.set(name, this.#names.get(name) ?? mark)
+      const sequences = batch.flatMap(([name, lastKnown]) =>
+        lastKnown === undefined ? [] : [{ name, ...lastKnown }],
+      )
+      await this.#note(names, sequences).catch(() => {
+        for (const [name, lastKnown] of batch) this.#names.set(name, this.#names.get(name) ?? lastKnown)
       })
     }
     this.#timer = undefined

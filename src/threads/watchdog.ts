@@ -4,7 +4,7 @@
  * stopped with its process or has slept with its machine uses none, and is left for a minute of the watchdog's own time.
  */
 import { readFileSync } from 'node:fs'
-import type { Pulse } from '../core/heartbeat.ts'
+import type { Heartbeat } from '../core/heartbeat.ts'
 
 /** How often threads are looked at, in ms, while calls wait. */
 const LOOK_MS = 1000
@@ -19,7 +19,7 @@ export interface Watched {
   readonly isRunning: boolean
   /** Calls and streams that are not over. */
   readonly callsUnderWay: number
-  pulse(): Pulse
+  pulse(): Heartbeat
   /** Sends a message that does nothing. */
   ping(): void
   /** Ends the thread; whoever waits is refused at once. */

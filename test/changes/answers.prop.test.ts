@@ -12,7 +12,7 @@ import type { Database } from '../../src/documents/database.ts'
 import { storeDatabase } from '../../src/documents/store-database.ts'
 import { leafRev, sortLeaves } from '../../src/revisions/branch.ts'
 import type { DatabaseStore, DocState } from '../../src/storage/engine.ts'
-import type { RememberingStore } from '../../src/storage/history-store.ts'
+import type { VersionedStore } from '../../src/storage/history-store.ts'
 import { sequenceToken } from '../../src/storage/sequence.ts'
 import { ENGINES } from '../documents/engines.ts'
 import { body, type Opened, openOn, text } from '../documents/helpers.ts'
@@ -57,7 +57,7 @@ function lookedUp(doc: DocState): DocState {
       return doc.branches
     },
     revisions: () => doc.revisions(),
-    kept: () => doc.kept(),
+    retained: () => doc.retained(),
     isDeleted: (of) => doc.isDeleted(of),
     body: (of) => doc.body(of),
     attachments: (of) => doc.attachments(of),
@@ -66,7 +66,7 @@ function lookedUp(doc: DocState): DocState {
 }
 
 /** The same store, of which no document is known to have one leaf. */
-function lookingUp(store: RememberingStore): RememberingStore {
+function lookingUp(store: VersionedStore): VersionedStore {
   return {
     ...store,
     view: () => store.view(),

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { getHeapStatistics } from 'node:v8'
 import t from 'tap'
-import { collectAll, Rest } from '../../src/core/heartbeat.ts'
+import { collectAll, IdleCollector } from '../../src/core/heartbeat.ts'
 
 /** Work goes on until `holds`. */
 async function until(holds: () => boolean): Promise<void> {
@@ -16,12 +16,12 @@ t.test(
       count += 1
     }
     // The test's own runner may use more than a server at rest.
-    const rest = new Rest(10, collect, Number.POSITIVE_INFINITY)
+    const rest = new IdleCollector(10, collect, Number.POSITIVE_INFINITY)
     await sleep(40)
     t.equal(count, 0, 'before it has worked there is nothing to give back')
-    rest.wake()
+    rest.noteWork()
     await until(() => count === 1)
-    rest.wake()
+    rest.noteWork()
     await sleep(60)
     t.equal(count, 1)
   },
@@ -32,9 +32,9 @@ t.test('it is not while it works', async (t) => {
   const collect = () => {
     count += 1
   }
-  const rest = new Rest(50, collect, Number.POSITIVE_INFINITY)
+  const rest = new IdleCollector(50, collect, Number.POSITIVE_INFINITY)
   for (let n = 0; n < 20; n += 1) {
-    rest.wake()
+    rest.noteWork()
     await sleep(5)
   }
   t.equal(count, 0)

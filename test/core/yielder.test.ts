@@ -1,6 +1,6 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import t from 'tap'
-import { hasForegroundWrite, noteForegroundWrite, Stride, Yielder } from '../../src/core/yielder.ts'
+import { BatchSize, hasForegroundWrite, noteForegroundWrite, Yielder } from '../../src/core/yielder.ts'
 
 /** Works without a pause until a yielder is due. */
 function hold(yielder: Yielder): void {
@@ -91,7 +91,7 @@ t.test('one that was restarted counts from then on', async (t) => {
 })
 
 t.test('a stride grows after quick calls, up to its bound, and shrinks after slow ones', async (t) => {
-  const stride = new Stride(25, 100)
+  const stride = new BatchSize(25, 100)
   const after = (ms: number) => {
     stride.adapt(performance.now() - ms)
     return stride.size

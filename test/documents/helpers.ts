@@ -15,7 +15,7 @@ import {
 import type { Body, Database, PutOptions } from '../../src/documents/database.ts'
 import { storeDatabase } from '../../src/documents/store-database.ts'
 import type { Sandbox } from '../../src/sandbox/messages.ts'
-import type { RememberingStore } from '../../src/storage/history-store.ts'
+import type { VersionedStore } from '../../src/storage/history-store.ts'
 import type { StorageEngine } from '../../src/storage/storage-engine.ts'
 import { localSandbox } from '../helpers/local-sandbox.ts'
 import { type MemoryEngineOptions, memoryEngine } from '../helpers/memory-engine.ts'
@@ -29,7 +29,7 @@ export type Json = any
 
 export interface Opened {
   readonly database: Database
-  readonly store: RememberingStore
+  readonly store: VersionedStore
   /** Security objects that the database told of. */
   readonly secured: SecurityObject[]
   put(id: string, doc: unknown, options?: PutOptions): Promise<string>

@@ -6,7 +6,7 @@ import { AUTH_DESIGN_BODY, AUTH_DESIGN_ID } from '../../src/documents/auth-desig
 import { isBuiltInDesign, policyRefusals, policySandbox } from '../../src/documents/document-policy.ts'
 import { storeDatabase } from '../../src/documents/store-database.ts'
 import type { Sandbox } from '../../src/sandbox/messages.ts'
-import type { RememberingStore } from '../../src/storage/history-store.ts'
+import type { VersionedStore } from '../../src/storage/history-store.ts'
 import { localSandbox } from '../helpers/local-sandbox.ts'
 import { memoryEngine } from '../helpers/memory-engine.ts'
 import { ADMIN, body, jsonOf, NOBODY, parse, spooled } from './helpers.ts'
@@ -17,9 +17,9 @@ async function openHosted(name: string) {
   const { incarnation } = await (await engine.openCatalog()).create(name)
   const opened = await engine.openDatabase(name)
   const staged: string[] = []
-  const store: RememberingStore = new Proxy(opened, {
-    get: (target, member: keyof RememberingStore) => {
-      if (member === 'stageBlob') staged.push(member)
+  const store: VersionedStore = new Proxy(opened, {
+    get: (target, member: keyof VersionedStore) => {
+      if (member === 'uploadBlob') staged.push(member)
       const value = target[member]
       return typeof value === 'function' ? value.bind(target) : value
     },

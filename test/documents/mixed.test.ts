@@ -207,9 +207,9 @@ t.test('a reader who goes in the middle lets go of all', async (t) => {
 
 t.test('a content that is gone fails the answer', async (t) => {
   const { store, revs } = await stored()
-  const pinBlob = async () => null
+  const referenceBlob = async () => null
   const forgetful = new Proxy(store, {
-    get: (target, name) => (name === 'pinBlob' ? pinBlob : Reflect.get(target, name)),
+    get: (target, name) => (name === 'referenceBlob' ? referenceBlob : Reflect.get(target, name)),
   })
   await t.rejects(text(openRevsMixed(forgetful, ADMIN, 'x', 'all', {}, 'OUTER')), { code: 'no_attachment' })
   t.ok(await text(revs('all')))

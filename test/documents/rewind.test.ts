@@ -4,7 +4,7 @@ import t from 'tap'
 import { CouchError } from '../../src/core/errors.ts'
 import { DEFAULT_LIMITS, DEFAULT_RULES } from '../../src/core/types.ts'
 import { storeDatabase } from '../../src/documents/store-database.ts'
-import type { RememberingStore } from '../../src/storage/history-store.ts'
+import type { VersionedStore } from '../../src/storage/history-store.ts'
 import { localSandbox } from '../helpers/local-sandbox.ts'
 import { ENGINES } from './engines.ts'
 import { ADMIN, body, type Json, type Opened, openOn, text } from './helpers.ts'
@@ -12,7 +12,7 @@ import { ADMIN, body, type Json, type Opened, openOn, text } from './helpers.ts'
 const FILE = { f: { content_type: 'text/plain', data: Buffer.from('what it was').toString('base64') } }
 
 /** A database over the same store, with something else in the place of its `updateDocs`. */
-function amended(opened: Opened, updateDocs: RememberingStore['updateDocs']) {
+function amended(opened: Opened, updateDocs: VersionedStore['updateDocs']) {
   const store = new Proxy(opened.store, {
     get: (target, name) => {
       if (name === 'updateDocs') return updateDocs

@@ -1,8 +1,8 @@
 /** Revisions with attachments written straight into a store: their coding and revpos are the test's to choose. */
 import { createHash } from 'node:crypto'
 import { gzipSync } from 'node:zlib'
-import type { BlobPin, DatabaseStore } from '../../src/storage/engine.ts'
-import type { RememberingStore } from '../../src/storage/history-store.ts'
+import type { BlobReference, DatabaseStore } from '../../src/storage/engine.ts'
+import type { VersionedStore } from '../../src/storage/history-store.ts'
 
 export interface TestAttachment {
   readonly name: string
@@ -74,9 +74,9 @@ export function digestOf(bytes: string | Uint8Array): string {
 }
 
 /** The store, and how many of its pins are held. */
-export function countingPins(store: RememberingStore): { store: RememberingStore; held(): number } {
+export function countingPins(store: VersionedStore): { store: VersionedStore; held(): number } {
   let count = 0
-  const counted = (pin: BlobPin): BlobPin => {
+  const counted = (pin: BlobReference): BlobReference => {
     let isHeld = true
     count += 1
     return {
@@ -91,9 +91,9 @@ export function countingPins(store: RememberingStore): { store: RememberingStore
   }
   const counting = new Proxy(store, {
     get: (target, name) => {
-      if (name === 'pinBlob') {
+      if (name === 'referenceBlob') {
         return async (blob: number) => {
-          const pin = await target.pinBlob(blob)
+          const pin = await target.referenceBlob(blob)
           return pin === null ? null : counted(pin)
         }
       }

@@ -9,10 +9,10 @@ import { randomBytes } from 'node:crypto'
 import { setImmediate as turn } from 'node:timers/promises'
 import { CouchError } from '../../src/core/errors.ts'
 import type { Catalog, DatabaseEntry, Replaced, ServerRecord } from '../../src/storage/catalog.ts'
-import type { RememberingStore } from '../../src/storage/history-store.ts'
-import type { Mark } from '../../src/storage/sequence.ts'
+import type { VersionedStore } from '../../src/storage/history-store.ts'
+import type { LastKnownSequence } from '../../src/storage/sequence.ts'
 import type { Prepared, StorageEngine } from '../../src/storage/storage-engine.ts'
-import type { KeptBodies } from '../../src/storage/upkeep.ts'
+import type { RetainedVersions } from '../../src/storage/upkeep.ts'
 import { wearOf } from '../storage/memory/sizes.ts'
 import { begunAnew, emptyState, type State } from '../storage/memory/state.ts'
 import { type DatabaseRecord, MemoryStore, type Operate } from '../storage/memory/store.ts'
@@ -52,7 +52,7 @@ class MemoryEngine implements StorageEngine, ContentsCount {
   readonly #databases = new Map<string, DatabaseRecord>()
   readonly #stores = new Set<MemoryStore>()
   readonly #updates = new MemoryUpdates()
-  readonly #marks = new Map<string, Mark>()
+  readonly #sequences = new Map<string, LastKnownSequence>()
   #records = new Map<string, ServerRecord>()
   /** What stands for files, by what stands for their paths. */
   readonly #copies = new Map<string, { readonly createdAt: number; readonly state: State }>()
@@ -74,8 +74,8 @@ class MemoryEngine implements StorageEngine, ContentsCount {
       list: async () => {
         this.#operate('list databases')
         return [...this.#databases.values()].map(({ name, incarnation }) => {
-          const mark = this.#marks.get(name)
-          return { name, incarnation, ...(mark && { mark }) }
+          const lastKnown = this.#sequences.get(name)
+          return { name, incarnation, ...(lastKnown && { lastKnown }) }
         })
       },
       create: (name) => this.#create(name),
@@ -84,11 +84,11 @@ class MemoryEngine implements StorageEngine, ContentsCount {
       discard: async (_name, draft) => {
         this.#copies.delete(draft)
       },
-      noteUpdated: async (names, marks = []) => {
+      noteUpdated: async (names, sequences = []) => {
         await turn()
         this.#operate('note updates')
-        for (const { name, epoch, updateSeq } of marks) {
-          if (this.#databases.has(name)) this.#marks.set(name, { epoch, updateSeq })
+        for (const { name, epoch, updateSeq } of sequences) {
+          if (this.#databases.has(name)) this.#sequences.set(name, { epoch, updateSeq })
         }
         this.#updates.note(
           names.filter((name) => this.#databases.has(name)),
@@ -126,7 +126,7 @@ class MemoryEngine implements StorageEngine, ContentsCount {
     const incarnation = ++this.#lastIncarnation
     const createdAt = Math.floor(Date.now() / 1000)
     this.#databases.set(name, { name, incarnation, createdAt, state: emptyState(), now: this.#now })
-    this.#marks.delete(name)
+    this.#sequences.delete(name)
     this.#updates.note([name], 'created')
     return { name, incarnation }
   }
@@ -135,7 +135,7 @@ class MemoryEngine implements StorageEngine, ContentsCount {
     await turn()
     this.#operate('delete database')
     if (!this.#databases.delete(name)) throw new CouchError('no_database')
-    this.#marks.delete(name)
+    this.#sequences.delete(name)
     this.#updates.note([name], 'deleted')
   }
 
@@ -172,7 +172,7 @@ class MemoryEngine implements StorageEngine, ContentsCount {
     const state = draft === null ? begunAnew(source.state) : source.state
     const createdAt = Math.max(source.createdAt, later(before?.createdAt ?? 0))
     this.#databases.set(name, { name, incarnation, createdAt, state, now: this.#now })
-    this.#marks.delete(name)
+    this.#sequences.delete(name)
     this.#updates.note([name], 'created')
     const kept = draft === null || before === undefined ? null : this.#keep(before)
     return { name, incarnation, kept }
@@ -185,23 +185,23 @@ class MemoryEngine implements StorageEngine, ContentsCount {
     return { blobs: (state?.blobs.size ?? 0) + (state?.staged.size ?? 0), bytes }
   }
 
-  async openDatabase(name: string, mark?: Mark): Promise<RememberingStore> {
+  async openDatabase(name: string, lastKnown?: LastKnownSequence): Promise<VersionedStore> {
     await turn()
     this.#operate('open database')
     const record = this.#databases.get(name)
     if (record === undefined) throw new CouchError('no_database')
-    const store = new MemoryStore(record, this.#operate, mark)
+    const store = new MemoryStore(record, this.#operate, lastKnown)
     this.#stores.add(store)
     return store
   }
 
-  async keptBodies(name: string): Promise<KeptBodies> {
+  async retainedVersions(name: string): Promise<RetainedVersions> {
     await turn()
     this.#operate('kept bodies')
     const record = this.#databases.get(name)
     if (record === undefined) throw new CouchError('no_database')
-    const { oldestKept, compactedAt } = wearOf(record.state)
-    return { oldestKept, compactedAt }
+    const { oldestRetained, compactedAt } = wearOf(record.state)
+    return { oldestRetained: oldestRetained, compactedAt }
   }
 
   async openSnapshot(): Promise<never> {

@@ -92,13 +92,13 @@ t.test('what is read stays while the document goes on and is cleaned up', async 
   t.ok(answer.subarray(answer.indexOf('\r\n\r\n') + 4).equals(BIG))
   await until(() => held() === 0)
   await store.compact()
-  t.equal(await store.pinBlob(1), null, 'and goes afterwards')
+  t.equal(await store.referenceBlob(1), null, 'and goes afterwards')
 })
 
 t.test('a content that is gone before the head is a proper answer', async (t) => {
   const server = await start(t)
   const call = connect(t, server)
-  server.store.pinBlob = async () => null
+  server.store.referenceBlob = async () => null
   const gone = { status: 404, json: { error: 'not_found', reason: 'Document is missing attachment' } }
   for (const headers of [{}, { range: 'bytes=0-5' }, { range: 'bytes=0-5,7-8' }]) {
     t.match(await call('GET', '/db/doc/big', { headers }), gone)

@@ -6,7 +6,12 @@ import { defaultFloor, isShort, type Space, shortage } from '../../src/core/type
 import { type Alarms, openAlarms } from '../../src/metrics/alarms.ts'
 import { SpaceWatch } from '../../src/metrics/space-watch.ts'
 import type { RecordWrite, ServerRecord } from '../../src/storage/catalog.ts'
-import { BALLAST_BYTES, giveUpBallast, hasBallast, makeBallast } from '../../src/storage/free-space.ts'
+import {
+  hasReservedSpace,
+  RESERVED_BYTES,
+  releaseReservedSpace,
+  reserveSpace,
+} from '../../src/storage/free-space.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 
 /** Records in memory, and the databases that there are. */
@@ -194,25 +199,25 @@ t.test(
     const { dataDir, disk, watch } = await watched(t, 27 * MB)
     watch.look()
     await sleep(50)
-    t.notOk(await hasBallast(dataDir), 'it must not be what makes the disk short')
+    t.notOk(await hasReservedSpace(dataDir), 'it must not be what makes the disk short')
     disk.free = 28 * MB
-    await until(() => hasBallast(dataDir))
+    await until(() => hasReservedSpace(dataDir))
     const { size, blocks } = statSync(join(dataDir, 'ballast'))
-    t.equal(size, BALLAST_BYTES)
+    t.equal(size, RESERVED_BYTES)
     t.ok(blocks * 512 >= size, 'it is no hole')
-    giveUpBallast(dataDir)
-    giveUpBallast(dataDir)
-    t.notOk(await hasBallast(dataDir))
-    await until(() => hasBallast(dataDir))
+    releaseReservedSpace(dataDir)
+    releaseReservedSpace(dataDir)
+    t.notOk(await hasReservedSpace(dataDir))
+    await until(() => hasReservedSpace(dataDir))
     await watch.close()
   },
 )
 
 t.test('where the disk is short from the start, some room is kept all the same', async (t) => {
   const { dataDir } = await watched(t, 30 * MB, 64 * MB)
-  await until(() => hasBallast(dataDir))
+  await until(() => hasReservedSpace(dataDir))
 })
 
 t.test('a ballast that cannot be made leaves nothing', async (t) => {
-  await t.rejects(makeBallast(join(await temporaryFolder(t), 'absent')), { code: 'ENOENT' })
+  await t.rejects(reserveSpace(join(await temporaryFolder(t), 'absent')), { code: 'ENOENT' })
 })

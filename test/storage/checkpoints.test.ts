@@ -4,7 +4,7 @@ import { claimOf, isCheckpoint } from '../../src/storage/checkpoints.ts'
 import {
   beginEpoch,
   type Epochs,
-  hasGoneBack,
+  isRolledBack,
   readSequence,
   sequenceToken,
 } from '../../src/storage/sequence.ts'
@@ -85,8 +85,8 @@ t.test('a database that only went on has not gone back; one that was put back ha
         const [, epoch = ''] = sequenceToken(epochs, updateSeq).split('-')
         return { epoch, updateSeq }
       }
-      if (hasGoneBack(at(late), markOf(at(early)))) return false
-      return early === late || hasGoneBack(at(early), markOf(at(late)))
+      if (isRolledBack(at(late), markOf(at(early)))) return false
+      return early === late || isRolledBack(at(early), markOf(at(late)))
     }),
   )
 })

@@ -23,9 +23,9 @@ import { replaceCases } from './conformance/replace.ts'
 import { revisionCases } from './conformance/revisions.ts'
 import { settingsCases } from './conformance/settings.ts'
 import type { MakeEngine, StorageCases } from './conformance/setup.ts'
-import { stagingCases } from './conformance/staging.ts'
-import { stagingFaultCases } from './conformance/staging-faults.ts'
 import { updateCases } from './conformance/updates.ts'
+import { stagingFaultCases } from './conformance/upload-faults.ts'
+import { stagingCases } from './conformance/uploads.ts'
 
 const PARTS: Record<string, StorageCases> = {
   catalog: catalogCases,

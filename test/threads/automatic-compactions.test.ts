@@ -9,7 +9,7 @@ const CLEAN: GarbageCounts = {
   freeBytes: 0,
   supersededBytes: 0,
   looseBytes: 0,
-  oldestKept: null,
+  oldestRetained: null,
   compactedAt: 0,
   isOwed: false,
 }
@@ -28,9 +28,9 @@ function thread(rules: Partial<typeof DEFAULT_RULES.compaction> = {}) {
     now: () => 1_700_000_000_000,
   })
   t.teardown(() => automatic.close())
-  const open = (name: string, wear: GarbageCounts | (() => GarbageCounts), incarnation = 1) =>
+  const open = (name: string, garbage: GarbageCounts | (() => GarbageCounts), incarnation = 1) =>
     automatic.opened(name, incarnation, {
-      wear: async () => (typeof wear === 'function' ? wear() : wear),
+      garbage: async () => (typeof garbage === 'function' ? garbage() : garbage),
     })
   const end = async (isDone: boolean) => {
     ends.shift()?.(isDone)
@@ -81,15 +81,15 @@ t.test('one that fails, or is as worn as before, is let be for a while', async (
 
 t.test('one that gets worn again is compacted again', async (t) => {
   const { automatic, started, open, end } = thread()
-  let wear = WORN
-  open('notes', () => wear)
+  let garbage = WORN
+  open('notes', () => garbage)
   for (const times of [1, 2, 3]) {
-    wear = { ...WORN, writes: times }
+    garbage = { ...WORN, writes: times }
     while (started.length < times) {
       void automatic.look()
       await new Promise((resolve) => setTimeout(resolve, 1))
     }
-    wear = CLEAN
+    garbage = CLEAN
     await end(true)
   }
   t.equal(started.length, 3)
@@ -131,7 +131,7 @@ t.test('one that is closed before its turn is opened again for it, unless it is 
 
 t.test('a store that cannot say how it is, is passed over', async (t) => {
   const { automatic, started, open, end } = thread()
-  automatic.opened('broken', 1, { wear: () => Promise.reject(new Error('closed')) })
+  automatic.opened('broken', 1, { garbage: () => Promise.reject(new Error('closed')) })
   open('worn', WORN)
   void automatic.look()
   await new Promise((resolve) => setImmediate(resolve))

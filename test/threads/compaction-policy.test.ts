@@ -8,20 +8,20 @@ const DAY = 24 * 60 * 60 * 1000
 const MB = 1_000_000
 const RULES = DEFAULT_RULES.compaction
 
-const wear = (some: Partial<GarbageCounts>): GarbageCounts => ({
+const garbage = (some: Partial<GarbageCounts>): GarbageCounts => ({
   writes: 0,
   fileBytes: 10 * MB,
   freeBytes: 0,
   supersededBytes: 0,
   looseBytes: 0,
-  oldestKept: null,
+  oldestRetained: null,
   compactedAt: 0,
   isOwed: false,
   ...some,
 })
 
 t.test('what makes a database worth a compaction', async (t) => {
-  const cases: [what: string, wear: Partial<GarbageCounts>, isDue: boolean][] = [
+  const cases: [what: string, garbage: Partial<GarbageCounts>, isDue: boolean][] = [
     ['nothing to do', {}, false],
     ['a fifth of the file is superseded', { supersededBytes: 2.1 * MB }, true],
     ['less than that', { supersededBytes: 1.9 * MB }, false],
@@ -32,17 +32,17 @@ t.test('what makes a database worth a compaction', async (t) => {
     ['64 MB of a large file', { fileBytes: 10_000 * MB, supersededBytes: 68 * MB }, true],
     ['little of a large file', { fileBytes: 10_000 * MB, supersededBytes: 60 * MB }, false],
     ['somebody wants something gone', { isOwed: true }, true],
-    ['kept for long enough', { oldestKept: NOW - 31 * DAY, compactedAt: NOW - 2 * DAY }, true],
-    ['but looked at today', { oldestKept: NOW - 31 * DAY, compactedAt: NOW - DAY / 2 }, false],
-    ['not kept for long enough', { oldestKept: NOW - 29 * DAY, compactedAt: NOW - 9 * DAY }, false],
+    ['kept for long enough', { oldestRetained: NOW - 31 * DAY, compactedAt: NOW - 2 * DAY }, true],
+    ['but looked at today', { oldestRetained: NOW - 31 * DAY, compactedAt: NOW - DAY / 2 }, false],
+    ['not kept for long enough', { oldestRetained: NOW - 29 * DAY, compactedAt: NOW - 9 * DAY }, false],
   ]
-  for (const [what, some, expected] of cases) t.equal(isDue(wear(some), RULES, NOW), expected, what)
+  for (const [what, some, expected] of cases) t.equal(isDue(garbage(some), RULES, NOW), expected, what)
 })
 
 t.test('what is left when nothing is to be kept any more need not wait', async (t) => {
   const off = { ...RULES, keepMs: 0 }
-  t.equal(isDue(wear({ oldestKept: NOW - 1, compactedAt: NOW }), off, NOW), true)
-  t.equal(isDue(wear({}), off, NOW), false)
+  t.equal(isDue(garbage({ oldestRetained: NOW - 1, compactedAt: NOW }), off, NOW), true)
+  t.equal(isDue(garbage({}), off, NOW), false)
   t.same(retention(off, NOW), {})
   t.same(retention(RULES, NOW), { keepSince: NOW - 30 * DAY, keepBytes: 2 ** 30 })
 })

@@ -3,12 +3,12 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import t, { type Test } from 'tap'
 import {
+  type Heartbeat,
   heartbeatMemory,
   isLater,
   joinHeartbeat,
   longCall,
-  type Pulse,
-  readPulse,
+  readHeartbeat,
 } from '../../src/core/heartbeat.ts'
 import { DEFAULT_LIMITS, DEFAULT_RULES } from '../../src/core/types.ts'
 import { heapLimit } from '../../src/threads/thread-stats.ts'
@@ -20,7 +20,7 @@ const MB = 1024 * 1024
 
 /** A thread that turns, works and waits as a test says, and its watchdog. */
 function watched() {
-  const pulse: { -readonly [Key in keyof Pulse]: Pulse[Key] } = {
+  const pulse: { -readonly [Key in keyof Heartbeat]: Heartbeat[Key] } = {
     turns: 1,
     lastCall: 0,
     isInLongCall: false,
@@ -109,8 +109,8 @@ t.test('a thread that has not begun is not silent', async (t) => {
 t.test('a heartbeat shows what a thread is at', async (t) => {
   const memory = heartbeatMemory()
   joinHeartbeat(memory)
-  const before = processorMs(readPulse(memory).systemId)
-  const isInLongCall = () => readPulse(memory).isInLongCall
+  const before = processorMs(readHeartbeat(memory).systemId)
+  const isInLongCall = () => readHeartbeat(memory).isInLongCall
   t.equal(longCall(isInLongCall), true)
   t.throws(() =>
     longCall(() => {
@@ -122,7 +122,7 @@ t.test('a heartbeat shows what a thread is at', async (t) => {
   if (process.platform !== 'linux') return
   const end = performance.now() + 60
   while (performance.now() < end);
-  t.ok((processorMs(readPulse(memory).systemId) ?? 0) > (before ?? Number.POSITIVE_INFINITY))
+  t.ok((processorMs(readHeartbeat(memory).systemId) ?? 0) > (before ?? Number.POSITIVE_INFINITY))
   t.equal(processorMs(0), null)
 })
 

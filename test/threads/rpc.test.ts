@@ -3,7 +3,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import { MessageChannel, type TransferListItem } from 'node:worker_threads'
 import t, { type Test } from 'tap'
 import { CouchError, packError, unpackError } from '../../src/core/errors.ts'
-import { holdOutgoing, releaseOutgoing } from '../../src/core/outgoing.ts'
+import { addOutgoing, removeOutgoing } from '../../src/core/outgoing.ts'
 import { ownBytes, packArgs, shortBytesAsTexts, unpackArgs } from '../../src/threads/packed-bytes.ts'
 import { Batch } from '../../src/threads/rpc.ts'
 import { Flow } from '../../src/threads/rpc-stream.ts'
@@ -192,8 +192,8 @@ t.test('two chunks go unasked, each further one when one is done with', async (t
 
 t.test('where much waits for readers who have stopped, none goes ahead', async (t) => {
   const crowd = 8 * 1024 * 1024
-  holdOutgoing(crowd)
-  t.teardown(() => releaseOutgoing(crowd))
+  addOutgoing(crowd)
+  t.teardown(() => removeOutgoing(crowd))
   const flow = new Flow()
   t.equal(await flow.next(), true)
   const second = watched(flow.next())

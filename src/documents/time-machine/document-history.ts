@@ -3,12 +3,7 @@ import { CouchError } from '../../core/errors.ts'
 import type { UserCtx } from '../../core/types.ts'
 import { Yielder } from '../../core/yielder.ts'
 import { formatRev, parseRev } from '../../revisions/rev.ts'
-import type {
-  DocHistory,
-  RememberingStore,
-  StoredVersion,
-  StoreHorizon,
-} from '../../storage/history-store.ts'
+import type { DocHistory, StoredVersion, StoreHorizon, VersionedStore } from '../../storage/history-store.ts'
 import { inBytes } from '../open.ts'
 import { filledPieces, pieceChunks } from '../pieces.ts'
 import { renderInTexts } from '../render.ts'
@@ -30,7 +25,7 @@ const BOOKMARK = /^\d{1,15}$/
 
 /** The JSON of {@link TimeMachine.history}. */
 export async function documentHistory(
-  store: RememberingStore,
+  store: VersionedStore,
   user: UserCtx,
   id: string,
   { limit, bookmark }: HistoryPage,
@@ -66,7 +61,15 @@ function json(value: object): Uint8Array {
   return Buffer.from(`${JSON.stringify(value)}\n`)
 }
 
-function versionFacts({ rev, deleted, storedAt, supersededAt, kept, size, attachments }: StoredVersion) {
+function versionFacts({
+  rev,
+  deleted,
+  storedAt,
+  supersededAt,
+  isRetained: kept,
+  size,
+  attachments,
+}: StoredVersion) {
   return {
     rev,
     deleted,
@@ -91,7 +94,7 @@ interface Looked {
 
 /** The JSON of {@link TimeMachine.overwritten}. */
 export async function overwritten(
-  store: RememberingStore,
+  store: VersionedStore,
   user: UserCtx,
   query: OverwrittenQuery,
 ): Promise<Uint8Array> {
@@ -141,7 +144,7 @@ function lookAt(doc: DocHistory, { since = 0, until = Number.MAX_SAFE_INTEGER }:
 
 /** The JSON of {@link TimeMachine.version}, in chunks. */
 export async function* readVersion(
-  store: RememberingStore,
+  store: VersionedStore,
   user: UserCtx,
   id: string,
   choice: VersionChoice,

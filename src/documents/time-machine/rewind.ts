@@ -3,8 +3,8 @@ import { asCouchError, CouchError, type ErrorName } from '../../core/errors.ts'
 import { DESIGN_PREFIX } from '../../core/ids.ts'
 import type { UserCtx } from '../../core/types.ts'
 import { Yielder } from '../../core/yielder.ts'
-import type { BlobPin, DatabaseStore, IdRange } from '../../storage/engine.ts'
-import type { DocHistory, RememberingStore } from '../../storage/history-store.ts'
+import type { BlobReference, DatabaseStore, IdRange } from '../../storage/engine.ts'
+import type { DocHistory, VersionedStore } from '../../storage/history-store.ts'
 import { kindRange } from '../all-docs-query.ts'
 import { remeasured } from '../allowance.ts'
 import type { EditResult } from '../edit.ts'
@@ -30,7 +30,7 @@ const BROKEN: ReadonlySet<ErrorName> = new Set([
 
 /** What one rewind works with. */
 interface RewindOptions {
-  readonly store: RememberingStore
+  readonly store: VersionedStore
   readonly user: UserCtx
   readonly checks: WriteChecks
   /** The time, in ms since 1970. */
@@ -232,12 +232,12 @@ const PAGE_BYTES = 1024 * 1024
  * compaction between the plan and its writing would take them away.
  */
 class RewindPage {
-  readonly #store: Pick<DatabaseStore, 'pinBlob'>
-  readonly #pins: BlobPin[] = []
+  readonly #store: Pick<DatabaseStore, 'referenceBlob'>
+  readonly #pins: BlobReference[] = []
   #plans: RewindPlan[] = []
   #bytes = 0
 
-  constructor(store: Pick<DatabaseStore, 'pinBlob'>) {
+  constructor(store: Pick<DatabaseStore, 'referenceBlob'>) {
     this.#store = store
   }
 
@@ -250,7 +250,7 @@ class RewindPage {
     return this.#plans.length >= PAGE_DOCS || this.#bytes > PAGE_BYTES
   }
 
-  /** @param plans made just now: nothing was awaited since. @throws as `pinBlob` */
+  /** @param plans made just now: nothing was awaited since. @throws as `referenceBlob` */
   async add(plans: readonly RewindPlan[]): Promise<void> {
     const blobs = [...new Set(plans.flatMap(blobsOf))]
     const pins = await Promise.all(blobs.map((blob) => this.#pin(blob)))
@@ -262,8 +262,8 @@ class RewindPage {
     }
   }
 
-  async #pin(blob: number): Promise<BlobPin | null> {
-    const pin = await this.#store.pinBlob(blob)
+  async #pin(blob: number): Promise<BlobReference | null> {
+    const pin = await this.#store.referenceBlob(blob)
     if (pin !== null) this.#pins.push(pin)
     return pin
   }
@@ -292,7 +292,7 @@ function blobsOf({ docs }: RewindPlan): number[] {
 // The time machine's methods of a database; time-machine-calls.ts says what they do.
 
 /** @param store the database's documents @param now the time, in ms since 1970 */
-export function timeMachine(store: RememberingStore, checks: WriteChecks, now: () => number): TimeMachine {
+export function timeMachine(store: VersionedStore, checks: WriteChecks, now: () => number): TimeMachine {
   return {
     history: (user, id, page) => documentHistory(store, user, id, page),
     overwritten: (user, query) => overwritten(store, user, query),

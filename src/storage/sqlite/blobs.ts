@@ -17,7 +17,7 @@ interface BlobRow {
   readonly md5: Uint8Array
   /** Bytes as they are stored. */
   readonly length: number
-  /** `staging`: no revision has named it yet. */
+  /** `uploads`: no revision has named it yet. */
   readonly state: 'staging' | 'stored'
 }
 
@@ -28,12 +28,12 @@ export class Blobs {
   readonly #byHash: Statement<{ num: number }>
   readonly #begin: Statement
   readonly #complete: Statement
-  readonly #name: Statement
+  readonly #markStored: Statement
   readonly #insertChunk: Statement
   readonly #chunk: Statement<{ data: Uint8Array }>
   readonly #chunkPart: Statement<{ data: Uint8Array }>
-  readonly #staging: Statement<{ num: number }>
-  readonly #isStaging: Statement
+  readonly #uploads: Statement<{ num: number }>
+  readonly #isUpload: Statement
   readonly #abandon: Statement
   readonly #dropChunks: Statement
   readonly #drop: Statement
@@ -45,14 +45,14 @@ export class Blobs {
     this.#byHash = connection.prepare('SELECT num FROM blob WHERE sha256 = ?')
     this.#begin = connection.prepare("INSERT INTO blob (num, length, state) VALUES (?, 0, 'staging')")
     this.#complete = connection.prepare('UPDATE blob SET sha256 = ?, md5 = ?, length = ? WHERE num = ?')
-    this.#name = connection.prepare("UPDATE blob SET state = 'stored' WHERE num = ?")
+    this.#markStored = connection.prepare("UPDATE blob SET state = 'stored' WHERE num = ?")
     this.#insertChunk = connection.prepare('INSERT INTO chunk (blob, position, data) VALUES (?, ?, ?)')
     this.#chunk = connection.prepare('SELECT data FROM chunk WHERE blob = ? AND position = ?')
     this.#chunkPart = connection.prepare(
       'SELECT substr(data, ?, ?) AS data FROM chunk WHERE blob = ? AND position = ?',
     )
-    this.#staging = connection.prepare("SELECT num FROM blob WHERE state = 'staging'")
-    this.#isStaging = connection.prepare("SELECT 1 FROM blob WHERE num = ? AND state = 'staging'")
+    this.#uploads = connection.prepare("SELECT num FROM blob WHERE state = 'staging'")
+    this.#isUpload = connection.prepare("SELECT 1 FROM blob WHERE num = ? AND state = 'staging'")
     this.#abandon = connection.prepare("UPDATE blob SET sha256 = NULL WHERE num = ? AND state = 'staging'")
     this.#dropChunks = connection.prepare(
       'DELETE FROM chunk WHERE rowid IN (SELECT rowid FROM chunk WHERE blob = ? LIMIT ?)',
@@ -73,7 +73,7 @@ export class Blobs {
   }
 
   /** Makes an empty blob that no revision names. @returns its number */
-  begin(): number {
+  create(): number {
     this.#lastNum += 1
     this.#begin.run(this.#lastNum)
     return this.#lastNum
@@ -89,23 +89,23 @@ export class Blobs {
   }
 
   /** A revision names the blob from now on. @returns false when there is no whole blob of this number */
-  name(blob: number): boolean {
+  markStored(blob: number): boolean {
     const row = this.find(blob)
-    if (row?.state === 'staging') this.#name.run(blob)
+    if (row?.state === 'staging') this.#markStored.run(blob)
     return row !== undefined
   }
 
   /** The blob of a content that a revision names, stored now unless it is already. */
   store(sha256: Uint8Array, md5: Uint8Array, bytes: Uint8Array): number {
     const known = this.byHash(sha256)
-    const blob = known ?? this.begin()
+    const blob = known ?? this.create()
     if (known === undefined) {
       for (let position = 0; position * CHUNK_BYTES < bytes.length; position++) {
         this.addChunk(blob, position, bytes.subarray(position * CHUNK_BYTES, (position + 1) * CHUNK_BYTES))
       }
       this.complete(blob, sha256, md5, bytes.length)
     }
-    this.name(blob)
+    this.markStored(blob)
     return blob
   }
 
@@ -133,13 +133,13 @@ export class Blobs {
   }
 
   /** Whether no revision has named this blob, whole or not. */
-  isStaging(blob: number): boolean {
-    return this.#isStaging.get(blob) !== undefined
+  isUpload(blob: number): boolean {
+    return this.#isUpload.get(blob) !== undefined
   }
 
   /** The blobs that no revision has named, whole or not. */
-  staging(): number[] {
-    return this.#staging.all().map(({ num }) => num)
+  uploads(): number[] {
+    return this.#uploads.all().map(({ num }) => num)
   }
 
   /** Takes the hash from a blob that no revision has named, so that it is found no more. @returns whether it was one */
@@ -224,7 +224,7 @@ export class Attachments {
       const md5 = Buffer.from(digest.slice('md5-'.length), 'base64')
       return this.#blobs.store(content.sha256, md5, content.bytes)
     }
-    if (this.#blobs.name(content.blob)) return content.blob
+    if (this.#blobs.markStored(content.blob)) return content.blob
     throw new CouchError('no_attachment', `The content of the attachment ${name} is not stored any more.`)
   }
 }

@@ -7,12 +7,12 @@ import { randomBytes } from 'node:crypto'
 import type {
   CatalogUpdate,
   CatalogUpdates,
-  NamedMark,
+  DatabaseSequence,
   RecordWrite,
   ServerRecord,
   UpdatesRange,
 } from '../catalog.ts'
-import { beginEpoch, type Epochs, epochId, type Mark } from '../sequence.ts'
+import { beginEpoch, type Epochs, epochId, type LastKnownSequence } from '../sequence.ts'
 import type { Connection } from './connection.ts'
 
 /** The table; databases that were there before it count as made when it was. */
@@ -114,21 +114,23 @@ export class UpdateLog {
 
 const KIND = 'mark'
 
-/** @returns marks by the databases' names */
-export function readMarks(connection: Connection): ReadonlyMap<string, Mark> {
-  return new Map(readRecords(connection, KIND).map(({ key, value }) => [key, JSON.parse(value) as Mark]))
+/** @returns sequences by the databases' names */
+export function readLastKnown(connection: Connection): ReadonlyMap<string, LastKnownSequence> {
+  return new Map(
+    readRecords(connection, KIND).map(({ key, value }) => [key, JSON.parse(value) as LastKnownSequence]),
+  )
 }
 
 /** Part of the caller's transaction. */
-export function writeMarks(connection: Connection, marks: readonly NamedMark[]): void {
-  const writes = marks.map(({ name, epoch, updateSeq }) => {
+export function writeLastKnown(connection: Connection, sequences: readonly DatabaseSequence[]): void {
+  const writes = sequences.map(({ name, epoch, updateSeq }) => {
     return { kind: KIND, key: name, value: JSON.stringify({ epoch, updateSeq }) }
   })
   writeRecords(connection, writes)
 }
 
 /** Part of the caller's transaction. */
-export function forgetMark(connection: Connection, name: string): void {
+export function forgetLastKnown(connection: Connection, name: string): void {
   writeRecords(connection, [{ kind: KIND, key: name, value: null }])
 }
 

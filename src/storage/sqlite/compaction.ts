@@ -8,12 +8,12 @@ import { hasForegroundWrite } from '../../core/yielder.ts'
 import type { CompactOptions } from '../upkeep.ts'
 import type { Blobs } from './blobs.ts'
 import type { Connection } from './connection.ts'
-import type { Access } from './database-access.ts'
+import type { DatabaseAccess } from './database-access.ts'
 import type { GarbageCounters, Superseded, SupersededRow } from './garbage.ts'
 import type { Revisions } from './revisions.ts'
-import type { Holds } from './staging.ts'
 import type { State } from './state.ts'
 import type { Statement } from './statement.ts'
+import type { References } from './uploads.ts'
 
 /** How long one step works, in ms: less than a group of writes may take; and while others save something. */
 const STEP_MS = 3
@@ -44,14 +44,14 @@ const BEFORE = {
 
 type Listener = NonNullable<CompactOptions['onProgress']>
 
-interface Surroundings {
-  readonly access: Access
+interface Dependencies {
+  readonly access: DatabaseAccess
   readonly revisions: Revisions
   readonly superseded: Superseded
   readonly blobs: Blobs
-  readonly holds: Holds
+  readonly references: References
   readonly state: State
-  readonly wear: GarbageCounters
+  readonly garbage: GarbageCounters
   /** The time, in ms since 1970. */
   now(): number
 }
@@ -73,7 +73,7 @@ function stepMs(): number {
 
 export class Compaction {
   readonly #connection: Connection
-  readonly #around: Surroundings
+  readonly #deps: Dependencies
   readonly #blobs: Statement<{ num: number; state: string }>
   readonly #named: Statement
   readonly #condemn: Statement
@@ -82,9 +82,9 @@ export class Compaction {
   #done = 0
   #running: Promise<void> | undefined
 
-  constructor(connection: Connection, around: Surroundings) {
+  constructor(connection: Connection, deps: Dependencies) {
     this.#connection = connection
-    this.#around = around
+    this.#deps = deps
     this.#blobs = connection.prepare(`SELECT num, state FROM blob WHERE num > ? ORDER BY num LIMIT ${ROWS}`)
     this.#named = connection.prepare('SELECT 1 FROM attachment WHERE blob = ? LIMIT 1')
     // As a content that never arrived whole: nobody finds it, and what a crash leaves of it the next opening sweeps.
@@ -117,23 +117,23 @@ export class Compaction {
   async #all({ keepSince = Infinity, keepBytes = Infinity }: CompactOptions): Promise<void> {
     this.#done = -1
     this.#tell(0)
-    const { access, state, wear } = this.#around
-    const { looseBytes, longestAncestry } = access.read(() => wear.counts)
+    const { access, state, garbage } = this.#deps
+    const { looseBytes, longestAncestry } = access.read(() => garbage.counts)
     const { purgeSeq } = state
     const { revsLimit } = state.view
     let kept = await this.#clearSuperseded(keepSince)
-    if (access.read(() => wear.counts.keptBytes) > keepBytes) {
+    if (access.read(() => garbage.counts.retainedBytes) > keepBytes) {
       kept = await this.#clearSuperseded(await this.#sinceWhen(keepBytes))
     }
     if (longestAncestry > revsLimit) await this.#cutAncestries(revsLimit)
     await this.#scan('blob', 'blobs', (above, last) => this.#removeUnnamed(above, last))
     await this.#step(() =>
-      wear.compacted({
-        oldestKept: kept.oldest,
+      garbage.compacted({
+        oldestRetained: kept.oldest,
         looseBytes,
         compactedPurge: purgeSeq,
         longestAncestry: Math.max(revsLimit, state.view.revsLimit),
-        compactedAt: this.#around.now(),
+        compactedAt: this.#deps.now(),
       }),
     )
     await this.#returnPages()
@@ -149,7 +149,7 @@ export class Compaction {
     }
     await this.#scan('superseded', 'superseded', (above, last) =>
       this.#walk(
-        (at) => this.#around.superseded.page(at, ROWS),
+        (at) => this.#deps.superseded.page(at, ROWS),
         { above, last },
         (row) => {
           if (row.at > keepSince) note(row.at)
@@ -162,7 +162,7 @@ export class Compaction {
 
   /** @returns since when bodies of no more than these bytes were superseded, of those that are kept; ms since 1970 */
   async #sinceWhen(bytes: number): Promise<number> {
-    const { access, superseded } = this.#around
+    const { access, superseded } = this.#deps
     const byMinute = new Map<number, number>()
     for (let at: number | null = 0; at !== null; await nextTurn()) {
       const above: number = at
@@ -182,13 +182,13 @@ export class Compaction {
   }
 
   #clear({ revision, at, kept }: SupersededRow, keepSince: number): void {
-    if (at <= keepSince) this.#around.revisions.expire(revision)
-    else if (kept === 0) this.#around.superseded.keep(revision, at)
+    if (at <= keepSince) this.#deps.revisions.expire(revision)
+    else if (kept === 0) this.#deps.superseded.keep(revision, at)
   }
 
   /** All leaves are looked at: only where the limit was lowered. */
   async #cutAncestries(revsLimit: number): Promise<void> {
-    const { revisions } = this.#around
+    const { revisions } = this.#deps
     await this.#scan('revision', 'ancestries', (above, last) =>
       this.#walk(
         (at) => revisions.ancestries(at, LONG_ROWS),
@@ -204,7 +204,7 @@ export class Compaction {
     part: keyof typeof PARTS,
     step: (above: number, last: number) => Place,
   ): Promise<void> {
-    const last = this.#around.access.read(() => this.#lastOf(table))
+    const last = this.#deps.access.read(() => this.#lastOf(table))
     for (let at = 0; at < last; ) {
       const place = await this.#step(() => step(at, last))
       if (place.left !== undefined) await this.#removeRest(place.left)
@@ -238,7 +238,7 @@ export class Compaction {
 
   async #step<R>(work: () => R): Promise<R> {
     const began = performance.now()
-    const result = await this.#around.access.writeOne(STEP_BYTES, work)
+    const result = await this.#deps.access.writeOne(STEP_BYTES, work)
     const worked = performance.now() - began
     await rest(Math.min(hasForegroundWrite() ? LONG_REST * worked : worked, LONGEST_REST_MS))
     return result
@@ -252,7 +252,7 @@ export class Compaction {
         at = num
         if (this.#isWanted(num, state)) continue
         this.#condemn.run(num)
-        if (!this.#around.blobs.removeSome(num, CHUNKS)) return { at, left: num }
+        if (!this.#deps.blobs.removeSome(num, CHUNKS)) return { at, left: num }
         if (performance.now() > until) return { at }
       }
       if (rows.length < ROWS) return { at: last }
@@ -261,7 +261,9 @@ export class Compaction {
   }
 
   #isWanted(blob: number, state: string): boolean {
-    return state !== 'stored' || this.#around.holds.isHeld(blob) || this.#named.get(blob) !== undefined
+    return (
+      state !== 'stored' || this.#deps.references.isReferenced(blob) || this.#named.get(blob) !== undefined
+    )
   }
 
   async #removeRest(blob: number): Promise<void> {
@@ -271,13 +273,13 @@ export class Compaction {
   /** @returns whether the blob is gone */
   #removeChunks(blob: number): boolean {
     const until = performance.now() + stepMs()
-    while (performance.now() < until) if (this.#around.blobs.removeSome(blob, CHUNKS)) return true
+    while (performance.now() < until) if (this.#deps.blobs.removeSome(blob, CHUNKS)) return true
     return false
   }
 
   /** As many pages as are free now, so that writers that free others cannot make this endless. */
   async #returnPages(): Promise<void> {
-    const all = this.#around.access.read(() => this.#free())
+    const all = this.#deps.access.read(() => this.#free())
     for (let left = all; left > 0; ) {
       const returned = await this.#step(() => this.#returnSome())
       if (returned === 0) return

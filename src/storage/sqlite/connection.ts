@@ -257,7 +257,7 @@ export class Connection {
   }
 
   /** Brings the log into the file, as far as readers of other processes let that happen; it begins anew with the next commit. */
-  carryLog(): void {
+  checkpointPassively(): void {
     this.exec('PRAGMA wal_checkpoint(PASSIVE)')
   }
 

@@ -2,21 +2,21 @@
 import { CouchError } from '../../core/errors.ts'
 import type { Outcome } from '../engine.ts'
 import type { Connection } from './connection.ts'
+import { FileErrors } from './file-errors.ts'
 import type { PageCache } from './page-caches.ts'
-import { Trouble } from './sqlite-errors.ts'
 import type { Plan, Writer } from './writer.ts'
 
-export class Access {
+export class DatabaseAccess {
   readonly #writer: Writer
   readonly #cache: Pick<PageCache, 'use'>
-  readonly #trouble: Trouble
+  readonly #errors: FileErrors
   #closed = false
 
   /** @param cache told of every use of the file */
-  constructor(writer: Writer, cache: Pick<PageCache, 'use'>, trouble = new Trouble()) {
+  constructor(writer: Writer, cache: Pick<PageCache, 'use'>, errors = new FileErrors()) {
     this.#writer = writer
     this.#cache = cache
-    this.#trouble = trouble
+    this.#errors = errors
   }
 
   /** Reads, in one turn; a checkpoint, which takes room, counts as reading. @throws unavailable when the store is closed, or what the driver's error stands for */
@@ -24,9 +24,9 @@ export class Access {
     this.refuseIfClosed()
     this.#cache.use()
     try {
-      return this.#trouble.trying(work)
+      return this.#errors.retrying(work)
     } catch (error) {
-      throw this.#trouble.told(error)
+      throw this.#errors.report(error)
     }
   }
 
@@ -99,12 +99,15 @@ export class Access {
 /** Pages in the log from which on it is worth it: 8 MB. Fewer of them are written again and again, more take longer. */
 const ENOUGH_PAGES = 1000
 
-export class LogCarrier {
-  readonly #connection: Pick<Connection, 'logPages' | 'carryLog'>
-  readonly #access: Pick<Access, 'read'>
+export class Checkpointer {
+  readonly #connection: Pick<Connection, 'logPages' | 'checkpointPassively'>
+  readonly #access: Pick<DatabaseAccess, 'read'>
   #isScheduled = false
 
-  constructor(connection: Pick<Connection, 'logPages' | 'carryLog'>, access: Pick<Access, 'read'>) {
+  constructor(
+    connection: Pick<Connection, 'logPages' | 'checkpointPassively'>,
+    access: Pick<DatabaseAccess, 'read'>,
+  ) {
     this.#connection = connection
     this.#access = access
   }
@@ -116,13 +119,13 @@ export class LogCarrier {
       if (this.#connection.logPages() < ENOUGH_PAGES) return
       this.#isScheduled = true
       // Answers leave their thread at the end of the turn after the one that gave them.
-      setImmediate(() => setImmediate(() => this.#carry()))
+      setImmediate(() => setImmediate(() => this.#checkpoint()))
     })
   }
 
-  #carry(): void {
+  #checkpoint(): void {
     this.#isScheduled = false
-    this.#try(() => this.#connection.carryLog())
+    this.#try(() => this.#connection.checkpointPassively())
   }
 
   /** What fails here is no write's fault: who looks after the disk is told, and SQLite tries it within a commit in the end. */

@@ -10,19 +10,19 @@ import type { Statement } from './statement.ts'
 import type { StoredDocument } from './stored-document.ts'
 import type { Plan } from './writer.ts'
 
-interface Surroundings {
+interface Dependencies {
   readonly documents: Documents
   readonly revisions: Revisions
   readonly feed: FeedCounts
   readonly state: State
-  readonly wear: GarbageCounters
+  readonly garbage: GarbageCounters
 }
 
 /** About the bytes that a purge writes. */
 const PURGE_BYTES = 1024
 
 export class DocWrites {
-  readonly #around: Surroundings
+  readonly #deps: Dependencies
   readonly #purges: Purges
   /**
    * Documents that the group of writes at work will look at. Each is handed out once, and whoever changes a document
@@ -31,15 +31,15 @@ export class DocWrites {
   readonly #expected = new Map<string, StoredDocument | null>()
 
   /** @param now the time, in ms since 1970 */
-  constructor(connection: Connection, around: Surroundings, now: () => number) {
-    this.#around = around
-    this.#purges = new Purges(connection, around, now)
+  constructor(connection: Connection, deps: Dependencies, now: () => number) {
+    this.#deps = deps
+    this.#purges = new Purges(connection, deps, now)
   }
 
   /** Reads what a group will look at together: one statement for all takes a fifth of the time that one for each does. */
   expect(ids: readonly string[]): void {
     if (ids.length < 2) return
-    const found = this.#around.documents.byIds(ids, undefined)
+    const found = this.#deps.documents.byIds(ids, undefined)
     for (const [at, doc] of found.entries()) this.#expected.set(ids[at] as string, doc)
   }
 
@@ -50,7 +50,7 @@ export class DocWrites {
 
   #take(id: string): StoredDocument | null {
     const expected = this.#expected.get(id)
-    if (expected === undefined) return this.#around.documents.byId(id)
+    if (expected === undefined) return this.#deps.documents.byId(id)
     this.#expected.delete(id)
     return expected
   }
@@ -59,7 +59,7 @@ export class DocWrites {
     const { id, bytes } = update
     const decide = () => {
       const doc = this.#take(id)
-      const decision = update.decide(doc, this.#around.state.view)
+      const decision = update.decide(doc, this.#deps.state.view)
       return () => this.#carryOut(id, doc, decision)
     }
     return { id, bytes, decide }
@@ -69,7 +69,7 @@ export class DocWrites {
     if ('needs' in decision) return { needs: decision.needs }
     const { result, write } = decision
     if (write !== undefined) {
-      const { documents, feed, state } = this.#around
+      const { documents, feed, state } = this.#deps
       const seq = write.sequenced || doc === null ? state.takeSeq() : doc.seq
       const effect = documents.write(id, doc, write, seq)
       if (seq !== effect.oldSeq) feed.move(effect.oldSeq, seq)
@@ -83,7 +83,7 @@ export class DocWrites {
     const { id } = update
     const decide = () => {
       const doc = this.#take(id)
-      const { result, write } = update.decide(doc, this.#around.state.view)
+      const { result, write } = update.decide(doc, this.#deps.state.view)
       return () => {
         if (doc !== null && write !== undefined) this.#purges.carryOut(doc, write)
         return { result }
@@ -112,7 +112,7 @@ interface PurgedRow {
 type PurgedDoc = NonNullable<ReturnType<Documents['byId']>>
 
 class Purges {
-  readonly #around: Surroundings
+  readonly #deps: Dependencies
   readonly #now: () => number
   readonly #one: Statement<PurgedRow>
   readonly #all: Statement<PurgedRow>
@@ -122,8 +122,8 @@ class Purges {
   readonly #newest: Statement<{ seq: number; id: string; revs: string }>
 
   /** @param now the time, in ms since 1970 */
-  constructor(connection: Connection, around: Surroundings, now: () => number) {
-    this.#around = around
+  constructor(connection: Connection, deps: Dependencies, now: () => number) {
+    this.#deps = deps
     this.#now = now
     const select = 'SELECT num, leaf, size, octet_length(body) AS bytes FROM revision WHERE doc = ?'
     this.#one = connection.prepare(`${select} AND rev = ?`)
@@ -136,7 +136,7 @@ class Purges {
 
   /** Carries out what was decided of a document, inside the transaction of the caller. */
   carryOut(doc: PurgedDoc, { purged, removed, rest, design }: PurgeWrite): void {
-    const { state } = this.#around
+    const { state } = this.#deps
     if (rest === null) this.#forgetDoc(doc)
     else this.#keep(doc, removed, rest)
     if (design) state.touchDesign()
@@ -146,7 +146,7 @@ class Purges {
   }
 
   #forgetDoc(doc: PurgedDoc): void {
-    const { feed, state } = this.#around
+    const { feed, state } = this.#deps
     const freed = this.#drop(this.#all.all(doc.num))
     this.#dropDoc.run(doc.num)
     feed.move(doc.seq, null)
@@ -154,7 +154,7 @@ class Purges {
   }
 
   #keep(doc: PurgedDoc, removed: readonly string[], rest: NonNullable<PurgeWrite['rest']>): void {
-    const { documents, feed, revisions, state } = this.#around
+    const { documents, feed, revisions, state } = this.#deps
     // Without it a time at which one of these was the document would be one at which there was none.
     revisions.noteLoss(this.#now())
     const freed = this.#drop(removed.flatMap((rev) => this.#one.get(doc.num, rev) ?? []))
@@ -171,8 +171,8 @@ class Purges {
   #drop(rows: readonly PurgedRow[]): number {
     let freed = 0
     for (const { num, leaf, size, bytes } of rows) {
-      this.#around.revisions.drop(num)
-      this.#around.wear.loosen(size - bytes)
+      this.#deps.revisions.drop(num)
+      this.#deps.garbage.loosen(size - bytes)
       freed += leaf * size
     }
     return freed
@@ -180,7 +180,7 @@ class Purges {
 
   /** The purges that are remembered, oldest first. */
   newest(): PurgeInfo[] {
-    const { purgeSeq, view } = this.#around.state
+    const { purgeSeq, view } = this.#deps.state
     return this.#newest
       .all(purgeSeq - view.purgedInfosLimit)
       .map(({ seq, id, revs }) => ({ seq, id, revs: JSON.parse(revs) as string[] }))
@@ -194,13 +194,13 @@ export type Tables = ReturnType<typeof openTables>
 /** @param now the time, in ms since 1970 */
 export function openTables(connection: Connection, now: () => number) {
   const state = new State(connection)
-  const wear = new GarbageCounters(connection)
+  const garbage = new GarbageCounters(connection)
   const blobs = new Blobs(connection)
   const attachments = new Attachments(connection, blobs)
-  const superseded = new Superseded(connection, wear)
-  const revisions = new Revisions(connection, { attachments, blobs, superseded, wear })
+  const superseded = new Superseded(connection, garbage)
+  const revisions = new Revisions(connection, { attachments, blobs, superseded, garbage })
   const documents = new Documents(connection, revisions, now)
   const feed = new FeedCounts(connection)
   const locals = new Locals(connection)
-  return { state, wear, blobs, attachments, superseded, revisions, documents, feed, locals }
+  return { state, garbage, blobs, attachments, superseded, revisions, documents, feed, locals }
 }

@@ -9,17 +9,17 @@ import type { Statement } from './statement.ts'
 export const DEFAULT_REVS_LIMIT = 1000
 
 /** The names in `meta`. */
-export const wearKeys = {
+export const garbageKeys = {
   /** Superseded revisions that no compaction has come to, and the bytes of their bodies. */
   supersededRows: 'superseded_rows',
   supersededBytes: 'superseded_bytes',
   /** Those that are kept for the time machine alone. */
-  keptRows: 'kept_rows',
-  keptBytes: 'kept_bytes',
+  retainedRows: 'kept_rows',
+  retainedBytes: 'kept_bytes',
   /** Contents that a revision has named and its successor does not: others may name them still. */
   looseBytes: 'loose_bytes',
   /** When the oldest of those that are kept was superseded, or sooner, in ms since 1970; 0: none is. */
-  oldestKept: 'oldest_kept',
+  oldestRetained: 'oldest_kept',
   /** Of the last compaction: when it ended, in ms since 1970, and the number of the last purge before it. */
   compactedAt: 'compacted_at',
   compactedPurge: 'compacted_purge',
@@ -27,10 +27,10 @@ export const wearKeys = {
   longestAncestry: 'longest_ancestry',
 } as const
 
-type Name = keyof typeof wearKeys
+type Name = keyof typeof garbageKeys
 type Counts = Record<Name, number>
 
-const NAMES = Object.keys(wearKeys) as Name[]
+const NAMES = Object.keys(garbageKeys) as Name[]
 
 export class GarbageCounters {
   readonly #put: Statement
@@ -45,7 +45,7 @@ export class GarbageCounters {
       'INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value',
     )
     const read = connection.prepare<{ value: number }>('SELECT value FROM meta WHERE key = ?')
-    const counts = NAMES.map((name) => [name, read.get(wearKeys[name])?.value ?? 0])
+    const counts = NAMES.map((name) => [name, read.get(garbageKeys[name])?.value ?? 0])
     this.#written = Object.fromEntries(counts) as Counts
     this.#now = { ...this.#written }
     // Nobody has noted it yet; where the limit was never changed, it is known all the same.
@@ -65,8 +65,8 @@ export class GarbageCounters {
 
   /** Counts superseded revisions in, or out. */
   count(kept: boolean, rows: number, bytes: number): void {
-    this.#now[kept ? 'keptRows' : 'supersededRows'] += rows
-    this.#now[kept ? 'keptBytes' : 'supersededBytes'] += bytes
+    this.#now[kept ? 'retainedRows' : 'supersededRows'] += rows
+    this.#now[kept ? 'retainedBytes' : 'supersededBytes'] += bytes
   }
 
   /** Contents may have lost the last revision that names them. */
@@ -81,12 +81,14 @@ export class GarbageCounters {
 
   /** Noted at once, since a compaction that is broken off may be the last for long. @param at in ms since 1970 */
   keepsFrom(at: number): void {
-    const { oldestKept } = this.#now
-    this.#now.oldestKept = oldestKept === 0 ? at : Math.min(oldestKept, at)
+    const { oldestRetained } = this.#now
+    this.#now.oldestRetained = oldestRetained === 0 ? at : Math.min(oldestRetained, at)
   }
 
   /** A compaction ends. @param found what it has dealt with */
-  compacted(found: Omit<Counts, 'supersededRows' | 'supersededBytes' | 'keptRows' | 'keptBytes'>): void {
+  compacted(
+    found: Omit<Counts, 'supersededRows' | 'supersededBytes' | 'retainedRows' | 'retainedBytes'>,
+  ): void {
     const looseBytes = Math.max(0, this.#now.looseBytes - found.looseBytes)
     Object.assign(this.#now, found, { looseBytes })
   }
@@ -94,7 +96,7 @@ export class GarbageCounters {
   /** Writes what differs from the file; part of the transaction that changed it. */
   flush(): void {
     for (const name of NAMES) {
-      if (this.#now[name] !== this.#written[name]) this.#put.run(wearKeys[name], this.#now[name])
+      if (this.#now[name] !== this.#written[name]) this.#put.run(garbageKeys[name], this.#now[name])
     }
   }
 
@@ -127,7 +129,7 @@ export interface SupersededRow extends Counted {
 }
 
 export class Superseded {
-  readonly #wear: GarbageCounters
+  readonly #garbage: GarbageCounters
   readonly #add: Statement
   readonly #remove: Statement<Counted>
   readonly #keep: Statement<Counted>
@@ -136,8 +138,8 @@ export class Superseded {
   readonly #noteLoss: Statement
   readonly #stamp: Statement
 
-  constructor(connection: Connection, wear: GarbageCounters) {
-    this.#wear = wear
+  constructor(connection: Connection, garbage: GarbageCounters) {
+    this.#garbage = garbage
     this.#add = connection.prepare('INSERT INTO superseded (revision, at, kept, bytes) VALUES (?, ?, 0, ?)')
     this.#remove = connection.prepare('DELETE FROM superseded WHERE revision = ? RETURNING at, kept, bytes')
     this.#keep = connection.prepare(
@@ -160,7 +162,7 @@ export class Superseded {
   /** @param revision the number of its row @param at ms since 1970 @param bytes of its body */
   add(revision: number, at: number, bytes: number): void {
     this.#add.run(revision, at, bytes)
-    this.#wear.count(false, 1, bytes)
+    this.#garbage.count(false, 1, bytes)
   }
 
   /** Its row is about to go: what documents were before it was superseded is not known whole any more. */
@@ -189,7 +191,7 @@ export class Superseded {
    */
   remove(revision: number): number | undefined {
     const row = this.#remove.get(revision)
-    if (row !== undefined) this.#wear.count(row.kept === 1, -1, -row.bytes)
+    if (row !== undefined) this.#garbage.count(row.kept === 1, -1, -row.bytes)
     return row?.at
   }
 
@@ -197,9 +199,9 @@ export class Superseded {
   keep(revision: number, at: number): void {
     const row = this.#keep.get(revision)
     if (row === undefined) return
-    this.#wear.keepsFrom(at)
-    this.#wear.count(false, -1, -row.bytes)
-    this.#wear.count(true, 1, row.bytes)
+    this.#garbage.keepsFrom(at)
+    this.#garbage.count(false, -1, -row.bytes)
+    this.#garbage.count(true, 1, row.bytes)
   }
 
   /** The next of them in the order of their rows. */

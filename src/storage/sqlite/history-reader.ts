@@ -3,7 +3,7 @@ import type { IdRange, Page, Paging, StoredAttachment, StoredRevision, StoreView
 import type { DocHistory, HistoryStore, StoredVersion, StoreHorizon, VersionRange } from '../history-store.ts'
 import type { Attachments } from './blobs.ts'
 import type { Connection } from './connection.ts'
-import type { Access } from './database-access.ts'
+import type { DatabaseAccess } from './database-access.ts'
 import type { Revisions } from './revisions.ts'
 import { fillPage, idRange, type Statement } from './statement.ts'
 import {
@@ -15,8 +15,8 @@ import {
   StoredDocument,
 } from './stored-document.ts'
 
-interface Surroundings {
-  readonly access: Access
+interface Dependencies {
+  readonly access: DatabaseAccess
   readonly revisions: Revisions
   readonly attachments: Attachments
   readonly state: { readonly view: StoreView; readonly createdAt: number }
@@ -47,17 +47,17 @@ SELECT r.num, r.rev, r.deleted, r.stored_at, r.leaf, p.at, p.kept, r.size, r.att
 
 export class History implements HistoryStore {
   readonly #connection: Connection
-  readonly #around: Surroundings
+  readonly #deps: Dependencies
   readonly #rows: HistoryRows
   readonly #byId: Statement<DocRow>
   readonly #newest: Statement<DocRow>
   readonly #oldest: Statement<readonly [storedAt: number | null]>
   readonly #meta: Statement<{ key: string; value: number }>
 
-  constructor(connection: Connection, around: Surroundings) {
+  constructor(connection: Connection, deps: Dependencies) {
     this.#connection = connection
-    this.#around = around
-    this.#rows = new HistoryRows(connection, around)
+    this.#deps = deps
+    this.#rows = new HistoryRows(connection, deps)
     this.#byId = connection.prepareTuples(`SELECT ${DOC_COLUMNS} FROM doc AS d WHERE d.id = ?`)
     this.#newest = connection.prepareTuples(
       `SELECT ${DOC_COLUMNS} FROM doc AS d WHERE d.seq < ? ORDER BY d.seq DESC LIMIT ?`,
@@ -69,10 +69,10 @@ export class History implements HistoryStore {
   }
 
   async horizon(): Promise<StoreHorizon> {
-    return this.#around.access.read(() => {
+    return this.#deps.access.read(() => {
       const times = new Map(this.#meta.all().map(({ key, value }) => [key, Number(value)]))
       const timed = times.get('timed_since') ?? 0
-      const made = this.#around.state.createdAt * 1000
+      const made = this.#deps.state.createdAt * 1000
       const begun = Math.min(made, this.#oldest.get()?.[0] ?? made)
       return { timed, whole: Math.max(timed, times.get('history_since') ?? 0), begun }
     })
@@ -82,10 +82,10 @@ export class History implements HistoryStore {
     ids: readonly string[],
     read: (doc: DocHistory | null, id: string, view: StoreView) => R,
   ): Promise<R[]> {
-    return this.#around.access.read(() =>
+    return this.#deps.access.read(() =>
       ids.map((id) => {
         const row = this.#byId.get(id)
-        return read(row === undefined ? null : this.#document(row), id, this.#around.state.view)
+        return read(row === undefined ? null : this.#document(row), id, this.#deps.state.view)
       }),
     )
   }
@@ -120,8 +120,8 @@ export class History implements HistoryStore {
     read: (doc: DocHistory, view: StoreView) => R,
     fetch: (last: DocHistory | null, limit: number) => DocRow[],
   ): Page<R> {
-    return this.#around.access.read(() => {
-      const { view } = this.#around.state
+    return this.#deps.access.read(() => {
+      const { view } = this.#deps.state
       const docs = (last: DocHistory | null, limit: number) =>
         fetch(last, limit).map((row) => this.#document(row))
       return { ...fillPage(paging, docs, (doc) => read(doc, view)), view }
@@ -148,13 +148,13 @@ class StoredHistory extends StoredDocument implements DocHistory {
 
 /** The rows of documents with those that are kept for the time machine alone. */
 class HistoryRows implements DocumentRows {
-  readonly #around: Surroundings
+  readonly #deps: Dependencies
   readonly #versions: Statement<VersionRow>
   readonly #revision: Statement<readonly [num: number, deleted: number]>
   readonly #content: Statement<ContentRow>
 
-  constructor(connection: Connection, around: Surroundings) {
-    this.#around = around
+  constructor(connection: Connection, deps: Dependencies) {
+    this.#deps = deps
     this.#versions = connection.prepareTuples(VERSIONS)
     this.#revision = connection.prepareTuples('SELECT num, deleted FROM revision WHERE doc = ? AND rev = ?')
     this.#content = connection.prepareTuples('SELECT body, attachments, deleted FROM revision WHERE num = ?')
@@ -171,14 +171,14 @@ class HistoryRows implements DocumentRows {
         deleted: deleted === 1,
         storedAt,
         supersededAt: leaf === 1 ? null : (supersededAt ?? 0),
-        kept: kept === 1,
+        isRetained: kept === 1,
         size,
         attachments,
       }))
   }
 
   branchesOf(doc: number) {
-    return this.#around.revisions.branchesOf(doc)
+    return this.#deps.revisions.branchesOf(doc)
   }
 
   revisionsOf(doc: number): StoredRevision[] {
@@ -187,8 +187,8 @@ class HistoryRows implements DocumentRows {
     })
   }
 
-  keptOf(doc: number): string[] {
-    return this.#around.revisions.keptOf(doc)
+  retainedOf(doc: number): string[] {
+    return this.#deps.revisions.retainedOf(doc)
   }
 
   isDeleted({ doc, rev }: RevisionPlace): boolean | null {
@@ -203,15 +203,15 @@ class HistoryRows implements DocumentRows {
 
   attachmentsOf(place: RevisionPlace): StoredAttachment[] {
     const num = this.#numOf(place)
-    return num === undefined ? [] : this.#around.attachments.of(num)
+    return num === undefined ? [] : this.#deps.attachments.of(num)
   }
 
   ancestryOf(place: RevisionPlace): Uint8Array {
-    return this.#around.revisions.ancestryOf(place)
+    return this.#deps.revisions.ancestryOf(place)
   }
 
   bytesOf(blob: number): Uint8Array {
-    return this.#around.revisions.bytesOf(blob)
+    return this.#deps.revisions.bytesOf(blob)
   }
 
   #numOf({ doc, rev, num }: RevisionPlace): number | undefined {

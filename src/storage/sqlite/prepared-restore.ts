@@ -6,7 +6,7 @@ import { dirname } from 'node:path'
 import { syncPath } from '../../core/durable-files.ts'
 import { CouchError } from '../../core/errors.ts'
 import { isCheckpoint } from '../checkpoints.ts'
-import { beginEpoch, type Epochs, epochId, hasGoneBack, type Mark } from '../sequence.ts'
+import { beginEpoch, type Epochs, epochId, isRolledBack, type LastKnownSequence } from '../sequence.ts'
 import type { Prepared } from '../storage-engine.ts'
 import { APPLICATION_ID, Connection, type ConnectionOptions, storageError } from './connection.ts'
 import type { Files } from './files.ts'
@@ -67,7 +67,7 @@ function examined(
   try {
     checkKind(connection, copy)
     migrate(connection, copy)
-    beginAnew(connection, now, [])
+    markRestored(connection, now, [])
     const count = (key: string) => Number(metaOf(connection, key) ?? 0)
     return { updateSeq: count('update_seq'), docCount: count('doc_count') }
   } finally {
@@ -114,7 +114,7 @@ const PAGE = 500
  * @param now ms since 1970
  * @param others seconds since 1970 at which databases were made that it must not be taken for
  */
-export function beginAnew(connection: Connection, now: number, others: readonly number[]): void {
+export function markRestored(connection: Connection, now: number, others: readonly number[]): void {
   connection.exec('BEGIN IMMEDIATE')
   try {
     const put = connection.prepare(
@@ -137,16 +137,20 @@ export function beginAnew(connection: Connection, now: number, others: readonly 
 
 /**
  * Lets a database begin anew that is not as far as it was when last heard of.
- * @param mark undefined: it never was heard of
+ * @param lastKnown undefined: it never was heard of
  * @param now ms since 1970
  * @returns whether it was put back by hand
  */
-export function beginAnewIfPutBack(connection: Connection, mark: Mark | undefined, now: number): boolean {
-  if (mark === undefined) return false
+export function markRestoredIfRolledBack(
+  connection: Connection,
+  lastKnown: LastKnownSequence | undefined,
+  now: number,
+): boolean {
+  if (lastKnown === undefined) return false
   const epochs = JSON.parse(String(metaOf(connection, 'epochs'))) as Epochs
   const updateSeq = Number(metaOf(connection, 'update_seq') ?? 0)
-  if (!hasGoneBack({ epochs, updateSeq }, mark)) return false
-  beginAnew(connection, now, [])
+  if (!isRolledBack({ epochs, updateSeq }, lastKnown)) return false
+  markRestored(connection, now, [])
   return true
 }
 

@@ -40,11 +40,11 @@ interface AncestryRow {
 }
 
 /** What a document's rows stand beside. */
-interface Surroundings {
+interface Dependencies {
   readonly attachments: Attachments
   readonly blobs: Blobs
   readonly superseded: Superseded
-  readonly wear: GarbageCounters
+  readonly garbage: GarbageCounters
 }
 
 /** The write that a revision is part of. */
@@ -68,7 +68,7 @@ export class Revisions implements DocumentRows {
   readonly #attachments: Attachments
   readonly #blobs: Blobs
   readonly #superseded: Superseded
-  readonly #wear: GarbageCounters
+  readonly #garbage: GarbageCounters
   readonly #revision: Statement<FoundRow>
   readonly #insertRevision: Statement
   readonly #updateRevision: Statement
@@ -85,11 +85,11 @@ export class Revisions implements DocumentRows {
   readonly #deleted: Statement<readonly [deleted: number]>
   #lastRevision: number
 
-  constructor(connection: Connection, { attachments, blobs, superseded, wear }: Surroundings) {
+  constructor(connection: Connection, { attachments, blobs, superseded, garbage }: Dependencies) {
     this.#attachments = attachments
     this.#blobs = blobs
     this.#superseded = superseded
-    this.#wear = wear
+    this.#garbage = garbage
     this.#revision = connection.prepare(
       'SELECT num, rev, leaf, deleted, size, attachments, octet_length(body) AS bytes, ' +
         `CASE WHEN leaf THEN 0 ELSE ${IS_KEPT} END AS kept FROM revision AS r WHERE doc = ? AND rev = ?`,
@@ -171,13 +171,13 @@ export class Revisions implements DocumentRows {
   /** A leaf is none any more. @param whole the write that makes it so */
   #supersede({ num, bytes, attachments }: FoundRow, { blobs, at }: Whole): void {
     this.#superseded.add(num, at, bytes)
-    if (attachments > 0) this.#wear.loosen(this.#attachments.bytesWithout(num, blobs()))
+    if (attachments > 0) this.#garbage.loosen(this.#attachments.bytesWithout(num, blobs()))
   }
 
   /** Before another content takes its place. */
   #dropContent({ num, size, bytes }: FoundRow): void {
     this.#attachments.drop(num)
-    this.#wear.loosen(size - bytes)
+    this.#garbage.loosen(size - bytes)
   }
 
   #putRevision({ doc, at }: Whole, rev: string, stored: number | undefined, columns: Value[]): number {
@@ -237,7 +237,7 @@ export class Revisions implements DocumentRows {
       .map(({ rev, deleted, leaf }) => ({ rev, deleted: deleted === 1, leaf: leaf === 1 }))
   }
 
-  keptOf(doc: number): string[] {
+  retainedOf(doc: number): string[] {
     return this.#kept.all(doc).map(({ rev }) => rev)
   }
 

@@ -5,7 +5,7 @@ import { CouchError } from '../../core/errors.ts'
 import { longCall } from '../../core/heartbeat.ts'
 import { APPLICATION_ID, Connection, type ConnectionOptions, isBusy, storageError } from './connection.ts'
 import type { Files } from './files.ts'
-import { beginAnew, createdAtOf } from './prepared-restore.ts'
+import { createdAtOf, markRestored } from './prepared-restore.ts'
 
 /**
  * Puts a copy in the place of what belongs to the server, which is kept; databases stay as they are. The folder's lock
@@ -122,7 +122,7 @@ interface Before {
 export function setApart(path: string, { createdAt, isStillInPlace, now, onOperation }: Before): void {
   withFile(path, onOperation, (connection) => {
     const isLater = createdAt === null || createdAtOf(connection) > createdAt
-    if (isStillInPlace || !isLater) beginAnew(connection, now, [createdAt ?? 0])
+    if (isStillInPlace || !isLater) markRestored(connection, now, [createdAt ?? 0])
   })
 }
 

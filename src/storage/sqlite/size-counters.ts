@@ -2,7 +2,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { GarbageCounts, SizePart, StoreSizes } from '../upkeep.ts'
 import type { Connection } from './connection.ts'
-import type { Access } from './database-access.ts'
+import type { DatabaseAccess } from './database-access.ts'
 import type { GarbageCounters } from './garbage.ts'
 import { fileBytes, logOf } from './page-copy.ts'
 import type { State } from './state.ts'
@@ -15,10 +15,10 @@ const ROW_BYTES = 200
 /** Rows looked at in one query. */
 const ROWS = 200
 
-interface Surroundings {
-  readonly access: Access
+interface Dependencies {
+  readonly access: DatabaseAccess
   readonly state: State
-  readonly wear: GarbageCounters
+  readonly garbage: GarbageCounters
 }
 
 /** A row's key, which of the counts it belongs to, and its bytes. */
@@ -36,17 +36,17 @@ const WALKS = {
 export class Sizes {
   readonly #connection: Connection
   readonly #path: string
-  readonly #around: Surroundings
+  readonly #deps: Dependencies
   readonly #pageCount: Statement<{ page_count: number }>
   readonly #freeCount: Statement<{ freelist_count: number }>
   readonly #pageSize: number
-  #wear: GarbageCounts | undefined
+  #garbage: GarbageCounts | undefined
 
   /** @param path of the file */
-  constructor(connection: Connection, path: string, around: Surroundings) {
+  constructor(connection: Connection, path: string, deps: Dependencies) {
     this.#connection = connection
     this.#path = path
-    this.#around = around
+    this.#deps = deps
     this.#pageCount = connection.prepare('PRAGMA page_count')
     this.#freeCount = connection.prepare('PRAGMA freelist_count')
     this.#pageSize = Number(connection.pragma('page_size'))
@@ -54,32 +54,32 @@ export class Sizes {
 
   /** For the database's information object. */
   info(): { readonly file: number; readonly active: number; readonly external: number } {
-    const { state, wear } = this.#around
+    const { state, garbage } = this.#deps
     const used = this.#pages() - this.#free()
     return {
       file: this.#file(),
-      active: Math.max(0, used * this.#pageSize - wear.counts.keptBytes),
+      active: Math.max(0, used * this.#pageSize - garbage.counts.retainedBytes),
       external: state.externalBytes,
     }
   }
 
   /** Asked every now and then: of a file that rests nothing is read. */
-  wear(): GarbageCounts {
-    if (this.#wear?.writes !== this.#around.wear.writes) this.#wear = this.#readWear()
-    return this.#wear
+  garbage(): GarbageCounts {
+    if (this.#garbage?.writes !== this.#deps.garbage.writes) this.#garbage = this.#readGarbage()
+    return this.#garbage
   }
 
-  #readWear(): GarbageCounts {
-    const { state, wear } = this.#around
-    const { supersededRows, supersededBytes, looseBytes, oldestKept, compactedAt } = wear.counts
-    const { compactedPurge, longestAncestry } = wear.counts
+  #readGarbage(): GarbageCounts {
+    const { state, garbage } = this.#deps
+    const { supersededRows, supersededBytes, looseBytes, oldestRetained, compactedAt } = garbage.counts
+    const { compactedPurge, longestAncestry } = garbage.counts
     return {
-      writes: wear.writes,
+      writes: garbage.writes,
       fileBytes: this.#pages() * this.#pageSize,
       freeBytes: this.#free() * this.#pageSize,
       supersededBytes: supersededBytes + supersededRows * ROW_BYTES,
       looseBytes,
-      oldestKept: oldestKept === 0 ? null : oldestKept,
+      oldestRetained: oldestRetained === 0 ? null : oldestRetained,
       compactedAt,
       isOwed: state.purgeSeq > compactedPurge || longestAncestry > state.view.revsLimit,
     }
@@ -90,13 +90,13 @@ export class Sizes {
     const [live, tombstones] = await this.#walk('bodies', 0)
     const [attachments] = await this.#walk('blobs', 0)
     const [local] = await this.#walk('locals', '')
-    return this.#around.access.read(() => this.#whole({ live, tombstones, attachments, local }))
+    return this.#deps.access.read(() => this.#whole({ live, tombstones, attachments, local }))
   }
 
   #whole(walked: Pick<StoreSizes, 'live' | 'tombstones' | 'attachments' | 'local'>): StoreSizes {
-    const { supersededRows, supersededBytes, keptRows, keptBytes } = this.#around.wear.counts
+    const { supersededRows, supersededBytes, retainedRows, retainedBytes } = this.#deps.garbage.counts
     const old = { count: supersededRows, bytes: supersededBytes }
-    const kept = { count: keptRows, bytes: keptBytes }
+    const kept = { count: retainedRows, bytes: retainedBytes }
     const count = this.#free()
     const free = { count, bytes: count * this.#pageSize }
     const parts = [...Object.values(walked), old, kept, free]
@@ -113,7 +113,7 @@ export class Sizes {
     let last: number | string | null = first
     while (last !== null) {
       const from: number | string = last
-      last = this.#around.access.read(() => stretch(page, from, sums))
+      last = this.#deps.access.read(() => stretch(page, from, sums))
       await nextTurn()
     }
     return [sums[0], sums[1]].map(({ count, bytes }) => ({ count, bytes })) as [SizePart, SizePart]

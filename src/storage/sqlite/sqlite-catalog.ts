@@ -9,28 +9,28 @@ import type {
   Catalog,
   CatalogUpdates,
   DatabaseEntry,
-  NamedMark,
+  DatabaseSequence,
   RecordWrite,
   Replaced,
   ServerRecord,
   UpdatesRange,
 } from '../catalog.ts'
 import {
-  forgetMark,
+  forgetLastKnown,
   RECORDS_SCHEMA,
-  readMarks,
+  readLastKnown,
   readRecords,
   UPDATE_LOG_SCHEMA,
   UpdateLog,
-  writeMarks,
+  writeLastKnown,
   writeRecords,
 } from './catalog-tables.ts'
 import { Connection, type ConnectionOptions, isBusy, isFull, storageError } from './connection.ts'
+import { type DiskWatch, FileErrors } from './file-errors.ts'
 import type { Files } from './files.ts'
 import { syncPath } from './page-copy.ts'
 import { type Migration, migrate } from './schema.ts'
 import { FolderLock, inUse, replaceServerFile, setApart, settled } from './server-file.ts'
-import { type DiskWatch, Trouble } from './sqlite-errors.ts'
 import { State } from './state.ts'
 import type { Upgrades } from './upgrade.ts'
 
@@ -64,7 +64,7 @@ export class SqliteCatalog implements Catalog {
   readonly #lock: FolderLock
   readonly #connection: Connection
   readonly #options: CatalogOptions
-  readonly #trouble: Trouble
+  readonly #errors: FileErrors
   readonly #updates: UpdateLog
   /** Written to before the start, which a full disk kept from being noted. */
   readonly #owed = new Set<string>()
@@ -93,7 +93,7 @@ export class SqliteCatalog implements Catalog {
     const { files } = options
     this.#files = files
     this.#options = options
-    this.#trouble = new Trouble('', options.watch)
+    this.#errors = new FileErrors('', options.watch)
     this.#lock = lock
     this.#connection = connection
     try {
@@ -124,11 +124,11 @@ export class SqliteCatalog implements Catalog {
    */
   #adopt(): void {
     const found = new Set(this.#files.databases())
-    const marks = readMarks(this.#connection)
+    const sequences = readLastKnown(this.#connection)
     const rows = this.#rows()
     for (const { name, incarnation } of rows.filter(({ name }) => found.has(name))) {
-      const mark = marks.get(name)
-      this.#entries.set(name, { name, incarnation, ...(mark && { mark }) })
+      const lastKnown = sequences.get(name)
+      this.#entries.set(name, { name, incarnation, ...(lastKnown && { lastKnown }) })
       if (this.#files.isLeftOpen(name)) this.#owed.add(name)
     }
     try {
@@ -150,7 +150,7 @@ export class SqliteCatalog implements Catalog {
 
   /** As {@link #attempt}; on a full disk again, if room was made. Not for what grows. */
   #transaction<R>(work: () => R): R {
-    return this.#trouble.trying(() => this.#attempt(work))
+    return this.#errors.retrying(() => this.#attempt(work))
   }
 
   #attempt<R>(work: () => R): R {
@@ -179,14 +179,14 @@ export class SqliteCatalog implements Catalog {
     this.#connection
       .prepare('INSERT OR REPLACE INTO database (name, incarnation) VALUES (?, ?)')
       .run(name, incarnation)
-    forgetMark(this.#connection, name)
+    forgetLastKnown(this.#connection, name)
     this.#updates.note([name], 'created')
     return { name, incarnation }
   }
 
   #forget(name: string): void {
     this.#connection.prepare('DELETE FROM database WHERE name = ?').run(name)
-    forgetMark(this.#connection, name)
+    forgetLastKnown(this.#connection, name)
     this.#updates.note([name], 'deleted')
   }
 
@@ -262,19 +262,19 @@ export class SqliteCatalog implements Catalog {
     this.#files.discard(name, draft)
   }
 
-  async noteUpdated(names: readonly string[], marks: readonly NamedMark[] = []): Promise<void> {
+  async noteUpdated(names: readonly string[], sequences: readonly DatabaseSequence[] = []): Promise<void> {
     const listed = [...new Set([...this.#owed, ...names])].filter((name) => this.#entries.has(name))
-    const known = marks.filter(({ name }) => this.#entries.has(name))
+    const known = sequences.filter(({ name }) => this.#entries.has(name))
     try {
       if (listed.length === 0 && known.length === 0) return
       this.#transaction(() => {
         this.#updates.note(listed, 'updated')
-        writeMarks(this.#connection, known)
+        writeLastKnown(this.#connection, known)
       })
       this.#owed.clear()
       for (const { name, epoch, updateSeq } of known) {
         const entry = this.#entries.get(name) as DatabaseEntry
-        this.#entries.set(name, { ...entry, mark: { epoch, updateSeq } })
+        this.#entries.set(name, { ...entry, lastKnown: { epoch, updateSeq } })
       }
     } catch (error) {
       throw storageError(error)

@@ -2,19 +2,19 @@ import { existsSync } from 'node:fs'
 import Sqlite from 'better-sqlite3'
 import { CouchError } from '../../core/errors.ts'
 import type { Catalog } from '../catalog.ts'
-import type { RememberingStore } from '../history-store.ts'
-import type { Mark } from '../sequence.ts'
+import type { VersionedStore } from '../history-store.ts'
+import type { LastKnownSequence } from '../sequence.ts'
 import type { CopyFacts, DatabaseSnapshot, Prepared, StorageEngine } from '../storage-engine.ts'
-import type { CommitTally, KeptBodies } from '../upkeep.ts'
+import type { CommitTally, RetainedVersions } from '../upkeep.ts'
 import { storageError } from './connection.ts'
+import { type DiskWatch, FileErrors } from './file-errors.ts'
 import { Files } from './files.ts'
-import { wearKeys } from './garbage.ts'
+import { garbageKeys } from './garbage.ts'
 import { PageCaches } from './page-caches.ts'
 import { prepareCopy } from './prepared-restore.ts'
 import { MIGRATIONS, RefusedFile } from './schema.ts'
 import { checkCatalogCopy, checkCopy, openForReading, SqliteSnapshot } from './snapshot.ts'
 import { SqliteCatalog } from './sqlite-catalog.ts'
-import { type DiskWatch, Trouble } from './sqlite-errors.ts'
 import { SqliteStore } from './store.ts'
 import { Upgrades } from './upgrade.ts'
 
@@ -53,7 +53,7 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
       return catalog
     },
 
-    async openDatabase(name: string, mark?: Mark): Promise<RememberingStore> {
+    async openDatabase(name: string, lastKnown?: LastKnownSequence): Promise<VersionedStore> {
       const path = files.path(name)
       if (!existsSync(path)) throw new CouchError('no_database')
       try {
@@ -62,10 +62,10 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
           label: `The database ${name}`,
           migrations: MIGRATIONS,
           copyPath: (schema) => files.copyPath(name, schema),
-          onAlone: () => watch?.onAlone?.(name),
+          onExclusive: () => watch?.onExclusive?.(name),
         })
         const onClosed = () => stores.delete(store)
-        const options = { connection, caches, tally, now, mark, watch, onClosed }
+        const options = { connection, caches, tally, now, lastKnown, watch, onClosed }
         const store: SqliteStore = new SqliteStore(name, path, options)
         stores.add(store)
         return store
@@ -74,11 +74,11 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
       }
     },
 
-    async keptBodies(name: string): Promise<KeptBodies | null> {
+    async retainedVersions(name: string): Promise<RetainedVersions | null> {
       const path = files.path(name)
       if (!existsSync(path)) throw new CouchError('no_database')
       try {
-        return keptBodies(path, files.isLeftOpen(name))
+        return retainedVersionsIn(path, files.isLeftOpen(name))
       } catch (error) {
         throw storageError(error)
       }
@@ -118,7 +118,7 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
 }
 
 function openFault(name: string, cause: unknown, watch: DiskWatch | undefined): CouchError {
-  const said = new Trouble(name, watch).told(cause)
+  const said = new FileErrors(name, watch).report(cause)
   if (said instanceof CouchError && said.code !== 'internal_server_error') return said
   const reason =
     cause instanceof RefusedFile ? cause.message : `The database ${name} cannot be opened; the log has more.`
@@ -133,15 +133,15 @@ function openFault(name: string, cause: unknown, watch: DiskWatch | undefined): 
  * @returns null: the file is of another schema; none before this one keeps any
  * @throws SqliteError
  */
-function keptBodies(path: string, isLeftOpen: boolean): KeptBodies | null {
+function retainedVersionsIn(path: string, isLeftOpen: boolean): RetainedVersions | null {
   const file = isLeftOpen ? openForReading(path) : openToClose(path)
   try {
     if (file.pragma('user_version', { simple: true }) !== MIGRATIONS.length) return null
     const read = file.prepare('SELECT value FROM meta WHERE key = ?').pluck()
-    const [oldestKept, compactedAt] = [wearKeys.oldestKept, wearKeys.compactedAt].map((key) =>
+    const [oldestRetained, compactedAt] = [garbageKeys.oldestRetained, garbageKeys.compactedAt].map((key) =>
       Number(read.get(key) ?? 0),
     ) as [number, number]
-    return { oldestKept: oldestKept || null, compactedAt }
+    return { oldestRetained: oldestRetained || null, compactedAt }
   } finally {
     file.close()
   }

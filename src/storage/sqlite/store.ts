@@ -1,8 +1,8 @@
 /** A database in one SQLite file: the contract of storage/engine.ts over the tables of schema.ts. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type {
-  BlobPin,
-  BlobStage,
+  BlobReference,
+  BlobUpload,
   DocState,
   DocUpdate,
   IdRange,
@@ -18,21 +18,21 @@ import type {
   StoreView,
   Touches,
 } from '../engine.ts'
-import type { RememberingStore } from '../history-store.ts'
-import type { Epoch, Mark } from '../sequence.ts'
+import type { VersionedStore } from '../history-store.ts'
+import type { Epoch, LastKnownSequence } from '../sequence.ts'
 import type { CommitTally, CompactOptions, GarbageCounts, StoreSizes } from '../upkeep.ts'
 import { Compaction } from './compaction.ts'
 import type { Connection } from './connection.ts'
-import { Access, LogCarrier } from './database-access.ts'
+import { Checkpointer, DatabaseAccess } from './database-access.ts'
 import { DocWrites, openTables, type Tables } from './document-writes.ts'
 import { SMALL_WRITE } from './documents.ts'
+import { type DiskWatch, FileErrors } from './file-errors.ts'
 import { History } from './history-reader.ts'
 import { PageCache, type PageCaches } from './page-caches.ts'
-import { beginAnewIfPutBack } from './prepared-restore.ts'
+import { markRestoredIfRolledBack } from './prepared-restore.ts'
 import { Sizes } from './size-counters.ts'
-import { type DiskWatch, Trouble } from './sqlite-errors.ts'
-import { Holds, Staging } from './staging.ts'
 import { fillPage } from './statement.ts'
+import { References, Uploads } from './uploads.ts'
 import { Writer } from './writer.ts'
 
 /** Rows counted in one turn: about a millisecond's work. */
@@ -51,23 +51,23 @@ interface StoreOptions {
   /** The time, in ms since 1970. */
   now(): number
   /** How far the database was when last heard of. */
-  readonly mark?: Mark | undefined
+  readonly lastKnown?: LastKnownSequence | undefined
   onClosed(): void
 }
 
-export class SqliteStore implements RememberingStore {
+export class SqliteStore implements VersionedStore {
   readonly history: History
-  readonly wasPutBack: boolean
+  readonly wasRolledBack: boolean
   readonly #name: string
   readonly #connection: Connection
   readonly #tables: Tables
-  readonly #holds = new Holds()
-  readonly #staging: Staging
+  readonly #references = new References()
+  readonly #uploads: Uploads
   readonly #sizes: Sizes
   readonly #docWrites: DocWrites
-  readonly #access: Access
+  readonly #access: DatabaseAccess
   readonly #compaction: Compaction
-  readonly #log: LogCarrier
+  readonly #checkpointer: Checkpointer
   readonly #listeners: ((updateSeq: number, epoch: string) => void)[] = []
   readonly #options: StoreOptions
   readonly #cache: PageCache
@@ -80,44 +80,44 @@ export class SqliteStore implements RememberingStore {
     this.#connection = options.connection
     this.#cache = new PageCache(this.#connection, options.caches)
     try {
-      this.wasPutBack = beginAnewIfPutBack(this.#connection, options.mark, options.now())
+      this.wasRolledBack = markRestoredIfRolledBack(this.#connection, options.lastKnown, options.now())
       this.#tables = openTables(this.#connection, options.now)
     } catch (error) {
       this.#connection.close()
       throw error
     }
-    const { state, wear, feed } = this.#tables
+    const { state, garbage, feed } = this.#tables
     this.#docWrites = new DocWrites(this.#connection, this.#tables, options.now)
-    const trouble = new Trouble(name, options.watch)
+    const errors = new FileErrors(name, options.watch)
     const memory = {
       expect: (ids: readonly string[]) => this.#docWrites.expect(ids),
       flush: () => {
         feed.flush()
         state.flush()
-        wear.flush()
+        garbage.flush()
       },
       committed: (writes: number, ms: number) => this.#committed(writes, ms),
       back: () => this.#back(),
     }
-    const access = new Access(new Writer(this.#connection, memory, trouble), this.#cache, trouble)
+    const access = new DatabaseAccess(new Writer(this.#connection, memory, errors), this.#cache, errors)
     this.#access = access
-    this.#log = new LogCarrier(this.#connection, access)
-    this.#staging = new Staging(access, this.#tables.blobs, this.#holds)
-    this.#staging.sweep()
-    const around = { ...this.#tables, access, holds: this.#holds, now: options.now }
-    this.history = new History(this.#connection, around)
-    this.#compaction = new Compaction(this.#connection, around)
-    this.#sizes = new Sizes(this.#connection, path, { access, state, wear })
+    this.#checkpointer = new Checkpointer(this.#connection, access)
+    this.#uploads = new Uploads(access, this.#tables.blobs, this.#references)
+    this.#uploads.sweep()
+    const deps = { ...this.#tables, access, references: this.#references, now: options.now }
+    this.history = new History(this.#connection, deps)
+    this.#compaction = new Compaction(this.#connection, deps)
+    this.#sizes = new Sizes(this.#connection, path, { access, state, garbage })
   }
 
   #committed(writes: number, ms: number): void {
     this.#docWrites.forgetExpected()
     this.#tables.feed.forget()
     const updates = this.#tables.state.committed()
-    this.#tables.wear.committed()
+    this.#tables.garbage.committed()
     this.#options.tally?.add(writes, updates, ms)
     if (updates > 0) this.#tell()
-    this.#log.committed()
+    this.#checkpointer.committed()
   }
 
   #tell(): void {
@@ -130,7 +130,7 @@ export class SqliteStore implements RememberingStore {
     this.#docWrites.forgetExpected()
     this.#tables.feed.forget()
     this.#tables.state.restore()
-    this.#tables.wear.restore()
+    this.#tables.garbage.restore()
   }
 
   async info(): Promise<StoreInfo> {
@@ -236,12 +236,12 @@ export class SqliteStore implements RememberingStore {
     return this.#access.read(() => this.#tables.blobs.read(blob, offset, length))
   }
 
-  async pinBlob(blob: number): Promise<BlobPin | null> {
-    return this.#staging.pin(blob)
+  async referenceBlob(blob: number): Promise<BlobReference | null> {
+    return this.#uploads.reference(blob)
   }
 
-  async stageBlob(): Promise<BlobStage> {
-    return this.#staging.begin()
+  async uploadBlob(): Promise<BlobUpload> {
+    return this.#uploads.begin()
   }
 
   async updateDocs<R, N = never>(updates: readonly DocUpdate<R, N>[]): Promise<Outcome<R, N>[]> {
@@ -260,9 +260,9 @@ export class SqliteStore implements RememberingStore {
     return this.#compaction.run(options)
   }
 
-  async wear(): Promise<GarbageCounts> {
+  async garbage(): Promise<GarbageCounts> {
     this.#access.refuseIfClosed()
-    return this.#sizes.wear()
+    return this.#sizes.garbage()
   }
 
   async sizes(): Promise<StoreSizes> {
@@ -299,7 +299,7 @@ export class SqliteStore implements RememberingStore {
       const { result, write } = decide(this.#tables.state.view)
       return () => {
         if (write !== undefined) this.#tables.state.change(write)
-        if (write?.revsLimit !== undefined) this.#tables.wear.allowAncestry(write.revsLimit)
+        if (write?.revsLimit !== undefined) this.#tables.garbage.allowAncestry(write.revsLimit)
         return result
       }
     })

@@ -42,7 +42,7 @@ export interface RevisionPlace {
 export interface DocumentRows {
   branchesOf(doc: number): Branch[]
   revisionsOf(doc: number): StoredRevision[]
-  keptOf(doc: number): string[]
+  retainedOf(doc: number): string[]
   isDeleted(place: RevisionPlace): boolean | null
   contentOf(place: RevisionPlace): ContentRow | undefined
   attachmentsOf(place: RevisionPlace): StoredAttachment[]
@@ -97,8 +97,8 @@ export class StoredDocument implements DocState {
     return this.#rows.revisionsOf(this.num)
   }
 
-  kept(): readonly string[] {
-    return this.#rows.keptOf(this.num)
+  retained(): readonly string[] {
+    return this.#rows.retainedOf(this.num)
   }
 
   isDeleted(rev: string): boolean | null {

@@ -27,7 +27,7 @@ interface UpgradedFile {
   /** Where its copy goes. @param schema the one it has */
   copyPath(schema: number): string
   /** It was opened so that nobody else can open it, for want of room on the disk. */
-  onAlone?(): void
+  onExclusive?(): void
 }
 
 interface UpgradesOptions {
@@ -58,7 +58,7 @@ export class Upgrades {
     return this.#limiter.run(() => this.#upgraded(file))
   }
 
-  #connect({ path, mayBeNew = false, onAlone }: UpgradedFile): Connection {
+  #connect({ path, mayBeNew = false, onExclusive }: UpgradedFile): Connection {
     // A file gets its name when it is finished: one that has lost everything is no empty database.
     if (!mayBeNew && statSync(path).size === 0) throw new CouchError('damaged_file')
     const options = { onOperation: this.#options.onOperation, mustExist: !mayBeNew }
@@ -69,7 +69,7 @@ export class Upgrades {
       // The index of the log is a file that all who have opened it share. On a disk without room for that it is in
       // memory, and nobody else can open the file.
       const alone = readable(new Connection(path, { ...options, exclusive: true }), mayBeNew)
-      onAlone?.()
+      onExclusive?.()
       return alone
     }
   }

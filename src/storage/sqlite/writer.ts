@@ -9,7 +9,7 @@
  * would then run in autocommit, hence the question after every error whether the transaction still stands.
  */
 import type { Connection } from './connection.ts'
-import { TRIALS_AGAIN, Trouble } from './sqlite-errors.ts'
+import { FileErrors, RETRIES } from './file-errors.ts'
 
 /** One write. */
 export interface Plan<O = unknown> {
@@ -61,17 +61,17 @@ const GROUP_MS = 5
 export class Writer {
   readonly #connection: Connection
   readonly #memory: Memory
-  readonly #trouble: Trouble
+  readonly #errors: FileErrors
   readonly #queue: Job[] = []
   /** Writes of a group that failed as a whole: each is tried by itself before anything newer. */
   readonly #alone: Job[] = []
   #scheduled = false
   readonly #idle: (() => void)[] = []
 
-  constructor(connection: Connection, memory: Memory, trouble = new Trouble()) {
+  constructor(connection: Connection, memory: Memory, errors = new FileErrors()) {
     this.#connection = connection
     this.#memory = memory
-    this.#trouble = trouble
+    this.#errors = errors
   }
 
   /** Takes a write; it is carried out in this turn of the event loop or a later one, in the order taken. */
@@ -157,13 +157,13 @@ export class Writer {
       carryOut = entry.job.plan.decide()
     } catch (error) {
       if (!this.#connection.inTransaction) throw error
-      entry.refusal = { error: this.#trouble.told(error) }
+      entry.refusal = { error: this.#errors.report(error) }
       return
     }
     entry.outcome = carryOut()
   }
 
-  #commitAlone(job: Job, again = job.plan.grows ? 0 : TRIALS_AGAIN): void {
+  #commitAlone(job: Job, again = job.plan.grows ? 0 : RETRIES): void {
     let outcome: unknown
     let ms: number
     try {
@@ -172,8 +172,8 @@ export class Writer {
       ms = this.#commit()
     } catch (error) {
       this.#undo(error)
-      if (again > 0 && this.#trouble.isWorthAnotherTrial(error)) this.#commitAlone(job, again - 1)
-      else job.failed(this.#trouble.told(error))
+      if (again > 0 && this.#errors.isWorthRetrying(error)) this.#commitAlone(job, again - 1)
+      else job.failed(this.#errors.report(error))
       return
     }
     this.#memory.committed(1, ms)

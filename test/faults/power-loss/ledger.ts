@@ -8,7 +8,7 @@ import type { RecordedEvent } from './recorder.ts'
 /** A thing by its key, such as `doc|notes@1|a`, and its content as text; null: it is not there. */
 export type Sets = readonly (readonly [key: string, value: string | null])[]
 
-type Mark =
+type LastKnownSequence =
   | { readonly begin: number; readonly sets: Sets }
   | { readonly ack: number }
   | { readonly seen: string; readonly seq: number }
@@ -72,7 +72,7 @@ export class MarkWriter {
     }
   }
 
-  #mark(mark: Mark): void {
+  #mark(mark: LastKnownSequence): void {
     writeSync(this.#file, JSON.stringify(mark))
   }
 }
@@ -97,7 +97,7 @@ export class Ledger {
     const open = new Map<number, Value[]>()
     events.forEach((event, at) => {
       if (event.kind !== 'mark') return
-      const mark = JSON.parse(event.text) as Mark
+      const mark = JSON.parse(event.text) as LastKnownSequence
       if ('begin' in mark) open.set(mark.begin, this.#begun(mark.sets, at))
       else if ('seen' in mark) this.#seen.push({ database: mark.seen, seq: mark.seq, at })
       else if ('problem' in mark) this.problems.push(mark.problem)

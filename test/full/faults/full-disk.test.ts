@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import t, { type Test } from 'tap'
-import { BALLAST_BYTES } from '../../../src/storage/free-space.ts'
+import { RESERVED_BYTES } from '../../../src/storage/free-space.ts'
 import { type Answer, startServerProcess, until } from '../../faults/server-process.ts'
 import { smallDisk, withSmallDisks } from '../../faults/small-disk.ts'
 
@@ -173,7 +173,7 @@ withSmallDisks(t, import.meta.url, () => {
     t.ok(isRefused(await server.ask('PUT', '/second/x', note(1))))
     disk.empty()
     await until('writes are taken', async () => (await server.ask('PUT', '/second/b', {})).status === 201)
-    await until('there is a ballast again', () => existsSync(ballast) && disk.free() > BALLAST_BYTES)
+    await until('there is a ballast again', () => existsSync(ballast) && disk.free() > RESERVED_BYTES)
     t.equal(await write(setting, 2000, 20), 201)
     await allThere(t, setting)
     t.match(await server.stop(), { code: 0 })

@@ -107,7 +107,7 @@ export const compactionCases: StorageCases = {
   'a blob that is held stays, and goes with the next compaction': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     const { blob } = await fill(store)
-    const pin = await store.pinBlob(blob)
+    const pin = await store.referenceBlob(blob)
     await store.compact()
     t.ok(await blobIsStored(store, blob))
     pin?.release()
@@ -118,7 +118,7 @@ export const compactionCases: StorageCases = {
   'a content on its way in is left alone': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     await fill(store)
-    const stage = await store.stageBlob()
+    const stage = await store.uploadBlob()
     await stage.append(Buffer.from('one '))
     await store.compact()
     await stage.append(Buffer.from('two'))

@@ -1,5 +1,5 @@
 import type { DocWrite } from '../../../src/storage/engine.ts'
-import type { RememberingStore, StoredVersion } from '../../../src/storage/history-store.ts'
+import type { StoredVersion, VersionedStore } from '../../../src/storage/history-store.ts'
 import { attachment, put, remove, write } from './edits.ts'
 import { ALL, only, openNotes, type StorageCases } from './setup.ts'
 
@@ -11,7 +11,7 @@ class Clock {
   readonly now = (): number => this.at
 }
 
-async function versionsOf(store: RememberingStore, id: string): Promise<readonly StoredVersion[]> {
+async function versionsOf(store: VersionedStore, id: string): Promise<readonly StoredVersion[]> {
   const [versions] = await store.history.readDocs([id], (doc) => doc?.versions().map((each) => ({ ...each })))
   return versions ?? []
 }
@@ -29,7 +29,7 @@ export const historyCases: StorageCases = {
     const second = await only(store.updateDocs([put('a', '{"n":22}')]))
     clock.at += 1000
     const third = await only(store.updateDocs([remove('a')]))
-    const shown = (await versionsOf(store, 'a')).map(({ place: _, kept: __, ...each }) => each)
+    const shown = (await versionsOf(store, 'a')).map(({ place: _, isRetained: __, ...each }) => each)
     t.same(shown, [
       { rev: third, deleted: true, storedAt: START + 2000, supersededAt: null, size: 2, attachments: 0 },
       {
@@ -165,7 +165,7 @@ export const historyCases: StorageCases = {
     for (const open of [async () => store, async () => (await reopen()).store]) {
       const from = await open()
       t.same((await from.history.horizon()).whole, 0)
-      const kept = (await versionsOf(from, 'a')).filter((version) => version.kept)
+      const kept = (await versionsOf(from, 'a')).filter((version) => version.isRetained)
       t.same(
         kept.map(({ rev, storedAt, supersededAt }) => [rev, storedAt, supersededAt]),
         [
@@ -184,7 +184,7 @@ export const historyCases: StorageCases = {
     await again.compact({ keepSince: START + 1000 })
     t.same((await again.history.horizon()).whole, START + 1000)
     t.same(
-      (await versionsOf(again, 'a')).flatMap(({ rev, kept }) => (kept ? rev : [])),
+      (await versionsOf(again, 'a')).flatMap(({ rev, isRetained: kept }) => (kept ? rev : [])),
       [second],
     )
   },
@@ -204,14 +204,14 @@ export const historyCases: StorageCases = {
       const content = { body: '{"n":1}', attachments: [] }
       const again = { rev: first, deleted: false, ancestry: isLeaf ? [first.slice(2)] : null, content }
       await only(store.updateDocs([write('a', { rev, deleted: false, sequenced: true, revisions: [again] })]))
-      const { storedAt, supersededAt, kept } = (await versionsOf(store, 'a')).find(
+      const { storedAt, supersededAt, isRetained } = (await versionsOf(store, 'a')).find(
         (version) => version.rev === first,
       ) as StoredVersion
       t.same(
-        { storedAt, supersededAt, kept },
+        { storedAt, supersededAt, isRetained },
         isLeaf
-          ? { storedAt: START + 2000, supersededAt: null, kept: false }
-          : { storedAt: START, supersededAt: START + 1000, kept: false },
+          ? { storedAt: START + 2000, supersededAt: null, isRetained: false }
+          : { storedAt: START, supersededAt: START + 1000, isRetained: false },
       )
       t.equal((await store.history.horizon()).whole, isLeaf ? START + 1000 : 0)
     }

@@ -20,7 +20,7 @@ async function timed(t: Test, makeEngine: MakeEngine) {
 }
 
 async function keptOf(store: DatabaseStore, id: string): Promise<readonly string[]> {
-  const [kept] = await store.readDocs([id], (doc) => [...(doc?.kept() ?? [])].sort())
+  const [kept] = await store.readDocs([id], (doc) => [...(doc?.retained() ?? [])].sort())
   return kept ?? []
 }
 
@@ -51,11 +51,11 @@ export const keepingCases: StorageCases = {
     makeEngine,
   ) => {
     const { engine, store, clock, later } = await timed(t, makeEngine)
-    const kept = () => engine.keptBodies('notes')
-    t.same(await kept(), { oldestKept: null, compactedAt: 0 })
+    const kept = () => engine.retainedVersions('notes')
+    t.same(await kept(), { oldestRetained: null, compactedAt: 0 })
     for (const n of [1, 2, 3]) await later(only(store.updateDocs([put('a', `{"n":${n}}`)])))
     await store.compact({ keepSince: 0 })
-    const facts = { oldestKept: clock.ms - 2000, compactedAt: clock.ms }
+    const facts = { oldestRetained: clock.ms - 2000, compactedAt: clock.ms }
     t.same(await kept(), facts, 'while it is open')
     await store.close()
     const before = await engine.fingerprint('notes')
@@ -63,8 +63,8 @@ export const keepingCases: StorageCases = {
     t.equal(await engine.fingerprint('notes'), before)
     const again = await engine.openDatabase('notes')
     await again.compact({})
-    t.same(await kept(), { oldestKept: null, compactedAt: clock.ms })
-    await t.rejects(engine.keptBodies('nowhere'), { code: 'no_database' })
+    t.same(await kept(), { oldestRetained: null, compactedAt: clock.ms })
+    await t.rejects(engine.retainedVersions('nowhere'), { code: 'no_database' })
   },
   'what was superseded lately is kept aside: the model knows it no more': async (t, makeEngine) => {
     const { store, clock, later, reopen } = await timed(t, makeEngine)
@@ -89,7 +89,7 @@ export const keepingCases: StorageCases = {
           { count: 0, bytes: 0 },
         ],
       )
-      t.equal((await from.wear()).oldestKept, clock.ms - 1000)
+      t.equal((await from.garbage()).oldestRetained, clock.ms - 1000)
       await audit(t, from, 'compacted')
     }
   },
@@ -106,10 +106,10 @@ export const keepingCases: StorageCases = {
     await store.compact({ keepSince: clock.ms - 1500 })
     t.equal((await keptOf(store, 'a')).length, 1)
     t.equal(await store.readBlob(blob, 0, 1), null)
-    t.equal((await store.wear()).oldestKept, clock.ms - 1000)
+    t.equal((await store.garbage()).oldestRetained, clock.ms - 1000)
     await store.compact({ keepSince: clock.ms })
     t.same(await keptOf(store, 'a'), [])
-    t.equal((await store.wear()).oldestKept, null)
+    t.equal((await store.garbage()).oldestRetained, null)
     t.equal((await store.sizes()).kept.count, 0)
   },
 
@@ -128,7 +128,7 @@ export const keepingCases: StorageCases = {
       (await keptOf(store, 'a')).map((rev) => Number.parseInt(rev, 10)),
       [4, 5, 6],
     )
-    t.equal((await store.wear()).oldestKept, clock.ms - 3 * 60_000)
+    t.equal((await store.garbage()).oldestRetained, clock.ms - 3 * 60_000)
     await store.compact({ ...all, keepBytes: 0 })
     t.same((await store.sizes()).kept, { count: 0, bytes: 0 })
   },
@@ -200,16 +200,16 @@ export const keepingCases: StorageCases = {
     t.equal((await keptOf(store, 'a')).length, 3)
     await only(store.purgeDocs([purge('a', [last])]))
     t.same(await keptOf(store, 'a'), ['1-eeee'])
-    t.ok((await store.wear()).isOwed, 'what was purged is still in freed pages')
+    t.ok((await store.garbage()).isOwed, 'what was purged is still in freed pages')
     const leaf = (await readOne(store, 'b'))?.rev ?? ''
     await only(store.purgeDocs([purge('b', [leaf])]))
     t.equal(await readOne(store, 'b'), null)
     t.same((await store.sizes()).kept, { count: 1, bytes: 10 })
     await store.compact({ keepSince: 0 })
-    t.notOk((await store.wear()).isOwed)
+    t.notOk((await store.garbage()).isOwed)
     const { store: again } = await reopen()
     t.same(await keptOf(again, 'a'), ['1-eeee'])
-    t.notOk((await again.wear()).isOwed)
+    t.notOk((await again.garbage()).isOwed)
   },
 
   'ancestries beyond a lower limit are cut, and nothing else changes': async (t, makeEngine) => {
@@ -217,14 +217,14 @@ export const keepingCases: StorageCases = {
     for (let n = 0; n < 12; n++) await store.updateDocs([put('a', `{"n":${n}}`), put('b')])
     await store.updateDocs([put('c'), remove('c')])
     const before = await readFeed(store)
-    t.notOk((await store.wear()).isOwed)
+    t.notOk((await store.garbage()).isOwed)
     await store.compact()
     await store.updateSettings(() => ({ result: null, write: { revsLimit: 5 } }))
-    t.ok((await store.wear()).isOwed)
+    t.ok((await store.garbage()).isOwed)
     await store.compact()
     for (const open of [async () => store, async () => (await reopen()).store]) {
       const from = await open()
-      t.notOk((await from.wear()).isOwed)
+      t.notOk((await from.garbage()).isOwed)
       const after = await readFeed(from)
       const cut = before.map(({ branches, ...doc }) => ({
         ...doc,
@@ -236,18 +236,18 @@ export const keepingCases: StorageCases = {
     }
     const { store: again } = await reopen()
     await again.updateSettings(() => ({ result: null, write: { revsLimit: 50 } }))
-    t.notOk((await again.wear()).isOwed, 'a higher limit cuts nothing')
+    t.notOk((await again.garbage()).isOwed, 'a higher limit cuts nothing')
   },
 
   'wear tells of what there is to do, and of nothing afterwards': async (t, makeEngine) => {
     const { store, later, reopen } = await timed(t, makeEngine)
-    const empty = await store.wear()
-    t.match(empty, { supersededBytes: 0, looseBytes: 0, oldestKept: null, isOwed: false, compactedAt: 0 })
+    const empty = await store.garbage()
+    t.match(empty, { supersededBytes: 0, looseBytes: 0, oldestRetained: null, isOwed: false, compactedAt: 0 })
     const file = attachment('x', randomBytes(5000))
     await later(store.updateDocs([put('a', '{"n":1}', { attachments: [file] })]))
-    t.ok((await store.wear()).writes > empty.writes)
+    t.ok((await store.garbage()).writes > empty.writes)
     await later(store.updateDocs([put('a', '{"n":2}')]))
-    const { supersededBytes, looseBytes } = await (await reopen()).store.wear()
+    const { supersededBytes, looseBytes } = await (await reopen()).store.garbage()
     t.ok(supersededBytes >= 7 && looseBytes === 5000)
   },
 

@@ -184,38 +184,38 @@ export const replaceCases: StorageCases = {
       ],
     )
     t.same(
-      (await open.catalog.list()).map((entry) => entry.mark),
+      (await open.catalog.list()).map((entry) => entry.lastKnown),
       [mark],
     )
     const again = await open.reopenEngine()
     const catalog = await again.openCatalog()
     t.same(
-      (await catalog.list()).map((entry) => entry.mark),
+      (await catalog.list()).map((entry) => entry.lastKnown),
       [mark],
       'also after a restart',
     )
     const same = await again.openDatabase('notes', mark)
-    t.equal(same.wasPutBack, false)
+    t.equal(same.wasRolledBack, false)
     await same.updateDocs([put('c')])
     await same.close()
     const further = await again.openDatabase('notes', mark)
-    t.same([further.wasPutBack, (await further.view()).wasRestored], [false, false])
+    t.same([further.wasRolledBack, (await further.view()).wasRestored], [false, false])
     await further.close()
 
     const { draft } = await again.prepare('notes', copy)
     await catalog.replace('notes', draft)
     t.same(
-      (await catalog.list()).map((entry) => entry.mark),
+      (await catalog.list()).map((entry) => entry.lastKnown),
       [undefined],
       'the mark was of the other one',
     )
     const back = await again.openDatabase('notes', mark)
-    t.same([back.wasPutBack, (await back.view()).wasRestored], [true, true])
+    t.same([back.wasRolledBack, (await back.view()).wasRestored], [true, true])
     const { createdAt } = await back.info()
     await back.close()
     const { epochs: newest } = await (await again.openDatabase('notes')).view()
     const now = await again.openDatabase('notes', { epoch: newest.at(-1)?.id as string, updateSeq: 1 })
-    t.same([now.wasPutBack, (await now.info()).createdAt], [false, createdAt])
+    t.same([now.wasRolledBack, (await now.info()).createdAt], [false, createdAt])
   },
 
   'what is kept of the database that was there can be put back itself': async (t, makeEngine) => {

@@ -4,7 +4,7 @@ import type { Test } from 'tap'
 import { CouchError, type ErrorName } from '../../../src/core/errors.ts'
 import type { Catalog } from '../../../src/storage/catalog.ts'
 import type { Outcome } from '../../../src/storage/engine.ts'
-import type { RememberingStore } from '../../../src/storage/history-store.ts'
+import type { VersionedStore } from '../../../src/storage/history-store.ts'
 import type { StorageEngine } from '../../../src/storage/storage-engine.ts'
 
 export interface EngineOptions {
@@ -40,7 +40,7 @@ export interface OpenStore {
   readonly engine: StorageEngine
   readonly catalog: Catalog
   /** A database named `notes`. */
-  readonly store: RememberingStore
+  readonly store: VersionedStore
   keptContents(): KeptContents
   snapshot(): Promise<string>
   /** The engine after it was closed and opened again. */

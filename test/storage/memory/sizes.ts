@@ -24,7 +24,7 @@ export function wearOf(state: State): GarbageCounts {
     freeBytes: 0,
     supersededBytes: bodies(rowsOf(state, ({ leaf, isKept }) => !(leaf || isKept))).bytes,
     looseBytes: part(loose).bytes,
-    oldestKept: kept.length === 0 ? null : Math.min(...kept),
+    oldestRetained: kept.length === 0 ? null : Math.min(...kept),
     compactedAt: state.compactedAt,
     isOwed: state.purgeSeq > state.compactedPurge || state.longestAncestry > state.revsLimit,
   }

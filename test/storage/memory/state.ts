@@ -302,7 +302,7 @@ function docState(
       return versionsOf([...rows.values()], range)
     },
     revisions: () => stored().map((row) => ({ rev: row.rev, deleted: row.deleted, leaf: row.leaf })),
-    kept: () => [...rows.values()].flatMap((row) => (row.isKept ? row.rev : [])),
+    retained: () => [...rows.values()].flatMap((row) => (row.isKept ? row.rev : [])),
     isDeleted: (wanted) => storedRow(wanted)?.deleted ?? null,
     body(wanted) {
       load('load body')
@@ -338,7 +338,7 @@ function versionsOf(
         place,
         storedAt,
         supersededAt,
-        kept: isKept,
+        isRetained: isKept,
         size,
         attachments: attachments.length,
       }

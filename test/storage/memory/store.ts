@@ -3,8 +3,8 @@ import { setImmediate as turn } from 'node:timers/promises'
 import { CouchError } from '../../../src/core/errors.ts'
 import type { DatabaseEntry } from '../../../src/storage/catalog.ts'
 import type {
-  BlobPin,
-  BlobStage,
+  BlobReference,
+  BlobUpload,
   DocState,
   DocUpdate,
   IdRange,
@@ -19,8 +19,8 @@ import type {
   StoreInfo,
   StoreView,
 } from '../../../src/storage/engine.ts'
-import type { DocHistory, HistoryStore, RememberingStore } from '../../../src/storage/history-store.ts'
-import { type Epoch, hasGoneBack, type Mark } from '../../../src/storage/sequence.ts'
+import type { DocHistory, HistoryStore, VersionedStore } from '../../../src/storage/history-store.ts'
+import { type Epoch, isRolledBack, type LastKnownSequence } from '../../../src/storage/sequence.ts'
 import type {
   CompactionProgress,
   CompactOptions,
@@ -30,7 +30,6 @@ import type {
 import { memoryHistory } from './history.ts'
 import { dropForsaken, dropSuperseded, purgeDoc } from './purge.ts'
 import { sinceWhen, sizesOf, wearOf } from './sizes.ts'
-import { MemoryStaging } from './staging.ts'
 import {
   begunAnew,
   checkContents,
@@ -45,6 +44,7 @@ import {
   viewOf,
   writeDoc,
 } from './state.ts'
+import { MemoryStaging } from './uploads.ts'
 
 /** Called before every operation; what it throws is a fault of the disk. */
 export type Operate = (operation: string) => void
@@ -62,12 +62,12 @@ interface Job {
   reject(error: unknown): void
 }
 
-export class MemoryStore implements RememberingStore {
+export class MemoryStore implements VersionedStore {
   readonly history: HistoryStore
   readonly #record: DatabaseRecord
   readonly #operate: Operate
   readonly #staging: MemoryStaging
-  readonly wasPutBack: boolean
+  readonly wasRolledBack: boolean
   readonly #listeners: ((updateSeq: number, epoch: string) => void)[] = []
   #queue: Job[] = []
   #writing: Promise<void> = Promise.resolve()
@@ -75,11 +75,11 @@ export class MemoryStore implements RememberingStore {
   #compacting: Promise<void> | null = null
   readonly #watchers = new Set<(progress: CompactionProgress) => void>()
 
-  constructor(record: DatabaseRecord, operate: Operate, mark: Mark | undefined) {
+  constructor(record: DatabaseRecord, operate: Operate, mark: LastKnownSequence | undefined) {
     this.#record = record
     this.#operate = operate
-    this.wasPutBack = mark !== undefined && hasGoneBack(record.state, mark)
-    record.state = reopened(this.wasPutBack ? begunAnew(record.state) : record.state)
+    this.wasRolledBack = mark !== undefined && isRolledBack(record.state, mark)
+    record.state = reopened(this.wasRolledBack ? begunAnew(record.state) : record.state)
     const reads = {
       read: <T>(read: (state: State, view: StoreView) => T) => this.#read(read),
       page: <T, R>(rows: readonly T[], paging: Paging, view: StoreView, read: (row: T) => R) =>
@@ -171,11 +171,11 @@ export class MemoryStore implements RememberingStore {
     return this.#read((state) => state.blobs.get(blob)?.slice(offset, offset + length) ?? null)
   }
 
-  pinBlob(blob: number): Promise<BlobPin | null> {
+  referenceBlob(blob: number): Promise<BlobReference | null> {
     return this.#staging.pin(blob)
   }
 
-  stageBlob(): Promise<BlobStage> {
+  uploadBlob(): Promise<BlobUpload> {
     return this.#staging.begin()
   }
 
@@ -242,7 +242,7 @@ export class MemoryStore implements RememberingStore {
     for (const tell of this.#watchers) tell({ done: total, total })
   }
 
-  wear(): Promise<GarbageCounts> {
+  garbage(): Promise<GarbageCounts> {
     return this.#read((state) => wearOf(state))
   }
 

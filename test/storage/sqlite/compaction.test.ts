@@ -92,7 +92,7 @@ t.test('a large blob goes in steps; what a stop leaves of it is found by nobody,
   const whole = count()
   while (count() === whole) await turn()
   t.equal(await store.readBlob(blob, 0, 1), null)
-  t.equal(await store.pinBlob(blob), null)
+  t.equal(await store.referenceBlob(blob), null)
   const again = await reopen()
   t.match(await outcome, { code: 'unavailable' })
   t.equal(await again.readBlob(blob, 0, 1), null)

@@ -30,14 +30,14 @@ t.test(
     const log = () => statSync(`${path}-wal`).size
     const before = log()
     t.ok(before > 0)
-    const known = { oldestKept: 1_700_000_000_000, compactedAt: 1_700_000_000_000 }
-    t.same(await crashed.keptBodies('notes'), known)
+    const known = { oldestRetained: 1_700_000_000_000, compactedAt: 1_700_000_000_000 }
+    t.same(await crashed.retainedVersions('notes'), known)
     t.equal(log(), before)
 
     const file = new Sqlite(path)
     file.pragma('user_version = 4')
     file.close()
-    t.equal(await crashed.keptBodies('notes'), null)
+    t.equal(await crashed.retainedVersions('notes'), null)
     const after = new Sqlite(path)
     t.equal(after.pragma('user_version', { simple: true }), 4)
     after.close()
@@ -57,5 +57,5 @@ t.test('what a compaction has kept that was broken off is known', async (t) => {
   }
   await t.rejects(store.compact({ keepSince: 0, onProgress }), { code: 'unavailable' })
   await closed
-  t.same(await engine.keptBodies('notes'), { oldestKept: 1_700_000_000_000, compactedAt: 0 })
+  t.same(await engine.retainedVersions('notes'), { oldestRetained: 1_700_000_000_000, compactedAt: 0 })
 })

@@ -9,14 +9,14 @@ export interface DiskWatch {
   /** A database's file is damaged, or the disk has failed to read or write it. */
   onFault?(database: string, error: CouchError): void
   /** A database was opened so that nobody else can open its file, for want of room on the disk. */
-  onAlone?(database: string): void
+  onExclusive?(database: string): void
 }
 
 /** A first trial after what grows has come to be refused, and a last one after more was done. */
-export const TRIALS_AGAIN = 2
+export const RETRIES = 2
 
 /** The troubles of one file. */
-export class Trouble {
+export class FileErrors {
   readonly #database: string
   readonly #watch: DiskWatch
 
@@ -26,22 +26,22 @@ export class Trouble {
   }
 
   /** Whether what failed with this may succeed now: room was made, or what would grow is refused now. */
-  isWorthAnotherTrial(thrown: unknown): boolean {
+  isWorthRetrying(thrown: unknown): boolean {
     return isFull(thrown) && this.#watch.onFull?.() === true
   }
 
   /** Does something, and again while that is worth it. @throws what it throws in the end */
-  trying<R>(work: () => R, again = TRIALS_AGAIN): R {
+  retrying<R>(work: () => R, again = RETRIES): R {
     try {
       return work()
     } catch (error) {
-      if (again === 0 || !this.isWorthAnotherTrial(error)) throw error
-      return this.trying(work, again - 1)
+      if (again === 0 || !this.isWorthRetrying(error)) throw error
+      return this.retrying(work, again - 1)
     }
   }
 
   /** @returns what was thrown as the contract has it; whoever looks after the disk has been told */
-  told(thrown: unknown): unknown {
+  report(thrown: unknown): unknown {
     const error = storageError(thrown)
     if (isFileFault(error)) this.#watch.onFault?.(this.#database, error)
     return error

@@ -3,7 +3,7 @@ import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import { setImmediate as turn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { LogCarrier } from '../../../src/storage/sqlite/database-access.ts'
+import { Checkpointer } from '../../../src/storage/sqlite/database-access.ts'
 import { sqliteEngine } from '../../../src/storage/sqlite/sqlite-engine.ts'
 import { temporaryFolder } from '../../helpers/server.ts'
 import { put } from '../conformance/edits.ts'
@@ -16,12 +16,12 @@ function carrierOver(pages: number, carry: () => void = () => undefined) {
   const log = { pages, carried: 0 }
   const connection = {
     logPages: () => log.pages,
-    carryLog: () => {
+    checkpointPassively: () => {
       log.carried += 1
       carry()
     },
   }
-  return { log, carrier: new LogCarrier(connection, { read: (work) => work() }) }
+  return { log, carrier: new Checkpointer(connection, { read: (work) => work() }) }
 }
 
 async function turns(count: number): Promise<void> {

@@ -3,10 +3,10 @@ import { setTimeout as rest } from 'node:timers/promises'
 import type { Test } from 'tap'
 import type {
   AttachmentWrite,
-  BlobStage,
+  BlobUpload,
   DatabaseStore,
   DocUpdate,
-  StagedBlob,
+  UploadedBlob,
 } from '../../../src/storage/engine.ts'
 import { auditContents, namedContents } from './audit.ts'
 import { attachment, put, readOne } from './edits.ts'
@@ -19,14 +19,14 @@ const CHUNK = 256 * 1024
 export async function stageOf(
   store: DatabaseStore,
   pieces: readonly Uint8Array[],
-): Promise<{ stage: BlobStage; staged: StagedBlob }> {
-  const stage = await store.stageBlob()
+): Promise<{ stage: BlobUpload; staged: UploadedBlob }> {
+  const stage = await store.uploadBlob()
   for (const piece of pieces) await stage.append(piece)
   return { stage, staged: await stage.finish() }
 }
 
 /** An update that gives a document a staged content as its only attachment `x`. */
-export function naming(id: string, { blob, digest, length }: StagedBlob): DocUpdate<string> {
+export function naming(id: string, { blob, digest, length }: UploadedBlob): DocUpdate<string> {
   const facts = { name: 'x', type: 'text/plain', revpos: 1, encoding: null, storedLength: length }
   const named: AttachmentWrite = { ...facts, digest, length, content: { blob } }
   return put(id, '{}', { attachments: [named] })
@@ -98,7 +98,7 @@ export const stagingCases: StorageCases = {
 
   'a piece may be changed by who handed it over, once it is stored': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
-    const stage = await store.stageBlob()
+    const stage = await store.uploadBlob()
     const piece = Buffer.alloc(300_000, 'a')
     const whole = Buffer.concat([Buffer.alloc(300_000, 'a'), Buffer.alloc(300_000, 'b')])
     await stage.append(piece)
@@ -115,9 +115,9 @@ export const stagingCases: StorageCases = {
     const opened = await openNotes(t, makeEngine)
     const bytes = randomBytes(5_000_000)
     const { stage } = await stageOf(opened.store, [bytes])
-    const unfinished = await opened.store.stageBlob()
+    const unfinished = await opened.store.uploadBlob()
     await unfinished.append(bytes.subarray(1))
-    const unused = await opened.store.stageBlob()
+    const unused = await opened.store.uploadBlob()
     t.ok(opened.keptContents().bytes > 9_000_000, 'both are stored')
     await Promise.all([stage.release(), unfinished.release(), unused.release()])
     t.same(opened.keptContents(), EMPTY)
@@ -125,7 +125,7 @@ export const stagingCases: StorageCases = {
 
   'a stage is released while a piece of it is being stored': async (t, makeEngine) => {
     const opened = await openNotes(t, makeEngine)
-    const stage = await opened.store.stageBlob()
+    const stage = await opened.store.uploadBlob()
     await stage.append(randomBytes(1_000_000))
     const appending = stage.append(randomBytes(1_000_000))
     await stage.release()
@@ -220,7 +220,7 @@ export const stagingCases: StorageCases = {
     for (let round = 0; round < 20; round++) {
       const bytes = randomBytes(round % 2 === 0 ? 1000 : 300_000)
       const first = await stageOf(opened.store, [bytes])
-      const second = await opened.store.stageBlob()
+      const second = await opened.store.uploadBlob()
       await second.append(bytes)
       const [, staged] = await Promise.all([first.stage.release(), second.finish()])
       await only(opened.store.updateDocs([naming(`d${round}`, staged)]))
@@ -255,14 +255,14 @@ export const stagingCases: StorageCases = {
     await only(opened.store.updateDocs([naming('a', kept.staged)]))
     const bytes = randomBytes(6_000_000)
     const whole = await stageOf(opened.store, [bytes])
-    const begun = await opened.store.stageBlob()
+    const begun = await opened.store.uploadBlob()
     await begun.append(bytes.subarray(5))
     const again = await opened.reopen()
     await untilSwept(t, again, 'when it was swept')
     await rejectsWith(t, begun.append(Buffer.from('late')), 'unavailable')
     await rejectsWith(t, begun.finish(), 'unavailable')
-    await rejectsWith(t, opened.store.stageBlob(), 'unavailable')
-    await rejectsWith(t, opened.store.pinBlob(1), 'unavailable')
+    await rejectsWith(t, opened.store.uploadBlob(), 'unavailable')
+    await rejectsWith(t, opened.store.referenceBlob(1), 'unavailable')
     await Promise.all([kept.stage.release(), whole.stage.release(), begun.release()])
     t.notSame(await contentOf(again.store, 'a'), undefined)
   },
@@ -284,7 +284,7 @@ export const stagingCases: StorageCases = {
     const opened = await openNotes(t, makeEngine)
     const bytes = randomBytes(500_000)
     const { stage, staged } = await stageOf(opened.store, [bytes])
-    const pins = await Promise.all([1, 2].map(() => opened.store.pinBlob(staged.blob)))
+    const pins = await Promise.all([1, 2].map(() => opened.store.referenceBlob(staged.blob)))
     t.hasStrict(pins[0], { digest: staged.digest, length: bytes.length })
     await stage.release()
     pins[0]?.release()
@@ -293,7 +293,7 @@ export const stagingCases: StorageCases = {
     t.ok(read !== null && bytes.equals(read), 'the other pin holds it')
     pins[1]?.release()
     await untilSwept(t, opened, 'afterwards')
-    t.equal(await opened.store.pinBlob(staged.blob), null)
+    t.equal(await opened.store.referenceBlob(staged.blob), null)
   },
 
   'a pin says what a stored content is, and takes nothing with it': async (t, makeEngine) => {
@@ -301,11 +301,11 @@ export const stagingCases: StorageCases = {
     const file = attachment('x', randomBytes(400_000))
     await only(opened.store.updateDocs([put('a', '{}', { attachments: [file] })]))
     const [stored] = (await readOne(opened.store, 'a'))?.revisions[0]?.attachments ?? []
-    const pin = await opened.store.pinBlob(stored?.blob ?? -1)
+    const pin = await opened.store.referenceBlob(stored?.blob ?? -1)
     t.hasStrict(pin, { digest: file.digest, length: 400_000 })
     pin?.release()
     pin?.release()
-    t.equal(await opened.store.pinBlob(12_345), null)
+    t.equal(await opened.store.referenceBlob(12_345), null)
     await auditContents(t, opened, 'afterwards')
   },
 }

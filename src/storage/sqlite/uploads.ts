@@ -1,40 +1,40 @@
 /**
- * Contents on their way in. The chunks of a stage are written as they come, under a blob that no revision names
- * (state `staging`); the write of a revision that names it makes it `checkDatabase`. What was never named goes when its
- * stage is released, or, after a crash, at the next opening.
+ * Uploads of attachment contents. The chunks of an upload are written as they come, under a blob that no revision names
+ * (state `staging`). The write of a revision that names the blob makes it `stored`. What was never named is removed when
+ * its upload is released, or, after a crash, when the file is opened next.
  */
 import { createHash } from 'node:crypto'
 import { Yielder } from '../../core/yielder.ts'
-import type { BlobPin, BlobStage, StagedBlob } from '../engine.ts'
+import type { BlobReference, BlobUpload, UploadedBlob } from '../engine.ts'
 import { type Blobs, CHUNK_BYTES, digestOf } from './blobs.ts'
-import type { Access } from './database-access.ts'
+import type { DatabaseAccess } from './database-access.ts'
 
 /** Chunks removed by one write: 4 MB, about two milliseconds' work. */
 const REMOVED_AT_ONCE = 16
 
-export class Staging {
-  readonly #access: Access
+export class Uploads {
+  readonly #access: DatabaseAccess
   readonly #blobs: Blobs
-  readonly #holds: Holds
+  readonly #references: References
 
-  constructor(access: Access, blobs: Blobs, holds: Holds) {
+  constructor(access: DatabaseAccess, blobs: Blobs, references: References) {
     this.#access = access
     this.#blobs = blobs
-    this.#holds = holds
+    this.#references = references
   }
 
   /** Begins to take in a content. @throws unavailable when the store is closed */
-  begin(): BlobStage {
+  begin(): BlobUpload {
     return this.#access.read(
-      () => new Stage(this.#access, this.#blobs, this.#holds, (blob) => this.removeUnnamed(blob)),
+      () => new Upload(this.#access, this.#blobs, this.#references, (blob) => this.removeUnnamed(blob)),
     )
   }
 
   /** Holds a whole blob; null when there is none of this number. @throws unavailable when the store is closed */
-  pin(blob: number): BlobPin | null {
+  reference(blob: number): BlobReference | null {
     const row = this.#access.read(() => this.#blobs.find(blob))
     if (row === undefined) return null
-    const hold = this.#holds.take(blob)
+    const hold = this.#references.add(blob)
     return {
       digest: digestOf(row.md5),
       length: row.length,
@@ -54,7 +54,7 @@ export class Staging {
 
   async #sweep(): Promise<void> {
     try {
-      for (const blob of this.#access.read(() => this.#blobs.staging())) await this.removeUnnamed(blob)
+      for (const blob of this.#access.read(() => this.#blobs.uploads())) await this.removeUnnamed(blob)
     } catch {
       // They are looked for again at the next opening.
     }
@@ -66,10 +66,10 @@ export class Staging {
    */
   async removeUnnamed(blob: number): Promise<void> {
     try {
-      if (!this.#access.read(() => this.#blobs.isStaging(blob))) return
+      if (!this.#access.read(() => this.#blobs.isUpload(blob))) return
       const isDoomed = await this.#access.writeOne(
         1024,
-        () => !this.#holds.isHeld(blob) && this.#blobs.abandon(blob),
+        () => !this.#references.isReferenced(blob) && this.#blobs.abandon(blob),
       )
       for (let isGone = !isDoomed; !isGone; ) isGone = await this.#removeSome(blob)
     } catch {
@@ -87,10 +87,10 @@ export class Staging {
 /** About a megabyte a write, as much as a group of writes may bring. */
 const CHUNKS_A_WRITE = 4
 
-class Stage implements BlobStage {
-  readonly #access: Access
+class Upload implements BlobUpload {
+  readonly #access: DatabaseAccess
   readonly #blobs: Blobs
-  readonly #holds: Holds
+  readonly #references: References
   readonly #remove: (blob: number) => Promise<void>
   readonly #md5 = createHash('md5')
   readonly #sha256 = createHash('sha256')
@@ -102,18 +102,23 @@ class Stage implements BlobStage {
   /** Its own blob, once a chunk is stored. */
   #blob: number | undefined
   /** What it holds: its own blob, and that of equal content. A write that is tried again adds to it. */
-  readonly #held = new Map<number, Hold[]>()
+  readonly #ownReferences = new Map<number, Reference[]>()
   /** The last call; a failure of one is that of all later ones. */
   #last: Promise<unknown> = Promise.resolve()
-  #finished: Promise<StagedBlob> | undefined
+  #finished: Promise<UploadedBlob> | undefined
   #removed: Promise<void> | undefined
   #released: Promise<void> | undefined
 
   /** @param remove removes a blob that no revision names and nobody holds; never rejects */
-  constructor(access: Access, blobs: Blobs, holds: Holds, remove: (blob: number) => Promise<void>) {
+  constructor(
+    access: DatabaseAccess,
+    blobs: Blobs,
+    references: References,
+    remove: (blob: number) => Promise<void>,
+  ) {
     this.#access = access
     this.#blobs = blobs
-    this.#holds = holds
+    this.#references = references
     this.#remove = remove
   }
 
@@ -122,11 +127,11 @@ class Stage implements BlobStage {
     return this.#next(async () => {
       this.#access.refuseIfClosed()
       await this.#hash(bytes)
-      await this.#take(bytes)
+      await this.#storeFullChunks(bytes)
     })
   }
 
-  finish(): Promise<StagedBlob> {
+  finish(): Promise<UploadedBlob> {
     this.#finished ??= this.#next(() => this.#finish())
     return this.#finished
   }
@@ -137,7 +142,7 @@ class Stage implements BlobStage {
         () => this.#removed,
         () => this.#removed,
       )
-      .then(() => this.#letGo())
+      .then(() => this.#releaseAll())
     return this.#released
   }
 
@@ -160,7 +165,7 @@ class Stage implements BlobStage {
   }
 
   /** Stores the chunks that are full with these bytes, and keeps a copy of what is left. */
-  async #take(bytes: Uint8Array): Promise<void> {
+  async #storeFullChunks(bytes: Uint8Array): Promise<void> {
     let at = 0
     while (this.#restLength + bytes.length - at >= CHUNK_BYTES) {
       const chunks: Uint8Array[] = []
@@ -193,71 +198,71 @@ class Stage implements BlobStage {
 
   /** Inside a transaction. @returns its blob's number */
   #addChunks(chunks: readonly Uint8Array[]): number {
-    const blob = this.#blob ?? this.#hold(this.#blobs.begin())
+    const blob = this.#blob ?? this.#reference(this.#blobs.create())
     chunks.forEach((chunk, at) => {
       this.#blobs.addChunk(blob, this.#chunks + at, chunk)
     })
     return blob
   }
 
-  async #finish(): Promise<StagedBlob> {
+  async #finish(): Promise<UploadedBlob> {
     const sha256 = this.#sha256.digest()
     const md5 = this.#md5.digest()
     const rest = this.#rest?.subarray(0, this.#restLength)
     const own = this.#blob
     const keep = () => {
       const known = this.#blobs.byHash(sha256)
-      if (known !== undefined) return this.#hold(known)
+      if (known !== undefined) return this.#reference(known)
       const made = this.#addChunks(rest === undefined || rest.length === 0 ? [] : [rest])
       this.#blobs.complete(made, sha256, md5, this.#length)
       return made
     }
     const blob = await this.#access.writeOne(this.#restLength + 1024, keep, { grows: true })
     this.#rest = undefined
-    if (own !== undefined && own !== blob) this.#removed = this.#giveUp(own)
+    if (own !== undefined && own !== blob) this.#removed = this.#releaseBlob(own)
     return { blob, digest: digestOf(md5), length: this.#length }
   }
 
-  #hold(blob: number): number {
-    this.#held.set(blob, [...(this.#held.get(blob) ?? []), this.#holds.take(blob)])
+  #reference(blob: number): number {
+    this.#ownReferences.set(blob, [...(this.#ownReferences.get(blob) ?? []), this.#references.add(blob)])
     return blob
   }
 
-  async #letGo(): Promise<void> {
-    for (const blob of [...this.#held.keys()]) await this.#giveUp(blob)
+  async #releaseAll(): Promise<void> {
+    for (const blob of [...this.#ownReferences.keys()]) await this.#releaseBlob(blob)
   }
 
-  async #giveUp(blob: number): Promise<void> {
-    for (const hold of this.#held.get(blob) ?? []) hold.release()
-    this.#held.delete(blob)
-    if (!this.#holds.isHeld(blob)) await this.#remove(blob)
+  async #releaseBlob(blob: number): Promise<void> {
+    for (const hold of this.#ownReferences.get(blob) ?? []) hold.release()
+    this.#ownReferences.delete(blob)
+    if (!this.#references.isReferenced(blob)) await this.#remove(blob)
   }
 }
 
 // Who is using a blob right now: uploads that staged it and downloads that pinned it. Kept in memory alone.
 
-interface Hold {
+interface Reference {
   /** Lets go; only the first call counts. @returns whether nobody holds the blob now */
   release(): boolean
 }
 
-export class Holds {
+export class References {
   readonly #counts = new Map<number, number>()
 
   /** Whether anybody holds a blob: it must not be removed then. Ask inside the transaction that removes it. */
-  isHeld(blob: number): boolean {
+  isReferenced(blob: number): boolean {
     return this.#counts.has(blob)
   }
 
   /** Holds a blob until it is released. */
-  take(blob: number): Hold {
+  add(blob: number): Reference {
     this.#counts.set(blob, (this.#counts.get(blob) ?? 0) + 1)
     let isOpen = true
     return {
       release: () => {
         if (isOpen) this.#drop(blob)
         isOpen = false
-        return !this.isHeld(blob)
+        return !this.isReferenced(blob)
       },
     }
   }

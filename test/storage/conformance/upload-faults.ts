@@ -1,12 +1,12 @@
 import { randomBytes } from 'node:crypto'
 import type { Test } from 'tap'
-import type { BlobStage, DatabaseStore } from '../../../src/storage/engine.ts'
+import type { BlobUpload, DatabaseStore } from '../../../src/storage/engine.ts'
 import { audit, auditContents } from './audit.ts'
 import { put, readOne } from './edits.ts'
 import { FaultHook } from './fault-hook.ts'
 import { isStorageFault, untilUnharmed } from './faults.ts'
 import { type MakeEngine, only, openNotes, type StorageCases } from './setup.ts'
-import { naming, stageOf, untilSwept } from './staging.ts'
+import { naming, stageOf, untilSwept } from './uploads.ts'
 
 const NAMED = randomBytes(600_000)
 const UNNAMED = randomBytes(600_000)
@@ -20,7 +20,7 @@ interface Told {
 /** Stages a content that is named, an equal one, and one that nothing names; then lets go of all. */
 async function stageAll(store: DatabaseStore): Promise<Told> {
   const errors: unknown[] = []
-  const stages: BlobStage[] = []
+  const stages: BlobUpload[] = []
   let named = false
   const attempt = async (work: () => Promise<void>) => {
     try {
@@ -30,7 +30,7 @@ async function stageAll(store: DatabaseStore): Promise<Told> {
     }
   }
   const take = async (bytes: Buffer) => {
-    const stage = await store.stageBlob()
+    const stage = await store.uploadBlob()
     stages.push(stage)
     await stage.append(bytes.subarray(0, 400_000))
     await stage.append(bytes.subarray(400_000))

@@ -1,6 +1,6 @@
 /** Contents on their way into a database of the engine in memory, and who holds which. */
 import { createHash } from 'node:crypto'
-import type { BlobPin, BlobStage, StagedBlob } from '../../../src/storage/engine.ts'
+import type { BlobReference, BlobUpload, UploadedBlob } from '../../../src/storage/engine.ts'
 import { dropUnnamed, type State, storeBytes } from './state.ts'
 
 /** How the store reads and writes: each is an operation of the disk, and may fail. */
@@ -22,15 +22,15 @@ export class MemoryStaging {
     return [...this.#holders.values()].includes(blob)
   }
 
-  begin(): Promise<BlobStage> {
+  begin(): Promise<BlobUpload> {
     return this.#store.read(() => new MemoryStage(this.#store, this))
   }
 
-  async pin(blob: number): Promise<BlobPin | null> {
+  async pin(blob: number): Promise<BlobReference | null> {
     return this.#store.read(({ blobs }) => {
       const bytes = blobs.get(blob)
       if (bytes === undefined) return null
-      const pin: BlobPin = {
+      const pin: BlobReference = {
         digest: md5(bytes),
         length: bytes.length,
         release: () => void this.release(pin, blob),
@@ -61,12 +61,12 @@ export class MemoryStaging {
   }
 }
 
-class MemoryStage implements BlobStage {
+class MemoryStage implements BlobUpload {
   readonly #store: StagingStore
   readonly #staging: MemoryStaging
   #own: number | undefined
   #last: Promise<unknown> = Promise.resolve()
-  #finished: Promise<StagedBlob> | undefined
+  #finished: Promise<UploadedBlob> | undefined
   #released: Promise<void> | undefined
 
   constructor(store: StagingStore, staging: MemoryStaging) {
@@ -85,12 +85,12 @@ class MemoryStage implements BlobStage {
     })
   }
 
-  finish(): Promise<StagedBlob> {
+  finish(): Promise<UploadedBlob> {
     this.#finished ??= this.#next(() => this.#store.write('finish', (draft) => this.#finish(draft)))
     return this.#finished
   }
 
-  #finish(draft: State): StagedBlob {
+  #finish(draft: State): UploadedBlob {
     const own = this.#own ?? this.#begin(draft)
     const bytes = Buffer.concat(draft.staged.get(own) ?? [])
     draft.staged.delete(own)
