@@ -4,7 +4,7 @@ import type { Socket } from 'node:net'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { type ByteText, byteText } from '../../core/bytes.ts'
 import { asCouchError } from '../../core/errors.ts'
-import { discard, holdOutgoing, releaseOutgoing } from '../../core/outgoing.ts'
+import { addOutgoing, discard, removeOutgoing } from '../../core/outgoing.ts'
 import { JSONP_TYPE, jsonpFrame, reduceHeaders } from '../plugins/couch-headers.ts'
 import { causeOf, factsOf, levelOf } from '../plugins/request-log.ts'
 import { chooseEncoding, type Encoder, makeEncoder } from './compression.ts'
@@ -199,7 +199,7 @@ class HttpStream implements ResponseStream {
     // Their buffer may be detached once they are sent.
     const { length } = bytes
     if (this.#writeRaw(bytes, isOwn)) return undefined
-    holdOutgoing(length)
+    addOutgoing(length)
     return new Promise((resolve) => {
       let isOver = false
       const stalled = setTimeout(() => raw.destroy(), STALLED_MS)
@@ -210,7 +210,7 @@ class HttpStream implements ResponseStream {
         raw.off('drain', onTaken)
         raw.off('close', onTaken)
         this.signal.removeEventListener('abort', onTaken)
-        releaseOutgoing(length)
+        removeOutgoing(length)
         resolve()
       }
       raw.on('drain', onTaken)
