@@ -1,10 +1,9 @@
-/** `settee passwd` and `settee account`: who may come in, for whoever may open the data folder. */
+/** `settee passwd` and `settee account`, for anyone who can open the data folder. */
 import type { AccountRow, Operator, PasswordOutcome } from '../auth/operator.ts'
 import { CouchError, oneLine, shown } from '../core/errors.ts'
 import type { AccountCommand } from './account-arguments.ts'
 import { dataFolder, withControls } from './operate.ts'
-import { askPassword, readPassword } from './prompts.ts'
-import { Terminal } from './terminal.ts'
+import { askNewPassword, confirmOrStop, type Prompts, readPassword, terminalPrompts } from './prompts.ts'
 
 type Named<Name> = Extract<AccountCommand, { readonly name: Name }>
 
@@ -37,25 +36,20 @@ async function run(command: AccountCommand, operate: Operate): Promise<void> {
 }
 
 async function passwd({ account, stdin, create }: Named<'passwd'>, operate: Operate): Promise<void> {
-  const terminal = stdin ? null : terminalOf()
+  const prompts = stdin ? null : await passwordPrompts()
   const password =
-    terminal === null ? await readPassword(process.stdin) : await askPassword(terminal, account)
+    prompts === null ? await readPassword(process.stdin) : await askNewPassword(prompts, account)
   const set = (mayCreate: boolean) =>
     operate((operator) => operator.setPassword({ name: account, password, create: mayCreate }))
   const outcome = await set(create).catch(async (error: unknown) => {
     if (!isNotFound(error)) throw error
-    if (terminal === null)
+    if (prompts === null)
       throw new Error(`${(error as Error).message} To create a server admin, add --create.`)
-    await confirmCreation(terminal, account)
+    const question = `No account or server admin is named ${shown(account)}. Create a server admin?`
+    await confirmOrStop(prompts, question)
     return set(true)
   })
-  tell(passwordLine(account, outcome), outcome.warning)
-}
-
-async function confirmCreation(terminal: Terminal, account: string): Promise<void> {
-  const question = `No account or server admin is named ${shown(account)}. Create a server admin? [y/N] `
-  const [answer = ''] = await terminal.ask([question], true)
-  if (!/^y(?:es)?$/i.test(answer.trim())) throw new Error('Nothing has changed.')
+  print(passwordLine(account, outcome), outcome.warning)
 }
 
 function passwordLine(account: string, { kind, isNew }: PasswordOutcome): string {
@@ -64,9 +58,11 @@ function passwordLine(account: string, { kind, isNew }: PasswordOutcome): string
 }
 
 async function add({ account, stdin, roles }: Named<'account add'>, operate: Operate): Promise<void> {
-  const password = stdin ? await readPassword(process.stdin) : await askPassword(terminalOf(), account)
+  const password = stdin
+    ? await readPassword(process.stdin)
+    : await askNewPassword(await passwordPrompts(), account)
   await operate((operator) => operator.addAccount({ name: account, password, roles }))
-  tell(`Created the account ${account}.`, null)
+  print(`Created the account ${account}.`, null)
 }
 
 async function list(operator: Operator): Promise<void> {
@@ -85,22 +81,21 @@ function rowLine({ name, kind, roles }: AccountRow): string {
 async function remove(account: string, operate: Operate): Promise<void> {
   const { deleted, warning } = await operate((operator) => operator.deleteAccount({ name: account }))
   const what = deleted.map((kind) => (kind === 'admin' ? 'server admin' : 'account')).join(' and the ')
-  tell(`Deleted the ${what} ${account}.`, warning)
+  print(`Deleted the ${what} ${account}.`, warning)
 }
 
-/** @throws Error when nobody sits there */
-function terminalOf(): Terminal {
-  if (!process.stdin.isTTY) {
-    throw new Error('A password can be typed on a terminal only; to pass it on standard input, add --stdin.')
-  }
-  return new Terminal(process.stdin, process.stderr)
+/** @throws Error if standard input is not a terminal */
+async function passwordPrompts(): Promise<Prompts> {
+  const prompts = await terminalPrompts()
+  if (prompts !== null) return prompts
+  throw new Error('A password can be typed on a terminal only; to pass it on standard input, add --stdin.')
 }
 
 function isNotFound(error: unknown): boolean {
   return error instanceof CouchError && error.code === 'not_found'
 }
 
-function tell(line: string, warning: string | null): void {
+function print(line: string, warning: string | null): void {
   process.stdout.write(`${oneLine(line)}\n`)
   if (warning !== null) console.error(`settee: ${oneLine(warning)}`)
 }

@@ -21,7 +21,7 @@ import { oneLine, shown } from '../core/errors.ts'
 import type { BackupCommand, RestoreCommand } from './backup-arguments.ts'
 import { becomeOwner, dataFolder, type FolderOptions, withControls } from './operate.ts'
 import { type ProgressBar, progressBar } from './progress-bar.ts'
-import { Terminal } from './terminal.ts'
+import { confirmOrStop, terminalPrompts } from './prompts.ts'
 
 type Restore = Extract<RestoreCommand, { readonly name: 'restore' }>
 
@@ -131,17 +131,15 @@ async function sourceOf(
 const NAMED = 10
 
 async function confirm({ backup, databases, as }: Restore, found: RestoreSource | null): Promise<void> {
-  if (!process.stdin.isTTY)
-    throw new Error('Cannot ask, because this is not a terminal: add --yes to restore.')
+  const prompts = await terminalPrompts()
+  if (prompts === null) throw new Error('Cannot ask, because this is not a terminal: add --yes to restore.')
   const names = databases ?? found?.copies.map(({ name }) => name) ?? []
   const more = names.length > NAMED ? ` and ${names.length - NAMED} more` : ''
-  const what = names.length === 0 ? 'All databases of the backup' : names.slice(0, NAMED).join(', ') + more
-  const how = as === null ? 'put back to what they were' : `restored as ${as}`
+  const what = names.length === 0 ? 'all its databases' : names.slice(0, NAMED).join(', ') + more
+  const target = as === null ? '' : ` as ${as}`
   const made = found?.whole?.manifest.begun_at
-  const when = made === undefined ? '' : `, made ${new Date(made).toString().replace(/ \(.*\)$/, '')}`
-  const question = `${shown(what)}: to be ${how} in ${shown(backup)}${when}. Go on? [y/N] `
-  const [answer = ''] = await new Terminal(process.stdin, process.stderr).ask([question], true)
-  if (!/^y(?:es)?$/i.test(answer.trim())) throw new Error('Nothing has changed.')
+  const when = made === undefined ? '' : `, made at ${new Date(made).toString().replace(/ \(.*\)$/, '')}`
+  await confirmOrStop(prompts, `Restore ${shown(what)}${target} from the backup ${shown(backup)}${when}?`)
 }
 
 const STEPS = { check: 'checking', prepare: 'preparing', replace: 'replacing' } as const

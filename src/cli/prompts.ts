@@ -1,51 +1,58 @@
-/** Questions to whoever sits at the terminal. */
+/** Questions to the user at the terminal, and passwords and passphrases from other places. */
 import { randomInt } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import type { Readable, Writable } from 'node:stream'
-import type { Terminal } from './terminal.ts'
 
 interface Choice<Value extends string> {
   readonly value: Value
   readonly label: string
 }
 
-/** What is wrong with an answer, in a sentence; undefined: nothing. */
+/** @returns what is wrong with an answer, in a sentence; undefined: nothing */
 type Check = (answer: string) => string | undefined
 
-/** Each throws an Error when it is cancelled. */
-export interface Asker {
-  /** @param options.initial what is answered by Enter alone */
+/** Each method throws an Error if the user cancels. */
+export interface Prompts {
+  /** @param options.initial the answer for Enter alone */
   text(question: string, options: { readonly initial?: string; readonly check?: Check }): Promise<string>
-  /** Shows nothing of what is typed. */
+  /** Does not show what the user types. */
   password(question: string, check?: Check): Promise<string>
   choose<Value extends string>(question: string, choices: readonly Choice<Value>[]): Promise<Value>
-  /** Enter alone is no. */
+  /** Enter alone means no. */
   confirm(question: string): Promise<boolean>
 }
 
-interface AskerStreams {
+interface PromptStreams {
   readonly input: Readable
   readonly output: Writable
 }
 
 /**
- * The one at the terminal of this process; null where none sits there. The questions go to the standard error, since the
- * standard output may go to a file.
+ * @returns prompts at this process's terminal; null if standard input is not a terminal. The questions go to standard
+ *   error, since standard output may go to a file.
  */
-export async function terminalAsker(): Promise<Asker | null> {
+export async function terminalPrompts(): Promise<Prompts | null> {
   if (!process.stdin.isTTY) return null
-  return clackAsker({ input: process.stdin, output: process.stderr })
+  // Serial consoles and some containers report a width of 0, into which clack would fold each letter.
+  process.stderr.columns ||= 80
+  return clackPrompts({ input: process.stdin, output: process.stderr })
 }
 
-/** @returns one that asks by @clack/prompts */
-export async function clackAsker(streams: AskerStreams): Promise<Asker> {
+/** @returns prompts that use @clack/prompts */
+export async function clackPrompts({ input, output }: PromptStreams): Promise<Prompts> {
   const { confirm, isCancel, password, select, text } = await import('@clack/prompts')
+  // clack cancels at Ctrl-C and Escape; at Ctrl-D and at the end of input it would wait for ever.
+  const ended = new AbortController()
+  input.on('end', () => ended.abort())
+  input.on('keypress', (_text, key?: { readonly ctrl: boolean; readonly name: string }) => {
+    if (key?.ctrl && key.name === 'd') ended.abort()
+  })
+  const streams = { input, output, signal: ended.signal }
   const answered = async <Answer>(answer: Promise<Answer>): Promise<Exclude<Answer, symbol>> => {
     const given = await answer
     if (isCancel(given)) throw new Error('Cancelled; nothing has changed.')
     return given as Exclude<Answer, symbol>
   }
-  const checked = (check?: Check) => ({ validate: (answer?: string) => check?.(answer ?? '') })
   return {
     text: async (message, { initial, check }) => {
       const given = await answered(
@@ -58,8 +65,10 @@ export async function clackAsker(streams: AskerStreams): Promise<Asker> {
       )
       return given ?? initial ?? ''
     },
-    password: async (message, check) =>
-      (await answered(password({ message, ...streams, ...checked(check) }))) ?? '',
+    password: async (message, check) => {
+      const validate = (answer?: string) => check?.(answer ?? '')
+      return (await answered(password({ message, ...streams, validate }))) ?? ''
+    },
     choose: async <Value extends string>(message: string, choices: readonly Choice<Value>[]) => {
       const options = choices.map(({ value, label }) => ({ value: value as string, label }))
       return (await answered(select({ message, options, ...streams }))) as Value
@@ -68,26 +77,29 @@ export async function clackAsker(streams: AskerStreams): Promise<Asker> {
   }
 }
 
-/** Bytes of a secret: a file given by mistake is not read to its end. */
-const MAX_BYTES = 4096
-
-/**
- * Asks for a new password, twice.
- * @throws Error when the two differ, or as `Terminal.ask`
- */
-export async function askPassword(terminal: Terminal, name: string): Promise<string> {
-  const [password = '', again] = await terminal.ask(
-    [`New password for ${name}: `, 'Repeat the password: '],
-    false,
-  )
-  if (password !== again) throw new Error('The passwords do not match; nothing has changed.')
-  if (password === '') throw new Error('The password must not be empty.')
-  return password
+/** @throws Error if the user says no */
+export async function confirmOrStop(prompts: Pick<Prompts, 'confirm'>, question: string): Promise<void> {
+  if (!(await prompts.confirm(question))) throw new Error('Nothing has changed.')
 }
 
 /**
- * Reads a password to the end of the input: one line, whose end is no part of it.
- * @throws Error when it is empty, too long, several lines or no UTF-8
+ * Asks for a new password, twice.
+ * @throws Error if the two differ, or the user cancels
+ */
+export async function askNewPassword(prompts: Pick<Prompts, 'password'>, name: string): Promise<string> {
+  const password = await prompts.password(`New password for ${name}`, (typed) =>
+    typed === '' ? 'The password must not be empty.' : undefined,
+  )
+  if ((await prompts.password('Repeat the password')) === password) return password
+  throw new Error('The passwords do not match; nothing has changed.')
+}
+
+/** Bytes of a secret at most, so that a wrong file is not read to its end. */
+const MAX_BYTES = 4096
+
+/**
+ * Reads a password from a stream: one line, without its line end.
+ * @throws Error if it is empty, too long, several lines or not UTF-8
  */
 export async function readPassword(input: Readable): Promise<string> {
   const password = await readSecret(input, 'The password on standard input')
@@ -96,46 +108,8 @@ export async function readPassword(input: Readable): Promise<string> {
 }
 
 /**
- * Reads a secret to the end of the input: one line, whose end is no part of it.
- * @param what it is, the subject of the sentence that says what is wrong with it
- * @throws Error when it is too long, several lines or no UTF-8; as the input
- */
-async function readSecret(input: Readable, what: string): Promise<string> {
-  const chunks: Buffer[] = []
-  let length = 0
-  for await (const chunk of input) {
-    chunks.push(chunk as Buffer)
-    length += (chunk as Buffer).length
-    if (length > MAX_BYTES) throw new Error(`${what} is longer than ${MAX_BYTES} bytes.`)
-  }
-  const secret = textOf(Buffer.concat(chunks), what).replace(/\r?\n$/, '')
-  if (/[\r\n]/.test(secret)) throw new Error(`${what} has more than one line.`)
-  return secret
-}
-
-function textOf(bytes: Buffer, what: string): string {
-  try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
-  } catch {
-    throw new Error(`${what} is not valid UTF-8.`)
-  }
-}
-
-// Passwords and passphrases that are made here, and those that come in a file.
-
-/** Without what looks alike in some type: people copy these by hand. */
-const LETTERS = 'abcdefghjkmnpqrstuvwxyz23456789'
-const GROUPS = 5
-
-/** @returns five groups of five letters: about 124 random bits */
-export function newPassphrase(): string {
-  const group = () => Array.from({ length: 5 }, () => LETTERS[randomInt(LETTERS.length)]).join('')
-  return Array.from({ length: GROUPS }, group).join('-')
-}
-
-/**
- * Reads a passphrase that a file holds: one line, whose end is no part of it.
- * @throws Error with one clear line, when it is not there, empty, too long, several lines or no UTF-8
+ * Reads a passphrase from a file: one line, without its line end.
+ * @throws Error with one clear line if the file is missing, empty, too long, several lines or not UTF-8
  */
 export async function readPassphrase(file: string): Promise<string> {
   const what = `The passphrase in ${file}`
@@ -147,4 +121,36 @@ export async function readPassphrase(file: string): Promise<string> {
   })
   if (passphrase.trim() === '') throw new Error(`${what} is empty.`)
   return passphrase
+}
+
+/** @param what the subject of error messages @throws Error if it is too long, several lines or not UTF-8; as the input */
+async function readSecret(input: Readable, what: string): Promise<string> {
+  const chunks: Buffer[] = []
+  let length = 0
+  for await (const chunk of input) {
+    chunks.push(chunk as Buffer)
+    length += (chunk as Buffer).length
+    if (length > MAX_BYTES) throw new Error(`${what} is longer than ${MAX_BYTES} bytes.`)
+  }
+  const secret = decodeUtf8(Buffer.concat(chunks), what).replace(/\r?\n$/, '')
+  if (/[\r\n]/.test(secret)) throw new Error(`${what} has more than one line.`)
+  return secret
+}
+
+function decodeUtf8(bytes: Buffer, what: string): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
+  } catch {
+    throw new Error(`${what} is not valid UTF-8.`)
+  }
+}
+
+/** Without characters that look alike in some fonts, since people copy passphrases by hand. */
+const LETTERS = 'abcdefghjkmnpqrstuvwxyz23456789'
+const GROUPS = 5
+
+/** @returns five groups of five letters: about 124 random bits */
+export function newPassphrase(): string {
+  const group = () => Array.from({ length: 5 }, () => LETTERS[randomInt(LETTERS.length)]).join('')
+  return Array.from({ length: GROUPS }, group).join('-')
 }

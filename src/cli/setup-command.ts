@@ -4,7 +4,7 @@ import type { Controls } from '../control/control-commands.ts'
 import { oneLine, shown } from '../core/errors.ts'
 import type { VaultState } from '../vaults/vault-control.ts'
 import { dataFolder, withControls } from './operate.ts'
-import { type Asker, newPassphrase, readPassword, terminalAsker } from './prompts.ts'
+import { newPassphrase, type Prompts, readPassword, terminalPrompts } from './prompts.ts'
 import {
   type App,
   adminFault,
@@ -48,7 +48,7 @@ interface SetupReport {
 interface SetupMeans {
   operate<T>(use: (controls: Controls) => Promise<T>): Promise<T>
   /** null: nobody can be asked. */
-  readonly asker: Asker | null
+  readonly prompts: Prompts | null
   /** The password that was given on the standard input. */
   readonly password: string | null
 }
@@ -61,7 +61,7 @@ export async function runSetupCommand(command: SetupCommand, env: NodeJS.Process
     const password = command.stdin ? await readPassword(process.stdin) : null
     const report = await setUp(command, {
       operate: (use) => withControls(dataDir, env, use),
-      asker: password === null ? await terminalAsker() : null,
+      prompts: password === null ? await terminalPrompts() : null,
       password,
     })
     process.stdout.write(command.json ? setupJson(report) : setupText(report, columnsFor(command)))
@@ -97,9 +97,9 @@ export async function setUp(command: SetupCommand, means: SetupMeans): Promise<S
   })
 }
 
-async function planOf(command: VaultCommand, { operate, asker }: SetupMeans): Promise<VaultPlan> {
+async function planOf(command: VaultCommand, { operate, prompts }: SetupMeans): Promise<VaultPlan> {
   const state = await operate((controls) => controls.readVault(vaultOf(command)))
-  return planVault(command, null, state, asker)
+  return planVault(command, null, state, prompts)
 }
 
 async function madeBy(
@@ -122,14 +122,14 @@ function look(
 
 async function answersTo(command: SetupCommand, means: SetupMeans, state: VaultState): Promise<Answers> {
   const admin = await adminOf(command, means, state)
-  const vault = await vaultNameOf(command, means.asker)
+  const vault = await vaultNameOf(command, means.prompts)
   if (vault === null) return { admin, vault: null }
-  const app = command.app ?? (await appOf(means.asker))
+  const app = command.app ?? (await appOf(means.prompts))
   const fault = vaultFault(vault, app)
   if (fault !== undefined) throw new Error(`${fault} Nothing has changed.`)
   const mobileFilter =
-    command.mobileFilter || (app === 'inkdrop' && !state.isHosted && (await wantsFilter(means.asker)))
-  const host = command.host ?? (await hostOf(means.asker, state.url))
+    command.mobileFilter || (app === 'inkdrop' && !state.isHosted && (await wantsFilter(means.prompts)))
+  const host = command.host ?? (await hostOf(means.prompts, state.url))
   const { data, account, device, passphraseFile, json, qr } = command
   const shared = { data, account, device, passphraseFile, json, qr, host, mobileFilter }
   return { admin, vault: { ...shared, name: 'vault add', vault, app, stdin: false, renew: false } }
@@ -137,33 +137,36 @@ async function answersTo(command: SetupCommand, means: SetupMeans, state: VaultS
 
 async function adminOf(
   { admin: given }: SetupCommand,
-  { asker, password }: SetupMeans,
+  { prompts, password }: SetupMeans,
   { admins, hasAccount }: VaultState,
 ): Promise<NewAdmin | null> {
   if (given === undefined ? admins.length > 0 : admins.includes(given)) return null
   const name =
     given ??
-    (await needed(asker, '--admin').text('Name of the server admin', { initial: 'admin', check: adminFault }))
+    (await needed(prompts, '--admin').text('Name of the server admin', {
+      initial: 'admin',
+      check: adminFault,
+    }))
   if (hasAccount) throw new Error(`${name} is an account and not a server admin: choose another --admin.`)
   if (password !== null) return { name, password, isMade: false }
-  const typed = await needed(asker, '--stdin').password('Password (leave empty to generate one)')
+  const typed = await needed(prompts, '--stdin').password('Password (leave empty to generate one)')
   if (typed.trim() === '') return { name, password: newPassphrase(), isMade: true }
-  const again = await needed(asker, '--stdin').password('Repeat the password', (second) =>
+  const again = await needed(prompts, '--stdin').password('Repeat the password', (second) =>
     second === typed ? undefined : 'The passwords do not match.',
   )
   return { name, password: again, isMade: false }
 }
 
-async function vaultNameOf({ vault, app }: SetupCommand, asker: Asker | null): Promise<string | null> {
+async function vaultNameOf({ vault, app }: SetupCommand, prompts: Prompts | null): Promise<string | null> {
   if (vault !== undefined) return vault
   const question = 'Name of the first vault, a database for your notes (- for none)'
   const check = (name: string) => (name === '-' ? undefined : vaultFault(name, app))
-  const name = await needed(asker, '--vault or --no-vault').text(question, { initial: 'notes', check })
+  const name = await needed(prompts, '--vault or --no-vault').text(question, { initial: 'notes', check })
   return name === '-' ? null : name
 }
 
-function appOf(asker: Asker | null): Promise<App> {
-  return needed(asker, '--for').choose('Which app is it for?', [
+function appOf(prompts: Prompts | null): Promise<App> {
+  return needed(prompts, '--for').choose('Which app is it for?', [
     { value: 'inkdrop', label: 'Inkdrop or a similar app' },
     { value: 'livesync', label: 'Obsidian, with Self-hosted LiveSync' },
     { value: 'pouchdb', label: 'your own app, with PouchDB' },
@@ -171,19 +174,19 @@ function appOf(asker: Asker | null): Promise<App> {
 }
 
 /** Without a terminal it is what the flag says, and that is no. */
-async function wantsFilter(asker: Asker | null): Promise<boolean> {
-  return asker?.confirm('Let phones leave out pictures? (_design/mobile)') ?? false
+async function wantsFilter(prompts: Prompts | null): Promise<boolean> {
+  return prompts?.confirm('Let phones leave out pictures? (_design/mobile)') ?? false
 }
 
 /** Without a terminal the server's own address is taken, as with `vault add`. */
-async function hostOf(asker: Asker | null, url: string): Promise<string | undefined> {
-  if (asker === null) return undefined
+async function hostOf(prompts: Prompts | null, url: string): Promise<string | undefined> {
+  if (prompts === null) return undefined
   const question = 'How do devices reach this server? (for example https://notes.example.com:443)'
-  return asker.text(question, { initial: reachable(url), check: hostFault })
+  return prompts.text(question, { initial: reachable(url), check: hostFault })
 }
 
-function needed(asker: Asker | null, flag: string): Asker {
-  if (asker !== null) return asker
+function needed(prompts: Prompts | null, flag: string): Prompts {
+  if (prompts !== null) return prompts
   throw new Error(`Cannot ask, because this is not a terminal: add ${flag}. Nothing has changed.`)
 }
 

@@ -5,8 +5,8 @@ import type { RewindCounts } from '../documents/time-machine/time-machine-calls.
 import type { RewindResult } from '../time-machine/time-machine-control.ts'
 import { dataFolder, withControls } from './operate.ts'
 import { progressBar } from './progress-bar.ts'
+import { confirmOrStop, terminalPrompts } from './prompts.ts'
 import { shown as inUnits, tableText } from './size-command.ts'
-import { Terminal } from './terminal.ts'
 import type { TimeMachineCommand } from './time-machine-arguments.ts'
 
 type Named<Name> = Extract<TimeMachineCommand, { readonly name: Name }>
@@ -107,9 +107,10 @@ async function run(
   return told.finally(() => bar.end())
 }
 
-/** @throws Error when nobody sits there, or nothing is to be done */
+/** @throws Error if standard input is not a terminal, or the user says no */
 async function confirm({ counts }: RewindResult, { database, at, ids }: Named<'rewind'>): Promise<void> {
-  if (!process.stdin.isTTY) {
+  const prompts = await terminalPrompts()
+  if (prompts === null) {
     throw new Error(
       'Cannot ask, because this is not a terminal: add --yes, or --dry-run to see what would be done.',
     )
@@ -117,9 +118,8 @@ async function confirm({ counts }: RewindResult, { database, at, ids }: Named<'r
   // With the time zone that it was typed in.
   const time = new Date(at).toString().replace(/ \(.*\)$/, '')
   const what = ids.length === 0 ? '' : ids.length === 1 ? '1 document of ' : `${ids.length} documents of `
-  const question = `${countsLine(counts)}\r\nRestore ${what}the database ${shown(database)} to its state at ${time}? [y/N] `
-  const [answer = ''] = await new Terminal(process.stdin, process.stderr).ask([question], true)
-  if (!/^y(?:es)?$/i.test(answer.trim())) throw new Error('Nothing has changed.')
+  const question = `Restore ${what}the database ${shown(database)} to its state at ${time}?`
+  await confirmOrStop(prompts, `${countsLine(counts)}\n${question}`)
 }
 
 /** @returns the exit code */

@@ -5,7 +5,7 @@ import { type Address, formatAddress, parseAddress } from '../core/address.ts'
 import { oneLine } from '../core/errors.ts'
 import type { VaultControls, VaultOrder, VaultQuery, VaultState } from '../vaults/vault-control.ts'
 import { dataFolder, withControls } from './operate.ts'
-import { type Asker, newPassphrase, readPassphrase, readPassword, terminalAsker } from './prompts.ts'
+import { newPassphrase, type Prompts, readPassphrase, readPassword, terminalPrompts } from './prompts.ts'
 import type { VaultCommand } from './vault-arguments.ts'
 import { type LiveSyncSetup, type VaultReport, vaultJson, vaultText } from './vault-report.ts'
 
@@ -27,12 +27,12 @@ interface Encryption {
 export async function runVaultCommand(command: VaultCommand, env: NodeJS.ProcessEnv): Promise<number> {
   try {
     const password = command.stdin ? await readPassword(process.stdin) : null
-    const asker = password === null ? await terminalAsker() : null
+    const prompts = password === null ? await terminalPrompts() : null
     const operate = <T>(use: (controls: VaultControls) => Promise<T>) =>
       withControls(dataFolder(command.data, env), env, use)
     // Who is asked may take his time: a folder is not held meanwhile, so that a server can start on it.
     const state = await operate((controls) => controls.readVault(vaultOf(command)))
-    const plan = await planVault(command, password, state, asker)
+    const plan = await planVault(command, password, state, prompts)
     const report = await operate((controls) => makeVault(plan, controls))
     process.stdout.write(
       command.json ? vaultJson(report) : vaultText(report, { columns: columnsFor(command) }),
@@ -59,14 +59,14 @@ export function vaultOf({ vault, account }: Pick<VaultCommand, 'vault' | 'accoun
  * Asks for what is missing of a vault; nothing is made.
  * @param password the account's, which takes the place of a token; null: the device gets a token
  * @param state what is there of the vault
- * @param asker null: nobody can be asked
+ * @param prompts null: nobody can be asked
  * @throws Error with one clear line: an address that could not be, nobody to ask, cancelled
  */
 export async function planVault(
   command: VaultCommand,
   password: string | null,
   state: VaultState,
-  asker: Asker | null,
+  prompts: Prompts | null,
 ): Promise<VaultPlan> {
   const { app, host, renew, mobileFilter } = command
   const { database, account } = vaultOf(command)
@@ -77,7 +77,7 @@ export async function planVault(
   const isLiveSync = app === 'livesync'
   const isToldNothing = device !== null && state.devices.includes(device) && !renew
   const encryption =
-    isLiveSync && !isToldNothing ? await encryptionOf(command, state, asker, device === null) : null
+    isLiveSync && !isToldNothing ? await encryptionOf(command, state, prompts, device === null) : null
   const order = { database, account, device, password, renew, mobileFilter, liveSync: isLiveSync }
   return { command, order, place, encryption }
 }
@@ -133,15 +133,15 @@ function readable(text: string): Address {
 async function encryptionOf(
   { passphraseFile }: VaultCommand,
   state: VaultState,
-  asker: Asker | null,
+  prompts: Prompts | null,
   isPassword: boolean,
 ): Promise<Encryption | null> {
   if (passphraseFile !== undefined) return { passphrase: await readPassphrase(passphraseFile), isNew: false }
   if (isNewVault(state)) return { passphrase: newPassphrase(), isNew: true }
-  if (asker !== null) {
+  if (prompts !== null) {
     const question = 'Passphrase with which the other devices encrypt this vault'
     const check = (given: string) => (given.trim() === '' ? 'The passphrase must not be empty.' : undefined)
-    return { passphrase: await asker.password(question, check), isNew: false }
+    return { passphrase: await prompts.password(question, check), isNew: false }
   }
   if (isPassword) return null
   throw new Error(

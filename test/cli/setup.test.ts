@@ -2,7 +2,7 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
-import type { Asker } from '../../src/cli/prompts.ts'
+import type { Prompts } from '../../src/cli/prompts.ts'
 import { setUp } from '../../src/cli/setup-command.ts'
 import { type SetupCommand, setupCommand, vaultCommand } from '../../src/cli/vault-arguments.ts'
 import { makeVault, planVault } from '../../src/cli/vault-command.ts'
@@ -42,7 +42,7 @@ function answering(answers: readonly unknown[]) {
     if (fault !== undefined) throw new Error(fault)
     return answer as never
   }
-  const asker: Asker = {
+  const prompts: Prompts = {
     text: (question, { check, initial }) => {
       suggested.push(initial)
       return next(question, check)
@@ -51,7 +51,7 @@ function answering(answers: readonly unknown[]) {
     choose: (question) => next(question),
     confirm: (question) => next(question),
   }
-  return { asker, questions, suggested, left }
+  return { prompts, questions, suggested, left }
 }
 
 /** Runs the command against a server that is in this state, and tells what it was asked to do. */
@@ -86,7 +86,7 @@ async function run(
       isHeld = false
     })
   }
-  const report = await setUp(command, { operate, asker: given?.asker ?? null, password })
+  const report = await setUp(command, { operate, prompts: given?.prompts ?? null, password })
   return {
     done,
     report,
@@ -213,8 +213,8 @@ const STATE: VaultState = { ...NEW_VAULT, admins: ['anna'] }
 const MADE_WITH_TOKEN: VaultOutcome = { ...MADE, secret: 'stt_x' }
 
 /** Types one passphrase, and nothing else. */
-function typing(passphrase: string): Asker {
-  return { password: async () => passphrase } as unknown as Asker
+function typing(passphrase: string): Prompts {
+  return { password: async () => passphrase } as unknown as Prompts
 }
 
 /** @param means.state of the server, as far as it is not a new one without the vault */
@@ -225,10 +225,10 @@ async function add(
     readonly state?: Partial<VaultState>
     readonly outcome?: Partial<VaultOutcome>
     readonly password?: string
-    readonly asker?: Asker
+    readonly prompts?: Prompts
   } = {},
 ) {
-  const { password = null, asker = null } = means
+  const { password = null, prompts = null } = means
   const orders: unknown[] = []
   const state = { ...STATE, ...means.state }
   const controls: VaultControls = {
@@ -240,7 +240,7 @@ async function add(
     },
   }
   const command = vaultCommand([...words], { ...values, ...(password !== null && { stdin: true }) })
-  const plan = await planVault(command, password, state, asker)
+  const plan = await planVault(command, password, state, prompts)
   t.equal(orders.length, 0, 'a plan makes nothing')
   const report = await makeVault(plan, controls)
   return { report, text: vaultText(report, { columns: 0 }), json: JSON.parse(vaultJson(report)) }
@@ -305,7 +305,7 @@ t.test('the passphrase of the notes', async (t) => {
     if (!isNew) t.match(byPassword.text, 'There is no Setup URI')
     t.equal(byPassword.text.includes('Use a Setup URI'), isNew, 'nobody is told to paste what is not there')
     if (!isNew)
-      t.match((await livesync({}, { asker: typing('typed') })).json, { setup_uri: /^obsidian:/ }, what)
+      t.match((await livesync({}, { prompts: typing('typed') })).json, { setup_uri: /^obsidian:/ }, what)
   }
 })
 
