@@ -1,7 +1,9 @@
+import { createHmac } from 'node:crypto'
 import t from 'tap'
 import type { Account } from '../../src/auth/accounts.ts'
-import { type CheckerOptions, CredentialChecker } from '../../src/auth/credentials.ts'
-import { type FailedLogin, Lockout } from '../../src/auth/lockout.ts'
+import { type CheckerOptions, CredentialChecker, readProxyAuth } from '../../src/auth/credentials.ts'
+import { type FailedLogin, Lockout, type LockoutPolicy } from '../../src/auth/lockout.ts'
+import { openConfig } from '../../src/config/config.ts'
 
 /** Counts computations; each waits until it is let go. A password is right when it equals the stored text. */
 function setUp(options: CheckerOptions = {}) {
@@ -201,4 +203,134 @@ t.test('one address that guesses much does not hold up the others', async (t) =>
   t.strictSame(await letGo(login), anna)
   t.ok(ended.indexOf('there') <= 2)
   await letGo(Promise.all(guesses))
+})
+
+function openLockout(policy: Partial<LockoutPolicy> = {}, maxObjects = 100) {
+  const told: FailedLogin[] = []
+  let at = 1000
+  const lockout = new Lockout({
+    policy: () => ({ mode: 'enforce', threshold: 3, lifetimeMs: 1000, ...policy }),
+    onFailure: (failure) => told.push(failure),
+    maxObjects,
+    now: () => at,
+  })
+  const fail = (times: number, address = 'a', name = 'anna') => {
+    for (let time = 0; time < times; time++) lockout.failed(address, name)
+  }
+  const later = (ms: number) => {
+    at += ms
+  }
+  return { lockout, told, fail, later }
+}
+
+t.test('so many failures lock an account for an address, for a while', async (t) => {
+  const { lockout, fail, later, told } = openLockout()
+  t.notOk(lockout.isWatching)
+  fail(2)
+  t.ok(lockout.isWatching)
+  t.notOk(lockout.isLocked('a', 'anna'))
+  later(900)
+  fail(1)
+  t.ok(lockout.isLocked('a', 'anna'))
+  t.notOk(lockout.isLocked('b', 'anna'), 'not for another address')
+  t.notOk(lockout.isLocked('a', 'bob'), 'nor another account')
+  later(900)
+  t.ok(lockout.isLocked('a', 'anna'), 'the time of the lock begins with it')
+  later(200)
+  t.notOk(lockout.isLocked('a', 'anna'))
+  t.strictSame(
+    told.map(({ locks }) => locks),
+    [null, null, 'account'],
+  )
+})
+
+t.test('failures are forgotten when the account is opened, or long ago', async (t) => {
+  const { lockout, fail, later } = openLockout()
+  fail(2)
+  lockout.succeeded('a', 'anna')
+  fail(2)
+  t.notOk(lockout.isLocked('a', 'anna'))
+  later(1001)
+  fail(2)
+  t.notOk(lockout.isLocked('a', 'anna'))
+})
+
+t.test('many names from one address lock it', async (t) => {
+  const { lockout, fail, told, later } = openLockout()
+  for (let name = 0; name < 60; name++) {
+    t.notOk(lockout.isAddressLocked('a'))
+    fail(1, 'a', `name ${name}`)
+  }
+  t.ok(lockout.isAddressLocked('a'))
+  t.notOk(lockout.isAddressLocked('b'))
+  t.equal(told.length, 60)
+  t.equal(told.at(-1)?.locks, 'address')
+  fail(30, 'a', 'one more')
+  t.equal(told.length, 60, 'a locked address fills no log')
+  later(1001)
+  t.notOk(lockout.isAddressLocked('a'))
+})
+
+t.test('modes', async (t) => {
+  const warn = openLockout({ mode: 'warn' })
+  warn.fail(10)
+  t.notOk(warn.lockout.isLocked('a', 'anna'))
+  t.equal(warn.told.length, 10)
+  t.equal(warn.told[2]?.locks, 'account')
+  const off = openLockout({ mode: 'off' })
+  off.fail(10)
+  t.notOk(off.lockout.isLocked('a', 'anna'))
+  t.strictSame(off.told[9], { address: 'a', name: 'anna', locks: null })
+})
+
+t.test('memory is bounded', async (t) => {
+  const { lockout, fail } = openLockout({}, 10)
+  for (let at = 0; at < 1000; at++) fail(3, `address ${at}`, 'x'.repeat(10_000))
+  t.ok(lockout.isLocked('address 999', 'x'.repeat(10_000)))
+  t.notOk(lockout.isLocked('address 0', 'x'.repeat(10_000)))
+})
+
+t.test('a refused token is told of, so often, and locks nothing', async (t) => {
+  const { lockout, told } = openLockout()
+  for (let at = 0; at < 100; at++) lockout.tokenRefused('a', 'anna')
+  t.notOk(lockout.isLocked('a', 'anna'))
+  t.notOk(lockout.isAddressLocked('a'))
+  t.equal(told.length, 3)
+})
+
+const yes = () => true
+const no = () => false
+
+t.test('whom a proxy names', async (t) => {
+  const config = await openConfig({ dataDir: t.testdir(), env: {}, flags: {} })
+  const headers = { 'x-auth-couchdb-username': 'anna', 'x-auth-couchdb-roles': 'a, b,,' }
+  t.strictSame(readProxyAuth(config, headers, yes), { name: 'anna', roles: ['a', 'b'] })
+  t.equal(readProxyAuth(config, headers, no), null)
+  t.equal(readProxyAuth(config, {}, yes), null)
+  t.equal(readProxyAuth(config, { 'x-auth-couchdb-username': ' ' }, yes), null)
+  const utf8 = { 'x-auth-couchdb-username': Buffer.from('Änne').toString('latin1') }
+  t.strictSame(readProxyAuth(config, utf8, yes), { name: 'Änne', roles: [] })
+  await config.set('chttpd_auth', 'x_auth_username', 'Remote-User')
+  t.equal(readProxyAuth(config, headers, yes), null)
+  t.match(readProxyAuth(config, { 'remote-user': 'bob' }, yes), { name: 'bob' })
+})
+
+t.test('a proxy that signs', async (t) => {
+  const config = await openConfig({ dataDir: t.testdir(), env: {}, flags: {} })
+  await config.set('chttpd_auth', 'proxy_use_secret', 'true')
+  const signed = (digest: string, secret: string) => ({
+    'x-auth-couchdb-username': 'anna',
+    'x-auth-couchdb-token': createHmac(digest, secret).update('anna').digest('hex'),
+  })
+  t.equal(readProxyAuth(config, signed('sha256', ''), yes), null, 'without a secret nobody can have')
+  await config.set('chttpd_auth', 'secret', 's')
+  for (const digest of ['sha256', 'sha1']) {
+    t.match(readProxyAuth(config, signed(digest, 's'), no), { name: 'anna' }, digest)
+  }
+  t.equal(readProxyAuth(config, signed('sha256', 'guess'), yes), null)
+  t.equal(readProxyAuth(config, { ...signed('sha256', 's'), 'x-auth-couchdb-username': 'bob' }, yes), null)
+  for (const token of ['', 'x', 'é', 'f'.repeat(64)]) {
+    const headers = { 'x-auth-couchdb-username': 'anna', 'x-auth-couchdb-token': token }
+    t.equal(readProxyAuth(config, headers, yes), null)
+  }
 })

@@ -1,8 +1,10 @@
 /** The accounts of `_users` on the HTTP thread: found, remembered, and forgotten in time. */
+import { createHash, pbkdf2Sync } from 'node:crypto'
 import t from 'tap'
-import type { Account, Accounts } from '../../src/auth/accounts.ts'
+import { type Account, type Accounts, userAccount } from '../../src/auth/accounts.ts'
+import { CredentialChecker } from '../../src/auth/credentials.ts'
 import { verifyPassword } from '../../src/auth/password.ts'
-import { combinedAccounts, usersAccounts } from '../../src/auth/users.ts'
+import { combinedAccounts, HashUpgrades, usersAccounts } from '../../src/auth/users.ts'
 import { SYSTEM_USER } from '../../src/auth/users-feed.ts'
 import { CouchError } from '../../src/core/errors.ts'
 import { USERS_DATABASE } from '../../src/core/ids.ts'
@@ -162,4 +164,174 @@ t.test('admins and users together', async (t) => {
   const apart = combinedAccounts(admins, broken)
   t.match(await apart.find('root'), { roles: ['_admin'] }, 'an admin gets in whatever has befallen _users')
   await t.rejects(apart.find('anna'), { code: 'unavailable' })
+})
+
+// A document of `_users` as an account.
+
+const SALT = '5f2d1a0c9b8e7d6c'
+const SHA = createHash('sha1').update(`pw${SALT}`).digest('hex')
+
+function key(rounds: number, length: number, digest: string, password = 'pw', salt = SALT): string {
+  return pbkdf2Sync(password, salt, rounds, length, digest).toString('hex')
+}
+
+t.test('passwords in every form that CouchDB has written', async (t) => {
+  const table: Record<string, Record<string, unknown>> = {
+    '1.0': { salt: SALT, password_sha: SHA },
+    simple: { salt: SALT, password_sha: SHA, password_scheme: 'simple' },
+    '1.3 to 3.3': { salt: SALT, password_scheme: 'pbkdf2', iterations: 10, derived_key: key(10, 20, 'sha1') },
+    'without its rounds': { salt: SALT, password_scheme: 'pbkdf2', derived_key: key(10_000, 20, 'sha1') },
+    '3.4': {
+      salt: SALT,
+      password_scheme: 'pbkdf2',
+      pbkdf2_prf: 'sha512',
+      iterations: 11,
+      derived_key: key(11, 64, 'sha512'),
+    },
+    '3.5, in between': {
+      salt: SALT,
+      password_scheme: 'simple+pbkdf2',
+      pbkdf2_prf: 'sha256',
+      iterations: 12,
+      derived_key: key(12, 32, 'sha256', SHA),
+    },
+    'an odd salt': {
+      salt: 'a,b\n,c',
+      password_scheme: 'pbkdf2',
+      iterations: 10,
+      derived_key: key(10, 20, 'sha1', 'pw', 'a,b\n,c'),
+    },
+  }
+  for (const [name, hash] of Object.entries(table)) {
+    const account = userAccount('anna', { name: 'anna', roles: [], ...hash })
+    t.equal(account?.salt, hash.salt, name)
+    t.equal(await verifyPassword('pw', account?.stored ?? ''), true, name)
+    t.equal(await verifyPassword('pW', account?.stored ?? ''), false, name)
+  }
+})
+
+t.test('what opens by no password', async (t) => {
+  const good = { salt: SALT, password_scheme: 'pbkdf2', iterations: 10, derived_key: key(10, 20, 'sha1') }
+  const table: Record<string, object> = {
+    nothing: {},
+    'an unknown scheme': { ...good, password_scheme: 'bcrypt' },
+    'an unknown digest': { ...good, pbkdf2_prf: 'md5' },
+    'a digest of another length': { ...good, pbkdf2_prf: 'sha256' },
+    'no rounds': { ...good, iterations: 0 },
+    'rounds without end': { ...good, iterations: 1e9 },
+    'rounds that are none': { ...good, iterations: 'x' },
+    'a key that is none': { ...good, derived_key: null },
+    'a second factor': { ...good, totp: { key: 'JBSWY3DPEHPK3PXP' } },
+    'no hash of its scheme': { ...good, password_scheme: 'simple' },
+  }
+  for (const [name, hash] of Object.entries(table)) {
+    t.match(userAccount('anna', { name: 'anna', roles: [], ...hash }), { name: 'anna', stored: null }, name)
+  }
+})
+
+t.test('roles, and what is no account at all', async (t) => {
+  const roles = (given: unknown) => userAccount('anna', { name: 'anna', roles: given })?.roles
+  t.same(roles(['a', '_admin', '_metrics', '_x', 7, null, 'b']), ['a', '_metrics', 'b'])
+  for (const odd of [undefined, null, 'a', {}]) t.same(roles(odd), [])
+  for (const doc of [null, [], 'x', {}, { name: 'bert' }, { name: ['anna'] }]) {
+    t.equal(userAccount('anna', doc), null)
+  }
+  t.throws(() => userAccount('anna', { name: 'anna', roles: [], _conflicts: ['1-a'] }), {
+    code: 'account_conflicts',
+  })
+})
+
+// Weak hashes of users, made anew after a login.
+
+const USER_ID = 'org.couchdb.user:anna'
+const OLD_SALT = 'a,salt'
+
+function weak(iterations: number) {
+  const key = pbkdf2Sync('pw', OLD_SALT, iterations, 20, 'sha1').toString('hex')
+  return { password_scheme: 'pbkdf2', salt: OLD_SALT, iterations, derived_key: key }
+}
+
+async function openUpgrades({ isOn = true, iterations = 20, prf = 'sha256' } = {}) {
+  const world = await memoryDatabases()
+  const users = usersAccounts(world.databases, { hashing: () => ({ iterations }) })
+  const faults: unknown[] = []
+  const upgrades = new HashUpgrades({
+    databases: world.databases,
+    isOn: () => isOn,
+    hashing: () => ({ iterations, prf }),
+    onFault: (fault) => faults.push(fault),
+  })
+  const asked: string[] = []
+  const checker = new CredentialChecker(users, {
+    onVerified: (account, password) => {
+      asked.push(account.name)
+      upgrades.consider(account, password)
+    },
+  })
+  return { world, users, upgrades, faults, checker, asked }
+}
+
+/** Waits for a revision of a generation. */
+async function revision(world: Awaited<ReturnType<typeof memoryDatabases>>, generation: number) {
+  for (;;) {
+    const doc = await world.getUser('anna')
+    if (doc._rev.startsWith(`${generation}-`)) return doc
+    await new Promise((resolve) => setImmediate(resolve))
+  }
+}
+
+t.test('once, with the same salt, and all else as it was', async (t) => {
+  const { world, checker, asked, faults } = await openUpgrades()
+  await world.putUser('anna', { ...weak(30), city: 'Graz' })
+  for (const password of ['wrong', 'pw', 'pw']) await checker.check('anna', password)
+  t.same(asked, ['anna'], 'asked of what was computed, not of what is remembered')
+  const { _id, _rev, ...doc } = await revision(world, 2)
+  t.match(doc, {
+    city: 'Graz',
+    salt: OLD_SALT,
+    password_scheme: 'pbkdf2',
+    pbkdf2_prf: 'sha256',
+    iterations: 20,
+  })
+  t.equal(doc.derived_key, pbkdf2Sync('pw', OLD_SALT, 20, 32, 'sha256').toString('hex'))
+  t.match(await checker.check('anna', 'pw'), { name: 'anna' })
+  t.equal((await world.getUser('anna'))._rev, _rev)
+  t.same(faults, [])
+})
+
+t.test('not where it is good enough, or not wished for, or of an admin', async (t) => {
+  for (const given of [{ isOn: false }, { iterations: 30, prf: 'sha' }]) {
+    const { world, checker } = await openUpgrades(given)
+    await world.putUser('anna', weak(30))
+    t.match(await checker.check('anna', 'pw'), { name: 'anna' })
+    await checker.check('anna', 'other')
+    t.match((await world.getUser('anna'))._rev, /^1-/)
+  }
+  const { world, upgrades } = await openUpgrades()
+  const stored = `-hashed-${'0'.repeat(40)},x`
+  upgrades.consider({ name: 'anna', roles: ['_admin'], stored, salt: '' }, 'pw')
+  upgrades.consider({ name: 'anna', roles: [], stored: null, salt: '' }, 'pw')
+  t.equal(world.opened.get(USER_ID), undefined)
+})
+
+t.test('whoever writes in between wins; a document that has gone is left alone', async (t) => {
+  const { world, users, upgrades, faults } = await openUpgrades()
+  await world.putUser('anna', weak(10))
+  const account = (await users.find('anna')) as Account
+  let isRead = () => {}
+  const read = new Promise<void>((resolve) => (isRead = resolve))
+  world.beforeOpen = async () => {
+    world.beforeOpen = () => {}
+    await world.putUser('anna', { ...weak(11), city: 'Linz' })
+    isRead()
+  }
+  upgrades.consider(account, 'pw')
+  upgrades.consider(account, 'pw')
+  await read
+  await users.find('x')
+  t.match(await world.getUser('anna'), { city: 'Linz', iterations: 11 })
+  await world.removeUser('anna')
+  upgrades.consider({ ...account, name: 'gone' }, 'pw')
+  await users.find('y')
+  t.same(faults, [])
 })

@@ -3,6 +3,17 @@ import { once } from 'node:events'
 import { type IncomingMessage, request } from 'node:http'
 import { setTimeout as delay } from 'node:timers/promises'
 import t, { type Test } from 'tap'
+import { openConfig } from '../../src/config/config.ts'
+import {
+  changedOverrides,
+  defaultQuota,
+  type Quota,
+  quotaWith,
+  readQuota,
+  shownQuota,
+} from '../../src/hosted/usage.ts'
+import { maxSizeOf, WriteTurns } from '../../src/hosted/write-turns.ts'
+import { temporaryFolder } from '../helpers/server.ts'
 import { connect } from '../http/client.ts'
 import { device, remote, until } from '../protocol/devices.ts'
 import { startHostedServer } from './hosted-server.ts'
@@ -164,4 +175,111 @@ t.test("a rewind is the owner's, and stays within the quota", async (t) => {
   t.match(refused, '"deleted":1')
   await setQuota({ bytes: null })
   t.match(await rewind(), /"id":"a","outcome":"recreated"/)
+})
+
+t.test('what everybody may have is configured', async (t) => {
+  const config = await openConfig({ dataDir: await temporaryFolder(t), env: {}, flags: {} })
+  t.same(defaultQuota(config), {
+    bytes: 1_073_741_824,
+    documents: 1_000_000,
+    databases: 10,
+    document_size: Infinity,
+    requests: 100,
+    feeds: 50,
+  })
+  await config.set('quota', 'bytes', 'infinity')
+  await config.set('quota', 'feeds', '3')
+  t.match(defaultQuota(config), { bytes: Infinity, feeds: 3 })
+  await t.rejects(config.set('quota', 'requests', '0'), { code: 'bad_request' })
+  await t.rejects(config.set('quota', 'documents', 'many'), { code: 'bad_request' })
+})
+
+t.test('overrides are set, changed and taken back', async (t) => {
+  const defaults = { bytes: 1, documents: 2, databases: 3, document_size: 4, requests: 5, feeds: 6 }
+  const first = changedOverrides({}, readQuota({ bytes: 100, feeds: 'infinity' }))
+  t.same(quotaWith(defaults, first), { ...defaults, bytes: 100, feeds: Infinity })
+  const second = changedOverrides(first, readQuota({ bytes: null, documents: 0 }))
+  t.same(quotaWith(defaults, second), { ...defaults, documents: 0, feeds: Infinity })
+  t.same(shownQuota(second), { documents: 0, feeds: 'infinity' })
+  t.same(changedOverrides({}, readQuota(JSON.parse(JSON.stringify(shownQuota(second))))), second)
+})
+
+t.test('what is no quota is refused', async (t) => {
+  for (const value of [null, [], 'x', 7]) {
+    t.throws(() => readQuota(value), { code: 'bad_request' }, JSON.stringify(value))
+  }
+  for (const limit of [-1, 1.5, '7', true, {}, Number.MAX_VALUE, 'Infinity']) {
+    t.throws(() => readQuota({ bytes: limit }), { code: 'bad_request' }, JSON.stringify(limit))
+  }
+  t.throws(() => readQuota({ requests: 0 }), { message: /at least 1/ })
+  t.throws(() => readQuota({ colour: 1 }), { message: /not `colour`/ })
+  t.throws(() => readQuota(JSON.parse('{"__proto__":1}')), { code: 'bad_request' })
+})
+
+// Writes to several databases of one account: side by side while they cannot pass a limit together, else in turn.
+
+const NOTHING = { bytes: 0, documents: 0 }
+
+/** An account with the databases `a` and `b`, each of which has so many documents as were written and looked at. */
+function start(limit: number) {
+  const counts = new Map([
+    ['a', 0],
+    ['b', 0],
+  ])
+  let sum = 0
+  const unseen = new Map<string, number>()
+  const log: string[] = []
+  const turns = new WriteTurns({
+    owners: { databasesOf: () => new Set(counts.keys()) },
+    usage: {
+      sumOf: () => ({ bytes: 0, documents: sum }),
+      unmeasured: (name) => (unseen.has(name) ? { bytes: 0, documents: unseen.get(name)! } : null),
+      wrote: (name, { documents }) => unseen.set(name, (unseen.get(name) ?? 0) + documents),
+      measureAll: async (names) => {
+        log.push(`look at ${names.join()}`)
+        for (const name of names) unseen.delete(name)
+        sum = counts.get('a')! + counts.get('b')!
+      },
+    },
+  })
+  const quota = { bytes: Infinity, documents: limit } as Quota
+  const write = (database: string, documents: number) => {
+    const { promise, resolve } = Promise.withResolvers<void>()
+    const most = { ...NOTHING, documents }
+    const done = turns.run('anna', { database, most }, quota, async () => {
+      log.push(`${database} begins`)
+      await promise
+      counts.set(database, counts.get(database)! + documents)
+      log.push(`${database} ends`)
+    })
+    return { done, end: resolve }
+  }
+  return { write, log }
+}
+
+const settled = () => new Promise((resolve) => setImmediate(resolve))
+
+t.test('far from the limit writes go at once', async (t) => {
+  const { write, log } = start(100)
+  const writes = [write('a', 30), write('b', 30), write('a', 30)]
+  await settled()
+  t.strictSame(log, ['a begins', 'b begins', 'a begins'])
+  for (const { end } of writes) end()
+  await Promise.all(writes.map(({ done }) => done))
+})
+
+t.test('near the limit one waits for the other database, whose count is then looked at', async (t) => {
+  const { write, log } = start(50)
+  const writes = [write('a', 40), write('a', 40), write('b', 40), write('a', 1)]
+  await settled()
+  t.strictSame(log, ['a begins', 'a begins'], 'the last would overtake b')
+  for (const { end } of writes) end()
+  await Promise.all(writes.map(({ done }) => done))
+  t.strictSame(log.slice(2, 7), ['a ends', 'a ends', 'look at a', 'b begins', 'b ends'])
+  t.strictSame(log.slice(7), ['look at b', 'a begins', 'a ends'])
+})
+
+t.test('what a body may bring at the most', async (t) => {
+  t.strictSame(maxSizeOf(9, true), { documents: 3, bytes: 27 + 3 * 1024 })
+  t.strictSame(maxSizeOf(9, false), { documents: 1, bytes: 27 + 1024 })
 })

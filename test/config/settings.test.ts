@@ -1,8 +1,10 @@
 /** No key of CouchDB's default.ini is passed over without a word. */
 import { readFile } from 'node:fs/promises'
 import t from 'tap'
-import { knownKey } from '../../src/config/defaults.ts'
-import { newerSection } from '../../src/config/values.ts'
+import { KNOWN_KEYS, knownKey } from '../../src/config/defaults.ts'
+import { passwordRules } from '../../src/config/password-rules.ts'
+import { bindAddress, secureBindAddress } from '../../src/config/settings.ts'
+import { checkSetting, newerSection } from '../../src/config/values.ts'
 
 /** The names of the keys of CouchDB 3.5.1, and of those that have come since, by section. */
 const COUCHDB_KEYS: Readonly<Record<string, string>> = {
@@ -113,5 +115,80 @@ t.test('each key of default.ini is read, or docs/compatibility.md says that it i
       const known = knownKey(section, key) ?? knownKey(newerSection(section, key) ?? section, key)
       t.not(known !== undefined, isDeclared(section, key), `${section}/${key}`)
     }
+  }
+})
+
+t.test('docs/operating.md names every key that is read, with its default', async (t) => {
+  const page = await readFile(new URL('../../docs/operating.md', import.meta.url), 'utf8')
+  const rows = page.split('\n').filter((line) => line.startsWith('| `'))
+  for (const { section, key, value } of KNOWN_KEYS) {
+    const row = rows.find((line) => new RegExp(`\`(${section}/)?${key}\``).test(line))
+    t.ok(row, `${section}/${key}`)
+    if (value !== null && value.length < 30) t.match(row, `\`${value}\``, `the default of ${section}/${key}`)
+  }
+})
+
+t.test('where the server listens', async (t) => {
+  const table: [plain: string | undefined, secure: string | undefined, addresses: [string, string]][] = [
+    [undefined, undefined, ['127.0.0.1', '127.0.0.1']],
+    ['0.0.0.0', undefined, ['0.0.0.0', '0.0.0.0']],
+    ['any', undefined, ['::', '::']],
+    ['127.0.0.1', 'any', ['127.0.0.1', '::']],
+    ['any', '', ['::', '::']],
+  ]
+  for (const [plain, secure, addresses] of table) {
+    const get = (section: string) => (section === 'chttpd' ? plain : secure)
+    t.same([bindAddress({ get }), secureBindAddress({ get })], addresses)
+  }
+})
+
+// `chttpd_auth/password_regexp`, an Erlang list.
+
+t.test('lists of patterns', async (t) => {
+  const rule = (pattern: string, reason = '') => ({ pattern, reason })
+  const table: [text: string, rules: unknown][] = [
+    ['', []],
+    ['  ', []],
+    ['[]', []],
+    ['[ ].', []],
+    ['["a"]', [rule('a')]],
+    ['[ "a" , {"b"}, {"c", "d e"} ]', [rule('a'), rule('b'), rule('c', 'd e')]],
+    ['["\\\\d{2}", {".\\"x", "say \\"x\\""}]', [rule('\\d{2}'), rule('."x', 'say "x"')]],
+    ['["\\s\\t\\x41\\x{1F511}\\101\\q"]', [rule(' \tA🔑Aq')]],
+  ]
+  for (const [text, rules] of table) t.same(passwordRules(text), rules, text)
+})
+
+t.test('what is none', async (t) => {
+  const texts = [
+    'x',
+    '"a"',
+    '["a"',
+    '["a"] "b"',
+    '[a]',
+    '["a",]',
+    '[{"a","b","c"}]',
+    '[{}]',
+    '["(]',
+    '["\\x{110000}"]',
+  ]
+  for (const text of texts) t.equal(passwordRules(text), null, text)
+})
+
+t.test('over HTTP only a list is taken, with its brackets', async (t) => {
+  t.doesNotThrow(() => checkSetting('chttpd_auth', 'password_regexp', '["[a-z]", {"[0-9]", "A digit."}]'))
+  t.throws(() => checkSetting('chttpd_auth', 'password_regexp', '["a"'), /must be a list of patterns/)
+  t.throws(() => checkSetting('chttpd_auth', 'password_regexp', '["a\n"]'), /Invalid configuration value/)
+  for (const [prefix, isGood] of [
+    ['userdb-', true],
+    ['a/b', true],
+    ['', false],
+    ['_users', false],
+    ['X', false],
+    ['a'.repeat(300), false],
+  ] as const) {
+    const set = () => checkSetting('couch_peruser', 'database_prefix', prefix)
+    if (isGood) t.doesNotThrow(set, prefix)
+    else t.throws(set, /must be a valid prefix for the name of a database/)
   }
 })
