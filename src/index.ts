@@ -1,4 +1,4 @@
-/** The package's face, for those who embed settee in a program of their own. */
+/** The package's API, for programs that embed settee. */
 import { resolve } from 'node:path'
 import type { ConfigFlags } from './config/sources.ts'
 import {
@@ -12,36 +12,36 @@ import {
 import { type RunningServer, startServer } from './server.ts'
 
 export type { Address, AddressFault, AddressParts, AddressResult }
-// The address rule, also by itself as `settee/address`, which loads no server.
+// Also exported as `settee/address`, which does not load the server.
 export { formatAddress, parseAddress }
 
 export interface CreateServerOptions {
-  /** Where the databases are kept. Default `./data`. */
+  /** The data folder. Default `./data`. */
   readonly dataDir?: string
-  /** Default 5984; 0 takes a free one. */
+  /** Default 5984; 0 picks a free one. */
   readonly port?: number
   /** Default 127.0.0.1. */
   readonly bind?: string
   /** A level of `log/level`, such as `info` or `debug`. */
   readonly logLevel?: string
-  /** Speaks TLS as well, by HTTP/2 and HTTP/1.1. Default: `[ssl]` of `local.ini` in the data folder. */
+  /** TLS with HTTP/2 and HTTP/1.1, beside the plain port. Default: `[ssl]` of `local.ini` in the data folder. */
   readonly tls?: TlsOptions
 }
 
 export interface TlsOptions {
-  /** Path of a PEM file: the certificate, and those between it and the root after it; taken anew when it changes. */
+  /** Path of a PEM file: the certificate, then intermediate certificates. It is reloaded when it changes. */
   readonly cert: string
-  /** Path of a PEM file: the certificate's key. */
+  /** Path of a PEM file with the certificate's key. */
   readonly key: string
-  /** Default 6984; 0 takes a free one. */
+  /** Default 6984; 0 picks a free one. */
   readonly port?: number
   /** Default: as `bind`. */
   readonly bind?: string
 }
 
 /**
- * Starts a server on a data folder that no other holds.
- * @throws Error with one clear line as its message when it cannot start
+ * Starts a server on a data folder that no other server uses.
+ * @throws Error with one clear line as its message if it cannot start
  */
 export function createServer(options: CreateServerOptions = {}): Promise<RunningServer> {
   const { dataDir = 'data', port, bind, logLevel, tls } = options

@@ -1,4 +1,4 @@
-/** The composition root: configuration, databases, accounts, the HTTP layer; listening; and the way down. */
+/** The composition root: opens configuration, databases, accounts and the HTTP layer, listens, and shuts down. */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { prepareAdmins, reloadConfig, requireAdmin } from './auth/admins.ts'
 import { openConfig } from './config/config.ts'
@@ -18,39 +18,38 @@ import { type ServerContext, Shutdown } from './server/server-context.ts'
 import type { ServerDatabasesOptions } from './threads/databases.ts'
 
 interface ServerOptions {
-  /** The data folder; made if it is not there. */
+  /** The data folder; it is made if it is missing. */
   readonly dataDir: string
   readonly env: NodeJS.ProcessEnv
   readonly flags: ConfigFlags
-  /** The file that a database thread runs; by default the one that comes with settee. */
+  /** The file that a database thread runs. Default: settee's own. */
   readonly threadEntry?: URL
-  /** The file that a thread for design documents' functions runs; by default the one that comes with settee. */
+  /** The file that a sandbox thread runs. Default: settee's own. */
   readonly sandboxEntry?: URL
-  /** How long requests under way may take when the server closes, in milliseconds. Default 5 s. */
+  /** Time for requests to finish when the server closes, in ms. Default 5000. */
   readonly closeGraceMs?: number
-  /** How often the certificate's files are looked at, in milliseconds. Default 5 s. */
+  /** Interval of checks for new certificate files, in ms. Default 5000. */
   readonly tlsLookMs?: number
 }
 
 export interface RunningServer {
-  /** Where it listens, with a slash at the end. */
+  /** Its URL, with a slash at the end. */
   readonly url: string
-  /** Where it speaks TLS itself, with a slash at the end; null: nowhere. */
+  /** Its URL with TLS, with a slash at the end; null without TLS. */
   readonly secureUrl: string | null
   /**
-   * Stops accepting, ends feeds, finishes what is under way or cuts it when its time is over, lets the data folder go.
-   * Idempotent.
+   * Stops accepting, ends feeds, lets requests finish until their time is over, and releases the data folder. Idempotent.
    */
   close(): Promise<void>
-  /** Reads the configuration anew, as `_config/_reload` does; the log says how that went. */
+  /** Reloads the configuration, as `_config/_reload` does, and logs the result. */
   reload(): Promise<void>
-  /** Tells the log of a fault that nobody has caught, after which the process had better end. */
+  /** Logs an uncaught error, after which the process should end. */
   fatal(fault: unknown): void
 }
 
 /**
  * Starts a server.
- * @throws StartError, or an error of the operating system, when it cannot
+ * @throws StartError, or an error of the operating system, if it cannot start
  */
 export async function startServer(options: ServerOptions): Promise<RunningServer> {
   const { dataDir, env, flags } = options
@@ -65,11 +64,11 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     requireAdmin(config)
     requireSafeProxyAuth((section, key) => config.get(section, key))
     const app = await compose(options, { dataDir, env, config, logger, shutdown })
-    // First, so that who asks where the app listens is told of all places (http/plugins/cross-origin.ts).
+    // TLS first, so that the list of addresses is complete when the app listens (http/plugins/cross-origin.ts).
     const secure = await listenSecurely(app, config, options.tlsLookMs)
     const url = await listen(app, config)
     warnIfOpen(config, logger, [url, secure?.url ?? url])
-    // The log has been told of an error.
+    // reloadConfig has logged an error.
     const reload = async () => {
       await reloadConfig(config, logger).catch(() => undefined)
       await secure?.reload()
@@ -84,7 +83,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   }
 }
 
-/** @returns the HTTP layer over all that it needs, which listens nowhere yet */
+/** @returns the HTTP layer with all services; it does not listen yet */
 async function compose(options: ServerOptions, context: ServerContext): Promise<FastifyInstance> {
   const { config, logger, shutdown, dataDir } = context
   const later: { disk?: SpaceWatch; onMassDeletion?: ServerDatabasesOptions['onMassDeletion'] } = {}
@@ -94,7 +93,7 @@ async function compose(options: ServerOptions, context: ServerContext): Promise<
     onFull: () => later.disk?.look(),
     onMassDeletion: (database, deletion) => later.onMassDeletion?.(database, deletion),
   })
-  // Of the start half is loading: the HTTP layer's is done while a thread opens the data folder.
+  // Half of the start is loading code, so the HTTP layer loads while a thread opens the data folder.
   const loading = import('./app.ts')
   const databases = await opening
   const disk = await maintainDatabases(context, databases)
@@ -102,8 +101,8 @@ async function compose(options: ServerOptions, context: ServerContext): Promise<
   const tmpDir = await emptyTmpDir(dataDir)
   const authServices = await openAuthServices(context, databases)
   const backupServices = await openBackupServices(context, databases, disk, authServices)
-  const house = { config, databases, logger, version: setteeVersion(), tmpDir, space: () => disk.space }
-  const services = { ...house, ...authServices, ...backupServices }
+  const base = { config, databases, logger, version: setteeVersion(), tmpDir, space: () => disk.space }
+  const services = { ...base, ...authServices, ...backupServices }
   const { buildApp } = await loading
   const app = await buildApp(services, { closeGraceMs: options.closeGraceMs })
   later.onMassDeletion = (entry, deletion) =>
@@ -118,15 +117,15 @@ async function compose(options: ServerOptions, context: ServerContext): Promise<
   return app
 }
 
-// Which device it is that writes to a database just now, for an alarm.
+// The device that is writing to a database, for an alarm.
 
 const READS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
 const MAX_CLIENT = 100
 
 /**
- * The device whose request under way writes to a database for an account. What a database's thread tells of a write
- * arrives before the write is answered; of several requests, the newest.
- * @returns null when there is none
+ * Finds the device whose request is writing to a database for an account. The database thread reports the write before
+ * the request is answered.
+ * @returns the newest of several; null if there is none
  */
 function writingDevice(app: FastifyInstance, database: string, account: string | null): Device | null {
   const request = app.activeRequests.requests().findLast((each) => writes(each, database, account))

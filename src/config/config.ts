@@ -17,36 +17,36 @@ export interface ConfigOptions {
 }
 
 export interface WriteOptions {
-  /** False: memory only, until the next start or {@link Config.reload} (`X-Couch-Persist: false`). Default true. */
+  /** false: in memory only, until the next start or {@link Config.reload} (`X-Couch-Persist: false`). Default true. */
   readonly persist?: boolean
   /**
-   * True: the server's own doing, such as a password that it hashes. Only what somebody else wrote and local.ini keeps
-   * takes the key from the environment and the command line when the configuration is read anew. Default false.
+   * true: a write of the server itself, such as a hashed password. After a reload the environment and the command line
+   * still override the key. They do not override keys that users have written to local.ini. Default false.
    */
   readonly isOwn?: boolean
   /**
-   * Asked in the turn of the write, when all earlier writes have taken effect: whoever asked for the write may have lost
-   * the right to it since. It throws what refuses the write, and must not write to this configuration.
+   * Called in the turn of the write, after all earlier writes: the caller may have lost the right to it since. It throws
+   * to refuse the write, and must not write to this configuration.
    */
   readonly precondition?: () => void | Promise<void>
 }
 
-/** A configuration that was read anew and is not in effect yet. */
+/** A reloaded configuration that is not in effect yet. */
 export interface FreshConfig {
-  /** What the sources say, without the defaults. May be changed by who looks at it. */
+  /** The values of the sources, without the defaults. The callee may change them. */
   readonly sections: Sections
   /** The text of local.ini. */
   readonly text: string
   readonly env: NodeJS.ProcessEnv
 }
 
-/** The keys that are listed without being set, by section. */
+/** Keys that are listed with a default, by section. */
 const LISTED = Map.groupBy(
   KNOWN_KEYS.filter(({ value }) => value !== null),
   ({ section }) => section,
 )
 
-/** @param value undefined when the key is no longer set */
+/** @param value undefined if the key is no longer set */
 type ConfigListener = (section: string, key: string, value: string | undefined) => void
 
 /**
@@ -83,22 +83,22 @@ function localIniIn(dataDir: string): string {
  * effect at once, whatever the environment and the command line said at the start.
  */
 export class Config {
-  /** Where local.ini stands, or will stand after the first change. */
+  /** The path of local.ini, which is made with the first change. */
   readonly path: string
   /** Hosted mode (docs/hosted.md), as at the start. Another `settee/mode` counts from the next start. */
   readonly isHosted: boolean
-  /** The database of accounts, `chttpd_auth/authentication_db`, as it was said at the start. */
+  /** The database of accounts, `chttpd_auth/authentication_db`, as at the start. */
   readonly usersDatabase: string
   readonly #sources: ConfigOptions
-  /** What is shown as it is, whatever a local.ini that comes from elsewhere says. */
+  /** Values that are shown as they are, whatever local.ini says. */
   readonly #fixed: Sections
   readonly #listeners = new Set<ConfigListener>()
-  /** Keys that were written while the server runs: local.ini has the say over them, see {@link WriteOptions}. */
+  /** Keys that were written while the server runs, for which only local.ini counts; see {@link WriteOptions}. */
   readonly #overruled = new Set<string>()
-  /** What the sources and the writes since have set; the defaults are in no section. */
+  /** Values of the sources and later writes, without the defaults. */
   #current: Sections
   #lastWrite: Promise<unknown> = Promise.resolve()
-  /** A write has failed: what is read from local.ini may be on no disk. */
+  /** A write has failed, so the text of local.ini may not be on disk. */
   #isUncertain = false
 
   /** Use {@link openConfig}. */
@@ -138,12 +138,12 @@ export class Config {
   }
 
   /**
-   * Sets a key, in local.ini too unless `persist` is false. Writes happen one after the other. A password in
-   * section `admins` must be hashed already: `setAdmin` in the room auth does that.
+   * Sets a key, also in local.ini unless `persist` is false. Writes run one after the other. A password in section
+   * `admins` must be a hash; `setAdmin` of auth/admins.ts makes it.
    * @param value is trimmed (protocol.md 12.1)
-   * @returns the old value, `""` when there was none
-   * @throws bad_request, config_read_only; when local.ini cannot be written, insufficient_storage or
-   *   internal_server_error, and nothing has changed; what `precondition` throws
+   * @returns the old value, `""` if there was none
+   * @throws bad_request, config_read_only; insufficient_storage or internal_server_error if local.ini cannot be written,
+   *   and then nothing changes; what `precondition` throws
    */
   async set(section: string, key: string, value: string, options: WriteOptions = {}): Promise<string> {
     const trimmed = value.trim()
@@ -160,9 +160,9 @@ export class Config {
   }
 
   /**
-   * Removes a key, from local.ini too unless `persist` is false; a key with a default goes back to it.
+   * Removes a key, also from local.ini unless `persist` is false. A key with a default gets its default.
    * @returns the old value
-   * @throws unknown_config_value when the key is not set, and as {@link set}
+   * @throws unknown_config_value if the key is not set; as {@link set}
    */
   async delete(section: string, key: string, options: WriteOptions = {}): Promise<string> {
     checkNames(section, key)
@@ -178,13 +178,13 @@ export class Config {
   }
 
   /**
-   * Reads the configuration anew (protocol.md 12.1): changes by hand take effect, keys that local.ini no longer names go
-   * back to their defaults, and what was set in memory only is gone. The environment and the command line beat
-   * local.ini as at the start, but for keys that were written while the server ran.
-   * @param look is shown what was read before it takes effect; when it throws, everything stays as it was. It must not
-   *   write to this configuration, since its turn comes after.
+   * Reloads the configuration (protocol.md 12.1). Changes by hand take effect, keys that local.ini no longer has get their
+   * defaults, and values in memory only are gone. The environment and the command line override local.ini as at the start,
+   * except for keys that were written while the server ran.
+   * @param look gets the new values before they take effect. If it throws, nothing changes. It must not write to this
+   *   configuration, since such a write would wait for the reload.
    * @returns the keys that have changed, as `section/key`
-   * @throws StartError when a source has an error: everything stays as it was; what `look` throws
+   * @throws StartError if a source has an error; what `look` throws. Then nothing changes
    */
   reload(look: (fresh: FreshConfig) => Promise<void>): Promise<string[]> {
     return this.#inTurn(async () => {
@@ -196,7 +196,7 @@ export class Config {
   }
 
   /**
-   * Gives a key another value in local.ini alone; the value in effect stays.
+   * Sets a key in local.ini only; the value in effect stays.
    * @throws as {@link set}
    */
   async writeBack(section: string, key: string, value: string): Promise<void> {
@@ -204,7 +204,7 @@ export class Config {
     return this.#inTurn(() => this.#edit((text) => setInText(text, section, key, value)))
   }
 
-  /** @returns whether the key was written while the server ran, so that only local.ini has a say over it */
+  /** @returns whether the key was written while the server ran, so that only local.ini counts for it */
   isOverruled(section: string, key: string): boolean {
     return this.#overruled.has(idOf(section, key))
   }
@@ -218,12 +218,12 @@ export class Config {
     return () => this.#listeners.delete(listener)
   }
 
-  /** @returns the number in effect, in the unit that defaults.ts names; the default where the key is set to nothing */
+  /** @returns the number in effect, in the unit that defaults.ts names; the default if the key is set to nothing */
   integer(section: string, key: string): number {
     return Number(this.#typed(section, key))
   }
 
-  /** @returns a number, of bytes for one, Infinity for `infinity` */
+  /** @returns a number, such as bytes; Infinity for `infinity` */
   bytes(section: string, key: string): number {
     const text = this.#typed(section, key)
     return text === 'infinity' ? Number.POSITIVE_INFINITY : Number(text)
@@ -234,7 +234,7 @@ export class Config {
     return this.get(section, key) === 'true'
   }
 
-  /** @returns the key's value in local.ini as it stands on the disk now; undefined when it is not in it */
+  /** @returns the key's value in local.ini as it is on disk now; undefined if it is not there */
   async stored(section: string, key: string): Promise<string | undefined> {
     return parseIni(await readIniText(this.path))
       .get(section)
@@ -247,13 +247,13 @@ export class Config {
     return text
   }
 
-  /** A change that would open the server. @throws bad_request */
+  /** Refuses a change that would open the server. @throws bad_request */
   #refuseUnsafe(section: string, key: string, value: string | undefined): void {
     const own = ownIn(this.#current)
     const after: Own = (each, name) => (each === section && name === key ? value : own(each, name))
     const problem = problemOfProxyAuth((...asked) => valueInEffect(after, ...asked))
     if (problem === null) return
-    // What is unsafe already is told of at a start, and commands on a server that is stopped go on.
+    // The start refuses an unsafe configuration; commands without a server still work with it.
     if (problemOfProxyAuth((...each) => this.get(...each)) === null)
       throw new CouchError('bad_request', problem)
   }
@@ -264,7 +264,7 @@ export class Config {
     this.#notify(section, key)
   }
 
-  /** Tells of a key, and of the one that it may stand for. */
+  /** Notifies of a key, and of the newer key that it may stand for. */
   #notify(section: string, key: string): void {
     const newer = newerSection(section, key)
     for (const each of newer === null ? [section] : [section, newer]) {
@@ -272,7 +272,7 @@ export class Config {
     }
   }
 
-  /** Everything is in place before the first listener is called. */
+  /** All values are in effect before the first listener is called. */
   #replace(fresh: Sections): string[] {
     const old = this.#current
     this.#current = fresh
@@ -298,7 +298,7 @@ export class Config {
     return result
   }
 
-  /** Edits the file as it stands now, so that what its owner changed in the meantime is kept. */
+  /** Edits the file as it is now, so that changes by hand are kept. */
   async #edit(change: (text: string) => string): Promise<void> {
     try {
       const text = await readIniText(this.path)
@@ -317,7 +317,7 @@ function idOf(section: string, key: string): string {
   return JSON.stringify([section, key])
 }
 
-/** The keys that are not the same on both sides. */
+/** The keys whose values differ. */
 function differences(old: Sections, fresh: Sections): (readonly [section: string, key: string])[] {
   const both = new Set([...old.keys(), ...fresh.keys()])
   return [...both].flatMap((section) => {

@@ -4,8 +4,8 @@ import { syncPath } from '../core/durable-files.ts'
 import { StartError } from './start-error.ts'
 
 /**
- * Makes the data folder, mode 0700, where it is missing, and looks whether it can be written. The mode of a folder
- * that is there already is its owner's business.
+ * Makes the data folder with mode 0700 if it is missing, and checks that it can be written. An existing folder keeps its
+ * mode.
  * @param path absolute
  * @throws StartError
  */
@@ -55,15 +55,15 @@ async function exists(path: string): Promise<boolean> {
   )
 }
 
-/** What settee writes in a data folder, by name; `databases` with the files in it. */
+/** The files and folders that settee writes in a data folder; `databases` with the files in it. */
 const OWN =
   /^(?:server\.sqlite.*|local\.ini|lock|ballast|databases|backups|before-upgrade|replaced|tmp|control)$/
 const OTHERS = 0o077
 
 /**
- * Takes away the rights of others to what an older version has made, as far as this account owns it. What cannot be
- * changed, such as on a read-only mount, stays as it is.
- * @param path of a data folder that is there
+ * Removes others' rights to files of older versions, if this account owns them. Files that cannot be changed, such as on
+ * a read-only mount, stay as they are.
+ * @param path of an existing data folder
  */
 export async function restrictPermissions(path: string): Promise<void> {
   for await (const { name } of await opendir(path)) if (OWN.test(name)) await tighten(join(path, name))
@@ -79,6 +79,6 @@ async function tighten(path: string): Promise<void> {
     const isOwn = uid === process.getuid?.() && ((mode & S_IFMT) === S_IFREG || (mode & S_IFMT) === S_IFDIR)
     if (isOwn && (mode & OTHERS) !== 0) await chmod(path, mode & 0o700)
   } catch {
-    // It is gone, or not to be changed.
+    // It is gone, or cannot be changed.
   }
 }

@@ -15,7 +15,7 @@ import {
 } from './settee-keys.ts'
 import { problemOfClaims, problemOfHandlers, problemOfProxies } from './value-rules.ts'
 
-/** CouchDB's names of log levels, most talkative first (its default.ini, section `[log]`). */
+/** CouchDB's names of log levels, most detailed first (its default.ini, section `[log]`). */
 export const LOG_LEVELS = [
   'debug',
   'info',
@@ -49,7 +49,7 @@ function problemOfUsersDatabase(name: string): string | null {
 
 const SAME_SITE: ValueKind = { type: 'choice', of: ['lax', 'strict', 'none', 'Lax', 'Strict', 'None'] }
 
-/** Who may come in, and how; protocol.md 11.2 to 11.5. */
+/** Authentication; protocol.md 11.2 to 11.5. */
 const AUTHENTICATION_KEYS: readonly KnownKey[] = [
   row(
     'chttpd',
@@ -148,7 +148,7 @@ const AUTHENTICATION_KEYS: readonly KnownKey[] = [
   ),
 ]
 
-/** settee's own TLS; the names are CouchDB's (its default.ini, section `[ssl]`), but for the address. */
+/** settee's own TLS; the names are CouchDB's (its default.ini, section `[ssl]`), except for the address. */
 const TLS_KEYS: readonly KnownKey[] = [
   row('ssl', 'enable', 'false', BOOLEAN, 'true: settee speaks TLS itself; read at start'),
   row('ssl', 'port', 6984, integer(0, 65_535), 'TCP port of TLS; 0 picks a free one; read at start'),
@@ -176,8 +176,8 @@ const PREFER_MINIMAL =
   'Cache-Control, Content-Length, Content-Range, Content-Type, ETag, Server, Transfer-Encoding, Vary'
 
 /**
- * Every key that settee reads. Names and defaults are CouchDB's (protocol.md 2.5, 12.2) but for section
- * `[settee]`, which holds what CouchDB has no word for, and `max_document_id_length`, unbounded in CouchDB.
+ * Every key that settee reads. Names and defaults are CouchDB's (protocol.md 2.5, 12.2). Exceptions are section `[settee]`,
+ * for keys that CouchDB does not have, and `max_document_id_length`, which is unlimited in CouchDB.
  */
 export const KNOWN_KEYS: readonly KnownKey[] = [
   row('couchdb', 'max_document_size', maxDocumentSize, bytes(1), 'bytes of JSON in one document'),
@@ -229,7 +229,7 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
   ),
   ...TLS_KEYS,
   row('chttpd', 'max_http_request_size', 4_294_967_296, bytes(1), 'bytes of one request body, inflated'),
-  // Below this the address that sets it back would be refused as well.
+  // A lower value would also refuse the request that changes it back.
   row('chttpd', 'max_uri_length', 'infinity', bytes(1024), 'bytes of a request address'),
   row('chttpd', 'allow_jsonp', 'false', BOOLEAN, 'true: GET with ?callback=NAME answers with a script'),
   row('chttpd', 'decode_plus_to_space', 'true', BOOLEAN, 'whether + in a path is a space'),
@@ -335,8 +335,8 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
 ]
 
 /**
- * Sections that cannot be changed over HTTP since they name code to run or routes; protocol.md 12.1.
- * settee reads none of them, and refuses them as CouchDB does.
+ * Sections that cannot be changed over HTTP, since they name code to run or routes; protocol.md 12.1. settee reads none
+ * of them, but refuses changes as CouchDB does.
  */
 export const READ_ONLY_SECTIONS: ReadonlySet<string> = new Set([
   'daemons',
@@ -359,12 +359,12 @@ export function knownKey(section: string, key: string): KnownKey | undefined {
   return ROWS.get(`${section}/${key}`)
 }
 
-/** What stands for a secret wherever the configuration is shown; never a value of its own. */
+/** Replaces secrets wherever the configuration is shown; it is never stored as a value. */
 export const SECRET_MASK = '**********'
 
 /**
- * Keys whose values the configuration API never shows, also not to server admins: a regular expression for the whole
- * key of each section. Hashes in `[admins]` are shown, as CouchDB shows them: set-ups copy admins by them.
+ * Keys whose values the configuration API never shows, not even to server admins: a regular expression for the whole key
+ * in each section. Hashes in `[admins]` are shown as in CouchDB, since installations copy admins with them.
  */
 const SECRET_KEYS: Readonly<Record<string, RegExp>> = {
   chttpd_auth: /^secret$/,

@@ -4,10 +4,9 @@ import { unsafe } from 'ini'
 export type Sections = Map<string, Map<string, string>>
 
 /*
- * CouchDB's format is close to, but not, the one that the package `ini` parses: there `secret = a#b` is cut at the
- * `#`, `\\` becomes `\`, dots nest sections, `true` is a boolean, `__proto__` vanishes. A mounted file must
- * mean what it meant to CouchDB (config:parse_ini_file), so the lines are told apart here, for reading and for
- * editing alike, and `ini` lends its dialect of quoted values alone.
+ * CouchDB's ini format differs from that of the package `ini`, which cuts `secret = a#b` at the `#`, turns `\\` into `\`,
+ * nests sections at dots, makes `true` a boolean and drops `__proto__`. A mounted file must mean what it means to CouchDB
+ * (config:parse_ini_file). So this file parses the lines, for reading and editing, and uses `ini` only for quoted values.
  */
 
 type Line =
@@ -33,8 +32,7 @@ interface Scan {
 }
 
 /**
- * Reads text in CouchDB's ini format. Of a key that stands twice the last counts; a line that is no section, option
- * or continuation is passed over, as CouchDB does.
+ * Reads text in CouchDB's ini format. The last one of equal keys counts. Other lines are ignored, as in CouchDB.
  * @returns every value as a trimmed string, also `true`, `null` and the empty one
  */
 export function parseIni(text: string): Sections {
@@ -46,18 +44,18 @@ export function parseIni(text: string): Sections {
   return sections
 }
 
-/** A line that {@link parseIni} passes over, or that is not the text it should be. */
+/** A line that {@link parseIni} ignores or that has an error. */
 interface IniFault {
   /** From 1. */
   readonly line: number
-  /** Words that follow the line's number in a sentence; never what stands in the line, which may be a password. */
+  /** Words that follow the line's number in a sentence. They never quote the line, which may hold a password. */
   readonly problem: string
 }
 
 /**
- * Looks for the first line that means nothing: CouchDB passes over such lines without a word, and the setting that
- * was meant is lost or, behind a header with a fault, lands in the section above.
- * @returns null when every line is a section, a setting, its continuation, a comment or empty
+ * Finds the first invalid line. CouchDB ignores such lines silently: a setting is lost or, after an invalid header, ends up
+ * in the section above.
+ * @returns null if every line is a section, a setting, its continuation, a comment or empty
  */
 export function faultOfIni(text: string): IniFault | null {
   const { lines, options, headers } = scan(text)
@@ -69,7 +67,7 @@ export function faultOfIni(text: string): IniFault | null {
   return null
 }
 
-/** @returns the number, from 1, of the line that gives the key its value; null when none does */
+/** @returns the number, from 1, of the line that sets the key; null if there is none */
 export function lineOf(text: string, section: string, key: string): number | null {
   const option = scan(text).options.findLast((option) => option.section === section && option.key === key)
   return option === undefined ? null : option.first + 1
@@ -79,7 +77,7 @@ function range(first: number, end: number): number[] {
   return Array.from({ length: end - first }, (_, offset) => first + offset)
 }
 
-/** What is wrong with a line that gives no key a value. */
+/** @returns the error of a line that sets no key; null if it has none */
 function problemOfLine(line: string, firstHeader: number, number: number): string | null {
   const text = line.trim()
   if (text === '' || /^[;#]/.test(text)) return null
@@ -92,8 +90,8 @@ function problemOfLine(line: string, firstHeader: number, number: number): strin
 }
 
 /**
- * Sets one key in the text of an ini file, in its place if it has one; every other line stays as it is, a comment
- * behind the old value too.
+ * Sets one key in the text of an ini file, in its line if it has one. All other lines stay as they are, and so does a
+ * comment after the old value.
  * @param section, key, value as accepted by `checkSetting`
  * @returns the new text
  */
@@ -108,14 +106,14 @@ export function setInText(text: string, section: string, key: string, value: str
   if (!header) return `${endLine(text, eol)}${text.trim() === '' ? '' : eol}[${section}]${eol}${line}`
   const last = options.findLast(({ first }) => first > header.line && sectionOf(headers, first) === header)
   let before = last?.end ?? header.line + 1
-  // A continuation of nothing must not become a continuation of the new line.
+  // A continuation without a setting must not continue the new line.
   while (before < lines.length && classify(lines[before]!).kind === 'continuation') before += 1
   return endLine(lines.slice(0, before).join(''), eol) + line + lines.slice(before).join('')
 }
 
 /**
- * Removes every line that gives the key a value.
- * @returns the new text; the same text when the key is not in it
+ * Removes every line that sets the key.
+ * @returns the new text; the same text if it does not have the key
  */
 export function deleteInText(text: string, section: string, key: string): string {
   const { lines, options } = scan(text)
@@ -156,9 +154,9 @@ function sectionOf(headers: Scan['headers'], line: number): Scan['headers'][numb
   return headers.findLast((header) => header.line < line)
 }
 
-// A value in double quotes, with nothing or a comment behind it.
+// A value in double quotes, with nothing or a comment after it.
 const QUOTED = /^\s*("(?:[^"\\]|\\.)*")(\s+;.*|\s*)$/s
-// Where the comment behind a plain value begins: CouchDB asks for white space before the semicolon.
+// The start of a comment after a plain value: CouchDB requires white space before the semicolon.
 const COMMENT = /(?:^|\s);.*$/s
 
 function decodeValue(rest: string): string {
@@ -167,15 +165,15 @@ function decodeValue(rest: string): string {
 }
 
 /**
- * The text that reads back as the value: as it stands wherever that works, for then CouchDB reads it as well; in
- * double quotes otherwise (` ;` within it, quotes around it), for which CouchDB has no way of writing at all.
- * @param comment what stands behind the value in its line
+ * The text that reads back as the value: unquoted if possible, so that CouchDB reads it as well. Otherwise (` ;` in it,
+ * quotes around it) in double quotes, since CouchDB cannot write such values at all.
+ * @param comment the rest of the line after the value
  */
 function encodeValue(value: string, comment = ''): string {
   return (decodeValue(value + comment) === value ? value : JSON.stringify(value)) + comment
 }
 
-/** The first line of an option with another value; what stands before the value and a comment behind it are kept. */
+/** The first line of an option with another value; the text before the value and a comment after it are kept. */
 function withValue(line: string, value: string): string {
   const equals = line.indexOf('=')
   const eol = /[\r\n]*$/.exec(line)![0]

@@ -4,7 +4,7 @@ import { type DestinationStream, type Logger, pino } from 'pino'
 import type { Config } from './config.ts'
 import { StartError } from './start-error.ts'
 
-/** Where log lines go now. */
+/** The current destination of log lines. */
 interface Sink extends DestinationStream {
   end(): void
   on(event: 'error' | 'close', listener: () => void): unknown
@@ -12,7 +12,7 @@ interface Sink extends DestinationStream {
 
 interface Logging {
   readonly logger: Logger
-  /** Writes out what is waiting, and follows the configuration no longer. */
+  /** Writes waiting lines, and stops following the configuration. */
   close(): Promise<void>
 }
 
@@ -40,14 +40,14 @@ const PINO_LEVELS: Readonly<Record<string, string>> = {
   none: 'silent',
 }
 
-/** What may wait for a slow disk or reader, in bytes; lines beyond it are dropped rather than kept in memory. */
+/** Bytes that may wait for a slow disk or reader; further lines are dropped to save memory. */
 const MAX_WAITING = 8_388_608
 const MAX_CLOSING_MS = 1000
 
-/** Takes the lines that come after the end, when the real place would throw. */
+/** Takes lines after the end, when the real destination would throw. */
 const NOWHERE: Sink = { write: () => undefined, end: () => undefined, on: () => undefined }
 
-/** The rule is that nothing secret is ever handed to the logger; this is for the day somebody forgets. */
+/** A second line of defence: no caller should pass secrets to the logger. */
 const REDACTED = [
   'req.headers.authorization',
   'req.headers.cookie',
@@ -57,8 +57,8 @@ const REDACTED = [
 
 /**
  * Makes the server's logger: JSON lines on the standard output or in log/file. Changes of log/level and log/file
- * take effect with the next line; a file that cannot be opened later on is reported, and the old place kept.
- * @throws StartError when log/file cannot be opened at the start
+ * take effect with the next line. If a new file cannot be opened, the log says so and stays where it was.
+ * @throws StartError if log/file cannot be opened at the start
  */
 export function makeLogger(config: Config, { tty }: LoggerOptions): Logging {
   let sink = openSinkAtStart(config, tty)
@@ -119,18 +119,18 @@ function openSink(config: Config, tty: boolean): Sink {
   return quiet(pino.destination({ fd: 1, sync: false, maxLength: MAX_WAITING }))
 }
 
-/** For a terminal alone is the library loaded: it takes 1 MB. */
+/** The library is loaded only for a terminal, since it takes 1 MB. */
 function prettySink(): Sink {
   const pretty: typeof import('pino-pretty') = createRequire(import.meta.url)('pino-pretty')
   return pretty({ colorize: true, ignore: 'pid,hostname', sync: true })
 }
 
-/** Opened by hand, since pino would report a failure only later, as an event. */
+/** Opens the file itself, since pino would report a failure later, as an event. */
 function openForAppending(file: string): number {
   return openSync(file, constants.O_APPEND | constants.O_CREAT | constants.O_WRONLY, 0o600)
 }
 
-/** A full disk or a closed pipe must not bring the server down with it. */
+/** A full disk or a closed pipe must not end the server. */
 function quiet(sink: Sink): Sink {
   sink.on('error', () => undefined)
   return sink
@@ -139,7 +139,7 @@ function quiet(sink: Sink): Sink {
 function ended(sink: Sink): Promise<void> {
   if (sink === NOWHERE) return Promise.resolve()
   return new Promise((resolve) => {
-    // A pipe whose reader has gone never says that it is closed.
+    // A pipe without a reader never emits `close`.
     const timer = setTimeout(resolve, MAX_CLOSING_MS)
     sink.on('close', () => {
       clearTimeout(timer)

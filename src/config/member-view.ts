@@ -1,13 +1,12 @@
 /**
- * The configuration as a limited account sees it. Sync clients look at the server's configuration before they sync, and
- * a 401 there reads as "broken" (clients.md 1.2, pain 8; protocol.md 12.2). So an account that is no server admin is
- * shown what concerns it: the keys that clients look for, each with the value that is in effect for that account,
- * also where the key is set in another section or not at all. Everything else stays out of sight.
+ * The configuration for accounts without admin rights. Sync clients read the server's configuration before they sync, and
+ * treat a 401 as an error (clients.md 1.2, pain 8; protocol.md 12.2). So such an account sees the keys that clients look
+ * for, with the values in effect for it, even if a key is set in another section or not at all. It sees nothing else.
  */
 
 type Sections = Readonly<Record<string, Readonly<Record<string, string>>>>
 
-/** What is read of the configuration. */
+/** The part of the configuration that is read. */
 export interface Values {
   readonly isHosted: boolean
   get(section: string, key: string): string | undefined
@@ -15,14 +14,14 @@ export interface Values {
 
 interface Member {
   readonly name: string
-  /** The account's own limit, in bytes; the server's when it is left out, and never above that. */
+  /** The account's own limit in bytes. The server's limit applies if it is absent or lower. */
   readonly maxDocumentSize?: number
 }
 
 /** @returns sections of keys, as `GET /_node/_local/_config` lists them; each section that clients expect is there */
 export function memberView(config: Values, member: Member): Sections {
   const requireUser = text(config, 'chttpd', 'require_valid_user') === 'true' ? 'true' : 'false'
-  // On where nothing is said.
+  // On by default.
   const cors = text(config, 'chttpd', 'enable_cors') ?? text(config, 'httpd', 'enable_cors') ?? 'true'
   return {
     admins: administered(config, member),
@@ -31,12 +30,12 @@ export function memberView(config: Values, member: Member): Sections {
       max_http_request_size: text(config, 'chttpd', 'max_http_request_size'),
       require_valid_user: requireUser,
     }),
-    // Of the two keys of this name only the other is honoured; protocol.md 12.2.
+    // Only the other key of this name is used; protocol.md 12.2.
     chttpd_auth: { require_valid_user: requireUser },
     cors: present({
-      // Where nothing is said, with the origins of the known apps, which are those that look here.
+      // By default with the origins of the known apps, which read this key.
       credentials: text(config, 'cors', 'credentials') ?? 'true',
-      // Clients cut the list at its commas and trim nothing.
+      // Clients split the list at commas without trimming.
       origins: text(config, 'cors', 'origins')?.replace(/\s*,\s*/g, ','),
     }),
     couchdb: present({ max_document_size: documentSize(config, member) }),
@@ -45,14 +44,14 @@ export function memberView(config: Values, member: Member): Sections {
 }
 
 /**
- * Clients take a name in this section for the right to make and delete databases. In hosted mode every account has it
- * over its own; elsewhere only server admins have, and no client is told otherwise.
+ * Clients take a name in this section as the right to make and delete databases. In hosted mode every account has that
+ * right for its own databases; otherwise only server admins have it.
  */
 function administered(config: Values, { name }: Member): Record<string, string> {
   return config.isHosted ? { [name]: 'of its own databases' } : {}
 }
 
-/** What a 401 asks for; protocol.md 11.6. */
+/** The value of WWW-Authenticate; protocol.md 11.6. */
 function challenge(config: Values): string | undefined {
   const asked =
     text(config, 'chttpd', 'WWW-Authenticate') ??
@@ -61,7 +60,7 @@ function challenge(config: Values): string | undefined {
   return asked !== undefined && HEADER_TEXT.test(asked) ? asked : undefined
 }
 
-/** A configured text may be any, and what no header can hold is not sent. */
+/** A configured text that a header cannot hold is not sent. */
 const HEADER_TEXT = /^[\t\x20-\x7e\x80-\xff]+$/
 
 function documentSize(config: Values, { maxDocumentSize }: Member): string | undefined {
@@ -71,8 +70,8 @@ function documentSize(config: Values, { maxDocumentSize }: Member): string | und
 }
 
 /**
- * Whether a value that an account wants to set is met already: it is the one in effect, or asks for less. Then a
- * client's "fix" and a setup script have what they want, and nothing needs to change.
+ * Whether a value that an account wants to set is already met: it equals the value in effect, or requires less. Then a
+ * client's "fix" or a setup script succeeds without a change.
  * @param asked already trimmed
  */
 export function isMet(view: Sections, section: string, key: string, asked: string): boolean {
@@ -90,18 +89,18 @@ export function isMet(view: Sections, section: string, key: string, asked: strin
     case 'origins':
       return inEffect === '*' || isWithin(asked, inEffect)
     default:
-      // Realms are labels; the scheme is what a client answers to.
+      // Clients only react to the scheme; the realm is a label.
       return schemeOf(inEffect) === schemeOf(asked)
   }
 }
 
-/** @returns the value of a key that the view has, undefined for any other */
+/** @returns the value of a key in the view; undefined if it is not there */
 export function valueIn(view: Sections, section: string, key: string): string | undefined {
   const keys = Object.hasOwn(view, section) ? view[section]! : {}
   return Object.hasOwn(keys, key) ? keys[key] : undefined
 }
 
-/** A key that is set to nothing is as good as unset. */
+/** A key that is set to nothing counts as unset. */
 function text(config: Values, section: string, key: string): string | undefined {
   return config.get(section, key) || undefined
 }
@@ -111,7 +110,7 @@ function present(keys: Record<string, string | undefined>): Record<string, strin
   return Object.fromEntries(set)
 }
 
-/** NaN, which is below nothing, for what is no number of bytes. */
+/** NaN, which compares false with every number, for a text that is not a number of bytes. */
 function bytesOf(value: string): number {
   if (value === 'infinity') return Number.POSITIVE_INFINITY
   return /^\d+$/.test(value) ? Number(value) : Number.NaN

@@ -20,8 +20,8 @@ const ESCAPES: Readonly<Record<string, string>> = {
 }
 
 /**
- * Reads the patterns, whatever they say.
- * @returns none for an empty text; null for a text that is no such list
+ * Reads the list; the patterns are not checked.
+ * @returns an empty list for an empty text; null if the text is not such a list
  */
 export function passwordRules(text: string): readonly PasswordRule[] | null {
   if (text.trim() === '') return []
@@ -32,7 +32,7 @@ export function passwordRules(text: string): readonly PasswordRule[] | null {
   }
 }
 
-/** Reads a text from its beginning; throws at what is not understood. */
+/** A parser for the list; throws a SyntaxError. */
 class Terms {
   readonly #text: string
   #at = 0

@@ -1,8 +1,7 @@
 import { isAbsolute } from 'node:path'
 import { DEFAULT_LIMITS, DEFAULT_RULES } from '../core/types.ts'
 
-/** What is known of a key of the configuration, and how tables of keys say it. */
-/** What the text of a key must look like; keys without a row in KNOWN_KEYS (defaults.ts) hold any text. */
+/** The type of a key's value. Keys without a row in KNOWN_KEYS (defaults.ts) can have any text. */
 export type ValueKind =
   | { readonly type: 'integer'; readonly min: number; readonly max: number }
   /** A number of bytes, or `infinity`. */
@@ -11,19 +10,19 @@ export type ValueKind =
   | { readonly type: 'count'; readonly min: number }
   | { readonly type: 'choice'; readonly of: readonly string[] }
   | { readonly type: 'logFile' }
-  /** Shown, and not to be set over HTTP; what local.ini says of it means nothing. */
+  /** Shown only: it cannot be set over HTTP, and local.ini is ignored. */
   | { readonly type: 'shown' }
-  /** Says what is wrong with the text, in words that follow the key's name; null when nothing is. */
+  /** Checks the text. @returns the error, in words that follow the key's name; null if there is none */
   | { readonly type: 'checked'; problem(text: string): string | null }
   | { readonly type: 'passwordRules' }
-  /** What a legal database name can begin with. */
+  /** A prefix of a legal database name. */
   | { readonly type: 'databasePrefix' }
   | { readonly type: 'text' }
 
 export interface KnownKey {
   readonly section: string
   readonly key: string
-  /** The default, as CouchDB would list it; null when the key is unset, and so not listed, by default. */
+  /** The default, as CouchDB would list it; null if the key is unset by default, and so not listed. */
   readonly value: string | null
   readonly kind: ValueKind
   /** One line for docs/operating.md. */
@@ -35,7 +34,7 @@ export const BOOLEAN: ValueKind = { type: 'choice', of: ['true', 'false'] }
 export const integer = (min: number, max: number): ValueKind => ({ type: 'integer', min, max })
 export const bytes = (min: number): ValueKind => ({ type: 'bytes', min })
 const count = (min: number): ValueKind => ({ type: 'count', min })
-/** @param value a number is listed as its digits */
+/** @param value a number is listed in decimal */
 export const row = (
   section: string,
   key: string,
@@ -50,7 +49,7 @@ export const row = (
   about,
 })
 
-/** What is wrong with the path of a folder in the configuration, in words that follow the key's name; null: nothing. */
+/** @returns the error of a folder's path, in words that follow the key's name; null if there is none */
 function problemOfFolder(text: string): string | null {
   if (text === '' || (isAbsolute(text) && !text.includes('\0'))) return null
   return 'must be the absolute path of a folder'
@@ -58,12 +57,12 @@ function problemOfFolder(text: string): string | null {
 
 const { functionMemory } = DEFAULT_LIMITS
 
-/** It is a segment of addresses, and Erlang's names hold nothing else. */
+/** The name is a segment of URLs, and Erlang's names have no other characters. */
 function problemOfNodeName(text: string): string | null {
   return /^[\w.-]+@[\w.:-]+$/.test(text) ? null : 'must be a name such as couchdb@192.0.2.1'
 }
 
-/** The keys that CouchDB has no word for. */
+/** Keys that CouchDB does not have. */
 export const SETTEE_KEYS: readonly KnownKey[] = [
   row(
     'settee',
@@ -127,7 +126,7 @@ export const SETTEE_KEYS: readonly KnownKey[] = [
     'settee',
     'thread_heap',
     null,
-    // With less, V8 collects garbage all the time as soon as a body of 8 MB is parsed.
+    // With less, V8 collects garbage all the time when a body of 8 MB is parsed.
     integer(134_217_728, 2 ** 40),
     'bytes of JavaScript heap of a database thread; unset: a quarter of the memory, 256 to 512 MB',
   ),
@@ -189,7 +188,7 @@ export const SETTEE_KEYS: readonly KnownKey[] = [
     'settee',
     'free_space_floor',
     null,
-    // Less would be as good as none: SQLite's log takes as much.
+    // Less would be useless, since SQLite's log takes as much.
     integer(1_048_576, 2 ** 50),
     'bytes of the disk that are kept for deletions; unset: 64 MB or 2 % of the disk, whichever is more',
   ),

@@ -13,7 +13,7 @@ import type { HashOptions } from '../documents/password-hashing.ts'
 import type { Config } from './config.ts'
 import { passwordRules } from './password-rules.ts'
 
-/** @returns what database threads are told of the configuration as it is now */
+/** @returns the current settings for database threads */
 export function settingsOf(config: Config): Settings {
   return { limits: limitsOf(config), rules: rulesOf(config) }
 }
@@ -40,7 +40,7 @@ function rulesOf(config: Config): Rules {
   }
 }
 
-/** Tenants' programs and attachments are not taken (docs/hosted.md). */
+/** Without tenants' programs and attachments (docs/hosted.md). */
 export const HOSTED_POLICY: DocumentPolicy = { attachments: false, designDocs: false }
 
 /** @returns the kinds of documents that the server takes */
@@ -92,7 +92,7 @@ export function uuidRulesOf(config: Config): UuidRules {
   }
 }
 
-/** @returns bytes of a disk that are kept free; null: as many as {@link defaultFloor} says (core/types.ts) */
+/** @returns bytes of a disk that are kept free; null: the default, {@link defaultFloor} (core/types.ts) */
 export function freeSpaceFloor(config: Config): number | null {
   return config.get('settee', 'free_space_floor') ? config.integer('settee', 'free_space_floor') : null
 }
@@ -110,7 +110,7 @@ function compactionRulesOf(config: Config): CompactionRules {
   }
 }
 
-/** How large things may be; Infinity where the configuration says `infinity`. */
+/** Size limits; Infinity for `infinity` in the configuration. */
 function limitsOf(config: Config): Limits {
   return {
     maxDocumentSize: config.bytes('couchdb', 'max_document_size'),
@@ -127,17 +127,17 @@ function limitsOf(config: Config): Limits {
   }
 }
 
-// Where the server listens.
+// Addresses to listen on.
 
 /** CouchDB's word for every address of the machine, IPv4 and IPv6. */
 const ANY = 'any'
 
-/** @returns `chttpd/bind_address`, as the operating system takes it */
+/** @returns `chttpd/bind_address` in the operating system's form */
 export function bindAddress(config: Pick<Config, 'get'>): string {
   return addressOf(config.get('chttpd', 'bind_address') || '127.0.0.1')
 }
 
-/** @returns the same of settee's own TLS: `settee/tls_bind_address`, else as without TLS */
+/** @returns the same for TLS: `settee/tls_bind_address`, or else {@link bindAddress} */
 export function secureBindAddress(config: Pick<Config, 'get'>): string {
   const own = config.get('settee', 'tls_bind_address')
   return own ? addressOf(own) : bindAddress(config)

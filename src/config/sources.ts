@@ -5,7 +5,7 @@ import { faultOfIni, lineOf, parseIni, type Sections } from './ini-file.ts'
 import { StartError } from './start-error.ts'
 import { problemWith } from './values.ts'
 
-/** What the command line may say; each beats local.ini and the environment. */
+/** Flags of the command line; each overrides local.ini and the environment. */
 export interface ConfigFlags {
   port?: number
   bind?: string
@@ -13,7 +13,7 @@ export interface ConfigFlags {
   logFile?: string
   /** Hosted mode for this run. */
   hosted?: boolean
-  /** PEM files of settee's own TLS; a certificate turns it on. */
+  /** PEM files for TLS; a certificate turns it on. */
   tlsCert?: string
   tlsKey?: string
   tlsPort?: number
@@ -22,16 +22,15 @@ export interface ConfigFlags {
 
 type Setting = readonly [section: string, key: string, value: string | undefined, source: string]
 
-/** local.ini as it was read: its settings, and its text for those who must name a line of it. */
+/** The settings of local.ini, and its text for messages that name a line. */
 export interface LocalIni {
   readonly sections: Sections
   readonly text: string
 }
 
 /**
- * Reads local.ini; a missing file is an empty one.
- * @throws StartError, naming file and line, when it cannot be read, a line of it means nothing, or a key of ours holds
- *   nonsense
+ * Reads local.ini; a missing file counts as empty.
+ * @throws StartError with file and line if it cannot be read, or has an invalid line or value
  */
 export async function readLocalIni(path: string): Promise<LocalIni> {
   const bytes = await readIniBytes(path).catch((error: NodeJS.ErrnoException) => unreadable(path, error))
@@ -43,7 +42,7 @@ export async function readLocalIni(path: string): Promise<LocalIni> {
   const sections = parseIni(text)
   for (const [section, keys] of sections) {
     for (const [key, value] of keys) {
-      // An empty value is how CouchDB's ini unsets a key.
+      // An empty value unsets a key, as in CouchDB.
       const problem = value === '' ? null : problemWith(section, key, value)
       if (problem === null) continue
       const place = placeOf(path, text, section, key)
@@ -54,15 +53,15 @@ export async function readLocalIni(path: string): Promise<LocalIni> {
 }
 
 /**
- * Where a key stands, for a message to the operator.
- * @returns `Line N of PATH`; the path alone when the text does not name the key
+ * The place of a key, for a message to the operator.
+ * @returns `Line N of PATH`; only the path if the text does not have the key
  */
 export function placeOf(path: string, text: string, section: string, key: string): string {
   const line = lineOf(text, section, key)
   return line === null ? path : `Line ${line} of ${path}`
 }
 
-/** What is wrong with a value, which is told unless it is a secret. */
+/** The error of a value, with the value unless it is a secret. */
 function problemText(section: string, key: string, value: string, problem: string): string {
   return `${problem}${isSecretKey(section, key) ? '' : `, not "${value}"`}.`
 }
@@ -71,7 +70,7 @@ function unreadable(path: string, error: NodeJS.ErrnoException): never {
   throw new StartError(`${path} cannot be read (${error.code ?? error.message}).`, { cause: error })
 }
 
-/** More than any configuration there is, and little enough to be read in a turn. */
+/** More than any real configuration, and small enough to be read at once. */
 const MAX_INI_BYTES = 1_048_576
 
 async function readIniBytes(path: string): Promise<Buffer> {
@@ -87,7 +86,7 @@ function decode(bytes: Uint8Array): string {
   return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
 }
 
-/** No character of UTF-8 but the line feed itself holds its byte. */
+/** In UTF-8 only a line feed has this byte. */
 function firstLineThatIsNoUtf8(bytes: Buffer): number | null {
   if (isUtf8(bytes)) return null
   for (let line = 1, from = 0; ; line += 1) {
@@ -98,18 +97,18 @@ function firstLineThatIsNoUtf8(bytes: Buffer): number | null {
 }
 
 /**
- * The text of local.ini as it stands on the disk; empty when there is none.
- * @throws the operating system's error; a TypeError when the text is not UTF-8, since writing it back would bend it
+ * The text of local.ini on disk; empty if there is no file.
+ * @throws the operating system's error; a TypeError if the text is not UTF-8, since writing it back would change it
  */
 export async function readIniText(path: string): Promise<string> {
   return decode(await readIniBytes(path))
 }
 
 /**
- * Lays environment and command line over the sections, in this order. COUCHDB_USER is not ours to apply: the room
- * auth hashes its password (`prepareAdmins`).
- * @param isOverruled says of which keys environment and command line have no say any more
- * @throws StartError for nonsense, naming the variable or the flag
+ * Applies the environment and then the command line to the sections. COUCHDB_USER is applied later, since its password
+ * must be hashed (`prepareAdmins` in auth/admins.ts).
+ * @param isOverruled returns true for keys that environment and command line no longer override
+ * @throws StartError for an invalid value, with the variable or the flag
  */
 export async function overlay(
   sections: Sections,
@@ -128,7 +127,7 @@ export async function overlay(
 
 const PROXIES = 'SETTEE_TRUSTED_PROXIES'
 
-/** CouchDB's image takes the host in NODENAME, and the name is `couchdb@` that. */
+/** As in CouchDB's image, NODENAME is the host, and the name is `couchdb@HOST`. */
 function nodeNameFrom(env: NodeJS.ProcessEnv): string | undefined {
   const host = fromEnvironment(env, 'NODENAME')
   return host === undefined || host.includes('@') ? host : `couchdb@${host}`
@@ -168,15 +167,15 @@ function tlsSettings(env: NodeJS.ProcessEnv, flags: ConfigFlags): Setting[] {
   ]
 }
 
-/** A variable that is set to nothing counts as unset, since compose files and unit files often do that. */
+/** An empty variable counts as unset, since compose files and unit files often have some. */
 function fromEnvironment(env: NodeJS.ProcessEnv, name: string): string | undefined {
   return env[name]?.trim() || undefined
 }
 
 /**
- * A secret from the environment: the variable itself or, as in CouchDB's image, the file that `<name>_FILE` names.
- * @returns undefined when neither is set
- * @throws StartError when both are set, or the file cannot be read or is empty
+ * A secret from the environment: the variable itself or, as in CouchDB's image, the file in `<name>_FILE`.
+ * @returns undefined if neither is set
+ * @throws StartError if both are set, or the file cannot be read or is empty
  */
 export async function secretFromEnvironment(
   env: NodeJS.ProcessEnv,
@@ -189,7 +188,7 @@ export async function secretFromEnvironment(
   const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
     throw new StartError(`${name}_FILE: ${file} cannot be read (${error.code}).`, { cause: error })
   })
-  // Editors and `echo` end a file with a line end that is no part of the secret.
+  // Editors and `echo` add a line break that is not part of the secret.
   const secret = text.replace(/[\r\n]+$/, '')
   if (secret === '') throw new StartError(`${name}_FILE: ${file} is empty.`)
   return secret

@@ -1,7 +1,7 @@
-/** A reason why the server cannot start, told to its operator: the message is one clear line. */
+/** The server cannot start. The message is one clear line for the operator. */
 export class StartError extends Error {
   /**
-   * @param message one line: what is wrong, and what to do about it
+   * @param message one line with the problem and what to do about it
    * @param options.cause the underlying error
    */
   constructor(message: string, options?: { cause?: unknown }) {
@@ -13,8 +13,8 @@ export class StartError extends Error {
 type SystemError = NodeJS.ErrnoException & { address?: string; port?: number }
 
 /**
- * What to print when the server does not start.
- * @param error a StartError, an error of the operating system, or a fault of ours
+ * The line to print when the server does not start.
+ * @param error a StartError, an error of the operating system, or any other
  * @returns one line without a stack
  */
 export function startFailureLine(error: unknown): string {

@@ -5,32 +5,32 @@ import { createSecureContext } from 'node:tls'
 import type { Config } from './config.ts'
 import { StartError } from './start-error.ts'
 
-/** What TLS needs, in the words of Node's `tls`. */
+/** Options for Node's `tls`. */
 export interface TlsPair {
-  /** The server's own certificate first, then those between it and the root. */
+  /** The server's certificate, then intermediate certificates. */
   readonly cert: string
   readonly key: string
   readonly passphrase?: string
 }
 
-/** What may be said of a certificate. */
+/** Facts about a certificate. */
 interface CertificateFacts {
   readonly names: string
   /** When it ends, in milliseconds since 1970. */
   readonly validTo: number
 }
 
-/** No certificate there is comes near it. */
+/** Far more than any certificate has, in bytes. */
 const MAX_BYTES = 1_048_576
 
-/** @returns whether settee is to speak TLS itself */
+/** @returns whether settee serves TLS itself */
 export function isTlsEnabled(config: Config): boolean {
   return config.get('ssl', 'enable') === 'true'
 }
 
 /**
- * Reads the files that the configuration names, and makes sure that they belong together.
- * @throws StartError, naming the key of the configuration and the file; nothing of what is in the files is told
+ * Reads the configured files, and checks that they belong together.
+ * @throws StartError with the configuration's key and the file, but without any content of the files
  */
 export async function readTlsPair(config: Config): Promise<TlsPair> {
   const own = await readNamed(config, 'cert_file')
@@ -51,7 +51,7 @@ export async function readTlsPair(config: Config): Promise<TlsPair> {
   return pair
 }
 
-/** OpenSSL keeps a certificate and a key of different kinds (RSA, ECDSA) beside each other, and no handshake succeeds. */
+/** OpenSSL accepts a certificate and a key of different kinds (RSA, ECDSA), but then every handshake fails. */
 function requireMatch({ cert, key, passphrase }: TlsPair): void {
   const privateKey = createPrivateKey({ key, ...(passphrase !== undefined && { passphrase }) })
   if (new X509Certificate(cert).checkPrivateKey(privateKey)) return
@@ -61,7 +61,7 @@ function requireMatch({ cert, key, passphrase }: TlsPair): void {
 /** Security level 2 of OpenSSL, its default and Node's since Node 24: 112 bits. */
 const TOO_SHORT = 'is too short: RSA needs at least 2,048 bits'
 
-/** OpenSSL's words for what mostly is wrong, in ours. */
+/** Messages for the most common errors of OpenSSL. */
 const REASONS: Readonly<Record<string, string>> = {
   ERR_OSSL_X509_KEY_VALUES_MISMATCH: 'the key does not belong to the certificate',
   ERR_OSSL_PEM_NO_START_LINE: 'one of them is not a PEM file',
@@ -69,7 +69,7 @@ const REASONS: Readonly<Record<string, string>> = {
   ERR_SSL_CA_KEY_TOO_SMALL: `the key of a certificate of ssl/cacert_file ${TOO_SHORT}`,
 }
 
-/** What OpenSSL says of a password depends on what it takes for the key when it has decrypted it by a wrong one. */
+/** For a wrong password, OpenSSL's error depends on the bytes that the decryption yields. */
 function reasonOf({ code = '', message }: NodeJS.ErrnoException, { key, passphrase }: TlsPair): string {
   const known = REASONS[code]
   if (known !== undefined || !key.includes('ENCRYPTED')) return known ?? message
@@ -90,15 +90,15 @@ async function readNamed(config: Config, key: string): Promise<string> {
   }
 }
 
-/** @returns what the first certificate of the pair says of itself */
+/** @returns facts about the first certificate of the pair */
 export function factsOf({ cert }: TlsPair): CertificateFacts {
   const { subject, subjectAltName, validTo } = new X509Certificate(cert)
   return { names: subjectAltName ?? subject, validTo: Date.parse(validTo) }
 }
 
 /**
- * The hosts for which the certificate is: names before addresses, none with a wildcard.
- * @returns as an address names them, IPv6 in brackets; none where the certificate cannot be read
+ * The hosts of the certificate: names before addresses, without wildcards.
+ * @returns hosts as in URLs, IPv6 in brackets; none if the certificate cannot be read
  */
 export async function certificateHosts(config: Config): Promise<string[]> {
   try {
@@ -116,7 +116,7 @@ function shortForm(address: string): string {
 }
 
 /**
- * A word for the files as they stand now: it changes when one of them does, also when a link leads elsewhere.
+ * A version of the files: it changes when one of them changes, or a link points to another file.
  */
 export async function tlsFilesState(config: Config): Promise<string> {
   const paths = ['cert_file', 'key_file', 'cacert_file'].map((key) => config.get('ssl', key) ?? '')

@@ -1,4 +1,4 @@
-/** The ways in that `chttpd/authentication_handlers` names; protocol.md 11.2. */
+/** The handlers in `chttpd/authentication_handlers`; protocol.md 11.2. */
 import { isIP } from 'node:net'
 import { StartError } from './start-error.ts'
 
@@ -8,13 +8,13 @@ export type HandlerName = 'cookie' | 'default' | 'proxy' | 'jwt'
 /** CouchDB's own default: session cookies, then Basic. */
 export const DEFAULT_HANDLERS: readonly HandlerName[] = ['cookie', 'default']
 
-/** `chttpd_auth` since CouchDB 2; ini files that are older say `couch_httpd_auth`. */
+/** `chttpd_auth` since CouchDB 2, `couch_httpd_auth` in older ini files. */
 const HANDLER =
   /^\{\s*(?:chttpd_auth|couch_httpd_auth)\s*,\s*(cookie|default|proxy|jwt)_authentication_handler\s*\}$/
 
 /**
  * Reads CouchDB's text form, `{chttpd_auth, cookie_authentication_handler}, {chttpd_auth, default_authentication_handler}`.
- * @returns the handlers in their order, null when the text is no such list
+ * @returns the handlers in order; null if the text is not such a list
  */
 export function parseHandlers(text: string): readonly HandlerName[] | null {
   const names: HandlerName[] = []
@@ -26,26 +26,26 @@ export function parseHandlers(text: string): readonly HandlerName[] | null {
   return names
 }
 
-/** @returns what is wrong with a value of the key, in words that follow its name; null when nothing is */
+/** @returns the error of a value, in words that follow the key's name; null if there is none */
 export function problemOfHandlers(text: string): string | null {
   if (parseHandlers(text) !== null) return null
   return 'must be a list like {chttpd_auth, cookie_authentication_handler}, of the handlers cookie, default, proxy and jwt, each once'
 }
 
-// When the headers of proxy authentication may be believed; protocol.md 11.2, docs/proxy.md.
+// Conditions for proxy authentication; protocol.md 11.2, docs/proxy.md.
 
 type Get = (section: string, key: string) => string | undefined
 
 /**
- * With the handler on, whoever is believed names any account with any role. Whatever runs on this machine cannot be
- * believed by itself: a proxy in front passes on the headers of all its clients.
- * @param get the values that are to be in effect
- * @returns what is missing, as a sentence; null when nothing is
+ * With this handler, a trusted peer can name any account with any role. Peers on this machine cannot be trusted as such: a
+ * proxy may pass on its clients' headers.
+ * @param get the values that are about to take effect
+ * @returns the error, as a sentence; null if there is none
  */
 export function problemOfProxyAuth(get: Get): string | null {
   const handlers = parseHandlers(get('chttpd', 'authentication_handlers') ?? '') ?? []
   if (!handlers.includes('proxy')) return null
-  // Without a secret no signature is right, so that nobody is let in.
+  // Without a secret no signature is valid, so nobody has access.
   if (get('chttpd_auth', 'proxy_use_secret') === 'true') return null
   if ((get('settee', 'trusted_proxies') ?? '').trim() !== '') return null
   return (
@@ -61,14 +61,14 @@ export function requireSafeProxyAuth(get: Get): void {
   if (problem !== null) throw new StartError(problem)
 }
 
-// The peers whose word about a client is taken: `settee/trusted_proxies`.
+// Trusted proxies: `settee/trusted_proxies`.
 
-/** Names that `@fastify/proxy-addr` has for well-known ranges. */
+/** `@fastify/proxy-addr`'s names for well-known ranges. */
 const RANGES = new Set(['loopback', 'linklocal', 'uniquelocal'])
 
 /**
  * Reads a comma list of addresses, ranges (`10.0.0.0/8`) and the words loopback, linklocal and uniquelocal.
- * @returns its members, none for the empty text; null when one is nothing of these
+ * @returns its members, an empty list for an empty text; null if one of them is invalid
  */
 export function parseProxies(text: string): readonly string[] | null {
   if (text.trim() === '') return []
@@ -81,21 +81,21 @@ function isRange(text: string): boolean {
   const family = isIP(address)
   if (family === 0 || more.length > 0 || address.includes('%')) return false
   if (prefix === undefined) return true
-  // A prefix of 0 would take everybody's word.
+  // A prefix of 0 would trust everybody.
   return /^[1-9]\d{0,2}$/.test(prefix) && Number(prefix) <= (family === 4 ? 32 : 128)
 }
 
-/** @returns what is wrong with a value of the key, in words that follow its name; null when nothing is */
+/** @returns the error of a value, in words that follow the key's name; null if there is none */
 export function problemOfProxies(text: string): string | null {
   if (parseProxies(text) !== null) return null
   return 'must be a comma list of addresses, ranges like 10.0.0.0/8, or the words loopback, linklocal and uniquelocal'
 }
 
-// What a JSON web token must say: `jwt_auth/required_claims`; protocol.md 11.5.
+// Required claims of JSON web tokens: `jwt_auth/required_claims`; protocol.md 11.5.
 
 export interface RequiredClaim {
   readonly name: string
-  /** What it must be; undefined: anything. */
+  /** The required value; undefined: any. */
   readonly value?: string
 }
 
@@ -104,7 +104,7 @@ const PAIR = /^\{\s*([A-Za-z_][\w.-]*)\s*,\s*"([^"]*)"\s*\}$/
 
 /**
  * Reads CouchDB's text form, `exp, {iss, "https://id.example"}`.
- * @returns the claims, null when the text is no such list
+ * @returns the claims; null if the text is not such a list
  */
 export function parseClaims(text: string): readonly RequiredClaim[] | null {
   const claims: RequiredClaim[] = []
@@ -119,7 +119,7 @@ export function parseClaims(text: string): readonly RequiredClaim[] | null {
   return claims
 }
 
-/** @returns what is wrong with a value of the key, in words that follow its name; null when nothing is */
+/** @returns the error of a value, in words that follow the key's name; null if there is none */
 export function problemOfClaims(text: string): string | null {
   return parseClaims(text) === null ? 'must be a list like exp, {iss, "https://id.example"}' : null
 }

@@ -7,20 +7,20 @@ import type { ValueKind } from './settee-keys.ts'
 
 const MAX_NAME_BYTES = 1024
 const MAX_VALUE_BYTES = 65_536
-// Control characters, the two that Unicode counts as line ends, and half of a surrogate pair, which UTF-8 cannot hold.
+// Control characters, Unicode's two line separators, and lone surrogates, which UTF-8 cannot express.
 const UNWRITABLE = /[\p{Cc}\u2028\u2029\p{Cs}]/u
 const BRACKET = /[[\]]/
 
 /**
- * Checks that a section, key and value may be written over HTTP; protocol.md 12.1. Beyond CouchDB's rules a key
- * must not hold `=` nor begin like a comment, since a line of local.ini could not give it back.
+ * Checks that a section, key and value may be written over HTTP; protocol.md 12.1. Unlike in CouchDB, a key must not have
+ * `=` nor begin like a comment, since local.ini could not hold it.
  * @param value already trimmed
- * @throws bad_request `Invalid configuration section|key|value`, or saying what a key of ours must hold;
+ * @throws bad_request `Invalid configuration section|key|value`, or with the error of the value;
  *   config_read_only
  */
 export function checkSetting(section: string, key: string, value: string): void {
   checkNames(section, key)
-  // Values may hold brackets, as lists of CouchDB's own do (config:validate_config_update).
+  // Values may have brackets, as CouchDB's own lists do (config:validate_config_update).
   if (!isSafeText(value, MAX_VALUE_BYTES)) throw new CouchError('bad_request', 'Invalid configuration value')
   const problem = problemWith(section, key, value) ?? problemAtRuntime(section, key, value)
   if (problem)
@@ -28,7 +28,7 @@ export function checkSetting(section: string, key: string, value: string): void 
 }
 
 /**
- * The part of {@link checkSetting} that a deletion needs as well.
+ * The part of {@link checkSetting} that also applies to deletions.
  * @throws bad_request, config_read_only
  */
 export function checkNames(section: string, key: string): void {
@@ -48,8 +48,8 @@ function isSafeText(text: string, maxBytes: number): boolean {
 }
 
 /**
- * What is wrong with a value of a key that settee reads, wherever the value comes from.
- * @returns words that follow the key's name in a sentence, null when nothing is wrong
+ * Checks a value of a key that settee reads, from any source.
+ * @returns the error, in words that follow the key's name; null if there is none
  */
 export function problemWith(section: string, key: string, value: string): string | null {
   const known = knownKey(section, key) ?? knownKey(newerSection(section, key) ?? section, key)
@@ -97,8 +97,8 @@ function isWithin(value: string, min: number, max: number): boolean {
 }
 
 /**
- * Rules for values that arrive over HTTP only. The log's file: an account that may write the configuration should
- * not be able to append to just any file of the machine.
+ * Rules for values over HTTP. An account that may write the configuration must not be able to append to any file of the
+ * machine through log/file.
  */
 function problemAtRuntime(section: string, key: string, value: string): string | null {
   const type = knownKey(section, key)?.kind.type
@@ -107,9 +107,9 @@ function problemAtRuntime(section: string, key: string, value: string): string |
   return value.endsWith('.log') ? null : 'must be the path of a file that ends in .log'
 }
 
-// Sections of CouchDB 1 and 2 whose keys count where the newer ones lack them, as in CouchDB 3.5 (protocol.md 12.1).
+// Sections of CouchDB 1 and 2 whose keys count if the newer ones are not set, as in CouchDB 3.5 (protocol.md 12.1).
 
-/** Keys of `[chttpd]` that CouchDB also reads from `[httpd]` (chttpd_util); `port` and `bind_address` are not among them. */
+/** Keys of `[chttpd]` that CouchDB also reads from `[httpd]` (chttpd_util), without `port` and `bind_address`. */
 const FROM_HTTPD: ReadonlySet<string> = new Set([
   'allow_jsonp',
   'changes_timeout',
@@ -121,7 +121,7 @@ const FROM_HTTPD: ReadonlySet<string> = new Set([
   'x_forwarded_ssl',
 ])
 
-/** @returns the section of CouchDB 1 and 2 whose key counts where this one lacks it (protocol.md 12.1); null for none */
+/** @returns the section of CouchDB 1 and 2 whose key counts if this one is not set (protocol.md 12.1); null if there is none */
 function olderSection(section: string, key: string): string | null {
   if (section === 'chttpd_auth') return 'couch_httpd_auth'
   return section === 'chttpd' && FROM_HTTPD.has(key) ? 'httpd' : null
@@ -133,15 +133,15 @@ export function newerSection(section: string, key: string): string | null {
   return section === 'httpd' && FROM_HTTPD.has(key) ? 'chttpd' : null
 }
 
-/** What is set, without the defaults. */
+/** The values without the defaults. */
 export type Own = (section: string, key: string) => string | undefined
 
-/** @returns what the sections set */
+/** @returns the values in the sections */
 export function ownIn(sections: Sections): Own {
   return (section, key) => sections.get(section)?.get(key)
 }
 
-/** @returns the key's own value, that of the older section, or the default; undefined where there is none */
+/** @returns the key's own value, that of the older section, or the default; undefined if there is none */
 export function valueInEffect(own: Own, section: string, key: string): string | undefined {
   const value = own(section, key)
   if (value) return value

@@ -1,27 +1,26 @@
 /**
- * What a data folder holds from before hosted mode: design documents and attachments are read as ever, no more of
- * them is taken, and no function runs (docs/hosted.md). The operator is told which databases hold any.
+ * Reports what the policy no longer allows, but a data folder holds from before hosted mode: design documents and
+ * attachments. They can be read, but no functions run (docs/hosted.md).
  */
 import type { DisallowedContent } from '../documents/database.ts'
 import { MAX_COUNTED } from '../documents/document-policy.ts'
 import type { Databases } from '../threads/databases.ts'
 
-/** The part of a logger that is needed. */
+/** The part of a logger that is used. */
 interface Log {
   info(facts: object, text: string): void
   warn(facts: object, text: string): void
 }
 
-/** Databases named in the log; the line that ends the look tells how many there are. */
+/** Databases that are named in the log; the last line has their number. */
 const MOST_NAMED = 100
-/** Rest between two databases: so many times what the one before took, and no less than so many milliseconds. */
+/** Pause between two databases: a multiple of the time that the last one took, and at least 5 ms. */
 const REST_FACTOR = 4
 const LEAST_REST_MS = 5
 
 /**
- * Looks through all databases in the background, one at a time and most of the time resting: thousands take their
- * time, and nobody is slowed by it.
- * @returns ends it; resolves when nothing is asked any more
+ * Searches all databases in the background, one at a time and slowly, so that it delays nobody.
+ * @returns a function that stops the search; it resolves when the search has stopped
  */
 export function reportDisallowed(databases: Pick<Databases, 'names' | 'get'>, log: Log): () => Promise<void> {
   const look = new DisallowedScan(databases, log)
@@ -48,7 +47,7 @@ class DisallowedScan {
 
   /** Never rejects. */
   async run(): Promise<void> {
-    // One that is made from now on has nothing from before.
+    // New databases hold nothing from before.
     for (const name of this.#databases.names()) {
       const begun = performance.now()
       await this.#lookInto(name)

@@ -24,7 +24,7 @@ import { maxSizeOf, WriteTurns } from './write-turns.ts'
 interface HostedOptions {
   readonly config: Config
   readonly databases: Databases
-  /** Revokes all device tokens of an account. @returns how many there were */
+  /** Revokes all device tokens of an account. @returns their number */
   deleteTokens(account: string): Promise<number>
   /** Something failed in the background; it is tried again. */
   onFault(fault: unknown): void

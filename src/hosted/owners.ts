@@ -1,21 +1,21 @@
 /**
- * Which account owns which database: a record a database in server.sqlite, and the same in memory. A database that
- * nobody owns (an admin's, `_users`) has none.
+ * The owners of databases: one record per database in server.sqlite, and the same in memory. A database without an
+ * owner (an admin's, `_users`) has no record.
  */
 import { isJsonObject } from '../core/json.ts'
 import type { RecordWrite, ServerRecord } from '../storage/catalog.ts'
 
-/** What ownership is kept in; threads/databases.ts has the whole. */
+/** The store of these records (threads/databases.ts). */
 export interface RecordStore {
   readRecords(kind: string): Promise<ServerRecord[]>
   writeRecords(writes: readonly RecordWrite[]): Promise<void>
 }
 
 const KIND = 'owner'
-/** Deleted databases of an account that its `_db_updates` still tells of. */
+/** Deleted databases of an account that are still in its `_db_updates`. */
 const MAX_FORMER = 100
 
-/** `making`: not yet fit to be used; `deleted`: told of in the account's `_db_updates` while nobody has the name. */
+/** `making`: not usable yet; `deleted`: still in the account's `_db_updates`, until the name is used again. */
 type OwnedState = 'making' | 'owned' | 'deleted'
 
 interface Owned {
@@ -27,7 +27,7 @@ export class Owners {
   readonly #store: RecordStore
   readonly #byDatabase = new Map<string, Owned>()
   readonly #byAccount = new Map<string, Set<string>>()
-  /** The longest deleted first. */
+  /** The oldest deletion first. */
   readonly #former = new Map<string, Set<string>>()
 
   private constructor(store: RecordStore) {
@@ -41,13 +41,13 @@ export class Owners {
     return owners
   }
 
-  /** @returns the account; undefined where there is none, and while the database is made */
+  /** @returns the account; undefined if there is none, or while the database is being made */
   ownerOf(database: string): string | undefined {
     const owned = this.#byDatabase.get(database)
     return owned?.state === 'owned' ? owned.account : undefined
   }
 
-  /** @returns how the record stands; undefined: there is none */
+  /** @returns the record; undefined if there is none */
   recordOf(database: string): Owned | undefined {
     return this.#byDatabase.get(database)
   }
@@ -57,22 +57,22 @@ export class Owners {
     return this.#byAccount.get(account) ?? NONE
   }
 
-  /** Databases that it had, and that are nobody's now; the latest of them. */
+  /** The latest databases that the account had and that were deleted. */
   formerDatabasesOf(account: string): ReadonlySet<string> {
     return this.#former.get(account) ?? NONE
   }
 
-  /** Accounts that own something, or did. */
+  /** Accounts that own databases, or owned some. */
   accounts(): string[] {
     return [...new Set([...this.#byAccount.keys(), ...this.#former.keys()])]
   }
 
-  /** All databases with a record, those that are made and those that are gone too. */
+  /** All databases with a record, also those in the making and deleted ones. */
   databases(): string[] {
     return [...this.#byDatabase.keys()]
   }
 
-  /** Durable when resolved, and not seen before. */
+  /** Durable when resolved, and visible only then. */
   async set(database: string, account: string, state: OwnedState): Promise<void> {
     const dropped = state === 'deleted' ? this.#beyondFormer(account, database) : []
     const value = JSON.stringify({ account, ...(state !== 'owned' && { state }) })

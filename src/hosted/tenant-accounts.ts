@@ -1,4 +1,4 @@
-/** Accounts as an admin keeps them: making, changing and deleting them, and what each takes. docs/settee-api.md. */
+/** The accounts of tenants: makes, changes and deletes them, and knows their usage; docs/settee-api.md. */
 import { addUser, readUser, removeUser, rolesOfUser, userNames } from '../auth/accounts.ts'
 import { SYSTEM_USER } from '../auth/users-feed.ts'
 import { KeyedMutex } from '../core/concurrency.ts'
@@ -11,7 +11,7 @@ import type { TenantDatabases } from './tenant-databases.ts'
 import type { Tenants } from './tenants.ts'
 import { type QuotaChange, type Size, shownQuota, type Usage } from './usage.ts'
 
-/** Accounts that are being made by the people themselves: each costs a hash, and the queue for those is shared. */
+/** Sign-ups at once: each costs a hash, and the queue for hashes is shared. */
 const MAX_SIGN_UPS = 8
 
 interface TenantAccountsOptions {
@@ -21,14 +21,14 @@ interface TenantAccountsOptions {
   readonly tenantDatabases: TenantDatabases
   readonly usage: Usage
   readonly feeds: FeedSlots
-  /** Revokes all device tokens of an account. @returns how many there were */
+  /** Revokes all device tokens of an account. @returns their number */
   deleteTokens(account: string): Promise<number>
 }
 
-/** What an account takes. */
+/** The usage of an account. */
 export interface AccountUsage extends Size {
   readonly databases: number
-  /** Feeds that are open now. */
+  /** Open feeds. */
   readonly feeds: number
 }
 
@@ -50,13 +50,13 @@ export class TenantAccounts {
     this.#users = new UserDocuments(options.databases)
   }
 
-  /** @returns what an account takes, as it was found at most about a second after the latest write */
+  /** @returns the usage of an account, measured about 1 s after its latest write */
   usageOf(name: string): AccountUsage {
     const { owners, usage, feeds } = this.#options
     return { ...usage.sumOf(name), databases: owners.databasesOf(name).size, feeds: feeds.count(name) }
   }
 
-  /** @returns the account as JSON; null: there is none of that name */
+  /** @returns the account as JSON; null if there is no such account */
   async describe(name: string): Promise<object | null> {
     const roles = await this.#users.rolesOf(name)
     const { owners, tenants, usage } = this.#options
@@ -79,15 +79,15 @@ export class TenantAccounts {
     return { suspended: tenants.isSuspended(name), ...(tenants.isLeaving(name) && { deleting: true }) }
   }
 
-  /** Whether something is kept of the account beside its user document. */
+  /** Whether there are records of the account beside its user document. */
   #isKnown(name: string): boolean {
     const { owners, tenants } = this.#options
     return owners.databasesOf(name).size > 0 || tenants.names().includes(name)
   }
 
   /**
-   * A page of accounts in their order: users, and whoever owns a database.
-   * @returns the accounts behind `after`, and the last name when there may be more
+   * A page of accounts in byte order: users, and owners of databases.
+   * @returns the accounts after `after`, and the last name if there may be more
    */
   async list(after: string, limit: number): Promise<{ accounts: object[]; next: string | null }> {
     const { owners, tenants } = this.#options
@@ -101,7 +101,7 @@ export class TenantAccounts {
 
   /**
    * Makes an account.
-   * @throws bad_request for its name or password; conflict when there is one, or an admin, of that name
+   * @throws bad_request for its name or password; conflict if there is an account or admin of that name
    */
   async create({ name, password, roles, quota }: NewAccount): Promise<void> {
     checkAccount(name, password)
@@ -110,7 +110,7 @@ export class TenantAccounts {
     if (Object.keys(quota).length > 0) await this.#options.tenants.change(name, { quota })
   }
 
-  /** The same for somebody who makes it for himself. @throws as {@link create}; unavailable */
+  /** Makes an account for a person who signs up. @throws as {@link create}; unavailable */
   async signUp(name: string, password: string): Promise<void> {
     checkSignUp(name, password)
     this.#checkFree(name)
@@ -123,7 +123,7 @@ export class TenantAccounts {
     }
   }
 
-  /** Databases of an account that is known by a token or a proxy alone must not become a stranger's. */
+  /** An account may exist without a user document, known only by tokens or a proxy. Its databases must not get another owner. */
   #checkFree(name: string): void {
     if (this.#options.tenants.isAdmin(name) || this.#isKnown(name)) throw nameConflict()
   }
@@ -142,7 +142,7 @@ export class TenantAccounts {
     await this.#options.tenants.change(name, change)
   }
 
-  /** @throws not_found; forbidden for a server admin, who is no tenant */
+  /** @throws not_found; forbidden for a server admin */
   async checkExists(name: string): Promise<void> {
     if (this.#options.tenants.isAdmin(name)) {
       throw new CouchError('forbidden', 'This is a server admin, not a tenant.')
@@ -152,9 +152,9 @@ export class TenantAccounts {
   }
 
   /**
-   * Deletes an account with all that is its: it is let in nowhere from the first moment on; a crash in between is
-   * gone on from at the next start.
-   * @returns what was deleted
+   * Deletes an account with its databases and tokens. It loses access at once. After a crash, the next start continues
+   * the deletion.
+   * @returns the deleted databases, the number of tokens, and whether there was a user document
    * @throws not_found, forbidden
    */
   delete(name: string): Promise<object> {
@@ -167,7 +167,7 @@ export class TenantAccounts {
 
   async #remove(name: string): Promise<object> {
     const { tenants, tenantDatabases, deleteTokens } = this.#options
-    // The user first: while there is one, couch_peruser may make a database for it.
+    // The user first, since couch_peruser makes databases for users.
     const user = await this.#users.delete(name)
     const tokens = await deleteTokens(name)
     const databases = await tenantDatabases.deleteAll(name)
@@ -175,7 +175,7 @@ export class TenantAccounts {
     return { databases, user, tokens }
   }
 
-  /** Goes on with deletions that the server's end has interrupted. @returns the accounts that are gone now */
+  /** Continues interrupted deletions. @returns the accounts that are deleted now */
   async resume(): Promise<string[]> {
     const { tenants } = this.#options
     const leaving = tenants.names().filter((name) => tenants.isLeaving(name))
@@ -183,7 +183,7 @@ export class TenantAccounts {
     return leaving
   }
 
-  /** What every account takes that owns a database or differs from others: for metrics. */
+  /** The usage of each account that owns a database or has a record of its own, for metrics. */
   all(): ({ readonly account: string } & AccountUsage)[] {
     const { owners, tenants } = this.#options
     const names = new Set([...owners.accounts(), ...tenants.names()])
@@ -203,17 +203,17 @@ function byBytes(a: string, b: string): number {
   return Buffer.compare(Buffer.from(a), Buffer.from(b))
 }
 
-// What accounts may be called, and what their passwords must be.
+// Rules for names and passwords.
 
 const MAX_NAME = 128
 const CONTROLS = /\p{Cc}/u
-/** What people may call themselves: nothing that looks like another's name in other letters. */
+/** Names for sign-ups: none that looks like another name in other letters. */
 const SIGN_UP_NAME = /^[a-z0-9][a-z0-9_.@+-]{1,63}$/
 const MIN_PASSWORD = 8
 const MAX_PASSWORD_BYTES = 1024
 
 /**
- * Checks an account that an admin makes. Basic credentials end the name at the first colon.
+ * Checks an account that an admin makes. A name has no colon, since Basic credentials end it there.
  * @throws bad_request
  */
 function checkAccount(name: string, password: string): void {
@@ -230,7 +230,7 @@ function checkAccount(name: string, password: string): void {
   }
 }
 
-/** Checks an account that somebody makes for himself. @throws bad_request */
+/** Checks a sign-up. @throws bad_request */
 function checkSignUp(name: string, password: string): void {
   if (!SIGN_UP_NAME.test(name)) {
     throw new CouchError(
@@ -244,9 +244,9 @@ function checkSignUp(name: string, password: string): void {
   }
 }
 
-// The documents of `_users` that are accounts: made, listed and removed for the accounts API.
+// The user documents in `_users`.
 
-/** Leaves of one document: conflicts come of replication alone. */
+/** Leaves of one document; only replication makes more than one. */
 const MAX_LEAVES = 100
 
 class UserDocuments {
@@ -265,23 +265,23 @@ class UserDocuments {
     return this.#databases.names().includes(USERS_DATABASE)
   }
 
-  /** Makes a user; the database hashes the password. @throws conflict when there is one of that name; no_database */
+  /** Makes a user; the database hashes the password. @throws conflict if there is one of that name; no_database */
   create(name: string, password: string, roles: readonly string[]): Promise<void> {
     return addUser(this.#users, { name, password, roles })
   }
 
-  /** @returns the roles of a user; null: there is none */
+  /** @returns the roles of a user; null if there is no such user */
   async rolesOf(name: string): Promise<readonly string[] | null> {
     const text = this.#areKept ? await readUser(this.#users, name) : null
     return text === null ? null : rolesOfUser(text)
   }
 
-  /** @returns names in their order, at most `limit` behind `after` */
+  /** @returns names in byte order, at most `limit` after `after` */
   async list(after: string, limit: number): Promise<string[]> {
     return this.#areKept ? userNames(this.#users, after, limit) : []
   }
 
-  /** Removes a user, and what its document said before. @returns whether there was one */
+  /** Removes a user with all stored revisions. @returns whether there was one */
   async delete(name: string): Promise<boolean> {
     if (!this.#areKept) return false
     for (let leaf = 0; leaf < MAX_LEAVES; leaf++) {

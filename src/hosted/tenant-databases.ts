@@ -1,7 +1,7 @@
 /**
- * Making and deleting databases that accounts own. A crash at any point leaves nothing that somebody else could reach
- * or that nobody owns: the owner is on record before the database is there, a database without a security object is
- * for server admins only, and what was begun is finished at the next start.
+ * Makes and deletes databases with their owners. After a crash, no database is open to others or without an owner: the
+ * owner's record is written first, a database without a security object is for server admins only, and the next start
+ * finishes interrupted work.
  */
 import { perUserPrefix } from '../auth/peruser.ts'
 import type { DatabaseRegistry } from '../auth/policy.ts'
@@ -20,15 +20,15 @@ interface TenantDatabasesOptions {
   readonly databases: Pick<Databases, 'names' | 'get' | 'create' | 'delete' | 'prepareRestore' | 'beginAnew'>
   readonly owners: Owners
   readonly tenants: Tenants
-  /** An account has a database from now on. */
+  /** An account owns a database from now on. */
   onOwned(database: string): void
-  /** A database is gone, or nobody's. */
+  /** A database was deleted, or has no owner any more. */
   onLeft(database: string): void
 }
 
 export class TenantDatabases implements DatabaseRegistry {
   readonly #options: TenantDatabasesOptions
-  /** Of one account, and of one name, one thing at a time; always in this order. */
+  /** Locked by account, and then by name; always in this order. */
   readonly #accounts = new KeyedMutex()
   readonly #names = new KeyedMutex()
 
@@ -37,7 +37,7 @@ export class TenantDatabases implements DatabaseRegistry {
   }
 
   /**
-   * Makes a database; of an account, with a security object that lets in that account alone.
+   * Makes a database. With an owner, its security object gives access to the owner only.
    * @param account null: nobody owns it
    * @throws illegal_database_name, database_name_too_long, file_exists
    */
@@ -47,7 +47,7 @@ export class TenantDatabases implements DatabaseRegistry {
     return this.#accounts.run(account, () => this.#names.run(name, () => this.#make(name, account)))
   }
 
-  /** The same for an account that makes it itself. @throws also forbidden, for the name, and beyond its number */
+  /** Makes a database for an account that asks for it. @throws as {@link create}; forbidden for the name, or above the quota */
   createOwn(name: string, account: string): Promise<void> {
     checkDatabaseName(name)
     this.#checkNameFor(account, name)
@@ -57,7 +57,7 @@ export class TenantDatabases implements DatabaseRegistry {
     })
   }
 
-  /** Names that are not a tenant's to take: the server's own, and those of others' databases (`couch_peruser`). */
+  /** Refuses names of the server's databases, and of other users' own databases (`couch_peruser`). */
   #checkNameFor(account: string, name: string): void {
     const { config } = this.#options
     const prefix = perUserPrefix(config)
@@ -67,7 +67,7 @@ export class TenantDatabases implements DatabaseRegistry {
     throw new CouchError('forbidden', 'Only the server makes databases with such a name.')
   }
 
-  /** Resolves when no database that was begun to be made, or deleted, for the account by now is half done. */
+  /** Resolves when the account's databases that are being made or deleted now are finished. */
   settled(account: string): Promise<void> {
     return this.#accounts.whenIdle(account)
   }
@@ -90,7 +90,7 @@ export class TenantDatabases implements DatabaseRegistry {
       isMade = true
       await this.#finish(name, account)
     } catch (error) {
-      // What cannot be undone either is finished at the next start.
+      // If the undoing fails as well, the next start finishes the work.
       if (isMade) await databases.delete(name)
       if (before?.state === 'deleted') await owners.set(name, before.account, 'deleted')
       else await owners.forget([name])
@@ -116,7 +116,7 @@ export class TenantDatabases implements DatabaseRegistry {
     throw new CouchError('forbidden', `This account may have ${limit} databases and has ${owned}.`)
   }
 
-  /** Deletes a database, whoever owns it. @throws no_database */
+  /** Deletes a database with any owner or none. @throws no_database */
   delete(name: string): Promise<void> {
     const account = this.#options.owners.ownerOf(name)
     const work = () => this.#names.run(name, () => this.#delete(name))
@@ -135,7 +135,7 @@ export class TenantDatabases implements DatabaseRegistry {
     return this.#options.databases.names()
   }
 
-  /** As {@link Databases.prepareRestore}. Who owns the database still does; a new one is nobody's. */
+  /** As {@link Databases.prepareRestore}. The owner stays; a new database has none. */
   async prepareRestore(name: string, copy: string): Promise<PreparedRestore> {
     const prepared = await this.#options.databases.prepareRestore(name, copy)
     return { ...prepared, finish: () => this.#restored(name, prepared.finish) }
@@ -160,7 +160,7 @@ export class TenantDatabases implements DatabaseRegistry {
   }
 
   /**
-   * Gives a database that is there to an account, or to nobody. Who may read and write it is not changed.
+   * Sets the owner of an existing database. Its security object does not change.
    * @throws no_database
    */
   assign(name: string, account: string | null): Promise<void> {
@@ -175,8 +175,8 @@ export class TenantDatabases implements DatabaseRegistry {
   }
 
   /**
-   * Deletes all that an account owns; what is being made of it is waited for. Its records go with it.
-   * @returns the names, in their order
+   * Deletes all databases of an account with their records, after those that are being made.
+   * @returns their names, sorted
    */
   deleteAll(account: string): Promise<string[]> {
     const { owners } = this.#options
@@ -188,7 +188,7 @@ export class TenantDatabases implements DatabaseRegistry {
     })
   }
 
-  /** Finishes what a crash has interrupted. To be called once, before anybody is served. */
+  /** Finishes work that a crash interrupted. Call it once, before the server answers. */
   async recover(): Promise<void> {
     const { databases, owners, onOwned } = this.#options
     const there = new Set(databases.names())
@@ -199,7 +199,7 @@ export class TenantDatabases implements DatabaseRegistry {
         else if (state === 'owned') await owners.set(name, account, 'deleted')
       } else if (state === 'owned') onOwned(name)
       else if (state === 'making') await this.#finish(name, account)
-      // Another of the same name, which `_cluster_setup` or single mode has made.
+      // Another database of that name, made by `_cluster_setup` or in single mode.
       else await owners.forget([name])
     }
   }

@@ -1,4 +1,4 @@
-/** What an admin has decided of accounts: their quotas, and whether they are suspended. A record an account that differs. */
+/** Quotas and suspensions that admins have set, one record for each account that differs from the defaults. */
 import { type AccountListener, type Accounts, isServerAdmin } from '../auth/accounts.ts'
 import type { Config } from '../config/config.ts'
 import { KeyedMutex } from '../core/concurrency.ts'
@@ -20,13 +20,13 @@ const KIND = 'tenant'
 interface Tenant {
   readonly quota: QuotaOverrides
   readonly isSuspended: boolean
-  /** Its deletion has begun, and is gone on with until it is done. */
+  /** Its deletion has begun, and continues until it is done. */
   readonly isLeaving: boolean
 }
 
 const ORDINARY: Tenant = { quota: {}, isSuspended: false, isLeaving: false }
 
-/** What is to be changed; what is absent stays. */
+/** A change; absent members stay as they are. */
 interface TenantChange {
   readonly quota?: QuotaChange
   readonly isSuspended?: boolean
@@ -64,17 +64,17 @@ export class Tenants {
     return this.#defaults
   }
 
-  /** Accounts that differ from others in any way. */
+  /** Accounts that differ from the defaults. */
   names(): string[] {
     return [...this.#tenants.keys()]
   }
 
-  /** Whether the name is a server admin's of the configuration, who is no tenant. */
+  /** Whether the name is that of a server admin, who is not a tenant. */
   isAdmin(name: string): boolean {
     return this.#config.get('admins', name) !== undefined
   }
 
-  /** What the account may have; kept, since it is asked for with every request. */
+  /** The account's quota; cached, since every request needs it. */
   quotaOf(account: string): Quota {
     const { quota } = this.#tenants.get(account) ?? ORDINARY
     if (quota === ORDINARY.quota) return this.#defaults
@@ -98,7 +98,7 @@ export class Tenants {
     return (this.#tenants.get(account) ?? ORDINARY).isLeaving
   }
 
-  /** @returns why the account is let in nowhere, in words for whoever has its password; null: it is */
+  /** @returns why the account has no access, in words for its owner; null: it has */
   refusalOf(account: string): string | null {
     const tenant = this.#tenants.get(account)
     if (tenant === undefined) return null
@@ -106,7 +106,7 @@ export class Tenants {
     return tenant.isSuspended ? 'The account is suspended. Ask the operator of this server.' : null
   }
 
-  /** Durable when resolved, and then in effect; feeds of an account that is let in no more end. */
+  /** Durable and in effect when resolved. Feeds of an account without access end. */
   change(account: string, change: TenantChange): Promise<void> {
     return this.#mutex.run(account, async () => {
       const before = this.#tenants.get(account) ?? ORDINARY
@@ -121,7 +121,7 @@ export class Tenants {
     })
   }
 
-  /** The account is gone: a later one of its name begins anew. */
+  /** Removes the record of a deleted account, so that a later one of its name starts with the defaults. */
   forget(account: string): Promise<void> {
     return this.#mutex.run(account, async () => {
       await this.#store.writeRecords([{ kind: KIND, key: account, value: null }])
@@ -131,7 +131,7 @@ export class Tenants {
     })
   }
 
-  /** Told whose accounts were suspended, let in again, or deleted. @returns what ends the calls */
+  /** Calls the listener with accounts that were suspended, reactivated or deleted. @returns a function that ends the calls */
   onChange(listener: AccountListener): () => void {
     this.#listeners.add(listener)
     return () => this.#listeners.delete(listener)
@@ -163,11 +163,11 @@ function readTenant(value: string): Tenant {
   }
 }
 
-// Accounts as hosted mode has them: some are suspended, or about to be deleted, and are let in nowhere.
+// Accounts without access, because they are suspended or being deleted.
 
 /**
- * Wraps accounts. One that is not to be let in is found with its `refusal`, which only whoever has its password is
- * told: others shall not learn who has an account. Server admins are no tenants.
+ * Wraps accounts: an account without access gets a `refusal`. Only whoever knows its password sees it, so that others do
+ * not learn who has an account. Server admins are not tenants.
  */
 export function withRefusals(accounts: Accounts, tenants: Tenants): Accounts {
   return {

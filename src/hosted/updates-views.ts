@@ -1,6 +1,6 @@
 /**
- * `_db_updates` as each account sees it: its own databases, under tokens that are sealed, since the number in a token
- * counts what happens to all databases of the server.
+ * `_db_updates` for each account: only its own databases. The sequence tokens are encrypted, since the number in them
+ * counts the updates of all databases of the server.
  */
 import { createCipheriv, createDecipheriv, createHmac, randomBytes } from 'node:crypto'
 import type { UpdatesView } from '../changes/db-updates.ts'
@@ -11,10 +11,10 @@ import type { TenantDatabases } from './tenant-databases.ts'
 const KIND = 'secret'
 const KEY = 'db_updates'
 const SECRET_BYTES = 32
-/** Of a number, and of an epoch's id (storage/sequence.ts): together one block of AES. */
+/** Bytes of a number and of an epoch's id (storage/sequence.ts): together one block of AES. */
 const SEQ_BYTES = 7
 const EPOCH_BYTES = 9
-/** A token begins with a number (protocol.md 5.1); this one says nothing. */
+/** A token begins with a number (protocol.md 5.1); here always 1. */
 const SEALED = /^1-([0-9A-Za-z_-]{22})$/
 
 interface UpdatesViewsOptions {
@@ -27,7 +27,7 @@ interface UpdatesViewsOptions {
 export class UpdatesViews {
   readonly #secret: Buffer
   readonly #options: UpdatesViewsOptions
-  /** No more than there are accounts that asked. */
+  /** By account; one for each account that has asked. */
   readonly #views = new Map<string, UpdatesView>()
 
   private constructor(secret: Buffer, options: UpdatesViewsOptions) {
@@ -35,7 +35,7 @@ export class UpdatesViews {
     this.#options = options
   }
 
-  /** Reads the secret that tokens are sealed with, or makes it. */
+  /** Reads the secret that encrypts tokens, or makes it. */
   static async open(options: UpdatesViewsOptions): Promise<UpdatesViews> {
     const { store } = options
     const stored = (await store.readRecords(KIND)).find(({ key }) => key === KEY)?.value
@@ -46,7 +46,7 @@ export class UpdatesViews {
     return new UpdatesViews(secret, options)
   }
 
-  /** What an account sees. */
+  /** The view of an account. */
   of(account: string): UpdatesView {
     let view = this.#views.get(account)
     if (view === undefined) {
@@ -67,7 +67,7 @@ export class UpdatesViews {
     }
   }
 
-  /** A name that it had once may be somebody else's by now. */
+  /** A former name may belong to another account by now. */
   async #namesOf(account: string): Promise<string[]> {
     const { owners, databases, tenantDatabases } = this.#options
     await tenantDatabases.settled(account)
@@ -89,7 +89,7 @@ function sealed(key: Buffer, token: string): string {
   return `1-${Buffer.concat([cipher.update(block), cipher.final()]).toString('base64url')}`
 }
 
-/** Of what was not sealed with the key comes an epoch that is none of ours. */
+/** A token that was encrypted with another key yields an unknown epoch. */
 function unsealed(key: Buffer, told: string): string | null {
   const encoded = SEALED.exec(told.replace(/^"(.*)"$/, '$1'))?.[1]
   if (encoded === undefined) return null

@@ -1,6 +1,6 @@
 /**
- * What databases that accounts own take. A database is looked at about a second after it was written to or compacted,
- * so that one that rests costs nothing; what was found is kept on record, so that a start opens none.
+ * The sizes of databases with an owner, and quotas. A database is measured about 1 s after a write or compaction, so an
+ * idle one costs nothing. The sizes are kept in records, so that a start opens no database.
  */
 import { SYSTEM_USER } from '../auth/users-feed.ts'
 import type { Clock } from '../changes/source.ts'
@@ -14,7 +14,7 @@ import type { Owners, RecordStore } from './owners.ts'
 const KIND = 'usage'
 const MEASURE_MS = 1000
 const SAVE_MS = 10_000
-/** Databases that are looked at side by side. */
+/** Databases that are measured at once. */
 const AT_ONCE = 4
 /** Records in one write: a few milliseconds of the catalog's thread. */
 const BATCH = 500
@@ -22,7 +22,7 @@ const BATCH = 500
 export interface Size {
   /** `sizes.active`. */
   readonly bytes: number
-  /** Live ones. */
+  /** Live documents. */
   readonly documents: number
 }
 
@@ -33,7 +33,7 @@ interface UsageOptions {
   readonly owners: Owners
   readonly store: RecordStore
   readonly clock: Clock
-  /** Records could not be written; they are tried again. */
+  /** Records could not be written; they will be tried again. */
   onFault(fault: unknown): void
 }
 
@@ -41,10 +41,10 @@ export class Usage {
   readonly #options: UsageOptions
   readonly #sizes = new Map<string, Size>()
   readonly #watches = new Map<string, () => void>()
-  /** Of accounts that were asked for, until one of their databases changes. */
+  /** Cached sums of accounts, until one of their databases changes. */
   readonly #sums = new Map<string, Size>()
   readonly #changedDatabases = new Set<string>()
-  /** What has been written at the most to databases that were not looked at since. */
+  /** The most that may have been written to databases since they were measured. */
   readonly #written = new Map<string, Size>()
   readonly #unsaved = new Set<string>()
   #cancelMeasure: (() => void) | null = null
@@ -56,7 +56,7 @@ export class Usage {
     this.#options = options
   }
 
-  /** Reads what was known when the server ended. */
+  /** Reads the records of the last run. */
   static async open(options: UsageOptions): Promise<Usage> {
     const usage = new Usage(options)
     for (const { key, value } of await options.store.readRecords(KIND)) {
@@ -65,7 +65,7 @@ export class Usage {
     return usage
   }
 
-  /** Looks at the database from now on, whenever it was written to. */
+  /** Measures the database from now on after each write. */
   follow(name: string): void {
     this.#watches.get(name)?.()
     const unwatch = this.#options.databases.get(name).watch(({ type }) => {
@@ -76,7 +76,7 @@ export class Usage {
     if (!this.#sizes.has(name)) this.#changed(name)
   }
 
-  /** The database is gone, or nobody's. */
+  /** The database was deleted, or has no owner any more. */
   leave(name: string): void {
     this.#watches.get(name)?.()
     this.#watches.delete(name)
@@ -86,7 +86,7 @@ export class Usage {
     if (this.#sizes.delete(name)) this.#queueRecord(name)
   }
 
-  /** Removes what is kept of databases that are followed no more; to be called once all are followed. */
+  /** Removes records of databases that are not followed. Call it when all are followed. */
   sweep(): void {
     for (const name of [...this.#sizes.keys()]) if (!this.#watches.has(name)) this.leave(name)
   }
@@ -95,7 +95,7 @@ export class Usage {
     return this.#sizes.get(name) ?? NOTHING
   }
 
-  /** What an account's databases take together. */
+  /** The sizes of an account's databases together. */
   sumOf(account: string): Size {
     let sum = this.#sums.get(account)
     if (sum === undefined) {
@@ -106,7 +106,7 @@ export class Usage {
     return sum
   }
 
-  /** What may still be written to a database of an account; undefined: any amount. */
+  /** @returns what may still be written to a database of an account; undefined: any amount */
   allowance(database: string, account: string, quota: Quota): Allowance | undefined {
     if (quota.bytes === Infinity && quota.documents === Infinity && quota.document_size === Infinity)
       return undefined
@@ -119,23 +119,23 @@ export class Usage {
     }
   }
 
-  /** Notes what a write that has ended may have brought at the most, until the database is looked at. */
+  /** Adds the most that a finished write may have stored, until the database is measured. */
   wrote(name: string, most: Size): void {
     this.#written.set(name, sumOfSizes(this.#written.get(name) ?? NOTHING, most))
   }
 
-  /** What has been written to a database at the most since it was looked at; null: nothing. */
+  /** @returns the most that may have been written to a database since it was measured; null: nothing */
   unmeasured(name: string): Size | null {
     return this.#written.get(name) ?? null
   }
 
-  /** Looks at some databases now; never rejects. */
+  /** Measures some databases now; never rejects. */
   async measureAll(names: readonly string[]): Promise<void> {
     for (const name of names) this.#changedDatabases.add(name)
     await this.#measureChanged()
   }
 
-  /** Looks at what was written to and not looked at since. */
+  /** Measures databases with writes since they were measured. */
   async settle(): Promise<void> {
     await this.#measureChanged()
   }
@@ -149,7 +149,7 @@ export class Usage {
     })
   }
 
-  /** One look after the other; never rejects. */
+  /** One round after the other; never rejects. */
   #measureChanged(): Promise<unknown> {
     this.#work = this.#work.then(async () => {
       const names = [...this.#changedDatabases]
@@ -167,7 +167,7 @@ export class Usage {
     try {
       const { sizes, doc_count } = await this.#options.databases.get(name).info(SYSTEM_USER)
       if (!this.#watches.has(name)) return
-      // What was written meanwhile is looked at again.
+      // After a write meanwhile, the database is measured again.
       if (this.#written.get(name) === written) this.#written.delete(name)
       const before = this.#sizes.get(name)
       if (before?.bytes === sizes.active && before.documents === doc_count) return
@@ -175,7 +175,7 @@ export class Usage {
       this.#forgetSum(name)
       this.#queueRecord(name)
     } catch {
-      // It is gone, or its thread has died: its next write brings it back.
+      // It was deleted, or its thread died; its next write measures it again.
     }
   }
 
@@ -206,7 +206,7 @@ export class Usage {
     }
   }
 
-  /** Stops looking, and notes what is known. */
+  /** Stops measuring, and writes the records. */
   async close(): Promise<void> {
     this.#isClosed = true
     this.#cancelMeasure?.()
@@ -233,7 +233,7 @@ function readSize(value: string): Size {
   return { bytes: read.bytes, documents: read.documents }
 }
 
-// How much an account may have: the defaults of section `[quota]`, and what an admin has set for one account.
+// Quotas: the defaults of section `[quota]`, and overrides that an admin has set for an account.
 
 /** Infinity where there is no limit. */
 export interface Quota {
@@ -244,26 +244,26 @@ export interface Quota {
   readonly databases: number
   /** Bytes of JSON in one document. */
   readonly document_size: number
-  /** Requests a second. */
+  /** Requests per second. */
   readonly requests: number
-  /** Feeds that wait, at once. */
+  /** Open feeds. */
   readonly feeds: number
 }
 
 type QuotaName = keyof Quota
 
-/** What was set for one account, by name; the rest is as the configuration says. */
+/** The values that an admin has set for an account; the configuration has the others. */
 export type QuotaOverrides = Partial<Quota>
 
-/** A change of overrides: a number sets one, null takes it back. */
+/** A change of overrides: a number sets one, null removes it. */
 export type QuotaChange = Partial<Record<QuotaName, number | null>>
 
-/** The least value of each: an account that may make no request or wait for nothing is one to be suspended. */
+/** The smallest value of each. An account without any requests or feeds should be suspended instead. */
 const LEAST: Quota = { bytes: 0, documents: 0, databases: 0, document_size: 1, requests: 1, feeds: 1 }
 
 const NAMES = Object.keys(LEAST) as QuotaName[]
 
-/** @returns what every account may have, as the configuration is now */
+/** @returns the default quota as configured now */
 export function defaultQuota(config: Config): Quota {
   return fromNames((name) => config.bytes('quota', name))
 }
@@ -280,7 +280,7 @@ export function changedOverrides(overrides: QuotaOverrides, change: QuotaChange)
 }
 
 /**
- * Reads what a client wants set.
+ * Reads a change of quotas from a request.
  * @param value whole numbers, `"infinity"`, or null for the default, by name
  * @throws bad_request
  */
@@ -309,7 +309,7 @@ function isQuotaName(name: string): name is QuotaName {
   return Object.hasOwn(LEAST, name)
 }
 
-/** The same as JSON that {@link readQuota} reads: it has no Infinity. */
+/** @returns the quota as JSON for {@link readQuota}, since JSON has no Infinity */
 export function shownQuota(quota: Partial<Quota>): Record<string, number | 'infinity'> {
   return Object.fromEntries(
     Object.entries(quota).map(([name, limit]) => [name, limit === Infinity ? 'infinity' : limit]),

@@ -1,24 +1,24 @@
 /**
- * Writes to several databases of one account at once: each database's thread counts its own documents exactly, and is told
- * what the others take. So that this is true where it matters, writes that together could pass a limit take turns by
- * database; all others go at once.
+ * Orders writes to several databases of one account. Each database's thread counts its own documents exactly, and gets
+ * the sizes of the account's other databases. So that these are right near a limit, writes that together could exceed it
+ * take turns by database. All other writes run at once.
  */
 import type { Owners } from './owners.ts'
 import type { Quota, Size, Usage } from './usage.ts'
 
 interface Write {
   readonly database: string
-  /** What it may bring at the most. */
+  /** The most that it may store. */
   readonly most: Size
 }
 
-/** The least text of a document in a list: `{},`. */
+/** Bytes of the shortest document in a list: `{},`. */
 const LEAST_DOCUMENT = 3
-/** What a document takes beside its body, about; and how much larger its body may be on the disk. */
+/** Bytes of a document beside its body, about; and how many times larger its body can be on disk. */
 const DOCUMENT_BYTES = 1024
 const STORED_TIMES = 3
 
-/** @param length of the request's body, in bytes */
+/** @param length of the request's body, in bytes @returns the most that the write may store */
 export function maxSizeOf(length: number, isList: boolean): Size {
   const documents = isList ? Math.ceil(length / LEAST_DOCUMENT) : 1
   return { documents, bytes: STORED_TIMES * length + DOCUMENT_BYTES * documents }
@@ -32,9 +32,9 @@ interface WriteTurnsOptions {
 export class WriteTurns {
   readonly #owners: WriteTurnsOptions['owners']
   readonly #usage: WriteTurnsOptions['usage']
-  /** Writes that wait or are under way, by account, in the order in which they came. */
+  /** Waiting and running writes by account, in order of arrival. */
   readonly #writes = new Map<string, Write[]>()
-  /** Whoever waits for the end of a write, by account. */
+  /** Callbacks that wait for the end of a write, by account. */
   readonly #waiting = new Map<string, (() => void)[]>()
 
   constructor(options: WriteTurnsOptions) {
@@ -43,10 +43,9 @@ export class WriteTurns {
   }
 
   /**
-   * Runs a write in its turn. It waits for writes that came before it to other databases of the account, and for nothing
-   * else.
+   * Runs a write in its turn. It waits only for earlier writes to other databases of the account.
    * @param account that owns the database
-   * @param work is called when what the account's other databases take is known, if it matters
+   * @param work is called when the sizes of the account's other databases are known, if they matter
    * @throws as `work`
    */
   async run<T>(account: string, write: Write, quota: Quota, work: () => Promise<T>): Promise<T> {
@@ -78,7 +77,7 @@ export class WriteTurns {
         const unmeasured = [...this.#owners.databasesOf(account)].filter(
           (name) => name !== write.database && this.#usage.unmeasured(name) !== null,
         )
-        // One that cannot be looked at holds up nobody.
+        // A database that cannot be measured holds up nobody.
         if (unmeasured.length === 0 || hasLooked) return
         await this.#usage.measureAll(unmeasured)
         hasLooked = true
@@ -86,7 +85,7 @@ export class WriteTurns {
     }
   }
 
-  /** Whether the account could be over a limit after this write and all that came before it. */
+  /** Whether the account could exceed a limit after this write and all earlier ones. */
   #couldPass(account: string, write: Write, quota: Quota): boolean {
     let { bytes, documents } = this.#usage.sumOf(account)
     for (const name of this.#owners.databasesOf(account)) {

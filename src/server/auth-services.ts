@@ -1,4 +1,4 @@
-/** Who may come in: tenants, accounts, passwords, device tokens. */
+/** Opens the auth services: policy, accounts, passwords, device tokens. */
 import { CredentialChecker } from '../auth/credentials.ts'
 import { loginGuard } from '../auth/lockout.ts'
 import { defaultPolicy } from '../auth/policy.ts'
@@ -12,7 +12,7 @@ import type { ServerContext } from './server-context.ts'
 
 export type AuthServices = Pick<Services, 'accounts' | 'credentials' | 'tokens' | 'policy' | 'hosted'>
 
-/** Opens what knows accounts; shutdown ends it before the databases. */
+/** Opens them; shutdown closes them before the databases. */
 export async function openAuthServices(context: ServerContext, databases: Databases): Promise<AuthServices> {
   const { config, logger, shutdown } = context
   const hosted = await hostedMode(context, databases, (account) => revokeTokens(tokens, account))
@@ -50,7 +50,7 @@ async function hostedMode(
   return hosted
 }
 
-/** @returns how many there were */
+/** @returns the number of revoked tokens */
 async function revokeTokens(tokens: Tokens, account: string): Promise<number> {
   const { length } = tokens.list(account)
   await tokens.revokeAll(account)

@@ -1,4 +1,4 @@
-/** What keeps notes safe beside the databases: backups, the time machine, alarms; and what tells how all is. */
+/** Opens the backup services: backups, the time machine, alarms, health. */
 import type { FastifyInstance } from 'fastify'
 import { runningTokenMaker } from '../auth/token-maker.ts'
 import { backupCollector, backupFact } from '../backup/backup-health.ts'
@@ -21,7 +21,7 @@ type BackupServices = Pick<Services, 'alarms' | 'rewinds' | 'collectors' | 'heal
   readonly backups: Backups
 }
 
-/** Opens them; shutdown ends them. Backups by themselves begin when they are told to. */
+/** Opens them; shutdown closes them. The schedule of backups is not started yet. */
 export async function openBackupServices(
   { dataDir, config, logger, shutdown }: ServerContext,
   databases: Databases,
@@ -42,9 +42,7 @@ export async function openBackupServices(
   return { alarms, rewinds: new Rewinds(databases), backups, collectors, health }
 }
 
-// What commands of the same machine ask of a running server, by its control socket.
-
-/** Serves them until shutdown breaks off what they wait for. */
+/** Serves commands of this machine through the control socket, until shutdown. */
 export async function serveCommands(
   { dataDir, env, config, logger, shutdown }: ServerContext,
   { databases, policy, tokens, tmpDir, backups, rewinds }: Services & BackupServices,
@@ -66,7 +64,7 @@ export async function serveCommands(
     ownerOf: (name: string) => policy.ownerOf(name),
   })
   shutdown.add(await serveControl({ dataDir, controls, logger }))
-  // What a command waits for is broken off first: the socket closes when all of it has been answered.
+  // First stops the work that commands wait for, since the socket closes when all of them are answered.
   shutdown.add(async () => {
     ending.abort()
     rewinds.close()

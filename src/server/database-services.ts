@@ -1,4 +1,4 @@
-/** The databases of a data folder, what looks after them, and what the log is told of them. */
+/** Opens the databases of a data folder, logs their faults, and cleans up after them. */
 import { mkdir, readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { startSweeping, startUpgradeCopyCleanup } from '../backup/upgrade-copies.ts'
@@ -10,7 +10,7 @@ import { openServerDatabases } from '../threads/server-databases.ts'
 import { startKeptBodyCleanup } from '../time-machine/kept-bodies.ts'
 import type { ServerContext } from './server-context.ts'
 
-/** Sections whose keys database threads are told of. */
+/** Sections with settings of database threads. */
 const SETTINGS_SECTIONS: ReadonlySet<string> = new Set([
   'attachments',
   'chttpd_auth',
@@ -23,13 +23,13 @@ const SETTINGS_SECTIONS: ReadonlySet<string> = new Set([
 
 interface OpenDatabasesOptions
   extends Pick<ServerDatabasesOptions, 'threadEntry' | 'sandboxEntry' | 'onMassDeletion'> {
-  /** The disk of the data folder is full: it is to be looked at now. */
+  /** The disk of the data folder is full and must be checked now. */
   onFull(): void
 }
 
 /**
- * Opens them; shutdown ends them.
- * @throws StartError when the folder is held by another settee, or by a newer one's files
+ * Opens the databases; shutdown closes them.
+ * @throws StartError if another settee uses the folder, or a newer one has changed its files
  */
 export async function openDatabases(
   context: ServerContext,
@@ -58,7 +58,7 @@ export async function openDatabases(
     if (error instanceof Error && !('code' in error)) throw new StartError(error.message, { cause: error })
     throw error
   })
-  // Feeds end with the databases' `gone`, and only then can the connections that carry them close.
+  // Feeds end with the databases' `gone` event. The connections can close after that.
   shutdown.add(() => databases.close())
   config.onChange((section) => {
     if (SETTINGS_SECTIONS.has(section)) databases.setSettings(settingsOf(config))
@@ -66,7 +66,7 @@ export async function openDatabases(
   return databases
 }
 
-/** Watches the room on the disk, and removes what has had its time. @returns the watch */
+/** Watches the free space on the disk, and removes expired files. @returns the watch */
 export async function maintainDatabases(
   context: ServerContext,
   databases: OwnedDatabases,
@@ -89,7 +89,7 @@ export async function maintainDatabases(
   return disk
 }
 
-/** `data/tmp` holds request bodies while they are served; what stands there at a start is left from a crash. */
+/** Empties `data/tmp`, which holds request bodies while they are served. At a start, files there are left from a crash. */
 export async function emptyTmpDir(dataDir: string): Promise<string> {
   const tmpDir = join(dataDir, 'tmp')
   await mkdir(tmpDir, { recursive: true, mode: 0o700 })

@@ -1,4 +1,4 @@
-/** Where a server is to be reached. */
+/** Listening: ports, TLS, and the addresses of a server. */
 import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
 import { isOpen } from '../auth/admins.ts'
@@ -8,7 +8,7 @@ import { isTlsEnabled } from '../config/tls-files.ts'
 import { setteeVersion } from '../config/version.ts'
 import type { SecureListener } from '../http/transport/secure-listener.ts'
 
-/** @param lookMs how often the certificate's files are looked at @returns null where settee is not to speak TLS */
+/** @param lookMs interval of checks for new certificate files, in ms @returns null without TLS */
 export async function listenSecurely(
   app: FastifyInstance,
   config: Config,
@@ -20,7 +20,7 @@ export async function listenSecurely(
   return module.listenSecurely(app, { host: secureBindAddress(config), port, checkMs: lookMs })
 }
 
-/** @returns where it listens, with a slash at the end */
+/** @returns the server's URL, with a slash at the end */
 export async function listen(app: FastifyInstance, config: Config): Promise<string> {
   const port = config.integer('chttpd', 'port')
   await app.listen({ port, host: bindAddress(config), listenTextResolver: readyLine })
@@ -29,7 +29,7 @@ export async function listen(app: FastifyInstance, config: Config): Promise<stri
   return url
 }
 
-/** Where it listens, with a slash at the end; null before it does. */
+/** The server's URL, with a slash at the end; null before it listens. */
 export function urlOf(app: FastifyInstance): string | null {
   const address = app.server.address()
   if (address === null || typeof address === 'string') return null
@@ -37,14 +37,14 @@ export function urlOf(app: FastifyInstance): string | null {
   return `http://${shown}:${address.port}/`
 }
 
-/** Fastify logs it once it listens, for each address that it can be reached at. */
+/** The line that Fastify logs for each address when it listens. */
 export function readyLine(address: string): string {
   return `settee ${setteeVersion()} is ready at ${address}/`
 }
 
 const LOOPBACK = /^(?:127\.|localhost$|\[?::1\]?$)/
 
-/** Said at every start, and again with what to type where others can reach the server. */
+/** Warns at every start without an admin, and shows the command to make one if other machines can reach the server. */
 export function warnIfOpen(config: Config, logger: Logger, urls: readonly string[]): void {
   if (!isOpen(config)) return
   logger.warn('no admin is configured: everybody who can reach this server may read and change everything')

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino'
 import type { Config } from '../config/config.ts'
 
-/** What every part of a server stands on. */
+/** The shared context of a server's parts. */
 export interface ServerContext {
   readonly dataDir: string
   readonly env: NodeJS.ProcessEnv
@@ -10,18 +10,18 @@ export interface ServerContext {
   readonly shutdown: Shutdown
 }
 
-/** The way down: what was begun is ended in the reverse order. */
+/** The steps that shut a server down, in reverse order of its start. */
 export class Shutdown {
   readonly #steps: (() => Promise<unknown>)[] = []
   #closed: Promise<void> | undefined
 
-  /** @param step is waited for before those that were added sooner begin */
+  /** @param step ends before the steps that were added earlier begin */
   add(step: () => Promise<unknown>): void {
     this.#steps.push(step)
   }
 
   /**
-   * Takes every step, also those after one that fails. Idempotent.
+   * Runs every step, also after one that fails. Idempotent.
    * @throws the first failure
    */
   close(): Promise<void> {
