@@ -1,15 +1,15 @@
 /**
- * What surrounds a function in QuickJS: CouchDB's environment for it, and the way in for calls. It is JavaScript
- * for QuickJS, so a text. What it needs of the language it takes before any function of a user's can change it; a
- * function that bends its own world still spoils nothing but its own results.
+ * The environment of a function in QuickJS: the globals that CouchDB offers, and the entry points for calls. It is a text,
+ * because QuickJS evaluates it. It saves the built-ins that it needs before any user's function can change them; a
+ * function that changes its own globals harms only its own results.
  *
  * It evaluates to an object of functions from texts to a text:
  * - `load(source, path)`: reads the design document and compiles the function; `null`, or `[code, reason]` as JSON;
- * - `share(text)`: the argument that all calls of a piece share;
- * - `give(text)`: the next argument of the call that follows;
- * - `filter()`: `true`, `false`, or what was thrown;
- * - `map()`, `reduce()`, `validate()`: as messages.ts says of their results.
- * A `!` stands before the result when the function threw.
+ * - `share(text)`: sets the argument that all calls of a piece share;
+ * - `give(text)`: adds an argument of the next call;
+ * - `filter()`: `true`, `false`, or the thrown value;
+ * - `map()`, `reduce()`, `validate()`: results as in messages.ts.
+ * The result begins with `!` when the function threw.
  *
  * Sources: protocol.md 9.2; CouchDB's own functions of these names in its query server.
  */
@@ -45,7 +45,7 @@ export const ENVIRONMENT = String.raw`(function () {
 
   function bounded(text, max) { return text.length > max ? text.slice(0, max) + '...' : text }
 
-  // QuickJS says this of itself; the call cannot go on.
+  // QuickJS throws this itself; the call cannot go on.
   function isMemory(thrown) {
     return thrown instanceof ErrorOfEngine && apply(hasOwn, thrown, ['message']) &&
       typeof thrown.message === 'string' && thrown.message.slice(0, 13) === 'out of memory'
@@ -63,7 +63,7 @@ export const ENVIRONMENT = String.raw`(function () {
     }
   }
 
-  // As CouchDB takes a function: as an expression. It may end in a semicolon or a comment, or be a small program.
+  // CouchDB evaluates a function as an expression. It may end in a semicolon or a comment, or be a small program.
   function compile(text) {
     let failure
     for (const form of ['(' + text + '\n)', '0, ' + text, text]) {
@@ -169,7 +169,7 @@ export const ENVIRONMENT = String.raw`(function () {
       if (i < path.length - 1) folder[i] = path[i]
     }
     const module = { id: joined, exports: {} }
-    // There before it runs, so that modules may require each other.
+    // Entered before the module runs, so that modules can require each other.
     modules[id] = module
     try {
       const body = evaluate('(function (module, exports, require) { ' + text + '\n})')
@@ -245,7 +245,7 @@ export const ENVIRONMENT = String.raw`(function () {
     return '{"error":' + stringify(error) + ',"reason":' + reasonText(reason) + '}'
   }
 
-  // Of an object the first of its members that CouchDB knows; of an object with one member, that member's value.
+  // For an object, the first member that CouchDB knows; for an object with one member, the value of that member.
   function verdictOf(thrown) {
     if (typeof thrown === 'object' && thrown !== null) {
       const names = keysOf(thrown)

@@ -1,4 +1,4 @@
-/** One function of a design document in a QuickJS of its own. */
+/** One function of a design document in a QuickJS instance of its own. */
 import { readFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import {
@@ -14,10 +14,10 @@ import { ENVIRONMENT } from './environment.ts'
 import type { Call, CallKind, UserFunction } from './messages.ts'
 import type { FunctionLimits } from './slot-table.ts'
 
-/** What may be called of {@link ENVIRONMENT}. */
+/** The entry points of {@link ENVIRONMENT}. */
 type Entry = 'load' | 'share' | 'give' | Exclude<CallKind, 'compile'>
 
-/** Begins a result of a function that threw. */
+/** The first character of a result when the function threw. */
 const THREW = '!'
 
 const ENTRIES: readonly Entry[] = ['load', 'share', 'give', 'filter', 'map', 'reduce', 'validate']
@@ -58,22 +58,22 @@ export class FunctionContext {
     throw new CouchError(code, code === 'not_found' ? reason : compilationReason(fn.path, reason))
   }
 
-  /** Bytes that it holds. */
+  /** Bytes of its memory. */
   get bytes(): number {
     return this.#instance.memory.buffer.byteLength
   }
 
-  /** Whether it was called before. */
+  /** Whether the function was called before. */
   get isUsed(): boolean {
     return this.#calls > 0
   }
 
-  /** A call has gone beyond its bounds, or left work for later: nothing more is to be run in it. */
+  /** Whether a call has exceeded its limits or left pending work, so that nothing more may run here. */
   get isSpent(): boolean {
     return this.#isSpent || this.#context.runtime.hasPendingJob()
   }
 
-  /** Sets what all calls that follow have as a further argument. */
+  /** Sets an additional argument for all later calls. */
   share(text: string): void {
     if (this.#shared === text) return
     this.#shared = undefined
@@ -89,11 +89,11 @@ export class FunctionContext {
   call(kind: Exclude<CallKind, 'compile'>, call: Call): string {
     this.#calls += 1
     const texts = typeof call === 'string' ? [call] : call
-    // One by one, so that the text of one is gone when the next comes.
+    // One by one, so that only one text is in memory at a time.
     for (const text of texts) this.#enter('give', text)
     const result = this.#enter(kind)
     if (!result.startsWith(THREW)) return result
-    // Where there is not even memory for an error that says so, QuickJS throws null.
+    // QuickJS throws null when there is no memory left even for an error.
     if (this.#instance.memory.isExhausted) throw this.#spent(new CouchError('function_memory'))
     if (kind === 'filter') throw new CouchError('function_error', result.slice(1))
     return result.slice(1)
@@ -127,7 +127,7 @@ export class FunctionContext {
     return error
   }
 
-  /** Of what the environment did not catch, or what befell WebAssembly itself. */
+  /** For errors that the environment did not catch, and for those of WebAssembly itself. */
   #errorOf(thrown: unknown): CouchError {
     if (this.#clock.hasStopped) return new CouchError('function_timeout')
     if (thrown instanceof OutOfMemory || this.#instance.memory.isExhausted)
@@ -136,23 +136,23 @@ export class FunctionContext {
       const isMemory = thrown.message === '' || thrown.message.startsWith('out of memory')
       return isMemory ? new CouchError('function_memory') : new CouchError('function_error', thrown.message)
     }
-    // The stack of the thread came to its end before that of QuickJS.
+    // The thread's stack overflowed before that of QuickJS.
     if (thrown instanceof RangeError) return new CouchError('function_error', 'InternalError: stack overflow')
     return new CouchError('function_error', undefined, { cause: thrown })
   }
 }
 
-/** Something thrown that reached the edge of QuickJS. */
+/** An error that left QuickJS. */
 class Uncaught extends Error {}
 
-/** Its own message, without running anything of the user's. */
+/** The error's own message, read without running any of the user's code. */
 function messageOf(context: QuickJSContext, error: QuickJSHandle): string {
   if (context.typeof(error) !== 'object') return ''
   const message = context.getProp(error, 'message')
   return context.typeof(message) === 'string' ? context.getString(message).slice(0, 200) : ''
 }
 
-/** Tells a call when its time is over. */
+/** Stops a call when its time is over. */
 class Clock {
   #end = Number.POSITIVE_INFINITY
   /** Whether it has stopped the call. */
@@ -183,16 +183,15 @@ function compilationReason(path: readonly string[], detail: string): string {
   return `Compilation of the function ${path.join('.')} failed: ${detail}`
 }
 
-// An instance of QuickJS of its own for each function. Its own `setMemoryLimit` counts allocations and not their
-// sizes in WebAssembly (the C library there does not tell them), so the bound is the WebAssembly memory's: one that
-// cannot grow any more. An instance costs about 0.3 MB and 3 ms, nothing in it is shared with another, and it goes
-// with its memory, however broken it is.
+// Each function has an instance of QuickJS. Its `setMemoryLimit` counts allocations, not their sizes, in WebAssembly
+// (the C library there does not report them), so the limit is set on the WebAssembly memory, which cannot grow beyond
+// it. An instance costs about 0.3 MB and 3 ms, shares nothing, and is freed with its memory, whatever state it is in.
 
 const PAGE = 65_536
-/** Pages that an instance starts with, and needs. */
+/** The pages that an instance needs at the start. */
 const INITIAL_PAGES = 256
 
-/** Memory is exhausted where QuickJS cannot say so itself. */
+/** Thrown when memory is exhausted where QuickJS cannot throw an error itself. */
 class OutOfMemory extends Error {}
 
 interface Instance {
@@ -200,9 +199,9 @@ interface Instance {
   readonly memory: BoundedMemory
 }
 
-/** A memory that notes when it would not grow any more. */
+/** A memory that notes when it could not grow. */
 class BoundedMemory extends WebAssembly.Memory {
-  /** Whether the last attempt to let it grow, since this was set to false, was in vain. */
+  /** Whether the last attempt to grow has failed, since this was set to false. */
   isExhausted = false
 
   override grow(pages: number): number {
@@ -215,7 +214,7 @@ class BoundedMemory extends WebAssembly.Memory {
 
 let compiled: Promise<WebAssembly.Module> | undefined
 
-/** QuickJS compiled, once for all instances of a thread. */
+/** QuickJS, compiled once for all instances of a thread. */
 function compileQuickJS(): Promise<WebAssembly.Module> {
   compiled ??= readQuickJS()
   return compiled
@@ -223,7 +222,7 @@ function compileQuickJS(): Promise<WebAssembly.Module> {
 
 async function readQuickJS(): Promise<WebAssembly.Module> {
   const own = createRequire(import.meta.url)
-  // The package that holds the file is one of quickjs-emscripten's, and found from there.
+  // The file is in a dependency of quickjs-emscripten, so it is resolved from there.
   const path = createRequire(own.resolve('quickjs-emscripten')).resolve(
     '@jitl/quickjs-wasmfile-release-sync/wasm',
   )
@@ -233,7 +232,7 @@ async function readQuickJS(): Promise<WebAssembly.Module> {
 /**
  * @param maximum bytes of memory, at least those it starts with (16 MiB)
  * @param stack bytes that its calls may nest
- * @param shouldStop asked now and then while a function runs
+ * @param shouldStop called now and then while a function runs
  */
 export async function newInstance(
   maximum: number,
@@ -250,8 +249,8 @@ export async function newInstance(
 }
 
 /**
- * quickjs-emscripten writes to wherever `malloc` points, also when that is nowhere; and Emscripten's own loops that
- * write a text into the memory take a fifth of a call's time.
+ * quickjs-emscripten writes to the address that `malloc` returns, even when it is 0; and Emscripten's loops that write a
+ * text into the memory take a fifth of a call's time.
  */
 function adapted(variant: QuickJSSyncVariant, memory: BoundedMemory): QuickJSSyncVariant {
   const importModuleLoader: QuickJSSyncVariant['importModuleLoader'] = async () => {
@@ -274,7 +273,7 @@ function adapted(variant: QuickJSSyncVariant, memory: BoundedMemory): QuickJSSyn
 
 const encoder = new TextEncoder()
 
-/** Writes a text and the 0 that ends it. The memory's bytes are asked for anew, since growing replaces them. */
+/** Writes a text with its final 0. It gets the memory's bytes anew, because growing replaces them. */
 function writeText(memory: BoundedMemory, text: string, pointer: number, size: number): void {
   const room = new Uint8Array(memory.buffer, pointer, size)
   const { written } = encoder.encodeInto(text, room.subarray(0, -1))

@@ -1,42 +1,42 @@
-/** What waits for a sandbox thread: a queue for each database, and the queues take turns. */
+/** The work that waits for a sandbox thread: a queue per database, and the queues take turns. */
 import { CouchError } from '../core/errors.ts'
 import { keyOf, lengthOf, type Work } from './messages.ts'
 
-/** Calls and characters that may wait; a single piece of work may be larger. */
+/** The largest numbers of calls and characters that may wait; a single job may be larger. */
 const MAX_CALLS = 20_000
 const MAX_TEXT = 67_108_864
-/** Threads that one database may have at once: one that hangs leaves others to the rest. */
+/** How many threads one database may use at once, so that its hanging functions leave threads to others. */
 const MAX_AT_WORK = 2
 
-/** Work that was asked for, and how far it is. */
+/** Requested work and its progress. */
 export interface Job {
   readonly number: number
   readonly work: Work
-  /** Of its function. */
+  /** The key of its function. */
   readonly key: string
   /** Results of the first calls. */
   readonly results: string[]
   /** Characters of the results. */
   resultText: number
-  /** When it began to wait for its next piece, on this thread's clock. */
+  /** Since when it waits for its next piece, on this thread's clock. */
   since: number
   isAtWork: boolean
-  /** The thread that is to run it must be told the design document. */
+  /** Whether the sandbox thread needs the design document with the next piece. */
   needsSource: boolean
-  /** A thread has died with a piece of it. */
+  /** Whether a thread has died while running a piece of it. */
   wasLost: boolean
   readonly size: Size
   resolve(results: readonly string[]): void
   reject(error: unknown): void
 }
 
-/** How much work is: calls, and characters of their arguments. */
+/** The size of work: calls, and characters of their arguments. */
 interface Size {
   readonly calls: number
   readonly text: number
 }
 
-/** A database's jobs that wait, how many are being run, and how much all these are. */
+/** A database's waiting jobs, the number of running ones, and the size of both. */
 interface DatabaseQueue {
   readonly jobs: Job[]
   atWork: number
@@ -56,12 +56,12 @@ export class JobQueue {
     return this.#jobs.size === 0
   }
 
-  /** Calls that wait or are at work. */
+  /** Calls that wait or run. */
   get calls(): number {
     return this.#size.calls
   }
 
-  /** @returns the results. @throws unavailable when too much waits; and what the job is failed with */
+  /** @returns the results. @throws unavailable when too much waits; the error that the job fails with */
   async add(work: Work): Promise<readonly string[]> {
     const size = sizeOf(work)
     if (!this.#makeRoom(work.fn.database, size)) throw new CouchError('unavailable')
@@ -101,8 +101,8 @@ export class JobQueue {
   }
 
   /**
-   * When too much waits, the database with the most of it gives way, so that one cannot shut out the others: its
-   * newest job that was not begun is refused. @returns false when the newcomer's own has the most
+   * Makes room when too much waits, so that one database cannot block the others: the database with the most waiting
+   * work loses its newest job that has not started. @returns false when that is the database of the new job
    */
   #makeRoom(database: number, size: Size): boolean {
     while (!this.isEmpty && shareOf(sum(this.#size, size, 1)) > 1) {
@@ -110,14 +110,14 @@ export class JobQueue {
       const own = this.#databases.get(database)?.size ?? NOTHING
       if (largest === undefined || shareOf(sum(own, size, 1)) >= shareOf(largest.size)) return false
       const newest = largest.jobs.findLast(({ results }) => results.length === 0)
-      // Who has a single job that is larger than may wait has it to the end.
+      // A single job may exceed the limits.
       if (newest === undefined || largest.jobs.length + largest.atWork === 1) return false
       this.fail(newest, new CouchError('unavailable'))
     }
     return true
   }
 
-  /** The job that is to be served now, if there is one; it counts as at work until it is put back or done. */
+  /** The next job to run, if there is one; it counts as running until it is put back or done. */
   next(): Job | undefined {
     for (const [database, queue] of this.#databases) {
       if (queue.atWork >= MAX_AT_WORK) continue
@@ -132,14 +132,14 @@ export class JobQueue {
     return undefined
   }
 
-  /** A job goes on after the others of its database. */
+  /** Puts a job behind the others of its database. */
   putBack(job: Job): void {
     if (!this.#jobs.has(job)) return
     job.since = performance.now()
     this.#rest(job).jobs.push(job)
   }
 
-  /** A job could not be begun, and is the next of all. */
+  /** Puts a job that could not start before all others. */
   putFirst(job: Job): void {
     if (!this.#jobs.has(job)) return
     const { database } = job.work.fn
@@ -165,22 +165,22 @@ export class JobQueue {
     if (this.#leave(job)) job.reject(error)
   }
 
-  /** Whatever waits or is at work is over. */
+  /** Fails all jobs. */
   failAll(error: unknown): void {
     for (const job of this.#jobs) this.fail(job, error)
   }
 
-  /** Whatever a database has waiting or at work is over. */
+  /** Fails all jobs of a database. */
   failAllOf(database: number, error: unknown): void {
     for (const job of this.#jobs) if (job.work.fn.database === database) this.fail(job, error)
   }
 
-  /** Whatever began to wait for its next piece before a time on this thread's clock has waited too long. */
+  /** Fails the jobs that have waited for their next piece since before a time on this thread's clock. */
   failWaiting(before: number, error: unknown): void {
     for (const job of this.#jobs) if (!job.isAtWork && job.since < before) this.fail(job, error)
   }
 
-  /** A job is over. */
+  /** Removes a job that has ended. */
   #leave(job: Job): boolean {
     if (!this.#jobs.delete(job)) return false
     const queue = this.#of(job)
@@ -200,7 +200,7 @@ function sum(a: Size, b: Size, sign: 1 | -1): Size {
   return { calls: a.calls + sign * b.calls, text: a.text + sign * b.text }
 }
 
-/** The part of what may wait; more than 1 is too much. */
+/** The share of the limits that a size takes; more than 1 is too much. */
 function shareOf({ calls, text }: Size): number {
   return Math.max(calls / MAX_CALLS, text / MAX_TEXT)
 }

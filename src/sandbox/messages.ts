@@ -18,7 +18,7 @@ export interface Introduction {
   readonly port: MessagePort
 }
 
-/** From a database thread, which has claimed the sandbox thread. */
+/** From a database thread to the sandbox thread that it has claimed. */
 export interface RunRequest {
   readonly job: number
   readonly piece: Piece
@@ -26,7 +26,7 @@ export interface RunRequest {
   readonly source: string | null
 }
 
-/** The answer; the sandbox thread is free again. */
+/** The answer, after which the sandbox thread is free again. */
 export interface RunReply {
   readonly job: number
   readonly outcome: Outcome
@@ -42,46 +42,44 @@ export interface SandboxAccess {
 /** From the main thread to a database thread. */
 export type SandboxNotice =
   | { readonly type: 'thread'; readonly slot: Slot; readonly port: MessagePort }
-  /** A thread is gone: a call took too long and would not be stopped, it died, or it was not needed. */
+  /** A thread has ended: a call could not be stopped in time, the thread died, or it was not needed. */
   | { readonly type: 'lost'; readonly slot: Slot; readonly reason: 'timeout' | 'died' | 'ended' }
   /** No thread could be started. */
   | { readonly type: 'failed'; readonly cause: string }
-
-// The methods of a sandbox as work of one kind: calls with one JSON text each, and a text for each result.
 
 export type CallKind = 'compile' | 'filter' | 'map' | 'reduce' | 'validate'
 
 /** A function without the text of its design document. */
 type FunctionName = Omit<UserFunction, 'source'>
 
-/** JSON text of an argument, or a list of such texts: many calls have one only. */
+/** The JSON text of an argument, or a list of such texts; most calls have one argument. */
 export type Call = string | readonly string[]
 
 /** Calls of one function. */
 export interface Work {
   readonly kind: CallKind
   readonly fn: UserFunction
-  /** JSON text of a further argument of all calls. */
+  /** JSON text of an additional argument of all calls. */
   readonly shared: string
   /** JSON texts of each call's arguments. */
   readonly calls: readonly Call[]
 }
 
-/** What may be sent to a thread at once. */
+/** The part of work that is sent to a thread at once. */
 export interface Piece extends Omit<Work, 'fn'> {
   readonly fn: FunctionName
 }
 
-/** What became of a piece. */
+/** The outcome of a piece. */
 export type Outcome =
-  /** The results of the first calls, of one at least; the others were not begun. */
+  /** The results of the first calls, at least one; the others have not started. */
   | { readonly type: 'done'; readonly results: readonly string[] }
-  /** The function is not known there: its design document must come along. Nothing was begun. */
+  /** The thread does not know the function and needs its design document. Nothing has started. */
   | { readonly type: 'unknown' }
   | { readonly type: 'failed'; readonly error: PackedError }
 
 /**
- * The {@link Sandbox} over a way to get work done.
+ * A {@link Sandbox} that turns its calls into work.
  * @param run resolves with a result for each call
  */
 export function sandboxOver(run: (work: Work) => Promise<readonly string[]>): Sandbox {
@@ -115,13 +113,13 @@ export function nameOf({ database, ddoc, rev, path }: FunctionName): FunctionNam
   return { database, ddoc, rev, path }
 }
 
-/** A text of its own for each function. */
+/** A unique text for each function. */
 export function keyOf({ database, ddoc, rev, path }: FunctionName): string {
   return JSON.stringify([database, ddoc, rev, path])
 }
 
-// Functions that users have written into design documents, run where they can harm nobody: the interface that
-// documents/, query/ and changes/ work with. Documents travel as JSON text, many at a time.
+// The interface for documents/, query/ and changes/: runs functions that users have written into design documents, where
+// they can harm nobody. Documents are JSON texts, many per call.
 
 /** A function of a design document. */
 export interface UserFunction {
@@ -129,7 +127,7 @@ export interface UserFunction {
   readonly database: number
   /** `_design/name`. */
   readonly ddoc: string
-  /** The design document's revision: another one is another function. */
+  /** The design document's revision; each revision has functions of its own. */
   readonly rev: string
   /** The members that lead to its text, like `['filters', 'sync']`. */
   readonly path: readonly string[]
@@ -137,7 +135,7 @@ export interface UserFunction {
   readonly source: string
 }
 
-/** What a validate function is called with, each as JSON text; `oldDoc` may be `null`. */
+/** The arguments of a validate function as JSON texts; `oldDoc` may be `null`. */
 export interface ValidateCall {
   readonly newDoc: string
   readonly oldDoc: string
@@ -145,7 +143,7 @@ export interface ValidateCall {
   readonly security: string
 }
 
-/** null: it may be written. `reason` is what the function threw, any JSON value. */
+/** null: the document may be written. `reason` is the thrown value, any JSON value. */
 export type Verdict = null | {
   readonly error: 'forbidden' | 'unauthorized' | 'unknown_error'
   readonly reason: unknown
@@ -153,12 +151,12 @@ export type Verdict = null | {
 
 /**
  * Every method rejects with a CouchError when the function is absent (not_found `missing json key: <name>`), does
- * not compile (compilation_error), runs longer than it may (function_timeout), takes more memory than it may or makes
- * far more than that of many documents (function_memory), cannot be run because too many are waiting or it has waited
- * too long (unavailable), or its database is gone (no_database).
+ * not compile (compilation_error), exceeds its time (function_timeout) or memory, or returns too much in all
+ * (function_memory), when too many calls wait or it has waited too long (unavailable), or when its database was deleted
+ * (no_database).
  */
 export interface Sandbox {
-  /** Compiles a function and runs nothing. */
+  /** Compiles a function without running it. */
   compile(fn: UserFunction): Promise<void>
   /** Whether each document passes. @throws function_error when it throws for one of them */
   filter(fn: UserFunction, docs: readonly string[], req: string): Promise<boolean[]>
@@ -172,6 +170,6 @@ export interface Sandbox {
     fn: UserFunction,
     calls: readonly { readonly keys: string; readonly values: string; readonly rereduce: boolean }[],
   ): Promise<string[]>
-  /** A verdict a call. */
+  /** One verdict per call. */
   validate(fn: UserFunction, calls: readonly ValidateCall[]): Promise<Verdict[]>
 }

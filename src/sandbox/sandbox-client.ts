@@ -1,7 +1,6 @@
 /**
- * The sandbox as a database thread has it: what is asked for waits here, a queue for each database, and goes to a
- * sandbox thread when this thread can claim one, a piece at a time. So nothing ever waits behind a function that
- * holds its thread.
+ * The sandbox on a database thread. Work waits here, in a queue per database, and goes to a sandbox thread piece by piece,
+ * when this thread can claim one. So no work waits behind a function that blocks its thread.
  */
 import type { MessagePort } from 'node:worker_threads'
 import { CouchError, unpackError } from '../core/errors.ts'
@@ -21,52 +20,52 @@ import {
 } from './messages.ts'
 import { type Slot, SlotTable } from './slot-table.ts'
 
-/** The first work has waited so long: another thread is asked for. In ms. */
+/** When the first job has waited so long, in ms, another thread is requested. */
 const LONG_WAIT_MS = 20
-/** A free thread is left so long to a database thread that has waited longer, in ms. */
+/** How long a free thread is left to a database thread that has waited longer, in ms. */
 const YIELD_MS = 5
 const MAX_PIECE_CALLS = 256
 /** Characters of a piece's calls, unless a single one is longer. */
 const MAX_PIECE_TEXT = 1_048_576
-/** Characters of one job's results: a function that makes more of what it is given takes too much memory. */
+/** The most characters of one job's results; a function that returns more counts as out of memory. */
 const MAX_RESULT_TEXT = 134_217_728
-/** Work may wait for its next piece so long, and besides as long as a call may take. In ms. */
+/** How long a job may wait for its next piece, in ms, in addition to the time limit of a call. */
 const MAX_WAIT_MS = 60_000
-/** How often is looked for work that has waited too long, in ms. */
+/** How often the queue is checked for jobs that have waited too long, in ms. */
 const LOOK_MS = 1000
-/** Which thread a function was run on last, for so many functions. */
+/** For how many functions the last thread is remembered. */
 const MAX_REMEMBERED = 256
 
 interface SandboxThread {
   readonly slot: Slot
   readonly port: MessagePort
-  /** The job of which a piece is there. */
+  /** The job that it runs a piece of. */
   job: Job | undefined
 }
 
-/** What has come of functions so far. */
+/** Counters of function calls. */
 export interface FunctionCounts {
-  /** Calls that gave a result, be it an error of the function's. */
+  /** Calls with a result, including errors that the function has thrown. */
   readonly done: number
-  /** Pieces of work that were given up: the function took too long or too much memory, or does not compile. */
+  /** Pieces of work that failed: the function took too long or too much memory, or does not compile. */
   readonly failed: number
 }
 
 export class SandboxClient {
-  /** The interface for the rest of the house. */
+  /** The interface for other layers. */
   readonly sandbox: Sandbox
   readonly #slotTable: SlotTable
   readonly #number: number
   readonly #askForThread: () => void
   readonly #queue = new JobQueue()
-  /** By place on the slotTable, lowest first, so that threads that are not needed become idle. */
+  /** By the index of the slot; the lowest is used first, so that surplus threads become idle. */
   readonly #threads = new Map<number, SandboxThread>()
-  /** Where a function is ready; least recently used first. */
+  /** The slot where a function is ready, by function; least recently used first. */
   readonly #lastSlots = new Map<string, number>()
   readonly #maxWaitMs: number
   #look: NodeJS.Timeout | undefined
   #isWaiting = false
-  /** A thread was left to another, who did not take it. */
+  /** Whether a free thread was left to another database thread, which did not claim it. */
   #mayOvertake = false
   #done = 0
   #failed = 0
@@ -88,7 +87,7 @@ export class SandboxClient {
     return { done: this.#done, failed: this.#failed }
   }
 
-  /** Calls that wait or are at work. */
+  /** Calls that wait or run. */
   get callsUnderWay(): number {
     return this.#queue.calls
   }
@@ -98,12 +97,12 @@ export class SandboxClient {
     if (work.calls.length === 0) return Promise.resolve([])
     const done = this.#queue.add(work)
     this.#lookLater()
-    // Where nobody is free, the newcomer finds nobody either.
+    // While others wait, no thread is free.
     if (!this.#isWaiting) this.#pump()
     return done
   }
 
-  /** While there is work, looks now and then for what has waited too long. */
+  /** While there is work, checks now and then for jobs that have waited too long. */
   #lookLater(): void {
     this.#look ??= setTimeout(() => {
       this.#look = undefined
@@ -113,13 +112,13 @@ export class SandboxClient {
     }, LOOK_MS).unref()
   }
 
-  /** Refuses what a database still asks for, which is gone. What is being run is not waited for. */
+  /** Fails the jobs of a database that was closed, without waiting for running ones. */
   forget(database: number): void {
     this.#queue.failAllOf(database, new CouchError('no_database'))
     this.#pump()
   }
 
-  /** Takes what the main thread tells. */
+  /** Handles a notice from the main thread. */
   notice(notice: SandboxNotice): void {
     if (notice.type === 'thread' && this.#isClosed) notice.port.close()
     else if (notice.type === 'thread') this.#join(notice.slot, notice.port)
@@ -151,7 +150,7 @@ export class SandboxClient {
     }
   }
 
-  /** Sends what can be sent. */
+  /** Sends jobs to sandbox threads while there are any. */
   #pump(): void {
     for (;;) {
       const { freed } = this.#slotTable
@@ -188,7 +187,7 @@ export class SandboxClient {
     return thread.job === undefined && this.#slotTable.claim(thread.slot, this.#number)
   }
 
-  /** Tries again when a thread has become free, and asks for another when that takes long. */
+  /** Tries again when a thread becomes free, and requests another when that takes long. */
   #wait(freed: number, job: Job, yields: boolean): void {
     this.#slotTable.wait(this.#number)
     if (this.#threads.size === 0 || performance.now() - job.since > LONG_WAIT_MS) this.#askForThread()
@@ -250,7 +249,7 @@ export class SandboxClient {
     }
   }
 
-  /** Takes no more work, and refuses what is not done. Idempotent. */
+  /** Takes no more work, and fails what is not done. Idempotent. */
   close(): void {
     this.#isClosed = true
     clearTimeout(this.#look)
@@ -261,7 +260,7 @@ export class SandboxClient {
   }
 }
 
-/** The calls that a job goes on with, as many as may be sent at once. */
+/** The next calls of a job, as many as may be sent at once. */
 function nextCalls({ work: { calls }, results }: Job): readonly Call[] {
   const start = results.length
   let end = start

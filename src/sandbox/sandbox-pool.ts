@@ -1,6 +1,6 @@
 /**
- * The sandbox threads as the main thread has them: started when a function waits for one, watched, ended when they
- * were idle for long. Database threads use them by ports of their own.
+ * The sandbox threads on the main thread, which starts them when functions wait, watches them, and ends them when they
+ * were idle for long. Database threads call them over ports of their own.
  */
 
 import { availableParallelism } from 'node:os'
@@ -9,17 +9,17 @@ import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads'
 import type { Introduction, SandboxAccess, SandboxNotice, SandboxThreadOptions } from './messages.ts'
 import { type FunctionLimits, MAX_SLOTS, type Slot, SlotTable } from './slot-table.ts'
 
-/** Threads while none is held by a long call. */
+/** The largest number of threads that are not in a long call. */
 const MAX_THREADS = Math.max(2, Math.min(4, availableParallelism()))
-/** A call that takes longer holds its thread: another may be started beside the {@link MAX_THREADS}, in ms. */
+/** A call that takes longer than this, in ms, is long: another thread may start beyond {@link MAX_THREADS}. */
 const HELD_MS = 100
-/** How much longer than its time a call may take until its thread is ended, in ms. */
+/** How long after the time limit of a call its thread is ended, in ms. */
 const GRACE_MS = 2000
 const IDLE_MS = 5 * 60_000
 const WATCH_MS = 100
-/** After a thread has come, others are seen to be needed only when it has had time to work, in ms. */
+/** How long a new thread may work before another one starts, in ms. */
 const SETTLE_MS = 50
-/** When a thread could not be started, another is tried only after so long, in ms. */
+/** How long after a failed start the next one is tried, in ms. */
 const RETRY_MS = 1000
 /** Stack of a thread in MB; WebAssembly's frames are larger than QuickJS counts them. */
 const STACK_MB = 32
@@ -30,28 +30,28 @@ export interface SandboxPoolOptions {
   /** Node's flags for the threads. */
   readonly execArgv: readonly string[]
   readonly limits: FunctionLimits
-  /** A thread that was free for so long ends, in ms; by default after five minutes. */
+  /** How long a thread may be idle before it ends, in ms; by default five minutes. */
   readonly idleMs?: number
-  /** A thread that nobody ended has died. */
+  /** A thread has died by itself. */
   onFault(fault: unknown): void
 }
 
-/** Sends a notice to a database thread, with the port that it holds. */
+/** Sends a notice to a database thread, with the port in it. */
 type Tell = (notice: SandboxNotice, ...ports: MessagePort[]) => void
 
-/** A database thread's part in the pool. */
+/** A database thread as a client of the pool. */
 interface SandboxMember {
   readonly access: SandboxAccess
-  /** Work waits there for a thread. */
+  /** Called when work waits there for a thread. */
   need(): void
-  /** The database thread has ended. */
+  /** Called when the database thread has ended. */
   leave(): void
 }
 
 interface Client {
   readonly number: number
   readonly tell: Tell
-  /** Threads to which it has a port. */
+  /** Threads that it has a port to. */
   readonly known: Set<number>
 }
 
@@ -59,10 +59,10 @@ interface SandboxThread {
   readonly slot: Slot
   readonly worker: Worker
   isReady: boolean
-  /** The mark of the call at which it was seen last, and when it was first seen at it. */
+  /** The mark of the last call that was seen there, and when that call was first seen. */
   call: number | undefined
   callSeen: number
-  /** Why it was ended; undefined while nobody has. */
+  /** Why the pool has ended it; undefined if it has not. */
   ending: 'timeout' | 'ended' | undefined
 }
 
@@ -86,17 +86,17 @@ export class SandboxPool {
     this.#idleMs = options.idleMs ?? IDLE_MS
   }
 
-  /** How many threads there are. */
+  /** The number of threads. */
   get size(): number {
     return this.#threads.size
   }
 
-  /** What calls that begin from now on may take. */
+  /** Sets the limits of later calls. */
   setLimits(limits: FunctionLimits): void {
     this.#slotTable.limits = limits
   }
 
-  /** Takes in a database thread. */
+  /** Adds a database thread as a client. */
   join(tell: Tell): SandboxMember {
     this.#clientCount += 1
     const client: Client = { number: this.#clientCount, tell, known: new Set() }
@@ -130,7 +130,7 @@ export class SandboxPool {
 
   #mayStart(): boolean {
     const threads = [...this.#threads.values()]
-    // One at a time; and those who ask look again when it is there.
+    // One at a time; the clients try again when it is ready.
     if (threads.length >= MAX_SLOTS || threads.some(({ isReady }) => !isReady)) return false
     if (threads.some(({ slot }) => this.#slotTable.isFree(slot))) return false
     if (threads.length > 0 && performance.now() - this.#lastReady < SETTLE_MS) return false
@@ -144,8 +144,8 @@ export class SandboxPool {
   }
 
   /**
-   * For how long a thread has been seen at the call that it is at, in ms. What the slotTable says is not enough to end a
-   * thread for: between a claim and its mark the time of an idle thread counts as the claim's.
+   * How long the current call of a thread has been seen, in ms. The slot table alone is not reason enough to end a
+   * thread: between a claim and its mark, the idle time counts as the claim's.
    */
   #callMs(thread: SandboxThread): number {
     const call = this.#slotTable.callOf(thread.slot)
@@ -167,7 +167,7 @@ export class SandboxPool {
     this.#watch ??= setInterval(() => this.#look(), WATCH_MS).unref()
   }
 
-  /** Undefined where the system gives no more threads. */
+  /** Undefined when the system has no more threads. */
   #tryStart(workerData: SandboxThreadOptions): Worker | undefined {
     try {
       return new Worker(this.#entry, {
@@ -181,7 +181,7 @@ export class SandboxPool {
     }
   }
 
-  /** No thread could be started: who has none waits for nothing. */
+  /** Reports that no thread could be started, so that clients without one do not wait in vain. */
   #failed(fault: unknown): void {
     this.#lastFailed = performance.now()
     this.#options.onFault(fault)
@@ -226,7 +226,7 @@ export class SandboxPool {
     }
   }
 
-  /** Ends threads whose call should have been stopped long ago, and those that nobody needs; keeps one free. */
+  /** Ends threads whose call should have been stopped long ago, and idle ones; keeps one thread free. */
   #look(): void {
     const tooLong = this.#slotTable.limits.timeoutMs + GRACE_MS
     for (const thread of this.#threads.values()) {
@@ -245,7 +245,7 @@ export class SandboxPool {
     if (threads.every(({ slot }) => this.#isHeld(slot)) && this.#mayStart()) this.#start()
   }
 
-  /** Whether a thread came to another call just before it was closed: that one is not to blame. */
+  /** Whether a thread had started another call just before it was closed; that call has not timed out. */
   #hasMovedOn({ slot, call }: SandboxThread): boolean {
     return this.#slotTable.markOf(slot) !== call
   }
@@ -255,7 +255,7 @@ export class SandboxPool {
     thread.worker.terminate()
   }
 
-  /** Ends all threads, whatever they are at. */
+  /** Terminates all threads, whatever they are doing. */
   async close(): Promise<void> {
     this.#isClosed = true
     clearInterval(this.#watch)

@@ -1,4 +1,4 @@
-/** Runs pieces of work, and keeps the functions that were run last ready for the next. */
+/** A sandbox thread: runs pieces of work, and keeps recently used functions ready. */
 import { setPriority } from 'node:os'
 import { parentPort, workerData } from 'node:worker_threads'
 import { CouchError, packError } from '../core/errors.ts'
@@ -15,19 +15,19 @@ import {
 } from './messages.ts'
 import { type FunctionLimits, SlotTable } from './slot-table.ts'
 
-/** After so long a piece gives way to others, in ms. */
+/** After so long a piece lets others go first, in ms. */
 const SLICE_MS = 25
-/** Characters of results from which on a piece gives way. */
+/** After so many characters of results a piece lets others go first. */
 const MAX_RESULTS = 1_048_576
-/** Functions kept ready. Each reserves some GB of addresses, of which small machines have 512. */
+/** Functions that are kept ready. Each reserves some GB of address space, of which small machines have 512. */
 const MAX_CONTEXTS = 24
-/** Bytes of memory of all functions that are kept ready, more than one only. */
+/** Bytes of memory of all functions that are kept ready; a single one may take more. */
 const MAX_BYTES = 512 * 1_048_576
 
 interface RunnerOptions {
-  /** Asked before each piece. */
+  /** Called before each piece. */
   limits(): FunctionLimits
-  /** Bytes that calls may nest in QuickJS: less than the stack of the thread holds. */
+  /** Bytes of stack for QuickJS; less than the thread's own stack. */
   readonly stack: number
   /** Called before each call. */
   onCall?(): void
@@ -46,7 +46,7 @@ export class Runner {
 
   /**
    * Runs a piece, or its first calls. Pieces do not overlap.
-   * @param source the design document, if it came along
+   * @param source the design document, if it was sent
    */
   async run(piece: Piece, source: string | null): Promise<Outcome> {
     const key = keyOf(piece.fn)
@@ -61,7 +61,7 @@ export class Runner {
     }
   }
 
-  /** A function that is ready, and was made under the limits of now. */
+  /** A function that is ready, if it was made under the current limits. */
   #known(key: string): FunctionContext | undefined {
     const context = this.#contexts.get(key)
     this.#contexts.delete(key)
@@ -81,7 +81,7 @@ export class Runner {
     return context
   }
 
-  /** Where there are no addresses left for a memory, those of the functions that are ready are given up. */
+  /** When no address space is left, drops the functions that are ready, and tries again. */
   async #tryTwice(make: () => Promise<FunctionContext>): Promise<FunctionContext> {
     try {
       return await make()
@@ -118,7 +118,7 @@ export class Runner {
         length += result.length
       } catch (error) {
         if (!isOutOfMemory(error)) throw error
-        // It may have filled its memory with what earlier calls left: a fresh one will show.
+        // Earlier calls may have left the memory full, so the function is tried again in a fresh one.
         if (results.length > 0) break
         if (wasUsed) return { type: 'unknown' }
         throw error
@@ -137,11 +137,9 @@ function isOutOfMemory(error: unknown): boolean {
   return error instanceof CouchError && error.code === 'function_memory'
 }
 
-// A sandbox thread: runs functions for whichever database thread has claimed it.
-
-/** Bytes that calls may nest in QuickJS; the thread's own stack (sandbox-pool.ts) is large enough for whatever fits in it. */
+/** Bytes of stack for QuickJS; the thread's own stack (sandbox-pool.ts) is large enough for that. */
 const STACK = 512 * 1024
-/** Functions that count for ever shall not slow down the threads that serve. */
+/** Keeps endless functions from slowing down the threads that serve. */
 const NICENESS = 5
 
 if (parentPort !== null) {
@@ -165,18 +163,18 @@ if (parentPort !== null) {
   parentPort.postMessage('ready')
 }
 
-/** The first instance takes far longer than the next: that is no time of a function's. */
+/** Makes a first instance, which takes far longer than the next ones, so that no function's time includes it. */
 async function compile(): Promise<void> {
   const { context } = await newInstance(0, STACK, () => false)
   context.unwrapResult(context.evalCode(ENVIRONMENT)).dispose()
 }
 
-/** Only Linux knows a priority for a thread; elsewhere it would be the whole process's. */
+/** Only on Linux: elsewhere a priority applies to the whole process. */
 function lowerPriority(): void {
   if (process.platform !== 'linux') return
   try {
     setPriority(NICENESS)
   } catch {
-    // Forbidden here: it works without.
+    // Not permitted; the thread works without it.
   }
 }

@@ -23,7 +23,7 @@ export interface Slot {
 
 const PAGE = 65_536
 
-/** Cells for all. */
+/** Cells for all slots. */
 const FREED = 0
 const TIMEOUT = 1
 const PAGES = 2
@@ -194,7 +194,7 @@ function waiterOf(client: number): number {
   return WAITERS + (client % MAX_WAITERS)
 }
 
-/** Milliseconds on a clock that all threads share and nobody sets, in 32 bits. */
+/** Milliseconds on a monotonic clock that all threads share, in 32 bits. */
 function now(): number {
   const [seconds, nanoseconds] = process.hrtime()
   return (seconds * 1000 + Math.floor(nanoseconds / 1e6)) | 0

@@ -1,4 +1,4 @@
-/** What function-context.ts uses of WebAssembly: its types come with the library of browsers, which is not ours. */
+/** The types of WebAssembly that function-context.ts uses; TypeScript has them only in its library for browsers. */
 declare namespace WebAssembly {
   interface Module {
     readonly [Symbol.toStringTag]: string

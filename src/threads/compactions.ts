@@ -1,6 +1,6 @@
 /**
- * Compactions that nobody asks for, of the databases of one thread, one at a time: looked for now and then among those
- * that are open, which costs nothing while they rest, and begun when nothing was written for a while.
+ * Automatic compactions of the databases of one thread, one at a time. Open databases are checked every second, which
+ * costs nothing while they are idle. A compaction starts when nothing was written for a while.
  */
 import { CouchError, packError } from '../core/errors.ts'
 import type { CompactionRules } from '../core/types.ts'
@@ -14,24 +14,24 @@ import type {
 import type { ThreadEvent } from './thread-protocol.ts'
 
 const LOOK_MS = 1000
-/** A database that is never quiet waits no longer. */
+/** A database with steady writes is compacted after so long. */
 const PATIENCE_MS = 5 * 60_000
-/** After one that failed, as on a full disk. */
+/** The wait after a compaction that failed, for example on a full disk. */
 const RETRY_MS = 10 * 60_000
 /**
- * After one that left it as worn as it was: writes may have worn it anew meanwhile, so the first such wait is short, and
- * each further one twice as long, up to the longest.
+ * The wait after a compaction that left the database due again, perhaps because of writes in the meantime: the first wait
+ * is short, and each further one twice as long, up to the longest.
  */
 const VAIN_MS = 1000
 const LONGEST_VAIN_MS = 60_000
-/** Of the time at least so many parts are no compaction of the same database. */
+/** After a compaction, its database rests for at least so many times the duration. */
 const REST_FACTOR = 20
-/** Closed databases that are remembered; of others the next opening finds out. */
+/** How many closed databases are remembered; others are checked when they are next opened. */
 const MAX_CLOSED = 1000
 
 interface AutomaticCompactionsOptions {
   rules(): CompactionRules
-  /** Compacts a database, opening it if need be; tells whether that went well. Never rejects. */
+  /** Compacts a database, and opens it if necessary. Never rejects. @returns whether that succeeded */
   start(name: string, incarnation: number): Promise<boolean>
   /** In ms since 1970. */
   now(): number
@@ -40,15 +40,15 @@ interface AutomaticCompactionsOptions {
 interface Candidate {
   readonly name: string
   readonly incarnation: number
-  /** null: it is closed. */
+  /** null: the database is closed. */
   store: Pick<DatabaseStore, 'garbage'> | null
-  /** As its store has told them. */
+  /** As last reported by the store. */
   writes: number
-  /** When it was last found to be written to, and since when it is worth a compaction, in ms of `performance.now()`. */
+  /** When new writes were last seen, and since when a compaction is due, in ms of `performance.now()`. */
   changedAt: number
   dueSince: number | null
   notBefore: number
-  /** Compactions in a row after which it was due again at once. */
+  /** Compactions in a row that left the database due again. */
   inVain: number
 }
 
@@ -65,7 +65,7 @@ export class AutomaticCompactions {
     this.#options = options
   }
 
-  /** A database is open from now on. */
+  /** Adds a database that was opened. */
   opened(name: string, incarnation: number, store: Pick<DatabaseStore, 'garbage'>): void {
     if (this.#isClosed) return
     const known = this.#candidates.get(name)
@@ -85,18 +85,18 @@ export class AutomaticCompactions {
     this.#timer ??= setInterval(() => void this.look(), LOOK_MS).unref()
   }
 
-  /** A database is about to be closed: if it is worth it, it is opened again for its compaction. */
+  /** Called before a database is closed; if a compaction is due, it is opened again for that. */
   async closing(name: string): Promise<void> {
     const candidate = this.#candidates.get(name)
     if (candidate === undefined) return
     await this.#lookAt(candidate)
-    // It may have been opened again, or be gone, by now.
+    // It may have been reopened or deleted in the meantime.
     if (this.#candidates.get(name) !== candidate) return
     candidate.store = null
     if (candidate.dueSince === null || this.#closedCount() > MAX_CLOSED) this.forget(name)
   }
 
-  /** A database is gone, or another thread's from now on. */
+  /** Removes a database that was deleted, or that another thread owns now. */
   forget(name: string): void {
     this.#candidates.delete(name)
     if (this.#candidates.size > 0) return
@@ -110,7 +110,7 @@ export class AutomaticCompactions {
     return count
   }
 
-  /** Looks at all of them, and begins with the one that has waited longest. Never rejects. */
+  /** Checks all databases, and compacts the one that has waited longest. Never rejects. */
   async look(): Promise<void> {
     if (this.#isLooking || this.#isClosed || !this.#options.rules().isAutomatic) return
     this.#isLooking = true
@@ -145,7 +145,7 @@ export class AutomaticCompactions {
     const isDone = await this.#options.start(candidate.name, candidate.incarnation)
     this.#isRunning = false
     const ended = performance.now()
-    // It may have been opened for it, and is another candidate then.
+    // The compaction may have opened it, which makes another candidate.
     const now = this.#candidates.get(candidate.name)
     if (now?.incarnation !== candidate.incarnation) return
     now.dueSince = null
@@ -156,7 +156,7 @@ export class AutomaticCompactions {
     if (now.store === null) this.forget(now.name)
   }
 
-  /** Begins nothing any more. */
+  /** Starts no more compactions. */
   close(): void {
     this.#isClosed = true
     clearInterval(this.#timer)
@@ -168,7 +168,7 @@ function waitAfter(inVain: number): number {
   return inVain === 0 ? 0 : Math.min(LONGEST_VAIN_MS, VAIN_MS * 2 ** (inVain - 1))
 }
 
-/** null: it is closed, or cannot be read. */
+/** null: the database is closed, or cannot be read. */
 async function garbageOf(store: Candidate['store']): Promise<GarbageCounts | null> {
   try {
     return (await store?.garbage()) ?? null
@@ -177,28 +177,26 @@ async function garbageOf(store: Candidate['store']): Promise<GarbageCounts | nul
   }
 }
 
-// Compactions in the background of a database thread, and what the HTTP thread is told of them.
-
-/** How often progress is told at the most. */
+/** The shortest time between two reports of progress. */
 const TELL_EVERY_MS = 250
 
 type CompactionEvent = Extract<ThreadEvent, { type: 'compaction' }>
 
 interface CompactionsOptions {
-  /** Keeps a database open while work is under way. */
+  /** Keeps a database open until the work is done. */
   keepOpen(
     database: string,
     incarnation: number,
     work: (store: Pick<DatabaseStore, 'compact'>) => Promise<void>,
   ): Promise<void>
   tell(event: CompactionEvent): void
-  /** What is kept of a database for the time machine by one that begins now. */
+  /** What a compaction that starts now keeps of a database for the time machine. */
   retention(database: string): Retention
 }
 
 export class Compactions {
   readonly #options: CompactionsOptions
-  /** Those that are under way, by incarnation. */
+  /** Running compactions by incarnation. */
   readonly #running = new Map<number, Promise<boolean>>()
 
   constructor(options: CompactionsOptions) {
@@ -206,8 +204,8 @@ export class Compactions {
   }
 
   /**
-   * Compacts a database in the background, unless that is under way.
-   * @returns when it has ended: whether it did what there was to do. Never rejects
+   * Compacts a database in the background, unless a compaction of it is running. Never rejects.
+   * @returns whether the compaction succeeded, when it has ended
    */
   start(database: string, incarnation: number): Promise<boolean> {
     const known = this.#running.get(incarnation)
@@ -234,12 +232,12 @@ export class Compactions {
   }
 }
 
-/** Whether it ended because the database did: it was deleted, or the server is stopping. */
+/** Whether a compaction ended because the database was deleted, or because the server is stopping. */
 function isOver(error: unknown): boolean {
   return error instanceof CouchError && (error.code === 'no_database' || error.code === 'unavailable')
 }
 
-/** Tells the first, and of the others those that come long enough after the one told before. */
+/** Reports progress at most every {@link TELL_EVERY_MS}. */
 function paced(tell: (progress: CompactionProgress) => void): (progress: CompactionProgress) => void {
   let next = 0
   return (progress) => {
@@ -250,18 +248,17 @@ function paced(tell: (progress: CompactionProgress) => void): (progress: Compact
   }
 }
 
-// Whether a database is worth a compaction that nobody has asked for. Pure.
-
-/** What of the options of a compaction says what it keeps. */
+/** The options of a compaction that say what it keeps. */
 type Retention = Pick<CompactOptions, 'keepSince' | 'keepBytes'>
 
-/** Less than this is not worth the work, however small the file: an empty one takes about as much. */
+/** Less garbage than this is not worth a compaction: an empty file is about as large. */
 const LEAST_BYTES = 256 * 1024
-/** How often bodies that were kept long enough are cleared away: once a day, also by who looks once a day. */
+/** Kept bodies are removed once a day. Somewhat less than a day, for callers that check once a day. */
 const EXPIRY_MS = 20 * 60 * 60 * 1000
 
 /**
- * @param garbage what a compaction would find to do
+ * Whether a database is due for an automatic compaction. Pure.
+ * @param garbage what a compaction would remove
  * @param now in ms since 1970
  */
 export function isDue(garbage: GarbageCounts, rules: CompactionRules, now: number): boolean {
@@ -272,8 +269,8 @@ export function isDue(garbage: GarbageCounts, rules: CompactionRules, now: numbe
 }
 
 /**
- * Whether bodies are kept that were to be gone by now.
- * @param keepMs how long they are
+ * Whether bodies are kept beyond their time.
+ * @param keepMs how long bodies are kept
  * @param now in ms since 1970
  */
 export function isExpired(
@@ -282,13 +279,13 @@ export function isExpired(
   now: number,
 ): boolean {
   if (oldestRetained === null) return false
-  // Nothing is to be kept any more: what is left from before need not wait.
+  // The time machine was switched off, so the bodies that are left go at once.
   if (keepMs === 0) return true
   return oldestRetained <= now - keepMs && compactedAt <= now - EXPIRY_MS
 }
 
 /**
- * What a compaction keeps.
+ * What a compaction keeps for the time machine.
  * @param now in ms since 1970
  */
 export function retention({ keepMs, keepBytes }: CompactionRules, now: number): Retention {

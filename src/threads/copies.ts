@@ -7,22 +7,22 @@ import type { CopyFacts } from '../storage/storage-engine.ts'
 import { RpcClient } from './rpc.ts'
 import { threadFlags } from './thread.ts'
 
-/** A copy that was made before, and may still be what the database holds. */
+/** An earlier copy, which may still equal the database. */
 export interface KnownCopy {
   readonly path: string
   readonly bytes: number
   readonly sha256: string
   readonly facts: CopyFacts
-  /** The database's fingerprint when it was made (storage/engine.ts). */
+  /** The database's fingerprint at that time (storage/storage-engine.ts). */
   readonly fingerprint: string | null
 }
 
 export interface CopyJob {
   readonly database: string
-  /** The file to make. */
+  /** The path of the new copy. */
   readonly target: string
   readonly known: KnownCopy | null
-  /** Bytes that stay free on the disk of the target; null: what is kept of any disk by default (core/types.ts). */
+  /** Bytes that must stay free on the target's disk; null for the default (core/types.ts). */
   readonly floor: number | null
 }
 
@@ -33,29 +33,29 @@ export interface CopyOutcome {
   /** 64 hex digits. */
   readonly sha256: string
   readonly fingerprint: string | null
-  /** Nothing has changed since the known copy was made, and the new file is the same file. */
+  /** The database is unchanged since the known copy, and the new file is a link to it. */
   readonly isSame: boolean
-  /** What was found wrong with the known copy; null: nothing, or it was not looked at. */
+  /** The damage found in the known copy; null if there is none, or if it was not checked. */
   readonly damage: string | null
 }
 
-/** How much of one database's copy is done. */
+/** The progress of one database's copy. */
 export interface JobProgress {
-  /** Of 100. */
+  /** 0 to 100. */
   readonly percent: number
 }
 
-/** A thread for copies, at work for one backup. */
+/** The copying thread of one backup. */
 export interface Copier {
   /**
-   * Copies a database as it stands, and holds the copy against it.
-   * @throws no_database when there is none, or it was deleted meanwhile; DamagedCopy when the copy is not what the
-   *   database holds, or the database itself is damaged; insufficient_storage; internal_server_error
+   * Copies a database in its current state, and compares the copy with it.
+   * @throws no_database when it does not exist, or was deleted in the meantime; DamagedCopy when the copy differs from
+   *   the database, or the database is damaged; insufficient_storage; internal_server_error
    */
   copy(job: CopyJob, onProgress: (progress: JobProgress) => void): Promise<CopyOutcome>
-  /** Holds a copy of what belongs to the server against what it must be. @throws internal_server_error */
+  /** Checks a copy of the server's own data. @throws internal_server_error */
   checkCatalog(path: string, serverUuid: string): Promise<FileHash>
-  /** Ends the thread, whatever it is at. */
+  /** Terminates the thread, whatever it is doing. */
   close(): Promise<void>
 }
 
@@ -67,11 +67,11 @@ export interface FileHash {
 
 export interface Copies {
   start(): Copier
-  /** Copies what belongs to the server and to no database. */
+  /** Copies the server's own data, which belongs to no database. */
   copyCatalog(path: string): Promise<void>
 }
 
-/** An outcome without what the HTTP thread knows better. */
+/** The outcome without the incarnation, which only the HTTP thread knows. */
 export type MadeCopy = Omit<CopyOutcome, 'incarnation'>
 
 /** The message says what is wrong, without the name of the database. */
@@ -93,7 +93,7 @@ export interface Damage {
   readonly damagedBecause: string
 }
 
-/** How far the copy is that is being made. */
+/** The progress of the copy that is being made. */
 export interface ProgressEvent {
   readonly type: 'progress'
   readonly progress: JobProgress
@@ -113,7 +113,7 @@ interface CopiesOptions {
   readonly dataDir: string
   /** The file that a thread runs: host.ts, which knows the engine. */
   readonly entry: URL
-  /** The database that has this name now. */
+  /** The database that now has this name. */
   entryOf(name: string): DatabaseEntry | undefined
   /** Keeps a database open. @returns a function that lets it go */
   hold(entry: DatabaseEntry): Promise<() => void>
@@ -185,7 +185,7 @@ class CopyThread implements Copier {
     }
   }
 
-  /** Nobody asked for a copy of a database that is gone, or of an earlier one of its name. */
+  /** A copy of a database that was deleted, or replaced by another of its name, is not what the caller asked for. */
   #refuseIfGone({ name, incarnation }: DatabaseEntry): void {
     if (this.#options.entryOf(name)?.incarnation !== incarnation) throw new CouchError('no_database')
   }
@@ -204,7 +204,7 @@ function isDamage(answer: unknown): answer is Damage {
   return typeof answer === 'object' && answer !== null && 'damagedBecause' in answer
 }
 
-/** A database that cannot be opened is left out of the backup, as one whose copy differs from it. */
+/** A database that cannot be opened counts as damaged: the backup goes on without it. */
 function damagedDatabase(error: unknown): never {
   throw isFileFault(error) ? new DamagedCopy(error.message, { cause: error.cause }) : error
 }

@@ -1,4 +1,4 @@
-/** One database's copy, on a thread of its own: made, or taken over from before, and held against the database. */
+/** The thread that copies databases: makes a copy or links an earlier one, and compares it with the database. */
 import { createHash } from 'node:crypto'
 import { closeSync, fsyncSync, linkSync, openSync, readSync, rmSync } from 'node:fs'
 import { setPriority } from 'node:os'
@@ -25,14 +25,14 @@ import { RpcServer } from './rpc.ts'
 
 type CopyingEngine = Pick<StorageEngine, 'openSnapshot' | 'fingerprint' | 'checkCopy'>
 
-/** Hundredths of the work that are done when each part begins. */
+/** The percentage of the work that is done when each part begins. */
 const PARTS = { facts: 0, copy: 35, check: 60 } as const
 
 const READ_BYTES = 1024 * 1024
 
 /**
- * Takes over the copy that was made before, if the database's files say that it was not written to since.
- * @returns null when they do not, or the copy is not what it was
+ * Links the earlier copy if the database's files show that nothing was written since.
+ * @returns null when something was written, or the earlier copy is damaged
  */
 async function takeUnwritten(
   engine: CopyingEngine,
@@ -46,7 +46,7 @@ async function takeUnwritten(
 
 /**
  * Copies a database.
- * @throws no_database, DamagedCopy, insufficient_storage, disk_fault, internal_server_error; then there is no copy
+ * @throws no_database, DamagedCopy, insufficient_storage, disk_fault, internal_server_error; no file is left then
  */
 async function copyDatabase(
   engine: CopyingEngine,
@@ -83,7 +83,7 @@ async function copyDatabase(
   }
 }
 
-/** What SQLite cannot read of the database itself is no fault of the disk that the copy goes to. */
+/** An error while reading the database is not a fault of the disk that the copy goes to. */
 function damagedSource(error: unknown): never {
   if (isFileFault(error)) {
     const { cause } = error
@@ -111,7 +111,7 @@ function same(known: KnownCopy, fingerprint: string | null): MadeCopy {
   return { facts, bytes, sha256, fingerprint, isSame: true, damage: null }
 }
 
-/** What is wrong with an earlier copy, by its bytes; null: nothing. */
+/** The damage of an earlier copy, judged by its bytes; null if there is none. */
 function damageOf(known: KnownCopy): string | null {
   try {
     const { bytes, sha256 } = hashFile(known.path)
@@ -122,7 +122,7 @@ function damageOf(known: KnownCopy): string | null {
   }
 }
 
-/** Gives a file a second name. Some file systems have none, and the number of names has an end: then it is copied. */
+/** Makes a hard link. Some file systems have none, or limit their number; the caller copies the file then. */
 function isLinked(from: string, to: string): boolean {
   try {
     linkSync(from, to)
@@ -156,8 +156,8 @@ function refuseIfFull(folder: string, bytes: number, floor: number | null): void
 }
 
 /**
- * Holds a copy of what belongs to the server against what it must be.
- * @throws Error when it is something else; the file system's error
+ * Checks a copy of the server's own data.
+ * @throws Error when it belongs to another server or is damaged; the file system's error
  */
 async function checkCatalog(
   engine: Pick<StorageEngine, 'checkCatalogCopy'>,
@@ -169,7 +169,7 @@ async function checkCatalog(
   return hashFile(path)
 }
 
-/** Reads a file whole. @throws the file system's error */
+/** Hashes a whole file. @throws the file system's error */
 function hashFile(path: string): FileHash {
   const hash = createHash('sha256')
   const throttle = new Throttle()
@@ -199,14 +199,14 @@ function partOf(onProgress: (progress: JobProgress) => void, from: number, to: n
   }
 }
 
-/** As nice(1) counts. */
+/** In the unit of nice(1). */
 const NICENESS = 10
 
 /** Serves a port until the thread is terminated: one request after the other. */
 export function serveCopies(port: MessagePort, engine: StorageEngine): void {
   lowerPriority()
   const rpc = new RpcServer<ProgressEvent>(port)
-  // A job holds its thread for long, so its progress does not wait for the end of the turn.
+  // A job blocks its thread for long, so its progress is posted at once instead of at the end of the turn.
   const onProgress = (progress: JobProgress) => {
     rpc.tell({ type: 'progress', progress })
     rpc.flush()
@@ -221,7 +221,7 @@ export function serveCopies(port: MessagePort, engine: StorageEngine): void {
   })
 }
 
-/** Does what a request asks for; finds of damage are answers, since an error would lose its class on the way. */
+/** Handles a request. Damage is an answer, because an error would lose its class on the way. */
 async function work(
   request: CopyRequest,
   engine: StorageEngine,
@@ -237,12 +237,12 @@ async function work(
   }
 }
 
-/** On Linux a thread has a priority of its own; elsewhere this would be the whole server's. */
+/** Only on Linux: elsewhere a priority applies to the whole process. */
 function lowerPriority(): void {
   if (platform !== 'linux') return
   try {
     setPriority(0, NICENESS)
   } catch {
-    // It rests between its pieces of work in any case.
+    // Not permitted; the thread also pauses between its pieces of work.
   }
 }

@@ -1,4 +1,4 @@
-/** The databases of this server as the HTTP thread sees them: which there are, and a way to each. */
+/** The interface of the server's databases on the HTTP thread. */
 import type { ChangesSource } from '../changes/page.ts'
 import type { Sendable } from '../core/bytes.ts'
 import type { CouchError, ErrorName } from '../core/errors.ts'
@@ -18,7 +18,7 @@ import type { CompactionProgress } from '../storage/upkeep.ts'
 import type { Copies } from './copies.ts'
 import type { ThreadReport } from './thread-stats.ts'
 
-/** What happens to a database while somebody watches it. */
+/** An event of a watched database. */
 export type DatabaseEvent =
   | { readonly type: 'committed'; readonly updateSeq: number }
   | { readonly type: 'secured'; readonly security: SecurityObject | null }
@@ -38,15 +38,15 @@ export interface DatabaseHandle extends Omit<Database, TextMethod>, ChangesSourc
   ): Promise<{ readonly etag: string | null; readonly json: Sendable }>
   revsDiff(...asked: Parameters<Database['revsDiff']>): Promise<Sendable>
   missingRevs(...asked: Parameters<Database['missingRevs']>): Promise<Sendable>
-  /** The security object as last heard of, fetched at first use: for a fast refusal, never for the last word. */
+  /** The security object as last known, fetched at first use. Good for an early refusal; the final check reads it anew. */
   securityCopy(): Promise<SecurityObject | null>
   /** Calls `listener` on each event until the returned function is called. */
   watch(listener: (event: DatabaseEvent) => void): () => void
 }
 
-/** The databases of the server as the composition root has them: what the disk and the threads do to them. */
+/** The databases for the composition root, which also reports on the disk. */
 export interface OwnedDatabases extends Databases {
-  /** What is left of the disk, for all that is written from now on. */
+  /** Sets the free disk space, which later writes are checked against. */
   setSpace(space: Space): void
 }
 
@@ -56,18 +56,18 @@ export interface DatabasesStats {
   readonly sandboxThreads: number
 }
 
-/** A database that can be restored now. */
+/** A database that is ready to be restored. */
 export interface PreparedRestore {
   readonly name: string
   readonly updateSeq: number
   readonly docCount: number
   /**
-   * Gives it its name, with no moment at which that is free. What has the name until then is ended as if it were
-   * deleted, but kept aside.
-   * @returns where it is kept; null: there was none
+   * Gives it its name, which is never free in between. A database that has the name ends as if it were deleted, but its
+   * file is kept.
+   * @returns the path of the kept file; null if there was no database
    */
   finish(): Promise<string | null>
-  /** Removes it. Idempotent, and nothing after {@link finish}; never rejects. */
+  /** Removes it. Idempotent; does nothing after {@link finish}; never rejects. */
   discard(): Promise<void>
 }
 
@@ -81,51 +81,51 @@ export interface Databases {
   get(name: string): DatabaseHandle
   /** @throws illegal_database_name, database_name_too_long, file_exists */
   create(name: string): Promise<void>
-  /** Ends its feeds and removes it. @throws no_database */
+  /** Removes a database and ends its feeds. @throws no_database */
   delete(name: string): Promise<void>
   /**
-   * Makes of a copy of a database's file what can take a database's place; see StorageEngine.prepare. Nothing changes
-   * for anybody yet. One at a time; takes as long as reading the file.
+   * Prepares a copy of a database's file to take a database's place; see StorageEngine.prepare. Nothing is replaced yet.
+   * One copy is prepared at a time; that takes as long as reading the file.
    * @param copy absolute path
-   * @throws illegal_database_name, database_name_too_long, bad_request when the copy is not good
+   * @throws illegal_database_name, database_name_too_long; bad_request when the copy is damaged
    */
   prepareRestore(name: string, copy: string): Promise<PreparedRestore>
   /**
-   * Lets a database whose file was put back by hand begin anew, as one that was restored.
+   * Treats a database whose file was replaced by hand as one that was restored.
    * @throws no_database
    */
   beginAnew(name: string): Promise<void>
-  /** What happened to databases, of each pair of name and type the latest; for `_db_updates`. */
+  /** The latest event for each pair of database name and type; for `_db_updates`. */
   updates(range: UpdatesRange, limit: number): Promise<CatalogUpdates>
   /**
-   * Calls `listener` when there may be further updates, until the returned function is called. Writes are told of
+   * Calls `listener` when there may be further updates, until the returned function is called. Writes are reported
    * within about a second.
    */
   watchUpdates(listener: () => void): () => void
   /** Calls `listener` with the name of each database whose security object has changed; see `watchUpdates`. */
   watchSecurity(listener: (database: string) => void): () => void
-  /** What the server keeps beside its databases; see storage/catalog.ts. */
+  /** Data of the server beside its databases; see storage/catalog.ts. */
   readRecords(kind: string): Promise<ServerRecord[]>
   writeRecords(writes: readonly RecordWrite[]): Promise<void>
-  /** The compactions under way. */
+  /** The running compactions. */
   tasks(): readonly CompactionTask[]
-  /** How the threads are, within about a second however busy they are. Never rejects. */
+  /** The state of the threads, within about a second however busy they are. Never rejects. */
   stats(): Promise<DatabasesStats>
-  /** Copies of databases as files; null: the engine makes none. */
+  /** Copies of databases as files; null if the engine makes none. */
   readonly copies: Copies | null
-  /** The names of open databases that cannot be read; looked for within bounds. */
+  /** The names of open databases that cannot be read. The search takes a bounded time. */
   unreadable(): Promise<readonly string[]>
-  /** What has gone wrong so far. */
+  /** The faults since the start of the server. */
   faults(): Faults
   /**
-   * Whether a database that is not open keeps bodies for the time machine that were to be gone by now, and may be
-   * compacted without being asked. Looks without opening it.
+   * Whether a closed database keeps bodies for the time machine beyond their time, and may be compacted automatically.
+   * Does not open it.
    * @throws no_database
    */
   isOverdue(name: string): Promise<boolean>
-  /** New limits and rules for all that is asked from now on. */
+  /** Sets the limits and rules of later calls. */
   setSettings(settings: Settings): void
-  /** Tells whoever watches a database that it is over: the server stops. */
+  /** Ends all feeds, because the server stops. */
   endFeeds(): void
   /** Ends feeds, finishes writes, closes files and stops the threads. Idempotent. */
   close(): Promise<void>
@@ -140,11 +140,11 @@ export interface CompactionTask extends CompactionProgress {
   readonly updatedAt: number
 }
 
-/** The compactions that the database threads have told of. */
+/** The compactions that database threads have reported. */
 export class Tasks {
   readonly #tasks = new Map<number, CompactionTask>()
 
-  /** Notes how far a database's compaction is; null: it has ended. */
+  /** Notes the progress of a compaction; null: it has ended. */
   note({ name, incarnation }: DatabaseEntry, progress: CompactionProgress | null): void {
     if (progress === null) {
       this.forget(incarnation)
@@ -156,7 +156,7 @@ export class Tasks {
     this.#tasks.set(incarnation, { database: name, incarnation, done, total, startedAt, updatedAt })
   }
 
-  /** The database, or its thread, is gone. */
+  /** Removes the compaction of a database that was deleted, or whose thread has ended. */
   forget(incarnation: number): void {
     this.#tasks.delete(incarnation)
   }
@@ -167,23 +167,21 @@ export class Tasks {
   }
 }
 
-// What has gone wrong with databases and threads since the server started, as the HTTP thread has heard of it.
-
-/** A database whose file is not as it should be. */
+/** A database with a fault of its file. */
 export interface DatabaseFault {
   readonly database: string
-  /** `damaged_file`: until it is replaced. `disk_fault`: until something was written to it. */
+  /** `damaged_file` lasts until the database is replaced, `disk_fault` until a write succeeds. */
   readonly code: ErrorName
   readonly reason: string
-  /** Seconds since 1970: when it was met first, and last. */
+  /** The first and the last time, in seconds since 1970. */
   readonly since: number
   readonly last: number
 }
 
-/** Threads that have died; others took their places. */
+/** Threads that have died and were replaced. */
 export interface ThreadDeaths {
   readonly count: number
-  /** Seconds since 1970; null: none has. */
+  /** Seconds since 1970; null if none has died. */
   readonly last: number | null
 }
 
@@ -197,7 +195,7 @@ export class FaultRecord {
   readonly #databases = new Map<number, DatabaseFault>()
   #deaths: ThreadDeaths = { count: 0, last: null }
 
-  /** Notes a fault. @returns whether it is news, which the log should have once */
+  /** Notes a fault. @returns whether it is new, and belongs in the log */
   note({ name, incarnation }: DatabaseEntry, { code, message }: CouchError): boolean {
     const known = this.#databases.get(incarnation)
     const isNews = known?.code !== code
@@ -207,7 +205,7 @@ export class FaultRecord {
     return isNews
   }
 
-  /** Something was written to the database, as to a disk that works again. */
+  /** Notes a successful write: the disk works again. */
   written(incarnation: number): void {
     if (this.#databases.get(incarnation)?.code === 'disk_fault') this.#databases.delete(incarnation)
   }
@@ -230,31 +228,29 @@ function now(): number {
   return Math.floor(Date.now() / 1000)
 }
 
-// What the databases of a server are made with, and who is told what becomes of them.
-
 export interface ServerDatabasesOptions {
   readonly dataDir: string
   readonly settings: Settings
-  /** Databases kept open at the most, unless more are in use. */
+  /** Databases that are kept open at most, unless more are in use. */
   readonly maxOpen: number
-  /** A copy of server.sqlite that takes the place of the folder's own first; absolute. */
+  /** A copy of server.sqlite that replaces the folder's own first; absolute path. */
   readonly serverFile?: string | undefined
   /** The file that a thread runs; by default host.ts beside this file. */
   readonly threadEntry?: URL | undefined
-  /** The file that a thread for functions of design documents runs; by default the sandbox's own. */
+  /** The file that a sandbox thread runs; by default the sandbox's own. */
   readonly sandboxEntry?: URL | undefined
-  /** How often threads are looked at whether they hang, in ms; by default 1000. For tests. */
+  /** How often the watchdog checks the threads, in ms; by default 1000. For tests. */
   readonly watchMs?: number | undefined
   /** A thread has died. */
   onFault(fault: unknown): void
-  /** Most of a database was deleted within a minute; told again while that goes on. */
+  /** Most of a database was deleted within a minute; called again while that goes on. */
   onMassDeletion?(database: DatabaseEntry, found: MassDeletion): void
-  /** A database's file was found to be put back by hand; its devices compare anew. */
+  /** A database's file was replaced by hand; its devices compare their documents anew. */
   onPutBack?(database: string): void
-  /** A compaction has failed; the database is as it was, less what was cleaned up by then. */
+  /** A compaction has failed; what it removed until then stays removed. */
   onCompactionFault(database: string, fault: unknown): void
-  /** A database's file is damaged, or the disk has failed it; told once of each. */
+  /** A database's file is damaged, or the disk has failed; called once per fault. */
   onDatabaseFault?(database: string, fault: unknown): void
-  /** A write has met the end of the disk. */
+  /** A write has found the disk full. */
   onFull?(): void
 }

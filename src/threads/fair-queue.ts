@@ -1,39 +1,39 @@
 /**
- * Who is served next on a database thread: each database has a queue, and the queues take turns, so that a flood
- * of requests to one database delays another's by one piece of work only. In a queue what waits goes before what can
- * wait, such as a page of a scan, but for one of these now and then.
+ * The order of work on a database thread. Each database has a queue, and the queues take turns, so that a flood of
+ * requests to one database delays another by one piece of work. Within a queue, work that can wait, such as a page of a
+ * scan, comes last, except for one piece now and then.
  */
 import { Yielder } from '../core/yielder.ts'
 
-/** How many pieces of a database go before one that can wait. */
+/** After so many other pieces of its database, one that can wait is served. */
 const MOST_BEFORE = 8
 
 interface Queue<Work> {
   readonly first: Work[]
-  /** What can wait. */
+  /** Work that can wait. */
   readonly rest: Work[]
-  /** How many went before it since one of it was served. */
+  /** How many pieces of `first` were served since one of `rest`. */
   passed: number
 }
 
 interface Kinds<Work> {
-  /** Whether a piece may take so long that what was done before must not wait for it. */
+  /** Whether a piece may take so long that finished answers must not wait for it. */
   isLong(work: Work): boolean
-  /** Whether a piece lets others of its database go first, though they came later. */
+  /** Whether later pieces of the same database go first. */
   canWait(work: Work): boolean
 }
 
 export class FairQueue<Work> {
   readonly #begin: (work: Work) => void
   readonly #kinds: Kinds<Work>
-  /** Insertion order is the order of service: a database served goes to the end. */
+  /** In the order of service: a database that was served goes to the end. */
   readonly #queues = new Map<string, Queue<Work>>()
   readonly #yielder = new Yielder()
-  /** Whether this turn of the event loop has begun a piece, and whether it begins no more. */
+  /** Whether this turn of the event loop has started a piece, and whether it starts no more. */
   #hasBegun = false
   #isOver = false
 
-  /** @param begin starts a piece of work; it must not throw */
+  /** @param begin starts a piece of work; must not throw */
   constructor(
     begin: (work: Work) => void,
     kinds: Kinds<Work> = { isLong: () => false, canWait: () => false },
@@ -42,7 +42,7 @@ export class FairQueue<Work> {
     this.#kinds = kinds
   }
 
-  /** Takes a piece of work, which waits for its database's turn. */
+  /** Adds a piece of work to the queue of a database. */
   add(database: string, work: Work): void {
     let queue = this.#queues.get(database)
     if (queue === undefined) {
@@ -59,7 +59,7 @@ export class FairQueue<Work> {
     return size
   }
 
-  /** Takes away all that waits for a database. */
+  /** Removes and returns the queue of a database. */
   take(database: string): Work[] {
     const waiting = this.#queues.get(database)
     this.#queues.delete(database)
@@ -67,9 +67,9 @@ export class FairQueue<Work> {
   }
 
   /**
-   * Begins what waits, a piece a database in turn, as long as one turn of the event loop may last: a long piece ends
-   * it, and what else waits begins when it has gone as far as it can. That counts from call to call: in one turn Node
-   * hands on up to 1,000 messages of a port, and among them those that come meanwhile.
+   * Starts waiting pieces, one per database in turn, for as long as one turn of the event loop may last; a long piece
+   * ends it. The time counts across calls: in one turn Node delivers up to 1,000 messages of a port, including those
+   * that arrive in the meantime.
    */
   run(): void {
     if (this.#isOver || this.#queues.size === 0) return
@@ -93,7 +93,7 @@ export class FairQueue<Work> {
     })
   }
 
-  /** Begins all that waits, however long it takes. */
+  /** Starts everything that waits, however long it takes. */
   runAll(): void {
     for (let work = this.#next(); work !== undefined; work = this.#next()) this.#begin(work)
   }

@@ -1,4 +1,4 @@
-/** A database thread: serves the databases that it owns to the HTTP thread, from the SQLite engine. */
+/** The entry of a database thread: serves the databases that it owns to the HTTP thread, from the SQLite engine. */
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads'
 import { CouchError, packError } from '../core/errors.ts'
 import { joinHeartbeat, noteTurn } from '../core/heartbeat.ts'
@@ -38,16 +38,16 @@ interface OpenDatabase extends Closable {
   readonly store: DatabaseStore
 }
 
-/** How long functions may take when the thread stops, in ms; then what waits for them is refused. */
+/** How long functions may take when the thread stops, in ms; after that, the work that waits for them fails. */
 const FUNCTIONS_GRACE_MS = 2000
 
-/** How long a deletion waits for the requests that came before it, in ms: a reader may take any time. */
+/** How long a deletion waits for earlier requests, in ms; a reader could take any time. */
 const DROP_PATIENCE_MS = 500
 
 type CallFunction = (...args: readonly unknown[]) => Promise<unknown>
 type StreamFunction = (...args: readonly unknown[]) => AsyncIterable<Uint8Array>
 
-/** Serves one port until it is told to stop. */
+/** Serves one port until it receives `stop`. */
 class Host {
   readonly #rpc: RpcServer<ThreadEvent>
   readonly #engine: ReturnType<typeof sqliteEngine>
@@ -81,7 +81,7 @@ class Host {
   readonly #loop = new LoopWatch()
   readonly #ending = new AbortController()
   readonly #disk: Disk
-  /** Databases that nobody else can open (storage/sqlite/upgrade.ts). */
+  /** Databases that are open exclusively, for lack of disk space (storage/sqlite/upgrade.ts). */
   readonly #alone = new Set<string>()
   #settings: Settings
   /** Only on the thread that holds it. */
@@ -141,7 +141,7 @@ class Host {
     const incarnation = this.#stores.incarnationOf(database)
     if (incarnation === undefined) return
     this.#rpc.tell({ type: 'faulty', incarnation, fault: packError(error) })
-    // After a failed read or write nobody knows what SQLite has kept of it in memory.
+    // After a failed read or write, what SQLite has cached of it cannot be trusted.
     if (error.code === 'disk_fault') this.#stores.discard(database)
   }
 
@@ -152,7 +152,7 @@ class Host {
     this.#alone.clear()
   }
 
-  /** Takes a batch of messages. */
+  /** Handles a batch of messages. */
   receive(requests: readonly Request[]): void {
     noteTurn(requests)
     for (const request of requests) this.#take(request)
@@ -229,7 +229,7 @@ class Host {
     return this.#catalog
   }
 
-  /** Open databases are looked at all the time (compactions.ts). */
+  /** Open databases are checked every second (compactions.ts). */
   async #isOverdue(database: string): Promise<boolean> {
     const { isAutomatic, keepMs } = this.#settings.rules.compaction
     if (!isAutomatic || this.#stores.incarnationOf(database) !== undefined) return false
@@ -279,7 +279,7 @@ class Host {
     this.#rpc.answer(call, METHODS[method].kind === 'text' ? answer.then(shortBytesAsTexts) : answer)
   }
 
-  /** Does what was asked before, as far as that is soon done; breaks off the rest, and lets the file go. */
+  /** Finishes earlier requests as far as that is quick, cancels the rest, and closes the file. */
   async #drop(database: string): Promise<void> {
     for (const request of this.#turns.take(database)) this.#serve(request)
     await this.#stores.settle(database, DROP_PATIENCE_MS)
@@ -288,7 +288,7 @@ class Host {
     this.#automatic.forget(database)
   }
 
-  /** Finishes what was asked for before, but for streams, which readers may take any time to read. */
+  /** Finishes earlier requests, except streams, whose readers could take any time. */
   async #stop(): Promise<void> {
     this.#ending.abort()
     this.#turns.runAll()

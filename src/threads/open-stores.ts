@@ -1,4 +1,4 @@
-/** The databases that a thread has open: opened when first asked for, closed when others need the room. */
+/** The open databases of a thread: opened on first use, closed when there are too many. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { CouchError, isFileFault } from '../core/errors.ts'
 import { AMPLE_SPACE, isShort, type Space } from '../core/types.ts'
@@ -6,7 +6,7 @@ import type { DatabaseStore } from '../storage/engine.ts'
 import { diskSizeNow, releaseReservedSpace } from '../storage/free-space.ts'
 import type { LastKnownSequence } from '../storage/sequence.ts'
 
-/** What is kept open, and how it is closed. */
+/** An open database. */
 export interface Closable {
   close(): Promise<void>
 }
@@ -14,14 +14,14 @@ export interface Closable {
 interface Entry<T> {
   readonly incarnation: number
   readonly opened: Promise<T>
-  /** Requests that are being served by it. */
+  /** Requests under way. */
   users: number
-  /** Pieces of work in its background. */
+  /** Background tasks under way. */
   backgroundTasks: number
-  /** Called when it has no users. */
+  /** Called when no requests are under way. */
   readonly whenIdle: (() => void)[]
   isDropped: boolean
-  /** Whether it is to be closed as soon as nobody uses it. */
+  /** Whether it is closed as soon as it is unused. */
   isStale: boolean
 }
 
@@ -32,7 +32,7 @@ export class OpenStores<T extends Closable> {
   readonly #max: number
   /** Least recently used first. */
   readonly #entries = new Map<string, Entry<T>>()
-  /** Databases that are being closed: nobody opens one anew before its file is let go. Never rejected. */
+  /** Databases that are being closed; one is not reopened before its file is closed. Never rejects. */
   readonly #closing = new Map<string, Promise<void>>()
   #isOver = false
   #hasStale = false
@@ -48,14 +48,14 @@ export class OpenStores<T extends Closable> {
     return this.#entries.size
   }
 
-  /** Those that are open, or being opened, least recently used first; looking at them is no use of them. */
+  /** Databases that are open or being opened, least recently used first. Does not count as a use. */
   opened(): { readonly name: string; readonly opened: Promise<T> }[] {
     return [...this.#entries].map(([name, { opened }]) => ({ name, opened }))
   }
 
   /**
    * Runs a piece of work with a database, which stays open until it is done.
-   * @throws no_database when the database is not of that incarnation any more; unavailable after closeAll
+   * @throws no_database when the database has another incarnation by now; unavailable after closeAll
    */
   async use<R>(name: string, incarnation: number, work: (opened: T) => Promise<R>): Promise<R> {
     const entry = this.#entry(name, incarnation)
@@ -68,8 +68,8 @@ export class OpenStores<T extends Closable> {
   }
 
   /**
-   * Runs work in the background of a database, which is not closed for want of room before it is done. When the
-   * database is closed for good, by {@link drop} or {@link closeAll}, the work ends of what it then meets.
+   * Runs a background task with a database, which is not closed to make room for others until the task is done. When
+   * {@link drop} or {@link closeAll} closes it, the task fails with whatever error it meets.
    * @throws as {@link use}
    */
   async keepOpen<R>(name: string, incarnation: number, work: (opened: T) => Promise<R>): Promise<R> {
@@ -87,7 +87,7 @@ export class OpenStores<T extends Closable> {
     try {
       return await work(await entry.opened)
     } catch (error) {
-      // Whatever it says, it comes of the database being taken away.
+      // Whatever the error is, its cause is that the database was removed.
       throw entry.isDropped ? new CouchError('no_database', undefined, { cause: error }) : error
     }
   }
@@ -133,7 +133,7 @@ export class OpenStores<T extends Closable> {
     }
   }
 
-  /** Has a database closed as soon as nobody uses it; whoever comes next opens it anew. */
+  /** Closes a database as soon as it is unused; the next use reopens it. */
   renew(name: string): void {
     const entry = this.#entries.get(name)
     if (entry === undefined) return
@@ -142,18 +142,18 @@ export class OpenStores<T extends Closable> {
     this.#closeSpare()
   }
 
-  /** Closes a database that is not to be trusted any more: who uses it gets unavailable, who comes next opens it anew. */
+  /** Closes a database that cannot be trusted any more: its users get unavailable, and the next use reopens it. */
   discard(name: string): void {
     const entry = this.#entries.get(name)
     if (entry !== undefined) void this.#close(name, entry)
   }
 
-  /** Of the database that is open under a name; undefined: none is. */
+  /** The incarnation of the open database of a name; undefined if none is open. */
   incarnationOf(name: string): number | undefined {
     return this.#entries.get(name)?.incarnation
   }
 
-  /** Resolves when the file is let go, or could not be closed any better. */
+  /** Resolves when the file is closed, or the attempt has failed. */
   #close(name: string, entry: Entry<T>): Promise<void> {
     if (this.#entries.get(name) === entry) this.#entries.delete(name)
     const closing: Promise<void> = entry.opened
@@ -166,7 +166,7 @@ export class OpenStores<T extends Closable> {
     return closing
   }
 
-  /** Waits until nobody uses a database, or so many milliseconds; what is in its background does not count. */
+  /** Waits until no request uses a database, but at most so many milliseconds. Background tasks do not count. */
   async settle(name: string, ms: number): Promise<void> {
     const entry = this.#entries.get(name)
     if (entry === undefined || entry.users === 0) return
@@ -180,8 +180,8 @@ export class OpenStores<T extends Closable> {
   }
 
   /**
-   * Closes a database that is to be removed, once the writes under way are done; resolves when its file is let go.
-   * Whoever still works with it gets no_database.
+   * Closes a database that is to be removed, after the writes under way; resolves when its file is closed. Its other
+   * users get no_database.
    */
   async drop(name: string): Promise<void> {
     const entry = this.#entries.get(name)
@@ -193,7 +193,7 @@ export class OpenStores<T extends Closable> {
     await this.#close(name, entry)
   }
 
-  /** Lets the work under way end, refuses any more, and closes everything. */
+  /** Waits for the work under way, refuses new work, and closes everything. */
   async closeAll(): Promise<void> {
     this.#isOver = true
     await Promise.all([...this.#entries].map(([name, entry]) => this.#closeIdle(name, entry)))
@@ -232,21 +232,20 @@ export class LastKnownSequences {
   }
 }
 
-// Databases that are held open for whoever works with their files.
-
 type KeepOpen = (database: string, incarnation: number, work: () => Promise<void>) => Promise<void>
 
+/** Databases that stay open while another thread works with their files. */
 export class HeldOpen {
   readonly #keepOpen: KeepOpen
-  /** What lets them go, by the calls that asked for it. */
+  /** Functions that release a database, by the number of the call that holds it. */
   readonly #releases = new Map<number, () => void>()
 
-  /** @param keepOpen keeps a database open until work is done */
+  /** @param keepOpen keeps a database open until the work is done */
   constructor(keepOpen: KeepOpen) {
     this.#keepOpen = keepOpen
   }
 
-  /** Resolves when it is open; it stays so until {@link release}. @throws as `keepOpen` */
+  /** Resolves when the database is open; it stays open until {@link release}. @throws as `keepOpen` */
   hold({
     call,
     database,
@@ -265,16 +264,14 @@ export class HeldOpen {
     })
   }
 
-  /** @param call that of the hold */
+  /** @param call the number of the call that holds the database */
   release(call: number): void {
     this.#releases.get(call)?.()
     this.#releases.delete(call)
   }
 }
 
-// Whether the databases that a thread has open can be read, asked now and then by whoever watches over the server.
-
-/** How long is looked, in ms: the rest is looked at another time, since those used last come first. */
+/** How long the search for unreadable databases takes at most, in ms; it begins with those used last. */
 const LOOK_MS = 500
 
 interface Readable {
@@ -282,7 +279,7 @@ interface Readable {
   close(): Promise<void>
 }
 
-/** @returns the names of those that are open, and of which not even the newest document can be read */
+/** @returns the names of the open databases whose newest document cannot be read */
 export async function unreadable(stores: OpenStores<Readable>): Promise<string[]> {
   const until = performance.now() + LOOK_MS
   const names: string[] = []
@@ -294,7 +291,7 @@ export async function unreadable(stores: OpenStores<Readable>): Promise<string[]
   return names
 }
 
-/** One that is being opened, or is closed meanwhile, is no news. */
+/** A database that is being opened, or closes in the meantime, counts as readable. */
 async function isReadable(opened: Promise<Readable>): Promise<boolean> {
   try {
     const { store } = await opened
@@ -311,8 +308,7 @@ function isClosing(error: unknown): boolean {
   return error instanceof CouchError && !isFileFault(error)
 }
 
-// What a database thread knows of the disk, and what it does when the disk is full to its end.
-
+/** The free disk space as a database thread knows it, and what the thread does when the disk is full. */
 export class Disk {
   readonly #folder: string
   readonly #tell: () => void
@@ -320,7 +316,7 @@ export class Disk {
 
   /**
    * @param folder the data folder
-   * @param tell has the HTTP thread look at the disk, which says what is left of it from then on
+   * @param tell makes the HTTP thread check the disk, which then sends the free space
    */
   constructor(folder: string, tell: () => void) {
     this.#folder = folder
@@ -331,15 +327,15 @@ export class Disk {
     return this.#space
   }
 
-  /** As the HTTP thread has found it. */
+  /** Sets the space that the HTTP thread has found. */
   set(space: Space): void {
     this.#space = space
   }
 
   /**
-   * A write has met the end of the disk. What grows is refused from now on; what meets it all the same must go on, and
-   * the ballast is given up for it.
-   * @returns whether it was the disk's end, and not another limit, a quota for one: then another trial is worth it
+   * Called when a write has found the disk full. From now on writes that need space are refused. When a write fails all
+   * the same, the reserved disk space is given up, so that the work under way can end.
+   * @returns whether the disk is full, and another attempt is worthwhile; false for another limit, such as a quota
    */
   onFull(): boolean {
     this.#tell()

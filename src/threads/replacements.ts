@@ -1,4 +1,4 @@
-/** Restoring databases: copies are prepared on a thread of their own, and then take the place of what is there. */
+/** Restores databases: prepares copies on temporary threads, and then puts them in the place of databases. */
 import { Limiter } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
 import type { DatabaseEntry } from '../storage/catalog.ts'
@@ -8,42 +8,42 @@ import type { PreparedRestore } from './databases.ts'
 import type { Thread } from './thread.ts'
 import type { CatalogCall } from './thread-protocol.ts'
 
-/** What of the list of databases, and of their threads, is needed here. */
+/** The parts of server-databases.ts and of the thread pool that are needed here. */
 interface ReplacementsOptions {
-  /** Runs work on a thread that serves nobody. */
+  /** Runs work on a thread that serves no databases. */
   withTemporaryThread<T>(work: (thread: Pick<Thread, 'ask'>) => Promise<T>): Promise<T>
   owner(name: string): Pick<Thread, 'ask'>
-  /** The name's next thread may be another. */
+  /** Frees the name from its thread; the next call may choose another. */
   release(name: string): void
   catalog: CatalogCall
   /** All databases, as the catalog lists them. */
   listed(): Promise<readonly DatabaseEntry[]>
-  /** Runs work while nobody else makes, deletes or replaces the database. */
+  /** Runs work while nobody else creates, deletes or replaces the database. */
   alone(name: string, work: () => Promise<void>): Promise<void>
-  /** Takes a database out of the list. */
+  /** Removes a database from the list. */
   take(name: string): DatabaseProxy | undefined
   enter(entry: DatabaseEntry): void
-  /** The database's security object may be another. */
+  /** Reports that the database's security object may have changed. */
   tellSecurity(name: string): void
 }
 
 export class Replacements {
   readonly #options: ReplacementsOptions
-  /** Names that are in the list, and no database just now. */
+  /** Names that are listed while their database is being replaced. */
   readonly #underWay = new Set<string>()
-  /** One is prepared at a time: each has a thread, and reads a whole file. */
+  /** One copy is prepared at a time: each needs a thread, and reads a whole file. */
   readonly #preparing = new Limiter(1, Number.POSITIVE_INFINITY)
 
   constructor(options: ReplacementsOptions) {
     this.#options = options
   }
 
-  /** Databases that are in the list, and that nobody can be given just now. */
+  /** Databases that are listed, but unavailable while they are being replaced. */
   underWay(): ReadonlySet<string> {
     return this.#underWay
   }
 
-  /** @throws bad_request when the copy is not good; unavailable when its thread dies */
+  /** @throws bad_request when the copy is damaged; unavailable when its thread dies */
   async prepare(name: string, copy: string): Promise<PreparedRestore> {
     const prepared = await this.#preparing.run(() =>
       this.#options.withTemporaryThread((thread) => thread.ask({ type: 'prepare', database: name, copy })),
@@ -69,7 +69,7 @@ export class Replacements {
     }
   }
 
-  /** What cannot be removed now is swept at the next start. */
+  /** A draft that cannot be removed now is removed at the next start. */
   async #discard(name: string, draft: string): Promise<void> {
     await this.#options.catalog('discard', name, draft).catch(() => undefined)
   }
@@ -85,7 +85,7 @@ export class Replacements {
       const before = this.#options.take(name)
       if (before === undefined && draft === null) throw new CouchError('no_database')
       if (before !== undefined) this.#underWay.add(name)
-      // What was asked before is answered; what is asked from now on meets the name's next database, or waits for it.
+      // Earlier calls are answered; later ones get the next database of the name, or unavailable until then.
       before?.retire()
       try {
         if (before !== undefined) await this.#letGo(name)
@@ -104,7 +104,7 @@ export class Replacements {
     return kept
   }
 
-  /** A thread that dies of it has let the file go as well, and the next one does not have it open. */
+  /** If the thread dies of it, the file is closed as well, and the next thread does not have it open. */
   async #letGo(name: string): Promise<void> {
     const drop = () => this.#options.owner(name).ask({ type: 'drop', database: name })
     await drop().catch(drop)
@@ -116,7 +116,7 @@ export class Replacements {
     if (entry !== undefined) this.#options.enter(entry)
   }
 
-  /** As the catalog has it: its thread may have died after it had done its work. */
+  /** Restores the state of the catalog, whose thread may have died after it did its work. */
   async #reinstate(name: string, before: DatabaseProxy | undefined): Promise<void> {
     const entry = await this.#options.listed().then(
       (databases) => databases.find((listed) => listed.name === name),

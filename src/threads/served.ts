@@ -1,4 +1,4 @@
-/** A database over its open store, as its thread serves it. */
+/** The methods of a database on its thread, over its open store, and what the thread must know of each method. */
 import { readFilterBody } from '../changes/filters.ts'
 import { changesPage } from '../changes/page.ts'
 import { holdsAccounts } from '../core/ids.ts'
@@ -16,7 +16,7 @@ import type { SandboxClient } from '../sandbox/sandbox-client.ts'
 import type { VersionedStore } from '../storage/history-store.ts'
 import type { ServedDatabase, StreamMethod, ThreadEvent } from './thread-protocol.ts'
 
-/** What of its thread a database is served with. */
+/** The parts of the thread that a database uses. */
 interface ServingThread {
   readonly name: string
   readonly incarnation: number
@@ -25,11 +25,11 @@ interface ServingThread {
   readonly functions: SandboxClient
   readonly views: ViewMemory
   startCompaction(): void
-  /** Tells the HTTP thread. */
+  /** Sends an event to the HTTP thread. */
   tell(event: ThreadEvent): void
 }
 
-/** @returns what is asked of it, by the names of thread-protocol.ts */
+/** @returns the methods that the HTTP thread calls by name (thread-protocol.ts) */
 export async function serveDatabase(store: VersionedStore, thread: ServingThread): Promise<ServedDatabase> {
   const { name, incarnation, views, tell } = thread
   const { policy } = thread.settings().rules
@@ -51,7 +51,7 @@ export async function serveDatabase(store: VersionedStore, thread: ServingThread
   const documents = isUsers
     ? await usersDatabase(store, { ...options, compilePattern })
     : storeDatabase(store, options)
-  // What `_users` is made with is no news of it: nothing is told of before now.
+  // Only now: the first contents of `_users` are not reported as a commit.
   store.onCommit((updateSeq, epoch) => tell({ type: 'committed', incarnation, updateSeq, epoch }))
   const database: ServedDatabase = {
     ...documents,
@@ -63,7 +63,7 @@ export async function serveDatabase(store: VersionedStore, thread: ServingThread
   return isUsers ? servedUsers(database, () => database.security()) : database
 }
 
-/** A test of a pattern that holds the thread for a bounded time, however long the text. */
+/** Compiles a pattern whose test takes a bounded time, however long the text is. */
 function compilePattern(pattern: string): (text: string) => boolean {
   return compileRegex(pattern, new Budget().spend)
 }
@@ -133,7 +133,7 @@ export const METHODS: { readonly [M in keyof ServedDatabase]: Method<M> } = {
   readFilterBody: { kind: 'call', users: 'own rules' },
 }
 
-/** Whether a call is about many documents, and so may take longer than a message waits for others. */
+/** Whether a call may take so long that finished answers must not wait for it. */
 export function isLong(method: keyof ServedDatabase): boolean {
   const { kind, cost } = METHODS[method]
   return kind === 'stream' || cost === 'long'

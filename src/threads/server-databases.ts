@@ -1,4 +1,4 @@
-/** The databases of a server over its pool of threads. */
+/** The databases of a server: which exist, a proxy for each, and the events of their threads. */
 import { extname } from 'node:path'
 import { KeyedMutex } from '../core/concurrency.ts'
 import { CouchError, unpackError } from '../core/errors.ts'
@@ -41,8 +41,8 @@ import type { CatalogMethod, DatabaseThreadEvent, OpenedCatalog } from './thread
 import { UpdateNotes } from './update-notes.ts'
 
 /**
- * Takes the data folder and lists its databases.
- * @throws Error with one clear line when the folder cannot be used or another settee holds it
+ * Locks the data folder and lists its databases.
+ * @throws Error with one clear line when the folder cannot be used or another settee has locked it
  */
 export async function openServerDatabases(options: ServerDatabasesOptions): Promise<OwnedDatabases> {
   const databases = new ServerDatabases(options)
@@ -55,12 +55,12 @@ export async function openServerDatabases(options: ServerDatabasesOptions): Prom
   return databases
 }
 
-/** The message of an error that has come over the wire as its stack. */
+/** The message of an error that has come from another thread as its stack. */
 function firstLine(cause: unknown): string {
   return (String(cause).split('\n', 1)[0] ?? '').replace(/^\w*Error: /, '')
 }
 
-/** A deletion before this one went through, though the thread died before it could say so. */
+/** Whether an earlier deletion had succeeded, though its thread died before it could answer. */
 function isGone(error: unknown): boolean {
   return error instanceof CouchError && error.code === 'no_database'
 }
@@ -78,7 +78,7 @@ class ServerDatabases implements OwnedDatabases {
   readonly #pool: Pool
   readonly #byName = new Map<string, DatabaseProxy>()
   readonly #byIncarnation = new Map<number, DatabaseProxy>()
-  /** Makings and deletings under way: one at a time for a name. */
+  /** Creations, deletions and replacements under way, by database name. */
   readonly #changing = new KeyedMutex()
   readonly #notes = new UpdateNotes({
     note: (names, sequences) => this.#catalogChange('noteUpdated', names, sequences),
@@ -134,7 +134,7 @@ class ServerDatabases implements OwnedDatabases {
       onEvent: (event) => this.#tell(event),
       onDeath: (names, fault) => {
         onFault(fault)
-        // Whoever watches may have missed a commit: feeds end, and their clients come back.
+        // A commit may have gone unreported, so feeds end, and their clients reconnect.
         for (const name of names) {
           const proxied = this.#byName.get(name)
           proxied?.emit({ type: 'gone' })
@@ -150,7 +150,7 @@ class ServerDatabases implements OwnedDatabases {
     return this.#pool.openCatalog(serverFile)
   }
 
-  /** Enters what is not known yet: all at first; later what a thread had made when it died before it said so. */
+  /** Enters databases that are not known yet: at first all, later those that a thread created just before it died. */
   #adopt({ serverUuid, databases }: OpenedCatalog): void {
     this.#serverUuid = serverUuid
     for (const entry of databases) {
@@ -159,7 +159,7 @@ class ServerDatabases implements OwnedDatabases {
     this.#tellUpdated()
   }
 
-  /** A change of the catalog, which is told of once it is durable. */
+  /** Changes the catalog, and reports the change when it is durable. */
   async #catalogChange<M extends CatalogMethod>(
     method: M,
     ...args: Parameters<Catalog[M]>
@@ -192,7 +192,7 @@ class ServerDatabases implements OwnedDatabases {
     this.#names = undefined
   }
 
-  /** Takes a database out of the list; undefined when it is not there. */
+  /** Removes a database from the list; undefined when it is not there. */
   #take(name: string): DatabaseProxy | undefined {
     const proxied = this.#byName.get(name)
     if (proxied !== undefined) this.#leave(proxied.entry)
@@ -239,7 +239,7 @@ class ServerDatabases implements OwnedDatabases {
     if (event.fault !== undefined) this.#options.onCompactionFault(proxied.name, unpackError(event.fault))
   }
 
-  /** Legal names are ASCII, so the order of UTF-16 is that of bytes. */
+  /** Legal names are ASCII, so the order of UTF-16 units is the order of bytes. */
   names(): readonly string[] {
     const underWay = this.#replacements.underWay()
     if (underWay.size > 0) return [...new Set([...this.#byName.keys(), ...underWay])].sort()
@@ -258,7 +258,7 @@ class ServerDatabases implements OwnedDatabases {
     return this.#changing.run(name, async () => {
       if (this.#byName.has(name)) throw new CouchError('file_exists')
       const refusal = shortage(this.#space)
-      // `_users` and its kin are the server's own, which it does not do without.
+      // The server cannot work without its own databases, such as `_users`.
       if (refusal !== null && !name.startsWith('_') && name !== this.usersDatabase) throw refusal
       this.#enter(await this.#catalogChange('create', name))
     })

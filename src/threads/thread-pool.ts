@@ -1,7 +1,7 @@
 /**
- * The database threads: started when there is work for them, each owning the databases it was first asked for. The
- * first serves the server itself, its catalog and its own databases such as `_users`, so that logins and the making of
- * databases go on while the others are busy. A last one, where there is need for it, has the suspects (watchdog.ts).
+ * The database threads. They start when there is work for them, and each owns the databases that were first assigned to
+ * it. The first serves the catalog and the server's own databases such as `_users`, so that logins and the creation of
+ * databases go on while the others are busy. The last one, if needed, serves databases in quarantine (watchdog.ts).
  */
 import { availableParallelism } from 'node:os'
 import { CouchError } from '../core/errors.ts'
@@ -17,26 +17,26 @@ import type { ThreadReport } from './thread-stats.ts'
 import { Quarantine, Watchdog } from './watchdog.ts'
 
 /**
- * Threads of users' databases. Each has its own log to sync: threads that wait for a disk cost little
- * (architecture.md, "Five ideas", 2).
+ * The largest number of threads for users' databases. Each syncs its own log, and a thread that waits for a disk costs
+ * little (architecture.md, "Five ideas", 2).
  */
 const MAX_THREADS = Math.min(8, Math.max(2, 2 * availableParallelism()))
 
 interface PoolOptions {
   readonly dataDir: string
   readonly settings: Settings
-  /** Databases kept open by all threads together. */
+  /** Databases that all threads together keep open at most. */
   readonly maxOpen: number
   /** The file that a thread runs. */
   readonly entry: URL
-  /** The threads that run functions of design documents. */
+  /** The sandbox threads. */
   readonly sandboxes: SandboxPool
-  /** How often threads are looked at whether they hang, in ms; for tests. */
+  /** How often the watchdog checks the threads, in ms; for tests. */
   readonly watchMs?: number | undefined
   onEvent(event: DatabaseThreadEvent): void
-  /** A thread has died; its databases are served by another from the next call on. */
+  /** A thread has died; another serves its databases from the next call on. */
   onDeath(databases: readonly string[], fault: unknown): void
-  /** The catalog was opened, at first or again after the thread that held it had died. */
+  /** The catalog was opened, at the start or after the thread that held it had died. */
   onCatalog(opened: OpenedCatalog): void
 }
 
@@ -48,13 +48,13 @@ interface Slot {
 
 export class Pool {
   readonly #options: PoolOptions
-  /** All of the following, in the order in which they were started. */
+  /** All slots, in the order of their first start. */
   readonly #started: Slot[] = []
-  /** Serves the server itself. */
+  /** Serves the catalog and the server's own databases. */
   readonly #system: Slot
   /** Serve users' databases. */
   readonly #slots: Slot[] = []
-  /** Serves suspects. */
+  /** Serves databases in quarantine. */
   #quarantineSlot: Slot | undefined
   readonly #quarantine = new Quarantine()
   readonly #watchdog: Watchdog
@@ -78,15 +78,15 @@ export class Pool {
   }
 
   /**
-   * The thread that serves a database: as {@link owner}.
-   * @throws unavailable for a time after the database has made its thread hang again and again
+   * The thread that serves a database, as {@link owner}.
+   * @throws unavailable for a time after the database has made its thread hang repeatedly
    */
   server(database: string): Thread {
     if (this.#quarantine.isPaused(database)) throw new CouchError('unavailable')
     return this.owner(database)
   }
 
-  /** The thread that owns a database from now on until it is {@link release}d. */
+  /** The thread that owns a database until its {@link release}. */
   owner(database: string): Thread {
     this.#watchdog.wake()
     noteWork()
@@ -100,7 +100,7 @@ export class Pool {
     return slot
   }
 
-  /** Whether a database is the server's own, as that of accounts is. */
+  /** Whether a database is the server's own, as the one of accounts is. */
   #isSystem(database: string): boolean {
     return database.startsWith('_') || database === this.#settings.rules.users.database
   }
@@ -112,22 +112,22 @@ export class Pool {
     return this.#quarantineSlot
   }
 
-  /** The database is deleted. */
+  /** Forgets a deleted database. */
   forget(database: string): void {
     this.release(database)
     this.#quarantine.remove(database)
   }
 
-  /** No thread has the database open. */
+  /** Takes a database from its thread, which does not have it open any more. */
   release(database: string): void {
     this.#owners.get(database)?.databases.delete(database)
     this.#owners.delete(database)
   }
 
   /**
-   * Takes the data folder.
-   * @param serverFile takes the place of its server.sqlite first
-   * @throws when it cannot be used or somebody else holds it
+   * Locks the data folder, and opens the catalog.
+   * @param serverFile replaces the folder's server.sqlite first
+   * @throws when the folder cannot be used or is locked
    */
   async openCatalog(serverFile?: string): Promise<void> {
     const opened = await this.readCatalog(serverFile)
@@ -199,7 +199,7 @@ export class Pool {
     thread.ended.then((fault) => this.#died(slot, thread.suspects, fault)).catch(() => undefined)
   }
 
-  /** A slot's thread; in a dead one's place another, started only now, so that one that cannot live is no loop. */
+  /** A slot's thread. A dead one is replaced only now, on use, so that a thread that cannot start makes no loop. */
   #running(slot: Slot): Thread {
     if (slot.thread.isRunning || this.#isClosing) return slot.thread
     slot.thread = this.#startThread()
@@ -213,19 +213,19 @@ export class Pool {
     for (const name of suspects) this.#addToQuarantine(name, slot)
     this.#options.onDeath(databases, fault ?? new Error('a database thread has ended'))
     if (slot !== this.#system || !this.#hasCatalog) return
-    // The data folder must not stay without its lock.
+    // The data folder must not stay unlocked.
     this.#hasCatalog = false
     this.openCatalog().catch((error: unknown) => this.#options.onDeath([], error))
   }
 
-  /** The thread is gone: what it served is nowhere open. */
+  /** Moves a database to the quarantine. Its thread has ended, so it is open nowhere. */
   #addToQuarantine(database: string, slot: Slot): void {
     if (this.#isSystem(database) || this.#owners.get(database) !== slot) return
     this.#quarantine.add(database)
     this.release(database)
   }
 
-  /** Does work that would hold up a thread that serves databases, on one of its own that ends with it. */
+  /** Runs work that would block other databases on a thread of its own, which ends with the work. */
   async withTemporaryThread<T>(work: (thread: Thread) => Promise<T>): Promise<T> {
     const thread = this.#startThread()
     this.#temporary.add(thread)
@@ -237,20 +237,20 @@ export class Pool {
     }
   }
 
-  /** How the threads are that were started so far; one that has died is not started for that. */
+  /** The state of all threads that were started; does not restart a dead one. */
   reports(): Promise<ThreadReport[]> {
     return Promise.all(
       this.#started.map(({ thread, databases, record }, at) => record.report(thread, at + 1, databases.size)),
     )
   }
 
-  /** See Databases.isOverdue; where no thread owns the database, one looks at it without owning it from then on. */
+  /** See Databases.isOverdue. A database without an owner is checked without being assigned. */
   async isOverdue(database: string): Promise<boolean> {
     const thread = this.#running(this.#owners.get(database) ?? this.#slots[0] ?? this.#system)
     return thread.ask({ type: 'overdue', database })
   }
 
-  /** Asks every thread which of its open databases cannot be read. @throws when a thread does not answer at all */
+  /** Asks every thread which of its open databases cannot be read. @throws when a thread ends without an answer */
   async unreadable(): Promise<string[]> {
     const running = this.#started.filter(({ thread }) => thread.isRunning)
     const names = await Promise.all(running.map(({ thread }) => thread.ask({ type: 'check' })))

@@ -1,9 +1,9 @@
-/** What the HTTP thread knows of the database threads that have followed each other in one place. */
+/** The statistics of the database threads that have followed each other in one slot, on the HTTP thread. */
 import { addHistograms } from '../core/histogram.ts'
 import type { Thread } from './thread.ts'
 import type { HeapSize, ThreadReport, ThreadStats } from './thread-stats.ts'
 
-/** How long a thread may take to answer, in ms: who asks is a scraper with a time limit of its own. */
+/** How long a thread may take to answer, in ms: the caller is a metrics scraper with a time limit of its own. */
 const ANSWER_MS = 1000
 
 const NO_HEAP: HeapSize = { total: 0, used: 0, external: 0 }
@@ -16,13 +16,13 @@ interface ReportingThread extends Pick<Thread, 'isRunning' | 'callsUnderWay' | '
 export class ThreadRecord {
   readonly #answerMs: number
   #thread: ReportingThread | undefined
-  /** Of the thread that is there now. */
+  /** The last statistics of the current thread. */
   #last: ThreadStats | null = null
   #busySeconds = 0
-  /** What those before it counted. */
+  /** The counters of the threads before it. */
   #before: ThreadStats | null = null
   #busyBefore = 0
-  /** An answer that is waited for still: a thread that does not answer is not asked again. */
+  /** The answer that is still awaited; a thread that does not answer is not asked again. */
   #asked: Promise<boolean> | undefined
 
   /** @param answerMs for tests */
@@ -31,9 +31,9 @@ export class ThreadRecord {
   }
 
   /**
-   * Asks a thread how it is; of one that does not answer in time is told what it said last. Never rejects.
-   * @param number the thread's place, from 1
-   * @param databases that are its to serve
+   * Asks a thread for its statistics. If it does not answer in time, its last ones count. Never rejects.
+   * @param number the number of the slot, from 1
+   * @param databases how many databases the thread owns
    */
   async report(thread: ReportingThread, number: number, databases: number): Promise<ThreadReport> {
     if (this.#thread !== thread) this.#succeed(thread)
@@ -60,7 +60,7 @@ export class ThreadRecord {
     this.#busySeconds = 0
   }
 
-  /** Of a thread that is no more only what it counted is told. */
+  /** Keeps only the counters of a thread that has ended. */
   #end(): void {
     if (this.#last === null) return
     const over = { openDatabases: 0, waitingCalls: 0, functionCalls: 0, heap: NO_HEAP, delay: null }
@@ -81,7 +81,7 @@ export class ThreadRecord {
   }
 }
 
-/** @returns false when the time is over */
+/** @returns false when the time runs out */
 function inTime(answer: Promise<boolean>, ms: number): Promise<boolean> {
   return new Promise((resolve) => {
     const late = setTimeout(() => resolve(false), ms)

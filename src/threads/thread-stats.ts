@@ -1,43 +1,41 @@
-/** What a database thread tells of itself when it is asked. */
+/** The statistics of a database thread. */
 import { totalmem } from 'node:os'
 import { type ELDHistogram, monitorEventLoopDelay } from 'node:perf_hooks'
 import { getHeapStatistics } from 'node:v8'
 import type { FunctionCounts } from '../sandbox/sandbox-client.ts'
 import type { CommitCounts } from '../storage/upkeep.ts'
 
-/** A thread's own words. */
+/** The statistics as the thread reports them. */
 export interface ThreadStats {
-  /** What was counted since the thread began. */
+  /** Counters since the thread started. */
   readonly commits: CommitCounts
   readonly functions: FunctionCounts
-  /** As it is now: databases held open, calls that wait for their database's turn, bytes of the thread's own heap. */
+  /** Current values: open databases, calls that wait for their turn, bytes of the thread's heap. */
   readonly openDatabases: number
   readonly waitingCalls: number
-  /** Calls of functions that wait for a sandbox thread or are at work there. */
+  /** Calls of functions that wait for a sandbox thread or run there. */
   readonly functionCalls: number
   readonly heap: HeapSize
   readonly delay: LoopDelay | null
 }
 
-/** A database thread as the HTTP thread sees it. What is counted never falls, though threads die and others follow. */
+/** A database thread as the HTTP thread sees it. Counters never fall, even when a thread dies and is replaced. */
 export interface ThreadReport {
   /** From 1. */
   readonly number: number
-  /** Whether it has answered in time; if not, what it told last is told again. */
+  /** Whether it has answered in time; if not, its last values are reported again. */
   readonly isAnswering: boolean
-  /** Databases that are its to serve, open or not. */
+  /** Databases that it owns, open or not. */
   readonly databases: number
-  /** Calls and streams that were asked of it and are not over. */
+  /** Calls and streams under way. */
   readonly calls: number
-  /** Seconds that its event loop was not waiting for anything, since the server began. */
+  /** Seconds that its event loop was busy, since the server started. */
   readonly busySeconds: number
-  /** null: it has never answered. */
+  /** null if it has never answered. */
   readonly stats: ThreadStats | null
 }
 
-// How late an event loop serves what is due: what everything on its thread waits behind other work.
-
-/** Seconds of delay since somebody last asked. */
+/** The delay of an event loop since the last reading, in seconds: how late it runs what is due. */
 export interface LoopDelay {
   readonly mean: number
   readonly p50: number
@@ -45,9 +43,9 @@ export interface LoopDelay {
   readonly max: number
 }
 
-/** How often the delay is measured; what is shorter than that is not seen. */
+/** How often the delay is measured; shorter delays go unnoticed. */
 const RESOLUTION_MS = 20
-/** When nobody has asked for so long, nothing is measured any more: a server that rests shall rest. */
+/** Without a reading for so long, the measurement stops, so that an idle server stays idle. */
 const FORGOTTEN_MS = 10 * 60_000
 
 export class LoopWatch {
@@ -55,7 +53,7 @@ export class LoopWatch {
   #forget: NodeJS.Timeout | undefined
   #isClosed = false
 
-  /** The delay of this thread's loop since the last call; null at the first, which begins the measurement. */
+  /** The delay of this thread's loop since the last reading; null at the first, which starts the measurement. */
   read(): LoopDelay | null {
     if (this.#isClosed) return null
     this.#forget ??= setTimeout(() => this.#stop(), FORGOTTEN_MS).unref()
@@ -77,14 +75,14 @@ export class LoopWatch {
     this.#forget = undefined
   }
 
-  /** Measures nothing from now on. Idempotent. */
+  /** Stops measuring. Idempotent. */
   close(): void {
     this.#isClosed = true
     this.#stop()
   }
 }
 
-/** Node counts from one measurement to the next, so that what is on time counts as the resolution. */
+/** Node counts the time between two measurements, so the resolution is subtracted. */
 function delayOf(histogram: ELDHistogram): LoopDelay | null {
   if (histogram.count === 0) return null
   const seconds = (nanoseconds: number) => Math.max(0, nanoseconds / 1e9 - RESOLUTION_MS / 1000)
@@ -96,29 +94,27 @@ function delayOf(histogram: ELDHistogram): LoopDelay | null {
   }
 }
 
-// The memory of JavaScript on one thread: what it takes, and what it may take.
-
 /** The memory of JavaScript on one thread, in bytes. */
 export interface HeapSize {
   readonly total: number
   readonly used: number
-  /** Buffers, and what else objects hold outside the heap. */
+  /** Buffers and other memory that objects hold outside the heap. */
   readonly external: number
 }
 
-/** That of the calling thread. */
+/** The memory of the calling thread. */
 export function heapSize(): HeapSize {
   const { total_heap_size, used_heap_size, external_memory } = getHeapStatistics()
   return { total: total_heap_size, used: used_heap_size, external: external_memory }
 }
 
-/** The least and the most that a database thread may take where nothing is configured, in bytes. */
+/** The bounds of the default limit of a database thread's heap, in bytes. */
 const LEAST_LIMIT = 256 * 1024 * 1024
 const MOST_LIMIT = 512 * 1024 * 1024
 
 /**
- * How large the old generation of a database thread's heap may grow, in bytes; V8 ends a thread that needs more.
- * @param configured `settee/thread_heap`; null: a quarter of the machine's memory, or of the container's, within bounds
+ * The limit of the old generation of a database thread's heap, in bytes; V8 ends a thread that needs more.
+ * @param configured `settee/thread_heap`; null for a quarter of the memory of the machine or container, within bounds
  * @param memory bytes of the machine
  */
 export function heapLimit(configured: number | null, memory: number = availableMemory()): number {

@@ -1,15 +1,15 @@
 /**
- * Which databases were written to and are still to be noted for `_db_updates`. A note is a commit of its own, so
- * many writes become one, about every second.
+ * Notes for `_db_updates` which databases were written to. A note is a commit of its own, so all writes of about a
+ * second share one.
  */
 import type { DatabaseSequence } from '../storage/catalog.ts'
 import type { LastKnownSequence } from '../storage/sequence.ts'
 
-/** Names in one note: a few milliseconds of the catalog's thread. */
+/** Names per note, which takes the catalog's thread a few milliseconds. */
 const BATCH = 500
 
 interface UpdateNotesOptions {
-  /** Makes a note durable: which databases were written to, and how far those are of which that is known. */
+  /** Makes a note durable: the databases that were written to, and their last sequences as far as known. */
   note(names: readonly string[], sequences: readonly DatabaseSequence[]): Promise<unknown>
   /** Milliseconds from a write to its note. */
   readonly delay?: number
@@ -18,7 +18,7 @@ interface UpdateNotesOptions {
 export class UpdateNotes {
   readonly #note: UpdateNotesOptions['note']
   readonly #delay: number
-  /** Never more than there are databases. */
+  /** At most one per database. */
   readonly #names = new Map<string, LastKnownSequence | undefined>()
   #timer: NodeJS.Timeout | undefined
   #flushing: Promise<void> = Promise.resolve()
@@ -29,7 +29,7 @@ export class UpdateNotes {
     this.#delay = delay
   }
 
-  /** A database was written to. @param lastKnown how far it is, if that is known */
+  /** Adds a database that was written to. @param lastKnown its last sequence, if known */
   add(name: string, lastKnown?: LastKnownSequence): void {
     this.#names.set(name, lastKnown ?? this.#names.get(name))
     if (this.#timer !== undefined || this.#isClosed) return
@@ -38,12 +38,12 @@ export class UpdateNotes {
     }, this.#delay)
   }
 
-  /** A database is no more. */
+  /** Removes a deleted database. */
   remove(name: string): void {
     this.#names.delete(name)
   }
 
-  /** What cannot be noted now is tried again with the next; never rejects. */
+  /** Names that cannot be noted now are noted with the next ones. Never rejects. */
   async #flush(): Promise<void> {
     const noted = [...this.#names]
     this.#names.clear()
@@ -62,7 +62,7 @@ export class UpdateNotes {
     if (left !== undefined) this.add(left)
   }
 
-  /** Notes what is left, once. */
+  /** Notes the remaining names, once. */
   async close(): Promise<void> {
     this.#isClosed = true
     clearTimeout(this.#timer)

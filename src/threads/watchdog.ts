@@ -1,40 +1,40 @@
 /**
- * Ends database threads that hang: docs/decisions/0037. A thread hangs when its event loop has not turned to a message
- * for 10 s while calls wait, and it has used the processor for at least half of that. One that waits for a slow disk, is
- * stopped with its process or has slept with its machine uses none, and is left for a minute of the watchdog's own time.
+ * Ends database threads that hang (docs/decisions/0037). A thread hangs when its event loop has handled no message for
+ * 10 s while calls wait, and it has used the processor for at least half of that time. A thread that waits for a slow
+ * disk, or was stopped with its process or machine, uses no processor; it gets a minute of the watchdog's own time.
  */
 import { readFileSync } from 'node:fs'
 import type { Heartbeat } from '../core/heartbeat.ts'
 
-/** How often threads are looked at, in ms, while calls wait. */
+/** How often threads are checked while calls wait, in ms. */
 const LOOK_MS = 1000
-/** How many looks make a hang, and how much processor time must have been used since the first, in ms. */
+/** After so many checks a silent thread hangs, if it has used so much processor time since the first, in ms. */
 const SILENT_LOOKS = 10
 const SILENT_CPU_MS = 5000
-/** How many looks make a hang of a thread whose processor time is unknown, or which uses none. */
+/** After so many checks a silent thread hangs if it uses no processor time, or the time is unknown. */
 const IDLE_LOOKS = 60
 
 /** A thread as the watchdog sees it. */
 export interface Watched {
   readonly isRunning: boolean
-  /** Calls and streams that are not over. */
+  /** Calls and streams under way. */
   readonly callsUnderWay: number
   pulse(): Heartbeat
   /** Sends a message that does nothing. */
   ping(): void
-  /** Ends the thread; whoever waits is refused at once. */
+  /** Ends the thread; all calls fail at once. */
   hang(fault: Error): void
 }
 
 interface WatchdogOptions {
   readonly threads: () => Iterable<Watched>
-  /** Processor time of a thread in ms, by the operating system's number of the thread; null: unknown. For tests. */
+  /** Processor time of a thread in ms, by its number in the operating system; null if unknown. For tests. */
   readonly cpuMs?: (systemId: number) => number | null
   /** For tests. */
   readonly lookMs?: number
 }
 
-/** What was seen of a silent thread. */
+/** A thread that has been silent since a check. */
 interface Silence {
   readonly turns: number
   readonly cpuMs: number | null
@@ -51,15 +51,15 @@ export class Watchdog {
     this.#options = options
   }
 
-  /** Somebody is about to call a thread. */
+  /** Starts checking, because a thread is about to be called. */
   wake(): void {
     if (this.#isClosed) return
     this.#timer ??= setInterval(() => this.look(), this.#options.lookMs ?? LOOK_MS).unref()
   }
 
   /**
-   * Looks at each thread once. Looks are counted rather than seconds, so that a time in which the process was stopped,
-   * or the machine asleep, counts as one look.
+   * Checks each thread once. Checks are counted instead of seconds, so that the time while the process was stopped or
+   * the machine asleep counts as one check.
    */
   look(): void {
     let isWaiting = false
@@ -78,7 +78,7 @@ export class Watchdog {
     const { turns, isInLongCall, systemId } = thread.pulse()
     const cpuMs = systemId === 0 ? null : (this.#options.cpuMs ?? processorMs)(systemId)
     const silence = this.#silences.get(thread)
-    // One that has not begun is loading settee's own code, which takes a small machine a while.
+    // A thread that has not started yet is loading settee's code, which takes a small machine a while.
     if (silence === undefined || silence.turns !== turns || turns === 0 || isInLongCall) {
       this.#silences.set(thread, { turns, cpuMs, looks: 0 })
       thread.ping()
@@ -97,7 +97,7 @@ export class Watchdog {
     this.#timer = undefined
   }
 
-  /** Looks no more. Idempotent. */
+  /** Stops checking. Idempotent. */
   close(): void {
     this.#isClosed = true
     this.#rest()
@@ -114,10 +114,10 @@ export class HangError extends Error {
   }
 }
 
-/** A tick of Linux' counters in ms: USER_HZ is 100 on all platforms that Node has binaries for. */
+/** A tick of Linux's counters in ms: USER_HZ is 100 on all platforms that Node has binaries for. */
 const TICK_MS = 10
 
-/** Processor time that a thread of this process has used, in ms; null where the system does not tell it. */
+/** Processor time that a thread of this process has used, in ms; null where the system does not report it. */
 export function processorMs(systemId: number): number | null {
   try {
     const stat = readFileSync(`/proc/self/task/${systemId}/stat`, 'latin1')
@@ -130,15 +130,12 @@ export function processorMs(systemId: number): number | null {
   }
 }
 
-// Databases that were being served when their thread hung or ran out of memory. They are served on a thread apart, so
-// that the same request, sent again, holds up nobody else; and one that does it again is refused for a time.
-
-/** From the second time on a database is refused for so long, doubled with each further one, in ms. */
+/** From the second time on, a database is refused for so long, doubled with each further time, in ms. */
 const FIRST_PAUSE_MS = 10_000
 const LONGEST_PAUSE_MS = 10 * 60_000
-/** So long after the last time it is forgotten, in ms. */
+/** A database leaves the quarantine so long after the last time, in ms. */
 const FORGOTTEN_MS = 60 * 60_000
-/** How many are remembered; the oldest go first. */
+/** How many databases are remembered; the oldest leave first. */
 const MOST = 1000
 
 interface Record {
@@ -146,6 +143,10 @@ interface Record {
   last: number
 }
 
+/**
+ * Databases that were being served when their thread hung or ran out of memory. A separate thread serves them, so that
+ * the same request, sent again, blocks no other database. A database that does it again is refused for a time.
+ */
 export class Quarantine {
   readonly #now: () => number
   /** Oldest first. */
@@ -156,7 +157,7 @@ export class Quarantine {
     this.#now = now
   }
 
-  /** A thread has hung while it served this database. */
+  /** Adds a database whose thread has hung or run out of memory. */
   add(database: string): void {
     const record = this.#known(database) ?? { times: 0, last: 0 }
     record.times += 1
@@ -169,7 +170,7 @@ export class Quarantine {
     }
   }
 
-  /** The database is gone. */
+  /** Removes a deleted database. */
   remove(database: string): void {
     this.#records.delete(database)
   }
@@ -178,7 +179,7 @@ export class Quarantine {
     return this.#records.size > 0 && this.#known(database) !== undefined
   }
 
-  /** Whether the database is to be refused now. */
+  /** Whether calls to the database are refused now. */
   isPaused(database: string): boolean {
     if (this.#records.size === 0) return false
     const record = this.#known(database)
