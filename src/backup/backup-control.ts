@@ -5,33 +5,33 @@ import { type BackupSummary, summaryOf } from './backup-folder.ts'
 import type { Backups } from './backups.ts'
 import type { BackupProgress } from './make-backup.ts'
 
-interface BackupAsked {
+interface BackupRequest {
   /** The folder to make it in, absolute; null: the configuration's. */
   readonly to: string | null
   /** Names; null: all databases. */
   readonly databases: readonly string[] | null
 }
 
-export interface BackupDone extends BackupSummary {
+export interface BackupResult extends BackupSummary {
   /** The backup's own folder. */
   readonly path: string
 }
 
 /** Arguments and answers are plain data, so that they can travel (control/control-commands.ts). */
-export interface Keeper {
+export interface BackupControl {
   /**
    * Makes a backup, and waits for it.
    * @param gone whoever asked does not: it is broken off, and nothing is left of it
    * @throws conflict, not_found, bad_request, insufficient_storage, unavailable, internal_server_error
    */
   backUp(
-    asked: BackupAsked,
+    asked: BackupRequest,
     onProgress?: (progress: BackupProgress) => void,
     gone?: AbortSignal,
-  ): Promise<BackupDone>
+  ): Promise<BackupResult>
 }
 
-export function localKeeper(backups: Backups): Keeper {
+export function localBackupControl(backups: Backups): BackupControl {
   return {
     backUp: async ({ to, databases }, onProgress, gone) => {
       if (to !== null && !isAbsolute(to)) {

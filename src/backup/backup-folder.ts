@@ -56,7 +56,7 @@ export class BackupFolder {
   }
 
   /** Removes what a backup that was broken off has left. */
-  async sweep(): Promise<void> {
+  async removeUnfinished(): Promise<void> {
     for (const name of await this.#names()) {
       if (name.endsWith(this.#suffix)) await rm(join(this.path, name), { recursive: true, force: true })
     }
@@ -138,22 +138,28 @@ export class BackupFolder {
   }
 
   /** Notes what is wrong with a backup: it counts for nothing from then on. */
-  async condemn(id: string, line: string): Promise<void> {
+  async markDamaged(id: string, line: string): Promise<void> {
     await appendFile(join(this.path, id, DAMAGED_FILE), `${line}\n`, { mode: 0o600 })
   }
 }
 
 /** What settee keeps in its data folder, and clears away there. */
-const TAKEN: ReadonlySet<string> = new Set(['databases', 'tmp', 'control', 'replaced', 'before-upgrade'])
+const USED_FOLDERS: ReadonlySet<string> = new Set([
+  'databases',
+  'tmp',
+  'control',
+  'replaced',
+  'before-upgrade',
+])
 
 /**
  * A place in the data folder that has another use is none for backups.
  * @param path absolute
  * @throws bad_request
  */
-export function refuseTaken(path: string, dataDir: string): void {
+export function refuseUsedFolder(path: string, dataDir: string): void {
   const [first = ''] = relative(dataDir, path).split(sep)
-  if (first !== '' && !TAKEN.has(first)) return
+  if (first !== '' && !USED_FOLDERS.has(first)) return
   throw new CouchError(
     'bad_request',
     `${path} is used by settee in the data folder; backups need a folder of their own.`,

@@ -9,7 +9,7 @@ import {
   type BackupSummary,
   bytesOf,
   isSound,
-  refuseTaken,
+  refuseUsedFolder,
   type StoredBackup,
   summaryOf,
 } from './backup-folder.ts'
@@ -206,9 +206,9 @@ export class Backups {
     const names = this.#namesOf(order)
     const { mayMake } = this.#settings()
     const folder = order.to === null ? this.#own() : this.#other(order.to)
-    refuseTaken(folder.path, this.#options.dataDir)
+    refuseUsedFolder(folder.path, this.#options.dataDir)
     await folder.prepare(order.to === null ? mayMake : true)
-    await folder.sweep()
+    await folder.removeUnfinished()
     const startedAt = this.#clock.now()
     const id = await folder.freeId(startedAt)
     const none = { database: null, databases_done: 0, databases_total: names.length, percent: 0 }
@@ -283,7 +283,7 @@ export class Backups {
     const { manifest, damaged, previousDamage } = made
     for (const line of previousDamage) {
       logger.error({ backup: previous?.manifest.id, damage: line }, 'a file of a backup is damaged')
-      if (previous !== null) await folder.condemn(previous.manifest.id, line).catch(() => undefined)
+      if (previous !== null) await folder.markDamaged(previous.manifest.id, line).catch(() => undefined)
     }
     for (const { database, reason } of damaged) {
       logger.error({ database, reason }, 'could not back up a database: the database or its copy is damaged')

@@ -69,7 +69,7 @@ export interface MadeBackup {
 export async function makeBackup(plan: BackupPlan, tools: BackupTools): Promise<MadeBackup> {
   const { folder, id } = plan
   try {
-    const making = new Making(plan, tools, await folder.begin(id))
+    const making = new BackupBuilder(plan, tools, await folder.begin(id))
     await making.databases()
     const made = await making.rest()
     await folder.publish(id, made.manifest)
@@ -80,7 +80,7 @@ export async function makeBackup(plan: BackupPlan, tools: BackupTools): Promise<
   }
 }
 
-class Making {
+class BackupBuilder {
   readonly #plan: BackupPlan
   readonly #tools: BackupTools
   readonly #path: string

@@ -12,7 +12,7 @@ import { checkDatabaseName, databaseOfFileName } from '../core/ids.ts'
 import type { Databases, PreparedRestore } from '../threads/databases.ts'
 import { type BackupFile, type BackupManifest, isBackupId, readManifest } from './backup-format.ts'
 
-interface RestoreArgument {
+interface RestoreRequest {
   /** A backup's id, or the absolute path of its folder or of a single file of a database. */
   readonly backup: string
   /** Of these alone; null: of all that it has. */
@@ -46,14 +46,14 @@ export interface RestoreProgress {
   readonly total: number
 }
 
-export interface Restorer {
+export interface RestoreControl {
   /**
    * Puts databases back to what they were in a backup, or makes new ones of them.
    * @param gone whoever asked does not wait any more: as long as nothing is replaced, nothing will be
    * @throws not_found, bad_request, illegal_database_name; file_exists for the new name of a database; what went wrong after some were restored says which
    */
   restore(
-    argument: RestoreArgument,
+    argument: RestoreRequest,
     onProgress?: (progress: RestoreProgress) => void,
     gone?: AbortSignal,
   ): Promise<RestoreOutcome>
@@ -75,16 +75,16 @@ export function backupsFolder(config: Pick<Config, 'get' | 'path'>): string {
 }
 
 /** @param backups where backups are, by their ids */
-export function localRestorer(databases: RestoreTarget, backups: () => string): Restorer {
+export function localRestoreControl(databases: RestoreTarget, backups: () => string): RestoreControl {
   return {
     async restore(argument, onProgress = () => undefined, gone?: AbortSignal) {
       const source = await findSource(argument.backup, backups())
-      const wanted = chosen(source, argument)
+      const wanted = chooseCopies(source, argument)
       const names = databases.names()
       if (argument.as !== null && names.includes(argument.as)) {
         throw new CouchError('file_exists', `The database ${argument.as} exists already.`)
       }
-      const restored = await restoreAll(databases, wanted, new Tally(wanted, onProgress), gone)
+      const restored = await restoreAll(databases, wanted, new RestoreMeter(wanted, onProgress), gone)
       const isWhole = argument.databases === null && source.whole !== null
       const inBackup = new Set([...source.copies.map(({ name }) => name), ...wanted.map(({ as }) => as)])
       return {
@@ -103,12 +103,15 @@ export function localRestorer(databases: RestoreTarget, backups: () => string): 
   }
 }
 
-interface Wanted extends Copy {
+interface CopyToRestore extends Copy {
   readonly as: string
 }
 
 /** @throws not_found, bad_request, illegal_database_name */
-function chosen({ id, copies, whole }: RestoreSource, { databases, as }: RestoreArgument): Wanted[] {
+function chooseCopies(
+  { id, copies, whole }: RestoreSource,
+  { databases, as }: RestoreRequest,
+): CopyToRestore[] {
   const [only] = copies
   // A file is what it is named, or what it is called here.
   if (whole === null && only !== undefined && databases?.length === 1)
@@ -123,19 +126,19 @@ function chosen({ id, copies, whole }: RestoreSource, { databases, as }: Restore
   return some.map((copy) => named(copy, as))
 }
 
-function named(copy: Copy, as: string | null | undefined): Wanted {
+function named(copy: Copy, as: string | null | undefined): CopyToRestore {
   const name = as ?? copy.name
   checkDatabaseName(name)
   return { ...copy, as: name }
 }
 
 /** How far a restore is: each file is read twice, once for its checksum and once to be prepared. */
-class Tally {
+class RestoreMeter {
   readonly #tell: (progress: RestoreProgress) => void
   readonly #total: number
   #done = 0
 
-  constructor(wanted: readonly Wanted[], tell: (progress: RestoreProgress) => void) {
+  constructor(wanted: readonly CopyToRestore[], tell: (progress: RestoreProgress) => void) {
     this.#tell = tell
     this.#total = 2 * wanted.reduce((sum, { bytes }) => sum + bytes, 0)
   }
@@ -148,8 +151,8 @@ class Tally {
 
 async function restoreAll(
   databases: RestoreTarget,
-  wanted: readonly Wanted[],
-  tally: Tally,
+  wanted: readonly CopyToRestore[],
+  tally: RestoreMeter,
   gone: AbortSignal | undefined,
 ): Promise<RestoredDatabase[]> {
   const refuseIfGone = () => {
@@ -167,35 +170,35 @@ async function restoreAll(
       tally.add('prepare', as, bytes)
       refuseIfGone()
     }
-    return await finishAll(wanted, prepared, tally)
+    return await replaceAll(wanted, prepared, tally)
   } finally {
     for (const one of prepared) await one.discard()
   }
 }
 
-async function check({ path, bytes, sha256, as }: Wanted, tally: Tally): Promise<void> {
+async function check({ path, bytes, sha256, as }: CopyToRestore, tally: RestoreMeter): Promise<void> {
   if (sha256 === null) tally.add('check', as, bytes)
   else await checkFile(path, { bytes, sha256 }, (count) => tally.add('check', as, count))
 }
 
-async function finishAll(
-  wanted: readonly Wanted[],
+async function replaceAll(
+  wanted: readonly CopyToRestore[],
   prepared: readonly PreparedRestore[],
-  tally: Tally,
+  tally: RestoreMeter,
 ): Promise<RestoredDatabase[]> {
   const restored: RestoredDatabase[] = []
   for (const [at, { name, docCount, updateSeq, finish }] of prepared.entries()) {
     tally.add('replace', name, 0)
     const kept = await finish().catch((error: unknown) => {
-      throw restored.length === 0 ? error : partly(restored, name, error)
+      throw restored.length === 0 ? error : partialFailure(restored, name, error)
     })
-    const from = (wanted[at] as Wanted).name
+    const from = (wanted[at] as CopyToRestore).name
     restored.push({ database: name, from, doc_count: docCount, update_seq: updateSeq, kept })
   }
   return restored
 }
 
-function partly(restored: readonly RestoredDatabase[], name: string, cause: unknown): CouchError {
+function partialFailure(restored: readonly RestoredDatabase[], name: string, cause: unknown): CouchError {
   const names = restored.map(({ database }) => database).join(', ')
   const said = cause instanceof CouchError ? cause.message : 'see the log'
   const reason = `Restored: ${names}. ${name} and the databases after it could not be restored: ${said}`

@@ -49,17 +49,17 @@ export interface TransferProgress {
   readonly bytes: number
 }
 
-type Tell = (progress: TransferProgress) => void
+type OnProgress = (progress: TransferProgress) => void
 
-export interface Transfers {
+export interface TransferControl {
   /** @throws no_database, unavailable when the server stops meanwhile */
-  exportDatabase(asked: ExportRequest, onProgress?: Tell): Promise<ExportOutcome>
+  exportDatabase(asked: ExportRequest, onProgress?: OnProgress): Promise<ExportOutcome>
   /**
    * Makes the database where it is not there. Revisions that it has already stay as they are, so that an import that
    * broke off may be made again.
    * @throws conflict for a database that holds something, unless it may; bad_request for what is no such file
    */
-  importDatabase(asked: ImportRequest, onProgress?: Tell): Promise<ImportOutcome>
+  importDatabase(asked: ImportRequest, onProgress?: OnProgress): Promise<ImportOutcome>
 }
 
 export interface TransferServices {
@@ -75,7 +75,7 @@ const TELL_EVERY_MS = 500
 const MOST_REFUSALS = 10
 
 /** @returns what works on the databases that are open in this process */
-export function localTransfers(services: TransferServices): Transfers {
+export function localTransferControl(services: TransferServices): TransferControl {
   return {
     exportDatabase: (asked, onProgress) => exportDatabase(services, asked, onProgress),
     importDatabase: (asked, onProgress) => importDatabase(services, asked, onProgress),
@@ -85,13 +85,13 @@ export function localTransfers(services: TransferServices): Transfers {
 async function exportDatabase(
   { databases, ending }: TransferServices,
   { database, socket }: ExportRequest,
-  onProgress: Tell = () => undefined,
+  onProgress: OnProgress = () => undefined,
 ): Promise<ExportOutcome> {
   const handle = databases.get(database)
   const [counts, before] = await Promise.all([countsOf(handle), handle.countDisallowed()])
   const hasAttachments = before.attachments > 0
   await overSocket(socket, ending, async (connection) => {
-    const file = counted(fileOf(handle, hasAttachments), onProgress)
+    const file = withProgress(fileOf(handle, hasAttachments), onProgress)
     await pipeline(Readable.from(file, { objectMode: false }), connection, { signal: ending })
   })
   return { ...counts, hasAttachments }
@@ -107,19 +107,19 @@ async function* fileOf(handle: DatabaseHandle, attachments: boolean): AsyncGener
 async function importDatabase(
   { databases, tmpDir, ending }: TransferServices,
   { database, socket, merge }: ImportRequest,
-  onProgress: Tell = () => undefined,
+  onProgress: OnProgress = () => undefined,
 ): Promise<ImportOutcome> {
   return overSocket(socket, ending, async (connection) => {
-    const lines = backupLines(counted(connection, onProgress), tmpDir)
+    const lines = backupLines(withProgress(connection, onProgress), tmpDir)
     const first = await lines.next()
     if (first.done) throw new CouchError('bad_request', 'The file is empty.')
     requireBackup(first.value)
-    const isNew = await makeRoom(databases, database, merge)
+    const isNew = await prepareTarget(databases, database, merge)
     const handle = databases.get(database)
     const before = await countsOf(handle)
     const refusals = new Refusals()
-    await takeIn(handle, first.value, refusals)
-    for await (const line of lines) await takeIn(handle, line, refusals)
+    await importLine(handle, first.value, refusals)
+    for await (const line of lines) await importLine(handle, line, refusals)
     const after = await countsOf(handle)
     return {
       isNew,
@@ -159,7 +159,7 @@ function objectOf(text: string): Readonly<Record<string, unknown>> {
 }
 
 /** @returns whether the database was made */
-async function makeRoom(databases: Databases, database: string, merge: boolean): Promise<boolean> {
+async function prepareTarget(databases: Databases, database: string, merge: boolean): Promise<boolean> {
   if (!databases.names().includes(database)) {
     await databases.create(database)
     return true
@@ -176,7 +176,7 @@ async function makeRoom(databases: Databases, database: string, merge: boolean):
 /** What couchbackup writes where it was broken off and went on: behind half a line, which it wrote again. */
 const RESUMED = '{"marker":"@cloudant/couchbackup:resume"}'
 
-async function takeIn(handle: DatabaseHandle, line: BackupLine, refusals: Refusals): Promise<void> {
+async function importLine(handle: DatabaseHandle, line: BackupLine, refusals: Refusals): Promise<void> {
   if (line.tail.endsWith(RESUMED)) return
   if (line.number === 1 && isHeader(line.head)) return
   if (!line.head.startsWith('[')) throw broken(line, 'it is not a list of documents')
@@ -234,7 +234,10 @@ async function overSocket<T>(
 }
 
 /** Passes bytes on, and tells now and then how many there were. */
-async function* counted(source: AsyncIterable<Uint8Array>, onProgress: Tell): AsyncGenerator<Uint8Array> {
+async function* withProgress(
+  source: AsyncIterable<Uint8Array>,
+  onProgress: OnProgress,
+): AsyncGenerator<Uint8Array> {
   let bytes = 0
   let next = 0
   for await (const chunk of source) {

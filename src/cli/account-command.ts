@@ -2,7 +2,7 @@
 import type { AccountRow, Operator, PasswordOutcome } from '../auth/operator.ts'
 import { CouchError, oneLine, shown } from '../core/errors.ts'
 import type { AccountCommand } from './account-arguments.ts'
-import { dataFolder, withControls } from './operate.ts'
+import { dataFolder, withControl } from './operate.ts'
 import { askNewPassword, confirmOrStop, type Prompts, readPassword, terminalPrompts } from './prompts.ts'
 
 type Named<Name> = Extract<AccountCommand, { readonly name: Name }>
@@ -10,7 +10,7 @@ type Named<Name> = Extract<AccountCommand, { readonly name: Name }>
 /** @returns the exit code: 1 when it failed, which one line on the standard error explains */
 export async function runAccountCommand(command: AccountCommand, env: NodeJS.ProcessEnv): Promise<number> {
   const dataDir = dataFolder(command.data, env)
-  const operate: Operate = (use) => withControls(dataDir, env, use)
+  const operate: Operate = (use) => withControl(dataDir, env, use)
   try {
     await run(command, operate)
     return 0

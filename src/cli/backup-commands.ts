@@ -1,7 +1,7 @@
 /** `settee restore` and `settee adopt`: going back to what databases were, so that their devices notice. */
 import { copyFile, mkdir, readFile, stat } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
-import type { BackupDone } from '../backup/backup-control.ts'
+import type { BackupResult } from '../backup/backup-control.ts'
 import { isBackupId } from '../backup/backup-format.ts'
 import type { BackupProgress } from '../backup/make-backup.ts'
 import {
@@ -19,7 +19,7 @@ import { reachServer } from '../control/control-socket.ts'
 import { writeAtomically } from '../core/durable-files.ts'
 import { oneLine, shown } from '../core/errors.ts'
 import type { BackupCommand, RestoreCommand } from './backup-arguments.ts'
-import { becomeOwner, dataFolder, type FolderOptions, withControls } from './operate.ts'
+import { becomeOwner, dataFolder, type FolderOptions, withControl } from './operate.ts'
 import { type ProgressBar, progressBar } from './progress-bar.ts'
 import { confirmOrStop, terminalPrompts } from './prompts.ts'
 
@@ -43,7 +43,7 @@ async function adopt(
   dataDir: string,
   env: NodeJS.ProcessEnv,
 ): Promise<void> {
-  const done = await withControls(dataDir, env, (controls) => controls.adopt({ databases }))
+  const done = await withControl(dataDir, env, (controls) => controls.adopt({ databases }))
   print(json, done, [
     done.adopted.length === 0
       ? 'There is no database.'
@@ -66,7 +66,7 @@ async function restore(command: Restore, dataDir: string, env: NodeJS.ProcessEnv
   }
   const options = withServer ? await serverFiles(backup, dataDir, env) : {}
   const bar = progressBar(process.stderr)
-  const outcome = await withControls(
+  const outcome = await withControl(
     dataDir,
     env,
     (controls) => controls.restore({ backup, databases, as }, (step) => tell(bar, step)),
@@ -171,7 +171,7 @@ export async function runBackupCommand(command: BackupCommand, env: NodeJS.Proce
   try {
     const to = command.to === undefined ? null : resolve(command.to)
     const asked = { to, databases: databases.length === 0 ? null : databases }
-    const done = await withControls(dataFolder(command.data, env), env, (controls) =>
+    const done = await withControl(dataFolder(command.data, env), env, (controls) =>
       controls.backUp(asked, (progress) => bar.show(progress.percent, doing(progress))),
     )
     bar.end()
@@ -188,7 +188,7 @@ function doing({ database, databases_done, databases_total }: BackupProgress): s
   return database === null ? 'server data' : `${databases_done + 1}/${databases_total} ${database}`
 }
 
-function doneText({ path, databases, bytes, new_bytes }: BackupDone): string {
+function doneText({ path, databases, bytes, new_bytes }: BackupResult): string {
   const count = databases === 1 ? '1 database' : `${databases} databases`
   return `${path}: ${count}, ${megabytes(bytes)} (${megabytes(new_bytes)} new), verified.\n`
 }
@@ -198,7 +198,7 @@ function megabytes(bytes: number): string {
 }
 
 /** What is not in it. Who deleted a database meanwhile does not miss it. */
-function told({ left_out }: BackupDone): number {
+function told({ left_out }: BackupResult): number {
   for (const { name, reason } of left_out)
     console.error(`settee: The backup does not contain ${shown(name)}: ${oneLine(reason)}`)
   return left_out.some(({ reason }) => reason.startsWith('damaged')) ? 1 : 0

@@ -33,7 +33,7 @@ import { HISTORY, REWIND, type TimeMachineCommand } from './time-machine-argumen
 import { SETUP, VAULT_ADD } from './vault-arguments.ts'
 
 /** What a command line comes to. */
-export interface Order {
+export interface ParsedCommand {
   readonly command: object
   /** @returns the exit code; undefined: what it has set itself */
   run(env: NodeJS.ProcessEnv): Promise<number | undefined>
@@ -42,7 +42,7 @@ export interface Order {
 interface Entry {
   readonly grammar: Grammar
   /** @throws UsageError */
-  order(words: readonly string[], values: object): Order
+  order(words: readonly string[], values: object): ParsedCommand
 }
 
 /** @param run loads what does the work, so that no command waits for the modules of another */
@@ -107,7 +107,7 @@ const OPTIONS = {
  * @param args without the names of node and of the script
  * @throws UsageError
  */
-export function parseCommand(args: readonly string[]): Order {
+export function parseCommand(args: readonly string[]): ParsedCommand {
   const { values, positionals } = parse(args)
   const { help, version, ...given } = values
   const [first, ...words] = positionals
@@ -151,7 +151,7 @@ function helpOf([first, second]: readonly string[]): string {
   return detailsOf(grammars)
 }
 
-function printing(name: 'help' | 'version', text: string): Order {
+function printing(name: 'help' | 'version', text: string): ParsedCommand {
   return {
     command: { name, text },
     run: async () => {

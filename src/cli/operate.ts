@@ -5,11 +5,11 @@ import { storedTokenMaker } from '../auth/token-maker.ts'
 import { tokenLimitsOf } from '../auth/token-record.ts'
 import { removeTokensOf } from '../auth/tokens.ts'
 import { Backups } from '../backup/backups.ts'
-import { backupsFolder, localRestorer } from '../backup/restore.ts'
+import { backupsFolder, localRestoreControl } from '../backup/restore.ts'
 import { type Config, openConfig } from '../config/config.ts'
 import { settingsOf } from '../config/settings.ts'
 import { setteeVersion } from '../config/version.ts'
-import { type Controls, localControls } from '../control/control-commands.ts'
+import { type ControlCommands, localControlCommands } from '../control/control-commands.ts'
 import { reachServer } from '../control/control-socket.ts'
 import type { Settings } from '../core/types.ts'
 import { openServerDatabases } from '../threads/server-databases.ts'
@@ -26,10 +26,10 @@ export interface FolderOptions {
  * @param dataDir absolute
  * @throws Error with one clear line when neither can be; as `use`
  */
-export async function withControls<T>(
+export async function withControl<T>(
   dataDir: string,
   env: NodeJS.ProcessEnv,
-  use: (controls: Controls) => Promise<T>,
+  use: (controls: ControlCommands) => Promise<T>,
   { serverFile }: FolderOptions = {},
 ): Promise<T> {
   await becomeOwner(dataDir)
@@ -67,7 +67,7 @@ export async function becomeOwner(dataDir: string): Promise<void> {
 }
 
 interface OpenFolder {
-  readonly controls: Controls
+  readonly controls: ControlCommands
   close(): Promise<void>
 }
 
@@ -79,7 +79,7 @@ async function openFolder(
   const config = await openConfig({ dataDir, env, flags: {} })
   const databases = await openServerDatabases({
     dataDir,
-    settings: restful(settingsOf(config)),
+    settings: withoutAutomaticWork(settingsOf(config)),
     maxOpen: config.integer('couchdb', 'max_dbs_open'),
     serverFile,
     // A call to a thread that has died is refused, and says so.
@@ -94,7 +94,7 @@ async function openFolder(
   const tmpDir = join(dataDir, 'tmp')
   await mkdir(tmpDir, { recursive: true, mode: 0o700 })
   const ending = new AbortController()
-  const restorer = localRestorer(databases, () => backupsFolder(config))
+  const restorer = localRestoreControl(databases, () => backupsFolder(config))
   const backups = new Backups({ config, databases, dataDir, version: setteeVersion(), logger: SILENT })
   const rewinds = new Rewinds(databases)
   const lasting = { restorer, backups, rewinds, tmpDir, ending: ending.signal }
@@ -106,7 +106,7 @@ async function openFolder(
     ownerOf: () => undefined,
   }
   return {
-    controls: localControls({ config, databases, env, revokeTokens, ...lasting, ...vaults }),
+    controls: localControlCommands({ config, databases, env, revokeTokens, ...lasting, ...vaults }),
     close: async () => {
       await backups.close()
       await databases.close()
@@ -123,7 +123,7 @@ async function adminNames(config: Config, env: NodeJS.ProcessEnv): Promise<strin
 }
 
 /** A command does what it was told to, and begins nothing by itself. */
-function restful(settings: Settings): Settings {
+function withoutAutomaticWork(settings: Settings): Settings {
   const { rules } = settings
   return { ...settings, rules: { ...rules, compaction: { ...rules.compaction, isAutomatic: false } } }
 }

@@ -11,7 +11,7 @@ export async function runServeCommand(
   { data, flags }: ServeCommand,
   env: NodeJS.ProcessEnv,
 ): Promise<undefined> {
-  restartFrugally()
+  restartWithMemorySettings()
   const dataDir = dataFolder(data, env)
   // Not imported above: a process that begins anew would load it for nothing.
   const { startServer } = await import('../server.ts')
@@ -179,7 +179,7 @@ interface Started {
  * What a process is to be started with instead, for it to use less memory. What whoever started it has chosen stays.
  * @returns null when it was started so
  */
-export function frugally({ execArgv, env }: Started): Started | null {
+export function memorySettings({ execArgv, env }: Started): Started | null {
   const flags = [...execArgv, env.NODE_OPTIONS ?? ''].join(' ')
   const hasChosen = flags.includes(SEMI_SPACE) || Object.keys(GLIBC).some((name) => env[name] !== undefined)
   if (hasChosen) return null
@@ -187,8 +187,8 @@ export function frugally({ execArgv, env }: Started): Started | null {
 }
 
 /** Begins the command line anew with settings for memory; returns where it runs with them, or the system cannot do it. */
-function restartFrugally(): void {
-  const wanted = frugally(process)
+function restartWithMemorySettings(): void {
+  const wanted = memorySettings(process)
   // Node 22.15 has it, and Windows does not.
   if (wanted === null || process.execve === undefined || process.platform === 'win32') return
   const main = fileURLToPath(new URL(`./main${extname(import.meta.url)}`, import.meta.url))

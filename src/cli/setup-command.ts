@@ -1,9 +1,9 @@
 /** `settee setup`: a server admin and the first vault, asked for on a terminal. */
 import { prepareDataFolder } from '../config/data-folder.ts'
-import type { Controls } from '../control/control-commands.ts'
+import type { ControlCommands } from '../control/control-commands.ts'
 import { oneLine, shown } from '../core/errors.ts'
 import type { VaultState } from '../vaults/vault-control.ts'
-import { dataFolder, withControls } from './operate.ts'
+import { dataFolder, withControl } from './operate.ts'
 import { newPassphrase, type Prompts, readPassword, terminalPrompts } from './prompts.ts'
 import {
   type App,
@@ -46,7 +46,7 @@ interface SetupReport {
 
 /** How the command reaches the server, and whoever sits there. */
 interface SetupMeans {
-  operate<T>(use: (controls: Controls) => Promise<T>): Promise<T>
+  operate<T>(use: (controls: ControlCommands) => Promise<T>): Promise<T>
   /** null: nobody can be asked. */
   readonly prompts: Prompts | null
   /** The password that was given on the standard input. */
@@ -60,7 +60,7 @@ export async function runSetupCommand(command: SetupCommand, env: NodeJS.Process
     await prepareDataFolder(dataDir)
     const password = command.stdin ? await readPassword(process.stdin) : null
     const report = await setUp(command, {
-      operate: (use) => withControls(dataDir, env, use),
+      operate: (use) => withControl(dataDir, env, use),
       prompts: password === null ? await terminalPrompts() : null,
       password,
     })
@@ -104,7 +104,7 @@ async function planOf(command: VaultCommand, { operate, prompts }: SetupMeans): 
 
 async function madeBy(
   plan: VaultPlan | null,
-  controls: Controls,
+  controls: ControlCommands,
 ): Promise<Pick<SetupReport, 'vault' | 'fault'>> {
   try {
     return { vault: plan === null ? null : await makeVault(plan, controls), fault: null }
@@ -114,7 +114,7 @@ async function madeBy(
 }
 
 function look(
-  controls: Controls,
+  controls: ControlCommands,
   { admin = '', vault }: Pick<SetupCommand, 'admin' | 'vault'>,
 ): Promise<VaultState> {
   return controls.readVault({ database: vault ?? '', account: admin })
@@ -195,7 +195,7 @@ function needed(prompts: Prompts | null, flag: string): Prompts {
  * @param isFirst there was none before: while a server is open, a stranger may have become the first one
  */
 async function makeAdmin(
-  controls: Controls,
+  controls: ControlCommands,
   admin: NewAdmin | null,
   isFirst: boolean,
 ): Promise<NewAdmin | null> {

@@ -2,12 +2,12 @@
 import type { SizeRow } from '../control/control-commands.ts'
 import type { DatabaseSize } from '../documents/database.ts'
 import type { SizeCommand } from './backup-arguments.ts'
-import { dataFolder, withControls } from './operate.ts'
+import { dataFolder, withControl } from './operate.ts'
 
 /** @returns the exit code: 1 when it failed, or could not look into a database */
 export async function runSizeCommand(command: SizeCommand, env: NodeJS.ProcessEnv): Promise<number> {
   try {
-    const rows = await withControls(dataFolder(command.data, env), env, (controls) =>
+    const rows = await withControl(dataFolder(command.data, env), env, (controls) =>
       controls.listSizes({ database: command.database }),
     )
     process.stdout.write(command.json ? jsonOf(rows) : tableOf(rows))

@@ -1,9 +1,9 @@
 /** `settee history` and `settee rewind`: what documents were, for whoever may open the data folder. */
-import type { Controls } from '../control/control-commands.ts'
+import type { ControlCommands } from '../control/control-commands.ts'
 import { oneLine, shown } from '../core/errors.ts'
 import type { RewindCounts } from '../documents/time-machine/time-machine-calls.ts'
 import type { RewindResult } from '../time-machine/time-machine-control.ts'
-import { dataFolder, withControls } from './operate.ts'
+import { dataFolder, withControl } from './operate.ts'
 import { progressBar } from './progress-bar.ts'
 import { confirmOrStop, terminalPrompts } from './prompts.ts'
 import { shown as inUnits, tableText } from './size-command.ts'
@@ -17,7 +17,7 @@ export async function runTimeMachineCommand(
   env: NodeJS.ProcessEnv,
 ): Promise<number> {
   try {
-    return await withControls(dataFolder(command.data, env), env, (controls) =>
+    return await withControl(dataFolder(command.data, env), env, (controls) =>
       command.name === 'history' ? history(command, controls) : rewind(command, controls),
     )
   } catch (error) {
@@ -47,7 +47,7 @@ interface HistoryAnswer {
   readonly known_since: string | null
 }
 
-async function history(command: Named<'history'>, controls: Controls): Promise<number> {
+async function history(command: Named<'history'>, controls: ControlCommands): Promise<number> {
   const { database, id, limit, since, choice, json } = command
   if (id !== null && choice !== null) {
     const { text } = await controls.readVersion({ database, id, choice })
@@ -82,7 +82,7 @@ function versionRow({ rev, deleted, stored_at, superseded_at, size, attachments 
   return [stored_at ?? 'unknown', superseded_at ?? 'now', shown(rev), what]
 }
 
-async function rewind(command: Named<'rewind'>, controls: Controls): Promise<number> {
+async function rewind(command: Named<'rewind'>, controls: ControlCommands): Promise<number> {
   if (command.dryRun || !command.yes) {
     const plan = await run(command, controls, true)
     if (command.dryRun) return tell(plan, command)
@@ -95,7 +95,7 @@ async function rewind(command: Named<'rewind'>, controls: Controls): Promise<num
 
 async function run(
   { database, at, ids }: Named<'rewind'>,
-  controls: Controls,
+  controls: ControlCommands,
   dryRun: boolean,
 ): Promise<RewindResult> {
   const bar = progressBar(process.stderr)

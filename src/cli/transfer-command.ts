@@ -21,7 +21,7 @@ import { CONTROL_FOLDER, MAX_PATH_BYTES } from '../control/control-socket.ts'
 import { syncPath } from '../core/durable-files.ts'
 import { oneLine } from '../core/errors.ts'
 import { STANDARD, type TransferCommand } from './backup-arguments.ts'
-import { dataFolder, withControls } from './operate.ts'
+import { dataFolder, withControl } from './operate.ts'
 import { progressBar } from './progress-bar.ts'
 
 type Named<Name> = Extract<TransferCommand, { readonly name: Name }>
@@ -138,7 +138,7 @@ interface Transfer<Outcome> {
   ask(controls: Controls, socket: string, tell: (progress: TransferProgress) => void): Promise<Outcome>
 }
 
-type Controls = Parameters<Parameters<typeof withControls>[2]>[0]
+type Controls = Parameters<Parameters<typeof withControl>[2]>[0]
 
 /** What was asked and the bytes go side by side; of two failures the server's says more. */
 async function transfer<Outcome>(
@@ -152,7 +152,7 @@ async function transfer<Outcome>(
     const percent = bytes === null || bytes === 0 ? null : (100 * progress.bytes) / bytes
     bar.show(percent, `${(progress.bytes / 1_000_000).toFixed(1)} MB`)
   }
-  return withControls(dataDir, env, async (controls) => {
+  return withControl(dataDir, env, async (controls) => {
     const { path, connected, close } = await listenForOne(dataDir)
     try {
       const pumped = connected.then(pump)

@@ -3,8 +3,8 @@ import { createCipheriv, hkdfSync, pbkdf2, randomBytes } from 'node:crypto'
 import { promisify } from 'node:util'
 import { type Address, formatAddress, parseAddress } from '../core/address.ts'
 import { oneLine } from '../core/errors.ts'
-import type { VaultControls, VaultOrder, VaultQuery, VaultState } from '../vaults/vault-control.ts'
-import { dataFolder, withControls } from './operate.ts'
+import type { VaultControl, VaultOrder, VaultQuery, VaultState } from '../vaults/vault-control.ts'
+import { dataFolder, withControl } from './operate.ts'
 import { newPassphrase, type Prompts, readPassphrase, readPassword, terminalPrompts } from './prompts.ts'
 import type { VaultCommand } from './vault-arguments.ts'
 import { type LiveSyncSetup, type VaultReport, vaultJson, vaultText } from './vault-report.ts'
@@ -28,8 +28,8 @@ export async function runVaultCommand(command: VaultCommand, env: NodeJS.Process
   try {
     const password = command.stdin ? await readPassword(process.stdin) : null
     const prompts = password === null ? await terminalPrompts() : null
-    const operate = <T>(use: (controls: VaultControls) => Promise<T>) =>
-      withControls(dataFolder(command.data, env), env, use)
+    const operate = <T>(use: (controls: VaultControl) => Promise<T>) =>
+      withControl(dataFolder(command.data, env), env, use)
     // Who is asked may take his time: a folder is not held meanwhile, so that a server can start on it.
     const state = await operate((controls) => controls.readVault(vaultOf(command)))
     const plan = await planVault(command, password, state, prompts)
@@ -84,11 +84,11 @@ export async function planVault(
 
 /**
  * Makes what is missing of a vault.
- * @throws as `VaultControls.addVault`
+ * @throws as `VaultControl.addVault`
  */
 export async function makeVault(
   { command, order, place, encryption }: VaultPlan,
-  controls: VaultControls,
+  controls: VaultControl,
 ): Promise<VaultReport> {
   const { account, device } = order
   const outcome = await controls.addVault(order)

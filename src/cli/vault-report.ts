@@ -33,7 +33,7 @@ export interface LiveSyncSetup {
   readonly newEncryption: string | null
 }
 
-const SAID: Readonly<Record<StepOutcome, string>> = {
+const OUTCOMES: Readonly<Record<StepOutcome, string>> = {
   made: 'created',
   there: 'exists already',
   changed: 'changed',
@@ -79,13 +79,13 @@ export function vaultText(report: VaultReport, { columns }: { readonly columns: 
 
 function stepLines({ command, account, device, outcome }: VaultReport): string[] {
   const steps: [what: string, name: string, said: string][] = [
-    ['database', command.vault, SAID[outcome.database]],
-    ['account', account, SAID[outcome.account]],
-    ['access', account, SAID[outcome.security]],
+    ['database', command.vault, OUTCOMES[outcome.database]],
+    ['account', account, OUTCOMES[outcome.account]],
+    ['access', account, OUTCOMES[outcome.security]],
   ]
-  if (outcome.filter !== null) steps.push(['mobile filter', '_design/mobile', SAID[outcome.filter]])
+  if (outcome.filter !== null) steps.push(['mobile filter', '_design/mobile', OUTCOMES[outcome.filter]])
   for (const key of outcome.settings) steps.push(['setting', key, 'changed'])
-  if (outcome.token !== null) steps.push(['token for', device ?? '', SAID[outcome.token]])
+  if (outcome.token !== null) steps.push(['token for', device ?? '', OUTCOMES[outcome.token]])
   const widths = [0, 1].map((at) => Math.max(...steps.map((step) => shown(step[at] ?? '').length)))
   return steps.map(
     ([what, name, said]) => `  ${what.padEnd(widths[0]!)}  ${shown(name).padEnd(widths[1]!)}  ${said}`,

@@ -6,28 +6,28 @@
  */
 import { localOperator, type Operator, type OperatorServices } from '../auth/operator.ts'
 import { SYSTEM_USER } from '../auth/users-feed.ts'
-import { type Keeper, localKeeper } from '../backup/backup-control.ts'
+import { type BackupControl, localBackupControl } from '../backup/backup-control.ts'
 import type { Backups } from '../backup/backups.ts'
-import type { Restorer } from '../backup/restore.ts'
-import { localTransfers, type TransferServices, type Transfers } from '../backup/transfers.ts'
+import type { RestoreControl } from '../backup/restore.ts'
+import { localTransferControl, type TransferControl, type TransferServices } from '../backup/transfers.ts'
 import { asCouchError, CouchError } from '../core/errors.ts'
 import type { DatabaseSize } from '../documents/database.ts'
 import type { Databases } from '../threads/databases.ts'
 import type { Rewinds } from '../time-machine/rewinds.ts'
-import { type HistoryControls, localHistory } from '../time-machine/time-machine-control.ts'
-import type { VaultControls, VaultServices } from '../vaults/vault-control.ts'
-import { localVaults } from '../vaults/vaults.ts'
+import { localTimeMachineControl, type TimeMachineControl } from '../time-machine/time-machine-control.ts'
+import type { VaultControl, VaultServices } from '../vaults/vault-control.ts'
+import { localVaultControl } from '../vaults/vaults.ts'
 
-export type Controls = Operator &
-  SizeControls &
-  Transfers &
-  Restorer &
-  Keeper &
-  HistoryControls &
-  VaultControls
+export type ControlCommands = Operator &
+  SizeControl &
+  TransferControl &
+  RestoreControl &
+  BackupControl &
+  TimeMachineControl &
+  VaultControl
 
 /** All of them, by which a call that comes over the socket is known. */
-export const CONTROLS: readonly (keyof Controls)[] = [
+export const CONTROL_COMMANDS: readonly (keyof ControlCommands)[] = [
   'setPassword',
   'addAccount',
   'listAccounts',
@@ -46,22 +46,22 @@ export const CONTROLS: readonly (keyof Controls)[] = [
 ]
 
 interface ControlServices extends OperatorServices, TransferServices, VaultServices {
-  readonly restorer: Restorer
+  readonly restorer: RestoreControl
   readonly backups: Backups
   readonly rewinds: Rewinds
 }
 
 /** @returns what works on the configuration and databases that are open in this process */
-export function localControls(services: ControlServices): Controls {
+export function localControlCommands(services: ControlServices): ControlCommands {
   const operator = localOperator(services)
   return {
     ...operator,
-    ...localSizes(services.databases),
-    ...localTransfers(services),
+    ...localSizeControl(services.databases),
+    ...localTransferControl(services),
     ...services.restorer,
-    ...localKeeper(services.backups),
-    ...localHistory(services.databases, services.rewinds),
-    ...localVaults(services, operator),
+    ...localBackupControl(services.backups),
+    ...localTimeMachineControl(services.databases, services.rewinds),
+    ...localVaultControl(services, operator),
   }
 }
 
@@ -75,7 +75,7 @@ export interface SizeRow {
 }
 
 /** Arguments and answers are plain data, so that they can travel (control-server.ts). */
-interface SizeControls {
+interface SizeControl {
   /**
    * Looks into all databases, one after the other, in the order of their names; or into one.
    * @throws no_database for one that is named and not there
@@ -84,7 +84,7 @@ interface SizeControls {
 }
 
 /** @returns what works on the databases that are open in this process */
-function localSizes(databases: Pick<Databases, 'names' | 'get'>): SizeControls {
+function localSizeControl(databases: Pick<Databases, 'names' | 'get'>): SizeControl {
   return {
     listSizes: async ({ database }) => {
       if (database !== null) databases.get(database)

@@ -4,7 +4,7 @@ import { createServer, type Server, type Socket } from 'node:net'
 import { dirname } from 'node:path'
 import type { Logger } from 'pino'
 import { asCouchError, CouchError } from '../core/errors.ts'
-import { CONTROLS, type Controls } from './control-commands.ts'
+import { CONTROL_COMMANDS, type ControlCommands } from './control-commands.ts'
 import {
   type ControlAnswer,
   type ControlCall,
@@ -22,7 +22,7 @@ const MAX_CONNECTIONS = 16
 interface ControlOptions {
   /** Held by this process, so that a socket that stands there is left from one that died. */
   readonly dataDir: string
-  readonly controls: Controls
+  readonly controls: ControlCommands
   readonly logger: Pick<Logger, 'info' | 'warn' | 'error'>
 }
 
@@ -66,7 +66,7 @@ async function listen(server: Server, path: string): Promise<void> {
 }
 
 class Connections {
-  readonly #controls: Controls
+  readonly #controls: ControlCommands
   readonly #logger: ControlOptions['logger']
   readonly #reading = new Set<Socket>()
   readonly #acting = new Set<Promise<void>>()
@@ -144,7 +144,7 @@ class Connections {
 /** @throws bad_request */
 function callOf(text: string): ControlCall {
   const { act, argument } = parsed(text)
-  if (act === undefined || !CONTROLS.includes(act) || typeof argument !== 'object' || !argument) {
+  if (act === undefined || !CONTROL_COMMANDS.includes(act) || typeof argument !== 'object' || !argument) {
     throw new CouchError('bad_request', 'The running server does not know this command.')
   }
   return { act, argument }

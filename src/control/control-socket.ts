@@ -3,7 +3,7 @@ import { createConnection, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { CouchError, ERRORS, type ErrorName } from '../core/errors.ts'
-import { CONTROLS, type Controls } from './control-commands.ts'
+import { CONTROL_COMMANDS, type ControlCommands } from './control-commands.ts'
 
 /** How long the server may say nothing, in milliseconds; while it works it says so more often. */
 const SILENCE_MS = 60_000
@@ -17,15 +17,15 @@ const NOBODY = new Set(['ENOENT', 'ECONNREFUSED', 'ENOTDIR', 'ENOTSOCK'])
  * @returns what can be asked of it; null when none listens there
  * @throws Error when this account may not open the socket
  */
-export async function reachServer(dataDir: string): Promise<Controls | null> {
+export async function reachServer(dataDir: string): Promise<ControlCommands | null> {
   const socket = await connect(dataDir)
   if (socket === null) return null
   socket.destroy()
-  const asking = CONTROLS.map((act) => [
+  const asking = CONTROL_COMMANDS.map((act) => [
     act,
     (argument: object, onProgress?: Listener) => ask(dataDir, { act, argument }, onProgress),
   ])
-  return Object.fromEntries(asking) as Controls
+  return Object.fromEntries(asking) as ControlCommands
 }
 
 type Listener = (progress: object) => void
@@ -90,7 +90,7 @@ export const MAX_PATH_BYTES = 103
 export const MAX_CALL_BYTES = 65_536
 
 export interface ControlCall {
-  readonly act: keyof Controls
+  readonly act: keyof ControlCommands
   readonly argument: object
 }
 

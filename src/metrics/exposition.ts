@@ -21,7 +21,7 @@ export const METRICS: readonly Metric<Measurements>[] = [
  */
 export function exposition(families: readonly Family[]): Promise<string> {
   const registry = new Registry()
-  for (const family of families) new Told(family, registry)
+  for (const family of families) new PrecomputedGauge(family, registry)
   return registry.metrics()
 }
 
@@ -31,7 +31,7 @@ type Values = ReturnType<Gauge['get']>
  * A family whose values were counted elsewhere (docs/decisions/0017). To the library a family of any type is one of its
  * gauges, which it asks for what they are.
  */
-class Told extends Gauge {
+class PrecomputedGauge extends Gauge {
   readonly #family: Family
 
   constructor(family: Family, registry: Registry) {

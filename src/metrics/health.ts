@@ -2,7 +2,7 @@
 import type { HealthFact } from '../core/types.ts'
 import type { DatabaseFault, Databases, ThreadDeaths } from '../threads/databases.ts'
 import type { ThreadReport } from '../threads/thread-stats.ts'
-import { orNull } from './metric.ts'
+import { orNullAfter } from './metric.ts'
 
 /** Tells how one part of the house is. */
 type HealthSource = () => Promise<readonly HealthFact[]>
@@ -16,7 +16,7 @@ const MAX_NAMES = 10
 
 /** Asks all of them. One that fails or takes too long is a fact by itself. Never rejects. */
 export async function gatherFacts(sources: readonly HealthSource[], ms = SOURCE_MS): Promise<HealthFact[]> {
-  const told = await Promise.all(sources.map((source) => orNull(asked(source), ms)))
+  const told = await Promise.all(sources.map((source) => orNullAfter(asked(source), ms)))
   return told.flatMap((facts) => facts ?? [SILENT])
 }
 
@@ -34,7 +34,7 @@ const SILENT: HealthFact = {
 export function databaseHealth(databases: Pick<Databases, 'stats' | 'unreadable' | 'faults'>): HealthSource {
   return async () => {
     // A thread that does not answer is told of by the other fact.
-    const looking = orNull(databases.unreadable(), SOURCE_MS / 2)
+    const looking = orNullAfter(databases.unreadable(), SOURCE_MS / 2)
     const [{ threads }, unreadable] = await Promise.all([databases.stats(), looking])
     const faults = databases.faults()
     return [threadsFact(threads, faults.threads), databasesFact(faults.databases, unreadable ?? [])]

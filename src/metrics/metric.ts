@@ -148,7 +148,7 @@ export interface ProcessFacts {
 }
 
 /** @returns what came of a promise; null when it failed, or has not come after so many ms */
-export function orNull<T>(promise: Promise<T>, ms: number): Promise<T | null> {
+export function orNullAfter<T>(promise: Promise<T>, ms: number): Promise<T | null> {
   return new Promise((resolve) => {
     const late = setTimeout(() => resolve(null), ms)
     const end = (result: T | null) => {

@@ -1,7 +1,7 @@
 /** The metrics of the process, under the names that Prometheus' own libraries give them where they have one. */
 import { readdir, statfs } from 'node:fs/promises'
 import { heapSize, LoopWatch } from '../threads/thread-stats.ts'
-import { type Measurements, type Metric, orNull, type ProcessFacts, single } from './metric.ts'
+import { type Measurements, type Metric, orNullAfter, type ProcessFacts, single } from './metric.ts'
 
 export const PROCESS_METRICS: readonly Metric<Measurements>[] = [
   {
@@ -69,9 +69,9 @@ export class ProcessWatch {
   async facts(): Promise<ProcessFacts> {
     this.#free ??= this.#freeBytes()
     const [openFiles, diskFreeBytes, residentBytes] = await Promise.all([
-      orNull(countOpenFiles(), ANSWER_MS),
-      orNull(this.#free, ANSWER_MS),
-      orNull(residentSize(), ANSWER_MS),
+      orNullAfter(countOpenFiles(), ANSWER_MS),
+      orNullAfter(this.#free, ANSWER_MS),
+      orNullAfter(residentSize(), ANSWER_MS),
     ])
     const { userCPUTime, systemCPUTime, voluntaryContextSwitches, involuntaryContextSwitches } =
       process.resourceUsage()

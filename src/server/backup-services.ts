@@ -3,9 +3,9 @@ import type { FastifyInstance } from 'fastify'
 import { runningTokenMaker } from '../auth/token-maker.ts'
 import { backupCollector, backupFact } from '../backup/backup-health.ts'
 import { Backups } from '../backup/backups.ts'
-import { backupsFolder, localRestorer } from '../backup/restore.ts'
+import { backupsFolder, localRestoreControl } from '../backup/restore.ts'
 import { setteeVersion } from '../config/version.ts'
-import { localControls } from '../control/control-commands.ts'
+import { localControlCommands } from '../control/control-commands.ts'
 import { serveControl } from '../control/control-server.ts'
 import type { Services } from '../http/services.ts'
 import { incarnationsIn, openAlarms } from '../metrics/alarms.ts'
@@ -49,10 +49,10 @@ export async function serveCommands(
   app: FastifyInstance,
 ): Promise<void> {
   const ending = new AbortController()
-  const controls = localControls({
+  const controls = localControlCommands({
     ...{ config, databases, env, tmpDir, backups, rewinds },
     ending: ending.signal,
-    restorer: localRestorer(policy.databases, () => backupsFolder(config)),
+    restorer: localRestoreControl(policy.databases, () => backupsFolder(config)),
     revokeTokens: (account) => tokens.revokeAll(account),
     tokenMaker: runningTokenMaker(tokens),
     createDatabase: (name: string, account: string) => policy.databases.create(name, account),

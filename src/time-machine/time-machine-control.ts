@@ -43,7 +43,7 @@ interface RewindProgress {
   readonly looked_at: number
 }
 
-export interface HistoryControls {
+export interface TimeMachineControl {
   /**
    * The answer of `GET history`; of a whole database all documents are looked at, if need be, until there are as many
    * rows as asked for. @throws no_database, not_found, bad_request
@@ -67,7 +67,10 @@ const OPERATOR: UserCtx = { name: null, roles: ['_admin'] }
 const MAX_ROWS = 1000
 
 /** @param rewinds those of this process */
-export function localHistory(databases: Pick<Databases, 'get'>, rewinds: Rewinds): HistoryControls {
+export function localTimeMachineControl(
+  databases: Pick<Databases, 'get'>,
+  rewinds: Rewinds,
+): TimeMachineControl {
   return {
     readHistory: async ({ database, id, ...query }) => {
       const handle = databases.get(database)

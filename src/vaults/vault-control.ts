@@ -68,7 +68,7 @@ export interface VaultOutcome {
   readonly secret: string | null
 }
 
-export interface VaultControls {
+export interface VaultControl {
   readVault(query: VaultQuery): Promise<VaultState>
   /**
    * Makes what is missing of a vault.
@@ -96,7 +96,7 @@ export interface VaultServices {
 
 // What is looked at before any part of a vault is made, so that who is refused leaves nothing half done.
 
-/** @throws as `VaultControls.addVault`, for all that can be known before */
+/** @throws as `VaultControl.addVault`, for all that can be known before */
 export async function checkOrder(services: VaultServices, order: VaultOrder): Promise<void> {
   checkDatabaseName(order.database)
   if (services.config.isHosted) await checkHosted(services, order)

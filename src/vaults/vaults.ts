@@ -25,7 +25,7 @@ import {
   ownUrl,
   type StepOutcome,
   userText,
-  type VaultControls,
+  type VaultControl,
   type VaultOrder,
   type VaultOutcome,
   type VaultQuery,
@@ -37,7 +37,10 @@ import {
 const WAITING = 16
 
 /** @returns what works on the databases that are open in this process */
-export function localVaults(services: VaultServices, operator: Pick<Operator, 'addAccount'>): VaultControls {
+export function localVaultControl(
+  services: VaultServices,
+  operator: Pick<Operator, 'addAccount'>,
+): VaultControl {
   // Two that let somebody into the same database would each write the list that they have read.
   const limiter = new Limiter(1, WAITING)
   return {
@@ -128,7 +131,7 @@ const NOBODY = { name: null, roles: [] }
 
 async function letIn(database: DatabaseHandle, account: string): Promise<StepOutcome> {
   const before = await database.security()
-  const after = openedTo(before, account)
+  const after = withAccess(before, account)
   if (after === null) return 'there'
   await database.setSecurity(SYSTEM_USER, after)
   if (databaseRole(NOBODY, before) !== 'none') return 'closed'
@@ -186,7 +189,7 @@ async function makeToken(
  * letting in.
  * @returns null: it does so already
  */
-export function openedTo(security: SecurityObject | null, account: string): SecurityObject | null {
+export function withAccess(security: SecurityObject | null, account: string): SecurityObject | null {
   const { admins, members = security?.readers as SecurityList | undefined, ...others } = security ?? {}
   const names = [admins, members].map((list) => list?.names ?? [])
   if (members !== undefined && names.every((listed) => listed.includes(account))) return null

@@ -2,13 +2,13 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import type { AccountCommand } from '../../src/cli/account-arguments.ts'
-import { GRAMMARS, type Order, parseCommand } from '../../src/cli/commands.ts'
+import { GRAMMARS, type ParsedCommand, parseCommand } from '../../src/cli/commands.ts'
 import { detailsOf, overview, UsageError } from '../../src/cli/grammar.ts'
 import { rewindCommand } from '../../src/cli/time-machine-arguments.ts'
 import type { SetupCommand, VaultCommand } from '../../src/cli/vault-arguments.ts'
 import { ROOT, settee } from './child.ts'
 
-const read = (args: readonly string[]): Order['command'] => parseCommand(args).command
+const read = (args: readonly string[]): ParsedCommand['command'] => parseCommand(args).command
 const help = (...words: string[]): string => (read(['help', ...words]) as { text: string }).text
 
 t.test('flags', (t) => {

@@ -4,7 +4,7 @@ import { chmod, lstat, readdir, readFile } from 'node:fs/promises'
 import { connect, createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { frugally } from '../../src/cli/serve-command.ts'
+import { memorySettings } from '../../src/cli/serve-command.ts'
 import { startTestServer, temporaryFolder } from '../helpers/server.ts'
 import { build, builtSettee, freePort, ROOT, start, untilUp } from './child.ts'
 
@@ -82,8 +82,8 @@ t.test('the process that was started begins anew with settings for memory', asyn
     { execArgv: [], env: { NODE_OPTIONS: '--max-semi-space-size=4' } },
     { execArgv: [], env: { MALLOC_TRIM_THRESHOLD_: '0' } },
   ]
-  for (const started of chosen) t.equal(frugally(started), null, 'what was chosen stays')
-  const { execArgv, env } = frugally({ execArgv: ['--inspect'], env: { HOME: '/' } }) ?? {}
+  for (const started of chosen) t.equal(memorySettings(started), null, 'what was chosen stays')
+  const { execArgv, env } = memorySettings({ execArgv: ['--inspect'], env: { HOME: '/' } }) ?? {}
   t.same(execArgv, ['--inspect', '--max-semi-space-size=8'])
   t.match(env, { HOME: '/', MALLOC_TRIM_THRESHOLD_: /^\d+$/ })
   if (process.platform !== 'linux' || process.execve === undefined) return

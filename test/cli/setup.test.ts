@@ -7,8 +7,8 @@ import { setUp } from '../../src/cli/setup-command.ts'
 import { type SetupCommand, setupCommand, vaultCommand } from '../../src/cli/vault-arguments.ts'
 import { makeVault, planVault } from '../../src/cli/vault-command.ts'
 import { vaultJson, vaultText } from '../../src/cli/vault-report.ts'
-import type { Controls } from '../../src/control/control-commands.ts'
-import type { VaultControls, VaultOrder, VaultOutcome, VaultState } from '../../src/vaults/vault-control.ts'
+import type { ControlCommands } from '../../src/control/control-commands.ts'
+import type { VaultControl, VaultOrder, VaultOutcome, VaultState } from '../../src/vaults/vault-control.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 import { NEW_VAULT } from './new-vault.ts'
 
@@ -75,12 +75,12 @@ async function run(
       done.push(order)
       return { ...MADE, secret: order.device === null ? null : 'stt_x' }
     },
-  } as unknown as Controls
+  } as unknown as ControlCommands
   const given = answers === null ? null : answering(answers)
   const command: SetupCommand = setupCommand([], values)
   told.length = 0
   told.push(done)
-  const operate = async <T>(use: (controls: Controls) => Promise<T>) => {
+  const operate = async <T>(use: (controls: ControlCommands) => Promise<T>) => {
     isHeld = true
     return use(controls).finally(() => {
       isHeld = false
@@ -231,7 +231,7 @@ async function add(
   const { password = null, prompts = null } = means
   const orders: unknown[] = []
   const state = { ...STATE, ...means.state }
-  const controls: VaultControls = {
+  const controls: VaultControl = {
     readVault: async () => state,
     addVault: async (order) => {
       orders.push(order)

@@ -3,7 +3,7 @@ import { createConnection } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import type { Controls } from '../../src/control/control-commands.ts'
+import type { ControlCommands } from '../../src/control/control-commands.ts'
 import { serveControl } from '../../src/control/control-server.ts'
 import { controlPath, reachServer } from '../../src/control/control-socket.ts'
 import { CouchError } from '../../src/core/errors.ts'
@@ -17,9 +17,9 @@ const ECHO = {
   deleteAccount: async (argument: object) => argument,
   listSizes: async (argument: object) => argument,
   backUp: async (argument: object) => argument,
-} as unknown as Controls
+} as unknown as ControlCommands
 
-async function setUp(t: Test, controls: Partial<Controls> = {}, folder?: string) {
+async function setUp(t: Test, controls: Partial<ControlCommands> = {}, folder?: string) {
   const dataDir = folder ?? (await temporaryFolder(t))
   const said: unknown[] = []
   const say = (...words: unknown[]) => void said.push(words)

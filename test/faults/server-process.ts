@@ -8,7 +8,7 @@ import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { Agent, request } from 'undici'
-import { frugally } from '../../src/cli/serve-command.ts'
+import { memorySettings } from '../../src/cli/serve-command.ts'
 import { cleanEnv, freePort, ROOT, WITHOUT_LOADERS } from '../cli/child.ts'
 import { moduleUrl } from '../helpers/built.ts'
 import { temporaryFolder } from '../helpers/server.ts'
@@ -143,7 +143,7 @@ function spawnServer(options: ServerProcessOptions, args: readonly string[]): Ch
   const { node = process.execPath, nodeFlags = [] } = options
   const plain = { execArgv: nodeFlags, env: cleanEnv() }
   // What is built runs with the settings for memory that `settee serve` gives itself.
-  const started = (isBuilt ? frugally(plain) : null) ?? plain
+  const started = (isBuilt ? memorySettings(plain) : null) ?? plain
   return spawn(env, [...unset, node, ...started.execArgv, '--eval', SCRIPT, ...modules, ...args], {
     cwd: ROOT,
     env: started.env,

@@ -4,12 +4,12 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { openConfig } from '../../src/config/config.ts'
 import type { ConfigFlags } from '../../src/config/sources.ts'
-import type { Controls } from '../../src/control/control-commands.ts'
+import type { ControlCommands } from '../../src/control/control-commands.ts'
 import { reachServer } from '../../src/control/control-socket.ts'
 import { databaseRole } from '../../src/documents/security.ts'
 import { liveSyncChanges, MOBILE_FILTER } from '../../src/vaults/livesync.ts'
 import { ownUrl, type VaultOrder } from '../../src/vaults/vault-control.ts'
-import { openedTo, withMobileFilter } from '../../src/vaults/vaults.ts'
+import { withAccess, withMobileFilter } from '../../src/vaults/vaults.ts'
 import { type CertificateOptions, certificateFiles } from '../helpers/certificates.ts'
 import { startTestServer, temporaryFolder } from '../helpers/server.ts'
 import { checkConfiguration, red, SETTINGS } from '../protocol/livesync-check.ts'
@@ -21,7 +21,7 @@ async function start(t: Test, options: { readonly hosted?: boolean } = {}) {
   const dataDir = await temporaryFolder(t)
   await writeFile(join(dataDir, 'local.ini'), '[chttpd_auth]\niterations = 10\n\n[admins]\nanna = secret\n')
   const server = await startTestServer(t, { dataDir, ...options })
-  const controls = (await reachServer(dataDir)) as Controls
+  const controls = (await reachServer(dataDir)) as ControlCommands
   const status = async (method: string, path: string, auth = ADMIN, body?: unknown) =>
     (await server.request(method, path, { auth, ...(body !== undefined && { body }) })).status
   return { ...server, controls, status }
@@ -185,13 +185,13 @@ t.test('in hosted mode nobody is let into what is another tenant’s', async (t)
 // What a vault's database and the configuration are to say, from what they say.
 
 t.test('an account is let in, and nobody is shut out who is in a list', async (t) => {
-  const fresh = openedTo(null, 'anna')
+  const fresh = withAccess(null, 'anna')
   t.strictSame(fresh, { admins: { names: ['anna'], roles: [] }, members: { names: ['anna'], roles: [] } })
   const role = (name: string | null, security = fresh) => databaseRole({ name, roles: [] }, security)
   t.strictSame([role('anna'), role('bob'), role(null)], ['admin', 'none', 'none'])
-  t.equal(openedTo(fresh, 'anna'), null)
+  t.equal(withAccess(fresh, 'anna'), null)
 
-  const shared = openedTo(
+  const shared = withAccess(
     { ...fresh, members: { names: ['cy'], roles: ['staff'] }, note: 'kept', admins: { roles: ['boss'] } },
     'bob',
   )
@@ -200,11 +200,11 @@ t.test('an account is let in, and nobody is shut out who is in a list', async (t
     admins: { names: ['bob'], roles: ['boss'] },
     members: { names: ['cy', 'bob'], roles: ['staff'] },
   })
-  t.equal(openedTo(shared, 'bob'), null)
-  t.match(openedTo(shared, 'cy'), { admins: { names: ['bob', 'cy'] }, members: { names: ['cy', 'bob'] } })
-  const old = openedTo({ readers: { names: ['dora'] } }, 'bob')
+  t.equal(withAccess(shared, 'bob'), null)
+  t.match(withAccess(shared, 'cy'), { admins: { names: ['bob', 'cy'] }, members: { names: ['cy', 'bob'] } })
+  const old = withAccess({ readers: { names: ['dora'] } }, 'bob')
   t.match(old, { members: { names: ['dora', 'bob'] } }, 'who came in by the old name of the list still does')
-  const open = openedTo({ members: { names: [], roles: [] } }, 'bob')
+  const open = withAccess({ members: { names: [], roles: [] } }, 'bob')
   t.equal(role(null, open), 'none', 'a vault is open to nobody else')
 })
 

@@ -5,7 +5,7 @@ import { SYSTEM_USER } from '../../auth/users-feed.ts'
 import { summaryOf } from '../../backup/backup-folder.ts'
 import { isBackupId } from '../../backup/backup-format.ts'
 import type { Backups, BackupTask } from '../../backup/backups.ts'
-import { backupsFolder, localRestorer } from '../../backup/restore.ts'
+import { backupsFolder, localRestoreControl } from '../../backup/restore.ts'
 import { CouchError } from '../../core/errors.ts'
 import { databaseOf } from '../plugins/access-rules.ts'
 import { sendJson } from '../replies.ts'
@@ -130,7 +130,7 @@ const restoreBody = shape<RestoreBody>({
 async function restore(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const id = pathParam(request, 'id')
   const { config, policy, logger } = request.server.services
-  const restorer = localRestorer(policy.databases, () => backupsFolder(config))
+  const restorer = localRestoreControl(policy.databases, () => backupsFolder(config))
   const { database, as = null } = restoreBody(await readSmallJson(request))
   if (!isBackupId(id)) throw new CouchError('not_found', 'There is no such backup.')
   const outcome = await restorer.restore({ backup: id, databases: [database], as })

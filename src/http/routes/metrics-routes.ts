@@ -5,7 +5,7 @@ import { requireMetricsReader } from '../../auth/accounts.ts'
 import { CouchError } from '../../core/errors.ts'
 import { couchStats, statAt } from '../../metrics/couch-stats.ts'
 import { databaseHealth, gatherFacts } from '../../metrics/health.ts'
-import { type Collector, type Family, familiesOf, orNull } from '../../metrics/metric.ts'
+import { type Collector, type Family, familiesOf, orNullAfter } from '../../metrics/metric.ts'
 import { systemInfo } from '../../metrics/process-metrics.ts'
 import { sendJson } from '../replies.ts'
 import { pathParam, pathParams, queryOf } from '../request-params.ts'
@@ -46,7 +46,7 @@ async function collected(collect: Collector, logger: Logger): Promise<readonly F
     logger.warn({ err }, 'a part of the server cannot report its metrics')
     return []
   })
-  const families = await orNull<readonly Family[]>(collecting, COLLECT_MS)
+  const families = await orNullAfter<readonly Family[]>(collecting, COLLECT_MS)
   if (families === null) logger.warn('a part of the server did not report its metrics in time')
   return families ?? []
 }
