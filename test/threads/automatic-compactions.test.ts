@@ -56,7 +56,7 @@ t.test('one at a time, the one that has waited longest first', async (t) => {
   await end(true)
 })
 
-t.test('nothing begins before it is quiet, nor by hand alone', async (t) => {
+t.test('no compaction starts before the database is quiet, or while automatic ones are off', async (t) => {
   for (const rules of [{ quietMs: 3_600_000 }, { isAutomatic: false }]) {
     const { automatic, started, open } = thread(rules)
     open('worn', WORN)
@@ -66,7 +66,7 @@ t.test('nothing begins before it is quiet, nor by hand alone', async (t) => {
   }
 })
 
-t.test('one that fails, or is as worn as before, is let be for a while', async (t) => {
+t.test('after a failed or useless compaction, the database rests for a while', async (t) => {
   for (const isDone of [false, true]) {
     const { automatic, started, open, end } = thread()
     open('worn', WORN)
@@ -79,7 +79,7 @@ t.test('one that fails, or is as worn as before, is let be for a while', async (
   }
 })
 
-t.test('one that gets worn again is compacted again', async (t) => {
+t.test('a database with new garbage is compacted again', async (t) => {
   const { automatic, started, open, end } = thread()
   let garbage = WORN
   open('notes', () => garbage)
@@ -114,7 +114,7 @@ t.test(
   },
 )
 
-t.test('one that is closed before its turn is opened again for it, unless it is gone', async (t) => {
+t.test('a closed database is reopened for its compaction, unless it was deleted', async (t) => {
   const { automatic, started, open, end } = thread()
   open('worn', WORN)
   open('clean', CLEAN)
@@ -129,7 +129,7 @@ t.test('one that is closed before its turn is opened again for it, unless it is 
   t.same(started, ['worn 1'], 'and once')
 })
 
-t.test('a store that cannot say how it is, is passed over', async (t) => {
+t.test('a store that cannot report its garbage is skipped', async (t) => {
   const { automatic, started, open, end } = thread()
   automatic.opened('broken', 1, { garbage: () => Promise.reject(new Error('closed')) })
   open('worn', WORN)

@@ -20,7 +20,7 @@ const garbage = (some: Partial<GarbageCounts>): GarbageCounts => ({
   ...some,
 })
 
-t.test('what makes a database worth a compaction', async (t) => {
+t.test('when a database is due for a compaction', async (t) => {
   const cases: [what: string, garbage: Partial<GarbageCounts>, isDue: boolean][] = [
     ['nothing to do', {}, false],
     ['a fifth of the file is superseded', { supersededBytes: 2.1 * MB }, true],
@@ -39,7 +39,7 @@ t.test('what makes a database worth a compaction', async (t) => {
   for (const [what, some, expected] of cases) t.equal(isDue(garbage(some), RULES, NOW), expected, what)
 })
 
-t.test('what is left when nothing is to be kept any more need not wait', async (t) => {
+t.test('retained bodies are removed at once when retention is switched off', async (t) => {
   const off = { ...RULES, keepMs: 0 }
   t.equal(isDue(garbage({ oldestRetained: NOW - 1, compactedAt: NOW }), off, NOW), true)
   t.equal(isDue(garbage({}), off, NOW), false)

@@ -38,7 +38,7 @@ async function opened(t: Test, name: string, documents: number, maxOpen = 100) {
 
 const tasksOf = (databases: Databases) => databases.tasks().map(({ database }) => database)
 
-t.test('the call returns at once, and the work is seen while it goes on', async (t) => {
+t.test('the call returns at once, and the task is listed while it runs', async (t) => {
   const { databases, handle, faults } = await opened(t, 'notes', 1000)
   const before = await handle.info(ADMIN)
   const startedAt = Math.floor(Date.now() / 1000)
@@ -59,7 +59,7 @@ t.test('the call returns at once, and the work is seen while it goes on', async 
   t.same(faults, [])
 })
 
-t.test('reads and writes go on meanwhile', async (t) => {
+t.test('reads and writes go on during a compaction', async (t) => {
   const { handle, faults } = await opened(t, 'notes', 800)
   await handle.compact(ADMIN)
   let writes = 0
@@ -69,7 +69,7 @@ t.test('reads and writes go on meanwhile', async (t) => {
   t.same(faults, [])
 })
 
-t.test('a database is not closed for want of room while it is compacted', { skip: !isLinux }, async (t) => {
+t.test('a database is not closed to make room during its compaction', { skip: !isLinux }, async (t) => {
   const { databases, dataDir, handle, faults } = await opened(t, 'notes', 800, 1)
   const others = Array.from({ length: 8 }, (_, n) => `other${n}`)
   for (const name of others) await databases.create(name)
@@ -166,7 +166,7 @@ function fakes() {
   }
 }
 
-t.test('progress is told at once, then a few times a second, and its end always', async (t) => {
+t.test('progress is reported at once, then a few times a second, and the end always', async (t) => {
   const { told, start, progress, end, calls } = fakes()
   start()
   start()
@@ -183,7 +183,7 @@ t.test('progress is told at once, then a few times a second, and its end always'
   await end()
 })
 
-t.test('a fault is told with its end; that the database is gone, or stopping, is none', async (t) => {
+t.test('a fault is reported with the end; deletion and shutdown are no faults', async (t) => {
   for (const [error, isFault] of [
     [new CouchError('internal_server_error', undefined, { cause: new Error('the disk') }), true],
     [new CouchError('insufficient_storage'), true],

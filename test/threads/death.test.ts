@@ -12,7 +12,7 @@ async function kill(t: Test, handle: DatabaseHandle): Promise<void> {
   await t.rejects(handle.open(ADMIN, 'deadly', {}), { code: 'unavailable' })
 }
 
-t.test('pending calls are refused, the next one works, and what was answered is there', async (t) => {
+t.test('pending calls fail, the next one works, and answered writes are there', async (t) => {
   const { databases, faults } = await serveDeadly(t)
   await databases.create('a')
   const a = databases.get('a')
@@ -32,7 +32,7 @@ t.test('pending calls are refused, the next one works, and what was answered is 
   t.match(faults, [{ message: 'a fault of the thread' }])
 })
 
-t.test('whoever watches is told that it is over, and may watch again', async (t) => {
+t.test('watchers get the end, and can watch again', async (t) => {
   const { databases } = await serveDeadly(t)
   await databases.create('a')
   const a = databases.get('a')
@@ -46,7 +46,7 @@ t.test('whoever watches is told that it is over, and may watch again', async (t)
   t.match(events[2], { type: 'committed', updateSeq: 2 })
 })
 
-t.test('the security object is asked for anew', async (t) => {
+t.test('the security object is fetched again', async (t) => {
   const { databases } = await serveDeadly(t)
   await databases.create('a')
   const a = databases.get('a')
@@ -56,7 +56,7 @@ t.test('the security object is asked for anew', async (t) => {
   t.same(await a.securityCopy(), { members: {} })
 })
 
-t.test('the data folder stays held, and databases are made and deleted as before', async (t) => {
+t.test('the data folder stays locked, and databases are created and deleted as before', async (t) => {
   const { databases, dataDir, faults } = await serveDeadly(t)
   await databases.create('a')
   await kill(t, databases.get('a'))
@@ -69,7 +69,7 @@ t.test('the data folder stays held, and databases are made and deleted as before
   t.equal(faults.length, 1)
 })
 
-t.test('so it does when the thread dies that holds it', async (t) => {
+t.test('the data folder stays locked when its own thread dies', async (t) => {
   const { databases, dataDir, faults } = await serveDeadly(t)
   await databases.create('_users')
   await databases.create('a')
@@ -84,7 +84,7 @@ t.test('so it does when the thread dies that holds it', async (t) => {
   t.equal(faults.length, 1)
 })
 
-t.test('it may happen again and again', async (t) => {
+t.test('threads may die repeatedly', async (t) => {
   const { databases, faults } = await serveDeadly(t)
   await databases.create('a')
   const a = databases.get('a')
@@ -96,7 +96,7 @@ t.test('it may happen again and again', async (t) => {
   t.equal(faults.length, 4)
 })
 
-t.test('databases of other threads notice nothing', async (t) => {
+t.test('databases of other threads are not affected', async (t) => {
   const { databases } = await serveDeadly(t)
   for (const name of ['a', 'b']) await databases.create(name)
   const [a, b] = [databases.get('a'), databases.get('b')]
@@ -109,7 +109,7 @@ t.test('databases of other threads notice nothing', async (t) => {
   t.same(await idsOf(b), ['x', 'y'])
 })
 
-t.test('a thread that takes a dead one’s place has the limits of now', async (t) => {
+t.test('a thread that replaces a dead one has the current limits', async (t) => {
   const { databases } = await serveDeadly(t)
   await databases.create('a')
   const a = databases.get('a')
@@ -133,7 +133,7 @@ t.test('a deletion during which the thread dies can be tried again', async (t) =
   await t.resolves(databases.create('a'))
 })
 
-t.test('a server whose thread has died closes in order', async (t) => {
+t.test('a server whose thread has died closes cleanly', async (t) => {
   const { databases, dataDir } = await serveDeadly(t)
   await databases.create('a')
   const a = databases.get('a')

@@ -17,7 +17,7 @@ function noting(ms = 0) {
   return { begun, turns }
 }
 
-t.test('what waits is begun in the order of one database', async (t) => {
+t.test('work of one database starts in order', async (t) => {
   const { begun, turns } = noting()
   for (const piece of ['1', '2', '3']) turns.add('a', piece)
   t.same(begun, [], 'nothing before it is run')
@@ -25,7 +25,7 @@ t.test('what waits is begun in the order of one database', async (t) => {
   t.same(begun, ['1', '2', '3'])
 })
 
-t.test('databases take turns, a piece each', async (t) => {
+t.test('databases take turns, one piece each', async (t) => {
   const { begun, turns } = noting()
   for (const piece of ['a1', 'a2', 'a3', 'b1', 'c1', 'c2']) turns.add(piece[0] as string, piece)
   turns.run()
@@ -46,7 +46,7 @@ t.test(
   },
 )
 
-t.test('what is left is begun later without being asked for', async (t) => {
+t.test('remaining work starts in later turns by itself', async (t) => {
   const { begun, turns } = noting(7)
   for (let n = 0; n < 5; n += 1) turns.add(`d${n}`, `${n}`)
   turns.run()
@@ -54,7 +54,7 @@ t.test('what is left is begun later without being asked for', async (t) => {
   t.same(begun, ['0', '1', '2', '3', '4'])
 })
 
-t.test('what is taken away is not begun', async (t) => {
+t.test('removed work does not start', async (t) => {
   const { begun, turns } = noting()
   for (const piece of ['a1', 'b1', 'a2']) turns.add(piece[0] as string, piece)
   t.same(turns.take('a'), ['a1', 'a2'])
@@ -63,14 +63,14 @@ t.test('what is taken away is not begun', async (t) => {
   t.same(begun, ['b1'])
 })
 
-t.test('all can be begun at once', async (t) => {
+t.test('all work can be started at once', async (t) => {
   const { begun, turns } = noting(3)
   for (let n = 0; n < 6; n += 1) turns.add(`d${n % 2}`, `${n}`)
   turns.runAll()
   t.equal(begun.length, 6)
 })
 
-t.test('work that adds work is served', async (t) => {
+t.test('work can add work', async (t) => {
   const begun: string[] = []
   const turns = new FairQueue<string>((piece) => {
     begun.push(piece)
@@ -81,7 +81,7 @@ t.test('work that adds work is served', async (t) => {
   t.same(begun, ['1', '2'])
 })
 
-t.test('a long piece ends the turn of the loop, so that what was done before it can go out', async (t) => {
+t.test('a long piece ends the turn of the loop, so that finished answers can go out', async (t) => {
   const begun: string[] = []
   const turns = new FairQueue<string>((piece) => begun.push(piece), {
     isLong: (piece) => piece.startsWith('long'),
@@ -98,7 +98,7 @@ t.test('a long piece ends the turn of the loop, so that what was done before it 
   t.same(begun.slice(4), ['short 3'])
 })
 
-t.test('what comes in the turn of a long piece waits, though nothing waited when that began', async (t) => {
+t.test('work that arrives in the turn of a long piece waits', async (t) => {
   const begun: string[] = []
   const turns = new FairQueue<string>((piece) => begun.push(piece), {
     isLong: () => true,
@@ -115,7 +115,7 @@ t.test('what comes in the turn of a long piece waits, though nothing waited when
   t.same(begun, ['1', '2', '3'])
 })
 
-t.test('what comes bit by bit takes no more of a turn than what comes at once', async (t) => {
+t.test('work that arrives bit by bit takes no more of a turn than work that arrives at once', async (t) => {
   const { begun, turns } = noting(2)
   for (let n = 0; n < 10; n += 1) {
     turns.add('a', `${n}`)
@@ -135,14 +135,14 @@ function patient() {
   return { begun, turns }
 }
 
-t.test('what can wait lets others of its database go first, and stays in its order', async (t) => {
+t.test('work that can wait lets others of its database go first, and keeps its order', async (t) => {
   const { begun, turns } = patient()
   for (const piece of ['page 1', 'page 2', 'save 1', 'page 3', 'save 2']) turns.add('a', piece)
   turns.run()
   t.same(begun, ['save 1', 'save 2', 'page 1', 'page 2', 'page 3'])
 })
 
-t.test('it does not wait for ever', async (t) => {
+t.test('work that can wait is served after a bounded number of others', async (t) => {
   const { begun, turns } = patient()
   turns.add('a', 'page 1')
   for (let n = 0; n < 20; n++) turns.add('a', `save ${n}`)
@@ -153,7 +153,7 @@ t.test('it does not wait for ever', async (t) => {
   t.equal(begun.length, 22)
 })
 
-t.test('what is taken away is all of it', async (t) => {
+t.test('removing the work of a database removes both kinds', async (t) => {
   const { turns } = patient()
   for (const piece of ['page 1', 'save 1']) turns.add('a', piece)
   t.equal(turns.size, 2)

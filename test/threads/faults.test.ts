@@ -17,7 +17,7 @@ async function serveFailing(t: Test) {
   return { ...served, told, a, b }
 }
 
-t.test('a read that fails closes the database, which the next call opens anew', async (t) => {
+t.test('a failed read closes the database, and the next call reopens it', async (t) => {
   const { a, b, databases, told } = await serveFailing(t)
   await put(a, 'x')
   await put(b, 'x')
@@ -44,7 +44,7 @@ t.test('a read that fails closes the database, which the next call opens anew', 
   t.same(await idsOf(a), ['x', 'y'])
 })
 
-t.test('a commit that fails is no write, and what was asked beside it is answered', async (t) => {
+t.test('a failed commit writes nothing, and other calls are answered', async (t) => {
   const { a, databases } = await serveFailing(t)
   await put(a, 'x')
   const asked = [put(a, 'y'), put(a, 'unwritable'), put(a, 'z')]
@@ -61,7 +61,7 @@ t.test('a commit that fails is no write, and what was asked beside it is answere
   t.same(databases.faults().databases, [])
 })
 
-t.test('threads that died are counted', async (t) => {
+t.test('dead threads are counted', async (t) => {
   const { databases } = await serve(t, { threadEntry: DEADLY_ENTRY })
   await databases.create('a')
   const a = databases.get('a')

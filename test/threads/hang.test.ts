@@ -55,7 +55,7 @@ function watched() {
   return { pulse, state, watchdog, look, work }
 }
 
-t.test('a thread hangs that works for ten seconds without turning', async (t) => {
+t.test('a thread that works for ten seconds without handling a message hangs', async (t) => {
   const { state, look, work } = watched()
   t.equal(look(10, work(1000)), 0)
   t.equal(look(1, work(1000)), 1)
@@ -64,7 +64,7 @@ t.test('a thread hangs that works for ten seconds without turning', async (t) =>
   t.equal(state.pings, 1, 'it had a message to turn to')
 })
 
-t.test('it does not while it turns, or while nobody waits', async (t) => {
+t.test('a thread does not hang while it handles messages, or while no call waits', async (t) => {
   const { pulse, state, look, work } = watched()
   const turn = () => {
     pulse.turns += 1
@@ -76,7 +76,7 @@ t.test('it does not while it turns, or while nobody waits', async (t) => {
   t.equal(look(100, work(1000)), 0)
 })
 
-t.test('it does not while it is in a call that may take long', async (t) => {
+t.test('a thread does not hang while it is in a call that may take long', async (t) => {
   const { pulse, look, work } = watched()
   pulse.isInLongCall = true
   t.equal(look(1000, work(1000)), 0)
@@ -84,7 +84,7 @@ t.test('it does not while it is in a call that may take long', async (t) => {
   t.equal(look(10, work(1000)), 1, 'and is silent from its end on')
 })
 
-t.test('a thread that waits for a disk, or shares a busy machine, has longer', async (t) => {
+t.test('a thread that waits for a disk, or shares a busy machine, gets longer', async (t) => {
   const { look, work } = watched()
   t.equal(look(60, work(50)), 0)
   t.equal(look(1), 1, 'for ever it has not')
@@ -93,20 +93,20 @@ t.test('a thread that waits for a disk, or shares a busy machine, has longer', a
   t.equal(busy.look(1, busy.work(200)), 1)
 })
 
-t.test('where processor time is unknown, a minute decides', async (t) => {
+t.test('without processor time, a minute decides', async (t) => {
   const { state, look } = watched()
   state.cpuMs = null
   t.equal(look(60), 0)
   t.equal(look(1), 1)
 })
 
-t.test('a thread that has not begun is not silent', async (t) => {
+t.test('a thread that has not started is not silent', async (t) => {
   const { pulse, look, work } = watched()
   pulse.turns = 0
   t.equal(look(100, work(1000)), 0)
 })
 
-t.test('a heartbeat shows what a thread is at', async (t) => {
+t.test('a heartbeat shows what a thread does', async (t) => {
   const memory = heartbeatMemory()
   joinHeartbeat(memory)
   const before = processorMs(readHeartbeat(memory).systemId)
@@ -126,7 +126,7 @@ t.test('a heartbeat shows what a thread is at', async (t) => {
   t.equal(processorMs(0), null)
 })
 
-t.test('a heap limit is what is configured, or a part of the memory', async (t) => {
+t.test('a heap limit is the configured one, or a part of the memory', async (t) => {
   t.equal(heapLimit(null, 512 * MB), 256 * MB)
   t.equal(heapLimit(null, 1536 * MB), 384 * MB)
   t.equal(heapLimit(null, 64_000 * MB), 512 * MB)
@@ -134,7 +134,7 @@ t.test('a heap limit is what is configured, or a part of the memory', async (t) 
   t.ok(heapLimit(null) >= 256 * MB)
 })
 
-t.test('who hangs a thread again and again is refused for longer and longer', async (t) => {
+t.test('a database that hangs its thread repeatedly is refused for longer and longer', async (t) => {
   let now = 0
   const quarantine = new Quarantine(() => now)
   t.notOk(quarantine.has('a') || quarantine.isPaused('a'))
@@ -201,7 +201,7 @@ for (const [id, fault] of [
   )
 }
 
-t.test('logins and the making of databases go on while users’ threads hang', async (t) => {
+t.test('logins and the creation of databases go on while users’ threads hang', async (t) => {
   const { databases, evil } = await shared(t)
   await databases.create('_users')
   const stuck = t.rejects(evil.open(ADMIN, 'hanging', {}), { code: 'unavailable' })
@@ -225,7 +225,7 @@ t.test('a server whose thread hangs closes in time', async (t) => {
   await stuck
 })
 
-t.test('a thread is ended that turns no more, however it is held', async (t) => {
+t.test('a thread that handles no messages is ended, whatever blocks it', async (t) => {
   const worker = new Worker('for (;;);', { eval: true })
   await worker.terminate()
   t.pass('JavaScript can be ended at any place')

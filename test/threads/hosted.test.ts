@@ -61,7 +61,7 @@ t.test('writes are not validated, views and filter functions refused', async (t)
   t.same(faults, [], 'no sandbox thread was started')
 })
 
-t.test('who may not read is told that first', async (t) => {
+t.test('the right to read is checked first', async (t) => {
   const { databases } = await hostedAfter(t)
   const notes = databases.get('notes')
   const nobody = { name: null, roles: [] }

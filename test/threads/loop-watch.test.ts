@@ -11,7 +11,7 @@ async function measured(watch: LoopWatch) {
   }
 }
 
-t.test('the first question begins the measurement, the next ones tell of the time since', async (t) => {
+t.test('the first reading starts the measurement, the next ones report the time since', async (t) => {
   const watch = new LoopWatch()
   t.teardown(() => watch.close())
   t.equal(watch.read(), null)
@@ -20,7 +20,7 @@ t.test('the first question begins the measurement, the next ones tell of the tim
   t.ok(delay.max >= delay.p50)
 })
 
-t.test('one that is closed tells nothing', async (t) => {
+t.test('a closed watch reports nothing', async (t) => {
   const watch = new LoopWatch()
   watch.read()
   watch.close()

@@ -80,7 +80,7 @@ t.test(
   },
 )
 
-t.test('closing breaks off streams, which do not seem to end', async (t) => {
+t.test('closing fails streams, so that they do not look complete', async (t) => {
   const { databases } = await serve(t)
   await databases.create('a')
   const a = databases.get('a')
@@ -94,7 +94,7 @@ t.test('closing breaks off streams, which do not seem to end', async (t) => {
   await t.rejects(rest(), { code: 'unavailable' })
 })
 
-t.test('a second server on one data folder is told who holds it, and the first goes on', async (t) => {
+t.test('a second server on one data folder gets the reason, and the first goes on', async (t) => {
   const { databases, dataDir } = await serve(t)
   await t.rejects(serve(t, { dataDir }), {
     message: `the data folder ${dataDir} is in use by another settee`,

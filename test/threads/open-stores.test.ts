@@ -57,7 +57,7 @@ t.test('the least recently used is closed when there are too many', async (t) =>
   t.same(events, ['open a1', 'open b1', 'open c1', 'closing b', 'closed b'])
 })
 
-t.test('what is in use is never closed, and may be when its use ends', async (t) => {
+t.test('a database in use is not closed until its use ends', async (t) => {
   const { stores, events, touch } = fakes(1)
   const gate = deferred()
   const using = stores.use('a', 1, async (store) => {
@@ -74,7 +74,7 @@ t.test('what is in use is never closed, and may be when its use ends', async (t)
   t.ok(events.includes('closed a'))
 })
 
-t.test('a database is opened again only when its closing is done', async (t) => {
+t.test('a database is reopened only after it is closed', async (t) => {
   const { events, gates, touch } = fakes(1)
   const gate = deferred()
   gates.close = gate.promise
@@ -88,7 +88,7 @@ t.test('a database is opened again only when its closing is done', async (t) => 
   t.same(events.slice(3, 5), ['closed a', 'open a1'])
 })
 
-t.test('a closing that fails keeps nobody from opening', async (t) => {
+t.test('a failed close does not prevent reopening', async (t) => {
   const { touch } = fakes(1, {
     close: () => {
       throw new Error('the disk')
@@ -97,14 +97,14 @@ t.test('a closing that fails keeps nobody from opening', async (t) => {
   for (const name of ['a', 'b', 'a']) t.match(await touch(name), { name, isOpen: true })
 })
 
-t.test('another incarnation of an open database is not there', async (t) => {
+t.test('another incarnation of an open database is not found', async (t) => {
   const { touch } = fakes(2)
   await touch('a', 1)
   await t.rejects(touch('a', 2), { code: 'no_database' })
   t.match(await touch('a', 1), { incarnation: 1 })
 })
 
-t.test('an opening that fails is told to all who wait, and tried again for the next', async (t) => {
+t.test('a failed open fails all waiting calls, and the next call tries again', async (t) => {
   let isBroken = true
   const { touch, events } = fakes(2, {
     open: () => {
@@ -118,7 +118,7 @@ t.test('an opening that fails is told to all who wait, and tried again for the n
   t.same(events, ['open a1'])
 })
 
-t.test('a dropped database is closed at once; whoever works with it finds it gone', async (t) => {
+t.test('a dropped database is closed at once, and its users get no_database', async (t) => {
   const { stores, events, touch } = fakes(2)
   const gate = deferred()
   const using = stores.use('a', 1, async (store) => {
@@ -134,7 +134,7 @@ t.test('a dropped database is closed at once; whoever works with it finds it gon
   t.match(await touch('a', 2), { incarnation: 2 })
 })
 
-t.test('waiting until a database is not in use, and no longer than is said', async (t) => {
+t.test('waiting until a database is unused, within a time limit', async (t) => {
   const { stores, events } = fakes(2)
   const gate = deferred()
   const using = stores.use('a', 1, () => gate.promise)
@@ -148,7 +148,7 @@ t.test('waiting until a database is not in use, and no longer than is said', asy
   await stores.settle('never opened', 100_000)
 })
 
-t.test('what was done before the drop is done', async (t) => {
+t.test('work that ended before the drop keeps its result', async (t) => {
   const { stores } = fakes(2)
   const gate = deferred()
   const using = stores.use('a', 1, async () => {
@@ -162,7 +162,7 @@ t.test('what was done before the drop is done', async (t) => {
   t.equal(await using, 'written')
 })
 
-t.test('dropping waits for a closing under way, and for an opening', async (t) => {
+t.test('a drop waits for a close or open under way', async (t) => {
   const { stores, gates, touch, events } = fakes(1)
   const gate = deferred()
   gates.close = gate.promise
@@ -194,7 +194,7 @@ t.test('a database that cannot be opened can be dropped', async (t) => {
   await t.rejects(opening)
 })
 
-t.test('closing everything waits for what is in use, and refuses the rest', async (t) => {
+t.test('closing everything waits for work under way, and refuses the rest', async (t) => {
   const { stores, events, touch } = fakes(5)
   const gate = deferred()
   const using = stores.use('a', 1, async (store) => {
@@ -213,7 +213,7 @@ t.test('closing everything waits for what is in use, and refuses the rest', asyn
   t.ok(events.includes('closed a'))
 })
 
-t.test('work in the background keeps a database from being closed for want of room', async (t) => {
+t.test('a background task keeps a database open when there are too many', async (t) => {
   const { stores, events, touch } = fakes(1)
   const gate = deferred()
   const working = stores.keepOpen('a', 1, async (store) => {
@@ -230,7 +230,7 @@ t.test('work in the background keeps a database from being closed for want of ro
   t.ok(events.includes('closed a'))
 })
 
-t.test('work in the background does not keep it from being dropped, or closed with all others', async (t) => {
+t.test('a background task does not prevent a drop or the final close', async (t) => {
   for (const end of ['drop', 'closeAll'] as const) {
     const { stores, events } = fakes(2)
     const gate = deferred()

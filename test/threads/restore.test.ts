@@ -25,7 +25,7 @@ async function withCopy(t: Test, served: Served, name = 'notes') {
   return copy
 }
 
-t.test('the database is what it was; who holds the old one hears that it is gone', async (t) => {
+t.test('the database has its earlier content, and watchers of the old one get its end', async (t) => {
   const served = await serve(t)
   const { databases, dataDir } = served
   const copy = await withCopy(t, served)
@@ -58,7 +58,7 @@ t.test('the database is what it was; who holds the old one hears that it is gone
   t.same(await idsOf(databases.get('notes')), ['a', 'b'])
 })
 
-t.test('the name is never free, and what is asked meanwhile waits or is told to come again', async (t) => {
+t.test('the name is never free, and calls in between wait or get unavailable', async (t) => {
   const served = await serve(t)
   const { databases } = served
   const copy = await withCopy(t, served)
@@ -88,7 +88,7 @@ t.test('the name is never free, and what is asked meanwhile waits or is told to 
   t.same((await idsOf(databases.get('notes'))).includes('b'), false)
 })
 
-t.test('of two restores, and a deletion, one comes after the other', async (t) => {
+t.test('restores and deletions of one name run one after the other', async (t) => {
   const served = await serve(t)
   const { databases } = served
   const copy = await withCopy(t, served)
@@ -105,7 +105,7 @@ t.test('of two restores, and a deletion, one comes after the other', async (t) =
   t.same(databases.names(), ['notes'])
 })
 
-t.test('what is no copy changes nothing', async (t) => {
+t.test('a file that is not a copy changes nothing', async (t) => {
   const served = await serve(t)
   const { databases } = served
   const copy = await withCopy(t, served)
@@ -124,7 +124,7 @@ t.test('what is no copy changes nothing', async (t) => {
   t.same(await idsOf(databases.get('notes')), ['a', 'b'])
 })
 
-t.test('the death of the thread that has it open is survived', async (t) => {
+t.test('a restore survives the death of the database’s thread', async (t) => {
   const served = await serve(t, { threadEntry: DEADLY_ENTRY })
   const { databases } = served
   const copy = await withCopy(t, served)
@@ -142,7 +142,7 @@ t.test('the death of the thread that has it open is survived', async (t) => {
   t.equal((await databases.get('notes').info(ADMIN)).doc_count, 1)
 })
 
-t.test('a file that was put back by hand begins anew', async (t) => {
+t.test('a file that was replaced by hand begins anew', async (t) => {
   const { databases } = await serve(t)
   await databases.create('notes')
   await put(databases.get('notes'), 'a')

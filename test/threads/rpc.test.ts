@@ -33,7 +33,7 @@ function owned<T>(value: T): [own: T, transfers: TransferListItem[]] {
   return [ownBytes(value, transfers) as T, transfers]
 }
 
-t.test('the messages of one turn travel as one, in their order', async (t) => {
+t.test('the messages of one turn are posted together, in order', async (t) => {
   const { batch, arrived } = channel(t)
   batch.post(message(1))
   batch.post(message(2))
@@ -42,7 +42,7 @@ t.test('the messages of one turn travel as one, in their order', async (t) => {
   t.same(await arrived(2), [[message(1), message(2)], [message(3)]])
 })
 
-t.test('what was gathered can be posted before the turn ends', async (t) => {
+t.test('a batch can be posted before the turn ends', async (t) => {
   const { batch, arrived } = channel(t)
   batch.post(message(1))
   batch.flush()
@@ -75,7 +75,7 @@ t.test('bytes that own their memory are handed over', async (t) => {
   t.equal(large.length, 0, 'nothing was copied')
 })
 
-t.test('a stretch of larger memory is copied alone', async (t) => {
+t.test('of a part of a larger memory only the part is copied', async (t) => {
   const whole = new Uint8Array(1000).fill(7)
   const [own] = owned(whole.subarray(10, 20))
   t.ok(isWhole(own))
@@ -114,7 +114,7 @@ t.test('values without bytes stay the same', async (t) => {
   t.equal(owned(new Uint8Array(0))[0].length, 0)
 })
 
-t.test('errors of ours keep their name and reason over the wire, causes become text', async (t) => {
+t.test('a CouchError keeps its code and reason, and its cause becomes text', async (t) => {
   const cause = new Error('the disk')
   const packed = structuredClone(packError(new CouchError('forbidden', { why: [1] }, { cause })))
   const error = unpackError(packed)
@@ -123,14 +123,14 @@ t.test('errors of ours keep their name and reason over the wire, causes become t
   t.equal(unpackError(packError(new CouchError('conflict'))).cause, undefined)
 })
 
-t.test('anything else thrown is a fault of ours', async (t) => {
+t.test('any other thrown value becomes an internal_server_error', async (t) => {
   for (const thrown of [new TypeError('x is no function'), 'text', undefined]) {
     t.equal(unpackError(structuredClone(packError(thrown))).code, 'internal_server_error')
   }
   t.match(unpackError(packError(new TypeError('x is no function'))).cause, /x is no function/)
 })
 
-t.test('short bytes become a character each, whatever they are', async (t) => {
+t.test('short bytes become one character each, whatever their values', async (t) => {
   const bytes = Uint8Array.from({ length: 256 }, (_, byte) => byte)
   const text = shortBytesAsTexts(bytes.subarray(1))
   t.equal(text, String.fromCharCode(...bytes.subarray(1)))
@@ -142,7 +142,7 @@ t.test('short bytes become a character each, whatever they are', async (t) => {
   t.equal(shortBytesAsTexts(long), long)
 })
 
-t.test('a short body is bytes again at the other end, and nothing else is taken for one', async (t) => {
+t.test('a short body is bytes again at the other end, and nothing else is mistaken for one', async (t) => {
   const bytes = Buffer.from('{"ä":"€"}')
   const look = { bytes: 'what a user has named so' }
   for (const args of [[look, { bytes }], [{ bytes }, look], [look], [null, 'text', { rev: '1-a' }]]) {
@@ -178,7 +178,7 @@ async function used(): Promise<Flow> {
   return flow
 }
 
-t.test('two chunks go unasked, each further one when one is done with', async (t) => {
+t.test('two chunks are sent unasked, and each further one when the reader has used one up', async (t) => {
   const flow = new Flow()
   t.equal(await flow.next(), true)
   t.equal(await flow.next(), true)
@@ -190,7 +190,7 @@ t.test('two chunks go unasked, each further one when one is done with', async (t
   t.same(third, { value: true })
 })
 
-t.test('where much waits for readers who have stopped, none goes ahead', async (t) => {
+t.test('when many bytes wait for stopped readers, no chunk is sent ahead', async (t) => {
   const crowd = 8 * 1024 * 1024
   addOutgoing(crowd)
   t.teardown(() => removeOutgoing(crowd))
@@ -204,7 +204,7 @@ t.test('where much waits for readers who have stopped, none goes ahead', async (
   t.same(second, { value: true })
 })
 
-t.test('what was pulled ahead is remembered', async (t) => {
+t.test('early pulls are remembered', async (t) => {
   const flow = new Flow()
   flow.pull()
   flow.pull()
@@ -214,7 +214,7 @@ t.test('what was pulled ahead is remembered', async (t) => {
   t.same(fifth, {})
 })
 
-t.test('cancelling ends a wait, and every later one', async (t) => {
+t.test('a cancel ends the current wait and every later one', async (t) => {
   const flow = await used()
   const waiting = flow.next()
   flow.cancel()
@@ -223,14 +223,14 @@ t.test('cancelling ends a wait, and every later one', async (t) => {
   t.equal(flow.isWanted(), false)
 })
 
-t.test('cancelling before the beginning is not lost', async (t) => {
+t.test('a cancel before the start is not lost', async (t) => {
   const flow = new Flow()
   flow.cancel()
   t.equal(flow.isWanted(), false)
   t.equal(await flow.next(), false)
 })
 
-t.test('failing ends a wait with the error, the first that came', async (t) => {
+t.test('a failure ends the wait with the first error', async (t) => {
   const flow = await used()
   const waiting = flow.next()
   flow.fail(new Error('first'))

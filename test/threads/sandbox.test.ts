@@ -18,13 +18,13 @@ async function guarded(
   return { ...served, notes }
 }
 
-t.test('a write is judged by a function on a thread of its own', async (t) => {
+t.test('a function on a sandbox thread validates a write', async (t) => {
   const { notes } = await guarded(t, FORBID)
   await put(notes, 'a', { no: false })
   await t.rejects(put(notes, 'b', { no: true }), { code: 'forbidden', reason: 'not b' })
 })
 
-t.test('every database thread reaches them', async (t) => {
+t.test('every database thread reaches the sandbox threads', async (t) => {
   const { databases } = await guarded(t, FORBID)
   for (const name of ['b', 'c', 'd', 'e']) {
     await databases.create(name)
@@ -35,13 +35,13 @@ t.test('every database thread reaches them', async (t) => {
   }
 })
 
-t.test('what a call may take changes while the server runs', async (t) => {
+t.test('the limits of a call can change while the server runs', async (t) => {
   const { databases, notes } = await guarded(t, 'function () { for (;;); }')
   databases.setSettings({ limits: { ...DEFAULT_LIMITS, functionTimeout: 50 }, rules: DEFAULT_RULES })
   await t.rejects(put(notes, 'a'), { code: 'function_timeout' })
 })
 
-t.test('when the databases are closed, a function that never ends is not waited for', async (t) => {
+t.test('closing does not wait for a function that never ends', async (t) => {
   const { databases, notes } = await guarded(t, 'function () { for (;;); }', {
     settings: { limits: { ...DEFAULT_LIMITS, functionTimeout: 3_600_000 }, rules: DEFAULT_RULES },
   })

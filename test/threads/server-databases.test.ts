@@ -5,7 +5,7 @@ import { DEFAULT_LIMITS, DEFAULT_RULES } from '../../src/core/types.ts'
 import { ADMIN, body, jsonOf, text } from '../documents/helpers.ts'
 import { eventsOf, idsOf, put, serve, until } from './served.ts'
 
-t.test('databases are made, listed in byte order, and removed with their files', async (t) => {
+t.test('databases are created, listed in byte order, and removed with their files', async (t) => {
   const { databases, dataDir } = await serve(t)
   t.match(databases.serverUuid, /^[0-9a-f]{32}$/)
   for (const name of ['b', 'a', 'a/b', '_users']) await databases.create(name)
@@ -24,7 +24,7 @@ t.test('databases are made, listed in byte order, and removed with their files',
   )
 })
 
-t.test('every method answers over the port as it does beside the store', async (t) => {
+t.test('every method answers over the port as on the store’s own thread', async (t) => {
   const { databases } = await serve(t)
   await databases.create('notes')
   const notes = databases.get('notes')
@@ -53,7 +53,7 @@ t.test('every method answers over the port as it does beside the store', async (
   t.equal(await notes.revsLimit(ADMIN), 5)
 })
 
-t.test('a body’s bytes are not taken from a caller whose Buffer is pooled', async (t) => {
+t.test('the bytes of a pooled Buffer are not taken from the caller', async (t) => {
   const { databases } = await serve(t)
   await databases.create('notes')
   const bytes = Buffer.from('{"n":1}')
@@ -61,7 +61,7 @@ t.test('a body’s bytes are not taken from a caller whose Buffer is pooled', as
   t.equal(bytes.toString(), '{"n":1}')
 })
 
-t.test('whoever watches hears of commits and security, and of the end', async (t) => {
+t.test('watchers get commits, security changes, and the end', async (t) => {
   const { databases } = await serve(t)
   for (const name of ['a', 'b']) await databases.create(name)
   const [a, b] = [databases.get('a'), databases.get('b')]
@@ -86,7 +86,7 @@ t.test('whoever watches hears of commits and security, and of the end', async (t
   t.same([ofA.at(-1), ofA.length, ofB], [{ type: 'gone' }, 4, [{ type: 'gone' }]])
 })
 
-t.test('the copy of the security object follows what is stored', async (t) => {
+t.test('the copy of the security object follows the stored one', async (t) => {
   const { databases } = await serve(t)
   await databases.create('a')
   const a = databases.get('a')
@@ -95,7 +95,7 @@ t.test('the copy of the security object follows what is stored', async (t) => {
   t.same(await a.securityCopy(), { members: { names: ['anna'] } }, 'as soon as the writer has his answer')
 })
 
-t.test('new limits count from the next request on', async (t) => {
+t.test('new limits apply from the next request on', async (t) => {
   const { databases } = await serve(t)
   await databases.create('a')
   await put(databases.get('a'), 'x', { text: 'a'.repeat(100) })
@@ -109,7 +109,7 @@ t.test('new limits count from the next request on', async (t) => {
   }
 })
 
-t.test('nothing asked of a deleted database reaches the one of its name that follows', async (t) => {
+t.test('no call to a deleted database reaches the next one of its name', async (t) => {
   const { databases } = await serve(t)
   await databases.create('a')
   const old = databases.get('a')
@@ -142,7 +142,7 @@ t.test('nothing asked of a deleted database reaches the one of its name that fol
   t.match(await fresh.info(ADMIN), { doc_count: 1, update_seq: /^1-/ })
 })
 
-t.test('what is asked before a deletion is done before it', async (t) => {
+t.test('calls before a deletion are done before it', async (t) => {
   const { databases } = await serve(t)
   for (let n = 0; n < 10; n += 1) {
     await databases.create('a')
@@ -152,7 +152,7 @@ t.test('what is asked before a deletion is done before it', async (t) => {
   }
 })
 
-t.test('making and deleting again and again', async (t) => {
+t.test('creating and deleting repeatedly', async (t) => {
   const { databases } = await serve(t)
   const incarnations = new Set<number>()
   for (let n = 0; n < 10; n += 1) {
@@ -169,7 +169,7 @@ t.test('making and deleting again and again', async (t) => {
   t.same(databases.names(), [])
 })
 
-t.test('of two who make one database one succeeds, and of two who delete it', async (t) => {
+t.test('of two concurrent creations one succeeds, and of two deletions', async (t) => {
   const { databases } = await serve(t)
   const results = await Promise.allSettled([databases.create('a'), databases.create('a')])
   t.match(results, [{ status: 'fulfilled' }, { reason: { code: 'file_exists' } }])

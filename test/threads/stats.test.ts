@@ -14,7 +14,7 @@ function commits(threads: readonly ThreadReport[]): number {
   return threads.reduce((sum, { stats }) => sum + (stats === null ? 0 : countOf(stats.commits.writes)), 0)
 }
 
-t.test('threads tell what they have done, and who serves what', async (t) => {
+t.test('threads report their counters and databases', async (t) => {
   const { databases } = await serve(t)
   await databases.create('a')
   await databases.create('b')
@@ -41,7 +41,7 @@ t.test('threads tell what they have done, and who serves what', async (t) => {
   t.equal(updates - (before[1]?.stats?.commits.updates.sum ?? 0), 300)
 })
 
-t.test('a thread that is at work is reported without waiting for its work', async (t) => {
+t.test('a busy thread is reported without waiting for its work', async (t) => {
   const { databases } = await serve(t)
   await databases.create('a')
   const handle = databases.get('a')
@@ -55,7 +55,7 @@ t.test('a thread that is at work is reported without waiting for its work', asyn
   await bulk
 })
 
-t.test('a thread that has died is reported as such, and its counts stay', async (t) => {
+t.test('a dead thread is reported as such, and its counters stay', async (t) => {
   const { databases, faults } = await serve(t, { threadEntry: DEADLY_ENTRY })
   await databases.create('a')
   await put(databases.get('a'), 'x')
@@ -73,7 +73,7 @@ t.test('a thread that has died is reported as such, and its counts stay', async 
   t.ok(commits(await threadsOf(databases)) >= before)
 })
 
-t.test('nothing is asked of threads that are closed', async (t) => {
+t.test('closed threads are not asked', async (t) => {
   const { databases } = await serve(t)
   await databases.create('a')
   await databases.close()

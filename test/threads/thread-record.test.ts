@@ -45,38 +45,41 @@ function commitsIn(stats: ThreadStats | null): number | null {
   return stats && countOf(stats.commits.writes)
 }
 
-t.test('a thread that answers is told of in its own words', async (t) => {
+t.test('a thread that answers is reported with its own statistics', async (t) => {
   const report = await new ThreadRecord().report(new FakeThread(async () => statsAfter(5)), 1, 7)
   t.match(report, { number: 1, isAnswering: true, databases: 7, calls: 4, busySeconds: 1 })
   t.strictSame(report.stats, statsAfter(5))
 })
 
-t.test('one that does not answer in time is told of as it was, and is not asked again', async (t) => {
-  const record = new ThreadRecord(1)
-  const thread = new FakeThread(async () => statsAfter(5))
-  await record.report(thread, 1, 1)
-  let answer: (stats: ThreadStats) => void = () => undefined
-  thread.answer = () =>
-    new Promise((resolve) => {
-      answer = resolve
-    })
-  const late = await record.report(thread, 1, 1)
-  t.equal(late.isAnswering, false)
-  t.equal(commitsIn(late.stats), 5)
-  t.equal((await record.report(thread, 1, 1)).isAnswering, false)
-  t.equal(thread.asked, 2, 'its answer is still waited for')
-  const third = record.report(thread, 1, 1)
-  answer(statsAfter(6))
-  t.match(await third, { isAnswering: true })
-  t.equal(commitsIn((await third).stats), 6)
-})
+t.test(
+  'a thread that does not answer in time is reported with its last statistics, and not asked again',
+  async (t) => {
+    const record = new ThreadRecord(1)
+    const thread = new FakeThread(async () => statsAfter(5))
+    await record.report(thread, 1, 1)
+    let answer: (stats: ThreadStats) => void = () => undefined
+    thread.answer = () =>
+      new Promise((resolve) => {
+        answer = resolve
+      })
+    const late = await record.report(thread, 1, 1)
+    t.equal(late.isAnswering, false)
+    t.equal(commitsIn(late.stats), 5)
+    t.equal((await record.report(thread, 1, 1)).isAnswering, false)
+    t.equal(thread.asked, 2, 'its answer is still waited for')
+    const third = record.report(thread, 1, 1)
+    answer(statsAfter(6))
+    t.match(await third, { isAnswering: true })
+    t.equal(commitsIn((await third).stats), 6)
+  },
+)
 
-t.test('one that never answered has nothing to tell', async (t) => {
+t.test('a thread that never answered has no statistics', async (t) => {
   const report = await new ThreadRecord(1).report(new FakeThread(silent), 2, 0)
   t.match(report, { number: 2, isAnswering: false, stats: null, busySeconds: 1 })
 })
 
-t.test('what was counted never falls, though a thread dies and another follows', async (t) => {
+t.test('counters never fall, even when a thread dies and is replaced', async (t) => {
   const record = new ThreadRecord(1)
   const first = new FakeThread(async () => statsAfter(5))
   await record.report(first, 1, 1)

@@ -41,7 +41,7 @@ async function texts(stream: AsyncIterable<Uint8Array>): Promise<string[]> {
   return found
 }
 
-t.test('answers reach those who asked', async (t) => {
+t.test('answers reach their callers', async (t) => {
   const { ask } = scripted(t)
   const answers = [1, { a: 2 }, null, undefined].map((value) => ask([{ type: 'answer', value }]))
   t.same(await Promise.all(answers), [1, { a: 2 }, null, undefined])
@@ -71,7 +71,7 @@ t.test(
   },
 )
 
-t.test('a reader that gives up cancels, and waits until the thread has let go', async (t) => {
+t.test('a reader that stops early cancels, and waits until the thread has ended the stream', async (t) => {
   const { stream, ask } = scripted(t)
   for await (const _ of stream([chunk('a'), chunk('late')])) break
   t.match(await ask('seen'), { cancel: 1 })
@@ -80,7 +80,7 @@ t.test('a reader that gives up cancels, and waits until the thread has let go', 
   t.match(await ask('seen'), { cancel: 1 }, 'one that was never read is not known there')
 })
 
-t.test('a stream that fails after it was given up harms nobody', async (t) => {
+t.test('a stream that fails after its reader has stopped has no effect', async (t) => {
   const { stream, ask } = scripted(t)
   const chunks = stream([chunk('a'), chunk('b'), failed])
   await chunks.next()
@@ -88,7 +88,7 @@ t.test('a stream that fails after it was given up harms nobody', async (t) => {
   t.equal(await ask([{ type: 'answer', value: 'fine' }]), 'fine')
 })
 
-t.test('replies to nobody are ignored, events are told', async (t) => {
+t.test('replies to unknown calls are ignored, and events are reported', async (t) => {
   const { ask, events } = scripted(t)
   const event = { type: 'committed', incarnation: 3, updateSeq: 7 }
   await ask([
@@ -100,7 +100,7 @@ t.test('replies to nobody are ignored, events are told', async (t) => {
   t.match(events, [event])
 })
 
-t.test('a thread that dies fails all who wait, and whoever asks later', async (t) => {
+t.test('when a thread dies, its calls fail, and so do later ones', async (t) => {
   const { thread, ask, stream } = scripted(t)
   const calls = [ask([]), ask([])]
   const chunks = stream([chunk('a')])
@@ -115,7 +115,7 @@ t.test('a thread that dies fails all who wait, and whoever asks later', async (t
   thread.tell({ type: 'settings', settings: DEFAULT_SETTINGS })
 })
 
-t.test('a reader may give up a stream whose thread has died', async (t) => {
+t.test('a reader can stop reading a stream whose thread has died', async (t) => {
   const { stream, ask } = scripted(t)
   const chunks = stream([chunk('a')])
   await chunks.next()
@@ -123,7 +123,7 @@ t.test('a reader may give up a stream whose thread has died', async (t) => {
   t.match(await chunks.return(undefined), { done: true })
 })
 
-t.test('the death tells its cause', async (t) => {
+t.test('the error of a dead thread has its cause', async (t) => {
   const { ask } = scripted(t)
   const error = await ask('die').catch((thrown: Error) => thrown)
   t.match((error as Error).cause, { message: 'the thread has died' })
@@ -137,7 +137,7 @@ t.test('stopping is idempotent and leaves no fault', async (t) => {
   t.equal(await thread.ended, undefined)
 })
 
-t.test('a file that is no thread is a death like another', async (t) => {
+t.test('a missing entry file counts as the death of the thread', async (t) => {
   const none = () => undefined
   const thread = new Thread(new URL('./no-such-file.mjs', import.meta.url), OPTIONS, none)
   await t.rejects(thread.ask({ type: 'stop' }), { code: 'unavailable' })
@@ -146,7 +146,7 @@ t.test('a file that is no thread is a death like another', async (t) => {
   await turn()
 })
 
-t.test('flags of the process that a thread takes', async (t) => {
+t.test('which flags of the process a thread takes over', async (t) => {
   const flags = ['--max-old-space-size=100', '--cpu-prof', '--input-type=module', '--trace-gc', '--expose-gc']
   t.same(threadFlags(flags), ['--cpu-prof'])
 })

@@ -21,7 +21,7 @@ function opened(found: Readonly<Record<string, ErrorName | Error | null>>) {
   return { opened: () => entries } as unknown as OpenStores<never>
 }
 
-t.test('what cannot be read, and what is no news', async (t) => {
+t.test('which databases count as unreadable', async (t) => {
   const found = await unreadable(
     opened({
       well: null,

@@ -3,7 +3,7 @@ import t from 'tap'
 import { UpdateNotes } from '../../src/threads/update-notes.ts'
 import { until } from './served.ts'
 
-t.test('writes of a while are one note, and what comes meanwhile is the next', async (t) => {
+t.test('the writes of a while are one note, and writes during it are the next', async (t) => {
   const noted: string[][] = []
   const notes = new UpdateNotes({ note: async (names) => noted.push([...names].sort()), delay: 5 })
   for (let i = 0; i < 100; i++) notes.add(`db${i % 3}`)
@@ -17,7 +17,7 @@ t.test('writes of a while are one note, and what comes meanwhile is the next', a
   t.equal(noted.length, 2, 'there was nothing left')
 })
 
-t.test('what could not be noted is tried again', async (t) => {
+t.test('a failed note is tried again', async (t) => {
   const tried: string[][] = []
   const note = async (names: readonly string[]) => {
     tried.push([...names])
@@ -31,7 +31,7 @@ t.test('what could not be noted is tried again', async (t) => {
   t.equal(tried.length, 3)
 })
 
-t.test('closing notes what is left at once, in bounded pieces', async (t) => {
+t.test('closing notes the rest at once, in bounded batches', async (t) => {
   const sizes: number[] = []
   const notes = new UpdateNotes({ note: async (names) => sizes.push(names.length), delay: 1e6 })
   for (let i = 0; i < 1200; i++) notes.add(`db${i}`)

@@ -30,7 +30,7 @@ async function untilTold(
   }
 }
 
-t.test('many writes to several databases are few notes, and listeners hear of them', async (t) => {
+t.test('many writes to several databases are few notes, and listeners are called', async (t) => {
   const { databases } = await serve(t)
   let heard = 0
   const forget = databases.watchUpdates(() => {
@@ -59,7 +59,7 @@ t.test('many writes to several databases are few notes, and listeners hear of th
   t.equal(heard, before)
 })
 
-t.test('closing notes what was written last', async (t) => {
+t.test('closing notes the last writes', async (t) => {
   const { databases, dataDir } = await serve(t)
   await databases.create('a')
   await put(databases.get('a'), 'x')
@@ -67,7 +67,7 @@ t.test('closing notes what was written last', async (t) => {
   t.same(await told((await serve(t, { dataDir })).databases), ['1 a created', '2 a updated'])
 })
 
-t.test('a thread that dies may have kept writes to itself: its databases count as written to', async (t) => {
+t.test('the databases of a dead thread count as written to', async (t) => {
   const { databases } = await serve(t, { threadEntry: DEADLY_ENTRY })
   await databases.create('a')
   await t.rejects(databases.get('a').open(ADMIN, 'deadly', {}), { code: 'unavailable' })
