@@ -116,7 +116,7 @@ t.test('mobile/sync passes notes and drops files, tombstones too, in every feed'
   t.match(json.results[0], { id: 'note:2', deleted: true, doc: { _id: 'note:2', _deleted: true } })
 })
 
-t.test('feeds that wait hear of what passes alone', async (t) => {
+t.test('waiting feeds get only matching changes', async (t) => {
   const client = await withNotes(t)
   const query = 'filter=mobile/sync&since=now&heartbeat=60000'
   const longpoll = client.open(`/db/_changes?feed=longpoll&${query}`)
@@ -268,14 +268,14 @@ t.test('the object req, protocol.md 9.2', async (t) => {
   t.match(await told('POST', 'a=b', { x: 1 }), { method: 'POST', body: { x: 1 } })
 })
 
-t.test('a filter reads parameters of its own', async (t) => {
+t.test('a filter reads its own parameters', async (t) => {
   const { ask } = await withNotes(t)
   const ids = async (query: string) => idsIn((await ask('GET', `/db/_changes?${query}`)).text)
   t.same(await ids('filter=mobile/ofType&type=a'), ['note:1', 'file:3'])
   t.same(await ids('filter=mobile/ofType&type=b'), [])
 })
 
-t.test('a filter that throws, loops for ever or eats memory is an error for its request alone', async (t) => {
+t.test('a filter that throws, loops or runs out of memory fails only its own request', async (t) => {
   const { ask, open } = await withNotes(t)
   const config = '/_node/_local/_config/couchdb/os_process_timeout'
   await ask('PUT', config, '"500"')
@@ -317,7 +317,7 @@ t.test('a filter that throws, loops for ever or eats memory is an error for its 
   for (const { body } of healthy) body.on('error', () => {}).destroy()
 })
 
-t.test('a filter that fails for a later document cuts its own feed alone', async (t) => {
+t.test('a filter that fails later cuts only its own feed', async (t) => {
   const { ask, open } = await withNotes(t)
   const filters = { picky: "(doc) => { if (doc.bad) throw new Error('no'); return true }", sync: SYNC }
   await ask('PUT', '/db/_design/bad', { filters })
@@ -359,7 +359,7 @@ t.test(
   },
 )
 
-t.test('a changed filter counts in a feed that is open, a removed one cuts it', async (t) => {
+t.test('a changed filter applies to open feeds, a removed one cuts them', async (t) => {
   const client = await withNotes(t)
   const { ask, open } = client
   const { body } = await open('/db/_changes?filter=mobile/sync&feed=continuous&since=now&heartbeat=60000')

@@ -155,7 +155,7 @@ t.test('ETag and 304 until something changes', async (t) => {
   t.equal((await ask('GET', '/db/_changes', undefined, { 'if-none-match': etag })).status, 200)
 })
 
-t.test('HEAD gets the head alone, of a waiting feed too', async (t) => {
+t.test('HEAD gets only the head, also of a waiting feed', async (t) => {
   const { ask } = await connectToVectors(t)
   for (const query of ['', '?feed=longpoll&since=now&heartbeat=1000', '?feed=continuous&heartbeat=1000']) {
     const { status, text, headers } = await ask('HEAD', `/db/_changes${query}`)
@@ -217,7 +217,7 @@ t.test('a longpoll sends its head at once and wakes with a write', async (t) => 
   t.match(JSON.parse(await text), { results: [{ id: 'd', changes: [{ rev: json.rev }] }], pending: 0 })
 })
 
-t.test('what a PouchDB that follows asks for', async (t) => {
+t.test('the requests of a live PouchDB replication', async (t) => {
   const { ask, open } = await connectToVectors(t)
   const known = await ask('GET', '/db/_changes?style=all_docs&since=0&limit=100')
   const since = String(known.json.last_seq)
@@ -229,7 +229,7 @@ t.test('what a PouchDB that follows asks for', async (t) => {
     t.match(JSON.parse(text), { results: [{ id: 'd' }, { id: 'e' }] })
 })
 
-t.test('a continuous feed sends each line when it is written, compressed too', async (t) => {
+t.test('a continuous feed sends each line at once, also compressed', async (t) => {
   const { ask, open } = await connectToVectors(t)
   const plain = await open('/db/_changes?feed=continuous&since=now')
   const packed = await open('/db/_changes?feed=continuous&since=now', { 'accept-encoding': 'gzip, br' })
@@ -292,7 +292,7 @@ t.test('feeds end when the server or their database is secured', async (t) => {
   annas.body.on('error', () => {}).destroy()
 })
 
-t.test('many pages make one answer', async (t) => {
+t.test('one answer from many pages', async (t) => {
   const { ask } = await connect(t)
   await ask('PUT', '/db')
   const docs = Array.from({ length: 1234 }, (_, i) => ({ _id: `d${i}`, text: 'x'.repeat(500) }))
@@ -311,7 +311,7 @@ t.test('a compressed answer is whole', async (t) => {
   t.equal((JSON.parse(text) as { results: unknown[] }).results.length, 3)
 })
 
-t.test('a server stops at once, whoever follows and comes back', async (t) => {
+t.test('a server stops at once, even if clients reconnect', async (t) => {
   const server = await startTestServer(t)
   const { ask, open } = await connectToVectors(t, server)
   const follow = async () => {

@@ -31,7 +31,7 @@ const LIVESYNC = {
   singlenode: true,
 }
 
-t.test('a single node is set up, and setting it up again changes nothing', async (t) => {
+t.test('a single node is set up, and a second setup changes nothing', async (t) => {
   const { call, setUp, text, log } = await start(t)
   t.match(await call('GET', '/_cluster_setup'), { status: 200, json: { state: 'cluster_disabled' } })
   const auth = 'anna:long secret'
@@ -59,7 +59,7 @@ t.test('a single node is set up, and setting it up again changes nothing', async
   t.notMatch(await log(), /long secret|another"/)
 })
 
-t.test('the databases that are named are made', async (t) => {
+t.test('the named databases are created', async (t) => {
   const { call, setUp } = await start(t)
   const state = async (names: unknown) =>
     (await call('GET', `/_cluster_setup?ensure_dbs_exist=${encodeURIComponent(JSON.stringify(names))}`)).json
@@ -78,7 +78,7 @@ t.test('the databases that are named are made', async (t) => {
   t.equal((await setUp(finish, { auth })).status, 400)
 })
 
-t.test('what is refused, and changes nothing', async (t) => {
+t.test('refusals change nothing', async (t) => {
   const { call, setUp, text } = await start(t)
   const before = await text()
   const databases = (await call('GET', '/_all_dbs')).text
@@ -122,7 +122,7 @@ t.test('what is refused, and changes nothing', async (t) => {
   t.equal((await call('GET', '/_all_dbs')).text, databases)
 })
 
-t.test('the state is told by the rules of CouchDB', async (t) => {
+t.test("the state follows CouchDB's rules", async (t) => {
   const state = (keys: Record<string, string>, hasAdmin: boolean, hasDatabases: boolean) =>
     clusterState({ get: (section, key) => keys[`${section}/${key}`] }, { hasAdmin, hasDatabases })
   const local = { 'chttpd/bind_address': '127.0.0.1' }

@@ -1,4 +1,4 @@
-/** What a hostile network sends: requests that two readers would take apart differently, and clients that dawdle. */
+/** Hostile clients: ambiguous requests (smuggling), and connections that are kept busy or open. */
 import { connect as openSocket, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { gzipSync } from 'node:zlib'
@@ -10,7 +10,7 @@ import { speak } from './raw.ts'
 
 const POST = 'POST /db HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n'
 const CHUNKED = '2\r\n{}\r\n0\r\n\r\n'
-/** What would be read as the next request by whoever loses count. */
+/** Bytes that a server with the wrong length would take for the next request. */
 const INNER = 'DELETE /inner HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n'
 
 const withLength = (...lines: string[]) => `${POST}${lines.join('\r\n')}\r\n\r\n{}`
@@ -69,7 +69,7 @@ const REFUSED: Readonly<Record<string, string>> = {
   'the preface of HTTP/2': 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n',
 }
 
-/** Read once: the next request is the next one. By what each is answered. */
+/** Requests that are read one way, with the answers of all requests. */
 const READ: Readonly<Record<string, readonly [words: string, status: number]>> = {
   'a tab before the length': [withLength('Content-Length:\t2'), 201],
   'noughts before the length': [withLength('Content-Length: 002'), 201],
@@ -107,7 +107,7 @@ async function smuggle(url: string, call: Call, words: string) {
   return { statuses, isInnerServed: (await call('GET', '/inner')).status === 404 }
 }
 
-t.test('what two readers could take apart differently is refused or read once', async (t) => {
+t.test('ambiguous requests are refused or read one way', async (t) => {
   const server = await startTestServer(t)
   const call = connect(t, server)
   await call('PUT', '/db')
@@ -126,7 +126,7 @@ t.test('what two readers could take apart differently is refused or read once', 
   }
 })
 
-/** A connection that says something, and what comes back. */
+/** Sends bytes on a connection. @returns the answer */
 function open(t: Test, port: number, words = '') {
   const socket = openSocket(port, '127.0.0.1')
   t.after(() => socket.destroy())
@@ -178,7 +178,7 @@ t.test(
   },
 )
 
-t.test('what stands behind the last request takes no answer before it', async (t) => {
+t.test('bytes after the last request do not destroy earlier answers', async (t) => {
   const server = await startTestServer(t)
   const call = connect(t, server)
   await call('PUT', '/db')
@@ -201,7 +201,7 @@ t.test('what stands behind the last request takes no answer before it', async (t
   t.equal(text.match(/HTTP\/1\.1 200/g)?.length, 2, 'and nothing else is answered')
 })
 
-t.test('a head that comes drop by drop is ended', async (t) => {
+t.test('a head that arrives too slowly is cut', async (t) => {
   const { port } = await startMemoryServer(t, {}, undefined, { headTimeoutMs: 200 })
   const slow = open(t, port, 'GET / HTTP/1.1\r\nHost: localhost\r\nX: ')
   drip(t, slow.socket, 'y')
@@ -215,7 +215,7 @@ t.test('a head that comes drop by drop is ended', async (t) => {
   t.match(await second.closed, /^HTTP\/1\.1 200 .*HTTP\/1\.1 408 /s, 'also on a connection that was used')
 })
 
-t.test('a body that comes drop by drop is ended, one that goes on is not', async (t) => {
+t.test('a body that arrives too slowly is cut, a steady one is not', async (t) => {
   const { port, url, lines } = await startMemoryServer(t, { 'settee/body_timeout': '1' })
   const call = connect(t, { url })
   await call('PUT', '/db')
@@ -264,7 +264,7 @@ t.test('idle connections make room for new ones, the longest idle first', async 
   await until(() => silent.filter(({ socket }) => socket.closed).length >= 46)
 })
 
-t.test('where all are busy, further ones are refused with a reason', async (t) => {
+t.test('if all are busy, further ones are refused with a reason', async (t) => {
   const { url } = await startTestServer(t)
   const call = connect(t, { url })
   const port = Number(new URL(url).port)

@@ -1,4 +1,4 @@
-/** What HTTP/2 lets a client do that others pay for: long heads, many streams, answers that nobody takes, going without a word. */
+/** Limits of HTTP/2: long heads, many streams, answers that are not read, clients that vanish. */
 import { once } from 'node:events'
 import { constants } from 'node:http2'
 import { getDefaultHighWaterMark, setDefaultHighWaterMark } from 'node:stream'
@@ -70,7 +70,7 @@ t.test('more requests than a connection may have under way', async (t) => {
   t.ok(most <= 128, `${most} at once`)
 })
 
-t.test('answers that are taken slowly', async (t) => {
+t.test('answers that are read slowly', async (t) => {
   const { secureUrl, tls, app } = await startWithFile(t)
   const { ask, open, session } = await openSession(t, secureUrl, tls.cert)
   // A paused client takes a high-water mark and then a window (64 kB) of each stream. At Node's default, 64 kB since Node 22,
@@ -98,7 +98,7 @@ t.test('answers that are taken slowly', async (t) => {
   session.close()
 })
 
-t.test('a client that goes', async (t) => {
+t.test('a client that leaves', async (t) => {
   const { secureUrl, tls, app } = await startWithFile(t)
   const ways = [
     ['closes its side', (socket) => socket.end()],
@@ -128,7 +128,7 @@ t.test('a client that goes', async (t) => {
   }
 })
 
-t.test('a connection that takes nothing at all is ended when nothing is asked on it any more', async (t) => {
+t.test('a connection that reads nothing is ended once it has no requests', async (t) => {
   let answer: ResponseStream | undefined
   const options = { idleMs: 100 }
   const begin = (app: Parameters<NonNullable<Parameters<typeof startSecureMemoryServer>[2]>>[0]) => {
@@ -148,7 +148,7 @@ t.test('a connection that takes nothing at all is ended when nothing is asked on
   t.equal(app.requestTally.counts().underWay, 0)
 })
 
-t.test('what HTTP/2 forbids', async (t) => {
+t.test('requests that HTTP/2 forbids', async (t) => {
   const { secureUrl, tls, app } = await startSecureMemoryServer(t)
   const { ask } = await openSession(t, secureUrl, tls.cert)
   await ask('PUT /db')
@@ -183,7 +183,7 @@ t.test('what HTTP/2 forbids', async (t) => {
   t.match(await ask('GET /db/a'), { status: 404 }, 'and nothing of them is kept')
 })
 
-t.test('frames that ask for nothing', async (t) => {
+t.test('useless frames', async (t) => {
   const { secureUrl, tls } = await startSecureMemoryServer(t)
   const many = (one: Buffer) => Buffer.concat(Array<Buffer>(1000).fill(one))
   let id = 1
@@ -218,7 +218,7 @@ t.test('frames that ask for nothing', async (t) => {
   await Promise.all(cut)
 })
 
-t.test('a busy client is not taken for a flood', async (t) => {
+t.test('a busy client is no flood', async (t) => {
   const { secureUrl, tls } = await startSecureMemoryServer(t)
   const { ask, open, session } = await openSession(t, secureUrl, tls.cert)
   await ask('PUT /db')
@@ -238,7 +238,7 @@ t.test('a busy client is not taken for a flood', async (t) => {
   t.ok(feed.text().length > 0)
 })
 
-t.test('a method that nobody knows is as little HTTP as over HTTP/1', async (t) => {
+t.test('an unknown method is refused as over HTTP/1', async (t) => {
   const { secureUrl, tls, app, lines } = await startSecureMemoryServer(t)
   const { ask } = await openSession(t, secureUrl, tls.cert)
   for (const body of [undefined, '{}']) {
@@ -293,7 +293,7 @@ t.test('bodies and answers of other kinds', async (t) => {
     t.match(await ask('GET /db/trailers'), { json: { text: 'ä' } })
   })
 
-  t.test('a body that is packed, cut short, or far larger than it looks', async (t) => {
+  t.test('a body that is compressed, cut, or inflates a lot', async (t) => {
     const packed = gzipSync('{"text":"packed"}')
     t.match(await ask('PUT /db/packed', { body: packed, headers: gzip }), { status: 201 })
     t.match(await ask('GET /db/packed'), { json: { text: 'packed' } })
@@ -303,7 +303,7 @@ t.test('bodies and answers of other kinds', async (t) => {
     t.match(await ask('PUT /db/bomb', { body: bomb, headers: gzip }), { status: 413 })
   })
 
-  t.test('answers that are packed, whole and in pieces', async (t) => {
+  t.test('compressed answers, whole and streamed', async (t) => {
     await ask('PUT /db/long', { body: JSON.stringify({ text: 'x'.repeat(5000) }) })
     for (const path of ['/db/long', '/db/_all_docs?include_docs=true', '/db/_changes?include_docs=true']) {
       const { headers, isWhole } = await ask(`GET ${path}`, { headers: { 'accept-encoding': 'gzip' } })
@@ -329,7 +329,7 @@ t.test('bodies and answers of other kinds', async (t) => {
     t.notOk('content-length' in same.headers, 'whose length would be that of the answer with 200')
   })
 
-  t.test('what the log says of a request', async (t) => {
+  t.test('log lines of a request', async (t) => {
     const { text } = await ask('GET /db/long?attachments=true')
     const line = lines.map((each) => JSON.parse(each)).findLast(({ path }) => path === '/db/long')
     t.match(line, { method: 'GET', address: '127.0.0.1', status: 200, bytes: text.length })
@@ -342,7 +342,7 @@ t.test('bodies and answers of other kinds', async (t) => {
     t.match(answer.headers, { 'access-control-allow-origin': 'app://obsidian.md' })
   })
 
-  t.test('a frame of no use is passed over', async (t) => {
+  t.test('a useless frame is ignored', async (t) => {
     const socket = await openFrames(secureUrl, tls.cert)
     socket.write(frame('settings', 0, Buffer.alloc(0)))
     socket.write(requestHead(1, { ...HEAD, ':path': '/_up', te: 'trailers' }, true))

@@ -60,7 +60,7 @@ t.test('chooseEncoding', async (t) => {
   for (const [header, waits, encoding] of cases) t.equal(chooseEncoding(header, waits), encoding, `${header}`)
 })
 
-t.test('gzip made of pieces is one member that any reader takes', async (t) => {
+t.test('gzip made of pieces is one valid member', async (t) => {
   const encoder = makeEncoder('gzip')
   const texts = ['{"results":[\n', '\n', 'ä'.repeat(100_000), '', 'end']
   const sent = [encoder.head]
@@ -71,7 +71,7 @@ t.test('gzip made of pieces is one member that any reader takes', async (t) => {
   t.equal(gunzipSync(Buffer.concat([empty.head, await empty.finish()])).length, 0)
 })
 
-t.test('each piece can be read when it is written', async (t) => {
+t.test('each piece can be decoded at once', async (t) => {
   const encoder = makeEncoder('gzip')
   const reader = createGunzip()
   let read = ''
@@ -130,7 +130,7 @@ t.test('a strong ETag becomes weak, and Vary is added to', async (t) => {
   await Promise.all([plain.body.dump(), packed.body.dump()])
 })
 
-t.test('an error before the first piece is an answer of its own', async (t) => {
+t.test('an error before the first piece gets a proper answer', async (t) => {
   const url = await serve(t, (request, reply) => {
     const next = () => Promise.reject(Object.assign(new Error('refused'), { statusCode: 403 }))
     return sendStream(request, reply, { status: 200, chunks: { [Symbol.asyncIterator]: () => ({ next }) } })
@@ -140,7 +140,7 @@ t.test('an error before the first piece is an answer of its own', async (t) => {
   await body.dump()
 })
 
-t.test('an error behind the first piece breaks the connection', async (t) => {
+t.test('an error after the first piece breaks the connection', async (t) => {
   const url = await serve(t, (request, reply) => {
     const chunks = (async function* () {
       yield bytes('[1,')
@@ -154,7 +154,7 @@ t.test('an error behind the first piece breaks the connection', async (t) => {
   await t.rejects(body.text())
 })
 
-t.test('HEAD gets the head alone', async (t) => {
+t.test('HEAD gets only the head', async (t) => {
   let returned = false
   const url = await serve(t, (request, reply) => {
     const chunks = (async function* () {
@@ -174,7 +174,7 @@ t.test('HEAD gets the head alone', async (t) => {
   t.ok(returned)
 })
 
-t.test('the head goes out at once, also when nothing is written yet', async (t) => {
+t.test('the head is sent at once, even before the first piece', async (t) => {
   let stream: ResponseStream | undefined
   const url = await serve(t, async (request, reply) => {
     stream = openStream(request, reply, { status: 200, waits: true })
@@ -186,7 +186,7 @@ t.test('the head goes out at once, also when nothing is written yet', async (t) 
   t.equal(await body.text(), 'later')
 })
 
-t.test('a client that goes returns the iterator, also one that is waiting', async (t) => {
+t.test('a client that leaves ends the iterator, even while it waits', async (t) => {
   const returned = signal()
   const url = await serve(t, (request, reply) => {
     let asked = 0
@@ -206,7 +206,7 @@ t.test('a client that goes returns the iterator, also one that is waiting', asyn
   await returned.given
 })
 
-t.test('so it is when the answer had not had its turn, behind another', async (t) => {
+t.test('the same for a pipelined answer that waits for its turn', async (t) => {
   const opened: ResponseStream[] = []
   const both = signal()
   const url = await serve(t, async (request, reply) => {
@@ -222,7 +222,7 @@ t.test('so it is when the answer had not had its turn, behind another', async (t
   await Promise.all(gone)
 })
 
-t.test('a slow reader holds back what is made for it', async (t) => {
+t.test('a slow reader slows its stream down', async (t) => {
   let made = 0
   const stopped = signal()
   const url = await serve(t, (request, reply) => {
@@ -252,7 +252,7 @@ t.test('a slow reader holds back what is made for it', async (t) => {
   await stopped.given
 })
 
-t.test('an answer that breaks off is logged by its request, as an error only where it is one', async (t) => {
+t.test('a broken answer is logged once, as an error only if it is one', async (t) => {
   const log: string[] = []
   const causes = [new CouchError('no_database'), new CouchError('function_error'), new Error('unforeseen')]
   async function* broken(cause: unknown): AsyncGenerator<Uint8Array> {
@@ -276,7 +276,7 @@ t.test('an answer that breaks off is logged by its request, as an error only whe
   t.match(breaks, Array(3).fill({ id: /^req-/, method: 'GET', route: '/' }))
 })
 
-t.test('bytes that are sent as they are stay until they are written', async (t) => {
+t.test('bytes stay until they are written', async (t) => {
   const both = signal()
   async function* letter(text: string): AsyncGenerator<Uint8Array> {
     await both.given
@@ -302,7 +302,7 @@ t.test('bytes that are sent as they are stay until they are written', async (t) 
   t.ok(text.includes('z'.repeat(20_000)))
 })
 
-t.test('short and long pieces are chunks alike, whatever their bytes', async (t) => {
+t.test('short and long pieces are valid chunks, whatever their bytes', async (t) => {
   const short = Buffer.from(Uint8Array.from({ length: 256 }, (_, byte) => byte))
   const long = Buffer.alloc(40_000, 'l')
   const sent = [short, long, Buffer.from('ä€\n'), short]
@@ -322,7 +322,7 @@ t.test('short and long pieces are chunks alike, whatever their bytes', async (t)
   t.same(body, Buffer.concat([...framed, '0\r\n\r\n'].map((part) => Buffer.from(part as string))))
 })
 
-t.test('who speaks HTTP/1.0 gets pieces without frames', async (t) => {
+t.test('HTTP/1.0 clients get pieces without chunks', async (t) => {
   const { port } = new URL(await serve(t, answerWith('a', 'b\n')))
   const socket = connect(Number(port), '127.0.0.1')
   socket.write('GET / HTTP/1.0\r\n\r\n')

@@ -52,7 +52,7 @@ const ROWS = TABLES.flatMap((table) =>
   Object.entries(table).flatMap(([url, rows]) => rows.map((row) => ({ url, row }))),
 )
 
-/** What the paths of each rule answer to methods that they have not. */
+/** The answers of each rule's paths to methods that they do not have. */
 const RULES: Readonly<Record<Access, (status: number) => Statuses>> = {
   public: anybody,
   user: accounts,
@@ -71,7 +71,7 @@ function partsOf([line]: Row): [method: string, path: string] {
   return [line.slice(0, at), line.slice(at + 1)]
 }
 
-t.test('there is a row for every method of every path, and each is of the path that it names', async (t) => {
+t.test('every method of every path has a row', async (t) => {
   // Nothing is done, and the answer says which path was meant; that holds for what access.ts refuses as well.
   const { app, url } = await startMemoryServer(t, {}, (app) => {
     app.addHook('onRequest', async (_request, reply) => reply.code(204).send())
@@ -108,7 +108,7 @@ for (const condition of CONDITIONS) {
         ROWS.map(({ row }) => row),
       )
     })
-    await t.test('methods that a path has not', async (t) => {
+    await t.test('methods that a path does not have', async (t) => {
       const { app } = await startMemoryServer(t)
       const rows = app.paths.flatMap(({ url, methods, access }) => {
         const row = ROWS.find((row) => row.url === url)?.row
@@ -121,7 +121,7 @@ for (const condition of CONDITIONS) {
       await check(t, server, rows)
     })
     if (condition === 'open') return
-    await t.test('who is none of the five', async (t) => checkOthers(t, server))
+    await t.test('other callers', async (t) => checkOthers(t, server))
     await t.test('_users, opened by an admin', async (t) => {
       await server.admin('PUT', '/_node/_local/_config/couchdb/users_db_security_editable', '"true"')
       await server.admin('PUT', '/_users/_security', { members: { names: [], roles: [] } })
@@ -141,7 +141,7 @@ async function checkOthers(t: Test, server: MatrixServer): Promise<void> {
   }
 }
 
-/** Makes them, and suspends the one who is to be. */
+/** Creates the accounts, and suspends one. */
 async function othersOf(server: MatrixServer): Promise<Readonly<Record<Other, Credentials>>> {
   const token = async (account: string, isAdmin = false) => {
     const json = { name: `of ${account} ${isAdmin}`, admin: isAdmin }
@@ -179,7 +179,7 @@ function exampleOf(path: string): string {
   return path.replace(/\{(?!db\})\w+\}/g, (name) => (name === '{own}' ? '{db}' : 'x'))
 }
 
-/** Asks all rows: first what is refused, between two looks at what there is. */
+/** Sends all rows. The refused ones come first, and must change nothing. */
 async function check(t: Test, server: MatrixServer, rows: readonly Row[]): Promise<void> {
   const cells = await prepared(server, rows)
   const before = await stateOf(server)
@@ -227,7 +227,7 @@ async function inTurn<Item>(items: readonly Item[], work: (item: Item) => Promis
   await Promise.all(Array.from({ length: AT_ONCE }, worker))
 }
 
-/** Whoever has no right to a database hears of it only what he said himself. */
+/** A caller without rights to a database learns only what they have sent. */
 function checkSecrecy(t: Test, caller: Caller, { path, sent }: Asked, { text }: TestResponse): void {
   if (caller !== 'anonymous' && caller !== 'o') return
   if (`${path}${JSON.stringify(sent)}`.includes(DATABASE)) return
@@ -258,7 +258,7 @@ async function stateOf(server: MatrixServer): Promise<unknown> {
   return found
 }
 
-/** What accounts take is looked at now and then. */
+/** The usage of accounts is measured from time to time. */
 function withoutUsage({ accounts }: { accounts: readonly { usage: unknown }[] }): unknown {
   return accounts.map((account) => ({ ...account, usage: null }))
 }

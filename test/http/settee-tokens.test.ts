@@ -25,7 +25,7 @@ async function setUp(t: Test, settings: Record<string, string> = {}) {
 const ID = /^[0-9a-f]{32}$/
 const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
 
-t.test('a token is made, listed, used and revoked', async (t) => {
+t.test('a token is created, listed, used and revoked', async (t) => {
   const { call } = await setUp(t)
   const made = await call('POST', '/_settee/tokens', { json: { name: 'phone' }, auth: 'm:m' })
   t.equal(made.status, 201)
@@ -50,7 +50,7 @@ t.test('a token is made, listed, used and revoked', async (t) => {
   t.equal((await call('DELETE', `/_settee/tokens/${id}`, { auth: 'm:m' })).status, 404)
 })
 
-t.test('a token is of its account alone', async (t) => {
+t.test('a token belongs to one account', async (t) => {
   const { call, make } = await setUp(t)
   const { token } = await make('m:m', { name: 'phone' })
   for (const name of ['o', 's', '', 'M']) {
@@ -63,7 +63,7 @@ t.test('a token is of its account alone', async (t) => {
   t.equal((await call('PUT', '/db/_design/d', { body: '{}', auth: `m:${token}` })).status, 403)
 })
 
-t.test('a token changes no security object, also of an admin of the database', async (t) => {
+t.test("a token cannot change a security object, even an admin's of the database", async (t) => {
   const { call, make } = await setUp(t)
   const { token } = await make('m:m', { name: 'phone' })
   const json = { admins: { names: ['m'] }, members: { names: ['m'] } }
@@ -77,7 +77,7 @@ t.test('a token changes no security object, also of an admin of the database', a
   t.equal((await call('PUT', '/db/_security', { json: others, auth: 'm:m' })).status, 200)
 })
 
-t.test('a token manages no tokens, and reaches no accounts', async (t) => {
+t.test('a token cannot manage tokens or accounts', async (t) => {
   const { call, make } = await setUp(t)
   const { id, token } = await make('m:m', { name: 'phone' })
   const other = await make('m:m', { name: 'desk' })
@@ -111,7 +111,7 @@ t.test('a token manages no tokens, and reaches no accounts', async (t) => {
   t.equal((await call('GET', '/', { auth: `m:${token}` })).status, 401)
 })
 
-t.test('a server admin sees, makes and revokes the tokens of others', async (t) => {
+t.test('a server admin sees, creates and revokes tokens of others', async (t) => {
   const { call, make } = await setUp(t)
   const own = await make('s:s', { name: 'desk' })
   const { id, token } = await make('s:s', { name: 'phone' }, '?account=m')
@@ -156,7 +156,7 @@ t.test("an admin's token is an admin's only when that is asked for", async (t) =
   t.equal((await call('GET', '/_all_dbs', { auth: `s:${admin.token}` })).status, 401, 'and while he is one')
 })
 
-t.test('what is asked wrongly', async (t) => {
+t.test('invalid requests', async (t) => {
   const { call, make } = await setUp(t, { 'settee/tokens_per_account': '1', 'settee/token_name_length': '5' })
   await make('m:m', { name: 'phone' })
   const cases: [json: unknown, auth: string, status: number, reason: string | RegExp][] = [
@@ -178,16 +178,16 @@ t.test('what is asked wrongly', async (t) => {
   t.equal((await call('POST', '/_settee/tokens', { json: { name: 'x' } })).status, 401)
 })
 
-t.test('while everybody is admin, a token has to be somebody’s', async (t) => {
+t.test('without an admin, a token needs an account', async (t) => {
   const server = await startMemoryServer(t)
   const call = connect(t, server)
   t.strictSame((await call('GET', '/_settee/tokens')).json, { tokens: [] })
   const nobody = await call('POST', '/_settee/tokens', { json: { name: 'x' } })
-  t.match([nobody.status, nobody.json], [400, { reason: /nobody is logged in/ }])
+  t.match([nobody.status, nobody.json], [400, { reason: /you are not logged in/ }])
   t.equal((await call('POST', '/_settee/tokens?account=m', { json: { name: 'x' } })).status, 201)
 })
 
-t.test('a wrong token costs no hash, and is tried as no password', async (t) => {
+t.test('a wrong token costs no hash, and is not tried as a password', async (t) => {
   const { app, call } = await setUp(t)
   app.services.credentials.check = async () => {
     throw new Error('a password was looked at')
@@ -197,7 +197,7 @@ t.test('a wrong token costs no hash, and is tried as no password', async (t) => 
   }
 })
 
-t.test('a secret is in no line of the log', async (t) => {
+t.test('no log line has a secret', async (t) => {
   const { call, make, lines } = await setUp(t)
   const { id, token } = await make('m:m', { name: 'phone' })
   await call('GET', '/', { auth: `m:${token}` })

@@ -39,7 +39,7 @@ async function started(t: Test, options: Parameters<typeof startTestServer>[1] =
   return server
 }
 
-t.test('the versions of a document, and each as it was', async (t) => {
+t.test('the versions of a document, and their contents', async (t) => {
   const server = await started(t)
   const data = Buffer.from('a file').toString('base64')
   const first = await server.request('PUT', '/notes/a%2Fb', {
@@ -85,7 +85,7 @@ t.test('the versions of a document, and each as it was', async (t) => {
   }
 })
 
-t.test('what was overwritten or deleted lately, newest first', async (t) => {
+t.test('recent changes and deletions, newest first', async (t) => {
   const server = await started(t)
   const made = await bulk(
     server,
@@ -174,7 +174,7 @@ t.test('a database goes back to a time, and to the time before that', async (t) 
   }
 })
 
-t.test('conflicts that came since stay, unless the document goes', async (t) => {
+t.test('later conflicts stay, unless the document is removed', async (t) => {
   const server = await started(t)
   const [a, b] = await bulk(server, [
     { _id: 'a', n: 1 },
@@ -200,7 +200,7 @@ t.test('conflicts that came since stay, unless the document goes', async (t) => 
   t.match((await rewind(server, { at: then })).at(-1), { counts: { unchanged: 2 } })
 })
 
-t.test('attachments of old bodies come back after compactions, and what expired is left alone', async (t) => {
+t.test('attachments of old bodies come back after compactions, expired ones do not', async (t) => {
   const server = await started(t)
   const data = Buffer.alloc(300_000, 'a file of its own ').toString('base64')
   const file = { content_type: 'text/plain', data }
@@ -230,7 +230,7 @@ t.test('attachments of old bodies come back after compactions, and what expired 
   t.ok(json.known_since > then, 'it says since when all is known')
 })
 
-t.test('what a validate function refuses is told, and the rest goes on', async (t) => {
+t.test('refusals of a validate function are reported, and the rest goes on', async (t) => {
   const server = await started(t)
   const made = await bulk(
     server,
@@ -251,7 +251,7 @@ t.test('what a validate function refuses is told, and the rest goes on', async (
   t.match(lines.at(-1), { done: true, counts: { restored: 1, refused: 1 } })
 })
 
-t.test('a device that deletes most of a database is told of', async (t) => {
+t.test('a device that deletes most of a database causes an alarm', async (t) => {
   const folder = await temporaryFolder(t)
   const logFile = join(folder, 'settee.log')
   const dataDir = await temporaryFolder(t)

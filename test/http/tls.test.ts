@@ -1,4 +1,4 @@
-/** settee's own TLS: its certificate, who is turned away, and HTTP/1.1 over it. */
+/** settee's own TLS: its certificate, refused clients, and HTTP/1.1 over it. */
 import { generateKeyPairSync } from 'node:crypto'
 import { once } from 'node:events'
 import { copyFile, mkdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises'
@@ -22,7 +22,7 @@ function handshake(t: Test, url: string, options: ConnectionOptions): Promise<TL
   })
 }
 
-/** What is said until the connection ends. */
+/** All bytes until the connection ends. */
 async function saidBy(socket: TLSSocket): Promise<string> {
   const chunks: Buffer[] = []
   socket.on('data', (chunk) => chunks.push(chunk))
@@ -51,7 +51,7 @@ t.test('a certificate that is replaced', async (t) => {
   const first = await serial(t, secureUrl)
   const errors = () => lines.filter((line) => line.includes('the old one stays')).length
 
-  t.test('is shown to whoever comes from then on', async (t) => {
+  t.test('is used for new connections', async (t) => {
     const next = await makeCertificate()
     await writeFile(tls.certFile, next.cert)
     await writeFile(tls.keyFile, next.key)
@@ -59,7 +59,7 @@ t.test('a certificate that is replaced', async (t) => {
     t.equal(errors(), 0, 'no word of the moment in which the two did not fit')
   })
 
-  t.test('is not taken when the two do not belong together, and that is told once', async (t) => {
+  t.test('is not used if the two files do not match, which is logged once', async (t) => {
     const before = await serial(t, secureUrl)
     const { cert, key } = await makeCertificate()
     await writeFile(tls.certFile, cert)
@@ -75,7 +75,7 @@ t.test('a certificate that is replaced', async (t) => {
     await until(async () => (await serial(t, secureUrl)) !== before)
   })
 
-  t.test('nor when it is gone, or no certificate', async (t) => {
+  t.test('is not used if it is missing or invalid', async (t) => {
     const before = await serial(t, secureUrl)
     const told = errors()
     await copyFile(tls.certFile, `${tls.certFile}.kept`)
@@ -87,7 +87,7 @@ t.test('a certificate that is replaced', async (t) => {
     t.notOk(lines.some((line) => line.includes('PRIVATE KEY')))
   })
 
-  t.test('nobody is cut off by it', async (t) => {
+  t.test('cuts off no connection', async (t) => {
     t.notOk(feed.stream.closed)
     const before = feed.text().length
     await until(() => feed.text().length > before)
@@ -129,7 +129,7 @@ t.test('a certificate that is a link to another', async (t) => {
   t.equal(await readFile(logFile, 'utf8'), '')
 })
 
-t.test('nobody is let in before the app is ready', async (t) => {
+t.test('no request is served before the app is ready', async (t) => {
   let opening: Promise<SecureListener> | undefined
   let wasEarly: boolean | undefined
   const { certFile, keyFile, cert } = await certificateFiles(t)
@@ -150,7 +150,7 @@ t.test('nobody is let in before the app is ready', async (t) => {
   t.ok(session.closed, 'and it lets go of who came, whether the app closes or not')
 })
 
-t.test('who is turned away', async (t) => {
+t.test('refused clients', async (t) => {
   const { secureUrl, tls, port, app } = await startSecureMemoryServer(t)
   for (const version of ['TLSv1', 'TLSv1.1'] as const) {
     const old = { minVersion: version, maxVersion: version, ciphers: 'DEFAULT@SECLEVEL=0', ca: tls.cert }
@@ -166,7 +166,7 @@ t.test('who is turned away', async (t) => {
   await until(() => app.connectionTally.counts().openConnections <= 1)
 })
 
-t.test('handshakes that are never finished make room', async (t) => {
+t.test('unfinished handshakes make room', async (t) => {
   const { secureUrl, tls } = await startSecureMemoryServer(t, { 'settee/max_connections': '2' })
   const { hostname, port } = new URL(secureUrl)
   const { connect: connectPlain } = await import('node:net')
@@ -212,7 +212,7 @@ t.test('HTTP/1.1 over TLS is HTTP/1.1', async (t) => {
     clearInterval(writing)
   })
 
-  t.test('Expect: 100-continue, requests sent ahead, and what is no HTTP', async (t) => {
+  t.test('Expect: 100-continue, pipelined requests, and invalid HTTP', async (t) => {
     const expecting = await handshake(t, secureUrl, { ca: tls.cert })
     const head = 'PUT /db0/b HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nConnection: close\r\n'
     expecting.write(`${head}Expect: 100-continue\r\n\r\n`)
@@ -230,7 +230,7 @@ t.test('HTTP/1.1 over TLS is HTTP/1.1', async (t) => {
   })
 })
 
-t.test('an answer in small pieces goes out piece by piece over HTTP/1.1', async (t) => {
+t.test('an answer in small pieces is sent piece by piece over HTTP/1.1', async (t) => {
   const { secureUrl, tls } = await startSecureMemoryServer(t, {}, (app) => {
     app.get('/_pieces', { config: { access: 'public' } }, async (_request, reply) => {
       reply.hijack()
@@ -254,14 +254,14 @@ t.test('an answer in small pieces goes out piece by piece over HTTP/1.1', async 
   t.ok(median < 25, `${median.toFixed(1)} ms: held back, a piece takes 40`)
 })
 
-t.test('a connection on which nothing is said is closed without a word', async (t) => {
+t.test('an unused connection is closed without an answer', async (t) => {
   const options = { headTimeoutMs: 100, idleMs: 100 }
   const { secureUrl, tls } = await startSecureMemoryServer(t, {}, undefined, options)
   const socket = await handshake(t, secureUrl, { ca: tls.cert, ALPNProtocols: ['http/1.1'] })
   t.equal(await saidBy(socket), '')
 })
 
-t.test('what a start says of files that do not serve', async (t) => {
+t.test('errors at the start for invalid files', async (t) => {
   const { certFile, keyFile } = await certificateFiles(t)
   const other = await certificateFiles(t)
   const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 })
