@@ -9,6 +9,7 @@ import {
   formatAddress,
   parseAddress,
 } from '../../src/core/address.ts'
+import { networkOf } from '../../src/core/network.ts'
 
 const PLACE = { scheme: 'https', host: 'h', port: 443, database: 'n' } as const
 
@@ -157,7 +158,7 @@ t.test('the port is in what is given back, also the usual one', async (t) => {
   })
 })
 
-t.test('phones demand TLS, and are told so beside all else', async (t) => {
+t.test('an http address for a phone is refused, along with all other faults', async (t) => {
   t.ok(parseAddress('https://h:443/n', { mobile: true }).ok)
   const codes = (text: string) => {
     const result = parseAddress(text, { mobile: true })
@@ -230,7 +231,7 @@ t.test('URL agrees with what is accepted, but for the port that it drops', async
   )
 })
 
-t.test('no fault repeats a secret, wherever it stands', async () => {
+t.test('no fault repeats a secret, wherever it is in the address', async () => {
   const secret = fc.stringMatching(/^[A-Z0-9]{12}$/)
   const before = fc.constantFrom(
     'https://anna:',
@@ -261,3 +262,20 @@ t.test('any text is answered, and quickly', async () => {
 function sorted(parts: AddressParts): [string, unknown][] {
   return Object.entries(parts).sort(([a], [b]) => (a < b ? -1 : 1))
 }
+
+t.test('an IPv6 address counts as its network', async (t) => {
+  const cases: [address: string, network: string][] = [
+    ['192.0.2.1', '192.0.2.1'],
+    ['::ffff:192.0.2.1', '192.0.2.1'],
+    ['2001:db8:1:2:3:4:5:6', '2001:db8:1:2::/64'],
+    ['2001:0DB8:0001:0002::9', '2001:db8:1:2::/64'],
+    ['2001:db8::9', '2001:db8:0:0::/64'],
+    ['::1', '0:0:0:0::/64'],
+    ['fe80::1%eth0', 'fe80:0:0:0::/64'],
+    ['64:ff9b::192.0.2.1', '64:ff9b:0:0::/64'],
+    ['1:2:3:4:5:6:192.0.2.1', '1:2:3:4::/64'],
+    ['nonsense', 'nonsense'],
+    ['', ''],
+  ]
+  for (const [address, network] of cases) t.equal(networkOf(address), network, address)
+})

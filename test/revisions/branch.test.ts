@@ -1,5 +1,17 @@
+import fc from 'fast-check'
 import t from 'tap'
-import { knows, leafRev, makeBranch, parseRevisions } from '../../src/revisions/branch.ts'
+import { ancestryId, ancestryLength, decodeAncestry, encodeAncestry } from '../../src/revisions/ancestry.ts'
+import {
+  conflicts,
+  deletedConflicts,
+  knows,
+  type Leaf,
+  leafRev,
+  makeBranch,
+  parseRevisions,
+  sortLeaves,
+  winner,
+} from '../../src/revisions/branch.ts'
 import { isKnown, leavesBelow } from '../../src/revisions/branch-index.ts'
 import { parseRev } from '../../src/revisions/rev.ts'
 import { branch, branches, lazily } from './helpers.ts'
@@ -83,5 +95,131 @@ t.test('a bad _revisions is refused in the words of protocol.md 1.2', (t) => {
       JSON.stringify(value),
     )
   }
+  t.end()
+})
+
+function leaf(text: string): Leaf {
+  const { pos, id } = parseRev(text.replace('!', ''))
+  return { pos, leaf: id, deleted: text.endsWith('!') }
+}
+
+interface Case {
+  leaves: string[]
+  winner: string
+  conflicts: string[]
+  deletedConflicts: string[]
+  allDocs: string[]
+}
+
+// protocol.md 19.1; `!` marks a deleted leaf
+const table: Case[] = [
+  {
+    leaves: ['2-b', '2-c', '2-d!'],
+    winner: '2-c',
+    conflicts: ['2-b'],
+    deletedConflicts: ['2-d'],
+    allDocs: ['2-c', '2-b', '2-d'],
+  },
+  {
+    leaves: ['3-a!', '2-z'],
+    winner: '2-z',
+    conflicts: [],
+    deletedConflicts: ['3-a'],
+    allDocs: ['2-z', '3-a'],
+  },
+  {
+    leaves: ['10-a', '9-f'],
+    winner: '10-a',
+    conflicts: ['9-f'],
+    deletedConflicts: [],
+    allDocs: ['10-a', '9-f'],
+  },
+  {
+    leaves: ['2-a!', '2-b!'],
+    winner: '2-b',
+    conflicts: [],
+    deletedConflicts: ['2-a'],
+    allDocs: ['2-b', '2-a'],
+  },
+  {
+    leaves: [`2-0aee${'0'.repeat(28)}`, `2-0aff${'0'.repeat(28)}`],
+    winner: `2-0aff${'0'.repeat(28)}`,
+    conflicts: [`2-0aee${'0'.repeat(28)}`],
+    deletedConflicts: [],
+    allDocs: [`2-0aff${'0'.repeat(28)}`, `2-0aee${'0'.repeat(28)}`],
+  },
+]
+
+t.test('the winner and the order of leaves are those of protocol.md 19.1', (t) => {
+  for (const row of table) {
+    for (const leaves of [row.leaves.map(leaf), row.leaves.map(leaf).reverse()]) {
+      const best = winner(leaves)
+      t.equal(best && leafRev(best), row.winner)
+      t.strictSame(conflicts(leaves), row.conflicts)
+      t.strictSame(deletedConflicts(leaves), row.deletedConflicts)
+      t.strictSame(sortLeaves(leaves).map(leafRev), row.allDocs)
+    }
+  }
+  t.end()
+})
+
+t.test('a document without leaves has no winner', (t) => {
+  t.equal(winner([]), undefined)
+  t.strictSame(conflicts([]), [])
+  t.end()
+})
+
+const hex = fc.string({ unit: fc.constantFrom(...'0123456789abcdef'), minLength: 32, maxLength: 32 })
+const other = fc.string({ unit: 'binary', minLength: 1, maxLength: 512 })
+
+t.test('an ancestry of hex ids takes 16 bytes an id and one more', (t) => {
+  const ids = Array.from({ length: 1000 }, (_, n) => n.toString(16).padStart(32, '0'))
+  const bytes = encodeAncestry(ids)
+  t.equal(bytes.length, 16001)
+  t.strictSame(decodeAncestry(bytes), ids)
+  t.end()
+})
+
+t.test('an id that only resembles hex is kept unchanged', (t) => {
+  const ids = ['A'.repeat(32), 'g'.repeat(32), '0'.repeat(32), 'a', '0'.repeat(31), '0'.repeat(33)]
+  t.strictSame(decodeAncestry(encodeAncestry(ids)), ids)
+  t.end()
+})
+
+t.test('whatever is encoded is decoded, also from the middle of a larger buffer', async () => {
+  const ids = fc.oneof(fc.array(hex, { minLength: 1 }), fc.array(fc.oneof(hex, other), { minLength: 1 }))
+  fc.assert(
+    fc.property(ids, fc.nat(9), (ids, before) => {
+      const bytes = encodeAncestry(ids)
+      const large = new Uint8Array(before + bytes.length + 3).fill(7)
+      large.set(bytes, before)
+      const again = decodeAncestry(large.subarray(before, before + bytes.length))
+      const part = large.subarray(before, before + bytes.length)
+      if (ancestryLength(part) !== ids.length || ancestryId(part, ids.length) !== undefined) return false
+      if (ids.some((id, n) => ancestryId(part, n) !== id)) return false
+      return again.length === ids.length && again.every((id, n) => id === ids[n])
+    }),
+    { numRuns: 2000 },
+  )
+})
+
+t.test('an id may be empty, but not so long that its length is the mark of hex', (t) => {
+  t.same(decodeAncestry(encodeAncestry(['', '0'.repeat(32), ''])), ['', '0'.repeat(32), ''])
+  t.throws(() => encodeAncestry(['x'.repeat(0x10000)]), RangeError)
+  t.end()
+})
+
+t.test('damaged bytes are not decoded', (t) => {
+  const pure = encodeAncestry(['0'.repeat(32)])
+  const mixed = encodeAncestry(['0'.repeat(32), 'abc'])
+  const table = [
+    new Uint8Array(),
+    Uint8Array.of(9),
+    pure.subarray(0, 9),
+    mixed.subarray(0, 5),
+    mixed.subarray(0, 20),
+  ]
+  for (const bytes of table)
+    t.throws(() => decodeAncestry(bytes), RangeError, Buffer.from(bytes).toString('hex'))
   t.end()
 })

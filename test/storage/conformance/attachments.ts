@@ -182,7 +182,7 @@ export const attachmentCases: StorageCases = {
     t.not(o?.blob, equal[0]?.blob)
   },
 
-  'bytes handed over may be changed afterwards by who handed them': async (t, makeEngine) => {
+  'the caller may change bytes after handing them over': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     const bytes = Buffer.from('before')
     await only(store.updateDocs([put('a', '{}', { attachments: [attachment('x', bytes)] })]))

@@ -16,7 +16,7 @@ async function allOf(catalog: Catalog): Promise<string[]> {
 
 /** What happened to databases, for `_db_updates`. */
 export const catalogUpdateCases: StorageCases = {
-  'of each pair of name and type the latest is told, in order': async (t, makeEngine) => {
+  'the latest update of each pair of name and type is reported, in order': async (t, makeEngine) => {
     const catalog = await (await makeEngine(t)).engine.openCatalog()
     t.hasStrict(await catalog.readUpdates(ALL_ROWS, 10), { rows: [], lastSeq: 0 })
     for (const name of ['a', 'b', '_users']) await catalog.create(name)

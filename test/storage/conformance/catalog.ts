@@ -11,7 +11,7 @@ export const catalogCases: StorageCases = {
     t.equal((await (await reopen()).openCatalog()).serverUuid, serverUuid)
   },
 
-  'the catalog has one holder at a time, and a second is told who it is': async (t, makeEngine) => {
+  'the catalog has one holder at a time, and the error for a second one names it': async (t, makeEngine) => {
     const { engine, reopen } = await makeEngine(t)
     await engine.openCatalog()
     const error: unknown = await engine.openCatalog().catch((thrown: unknown) => thrown)
@@ -24,7 +24,7 @@ export const catalogCases: StorageCases = {
     await (await reopen()).openCatalog()
   },
 
-  'capabilities are told as booleans': async (t, makeEngine) => {
+  'capabilities are booleans': async (t, makeEngine) => {
     const { capabilities } = (await makeEngine(t)).engine
     t.type(capabilities.durable, 'boolean')
     t.type(capabilities.sharedWriters, 'boolean')
@@ -92,7 +92,7 @@ export const catalogCases: StorageCases = {
     t.equal((await (await reopen()).store.info()).createdAt, info.createdAt)
   },
 
-  'databases keep apart what they hold': async (t, makeEngine) => {
+  'databases share no documents': async (t, makeEngine) => {
     const { engine, catalog, store } = await openNotes(t, makeEngine)
     await catalog.create('other')
     const other = await engine.openDatabase('other')

@@ -94,7 +94,7 @@ export const compactionCases: StorageCases = {
     t.ok((await store.info()).sizes.active < 1_000_000)
   },
 
-  'the same content is stored anew after it went': async (t, makeEngine) => {
+  'the same content is stored again after it was removed': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     const { blob, old } = await fill(store)
     const bytes = Buffer.from((await store.readBlob(blob, 0, 5000)) ?? [])
@@ -104,7 +104,7 @@ export const compactionCases: StorageCases = {
     t.same(Buffer.from((await store.readBlob(file?.blob ?? -1, 0, 5000)) ?? []), bytes)
   },
 
-  'a blob that is held stays, and goes with the next compaction': async (t, makeEngine) => {
+  'a referenced blob stays, and the next compaction after its release removes it': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     const { blob } = await fill(store)
     const pin = await store.referenceBlob(blob)

@@ -93,34 +93,32 @@ export const concurrencyCases: StorageCases = {
     await audit(t, store, 'afterwards')
   },
 
-  'the order of commits is the order of numbers: who reads on from the last row misses none': async (
-    t,
-    makeEngine,
-  ) => {
-    const { store } = await openNotes(t, makeEngine)
-    const seen: string[] = []
-    let since = 0
-    let writing = true
-    const follow = async () => {
-      for (let last = false; !last; ) {
-        // An engine may read without ever leaving its turn: then the writes would never have theirs.
-        await turn()
-        last = !writing
-        const page = await store.readChanges({ since }, { limit: 10 }, (doc) => {
-          since = doc.seq
-          return doc.id
-        })
-        seen.push(...page.rows)
-        if (page.more) last = false
+  'the order of commits is the order of numbers: a reader that continues from the last row misses none':
+    async (t, makeEngine) => {
+      const { store } = await openNotes(t, makeEngine)
+      const seen: string[] = []
+      let since = 0
+      let writing = true
+      const follow = async () => {
+        for (let last = false; !last; ) {
+          // An engine may read without ever leaving its turn: then the writes would never have theirs.
+          await turn()
+          last = !writing
+          const page = await store.readChanges({ since }, { limit: 10 }, (doc) => {
+            since = doc.seq
+            return doc.id
+          })
+          seen.push(...page.rows)
+          if (page.more) last = false
+        }
       }
-    }
-    const following = follow()
-    const ids = Array.from({ length: 300 }, (_, i) => `doc${i}`)
-    await Promise.all(ids.map((id) => store.updateDocs([put(id)])))
-    writing = false
-    await following
-    t.same(sortIds(seen), sortIds(ids))
-  },
+      const following = follow()
+      const ids = Array.from({ length: 300 }, (_, i) => `doc${i}`)
+      await Promise.all(ids.map((id) => store.updateDocs([put(id)])))
+      writing = false
+      await following
+      t.same(sortIds(seen), sortIds(ids))
+    },
 
   'updates of one call take their numbers in the order given': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
@@ -133,7 +131,7 @@ export const concurrencyCases: StorageCases = {
     )
   },
 
-  'a listener is told of a commit when what was committed can be read': async (t, makeEngine) => {
+  'a listener is called when the commit can be read': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     const told: { updateSeq: number; read: Promise<string[]> }[] = []
     const readIds = async (from: DatabaseStore) =>
@@ -148,7 +146,7 @@ export const concurrencyCases: StorageCases = {
     t.equal(told.at(-1)?.updateSeq, 3)
   },
 
-  'every listener is told, with numbers that grow up to the newest': async (t, makeEngine) => {
+  'every listener is called, with numbers that grow up to the newest': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     const first: number[] = []
     const second: number[] = []
@@ -168,7 +166,7 @@ export const concurrencyCases: StorageCases = {
     t.same(second, first)
   },
 
-  'a listener is not told of what took no sequence number': async (t, makeEngine) => {
+  'a listener is not called for a write that took no sequence number': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     await store.updateDocs([put('a')])
     const told: number[] = []

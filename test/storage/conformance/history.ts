@@ -149,7 +149,7 @@ export const historyCases: StorageCases = {
     }
   },
 
-  'what a compaction keeps is told, with body and attachments, until another drops it': async (
+  'the history shows what a compaction retains, with body and attachments, until another drops it': async (
     t,
     makeEngine,
   ) => {
@@ -189,7 +189,7 @@ export const historyCases: StorageCases = {
     )
   },
 
-  'a kept version that comes once more is superseded since it was, or is a leaf anew': async (
+  'a retained version that is written again keeps its time, or becomes a leaf again': async (
     t,
     makeEngine,
   ) => {

@@ -46,7 +46,7 @@ function purge(id: string, revs: readonly string[]) {
 }
 
 export const keepingCases: StorageCases = {
-  'what is kept is known of a database that is not open, and asking leaves it as it is': async (
+  'the retained versions of a closed database can be read, and reading changes nothing': async (
     t,
     makeEngine,
   ) => {
@@ -66,7 +66,7 @@ export const keepingCases: StorageCases = {
     t.same(await kept(), { oldestRetained: null, compactedAt: clock.ms })
     await t.rejects(engine.retainedVersions('nowhere'), { code: 'no_database' })
   },
-  'what was superseded lately is kept aside: the model knows it no more': async (t, makeEngine) => {
+  'a recently superseded version is retained for the time machine alone': async (t, makeEngine) => {
     const { store, clock, later, reopen } = await timed(t, makeEngine)
     const file = attachment('x', randomBytes(3000))
     const first = await later(only(store.updateDocs([put('a', '{"n":1}', { attachments: [file] })])))
@@ -94,7 +94,7 @@ export const keepingCases: StorageCases = {
     }
   },
 
-  'what was kept goes when its time is over, with its attachments': async (t, makeEngine) => {
+  'a retained version is removed when its time is over, with its attachments': async (t, makeEngine) => {
     const { store, clock, later } = await timed(t, makeEngine)
     const file = attachment('x', randomBytes(3000))
     await later(only(store.updateDocs([put('a', '{"n":1}', { attachments: [file] })])))
@@ -113,7 +113,7 @@ export const keepingCases: StorageCases = {
     t.equal((await store.sizes()).kept.count, 0)
   },
 
-  'beyond the bytes that may be kept the oldest go': async (t, makeEngine) => {
+  'the oldest retained versions are removed beyond the limit in bytes': async (t, makeEngine) => {
     const { store, clock } = await timed(t, makeEngine)
     for (let n = 0; n < 7; n++) {
       await store.updateDocs([put('a', `{"n":${n}}`)])
@@ -133,7 +133,7 @@ export const keepingCases: StorageCases = {
     t.same((await store.sizes()).kept, { count: 0, bytes: 0 })
   },
 
-  'without a time nothing is kept, and what was kept goes': async (t, makeEngine) => {
+  'without a time no version is retained, and retained versions are removed': async (t, makeEngine) => {
     const { store, later } = await timed(t, makeEngine)
     for (const n of [1, 2, 3]) await later(only(store.updateDocs([put('a', `{"n":${n}}`)])))
     await store.compact({ keepSince: 0 })
@@ -142,7 +142,7 @@ export const keepingCases: StorageCases = {
     t.same(await keptOf(store, 'a'), [])
   },
 
-  'a revision that comes again over a kept one is an ordinary one': async (t, makeEngine) => {
+  'a revision that replaces a retained one is an ordinary revision': async (t, makeEngine) => {
     for (const isLeaf of [true, false]) {
       const { store, later } = await timed(t, makeEngine)
       const first = await later(only(store.updateDocs([put('a', '{"n":1}')])))
@@ -168,7 +168,7 @@ export const keepingCases: StorageCases = {
     }
   },
 
-  'a kept revision has no content for a write that brings none': async (t, makeEngine) => {
+  'a retained revision has no content for a write that brings none': async (t, makeEngine) => {
     const { store, later } = await timed(t, makeEngine)
     const first = await later(only(store.updateDocs([put('a', '{"n":1}')])))
     const second = await later(only(store.updateDocs([put('a', '{"n":2}')])))
@@ -182,7 +182,10 @@ export const keepingCases: StorageCases = {
     t.same(await keptOf(store, 'a'), [first])
   },
 
-  'a purge takes the kept ancestors of what it takes, and of a whole document all': async (t, makeEngine) => {
+  'a purge removes the retained ancestors of its revisions, and all of a whole document': async (
+    t,
+    makeEngine,
+  ) => {
     const { store, later, reopen } = await timed(t, makeEngine)
     await later(only(store.updateDocs([put('a', '{"n":1}'), put('b', '{"n":1}')])))
     await later(store.updateDocs([put('a', '{"n":2}'), put('b', '{"n":2}')]))
@@ -239,7 +242,10 @@ export const keepingCases: StorageCases = {
     t.notOk((await again.garbage()).isOwed, 'a higher limit cuts nothing')
   },
 
-  'wear tells of what there is to do, and of nothing afterwards': async (t, makeEngine) => {
+  'the garbage counters show what there is to remove, and nothing after a compaction': async (
+    t,
+    makeEngine,
+  ) => {
     const { store, later, reopen } = await timed(t, makeEngine)
     const empty = await store.garbage()
     t.match(empty, { supersededBytes: 0, looseBytes: 0, oldestRetained: null, isOwed: false, compactedAt: 0 })

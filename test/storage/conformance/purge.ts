@@ -147,7 +147,7 @@ export const purgeCases: StorageCases = {
     t.equal((await store.info()).purgeSeq, 2)
   },
 
-  'a decision that writes nothing changes nothing; a throw is told to its caller alone': async (
+  'a decision that writes nothing changes nothing; a throw reaches its caller alone': async (
     t,
     makeEngine,
   ) => {
@@ -180,7 +180,7 @@ export const purgeCases: StorageCases = {
     t.same(outcomes.map(resultOf), [true, false])
   },
 
-  'a forgotten document is made anew as if it had never been': async (t, makeEngine) => {
+  'a purged document can be created again as if it had never existed': async (t, makeEngine) => {
     const { store, reopen } = await openNotes(t, makeEngine)
     const files = [attachment('x', Buffer.from('x'))]
     await store.updateDocs([put('a', '{}', { attachments: files }), put('a', '{"n":2}')])

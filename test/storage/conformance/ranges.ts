@@ -81,7 +81,7 @@ export const rangeCases: StorageCases = {
     t.same(await idsOf(store, {}), ['a', 'c', 'd'])
   },
 
-  'a range holds what its bounds say, in both directions': async (t, makeEngine) => {
+  'a range contains what its bounds say, in both directions': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     const present = IDS.filter((_, i) => i % 3 !== 2)
     await store.updateDocs(present.map((id) => put(id)))

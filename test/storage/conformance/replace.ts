@@ -95,7 +95,7 @@ export const replaceCases: StorageCases = {
     t.not(await tokenAt(store, 4), lost)
   },
 
-  'a database that was put back counts as made later, also twice within a second': async (t, makeEngine) => {
+  'a restored database counts as created later, even twice within a second': async (t, makeEngine) => {
     const open = await openNotes(t, makeEngine)
     const made = [(await open.store.info()).createdAt]
     const copy = await open.snapshot()
@@ -152,7 +152,7 @@ export const replaceCases: StorageCases = {
     t.hasStrict(await (await again.openDatabase('other')).view(), { docCount: 1, wasRestored: true })
   },
 
-  'a database begins anew where it is': async (t, makeEngine) => {
+  'a database is marked as restored in place': async (t, makeEngine) => {
     const open = await openNotes(t, makeEngine)
     await open.store.updateDocs([put('a')])
     await open.store.updateLocals([local('check', CHECKPOINT)])
@@ -166,7 +166,7 @@ export const replaceCases: StorageCases = {
     await rejectsWith(t, open.catalog.replace('other', null), 'no_database')
   },
 
-  'one that is not as far as it was noted to be was put back by hand, and begins anew': async (
+  'a database behind its last known sequence was rolled back, and is marked as restored': async (
     t,
     makeEngine,
   ) => {
@@ -218,7 +218,7 @@ export const replaceCases: StorageCases = {
     t.same([now.wasRolledBack, (await now.info()).createdAt], [false, createdAt])
   },
 
-  'what is kept of the database that was there can be put back itself': async (t, makeEngine) => {
+  'the replaced database can itself be restored': async (t, makeEngine) => {
     const open = await openNotes(t, makeEngine)
     await open.store.updateDocs([put('a')])
     const copy = await open.snapshot()

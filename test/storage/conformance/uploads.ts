@@ -96,7 +96,7 @@ export const stagingCases: StorageCases = {
     t.equal(await store.readBlob(staged.blob, 0, 3), null)
   },
 
-  'a piece may be changed by who handed it over, once it is stored': async (t, makeEngine) => {
+  'the caller may change a chunk once it is stored': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     const stage = await store.uploadBlob()
     const piece = Buffer.alloc(300_000, 'a')
@@ -123,7 +123,7 @@ export const stagingCases: StorageCases = {
     t.same(opened.keptContents(), EMPTY)
   },
 
-  'a stage is released while a piece of it is being stored': async (t, makeEngine) => {
+  'an upload can be released while a chunk is being stored': async (t, makeEngine) => {
     const opened = await openNotes(t, makeEngine)
     const stage = await opened.store.uploadBlob()
     await stage.append(randomBytes(1_000_000))
@@ -136,7 +136,7 @@ export const stagingCases: StorageCases = {
     t.same(opened.keptContents(), EMPTY)
   },
 
-  'a stage is released twice, and both calls find it gone': async (t, makeEngine) => {
+  'an upload can be released twice, and is gone after both calls': async (t, makeEngine) => {
     const opened = await openNotes(t, makeEngine)
     const { stage } = await stageOf(opened.store, [randomBytes(600_000)])
     const other = await stageOf(opened.store, [randomBytes(600_000)])
@@ -167,7 +167,7 @@ export const stagingCases: StorageCases = {
     t.ok((await contentOf(opened.store, 'b'))?.equals(bytes))
   },
 
-  'an attachment of new bytes takes an equal content that is staged': async (t, makeEngine) => {
+  'an attachment of new bytes shares an equal uploaded content': async (t, makeEngine) => {
     const opened = await openNotes(t, makeEngine)
     const bytes = randomBytes(1000)
     const { stage, staged } = await stageOf(opened.store, [bytes])
@@ -178,7 +178,7 @@ export const stagingCases: StorageCases = {
     await auditContents(t, opened, 'afterwards')
   },
 
-  'equal contents that are staged share one blob until the last lets go': async (t, makeEngine) => {
+  'equal uploads share one blob until the last is released': async (t, makeEngine) => {
     const opened = await openNotes(t, makeEngine)
     const bytes = randomBytes(600_000)
     const [first, second, third] = [
@@ -199,7 +199,7 @@ export const stagingCases: StorageCases = {
     await auditContents(t, opened, 'afterwards')
   },
 
-  'equal contents may be staged at the same time': async (t, makeEngine) => {
+  'equal contents may be uploaded at the same time': async (t, makeEngine) => {
     const opened = await openNotes(t, makeEngine)
     const bytes = randomBytes(900_000)
     const pieces = [bytes.subarray(0, 400_000), bytes.subarray(400_000)]
@@ -249,7 +249,7 @@ export const stagingCases: StorageCases = {
     await auditContents(t, opened, 'afterwards')
   },
 
-  'what is staged is forgotten by a restart, and what was named is kept': async (t, makeEngine) => {
+  'a restart removes unnamed uploads and keeps named ones': async (t, makeEngine) => {
     const opened = await openNotes(t, makeEngine)
     const kept = await stageOf(opened.store, [randomBytes(700_000)])
     await only(opened.store.updateDocs([naming('a', kept.staged)]))
@@ -280,7 +280,7 @@ export const stagingCases: StorageCases = {
     t.ok((await contentOf(again.store, 'a'))?.equals(bytes))
   },
 
-  'a pin holds what nothing names, until the last one is released': async (t, makeEngine) => {
+  'a reference keeps an unnamed blob until the last one is released': async (t, makeEngine) => {
     const opened = await openNotes(t, makeEngine)
     const bytes = randomBytes(500_000)
     const { stage, staged } = await stageOf(opened.store, [bytes])
@@ -296,7 +296,7 @@ export const stagingCases: StorageCases = {
     t.equal(await opened.store.referenceBlob(staged.blob), null)
   },
 
-  'a pin says what a stored content is, and takes nothing with it': async (t, makeEngine) => {
+  'a reference describes a stored content, and its release removes nothing': async (t, makeEngine) => {
     const opened = await openNotes(t, makeEngine)
     const file = attachment('x', randomBytes(400_000))
     await only(opened.store.updateDocs([put('a', '{}', { attachments: [file] })]))

@@ -1,4 +1,5 @@
 /** What server.sqlite tells of databases after ends that were no proper ones, and of older files. */
+import { cpSync, linkSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { copyFile, cp, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import Sqlite from 'better-sqlite3'
@@ -6,7 +7,7 @@ import t, { type Test } from 'tap'
 import type { Catalog } from '../../../src/storage/catalog.ts'
 import { sqliteEngine } from '../../../src/storage/sqlite/sqlite-engine.ts'
 import { temporaryFolder } from '../../helpers/server.ts'
-import { put } from '../conformance/edits.ts'
+import { put, readOne } from '../conformance/edits.ts'
 
 async function open(t: Test, dataDir: string) {
   const engine = sqliteEngine({ dataDir })
@@ -51,7 +52,7 @@ t.test('files that came and went while the server was stopped', async (t) => {
   ])
 })
 
-t.test('a log that was left of a deleted database is none of a new one of its name', async (t) => {
+t.test('a new database does not read the log that a deleted one of its name left behind', async (t) => {
   const dataDir = await temporaryFolder(t)
   const { engine, catalog } = await open(t, dataDir)
   await catalog.create('a')
@@ -88,4 +89,150 @@ t.test('a server.sqlite of before there were updates', async (t) => {
   await again.engine.close()
   const third = await open(t, dataDir)
   t.same((await third.catalog.readUpdates({ since: 0 }, 0)).epochs, epochs, 'tokens given out are kept')
+})
+
+// One settee a data folder; those of before the lock had a file of its own held `server.sqlite` itself.
+
+const IN_USE = /is in use by another settee/
+
+/** Takes a folder as settee 0.1 did. @throws SqliteError when it is held */
+function takeAsBefore(dataDir: string): Sqlite.Database {
+  const file = new Sqlite(join(dataDir, 'server.sqlite'), { timeout: 0 })
+  try {
+    file.pragma('locking_mode = EXCLUSIVE')
+    file.pragma('journal_mode = WAL')
+    file.exec('BEGIN IMMEDIATE; COMMIT')
+    return file
+  } catch (error) {
+    file.close()
+    throw error
+  }
+}
+
+async function engineOn(t: Test, dataDir: string) {
+  const engine = sqliteEngine({ dataDir })
+  t.teardown(() => engine.close())
+  return engine
+}
+
+t.test('an older settee is kept out', async (t) => {
+  const dataDir = await temporaryFolder(t)
+  const engine = await engineOn(t, dataDir)
+  const catalog = await engine.openCatalog()
+  await catalog.create('notes')
+  t.throws(() => takeAsBefore(dataDir), { code: 'SQLITE_BUSY' })
+  await catalog.create('more')
+  await engine.close()
+  takeAsBefore(dataDir).close()
+})
+
+t.test('an older settee keeps this one out', async (t) => {
+  const dataDir = await temporaryFolder(t)
+  const first = await engineOn(t, dataDir)
+  await first.openCatalog()
+  await first.close()
+  const older = takeAsBefore(dataDir)
+  t.teardown(() => older.close())
+  const second = await engineOn(t, dataDir)
+  await t.rejects(second.openCatalog(), IN_USE)
+  older.close()
+  await second.openCatalog()
+})
+
+t.test('of two of this kind one gets the folder, and others may read its files meanwhile', async (t) => {
+  const dataDir = await temporaryFolder(t)
+  const first = await engineOn(t, dataDir)
+  const catalog = await first.openCatalog()
+  const second = await engineOn(t, dataDir)
+  await t.rejects(second.openCatalog(), IN_USE)
+  const reader = new Sqlite(join(dataDir, 'server.sqlite'), { readonly: true })
+  t.teardown(() => reader.close())
+  reader.exec('BEGIN')
+  t.same(reader.prepare('SELECT name FROM database').all(), [])
+  await catalog.create('notes')
+  t.same(reader.prepare('SELECT name FROM database').all(), [], 'and see one moment as long as they like')
+  reader.exec('COMMIT')
+  t.same(reader.prepare('SELECT name FROM database').all(), [{ name: 'notes' }])
+  await first.close()
+  await second.openCatalog()
+})
+
+// What a crash leaves of a replacement, and a database that is damaged.
+
+/** A folder with a database that nobody closed: what was written last is in its log alone. */
+async function leftOpen(t: Test): Promise<{ readonly dataDir: string; readonly file: string }> {
+  const first = await temporaryFolder(t)
+  const engine = sqliteEngine({ dataDir: first })
+  await (await engine.openCatalog()).create('notes')
+  const store = await engine.openDatabase('notes')
+  await store.updateDocs([put('a')])
+  const dataDir = await temporaryFolder(t)
+  cpSync(join(first, 'databases'), join(dataDir, 'databases'), { recursive: true })
+  await engine.close()
+  const file = join(dataDir, 'databases', 'notes.sqlite')
+  rmSync(`${file}-shm`, { force: true })
+  t.ok(statSync(`${file}-wal`).size > 0)
+  return { dataDir, file }
+}
+
+/** A copy with one document `b`. */
+async function copyWithB(t: Test): Promise<string> {
+  const dataDir = await temporaryFolder(t)
+  const engine = sqliteEngine({ dataDir })
+  await (await engine.openCatalog()).create('notes')
+  await (await engine.openDatabase('notes')).updateDocs([put('b')])
+  await engine.close()
+  return join(dataDir, 'databases', 'notes.sqlite')
+}
+
+const KEPT = 'notes.2026-11-22T01-30-00Z.sqlite'
+
+for (const isLogGone of [false, true]) {
+  t.test(
+    `a crash before the new file has the name, ${isLogGone ? 'after' : 'before'} the log went`,
+    async (t) => {
+      const { dataDir, file } = await leftOpen(t)
+      const kept = join(dataDir, 'replaced', KEPT)
+      mkdirSync(join(dataDir, 'replaced'))
+      linkSync(file, kept)
+      linkSync(`${file}-wal`, `${kept}-wal`)
+      if (isLogGone) rmSync(`${file}-wal`)
+      writeFileSync(`${file}.0123.unfinished`, 'half')
+      const engine = sqliteEngine({ dataDir })
+      await engine.openCatalog()
+      const store = await engine.openDatabase('notes')
+      t.ok(await readOne(store, 'a'), 'the old one is whole')
+      await engine.close()
+      t.same(readdirSync(join(dataDir, 'replaced')), [], 'and was not replaced')
+      t.same(readdirSync(join(dataDir, 'databases')), ['notes.sqlite'])
+    },
+  )
+}
+
+t.test('what was kept stays over starts', async (t) => {
+  const { dataDir } = await leftOpen(t)
+  const copy = await copyWithB(t)
+  for (const round of [1, 2]) {
+    const engine = sqliteEngine({ dataDir })
+    const catalog = await engine.openCatalog()
+    const { draft } = await engine.prepare('notes', copy)
+    await catalog.replace('notes', draft)
+    await engine.close()
+    t.equal(readdirSync(join(dataDir, 'replaced')).length, round)
+  }
+})
+
+t.test('a damaged database is replaced, and kept as it is', async (t) => {
+  const { dataDir, file } = await leftOpen(t)
+  const engine = sqliteEngine({ dataDir })
+  const catalog = await engine.openCatalog()
+  writeFileSync(file, 'x'.repeat(50_000))
+  writeFileSync(`${file}-wal`, 'y'.repeat(50_000))
+  const { draft } = await engine.prepare('notes', await copyWithB(t))
+  const { kept } = await catalog.replace('notes', draft)
+  t.equal(statSync(kept as string).size, 50_000)
+  const store = await engine.openDatabase('notes')
+  t.ok(await readOne(store, 'b'))
+  t.equal(await readOne(store, 'a'), null, 'no log of the old one is read as its own')
+  await engine.close()
 })
