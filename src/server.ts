@@ -10,10 +10,15 @@ import { setteeVersion } from './config/version.ts'
 import { reportDisallowed } from './hosted/disallowed-report.ts'
 import type { Device } from './metrics/alarms.ts'
 import type { SpaceWatch } from './metrics/space-watch.ts'
-import { openAuthServices } from './server/auth-services.ts'
-import { openBackupServices, serveCommands } from './server/backup-services.ts'
-import { emptyTmpDir, maintainDatabases, openDatabases } from './server/database-services.ts'
 import { listen, listenSecurely, readyLine, warnIfOpen } from './server/listening.ts'
+import {
+  emptyTmpDir,
+  maintainDatabases,
+  openAuthServices,
+  openBackupServices,
+  openDatabases,
+  serveCommands,
+} from './server/open-services.ts'
 import { type ServerContext, Shutdown } from './server/server-context.ts'
 import type { ServerDatabasesOptions } from './threads/databases.ts'
 

@@ -23,7 +23,10 @@ export interface Account {
 export type AccountListener = (names: ReadonlySet<string> | 'all') => void
 
 export interface Accounts {
-  /** @returns null if there is no such account. @throws unavailable; account_conflicts, which does not count as a failed login */
+  /**
+   * @returns null if there is no such account
+   * @throws unavailable; account_conflicts, which does not count as a failed login
+   */
   find(name: string): Promise<Account | null>
   /** A hash that no password matches and that costs as much as a real one, so that an unknown name takes as long. */
   decoy(): string

@@ -121,7 +121,7 @@ const FROM_HTTPD: ReadonlySet<string> = new Set([
   'x_forwarded_ssl',
 ])
 
-/** @returns the section of CouchDB 1 and 2 whose key counts if this one is not set (protocol.md 12.1); null if there is none */
+/** @returns the section of CouchDB 1 and 2 whose key counts if this one is not set (protocol.md 12.1); null: none */
 function olderSection(section: string, key: string): string | null {
   if (section === 'chttpd_auth') return 'couch_httpd_auth'
   return section === 'chttpd' && FROM_HTTPD.has(key) ? 'httpd' : null

@@ -123,7 +123,7 @@ export class TenantAccounts {
     }
   }
 
-  /** An account may exist without a user document, known only by tokens or a proxy. Its databases must not get another owner. */
+  /** An account may exist without a user document, by tokens or a proxy. Nobody else may get its databases. */
   #checkFree(name: string): void {
     if (this.#options.tenants.isAdmin(name) || this.#isKnown(name)) throw nameConflict()
   }

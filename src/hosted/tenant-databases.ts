@@ -47,7 +47,7 @@ export class TenantDatabases implements DatabaseRegistry {
     return this.#accounts.run(account, () => this.#names.run(name, () => this.#make(name, account)))
   }
 
-  /** Makes a database for an account that asks for it. @throws as {@link create}; forbidden for the name, or above the quota */
+  /** Makes a database for an account that asks for it. @throws as {@link create}; forbidden for its name or the quota */
   createOwn(name: string, account: string): Promise<void> {
     checkDatabaseName(name)
     this.#checkNameFor(account, name)

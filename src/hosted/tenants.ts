@@ -131,7 +131,7 @@ export class Tenants {
     })
   }
 
-  /** Calls the listener with accounts that were suspended, reactivated or deleted. @returns a function that ends the calls */
+  /** Calls the listener with suspended, reactivated and deleted accounts. @returns a function that ends the calls */
   onChange(listener: AccountListener): () => void {
     this.#listeners.add(listener)
     return () => this.#listeners.delete(listener)

@@ -4,7 +4,7 @@
  */
 import { dirname } from 'node:path'
 import type { Operator } from '../auth/operator.ts'
-import type { TokenMaker } from '../auth/token-maker.ts'
+import type { TokenMaker } from '../auth/tokens.ts'
 import { SYSTEM_USER } from '../auth/users-feed.ts'
 import { Limiter } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'

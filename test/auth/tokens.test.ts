@@ -1,9 +1,15 @@
 import { createHash } from 'node:crypto'
 import t, { type Test } from 'tap'
 import type { Account, AccountListener } from '../../src/auth/accounts.ts'
-import { runningTokenMaker, storedTokenMaker, type TokenMaker } from '../../src/auth/token-maker.ts'
 import { looksLikeSecret, userOfToken } from '../../src/auth/token-record.ts'
-import { removeTokensOf, type TokenRecords, type TokensOptions } from '../../src/auth/tokens.ts'
+import {
+  removeTokensOf,
+  runningTokenMaker,
+  storedTokenMaker,
+  type TokenMaker,
+  type TokenRecords,
+  type TokensOptions,
+} from '../../src/auth/tokens.ts'
 import type { RecordWrite, ServerRecord } from '../../src/storage/catalog.ts'
 import { tokensOver } from '../helpers/tokens.ts'
 

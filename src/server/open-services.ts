@@ -1,0 +1,219 @@
+/** Opens the services of a server in order: databases, policy and accounts, backups and alarms, the control socket. */
+import { mkdir, readdir, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { FastifyInstance } from 'fastify'
+import { CredentialChecker } from '../auth/credentials.ts'
+import { loginGuard } from '../auth/lockout.ts'
+import { defaultPolicy } from '../auth/policy.ts'
+import { tokenLimitsOf } from '../auth/token-record.ts'
+import { openTokens, runningTokenMaker, type Tokens } from '../auth/tokens.ts'
+import { openUsers } from '../auth/users.ts'
+import { backupCollector, backupFact } from '../backup/backup-health.ts'
+import { Backups } from '../backup/backups.ts'
+import { backupsFolder, localRestoreControl } from '../backup/restore.ts'
+import { startSweeping, startUpgradeCopyCleanup } from '../backup/upgrade-copies.ts'
+import { freeSpaceFloor, settingsOf } from '../config/settings.ts'
+import { StartError } from '../config/start-error.ts'
+import { setteeVersion } from '../config/version.ts'
+import { localControlCommands } from '../control/control-commands.ts'
+import { serveControl } from '../control/control-server.ts'
+import { type Hosted, openHosted } from '../hosted/hosted.ts'
+import type { Services } from '../http/services.ts'
+import { incarnationsIn, openAlarms } from '../metrics/alarms.ts'
+import { tenantCollector } from '../metrics/database-metrics.ts'
+import { SpaceWatch } from '../metrics/space-watch.ts'
+import type { Databases, OwnedDatabases, ServerDatabasesOptions } from '../threads/databases.ts'
+import { openServerDatabases } from '../threads/server-databases.ts'
+import { startKeptBodyCleanup } from '../time-machine/kept-bodies.ts'
+import { Rewinds } from '../time-machine/rewinds.ts'
+import { urlOf } from './listening.ts'
+import type { ServerContext } from './server-context.ts'
+
+/** Sections with settings of database threads. */
+const SETTINGS_SECTIONS: ReadonlySet<string> = new Set([
+  'attachments',
+  'chttpd_auth',
+  'couchdb',
+  'mango',
+  'purge',
+  'settee',
+  'uuids',
+])
+
+interface OpenDatabasesOptions
+  extends Pick<ServerDatabasesOptions, 'threadEntry' | 'sandboxEntry' | 'onMassDeletion'> {
+  /** The disk of the data folder is full and must be checked now. */
+  onFull(): void
+}
+
+/**
+ * Opens the databases; shutdown closes them.
+ * @throws StartError if another settee uses the folder, or a newer one has changed its files
+ */
+export async function openDatabases(
+  context: ServerContext,
+  options: OpenDatabasesOptions,
+): Promise<OwnedDatabases> {
+  const { dataDir, config, logger, shutdown } = context
+  const databases = await openServerDatabases({
+    dataDir,
+    settings: settingsOf(config),
+    maxOpen: config.integer('couchdb', 'max_dbs_open'),
+    ...options,
+    onFault: (fault) => logger.error({ err: fault }, 'a thread died; another one takes its place'),
+    onPutBack: (database) =>
+      logger.warn(
+        { database },
+        'the file of a database was put back by hand; its devices will compare their documents again',
+      ),
+    onCompactionFault: (database, fault) =>
+      logger.error({ err: fault, database }, 'a compaction failed; the next one continues where it ended'),
+    onDatabaseFault: (database, fault) =>
+      logger.error(
+        { err: fault, database },
+        'the file of a database is damaged; other databases are not affected',
+      ),
+  }).catch((error: unknown) => {
+    if (error instanceof Error && !('code' in error)) throw new StartError(error.message, { cause: error })
+    throw error
+  })
+  // Feeds end with the databases' `gone` event. The connections can close after that.
+  shutdown.add(() => databases.close())
+  config.onChange((section) => {
+    if (SETTINGS_SECTIONS.has(section)) databases.setSettings(settingsOf(config))
+  })
+  return databases
+}
+
+/** Watches the free space on the disk, and removes expired files. @returns the watch */
+export async function maintainDatabases(
+  context: ServerContext,
+  databases: OwnedDatabases,
+): Promise<SpaceWatch> {
+  const { dataDir, config, logger, shutdown } = context
+  shutdown.add(startUpgradeCopyCleanup({ dataDir, config, logger }))
+  shutdown.add(startKeptBodyCleanup(databases, logger))
+  const disk = await SpaceWatch.start({
+    dataDir,
+    logger,
+    floor: () => freeSpaceFloor(config),
+    onChange: (space) => databases.setSpace(space),
+  })
+  shutdown.add(() => disk.close())
+  const days = () => config.integer('settee', 'replaced_days')
+  const stopSweeping = startSweeping(dataDir, days, (fault) =>
+    logger.warn({ err: fault }, 'could not remove files that restores have replaced'),
+  )
+  shutdown.add(async () => stopSweeping())
+  return disk
+}
+
+/** Empties `data/tmp`, which holds request bodies while they are served. At a start, files there are left from a crash. */
+export async function emptyTmpDir(dataDir: string): Promise<string> {
+  const tmpDir = join(dataDir, 'tmp')
+  await mkdir(tmpDir, { recursive: true, mode: 0o700 })
+  for (const left of await readdir(tmpDir)) await rm(join(tmpDir, left), { recursive: true, force: true })
+  return tmpDir
+}
+
+type AuthServices = Pick<Services, 'accounts' | 'credentials' | 'tokens' | 'policy' | 'hosted'>
+
+/** Opens the policy, accounts and device tokens; shutdown closes them before the databases. */
+export async function openAuthServices(context: ServerContext, databases: Databases): Promise<AuthServices> {
+  const { config, logger, shutdown } = context
+  const hosted = await hostedMode(context, databases, (account) => revokeTokens(tokens, account))
+  const policy = hosted?.policy ?? defaultPolicy(config, databases)
+  const users = await openUsers({ config, databases, registry: policy.databases, logger })
+  shutdown.add(() => users.close())
+  const accounts = policy.accounts(users.accounts)
+  const credentials = new CredentialChecker(accounts, {
+    lockout: loginGuard(config, logger),
+    onVerified: (account, password) => users.upgrades.consider(account, password),
+  })
+  const tokens: Tokens = await openTokens({
+    records: databases,
+    accounts,
+    limits: () => tokenLimitsOf(config),
+    onFault: (fault) =>
+      logger.error({ err: fault }, 'device tokens: a record is damaged, or could not be written'),
+  })
+  shutdown.add(() => tokens.close())
+  void hosted?.resume()
+  return { accounts, credentials, tokens, policy, hosted }
+}
+
+/** @returns null in single mode */
+async function hostedMode(
+  { config, logger, shutdown }: ServerContext,
+  databases: Databases,
+  deleteTokens: (account: string) => Promise<number>,
+): Promise<Hosted | null> {
+  if (!config.isHosted) return null
+  const onFault = (fault: unknown) =>
+    logger.error({ err: fault }, 'work for a tenant failed; it will be tried again')
+  const hosted = await openHosted({ config, databases, deleteTokens, onFault })
+  shutdown.add(() => hosted.close())
+  return hosted
+}
+
+/** @returns the number of revoked tokens */
+async function revokeTokens(tokens: Tokens, account: string): Promise<number> {
+  const { length } = tokens.list(account)
+  await tokens.revokeAll(account)
+  return length
+}
+
+type BackupServices = Pick<Services, 'alarms' | 'rewinds' | 'collectors' | 'health'> & {
+  readonly backups: Backups
+}
+
+/** Opens alarms, backups and the time machine; shutdown closes them. The schedule of backups is not started yet. */
+export async function openBackupServices(
+  { dataDir, config, logger, shutdown }: ServerContext,
+  databases: Databases,
+  disk: SpaceWatch,
+  { hosted }: AuthServices,
+): Promise<BackupServices> {
+  const alarms = await openAlarms({
+    records: databases,
+    logger,
+    incarnationOf: incarnationsIn(databases),
+    keepsVersions: () => config.integer('settee', 'keep_days') > 0,
+  })
+  shutdown.add(() => alarms.close())
+  const backups = new Backups({ config, databases, dataDir, version: setteeVersion(), logger })
+  shutdown.add(() => backups.close())
+  const collectors = [backupCollector(backups), ...(hosted === null ? [] : [tenantCollector(hosted)])]
+  const health = [() => disk.health(), async () => [backupFact(await backups.state())], () => alarms.health()]
+  return { alarms, rewinds: new Rewinds(databases), backups, collectors, health }
+}
+
+/** Serves commands of this machine through the control socket, until shutdown. */
+export async function serveCommands(
+  { dataDir, env, config, logger, shutdown }: ServerContext,
+  { databases, policy, tokens, tmpDir, backups, rewinds }: Services & BackupServices,
+  app: FastifyInstance,
+): Promise<void> {
+  const ending = new AbortController()
+  const controls = localControlCommands({
+    ...{ config, databases, env, tmpDir, backups, rewinds },
+    ending: ending.signal,
+    restorer: localRestoreControl(policy.databases, () => backupsFolder(config)),
+    revokeTokens: (account) => tokens.revokeAll(account),
+    tokenMaker: runningTokenMaker(tokens),
+    createDatabase: (name: string, account: string) => policy.databases.create(name, account),
+    adminNames: async () => Object.keys(config.section('admins')).sort(),
+    listening: () => {
+      const url = urlOf(app)
+      return url === null ? null : { url, secureUrl: app.secure?.url ?? null }
+    },
+    ownerOf: (name: string) => policy.ownerOf(name),
+  })
+  shutdown.add(await serveControl({ dataDir, controls, logger }))
+  // First stops the work that commands wait for, since the socket closes when all of them are answered.
+  shutdown.add(async () => {
+    ending.abort()
+    rewinds.close()
+    await backups.close()
+  })
+}
