@@ -1,4 +1,4 @@
-/** The parameters of `_all_docs` from the address and from a POST body of the same names; protocol.md 8.1. */
+/** Reads the parameters of `_all_docs` from the address and from a POST body of the same names; protocol.md 8.1. */
 import { compareUtf8 } from '../core/bytes.ts'
 import { CouchError } from '../core/errors.ts'
 import { DESIGN_PREFIX, LOCAL_PREFIX } from '../core/ids.ts'
@@ -11,7 +11,7 @@ import { bodyObject } from './request-body.ts'
 type Mutable<T> = { -readonly [Name in keyof T]: T[Name] }
 type Members = Readonly<Record<string, unknown>>
 
-/** Which member of the query each name of a body sets, and what it must be. */
+/** The query member that each name in a body sets, and its parser. */
 const MEMBERS: Readonly<Record<string, readonly [keyof AllDocsQuery, (value: unknown) => unknown]>> = {
   key: ['key', rangeKey],
   startkey: ['startKey', rangeKey],
@@ -29,12 +29,12 @@ const MEMBERS: Readonly<Record<string, readonly [keyof AllDocsQuery, (value: unk
   update_seq: ['updateSeq', booleanOf],
 }
 
-/** Queries of one body; CouchDB takes any number. */
+/** Maximum of queries in one body; CouchDB has none. */
 const MAX_QUERIES = 10_000
-/** Characters of one key, or of what else stands in a query: it may be sent back. */
+/** Maximum of characters in one key, or in another value of a query, since it may be sent back. */
 const MAX_MEMBER = 64 * 1024
 
-/** A query in a body, of a listing or of a view. */
+/** A query in a body, for `_all_docs` or a view. */
 export const QUERY_SCHEMA: Schema = {
   members: { keys: { elements: { maxLength: MAX_MEMBER } }, queries: {} },
   others: { maxLength: MAX_MEMBER },
@@ -47,7 +47,7 @@ export const QUERIES_SCHEMA: Schema = {
 }
 
 /**
- * The whole query; the address overrides the body.
+ * The query of the address and the body; the address overrides the body.
  * @throws query_parse_error, bad_request, body_not_object, invalid_json, too_large, too_deep
  */
 export async function allDocsQuery(asked: AllDocsQuery, body: Body | null): Promise<AllDocsQuery> {
@@ -64,8 +64,8 @@ async function bodyQuery(body: Body): Promise<AllDocsQuery> {
 
 /**
  * The queries of a body of `_all_docs/queries`.
- * @param asked what the address says; each query overrides it
- * @throws as {@link allDocsQuery}, for whichever query is at fault
+ * @param asked the query of the address; each query overrides it
+ * @throws as {@link allDocsQuery}, for the first query with an error
  */
 export async function allDocsQueriesOf(asked: AllDocsQuery, body: Body): Promise<AllDocsQuery[]> {
   const { queries } = await bodyObject(body, QUERIES_SCHEMA)
@@ -102,15 +102,15 @@ function memberQuery(members: Members, keysReason: string): AllDocsQuery {
   return query
 }
 
-/** A list of documents has nothing to reduce or to group. */
+/** A list of documents has no reduce function and no groups. */
 function refuseReducing({ reduce = false, group = false, group_level: level = 0 }: Members): void {
   if (booleanOf(reduce)) throw parseError('Reduce is invalid for map-only views.')
   if (booleanOf(group) || level !== 0) throw parseError('Invalid use of grouping on a map view.')
 }
 
 /**
- * A key of a range. One that is no string stands before every id, as Erlang's order of terms has it: as a start it
- * bounds nothing, as an end it leaves nothing.
+ * A key of a range. A key that is not a string sorts before every id, as in Erlang's order of terms: as a start it
+ * excludes nothing, as an end it excludes everything.
  */
 export function rangeKey(value: unknown): string {
   return typeof value === 'string' ? value : ''
@@ -135,7 +135,7 @@ function parseError(reason: string): CouchError {
   return new CouchError('query_parse_error', reason)
 }
 
-// Ranges of ids for `_all_docs` and its kin: what a query asks for, within the ids of its kind. Pure.
+// The id ranges of queries, within the ids of their kind. Pure.
 
 export const KIND_PREFIX: Readonly<Record<AllDocsKind, string>> = {
   all: '',
@@ -145,7 +145,7 @@ export const KIND_PREFIX: Readonly<Record<AllDocsKind, string>> = {
 
 type Bound = NonNullable<IdRange['start']>
 
-/** The ids a query asks for, in its direction; null when there can be none. */
+/** The id range of a query, in its direction; null if it is empty. */
 export function queryRange(kind: AllDocsKind, query: AllDocsQuery): IdRange | null {
   const descending = query.descending ?? false
   const startKey = query.key ?? query.startKey
@@ -159,7 +159,7 @@ export function queryRange(kind: AllDocsKind, query: AllDocsQuery): IdRange | nu
   return directed(higher(low, kindLow(kind)), lower(high, kindHigh(kind)), descending)
 }
 
-/** The documents of the kind that stand before the first that a query asks for; null when there are none. */
+/** The documents of the kind before the first of a query; null if there are none. */
 export function rangeBefore(kind: AllDocsKind, query: AllDocsQuery): IdRange | null {
   const first = query.key ?? query.startKey
   if (first === undefined) return null
@@ -169,7 +169,7 @@ export function rangeBefore(kind: AllDocsKind, query: AllDocsQuery): IdRange | n
     : directed(kindLow(kind), lower(end, kindHigh(kind)), false)
 }
 
-/** Every id of a kind. */
+/** All ids of a kind. */
 export function kindRange(kind: AllDocsKind): IdRange {
   return directed(kindLow(kind), kindHigh(kind), false) ?? {}
 }
@@ -183,17 +183,17 @@ function kindHigh(kind: AllDocsKind): Bound | undefined {
   return kind === 'all' ? undefined : { id: KIND_PREFIX[kind].replace('/', '0'), inclusive: false }
 }
 
-/** The bound of a range's beginning that lets less pass. */
+/** The stricter of two bounds at the beginning of a range. */
 export function higher(a: Bound | undefined, b: Bound | undefined): Bound | undefined {
   return stricter(a, b, 1)
 }
 
-/** The bound of a range's end that lets less pass. */
+/** The stricter of two bounds at the end of a range. */
 export function lower(a: Bound | undefined, b: Bound | undefined): Bound | undefined {
   return stricter(a, b, -1)
 }
 
-/** The bound that lets less pass: of two at one id, the one that excludes it. */
+/** The stricter bound; of two at one id, the exclusive one. */
 function stricter(a: Bound | undefined, b: Bound | undefined, direction: number): Bound | undefined {
   if (a === undefined || b === undefined) return a ?? b
   const order = compareUtf8(a.id, b.id) * direction
@@ -201,7 +201,7 @@ function stricter(a: Bound | undefined, b: Bound | undefined, direction: number)
   return order > 0 ? a : b
 }
 
-/** A range with these bounds; null when nothing lies between them. */
+/** A range with these bounds; null if it is empty. */
 export function directed(
   low: Bound | undefined,
   high: Bound | undefined,

@@ -20,7 +20,7 @@ import { requireMember } from './security.ts'
 /** Rows that are read at once. */
 const CHUNK_ROWS = 1000
 
-/** The answer in chunks. @throws at its first, as `allDocsQuery`; unauthorized, forbidden */
+/** The answer in chunks. @throws at its first chunk, as `allDocsQuery`; unauthorized, forbidden */
 export async function* allDocs(
   store: DatabaseStore,
   user: UserCtx,
@@ -36,8 +36,8 @@ export async function* allDocs(
 }
 
 /**
- * Several queries in one body (protocol.md 8.3): their answers one after the other, in chunks.
- * @param asked what each query has where it does not say otherwise itself
+ * The answers to several queries in one body (protocol.md 8.3), one after the other, in chunks.
+ * @param asked the default parameters of each query
  * @throws at its first chunk, as `allDocsQueriesOf`; unauthorized, forbidden
  */
 export async function* allDocsQueries(
@@ -64,7 +64,7 @@ export async function* allDocsQueries(
 
 /**
  * One query's envelope with its rows, protocol.md 8.2.
- * @param chunk what goes out before, together with few rows; at the end it holds what is still to go out
+ * @param chunk text to send before it, joined with few rows; in the end it has the rest to send
  */
 async function* listing(
   store: DatabaseStore,
@@ -89,10 +89,10 @@ async function* listing(
   chunk.add('\r\n]}')
 }
 
-/** Adds a row to the chunk that is being filled. @returns whether that is full */
+/** Adds a row to the current chunk. @returns whether the chunk is full */
 type AddRow = (row: string) => boolean
 
-/** Adds a query's rows, and waits whenever the chunk is full: then it keeps none of them itself. */
+/** Adds a query's rows, and yields whenever the chunk is full, so that it keeps no rows itself. */
 function listed(
   store: DatabaseStore,
   user: UserCtx,
@@ -165,7 +165,7 @@ function touchesOf({ includeDocs = false, conflicts = false, attachments = false
   return { body: includeDocs, branches: includeDocs && conflicts, bytes: includeDocs && attachments }
 }
 
-/** How documents come with their rows; null: not at all. */
+/** The options for documents in rows; null without documents. */
 function winnerOptions(query: AllDocsQuery): RenderOptions | null {
   const { includeDocs, conflicts, attachments, attEncodingInfo } = query
   return includeDocs ? { conflicts, attachments, attEncodingInfo } : null
@@ -176,13 +176,13 @@ function liveRow(doc: DocState, options: RenderOptions | null): string {
   return row(doc.id, `"rev":${quoted(doc.rev)}`, text)
 }
 
-/** @param doc '': without a document */
+/** @param doc the document's JSON; '' for none */
 function row(id: string, value: string, doc: string): string {
   const key = quoted(id)
   return `{"id":${key},"key":${key},"value":{${value}}${doc && `,"doc":${doc}`}}`
 }
 
-/** A row a key, in the keys' order; protocol.md 8.2. */
+/** One row for each key, in the keys' order; protocol.md 8.2. */
 async function* keyRows(
   store: DatabaseStore,
   user: UserCtx,
@@ -264,7 +264,7 @@ async function* localRows(
   }
 }
 
-/** @returns the id after which there may be more; null: there is none */
+/** @returns the id after which there may be more rows; null at the end */
 async function localPage(
   store: DatabaseStore,
   user: UserCtx,

@@ -1,6 +1,6 @@
 /**
- * Contents of attachments on their way from a request's body into the store, a piece at a time (protocol.md 7.2, 7.4;
- * docs/decisions/0002). Nothing names what is staged until a document is written that does.
+ * Uploads of attachments: contents go from a request's body into the store, a piece at a time (protocol.md 7.2, 7.4;
+ * docs/decisions/0002). No document names an upload until it is written.
  */
 import { createHash, type Hash } from 'node:crypto'
 import { Limiter } from '../core/concurrency.ts'
@@ -19,26 +19,32 @@ import {
 } from './incoming-attachments.ts'
 import { bodyBytes, readInto } from './request-body.ts'
 
-/** Bytes read and handed on in one step: as many as one write of the store takes. */
+/** Bytes read and passed on in one step: as many as one write of the store takes. */
 const PIECE = 1024 * 1024
-/** Up to so many bytes, and so many together in one request, go into the document's own write: one sync, not three. */
+/**
+ * Contents up to this many bytes, and up to this many together in a request, go into the document's own write: one
+ * sync instead of three.
+ */
 const SMALL = 256 * 1024
 const SMALL_TOGETHER = 1024 * 1024
 
 /**
- * How many pieces a thread has in its hands at once, each of another upload. More would be as many megabytes more, and
- * the other writes of a database would wait for a transaction of all of them.
+ * How many pieces a thread holds at once, each of another upload. Each needs 1 MB of memory, and a database's other
+ * writes wait for a transaction of all of them.
  */
 const PIECES_AT_ONCE = 4
 
-/** Of the thread. Whoever waits is a request under way, of which there are so many as connections. */
+/** For the whole thread. The waiters are requests under way, so their number is bounded by that of the connections. */
 const pieces = new Limiter(PIECES_AT_ONCE, Number.POSITIVE_INFINITY)
-/** Of the thread: large contents that are compressed at once. zlib's threads are the process's, and have other work. */
+/**
+ * For the whole thread: large contents that are compressed at once. zlib's threads belong to the process and have
+ * other work.
+ */
 const compressions = new Limiter(2, Number.POSITIVE_INFINITY)
-/** What pieces were read into, for the next ones. */
+/** Memory for pieces, used again. */
 const memories: Buffer[] = []
 
-/** Reads a piece of a body when there is memory for it, and calls `use` with it: it is good until that is done. */
+/** Reads a piece of a body when there is memory for it. The piece is valid until the promise of `use` settles. */
 function atTurn(
   body: Body,
   start: number,
@@ -56,27 +62,27 @@ function atTurn(
   })
 }
 
-/** An attachment whose content is to be taken in; `encoding` is how it comes. */
+/** An attachment whose content is received; `encoding` is that of the sent content. */
 type Arriving = Pick<FollowingAttachment, 'name' | 'type' | 'encoding'>
 
 type Kept = Pick<IncomingContent, 'digest' | 'content'>
 
 interface Taken {
   readonly content: IncomingContent
-  /** The digest of what was sent. */
+  /** The digest of the content as sent. */
   readonly sent: string
 }
 
-/** Where a content lies in a request's body. */
+/** The byte range of a content in a request's body; `end` is not included. */
 interface Stretch {
   readonly start: number
   readonly end: number
 }
 
 /**
- * Calls `use` with a staging, and lets go of what it has staged when the promise of `use` has settled: what a
- * document names by then stays, all else is removed.
- * @param shortage what contents are refused with now; null while there is room for them
+ * Calls `use` with uploads, and releases these after the promise of `use` settles: contents that a document names by
+ * then stay, others are removed.
+ * @param shortage the refusal of contents now; null while there is enough space
  */
 export async function withUploads<T>(
   store: DatabaseStore,
@@ -92,7 +98,7 @@ export async function withUploads<T>(
   }
 }
 
-/** The contents that one request brings. */
+/** The attachment uploads of one request. */
 export class AttachmentUploads {
   readonly #store: DatabaseStore
   readonly #settings: Settings
@@ -107,9 +113,9 @@ export class AttachmentUploads {
   }
 
   /**
-   * Takes in one content, which becomes gzip where the configuration has its type compressed.
-   * @throws hosted_attachment, insufficient_storage before anything is looked at; attachment_too_large, gzip_body; and
-   * as the store
+   * Receives one content. It becomes gzip if the configuration compresses its type.
+   * @throws hosted_attachment, insufficient_storage before anything is read; attachment_too_large, gzip_body; and as
+   * the store
    */
   async receive(body: Body, found: Stretch, attachment: Arriving): Promise<IncomingContent> {
     return (await this.#take(body, found, attachment)).content
@@ -147,7 +153,7 @@ export class AttachmentUploads {
     return { digest, content: { bytes, sha256 } }
   }
 
-  /** The client's digest is of what it has sent, the stored one of the gzip, as in CouchDB (couch_att). */
+  /** The client's digest is of the content as sent, the stored one of the gzip, as in CouchDB (couch_att). */
   async #compress(body: Body, found: Stretch, level: number): Promise<Taken> {
     const length = found.end - found.start
     const md5 = createHash('md5')
@@ -156,7 +162,7 @@ export class AttachmentUploads {
     return { content: { length, encoding: 'gzip', ...kept }, sent: `md5-${md5.digest('base64')}` }
   }
 
-  /** Takes in bytes whose number shows only when all have come. */
+  /** Receives bytes whose number is known only at their end. */
   async #gather(chunks: AsyncIterable<Uint8Array>): Promise<Kept & Pick<IncomingContent, 'storedLength'>> {
     let gathered: Uint8Array[] = []
     let waiting = 0
@@ -208,8 +214,8 @@ export class AttachmentUploads {
   }
 
   /**
-   * Takes in a content that follows its document.
-   * @throws bad_request, md5_mismatch where it does not fit what the document says of it
+   * Receives a content that follows its document.
+   * @throws bad_request; md5_mismatch for a digest other than the document's
    */
   async receiveFollowing(
     body: Body,
@@ -222,7 +228,7 @@ export class AttachmentUploads {
     return { name, type, revpos, content }
   }
 
-  /** Lets go of all that was staged. */
+  /** Releases all uploads. */
   async release(): Promise<void> {
     for (const stage of this.#stages.splice(0)) await stage.release()
   }
@@ -245,7 +251,7 @@ function sameDigest(one: string, other: string): boolean {
   return bytes(one).equals(bytes(other))
 }
 
-/** Pieces that stay as they are: zlib reads them on a thread of its own. */
+/** Pieces that must not change: zlib reads them on its own thread. */
 function* codedPieces(body: Body, { start, end }: Stretch): Generator<Uint8Array> {
   for (let at = start; at < end; at += CODING_STEP) {
     yield bodyBytes(body, at, Math.min(at + CODING_STEP, end))

@@ -1,11 +1,11 @@
 /**
- * The rules of `_users`, protocol.md 11.7, as the design document that such a database holds. They are a validate
- * function like any other, so that they replicate, can be read, and can be replaced by an operator's own.
+ * The rules of `_users`, protocol.md 11.7, as the design document of that database. They are an ordinary validate
+ * function, so they replicate, can be read, and can be replaced by an operator.
  */
 
 export const AUTH_DESIGN_ID = '_design/_auth'
 
-/** What a function in the sandbox can run: JavaScript as CouchDB takes it, which knows `isArray`. */
+/** JavaScript as CouchDB accepts it, with its `isArray`. */
 const VALIDATE = String.raw`function (newDoc, oldDoc, userCtx, secObj) {
   function refuse(reason) {
     throw { forbidden: reason };

@@ -1,4 +1,4 @@
-/** `_bulk_get`, protocol.md 4.2: one result an input, in order, whatever is wrong with it. */
+/** `_bulk_get`, protocol.md 4.2: one result for each input, in order; an error in one input is in its result. */
 
 import { CouchError } from '../core/errors.ts'
 import { checkDocId, isLocalId } from '../core/ids.ts'
@@ -32,17 +32,17 @@ import { bodyObject } from './request-body.ts'
 import { requireMember } from './security.ts'
 import { readContent } from './stored-content.ts'
 
-/** Characters of answers that are gathered, since each piece that is handed on costs more than what is in it. */
+/** Characters of answers that are joined, since passing on a piece costs more than making it. */
 const GATHERED = 8 * 1024
 /** Documents that are read in one turn, unless they are large. */
 const TOGETHER = 100
 const FIRST_TOGETHER = 25
-/** Characters of one input: it is sent back with its error. */
+/** Maximum of characters of one input, which is sent back with its error. */
 const MAX_INPUT = 64 * 1024
 
-/** What one input comes to. */
+/** The result of one input. */
 export interface BulkGetResult {
-  /** As it was sent; null for an input that has none. */
+  /** As sent; null for an input without id. */
   readonly id: unknown
   readonly pages: AsyncIterable<readonly BulkGetRow[]> | Iterable<readonly BulkGetRow[]>
 }
@@ -53,13 +53,13 @@ interface BulkGetError {
   readonly error: object
 }
 
-/** A result that is read already, without contents of attachments. */
+/** A result that is read already and has no contents of attachments. */
 interface ReadyResult {
   readonly id: unknown
   readonly rows: readonly BulkGetRow[]
 }
 
-/** A result, or what reads it. */
+/** A result, or a function that reads it. */
 type Pending = ReadyResult | (() => Promise<ReadyResult | BulkGetResult>)
 
 /** `_bulk_get` as JSON. @throws bad_request and as bodyObject does, before the first chunk */
@@ -98,7 +98,7 @@ async function* jsonPieces(groups: AsyncIterable<readonly Pending[]>): AsyncGene
   yield `${text}]}\n`
 }
 
-/** A result that takes a turn of its own, after one that others have had. */
+/** Reads a result in a turn of its own. */
 async function inTurn(
   read: () => Promise<ReadyResult | BulkGetResult>,
   yielder: Yielder,
@@ -129,9 +129,9 @@ async function* pagePieces(pages: BulkGetResult['pages']): AsyncGenerator<Piece>
 }
 
 /**
- * The results in the inputs' order; each one's pages are to be read before the next result is asked for.
- * @param form how attachments come that come with their content
- * @throws bad_request and as bodyObject does, before the first
+ * The results in the inputs' order. The pages of each must be read before the next result is requested.
+ * @param form of attachments that come with their content
+ * @throws bad_request and as bodyObject, before the first
  */
 export async function* bulkGetResults(
   store: DocumentReader,
@@ -150,7 +150,7 @@ export async function* bulkGetResults(
   }
 }
 
-/** The same in groups that were read together; each result is to be asked for when the one before it is read. */
+/** The same in groups that were read together; request each result after the one before it is read. */
 async function* pendingGroups(
   store: DocumentReader,
   user: UserCtx,
@@ -160,7 +160,7 @@ async function* pendingGroups(
   form: ContentForm,
 ): AsyncGenerator<readonly Pending[]> {
   requireMember(user, (await store.view()).security)
-  const docs = (await bodyObject(body, shapeOf(limits))).docs as readonly unknown[] | undefined
+  const docs = (await bodyObject(body, schemaOf(limits))).docs as readonly unknown[] | undefined
   if (docs === undefined) throw missingDocs()
   const common = revisionsRequest('', 'all', options, form)
   const yielder = new Yielder()
@@ -176,7 +176,7 @@ async function* pendingGroups(
   }
 }
 
-function shapeOf({ maxBulkGet }: Limits): Schema {
+function schemaOf({ maxBulkGet }: Limits): Schema {
   const docs: Schema = {
     check: (value) => {
       if (!Array.isArray(value)) throw missingDocs()
@@ -192,15 +192,15 @@ function missingDocs(): CouchError {
   return new CouchError('bad_request', "Missing JSON list of 'docs'.")
 }
 
-/** What one input asks for, or what is wrong with it. */
+/** The request of one input, or its error. */
 type Input = ReadyResult | { readonly local: string } | DocumentInput
 
 interface DocumentInput {
   readonly rev: unknown
-  readonly asked: RevisionsRequest
+  readonly request: RevisionsRequest
 }
 
-/** @param common what is asked of all documents */
+/** @param common the options for all documents */
 function readInput(value: unknown, { latest, render, form }: RevisionsRequest, limits: Limits): Input {
   if (!isJsonObject(value)) {
     return failed(null, null, new CouchError('bad_request', 'document must be a JSON object'))
@@ -215,60 +215,62 @@ function readInput(value: unknown, { latest, render, form }: RevisionsRequest, l
   }
   if (isLocalId(id)) return { local: id }
   const revs = rev === undefined ? 'all' : [rev]
-  if (since === undefined) return { rev, asked: { id, revs, latest, render, form } }
+  if (since === undefined) return { rev, request: { id, revs, latest, render, form } }
   try {
     const attsSince = revList(since).map(parseRev)
-    return { rev, asked: { id, revs, latest, render: { ...render, attsSince }, form } }
+    return { rev, request: { id, revs, latest, render: { ...render, attsSince }, form } }
   } catch (error) {
     return refused(id, rev, error)
   }
 }
 
-/** Documents that bring no contents of attachments, which are held one document at a time, are read together. */
+/** Reads documents without contents of attachments together; contents are pinned one document at a time. */
 async function readGroup(
   store: DocumentReader,
   user: UserCtx,
   inputs: readonly Input[],
 ): Promise<readonly Pending[]> {
-  const asked = inputs.flatMap((input) => (isBare(input) ? input.asked : []))
-  const begun = (await readFirstPages(store, user, asked)).values()
+  const requests = inputs.flatMap((input) => (isBare(input) ? input.request : []))
+  const firstPages = (await readFirstPages(store, user, requests)).values()
   return inputs.map((input) => {
     if ('rows' in input) return input
     if ('local' in input) return () => localResult(store, user, input.local)
-    return pendingOf(store, user, input, isBare(input) ? (begun.next().value ?? null) : null)
+    return pendingOf(store, user, input, isBare(input) ? (firstPages.next().value ?? null) : null)
   })
 }
 
 function isBare(input: Input): input is DocumentInput {
-  return 'asked' in input && !input.asked.render.attachments && input.asked.render.attsSince === undefined
+  return (
+    'request' in input && !input.request.render.attachments && input.request.render.attsSince === undefined
+  )
 }
 
 function pendingOf(
   store: DocumentReader,
   user: UserCtx,
-  { asked, rev }: DocumentInput,
-  begun: RevisionsProgress | CouchError | null,
+  { request, rev }: DocumentInput,
+  progress: RevisionsProgress | CouchError | null,
 ): Pending {
-  const { id } = asked
-  if (begun instanceof CouchError) return refused(id, rev, begun)
-  if (begun !== null && isReady(begun)) return { id, rows: errorRows(id, begun.rows) }
+  const { id } = request
+  if (progress instanceof CouchError) return refused(id, rev, progress)
+  if (progress !== null && isReady(progress)) return { id, rows: errorRows(id, progress.rows) }
   return async () => {
     try {
-      const first = begun ?? (await readFirstPage(store, user, asked))
+      const first = progress ?? (await readFirstPage(store, user, request))
       if (isReady(first)) return { id, rows: errorRows(id, first.rows) }
-      return { id, pages: withErrors(id, revisionPages(store, user, asked, first)) }
+      return { id, pages: withErrors(id, revisionPages(store, user, request, first)) }
     } catch (error) {
       return refused(id, rev, error)
     }
   }
 }
 
-/** Whether nothing is left to be read, contents of attachments included. */
-function isReady(begun: RevisionsProgress): boolean {
-  return isComplete(begun) && begun.rows.every((row) => 'missing' in row || row.contents.length === 0)
+/** Whether everything is read, contents of attachments included. */
+function isReady(progress: RevisionsProgress): boolean {
+  return isComplete(progress) && progress.rows.every((row) => 'missing' in row || row.contents.length === 0)
 }
 
-/** What is wrong with one input is told in its row. @throws what is wrong with all of them */
+/** The error of one input as its row. @throws errors that concern all inputs */
 function refused(id: string, rev: unknown, error: unknown): ReadyResult {
   if (!(error instanceof CouchError)) throw error
   if (error.code === 'not_found') return failed(id, 'undefined', error)

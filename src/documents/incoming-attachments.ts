@@ -1,4 +1,4 @@
-/** The attachments that a client's document names: checked, those that stand in it decoded (protocol.md 7). */
+/** Reads the attachments in a client's document: checks them and decodes inline contents (protocol.md 7). */
 import { createHash } from 'node:crypto'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
@@ -9,16 +9,16 @@ import { Yielder } from '../core/yielder.ts'
 import type { AttachmentEncoding, AttachmentWrite } from '../storage/engine.ts'
 import { memberValue, splitInSteps } from './body.ts'
 
-/** Looks for what is wrong: an expression for all that is right overflows the stack at 8 MB. */
+/** Matches a wrong character: an expression for right ones overflows the stack at 8 MB. */
 const NOT_BASE64 = /[^A-Za-z0-9+/]/
-/** Characters decoded in one go, less than a millisecond's work. */
+/** Characters decoded in one step, which takes less than 1 ms. */
 const BASE64_STEP = 1024 * 1024
 /** Characters of the longest escape in a JSON string, `\\u002b`. */
 const LONGEST_ESCAPE = 6
-/** Bytes hashed in one go, about two milliseconds' work. */
+/** Bytes hashed in one step, which takes about 2 ms. */
 const HASH_STEP = 768 * 1024
 
-/** An attachment's content: its bytes, or the name of what is staged or stored already. */
+/** An attachment's content: its bytes, or the name of an upload or a stored blob. */
 export type IncomingContent = Pick<
   AttachmentWrite,
   'digest' | 'length' | 'encoding' | 'storedLength' | 'content'
@@ -27,16 +27,16 @@ export type IncomingContent = Pick<
 export interface IncomingAttachment {
   readonly name: string
   readonly type: string
-  /** As sent, if a number was. */
+  /** As sent, if it is a number. */
   readonly revpos: number | undefined
-  /** null: a stub, which stands for what is stored. */
+  /** Null for a stub, which means the stored content. */
   readonly content: IncomingContent | null
 }
 
-/** An attachment whose content follows the document's JSON, in a part of its own (protocol.md 7.2). */
+/** An attachment whose content follows the document's JSON as a part of its own (protocol.md 7.2). */
 export interface FollowingAttachment extends Omit<IncomingAttachment, 'content'> {
   readonly encoding: AttachmentEncoding
-  /** How many bytes are to follow, and their digest, where the document says so. */
+  /** The number of bytes that follow, and their digest, if the document has them. */
   readonly storedLength: number | undefined
   readonly digest: string | undefined
 }
@@ -44,7 +44,7 @@ export interface FollowingAttachment extends Omit<IncomingAttachment, 'content'>
 interface ReadAttachments {
   readonly attachments: readonly IncomingAttachment[]
   readonly follows: readonly FollowingAttachment[]
-  /** Of all, in the order in which they were sent. */
+  /** Of all attachments, in the order sent. */
   readonly names: readonly string[]
 }
 
@@ -69,7 +69,7 @@ export async function readAttachments(json: string, settings: Settings): Promise
   return { attachments, follows, names }
 }
 
-/** Whether a JSON text, which has no white space before it, is that of an object. */
+/** Whether a JSON text without leading white space is an object. */
 function isObject(json: string): boolean {
   return json.startsWith('{')
 }
@@ -115,7 +115,8 @@ function readFollowing(
   const coding = members.has('encoding') ? memberValue(members, 'encoding') : 'identity'
   if (typeof coding !== 'string') throw invalidAttachment(name)
   const encoding = readEncoding(coding)
-  // With an encoding `length` is of what is decoded, or, of one that a client has put into CouchDB itself, not.
+  // With an encoding, `length` is the decoded length, but a client that stored the attachment in CouchDB itself may
+  // send another.
   const storedLength = memberValue(members, encoding === null ? 'length' : 'encoded_length')
   if (storedLength !== undefined && !Number.isSafeInteger(storedLength)) throw invalidAttachment(name)
   const digest = memberValue(members, 'digest')
@@ -126,7 +127,7 @@ function readFollowing(
   }
 }
 
-/** How an attachment is coded. @throws bad_content_type for what is neither gzip nor identity (protocol.md 7.4) */
+/** Parses an attachment's encoding. @throws bad_content_type for others than gzip and identity (protocol.md 7.4) */
 export function readEncoding(coding: string): AttachmentEncoding {
   const name = coding.trim().toLowerCase()
   if (name === 'gzip') return 'gzip'
@@ -144,9 +145,9 @@ export function checkAttachmentName(name: string): void {
 }
 
 /**
- * What a name must be beside that where it is given here and now. CouchDB takes any; but no client can ask for one
- * with a segment `..`, and control characters break the headers that names stand in. Replication takes what there is:
- * a refusal would hold it up for good, and a name is a key and nothing else.
+ * Checks a new attachment's name further. CouchDB accepts any name; but no client can request one with a segment
+ * `..`, and control characters break the headers that contain names. Replication accepts any name too: a refusal
+ * would stop it for good, and a name is only a key.
  * @throws bad_request
  */
 export function checkNewAttachmentName(name: string): void {
@@ -159,7 +160,10 @@ export function checkNewAttachmentName(name: string): void {
   }
 }
 
-/** The same for all contents that a document brings; what is kept of earlier ones may have any name. @throws bad_request */
+/**
+ * Checks the names of all contents that a document brings; attachments kept from earlier may have any name.
+ * @throws bad_request
+ */
 export function checkNewAttachmentNames({
   attachments,
 }: {
@@ -169,7 +173,8 @@ export function checkNewAttachmentNames({
 }
 
 /**
- * Refuses new contents of a document that has too many. Stubs pass: what is there can be edited and removed.
+ * Refuses new contents in a document that has too many attachments. Stubs pass, so that existing attachments can be
+ * edited and removed.
  * @throws document_too_large
  */
 export function checkAttachmentCount(attachments: readonly IncomingAttachment[], most: number): void {
@@ -190,7 +195,7 @@ export function invalidAttachment(name: string): CouchError {
 }
 
 /**
- * Content that stands in the document, as it is stored.
+ * Decodes a content inside the document, and compresses it if the configuration says so.
  * @param data base64 as a JSON string, without its quotes
  */
 async function inlineContent(
@@ -209,7 +214,7 @@ async function inlineContent(
 
 /** Decodes in steps, so that a large content does not hold the thread. */
 async function decoded(data: string, name: string, { maxAttachmentSize }: Limits): Promise<Uint8Array> {
-  // White space and escapes make it longer than its content needs; nothing makes it shorter.
+  // White space and escapes can make the text longer than its content needs; nothing makes it shorter.
   const bytes = Buffer.allocUnsafeSlow(Math.min(bytesIn(data.length), maxAttachmentSize))
   const yielder = new Yielder()
   let filled = 0
@@ -230,12 +235,12 @@ async function decoded(data: string, name: string, { maxAttachmentSize }: Limits
   return bytes.subarray(0, filled)
 }
 
-/** How many bytes so many digits of base64 stand for, padding not counted. */
+/** The bytes of so many base64 digits, padding not counted. */
 function bytesIn(digits: number): number {
   return Math.floor((digits * 3) / 4)
 }
 
-/** Where the next step of a JSON string ends: never within an escape. */
+/** Where the next step of a JSON string ends: never inside an escape. */
 function stepEnd(data: string, at: number): number {
   const end = at + BASE64_STEP
   if (end >= data.length) return data.length
@@ -253,12 +258,12 @@ function unescaped(json: string, name: string): string {
   try {
     return JSON.parse(`"${json}"`) as string
   } catch {
-    // A step that ends between two backslashes: neither is a digit of base64.
+    // The step ends between two backslashes; neither is a base64 digit.
     throw invalidAttachment(name)
   }
 }
 
-/** @throws bad_request unless there are four digits for every three bytes, padding counted */
+/** @throws bad_request unless the digits, padding included, are a multiple of 4 */
 function withoutPadding(digits: string, name: string): string {
   if (digits.length % 4 !== 0) throw invalidAttachment(name)
   return digits.slice(0, digits.endsWith('==') ? -2 : digits.endsWith('=') ? -1 : undefined)
@@ -277,13 +282,13 @@ async function hashesOf(bytes: Uint8Array): Promise<{ digest: string; sha256: Bu
   return { digest: `md5-${md5.digest('base64')}`, sha256: sha256.digest() }
 }
 
-// How the contents of attachments are coded: gzip that comes, and gzip that `[attachments]` asks for (protocol.md 7.1).
+// Encodings of attachments: gzip from clients, and gzip that `[attachments]` asks for (protocol.md 7.1).
 
-/** Bytes that go into zlib, or come out of it, in one step; it works at them on a thread of its own. */
+/** Bytes that go into zlib, or come out of it, in one step; zlib works on its own thread. */
 export const CODING_STEP = 64 * 1024
 
 /**
- * Whether a content that comes as it is, is stored as gzip.
+ * Whether a content that comes uncompressed is stored as gzip.
  * @param type the attachment's; parameters such as a charset do not count (couch_util:is_compressible)
  */
 export function isCompressible(type: string, { level, types }: CompressionRules): boolean {
@@ -293,7 +298,7 @@ export function isCompressible(type: string, { level, types }: CompressionRules)
   return types.some((pattern) => matches(asked, pattern.toLowerCase()))
 }
 
-/** A `*` stands for any characters. */
+/** A `*` matches any characters. */
 function matches(type: string, pattern: string): boolean {
   const [first = '', ...rest] = pattern.split('*')
   const last = rest.pop()
@@ -309,14 +314,14 @@ function matches(type: string, pattern: string): boolean {
 }
 
 /**
- * A content as gzip, in steps.
- * @param pieces stay as they are until the next is asked for
+ * Compresses a content with gzip, in steps.
+ * @param pieces each must not change until the next is requested
  * @param level from 1 to 9
  */
 export async function* gzipped(pieces: Iterable<Uint8Array>, level: number): AsyncGenerator<Uint8Array> {
   const gzip = createGzip({ level, chunkSize: CODING_STEP })
   const fed = pipeline(Readable.from(pieces, { objectMode: false }), gzip)
-  // What fails it comes out of the iteration as well.
+  // The iteration throws the same error.
   fed.catch(() => undefined)
   try {
     yield* gzip as AsyncIterable<Buffer>
@@ -326,7 +331,7 @@ export async function* gzipped(pieces: Iterable<Uint8Array>, level: number): Asy
   }
 }
 
-/** A content in memory as gzip. */
+/** Compresses a content in memory with gzip. */
 async function gzippedBytes(bytes: Uint8Array, level: number): Promise<Buffer> {
   const chunks: Uint8Array[] = []
   let length = 0
@@ -350,7 +355,7 @@ function* steps(bytes: Uint8Array): Generator<Uint8Array> {
 }
 
 /**
- * How long a gzipped content is when it is inflated; nothing is kept of it.
+ * The length of a gzip content when inflated; the inflated bytes are not kept.
  * @param pieces as of {@link gzipped}
  * @param name the attachment's, for the refusal
  * @throws attachment_too_large beyond `limit`, gzip_body
@@ -370,7 +375,7 @@ export async function inflatedLength(
   try {
     await pipeline(Readable.from(pieces), createGunzip({ chunkSize: CODING_STEP }), count)
   } catch (error) {
-    // Going no further breaks the pipeline off.
+    // Stopping early makes the pipeline fail.
     if (length <= limit) throw inflateFailure(error)
   }
   if (length > limit) throw new CouchError('attachment_too_large', name)

@@ -1,23 +1,23 @@
 /**
- * Parses a long JSON text in slices, within bounds on its values, its depth and its strings, and refuses a value of the
- * wrong kind where it begins: JSON.parse would hold the thread for seconds, and fill the memory, before anybody could
- * look. What it accepts becomes the very value that JSON.parse makes of it.
+ * Parses a long JSON text in slices. Values, depth and strings are bounded, and a value of the wrong kind is refused
+ * where it begins. JSON.parse would hold the thread for seconds and fill the memory before any check. The result
+ * equals that of JSON.parse.
  */
 import { CouchError } from '../core/errors.ts'
 import { isJsonObject, MAX_JSON_DEPTH } from '../core/json.ts'
 import { Yielder } from '../core/yielder.ts'
 
-/** What may stand in a place of a body. Absent members allow anything. */
+/** The values that a place in a body accepts. Absent members allow anything. */
 export interface Schema {
-  /** Called when the kind of the value is known: a container is still empty. @throws CouchError to refuse it */
+  /** Called when the kind of the value is known; a container is still empty. @throws CouchError to refuse it */
   readonly check?: (value: unknown) => void
-  /** How many characters a container may take, 32,768 at least: a body of that size is not measured. */
+  /** Maximum of characters in a container, at least 32,768: a body of up to that size is not measured. */
   readonly maxLength?: number
-  /** What a longer one is refused with; by default `too_large`. */
+  /** The error for a longer one; `too_large` by default. */
   readonly tooLong?: () => CouchError
-  /** How many elements or members it may have. */
+  /** Maximum of elements or members. */
   readonly maxCount?: number
-  /** What more of them are refused with; by default `too_large`. */
+  /** The error for more of them; `too_large` by default. */
   readonly tooMany?: () => CouchError
   /** Of the elements of an array. */
   readonly elements?: Schema
@@ -27,9 +27,9 @@ export interface Schema {
   readonly others?: Schema
 }
 
-/** Characters of one string or number. */
+/** Maximum of characters in a string or number. */
 const MAX_TOKEN = 2 * 1024 * 1024
-/** Steps between two looks at the clock, and characters of white space that are one step. */
+/** Steps between two checks of the clock, and characters of white space in one step. */
 const STEPS = 64
 const SPACE_STEP = 1024
 
@@ -51,22 +51,22 @@ const WORDS: readonly (readonly [string, unknown])[] = [
   ['null', null],
 ]
 
-/** What may come next; `first` is an element or a member, or the end of an empty container. */
+/** The next token; `first` is an element or a member, or the end of an empty container. */
 type Expected = 'value' | 'first' | 'name' | 'colon' | 'next' | 'end'
 
 interface Frame {
   readonly value: unknown[] | Record<string, unknown>
-  readonly shape: Schema | undefined
+  readonly schema: Schema | undefined
   readonly start: number
   count: number
-  /** Of the member that is being read. */
+  /** The name of the member that is being read. */
   name: string
 }
 
-/** One text; after an error the parser is of no more use. */
+/** A parser of one text; it cannot be used after an error. */
 export class JsonParser {
   readonly #text: string
-  readonly #shape: Schema
+  readonly #schema: Schema
   readonly #maxValues: number
   readonly #maxToken: number
   readonly #frames: Frame[] = []
@@ -77,20 +77,20 @@ export class JsonParser {
   value: unknown
 
   /**
-   * @param maxValues how many values there may be, containers and what is in them counted alike
-   * @param maxToken characters that a string or a number may take
+   * @param maxValues maximum of values, containers and their contents counted alike
+   * @param maxToken maximum of characters in a string or a number
    */
-  constructor(text: string, shape: Schema, maxValues: number, maxToken: number = MAX_TOKEN) {
+  constructor(text: string, schema: Schema, maxValues: number, maxToken: number = MAX_TOKEN) {
     this.#text = text
-    this.#shape = shape
+    this.#schema = schema
     this.#maxValues = maxValues
     this.#maxToken = maxToken
   }
 
   /**
-   * Reads on until the text ends, or until it is time to stop.
+   * Reads until the text ends, or until `isDue` returns true.
    * @returns whether the text has ended
-   * @throws CouchError invalid_json, too_deep, too_large; and what the shape throws
+   * @throws CouchError invalid_json, too_deep, too_large; and the errors of the schema
    */
   advance(isDue: () => boolean): boolean {
     for (let steps = 1; ; steps += 1) {
@@ -104,7 +104,7 @@ export class JsonParser {
     }
   }
 
-  /** @returns whether there may be more of it */
+  /** @returns whether more white space may follow */
   #skipSpace(): boolean {
     const end = this.#at + SPACE_STEP
     let c = this.#text.charCodeAt(this.#at)
@@ -129,7 +129,7 @@ export class JsonParser {
     else throw new CouchError('invalid_json')
   }
 
-  /** Moves behind one character. */
+  /** Moves past one character. */
   #pass(expected: Expected): void {
     this.#at += 1
     this.#expected = expected
@@ -138,21 +138,21 @@ export class JsonParser {
   #begin(c: number, parent: Frame | undefined): void {
     this.#values += 1
     if (this.#values > this.#maxValues) throw tooMany(`${this.#maxValues} JSON values`)
-    const shape = parent === undefined ? this.#shape : shapeIn(parent.shape, parent.value, parent.name)
-    if (parent !== undefined) checkCount(parent.shape, ++parent.count)
+    const schema = parent === undefined ? this.#schema : schemaIn(parent.schema, parent.value, parent.name)
+    if (parent !== undefined) checkCount(parent.schema, ++parent.count)
     if (c === OPEN_BRACE || c === OPEN_BRACKET) {
-      this.#open(c === OPEN_BRACE ? {} : [], shape)
+      this.#open(c === OPEN_BRACE ? {} : [], schema)
       return
     }
     const value = c === QUOTE ? this.#string() : this.#scalar()
-    shape?.check?.(value)
+    schema?.check?.(value)
     this.#complete(value, parent)
   }
 
-  #open(value: Frame['value'], shape: Schema | undefined): void {
+  #open(value: Frame['value'], schema: Schema | undefined): void {
     if (this.#frames.length === MAX_JSON_DEPTH) throw new CouchError('too_deep')
-    shape?.check?.(value)
-    this.#frames.push({ value, shape, start: this.#at, count: 0, name: '' })
+    schema?.check?.(value)
+    this.#frames.push({ value, schema, start: this.#at, count: 0, name: '' })
     this.#pass('first')
   }
 
@@ -161,8 +161,8 @@ export class JsonParser {
       throw new CouchError('invalid_json')
     }
     this.#at += 1
-    const most = frame.shape?.maxLength ?? Number.POSITIVE_INFINITY
-    if (this.#at - frame.start > most) throw frame.shape?.tooLong?.() ?? tooLong(most)
+    const most = frame.schema?.maxLength ?? Number.POSITIVE_INFINITY
+    if (this.#at - frame.start > most) throw frame.schema?.tooLong?.() ?? tooLong(most)
     this.#frames.pop()
     this.#complete(frame.value, this.#frames.at(-1))
   }
@@ -194,7 +194,7 @@ export class JsonParser {
     return isPlain ? this.#text.slice(start + 1, end - 1) : parsedString(this.#text.slice(start, end))
   }
 
-  /** The index behind a string with escapes in it. */
+  /** The index after a string with escapes. */
   #stringEnd(): number {
     const end = Math.min(this.#text.length, this.#at + this.#maxToken + 1)
     let at = this.#at + 1
@@ -221,12 +221,12 @@ export class JsonParser {
   }
 }
 
-/** Characters of a stored document that JSON.parse reads at once: the worst took 4 ms. */
+/** Characters of a stored document that JSON.parse reads at once; the worst case took 4 ms. */
 export const MAX_PARSED_AT_ONCE = 128 * 1024
 
 /**
  * JSON.parse in steps of a few milliseconds, without bounds.
- * @param text JSON that is stored, so known to be good
+ * @param text stored JSON, so known to be valid
  */
 export async function parseInSteps(text: string): Promise<unknown> {
   const unbounded = Number.POSITIVE_INFINITY
@@ -237,36 +237,36 @@ export async function parseInSteps(text: string): Promise<unknown> {
 }
 
 /**
- * Holds a value that was parsed at once against a shape, but for its lengths.
- * @throws CouchError as the shape has it
+ * Checks a value that was parsed at once against a schema, except for lengths.
+ * @throws CouchError as the schema says
  */
-export function checkSchema(value: unknown, shape: Schema): void {
-  shape.check?.(value)
+export function checkSchema(value: unknown, schema: Schema): void {
+  schema.check?.(value)
   if (typeof value !== 'object' || value === null) return
   if (Array.isArray(value)) {
-    checkCount(shape, value.length)
-    if (shape.elements === undefined) return
-    for (const element of value) checkSchema(element, shape.elements)
+    checkCount(schema, value.length)
+    if (schema.elements === undefined) return
+    for (const element of value) checkSchema(element, schema.elements)
     return
   }
   const names = Object.keys(value)
-  checkCount(shape, names.length)
+  checkCount(schema, names.length)
   for (const name of names) {
-    const inner = shapeIn(shape, value, name)
+    const inner = schemaIn(schema, value, name)
     if (inner !== undefined) checkSchema((value as Record<string, unknown>)[name], inner)
   }
 }
 
-function shapeIn(outer: Schema | undefined, container: object, name: string): Schema | undefined {
+function schemaIn(outer: Schema | undefined, container: object, name: string): Schema | undefined {
   if (outer === undefined) return undefined
   if (Array.isArray(container)) return outer.elements
   const { members } = outer
   return members !== undefined && Object.hasOwn(members, name) ? members[name] : outer.others
 }
 
-function checkCount(shape: Schema | undefined, count: number): void {
-  if (shape?.maxCount === undefined || count <= shape.maxCount) return
-  throw shape.tooMany?.() ?? tooMany(`${shape.maxCount} entries in this list`)
+function checkCount(schema: Schema | undefined, count: number): void {
+  if (schema?.maxCount === undefined || count <= schema.maxCount) return
+  throw schema.tooMany?.() ?? tooMany(`${schema.maxCount} entries in this list`)
 }
 
 function parsedString(json: string): string {
@@ -286,7 +286,7 @@ function tooLong(most: number): CouchError {
   return new CouchError('too_large', reason)
 }
 
-/** Refuses what is no JSON object. */
+/** @throws body_not_object */
 export function checkObject(value: unknown): void {
   if (!isJsonObject(value)) throw new CouchError('body_not_object')
 }

@@ -1,24 +1,24 @@
 /**
- * Validates the text of one JSON object as RFC 8259 has it and lists what to leave out of it, so that what is kept
- * is kept letter by letter (architecture.md, "Bodies"). One pass lists edits in the text's own coordinates and copies
- * nothing: body.ts applies them, each character at most once, however deep duplicates lie within each other. The pass
- * can stop after any few members and go on later, so that a long document does not hold its thread.
+ * Validates the text of one JSON object by RFC 8259 and lists the parts to leave out of it, so that the rest is kept
+ * letter by letter (architecture.md, "Bodies"). One pass lists edits in the text's own coordinates and copies
+ * nothing. body.ts applies them, each character at most once, however deep duplicates are nested. The pass can stop
+ * after any few members and continue later, so that a long document does not hold its thread.
  */
 import { CouchError } from '../core/errors.ts'
 
-/** How many containers may lie inside each other within a document, itself not counted (architecture.md, "Bodies"). */
+/** Maximum depth of containers in a document, not counting the document (architecture.md, "Bodies"). */
 const MAX_DEPTH = 512
-/** Values in a document: one of 8 MB, the default limit, has fewer unless they are as short as `1`. */
+/** Maximum of values in a document: one of 8 MB, the default limit, has fewer unless they are as short as `1`. */
 export const MAX_VALUES = 2_000_000
-/** Members of the objects that are open at one place of a document: so many names are remembered, in about 60 MB. */
+/** Maximum of members in the objects that are open at one place of a document. Their names are kept, in about 60 MB. */
 const MAX_OPEN_MEMBERS = 400_000
-/** Names of a document that stand more than once in their object. */
+/** Maximum of names in a document that occur more than once in their object. */
 const MAX_DUPLICATES = 10_000
-/** Up to here an object's names are compared one by one, which is quicker than hashing them. */
+/** Up to this number an object's names are compared one by one, which is faster than hashing them. */
 const FEW_MEMBERS = 10
-/** Characters of white space that are passed one by one; an expression is quicker behind them. */
+/** Characters of white space that are skipped one by one; an expression is faster after them. */
 const SHORT_SPACE = 16
-/** Members, elements or parts of a string that are read between two looks at the clock. */
+/** Members, elements or parts of a string between two checks of the clock. */
 const STEPS = 32
 
 const QUOTE = 0x22
@@ -29,7 +29,7 @@ const CLOSE_BRACKET = 0x5d
 const OPEN_BRACE = 0x7b
 const CLOSE_BRACE = 0x7d
 
-/** A span of the text, in whose place the span `from` to `to` is written; all are indices of UTF-16 units. */
+/** A span of the text that the span `from` to `to` replaces; all are indices of UTF-16 units. */
 interface Edit {
   readonly start: number
   end: number
@@ -40,16 +40,16 @@ interface Edit {
 export interface ScannedDocument {
   /** The JSON text of the value of each member that was cut out; of duplicates, the last. */
   readonly cut: ReadonlyMap<string, string>
-  /** What else is left out: start, end, start, end... in the order of their starts; one may lie within another. */
+  /** Other spans to leave out: start, end, start, end... in the order of their starts; spans may be nested. */
   readonly gaps: readonly number[]
-  /** First members of their name whose place a later one takes; the later one is among the gaps. */
+  /** First members of a name that a later one replaces; the later one is among the gaps. */
   readonly moves: readonly Edit[]
 }
 
-/** Tells by its decoded name whether a member of the top level is cut out. */
+/** Whether a member of the top level is cut out, by its decoded name. */
 export type IsCut = (name: string) => boolean
 
-/** The members of one object that stay, each under its first place. */
+/** The members of one object that stay, each at its first place. */
 class Members {
   readonly #list: (Edit & { readonly name: string })[] = []
   #index: Map<string, Edit> | undefined
@@ -82,21 +82,21 @@ interface Frame {
   count: number
   isFirst: boolean
   name: string
-  /** Where the member begins, and where its value begins. */
+  /** Where the member begins; `value` is where its value begins. */
   start: number
   value: number
-  /** Where what separates the member from the one before begins. */
+  /** The start of the separator from the member before. */
   separator: number
-  /** The index in `gaps` of the first gap from there on. */
+  /** The index of the first gap from there. */
   gap: number
-  /** The place of the member; undefined: it is cut out. */
+  /** The place of the member; undefined if it is cut out. */
   edit: Edit | undefined
 }
 
 /**
- * Finds what to leave out of the text of a JSON object: chosen members, white space between tokens, and duplicates,
- * at every level: the last member of a name takes the first one's place, as JSON.parse and JSON.stringify have it.
- * After an error it is of no more use.
+ * Finds the parts to leave out of the text of a JSON object: chosen members, white space between tokens, and
+ * duplicates, at every level. The last member of a name takes the first one's place, as with JSON.parse and
+ * JSON.stringify. The scanner cannot be used after an error.
  */
 export class DocumentScanner implements ScannedDocument {
   readonly cut = new Map<string, string>()
@@ -112,7 +112,7 @@ export class DocumentScanner implements ScannedDocument {
 
   /**
    * @param text JSON text
-   * @param start where in it the object begins, or white space before it
+   * @param start the start of the object, or of white space before it
    * @throws CouchError `invalid_json` where no object begins
    */
   constructor(text: string, start: number, isCut: IsCut) {
@@ -129,16 +129,16 @@ export class DocumentScanner implements ScannedDocument {
     return this.#values
   }
 
-  /** The index behind what has been read. */
+  /** The index after the text that has been read. */
   get position(): number {
     return this.#at
   }
 
   /**
-   * Reads on until the object ends, or until `isDue` tells to stop.
+   * Reads until the object ends, or until `isDue` returns true.
    * @returns whether the object has ended
    * @throws CouchError `invalid_json` where JSON.parse would throw, and for a lone surrogate; `too_deep`;
-   *   `document_too_large` for too many values, members or duplicates
+   * `document_too_large` for too many values, members or duplicates
    */
   advance(isDue?: () => boolean): boolean {
     for (let steps = 1; ; steps += 1) {
@@ -156,7 +156,7 @@ export class DocumentScanner implements ScannedDocument {
     if (this.#at !== this.#text.length) throw new CouchError('invalid_json')
   }
 
-  /** The character ahead; NaN at the end of the text, which equals none. */
+  /** The next character; NaN at the end of the text, which equals no character. */
   #peek(): number {
     return this.#text.charCodeAt(this.#at)
   }
@@ -172,7 +172,7 @@ export class DocumentScanner implements ScannedDocument {
     if (this.#at > start) this.gaps.push(start, this.#at)
   }
 
-  /** Moves behind what a sticky expression finds here, if it does. */
+  /** Moves past the match of a sticky expression here, if it matches. */
   #passes(expression: RegExp): boolean {
     expression.lastIndex = this.#at
     if (!expression.test(this.#text)) return false
@@ -187,7 +187,7 @@ export class DocumentScanner implements ScannedDocument {
     this.#frames.push({ members, isCut, count: 0, isFirst: true, ...member })
   }
 
-  /** Reads the next member or element up to its value's end or into its value, or the end of the container. */
+  /** Reads the next member or element up to the end or the start of its value, or the end of the container. */
   #next(frame: Frame): void {
     frame.separator = this.#at
     frame.gap = this.gaps.length
@@ -206,7 +206,7 @@ export class DocumentScanner implements ScannedDocument {
     else this.#member(frame, frame.members)
   }
 
-  /** Moves behind the container's end if that is next. */
+  /** Moves past the container's end if it is next. */
   #leaves({ members, count }: Frame): boolean {
     this.#skipSpace()
     if (this.#peek() !== (members === undefined ? CLOSE_BRACKET : CLOSE_BRACE)) return false
@@ -237,7 +237,7 @@ export class DocumentScanner implements ScannedDocument {
     }
   }
 
-  /** Finds the place of a member, whose end is not known yet. */
+  /** Finds the place of a member, before its end is known. */
   #place(frame: Frame, members: Members): void {
     const { name, start, separator, gap } = frame
     frame.edit = undefined
@@ -286,7 +286,7 @@ export class DocumentScanner implements ScannedDocument {
     else throw new CouchError('invalid_json')
   }
 
-  /** Moves behind a name and its colon. */
+  /** Moves past a name and its colon. */
   #name(): string {
     const start = this.#at
     if (this.#peek() !== QUOTE) throw new CouchError('invalid_json')
@@ -304,7 +304,7 @@ export class DocumentScanner implements ScannedDocument {
     return isPlain ? this.#text.slice(start + 1, end - 1) : JSON.parse(this.#text.slice(start, end))
   }
 
-  /** Moves on within a string that is a value of the container, or behind it. */
+  /** Moves forward in a string that is a value of the container, or past it. */
   #readString(frame: Frame): void {
     if (this.#peek() !== QUOTE) this.#readParts()
     if (this.#peek() !== QUOTE) return
@@ -313,7 +313,7 @@ export class DocumentScanner implements ScannedDocument {
     this.#ended(frame)
   }
 
-  /** @throws CouchError `invalid_json` where no string goes on like this */
+  /** @throws CouchError `invalid_json` for characters that a string cannot contain */
   #readParts(): void {
     if (this.#passes(this.#expressions.parts)) return
     const reason = this.#passes(LONE) ? 'invalid UTF-8 JSON: lone surrogate' : undefined
@@ -338,7 +338,7 @@ function tooManyDuplicates(): CouchError {
   return new CouchError('document_too_large', reason)
 }
 
-// What stands in a JSON text (RFC 8259), as expressions that are tried at one place of it.
+// Sticky expressions for the tokens of a JSON text (RFC 8259).
 
 const OTHER = '-?(?:0|[1-9]\\d*)(?:\\.\\d+)?(?:[eE][-+]?\\d+)?|true|false|null'
 const SPACE = /[ \t\n\r]*/y
@@ -346,23 +346,26 @@ const NUMBER_OR_WORD = new RegExp(OTHER, 'y')
 /** Half of a surrogate pair, escaped or not. */
 const LONE = /\\u[dD][89a-fA-F][\da-fA-F]{2}|[\ud800-\udfff]/y
 
-/** Expressions for strings whose runs of plain characters are of any length, or of a bounded one. */
+/** Expressions for strings; runs of plain characters have any length, or a bounded one. */
 interface StringExpressions {
-  /** A string of plain characters. An expression takes 40 ns, and 0.7 ns a character; a loop 2.7 ns a character. */
+  /**
+   * A string of plain characters. An expression takes 40 ns and 0.7 ns for each character; a loop takes 2.7 ns for
+   * each character.
+   */
   readonly string: RegExp
-  /** A member whose value is no container, as most are: in a third of the time that its parts would take. */
+  /** A member whose value is not a container, the usual one: in a third of the time that its parts take. */
   readonly member: RegExp
-  /** Some parts of a string. Without a bound on their number the expression's stack would overflow. */
+  /** Some parts of a string. Without a maximum of parts the expression's stack would overflow. */
   readonly parts: RegExp
 }
 
-/** A text of up to so many characters has no string that takes long. */
+/** A text of up to this length has no string that takes long. */
 const SHORT_TEXT = 1024 * 1024
 const OF_SHORT_TEXT = expressions('*', '+')
 const OF_LONG_TEXT = expressions('{0,16384}', '{1,16384}')
 
 function expressions(any: string, some: string): StringExpressions {
-  // A surrogate is not plain: it must be one of a pair.
+  // A surrogate is not plain, since it must be one of a pair.
   const plain = '[^"\\\\\\u0000-\\u001f\\ud800-\\udfff]'
   const escaped =
     '\\\\(?:["\\\\/bfnrt]|u(?:(?![dD][89a-fA-F])[\\da-fA-F]{4}|[dD][89abAB][\\da-fA-F]{2}\\\\u[dD][c-fC-F][\\da-fA-F]{2}))'
@@ -374,7 +377,7 @@ function expressions(any: string, some: string): StringExpressions {
   }
 }
 
-/** @param length of the text that is to be read, in UTF-16 units */
+/** @param length of the text in UTF-16 units */
 function expressionsFor(length: number): StringExpressions {
   return length > SHORT_TEXT ? OF_LONG_TEXT : OF_SHORT_TEXT
 }

@@ -1,4 +1,4 @@
-/** A document with its attachments behind it, as multipart/related; protocol.md 7.2. */
+/** Reads a document with its attachments after it, as multipart/related; protocol.md 7.2. */
 import { CouchError } from '../core/errors.ts'
 import { isLocalId } from '../core/ids.ts'
 import type { Settings } from '../core/types.ts'
@@ -17,24 +17,24 @@ import { type IncomingDoc, readDocument, readLeadingDocument } from './incoming-
 import { headerParameter, MultipartScanner, type Part } from './multipart.ts'
 import { bodyLength, bodySteps, bodyText } from './request-body.ts'
 
-/** Bytes looked through in one step. */
+/** Bytes scanned in one step. */
 const SLICE = 256 * 1024
 
-/** A document, and where in the request's body the contents lie that follow it. */
+/** A document, and the byte ranges of the contents that follow it in the request's body. */
 interface LeadingDocument {
-  /** Without the attachments that follow. */
+  /** The document without the attachments that follow. */
   readonly doc: IncomingDoc
   readonly follows: readonly { readonly attachment: FollowingAttachment; readonly part: Part }[]
-  /** The place of each attachment in the document's JSON, by name. */
+  /** The index of each attachment in the document's JSON, by name. */
   readonly places: ReadonlyMap<string, number>
 }
 
 /**
  * Finds the parts of a request's body and reads the first, the document. The others belong to its attachments that
- * say `follows`: by the file names in their headers where these are just the attachments' names, else by their order,
- * which is all that CouchDB goes by.
- * @throws bad_content_type unless the first part is JSON; bad_request for parts that are no multipart body, that are
- * too few or too many, or not as long as the document says; and as readDocument
+ * say `follows`: by the file names in their headers if these are exactly the attachments' names, otherwise by their
+ * order, as in CouchDB.
+ * @throws bad_content_type unless the first part is JSON; bad_request for an invalid multipart body, for too few or
+ * too many parts, and for a length other than the document's; and as readDocument
  */
 export async function readMultipart(
   body: Body,
@@ -57,7 +57,10 @@ export async function readMultipart(
   return { doc, follows: matched, places }
 }
 
-/** The document with all its attachments, those that followed it staged. @throws as {@link AttachmentUploads.receiveFollowing} */
+/**
+ * Uploads the attachments that follow a document. @returns the document with all its attachments @throws as {@link
+ * AttachmentUploads.receiveFollowing}
+ */
 export async function uploadFollowing(
   { doc, follows, places }: LeadingDocument,
   body: Body,
@@ -70,7 +73,7 @@ export async function uploadFollowing(
   return { ...doc, attachments: inOrder(attachments, places) }
 }
 
-/** The parts of a body that is multipart with this boundary. @throws bad_request */
+/** The parts of a multipart body with this boundary. @throws bad_request */
 async function findParts(body: Body, boundary: string): Promise<readonly Part[]> {
   const scanner = new MultipartScanner(boundary)
   const yielder = new Yielder()
@@ -114,11 +117,11 @@ function checkLength({ storedLength }: FollowingAttachment, { start, end }: Part
   throw new CouchError('bad_request', `attachment ${isLonger ? 'longer' : 'shorter'} than expected`)
 }
 
-// CouchDB's upload form for browsers, protocol.md 3.7: a document as the field `_doc`, or an existing one named by
-// `_rev`, and the files of the field `_attachments`, which take the place of its attachments of the same names.
+// CouchDB's upload form for browsers, protocol.md 3.7. It has a document as the field `_doc`, or names a stored one
+// by `_rev`. The files of the field `_attachments` replace attachments of the same names.
 
 interface UploadForm {
-  /** As a client would send it, without the files. */
+  /** The document as a client would send it, without the files. */
   readonly doc: IncomingDoc
   readonly files: readonly { readonly name: string; readonly type: string; readonly part: Part }[]
 }
@@ -126,8 +129,8 @@ interface UploadForm {
 /**
  * Reads a form.
  * @param id the document's
- * @throws bad_request for what is no such form, not_found for `_rev` of a document that never was, conflict for one
- *   that is not kept; and as readDocument
+ * @throws bad_request for another kind of form; not_found for `_rev` of a document that never existed; conflict for
+ * one without a stored body; and as readDocument
  */
 export async function readForm(
   store: DocumentReader,
@@ -153,7 +156,7 @@ export async function readForm(
   return { doc: await storedDocument(store, id, rev), files }
 }
 
-/** The document of a form with its files, staged. @throws attachment_too_large; and as the store */
+/** Uploads the files of a form. @returns the document with its files @throws attachment_too_large; and as the store */
 export async function uploadForm(
   { doc, files }: UploadForm,
   body: Body,
@@ -176,7 +179,7 @@ function disposition({ headers }: Part, parameter: string): string | undefined {
   return headerParameter(headers.get('content-disposition') ?? '', parameter)
 }
 
-/** None of a file field that was left empty: browsers send that as a file without a name. */
+/** Returns no file for a file field that was left empty: browsers send that as a file without a name. */
 function readFile(part: Part): UploadForm['files'] {
   const name = disposition(part, 'filename') ?? ''
   if (name === '') return []

@@ -1,19 +1,19 @@
 /**
- * Where the parts lie in a multipart body, found while it streams in (RFC 2046 5.1). What is between them and around
- * them is left out, and no part is looked into: that a part is itself multipart is nobody's business here.
+ * Finds the parts of a multipart body while it streams in (RFC 2046 5.1). Text between and around the parts is left
+ * out. Parts are not read, even if they are multipart themselves.
  */
 import { Buffer } from 'node:buffer'
 import { CouchError } from '../core/errors.ts'
 
-/** A part: its content goes from the byte `start` up to, not including, `end`, counted from the body's start. */
+/** A part: its content is the byte range from `start` up to, not including, `end`, counted from the body's start. */
 export interface Part {
-  /** By name in lower case; of a repeated one the last. */
+  /** By name in lower case; of repeated headers the last. */
   readonly headers: ReadonlyMap<string, string>
   readonly start: number
   readonly end: number
 }
 
-/** Ours: CouchDB sets no bounds, but these are held in memory until the whole body has come. */
+/** Our own bounds: CouchDB has none, but headers are kept in memory until the whole body has come. */
 const MAX_HEADER_BYTES = 16 * 1024
 const MAX_PARTS = 10_000
 /** RFC 2046 allows 70. */
@@ -28,17 +28,17 @@ const DASH = 0x2d
 const NONE = Buffer.alloc(0)
 
 /**
- * In what a byte lies: `text` is the preamble or a part's content, in which a delimiter is looked for; the next three
- * are of a line that has begun as a delimiter, behind the boundary, behind its first dash, and behind its return.
+ * The place of a byte. `text` is the preamble or a part's content, in which a delimiter is searched. The next three
+ * are places in a line that began as a delimiter: after the boundary, after its first dash, and after its return.
  */
 type Place = 'text' | 'boundary' | 'dash' | 'return' | 'headers' | 'epilogue'
 
 /**
- * Finds the parts of one body. Slices may be cut anywhere; every method throws CouchError `bad_request`, after which
- * the scanner is of no more use.
+ * Finds the parts of one body. Slices may be cut anywhere. Every method throws CouchError `bad_request`; the scanner
+ * cannot be used after an error.
  *
- * A line that begins with the boundary and goes on with anything but white space is content: so the boundary `x` does
- * not end a part at a line `--xy`. A delimiter may stand right behind the empty line that ends the headers.
+ * A line that begins with the boundary and continues with anything but white space is content: so the boundary `x`
+ * does not end a part at a line `--xy`. A delimiter may come right after the empty line that ends the headers.
  */
 export class MultipartScanner {
   readonly #delimiter: Buffer
@@ -48,14 +48,14 @@ export class MultipartScanner {
   /** The part whose content is being read; null in the preamble. */
   #open: Omit<Part, 'end'> | null = null
   #place: Place = 'text'
-  /** The last bytes of the text so far that may begin a delimiter. The body's start counts as a line's. */
+  /** The last bytes of the text so far, which may begin a delimiter. The body's start counts as a line's start. */
   #tail: Buffer = CRLF
-  /** Where the delimiter that is being read begins. */
+  /** The start of the delimiter that is being read. */
   #delimiterStart = 0
-  /** Bytes pushed before the present slice. */
+  /** Bytes pushed before the current slice. */
   #before = 0
 
-  /** @throws bad_request for what cannot be a boundary */
+  /** @throws bad_request for an invalid boundary */
   constructor(boundary: string) {
     // biome-ignore lint/suspicious/noControlCharactersInRegex: what no boundary may hold
     if (boundary === '' || boundary.length > MAX_BOUNDARY || /[\u0000-\u001f\u007f]/.test(boundary)) {
@@ -72,7 +72,7 @@ export class MultipartScanner {
     this.#before += bytes.length
   }
 
-  /** The parts in their order, once the whole body has been pushed. */
+  /** Returns the parts in their order, after the whole body has been pushed. */
   end(): readonly Part[] {
     if (this.#place === 'epilogue') return this.#parts
     throw new CouchError('bad_request', 'The multipart body ends before its last boundary.')
@@ -91,7 +91,7 @@ export class MultipartScanner {
     }
   }
 
-  /** Looks for the next delimiter; tells where to go on behind it, or at the slice's end. */
+  /** Searches the next delimiter. @returns where to continue: after it, or at the slice's end */
   #text(bytes: Buffer, at: number): number {
     const { length } = this.#delimiter
     const seam = Buffer.concat([this.#tail, bytes.subarray(at, at + length - 1)])
@@ -111,7 +111,7 @@ export class MultipartScanner {
     return at + this.#delimiter.length
   }
 
-  /** One byte of a line that has begun as a delimiter. */
+  /** Reads one byte of a line that began as a delimiter. */
   #line(byte: number, at: number, place: 'boundary' | 'dash' | 'return'): number {
     if (place === 'boundary') {
       if (byte === RETURN) this.#place = 'return'
@@ -126,7 +126,7 @@ export class MultipartScanner {
     return at + 1
   }
 
-  /** It was no delimiter: none of its bytes can begin another. */
+  /** The line is not a delimiter, and none of its bytes can begin another. */
   #backToText(at: number): number {
     this.#place = 'text'
     return at
@@ -142,7 +142,7 @@ export class MultipartScanner {
     this.#open = null
   }
 
-  /** Takes header lines up to the empty one. */
+  /** Reads header lines up to the empty one. */
   #headers(bytes: Buffer, start: number): number {
     let at = start
     while (at < bytes.length) {
@@ -171,7 +171,7 @@ export class MultipartScanner {
   }
 }
 
-/** @param text header lines, each with its end, and the empty one */
+/** @param text header lines, each with its end, and the empty line */
 function parseHeaders(text: string): Map<string, string> {
   const headers = new Map<string, string>()
   let last = ''
@@ -194,7 +194,7 @@ const PARAMETER = /;\s*([^\s=;"]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;\s"]*))/g
 /**
  * A parameter of a header such as `multipart/related; boundary="x"`, unquoted (RFC 2045 5.1, RFC 2183 2).
  * @param name in lower case
- * @returns undefined when it is not there
+ * @returns undefined without the parameter
  */
 export function headerParameter(value: string, name: string): string | undefined {
   for (const [, found = '', quoted, token] of value.matchAll(PARAMETER)) {

@@ -1,4 +1,4 @@
-/** The revisions of one document that `open_revs` or `_bulk_get` asks for, page by page; protocol.md 3.2. */
+/** Reads the revisions of a document that `open_revs` or `_bulk_get` asks for, page by page; protocol.md 3.2. */
 import { CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
 import { Yielder } from '../core/yielder.ts'
@@ -19,16 +19,16 @@ import { type ContentForm, type RenderedDocument, type RenderOptions, renderInTe
 import { requireMember } from './security.ts'
 import { pinContents, readContent } from './stored-content.ts'
 
-/** Characters of documents in a page; one document may be longer. */
+/** Characters of documents in a page; a single document may be longer. */
 const PAGE_CHARS = 256 * 1024
 
-/** What is asked of a document. */
+/** A request for revisions of one document. */
 export interface RevisionsRequest {
   readonly id: string
-  /** Names as sent, or all leaves. */
+  /** Revision ids as sent, or all leaves. */
   readonly revs: readonly unknown[] | 'all'
   readonly latest?: boolean | undefined
-  /** Whether and how the ancestry comes, and the attachments. */
+  /** Options for the ancestry and the attachments. */
   readonly render: {
     readonly revs?: boolean | undefined
     readonly attachments?: boolean | undefined
@@ -38,18 +38,18 @@ export interface RevisionsRequest {
   readonly form: ContentForm
 }
 
-/** A revision, or the name of one that is not there. */
+/** A revision, or the id of one that does not exist. */
 export type RevisionRow = RenderedDocument | { readonly missing: string }
 
-/** How far the rows are read. */
+/** A page of rows, and how far the request is read. */
 export interface RevisionsProgress {
   readonly plan: RevisionsPlan
   readonly rows: readonly RevisionRow[]
-  /** Rows of the plan that are read. */
+  /** How many rows of the plan are read. */
   readonly done: number
 }
 
-/** Whether there is no further page. */
+/** Whether this is the last page. */
 export function isComplete({ plan, done }: RevisionsProgress): boolean {
   return plan.isWhole && done === plan.rows.length
 }
@@ -57,21 +57,21 @@ export function isComplete({ plan, done }: RevisionsProgress): boolean {
 type PlannedRow = { readonly rev: string } | { readonly missing: string }
 
 /**
- * Decides which revisions come, and reads the first page of them. Their order is the leaves' or the request's; each
- * leaf comes once.
+ * Decides which revisions come, and reads the first page of them. Their order is that of the leaves or of the
+ * request; each leaf comes once.
  * @throws invalid_rev; not_found for `all` of an unknown document
  */
 export async function readFirstPage(
   store: DocumentReader,
   user: UserCtx,
-  asked: RevisionsRequest,
+  request: RevisionsRequest,
 ): Promise<RevisionsProgress> {
-  return readStretch(store, user, asked, null)
+  return readPage(store, user, request, null)
 }
 
 /**
- * The same for several documents in one turn, as far as a page goes.
- * @returns for each what {@link readFirstPage} gives or throws; null for one that is to be begun by itself
+ * Reads the first pages of several documents in one turn, up to the length of a page.
+ * @returns for each document the result or the error of {@link readFirstPage}; null for one to be read by itself
  */
 export async function readFirstPages(
   store: DocumentReader,
@@ -85,11 +85,11 @@ export async function readFirstPages(
     all.map(({ id }) => id),
     (doc, _id, view) => {
       requireMember(user, view.security)
-      const asked = unread.next().value as RevisionsRequest
+      const request = unread.next().value as RevisionsRequest
       if (chars >= PAGE_CHARS || yielder.isDue) return null
-      const begun = attempt(() => beginWith(doc, asked, view))
-      if (!(begun instanceof CouchError)) for (const row of begun.rows) chars += charsOf(row)
-      return begun
+      const page = attempt(() => firstPage(doc, request, view))
+      if (!(page instanceof CouchError)) for (const row of page.rows) chars += charsOf(row)
+      return page
     },
     { body: true, branches: true, ancestry: all.some(({ render }) => render.revs) },
   )
@@ -104,20 +104,20 @@ function attempt<T>(work: () => T): T | CouchError {
   }
 }
 
-function beginWith(doc: DocState | null, asked: RevisionsRequest, view: StoreView): RevisionsProgress {
-  return nextPage(doc, new RevisionsPlan(asked), 0, asked, view)
+function firstPage(doc: DocState | null, request: RevisionsRequest, view: StoreView): RevisionsProgress {
+  return nextPage(doc, new RevisionsPlan(request), 0, request, view)
 }
 
 function nextPage(
   doc: DocState | null,
   plan: RevisionsPlan,
   done: number,
-  asked: RevisionsRequest,
+  request: RevisionsRequest,
   view: StoreView,
 ): RevisionsProgress {
   const yielder = new Yielder()
   plan.extend(doc, yielder)
-  const rows = renderPage(doc, plan.rows, done, asked, view, yielder)
+  const rows = renderPage(doc, plan.rows, done, request, view, yielder)
   return { plan, rows, done: done + rows.length }
 }
 
@@ -128,96 +128,97 @@ function charsOf(row: RevisionRow): number {
 }
 
 /**
- * Pages of rows, as many as there are. The contents that a page's attachments name are held until the next is asked
- * for.
- * @param begun what {@link readFirstPage} gave for the same asked
- * @throws no_attachment when a content is gone
+ * All pages of rows. The contents of a page's attachments are pinned until the next page is requested.
+ * @param progress the result of {@link readFirstPage} for the same request
+ * @throws no_attachment if a content is gone
  */
 export async function* revisionPages(
   store: DocumentReader,
   user: UserCtx,
-  asked: RevisionsRequest,
-  begun: RevisionsProgress,
+  request: RevisionsRequest,
+  progress: RevisionsProgress,
 ): AsyncGenerator<readonly RevisionRow[]> {
   const yielder = new Yielder()
-  for (let stretch = begun; ; stretch = await readStretch(store, user, asked, stretch)) {
-    const contents = stretch.rows.flatMap((row) => ('missing' in row ? [] : row.contents))
+  for (let page = progress; ; page = await readPage(store, user, request, page)) {
+    const contents = page.rows.flatMap((row) => ('missing' in row ? [] : row.contents))
     const pins = contents.length === 0 ? [] : await pinContents(store, contents)
     try {
-      yield stretch.rows
+      yield page.rows
     } finally {
       for (const pin of pins) pin.release()
     }
-    if (isComplete(stretch)) return
-    // It ended because it was long.
+    if (isComplete(page)) return
+    // The page ended because it was long.
     await yielder.yieldNow()
   }
 }
 
-async function readStretch(
+async function readPage(
   store: DocumentReader,
   user: UserCtx,
-  asked: RevisionsRequest,
+  request: RevisionsRequest,
   before: RevisionsProgress | null,
 ): Promise<RevisionsProgress> {
-  const [stretch] = await store.readDocs(
-    [asked.id],
+  const [page] = await store.readDocs(
+    [request.id],
     (doc, _id, view) => {
       requireMember(user, view.security)
-      if (before === null) return beginWith(doc, asked, view)
-      return nextPage(doc, before.plan, before.done, asked, view)
+      if (before === null) return firstPage(doc, request, view)
+      return nextPage(doc, before.plan, before.done, request, view)
     },
     { body: true, branches: true },
   )
-  return stretch as RevisionsProgress
+  return page as RevisionsProgress
 }
 
-/** Which rows come, found out in as many turns as it takes: those that are there first, as they were asked for. */
+/**
+ * The rows of a request, decided in as many turns as it takes: existing revisions first, in the order of the request.
+ */
 class RevisionsPlan {
   readonly rows: PlannedRow[] = []
-  /** Whether all rows are in it. */
+  /** Whether the plan has all rows. */
   isWhole = false
-  readonly #asked: RevisionsRequest
-  /** null: all leaves. */
+  readonly #request: RevisionsRequest
+  /** Null for all leaves. */
   readonly #revs: readonly Rev[] | null
   readonly #found = new Set<string>()
   readonly #missing: string[] = []
   #next = 0
 
   /** @throws invalid_rev */
-  constructor(asked: RevisionsRequest) {
-    this.#asked = asked
-    this.#revs = asked.revs === 'all' ? null : asked.revs.map(parseRev)
+  constructor(request: RevisionsRequest) {
+    this.#request = request
+    this.#revs = request.revs === 'all' ? null : request.revs.map(parseRev)
   }
 
-  /** Goes on as long as there is time. @throws not_found for `all` of an unknown document */
+  /** Continues while there is time. @throws not_found for `all` of an unknown document */
   extend(doc: DocState | null, yielder: Yielder): void {
     if (this.isWhole) return
     if (this.#revs === null) {
-      for (const rev of allLeaves(doc)) this.rows.push({ rev })
+      for (const rev of leavesOf(doc)) this.rows.push({ rev })
       this.isWhole = true
       return
     }
     const listed = new Set<Branch>()
     for (let looked = 0; this.#next < this.#revs.length; looked++) {
       if (looked > 0 && yielder.isDue) return
-      this.#look(doc, this.#revs[this.#next++] as Rev, listed)
-      // The first loads what all others look at; its time would leave none to them, in each turn anew.
+      this.#find(doc, this.#revs[this.#next++] as Rev, listed)
+      // The first look-up loads what all others use. Its time would leave none for them, in each turn again.
       if (looked === 0) yielder.restart()
     }
     for (const missing of this.#missing) this.rows.push({ missing })
     this.isWhole = true
   }
 
-  /** @param listed leaves that are in the plan */
-  #look(doc: DocState | null, asked: Rev, listed: Set<Branch>): void {
-    const rev = formatRev(asked.pos, asked.id)
-    // What most ask for; no revision that there is leads further.
+  /** @param listed the leaves that are in the plan */
+  #find(doc: DocState | null, named: Rev, listed: Set<Branch>): void {
+    const rev = formatRev(named.pos, named.id)
+    // The usual request; no other revision follows the winner.
     if (rev === doc?.rev) this.#list(rev)
-    else if (doc === null || !isKnown(doc.branches, asked)) this.#missing.push(rev)
-    else if (!this.#asked.latest) this.#list(rev)
+    else if (doc === null || !isKnown(doc.branches, named)) this.#missing.push(rev)
+    else if (!this.#request.latest) this.#list(rev)
     else {
-      const leaves = leavesBelow(doc.branches, asked).filter((leaf) => !listed.has(leaf))
+      const leaves = leavesBelow(doc.branches, named).filter((leaf) => !listed.has(leaf))
       for (const leaf of sortLeaves(leaves)) {
         listed.add(leaf)
         this.#list(leafRev(leaf))
@@ -232,12 +233,12 @@ class RevisionsPlan {
   }
 }
 
-function allLeaves(doc: DocState | null): string[] {
+function leavesOf(doc: DocState | null): string[] {
   if (doc === null) throw new CouchError('not_found')
   return doc.hasOneLeaf ? [doc.rev] : sortLeaves(doc.branches).map(leafRev)
 }
 
-/** At least one row of the plan, where there is one, and no more than a page. */
+/** Renders at least one row of the plan, if there is one, and at most a page. */
 function renderPage(
   doc: DocState | null,
   plan: readonly PlannedRow[],
@@ -257,7 +258,7 @@ function renderPage(
   return rows
 }
 
-/** Of an ancestor no body may ever have come, and between two pages one may have been cleaned away. */
+/** The body of an ancestor may be unknown, and a compaction between two pages may have removed it. */
 function rowOf(doc: DocState | null, rev: string, form: ContentForm, render: RenderOptions): RevisionRow {
   return doc === null || doc.body(rev) === null ? { missing: rev } : renderInTexts(doc, rev, form, render)
 }
@@ -270,13 +271,13 @@ export async function* openRevs(
   revs: readonly unknown[] | 'all',
   options: OpenOptions,
 ): AsyncGenerator<Uint8Array> {
-  const asked = revisionsRequest(id, revs, options, 'data')
-  yield* pieceChunks(arrayPieces(store, user, asked), (content, start, end) =>
+  const request = revisionsRequest(id, revs, options, 'data')
+  yield* pieceChunks(arrayPieces(store, user, request), (content, start, end) =>
     readContent(store, content, start, end),
   )
 }
 
-/** What a request with these options asks of one document's revisions. @throws invalid_rev */
+/** The request for one document's revisions with these options. @throws invalid_rev */
 export function revisionsRequest(
   id: string,
   revs: readonly unknown[] | 'all',
@@ -293,10 +294,10 @@ export function revisionsRequest(
   }
 }
 
-async function* arrayPieces(store: DocumentReader, user: UserCtx, asked: RevisionsRequest) {
-  const begun = await readFirstPage(store, user, asked)
+async function* arrayPieces(store: DocumentReader, user: UserCtx, request: RevisionsRequest) {
+  const progress = await readFirstPage(store, user, request)
   let separator = '['
-  for await (const rows of revisionPages(store, user, asked, begun)) {
+  for await (const rows of revisionPages(store, user, request, progress)) {
     for (const row of rows) {
       yield separator
       separator = ','
@@ -319,9 +320,9 @@ export async function* openRevsMixed(
   options: OpenOptions,
   boundary: string,
 ): AsyncGenerator<Uint8Array> {
-  const asked = revisionsRequest(id, revs, { ...options, ...MULTIPART_OPTIONS }, 'follows')
-  const begun = await readFirstPage(store, user, asked)
-  const pages = revisionPages(store, user, asked, begun)
+  const request = revisionsRequest(id, revs, { ...options, ...MULTIPART_OPTIONS }, 'follows')
+  const progress = await readFirstPage(store, user, request)
+  const pages = revisionPages(store, user, request, progress)
   yield* pieceChunks(revisionParts(pages, boundary), (content, start, end) =>
     readContent(store, content, start, end),
   )

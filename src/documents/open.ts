@@ -1,4 +1,4 @@
-/** Reading one document, or an attachment of it, by id and revision. */
+/** Reads one document, or one of its attachments, by id and revision. */
 import { createHash } from 'node:crypto'
 import { encodeTexts } from '../core/bytes.ts'
 import { CouchError } from '../core/errors.ts'
@@ -29,12 +29,12 @@ import { type ReadContent, readContent } from './stored-content.ts'
 
 const NO_OPTIONS: OpenOptions = {}
 
-/** Contents that `open` puts into one JSON text at the most, in bytes; `openParts` has no such bound. */
+/** Maximum of contents that `open` puts into one JSON text, in bytes; `openParts` has no maximum. */
 const MAX_INLINE_BYTES = 256 * 1024 * 1024
 
 /**
  * GET of a document, protocol.md 3.1.
- * @throws attachment_too_large when its attachments are too much for one text in memory
+ * @throws attachment_too_large if its attachments do not fit into one text in memory
  */
 export async function openDocument(
   store: DocumentReader,
@@ -52,7 +52,7 @@ export async function openDocument(
   return { etag: opened.etag, json: Buffer.concat(chunks) }
 }
 
-/** A document's JSON and, apart from it, the attachments that come with their content. */
+/** A document's JSON, and separately the attachments that come with their content. */
 export async function openParts(
   store: DocumentReader,
   user: UserCtx,
@@ -80,13 +80,13 @@ export async function openParts(
 }
 
 function renderOptions(options: OpenOptions, form: ContentForm): RenderOptions {
-  // With `rev` these are not honoured, a quirk that clients see (protocol.md 3.1).
+  // With `rev` CouchDB ignores these options, and clients see that (protocol.md 3.1).
   const { revsInfo, localSeq, conflicts, deletedConflicts } = options.rev === undefined ? options : NO_OPTIONS
   return {
     revs: options.revs,
     attachments: options.attachments,
     attsSince: options.attsSince?.map(parseRev),
-    // A reader of parts must know how they are coded, asked or not; so does CouchDB.
+    // A reader of parts needs their encodings, requested or not; CouchDB sends them, too.
     attEncodingInfo: form === 'follows' || options.attEncodingInfo,
     revsInfo,
     localSeq,
@@ -95,7 +95,7 @@ function renderOptions(options: OpenOptions, form: ContentForm): RenderOptions {
   }
 }
 
-/** A rendered document as it is sent. @param etag null: none */
+/** A rendered document in bytes. @param etag null for none */
 export function inBytes(etag: string | null, { texts, contents }: RenderedDocument): OpenedParts {
   const json = encodeTexts([...texts, '\n'])
   if (contents.length === 0) return { etag, json, holes: [], parts: [] }

@@ -1,6 +1,6 @@
 /**
- * New passwords in documents of `_users`, protocol.md 11.7: a member `password` is replaced by its hash before anything
- * else sees the document, be it a validate function, the log or the disk.
+ * Hashes new passwords in documents of `_users`, protocol.md 11.7. The hash replaces a member `password` before
+ * anything else sees the document: validate functions, the log or the disk.
  */
 import { pbkdf2, randomBytes } from 'node:crypto'
 import { promisify } from 'node:util'
@@ -10,12 +10,12 @@ import type { PasswordRule, Rules } from '../core/types.ts'
 import { memberValue, splitMembers } from './body.ts'
 import type { IncomingDoc } from './incoming-document.ts'
 
-/** Hashes computed at once: libuv has four threads, two of which may be at logins, and files need some. */
+/** Hashes computed at once: libuv has four threads; logins may use two, and files need some. */
 const AT_ONCE = 1
-/** Documents that may wait for theirs; a request has one of them at a time. */
+/** Documents that may wait for their hashes; each request has at most one. */
 const MAY_WAIT = 64
 
-/** Members that tell of a password; those that come with a new one mean nothing. */
+/** Members that describe a password; those beside a new one are ignored. */
 const MEMBERS = new Set([
   'password',
   'password_scheme',
@@ -26,7 +26,7 @@ const MEMBERS = new Set([
   'derived_key',
 ])
 
-/** Makes a test of a pattern. @throws invalid_selector for one that is none, or when a test is too much work */
+/** Compiles a pattern to a test. @throws invalid_selector for an invalid pattern, or if a test is too much work */
 export type CompilePattern = (pattern: string) => (text: string) => boolean
 
 export class PasswordHashing {
@@ -39,7 +39,10 @@ export class PasswordHashing {
     this.#compile = compile
   }
 
-  /** @throws bad_request for a password that is none or that the configuration refuses; forbidden when it takes none */
+  /**
+   * @throws bad_request for a password that is not a string or that the configuration refuses; forbidden if the
+   * configuration accepts none
+   */
   check(doc: IncomingDoc): void {
     const password = plainPassword(doc.body)
     if (password === undefined) return
@@ -51,13 +54,13 @@ export class PasswordHashing {
   #checkRule(password: string, { pattern, reason }: PasswordRule): void {
     const test = attempt(() => this.#compile(pattern))
     if (test === null) throw noPasswords()
-    // What is too much work to be looked through is no password.
+    // A password that is too much work to test is refused.
     if (attempt(() => test(password)) === true) return
     const said = 'Password does not conform to requirements.'
     throw new CouchError('bad_request', reason === '' ? said : `${said} ${reason}`)
   }
 
-  /** @returns the document with the hash of its password, if it brings one. @throws unavailable */
+  /** @returns the document with the hash of its password, if it has one. @throws unavailable */
   async prepare(doc: IncomingDoc): Promise<IncomingDoc> {
     const password = plainPassword(doc.body)
     if (password === undefined) return doc
@@ -69,9 +72,9 @@ export class PasswordHashing {
 }
 
 /**
- * Puts a hash in the place of whatever a document says of its password; all else stays as it was.
+ * Replaces all members about a password by a hash; other members stay.
  * @param body the JSON text of a document, with or without its `_` members
- * @param key what {@link deriveKey} has made of the password with this salt and these options
+ * @param key the result of {@link deriveKey} for the password, with this salt and these options
  */
 export function withHash(body: string, key: Buffer, salt: string, { prf, iterations }: HashOptions): string {
   const hash = JSON.stringify({
@@ -89,7 +92,7 @@ function noPasswords(): CouchError {
   return new CouchError('forbidden', 'Server cannot hash passwords at this time.')
 }
 
-/** null where it is refused, and for the reason no more: that may hold what it was about. */
+/** @returns null for a refusal, without its reason: that may contain the password */
 function attempt<T>(work: () => T): T | null {
   try {
     return work()
@@ -99,9 +102,9 @@ function attempt<T>(work: () => T): T | null {
   }
 }
 
-/** The password that a document brings; undefined for none, and for `null`, which is stored as it is. */
+/** The new password of a document; undefined for none, and for `null`, which is stored as it is. */
 function plainPassword(body: string): string | undefined {
-  // The member's name stands in the text as it is unless something in it is escaped.
+  // The text contains the member's name unchanged unless it is escaped.
   if (!body.includes('"password"') && !body.includes('\\u')) return undefined
   const { special } = splitMembers(body, (name) => name === 'password')
   if (!special.has('password') || special.get('password') === 'null') return undefined
@@ -112,7 +115,7 @@ function plainPassword(body: string): string | undefined {
 
 // PBKDF2 (RFC 8018 5.2) as CouchDB uses it for passwords; protocol.md 11.7.
 
-// On libuv's threads: rounds in the hundred thousands would hold the calling thread for a quarter of a second.
+// On libuv's threads: hundreds of thousands of iterations would hold the calling thread for 0.25 s.
 const derive = promisify(pbkdf2)
 
 /** The digests that CouchDB offers, by its names (`sha` is SHA-1), and the bytes of their output. */
@@ -133,13 +136,13 @@ export interface HashOptions {
 
 const SALT_BYTES = 16
 
-/** @returns a new salt of 32 hex digits; its text, not what the digits stand for, goes into the hash */
+/** @returns a new salt of 32 hex digits; their text is hashed, not the bytes that they encode */
 export function newSalt(): string {
   return randomBytes(SALT_BYTES).toString('hex')
 }
 
 /**
- * Computes a password's key, as many bytes as the digest gives, on another thread.
+ * Derives a password's key on another thread, with the length of the digest.
  * @throws Error for a digest that CouchDB does not know
  */
 export function deriveKey(password: string, salt: string, { iterations, prf }: HashOptions): Promise<Buffer> {

@@ -1,4 +1,4 @@
-/** Answers of texts and of stored contents between them, put together while they are sent. */
+/** Answers that consist of texts and stored contents, put together while they are sent. */
 import { randomBytes } from 'node:crypto'
 import { encodeTexts } from '../core/bytes.ts'
 import { scanBytes } from '../core/outgoing.ts'
@@ -8,19 +8,21 @@ import { base64Length, base64Of, inflated, type ReadContent } from './stored-con
 
 export type Piece = string | Uint8Array | ContentPiece
 
-/** A stored content, or a stretch of its stored bytes. */
+/** A stored content, or a range of its stored bytes. */
 interface ContentPiece {
   readonly content: AttachmentAnswer
-  /** `decoded` and `base64` undo its coding. */
+  /** `decoded` and `base64` inflate it. */
   readonly form: 'stored' | 'decoded' | 'base64'
-  /** Offsets in the stored bytes, `end` not included; with the form `stored` alone. Absent: all of them. */
+  /** Offsets in the stored bytes, `end` not included; only with the form `stored`. All bytes by default. */
   readonly range?: { readonly start: number; readonly end: number }
 }
 
-/** Short pieces are gathered into chunks of about so many bytes: smaller ones where others wait (core/outgoing.ts). */
+/**
+ * Short pieces are joined to chunks of about this size; smaller ones while many unsent bytes wait (core/outgoing.ts).
+ */
 const CHUNK_BYTES = 256 * 1024
 
-/** How many bytes pieces come to. */
+/** The total length of pieces in bytes. */
 export function piecesLength(pieces: Iterable<Piece>): number {
   let length = 0
   for (const piece of pieces) length += pieceLength(piece)
@@ -37,8 +39,8 @@ function pieceLength(piece: Piece): number {
 }
 
 /**
- * The bytes of pieces, in chunks neither tiny nor larger than a piece or a step of a content.
- * @throws what `read` throws, such as no_attachment
+ * The bytes of pieces, in chunks that are neither tiny nor larger than a piece or a step of a content.
+ * @throws the errors of `read`, such as no_attachment
  */
 export async function* pieceChunks(
   pieces: Iterable<Piece> | AsyncIterable<Piece>,
@@ -68,14 +70,14 @@ function contentBytes({ content, form, range }: ContentPiece, read: ReadContent)
   return form === 'base64' ? base64Of(decoded) : decoded
 }
 
-/** Short pieces on their way into one chunk. */
+/** Joins short pieces to a chunk. */
 export class ChunkBuffer {
   #parts: Uint8Array[] = []
-  /** Behind the parts. */
+  /** They come after the parts. */
   #texts: string[] = []
   #length = 0
 
-  /** Whether there is enough now for a chunk. */
+  /** Whether there is enough for a chunk. */
   get isLarge(): boolean {
     return this.#length >= scanBytes(CHUNK_BYTES)
   }
@@ -89,7 +91,7 @@ export class ChunkBuffer {
     this.#length += piece.length
   }
 
-  /** What was added since the last time. */
+  /** Returns the bytes added since the last call. */
   take(): Uint8Array {
     this.#flushTexts()
     const chunk = this.#parts.length === 1 ? (this.#parts[0] as Uint8Array) : Buffer.concat(this.#parts)
@@ -104,20 +106,21 @@ export class ChunkBuffer {
   }
 }
 
-// A document and its attachments as the parts of one message: multipart/related, protocol.md 7.3. Pure.
+// Multipart answers: a document with its attachments as multipart/related (protocol.md 7.3), and documents as parts
+// of multipart/mixed (3.2, 4.2).
 
 /** Contents always come with multipart answers, and so do their encodings, as in CouchDB. */
 export const MULTIPART_OPTIONS = { attachments: true, attEncodingInfo: true }
 
-/** A boundary of 32 hex digits, which no content can foresee. */
+/** A boundary of 32 random hex digits, so that contents cannot contain it. */
 export function newBoundary(): string {
   return randomBytes(16).toString('hex')
 }
 
 /**
- * A document with its attachments behind it, byte for byte as CouchDB frames it.
- * @param json the document's JSON, in which the attachments say `follows`
- * @param parts in the order of the JSON; their bytes are sent as they are stored
+ * A document with its attachments after it, byte for byte as CouchDB frames it.
+ * @param json the document's JSON, whose attachments say `follows`
+ * @param parts in the order of the JSON; their bytes are sent as stored
  */
 export function relatedPieces(
   json: string | Uint8Array,
@@ -162,8 +165,8 @@ function partHeader({ name, type, storedLength, encoding }: AttachmentPart): str
 const CONTROL = /[\0-\x1f\x7f]/g
 
 /**
- * A text for the header of a part: control characters are escaped like `%0D`, as HTML's own multipart/form-data
- * has it (there quotes are, too); what is not ASCII stays, as in CouchDB.
+ * Escapes a text for the header of a part: control characters become like `%0D`, as in HTML's multipart/form-data
+ * (which also escapes quotes). Characters outside ASCII stay, as in CouchDB.
  */
 export function headerSafe(text: string): string {
   return text.replace(
@@ -172,12 +175,12 @@ export function headerSafe(text: string): string {
   )
 }
 
-/** An attachment's type, where it can stand in the header of a part. */
+/** An attachment's type if it fits into the header of a part. */
 function headerType(type: string): string {
   return type === '' || headerSafe(type) !== type ? 'application/octet-stream' : type
 }
 
-/** A document's JSON with its attachments' contents in it as base64. */
+/** A document's JSON with its attachments' contents as base64. */
 export function inlinePieces({ texts, contents }: RenderedDocument): Piece[] {
   return texts.flatMap((text, at): Piece[] => {
     const content = contents[at]
@@ -185,7 +188,7 @@ export function inlinePieces({ texts, contents }: RenderedDocument): Piece[] {
   })
 }
 
-/** The same of a document whose JSON is in bytes, with holes for the contents. */
+/** The same for a document whose JSON is in bytes, with holes for the contents. */
 export function filledPieces({ json, holes, parts }: OpenedParts): Piece[] {
   return [...holes, json.length].flatMap((end, at): Piece[] => {
     const text = json.subarray(at === 0 ? 0 : holes[at - 1], end)

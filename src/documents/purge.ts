@@ -46,7 +46,7 @@ export function decidePurge(
  */
 async function purge(store: DatabaseStore, user: UserCtx, body: Body, limits: Limits): Promise<Uint8Array> {
   requireServerAdmin(user)
-  const asked = readAsked(await bodyObject(body, shapeOf(limits)), limits)
+  const asked = readAsked(await bodyObject(body, schemaOf(limits)), limits)
   const stored = asked.filter(([id]) => mayBeStored(id))
   const outcomes = await store.purgeDocs(stored.map(([id, revs]) => purgeUpdate(id, revs)))
   const failures = outcomes.flatMap((outcome) => ('error' in outcome ? [outcome.error] : []))
@@ -73,7 +73,7 @@ function mayBeStored(id: string): boolean {
 }
 
 /** The lists of revisions are told to be too many before what is wrong with one of them. */
-function shapeOf({ maxPurgedDocuments, maxPurgedRevisions }: Limits): Schema {
+function schemaOf({ maxPurgedDocuments, maxPurgedRevisions }: Limits): Schema {
   return {
     maxCount: maxPurgedDocuments,
     tooMany: () => new CouchError('bad_request', 'Exceeded maximum number of documents.'),

@@ -1,4 +1,4 @@
-/** A stored revision as the JSON a client gets; protocol.md 3.1. Text is spliced, never parsed. */
+/** Renders a stored revision as the JSON for a client, protocol.md 3.1. The stored text is spliced, never parsed. */
 import { gunzipSync } from 'node:zlib'
 import { CouchError } from '../core/errors.ts'
 import { type Branch, conflicts, deletedConflicts } from '../revisions/branch.ts'
@@ -7,10 +7,10 @@ import { formatRev, parseRev, type Rev } from '../revisions/rev.ts'
 import type { DocState, LocalDoc, StoredAttachment } from '../storage/engine.ts'
 import { spliceDocument } from './body.ts'
 
-/** Members that come out beside the document's own; absent is false. */
+/** Members to add to the document's own; false by default. */
 export interface RenderOptions {
   readonly revs?: boolean | undefined
-  /** `_revisions` lists at most so many ids: CouchDB applies `_revs_limit` when it reads as well. Absent: all. */
+  /** Maximum of ids in `_revisions`, since CouchDB applies `_revs_limit` when it reads, too. All ids by default. */
   readonly revsLimit?: number | undefined
   readonly revsInfo?: boolean | undefined
   readonly localSeq?: boolean | undefined
@@ -18,32 +18,32 @@ export interface RenderOptions {
   readonly deletedConflicts?: boolean | undefined
   /** Attachments as base64 instead of stubs. */
   readonly attachments?: boolean | undefined
-  /** Attachments that are newer than the revision's newest ancestor among these come as base64. */
+  /** Attachments newer than the revision's newest ancestor among these come as base64. */
   readonly attsSince?: readonly Rev[] | undefined
-  /** `encoding` and `encoded_length` beside attachments that are stored coded. */
+  /** Adds `encoding` and `encoded_length` to attachments that are stored compressed. */
   readonly attEncodingInfo?: boolean | undefined
 }
 
-/** How attachments come that come with their content: as base64 in the JSON, or behind it. */
+/** The form of attachments with their content: as base64 in the JSON, or after it. */
 export type ContentForm = 'data' | 'follows'
 
 export interface RenderedDocument {
   readonly rev: string
-  /** The JSON, cut where the base64 of an attachment stands: one text more than such attachments. */
+  /** The JSON, cut at the base64 of each content: one text more than such contents. */
   readonly texts: readonly string[]
-  /** Attachments that come with their content, in the JSON's order; with the form `follows` they cut no text. */
+  /** Attachments with their content, in the JSON's order; with the form `follows` they do not cut the text. */
   readonly contents: readonly StoredAttachment[]
 }
 
-/** Base64 of more than this does not fit the longest text beside a document. */
+/** Base64 of more bytes does not fit into the longest string together with a document. */
 const MAX_INLINE_BYTES = 256 * 1024 * 1024
 
 const NO_CONTENTS: readonly StoredAttachment[] = []
 
 /**
- * The JSON text of a revision, whole.
- * @param rev a revision of the document whose body is kept
- * @throws not_found when it is not kept, attachment_too_large when base64 cannot hold an attachment
+ * The whole JSON text of a revision.
+ * @param rev a revision with a stored body
+ * @throws not_found without a stored body, attachment_too_large for an attachment too large for base64
  */
 export function renderDocument(doc: DocState, rev: string, options: RenderOptions = {}): string {
   const body = keptBody(doc, rev)
@@ -62,9 +62,9 @@ function inlineData(doc: DocState, content: StoredAttachment | undefined): strin
 }
 
 /**
- * The JSON text of a revision without its attachments' contents, which are read later, and in steps.
- * @param rev a revision of the document whose body is kept
- * @throws not_found when it is not kept
+ * The JSON text of a revision without its attachments' contents, which are read later, in steps.
+ * @param rev a revision with a stored body
+ * @throws not_found without a stored body
  */
 export function renderInTexts(
   doc: DocState,
@@ -90,7 +90,7 @@ function keptBody(doc: DocState, rev: string): string {
   return body
 }
 
-/** @param attachments the member `_attachments`, or as much of it as stands in the first text */
+/** @param attachments the member `_attachments`, or the part of it in the first text */
 function wholeText(
   doc: DocState,
   rev: string,
@@ -143,7 +143,7 @@ interface Path {
   readonly ids: readonly string[]
 }
 
-/** The revision with its ancestors on any branch that knows it. */
+/** The revision with its ancestors, on any branch that contains it. */
 function pathTo(doc: DocState, rev: string): Path {
   const [first] = doc.branches
   if (doc.hasOneLeaf && rev === doc.rev && first !== undefined) return first
@@ -152,7 +152,7 @@ function pathTo(doc: DocState, rev: string): Path {
   return { pos, ids: branch === undefined ? [id] : branch.ids.slice(branch.pos - pos) }
 }
 
-/** An id of 32 characters is hex, so that nothing of it is to be escaped. */
+/** An id of 32 characters is hexadecimal, so it needs no escaping. */
 const HEX_DIGITS = 32
 
 function revisionsMember({ pos, ids: all }: Path, limit = all.length): string {
@@ -169,7 +169,7 @@ function revsInfo(doc: DocState, { pos, ids }: Path): unknown[] {
   })
 }
 
-/** From which `revpos` on an attachment comes with its bytes. */
+/** The `revpos` from which attachments come with their bytes. */
 function inlineFrom(doc: DocState, rev: string, { attachments, attsSince }: RenderOptions): number {
   if (attsSince === undefined) return attachments ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY
   const { pos, ids } = pathTo(doc, rev)
@@ -178,7 +178,7 @@ function inlineFrom(doc: DocState, rev: string, { attachments, attsSince }: Rend
   return steps === -1 ? Number.NEGATIVE_INFINITY : pos - steps + 1
 }
 
-/** The member `_attachments`, cut at each content that is to stand in it; protocol.md 7.1. */
+/** The member `_attachments`, cut at each inline content; protocol.md 7.1. */
 function attachmentsMember(
   attachments: readonly StoredAttachment[],
   form: ContentForm,
@@ -211,7 +211,7 @@ function encodingMembers({ encoding, storedLength }: StoredAttachment): string {
   return encoding === null ? '' : `,"encoding":"${encoding}","encoded_length":${storedLength}`
 }
 
-/** Whether a document that came out with these options stands for its revision alone, so that it has an ETag. */
+/** Whether a document rendered with these options depends on its revision alone, and so has an ETag. */
 export function hasEtag(doc: DocState, options: RenderOptions): boolean {
   if (options.revsInfo || options.localSeq) return false
   if (options.conflicts && losersOf(doc, conflicts).length > 0) return false

@@ -85,13 +85,13 @@ const DECODED = 512 * 1024
 
 /**
  * The whole body as a JSON object. A long one is parsed in slices of a few milliseconds.
- * @param shape what may stand in it
+ * @param schema what may stand in it
  * @param maxBytes the longest body that is taken
- * @throws invalid_json, body_not_object, too_deep, too_large; and what the shape throws
+ * @throws invalid_json, body_not_object, too_deep, too_large; and what the schema throws
  */
 export async function bodyObject(
   body: Body,
-  shape: Omit<Schema, 'check'> = {},
+  schema: Omit<Schema, 'check'> = {},
   maxBytes: number = MAX_OBJECT_BYTES,
 ): Promise<Record<string, unknown>> {
   const length = bodyLength(body)
@@ -99,16 +99,16 @@ export async function bodyObject(
     const reason = `the request entity is too large: the limit of this call is ${maxBytes} bytes`
     throw new CouchError('too_large', reason)
   }
-  const whole = { ...shape, check: checkObject }
+  const whole = { ...schema, check: checkObject }
   if (length > MAX_AT_ONCE) return (await parseInSlices(body, whole)) as Record<string, unknown>
   const value = parseJson(bodyText(body))
   checkSchema(value, whole)
   return value as Record<string, unknown>
 }
 
-async function parseInSlices(body: Body, shape: Schema): Promise<unknown> {
+async function parseInSlices(body: Body, schema: Schema): Promise<unknown> {
   const yielder = new Yielder()
-  const parser = new JsonParser(await decodeInSteps(body, yielder), shape, MAX_VALUES)
+  const parser = new JsonParser(await decodeInSteps(body, yielder), schema, MAX_VALUES)
   while (!parser.advance(() => yielder.isDue)) await yielder.yieldNow()
   return parser.value
 }

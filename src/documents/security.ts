@@ -1,16 +1,16 @@
-/** Who may do what in a database: the rules of its security object, protocol.md 4.8, 11.4, 11.6. Pure. */
+/** Rights in a database by its security object, protocol.md 4.8, 11.4, 11.6. Pure. */
 import { CouchError } from '../core/errors.ts'
 import type { SecurityList, SecurityObject, UserCtx } from '../core/types.ts'
 
-/** What a database without a security object says when it is asked for one, as CouchDB 3 does: admins only. */
+/** The security object that a database without one returns, as in CouchDB 3: for admins only. */
 export const ADMIN_ONLY: SecurityObject = { members: { roles: ['_admin'] }, admins: { roles: ['_admin'] } }
 
 type DatabaseRole = 'admin' | 'member' | 'none'
 
 /**
- * What a user is in a database. Where no security object was ever set, and where one does not mention `members`,
- * nobody but the listed admins and server admins gets in: a ruling of ours, safer than CouchDB's
- * (docs/compatibility.md). `members` given with empty lists is a public database.
+ * A user's role in a database. Without a security object, and without `members` in it, only the listed admins and
+ * server admins have one: our own ruling, safer than CouchDB's (docs/compatibility.md). `members` with empty lists
+ * make a public database.
  */
 export function databaseRole(user: UserCtx, security: SecurityObject | null): DatabaseRole {
   if (user.roles.includes('_admin')) return 'admin'
@@ -26,7 +26,10 @@ interface Listed {
   readonly roles: ReadonlySet<string>
 }
 
-/** Lists may have thousands of names and are looked into for each request; an object is kept until another is set. */
+/**
+ * Cached sets, since each request searches the lists, which may have thousands of names. The object stays the same
+ * until another is set.
+ */
 const sets = new WeakMap<SecurityList, Listed>()
 
 function listedIn(list: SecurityList): Listed {
@@ -50,7 +53,7 @@ function isListed(user: UserCtx, list: SecurityList | undefined): boolean {
   return user.roles.some((role) => roles.has(role))
 }
 
-/** @throws unauthorized (anonymous) or forbidden (logged in) for anybody who is no member */
+/** @throws unauthorized (anonymous) or forbidden (logged in) for users who are not members */
 export function requireMember(user: UserCtx, security: SecurityObject | null): void {
   if (databaseRole(user, security) !== 'none') return
   if (user.name === null) throw new CouchError('unauthorized', 'You are not authorized to access this db.')
@@ -63,8 +66,8 @@ export function requireServerAdmin(user: UserCtx): void {
 }
 
 /**
- * For `_compact` and `_view_cleanup`, which refuse whoever is no admin with 401 (protocol.md 19.7).
- * @throws unauthorized or forbidden for anybody who is no member, unauthorized for one who is no admin
+ * For `_compact` and `_view_cleanup`, which refuse users who are not admins with 401 (protocol.md 19.7).
+ * @throws unauthorized or forbidden for users who are not members, unauthorized for members who are not admins
  */
 export function requireMaintainer(user: UserCtx, security: SecurityObject | null): void {
   requireMember(user, security)
@@ -72,7 +75,7 @@ export function requireMaintainer(user: UserCtx, security: SecurityObject | null
   throw new CouchError('unauthorized', 'You are not a server or db admin.')
 }
 
-/** @throws unauthorized or forbidden for anybody who is no admin of the database */
+/** @throws unauthorized or forbidden for users who are not admins of the database */
 export function requireDatabaseAdmin(user: UserCtx, security: SecurityObject | null): void {
   requireMember(user, security)
   if (databaseRole(user, security) === 'admin') return

@@ -1,8 +1,8 @@
 /**
- * Where the documents lie in the body of a bulk request, found while it streams in: no string is ever made of more
- * than one of them (architecture.md, "Bodies"). Inside a value only strings and brackets are followed, since each is parsed by
- * itself later; all between them is checked here. So a body is JSON if and only if it is accepted here and each of
- * its elements is JSON.
+ * Finds the documents in the body of a bulk request while it streams in: no string is made of more than one of them
+ * (architecture.md, "Bodies"). Inside a value only strings and brackets are followed, since each value is parsed by
+ * itself later; everything between values is checked here. So a body is JSON if and only if it is accepted here and
+ * each of its elements is JSON.
  */
 import { Buffer } from 'node:buffer'
 import { CouchError } from '../core/errors.ts'
@@ -17,9 +17,9 @@ export interface SpanOptions {
   member: string
   /** The longest element, in bytes. */
   maxSpan: number
-  /** How long all other members may be together, names and values, in bytes. */
+  /** Maximum length of all other members together, names and values, in bytes. */
   maxOther: number
-  /** How many elements there may be; as many as come if absent. */
+  /** Maximum of elements; unbounded by default. */
   maxSpans?: number
 }
 
@@ -32,27 +32,27 @@ export interface SpanList {
 }
 
 export interface Spans extends SpanList {
-  /** Whether the member is there and an array. */
+  /** Whether the member exists and is an array. */
   readonly arrayFound: boolean
-  /** The raw JSON text of the member when it is no array; known to be valid. */
+  /** The raw JSON text of the member if it is not an array; valid JSON. */
   readonly memberOther: string | undefined
-  /** The raw JSON text of all other members of the top level, by name; known to be valid. */
+  /** The raw JSON text of all other members of the top level, by name; valid JSON. */
   readonly others: ReadonlyMap<string, string>
-  /** Elements of arrays that a later member of the same name replaced: they must be JSON, and are not used. */
+  /** Elements of arrays that a later member of the same name replaced: they must be JSON, but are not used. */
   readonly replaced: SpanList
 }
 
-/** What a value is. */
+/** The role of a value. */
 type Role = 'top' | 'name' | 'other' | 'element'
-/** Where one can be between values. */
+/** The places between values. */
 type PlaceName =
   | ('top' | 'firstName' | 'name' | 'colon' | 'value' | 'afterMember' | 'end')
   | ('firstElement' | 'element' | 'afterElement')
 
 interface Place {
-  /** Where a byte leads. */
+  /** The place after each byte. */
   readonly next: ReadonlyMap<number, PlaceName>
-  /** What a value is that begins here, if one may. */
+  /** The role of a value that begins here, if one may. */
   readonly role: Role | undefined
 }
 
@@ -76,9 +76,9 @@ const AFTER: Readonly<Record<Role, PlaceName>> = {
 }
 
 /**
- * Finds the spans of the elements of one top-level array. Chunks may be cut anywhere; every method throws CouchError
- * `invalid_json`, `body_not_object`, `document_too_large`, `bulk_docs_count`, `too_large` or `too_deep`, after which the scanner is of
- * no more use.
+ * Finds the spans of the elements of one top-level array. Chunks may be cut anywhere. Every method throws CouchError
+ * `invalid_json`, `body_not_object`, `document_too_large`, `bulk_docs_count`, `too_large` or `too_deep`; the scanner
+ * cannot be used after an error.
  */
 export class SpanScanner {
   readonly #options: SpanOptions
@@ -87,17 +87,17 @@ export class SpanScanner {
   readonly #replaced = new GrowingSpans()
   #spans = new GrowingSpans()
   #place: PlaceName = 'top'
-  /** The value being read, if any. */
+  /** The role of the value being read, if any. */
   #role: Role | undefined
   #name = ''
   #isObject: boolean = true
   #arrayFound = false
   #memberOther: string | undefined
-  /** Bytes pushed before the present chunk. */
+  /** Bytes pushed before the current chunk. */
   #before = 0
-  /** Where the value being read begins in the body. */
+  /** The start of the value being read, in the body. */
   #start = 0
-  /** What has come of the value being read, unless it is an element. */
+  /** The bytes of the value being read, unless it is an element. */
   #held = Buffer.alloc(256)
   #heldLength = 0
   #otherBytes = 0
@@ -117,7 +117,7 @@ export class SpanScanner {
     this.#before += bytes.length
   }
 
-  /** What was found, once the whole body has been pushed. */
+  /** Returns the result, after the whole body has been pushed. */
   end(): Spans {
     if (this.#role === 'top') this.#finish('top', this.#before)
     if (this.#place !== 'end') throw new CouchError('invalid_json')
@@ -127,7 +127,7 @@ export class SpanScanner {
     return { starts, ends, count, arrayFound, memberOther, others: this.#others, replaced: this.#replaced }
   }
 
-  /** Takes white space, and one byte that is not part of a value; tells where to go on. */
+  /** Reads white space, and one byte that is not part of a value. @returns where to continue */
   #between(bytes: Buffer, start: number): number {
     const length = bytes.length
     let at = start
@@ -234,12 +234,12 @@ function place(role: Role | undefined, next: Record<string, PlaceName> = {}): Pl
   return { role, next: new Map(Object.entries(next).map(([byte, name]) => [byte.charCodeAt(0), name])) }
 }
 
-// Finds where a JSON value ends in bytes that come in chunks. Only strings and the depth of brackets are followed: a
-// text that is no JSON may get any end, one that is gets the right one.
+// Finds the end of a JSON value in bytes that come in chunks. Only strings and the depth of brackets are followed: a
+// text that is not JSON may get any end, valid JSON gets the right one.
 
-/** Nothing nested deeper is accepted of any document (json-scanner.ts), so there is no use in reading on. */
+/** No document with deeper nesting is accepted (json-scanner.ts), so reading on is useless. */
 const MAX_DEPTH = 2000
-/** A string is looked at byte by byte for so long before a native search, slow to start, takes over. */
+/** A string is read byte by byte up to here; then a native search, slow to start, takes over. */
 const NEAR = 32
 
 const COMMA = 0x2c
@@ -256,7 +256,7 @@ class ValueWalker {
   #depth = 0
   #values = 0
   #inString: boolean = false
-  /** Whether the last byte so far was a backslash that takes the next byte's meaning. */
+  /** Whether the last byte so far was a backslash that escapes the next byte. */
   #isEscaped: boolean = false
 
   /**
@@ -272,8 +272,8 @@ class ValueWalker {
   }
 
   /**
-   * @param start where in the chunk to go on
-   * @returns the index behind the value, or behind the chunk if the value goes on (`isDone` tells)
+   * @param start where in the chunk to continue
+   * @returns the index after the value, or the chunk's end if the value continues (see `isDone`)
    * @throws CouchError `too_deep` above 2000 levels, document_too_large for a document of more than 2,000,000 values
    */
   walk(bytes: Buffer, start: number): number {
@@ -290,7 +290,7 @@ class ValueWalker {
     while (at < bytes.length) {
       const c = bytes[at]!
       at += 1
-      // The bit 0x20 is all that divides [ from { and ] from }; whether they match is seen when the value is parsed.
+      // Only the bit 0x20 differs between [ and {, and between ] and }; parsing checks later whether they match.
       if (c === QUOTE) at = stringEnd(bytes, at)
       else if ((c | 0x20) === OPEN_BRACE) {
         depth += 1
@@ -309,7 +309,7 @@ class ValueWalker {
     return this.#pause(bytes, at)
   }
 
-  /** @param at what stringEnd gave, or the index behind a bracket or behind the chunk */
+  /** @param at the result of stringEnd, or the index after a bracket or after the chunk */
   #pause(bytes: Buffer, at: number): number {
     this.#inString = at > bytes.length
     this.#isEscaped = at === bytes.length + 2
@@ -326,8 +326,8 @@ class ValueWalker {
 }
 
 /**
- * Index behind the quote that ends a string; the chunk's length and 1 if it does not end in it, and 2 if, besides,
- * the chunk's last byte escapes the next chunk's first.
+ * The index after the quote that ends a string. If the string does not end in the chunk: the chunk's length + 1, or +
+ * 2 if the chunk's last byte escapes the next chunk's first.
  */
 function stringEnd(bytes: Buffer, start: number): number {
   let at = start

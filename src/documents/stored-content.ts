@@ -1,4 +1,4 @@
-/** The bytes of stored attachments, read in steps: as they are stored, decoded, or as base64. */
+/** Reads stored attachments in steps: their bytes as stored, decoded, or as base64. */
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { createGunzip } from 'node:zlib'
@@ -7,19 +7,19 @@ import { pieceBytes } from '../core/outgoing.ts'
 import type { BlobReference } from '../storage/engine.ts'
 import type { AttachmentAnswer, DocumentReader } from './database.ts'
 
-/** Names a stored content, and says what it must be. */
+/** Identifies a stored content: the digest shows whether the blob is still the same. */
 type ContentName = Pick<AttachmentAnswer, 'blob' | 'digest'>
 
-/** Reads stored bytes from `start` up to, not including, `end`; {@link readContent}, here or over a port. */
+/** Reads stored bytes from `start` up to, not including, `end`: {@link readContent}, here or on another thread. */
 export type ReadContent = (content: ContentName, start: number, end: number) => AsyncIterable<Uint8Array>
 
-/** Bytes of one step of a download; fewer when much waits for readers (core/outgoing.ts). */
+/** Bytes of one step of a download; fewer while many unsent bytes wait for readers (core/outgoing.ts). */
 const STEP_BYTES = 256 * 1024
 
 /**
- * A stored content's bytes in steps, held against compaction from the first step until the reader is done.
+ * A stored content's bytes in steps; compaction keeps it from the first step until the reader is done.
  * @param start,end offsets in the stored bytes; `end` is not included
- * @throws no_attachment when the blob is gone, or is another one by now
+ * @throws no_attachment if the blob is gone, or is another one now
  */
 export async function* readContent(
   store: DocumentReader,
@@ -30,11 +30,11 @@ export async function* readContent(
   const pin = await pinContent(store, content)
   try {
     for (let at = start; at < end; ) {
-      // To the next multiple: a step that lies across two of the engine's chunks is put together from both.
+      // To the next multiple: a step across two of the engine's chunks must be copied from both.
       const most = pieceBytes(STEP_BYTES)
       const step = await store.readBlob(content.blob, at, Math.min(most - (at % most), end - at))
       if (step === null || step.length === 0) throw new CouchError('no_attachment')
-      // Before it is handed on: whoever takes it may empty it (core/outgoing.ts).
+      // Before it is passed on, since the receiver may empty it (core/outgoing.ts).
       at += step.length
       yield step
     }
@@ -44,8 +44,8 @@ export async function* readContent(
 }
 
 /**
- * Holds contents, all or none.
- * @throws no_attachment when one is gone, or is another one by now
+ * Pins contents against compaction, all or none.
+ * @throws no_attachment if one is gone, or is another one now
  */
 export async function pinContents(
   store: DocumentReader,
@@ -69,9 +69,9 @@ async function pinContent(store: DocumentReader, { blob, digest }: ContentName):
 }
 
 /**
- * Undoes gzip, at the pace of the reader.
- * @param length bytes that must come out; more or fewer would break the answer that has promised them
- * @throws RangeError when it is another number; zlib's errors when the bytes are not gzip
+ * Inflates gzip as the reader takes it.
+ * @param length bytes that must come out, since the answer has promised them
+ * @throws RangeError for another number of bytes; zlib's errors if the bytes are not gzip
  */
 export async function* inflated(
   chunks: AsyncIterable<Uint8Array>,
@@ -79,7 +79,7 @@ export async function* inflated(
 ): AsyncGenerator<Uint8Array> {
   const gunzip = createGunzip({ chunkSize: 64 * 1024 })
   const fed = pipeline(Readable.from(chunks, { objectMode: false }), gunzip)
-  // What fails it comes out of the iteration as well.
+  // The iteration throws the same error.
   fed.catch(() => undefined)
   let left = length
   try {
@@ -95,7 +95,7 @@ export async function* inflated(
   }
 }
 
-/** Base64 of bytes that come in chunks of any length, as ASCII. */
+/** Encodes chunks of any length as base64, in ASCII. */
 export async function* base64Of(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   let rest: Uint8Array = new Uint8Array(0)
   for await (const chunk of chunks) {
@@ -112,7 +112,7 @@ function toBase64(bytes: Uint8Array): Uint8Array {
   return Buffer.from(text, 'latin1')
 }
 
-/** Characters of base64, padding included, of so many bytes. */
+/** The length of so many bytes as base64, padding included. */
 export function base64Length(bytes: number): number {
   return Math.ceil(bytes / 3) * 4
 }

@@ -1,6 +1,6 @@
 /**
- * The database `_users`, protocol.md 11.7: everybody sees and writes his own document and nobody else's, passwords are
- * hashed as they come in, and the rules of documents stand in `_design/_auth`.
+ * The database `_users`, protocol.md 11.7: users see and write only their own documents, new passwords are hashed,
+ * and the rules for documents are in `_design/_auth`.
  */
 import { CouchError } from '../core/errors.ts'
 import { isDesignId, userNameOf } from '../core/ids.ts'
@@ -17,17 +17,17 @@ import { databaseRole, requireMember } from './security.ts'
 import { type StoreDatabaseOptions, storeDatabase } from './store-database.ts'
 
 interface UsersDatabaseOptions extends StoreDatabaseOptions {
-  /** Makes a test of a pattern of `chttpd_auth/password_regexp`. */
+  /** Compiles a pattern of `chttpd_auth/password_regexp`. */
   readonly compilePattern: CompilePattern
 }
 
 /**
- * Opens `_users` over its store. Methods about more than single documents are not guarded here:
- * threads/served.ts keeps them for admins.
+ * Opens `_users` over its store. Methods about more than single documents are not checked here: threads/served.ts
+ * allows them only to admins.
  */
 export async function usersDatabase(store: VersionedStore, options: UsersDatabaseOptions): Promise<Database> {
   const keeper = new AuthDesign(store)
-  // A disk that is full must not keep anybody from logging in; then the first write tries again.
+  // A full disk must not keep users from logging in; then the first write tries again.
   await keeper.ensure().catch(() => undefined)
   const database = storeDatabase(store, { ...options, documentRules: usersRules(store, options, keeper) })
   return {
@@ -80,7 +80,7 @@ function usersReader(store: DatabaseStore, user: UserCtx, rules: () => Rules): D
   }
 }
 
-/** Sees to it that `_design/_auth` is there: nothing is written before it is, since it holds the rules. */
+/** Creates `_design/_auth`; nothing is written before it exists, since it holds the rules. */
 class AuthDesign {
   readonly #store: DatabaseStore
   #isThere = false
@@ -89,7 +89,7 @@ class AuthDesign {
     this.#store = store
   }
 
-  /** Makes the design document, unless one is there, whatever it says. @throws as the store */
+  /** Creates the design document unless one exists, whatever its content. @throws as the store */
   async ensure(): Promise<void> {
     if (this.#isThere) return
     const doc = { id: undefined, path: null, deleted: false, body: AUTH_DESIGN_BODY, attachments: [] }
@@ -109,9 +109,9 @@ class AuthDesign {
   }
 }
 
-// Who reads and who writes what in `_users`, protocol.md 11.7. Pure.
+// Rights to read and write documents of `_users`, protocol.md 11.7. Pure.
 
-/** Characters of a document: it is read at once, and by everybody's logins. */
+/** Maximum of characters in a document, since every login reads one at once. */
 const MAX_USER_DOCUMENT = 128 * 1024
 
 /** @throws document_too_large */
@@ -121,7 +121,7 @@ function checkUserDocumentSize(body: string): void {
   throw new CouchError('document_too_large', reason)
 }
 
-/** @returns whether the caller may do everything in `_users`: its admins, and those of the server */
+/** @returns whether the caller may do everything in `_users`, as its admins and server admins may */
 function isUsersAdmin(user: UserCtx, security: SecurityObject | null): boolean {
   return databaseRole(user, security) === 'admin'
 }
@@ -132,27 +132,27 @@ function isOwn(user: UserCtx, id: string): boolean {
 }
 
 /**
- * Who may write a document, as far as that does not depend on what is written (that is for `_design/_auth` to say).
- * Somebody without a name may make an account, where the security object lets him in at all, and only make it: as a
- * replicator he could otherwise put a revision of his own beside another's, whose account could not be used then.
+ * Checks the right to write a document, as far as it does not depend on the content, which `_design/_auth` checks.
+ * Anonymous callers may create an account if the security object lets them in, but not change one: as a replicator
+ * they could otherwise add a conflicting revision to another user's document, and that account would be unusable.
  * @throws not_found; conflict
  */
 function checkUsersWriter(user: UserCtx, id: string, security: SecurityObject | null, isLive: boolean): void {
   if (isUsersAdmin(user, security) || isOwn(user, id)) return
-  // What is neither an account nor a design document, `_local` ones among it, is for admins.
+  // Other documents, `_local` ones too, are for admins.
   if (user.name === null && userNameOf(id) !== null) {
     if (isLive) throw new CouchError('conflict')
     return
   }
-  // That rights to design documents are missing is said where they are checked.
+  // The rights to design documents are checked elsewhere.
   if (!isDesignId(id)) throw new CouchError('not_found')
 }
 
 /**
  * A document as the caller may see it.
  * @param publicFields the members that everybody may see
- * @returns null: it is not there for him
- * @throws forbidden for design documents; unauthorized, forbidden for whoever is no member
+ * @returns null for a document hidden from the caller
+ * @throws forbidden for design documents; unauthorized, forbidden for callers who are not members
  */
 function visibleDocument(
   doc: DocState | null,
@@ -170,7 +170,7 @@ function visibleDocument(
   return publicFields.length === 0 || userNameOf(id) === null ? null : new PublicDocument(doc, publicFields)
 }
 
-/** A document of which only some members can be seen, and nothing where a revision has none of them. */
+/** A document that shows only some members. A revision with none of them seems to have no body. */
 class PublicDocument implements DocState {
   readonly #doc: DocState
   readonly #fields: ReadonlySet<string>

@@ -1,17 +1,26 @@
 /** `_purge` and what is remembered of it: protocol.md 4.7, 18 (39), 19.8. */
+import assert from 'node:assert/strict'
+import fc from 'fast-check'
 import t, { type Test } from 'tap'
+import { type Branch, leafRev, makeBranch, winner } from '../../src/revisions/branch.ts'
+import { isKnown } from '../../src/revisions/branch-index.ts'
+import { merge } from '../../src/revisions/merge.ts'
+import { show } from '../revisions/helpers.ts'
+import { type Arrival, arrivals, type Node, nodeKey, path, worlds } from '../revisions/histories.ts'
 import { ENGINES } from './engines.ts'
 import {
   ADMIN,
   ANNA,
   body,
   type Json,
+  jsonOf,
   NOBODY,
   type Opened,
   openDatabase,
   openOn,
   parse,
   replicated,
+  text,
 } from './helpers.ts'
 
 /** The answer's `purged`. */
@@ -269,3 +278,303 @@ t.test('purges are listed to members; the limit is set by server admins', async 
     await t.rejects(database.setPurgedInfosLimit(user, 5), { code: 'not_server_admin' })
   }
 })
+
+// What is seen of a document before and after compaction: protocol.md 4.6, 6.2.
+
+/** Begins as a client does, and waits until it is done. */
+async function compact({ database, store }: Opened): Promise<void> {
+  await database.compact(ADMIN)
+  await store.compact()
+}
+
+async function edited({ put }: Opened, id: string, times: number): Promise<string[]> {
+  const revs: string[] = []
+  for (let n = 0; n < times; n++) {
+    const _attachments = {
+      file: { content_type: 'text/plain', data: Buffer.from(`${n}`).toString('base64') },
+    }
+    revs.push(await put(id, { n, _attachments, ...(n > 0 && { _rev: revs.at(-1) }) }))
+  }
+  return revs
+}
+
+for (const [name, make] of Object.entries(ENGINES)) {
+  t.test(`superseded revisions are missing, but known (${name})`, async (t) => {
+    const opened = await openOn(await make(t))
+    const { database, get, updateSeq } = opened
+    const revs = await edited(opened, 'x', 4)
+    const [first = '', , , last = ''] = revs
+    const whole = await get('x', { revs: true, attachments: true })
+    t.match(await get('x', { rev: first }), { n: 0 })
+    const seq = await updateSeq()
+    await compact(opened)
+    t.equal(await updateSeq(), seq)
+    t.same(await get('x', { revs: true, attachments: true }), whole)
+    t.same(
+      (await get('x', { revsInfo: true }))._revs_info.map(({ status }: { status: string }) => status),
+      ['available', 'missing', 'missing', 'missing'],
+    )
+    for (const rev of revs.slice(0, -1)) {
+      await t.rejects(get('x', { rev }), { code: 'not_found', reason: 'missing' })
+      await t.rejects(database.openAttachment(ADMIN, 'x', 'file', rev), { code: 'not_found' })
+    }
+    t.match(await get('x', { rev: first, latest: true }), { _rev: last })
+    const open = (given: string[]) => jsonOf(database.openRevs(ADMIN, 'x', given, {}))
+    t.match(await open([last]), [{ ok: { _rev: last } }])
+    t.same(await open([first]), [{ missing: first }])
+    const bulk = await jsonOf(database.bulkGet(ADMIN, body({ docs: [{ id: 'x', rev: first }] }), {}))
+    t.match(bulk.results[0].docs[0], { error: { id: 'x', rev: first, error: 'not_found' } })
+    t.equal(Buffer.from(await database.revsDiff(ADMIN, body({ x: revs }))).toString(), '{}\n')
+    await t.rejects(
+      database.copy(ADMIN, { id: 'x', rev: first }, { id: 'y' }),
+      { code: 'not_found' },
+      'nor is there anything to copy',
+    )
+  })
+
+  t.test(`what is written after it is as if there had been none (${name})`, async (t) => {
+    const opened = await openOn(await make(t))
+    const { put, get, replicate, database } = opened
+    const [, second = ''] = await edited(opened, 'x', 2)
+    await compact(opened)
+    const third = await put('x', { _rev: second, n: 2, _attachments: { file: { stub: true } } })
+    t.match(await get('x', { attachments: true }), { n: 2, _attachments: { file: { data: 'MQ==' } } })
+    await database.remove(ADMIN, 'x', third)
+    await compact(opened)
+    await t.rejects(get('x'), { code: 'deleted' })
+    await put('x', { n: 'again' })
+    t.match(await get('x'), { _rev: /^5-/ })
+    await replicate('x', { start: 3, ids: ['branch', second.slice(2)], doc: { n: 'other' } })
+    t.match(await get('x', { conflicts: true }), { _conflicts: ['3-branch'] })
+    await compact(opened)
+    t.match(await get('x', { rev: '3-branch' }), { n: 'other' }, 'every leaf stays')
+    await replicate('x', { start: 2, ids: [second.slice(2)], doc: { n: 'late' } })
+    await t.rejects(get('x', { rev: second }), { code: 'not_found' }, 'an inner revision gets no body again')
+  })
+
+  t.test(`a download that is under way is not cut off (${name})`, async (t) => {
+    const opened = await openOn(await make(t))
+    const { database, put } = opened
+    const bytes = Buffer.alloc(700_000, 'settee')
+    const rev = await put('x', { _attachments: { file: { data: bytes.toString('base64') } } })
+    const found = await database.openAttachment(ADMIN, 'x', 'file', undefined)
+    const reading = database.readAttachment(found, 0, found.storedLength)[Symbol.asyncIterator]()
+    const chunks = [(await reading.next()).value]
+    await put('x', { _rev: rev })
+    await compact(opened)
+    for (let next = await reading.next(); !next.done; next = await reading.next()) chunks.push(next.value)
+    t.equal(Buffer.concat(chunks).length, found.storedLength)
+    await compact(opened)
+    await t.rejects(text(database.readAttachment(found, 0, 1)), { code: 'no_attachment' })
+  })
+
+  t.test(`the information object tells when it is at work (${name})`, async (t) => {
+    const opened = await openOn(await make(t))
+    const { database, store } = opened
+    await edited(opened, 'x', 3)
+    await database.compact(ADMIN)
+    t.match(await database.info(ADMIN), { compact_running: true })
+    await store.compact()
+    t.match(await database.info(ADMIN), { compact_running: false })
+  })
+}
+
+t.test('it is for admins of the database, and begins for nobody else', async (t) => {
+  const opened = await openDatabase()
+  const { database, store } = opened
+  const refusal = 'You are not a server or db admin.'
+  await t.rejects(database.compact(ANNA), { code: 'forbidden' })
+  await t.rejects(database.compact(NOBODY), { code: 'unauthorized' })
+  await database.setSecurity(ADMIN, { admins: { names: ['root'] }, members: { names: ['anna'] } })
+  await t.rejects(database.compact(ANNA), { code: 'unauthorized', reason: refusal })
+  await database.setSecurity(ADMIN, { members: { names: [], roles: [] } })
+  await t.rejects(database.compact(NOBODY), { code: 'unauthorized', reason: refusal })
+  t.equal((await store.info()).compacting, false)
+  await database.setSecurity(ADMIN, { admins: { names: ['anna'] } })
+  await database.compact(ANNA)
+  t.equal((await store.info()).compacting, true)
+  await store.compact()
+})
+
+// Random histories of which random leaves are purged: what is left is what merging the rest alone makes.
+
+const IDS = ['a', 'b', '_design/c'] as const
+
+type Step =
+  | { readonly kind: 'arrival'; readonly id: string; readonly arrival: Arrival }
+  /** Leaves by their index, modulo their number; one too many names a revision that is no leaf. */
+  | { readonly kind: 'purge'; readonly picks: readonly { readonly id: string; readonly leaf: number }[] }
+  | { readonly kind: 'compact' }
+
+const id = fc.constantFrom(...IDS)
+const STEP: fc.Arbitrary<Step> = fc.oneof(
+  {
+    weight: 8,
+    arbitrary: fc
+      .tuple(id, arrivals(1))
+      .map(([of, [arrival]]): Step => ({ kind: 'arrival', id: of, arrival: arrival as Arrival })),
+  },
+  {
+    weight: 3,
+    arbitrary: fc
+      .array(fc.record({ id, leaf: fc.nat(5) }), { minLength: 1, maxLength: 4 })
+      .map((picks): Step => ({ kind: 'purge', picks })),
+  },
+  { weight: 1, arbitrary: fc.constant<Step>({ kind: 'compact' }) },
+)
+
+interface ModelDoc {
+  branches: Branch[]
+  seq: number
+}
+
+class Model {
+  readonly docs = new Map<string, ModelDoc>()
+  updateSeq = 0
+  purgeSeq = 0
+  designVersion = 0
+
+  write(of: string, branches: Branch[]): void {
+    const before = this.docs.get(of)
+    const moves = leaves(branches) !== leaves(before?.branches ?? [])
+    if (moves) this.updateSeq += 1
+    this.docs.set(of, { branches, seq: moves || before === undefined ? this.updateSeq : before.seq })
+  }
+
+  /** @returns the leaves that go */
+  purgeRevs(of: string, revs: readonly string[]): string[] {
+    const all = this.docs.get(of)?.branches ?? []
+    const purged = [...new Set(revs)].filter((rev) => all.some((branch) => leafRev(branch) === rev))
+    if (purged.length === 0) return []
+    this.purgeSeq += 1
+    const rest = all.filter((branch) => !purged.includes(leafRev(branch)))
+    if (rest.length === 0) this.docs.delete(of)
+    else this.write(of, remerged(rest))
+    return purged
+  }
+
+  feed(): string[] {
+    const rows = [...this.docs].sort(([, a], [, b]) => a.seq - b.seq)
+    return rows.map(([of, { seq, branches }]) => `${seq} ${of} ${leafRev(winner(branches) as Branch)}`)
+  }
+}
+
+function leaves(branches: readonly Branch[]): string {
+  return branches.map(leafRev).sort().join()
+}
+
+/** As if nothing but these branches had ever come. */
+function remerged(branches: readonly Branch[]): Branch[] {
+  return branches.reduce<Branch[]>((merged, branch) => merge(merged, branch, 1000).branches, [])
+}
+
+async function take(opened: Opened, model: Model, world: readonly Node[], step: Step): Promise<void> {
+  if (step.kind === 'compact') return opened.store.compact()
+  if (step.kind === 'purge') return purgeRevs(opened, model, step.picks)
+  const nodes = path(world, step.arrival)
+  const leaf = nodes[0] as Node
+  const ids = nodes.map((node) => node.id)
+  const given = { start: leaf.pos, ids, deleted: leaf.deleted, doc: { of: leaf.id } }
+  assert.deepEqual(await opened.replicate(step.id, given), [])
+  const before = model.docs.get(step.id)?.branches ?? []
+  model.write(step.id, merge(before, makeBranch(leaf.pos, ids, leaf.deleted), 1000).branches)
+}
+
+async function purgeRevs(
+  opened: Opened,
+  model: Model,
+  picks: Extract<Step, { kind: 'purge' }>['picks'],
+): Promise<void> {
+  const request: Record<string, string[]> = {}
+  for (const { id: of, leaf } of picks) {
+    const branches = model.docs.get(of)?.branches ?? []
+    const picked = branches[leaf % (branches.length + 1)]
+    const inner = branches.flatMap(({ pos, ids }) => (ids.length > 1 ? `${pos - 1}-${ids[1]}` : []))
+    request[of] = [...(request[of] ?? []), picked === undefined ? (inner[0] ?? '9-none') : leafRev(picked)]
+  }
+  const { purged } = parse(await opened.database.purge(ADMIN, body(request)))
+  const wanted = Object.entries(request).map(([of, revs]) => [of, model.purgeRevs(of, revs)])
+  assert.deepEqual(purged, Object.fromEntries(wanted))
+}
+
+async function check({ store }: Opened, model: Model, world: readonly Node[]): Promise<void> {
+  const found = await store.readDocs(IDS, (doc) =>
+    doc === null
+      ? null
+      : {
+          branches: doc.branches.map(({ pos, ids, deleted }) => makeBranch(pos, [...ids], deleted)),
+          winner: [doc.rev, doc.deleted, doc.seq],
+          bodies: doc.branches.map((branch) => doc.body(leafRev(branch))),
+          rows: doc.revisions().map(({ rev }) => rev),
+        },
+  )
+  for (const [at, of] of IDS.entries()) {
+    const [doc, wanted] = [found[at] ?? null, model.docs.get(of)]
+    if (doc === null || wanted === undefined) {
+      assert.deepEqual([doc, wanted], [null, undefined])
+      continue
+    }
+    assert.deepEqual(show(doc.branches), show(wanted.branches))
+    const best = winner(wanted.branches) as Branch
+    assert.deepEqual(doc.winner, [leafRev(best), best.deleted, wanted.seq])
+    assert.ok(doc.bodies.every((text) => text !== null))
+    for (const node of world) {
+      assert.equal(isKnown(doc.branches, node), isKnown(wanted.branches, node), nodeKey(node))
+    }
+    assert.ok(
+      doc.rows.every((rev) => isKnown(wanted.branches, parsedRev(rev))),
+      'no row of what is unknown',
+    )
+  }
+  await checkCounts(store, model)
+}
+
+async function checkCounts(store: Opened['store'], model: Model): Promise<void> {
+  const feed = await store.readChanges(
+    { since: 0 },
+    { limit: 100 },
+    (doc) => `${doc.seq} ${doc.id} ${doc.rev}`,
+  )
+  assert.deepEqual(feed.rows, model.feed())
+  const { updateSeq, docCount, deletedCount, purgeSeq, sizes } = await store.info()
+  const dead = [...model.docs.values()].filter(({ branches }) => winner(branches)?.deleted).length
+  assert.deepEqual(
+    [updateSeq, purgeSeq, docCount, deletedCount],
+    [model.updateSeq, model.purgeSeq, model.docs.size - dead, dead],
+  )
+  const bytes = [...model.docs.values()].flatMap(({ branches }) =>
+    branches.map(({ leaf }) => `{"of":"${leaf}"}`.length),
+  )
+  assert.equal(
+    sizes.external,
+    bytes.reduce((sum, length) => sum + length, 0),
+  )
+  for (let since = 0; since <= updateSeq; since += 1) {
+    const above = [...model.docs.values()].filter(({ seq }) => seq > since).length
+    assert.equal(await store.countChanges(since), above, `pending above ${since}`)
+  }
+}
+
+function parsedRev(rev: string): { pos: number; id: string } {
+  const dash = rev.indexOf('-')
+  return { pos: Number(rev.slice(0, dash)), id: rev.slice(dash + 1) }
+}
+
+for (const [name, make] of Object.entries(ENGINES)) {
+  t.test(`what purging leaves is what the remaining branches make (${name})`, async (t) => {
+    const numRuns = name === 'memory' ? 200 : 60
+    await fc.assert(
+      fc.asyncProperty(worlds(15), fc.array(STEP, { minLength: 1, maxLength: 20 }), async (world, steps) => {
+        const engine = await make(t)
+        const opened = await openOn(engine)
+        const model = new Model()
+        for (const step of steps) {
+          await take(opened, model, world, step)
+          await check(opened, model, world)
+        }
+        await engine.close()
+      }),
+      { numRuns },
+    )
+  })
+}

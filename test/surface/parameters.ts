@@ -313,7 +313,7 @@ export const OMITTED: Readonly<Record<string, string>> = {
 /** What no row can say: the tests that do. */
 export const ELSEWHERE: Readonly<Record<string, readonly [file: string, test: string]>> = {
   '4.1 whole: _users': [
-    'test/documents/users-writers.test.ts',
+    'test/documents/users-database.test.ts',
     'a bulk is refused as a whole for a document of another user, not for a bad one',
   ],
   '4.7 rows that fail': [
