@@ -1,4 +1,4 @@
-/** The text of documents (architecture.md, "Bodies"): stored as it came, never parsed again to be read. */
+/** The text of documents (architecture.md, "Bodies"): stored as sent, and never parsed to be read. */
 import { Buffer, isAscii, isUtf8 } from 'node:buffer'
 import { CouchError } from '../core/errors.ts'
 import { isTooDeep, MAX_JSON_DEPTH, quoted } from '../core/json.ts'
@@ -7,27 +7,27 @@ import { DocumentScanner, type IsCut, type ScannedDocument } from './json-scanne
 
 /** One document taken apart. */
 export interface SplitDocument {
-  /** The JSON texts of the members of the top level that begin with `_`, by name; of duplicates, the last. */
+  /** The JSON texts of the top-level members that begin with `_`, by name; of duplicates, the last. */
   special: ReadonlyMap<string, string>
-  /** The JSON object text of all other members, without white space between tokens, otherwise as it came. */
+  /** The JSON object text of all other members, without white space between tokens, otherwise as sent. */
   body: string
-  /** How many JSON values it holds. */
+  /** The number of JSON values. */
   values: number
 }
 
-/** What a stored document is sent back from. */
+/** The parts of a stored document's answer. */
 interface DocumentParts {
   id: string
   /** null: without `_rev`. */
   rev: string | null
-  /** As SplitDocument has it. */
+  /** As in SplitDocument. */
   body: string
   deleted?: boolean
-  /** Ready JSON members that come last, such as `"_revisions":{...},"_conflicts":[...]`. */
+  /** JSON members to add at the end, such as `"_revisions":{...},"_conflicts":[...]`. */
   extra?: string
 }
 
-/** Names that begin with `_` and yet belong to the body, protocol.md 2.4. */
+/** Names that begin with `_` but belong to the body, protocol.md 2.4. */
 const KEPT_NAMES = new Set([
   '_access',
   '_replication_id',
@@ -40,20 +40,20 @@ const KEPT_NAMES = new Set([
 const UNDERSCORE = 0x5f
 const OBJECT_START = /^[ \t\n\r]*\{/
 const VALUE_START = /^[ \t\n\r]*[["\-\dtfn]/
-/** Characters of a document that is taken apart at once: the worst took 6 ms. */
+/** Maximum of characters that are split at once; the worst case took 6 ms. */
 const SHORT_TEXT = 64 * 1024
-/** Characters of a value that JSON.parse reads at once. */
+/** Maximum of characters of a value that JSON.parse reads at once. */
 const MAX_VALUE = 512 * 1024
 const PIECES_AT_ONCE = 4096
 
 /**
- * Takes the text of one JSON document apart into its special members and the text to store (architecture.md, "Bodies"). There is
- * no second route by JSON.parse and JSON.stringify for texts that these do not bend: finding out that they do not,
- * and then doing it, takes longer than the scanner (1 kB notes: 11 us and 7 us).
+ * Splits the text of a JSON document into its special members and the text to store (architecture.md, "Bodies").
+ * There is no faster way with JSON.parse and JSON.stringify for texts that these do not change: the check and the
+ * calls together take longer than the scanner (1 kB notes: 11 us and 7 us).
  *
- * @param text JSON text of a document, such as decodeUtf8 gives it
+ * @param text JSON text of a document, as decodeUtf8 returns it
  * @throws CouchError `invalid_json` (also for a lone surrogate), `document_not_object`, `too_deep` (512 levels),
- *   `document_too_large` for too many members
+ * `document_too_large` for too many members
  */
 export function splitDocument(text: string): SplitDocument {
   checkStart(text)
@@ -61,8 +61,8 @@ export function splitDocument(text: string): SplitDocument {
 }
 
 /**
- * As {@link splitDocument}: at once for a short text, in steps for a longer one, so that it does not hold the thread.
- * A promise for each of thousands of short documents would cost more than many of them.
+ * Like {@link splitDocument}: at once for a short text, and in steps for a longer one, so that it does not hold the
+ * thread. Promises for thousands of short documents would cost more than many of the documents.
  */
 export function splitAnyDocument(text: string): SplitDocument | Promise<SplitDocument> {
   if (text.length <= SHORT_TEXT) return splitDocument(text)
@@ -72,8 +72,8 @@ export function splitAnyDocument(text: string): SplitDocument | Promise<SplitDoc
 
 /**
  * Takes chosen members out of a JSON object.
- * @param isTaken tells by its decoded name whether a member of the top level is taken out
- * @returns the members, and the text of the others as it was
+ * @param isTaken whether a top-level member is taken out, by its decoded name
+ * @returns the members, and the text of the others unchanged
  * @throws CouchError as {@link splitDocument}
  */
 export function splitMembers(text: string, isTaken: IsCut): SplitDocument {
@@ -83,7 +83,7 @@ export function splitMembers(text: string, isTaken: IsCut): SplitDocument {
   return { special: scanner.cut, body: copyAtOnce(text, scanner, 0, text.length), values: scanner.values }
 }
 
-/** As {@link splitMembers}, in steps. */
+/** Like {@link splitMembers}, in steps. */
 export async function splitInSteps(text: string, isTaken: IsCut): Promise<SplitDocument> {
   const scanner = new DocumentScanner(text, 0, isTaken)
   const yielder = new Yielder()
@@ -97,15 +97,15 @@ async function scanInSteps(scanner: DocumentScanner, yielder: Yielder): Promise<
   while (!scanner.advance(() => yielder.isDue)) await yielder.yieldNow()
 }
 
-/** A document that stands in a longer text. */
+/** A document inside a longer text. */
 export interface SplitElement extends SplitDocument {
   readonly start: number
   readonly end: number
 }
 
 /**
- * As {@link splitAnyDocument}, of a document that begins at `start` in a longer text, and ends where it ends.
- * @param yielder that of the work on the whole text
+ * Like {@link splitAnyDocument}, for a document that begins at `start` in a longer text and ends where it ends.
+ * @param yielder of the work on the whole text
  */
 export function splitElement(
   text: string,
@@ -132,7 +132,7 @@ async function longElement(
   return { special: scanner.cut, body, values: scanner.values, start, end }
 }
 
-/** @throws CouchError `document_not_object` for JSON of another kind, `invalid_json` for what is no JSON */
+/** @throws CouchError `document_not_object` for JSON of another kind, `invalid_json` for text that is not JSON */
 function checkStart(text: string): void {
   if (OBJECT_START.test(text)) return
   // Reading a long text to its end would only give a better reason.
@@ -142,20 +142,18 @@ function checkStart(text: string): void {
 
 /**
  * The value of a member that was cut out.
- * @returns undefined where there is none; null also for a list or an object of more than 512 KiB, since no valid one
- *   is that long
+ * @returns undefined without the member; null also for a list or an object of more than 512 KiB, since no valid one
+ * is that long
  */
 export function memberValue(cut: ReadonlyMap<string, string>, name: string): unknown {
   const json = cut.get(name)
   if (json === undefined) return undefined
-  // Ids and revisions, plain strings, take a third of the time that JSON.parse needs.
+  // For ids and revisions, plain strings, this takes a third of JSON.parse's time.
   if (json.startsWith('"') && !json.includes('\\')) return json.slice(1, -1)
   return json.length > MAX_VALUE && !json.startsWith('"') ? null : JSON.parse(json)
 }
 
-/**
- * The text of a document as it is sent, its members in CouchDB's order (protocol.md 3.1). Nothing is parsed.
- */
+/** The text of a document as sent to clients, its members in CouchDB's order (protocol.md 3.1). Nothing is parsed. */
 export function spliceDocument({ id, rev, body, deleted, extra }: DocumentParts): string {
   const name = rev === null ? '' : `,"_rev":${quoted(rev)}`
   const own = body.length > 2 ? `,${body.slice(1, -1)}` : ''
@@ -163,12 +161,11 @@ export function spliceDocument({ id, rev, body, deleted, extra }: DocumentParts)
   return `{"_id":${quoted(id)}${name}${own}${mark}${extra ? `,${extra}` : ''}}`
 }
 
-/** A text that is shorter has no room for more levels than there may be. */
+/** A shorter text cannot have too many levels. */
 const SURELY_SHALLOW = 2 * MAX_JSON_DEPTH
 
 /**
- * JSON.parse for what clients send.
- *
+ * JSON.parse for texts from clients.
  * @throws CouchError `invalid_json`, `too_deep` (512 levels)
  */
 export function parseJson(text: string): unknown {
@@ -181,15 +178,15 @@ function parsed(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch {
-    // Without its cause: what V8 says quotes the text, and that may hold a password.
+    // Without its cause: V8's message quotes the text, which may contain a password.
     throw new CouchError('invalid_json')
   }
 }
 
 /**
- * The text of bytes that must be UTF-8. A byte order mark stays, which makes it invalid JSON, as RFC 8259 8.1 lets us.
- *
- * @throws CouchError `invalid_json` where they are not UTF-8
+ * Decodes bytes that must be UTF-8. A byte order mark stays, which makes the text invalid JSON, as RFC 8259 8.1
+ * allows.
+ * @throws CouchError `invalid_json` for other bytes
  */
 export function decodeUtf8(bytes: Uint8Array): string {
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
@@ -202,7 +199,7 @@ function isSpecial(name: string): boolean {
   return name.charCodeAt(0) === UNDERSCORE && !KEPT_NAMES.has(name)
 }
 
-/** The text between two places without what is left out. Yields now and then while it is put together. */
+/** The text between two positions without the parts to leave out. Yields from time to time. */
 function* copied(
   text: string,
   { gaps, moves }: ScannedDocument,
@@ -247,7 +244,7 @@ async function copyInSteps(
   }
 }
 
-/** Copies the span `start` to `end` with the edits that lie in it; those inside a span that is edited are void. */
+/** Copies the span `start` to `end` with the edits inside it; edits inside a replaced span are ignored. */
 function* rearranged(
   output: PiecedText,
   edits: Pick<ScannedDocument, 'gaps' | 'moves'>,
@@ -275,7 +272,7 @@ function* rearranged(
   if (output.copy(at, end)) yield
 }
 
-/** The first index, from `low` on, whose start is `position` or behind it; `count` if there is none. */
+/** The first index, from `low`, whose start is at `position` or later; `count` if there is none. */
 function firstFrom(position: number, low: number, count: number, startOf: (index: number) => number): number {
   if (low >= count || startOf(low) >= position) return low
   let first = low + 1
@@ -288,7 +285,7 @@ function firstFrom(position: number, low: number, count: number, startOf: (index
   return first
 }
 
-/** Spans of one text put together. Joined a few thousand at a time: millions at once take five times as long. */
+/** Joins spans of one text, a few thousand at a time: millions at once take five times as long. */
 class PiecedText {
   readonly #text: string
   #pieces: string[] = []
@@ -298,7 +295,7 @@ class PiecedText {
     this.#text = text
   }
 
-  /** @returns whether some thousands have been joined by it */
+  /** @returns whether some thousands have just been joined */
   copy(start: number, end: number): boolean {
     if (this.#pieces.push(this.#text.slice(start, end)) < PIECES_AT_ONCE) return false
     this.end()

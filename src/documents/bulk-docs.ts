@@ -1,7 +1,7 @@
 /**
- * `_bulk_docs`, protocol.md 4.1. The whole body is checked before the first write: what is malformed anywhere
- * changes nothing. It is read in slices, document by document; of a body that is spooled to a file each document
- * is read twice, so that what is held at a time is bounded.
+ * `_bulk_docs`, protocol.md 4.1. The whole body is checked before the first write: a malformed document anywhere
+ * changes nothing. The body is read document by document. Documents of a body in a file are read twice, so that
+ * memory is bounded.
  */
 import { CouchError, type ErrorName } from '../core/errors.ts'
 import { checkDocId, isLocalId } from '../core/ids.ts'
@@ -20,7 +20,7 @@ import { requireMember } from './security.ts'
 import { writeEdits } from './write.ts'
 import type { WriteChecks } from './write-checks.ts'
 
-/** One group of documents: about what one transaction takes. */
+/** One group of documents: about the size of one transaction. */
 const GROUP_DOCS = 256
 const GROUP_BYTES = 1024 * 1024
 const MAX_REFUSALS = 10_000
@@ -33,10 +33,10 @@ interface BulkRow {
 type RowResult = { readonly rev: string } | CouchError
 
 /**
- * The answer's JSON array in chunks; the first comes when the whole request has been found good. A replicator may take a
- * row for the last word and pass the document over for ever, as CouchDB's does; so where one of its documents met what
- * passes, such as a full disk, the request fails, which it sends again.
- * @param newId makes an id for a document that brings none
+ * The answer's JSON array in chunks; the first comes after the whole request has been checked. A replicator, such as
+ * CouchDB's, may skip a document for good because of an error in its row. So if a document met a temporary error,
+ * such as a full disk, the whole request fails, and the replicator sends it again.
+ * @param newId makes an id for a document without one
  */
 export async function* bulkDocs(
   store: DatabaseStore,
@@ -67,7 +67,7 @@ export async function* bulkDocs(
     if (!isAnswered) refuseIfBroken(results)
     isAnswered = true
     if (!bulk.newEdits) failure ??= results.find(isPassing)
-    // Said at the end, so that what can be stored is.
+    // Thrown at the end, so that all other documents are stored.
     if (failure !== undefined) continue
     const lines = group.map((row, at) => answerRow(row, results[at] as RowResult, bulk.newEdits))
     const text = lines.filter((line) => line !== null).join(',')
@@ -79,14 +79,14 @@ export async function* bulkDocs(
   yield Buffer.from(before === '[' ? '[]\n' : ']\n')
 }
 
-/** What fails a document for a function of a design document: its row says so, as with any other refusal. */
+/** Failures of a design document's function, which are reported in the row as any other refusal. */
 const FUNCTION_FAILURES: ReadonlySet<ErrorName> = new Set([
   'function_error',
   'function_timeout',
   'function_memory',
 ])
 
-/** Where the server itself has failed every document so far, the request fails: nothing of it is stored. */
+/** If the server has failed every document so far, the request fails: nothing of it is stored. */
 function refuseIfBroken(results: readonly RowResult[]): void {
   const [first] = results
   if (results.every(isBroken)) throw first
@@ -108,10 +108,10 @@ class Bulk {
   readonly #settings: Settings
   readonly #newId: () => string
   readonly #admit: (row: BulkRow) => void
-  /** The documents as checked, where the body is small enough to be held in memory. */
+  /** The checked documents, if the body is small enough to keep them. */
   readonly #kept: BulkRow[] = []
 
-  /** @param admit refuses the request for a document, by what it throws */
+  /** @param admit throws to refuse the request because of a document */
   constructor(body: BulkBody, settings: Settings, newId: () => string, admit: (row: BulkRow) => void) {
     this.#body = body
     this.#settings = settings
@@ -123,7 +123,7 @@ class Bulk {
     return this.#body.newEdits
   }
 
-  /** Reads every document once. @throws whatever is wrong with any of them */
+  /** Reads every document once. @throws the first error in any of them */
   async check(store: DatabaseStore): Promise<void> {
     const yielder = new Yielder()
     const ids = new Set<string>()
@@ -132,8 +132,8 @@ class Bulk {
       const read = this.#read(at)
       const row = read instanceof Promise ? await read : read
       this.#admit(row)
-      // What a document's second edit finds, its first one has made: only the writing can tell. Without
-      // attachments the policy refuses the document for its stubs, and no other with it.
+      // A document's second edit finds what its first one made, which only the write can tell. Without attachments
+      // the policy refuses the document for its stubs, and no other document with it.
       if (attachments && hasStubs(row.doc) && !ids.has(row.id)) await checkStubs(store, row, this.newEdits)
       ids.add(row.id)
       if (this.#body.isInMemory) this.#kept.push(row)
@@ -141,7 +141,7 @@ class Bulk {
     }
   }
 
-  /** At once, unless the document is long or brings attachments. */
+  /** At once, unless the document is long or has attachments. */
   #read(at: number): BulkRow | Promise<BulkRow> {
     const doc = readSplit(this.#body.split(at), this.#settings)
     return doc instanceof Promise ? doc.then((read) => this.#checked(read)) : this.#checked(doc)
@@ -156,7 +156,10 @@ class Bulk {
     return { id, doc }
   }
 
-  /** A row a document, which says that it was not stored: protocol.md 4.1. Of a huge request the first rows. */
+  /**
+   * One row for each document, which says that it was not stored: protocol.md 4.1. For a huge request only the first
+   * rows.
+   */
   async refusals(): Promise<unknown[]> {
     const rows: unknown[] = []
     for await (const group of this.groups()) {
@@ -168,7 +171,7 @@ class Bulk {
     return rows
   }
 
-  /** The documents in order, in groups of about one transaction. */
+  /** The documents in order, in groups for one transaction each. */
   async *groups(): AsyncGenerator<BulkRow[]> {
     const yielder = new Yielder()
     let group: BulkRow[] = []
@@ -194,8 +197,8 @@ function hasStubs(doc: IncomingDoc): boolean {
 }
 
 /**
- * A stub that stands for nothing stored fails the request as a whole (protocol.md 4.1). Decided as the write will
- * be: a document in conflict, or one that is known already, is none of this call's business.
+ * A stub without a stored attachment fails the whole request (protocol.md 4.1). Decided as the write will be: a
+ * document in conflict, or a known revision, does not count here.
  */
 async function checkStubs(store: DatabaseStore, { id, doc }: BulkRow, newEdits: boolean): Promise<void> {
   await store.readDocs(
@@ -208,14 +211,14 @@ async function checkStubs(store: DatabaseStore, { id, doc }: BulkRow, newEdits: 
   )
 }
 
-/** The same rows as they are written; one after the other, since each may wait for its turn. */
+/** The rows as they are to be written, prepared one after the other, since each may wait. */
 async function prepared(group: readonly BulkRow[], rules: DocumentRules): Promise<BulkRow[]> {
   const rows: BulkRow[] = []
   for (const { id, doc } of group) rows.push({ id, doc: await rules.prepare(doc) })
   return rows
 }
 
-/** One row of the answer; null where replication leaves it out because all is well. */
+/** One row of the answer; null for a stored document of a replication, which has none. */
 function answerRow({ id, doc }: BulkRow, result: RowResult, newEdits: boolean): string | null {
   if (!(result instanceof CouchError))
     return newEdits ? JSON.stringify({ ok: true, id, rev: result.rev }) : null

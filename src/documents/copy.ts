@@ -1,4 +1,4 @@
-/** COPY, protocol.md 3.6: a document's body and attachments as they are stored, to be written under another id. */
+/** COPY, protocol.md 3.6: reads a document's body and attachments as stored, to write them under another id. */
 import { CouchError } from '../core/errors.ts'
 import { isLocalId } from '../core/ids.ts'
 import type { UserCtx } from '../core/types.ts'
@@ -10,12 +10,12 @@ import type { IncomingDoc } from './incoming-document.ts'
 import { requireMember } from './security.ts'
 import { pinContents } from './stored-content.ts'
 
-/** How often the source is read again when a compaction has come between reading and holding it. */
+/** Attempts to read and pin the source; a compaction can come between the two. */
 const ATTEMPTS = 5
 
 /**
- * Calls `use` with the source as if a client had sent it. Its attachments name what is stored, which is held until
- * the promise of `use` has settled.
+ * Calls `use` with the source as if a client had sent it. Its attachments name stored contents, which are pinned
+ * until the promise of `use` settles.
  * @throws not_found, deleted, invalid_rev, contended; and as `use`
  */
 export async function withCopySource<T>(
@@ -55,7 +55,7 @@ async function copyDocument(
   return copied as IncomingDoc
 }
 
-/** Holds what the attachments name; null when some of it is gone by now. */
+/** Pins the contents of the attachments; null if one of them is gone. */
 async function pinAttachments(
   store: DocumentReader,
   { attachments }: IncomingDoc,

@@ -1,5 +1,5 @@
 /**
- * Design documents as they are written, protocol.md 9.1: their shape, and whether the functions of their views
+ * Checks design documents as they are written, protocol.md 9.1: their members, and that the functions of their views
  * compile. Filters and validate functions compile at their first use, as in CouchDB.
  */
 
@@ -10,8 +10,8 @@ import type { Sandbox, UserFunction } from '../sandbox/messages.ts'
 type Members = Readonly<Record<string, unknown>>
 
 /**
- * What may stand where, in the order in which couch_mrview looks at it; `*` is each member there is. `autoupdate` is
- * not among it: CouchDB takes any value, and one that it holds must not stop a replication to here.
+ * The allowed types by path, in the order in which couch_mrview checks them; `*` is each member. `autoupdate` is
+ * missing: CouchDB accepts any value, and a document with one must not stop a replication to settee.
  */
 const FIELDS: readonly (readonly [path: string, kinds: string])[] = [
   ['filters', 'object'],
@@ -33,14 +33,14 @@ const FIELDS: readonly (readonly [path: string, kinds: string])[] = [
   ['views.*', 'object'],
 ]
 
-/** CouchDB looks at the beginning alone; tools leave the end of a line behind the name. */
+/** CouchDB checks only the beginning; tools leave the end of a line after the name. */
 const BUILTIN_REDUCE =
   /^_(sum|count|stats|approx_count_distinct|first|last|(top|bottom)_([1-9][0-9]?|100)(?![0-9]))/
 
-/** The modules that views share (CommonJS), which are no view. */
+/** The modules that views share (CommonJS); not a view. */
 const LIBRARY = 'lib'
 
-/** A function of a view, by the members that lead to it. */
+/** A function of a view, with the path to it. */
 export interface ViewFunction {
   readonly view: string
   readonly member: 'map' | 'reduce'
@@ -48,9 +48,9 @@ export interface ViewFunction {
 }
 
 /**
- * Checks a design document that is to be written. Pure.
+ * Checks a new design document. Pure.
  * @param body its JSON text
- * @returns the functions that must compile before it may be written
+ * @returns the functions that must compile before it may be stored
  * @throws invalid_design_doc
  */
 export function checkDesignDoc(body: string): ViewFunction[] {
@@ -65,8 +65,8 @@ export function checkDesignDoc(body: string): ViewFunction[] {
 /**
  * Compiles functions of a design document.
  * @param fn names the database, the document and its new revision
- * @throws compilation_error for the first that does not; function_timeout, function_memory, unavailable when that
- * cannot be found out
+ * @throws compilation_error for the first function that does not compile; function_timeout, function_memory,
+ * unavailable
  */
 export async function compileViews(
   sandbox: Sandbox,
@@ -76,7 +76,7 @@ export async function compileViews(
   for (const { view, member } of functions) await sandbox.compile({ ...fn, path: ['views', view, member] })
 }
 
-/** @throws function_error for a design document whose functions are not JavaScript; no other language is run here */
+/** @throws function_error for a language other than JavaScript, the only one that runs here */
 export function requireJavascript(language: unknown): void {
   if (language !== 'javascript') {
     throw new CouchError('function_error', `unknown_query_language: ${String(language)}`)
@@ -99,7 +99,7 @@ function checkShape(doc: Members): void {
   }
 }
 
-/** What stands above the field has been found to be an object where it must be one. */
+/** The parents of the field have been checked to be objects where they must be. */
 function checkField(
   parent: Members,
   [step, ...rest]: readonly string[],
@@ -126,7 +126,7 @@ function isOfKind(value: unknown, kind: string): boolean {
   return kind === 'array' ? Array.isArray(value) : typeof value === kind
 }
 
-/** Its views, once its shape is known to be right. */
+/** Its views, after their types have been checked. */
 function views(doc: Members): [name: string, members: Members][] {
   const all = Object.entries((doc.views ?? {}) as Record<string, Members>)
   return all.filter(([name]) => name !== LIBRARY)

@@ -139,7 +139,7 @@ function interactiveAttachment(
 }
 
 function newAttachment({ name, type, content }: IncomingAttachment, revpos: number): AttachmentWrite {
-  if (content === null) throw new RangeError('a stub brings no content')
+  if (content === null) throw new RangeError('a stub has no content')
   return { name, type, revpos, ...content }
 }
 

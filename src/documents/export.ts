@@ -1,7 +1,7 @@
 /**
- * A whole database as lines of a couchbackup file (https://github.com/cloudant/couchbackup): each is a JSON array of
- * revisions with their ancestry and the contents of their attachments. Every leaf comes, tombstones and losers of
- * conflicts among them.
+ * Exports a whole database as lines of a couchbackup file (https://github.com/cloudant/couchbackup). Each line is a
+ * JSON array of revisions with their ancestry and the contents of their attachments. Every leaf comes, also
+ * tombstones and losers of conflicts.
  */
 import type { Limits, UserCtx } from '../core/types.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
@@ -10,13 +10,13 @@ import { inlinePieces, type Piece, pieceChunks } from './pieces.ts'
 import { requireServerAdmin } from './security.ts'
 import { readContent } from './stored-content.ts'
 
-/** Documents whose ids are read at once, and that are at most in a line: as many as couchbackup takes. */
+/** Documents whose ids are read at once, and maximum of documents in a line, as in couchbackup. */
 const BATCH = 500
-/** Characters of documents after which a line ends, so that whoever reads it needs little memory. */
+/** Characters of documents after which a line ends, so that its reader needs little memory. */
 const LINE_CHARS = 1024 * 1024
 
 /**
- * Reads the feed to its end: a document that is written meanwhile comes again, and none is left out.
+ * Reads the feed to its end: a document that changes meanwhile comes again, and none is missing.
  * @throws unauthorized before the first line
  */
 export async function* exportLines(
@@ -61,11 +61,11 @@ async function* batchPieces(
   yield line.end()
 }
 
-/** Where in a line the next revision stands. */
+/** The length of the current line, for the separator before the next revision. */
 class Line {
   #chars = 0
 
-  /** A document that was purged since its id was read has no revision. */
+  /** A document purged after its id was read has no revision. */
   add(row: BulkGetRow): Piece[] {
     if ('error' in row) return []
     const before = this.#chars === 0 ? '[' : this.#chars > LINE_CHARS ? ']\n[' : ','

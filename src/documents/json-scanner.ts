@@ -334,7 +334,7 @@ function tooManyMembers(): CouchError {
 }
 
 function tooManyDuplicates(): CouchError {
-  const reason = `a document holds more than ${MAX_DUPLICATES} names that stand more than once in their object`
+  const reason = `a document holds more than ${MAX_DUPLICATES} names that occur more than once in their object`
   return new CouchError('document_too_large', reason)
 }
 

@@ -1,8 +1,8 @@
 /**
- * `_local` documents: revisions `0-N` without history, no feed, no replication (protocol.md 3.8). As in CouchDB 3
- * there is no conflict: each write is one above the revision it names, and attachments are dropped, which PouchDB's
- * own suite holds CouchDB to. The first checkpoint of a replication with a database that was restored is refused
- * (docs/decisions/0024).
+ * `_local` documents: revisions `0-N` without history; they are not in feeds and do not replicate (protocol.md 3.8).
+ * As in CouchDB 3 there are no conflicts: each write adds 1 to the revision that it names. Attachments are dropped,
+ * as PouchDB's own suite expects of CouchDB. The first checkpoint of a replication with a restored database is
+ * refused (docs/decisions/0024).
  */
 import { asCouchError, CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
@@ -13,25 +13,25 @@ import type { DocumentRules } from './database.ts'
 import { type IncomingDoc, namedRev } from './incoming-document.ts'
 import { requireMember } from './security.ts'
 
-/** A `_local` document's write. */
+/** A write to a `_local` document. */
 export interface LocalEdit {
   readonly id: string
   readonly doc: IncomingDoc
-  /** The DELETE method: 404 unless it is there. */
+  /** True for the DELETE method: 404 unless the document exists. */
   readonly mustExist?: boolean
 }
 
-/** A client that hears this reads how far it is, and tries again. */
+/** A client that gets this reason reads its checkpoints again, and retries. */
 const COMPARE_ANEW =
-  'This database was restored to an earlier state, and what was synced since may be missing here: ' +
-  'sync again, and everything is compared.'
+  'This database was restored to an earlier state, so later changes may be missing: ' +
+  'sync again to compare all documents.'
 
 type LocalResult = { readonly rev: string; readonly deleted: boolean } | CouchError
 
 /**
  * Writes `_local` documents.
- * @returns a result an edit, in order: also where the store or the user's rights failed it
- * @throws invalid_rev: then nothing is written
+ * @returns one result for each edit, in order; an error of the store or of the user's rights is a result too
+ * @throws invalid_rev; then nothing is written
  */
 export async function updateLocals(
   store: DatabaseStore,
@@ -48,7 +48,7 @@ export async function updateLocals(
   })
 }
 
-/** Refuses a revision that no `_local` document can have, before anything is written. */
+/** Checks that a `_local` document can have the revision, before anything is written. @throws invalid_rev */
 export function checkLocal(doc: IncomingDoc): void {
   const rev = namedRev(doc)
   if (rev !== null && (rev.pos !== 0 || !/^\d{1,15}$/.test(rev.id))) throw new CouchError('invalid_rev')

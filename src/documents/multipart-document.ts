@@ -96,8 +96,8 @@ function matchParts(
   parts: readonly Part[],
 ): { attachment: FollowingAttachment; part: Part }[] {
   if (parts.length !== follows.length) {
-    const told = `The document has ${follows.length} attachments that follow`
-    throw new CouchError('bad_request', `${told}, and the multipart body has ${parts.length}.`)
+    const expected = `The document has ${follows.length} attachments that follow it`
+    throw new CouchError('bad_request', `${expected}, but the multipart body has ${parts.length}.`)
   }
   const byName = new Map(parts.map((part) => [fileName(part), part]))
   const isNamed = follows.every(({ name }) => byName.has(name))

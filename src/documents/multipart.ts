@@ -59,7 +59,7 @@ export class MultipartScanner {
   constructor(boundary: string) {
     // biome-ignore lint/suspicious/noControlCharactersInRegex: what no boundary may hold
     if (boundary === '' || boundary.length > MAX_BOUNDARY || /[\u0000-\u001f\u007f]/.test(boundary)) {
-      throw new CouchError('bad_request', 'The multipart boundary is missing, or is none.')
+      throw new CouchError('bad_request', 'The multipart boundary is missing or invalid.')
     }
     this.#delimiter = Buffer.from(`\r\n--${boundary}`)
   }
@@ -182,7 +182,7 @@ function parseHeaders(text: string): Map<string, string> {
       continue
     }
     const colon = line.indexOf(':')
-    if (colon < 1) throw new CouchError('bad_request', 'A header in the multipart body is none.')
+    if (colon < 1) throw new CouchError('bad_request', 'A header in the multipart body is invalid.')
     last = line.slice(0, colon).trim().toLowerCase()
     headers.set(last, line.slice(colon + 1).trim())
   }

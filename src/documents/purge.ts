@@ -1,4 +1,7 @@
-/** `_purge`, protocol.md 4.7: leaves are forgotten, and with them the ancestors that serve no other leaf. */
+/**
+ * `_purge`, protocol.md 4.7: removes leaves, and ancestors that no other leaf has. Also compaction, sizes and the
+ * settings of purges; protocol.md 4.6.
+ */
 import { asCouchError, CouchError } from '../core/errors.ts'
 import { isDesignId, isLocalId } from '../core/ids.ts'
 import type { Limits, UserCtx } from '../core/types.ts'
@@ -12,10 +15,11 @@ import { bodyObject } from './request-body.ts'
 import { requireDatabaseAdmin, requireMaintainer, requireMember, requireServerAdmin } from './security.ts'
 
 /**
- * Decides what goes of a document. Only leaves do: of any other revision that is named nothing comes.
- * @param doc the document as stored; null when it never was
- * @param revs revisions named, in any order
- * @returns the leaves that go, in the order named, and the write that makes them go
+ * Decides which revisions of a document to remove. Only leaves can be purged; other revisions are ignored.
+ * @param doc the document as stored; null if it never existed
+ * @param revs the revisions of the request, in any order
+ * @returns the purged leaves, in the order of the request, and the write
+ *
  */
 export function decidePurge(
   doc: DocState | null,
@@ -42,7 +46,7 @@ export function decidePurge(
  * @param body `{id: [rev, ...], ...}`
  * @returns the answer's JSON; a document that the store failed to purge has the error in its place
  * @throws not_server_admin; bad_request for too many ids or revisions, body_not_object, invalid_revs_list,
- * invalid_rev; what the store failed with when it failed with every document
+ * invalid_rev; the store's error if it failed for every document
  */
 async function purge(store: DatabaseStore, user: UserCtx, body: Body, limits: Limits): Promise<Uint8Array> {
   requireServerAdmin(user)
@@ -60,19 +64,19 @@ function purgeUpdate(id: string, revs: readonly string[]): PurgeUpdate<readonly 
   return { id, decide: (doc) => decidePurge(doc, revs) }
 }
 
-/** What `purged` says of a document: the revisions that went, or the error. */
+/** The member of `purged` for a document: the purged revisions, or the error. */
 function resultOf(outcome: Outcome<readonly string[]> | undefined): unknown {
   if (outcome === undefined) return []
   if ('error' in outcome) return asCouchError(outcome.error).toBody()
   return 'result' in outcome ? outcome.result : []
 }
 
-/** `_local` documents have no revisions that could be purged, nor has what can be no id: engines store UTF-8. */
+/** `_local` documents have no revisions to purge, and engines store only UTF-8 ids. */
 function mayBeStored(id: string): boolean {
   return !isLocalId(id) && id.isWellFormed()
 }
 
-/** The lists of revisions are told to be too many before what is wrong with one of them. */
+/** Too many revisions are reported before an invalid one. */
 function schemaOf({ maxPurgedDocuments, maxPurgedRevisions }: Limits): Schema {
   return {
     maxCount: maxPurgedDocuments,
@@ -105,14 +109,14 @@ function revOf(value: unknown): string {
   return formatRev(pos, id)
 }
 
-/** `_purged_infos`: the purges that are remembered, oldest first. */
+/** `_purged_infos`: the recorded purges, oldest first. */
 async function purgedInfos(store: DatabaseStore, user: UserCtx): Promise<Uint8Array> {
   requireMember(user, (await store.view()).security)
   const infos = (await store.readPurges()).map(({ id, revs }) => ({ id, revs }))
   return Buffer.from(`${JSON.stringify({ purged_infos: infos })}\n`)
 }
 
-/** How many purges are remembered. @throws not_server_admin */
+/** The maximum of recorded purges. @throws not_server_admin */
 async function purgedInfosLimit(store: DatabaseStore, user: UserCtx): Promise<number> {
   requireServerAdmin(user)
   return (await store.view()).purgedInfosLimit
@@ -127,7 +131,7 @@ async function setPurgedInfosLimit(store: DatabaseStore, user: UserCtx, limit: u
   await store.updateSettings(() => ({ result: undefined, write: { purgedInfosLimit: limit as number } }))
 }
 
-// Compaction, sizes, purge, and what is kept of purges, as methods of a database; protocol.md 4.6, 4.7.
+// Compaction, sizes and purges as methods of a database; protocol.md 4.6, 4.7.
 
 type Maintenance = Pick<
   Database,
@@ -136,9 +140,9 @@ type Maintenance = Pick<
 
 interface MaintenanceOptions {
   limits(): Limits
-  /** Compacts the store in the background, unless that is at work; what comes of it is told to somebody else. */
+  /** Starts a compaction in the background, unless one runs; its result is reported elsewhere. */
   startCompaction(): void
-  /** What the rows of the database's views take in memory; absent: nothing. */
+  /** The memory that the rows of the database's views take, in bytes; 0 by default. */
   viewBytes?(): number
 }
 

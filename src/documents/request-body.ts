@@ -1,4 +1,7 @@
-/** Reading the bytes of a request's body, wherever they are, a bounded piece at a time. */
+/**
+ * Reads the body of a request, in memory or in a file: as bytes, as text, as a JSON object, or as the documents of
+ * `_bulk_docs`. Long bodies are read in steps.
+ */
 import { readSync } from 'node:fs'
 import { CouchError } from '../core/errors.ts'
 import { Yielder } from '../core/yielder.ts'
@@ -14,40 +17,40 @@ import type { Body } from './database.ts'
 import { checkObject, checkSchema, JsonParser, type Schema } from './json-parser.ts'
 import { SpanScanner, type Spans } from './spans.ts'
 
-/** The longest JSON that is read as one text: V8 ends at 512 MB, and an answer needs room beside it. */
+/** The longest JSON that is read as one text: V8's maximum is 512 MB, and the answer needs space, too. */
 const MAX_TEXT_BYTES = 400_000_000
 
 export function bodyLength(body: Body): number {
   return 'bytes' in body ? body.bytes.length : body.length
 }
 
-/** A stretch of the body; of one in memory, no copy. */
+/** A range of the body; not copied for a body in memory. */
 export function bodyBytes(body: Body, start: number, end: number): Uint8Array {
   if ('bytes' in body) return body.bytes.subarray(start, end)
   return readFully(body.file, Buffer.allocUnsafe(end - start), start)
 }
 
 /**
- * A stretch of the body, a step after the other. Each is good until the next is asked for.
- * @param step bytes of a step, but for the last
+ * A range of the body in steps. Each step is valid until the next is requested.
+ * @param step bytes of a step, except the last
  */
 export function* bodySteps(body: Body, start: number, end: number, step: number): Generator<Uint8Array> {
   const memory = memoryFor(body, Math.min(step, end - start))
   for (let at = start; at < end; at += step) yield stretch(body, at, Math.min(at + step, end), memory)
 }
 
-/** Of a body in memory none is needed. */
+/** A body in memory needs none. */
 function memoryFor(body: Body, bytes: number): Buffer {
   return Buffer.allocUnsafeSlow('bytes' in body ? 0 : bytes)
 }
 
-/** @param memory of a body in a file, what it is read into */
+/** @param memory to read a body in a file into */
 function stretch(body: Body, start: number, end: number, memory: Buffer): Uint8Array {
   return 'bytes' in body ? body.bytes.subarray(start, end) : readInto(memory, body, start, end)
 }
 
 /**
- * A stretch of a body in a file, read into memory that is used again: a large upload would else leave hundreds of
+ * A range of a body in a file, read into memory that is used again: otherwise a large upload would leave hundreds of
  * megabytes to be collected.
  */
 export function readInto(
@@ -62,32 +65,35 @@ export function readInto(
 function readFully(file: number, bytes: Buffer, start: number): Buffer {
   for (let at = 0; at < bytes.length; ) {
     const read = readSync(file, bytes, at, bytes.length - at, start + at)
-    if (read === 0) throw new RangeError('a spooled body is shorter than it was')
+    if (read === 0) throw new RangeError('the file of a body has become shorter')
     at += read
   }
   return bytes
 }
 
-/** A stretch of the body as text. @throws invalid_json when it is not UTF-8, document_too_large */
+/** A range of the body as text. @throws invalid_json if it is not UTF-8, document_too_large */
 export function bodyText(body: Body, start = 0, end = bodyLength(body)): string {
   if (end - start > MAX_TEXT_BYTES) throw new CouchError('document_too_large')
   return decodeUtf8(bodyBytes(body, start, end))
 }
 
-/** A longer body is parsed in slices. The worst of twice this size took JSON.parse and the checks 5 to 14 ms on a busy machine. */
+/**
+ * A longer body is parsed in slices. The worst case of twice this size took JSON.parse and the checks 5 to 14 ms on a
+ * busy machine.
+ */
 const MAX_AT_ONCE = 32 * 1024
-/** The longest body of a call that takes no documents: 100,000 ids of 160 bytes, for instance. */
+/** The longest body of a request without documents: 100,000 ids of 160 bytes, for instance. */
 const MAX_OBJECT_BYTES = 16 * 1024 * 1024
-/** JSON values in it, each of the lists, objects, strings and numbers counted. */
+/** Maximum of JSON values in it, counting each list, object, string and number. */
 const MAX_VALUES = 200_000
 /** Bytes decoded in one step. */
 const DECODED = 512 * 1024
 
 /**
- * The whole body as a JSON object. A long one is parsed in slices of a few milliseconds.
- * @param schema what may stand in it
- * @param maxBytes the longest body that is taken
- * @throws invalid_json, body_not_object, too_deep, too_large; and what the schema throws
+ * The whole body as a JSON object. A long body is parsed in slices of a few milliseconds.
+ * @param schema of the body
+ * @param maxBytes maximum length of the body
+ * @throws invalid_json, body_not_object, too_deep, too_large; and the errors of the schema
  */
 export async function bodyObject(
   body: Body,
@@ -127,7 +133,7 @@ async function decodeInSteps(body: Body, yielder: Yielder): Promise<string> {
   return text
 }
 
-/** Where the last character of a stretch of UTF-8 begins. */
+/** The start of the last character in a range of UTF-8. */
 function characterStart(bytes: Uint8Array): number {
   let at = bytes.length - 1
   while (at > bytes.length - 4 && ((bytes[at] as number) & 0xc0) === 0x80) at -= 1
@@ -136,36 +142,36 @@ function characterStart(bytes: Uint8Array): number {
 
 // The documents in the body of `_bulk_docs`, protocol.md 4.1.
 
-/** Bytes looked through in one step. */
+/** Bytes scanned in one step. */
 const SLICE = 256 * 1024
-/** Of all members beside the documents: each is parsed in one turn. */
+/** Maximum of bytes of all members besides the documents, since each is parsed in one turn. */
 const MAX_OTHER_BYTES = 64 * 1024
 
 export interface BulkBody {
   readonly newEdits: boolean
-  /** Asked for something that nobody has done since CouchDB 2. */
+  /** Asks for a mode that CouchDB 2 and later do not have. */
   readonly allOrNothing: boolean
-  /** How many documents there are. */
+  /** The number of documents. */
   readonly count: number
-  /** Whether the body is small enough to be held in memory. */
+  /** Whether the body is in memory, so that its documents can be kept. */
   readonly isInMemory: boolean
-  /** About the bytes that a document takes. */
+  /** The approximate bytes of a document. */
   size(at: number): number
-  /** At once, unless it is long. @throws what splitDocument throws */
+  /** At once, unless the document is long. @throws as splitDocument */
   split(at: number): SplitDocument | Promise<SplitDocument>
 }
 
 /**
  * Finds the documents of a body.
- * @param maxDocs how many there may be
- * @throws bad_request, invalid_json, body_not_object, document_too_large, too_large, too_deep for what stands beside
- * them; bulk_docs_count
+ * @param maxDocs maximum of documents
+ * @throws bulk_docs_count; bad_request, invalid_json, body_not_object, document_too_large, too_large, too_deep for
+ * members besides the documents
  */
 export async function readBulkBody(body: Body, maxDocs: number): Promise<BulkBody> {
   return (await readPlainBulk(body, maxDocs)) ?? readAnyBulk(body, maxDocs)
 }
 
-/** The longest body that is read in one pass: so much text is made of it at once, and held beside its bytes. */
+/** The longest body that is read in one pass: its text is made at once and kept beside its bytes. */
 const MAX_PLAIN_BYTES = 1024 * 1024
 
 const SPACE = '[ \\t\\n\\r]*'
@@ -179,9 +185,9 @@ const NEXT = new RegExp(`${SPACE},${SPACE}`, 'y')
 const END = new RegExp(`${token('\\]')}(?:${token(',')}${NEW_EDITS})?${token('\\}')}${SPACE}$`, 'y')
 
 /**
- * A body as replicators send it, `{"docs":[{...},{...}],"new_edits":false}`, its documents found and taken apart in
- * one pass: 2 us less for each than by their spans. null for any other, also for one with a fault in it, which
- * {@link readAnyBulk} tells.
+ * A body as replicators send it, `{"docs":[{...},{...}],"new_edits":false}`: its documents are found and split in one
+ * pass, which saves 2 us for each. Null for any other body, and for one with an error, which {@link readAnyBulk}
+ * reports.
  */
 export async function readPlainBulk(
   body: Body,
@@ -214,7 +220,7 @@ async function plainBulk(text: string, maxDocs: number): Promise<BulkBody | null
   }
 }
 
-/** Documents, one at least, up to where no comma follows. */
+/** Splits documents, at least one, until no comma follows. */
 async function splitElements(text: string, start: number, maxDocs: number): Promise<SplitElement[]> {
   const docs: SplitElement[] = []
   const yielder = new Yielder()
@@ -229,7 +235,7 @@ async function splitElements(text: string, start: number, maxDocs: number): Prom
   }
 }
 
-/** Any body: its documents' spans first, each document when it is asked for. */
+/** Any body: finds the documents' spans first, and splits each document when it is requested. */
 export async function readAnyBulk(body: Body, maxDocs: number = Number.POSITIVE_INFINITY): Promise<BulkBody> {
   const spans = await findSpans(body, maxDocs)
   const others = new Map([...spans.others].map(([name, text]) => [name, parseJson(text)]))
@@ -268,7 +274,7 @@ async function findSpans(body: Body, maxSpans: number): Promise<Spans> {
   return scanner.end()
 }
 
-/** A `docs` that a later one of the same name has replaced must still be JSON. */
+/** A `docs` replaced by a later one of the same name must still be JSON. */
 async function checkReplaced(body: Body, { replaced }: Spans): Promise<void> {
   const yielder = new Yielder()
   for (let at = 0; at < replaced.count; at++) {

@@ -12,17 +12,17 @@ import type { Schema } from './json-parser.ts'
 import { bodyObject } from './request-body.ts'
 import { requireMember } from './security.ts'
 
-/** Documents looked up in one call of the store. */
+/** Documents in one call of the store. */
 const STEP = 100
-/** Revisions in such a call, but for those of its first document. */
+/** Revisions in one call of the store, except those of its first document. */
 const STEP_REVS = 1000
-/** Revisions of one document. A replicator asks for leaves alone. */
+/** Maximum of revisions of one document. A replicator asks only for leaves. */
 const MAX_REVS = 10_000
-/** Characters of an answer: in possible ancestors it may be longer than what was asked. */
+/** Maximum of characters in an answer, which may be longer than the request because of possible ancestors. */
 const MAX_ANSWER = 32 * 1024 * 1024
 /** Characters of an answer that are encoded at once. */
 const ENCODED = 64 * 1024
-/** More revisions of one document than these are parsed and looked up in turns of their own. */
+/** If a document has more revisions than this, they are parsed and looked up in turns of their own. */
 const FEW_REVS = 100
 
 const REVS: Schema = {
@@ -33,7 +33,7 @@ const REVS: Schema = {
   elements: { check: (rev) => void parseRev(rev) },
 }
 
-/** Calls `take` for each document of which something is missing. */
+/** Calls `take` for each document with missing revisions. */
 async function findMissing(
   store: DatabaseStore,
   user: UserCtx,
@@ -80,22 +80,22 @@ function nextStep(
   return ids.slice(start, end)
 }
 
-/** `_local` documents have none that anybody could have, nor has what can be no id: engines store UTF-8. */
+/** `_local` documents have no revisions to replicate, and engines store only UTF-8 ids. */
 function hasRevisions(id: string): boolean {
   return !isLocalId(id) && id.isWellFormed()
 }
 
 const NOTHING: MissingRevs = { missing: [], possibleAncestors: [] }
 
-/** @returns null where it is to be found out in other turns: {@link missingInTurns} */
+/** @returns null if {@link missingInTurns} must find it out */
 function missingOf(doc: DocState | null, asked: readonly string[], yielder: Yielder): MissingRevs | null {
-  // Most often a device asks about the winner, which needs no look at the branches.
+  // Usually a device asks about the winner, which needs no branches.
   if (doc !== null && asked.every((rev) => rev === doc.rev)) return NOTHING
   if (asked.length > FEW_REVS || yielder.isDue) return null
   return missingRevs(doc?.branches ?? null, asked.map(parseRev))
 }
 
-/** Of many revisions, or of a document after others that have taken their time. */
+/** For many revisions, or for a document after others that took long. */
 async function missingInTurns(
   store: DatabaseStore,
   user: UserCtx,
@@ -107,7 +107,7 @@ async function missingInTurns(
   for (const rev of asked) search.add(parseRev(rev))
   for (;;) {
     await yielder.yieldIfDue()
-    // From the first look-ups on, which load what all others look at.
+    // Measured after the first look-up, which loads what all others use.
     let turn: Yielder | undefined
     const enough = () => {
       turn ??= new Yielder()
@@ -126,14 +126,14 @@ async function missingInTurns(
   }
 }
 
-/** The members of a JSON object, gathered as bytes. */
+/** Collects the members of a JSON object as bytes. */
 class Members {
   readonly #chunks: Uint8Array[] = []
   #text: string
   #comma = ''
   #length = 0
 
-  /** @param start the text in front of them */
+  /** @param start the text before them */
   constructor(start: string) {
     this.#text = start
   }

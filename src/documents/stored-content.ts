@@ -85,10 +85,10 @@ export async function* inflated(
   try {
     for await (const chunk of gunzip as AsyncIterable<Buffer>) {
       left -= chunk.length
-      if (left < 0) throw new RangeError('a stored gzip content is longer than it was said to be')
+      if (left < 0) throw new RangeError('a stored gzip content is longer than its recorded length')
       yield chunk
     }
-    if (left > 0) throw new RangeError('a stored gzip content is shorter than it was said to be')
+    if (left > 0) throw new RangeError('a stored gzip content is shorter than its recorded length')
   } finally {
     gunzip.destroy()
     await fed.catch(() => undefined)

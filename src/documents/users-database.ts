@@ -26,10 +26,10 @@ interface UsersDatabaseOptions extends StoreDatabaseOptions {
  * allows them only to admins.
  */
 export async function usersDatabase(store: VersionedStore, options: UsersDatabaseOptions): Promise<Database> {
-  const keeper = new AuthDesign(store)
+  const authDesign = new AuthDesign(store)
   // A full disk must not keep users from logging in; then the first write tries again.
-  await keeper.ensure().catch(() => undefined)
-  const database = storeDatabase(store, { ...options, documentRules: usersRules(store, options, keeper) })
+  await authDesign.ensure().catch(() => undefined)
+  const database = storeDatabase(store, { ...options, documentRules: usersRules(store, options, authDesign) })
   return {
     ...database,
     setSecurity: async (user, security) => {
@@ -44,7 +44,7 @@ export async function usersDatabase(store: VersionedStore, options: UsersDatabas
 function usersRules(
   store: DatabaseStore,
   { rules, compilePattern }: UsersDatabaseOptions,
-  keeper: AuthDesign,
+  authDesign: AuthDesign,
 ): DocumentRules {
   const hashing = new PasswordHashing(rules, compilePattern)
   return {
@@ -55,7 +55,7 @@ function usersRules(
       hashing.check(doc)
     },
     prepare: async (doc) => {
-      await keeper.ensure()
+      await authDesign.ensure()
       return hashing.prepare(doc)
     },
   }

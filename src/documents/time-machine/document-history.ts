@@ -1,4 +1,4 @@
-/** What documents were: the versions of one, and what was overwritten lately in all; docs/settee-api.md. */
+/** Reads the history of documents: the versions of one, and recent overwrites in all; docs/settee-api.md. */
 import { CouchError } from '../../core/errors.ts'
 import type { UserCtx } from '../../core/types.ts'
 import { Yielder } from '../../core/yielder.ts'
@@ -12,13 +12,13 @@ import { readContent } from '../stored-content.ts'
 import { winnerAsOf } from './rewind-plan.ts'
 import type { HistoryPage, OverwrittenQuery, VersionChoice } from './time-machine-calls.ts'
 
-/** Documents that one request looks at; then it answers with what it has found, and where to go on. */
-const MAX_LOOKED_AT = 20_000
+/** Maximum of documents that one request examines; then it answers with its results so far and a bookmark. */
+const MAX_EXAMINED = 20_000
 const PAGE_DOCS = 200
-/** Versions looked at of one document of the list, and those that are shown with it. */
+/** Versions examined of one document of the list, and versions shown with it. */
 const MAX_VERSIONS = 1000
 const SHOWN_VERSIONS = 10
-/** By so much a clock may have been set back without hiding anything in the order of the feed. */
+/** A clock may have been set back by this time without hiding versions in the order of the feed. */
 const CLOCK_SLACK_MS = 24 * 60 * 60 * 1000
 
 const BOOKMARK = /^\d{1,15}$/
@@ -53,7 +53,7 @@ export async function documentHistory(
 
 function placeOf(bookmark: string | undefined): number | null {
   if (bookmark === undefined) return null
-  if (!BOOKMARK.test(bookmark)) throw new CouchError('bad_request', 'The bookmark is not understood.')
+  if (!BOOKMARK.test(bookmark)) throw new CouchError('bad_request', 'The bookmark is invalid.')
   return Number(bookmark)
 }
 
@@ -85,11 +85,11 @@ function timeText(time: number | null): string | null {
   return time === null || time === 0 ? null : new Date(time).toISOString()
 }
 
-interface Looked {
+interface Examined {
   readonly seq: number
   readonly row: object | null
-  /** Older than all that is asked for, and so is what stands below it in the feed. */
-  readonly isOver: boolean
+  /** Older than the requested time, as are all documents below it in the feed. */
+  readonly isTooOld: boolean
 }
 
 /** The JSON of {@link TimeMachine.overwritten}. */
@@ -104,42 +104,45 @@ export async function overwritten(
   const yielder = new Yielder()
   let before = placeOf(bookmark) ?? Number.MAX_SAFE_INTEGER
   let more = true
-  for (let lookedAt = 0; more && rows.length < limit && lookedAt < MAX_LOOKED_AT; ) {
+  for (let count = 0; more && rows.length < limit && count < MAX_EXAMINED; ) {
     let found = rows.length
     const paging = { limit: PAGE_DOCS, enough: () => yielder.isDue || found >= limit }
-    const page = await store.history.readNewest(before, paging, (doc, view): Looked => {
+    const page = await store.history.readNewest(before, paging, (doc, view): Examined => {
       requireDatabaseAdmin(user, view.security)
-      const looked = lookAt(doc, query)
-      if (looked.row !== null) found += 1
-      return looked
+      const examined = examine(doc, query)
+      if (examined.row !== null) found += 1
+      return examined
     })
     requireDatabaseAdmin(user, page.view.security)
     rows.push(...page.rows.flatMap(({ row }) => row ?? []))
-    lookedAt += page.rows.length
+    count += page.rows.length
     before = page.rows.at(-1)?.seq ?? before
-    more = page.more && !(since !== undefined && page.rows.some(({ isOver }) => isOver))
+    more = page.more && !(since !== undefined && page.rows.some(({ isTooOld }) => isTooOld))
     await yielder.yieldIfDue()
   }
   return json({ rows, bookmark: more ? String(before) : null, known_since: timeText(whole) })
 }
 
-function lookAt(doc: DocHistory, { since = 0, until = Number.MAX_SAFE_INTEGER }: OverwrittenQuery): Looked {
+function examine(
+  doc: DocHistory,
+  { since = 0, until = Number.MAX_SAFE_INTEGER }: OverwrittenQuery,
+): Examined {
   const { id, seq, rev, deleted } = doc
   const versions = doc.versions({ leavesAfter: since - 1, limit: MAX_VERSIONS })
-  const gone = versions.filter(({ supersededAt }) => supersededAt !== null && supersededAt <= until)
-  const [newest] = gone
+  const overwrites = versions.filter(({ supersededAt }) => supersededAt !== null && supersededAt <= until)
+  const [newest] = overwrites
   const last = Math.max(0, ...versions.map(({ storedAt, supersededAt }) => supersededAt ?? storedAt ?? 0))
-  const isOver = last < since - CLOCK_SLACK_MS
-  if (newest === undefined) return { seq, row: null, isOver }
+  const isTooOld = last < since - CLOCK_SLACK_MS
+  if (newest === undefined) return { seq, row: null, isTooOld }
   const row = {
     id,
     rev,
     deleted,
     at: timeText(newest.supersededAt),
-    overwritten: gone.length,
-    versions: gone.slice(0, SHOWN_VERSIONS).map(versionFacts),
+    overwritten: overwrites.length,
+    versions: overwrites.slice(0, SHOWN_VERSIONS).map(versionFacts),
   }
-  return { seq, row, isOver }
+  return { seq, row, isTooOld }
 }
 
 /** The JSON of {@link TimeMachine.version}, in chunks. */
@@ -151,7 +154,7 @@ export async function* readVersion(
   { attachments, now }: { readonly attachments: boolean; readonly now: number },
 ): AsyncGenerator<Uint8Array> {
   const horizon = await store.history.horizon()
-  if ('at' in choice && choice.at > now) throw new CouchError('bad_request', 'The time lies in the future.')
+  if ('at' in choice && choice.at > now) throw new CouchError('bad_request', 'The time is in the future.')
   const [opened] = await store.history.readDocs([id], (doc, _id, view) => {
     requireDatabaseAdmin(user, view.security)
     if (doc === null) throw new CouchError('not_found')
@@ -171,7 +174,7 @@ function chosenRev(doc: DocHistory, choice: VersionChoice, horizon: StoreHorizon
   throw new CouchError(
     'not_found',
     then.kind === 'absent'
-      ? 'The document was not there then.'
-      : 'What the document was then is not known any more.',
+      ? 'The document did not exist at that time.'
+      : 'The version of that time is no longer stored.',
   )
 }

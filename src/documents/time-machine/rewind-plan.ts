@@ -1,10 +1,10 @@
 /**
- * What is to be written to a document so that it is again what it was at a time. Pure.
+ * Plans the writes that make a document what it was at a time. Pure.
  *
- * The winner gets the content that the winner of then had, as a revision upon the winner of now: an ordinary edit, which
- * every device takes over. Leaves in conflict stay as they are: what came beside the winner after that time is nothing
- * that a person wants to lose without having seen it, and conflicts that were resolved since stay resolved. But where
- * the document was deleted or not there, every live leaf ends: one that was left would take the winner's place.
+ * The content of the earlier winner becomes a new revision on the current winner: an ordinary edit, which every
+ * device replicates. Leaves in conflict stay: a newer conflicting leaf may have content that a person must not lose
+ * unseen, and resolved conflicts stay resolved. But if the document was deleted or did not exist, every live leaf is
+ * deleted: otherwise one of them would become the winner.
  */
 import { type AsOf, asOf } from '../../revisions/as-of.ts'
 import { leafRev } from '../../revisions/branch.ts'
@@ -14,30 +14,30 @@ import type { DocHistory, StoredVersion, StoreHorizon } from '../../storage/hist
 import type { IncomingDoc } from '../incoming-document.ts'
 import type { RewindOutcome } from './time-machine-calls.ts'
 
-/** What a rewind is to. */
+/** The target of a rewind. */
 export interface RewindTarget {
   /** In ms since 1970. */
   readonly at: number
   readonly horizon: StoreHorizon
-  /** The number of updates when the rewind began: what was written to since is left alone. */
+  /** The number of updates when the rewind began: documents changed later are left alone. */
   readonly lastSeq: number
-  /** All documents are asked for: then those that were not there go. */
+  /** Whether all documents were requested: then documents that did not exist are deleted. */
   readonly isWhole: boolean
 }
 
 export interface RewindPlan {
   readonly id: string
   readonly outcome: RewindOutcome
-  /** The winner now; null: the document never was. */
+  /** The current winner; null if the document never existed. */
   readonly from: string | null
-  /** The winner then; null: it was not there, or that is not known. */
+  /** The winner at that time; null if there was none or it is unknown. */
   readonly to: string | null
-  /** What is written; none: nothing. */
+  /** The documents to write; may be empty. */
   readonly docs: readonly IncomingDoc[]
 }
 
-/** @param id of a document that never was */
-export function planOfNone(id: string): RewindPlan {
+/** @param id of a document that never existed */
+export function planWithoutDocument(id: string): RewindPlan {
   return { id, outcome: 'absent', from: null, to: null, docs: [] }
 }
 
@@ -46,7 +46,7 @@ export function planOfNone(id: string): RewindPlan {
  * @param at ms since 1970; not in the future
  */
 export function winnerAsOf(doc: DocHistory, at: number, horizon: StoreHorizon): AsOf<StoredVersion> {
-  // Where nothing is missing, what came later says nothing; of a document that is saved every minute it is a lot.
+  // Without missing versions, later versions do not matter; a document that is saved every minute has many.
   const range = { leavesAfter: at, ...(at >= horizon.whole && { storedBy: at }) }
   return asOf(doc.versions(range), () => doc.branches, at, horizon)
 }
@@ -75,7 +75,7 @@ function isAsItWas(doc: DocHistory, rev: string): boolean {
   return doc.body(rev) === doc.body(doc.rev) && haveSame(doc.attachments(rev), doc.attachments(doc.rev))
 }
 
-/** Both in their names' order. */
+/** Both are ordered by name. */
 function haveSame(some: readonly StoredAttachment[], others: readonly StoredAttachment[]): boolean {
   return (
     some.length === others.length &&
@@ -86,7 +86,7 @@ function haveSame(some: readonly StoredAttachment[], others: readonly StoredAtta
   )
 }
 
-/** The content of a version upon the winner; its attachments name what is stored. */
+/** The content of a version as an edit of the winner; its attachments name stored contents. */
 function contentOf(doc: DocHistory, rev: string): IncomingDoc | null {
   const body = doc.body(rev)
   if (body === null) return null
@@ -96,7 +96,7 @@ function contentOf(doc: DocHistory, rev: string): IncomingDoc | null {
     revpos: undefined,
     content: { ...facts, content: { blob } },
   }))
-  // A document that is made anew names no parent: it goes upon its tombstone (protocol.md 6.3).
+  // A document created anew names no parent: its revision follows the tombstone (protocol.md 6.3).
   return { id: undefined, path: doc.deleted ? null : pathOf(doc.rev), deleted: false, body, attachments }
 }
 

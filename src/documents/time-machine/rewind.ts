@@ -1,4 +1,7 @@
-/** Makes documents what they were at a time: page by page, each page a group of ordinary writes; rewind-plan.ts. */
+/**
+ * Rolls documents back to a time, page by page; each page is a group of ordinary writes. rewind-plan.ts decides what
+ * to write.
+ */
 import { asCouchError, CouchError, type ErrorName } from '../../core/errors.ts'
 import { DESIGN_PREFIX } from '../../core/ids.ts'
 import type { UserCtx } from '../../core/types.ts'
@@ -12,13 +15,13 @@ import { requireDatabaseAdmin } from '../security.ts'
 import { type AnyEdit, writeEdits } from '../write.ts'
 import type { WriteChecks } from '../write-checks.ts'
 import { documentHistory, overwritten, readVersion } from './document-history.ts'
-import { planOfNone, planRewind, type RewindPlan, type RewindTarget } from './rewind-plan.ts'
+import { planRewind, planWithoutDocument, type RewindPlan, type RewindTarget } from './rewind-plan.ts'
 import type { RewindCounts, RewindOutcome, RewindRequest, TimeMachine } from './time-machine-calls.ts'
 
-/** How often it is said how far a rewind is that changes nothing, in ms. */
-const TELL_EVERY_MS = 1000
+/** The interval of progress lines of a rewind that changes nothing, in ms. */
+const PROGRESS_INTERVAL_MS = 1000
 
-/** With these the store itself fails: what comes after would fail alike. */
+/** Errors of the store itself: later writes would fail, too. */
 const BROKEN: ReadonlySet<ErrorName> = new Set([
   'damaged_file',
   'disk_fault',
@@ -28,7 +31,7 @@ const BROKEN: ReadonlySet<ErrorName> = new Set([
   'unavailable',
 ])
 
-/** What one rewind works with. */
+/** The context of one rewind. */
 interface RewindOptions {
   readonly store: VersionedStore
   readonly user: UserCtx
@@ -44,17 +47,17 @@ interface Done {
   readonly refusal?: CouchError
 }
 
-/** The lines of a rewind; see {@link TimeMachine.rewind} in time-machine-calls.ts. */
+/** The lines of a rewind; see {@link TimeMachine.rewind}. */
 async function* rewind(options: RewindOptions, request: RewindRequest): AsyncGenerator<Uint8Array> {
   const { store, user, now } = options
   const view = await store.view()
   requireDatabaseAdmin(user, view.security)
   const horizon = await store.history.horizon()
   const { at, ids, dryRun } = request
-  if (at > now()) throw new CouchError('bad_request', 'The time to go back to lies in the future.')
+  if (at > now()) throw new CouchError('bad_request', 'The time to go back to is in the future.')
   if (ids === undefined && at < Math.max(horizon.begun, horizon.timed)) {
     const since = new Date(Math.max(horizon.begun, horizon.timed)).toISOString()
-    throw new CouchError('bad_request', `Nothing is known of the database before ${since}.`)
+    throw new CouchError('bad_request', `The history of the database begins at ${since}.`)
   }
   const target = { at, horizon, lastSeq: view.updateSeq, isWhole: ids === undefined }
   const run = new Rewind(options, target, dryRun)
@@ -72,7 +75,7 @@ function line(value: object): Uint8Array {
   return Buffer.from(`${JSON.stringify(value)}\n`)
 }
 
-/** Design documents are the last, so that they have no say in what comes back with them. */
+/** Design documents come last, so that they do not validate the documents restored with them. */
 const RANGES: readonly IdRange[] = [
   { end: { id: DESIGN_PREFIX, inclusive: false } },
   { start: { id: DESIGN_PREFIX.replace('/', '0'), inclusive: true } },
@@ -94,7 +97,7 @@ class Rewind {
     refused: 0,
   }
   #lookedAt = 0
-  #told = performance.now()
+  #reportedAt = performance.now()
 
   constructor(options: RewindOptions, target: RewindTarget, isDry: boolean) {
     this.#options = options
@@ -102,7 +105,7 @@ class Rewind {
     this.#isDry = isDry
   }
 
-  /** How far it is, as the lines tell it. */
+  /** The progress, as in the lines. */
   get progress(): { readonly looked_at: number; readonly counts: RewindCounts } {
     return { looked_at: this.#lookedAt, counts: this.#counts }
   }
@@ -135,7 +138,7 @@ class Rewind {
       return plan
     })
     await page.add(rows)
-    // A group of writes may take as long as the reading has.
+    // A group of writes may take as long as the reading.
     await (rows.some(({ docs }) => docs.length > 0) ? yielder.yieldNow() : yielder.yieldIfDue())
     return more
   }
@@ -147,7 +150,7 @@ class Rewind {
       for (const id of new Set(ids)) {
         const [plan] = await this.#options.store.history.readDocs([id], (doc, _id, view) => {
           requireDatabaseAdmin(this.#options.user, view.security)
-          return doc === null ? planOfNone(id) : this.#plan(doc)
+          return doc === null ? planWithoutDocument(id) : this.#plan(doc)
         })
         await page.add(plan === undefined ? [] : [plan])
         await yielder.yieldIfDue()
@@ -165,7 +168,7 @@ class Rewind {
     return planRewind(doc, this.#target)
   }
 
-  /** Writes what a page is to be, and tells of it. */
+  /** Writes the documents of a page. @returns its lines */
   async *#carryOut(page: RewindPage): AsyncGenerator<Uint8Array> {
     const { plans } = page
     const results = await this.#write(this.#isDry ? [] : plans).finally(() => page.release())
@@ -177,8 +180,8 @@ class Rewind {
       if (done.outcome !== 'unchanged') lines.push(`${JSON.stringify(shown(done))}\n`)
     }
     const now = performance.now()
-    if (lines.length === 0 && now - this.#told < TELL_EVERY_MS) return
-    this.#told = now
+    if (lines.length === 0 && now - this.#reportedAt < PROGRESS_INTERVAL_MS) return
+    this.#reportedAt = now
     lines.push(`${JSON.stringify({ progress: this.progress })}\n`)
     yield Buffer.from(lines.join(''))
   }
@@ -209,7 +212,7 @@ class Rewind {
 
 function doneOf(plan: RewindPlan, results: readonly EditResult[]): Done {
   const refusal = results.find((result) => result instanceof CouchError)
-  // Somebody else has written to it since it was looked at.
+  // It was changed by another write since it was read.
   if (refusal?.code === 'conflict') return { plan, outcome: 'newer' }
   if (refusal !== undefined) return { plan, outcome: 'refused', refusal }
   const [made] = results
@@ -223,13 +226,13 @@ function shown({ plan, outcome, rev, refusal }: Done): object {
   return { id, outcome, from, to, ...(rev && { rev }), ...refusal?.toBody() }
 }
 
-/** Documents of one page, and about the bytes that it brings: what one group of writes takes. */
+/** Documents of one page, and their approximate bytes: the size of one group of writes. */
 const PAGE_DOCS = 256
 const PAGE_BYTES = 1024 * 1024
 
 /**
- * Plans that are written together. The contents that they name are held: no leaf may name them any more, and a
- * compaction between the plan and its writing would take them away.
+ * Plans that are written together. Their contents are pinned: no leaf may name them any more, so a compaction between
+ * the plan and the write could remove them.
  */
 class RewindPage {
   readonly #store: Pick<DatabaseStore, 'referenceBlob'>
@@ -241,7 +244,7 @@ class RewindPage {
     this.#store = store
   }
 
-  /** In the order that they came; those whose contents were gone already are `expired`. */
+  /** In the order added; plans whose contents were gone already are `expired`. */
   get plans(): readonly RewindPlan[] {
     return this.#plans
   }
@@ -250,7 +253,7 @@ class RewindPage {
     return this.#plans.length >= PAGE_DOCS || this.#bytes > PAGE_BYTES
   }
 
-  /** @param plans made just now: nothing was awaited since. @throws as `referenceBlob` */
+  /** @param plans made in this turn, with nothing awaited since. @throws as `referenceBlob` */
   async add(plans: readonly RewindPlan[]): Promise<void> {
     const blobs = [...new Set(plans.flatMap(blobsOf))]
     const pins = await Promise.all(blobs.map((blob) => this.#pin(blob)))
@@ -268,18 +271,18 @@ class RewindPage {
     return pin
   }
 
-  /** Lets go of what it held, when it is written or will not be. Idempotent. */
+  /** Releases the pins, after the write or without it. Idempotent. */
   release(): void {
     for (const pin of this.#pins) pin.release()
   }
 }
 
-/** About the bytes that a plan brings. */
+/** The approximate bytes of a plan's documents. */
 function bytesOf({ docs }: RewindPlan): number {
   return docs.reduce((sum, { body }) => sum + body.length, 0)
 }
 
-/** Whether documents of so many bytes make a page. */
+/** Whether documents of so many bytes fill a page. */
 function isEnough(bytes: number): boolean {
   return bytes > PAGE_BYTES
 }
@@ -289,7 +292,7 @@ function blobsOf({ docs }: RewindPlan): number[] {
   return contents.flatMap((content) => (content !== undefined && 'blob' in content ? content.blob : []))
 }
 
-// The time machine's methods of a database; time-machine-calls.ts says what they do.
+// The time machine's methods of a database.
 
 /** @param store the database's documents @param now the time, in ms since 1970 */
 export function timeMachine(store: VersionedStore, checks: WriteChecks, now: () => number): TimeMachine {

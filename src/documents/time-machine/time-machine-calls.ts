@@ -1,14 +1,17 @@
-/** What a database tells of what its documents were, and how it makes them so again; docs/settee-api.md. */
+/**
+ * The time machine of a database: reads and restores earlier versions of documents; docs/settee-api.md. Also parses
+ * times.
+ */
 import type { UserCtx } from '../../core/types.ts'
 
-/** Which version of a document: a revision that is stored, or its winner at a time, in ms since 1970. */
+/** Selects a version of a document: a stored revision, or the winner at a time, in ms since 1970. */
 export type VersionChoice = { readonly rev: string } | { readonly at: number }
 
-/** A stretch of a list, newest first. */
+/** A page of a list, newest first. */
 export interface HistoryPage {
   /** Rows at most. */
   readonly limit: number
-  /** Where the page before it ended, as that says; absent: the newest. */
+  /** The bookmark of the page before; absent for the newest. */
   readonly bookmark?: string
 }
 
@@ -19,53 +22,53 @@ export interface OverwrittenQuery extends HistoryPage {
 }
 
 export interface RewindRequest {
-  /** The time that documents are to be again as they were at, in ms since 1970. */
+  /** The time to roll back to, in ms since 1970. */
   readonly at: number
   /** Absent: all documents. */
   readonly ids?: readonly string[]
-  /** Says what would be done, and does nothing. */
+  /** Reports the changes without making them. */
   readonly dryRun: boolean
 }
 
-/** What came of the documents that a rewind looked at. */
+/** The results of a rewind, in documents. */
 export interface RewindCounts {
-  /** Have the content of then, as a new revision. */
+  /** Have the earlier content again, as a new revision. */
   readonly restored: number
-  /** Were deleted, and are there again. */
+  /** Were deleted, and exist again. */
   readonly recreated: number
-  /** Were deleted then, or not made yet, and are deleted. */
+  /** Were deleted or did not exist at that time, and are deleted. */
   readonly deleted: number
   readonly unchanged: number
-  /** Left alone: what they were is not known any more. */
+  /** Left alone: the earlier version is no longer stored. */
   readonly expired: number
-  /** Left alone: they were written to after the rewind had begun. */
+  /** Left alone: they were changed after the rewind began. */
   readonly newer: number
-  /** Named, and not there then; or never. */
+  /** Requested by id, but did not exist at that time, or ever. */
   readonly absent: number
   readonly refused: number
 }
 
 export type RewindOutcome = keyof RewindCounts
 
-/** All are for admins of the database. */
+/** All methods are for admins of the database. */
 export interface TimeMachine {
   /**
    * The stored versions of a document, newest first, as JSON.
-   * @throws not_found for one that never was; bad_request for a bad bookmark
+   * @throws not_found for one that never existed; bad_request for an invalid bookmark
    */
   history(user: UserCtx, id: string, page: HistoryPage): Promise<Uint8Array>
-  /** The documents of which something was overwritten or deleted, newest first, as JSON. @throws bad_request */
+  /** Documents with overwritten or deleted versions, newest first, as JSON. @throws bad_request */
   overwritten(user: UserCtx, query: OverwrittenQuery): Promise<Uint8Array>
   /**
    * The JSON of a version.
    * @param attachments with their contents as base64 instead of stubs
-   * @throws not_found where it is not stored, or the document was not there; bad_request for a time to come
+   * @throws not_found if it is not stored or the document did not exist; bad_request for a time in the future
    */
   version(user: UserCtx, id: string, choice: VersionChoice, attachments: boolean): AsyncIterable<Uint8Array>
   /**
-   * Makes documents what they were at a time, as new revisions. One line of JSON for each that is not `unchanged`, and
-   * lines that say how far it is; the last has `done` or, where it broke off, `error`.
-   * @throws bad_request for a time to come, or before anything is known
+   * Rolls documents back to a time, by new revisions. Returns lines of JSON: one for each document that is not
+   * `unchanged`, and progress lines. The last line has `done`, or `error` if the rewind failed.
+   * @throws bad_request for a time in the future, or before the history begins
    */
   rewind(user: UserCtx, request: RewindRequest): AsyncIterable<Uint8Array>
 }
@@ -73,12 +76,15 @@ export interface TimeMachine {
 // Times as people and programs write them. Pure.
 
 const MILLISECONDS = /^\d{1,15}$/
-/** ISO 8601, of a date and time, with a space for the T too; a `+` of an address may have become a space. */
+/**
+ * ISO 8601, with a date and an optional time, also with a space for the T; a `+` of an address may have become a
+ * space.
+ */
 const ISO = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d)(?::(\d\d)(\.\d{1,3})?)?)?(Z|[+ -]\d\d:?\d\d)?$/
 
 /**
- * @param text ISO 8601, `2025-03-01T14:05Z`, to the minute, the second or the millisecond, or milliseconds since 1970
- * @param zone what a time without a zone is of
+ * @param text ISO 8601, `2025-03-01T14:05Z`, to the minute, the second or the millisecond; or milliseconds since 1970
+ * @param zone of a time without one
  * @returns ms since 1970; null for anything else
  */
 export function parseTime(text: string, zone: 'utc' | 'local'): number | null {
@@ -91,7 +97,7 @@ export function parseTime(text: string, zone: 'utc' | 'local'): number | null {
   return Number.isNaN(time) || !isDay(date) ? null : time
 }
 
-/** There is no 31st of February, which Date takes for the 3rd of March. */
+/** Rejects the 31st of February, which Date reads as the 3rd of March. */
 function isDay(date: string): boolean {
   const midnight = Date.parse(`${date}T00:00:00Z`)
   return !Number.isNaN(midnight) && new Date(midnight).toISOString().startsWith(date)
