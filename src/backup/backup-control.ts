@@ -1,4 +1,4 @@
-/** Backups for whoever holds the data folder: `settee backup`. */
+/** Backups for the command line: `settee backup`. */
 import { isAbsolute } from 'node:path'
 import { CouchError } from '../core/errors.ts'
 import { type BackupSummary, summaryOf } from './backup-folder.ts'
@@ -6,7 +6,7 @@ import type { Backups } from './backups.ts'
 import type { BackupProgress } from './make-backup.ts'
 
 interface BackupRequest {
-  /** The folder to make it in, absolute; null: the configuration's. */
+  /** The folder of the backups, absolute; null: the configured one. */
   readonly to: string | null
   /** Names; null: all databases. */
   readonly databases: readonly string[] | null
@@ -17,11 +17,10 @@ export interface BackupResult extends BackupSummary {
   readonly path: string
 }
 
-/** Arguments and answers are plain data, so that they can travel (control/control-commands.ts). */
 export interface BackupControl {
   /**
    * Makes a backup, and waits for it.
-   * @param gone whoever asked does not: it is broken off, and nothing is left of it
+   * @param gone aborts when the caller has gone; the backup is then cancelled and removed
    * @throws conflict, not_found, bad_request, insufficient_storage, unavailable, internal_server_error
    */
   backUp(

@@ -1,9 +1,9 @@
 /**
- * What a backup is, as files: a folder that says of itself what is in it (docs/decisions/0023). Whoever restores reads
- * it through {@link readManifest} alone.
+ * The files of a backup: a folder with a manifest (docs/decisions/0023). A restore reads it only through
+ * {@link readManifest}.
  *
  *     <backups>/2026-11-22T01-30-00Z/
- *       manifest.json        what follows; written last
+ *       manifest.json        {@link BackupManifest}; written last
  *       SHA256SUMS           of all other files, for `sha256sum --check`
  *       server.sqlite        uuid, incarnations, device tokens, tenants
  *       local.ini            the configuration, if there is such a file: with hashes and secrets, mode 0600
@@ -17,7 +17,7 @@ export const MANIFEST_FILE = 'manifest.json'
 export const SUMS_FILE = 'SHA256SUMS'
 export const SERVER_FILE = 'server.sqlite'
 export const CONFIG_FILE = 'local.ini'
-/** What the name of a folder ends in that is no backup, not yet or not any more. */
+/** End of the name of a folder that is not yet, or no longer, a backup. */
 export const UNFINISHED = '.unfinished'
 
 /** A file of a backup. */
@@ -29,7 +29,7 @@ export interface BackupFile {
   readonly sha256: string
 }
 
-/** One database of a backup: the facts are of the moment that the copy shows. */
+/** One database of a backup; the facts describe the copied state. */
 export interface BackedUpDatabase extends BackupFile {
   readonly name: string
   readonly incarnation: number
@@ -45,11 +45,11 @@ export interface BackedUpDatabase extends BackupFile {
   readonly attachment_bytes: number
   /** 64 hex digits over all that the database holds, whatever pages it is on (storage/sqlite/snapshot.ts). */
   readonly digest: string
-  /** When the copy was begun, ISO 8601; of one that was taken over from an earlier backup, when it was found unchanged. */
+  /** When the copy was begun, or an earlier copy was found unchanged; ISO 8601. */
   readonly copied_at: string
-  /** The earlier backup whose file this is, since nothing had changed; null: it was copied for this one. */
+  /** The earlier backup with the same file, since nothing had changed; null: copied for this backup. */
   readonly same_as: string | null
-  /** The engine's mark of the database's own file at that moment: where it is the same, nothing was written since. */
+  /** The engine's fingerprint of the database file at that moment; while it is the same, nothing was written. */
   readonly source: string | null
 }
 
@@ -66,14 +66,14 @@ export interface BackupManifest {
   readonly begun_at: string
   readonly ended_at: string
   readonly reason: 'schedule' | 'asked'
-  /** Whether all databases were asked for; false: only some, by name. */
+  /** Whether the backup is of all databases; false: only of some, by name. */
   readonly is_whole: boolean
-  /** Every copy was opened and held against the database that it is of. A folder that says anything else is no backup. */
+  /** Every copy was opened and compared with its database. Without this, a folder is not a backup. */
   readonly verified: true
   readonly server: BackupFile
-  /** null: there was no such file. */
+  /** null: there was no local.ini. */
   readonly config: BackupFile | null
-  /** In the names' order. */
+  /** In the order of their names. */
   readonly databases: readonly BackedUpDatabase[]
   /** Databases that were deleted while the backup was made. */
   readonly left_out: readonly { readonly name: string; readonly reason: string }[]
@@ -82,7 +82,7 @@ export interface BackupManifest {
 /** `2026-11-22T01-30-00Z`, with `-2` and so on behind it for further ones of the same second. */
 const ID = /^\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}Z(?:-[1-9]\d{0,2})?$/
 
-/** Whether a text can be a backup's name; nothing else is ever made a path of. */
+/** Whether a text can be a backup's name; no other text is used as a path. */
 export function isBackupId(text: string): boolean {
   return ID.test(text)
 }
@@ -97,25 +97,25 @@ export function backupId(time: number, nth: number): string {
 }
 
 /**
- * Reads what a folder says of itself.
+ * Reads the manifest of a folder.
  * @param folder the backup's own
- * @throws Error with one clear line when it is no backup that this settee can read; the file system's error
+ * @throws Error with one clear line if this settee cannot read it as a backup; the file system's error
  */
 export async function readManifest(folder: string): Promise<BackupManifest> {
-  const told: unknown = JSON.parse(await readFile(join(folder, MANIFEST_FILE), 'utf8'))
-  const { format, format_version: version, verified } = (told ?? {}) as Partial<BackupManifest>
+  const manifest: unknown = JSON.parse(await readFile(join(folder, MANIFEST_FILE), 'utf8'))
+  const { format, format_version: version, verified } = (manifest ?? {}) as Partial<BackupManifest>
   if (format !== 'settee-backup') throw new Error(`${folder} is not a settee backup`)
   if (version !== 1) throw new Error(`${folder} was written by a newer settee (format ${version})`)
   if (verified !== true) throw new Error(`${folder} is not verified`)
-  return told as BackupManifest
+  return manifest as BackupManifest
 }
 
-// Lines of a couchbackup file, however long: each is made the body of a `_bulk_docs`, in memory while it is short and
-// else in a file that has no name.
+// Lines of a couchbackup file. Each becomes the body of a `_bulk_docs`: in memory if it is short, otherwise in an unlinked
+// file.
 
 /** Longer lines go to a file. */
 const MEMORY_BYTES = 1024 * 1024
-/** What tells of a line that is no list of documents: the first, and a marker of couchbackup's. */
+/** Bytes that are enough to recognise the header line and couchbackup's marker. */
 const HEAD_BYTES = 4096
 const LINE_END = 0x0a
 
@@ -128,14 +128,14 @@ export interface BackupLine {
   /** Its first and its last characters, or all of it. */
   readonly head: string
   readonly tail: string
-  /** Good until the next line is asked for. */
+  /** Valid until the next line is read. */
   readonly body: { readonly bytes: Uint8Array } | { readonly file: number; readonly length: number }
 }
 
 /**
- * Cuts what arrives into lines; empty ones are left out.
- * @param tmpDir where files may be made
- * @throws what the source throws, and the file system's errors
+ * Splits a stream into lines, without empty ones.
+ * @param tmpDir folder for temporary files
+ * @throws as the source; the file system's errors
  */
 export async function* backupLines(
   source: AsyncIterable<Uint8Array>,

@@ -2,10 +2,10 @@ import type { HealthFact } from '../core/types.ts'
 import { type Collector, collector, type Metric, single } from '../metrics/metric.ts'
 import type { BackupState, Backups } from './backups.ts'
 
-/** How many intervals the newest backup may be old. */
+/** The highest age of the newest backup, in intervals. */
 const INTERVALS = 2
 
-/** How backups stand: not well when the newest is older than two intervals, or the last one failed or lacks a database. */
+/** The health of backups: a fault if the newest is older than two intervals, or the last one failed or lacks a database. */
 export function backupFact(state: BackupState): HealthFact {
   const { last, interval } = state
   const reason = faultOf(state)
@@ -23,7 +23,7 @@ export function backupFact(state: BackupState): HealthFact {
 
 function faultOf({ last, interval, failure, startedAt, now }: BackupState): string | null {
   if (failure !== null) return failure.reason
-  // After a restart the backup itself is all that is known of it.
+  // After a restart, only the backup itself still shows the fault.
   const damaged = last?.left_out.find(({ reason }) => reason.startsWith('damaged'))
   if (damaged !== undefined)
     return `The last backup does not contain the database ${damaged.name}: ${damaged.reason}`
@@ -32,8 +32,6 @@ function faultOf({ last, interval, failure, startedAt, now }: BackupState): stri
   if (now - since <= INTERVALS * interval) return null
   return last === null ? 'No backup has been made yet.' : `The last backup was made at ${last.begun_at}.`
 }
-
-// What is told of backups.
 
 function gauge(
   name: string,

@@ -1,21 +1,21 @@
-/** Which backups may go. */
+/** When a backup is due, and which backups can be removed. */
 import { join } from 'node:path'
 import type { Config } from '../config/config.ts'
 import { freeSpaceFloor } from '../config/settings.ts'
 
-/** What is known of a backup when it is decided whether it stays. */
+/** A backup, as far as retention is concerned. */
 export interface AgedBackup {
   readonly id: string
   /** When it was begun, in ms since 1970. */
   readonly time: number
   /** Of all databases, not only of some that were named. */
   readonly isWhole: boolean
-  /** Nothing is known to be wrong with it. */
+  /** Whether it has no known damage. */
   readonly isSound: boolean
   readonly databases: readonly string[]
 }
 
-/** Days, and weeks, of which the newest backup stays. */
+/** Numbers of days and weeks whose newest backup is kept. */
 interface Retention {
   readonly daily: number
   readonly weekly: number
@@ -29,10 +29,16 @@ const dayOf = (time: number) => Math.floor(time / DAY_MS)
 const weekOf = (time: number) => Math.floor((dayOf(time) + DAYS_FROM_MONDAY) / 7)
 
 /**
- * The ids of those that may go. What stays: all of the day before the newest whole one; of the newest days and weeks (UTC, Monday first) that have whole backups,
- * the last one of each; the newest whole one in any case; of each database that there is, the newest backup that has it;
- * backups of some databases, and damaged ones, as long as a whole one that is older stays.
- * @param backups in any order @param existing the names of the databases that there are
+ * Finds the backups that can be removed. It keeps
+ *
+ * - all backups of the 24 hours before the newest whole one, and that one itself;
+ * - the last whole one of each of the newest days and weeks (UTC, Monday first);
+ * - for each existing database, the newest backup with it;
+ * - partial and damaged backups, as long as an older whole one is kept.
+ *
+ * @param backups in any order
+ * @param existing the names of the existing databases
+ * @returns the ids of the others
  */
 export function surplusBackups(
   backups: readonly AgedBackup[],
@@ -50,7 +56,7 @@ export function surplusBackups(
   const oldest = Math.min(dayBefore, ...[...kept].map(({ time }) => time))
   for (const backup of newestFirst) if (backup.time >= oldest && !whole.includes(backup)) kept.add(backup)
   for (const backup of newestOfEach(newestFirst, new Set(existing))) kept.add(backup)
-  // Where nothing stands that could take its place, nothing goes.
+  // Without a whole backup nothing can replace the others.
   if (whole.length === 0) return []
   return newestFirst.filter((backup) => !kept.has(backup)).map(({ id }) => id)
 }
@@ -72,19 +78,17 @@ function newestOfEach(newestFirst: readonly AgedBackup[], missing: Set<string>):
   })
 }
 
-// What the configuration says of backups.
-
 const HOUR_MS = 3_600_000
 
 interface BackupSettings {
-  /** ms between two; 0: none are made by themselves. */
+  /** ms between two backups; 0: no schedule. */
   readonly interval: number
   /** Absolute. */
   readonly folder: string
-  /** Whether the folder is made where it is missing: only the one in the data folder is. */
+  /** Whether to create a missing folder: only the one in the data folder. */
   readonly mayMake: boolean
   readonly retention: Retention
-  /** Bytes of the backups' disk that stay free; null: what is kept of any disk by default. */
+  /** Bytes to keep free on the backups' disk; null: the default. */
   readonly floor: number | null
 }
 
@@ -103,13 +107,11 @@ export function backupSettings(config: Config, dataDir: string): BackupSettings 
   }
 }
 
-// When the next backup is due.
-
-/** Time as a calendar has it, so that tests can hold it still. */
+/** A clock that tests can replace. */
 export interface WallClock {
   /** ms since 1970. */
   now(): number
-  /** Calls back once. @returns a function that takes the call back */
+  /** Calls back once. @returns a function that cancels this */
   after(ms: number, call: () => void): () => void
 }
 
@@ -122,23 +124,23 @@ export const wallClock: WallClock = {
   },
 }
 
-/** What a schedule goes by; times in ms since 1970. */
+/** Input of the schedule; times in ms since 1970. */
 export interface ScheduleFacts {
-  /** ms between two; 0: none are made by themselves. */
+  /** ms between two backups; 0: no schedule. */
   readonly interval: number
-  /** When the newest one was begun that is good; null: there is none. */
+  /** When the newest sound backup was begun; null: there is none. */
   readonly last: number | null
-  /** When one failed last; null: none has, or one has succeeded since. */
+  /** When a backup last failed; null: never, or one has succeeded since. */
   readonly failed: number | null
   readonly startedAt: number
 }
 
 const MINUTE_MS = 60_000
-/** A server that has just started has clients that come back. */
+/** Pause after the start, when clients reconnect. */
 const SETTLE_MS = MINUTE_MS
 const RETRY_MS = 60 * MINUTE_MS
 
-/** When the next one is due, in ms since 1970, which may be over: a missed one is made up for. null: never. */
+/** @returns when the next backup is due, in ms since 1970, possibly in the past; null: never */
 export function nextBackupAt({ interval, last, failed, startedAt }: ScheduleFacts): number | null {
   if (interval === 0) return null
   const due = last === null ? 0 : last + interval
@@ -146,12 +148,12 @@ export function nextBackupAt({ interval, last, failed, startedAt }: ScheduleFact
   return Math.max(due, retry, startedAt + SETTLE_MS)
 }
 
-/** The longest time that nobody looks: the clock may be set, and the machine may sleep. */
+/** Longest pause between two checks: the clock may be set, and the machine may sleep. */
 const LOOK_MS = 10 * MINUTE_MS
 
 interface ScheduleOptions {
   readonly clock: WallClock
-  /** Asked each time it is looked, since the configuration may change. */
+  /** Read at each check, since the configuration may change. */
   facts(): Promise<ScheduleFacts>
   /** Makes a backup. Never rejects. */
   make(): Promise<void>
@@ -169,7 +171,7 @@ export class BackupSchedule {
     this.look()
   }
 
-  /** Looks now: something has changed. */
+  /** Checks now, since something has changed. */
   look(): void {
     this.#cancel()
     this.#cancel = () => undefined
@@ -193,7 +195,7 @@ export class BackupSchedule {
     this.#cancel = clock.after(Math.min(wait, LOOK_MS), () => this.look())
   }
 
-  /** Resolves when it has done what it was at. */
+  /** Resolves when a backup under way has ended. */
   async close(): Promise<void> {
     this.#isOver = true
     this.#cancel()

@@ -1,4 +1,4 @@
-/** Files of before an upgrade (storage/storage-engine.ts) are kept for some days, and then go. */
+/** Removes old copies: database files from before an upgrade (storage/storage-engine.ts), and those that a restore replaced. */
 import { readdir, rm, rmdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Logger } from 'pino'
@@ -75,15 +75,13 @@ async function namesIn(folder: string): Promise<string[]> {
   })
 }
 
-// Databases that restores have replaced: kept in `replaced/` for a while, so that a restore can be undone.
-
-/** Below the data folder; storage/sqlite/files.ts fills it. */
+/** Replaced files, below the data folder, so that a restore can be undone; storage/sqlite/files.ts fills it. */
 const FOLDER = 'replaced'
 
 /** `notes.2026-11-22T01-30-00Z.sqlite`, with `-2` and so on for further ones of the same second, and its log. */
 const KEPT = /\.(\d{4}-\d{2}-\d{2})T(\d{2})-(\d{2})-(\d{2})Z(?:-\d+)?\.sqlite(?:-wal)?$/
 
-/** When the file of this name was replaced, in ms since 1970; null: it is none. */
+/** @returns when the file was replaced, in ms since 1970; null: not a replaced file */
 function replacedAt(file: string): number | null {
   const match = KEPT.exec(file)
   if (match === null) return null

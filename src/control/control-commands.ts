@@ -1,8 +1,8 @@
 /**
- * What the command line may ask for, on a server that runs (over the control socket) and on the folder of one that does
- * not: each is a method that takes one argument and, where it takes its time, whom it tells how far it is, and what says
- * that whoever asked does not wait any more (a command that is broken off). Arguments and what is told are plain data, so
- * that they can travel; failures are CouchErrors.
+ * The commands that the command line can run on a running server, over the control socket, or on the folder of a stopped
+ * one. Each is a method with one argument. A long command also takes a progress callback and a signal that aborts when
+ * the caller has gone. Arguments, progress and results are plain data, so that they fit through the socket; failures are
+ * CouchErrors.
  */
 import { localOperator, type Operator, type OperatorServices } from '../auth/operator.ts'
 import { SYSTEM_USER } from '../auth/users-feed.ts'
@@ -26,7 +26,7 @@ export type ControlCommands = Operator &
   TimeMachineControl &
   VaultControl
 
-/** All of them, by which a call that comes over the socket is known. */
+/** The names of all commands, against which calls over the socket are checked. */
 export const CONTROL_COMMANDS: readonly (keyof ControlCommands)[] = [
   'setPassword',
   'addAccount',
@@ -51,7 +51,7 @@ interface ControlServices extends OperatorServices, TransferServices, VaultServi
   readonly rewinds: Rewinds
 }
 
-/** @returns what works on the configuration and databases that are open in this process */
+/** @returns the commands, on the configuration and databases that are open in this process */
 export function localControlCommands(services: ControlServices): ControlCommands {
   const operator = localOperator(services)
   return {
@@ -65,25 +65,21 @@ export function localControlCommands(services: ControlServices): ControlCommands
   }
 }
 
-// Where the bytes of databases are, for the command line.
-
 export interface SizeRow {
   readonly database: string
-  /** null: it could not be read, which `fault` explains. */
+  /** null: the database could not be read; see `fault`. */
   readonly size: DatabaseSize | null
   readonly fault: string | null
 }
 
-/** Arguments and answers are plain data, so that they can travel (control-server.ts). */
 interface SizeControl {
   /**
-   * Looks into all databases, one after the other, in the order of their names; or into one.
-   * @throws no_database for one that is named and not there
+   * Measures one database, or all of them one after the other, in the order of their names.
+   * @throws no_database if the named database does not exist
    */
   listSizes(asked: { readonly database: string | null }): Promise<readonly SizeRow[]>
 }
 
-/** @returns what works on the databases that are open in this process */
 function localSizeControl(databases: Pick<Databases, 'names' | 'get'>): SizeControl {
   return {
     listSizes: async ({ database }) => {
@@ -98,7 +94,7 @@ function localSizeControl(databases: Pick<Databases, 'names' | 'get'>): SizeCont
   }
 }
 
-/** null: it was deleted meanwhile. */
+/** @returns null if the database was deleted in the meantime */
 async function rowOf(databases: Pick<Databases, 'get'>, database: string): Promise<SizeRow | null> {
   try {
     return { database, size: await databases.get(database).size(SYSTEM_USER), fault: null }

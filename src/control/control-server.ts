@@ -15,21 +15,21 @@ import {
 
 /** How long a call may take to arrive, in milliseconds. */
 const CALL_MS = 10_000
-/** How often a client is told that its call is still worked at, in milliseconds. */
+/** Interval of the empty lines that show a client that its call is under way, in milliseconds. */
 const AT_WORK_MS = 15_000
 const MAX_CONNECTIONS = 16
 
 interface ControlOptions {
-  /** Held by this process, so that a socket that stands there is left from one that died. */
+  /** Locked by this process, so an existing socket is left over from a dead one. */
   readonly dataDir: string
   readonly controls: ControlCommands
   readonly logger: Pick<Logger, 'info' | 'warn' | 'error'>
 }
 
 /**
- * Listens on the control socket. Where that cannot be, such as on a file system without sockets, the log says so, and
- * the server does without.
- * @returns what ends it: calls under way are answered first
+ * Listens on the control socket. If it cannot be created, such as on a file system without sockets, the server logs
+ * that and goes on without it.
+ * @returns a function that stops listening, after the calls under way are answered
  */
 export async function serveControl(options: ControlOptions): Promise<() => Promise<void>> {
   const path = controlPath(options.dataDir)
@@ -55,7 +55,7 @@ export async function serveControl(options: ControlOptions): Promise<() => Promi
 }
 
 async function listen(server: Server, path: string): Promise<void> {
-  // Node would cut it without a word.
+  // Node would cut the path silently.
   if (Buffer.byteLength(path) > MAX_PATH_BYTES) throw new Error(`${path} is too long for a socket address.`)
   const folder = dirname(path)
   await mkdir(folder, { recursive: true, mode: 0o700 })
@@ -89,21 +89,21 @@ class Connections {
     socket.on('end', () => {
       this.#reading.delete(socket)
       socket.setTimeout(0)
-      // Who only looks whether somebody is there asks for nothing.
+      // A client that only checks whether a server listens sends nothing.
       if (text === '') socket.end()
       else this.#answer(socket, text)
     })
   }
 
   #answer(socket: Socket, text: string): void {
-    const say = (answer: ControlAnswer | null) => {
-      // Who reads nothing is told nothing more before the end.
+    const send = (answer: ControlAnswer | null) => {
+      // A client that does not read gets only the final answer.
       if (socket.writableLength === 0) socket.write(answer === null ? '\n' : `${JSON.stringify(answer)}\n`)
     }
-    const atWork = setInterval(() => say(null), AT_WORK_MS)
+    const atWork = setInterval(() => send(null), AT_WORK_MS)
     const gone = new AbortController()
     socket.on('close', () => gone.abort())
-    const acting = this.#act(text, (progress) => say({ progress }), gone.signal).then((answer) => {
+    const acting = this.#act(text, (progress) => send({ progress }), gone.signal).then((answer) => {
       clearInterval(atWork)
       socket.end(`${JSON.stringify(answer)}\n`)
       this.#acting.delete(acting)
@@ -111,7 +111,7 @@ class Connections {
     this.#acting.add(acting)
   }
 
-  /** @param gone whoever has asked has gone: what takes its time may be left */
+  /** @param gone aborts when the client has gone */
   async #act(
     text: string,
     onProgress: (progress: object) => void,

@@ -5,17 +5,17 @@ import { createInterface } from 'node:readline'
 import { CouchError, ERRORS, type ErrorName } from '../core/errors.ts'
 import { CONTROL_COMMANDS, type ControlCommands } from './control-commands.ts'
 
-/** How long the server may say nothing, in milliseconds; while it works it says so more often. */
+/** How long the server may be silent, in milliseconds; during a call it sends empty lines more often. */
 const SILENCE_MS = 60_000
 
-/** What says that no server listens there: no socket, one that is left from a dead server, or no folder. */
+/** Codes for no server: no socket, one that is left over from a dead server, or no folder. */
 const NOBODY = new Set(['ENOENT', 'ECONNREFUSED', 'ENOTDIR', 'ENOTSOCK'])
 
 /**
  * Looks for the server that runs on a data folder.
  * @param dataDir absolute
- * @returns what can be asked of it; null when none listens there
- * @throws Error when this account may not open the socket
+ * @returns its commands; null if no server listens
+ * @throws Error if this account may not open the socket
  */
 export async function reachServer(dataDir: string): Promise<ControlCommands | null> {
   const socket = await connect(dataDir)
@@ -32,7 +32,7 @@ type Listener = (progress: object) => void
 
 async function connect(dataDir: string): Promise<Socket | null> {
   const path = controlPath(dataDir)
-  // Such a server has said that it does without.
+  // The server has logged that it runs without the socket.
   if (Buffer.byteLength(path) > MAX_PATH_BYTES) return null
   const socket = createConnection({ path, allowHalfOpen: true })
   try {
@@ -61,7 +61,7 @@ async function ask(dataDir: string, call: ControlCall, onProgress?: Listener): P
   throw new Error('The server gave no answer; check whether the change was made.')
 }
 
-/** What the server says, until it ends or breaks off. An empty line says that it is at work. */
+/** The server's lines, until it ends. An empty line means that the call is under way. */
 async function* answersOf(socket: Socket): AsyncGenerator<ControlAnswer> {
   try {
     for await (const line of createInterface({ input: socket })) {
@@ -76,16 +76,16 @@ function refusalOf({ code, reason }: { readonly code: string; readonly reason: s
   return new CouchError(Object.hasOwn(ERRORS, code) ? (code as ErrorName) : 'internal_server_error', reason)
 }
 
-// The socket in the data folder by which the command line reaches the server that runs on it. Whoever may open it has
-// the rights of the folder's owner, who could as well stop the server and change its files: so it asks for no password.
+// The control socket lies in the data folder. It asks for no password: whoever can open it has the rights of the folder's
+// owner, and could as well stop the server and change its files.
 //
-// One connection is one call: a line of JSON there, and back any number of lines that tell how far it is, then one with
-// what came of it.
+// One connection carries one call: the client sends a line of JSON; the server answers with any number of lines of
+// progress and one line with the result.
 
-/** Of mode 0700, since a socket has the mode that the umask leaves it until somebody changes it. */
+/** Has mode 0700, since a new socket has the mode of the umask until it is changed. */
 export const CONTROL_FOLDER = 'control'
 
-/** Bytes of a path that fit into a socket's address on every system, less the NUL at its end. */
+/** Bytes of a path that fit into a socket address on every system, without the NUL at the end. */
 export const MAX_PATH_BYTES = 103
 export const MAX_CALL_BYTES = 65_536
 

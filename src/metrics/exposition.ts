@@ -1,4 +1,4 @@
-/** Metrics as the text that Prometheus reads. */
+/** Metrics in Prometheus' text format. */
 import { Gauge, Registry } from 'prom-client'
 import { DATABASE_METRICS } from './database-metrics.ts'
 import { HTTP_METRICS } from './http-metrics.ts'
@@ -17,7 +17,7 @@ export const METRICS: readonly Metric<Measurements>[] = [
 
 /**
  * Writes metrics as text.
- * @throws Error when two have one name, or one has a name that Prometheus does not take
+ * @throws Error if two have the same name, or a name is invalid
  */
 export function exposition(families: readonly Family[]): Promise<string> {
   const registry = new Registry()
@@ -28,8 +28,8 @@ export function exposition(families: readonly Family[]): Promise<string> {
 type Values = ReturnType<Gauge['get']>
 
 /**
- * A family whose values were counted elsewhere (docs/decisions/0017). To the library a family of any type is one of its
- * gauges, which it asks for what they are.
+ * A family whose values were counted elsewhere (docs/decisions/0017). For the library it is a gauge, whatever its type,
+ * and gives its values when asked.
  */
 class PrecomputedGauge extends Gauge {
   readonly #family: Family

@@ -1,20 +1,20 @@
-/** What whoever watches over the server is told when he asks how it is (`_up?deep=1`). */
+/** Health facts for monitoring (`_up?deep=1`). */
 import type { HealthFact } from '../core/types.ts'
 import type { DatabaseFault, Databases, ThreadDeaths } from '../threads/databases.ts'
 import type { ThreadReport } from '../threads/thread-stats.ts'
 import { orNullAfter } from './metric.ts'
 
-/** Tells how one part of the house is. */
+/** Reports the health of one part of the server. */
 type HealthSource = () => Promise<readonly HealthFact[]>
 
-/** How long one may take, in ms: who asks has a time limit of his own. */
+/** Time-out of one source, in ms: monitoring has a time-out of its own. */
 const SOURCE_MS = 2000
-/** So long after a thread has died the server is not called well, in seconds. */
+/** How long the death of a thread counts as a fault, in seconds. */
 const DEATH_COUNTS_S = 300
-/** How many databases are named. */
+/** Databases that are named at most. */
 const MAX_NAMES = 10
 
-/** Asks all of them. One that fails or takes too long is a fact by itself. Never rejects. */
+/** Asks all sources. One that fails or takes too long is a fact itself. Never rejects. */
 export async function gatherFacts(sources: readonly HealthSource[], ms = SOURCE_MS): Promise<HealthFact[]> {
   const told = await Promise.all(sources.map((source) => orNullAfter(asked(source), ms)))
   return told.flatMap((facts) => facts ?? [SILENT])
@@ -30,10 +30,10 @@ const SILENT: HealthFact = {
   reason: 'A part of the server did not report its health in time; see the log.',
 }
 
-/** How the threads are, and the databases: a fact each. */
+/** One fact about the threads, and one about the databases. */
 export function databaseHealth(databases: Pick<Databases, 'stats' | 'unreadable' | 'faults'>): HealthSource {
   return async () => {
-    // A thread that does not answer is told of by the other fact.
+    // The other fact covers a thread that does not answer.
     const looking = orNullAfter(databases.unreadable(), SOURCE_MS / 2)
     const [{ threads }, unreadable] = await Promise.all([databases.stats(), looking])
     const faults = databases.faults()
@@ -42,7 +42,7 @@ export function databaseHealth(databases: Pick<Databases, 'stats' | 'unreadable'
 }
 
 /**
- * Whether each database thread answers, and none of any kind has died lately.
+ * Checks that each database thread answers, and that no thread has died lately.
  * @param now seconds since 1970
  */
 export function threadsFact(
@@ -62,9 +62,9 @@ export function threadsFact(
 const DIED = 'A thread died and was replaced; see the log.'
 
 /**
- * Whether all databases are as they should be.
- * @param faults what was met while they were used
- * @param unreadable names of open ones whose newest document cannot be read now
+ * Checks that no database has a fault.
+ * @param faults found while databases were used
+ * @param unreadable names of open databases whose newest document cannot be read now
  */
 export function databasesFact(
   faults: readonly DatabaseFault[],

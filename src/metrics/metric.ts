@@ -1,31 +1,31 @@
-/** What a metric is: its name, what it means, and how it is read off what was measured. */
+/** Metrics and the measurements that they are read from. */
 import { countOf, type HistogramCounts } from '../core/histogram.ts'
 import type { HeapSize, LoopDelay, ThreadReport } from '../threads/thread-stats.ts'
 
 export interface Sample {
   readonly labels?: Readonly<Record<string, string>>
   readonly value: number
-  /** What follows the name, for the parts of a histogram or a summary. */
+  /** End of the name, for the parts of a histogram or a summary. */
   readonly suffix?: '_bucket' | '_sum' | '_count'
 }
 
-/** @template M what it is read off */
+/** @template M the measurements that it is read from */
 export interface Metric<M> {
-  /** As Prometheus wants it: units in words, `_total` on what only grows. */
+  /** In Prometheus' form: units as words, `_total` for counters. */
   readonly name: string
   readonly type: 'counter' | 'gauge' | 'histogram' | 'summary'
   readonly help: string
-  /** The names of its labels, whose values are few and never what somebody sent. */
+  /** The names of its labels. Their values are few, and never sent by a client. */
   readonly labels?: readonly string[]
   read(measured: M): readonly Sample[]
 }
 
-/** A metric with the values of one moment. */
+/** A metric with its current values. */
 export interface Family extends Omit<Metric<never>, 'read'> {
   readonly samples: readonly Sample[]
 }
 
-/** Tells numbers that another part of the house has; see {@link collector}. */
+/** Reports metrics of another part of the server; see {@link collector}. */
 export type Collector = () => Promise<readonly Family[]>
 
 /** @returns each metric with its values */
@@ -35,18 +35,18 @@ export function familiesOf<M>(metrics: readonly Metric<M>[], measured: M): Famil
 
 /**
  * Makes a collector, which `_prometheus` asks at each scrape (`Services.collectors`).
- * @param measure must be quick: a scrape waits for it, a second at the most
+ * @param measure must be quick: a scrape waits for it, for one second at most
  */
 export function collector<M>(metrics: readonly Metric<M>[], measure: () => M | Promise<M>): Collector {
   return async () => familiesOf(metrics, await measure())
 }
 
-/** The one value of a metric without labels; none where it is not known. */
+/** The one value of a metric without labels; empty if it is unknown. */
 export function single(value: number | null): Sample[] {
   return value === null ? [] : [{ value }]
 }
 
-/** The samples of a histogram: how many were below each bound, their sum, and how many there were. */
+/** The samples of a histogram: the count below each bound, the sum and the total count. */
 export function histogramSamples(
   { bounds, counts, sum }: HistogramCounts,
   labels: Readonly<Record<string, string>> = {},
@@ -60,7 +60,7 @@ export function histogramSamples(
   return [...buckets, { labels, value: sum, suffix: '_sum' }, { labels, value: below, suffix: '_count' }]
 }
 
-/** The samples of a summary without quantiles: a mean is what is divided. */
+/** The samples of a summary without quantiles: its sum and count. */
 export function summarySamples(histogram: HistogramCounts): Sample[] {
   return [
     { value: histogram.sum, suffix: '_sum' },

@@ -1,6 +1,6 @@
 /**
- * Looks after the room on the disk of the data folder (docs/operating.md, Full disks): asks the file system in the
- * background, tells whoever must know what is left, and keeps the ballast while there is room for it.
+ * Watches the free space on the disk of the data folder (docs/operating.md, Full disks): asks the file system in the
+ * background, reports changes, and keeps the ballast file while there is space for it.
  */
 import type { Logger } from 'pino'
 import { AMPLE_SPACE, defaultFloor, type HealthFact, isShort, type Space } from '../core/types.ts'
@@ -12,18 +12,18 @@ import {
   reserveSpace,
 } from '../storage/free-space.ts'
 
-/** How often is looked, in ms; and how often where less is left than twice the floor. */
+/** Interval of the checks in ms, and while less than twice the floor is free. */
 const LOOK_MS = 1000
 const LOOK_SHORT_MS = 200
-/** A disk that stands just at its floor would fill the log, too. */
+/** Shortest interval of warnings, so that a disk just at its floor does not fill the log. */
 const TELL_MS = 60_000
 
 interface SpaceWatchOptions {
   /** The data folder. */
   readonly dataDir: string
-  /** `settee/free_space_floor`, in bytes; null: it is not set. Asked at each look. */
+  /** `settee/free_space_floor` in bytes; null: not set. Read at each check. */
   floor(): number | null
-  /** What is left has changed, as far as it matters to writes; or was asked for by {@link SpaceWatch.look}. */
+  /** Called when the free space changes in a way that matters to writes, and after {@link SpaceWatch.look}. */
   onChange(space: Space): void
   readonly logger: Pick<Logger, 'info' | 'warn' | 'error'>
   /** For tests. */
@@ -33,7 +33,7 @@ interface SpaceWatchOptions {
 export class SpaceWatch {
   readonly #options: SpaceWatchOptions
   #space: Space = AMPLE_SPACE
-  /** Why the disk could not be asked. */
+  /** Why the free space could not be read. */
   #failure: string | undefined
   #hasReservedSpace = false
   #toldAt = -Infinity
@@ -46,7 +46,7 @@ export class SpaceWatch {
     this.#options = options
   }
 
-  /** Looks once, and then again and again until it is closed. Never rejects: a disk that cannot be asked has room. */
+  /** Checks now, and then regularly until it is closed. Never rejects: if the free space is unknown, writes are accepted. */
   static async start(options: SpaceWatchOptions): Promise<SpaceWatch> {
     const watch = new SpaceWatch(options)
     await watch.#measure()
@@ -54,12 +54,12 @@ export class SpaceWatch {
     return watch
   }
 
-  /** As it was found last. */
+  /** The result of the last check. */
   get space(): Space {
     return this.#space
   }
 
-  /** Looks now, and tells what it finds in any case. */
+  /** Checks now, and reports the result in any case. */
   look(): void {
     this.#isAsked = true
     this.#later(0)
@@ -124,7 +124,7 @@ export class SpaceWatch {
     )
   }
 
-  /** It must not be what makes the disk short; where that is short already, most of what is left stays free. */
+  /** The ballast must not fill the disk; on a full disk most of the rest stays free. */
   async #keepBallast(): Promise<void> {
     const { dataDir } = this.#options
     try {
@@ -135,12 +135,12 @@ export class SpaceWatch {
       await reserveSpace(dataDir)
       this.#hasReservedSpace = true
     } catch {
-      // Others were quicker to take the room, or the file system takes no files: so it is without.
+      // Others took the space first, or the file system accepts no files.
       this.#hasReservedSpace = false
     }
   }
 
-  /** How the disk is. */
+  /** The health of the disk. */
   async health(): Promise<readonly HealthFact[]> {
     const { free, floor } = this.#space
     const ballast = this.#hasReservedSpace
@@ -154,7 +154,7 @@ export class SpaceWatch {
     return [{ ...fact, reason }]
   }
 
-  /** Ends it; what it is at is waited for. */
+  /** Stops, after a check under way has ended. */
   async close(): Promise<void> {
     this.#isClosed = true
     clearTimeout(this.#timer)
