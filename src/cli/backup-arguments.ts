@@ -1,11 +1,10 @@
-/** The grammar of `settee backup`. */
+/** The grammars of `settee backup`, `restore`, `adopt`, `export`, `import` and `size`. */
 import { checkNone, DATA, DATA_HELP, grammar, JSON_OUT, UsageError, type Values } from './grammar.ts'
 
-/** Verified copies, on the folder given with --data. */
 export interface BackupCommand {
   readonly name: 'backup'
   readonly data: string | undefined
-  /** Where to make it; undefined: where the server keeps its backups. */
+  /** The folder of the backups; undefined: the server's own. */
   readonly to: string | undefined
   /** Empty: all databases. */
   readonly databases: readonly string[]
@@ -30,17 +29,14 @@ ${DATA_HELP}`,
   },
 })
 
-// The grammar of `settee restore` and `settee adopt`.
-
-/** Going back to what databases were, on the folder given with --data. */
 export type RestoreCommand = { readonly data: string | undefined; readonly json: boolean } & (
   | {
       readonly name: 'restore'
       readonly backup: string
-      /** null: all that the backup has. */
+      /** null: all databases of the backup. */
       readonly databases: readonly string[] | null
       readonly as: string | null
-      /** Also what belongs to the server itself. */
+      /** Whether to restore the server's own data, too. */
       readonly server: boolean
       readonly yes: boolean
     }
@@ -104,15 +100,12 @@ function restoreCommand(
   return { name: 'restore', data, backup, databases: db, as, server, yes, json }
 }
 
-// The grammar of `settee export` and `settee import`.
-
-/** A database as a file of couchbackup's, on the folder given with --data. */
 export type TransferCommand = { readonly data: string | undefined; readonly database: string } & (
   | { readonly name: 'export'; readonly to: string }
   | { readonly name: 'import'; readonly from: string; readonly merge: boolean }
 )
 
-/** The standard output or input, in the place of a file. */
+/** Stands for standard output or input instead of a file. */
 export const STANDARD = '-'
 
 export const EXPORT = grammar({
@@ -151,9 +144,6 @@ function databaseOf([database, ...extra]: readonly string[], command: string): s
   return database
 }
 
-// The grammar of `settee size`.
-
-/** Where the bytes of databases are. */
 export interface SizeCommand {
   readonly name: 'size'
   readonly data: string | undefined

@@ -1,4 +1,4 @@
-/** `settee restore` and `settee adopt`: going back to what databases were, so that their devices notice. */
+/** `settee backup`, `settee restore` and `settee adopt`. */
 import { copyFile, mkdir, readFile, stat } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import type { BackupResult } from '../backup/backup-control.ts'
@@ -25,7 +25,7 @@ import { confirmOrStop, terminalPrompts } from './prompts.ts'
 
 type Restore = Extract<RestoreCommand, { readonly name: 'restore' }>
 
-/** @returns the exit code: 1 when it failed, which one line on the standard error explains */
+/** @returns the exit code: 1 after a failure, which one line on standard error explains */
 export async function runRestoreCommand(command: RestoreCommand, env: NodeJS.ProcessEnv): Promise<number> {
   const dataDir = dataFolder(command.data, env)
   try {
@@ -76,8 +76,8 @@ async function restore(command: Restore, dataDir: string, env: NodeJS.ProcessEnv
 }
 
 /**
- * Puts local.ini back, and finds the backup's server.sqlite; a single file has neither.
- * @throws not_found, bad_request when they are not what the manifest says
+ * Restores local.ini, and finds the backup's server.sqlite. A single database file has neither.
+ * @throws not_found; bad_request if they do not match the manifest
  */
 async function serverFiles(backup: string, dataDir: string, env: NodeJS.ProcessEnv): Promise<FolderOptions> {
   const config = await openConfig({ dataDir, env, flags: {} })
@@ -110,8 +110,8 @@ async function keepConfig(dataDir: string): Promise<void> {
 }
 
 /**
- * What there is to restore from, so that nobody is asked about what is not there.
- * @returns null for an id that is not found here: the server that runs may know it
+ * Finds the backup before the user is asked to confirm.
+ * @returns null for an id that is not found here: the running server may know it
  * @throws not_found, bad_request for a path
  */
 async function sourceOf(
@@ -122,12 +122,12 @@ async function sourceOf(
   if (!isBackupId(backup)) return findSource(backup, dataDir)
   const hasFolder = (await stat(dataDir).catch(() => null)) !== null
   if (!hasFolder) return null
-  // A configuration that cannot be read may be what is to be restored.
+  // The user may be restoring a configuration that cannot be read.
   const config = await openConfig({ dataDir, env, flags: {} }).catch(() => null)
   return config === null ? null : findSource(backup, backupsFolder(config)).catch(() => null)
 }
 
-/** As many names as a question can hold. */
+/** Names in a question at most. */
 const NAMED = 10
 
 async function confirm({ backup, databases, as }: Restore, found: RestoreSource | null): Promise<void> {
@@ -162,8 +162,6 @@ function print(json: boolean, outcome: object, lines: readonly string[]): void {
   process.stdout.write(json ? `${JSON.stringify(outcome)}\n` : `${lines.join('\n')}\n`)
 }
 
-// `settee backup`: a verified copy of everything, made by the running server or, when none runs, here.
-
 /** @returns the exit code: 1 when it failed or lacks a database, which one line on the standard error explains */
 export async function runBackupCommand(command: BackupCommand, env: NodeJS.ProcessEnv): Promise<number> {
   const { databases, json } = command
@@ -176,7 +174,7 @@ export async function runBackupCommand(command: BackupCommand, env: NodeJS.Proce
     )
     bar.end()
     process.stdout.write(json ? `${JSON.stringify(done)}\n` : doneText(done))
-    return told(done)
+    return printMissing(done)
   } catch (error) {
     bar.end()
     console.error(`settee: ${oneLine((error as Error).message)}`)
@@ -197,8 +195,8 @@ function megabytes(bytes: number): string {
   return `${(bytes / 1_000_000).toFixed(1)} MB`
 }
 
-/** What is not in it. Who deleted a database meanwhile does not miss it. */
-function told({ left_out }: BackupResult): number {
+/** Prints which databases the backup lacks. @returns the exit code: 1 for a damaged one, 0 for a deleted one */
+function printMissing({ left_out }: BackupResult): number {
   for (const { name, reason } of left_out)
     console.error(`settee: The backup does not contain ${shown(name)}: ${oneLine(reason)}`)
   return left_out.some(({ reason }) => reason.startsWith('damaged')) ? 1 : 0

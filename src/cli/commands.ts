@@ -1,4 +1,4 @@
-/** All commands: their grammars, and what runs each. A new one is a grammar, and a row here. */
+/** All commands: their grammars, and the functions that run them. A new command is a grammar and a row here. */
 import { parseArgs } from 'node:util'
 import { setteeVersion } from '../config/version.ts'
 import {
@@ -32,10 +32,10 @@ import { SERVE } from './serve-arguments.ts'
 import { HISTORY, REWIND, type TimeMachineCommand } from './time-machine-arguments.ts'
 import { SETUP, VAULT_ADD } from './vault-arguments.ts'
 
-/** What a command line comes to. */
+/** A command line that was read. */
 export interface ParsedCommand {
   readonly command: object
-  /** @returns the exit code; undefined: what it has set itself */
+  /** @returns the exit code; undefined: the command has set it */
   run(env: NodeJS.ProcessEnv): Promise<number | undefined>
 }
 
@@ -45,7 +45,7 @@ interface Entry {
   order(words: readonly string[], values: object): ParsedCommand
 }
 
-/** @param run loads what does the work, so that no command waits for the modules of another */
+/** @param run imports its module itself, so that no command waits for the modules of another */
 function entry<Command extends object, O extends Options>(
   grammar: Grammar<Command, O>,
   run: (command: Command, env: NodeJS.ProcessEnv) => Promise<number | undefined>,
@@ -92,10 +92,10 @@ const ENTRIES: readonly Entry[] = [
   entry(SIZE, async (command, env) => (await import('./size-command.ts')).runSizeCommand(command, env)),
 ]
 
-/** Of every command, in the order in which the help has them. */
+/** The grammars of all commands, in the order of the help. */
 export const GRAMMARS: readonly Grammar[] = ENTRIES.map(({ grammar }) => grammar)
 
-/** Those of all commands: which of them a line may have is known when its command is. */
+/** The options of all commands; whether the command has them is checked later. */
 const OPTIONS = {
   ...(Object.assign({}, ...GRAMMARS.map(({ options }) => options)) as Options),
   help: { type: 'boolean', short: 'h' },
@@ -118,7 +118,7 @@ export function parseCommand(args: readonly string[]): ParsedCommand {
   return entry.order(rest, given)
 }
 
-/** @throws UsageError for a command that there is not */
+/** @throws UsageError for an unknown command */
 function find(words: readonly string[]): { readonly entry: Entry; readonly rest: readonly string[] } {
   const [first = 'serve', second = ''] = words
   for (const [name, length] of [
@@ -133,7 +133,7 @@ function find(words: readonly string[]): { readonly entry: Entry; readonly rest:
   throw new UsageError(`settee ${first} needs a subcommand: ${oneOf(seconds)}.`)
 }
 
-/** Of one command, or of all that begin with a word. */
+/** @returns the grammars of one command, or of all commands that begin with a word */
 function grammarsOf(words: string): Grammar[] {
   return GRAMMARS.filter(({ name }) => name === words || name.startsWith(`${words} `))
 }
@@ -142,7 +142,7 @@ function oneOf(words: readonly string[]): string {
   return words.length < 2 ? words.join() : `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`
 }
 
-/** @throws UsageError for a command that there is not */
+/** @throws UsageError for an unknown command */
 function helpOf([first, second]: readonly string[]): string {
   if (first === undefined) return overview(GRAMMARS)
   const exact = second === undefined ? [] : grammarsOf(`${first} ${second}`)
@@ -165,7 +165,7 @@ function parse(args: readonly string[]) {
   try {
     return parseArgs({ args: [...args], options: OPTIONS, allowPositionals: true })
   } catch (error) {
-    // Node explains at length; its first sentence says what is wrong.
+    // Of Node's explanation the first sentence is enough.
     throw new UsageError((error as Error).message.split(/\n|(?<=['"])\. /)[0]!.replace(/\.?$/, '.'))
   }
 }

@@ -1,10 +1,10 @@
-/** The grammar of one command: what may follow its name, and what it comes to. */
+/** The grammar of a command: the words and options after its name, and its help. */
 import type { ParseArgsConfig, parseArgs } from 'node:util'
 
-/** As node's `parseArgs` has them. An option has one type, whichever commands understand it. */
+/** As in node's `parseArgs`. An option has the same type in all commands. */
 export type Options = NonNullable<ParseArgsConfig['options']>
 
-/** What was given of some options. */
+/** The given values of options. */
 export type Values<O extends Options> = ReturnType<
   typeof parseArgs<{ readonly args: string[]; readonly options: O; readonly allowPositionals: true }>
 >['values']
@@ -12,22 +12,22 @@ export type Values<O extends Options> = ReturnType<
 export interface Grammar<Command extends object = object, O extends Options = Options> {
   /** One word, or two: `vault add`. */
   readonly name: string
-  /** What may be behind the name, in a line or several. */
+  /** The words and options after the name, in one line or several. */
   readonly usage: string
-  /** What it is for, in a few words of the list of all commands. */
+  /** Its purpose, in a few words for the list of all commands. */
   readonly about: string
-  /** What it does and what its options are, below the usage. */
+  /** The help below the usage: what it does, and its options. */
   readonly details: string
   readonly options: O
   /**
-   * @param words those behind the command's name
-   * @param values of the command's own options, none of them empty
+   * @param words those after the command's name
+   * @param values of the command's options, none of them empty
    * @throws UsageError
    */
   read(words: readonly string[], values: Values<O>): Command
 }
 
-/** A {@link Grammar}, whose types are found in it. */
+/** @returns the same {@link Grammar}, with inferred types */
 export function grammar<Command extends object, const O extends Options>(
   written: Grammar<Command, O>,
 ): Grammar<Command, O> {
@@ -46,14 +46,14 @@ export function checkNone([extra]: readonly string[]): void {
 }
 
 /**
- * What another command understands is a mistake here, and not passed over.
+ * Refuses options of other commands.
  * @throws UsageError for an option that the command does not have, and for one without its value
  */
 export function checkOptions(values: object, { name: command, options }: Grammar): void {
   for (const [name, value] of Object.entries(values)) {
     if (!Object.hasOwn(options, name)) throw new UsageError(`settee ${command} has no option --${name}.`)
     const isEmpty = [value].flat().some((each) => typeof each === 'string' && each.trim() === '')
-    // What is wrong with a port has a sentence of its own.
+    // Ports have an error message of their own.
     if (isEmpty && !name.endsWith('port')) throw new UsageError(`--${name} needs a value.`)
   }
 }
@@ -62,8 +62,6 @@ export function checkOptions(values: object, { name: command, options }: Grammar
 export class UsageError extends Error {
   override readonly name = 'UsageError'
 }
-
-// What `settee --help` prints.
 
 /** All commands, with what each is for. */
 export function overview(grammars: readonly Grammar[]): string {
@@ -84,7 +82,7 @@ export function detailsOf(grammars: readonly Grammar[]): string {
   return grammars.map((grammar) => `${usageOf(grammar)}\n\n${grammar.details}`).join('\n')
 }
 
-/** Lines that begin with a word in angle brackets or none are ways to call it, further ones go on. */
+/** A line that begins with a word in angle brackets is another form; other lines continue the one before. */
 function usageOf({ name, usage }: Grammar): string {
   const lines = usage.split('\n').map((line, at) => {
     if (at === 0) return `Usage: settee ${name} ${line}`

@@ -15,15 +15,15 @@ import { openServerDatabases } from '../threads/server-databases.ts'
 import { Rewinds } from '../time-machine/rewinds.ts'
 
 export interface FolderOptions {
-  /** A copy of server.sqlite that takes the place of the folder's own before it is opened; absolute. */
+  /** A copy of server.sqlite that replaces the folder's own before the folder is opened; absolute. */
   readonly serverFile?: string
 }
 
 /**
- * Works on a data folder: through the server that runs on it, or, when none does, by opening the folder as
- * a server would, which keeps one from starting meanwhile.
+ * Runs control commands on a data folder: through the server that runs on it, or, if none does, by opening the folder
+ * as a server would. This keeps a server from starting in the meantime.
  * @param dataDir absolute
- * @throws Error with one clear line when neither can be; as `use`
+ * @throws Error with one clear line if both fail; as `use`
  */
 export async function withControl<T>(
   dataDir: string,
@@ -46,10 +46,10 @@ export async function withControl<T>(
 }
 
 /**
- * What root makes in the folder, such as a new local.ini, the server's account could not read: so root takes the place
- * of the folder's owner.
+ * Makes root switch to the owner of the folder, because the server's account could not read root's files, such as a new
+ * local.ini.
  * @param dataDir absolute
- * @throws Error with one clear line when there is no such folder
+ * @throws Error with one clear line if the folder does not exist
  */
 export async function becomeOwner(dataDir: string): Promise<void> {
   const folder = await stat(dataDir).catch((error: NodeJS.ErrnoException) => {
@@ -81,7 +81,7 @@ async function openFolder(
     settings: withoutAutomaticWork(settingsOf(config)),
     maxOpen: config.integer('couchdb', 'max_dbs_open'),
     serverFile,
-    // A call to a thread that has died is refused, and says so.
+    // A call to a dead thread is refused anyway.
     onFault: () => undefined,
     onCompactionFault: () => undefined,
   }).catch((error: Error) => {
@@ -113,7 +113,7 @@ async function openFolder(
   }
 }
 
-/** With the one that the environment makes when the server starts. */
+/** Includes the admin that the environment creates when the server starts. */
 async function adminNames(config: Config, env: NodeJS.ProcessEnv): Promise<string[]> {
   const given = await environmentAdmin(env)
   const names = new Set(Object.keys(config.section('admins')))
@@ -121,13 +121,13 @@ async function adminNames(config: Config, env: NodeJS.ProcessEnv): Promise<strin
   return [...names].sort()
 }
 
-/** A command does what it was told to, and begins nothing by itself. */
+/** Settings without automatic compactions: a command starts no background work. */
 function withoutAutomaticWork(settings: Settings): Settings {
   const { rules } = settings
   return { ...settings, rules: { ...rules, compaction: { ...rules.compaction, isAutomatic: false } } }
 }
 
-/** What a command has to say it says itself. */
+/** A command prints its own messages. */
 const SILENT = { info: () => undefined, warn: () => undefined, error: () => undefined }
 
 const UNREACHABLE =

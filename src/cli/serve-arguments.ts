@@ -1,4 +1,4 @@
-/** What `settee serve` may be told of its own TLS. */
+/** The grammar of `settee serve`. */
 import type { ConfigFlags } from '../config/sources.ts'
 import { checkNone, DATA, grammar, UsageError, type Values } from './grammar.ts'
 
@@ -9,13 +9,10 @@ const TLS_OPTIONS = {
   'tls-bind': { type: 'string' },
 } as const
 
-/**
- * Reads them.
- * @throws UsageError
- */
+/** @throws UsageError */
 function tlsFlags(values: Values<typeof TLS_OPTIONS>): ConfigFlags {
   const { 'tls-cert': cert, 'tls-key': key, 'tls-port': port, 'tls-bind': bind } = values
-  // The server would start without TLS, and nobody would see it.
+  // Otherwise the server would silently start without TLS.
   if (key !== undefined && cert === undefined) throw new UsageError('--tls-key needs --tls-cert.')
   const flags: ConfigFlags = {}
   if (cert !== undefined) flags.tlsCert = cert
@@ -27,7 +24,7 @@ function tlsFlags(values: Values<typeof TLS_OPTIONS>): ConfigFlags {
 
 /**
  * @param name of the option that the text was given with
- * @throws UsageError for what is no number of a port
+ * @throws UsageError for an invalid port
  */
 function portOf(name: string, text: string): number {
   if (!/^\d{1,5}$/.test(text) || Number(text) > 65_535) {
@@ -35,8 +32,6 @@ function portOf(name: string, text: string): number {
   }
   return Number(text)
 }
-
-// The grammar of `settee serve`.
 
 export interface ServeCommand {
   readonly name: 'serve'

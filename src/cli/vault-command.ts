@@ -1,4 +1,4 @@
-/** `settee vault add`: a database for a note app, and the address that the app takes. */
+/** `settee vault add`: a database for a note app, and the address for the app. */
 import { createCipheriv, hkdfSync, pbkdf2, randomBytes } from 'node:crypto'
 import { promisify } from 'node:util'
 import { type Address, formatAddress, parseAddress } from '../core/address.ts'
@@ -9,7 +9,7 @@ import { newPassphrase, type Prompts, readPassphrase, readPassword, terminalProm
 import type { VaultCommand } from './vault-arguments.ts'
 import { type LiveSyncSetup, type VaultReport, vaultJson, vaultText } from './vault-report.ts'
 
-/** What is to be made, with all that there was to ask. */
+/** A vault to create, after all questions are answered. */
 export interface VaultPlan {
   readonly command: VaultCommand
   readonly order: VaultOrder
@@ -30,7 +30,7 @@ export async function runVaultCommand(command: VaultCommand, env: NodeJS.Process
     const prompts = password === null ? await terminalPrompts() : null
     const operate = <T>(use: (controls: VaultControl) => Promise<T>) =>
       withControl(dataFolder(command.data, env), env, use)
-    // Who is asked may take his time: a folder is not held meanwhile, so that a server can start on it.
+    // The folder is not locked while the user answers, so that a server can start on it.
     const state = await operate((controls) => controls.readVault(vaultOf(command)))
     const plan = await planVault(command, password, state, prompts)
     const report = await operate((controls) => makeVault(plan, controls))
@@ -44,23 +44,23 @@ export async function runVaultCommand(command: VaultCommand, env: NodeJS.Process
   }
 }
 
-/** @returns the columns that a QR code may take; 0: there is to be none */
+/** @returns the columns for a QR code; 0: print none */
 export function columnsFor({ qr }: { readonly qr: boolean }): number {
   if (!qr && !process.stdout.isTTY) return 0
   return process.stdout.columns ?? Number.POSITIVE_INFINITY
 }
 
-/** @returns what the command is about */
+/** @returns the names of the command's database and account */
 export function vaultOf({ vault, account }: Pick<VaultCommand, 'vault' | 'account'>): VaultQuery {
   return { database: vault, account: account ?? vault }
 }
 
 /**
- * Asks for what is missing of a vault; nothing is made.
- * @param password the account's, which takes the place of a token; null: the device gets a token
- * @param state what is there of the vault
- * @param prompts null: nobody can be asked
- * @throws Error with one clear line: an address that could not be, nobody to ask, cancelled
+ * Asks for what is missing, and creates nothing yet.
+ * @param password the account's, used instead of a token; null: the device gets a token
+ * @param state the current state of the vault
+ * @param prompts null: no terminal
+ * @throws Error with one clear line: an invalid address, no terminal, cancelled
  */
 export async function planVault(
   command: VaultCommand,
@@ -72,7 +72,7 @@ export async function planVault(
   const { database, account } = vaultOf(command)
   const device = password === null ? (command.device ?? app) : null
   const place = placeOf(host ?? state.url, database)
-  // What no address can hold is refused before it is anybody's.
+  // Names that do not fit into an address are refused before anything is created.
   withCredentials(place, account, password ?? 'a token')
   const isLiveSync = app === 'livesync'
   const isToldNothing = device !== null && state.devices.includes(device) && !renew
@@ -83,7 +83,7 @@ export async function planVault(
 }
 
 /**
- * Makes what is missing of a vault.
+ * Creates the missing parts of a vault.
  * @throws as `VaultControl.addVault`
  */
 export async function makeVault(
@@ -99,14 +99,14 @@ export async function makeVault(
   return { command, account, device, state, outcome, address, url: place.url, setup }
 }
 
-/** @throws Error for a place that is none */
+/** @throws Error for an invalid address */
 function placeOf(base: string, database: string): Address {
   return readable(`${reachable(base)}/${encodeURIComponent(database)}`)
 }
 
 /**
- * Where a server listens on all networks, this machine's own is one; and PouchDB understands no IPv6 address.
- * @returns without the slash at the end
+ * Replaces an address of all networks with 127.0.0.1, since PouchDB cannot use IPv6 addresses.
+ * @returns the address without the slash at the end
  */
 export function reachable(base: string): string {
   const place = base.trim().replace(/\/$/, '')
@@ -124,11 +124,11 @@ function readable(text: string): Address {
 }
 
 /**
- * The passphrase that encrypts the notes. It is made for a vault that nobody can have put notes into; any other has one
- * already, which the server does not know.
- * @param isPassword the address is made of a password, and can be had again at any time
- * @returns null: it is not known
- * @throws Error when it is needed and nobody can be asked
+ * Finds the passphrase that encrypts the notes. A new vault gets a new one; any other may have one already, which the
+ * server does not know.
+ * @param isPassword whether the address has the account's password, so that it can be printed again at any time
+ * @returns null: unknown
+ * @throws Error if it is needed and there is no terminal
  */
 async function encryptionOf(
   { passphraseFile }: VaultCommand,
@@ -150,7 +150,7 @@ async function encryptionOf(
   )
 }
 
-/** Where the database was deleted to begin anew, its devices still have the passphrase that they had. */
+/** If the database was deleted and created again, its devices still have their old passphrase. */
 function isNewVault({ documents, hasMembers, devices }: VaultState): boolean {
   return documents === null ? devices.length === 0 : documents === 0 && !hasMembers
 }

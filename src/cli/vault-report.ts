@@ -1,4 +1,4 @@
-/** What `settee vault add` and `settee setup` say. */
+/** The output of `settee vault add` and `settee setup`. */
 import { encode, renderUnicodeCompact } from 'uqr'
 import { type Address, parseAddress } from '../core/address.ts'
 import { shown } from '../core/errors.ts'
@@ -18,7 +18,7 @@ export interface VaultReport {
   readonly device: string | null
   readonly state: VaultState
   readonly outcome: VaultOutcome
-  /** null: the device had a token before, which nobody can be told again. */
+  /** null: the device has a token already, which cannot be shown again. */
   readonly address: Address | null
   /** The address without credentials. */
   readonly url: string
@@ -147,7 +147,7 @@ function isOfAnotherApp(app: App, { documents, hasLiveSync }: VaultState): boole
   return app === 'livesync' && !hasLiveSync && (documents ?? 0) > 0
 }
 
-/** What will stand in the way of a device. */
+/** Notes about what will keep a device from syncing. */
 function notesOf({ command, state, outcome, url }: VaultReport): string[] {
   const notes: string[] = []
   const place = parseAddress(url, { mobile: command.app !== 'pouchdb' })
@@ -190,21 +190,19 @@ function notesOf({ command, state, outcome, url }: VaultReport): string[] {
   return notes
 }
 
-// QR codes on a terminal, for the camera of a phone.
-
-/** Modules of rest around the code, which cameras need, the more so where the terminal is dark; ISO 18004. */
+/** Empty modules around the code, which cameras need, above all on dark terminals; ISO 18004. */
 const BORDER = 4
-/** Bright white on black, whatever the terminal's own colours are: a code in the colours of its negative is not read by all. */
+/** Bright white on black, whatever the terminal's colours, because not all cameras read an inverted code. */
 const COLOURS = '\u001b[40;97m'
 const RESET = '\u001b[0m'
 
-/** The widest code that is tried: that of 2,331 bytes. */
+/** Bytes of the largest code that is tried. */
 const MAX_BYTES = 2331
 
 /**
- * Two modules in each character.
- * @param columns how wide the terminal is; the lines of a code that is wider would be broken
- * @returns lines; or how many columns it takes, or `too long`
+ * Draws a QR code with two modules in each character.
+ * @param columns the width of the terminal
+ * @returns the lines of the code; or the columns that it needs, null if the text is too long
  */
 export function qrCode(
   text: string,

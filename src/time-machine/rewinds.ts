@@ -1,4 +1,4 @@
-/** The rewinds of a server: one at a time for a database, and how far each is. */
+/** The rewinds of a server: one at a time for each database, with their progress. */
 import { CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
 import type { RewindCounts, RewindRequest } from '../documents/time-machine/time-machine-calls.ts'
@@ -16,7 +16,7 @@ interface RewindTask {
   readonly updatedAt: number
 }
 
-/** What a line of a rewind may say of how far it is. */
+/** The members of a rewind's lines that show its progress. */
 export interface RewindLine {
   readonly documents?: number
   readonly done?: true
@@ -43,8 +43,8 @@ export class Rewinds {
   }
 
   /**
-   * Runs a rewind for as long as its lines are read: whoever stops reading ends it after the documents at hand, and
-   * may ask again, since what is as it was is not written twice.
+   * Runs a rewind as long as its lines are read. If the caller stops reading, it ends after the current documents; it can
+   * be repeated, since restored documents are not written again.
    * @throws no_database; conflict while another one of the database is under way; and as `Database.rewind`
    */
   async *run(user: UserCtx, name: string, request: RewindRequest): AsyncGenerator<Uint8Array> {
@@ -78,7 +78,7 @@ export class Rewinds {
     const done = progress?.looked_at ?? task.done
     const total = Math.max(documents ?? task.total, done, 1)
     running.task = { ...task, done, total, updatedAt: seconds() }
-    // Whoever has read this may ask for the next one.
+    // After this line the caller may start the next rewind.
     if (isDone || error !== undefined) this.#end(running)
   }
 
@@ -88,7 +88,7 @@ export class Rewinds {
     if (this.#tasks.get(incarnation) === running) this.#tasks.delete(incarnation)
   }
 
-  /** The server stops: those under way end after the documents at hand, and may be asked for again. */
+  /** For a server that stops: rewinds under way end after their current documents, and can be repeated. */
   close(): void {
     this.#isOver = true
   }
@@ -103,7 +103,7 @@ function seconds(): number {
   return Math.floor(Date.now() / 1000)
 }
 
-/** How far it is stands in the last line of each chunk. */
+/** The last line of each chunk has the progress. */
 function lastLine(chunk: Uint8Array): RewindLine {
   const end = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength).lastIndexOf('\n', -2)
   return JSON.parse(new TextDecoder().decode(chunk.subarray(end + 1))) as RewindLine

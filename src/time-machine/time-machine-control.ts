@@ -1,4 +1,4 @@
-/** What the command line may ask of the time machine; controls.ts. */
+/** The control commands of the time machine. */
 import { CouchError, ERRORS, type ErrorName } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
 import type { RewindCounts, VersionChoice } from '../documents/time-machine/time-machine-calls.ts'
@@ -33,7 +33,7 @@ interface RewindOrder {
 
 export interface RewindResult {
   readonly counts: RewindCounts
-  /** What came of documents that are not as they were, up to {@link MAX_ROWS} of them. */
+  /** The results of the documents that differed, up to {@link MAX_ROWS} of them. */
   readonly rows: readonly RewindLine[]
   readonly isWhole: boolean
 }
@@ -45,15 +45,15 @@ interface RewindProgress {
 
 export interface TimeMachineControl {
   /**
-   * The answer of `GET history`; of a whole database all documents are looked at, if need be, until there are as many
-   * rows as asked for. @throws no_database, not_found, bad_request
+   * The answer of `GET history`. For a whole database it reads documents until there are enough rows.
+   * @throws no_database, not_found, bad_request
    */
   readHistory(query: HistoryQuery): Promise<object>
   /** The JSON text of a version, attachments as stubs. @throws no_database, not_found, bad_request */
   readVersion(query: VersionQuery): Promise<{ readonly text: string }>
   /**
-   * @param gone whoever asked does not wait for it any more: it ends after the documents at hand
-   * @throws no_database, bad_request, conflict; and what the rewind broke off with
+   * @param gone aborts when the caller has gone; the rewind then ends after its current documents
+   * @throws no_database, bad_request, conflict; and as the rewind
    */
   rewindDatabase(
     order: RewindOrder,
@@ -91,7 +91,7 @@ export function localTimeMachineControl(
       let left = 0
       for await (const line of linesOf(lines)) {
         if (gone?.aborted) break
-        // A document's line may say why that one was refused.
+        // A line with an id only reports the refusal of this document.
         if (line.error !== undefined && line.id === undefined) throw brokenOff(line)
         if (line.done && line.counts) return { counts: line.counts, rows, isWhole: left === 0 }
         documents = line.documents ?? documents
@@ -110,7 +110,7 @@ interface OverwrittenAnswer {
   readonly bookmark: string | null
 }
 
-/** One call looks at some of the documents only, and may find nothing among them. */
+/** One call reads only some of the documents, and may return no rows. */
 async function overwrittenIn(
   handle: Pick<DatabaseHandle, 'overwritten'>,
   { limit, ...query }: Omit<HistoryQuery, 'database' | 'id'>,
@@ -130,7 +130,7 @@ function objectOf(bytes: Uint8Array): object {
   return JSON.parse(new TextDecoder().decode(bytes)) as object
 }
 
-/** A chunk is made of whole lines. */
+/** Each chunk has whole lines. */
 async function* linesOf(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<RewindLine> {
   for await (const chunk of chunks) {
     for (const line of new TextDecoder().decode(chunk).split('\n')) {

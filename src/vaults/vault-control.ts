@@ -1,4 +1,4 @@
-/** What the command line may ask about vaults, and what is needed to answer. */
+/** The control commands of vaults, and the checks before a vault is created. */
 import { readUser, userAccount } from '../auth/accounts.ts'
 import { verifyPassword } from '../auth/password.ts'
 import type { TokenMaker } from '../auth/tokens.ts'
@@ -15,22 +15,22 @@ export interface VaultQuery {
   readonly account: string
 }
 
-/** What is there of a vault. */
+/** The current state of a vault. */
 export interface VaultState {
-  /** Documents that are not deleted; null: there is no such database. */
+  /** Documents that are not deleted; null: the database does not exist. */
   readonly documents: number | null
   /** Whether its security object names anybody. */
   readonly hasMembers: boolean
-  /** Whether Obsidian LiveSync has been at work there. */
+  /** Whether Obsidian LiveSync has used the database. */
   readonly hasLiveSync: boolean
   readonly hasAccount: boolean
   /** The names of the account's tokens. */
   readonly devices: readonly string[]
-  /** Names of server admins, also of one that the environment makes at the next start. */
+  /** Names of server admins, including one that the environment creates at the next start. */
   readonly admins: readonly string[]
   /** Where the server listens; null: none runs. */
   readonly listening: string | null
-  /** By which address it is reached where it listens, or would by its configuration, with a slash at the end. */
+  /** The server's address, or the one of its configuration if it is stopped, with a slash at the end. */
   readonly url: string
   readonly isHosted: boolean
   /** The data folder, absolute. */
@@ -40,29 +40,29 @@ export interface VaultState {
 export interface VaultOrder extends VaultQuery {
   /** The token to make; null: the account's password is used instead. */
   readonly device: string | null
-  /** Of a new account, and the one that an account must have that is there; null: none, and whichever it has. */
+  /** Password of a new account, which an existing account must have, too; null: no check, and no password. */
   readonly password: string | null
-  /** Makes a new token in the place of one of this name. */
+  /** Whether to replace an existing token of this name. */
   readonly renew: boolean
   readonly mobileFilter: boolean
   /** Writes the keys of the configuration that Obsidian LiveSync looks at. */
   readonly liveSync: boolean
 }
 
-/** `differs`: there is another, which was left as it is; `closed`: it was open to everybody before. */
+/** `differs`: another one exists and was left unchanged; `closed`: it was open to everyone before. */
 export type StepOutcome = 'made' | 'there' | 'changed' | 'differs' | 'closed'
 
 export interface VaultOutcome {
   readonly account: StepOutcome
   readonly database: StepOutcome
   readonly security: StepOutcome
-  /** null: not asked for. */
+  /** null: not requested. */
   readonly filter: StepOutcome | null
-  /** `section/key` of what was changed in the configuration. */
+  /** `section/key` of each changed setting. */
   readonly settings: readonly string[]
-  /** `section/key` of what is not as LiveSync's check of this account wants it, and was not this vault's to change. */
+  /** `section/key` of each setting that LiveSync's check will complain about and that this command may not change. */
   readonly faults: readonly string[]
-  /** null: not asked for. */
+  /** null: not requested. */
   readonly token: StepOutcome | null
   /** Of a token that was made. */
   readonly secret: string | null
@@ -94,9 +94,7 @@ export interface VaultServices {
   ownerOf(database: string): string | undefined
 }
 
-// What is looked at before any part of a vault is made, so that who is refused leaves nothing half done.
-
-/** @throws as `VaultControl.addVault`, for all that can be known before */
+/** Checks everything before any part is created. @throws as `VaultControl.addVault` */
 export async function checkOrder(services: VaultServices, order: VaultOrder): Promise<void> {
   checkDatabaseName(order.database)
   if (services.config.isHosted) await checkHosted(services, order)
@@ -121,7 +119,7 @@ async function checkHosted(services: VaultServices, order: VaultOrder): Promise<
     )
   }
   if (!databases.names().includes(database) || !isGuest(services, order)) return
-  // Names are one for all tenants: two who call their notes alike are not to find themselves in one database.
+  // All tenants share one name space, so two tenants with the same name must not get one database.
   const security = await databases.get(database).security()
   if (databaseRole({ name: account, roles: [] }, security) !== 'none') return
   throw new CouchError(
@@ -131,7 +129,7 @@ async function checkHosted(services: VaultServices, order: VaultOrder): Promise<
   )
 }
 
-/** @returns whether the account has a place in the database only as far as its owner gives it one */
+/** @returns whether the account is not the owner of the database, in hosted mode */
 export function isGuest(
   { config, ownerOf }: Pick<VaultServices, 'config' | 'ownerOf'>,
   { database, account }: Pick<VaultOrder, 'database' | 'account'>,
@@ -169,12 +167,10 @@ export async function userText(databases: Databases, name: string): Promise<stri
   return readUser(databases.get(databases.usersDatabase), name)
 }
 
-// Where devices reach a server, as far as it can tell by itself.
-
 /** A server's own addresses, each with a slash at the end. */
 interface Listening {
   readonly url: string
-  /** By its own TLS; null: it speaks none. */
+  /** With its own TLS; null: it has none. */
   readonly secureUrl: string | null
 }
 
@@ -186,9 +182,9 @@ export function isThisMachine(host: string): boolean {
 }
 
 /**
- * Where settee speaks TLS itself, by TLS, since phones take nothing else: under a name of its certificate, the only
- * ones under which clients trust it. Where that names none that leads to where it listens, without.
- * @param listening null: none runs, and the configuration says where it would
+ * Finds the server's own address. With its own TLS, it is https under a name of the certificate, since phones require
+ * both. If no name of the certificate fits, it is http.
+ * @param listening null: no server runs, so the configuration decides
  * @returns with a slash at the end
  */
 export async function ownUrl(config: Config, listening: Listening | null): Promise<string> {

@@ -1,6 +1,6 @@
 /**
- * Vaults for the command line: a database for one note app, an account that may do nothing else, and the token of a
- * device. Each step looks first whether it was done before, so that the same command twice comes to the same end.
+ * Creates vaults: a database for one note app, an account that can use only this database, and the token of a device.
+ * Each step first checks whether it is done already, so that a command can be repeated.
  */
 import { dirname } from 'node:path'
 import type { Operator } from '../auth/operator.ts'
@@ -33,15 +33,15 @@ import {
   type VaultState,
 } from './vault-control.ts'
 
-/** Commands that wait for another to be done with its vault. */
+/** Commands that may wait for another one. */
 const WAITING = 16
 
-/** @returns what works on the databases that are open in this process */
+/** @returns the commands, on the databases that are open in this process */
 export function localVaultControl(
   services: VaultServices,
   operator: Pick<Operator, 'addAccount'>,
 ): VaultControl {
-  // Two that let somebody into the same database would each write the list that they have read.
+  // Two commands for the same database would overwrite each other's list of members.
   const limiter = new Limiter(1, WAITING)
   return {
     readVault: (query) => readVault(services, query),
@@ -56,7 +56,7 @@ async function addVault(
 ): Promise<VaultOutcome> {
   await checkOrder(services, order)
   const { databases, tokenMaker } = services
-  // First, since a local.ini that cannot be written is the likeliest to fail.
+  // First, because writing local.ini is the step that is most likely to fail.
   const keys = order.liveSync ? await setKeys(services, order.account) : { settings: [], faults: [] }
   const account = await makeAccount(services, operator, order)
   const database = await makeDatabase(services, order)
@@ -182,12 +182,9 @@ async function makeToken(
   return { token: isThere ? 'changed' : 'made', secret: await maker.make(account, device) }
 }
 
-// What a vault's database says of who may come in and of what mobile devices leave out. Pure.
-
 /**
- * A security object that lets an account in, as an admin of the database alone; whoever it lets in already it goes on
- * letting in.
- * @returns null: it does so already
+ * Adds an account to a security object, as a member and admin of this database. Existing members stay.
+ * @returns null: the account has access already
  */
 export function withAccess(security: SecurityObject | null, account: string): SecurityObject | null {
   const { admins, members = security?.readers as SecurityList | undefined, ...others } = security ?? {}
@@ -202,8 +199,8 @@ function withName({ names = [], roles = [], ...others }: SecurityList = {}, name
 
 /**
  * The design document with the mobile filter.
- * @param before the one that is there; null: none
- * @returns what to store; or what was found: the filter, or another of its name, which is for its owner to change
+ * @param before the existing document; null: none
+ * @returns the document to store; `there`: it has the filter already; `differs`: it has another one, which stays
  */
 export function withMobileFilter(
   before: Readonly<Record<string, unknown>> | null,
@@ -215,7 +212,7 @@ export function withMobileFilter(
   return isSame ? 'there' : 'differs'
 }
 
-/** Without what may differ between two that do the same: space, quotes, and semicolons at the end. */
+/** Removes differences without a meaning: white space, quotes and semicolons. */
 function plain(source: string): string {
   return source.replace(/[\s;]/g, '').replaceAll('"', "'")
 }
