@@ -1,6 +1,6 @@
 /**
- * Restoring databases so that the devices that sync with them notice, compare what they have, and bring back what was
- * lost (docs/decisions/0024). Everything is checked before anything is replaced, and what is replaced is kept.
+ * Restores databases so that the devices that sync with them notice, and send again what the backup lacks
+ * (docs/decisions/0024). Everything is checked before anything is replaced, and replaced files are kept.
  */
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
@@ -15,9 +15,9 @@ import { type BackupFile, type BackupManifest, isBackupId, readManifest } from '
 interface RestoreRequest {
   /** A backup's id, or the absolute path of its folder or of a single file of a database. */
   readonly backup: string
-  /** Of these alone; null: of all that it has. */
+  /** Names of databases; null: all databases of the backup. */
   readonly databases: readonly string[] | null
-  /** The name under which the only one is restored; null: its own. */
+  /** A new name for the only database; null: its own. */
   readonly as: string | null
 }
 
@@ -27,14 +27,14 @@ interface RestoredDatabase {
   readonly from: string
   readonly doc_count: number
   readonly update_seq: number
-  /** Where the database is kept that had the name; null: none had. */
+  /** Where the replaced database is kept; null: none was replaced. */
   readonly kept: string | null
 }
 
 export interface RestoreOutcome {
   readonly backup: string
   readonly restored: readonly RestoredDatabase[]
-  /** Databases that are there and not in the backup; nothing was done to them. */
+  /** Existing databases that the backup lacks; they are unchanged. */
   readonly untouched: readonly string[]
 }
 
@@ -48,9 +48,10 @@ export interface RestoreProgress {
 
 export interface RestoreControl {
   /**
-   * Puts databases back to what they were in a backup, or makes new ones of them.
-   * @param gone whoever asked does not wait any more: as long as nothing is replaced, nothing will be
-   * @throws not_found, bad_request, illegal_database_name; file_exists for the new name of a database; what went wrong after some were restored says which
+   * Restores databases from a backup, or creates new databases from it.
+   * @param gone aborts when the caller has gone; if nothing is replaced yet, nothing will be
+   * @throws not_found, bad_request, illegal_database_name; file_exists for a new name that is taken. A failure after some
+   *   databases were restored names these
    */
   restore(
     argument: RestoreRequest,
@@ -58,7 +59,7 @@ export interface RestoreControl {
     gone?: AbortSignal,
   ): Promise<RestoreOutcome>
   /**
-   * Lets databases begin anew whose files were put back by hand; null: all.
+   * Makes devices notice that database files were restored by hand; null: all databases.
    * @throws no_database
    */
   adopt(argument: {
@@ -113,7 +114,7 @@ function chooseCopies(
   { databases, as }: RestoreRequest,
 ): CopyToRestore[] {
   const [only] = copies
-  // A file is what it is named, or what it is called here.
+  // A single file is restored under the given name, or else under its own.
   if (whole === null && only !== undefined && databases?.length === 1)
     return [named(only, as ?? databases[0])]
   const missing = databases?.find((name) => !copies.some((copy) => copy.name === name))
@@ -132,7 +133,7 @@ function named(copy: Copy, as: string | null | undefined): CopyToRestore {
   return { ...copy, as: name }
 }
 
-/** How far a restore is: each file is read twice, once for its checksum and once to be prepared. */
+/** The progress of a restore, which reads each file twice: for its checksum, and to prepare it. */
 class RestoreMeter {
   readonly #tell: (progress: RestoreProgress) => void
   readonly #total: number
@@ -205,23 +206,21 @@ function partialFailure(restored: readonly RestoredDatabase[], name: string, cau
   return new CouchError('internal_server_error', reason, { cause })
 }
 
-// What there is to restore from: a backup, or one file of a database.
-
 /** A copy of a database. */
 interface Copy {
   readonly name: string
   /** Absolute. */
   readonly path: string
   readonly bytes: number
-  /** null: nobody has noted what it was. */
+  /** null: unknown. */
   readonly sha256: string | null
 }
 
 export interface RestoreSource {
-  /** As it is told to people. */
+  /** For messages. */
   readonly id: string
   readonly copies: readonly Copy[]
-  /** What the backup has beside databases; null: a single file. */
+  /** The whole backup; null: a single file. */
   readonly whole: { readonly folder: string; readonly manifest: BackupManifest } | null
 }
 
@@ -259,7 +258,7 @@ export function pathIn(folder: string, file: string): string {
   return join(folder, ...parts)
 }
 
-/** A file that was kept, or copied by hand, is named after its database: `notes.sqlite`, `notes.2026-11-22T….sqlite`. */
+/** A kept file, or one copied by hand, is named after its database: `notes.sqlite`, `notes.2026-11-22T….sqlite`. */
 function sourceOfFile(path: string, bytes: number): RestoreSource {
   const name = databaseOfFileName(basename(path).replace(/\..*$/, ''))
   if (name === null) throw new CouchError('bad_request', `${path} is not named after a database.`)
@@ -267,9 +266,9 @@ function sourceOfFile(path: string, bytes: number): RestoreSource {
 }
 
 /**
- * Holds a file against what the manifest says of it.
- * @param onBytes told how many more were read
- * @throws bad_request when it is another
+ * Compares a file with its entry in the manifest.
+ * @param onBytes called with the number of bytes of each chunk
+ * @throws bad_request if they differ
  */
 export async function checkFile(
   path: string,

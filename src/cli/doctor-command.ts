@@ -1,4 +1,4 @@
-/** `settee doctor`: what the apps meet at an address, and what to change. */
+/** `settee doctor`: runs the checks, and prints the findings. */
 import { readFile } from 'node:fs/promises'
 import { isIP } from 'node:net'
 import { platform, release } from 'node:os'
@@ -13,7 +13,7 @@ import { runChecks } from '../doctor/run-checks.ts'
 import type { DoctorCommand } from './doctor-arguments.ts'
 import { readPassword } from './prompts.ts'
 
-/** @returns the exit code: 1 when something is wrong, or nothing could be looked at */
+/** @returns the exit code: 1 if something is wrong, or the checks could not run */
 export async function runDoctorCommand(command: DoctorCommand): Promise<number> {
   try {
     const address = command.address ?? (await readAddress())
@@ -41,7 +41,7 @@ async function run(command: DoctorCommand, address: string, ca: string | undefin
   return isWell(findings) ? 0 : 1
 }
 
-/** The same bounds as of a password, and its words put right. */
+/** Reads the address with the limits of a password; error messages name the address. */
 async function readAddress(): Promise<string> {
   try {
     return await readPassword(process.stdin)
@@ -58,12 +58,10 @@ async function readCertificates(file: string): Promise<string> {
   return text
 }
 
-// How findings are shown: to people, to programs, and to be pasted where others read it.
-
 const WORDS: Readonly<Record<State, string>> = { fine: 'fine', note: 'note', wrong: 'WRONG', skipped: '-' }
 const NAME_WIDTH = 11
 
-/** A line for a finding, and one for each of several cures. */
+/** @returns a line for the finding, and one for each cure if there are several */
 export function linesOf({ state, name, text, cures }: Finding): string {
   const head = `${WORDS[state].padEnd(5)}  ${name.padEnd(NAME_WIDTH)}  ${oneLine(text)}`
   const [only] = cures
@@ -94,12 +92,12 @@ export function summaryOf(findings: readonly Finding[], ms: number): string {
 export function jsonOf(text: string, findings: readonly Finding[], ms: number): string {
   const found = parseAddress(text)
   const address = found.ok ? found.address.url : null
-  const told = findings.map(({ name, state, text, cures }) => ({ name, state, text: oneLine(text), cures }))
-  return `${JSON.stringify({ address, ok: isWell(findings), ms: Math.round(ms), findings: told })}\n`
+  const shown = findings.map(({ name, state, text, cures }) => ({ name, state, text: oneLine(text), cures }))
+  return `${JSON.stringify({ address, ok: isWell(findings), ms: Math.round(ms), findings: shown })}\n`
 }
 
 /**
- * For an issue or a forum: what was found without the names of host, database and account, and without addresses.
+ * A report for an issue or a forum, without the names of host, database and account and without IP addresses.
  * @param text the address as it was given
  * @param version of settee
  */
@@ -113,10 +111,10 @@ export function reportOf(text: string, findings: readonly Finding[], version: st
 
 const IPV4 = /(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\d)/g
 const IPV6 = /(?<![\w:])(?:[0-9a-f]{0,4}:){2,7}[0-9a-f]{0,4}(?![\w:])/gi
-/** Stands in advice for everybody, as loopback does, and tells nothing of anybody. */
+/** Is part of the advice, and like loopback identifies nobody. */
 const ANY = '0.0.0.0'
 
-/** Of the names that a certificate is for, and of addresses that a server says. */
+/** Names in a certificate, and hosts of URLs in a server's texts. */
 const ALTERNATIVE = /(?<=\bDNS:)[^\s,]+/g
 const URL_HOST = /(?<=\bhttps?:\/\/)\w[^\s/:"',]*/g
 
@@ -128,7 +126,7 @@ function mask(finding: Finding, { host, database, username }: Address): string {
     ...(username === undefined ? [] : ([[username, '<user>']] as [string, string][])),
     ...(finding.names ?? []).map((name): [string, string] => [name, '<name>']),
   ]
-  // Longer ones first: one may be part of another.
+  // Longer names first, because one may contain another.
   const byLength = names.filter(([name]) => name !== '').sort(([a], [b]) => b.length - a.length)
   let masked = linesOf(finding)
   for (const [name, by] of byLength) {
@@ -143,7 +141,7 @@ function mask(finding: Finding, { host, database, username }: Address): string {
   return masked.replaceAll(IPV4, address).replaceAll(IPV6, address)
 }
 
-/** @returns the domain in which the host's neighbours are: their names tell whose it is as well; null: none */
+/** @returns the host's parent domain, whose names identify the owner as well; null: none */
 function parentOf(host: string): string | null {
   const [, ...parent] = host.split('.')
   return isIP(host) !== 0 || isLoopback(host) || parent.length < 2 ? null : parent.join('.')

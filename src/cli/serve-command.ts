@@ -18,22 +18,22 @@ export async function runServeCommand(
   await runUntilSignalled(() => startServer({ dataDir, env, flags }))
 }
 
-/** What can be stopped once it has started. */
+/** A server that has started. */
 export interface Running {
   close(): Promise<void>
-  /** Reads the configuration anew, and tells the log how that went. */
+  /** Reloads the configuration, and logs the result. */
   reload?(): Promise<void>
-  /** Tells the log why the process is about to end. */
+  /** Logs why the process is about to end. */
   fatal?(fault: unknown): void
 }
 
-/** The process, as far as starting and stopping touch it. */
+/** The parts of the process that starting and stopping need. */
 export interface Host {
-  /** At SIGTERM and SIGINT, and when the terminal that it was started on goes away. */
+  /** Calls back at SIGTERM and SIGINT, and when the terminal closes. */
   onSignal(listener: () => void): void
-  /** At SIGHUP that somebody sent. */
+  /** Calls back at a SIGHUP that was sent on purpose. */
   onHangUp?(listener: () => void): void
-  /** At an exception that nobody caught, or a rejection that nobody handled: a fault of settee. */
+  /** Calls back at an uncaught exception or unhandled rejection. */
   onFault?(listener: (fault: unknown) => void): void
   /** Prints a line for the operator. */
   error(line: string): void
@@ -46,13 +46,13 @@ interface LifecycleOptions {
   readonly graceMs?: number
 }
 
-/** Ctrl-C below `npm start` arrives twice at the same moment: from the terminal, and passed on by npm. */
+/** Under `npm start`, Ctrl-C arrives twice at the same moment: from the terminal and from npm. */
 const SAME_SIGNAL_MS = 250
 
-// What nohup has started has no stream of the terminal left, and is to outlive it.
+// A process under nohup has no stream of the terminal, and must outlive it.
 const STARTED_ON_TERMINAL = [0, 1, 2].some((stream) => isatty(stream)) && hasTerminal()
 
-/** A closed terminal sends SIGHUP as well, and who closes it means the server to end with it. */
+/** A closed terminal sends SIGHUP, too, and then the server must stop. */
 function hasLostTerminal(): boolean {
   return STARTED_ON_TERMINAL && !hasTerminal()
 }
@@ -86,17 +86,17 @@ const PROCESS: Host = {
   error: (line) => console.error(line),
   exit: (code) => {
     if (!hasLostTerminal()) process.exit(code)
-    // Node aborts when it cannot give a terminal back as it found it; the signal ends it without a trial.
+    // Node aborts if it cannot reset the terminal; the signal ends it before it tries.
     process.removeAllListeners('SIGHUP')
     process.kill(process.pid, 'SIGHUP')
   },
 }
 
 /**
- * Starts something and stops it at SIGTERM or SIGINT: exit code 0 when it closed, 1 when it did not start, did not
- * close in time, or a second signal came. SIGHUP has it read its configuration anew. A fault that nobody has caught ends
- * it with exit code 1: what is in memory is not to be trusted any more, but what can be closed in order is.
- * @returns when it has started, or has failed to
+ * Runs a server until SIGTERM or SIGINT. The exit code is 0 after a clean stop, and 1 if the server did not start, did
+ * not stop in time, or got a second signal. SIGHUP reloads the configuration. After an uncaught fault the memory may be
+ * corrupt, so the server stops with exit code 1, and closes what it can.
+ * @returns when it has started, or failed to start
  */
 export async function runUntilSignalled(
   start: () => Promise<Running>,
@@ -140,7 +140,7 @@ async function stop(started: Promise<Running>, host: Host, graceMs: number, code
     host.error(`settee did not stop within ${graceMs / 1000} s and exits now.`)
     host.exit(1)
   }, graceMs)
-  const running = await started.catch(() => null) // its failure is reported where it is awaited
+  const running = await started.catch(() => null) // the caller reports its failure
   try {
     await running?.close()
     if (running) host.exit(code)
@@ -152,17 +152,17 @@ async function stop(started: Promise<Running>, host: Host, graceMs: number, code
   }
 }
 
-// How V8 and glibc are to use memory. Both read it when a process starts, so the process begins anew with it: in its own
-// place, with the same number, after some 30 ms.
+// Memory settings for V8 and glibc. Both read them when a process starts, so the process restarts with them: by execve,
+// with the same process id, in about 30 ms.
 
-/** Half of the main thread's room for young objects, in MB: V8 lets it grow to 64, and keeps that under load. */
+/** Size of a semi-space of the main thread, in MB: V8 lets it grow to 64 MB, and keeps that under load. */
 const SEMI_SPACE = '--max-semi-space-size'
 const SEMI_SPACE_MB = 8
 
 /**
- * From which size on glibc takes a piece of memory from the system for itself, and how much free memory it keeps at the
- * end of each arena, in bytes. Without them it learns both from the largest piece that was ever freed: after one body of
- * 8 MB it keeps up to 16 MB for each of some ten threads.
+ * The size in bytes above which glibc maps memory separately, and the free bytes that it keeps at the end of each arena.
+ * Without these it adapts both to the largest block ever freed: after a body of 8 MB it keeps up to 16 MB for each of
+ * about ten threads.
  */
 const GLIBC: Readonly<Record<string, string>> = {
   MALLOC_MMAP_THRESHOLD_: '1048576',
@@ -176,8 +176,8 @@ interface Started {
 }
 
 /**
- * What a process is to be started with instead, for it to use less memory. What whoever started it has chosen stays.
- * @returns null when it was started so
+ * Adds memory settings to those of a process, unless the user has chosen some.
+ * @returns null if the process has such settings already
  */
 export function memorySettings({ execArgv, env }: Started): Started | null {
   const flags = [...execArgv, env.NODE_OPTIONS ?? ''].join(' ')
@@ -186,7 +186,7 @@ export function memorySettings({ execArgv, env }: Started): Started | null {
   return { execArgv: [...execArgv, `${SEMI_SPACE}=${SEMI_SPACE_MB}`], env: { ...env, ...GLIBC } }
 }
 
-/** Begins the command line anew with settings for memory; returns where it runs with them, or the system cannot do it. */
+/** Restarts the process with memory settings; returns if it has them already, or the system has no execve. */
 function restartWithMemorySettings(): void {
   const wanted = memorySettings(process)
   // Node 22.15 has it, and Windows does not.

@@ -1,4 +1,4 @@
-/** `settee export` and `settee import`: a database as a file of couchbackup's. */
+/** `settee export` and `settee import`: a database as a couchbackup file. */
 import { once } from 'node:events'
 import {
   chmodSync,
@@ -36,7 +36,7 @@ export async function runTransferCommand(command: TransferCommand, env: NodeJS.P
   }
 }
 
-/** Files are opened before root becomes the owner of the data folder, who may not reach them. */
+/** Opens the file before root switches to the owner of the data folder, who may have no access to it. */
 async function exportTo({ database, to, data }: Named<'export'>, env: NodeJS.ProcessEnv): Promise<number> {
   const isFile = to !== STANDARD
   const { target, stay } = isFile ? openRemovable(to) : { target: process.stdout, stay: () => undefined }
@@ -57,7 +57,7 @@ async function exportTo({ database, to, data }: Named<'export'>, env: NodeJS.Pro
   }
 }
 
-/** A new file that is removed by a signal from its first moment on: signals are heard in a later turn than this one. */
+/** Creates a file that a signal removes. Signals are handled in a later turn, so none is missed. */
 function openRemovable(path: string): { readonly target: Writable; readonly stay: () => void } {
   const stay = removedWhenBrokenOff(path)
   try {
@@ -70,7 +70,7 @@ function openRemovable(path: string): { readonly target: Writable; readonly stay
 
 const BREAKING_OFF = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 
-/** Half an export is none. @returns what ends it */
+/** Removes a partial export at a signal. @returns a function that ends this */
 function removedWhenBrokenOff(path: string): () => void {
   const leave = (signal: NodeJS.Signals) => {
     rmSync(path, { force: true })
@@ -93,7 +93,7 @@ function openNew(path: string): number {
 }
 
 async function pour(socket: Socket, target: Writable, name: string): Promise<void> {
-  // The standard output is not closed: others may write to it.
+  // Standard output stays open, because others may write to it.
   const end = target !== process.stdout
   if (name.endsWith('.gz')) await pipeline(socket, createGzip(), target, { end })
   else await pipeline(socket, target, { end })
@@ -131,7 +131,7 @@ async function feed(source: Readable, socket: Socket, name: string): Promise<voi
 }
 
 interface Transfer<Outcome> {
-  /** Bytes of the file, as far as they are known before. */
+  /** Size of the file in bytes; null: unknown. */
   readonly bytes?: number | null
   /** Moves the file's bytes between the file and the server. */
   pump(socket: Socket): Promise<void>
@@ -140,7 +140,7 @@ interface Transfer<Outcome> {
 
 type Controls = Parameters<Parameters<typeof withControl>[2]>[0]
 
-/** What was asked and the bytes go side by side; of two failures the server's says more. */
+/** Runs the command and moves the bytes at the same time. Of two failures the server's says more. */
 async function transfer<Outcome>(
   data: string | undefined,
   env: NodeJS.ProcessEnv,
@@ -167,7 +167,7 @@ async function transfer<Outcome>(
   })
 }
 
-/** Rejects when the file cannot be read or written; that the server has closed the socket is no failure of its own. */
+/** Rejects if the file cannot be read or written. A socket that the server closed is not a failure of its own. */
 function failureOf(pumped: Promise<void>): Promise<never> {
   return new Promise((_, reject) => {
     pumped.catch((error: NodeJS.ErrnoException) => {
@@ -182,13 +182,12 @@ function countsLine(documents: number, deleted: number): string {
   return `${documents} documents, ${deleted} deleted documents`
 }
 
-/** On the standard error: the standard output may be the file. */
+/** Prints to standard error, because standard output may be the file. */
 function say(line: string): void {
   console.error(oneLine(line))
 }
 
-// The socket over which the bytes of a file go between a command and the server.
-
+/** The socket that carries the bytes of a file between a command and the server. */
 interface TransferSocket {
   readonly path: string
   /** The first connection that comes; others are refused. */
@@ -196,7 +195,7 @@ interface TransferSocket {
   close(): void
 }
 
-/** @param dataDir absolute @throws when there can be no socket */
+/** @param dataDir absolute @throws if the socket cannot be created */
 async function listenForOne(dataDir: string): Promise<TransferSocket> {
   const { path, remove } = placeFor(dataDir)
   const server = createServer({ allowHalfOpen: true })
@@ -220,8 +219,8 @@ async function listenForOne(dataDir: string): Promise<TransferSocket> {
 }
 
 /**
- * In the data folder, which a server that is shut in may reach and nobody else; where its path is too long for a
- * socket, no server listens there, and what is asked is done by this very process.
+ * Chooses the data folder, the only place that a sandboxed server can reach. If its path is too long for a socket, no
+ * server listens there, and this process runs the command itself.
  */
 function placeFor(dataDir: string): { readonly path: string; remove(): void } {
   const path = join(dataDir, CONTROL_FOLDER, `file-${process.pid}`)

@@ -112,8 +112,6 @@ function listed(origins: readonly string[]): string {
   return origins.join(', ')
 }
 
-// CORS headers as browsers read them.
-
 /** Why a browser withholds an answer from a page. */
 type CorsFault =
   | { readonly kind: 'failed' | 'missing' | 'doubled' | 'star' | 'credentials' }

@@ -1,4 +1,4 @@
-/** Mass deletions that were noticed: logged loudly, and kept until somebody has looked at them. */
+/** Alarms about mass deletions: logged as warnings, and kept until they are dismissed. */
 import type { Logger } from 'pino'
 import { newUuid } from '../core/ids.ts'
 import type { MassDeletion } from '../documents/deletion-watch.ts'
@@ -6,16 +6,16 @@ import type { Catalog, DatabaseEntry, RecordWrite, ServerRecord } from '../stora
 import type { Databases } from '../threads/databases.ts'
 
 const ALARM_KIND = 'alarm'
-/** Of all databases; the oldest go. */
+/** Of all databases; the oldest are removed first. */
 const MAX_ALARMS = 200
 /** Of one database. */
 const MAX_OF_ONE = 20
 
-/** What deleted: as far as it is known. */
+/** The device that deleted, as far as it is known. */
 export interface Device {
-  /** The name of the device token; null: it came with a password, or as nobody. */
+  /** The name of the device token; null: it used a password, or no login. */
   readonly token: string | null
-  /** What it calls itself (User-Agent). */
+  /** Its User-Agent. */
   readonly client: string
   readonly address: string
 }
@@ -24,14 +24,14 @@ export interface Alarm extends MassDeletion {
   readonly id: string
   readonly database: string
   readonly incarnation: number
-  /** null: it was gone before it was looked for. */
+  /** null: unknown. */
   readonly device: Device | null
 }
 
 interface AlarmsOptions {
   readonly records: Pick<Catalog, 'readRecords' | 'writeRecords'>
   readonly logger: Pick<Logger, 'warn' | 'error'>
-  /** The number of the database of this name; undefined: there is none; null: nobody can say just now. */
+  /** The incarnation of a database; undefined: it does not exist; null: unknown at the moment. */
   incarnationOf(database: string): number | null | undefined
   /** Whether old bodies outlive a compaction (`settee/keep_days`). */
   keepsVersions(): boolean
@@ -72,7 +72,7 @@ export class Alarms {
     this.#alarms = new Map(sorted.map((alarm) => [alarm.id, alarm]))
   }
 
-  /** Takes in a mass deletion, or how far one has gone by now. */
+  /** Records a mass deletion, or its progress. */
   raise({ name, incarnation }: DatabaseEntry, found: MassDeletion, device: Device | null): void {
     const known = this.#find(incarnation, found.since)
     const id = known?.id ?? newUuid(found.since)
@@ -98,7 +98,7 @@ export class Alarms {
     )
   }
 
-  /** Forgets what is too much, and what belongs to databases that are gone. */
+  /** Removes alarms above the limits, and those of deleted databases. */
   #crowdedOut(incarnation: number): RecordWrite[] {
     const all = [...this.#alarms.values()]
     const gone = all.filter((alarm) => !this.#isCurrent(alarm))
@@ -145,22 +145,22 @@ export class Alarms {
     return true
   }
 
-  /** A fact for `_up?deep=1`: alarms are named, and make nothing fail. */
+  /** A fact for `_up?deep=1`; alarms are no fault. */
   async health(): Promise<
     readonly { readonly name: string; readonly ok: boolean; readonly count: number }[]
   > {
     return [{ name: 'alarms', ok: true, count: this.list().length }]
   }
 
-  /** Resolves when all is written down. */
+  /** Resolves when all alarms are stored. */
   async close(): Promise<void> {
     await this.#lastWrite
   }
 }
 
-/** The command that makes the documents what they were just before. */
+/** @returns the command that restores the documents to just before the deletion */
 export function undoing({ database, since }: Pick<Alarm, 'database' | 'since'>): string {
-  // Some characters of names mean something to a shell.
+  // Some characters of database names have a meaning in a shell.
   return `settee rewind '${database}' --to ${new Date(since).toISOString()}`
 }
 
@@ -168,7 +168,7 @@ function recordOf({ id, ...alarm }: Alarm): RecordWrite {
   return { kind: ALARM_KIND, key: id, value: JSON.stringify(alarm) }
 }
 
-/** @returns null for a record that is none as this version writes them */
+/** @returns null for a record that this version does not understand */
 function alarmOf({ key, value }: ServerRecord): Alarm | null {
   try {
     const alarm = JSON.parse(value) as Partial<Alarm>

@@ -1,4 +1,4 @@
-/** What CouchDB tells at `_stats`, of it all that settee counts; protocol.md 15. */
+/** CouchDB's `_stats`, as far as settee counts the same; protocol.md 15. */
 import { addHistograms, countOf, Histogram, type HistogramCounts, percentile } from '../core/histogram.ts'
 import type { ThreadReport } from '../threads/thread-stats.ts'
 import type { HttpCounts, Measurements, RequestCount } from './metric.ts'
@@ -13,7 +13,7 @@ interface Stats {
   readonly [name: string]: Stat | Stats
 }
 
-/** CouchDB has these from its start on; of others there is a stat once there was such a request. */
+/** CouchDB has these from the start; others appear with the first such request. */
 const METHODS = ['COPY', 'DELETE', 'GET', 'HEAD', 'OPTIONS', 'POST', 'PUT']
 const CODES = [
   200, 201, 202, 206, 301, 304, 400, 401, 403, 404, 405, 409, 412, 413, 415, 416, 417, 500, 503, 507,
@@ -102,8 +102,7 @@ function distribution(seconds: HistogramCounts): object {
 }
 
 /**
- * What stands at a path of the tree, down to a stat's own members.
- * @returns undefined when nothing does
+ * @returns the value at a path of the tree, down to a stat's own members; undefined: there is none
  */
 export function statAt(stats: Stats, path: readonly string[]): unknown {
   let found: unknown = stats
@@ -113,8 +112,6 @@ export function statAt(stats: Stats, path: readonly string[]): unknown {
   }
   return found
 }
-
-// What the database threads have done, all together.
 
 export function openDatabases(threads: readonly ThreadReport[]): number {
   return threads.reduce((sum, { stats }) => sum + (stats?.openDatabases ?? 0), 0)
@@ -129,8 +126,6 @@ export function commitsOf(threads: readonly ThreadReport[]): number {
 export function updatesOf(threads: readonly ThreadReport[]): number {
   return threads.reduce((sum, { stats }) => sum + (stats?.commits.updates.sum ?? 0), 0)
 }
-
-// What CouchDB counts of requests, as sums of what settee counts by route, method and status.
 
 /** Upper bounds of a request's duration, in seconds. */
 export const REQUEST_SECONDS: readonly number[] = [

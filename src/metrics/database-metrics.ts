@@ -1,4 +1,4 @@
-/** The metrics of databases and of the threads that own them. */
+/** The metrics of databases, of the threads that own them, and of tenants. */
 import { addHistograms, type HistogramCounts } from '../core/histogram.ts'
 import type { Hosted } from '../hosted/hosted.ts'
 import type { LoopDelay, ThreadReport, ThreadStats } from '../threads/thread-stats.ts'
@@ -180,11 +180,9 @@ function commitSamples(
   return first === undefined ? [] : histogramSamples(others.reduce(addHistograms, first))
 }
 
-// What each tenant takes, in hosted mode.
-
 type Taken = ReturnType<Hosted['tenantUsage']>
 
-/** Accounts that are told of, those that take most: a scrape is one text. */
+/** Accounts in the metrics, those with the most bytes: a scrape is one text. */
 const MAX_ACCOUNTS = 5000
 
 function gauge(name: string, help: string, numberOf: (taken: Taken[number]) => number): Metric<Taken> {

@@ -68,8 +68,7 @@ export function summarySamples(histogram: HistogramCounts): Sample[] {
   ]
 }
 
-// All that is measured of a running server, as plain numbers of one moment: `_prometheus`, `_stats` and `_system` are made of it.
-
+/** The current measurements of a server, from which `_prometheus`, `_stats` and `_system` are made. */
 export interface Measurements {
   readonly version: string
   readonly http: HttpCounts

@@ -1,4 +1,4 @@
-/** The metrics of the process, under the names that Prometheus' own libraries give them where they have one. */
+/** The metrics of the process, under the names of Prometheus' own libraries where they have one; and `_system`. */
 import { readdir, statfs } from 'node:fs/promises'
 import { heapSize, LoopWatch } from '../threads/thread-stats.ts'
 import { type Measurements, type Metric, orNullAfter, type ProcessFacts, single } from './metric.ts'
@@ -49,15 +49,13 @@ export const PROCESS_METRICS: readonly Metric<Measurements>[] = [
   },
 ]
 
-// What the operating system says of this process, and the loop of the thread that asks.
-
 /** How long a file system may take to answer, in ms. */
 const ANSWER_MS = 1000
 
 export class ProcessWatch {
   readonly #loop = new LoopWatch()
   readonly #folder: string
-  /** A disk that does not answer is not asked again: each question holds one of the few threads for files. */
+  /** While a disk does not answer, it is not asked again: each call holds one of libuv's few threads. */
   #free: Promise<number> | undefined
 
   /** @param folder on the disk that the databases are on */
@@ -65,7 +63,7 @@ export class ProcessWatch {
     this.#folder = folder
   }
 
-  /** Reads it all. Never rejects: what cannot be read, or not in time, is null. */
+  /** Reads all facts. Never rejects: a value that cannot be read in time is null. */
   async facts(): Promise<ProcessFacts> {
     this.#free ??= this.#freeBytes()
     const [openFiles, diskFreeBytes, residentBytes] = await Promise.all([
@@ -114,8 +112,7 @@ async function residentSize(): Promise<number> {
   return process.memoryUsage.rss()
 }
 
-// What CouchDB tells at `_system` of Erlang's machine, of it what has a meaning for Node's; protocol.md 15.
-
+/** The members of CouchDB's `_system` that have a meaning for Node; protocol.md 15. */
 interface SystemInfo {
   /** Seconds. */
   readonly uptime: number
