@@ -21,31 +21,31 @@ export interface FeedRequest {
   readonly kind: FeedKind
   readonly options: Omit<ChangesOptions, 'framing'>
   readonly since: Since
-  /** Infinity: none. */
+  /** Infinity means no limit. */
   readonly limit: number
-  /** Milliseconds; null when none is asked for. It switches `timeout` off. */
+  /** Milliseconds; null when the client did not ask for one. A heartbeat switches `timeout` off. */
   readonly heartbeat: number | null
   readonly timeout: number
 }
 
 /** Where a feed goes. */
 export interface FeedOutput {
-  /** Aborted when the client has gone. */
+  /** Aborted when the client disconnects. */
   readonly signal: AbortSignal
-  /** Resolves when the client's connection takes more, or has gone; never rejects. One at a time. */
+  /** Resolves when the connection can take more or has closed; never rejects. Call it once at a time. */
   write(bytes: Uint8Array): Promise<void>
   end(): Promise<void>
-  /** Breaks the connection, so that the client sees that the answer is not whole. */
+  /** Breaks the connection, so that the client sees that the answer is incomplete. */
   fail(cause: unknown): void
 }
 
-/** Who reads; asked again when rights may have changed. Throws for who is nobody any more. */
+/** Returns the reader; called again when rights may have changed. Throws when the account or session is gone. */
 export type Caller = () => UserCtx | Promise<UserCtx>
 
 /** Proxies cut a silent answer after 100 s; and PouchDB asks again at once (clients.md, pain 5). */
 const LONGPOLL_MS = 90_000
-/** Silence that no proxy takes for a dead server. */
-const SILENCE_MS = 25_000
+/** The longest silence, in milliseconds, that no proxy takes for a dead server. */
+const MAX_SILENCE_MS = 25_000
 
 type Next = 'page' | 'wait' | 'end'
 
@@ -57,21 +57,21 @@ export class Feed {
   readonly #request: FeedRequest
   readonly #clock: Clock
   readonly #key: string
-  readonly #begun: number
+  readonly #startedAt: number
   #user: UserCtx = { name: null, roles: [] }
-  /** The page that is to be sent; not held while waiting. */
+  /** The next page to send; null while waiting. */
   #page: ChangesPage | null = null
   #position: Since
   #wanted: number
   #sent = 0
   #lastToken = ''
   #pending: number | null = 0
-  /** When the last row was sent, or the first page: the time-out counts from here. */
-  #changedAt = 0
+  /** When the last row or the first page was sent; the timeout counts from here. */
+  #lastRowAt = 0
   #writing = 0
-  #heart: Heart | null = null
+  #heartbeat: HeartbeatTimer | null = null
 
-  /** @param source left when the feed has ended or is closed */
+  /** @param source the feed leaves it when it ends or is closed */
   constructor(source: FeedSource, caller: Caller, request: FeedRequest, clock: Clock = systemClock) {
     this.#source = source
     this.#caller = caller
@@ -80,14 +80,14 @@ export class Feed {
     this.#options = { ...request.options, framing: FRAMINGS[request.kind] }
     this.#clock = clock
     this.#key = keyOf(this.#options)
-    this.#begun = clock.now()
+    this.#startedAt = clock.now()
     this.#position = request.since
     this.#wanted = Math.min(request.limit, UNLIMITED)
   }
 
   /**
    * Makes the first page, before anything is sent.
-   * @returns what a validator depends on, and whether the feed begins anew since its token was of another database
+   * @returns the state for the ETag, and whether the feed starts from 0 because its token is of another database
    * @throws bad_request for a malformed token; unauthorized, forbidden
    */
   async open(): Promise<Pick<ChangesPage, 'state' | 'unknownEpoch'>> {
@@ -97,17 +97,17 @@ export class Feed {
     return { state, unknownEpoch }
   }
 
-  /** Lets the database go. Idempotent; {@link run} does it too. */
+  /** Leaves the source. Idempotent; {@link run} calls it too. */
   close(): void {
     this.#page = null
     this.#source.leave()
   }
 
-  /** Sends the feed until it ends by its rules, its database goes, or its client has gone. Never rejects. */
+  /** Sends the feed until it is complete, its database is deleted, or the client disconnects. Never rejects. */
   async run(out: FeedOutput): Promise<void> {
     const interrupt = () => this.#source.interrupt()
     out.signal.addEventListener('abort', interrupt, { once: true })
-    this.#heart = new Heart(this.#clock, this.#silence(), () => this.#beat(out))
+    this.#heartbeat = new HeartbeatTimer(this.#clock, this.#heartbeatInterval(), () => this.#beat(out))
     try {
       await this.#stream(out)
       if (!out.signal.aborted) await this.#finish(out)
@@ -115,26 +115,26 @@ export class Feed {
       if (this.#endsInOrder(thrown)) await this.#finish(out)
       else out.fail(thrown)
     } finally {
-      this.#heart.stop()
+      this.#heartbeat.stop()
       out.signal.removeEventListener('abort', interrupt)
       this.close()
     }
   }
 
   async #stream(out: FeedOutput): Promise<void> {
-    this.#changedAt = this.#clock.now()
+    this.#lastRowAt = this.#clock.now()
     await this.#write(out, PROLOGUES[this.#kind])
     let next = await this.#send(out)
     if (next === 'wait' && this.#kind === 'eventsource' && this.#sent === 0) await this.#write(out, COMMENT)
     while (next !== 'end' && !out.signal.aborted) {
-      if (next === 'wait' && !(await this.#isWoken())) return
-      if (this.#source.takeDoubt()) await this.#checkCaller()
+      if (next === 'wait' && !(await this.#waitForCommit())) return
+      if (this.#source.takeRevocation()) await this.#checkCaller()
       this.#page = await this.#nextPage()
       next = await this.#send(out)
     }
   }
 
-  /** A function's filter sees who asks and how, and so is of its feed alone. */
+  /** A filter function sees the user and the request, so its pages cannot be shared. */
   #nextPage(): Promise<ChangesPage> {
     const isShared = this.#options.filter?.kind !== 'function'
     return isShared
@@ -146,7 +146,7 @@ export class Feed {
     return { options: this.#options, since: this.#position, limit: this.#wanted }
   }
 
-  /** Sends the page; in a frame of its own, so that a waiting feed holds no bytes. */
+  /** Sends the page. This is a separate function so that a waiting feed holds no bytes on its stack frame. */
   async #send(out: FeedOutput): Promise<Next> {
     const page = this.#page as ChangesPage
     this.#page = null
@@ -154,8 +154,8 @@ export class Feed {
       if (this.#sent > 0 && this.#options.framing === 'json') await this.#write(out, SEPARATOR)
       await this.#write(out, page.bytes)
     }
-    // Rows that a filter kept back were changes, too.
-    if (page.rows > 0 || !page.atTip) this.#changedAt = this.#clock.now()
+    // Rows that the filter left out are changes, too.
+    if (page.rows > 0 || !page.atTip) this.#lastRowAt = this.#clock.now()
     this.#sent += page.rows
     this.#wanted -= page.rows
     this.#position = page.lastSeq
@@ -168,17 +168,17 @@ export class Feed {
     const isAnswered = this.#kind === 'longpoll' && this.#sent > 0
     // A longpoll with limit=0 waits for its time-out, all others end: protocol.md 5.3.
     if (this.#wanted <= 0) return this.#kind === 'longpoll' && !isAnswered ? 'wait' : 'end'
-    if (!atTip) return this.#wholeTime() > 0 ? 'page' : 'end'
+    if (!atTip) return this.#longpollTime() > 0 ? 'page' : 'end'
     return this.#kind === 'normal' || this.#options.descending || isAnswered ? 'end' : 'wait'
   }
 
-  /** Waits for a commit. @returns false when the feed is over; throws when its caller may not read any more */
-  async #isWoken(): Promise<boolean> {
+  /** Waits for a commit. @returns false when the feed is over. @throws when the caller may no longer read */
+  async #waitForCommit(): Promise<boolean> {
     for (;;) {
       const seq = this.#wanted > 0 ? (this.#position as number) : Infinity
-      const wake = await this.#source.wait(seq, Math.min(this.#idleTime(), this.#wholeTime()))
-      if (wake !== 'doubt') return wake === 'committed'
-      if (this.#source.takeDoubt()) await this.#checkCaller()
+      const wake = await this.#source.wait(seq, Math.min(this.#idleTime(), this.#longpollTime()))
+      if (wake !== 'revocation') return wake === 'committed'
+      if (this.#source.takeRevocation()) await this.#checkCaller()
     }
   }
 
@@ -189,23 +189,23 @@ export class Feed {
 
   #idleTime(): number {
     const { heartbeat, timeout } = this.#request
-    return heartbeat === null ? this.#changedAt + timeout - this.#clock.now() : Infinity
+    return heartbeat === null ? this.#lastRowAt + timeout - this.#clock.now() : Infinity
   }
 
-  #wholeTime(): number {
-    return this.#kind === 'longpoll' ? this.#begun + LONGPOLL_MS - this.#clock.now() : Infinity
+  #longpollTime(): number {
+    return this.#kind === 'longpoll' ? this.#startedAt + LONGPOLL_MS - this.#clock.now() : Infinity
   }
 
-  /** Some readers of continuous feeds parse every line, so those hear only what they asked for. */
-  #silence(): number {
+  /** Some readers of continuous feeds parse every line, so these get a heartbeat only if they asked for one. */
+  #heartbeatInterval(): number {
     const { heartbeat } = this.#request
     return heartbeat === null && this.#kind === 'continuous'
       ? Infinity
-      : Math.min(heartbeat ?? Infinity, SILENCE_MS)
+      : Math.min(heartbeat ?? Infinity, MAX_SILENCE_MS)
   }
 
   #beat(out: FeedOutput): void {
-    // What still waits to be taken breaks the silence as well.
+    // A write that is not yet taken breaks the silence, too.
     if (this.#writing > 0 || out.signal.aborted) return
     const isComment = this.#kind === 'eventsource' && this.#request.heartbeat === null
     void this.#write(out, isComment ? COMMENT : BEAT[this.#kind])
@@ -215,7 +215,7 @@ export class Feed {
     this.#writing++
     await out.write(bytes)
     this.#writing--
-    this.#heart?.heard()
+    this.#heartbeat?.reset()
   }
 
   async #finish(out: FeedOutput): Promise<void> {
@@ -223,7 +223,7 @@ export class Feed {
     await out.end()
   }
 
-  /** Rights withdrawn, the database deleted, the server stopping: a feed that waits says where it stood. */
+  /** After a revocation, a deletion or a stop of the server, a waiting feed still ends with its `last_seq`. */
   #endsInOrder(thrown: unknown): boolean {
     if (this.#kind === 'normal' || !(thrown instanceof CouchError)) return false
     return thrown.code === 'no_database' || [401, 403, 503].includes(thrown.status)
@@ -237,28 +237,28 @@ function keyOf(options: ChangesOptions): string {
 }
 
 /**
- * Beats after each stretch of silence. One timer, which is not set anew by what is written: when it runs out, it
- * runs on for as long as the last writing made the silence shorter.
+ * Calls back after each interval of silence. A write does not set the timer again. When the timer fires early, it
+ * waits for the rest of the interval since the last write.
  */
-class Heart {
+class HeartbeatTimer {
   readonly #clock: Clock
   readonly #interval: number
   readonly #beat: () => void
-  #heard: number
+  #lastWrite: number
   #cancel: () => void
 
-  /** @param interval milliseconds of silence; Infinity for a heart that never beats */
+  /** @param interval milliseconds of silence; Infinity to never call back */
   constructor(clock: Clock, interval: number, beat: () => void) {
     this.#clock = clock
     this.#interval = interval
     this.#beat = beat
-    this.#heard = clock.now()
+    this.#lastWrite = clock.now()
     this.#cancel = this.#arm(interval)
   }
 
-  /** Something was written. */
-  heard(): void {
-    this.#heard = this.#clock.now()
+  /** Notes a write. */
+  reset(): void {
+    this.#lastWrite = this.#clock.now()
   }
 
   stop(): void {
@@ -270,7 +270,7 @@ class Heart {
   }
 
   readonly #tick = (): void => {
-    const left = this.#interval - (this.#clock.now() - this.#heard)
+    const left = this.#interval - (this.#clock.now() - this.#lastWrite)
     if (left > 0) {
       this.#cancel = this.#arm(left)
       return

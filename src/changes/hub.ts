@@ -1,6 +1,6 @@
 /**
- * Where feeds of one database wait together, on the HTTP thread: one watch, and one request and one encoded buffer
- * for all that stand at the same place and ask for the same (architecture.md, "How a feed travels").
+ * Where the feeds of one database wait together, on the HTTP thread. They share one watch on the database. Feeds at the
+ * same position with the same options also share one request and one encoded buffer (architecture.md, "How a feed travels").
  */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { share } from '../core/outgoing.ts'
@@ -17,12 +17,12 @@ import {
   type Wake,
 } from './source.ts'
 
-/** How many feeds look at their rights in one turn of the event loop; each takes some 40 us. */
-const DOUBTS_A_TURN = 100
+/** How many feeds check their rights in one turn of the event loop. One check takes about 40 us. */
+const CHECKS_A_TURN = 100
 
 export class FeedHub {
   readonly #clock: Clock
-  readonly #topics = new Map<number, Topic>()
+  readonly #subscriptions = new Map<number, Subscription>()
   #isClosed: boolean = false
 
   constructor(clock: Clock = systemClock) {
@@ -31,74 +31,75 @@ export class FeedHub {
 
   /** How many databases are watched. */
   get watched(): number {
-    return this.#topics.size
+    return this.#subscriptions.size
   }
 
   /**
-   * A place for a feed that will wait; the database is watched until the last such feed has left.
+   * Subscribes a feed. The database is watched until its last subscriber has left.
    * @param account who reads; null for nobody in particular
    */
   join(database: FeedDatabase, account: string | null = null): FeedSource {
     const { incarnation } = database
-    let topic = this.#topics.get(incarnation)
-    if (topic === undefined) {
-      topic = new Topic(database, () => this.#topics.delete(incarnation))
-      this.#topics.set(incarnation, topic)
-      if (this.#isClosed) topic.end()
+    let subscription = this.#subscriptions.get(incarnation)
+    if (subscription === undefined) {
+      subscription = new Subscription(database, () => this.#subscriptions.delete(incarnation))
+      this.#subscriptions.set(incarnation, subscription)
+      if (this.#isClosed) subscription.end()
     }
-    return new Seat(topic, account, this.#clock)
+    return new Subscriber(subscription, account, this.#clock)
   }
 
-  /** The server is stopping: feeds end, also those of clients that come back, as soon as they would wait. */
+  /** Ends all feeds because the server is stopping. Feeds that come later end as soon as they would wait. */
   close(): void {
     this.#isClosed = true
-    for (const topic of this.#topics.values()) topic.end()
+    for (const subscription of this.#subscriptions.values()) subscription.end()
   }
 
-  /** Accounts have changed: their waiting feeds, or all, look at their callers' rights again. */
-  doubt(accounts: ReadonlySet<string> | 'all'): void {
-    const doubted: Seat[] = []
-    for (const { seats } of this.#topics.values()) {
-      for (const seat of seats) {
-        if (accounts === 'all' || (seat.account !== null && accounts.has(seat.account))) doubted.push(seat)
+  /** Makes the waiting feeds of these accounts, or all feeds, check their rights again. Call it when accounts have changed. */
+  recheckRights(accounts: ReadonlySet<string> | 'all'): void {
+    const affected: Subscriber[] = []
+    for (const { subscribers } of this.#subscriptions.values()) {
+      for (const subscriber of subscribers) {
+        if (accounts === 'all' || (subscriber.account !== null && accounts.has(subscriber.account)))
+          affected.push(subscriber)
       }
     }
-    doubt(doubted)
+    recheckRights(affected)
   }
 }
 
-interface Flight {
+interface SharedRequest {
   readonly user: UserCtx
   readonly page: Promise<ChangesPage>
-  passengers: number
+  feeds: number
 }
 
 /** A watched database. */
-class Topic {
+class Subscription {
   readonly database: FeedDatabase
-  readonly seats = new Set<Seat>()
+  readonly subscribers = new Set<Subscriber>()
   newest = 0
   isGone: boolean = false
   #security: SecurityObject | null | undefined
-  readonly #flights = new Map<string, Flight>()
+  readonly #sharedRequests = new Map<string, SharedRequest>()
   readonly #stop: () => void
 
   constructor(database: FeedDatabase, onEmpty: () => void) {
     this.database = database
-    const unwatch = database.watch((event) => this.#hear(event))
+    const unwatch = database.watch((event) => this.#onEvent(event))
     this.#stop = () => {
       unwatch()
       onEmpty()
     }
   }
 
-  #hear(event: FeedEvent): void {
+  #onEvent(event: FeedEvent): void {
     if (event.type === 'committed') {
       this.newest = Math.max(this.newest, event.updateSeq)
-      for (const seat of this.seats) seat.committed(this.newest)
+      for (const subscriber of this.subscribers) subscriber.committed(this.newest)
     } else if (event.type === 'secured') {
       this.#security = event.security
-      doubt([...this.seats])
+      recheckRights([...this.subscribers])
     } else if (event.type === 'gone') {
       this.end()
     }
@@ -106,11 +107,11 @@ class Topic {
 
   end(): void {
     this.isGone = true
-    for (const seat of this.seats) seat.ring('gone')
+    for (const subscriber of this.subscribers) subscriber.wake('gone')
   }
 
-  leave(seat: Seat): void {
-    if (this.seats.delete(seat) && this.seats.size === 0) this.#stop()
+  leave(subscriber: Subscriber): void {
+    if (this.subscribers.delete(subscriber) && this.subscribers.size === 0) this.#stop()
   }
 
   async security(): Promise<SecurityObject | null> {
@@ -118,40 +119,40 @@ class Topic {
   }
 
   /**
-   * The page for a feed that was here before. Feeds with different limits share it as long as it fits into each;
-   * with a `seq_interval` the limit decides which rows carry their `seq`, so only equal ones share.
+   * A page after the first. Feeds with different limits share it as long as it fits each of them.
+   * With a `seq_interval` the limit decides which rows carry `seq`, so only feeds with equal limits share.
    */
   async nextPage(user: UserCtx, request: ChangesRequest, key: string): Promise<ChangesPage> {
     const wide = request.options.seqInterval === 1 ? { ...request, limit: PAGE_ROWS } : request
-    const page = await this.#fly(user, wide, `${wide.since} ${wide.limit} ${key}`)
+    const page = await this.#sharedPage(user, wide, `${wide.since} ${wide.limit} ${key}`)
     return page !== null && fits(page, request) ? page : this.database.changes(user, request)
   }
 
-  /** Joins the request that is under way; null when that was refused to another user. */
-  async #fly(user: UserCtx, request: ChangesRequest, key: string): Promise<ChangesPage | null> {
-    const flight = this.#flights.get(key)
-    if (flight === undefined) return this.#takeOff(user, request, key)
-    flight.passengers += 1
-    if (isSameUser(flight.user, user)) return flight.page
-    const page = await flight.page.catch(() => null)
+  /** Joins the request under way. Returns null when that request failed for another user. */
+  async #sharedPage(user: UserCtx, request: ChangesRequest, key: string): Promise<ChangesPage | null> {
+    const shared = this.#sharedRequests.get(key)
+    if (shared === undefined) return this.#requestPage(user, request, key)
+    shared.feeds += 1
+    if (isSameUser(shared.user, user)) return shared.page
+    const page = await shared.page.catch(() => null)
     if (page !== null) requireMember(user, page.security)
     return page
   }
 
-  async #takeOff(user: UserCtx, request: ChangesRequest, key: string): Promise<ChangesPage> {
-    const flight = { user, page: this.database.changes(user, request), passengers: 1 }
-    this.#flights.set(key, flight)
+  async #requestPage(user: UserCtx, request: ChangesRequest, key: string): Promise<ChangesPage> {
+    const shared = { user, page: this.database.changes(user, request), feeds: 1 }
+    this.#sharedRequests.set(key, shared)
     try {
-      const page = await flight.page
-      share(page.bytes, flight.passengers)
+      const page = await shared.page
+      share(page.bytes, shared.feeds)
       return page
     } finally {
-      this.#flights.delete(key)
+      this.#sharedRequests.delete(key)
     }
   }
 }
 
-/** A filtered page may end behind its last row; a feed whose limit that row reaches ends with the row. */
+/** A filtered page may end after its last row, but a feed that reaches its limit ends with that row. */
 function fits({ rows }: ChangesPage, { limit, options }: ChangesRequest): boolean {
   return rows < limit || (rows === limit && options.filter === undefined)
 }
@@ -162,54 +163,54 @@ function isSameUser(a: UserCtx, b: UserCtx): boolean {
   )
 }
 
-/** From now on none of them sends a page before it has looked; those that wait are woken some at a time. */
-function doubt(seats: readonly Seat[]): void {
-  for (const seat of seats) seat.suspect()
-  void wake(seats)
+/** From now on no subscriber sends a page before it has checked its rights. Waiting ones are woken a few at a time. */
+function recheckRights(subscribers: readonly Subscriber[]): void {
+  for (const subscriber of subscribers) subscriber.revoke()
+  void wakeInTurns(subscribers)
 }
 
-async function wake(seats: readonly Seat[]): Promise<void> {
-  for (const [at, seat] of seats.entries()) {
-    if (at > 0 && at % DOUBTS_A_TURN === 0) await nextTurn()
-    seat.ring('doubt')
+async function wakeInTurns(subscribers: readonly Subscriber[]): Promise<void> {
+  for (const [at, subscriber] of subscribers.entries()) {
+    if (at > 0 && at % CHECKS_A_TURN === 0) await nextTurn()
+    subscriber.wake('revocation')
   }
 }
 
-/** One waiting feed; all that it holds while it waits is here. */
-class Seat implements FeedSource {
+/** One feed. This is all the memory that it holds while it waits. */
+class Subscriber implements FeedSource {
   readonly account: string | null
-  readonly #topic: Topic
+  readonly #subscription: Subscription
   readonly #clock: Clock
   #resolve: ((wake: Wake) => void) | null = null
   #cancelTimer: (() => void) | null = null
   #awaited = Infinity
-  #isDoubted: boolean = false
+  #mustCheckRights: boolean = false
   #isInterrupted: boolean = false
 
-  constructor(topic: Topic, account: string | null, clock: Clock) {
+  constructor(subscription: Subscription, account: string | null, clock: Clock) {
     this.account = account
-    this.#topic = topic
+    this.#subscription = subscription
     this.#clock = clock
-    topic.seats.add(this)
+    subscription.subscribers.add(this)
   }
 
   page(user: UserCtx, request: ChangesRequest): Promise<ChangesPage> {
-    return this.#topic.database.changes(user, request)
+    return this.#subscription.database.changes(user, request)
   }
 
   nextPage(user: UserCtx, request: ChangesRequest, key: string): Promise<ChangesPage> {
-    return this.#topic.nextPage(user, request, key)
+    return this.#subscription.nextPage(user, request, key)
   }
 
   security(): Promise<SecurityObject | null> {
-    return this.#topic.security()
+    return this.#subscription.security()
   }
 
   wait(seq: number, ms: number): Promise<Wake> {
     const wake = this.#wakeAtOnce(seq, ms)
     if (wake !== null) return Promise.resolve(wake)
     this.#awaited = seq
-    if (ms !== Infinity) this.#cancelTimer = this.#clock.after(ms, () => this.ring('time'))
+    if (ms !== Infinity) this.#cancelTimer = this.#clock.after(ms, () => this.wake('time'))
     return new Promise((resolve) => {
       this.#resolve = resolve
     })
@@ -217,13 +218,13 @@ class Seat implements FeedSource {
 
   #wakeAtOnce(seq: number, ms: number): Wake | null {
     if (this.#isInterrupted) return 'interrupted'
-    if (this.#topic.isGone) return 'gone'
-    if (this.#isDoubted) return 'doubt'
+    if (this.#subscription.isGone) return 'gone'
+    if (this.#mustCheckRights) return 'revocation'
     if (ms <= 0) return 'time'
-    return this.#topic.newest > seq ? 'committed' : null
+    return this.#subscription.newest > seq ? 'committed' : null
   }
 
-  ring(wake: Wake): void {
+  wake(wake: Wake): void {
     const resolve = this.#resolve
     this.#resolve = null
     this.#cancelTimer?.()
@@ -232,26 +233,26 @@ class Seat implements FeedSource {
   }
 
   committed(updateSeq: number): void {
-    if (updateSeq > this.#awaited) this.ring('committed')
+    if (updateSeq > this.#awaited) this.wake('committed')
   }
 
-  suspect(): void {
-    this.#isDoubted = true
+  revoke(): void {
+    this.#mustCheckRights = true
   }
 
-  takeDoubt(): boolean {
-    const isDoubted = this.#isDoubted
-    this.#isDoubted = false
-    return isDoubted
+  takeRevocation(): boolean {
+    const mustCheckRights = this.#mustCheckRights
+    this.#mustCheckRights = false
+    return mustCheckRights
   }
 
   interrupt(): void {
     this.#isInterrupted = true
-    this.ring('interrupted')
+    this.wake('interrupted')
   }
 
   leave(): void {
     this.interrupt()
-    this.#topic.leave(this)
+    this.#subscription.leave(this)
   }
 }

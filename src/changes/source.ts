@@ -1,8 +1,8 @@
-/** What a feed is fed from. */
+/** Where a feed gets its pages and its time. */
 import type { SecurityObject, UserCtx } from '../core/types.ts'
 import type { ChangesPage, ChangesRequest, ChangesSource } from './page.ts'
 
-/** What a feed needs of a database's handle; threads/databases.ts has the whole. */
+/** What a feed needs of a database's handle; threads/databases.ts has all of it. */
 export interface FeedDatabase extends Pick<ChangesSource, 'changes'> {
   readonly incarnation: number
   securityCopy(): Promise<SecurityObject | null>
@@ -15,21 +15,21 @@ export type FeedEvent =
   | { readonly type: 'compacted' }
   | { readonly type: 'gone' }
 
-/** Why a wait was over; `doubt`: the caller's rights are to be looked at again. */
-export type Wake = 'committed' | 'time' | 'doubt' | 'gone' | 'interrupted'
+/** Why a wait ended. `revocation` means that the rights of the caller must be checked again. */
+export type Wake = 'committed' | 'time' | 'revocation' | 'gone' | 'interrupted'
 
-/** One feed's way to its database. */
+/** The access of one feed to its database. */
 export interface FeedSource {
-  /** A page made for this feed alone: the first, which must show all that was written before it was asked for. */
+  /** A page for this feed alone. The first page must be one, since it shows all that was written before the request. */
   page(user: UserCtx, request: ChangesRequest): Promise<ChangesPage>
-  /** A page behind another one, which other feeds may share. @param key the same for equal options */
+  /** A page after the first, which other feeds may share. @param key the same for equal options */
   nextPage(user: UserCtx, request: ChangesRequest, key: string): Promise<ChangesPage>
   /** Waits for a commit above `seq`, at most `ms` milliseconds. One wait at a time. */
   wait(seq: number, ms: number): Promise<Wake>
-  /** Whether rights may have changed since this was last asked. */
-  takeDoubt(): boolean
+  /** Whether rights may have changed since the last call. */
+  takeRevocation(): boolean
   security(): Promise<SecurityObject | null>
-  /** Ends the wait under way and all later ones: the client has gone. */
+  /** Ends the current wait and all later ones, since the client has disconnected. */
   interrupt(): void
   leave(): void
 }
@@ -40,18 +40,18 @@ export function directSource(database: Pick<FeedDatabase, 'changes' | 'securityC
     page: (user, request) => database.changes(user, request),
     nextPage: (user, request) => database.changes(user, request),
     wait: async () => 'interrupted',
-    takeDoubt: () => false,
+    takeRevocation: () => false,
     security: () => database.securityCopy(),
     interrupt() {},
     leave() {},
   }
 }
 
-/** Time as feeds see it, so that tests can hold it still. */
+/** The clock of feeds, which tests replace. */
 export interface Clock {
-  /** Milliseconds that only ever grow. */
+  /** Milliseconds; never decreases. */
   now(): number
-  /** Calls back once. @returns a function that takes the call back */
+  /** Calls back once. @returns a function that cancels the call */
   after(ms: number, call: () => void): () => void
 }
 

@@ -23,7 +23,7 @@ import { onRequestEnd, openStream } from './transport/json-stream.ts'
 /** Makes a hub whose feeds check their callers' rights after a revocation, and end when the app closes. */
 export function feedHub(app: FastifyInstance): FeedHub {
   const hub = new FeedHub()
-  const stop = onRevocation(app, (accounts) => hub.doubt(accounts))
+  const stop = onRevocation(app, (accounts) => hub.recheckRights(accounts))
   app.addHook('preClose', async () => {
     stop()
     hub.close()

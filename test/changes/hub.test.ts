@@ -81,34 +81,37 @@ t.test('a commit during a page is not missed', async (t) => {
   t.match(out.text, /"seq":"12-[^\n]*\n$/)
 })
 
-t.test('a doubt about an account is asked of its own feeds alone, and of all about all', async (t) => {
-  const hub = new FeedHub(new FakeClock())
-  const database = new FakeDatabase(await openVectors())
-  const seats = ['anna', 'bert', 'anna', null].map((account) => hub.join(database, account))
-  t.teardown(() => seats.map((seat) => seat.leave()))
-  const wakes = seats.map((seat) => seat.wait(8, Infinity))
-  const doubted = () => seats.map((seat) => seat.takeDoubt())
-  hub.doubt(new Set(['anna', 'carl']))
-  t.strictSame(doubted(), [true, false, true, false])
-  t.strictSame([await wakes[0], await wakes[2]], ['doubt', 'doubt'])
-  hub.doubt('all')
-  t.strictSame(doubted(), [true, true, true, true])
-  t.strictSame([await wakes[1], await wakes[3]], ['doubt', 'doubt'])
-})
+t.test(
+  'a change of an account makes its own feeds check their rights, a change of all accounts makes all feeds',
+  async (t) => {
+    const hub = new FeedHub(new FakeClock())
+    const database = new FakeDatabase(await openVectors())
+    const subscribers = ['anna', 'bert', 'anna', null].map((account) => hub.join(database, account))
+    t.teardown(() => subscribers.map((subscriber) => subscriber.leave()))
+    const wakes = subscribers.map((subscriber) => subscriber.wait(8, Infinity))
+    const mustCheck = () => subscribers.map((subscriber) => subscriber.takeRevocation())
+    hub.recheckRights(new Set(['anna', 'carl']))
+    t.strictSame(mustCheck(), [true, false, true, false])
+    t.strictSame([await wakes[0], await wakes[2]], ['revocation', 'revocation'])
+    hub.recheckRights('all')
+    t.strictSame(mustCheck(), [true, true, true, true])
+    t.strictSame([await wakes[1], await wakes[3]], ['revocation', 'revocation'])
+  },
+)
 
 t.test('many feeds look at their rights some at a time, and none sends a page before', async (t) => {
   const hub = new FeedHub(new FakeClock())
   const database = new FakeDatabase(await openVectors())
-  const seats = Array.from({ length: 350 }, () => hub.join(database, 'anna'))
-  t.teardown(() => seats.map((seat) => seat.leave()))
+  const subscribers = Array.from({ length: 350 }, () => hub.join(database, 'anna'))
+  t.teardown(() => subscribers.map((subscriber) => subscriber.leave()))
   let woken = 0
-  for (const seat of seats) void seat.wait(8, Infinity).then(() => woken++)
-  hub.doubt(new Set(['anna']))
+  for (const subscriber of subscribers) void subscriber.wait(8, Infinity).then(() => woken++)
+  hub.recheckRights(new Set(['anna']))
   const steps = [woken]
-  while (woken < seats.length) {
+  while (woken < subscribers.length) {
     await new Promise(setImmediate)
     steps.push(woken)
   }
   t.ok(steps.length > 3, String(steps))
-  t.ok(seats.every((seat) => seat.takeDoubt()))
+  t.ok(subscribers.every((subscriber) => subscriber.takeRevocation()))
 })
