@@ -153,15 +153,15 @@ export const ERRORS = {
 
 export type ErrorName = keyof typeof ERRORS
 
-/** What an answer's body says of a failure; `reason` may be any JSON, thrown by a validate function. */
+/** The body of an error answer; `reason` may be any JSON that a validate function throws. */
 interface ErrorBody {
   error: string
   reason: unknown
 }
 
 /**
- * A failure the client is told of. Engines and rooms throw only these; anything else that is thrown is a fault
- * of ours and reaches the client as `internal_server_error` without its text.
+ * An error for the client. All layers throw only these; anything else that is thrown is a fault of settee and reaches
+ * the client as `internal_server_error` without its text.
  */
 export class CouchError extends Error {
   readonly code: ErrorName
@@ -226,12 +226,12 @@ export function isFileFault(error: unknown): error is CouchError {
   return error instanceof CouchError && FILE_FAULTS.has(error.code)
 }
 
-/** A name may hold what moves the cursor, or what looks like another line. */
+/** Escapes control and formatting characters, which could move the cursor or fake another line. */
 export function shown(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, (each) => `\\u{${each.codePointAt(0)?.toString(16)}}`)
 }
 
-/** What is said in one line, whatever it holds. */
+/** The text in one line, with control characters escaped. */
 export function oneLine(text: string): string {
   return shown(text.replaceAll(/\s*[\r\n]+\s*/g, ' ').trim())
 }

@@ -1,6 +1,6 @@
 /**
- * Signs of life of a thread, in memory that another thread reads: how often its event loop has turned to messages, and
- * whether it is in a call that may take long for good reasons.
+ * The heartbeat of a thread, in memory that another thread reads: how often its event loop has handled messages, and
+ * whether it is in a call that may legitimately take long. Also collects an idle thread's garbage.
  *
  * One heartbeat for each thread, as each has modules of its own.
  */
@@ -17,7 +17,7 @@ const SIZE = 4
 
 let own = new Int32Array(new SharedArrayBuffer(4 * SIZE))
 
-/** What a thread's heartbeat shows. */
+/** A reading of a thread's heartbeat. */
 export interface Heartbeat {
   /** Turns to messages so far; wraps around. */
   readonly turns: number
@@ -34,14 +34,14 @@ export function heartbeatMemory(): SharedArrayBuffer {
   return new SharedArrayBuffer(4 * SIZE)
 }
 
-/** Makes another thread's memory this thread's heartbeat, and tells the thread's number there. */
+/** Uses shared memory for this thread's heartbeat, and stores the thread's number in it. */
 export function joinHeartbeat(memory: SharedArrayBuffer = new SharedArrayBuffer(4 * SIZE)): void {
   own = new Int32Array(memory)
   noteWork()
   Atomics.store(own, SYSTEM_ID, systemThreadId())
 }
 
-/** The event loop has turned to messages, some of which may be calls. */
+/** Notes that the event loop handles messages, some of which may be calls. */
 export function noteTurn(messages: readonly { readonly type: string; readonly call?: number }[]): void {
   Atomics.add(own, TURNS, 1)
   noteWork()
@@ -56,8 +56,8 @@ export function isLater(call: number, other: number): boolean {
 }
 
 /**
- * Runs one statement that may hold the thread for more than 10 s for good reasons, such as SQLite's `integrity_check`
- * or the making of an index: the thread is not ended meanwhile.
+ * Runs one statement that may block the thread for more than 10 s, such as SQLite's `integrity_check` or the creation of
+ * an index. The watchdog does not end the thread meanwhile.
  */
 export function longCall<T>(statement: () => T): T {
   Atomics.add(own, LONG_CALLS, 1)
@@ -79,7 +79,7 @@ export function readHeartbeat(memory: SharedArrayBuffer): Heartbeat {
   }
 }
 
-/** Linux tells it in /proc; elsewhere 0. */
+/** From /proc on Linux; elsewhere 0. */
 function systemThreadId(): number {
   try {
     const [, id] = /task\/(\d+)$/.exec(readlinkSync('/proc/thread-self')) ?? []
@@ -89,16 +89,17 @@ function systemThreadId(): number {
   }
 }
 
-// Gives a thread's memory back while nobody asks anything of it: V8 lets the heap grow with each request, and collects
-// only when more is wanted (docs/decisions/0038).
-
-/** Twice so long without work, at the most, is rest, in ms. */
+/** How often to check for idleness, in ms. A thread is idle after one to two intervals without work. */
 const LOOK_MS = 5000
 /** A heap that has grown by less since the last collection is left alone, in bytes. */
 const LEAST_GROWTH = 3 * 1024 * 1024
 /** A larger heap is left to V8: to collect it at once would hold the thread too long. In bytes. */
 const MOST_USED = 40 * 1024 * 1024
 
+/**
+ * Gives memory back while a thread is idle: V8 lets the heap grow with each request, and collects only when it needs
+ * more (docs/decisions/0038).
+ */
 export class IdleCollector {
   readonly #lookMs: number
   readonly #collect: () => void
@@ -115,7 +116,7 @@ export class IdleCollector {
     this.#mostUsed = mostUsed
   }
 
-  /** The thread works. */
+  /** Notes that the thread works. */
   noteWork(): void {
     this.#hasWorked = true
     this.#timer ??= setInterval(() => this.#look(), this.#lookMs).unref()
@@ -153,7 +154,7 @@ export function collectAll(): void {
 /** Of this thread: each has modules of its own. */
 const idleCollector = new IdleCollector()
 
-/** This thread is at work; when it was not for a while, it gives memory back. */
+/** Notes that this thread works; once it is idle, it gives memory back. */
 export function noteWork(): void {
   idleCollector.noteWork()
 }

@@ -1,21 +1,21 @@
 /**
- * How much lies in this process for readers who have not taken it yet, all together. The more that is, the smaller
- * are the pieces that are made: a reader who has stopped reading has one or two of them held for him, and there may
- * be hundreds. Nobody waits for others to read on: each always gets a piece.
+ * The bytes in this process that readers have not taken yet. The more there are, the smaller new chunks become: each of
+ * hundreds of stalled readers may have one or two chunks in memory. No reader waits for another: each always gets a
+ * chunk.
  *
- * One count for the process: all threads that make pieces or send them add to it and read it.
+ * There is one count for the process. All threads that make or send chunks add to it and read it.
  */
 import { MessageChannel } from 'node:worker_threads'
 import { hasForegroundWrite } from './yielder.ts'
 
-/** From so many bytes on pieces are the smallest. */
+/** From this many unsent bytes on, chunks have the smallest size. */
 const BUDGET = 8 * 1024 * 1024
 /** The smallest piece; of shorter ones the memory is left to the collector ({@link discard}). */
 const LEAST = 32 * 1024
 /** How many pieces there must be room for. */
 const PARTS = 16
 
-/** KiB, so that it cannot run over. */
+/** In KiB, so that 32 bits suffice. */
 let held = new Int32Array(new SharedArrayBuffer(4))
 
 /** The count, for another thread to {@link joinOutgoing}. */
@@ -28,17 +28,17 @@ export function joinOutgoing(memory: SharedArrayBuffer): void {
   held = new Int32Array(memory)
 }
 
-/** Bytes that wait now. */
+/** Unsent bytes now. */
 export function outgoingBytes(): number {
   return Atomics.load(held, 0) * 1024
 }
 
-/** Counts bytes that begin to wait for their reader. */
+/** Adds bytes that wait for their reader. */
 export function addOutgoing(bytes: number): void {
   Atomics.add(held, 0, kibOf(bytes))
 }
 
-/** Counts as many bytes no more: they are taken, or given up. */
+/** Removes bytes that were sent or discarded. */
 export function removeOutgoing(bytes: number): void {
   Atomics.sub(held, 0, kibOf(bytes))
 }
@@ -48,8 +48,8 @@ function kibOf(bytes: number): number {
 }
 
 /**
- * What is on its way from one thread to another, which counts as well: when hundreds of readers read on in one moment,
- * all their next pieces are made before the first arrives.
+ * Bytes in transit from one thread to another, which count as well: when hundreds of readers resume at once, all their
+ * next chunks are made before the first arrives.
  */
 export class BytesInTransit {
   readonly memory: SharedArrayBuffer
@@ -71,18 +71,18 @@ export class BytesInTransit {
     removeOutgoing(bytes)
   }
 
-  /** The other thread has died: what was under way will not arrive. */
+  /** Removes all bytes in transit, after the other thread has died. */
   lose(): void {
     removeOutgoing(Atomics.exchange(this.#kib, 0, 0) * 1024)
   }
 }
 
-/** Whether so much waits for readers that nothing had better be made before it is asked for. */
+/** Whether so many bytes are unsent that nothing should be made in advance. */
 export function isCrowded(): boolean {
   return outgoingBytes() >= BUDGET
 }
 
-/** While somebody saves, what is read beside it comes in pieces of this part: a scan leaves him more of the machine. */
+/** During foreground writes the chunks of scans are smaller by this factor. */
 const FOREGROUND_PART = 4
 
 /**

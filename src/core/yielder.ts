@@ -1,19 +1,19 @@
 /** How long one piece of work may hold a thread, in ms: architecture.md, "Five ideas", 2. */
 const HOLD_MS = 5
-/** The same while somebody saves: every piece of long work that stands before a save is waited for. */
+/** The same during foreground writes, which wait for each piece of long work before them. */
 const SHORT_HOLD_MS = 2
-/** For so long after a save, in ms, another is likely. */
+/** How long after a foreground write another is likely, in ms. */
 const FOREGROUND_MS = 50
 
 /** In ms of `performance.now()`. Of this thread: each has modules of its own. */
 let foregroundUntil = Number.NEGATIVE_INFINITY
 
-/** Somebody waits for something short on this thread: for a while whatever takes long holds it for a shorter time. */
+/** Notes a foreground write: for a while, long work holds this thread for shorter times. */
 export function noteForegroundWrite(): void {
   foregroundUntil = performance.now() + FOREGROUND_MS
 }
 
-/** Whether somebody is likely to wait for something short on this thread. */
+/** Whether a foreground write on this thread is likely. */
 export function hasForegroundWrite(now: number = performance.now()): boolean {
   return now < foregroundUntil
 }
@@ -25,14 +25,14 @@ export function isHeldLong(since: number): boolean {
 }
 
 /**
- * How many things are done in one call that cannot be left halfway, such as reading some documents: twice as many as
- * before after a call that was quick, half as many after one that was slow.
+ * How many things one uninterruptible call does, such as reading some documents. The size doubles after a quick call and
+ * halves after a slow one.
  */
 export class BatchSize {
   readonly #most: number
   size: number
 
-  /** @param first for the first call, of which nothing is known */
+  /** @param first size of the first batch @param most largest size */
   constructor(first: number, most: number) {
     this.size = first
     this.#most = most
@@ -46,12 +46,12 @@ export class BatchSize {
   }
 }
 
-/** Work that waits for a turn, in the order in which it came. */
+/** Work that waits for a turn, in order. */
 const resting: (() => void)[] = []
 /** When this turn of the event loop began to go on with such work, in ms of `performance.now()`; null: it has not. */
 let wentOnSince: number | null = null
 
-/** Resolves in a later turn of the event loop: as much work goes on in one as may hold the thread. */
+/** Resolves in a later turn of the event loop. One turn resumes as much work as may hold the thread. */
 function nextTurn(): Promise<void> {
   return new Promise((resolve) => {
     resting.push(resolve)
@@ -59,7 +59,7 @@ function nextTurn(): Promise<void> {
   })
 }
 
-/** Called once for each that waits; one whose turn has not come calls itself again in the next. */
+/** Called once for each waiter; reschedules itself if this turn has held the thread long enough. */
 function goOn(): void {
   if (wentOnSince === null) {
     wentOnSince = performance.now()
@@ -101,20 +101,18 @@ export class Yielder {
   }
 }
 
-// Work that nobody waits for, at a speed that leaves the machine to others.
-
 /** How long it works at a stretch, in ms. */
 const STRETCH_MS = 10
-/** How long it rests at the most, in ms, whatever the stretch before took. */
+/** The longest pause, in ms. */
 const LONGEST_REST_MS = 50
 
 const NEVER = new Int32Array(new SharedArrayBuffer(4))
 
-/** Holds its thread still between stretches of work; for threads that have nothing else to do. */
+/** Blocks its thread between stretches of background work; for threads that have nothing else to do. */
 export class Throttle {
   #since = performance.now()
 
-  /** Asked between two pieces of work: rests as long as it worked since it last did. */
+  /** Call between two pieces of work: pauses for as long as it has worked since the last pause. */
   pause(): void {
     const worked = performance.now() - this.#since
     if (worked < STRETCH_MS) return

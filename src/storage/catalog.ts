@@ -1,4 +1,4 @@
-/** The contract's other half: the list of databases, and what belongs to the server; see engine.ts. */
+/** The storage contract for the list of databases and the server's own data; see engine.ts. */
 import type { Epochs, LastKnownSequence } from './sequence.ts'
 
 /** A database as the server lists it. */
@@ -6,30 +6,30 @@ export interface DatabaseEntry {
   readonly name: string
   /** Never given twice by one server, so that a message to a deleted database reaches no later one of its name. */
   readonly incarnation: number
-  /** How far it was when that was last noted; absent: it never was. */
+  /** Its last known sequence; absent if none was noted. */
   readonly lastKnown?: LastKnownSequence
 }
 
-/** A thing that the server keeps beside its databases, such as a device token. */
+/** A record that the server stores beside its databases, such as a device token. */
 export interface ServerRecord {
   readonly kind: string
   readonly key: string
-  /** JSON, as far as those who keep it there care. */
+  /** Any text; its owner chooses the format, usually JSON. */
   readonly value: string
 }
 
-/** A record as it is to be; null: it is removed, if it is there. */
+/** The new value of a record; null removes it. */
 export interface RecordWrite extends Omit<ServerRecord, 'value'> {
   readonly value: string | null
 }
 
-/** How far a database is. */
+/** A database's last sequence number and its epoch. */
 export interface DatabaseSequence extends LastKnownSequence {
   readonly name: string
 }
 
 export interface Replaced extends DatabaseEntry {
-  /** The path, as far as there are files, of what was there before; null: nothing was, or it has begun anew. */
+  /** The path of the replaced file, where the engine has files; null if there was none, or it was marked in place. */
   readonly kept: string | null
 }
 
@@ -39,25 +39,24 @@ export interface Catalog {
   list(): Promise<DatabaseEntry[]>
   /** Makes an empty database; durable when resolved. @throws file_exists */
   create(name: string): Promise<DatabaseEntry>
-  /** Removes a database that nobody holds open. @throws no_database */
+  /** Removes a database, which must be closed. @throws no_database */
   delete(name: string): Promise<void>
   /**
-   * Gives a name to what was prepared for it ({@link StorageEngine.prepare}), in the place of a database that nobody
-   * holds open, or of none. At every moment, a crash included, the old one or the new is there whole. What was there
-   * is kept aside.
-   * @param draft null: what is there begins anew, as if it had been prepared from a copy of itself
-   * @throws no_database when there is nothing that could begin anew
+   * Puts a prepared database ({@link StorageEngine.prepare}) in the place of a closed one, or of none. At every moment,
+   * also after a crash, either the old or the new database is there whole. The old one is kept aside.
+   * @param draft null marks the existing database as restored, as if it had been prepared from a copy of itself
+   * @throws no_database when `draft` is null and there is no database
    */
   replace(name: string, draft: string | null): Promise<Replaced>
-  /** Removes what was prepared and is not wanted. Never rejects. */
+  /** Removes a prepared database. Never rejects. */
   discard(name: string, draft: string): Promise<void>
-  /** Notes that databases were written to, and how far they are; of one that is not listed (any more), nothing. */
+  /** Notes that databases were written to, and their last sequences. Ignores databases that are not listed. */
   noteUpdated(names: readonly string[], sequences?: readonly DatabaseSequence[]): Promise<void>
   /** All records of a kind, in the order of their keys' bytes. */
   readRecords(kind: string): Promise<ServerRecord[]>
-  /** Sets and removes records, in their order: all of them or none; durable when resolved. */
+  /** Sets and removes records in this order, all of them or none; durable when resolved. */
   writeRecords(writes: readonly RecordWrite[]): Promise<void>
-  /** What happened to databases, of each pair of name and type the latest; at most `limit` rows of the range. */
+  /** The latest update of each pair of name and type; at most `limit` rows of the range. */
   readUpdates(range: UpdatesRange, limit: number): Promise<CatalogUpdates>
   /** Copies what belongs to the server to a new file, which is durable when resolved. */
   copyTo(path: string): Promise<void>
@@ -68,11 +67,11 @@ export interface UpdatesRange {
   readonly since: number
   readonly descending?: boolean
   readonly before?: number
-  /** Of these databases alone, and nothing from before they were last made: they may have been somebody else's. */
+  /** Only these databases, and nothing from before they were last created: they may have belonged to another account. */
   readonly names?: readonly string[]
 }
 
-/** What `_db_updates` tells of, protocol.md 4.9. */
+/** A row of `_db_updates`, protocol.md 4.9. */
 export interface CatalogUpdate {
   readonly seq: number
   readonly name: string
@@ -81,7 +80,7 @@ export interface CatalogUpdate {
 
 export interface CatalogUpdates {
   readonly rows: readonly CatalogUpdate[]
-  /** The number of things that happened so far. */
+  /** The number of updates so far. */
   readonly lastSeq: number
   readonly epochs: Epochs
 }

@@ -1,30 +1,30 @@
 /**
- * Replication checkpoints: the `_local` documents in which a replication notes how far it is (protocol.md 14.2), and
- * what becomes of them when a database is put back to an earlier state (docs/decisions/0024).
+ * Replication checkpoints: the `_local` documents in which a replication stores its progress (protocol.md 14.2), and
+ * how a restored database treats them (docs/decisions/0024).
  *
- * A device that pushes remembers how far it has pushed. After a restore that is a claim to have brought what is no
- * longer here; believed once, nothing that was lost comes back. So a restored database forgets the checkpoints that
- * it had, and refuses the first one of each replication: its client reads how far it is, finds nothing, and compares
- * everything that it has.
+ * A device that pushes remembers how far it has pushed. After a restore its checkpoint claims documents that the
+ * database has lost; if the claim were accepted, they would never be pushed again. So a restored database removes its
+ * checkpoints and refuses the first one of each replication. The client then reads its checkpoint, finds none, and
+ * compares everything that it has.
  */
 import { isJsonObject } from '../core/json.ts'
 import { type Epochs, ownedUpTo } from './sequence.ts'
 
 /**
- * What a checkpoint claims. `begun`: nothing, a replication from its beginning. `held`: only what this database
- * certainly holds. `unproven`: anything else.
+ * What a checkpoint claims. `begun`: nothing, since the replication starts. `held`: only what this database certainly
+ * has. `unproven`: anything else.
  */
 type Claim = 'begun' | 'held' | 'unproven'
 
 /** Characters of a checkpoint: those of CouchDB and PouchDB have up to 50 entries of about 300 characters. */
 const MAX_CHECKPOINT = 256 * 1024
 
-/** Whether the text could be one; asked of every `_local` document of a restored database. */
+/** A cheap check, made for every `_local` document of a restored database. */
 function mayBeCheckpoint(body: string): boolean {
   return body.length <= MAX_CHECKPOINT && body.includes('"session_id"') && body.includes('"history"')
 }
 
-/** The sequences that a checkpoint names, PouchDB's or CouchDB's; null: it is none. */
+/** The sequences in a checkpoint of PouchDB or CouchDB; null for any other document. */
 function claimedSequences(body: string): readonly unknown[] | null {
   if (!mayBeCheckpoint(body)) return null
   const doc: unknown = JSON.parse(body)
@@ -36,19 +36,18 @@ function claimedSequences(body: string): readonly unknown[] | null {
   ]
 }
 
-/** @param body a stored `_local` document's */
+/** Whether the body of a stored `_local` document is a checkpoint. */
 export function isCheckpoint(body: string): boolean {
   return claimedSequences(body) !== null
 }
 
 /**
- * What a checkpoint that is to be written claims of the database.
+ * What a new checkpoint claims of the database.
  *
- * A token of the database's own, of a number that its epoch gave out, stands for one state of it and no other: what
- * has it came from here, or from a copy of the same state, and all that the token stands for is here. So the
- * checkpoints of pulls need not be refused.
+ * A token of one of the database's own epochs, within that epoch's numbers, names exactly one state of this database,
+ * and everything in that state is still here. So the checkpoints of pulls need not be refused.
  * @param body as it would be stored
- * @returns null: it is no checkpoint
+ * @returns null when it is not a checkpoint
  */
 export function claimOf(
   body: string,

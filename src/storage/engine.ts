@@ -1,12 +1,12 @@
 /**
- * The contract between the house and what keeps its documents. An engine stores outcomes; every rule of
- * CouchDB's (revisions, winners, conflicts, rights) is decided above it, by pure functions that it calls.
+ * The contract between the server and its storage engines. An engine stores outcomes. Pure functions above it, which it
+ * calls, decide every rule of CouchDB (revisions, winners, conflicts, rights).
  *
- * What holds for every engine, and is checked by test/storage/conformance.ts:
+ * Rules for every engine, which test/storage/conformance.ts checks:
  * - A promise of a write resolves only after the write is durable; a write that rejects has left no trace.
  * - The callbacks (`decide`, `read`) are synchronous and pure. An engine may call them more than once for one
  *   write, always on freshly loaded state, and only the outcome of the last call counts.
- * - What a callback is handed is valid only until it returns.
+ * - The arguments of a callback are valid only until it returns.
  * - No transaction is open while anything is awaited.
  * - Ids, revisions and names are compared as bytes of UTF-8.
  * - A fault of the disk reaches the caller as `insufficient_storage`, `disk_fault`, `damaged_file` or
@@ -17,7 +17,7 @@ import type { Branch } from '../revisions/branch.ts'
 import type { Epochs } from './sequence.ts'
 import type { CompactOptions, GarbageCounts, StoreSizes } from './upkeep.ts'
 
-/** What one look at a database shows beside its documents; consistent with the documents handed over with it. */
+/** A snapshot of a database's own state, consistent with the documents that are passed along with it. */
 export interface StoreView {
   /** The number of updates so far; the newest row of the feed carries it unless that document was purged. */
   readonly updateSeq: number
@@ -28,21 +28,21 @@ export interface StoreView {
   readonly revsLimit: number
   /** Purges that are remembered, at least 1. */
   readonly purgedInfosLimit: number
-  /** Grows with each write that says it is of a design document ({@link DocWrite.design}). */
+  /** Grows with each write of a design document ({@link DocWrite.design}). */
   readonly designVersion: number
-  /** null: none was ever set. */
+  /** null if it was never set. */
   readonly security: SecurityObject | null
-  /** Whether it was put back to an earlier state: the first checkpoint of each replication is refused then. */
+  /** Whether the database was restored to an earlier state: then the first checkpoint of each replication is refused. */
   readonly wasRestored: boolean
 }
 
 /** Facts for the database's information object, protocol.md 4.5. */
 export interface StoreInfo extends StoreView {
   readonly name: string
-  /** Seconds since 1970 of the database's making. */
+  /** When the database was created, in seconds since 1970. */
   readonly createdAt: number
   readonly purgeSeq: number
-  /** Whether {@link DatabaseStore.compact} is at work. */
+  /** Whether {@link DatabaseStore.compact} is running. */
   readonly compacting: boolean
   /** Bytes: on disk; in use there, {@link StoreSizes.kept} aside; of the leaves' contents as they were sent. */
   readonly sizes: { readonly file: number; readonly active: number; readonly external: number }
@@ -67,21 +67,21 @@ export interface StoredAttachment {
 
 export type AttachmentEncoding = 'gzip' | null
 
-/** A document as it stands when a callback sees it. Members are loaded when they are touched. */
+/** A document as a callback sees it. Members are loaded when they are read. */
 export interface DocState {
   readonly id: string
-  /** Its place in the feed. */
+  /** Its sequence number in the feed. */
   readonly seq: number
   /** The winner. */
   readonly rev: string
   readonly deleted: boolean
-  /** Whether the winner is known to be the only leaf; false where that would have to be looked up. */
+  /** Whether the winner is known to be the only leaf; false if that would need a query. */
   readonly hasOneLeaf: boolean
-  /** Every leaf with its ancestry, in no order; `ids` of a branch is loaded when it is touched. */
+  /** Every leaf with its ancestry, in no order; `ids` of a branch is loaded when it is read. */
   readonly branches: readonly Branch[]
   /** Every revision that is stored, leaf or superseded. */
   revisions(): readonly StoredRevision[]
-  /** Superseded revisions that only the time machine knows: nothing else here does ({@link CompactOptions}). */
+  /** Superseded revisions that are retained for the time machine alone ({@link CompactOptions}); no other member shows them. */
   retained(): readonly string[]
   /** Whether a stored revision is a tombstone; null when it is not stored. */
   isDeleted(rev: string): boolean | null
@@ -99,7 +99,7 @@ export interface StoredRevision {
   readonly leaf: boolean
 }
 
-/** What a callback will touch, so that an engine that cannot load in the middle of it can load before. */
+/** What a callback will read, so that an engine that cannot load during the callback can load before it. */
 export interface Touches {
   /** The winner's body and attachments. */
   readonly body?: boolean
@@ -114,14 +114,14 @@ export interface Touches {
 /** One document's write: the unit of atomicity. */
 export interface DocUpdate<R, N = never> {
   readonly id: string
-  /** About how many bytes it brings; groups of writes are bounded by it. */
+  /** About how many bytes it writes; limits the size of a group commit. */
   readonly bytes: number
   readonly touches?: Touches
   /** Pure. A throw rejects this update alone. */
   decide(doc: DocState | null, view: StoreView): Decision<R, N>
 }
 
-/** Either what comes of an update (with no `write`: nothing to store) or what must be known first. */
+/** Either the result of an update (without `write` nothing is stored) or the facts that it still needs. */
 export type Decision<R, N = never> =
   | { readonly result: R; readonly write?: DocWrite }
   | { readonly needs: readonly N[] }
@@ -165,20 +165,20 @@ export interface AttachmentWrite {
   readonly length: number
   readonly encoding: AttachmentEncoding
   readonly storedLength: number
-  readonly content: /** A stored blob, or one that is staged and finished. */
+  readonly content: /** A stored blob, or a finished upload. */
     | { readonly blob: number }
     /** New bytes with their hash; equal bytes are stored once. */
     | { readonly sha256: Uint8Array; readonly bytes: Uint8Array }
 }
 
-/** A content on its way into the store, a piece at a time; no document names it yet, and a restart forgets it. */
+/** Content that is being stored, a chunk at a time. No document names it yet, and a restart forgets it. */
 export interface BlobUpload {
-  /** Takes the next piece; resolves when it is stored. Calls do not overlap. */
+  /** Adds the next bytes; resolves when they are stored. Calls must not overlap. */
   append(bytes: Uint8Array): Promise<void>
-  /** The content is whole. Where equal content is stored already, that takes its place. */
+  /** Completes the content. If equal content is stored already, that is used instead. */
   finish(): Promise<UploadedBlob>
   /**
-   * Lets go of it: what no revision names by now is removed. To be called in the end, whatever happened.
+   * Ends the upload and removes content that no revision names. Call it in the end, also after an error.
    * Idempotent; never rejects.
    */
   release(): Promise<void>
@@ -191,7 +191,7 @@ export interface UploadedBlob {
   readonly length: number
 }
 
-/** Holds a blob: as long as it is held, nothing removes it. */
+/** Keeps a blob from being removed until it is released. */
 export interface BlobReference {
   readonly digest: string
   readonly length: number
@@ -199,7 +199,7 @@ export interface BlobReference {
   release(): void
 }
 
-/** Forgetting revisions of one document as if they had never been (protocol.md 4.7). */
+/** Removes revisions of one document without a trace (protocol.md 4.7). */
 export interface PurgeUpdate<R> {
   readonly id: string
   /** Pure. */
@@ -207,17 +207,17 @@ export interface PurgeUpdate<R> {
 }
 
 export interface PurgeWrite {
-  /** The leaves that go, for the list of purges. */
+  /** The leaves that are removed, for the list of purges. */
   readonly purged: readonly string[]
-  /** Revisions that go, stored or kept: the leaves, and ancestors that no other leaf has. */
+  /** Revisions that are removed, stored or retained: the leaves, and ancestors that no other leaf has. */
   readonly removed: readonly string[]
-  /** What stays of the document; null: it is forgotten whole, its place in the feed too. */
+  /** What remains of the document; null if all of it is removed, its row in the feed included. */
   readonly rest: DocWrite | null
   /** As {@link DocWrite.design}. */
   readonly design?: boolean
 }
 
-/** A purge that is remembered. */
+/** An entry in the list of purges. */
 export interface PurgeInfo {
   readonly seq: number
   readonly id: string
@@ -237,8 +237,8 @@ export interface LocalUpdate<R> {
   readonly id: string
   /**
    * Pure. `write` null deletes.
-   * @param wasMet whether a decision on this id was `met` since the database was restored; false where it was not
-   * @returns `met`: to be remembered, with the write or without one
+   * @param wasMet whether a decision on this id has returned `met` since the database was restored; else false
+   * @returns `met` is remembered, with the write or without one
    */
   decide(
     doc: LocalDoc | null,
@@ -247,7 +247,7 @@ export interface LocalUpdate<R> {
   ): { result: R; write?: { readonly rev: number; readonly body: string } | null; met?: boolean }
 }
 
-/** A change of what the database keeps about itself. */
+/** A change of the database's settings. */
 export interface SettingsChange {
   readonly security?: SecurityObject
   readonly revsLimit?: number
@@ -278,12 +278,12 @@ export interface Page<R> {
 
 /** One open database. Methods may be called at any time; writes of several calls may share a commit. */
 export interface DatabaseStore {
-  /** Whether its opening has found that it was put back by hand. */
+  /** Whether its file was replaced by an older copy, as was found when it was opened. */
   readonly wasRolledBack: boolean
   info(): Promise<StoreInfo>
   view(): Promise<StoreView>
 
-  /** Documents by id, in the order asked; null for one that never was. */
+  /** Documents by id, in the order of `ids`; null for a document that does not exist. */
   readDocs<R>(
     ids: readonly string[],
     read: (doc: DocState | null, id: string, view: StoreView) => R,
@@ -291,7 +291,7 @@ export interface DatabaseStore {
   ): Promise<R[]>
   /** Documents whose winner is not deleted, in the ids' order. */
   readRange<R>(range: IdRange, paging: Paging, read: (doc: DocState, view: StoreView) => R): Promise<Page<R>>
-  /** How many live documents a range holds; may be called with large ranges and takes several turns then. */
+  /** How many live documents a range has; a large range takes several turns. */
   countRange(range: IdRange): Promise<number>
   /** Documents by their place in the feed: above `since` upwards, or, descending, from the newest down. */
   readChanges<R>(
@@ -301,13 +301,13 @@ export interface DatabaseStore {
   ): Promise<Page<R>>
   /** How many rows of the feed lie above `seq`; in O(log n). */
   countChanges(seq: number): Promise<number>
-  /** How many attachments the revisions have, leaves, superseded and kept ones; counted up to `most`. */
+  /** How many attachments all stored revisions have, retained ones included; counted up to `most`. */
   countAttachments(most: number): Promise<number>
-  /** A stretch of an attachment's bytes; null when the blob is not stored. */
+  /** A range of an attachment's bytes; null when the blob is not stored. */
   readBlob(blob: number, offset: number, length: number): Promise<Uint8Array | null>
-  /** Holds a blob while it is read; null when it is not stored. */
+  /** Takes a reference to a blob while it is read; null when it is not stored. */
   referenceBlob(blob: number): Promise<BlobReference | null>
-  /** Begins to take in a content. */
+  /** Begins to upload a content. */
   uploadBlob(): Promise<BlobUpload>
 
   /** Writes documents, each atomically, in the order given; the same id may occur again. */
@@ -317,13 +317,13 @@ export interface DatabaseStore {
   /** The newest purges, oldest first, as many as `purgedInfosLimit` at the most. */
   readPurges(): Promise<PurgeInfo[]>
   /**
-   * Removes superseded bodies, or keeps them aside; cuts ancestries to `revsLimit`; removes blobs that nothing names,
-   * and gives freed pages back; in steps between which other work is served. A call while one is at work joins it.
+   * Removes or retains superseded bodies, cuts ancestries to `revsLimit`, removes blobs that nothing names, and gives
+   * freed pages back. It works in steps, between which other work is served. A call during a compaction joins it.
    */
   compact(options?: CompactOptions): Promise<void>
-  /** Cheap: nothing is looked for. */
+  /** What a compaction would find to do. Cheap: it reads counters alone. */
   garbage(): Promise<GarbageCounts>
-  /** Counts, in short turns, where the bytes are. */
+  /** Counts where the bytes are, in short turns. */
   sizes(): Promise<StoreSizes>
 
   readLocals(ids: readonly string[]): Promise<(LocalDoc | null)[]>

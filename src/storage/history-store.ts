@@ -1,15 +1,15 @@
 /**
- * The contract's part for the time machine: what documents were. Versions that are no leaves any more stay stored until
- * compaction, and for some time after it (`settee/keep_days`); see storage/engine.ts for what holds of every engine.
+ * The storage contract for the time machine: earlier versions of documents. Superseded versions stay stored until
+ * compaction, and for some time after it (`settee/keep_days`). See engine.ts for the rules of every engine.
  */
 import type { Horizon, TimedVersion } from '../revisions/as-of.ts'
 import type { DatabaseStore, DocState, IdRange, Page, Paging, StoreView } from './engine.ts'
 
-/** A version of a document of which a row is stored. */
+/** A stored version of a document. */
 export interface StoredVersion extends TimedVersion {
-  /** Orders the versions of a document by when they were stored: later ones have greater places. */
+  /** The order in which the versions of a document were stored: later ones have greater places. */
   readonly place: number
-  /** Compaction has been there: CouchDB's model knows its body no more. */
+  /** Whether compaction has retained it: for CouchDB's API its body is gone. */
   readonly isRetained: boolean
   /** Bytes of the body and of its attachments, decoded. */
   readonly size: number
@@ -17,45 +17,45 @@ export interface StoredVersion extends TimedVersion {
   readonly attachments: number
 }
 
-/** Which versions are wanted. */
+/** Selects versions. */
 export interface VersionRange {
   /** Only leaves, and those that were superseded after this time, in ms since 1970. */
   readonly leavesAfter?: number
   /** Only those that were stored by this time, in ms since 1970, or before times were noted. */
   readonly storedBy?: number
-  /** Only those with lesser places. */
+  /** Only those with smaller places. */
   readonly before?: number
-  /** At most so many. */
+  /** At most this many. */
   readonly limit?: number
 }
 
-/** A document with all that it was: `revisions`, `body`, `attachments` and `bytes` are of kept versions, too. */
+/** A document with its history: `revisions`, `body`, `attachments` and `bytes` include retained versions. */
 export interface DocHistory extends DocState {
-  /** Its stored versions, the one stored last first. */
+  /** Its stored versions, newest first. */
   versions(range?: VersionRange): readonly StoredVersion[]
 }
 
-/** How far back a database remembers. */
+/** How far back the history of a database reaches. */
 export interface StoreHorizon extends Horizon {
-  /** When it was made, or its oldest stored version was stored; in ms since 1970. */
+  /** When the database was created or its oldest stored version was stored, the earlier; in ms since 1970. */
   readonly begun: number
 }
 
 export interface HistoryStore {
-  /** How far back it is known what documents were. */
+  /** How far back the history reaches. */
   horizon(): Promise<StoreHorizon>
-  /** Documents by id, in the order asked; null for one that never was. */
+  /** Documents by id, in the order of `ids`; null for a document that does not exist. */
   readDocs<R>(
     ids: readonly string[],
     read: (doc: DocHistory | null, id: string, view: StoreView) => R,
   ): Promise<R[]>
-  /** Documents in the ids' order, deleted ones too. */
+  /** Documents in the order of their ids, deleted ones included. */
   readRange<R>(
     range: IdRange,
     paging: Paging,
     read: (doc: DocHistory, view: StoreView) => R,
   ): Promise<Page<R>>
-  /** Documents by their place in the feed, below `before`, from the newest down. */
+  /** Documents by their sequence number, below `before`, newest first. */
   readNewest<R>(
     before: number,
     paging: Paging,
@@ -63,7 +63,7 @@ export interface HistoryStore {
   ): Promise<Page<R>>
 }
 
-/** A store that remembers what documents were. */
+/** A store with the history of its documents. */
 export interface VersionedStore extends DatabaseStore {
   readonly history: HistoryStore
 }

@@ -1,21 +1,21 @@
 /**
- * Sequence tokens, `N-epoch`: N counts a database's updates, the epoch names the stretch of its life in which
- * they were made. A store that is rolled back (a copied file, a snapshot) begins another epoch with its next
- * write, so that no token stands for two contents. Only `[0-9A-Za-z_-]`: clients put tokens into addresses as
- * they stand (clients.md R3).
+ * Sequence tokens, `N-epoch`: N counts a database's updates, and the epoch names the period in which they were made.
+ * A database that is rolled back (a copied file, a snapshot) begins another epoch with its next write, so that no
+ * token means two contents. Tokens have only `[0-9A-Za-z_-]`, since clients put them into URLs unescaped
+ * (clients.md R3).
  */
 import { CouchError } from '../core/errors.ts'
 
-/** A stretch of numbers that one epoch owns: from `firstSeq` to the next entry's, or on to the newest. */
+/** A range of numbers with one name: from `firstSeq` to before the next epoch's, or to the newest. */
 export interface Epoch {
   readonly id: string
   readonly firstSeq: number
 }
 
-/** In the order of `firstSeq`; the first begins at 0, so that every number has an owner. */
+/** In the order of `firstSeq`; the first begins at 0, so that every number has an epoch. */
 export type Epochs = readonly [Epoch, ...Epoch[]]
 
-/** Above this many the two oldest become one. */
+/** Beyond this many the two oldest become one. */
 const MAX_EPOCHS = 1000
 
 /** Of any length: CouchDB's own tokens, which clients still hold after a move to settee, are longer than ours. */
@@ -26,7 +26,7 @@ export function epochId(randomBytes: Uint8Array): string {
   return Buffer.from(randomBytes).toString('base64url').slice(0, 12)
 }
 
-/** The epochs with a new one that owns the numbers from `firstSeq` on; an epoch that owns none goes. */
+/** The epochs with a new one from `firstSeq` on, without epochs that have no number. */
 export function beginEpoch(epochs: Epochs, id: string, firstSeq: number): Epochs {
   const [oldest, ...rest] = [...epochs.filter((epoch) => epoch.firstSeq < firstSeq), { id, firstSeq }]
   if (oldest === undefined) throw new RangeError('an epoch list is never empty')
@@ -51,18 +51,18 @@ function ownerOf(epochs: Epochs, seq: number): number {
   return low
 }
 
-/** What a client's token means here. */
+/** The meaning of a client's token. */
 interface ReadSequence {
   readonly seq: number
-  /** The token's epoch is none of ours: the client starts again from 0, and the log should say so. */
+  /** The token's epoch is not ours: the client starts again from 0, and the log should report it. */
   readonly unknownEpoch: boolean
 }
 
 /**
- * Reads a client's `since` that is not `now`. A number beyond what its epoch owns is the end of that epoch (the
- * store was rolled back behind the client); an epoch that is not ours, or a bare number above `updateSeq`, is 0.
- * @param token as sent; JSON quotes around it are tolerated
- * @throws bad_request when it is no token at all (protocol.md 5.1)
+ * Reads a client's `since` other than `now`. A number beyond its epoch becomes the end of that epoch: the store was
+ * rolled back behind the client. An unknown epoch, or a bare number above `updateSeq`, becomes 0.
+ * @param token as sent, with or without JSON quotes
+ * @throws bad_request for any other text (protocol.md 5.1)
  */
 export function readSequence(epochs: Epochs, updateSeq: number, token: string): ReadSequence {
   const match = TOKEN.exec(token.replace(/^"(.*)"$/, '$1'))
@@ -74,13 +74,13 @@ export function readSequence(epochs: Epochs, updateSeq: number, token: string): 
   return { seq: Math.min(seq, last), unknownEpoch: false }
 }
 
-/** How far a database was when last heard of: the epoch of its newest number, and that number. */
+/** The newest sequence number of a database and its epoch, as last noted. */
 export interface LastKnownSequence {
   readonly epoch: string
   readonly updateSeq: number
 }
 
-/** Whether a database is another one, or not as far as it was: then its file was put back by hand. */
+/** Whether a database has not reached its last known sequence: then its file was replaced by an older copy or another one. */
 export function isRolledBack(
   { epochs, updateSeq }: { readonly epochs: Epochs; readonly updateSeq: number },
   lastKnown: LastKnownSequence,
@@ -89,7 +89,7 @@ export function isRolledBack(
   return last === null || lastKnown.updateSeq > last
 }
 
-/** The last number that an epoch owns; null when it is none of ours. */
+/** The last number of an epoch; null for an unknown epoch. */
 export function ownedUpTo(epochs: Epochs, id: string, updateSeq: number): number | null {
   const owner = epochs.findIndex((epoch) => epoch.id === id)
   if (owner === -1) return null

@@ -1,16 +1,16 @@
-/** The contract's first part: an engine as a whole, and how its databases are opened; see engine.ts. */
+/** The storage contract for a whole engine: how its databases are opened, copied and restored; see engine.ts. */
 import type { Catalog } from './catalog.ts'
 import type { VersionedStore } from './history-store.ts'
 import type { LastKnownSequence } from './sequence.ts'
 import type { RetainedVersions } from './upkeep.ts'
 
-/** What a kind of engine can do; the house asks for a capability, never for an engine's name. */
+/** What an engine can do; the server asks for a capability, never for an engine's name. */
 interface EngineCapabilities {
   /** Whether data survives the end of the process. */
   readonly durable: boolean
   /** Whether another process may write the same databases at the same time. */
   readonly sharedWriters: boolean
-  /** Whether databases can be copied as files; what is about copies rejects otherwise. */
+  /** Whether databases can be copied as files; otherwise the methods on copies reject. */
   readonly copies: boolean
 }
 
@@ -25,33 +25,32 @@ export interface StorageEngine {
   openCatalog(copy?: string): Promise<Catalog>
   /**
    * Opens a database that exists.
-   * @param lastKnown how far it was when last heard of: one that is not that far was put back by hand, and begins anew
+   * @param lastKnown its last known sequence; a database that has not reached it was rolled back, and is marked as restored
    * @throws no_database
    */
   openDatabase(name: string, lastKnown?: LastKnownSequence): Promise<VersionedStore>
   /**
-   * What a database that need not be open keeps, as of its last compaction. Cheap, and changes nothing: what is of an
-   * older schema stays so. @returns null: it keeps nothing as this schema does
+   * What a database has retained as of its last compaction, also if it is closed. Cheap, and changes nothing: a file of
+   * an older schema is not upgraded. @returns null when the file has an older schema
    * @throws no_database
    */
   retainedVersions(name: string): Promise<RetainedVersions | null>
   /**
-   * Makes of a copy of a database what can take a database's place ({@link Catalog.replace}): examined, of the newest
-   * schema, and begun anew: the next number is of a new epoch, `createdAt` is a later one, no replication's checkpoint
-   * is left, and {@link StoreView.wasRestored}. The copy stays as it is. Takes as long as reading all of it, and its
-   * thread is busy meanwhile.
+   * Makes a database from a copy, to take another's place ({@link Catalog.replace}). It is checked, has the newest
+   * schema and is marked as restored: the next number is of a new epoch, `createdAt` is later, no replication
+   * checkpoint is left, and {@link StoreView.wasRestored} is true. The copy is not changed. This takes as long as
+   * reading all of it, and blocks the thread.
    * @param copy the path of a file, as far as engines have files
-   * @throws bad_request when it is no database, a damaged one, or one of a newer settee
+   * @throws bad_request when it is not a database, is damaged, or was written by a newer settee
    */
   prepare(name: string, copy: string): Promise<Prepared>
   /**
-   * A database as its last commit left it, to be copied from; also one that another engine over the same data has open
-   * and writes to, which neither waits for it nor is seen in it. @throws no_database
+   * A database as of its last commit, for copying. Another engine over the same data may have it open and write to it:
+   * it does not wait for the snapshot, and the snapshot does not show its later writes. @throws no_database
    */
   openSnapshot(name: string): Promise<DatabaseSnapshot>
   /**
-   * A text that differs from any earlier one when the database was written to in between; null: that cannot be told
-   * without reading the database. Cheap.
+   * A text that changes with every write to the database; null if only reading the database could tell. Cheap.
    */
   fingerprint(name: string): Promise<string | null>
   /**
@@ -59,13 +58,13 @@ export interface StorageEngine {
    * @throws Error whose message says what is wrong with it
    */
   checkCopy(path: string): Promise<CopyFacts>
-  /** As {@link checkCopy}, of what {@link Catalog.copyTo} has made. @returns the server's uuid */
+  /** As {@link checkCopy}, for a copy that {@link Catalog.copyTo} made. @returns the server's uuid */
   checkCatalogCopy(path: string): Promise<string>
-  /** Closes what is open. Idempotent. */
+  /** Closes the catalog and all databases. Idempotent. */
   close(): Promise<void>
 }
 
-/** A database that was prepared to take another's place; nobody knows of it yet, and the next start forgets it. */
+/** A database that was prepared to take another's place. It is not listed yet, and the next start removes it. */
 export interface Prepared {
   /** Names it in {@link Catalog.replace} and {@link Catalog.discard}. */
   readonly draft: string
@@ -73,9 +72,7 @@ export interface Prepared {
   readonly docCount: number
 }
 
-// Copies of databases, as every engine gives them that can: see engine.ts.
-
-/** What a database holds at one moment. Two databases with equal facts hold the same. */
+/** The content of a database at one moment. Two databases with equal facts have equal contents. */
 export interface CopyFacts {
   readonly schemaVersion: number
   /** Seconds since 1970 of the database's making. */
@@ -87,24 +84,24 @@ export interface CopyFacts {
   readonly localCount: number
   /** Bytes of whole contents of attachments, each content once. */
   readonly attachmentBytes: number
-  /** 64 hex digits, over all rows that the database has. */
+  /** SHA-256 over all rows, as 64 hex digits. */
   readonly digest: string
 }
 
-/** How far a reading or a copying is. */
+/** The progress of a check or a copy. */
 export interface CopyProgress {
   /** Of `total` steps of about equal work. */
   readonly done: number
   readonly total: number
 }
 
-/** A database at one moment, which stays as it is until it is closed; meanwhile what is written takes room twice. */
+/** A database at one moment, unchanged until it is closed. Until then new writes need twice the disk space. */
 export interface DatabaseSnapshot {
-  /** Bytes that a copy takes. */
+  /** The size of a copy, in bytes. */
   readonly bytes: number
-  /** Reads all of it, at its leisure. */
+  /** Reads all of it, throttled. */
   facts(onProgress?: (progress: CopyProgress) => void): Promise<CopyFacts>
-  /** Makes a new file with all of it, which is durable when resolved. */
+  /** Copies all of it to a new file, which is durable when resolved. */
   copyTo(path: string, onProgress?: (progress: CopyProgress) => void): Promise<void>
   /** Idempotent. */
   close(): void

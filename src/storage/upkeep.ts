@@ -1,7 +1,7 @@
-/** What a database's file holds beside what lives in it, and how that is cleaned up: a part of the contract of engine.ts. */
+/** The storage contract for maintenance: compaction, garbage counters, sizes and commit statistics; see engine.ts. */
 import { Histogram, type HistogramCounts } from '../core/histogram.ts'
 
-/** How far a compaction is. */
+/** The progress of a compaction. */
 export interface CompactionProgress {
   /** Of `total` steps of about equal work. */
   readonly done: number
@@ -10,36 +10,36 @@ export interface CompactionProgress {
 
 export interface CompactOptions {
   /**
-   * Superseded revisions are kept, with body and attachments, that became so later than this (ms since 1970): the
-   * revision model knows them no more ({@link DocState.retained} alone does). Absent: none is, and those that were go.
+   * Revisions that were superseded after this time (ms since 1970) are retained with body and attachments; only
+   * {@link DocState.retained} and the history show them. If absent, none is retained.
    */
   readonly keepSince?: number
-  /** Bytes of bodies that are kept at the most: beyond it those go that were superseded first, by the minute. */
+  /** The most bytes of retained bodies; beyond it those superseded first are removed, minute by minute. */
   readonly keepBytes?: number
   onProgress?(progress: CompactionProgress): void
 }
 
-/** What a compaction would find to do, as far as it is known without looking. */
+/** What a compaction would find to do, from counters alone. */
 export interface GarbageCounts {
-  /** Grows with each write, of whatever kind. */
+  /** Grows with each write of any kind. */
   readonly writes: number
-  /** Bytes of the file, its log aside. */
+  /** Bytes of the file without its log. */
   readonly fileBytes: number
-  /** Bytes in pages of the file that hold nothing. */
+  /** Bytes in free pages of the file. */
   readonly freeBytes: number
-  /** Bytes of superseded revisions that no compaction has come to yet, about. */
+  /** About the bytes of revisions that were superseded since the last compaction. */
   readonly supersededBytes: number
-  /** Bytes of contents that a revision has named and its successor does not, about. */
+  /** About the bytes of attachments that a revision names and its successor does not. */
   readonly looseBytes: number
-  /** When the oldest revision that is kept was superseded, in ms since 1970; null: none is kept. */
+  /** When the oldest retained revision was superseded, in ms since 1970; null if none is retained. */
   readonly oldestRetained: number | null
-  /** When a compaction ended last, in ms since 1970; 0: never. */
+  /** When the last compaction ended, in ms since 1970; 0 if there was none. */
   readonly compactedAt: number
-  /** Somebody wants something gone: documents were purged, or the limit of ancestors was lowered. */
+  /** A compaction is needed in any case: documents were purged, or `revsLimit` was lowered. */
   readonly isOwed: boolean
 }
 
-/** What is known of kept revisions of a database that nobody has open. */
+/** What can be read of the retained revisions of a closed database. */
 export type RetainedVersions = Pick<GarbageCounts, 'oldestRetained' | 'compactedAt'>
 
 export interface SizePart {
@@ -47,7 +47,7 @@ export interface SizePart {
   readonly bytes: number
 }
 
-/** Where the bytes of a database are; the parts add up to `file`, but for what is written while they are counted. */
+/** Where the bytes of a database are. The parts add up to `file`, except for writes during the count. */
 export interface StoreSizes {
   /** Bytes of the file and its log. */
   readonly file: number
@@ -55,33 +55,32 @@ export interface StoreSizes {
   readonly live: SizePart
   /** Bodies of superseded revisions that can be read until the next compaction. */
   readonly old: SizePart
-  /** Bodies of superseded revisions that only the time machine knows. */
+  /** Bodies of superseded revisions that are retained for the time machine. */
   readonly kept: SizePart
   /** Bodies of leaves that are deleted. */
   readonly tombstones: SizePart
-  /** Contents of attachments as they are stored, each once, those of old and kept revisions among them. */
+  /** Contents of attachments as they are stored, each once, including those of old and retained revisions. */
   readonly attachments: SizePart
   /** `_local` documents. */
   readonly local: SizePart
-  /** Ids, histories, the feed, the engine's own indexes, and what the pages of all the others are not filled with. */
+  /** Ids, histories, the feed, the engine's own indexes, and unused parts of pages. */
   readonly indexes: { readonly bytes: number }
-  /** Pages that hold nothing. */
+  /** Free pages. */
   readonly free: SizePart
-  /** The log of what is not in the file yet, or is there twice. */
+  /** The write-ahead log. */
   readonly log: { readonly bytes: number }
 }
 
-// What the commits of a thread's databases come to: how many there were, what each held, how long each took.
-
 const WRITES = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 const UPDATES = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256]
-/** From an SSD that lies about its cache to a disk that is about to fail. */
+/** From an SSD that ignores flushes to a failing disk. */
 const SECONDS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5]
 
+/** Statistics of the commits of a thread's databases. */
 export interface CommitCounts {
   /** Writes that shared a commit: documents, `_local` documents, settings, chunks of attachments. */
   readonly writes: HistogramCounts
-  /** Sequence numbers that a commit gave out: documents whose leaves it changed. */
+  /** Sequence numbers in a commit: documents whose leaves it changed. */
   readonly updates: HistogramCounts
   /** Seconds that making a commit durable took. */
   readonly seconds: HistogramCounts
@@ -92,7 +91,7 @@ export class CommitTally {
   readonly #updates = new Histogram(UPDATES)
   readonly #seconds = new Histogram(SECONDS)
 
-  /** A commit is durable. @param ms how long that took, from the COMMIT on */
+  /** Counts a durable commit. @param ms duration of the COMMIT */
   add(writes: number, updates: number, ms: number): void {
     this.#writes.add(writes)
     this.#updates.add(updates)

@@ -181,7 +181,7 @@ t.test('a running server', async (t) => {
   const live = join(dataDir, 'databases', 'notes.sqlite')
   t.match(await run(t, dataDir, ['restore', live, '--db', 'tasks', '--yes']), {
     code: 1,
-    stderr: /is what a database is kept in, and no copy of it/,
+    stderr: /is the file of a database that is being served, not a copy of it/,
   })
   t.match(await run(t, dataDir, ['restore', '/nowhere', '--all']), { code: 1, stderr: /There is no backup/ })
   t.match(await run(t, dataDir, ['adopt', 'tasks']), {

@@ -155,7 +155,7 @@ class MemoryEngine implements StorageEngine, ContentsCount {
     await turn()
     this.#operate('prepare copy')
     const source = this.#copies.get(copy)
-    if (source === undefined) throw new CouchError('bad_request', `There is no file ${copy}.`)
+    if (source === undefined) throw new CouchError('bad_request', `The file ${copy} does not exist.`)
     const { createdAt, state } = source
     const draft = this.#keep({ createdAt: later(createdAt), state: begunAnew(state) })
     return { draft, updateSeq: state.updateSeq, docCount: state.docCount }

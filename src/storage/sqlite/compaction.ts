@@ -1,7 +1,8 @@
 /**
- * Compaction: superseded bodies go, or are kept aside for the time machine; ancestries longer than the limit are cut;
- * then blobs go that nothing names, and the pages they all took go back to the file system. It works in steps of a few milliseconds, each a write among others in the group commit, and rests
- * between two for as long as the step took, so that whoever reads and writes meanwhile is held up by one step.
+ * Compaction. It removes superseded bodies or retains them for the time machine, cuts ancestries to the limit, removes
+ * blobs that nothing names, and returns the free pages to the file system. It works in steps of a few milliseconds,
+ * each a write in the group commit, and pauses between two for as long as a step took, so that other reads and writes
+ * wait for one step at most.
  */
 import { setImmediate as nextTurn, setTimeout as rest } from 'node:timers/promises'
 import { hasForegroundWrite } from '../../core/yielder.ts'
@@ -15,24 +16,24 @@ import type { State } from './state.ts'
 import type { Statement } from './statement.ts'
 import type { References } from './uploads.ts'
 
-/** How long one step works, in ms: less than a group of writes may take; and while others save something. */
+/** How long one step works, in ms: less than a group commit may take, and shorter during foreground writes. */
 const STEP_MS = 3
 const SHORT_STEP_MS = 1
-/** How many times as long as it took it rests then. */
+/** The pause during foreground writes, as a multiple of the step. */
 const LONG_REST = 2
 /** About the bytes a step writes: few enough for the writes that have arrived to share its commit. */
 const STEP_BYTES = 64 * 1024
 const LONGEST_REST_MS = 10
 /** Rows looked at in one query. */
 const ROWS = 64
-/** Of rows that are mostly passed over. */
+/** The same for rows that are mostly skipped. */
 const LONG_ROWS = 500
 const MINUTE_MS = 60_000
-/** Chunks, and pages, that go at once: less than a millisecond's work. */
+/** Chunks and pages that are removed at once, in less than a millisecond. */
 const CHUNKS = 4
 const PAGES = 4
 
-/** What each part takes of the whole, in hundredths, by the measure of many small documents. */
+/** The share of each part in the whole, in percent, measured with many small documents. */
 const PARTS = { superseded: 50, ancestries: 10, blobs: 10, pages: 30 } as const
 const TOTAL = 100
 const BEFORE = {
@@ -56,11 +57,11 @@ interface Dependencies {
   now(): number
 }
 
-/** Where a walk over a table stands. */
+/** The position of a walk over a table. */
 interface Place {
   /** The last row that is done with. */
   readonly at: number
-  /** A blob that is found no more, and not yet gone. */
+  /** A blob that is marked for removal and still has chunks. */
   readonly left?: number
 }
 
@@ -87,7 +88,7 @@ export class Compaction {
     this.#deps = deps
     this.#blobs = connection.prepare(`SELECT num, state FROM blob WHERE num > ? ORDER BY num LIMIT ${ROWS}`)
     this.#named = connection.prepare('SELECT 1 FROM attachment WHERE blob = ? LIMIT 1')
-    // As a content that never arrived whole: nobody finds it, and what a crash leaves of it the next opening sweeps.
+    // As an unfinished upload: nothing finds it, and the next opening removes what a crash leaves of it.
     this.#condemn = connection.prepare("UPDATE blob SET sha256 = NULL, state = 'staging' WHERE num = ?")
     this.#freePages = connection.prepare('PRAGMA freelist_count')
   }
@@ -97,7 +98,7 @@ export class Compaction {
   }
 
   /**
-   * Compacts, or joins the compaction that is at work, which keeps what it was told to keep.
+   * Compacts, or joins the running compaction, which keeps its own options.
    * @throws unavailable when the store is closed meanwhile, insufficient_storage, internal_server_error
    */
   run({ onProgress, ...options }: CompactOptions): Promise<void> {
@@ -109,7 +110,7 @@ export class Compaction {
     return this.#running
   }
 
-  /** Resolves when none is at work, whatever came of it. */
+  /** Resolves when no compaction is running; never rejects. */
   async ended(): Promise<void> {
     await this.#running?.catch(() => undefined)
   }
@@ -141,7 +142,7 @@ export class Compaction {
     this.#tell(TOTAL)
   }
 
-  /** @returns when the oldest of those that are kept was superseded; 0: none is */
+  /** @returns when the oldest retained revision was superseded, in ms since 1970; 0 if none is retained */
   async #clearSuperseded(keepSince: number): Promise<{ readonly oldest: number }> {
     const kept = { oldest: 0 }
     const note = (at: number) => {
@@ -160,7 +161,7 @@ export class Compaction {
     return kept
   }
 
-  /** @returns since when bodies of no more than these bytes were superseded, of those that are kept; ms since 1970 */
+  /** @returns the time after which the retained bodies were superseded that fit into so many bytes; in ms since 1970 */
   async #sinceWhen(bytes: number): Promise<number> {
     const { access, superseded } = this.#deps
     const byMinute = new Map<number, number>()
@@ -186,7 +187,7 @@ export class Compaction {
     else if (kept === 0) this.#deps.superseded.keep(revision, at)
   }
 
-  /** All leaves are looked at: only where the limit was lowered. */
+  /** Reads all leaves, so it runs only after the limit was lowered. */
   async #cutAncestries(revsLimit: number): Promise<void> {
     const { revisions } = this.#deps
     await this.#scan('revision', 'ancestries', (above, last) =>

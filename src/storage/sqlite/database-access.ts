@@ -1,4 +1,4 @@
-/** The one way to an open file for all parts of a store: reads between transactions, writes by the group commit. */
+/** Access to an open file for all parts of a store: reads between transactions, writes by group commit; and its checkpoints. */
 import { CouchError } from '../../core/errors.ts'
 import type { Outcome } from '../engine.ts'
 import type { Connection } from './connection.ts'
@@ -12,14 +12,17 @@ export class DatabaseAccess {
   readonly #errors: FileErrors
   #closed = false
 
-  /** @param cache told of every use of the file */
+  /** @param cache is notified of every use of the file */
   constructor(writer: Writer, cache: Pick<PageCache, 'use'>, errors = new FileErrors()) {
     this.#writer = writer
     this.#cache = cache
     this.#errors = errors
   }
 
-  /** Reads, in one turn; a checkpoint, which takes room, counts as reading. @throws unavailable when the store is closed, or what the driver's error stands for */
+  /**
+   * Reads, in one turn; also for a checkpoint, which may need disk space and is retried on a full disk.
+   * @throws unavailable when the store is closed; the translated error of the driver
+   */
   read<R>(work: () => R): R {
     this.refuseIfClosed()
     this.#cache.use()
@@ -31,8 +34,8 @@ export class DatabaseAccess {
   }
 
   /**
-   * Hands each plan to the writer as a job of its own.
-   * @returns what came of each, in order, when the last one is answered
+   * Passes each plan to the writer as a job of its own.
+   * @returns the outcomes in order, when all are known
    * @throws unavailable when the store is closed
    */
   async write<O>(plans: readonly Plan<O>[]): Promise<(O | { error: unknown })[]> {
@@ -59,8 +62,8 @@ export class DatabaseAccess {
 
   /**
    * One write of about `bytes`.
-   * @param carryOut runs inside the transaction, more than once perhaps; its result is handed on
-   * @throws what `carryOut` throws, unavailable when the store is closed, or what the driver's error stands for
+   * @param carryOut runs inside the transaction, perhaps more than once; its result is returned
+   * @throws what `carryOut` throws; unavailable when the store is closed; the translated error of the driver
    */
   writeOne<R>(bytes: number, carryOut: () => R, facts: Pick<Plan, 'grows'> = {}): Promise<R> {
     return this.decideOne(bytes, () => carryOut, facts)
@@ -81,7 +84,7 @@ export class DatabaseAccess {
     throw (outcome as { error: unknown }).error
   }
 
-  /** Refuses everything from now on. @returns when the writes under way are answered */
+  /** Refuses everything from now on. Resolves when the writes under way are answered. */
   close(): Promise<void> {
     this.#closed = true
     return this.#writer.drained()
@@ -93,12 +96,13 @@ export class DatabaseAccess {
   }
 }
 
-// Brings a database's log into its file now and then. SQLite would do that within a commit, and all who share the
-// commit would wait for it, and for a sync of the file, too; here it is done when their answers are on their way.
-
-/** Pages in the log from which on it is worth it: 8 MB. Fewer of them are written again and again, more take longer. */
+/** Pages in the log that make a checkpoint worthwhile: 8 MB. With fewer, pages are written repeatedly; more take longer. */
 const ENOUGH_PAGES = 1000
 
+/**
+ * Checkpoints a database's log. SQLite would do that within a commit, and all writes of the commit would wait for it and
+ * for a sync of the file. Here it is done after their answers are sent.
+ */
 export class Checkpointer {
   readonly #connection: Pick<Connection, 'logPages' | 'checkpointPassively'>
   readonly #access: Pick<DatabaseAccess, 'read'>
@@ -112,7 +116,7 @@ export class Checkpointer {
     this.#access = access
   }
 
-  /** A group is durable, and is answered in this turn. */
+  /** To be called when a group is durable and is answered in this turn. */
   committed(): void {
     if (this.#isScheduled) return
     this.#try(() => {
@@ -128,7 +132,7 @@ export class Checkpointer {
     this.#try(() => this.#connection.checkpointPassively())
   }
 
-  /** What fails here is no write's fault: who looks after the disk is told, and SQLite tries it within a commit in the end. */
+  /** A failure here concerns no write. The disk watch is notified, and SQLite later checkpoints within a commit. */
   #try(work: () => void): void {
     try {
       this.#access.read(work)

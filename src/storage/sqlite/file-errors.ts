@@ -1,21 +1,21 @@
-/** What goes wrong with a file: what the caller is told of it, and who else must hear. */
+/** Errors of a database file: translated for the caller, reported to whoever watches the disk, and retried where that helps. */
 import { CouchError } from '../../core/errors.ts'
 import { isFull, storageError } from './connection.ts'
 
-/** Who looks after the disk. */
+/** Callbacks of whoever watches the disk. */
 export interface DiskWatch {
-  /** A write has met the end of the disk. @returns whether it is worth another trial */
+  /** A write has failed for lack of space. @returns whether to retry it */
   onFull?(): boolean
-  /** A database's file is damaged, or the disk has failed to read or write it. */
+  /** A database's file is damaged, or the disk failed to read or write it. */
   onFault?(database: string, error: CouchError): void
-  /** A database was opened so that nobody else can open its file, for want of room on the disk. */
+  /** A database was opened exclusively, for lack of disk space. */
   onExclusive?(database: string): void
 }
 
-/** A first trial after what grows has come to be refused, and a last one after more was done. */
+/** The first retry comes after growing writes are refused, the second after the reserved space was released. */
 export const RETRIES = 2
 
-/** The troubles of one file. */
+/** Translates and reports the errors of one file. */
 export class FileErrors {
   readonly #database: string
   readonly #watch: DiskWatch
@@ -25,12 +25,12 @@ export class FileErrors {
     this.#watch = watch
   }
 
-  /** Whether what failed with this may succeed now: room was made, or what would grow is refused now. */
+  /** Whether an operation that failed with this error may succeed now, since space was freed. */
   isWorthRetrying(thrown: unknown): boolean {
     return isFull(thrown) && this.#watch.onFull?.() === true
   }
 
-  /** Does something, and again while that is worth it. @throws what it throws in the end */
+  /** Runs `work`, and retries it on a full disk. @throws the last error of `work` */
   retrying<R>(work: () => R, again = RETRIES): R {
     try {
       return work()
@@ -40,7 +40,7 @@ export class FileErrors {
     }
   }
 
-  /** @returns what was thrown as the contract has it; whoever looks after the disk has been told */
+  /** Reports a fault of the file or the disk to the watch. @returns the error of the storage contract */
   report(thrown: unknown): unknown {
     const error = storageError(thrown)
     if (isFileFault(error)) this.#watch.onFault?.(this.#database, error)

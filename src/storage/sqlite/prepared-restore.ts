@@ -1,4 +1,4 @@
-/** A copy of a database's file on its way to a name: StorageEngine.prepare. */
+/** Prepares a copy of a database's file to take a database's place (StorageEngine.prepare), and marks files as restored. */
 import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { chmod, constants, copyFile, realpath } from 'node:fs/promises'
@@ -34,7 +34,7 @@ export async function prepareCopy(
   }
 }
 
-/** A file that is served is no copy: read by other means than SQLite's, it loses the locks that are on it. */
+/** Refuses a file that is being served: reading it other than through SQLite would release SQLite's locks on it. */
 async function refuseLive(files: Files, copy: string): Promise<void> {
   const [served, given] = await Promise.all([
     realpath(dirname(files.path('any'))),
@@ -43,13 +43,13 @@ async function refuseLive(files: Files, copy: string): Promise<void> {
   if (given !== served) return
   throw new CouchError(
     'bad_request',
-    `${copy} is what a database is kept in, and no copy of it; make a backup.`,
+    `${copy} is the file of a database that is being served, not a copy of it. Make a backup and use that.`,
   )
 }
 
-/** A file that was copied by hand may have its log beside it; one of a backup has none. */
+/** A file that was copied by hand may have a log beside it; a backup has none. */
 async function copyWithLog(from: string, to: string): Promise<void> {
-  if (!existsSync(from)) throw new CouchError('bad_request', `There is no file ${from}.`)
+  if (!existsSync(from)) throw new CouchError('bad_request', `The file ${from} does not exist.`)
   for (const log of ['', '-wal']) {
     if (log !== '' && !existsSync(from + log)) continue
     await copyFile(from + log, to + log, constants.COPYFILE_FICLONE)
@@ -75,7 +75,7 @@ function examined(
   }
 }
 
-/** @throws bad_request when SQLite finds that the file is none of its own, or damaged */
+/** @throws bad_request when SQLite cannot read the file, or finds it damaged */
 function opened(copy: string, path: string, onOperation: ConnectionOptions['onOperation']): Connection {
   try {
     const connection = new Connection(path, { onOperation, mustExist: true, isDraft: true })
@@ -86,7 +86,7 @@ function opened(copy: string, path: string, onOperation: ConnectionOptions['onOp
   } catch (cause) {
     const error = storageError(cause)
     if (error instanceof CouchError && error.code === 'insufficient_storage') throw error
-    throw new CouchError('bad_request', `${copy} is damaged, or no database of settee's.`, { cause })
+    throw new CouchError('bad_request', `${copy} is damaged, or is not a database of settee.`, { cause })
   }
 }
 
@@ -95,7 +95,7 @@ function checkKind(connection: Connection, copy: string): void {
   const version = connection.pragma('user_version') as number
   const tables = connection.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'revision'").get()
   if (connection.pragma('application_id') !== APPLICATION_ID || version === 0 || tables === undefined) {
-    throw new CouchError('bad_request', `${copy} is no database of settee's.`)
+    throw new CouchError('bad_request', `${copy} is not a database of settee.`)
   }
   if (version > MIGRATIONS.length) {
     const reason = `${copy} was written by a newer settee (schema ${version}); this one knows ${MIGRATIONS.length}.`
@@ -103,16 +103,14 @@ function checkKind(connection: Connection, copy: string): void {
   }
 }
 
-// What a file becomes that was put back to an earlier state: docs/decisions/0024.
-
 const PAGE = 500
 
 /**
- * Lets a database begin anew, in one transaction: the numbers go on in an epoch of their own, so that tokens of lost
- * updates read as the end of what is here; it counts as made later than it and `others` were; no replication's
- * checkpoint is left, and none is believed at once.
+ * Marks a database as restored (docs/decisions/0024), in one transaction. The numbers continue in a new epoch, so that
+ * tokens of lost updates read as the end of what is here. Its creation time becomes later than it and `others` were.
+ * No replication checkpoint is left, and the first one of each replication will be refused.
  * @param now ms since 1970
- * @param others seconds since 1970 at which databases were made that it must not be taken for
+ * @param others creation times, in seconds since 1970, of databases that it must not be confused with
  */
 export function markRestored(connection: Connection, now: number, others: readonly number[]): void {
   connection.exec('BEGIN IMMEDIATE')
@@ -136,10 +134,10 @@ export function markRestored(connection: Connection, now: number, others: readon
 }
 
 /**
- * Lets a database begin anew that is not as far as it was when last heard of.
- * @param lastKnown undefined: it never was heard of
+ * Marks a database as restored if it has not reached its last known sequence.
+ * @param lastKnown undefined if none was noted
  * @param now ms since 1970
- * @returns whether it was put back by hand
+ * @returns whether it was rolled back
  */
 export function markRestoredIfRolledBack(
   connection: Connection,
@@ -154,7 +152,7 @@ export function markRestoredIfRolledBack(
   return true
 }
 
-/** Of those that stayed, PouchDB would believe the client's own where both are of one session. */
+/** PouchDB would trust its own checkpoint if one of the same session stayed here. */
 function dropCheckpoints(connection: Connection): void {
   const page = connection.prepare<{ id: string; body: string }>(
     'SELECT id, body FROM local WHERE id > ? ORDER BY id LIMIT ?',

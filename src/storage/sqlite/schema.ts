@@ -152,7 +152,7 @@ export const MIGRATIONS: readonly Migration[] = [
 /** Rows in a stretch: well below the time for which a thread may be held, also where the disk is slow. */
 const STRETCH = 1000
 
-/** A file that this settee does not open; the message is for its operator, and names the file. */
+/** A file that this settee does not open. The message is for the operator and names the file. */
 export class RefusedFile extends Error {}
 
 /**
@@ -169,11 +169,11 @@ export function schemaOf(
 ): number {
   const version = connection.pragma('user_version') as number
   const application = connection.pragma('application_id') as number
-  if (version > 0 && application !== APPLICATION_ID) throw new RefusedFile(`${file} is no file of settee's.`)
+  if (version > 0 && application !== APPLICATION_ID) throw new RefusedFile(`${file} is not a file of settee.`)
   if (version <= migrations.length) return version
   throw new RefusedFile(
     `${file} was written by a newer settee: its schema is ${version}, and this one knows ${migrations.length}. ` +
-      'Start the newer one again, or go the way back that docs/upgrade.md tells.',
+      'Start the newer version again, or follow docs/upgrade.md to go back.',
   )
 }
 

@@ -1,4 +1,4 @@
-/** Putting `server.sqlite` back from a copy, before it is opened. */
+/** Restores `server.sqlite` from a copy before it is opened, and locks the data folder. */
 import { chmodSync, copyFileSync, existsSync, rmSync } from 'node:fs'
 import Sqlite from 'better-sqlite3'
 import { CouchError } from '../../core/errors.ts'
@@ -38,7 +38,7 @@ function examine(copy: string, draft: string): void {
     const isOurs = opened.pragma('application_id') === APPLICATION_ID && table !== undefined
     if (!isOurs || longCall(() => opened.pragma('integrity_check')) !== 'ok') throw new Error('not whole')
   } catch (cause) {
-    throw new CouchError('bad_request', `${copy} is damaged, or no server.sqlite.`, { cause })
+    throw new CouchError('bad_request', `${copy} is damaged, or is not a server.sqlite file.`, { cause })
   } finally {
     connection?.close()
   }
@@ -83,7 +83,7 @@ export class FolderLock {
   }
 }
 
-/** What is said when another settee works on the folder. */
+/** The error when another settee uses the folder. */
 export function inUse(dataDir: string, cause: unknown): Error {
   return new Error(`the data folder ${dataDir} is in use by another settee`, { cause })
 }

@@ -245,13 +245,14 @@ function opened(path: string): Sqlite.Database {
 
 function checkKind(db: Sqlite.Database): void {
   if (db.pragma('application_id', { simple: true }) !== APPLICATION_ID) {
-    throw new Error('it is no database of settee')
+    throw new Error('it is not a database of settee')
   }
 }
 
 function checkPages(db: Sqlite.Database): void {
-  const told = db.prepare(`PRAGMA integrity_check(${FAULTS})`).pluck().all() as string[]
-  if (told.length !== 1 || told[0] !== 'ok') throw new Error(`its pages are damaged: ${told.join('; ')}`)
+  const faults = db.prepare(`PRAGMA integrity_check(${FAULTS})`).pluck().all() as string[]
+  if (faults.length !== 1 || faults[0] !== 'ok')
+    throw new Error(`its pages are damaged: ${faults.join('; ')}`)
 }
 
 /** What the database counts as it goes, and the rows that were counted. */
@@ -266,11 +267,11 @@ function checkCounters(db: Sqlite.Database): void {
   const number = (sql: string) => Number(db.prepare(sql).pluck().get())
   for (const { key, rows } of COUNTERS) {
     const found = number(rows)
-    if (found !== counter(key)) throw new Error(`${key} is ${counter(key)}, and there are ${found}`)
+    if (found !== counter(key)) throw new Error(`${key} is ${counter(key)}, but there are ${found}`)
   }
   const last = number('SELECT coalesce(max(seq), 0) FROM doc')
   if (last > counter('update_seq'))
-    throw new Error(`update_seq is ${counter('update_seq')}, and ${last} is taken`)
+    throw new Error(`update_seq is ${counter('update_seq')}, but a document has ${last}`)
   const lost = number(
     'SELECT count(*) FROM attachment WHERE blob NOT IN (SELECT num FROM blob WHERE sha256 IS NOT NULL)',
   )

@@ -1,6 +1,6 @@
 /**
- * Opening a file that an older settee wrote: it is copied as it was, and then brought to the newest schema, while the
- * thread serves other databases. Whatever ends this in between leaves the file as the older settee wrote it.
+ * Opens a file that an older settee wrote. It is first copied and then migrated to the newest schema, while the thread
+ * serves other databases. An interruption leaves the file as the older settee wrote it.
  */
 import { constants, statSync } from 'node:fs'
 import { copyFile, type FileHandle, mkdir, open, rename, rm, stat, statfs } from 'node:fs/promises'
@@ -11,30 +11,30 @@ import { CouchError } from '../../core/errors.ts'
 import { Connection, type ConnectionOptions, isFull } from './connection.ts'
 import { type Migration, migrate, migrateInSteps, schemaOf } from './schema.ts'
 
-/** Files of a thread that are upgraded at once: a small one need not wait for a large one. */
+/** Files that a thread upgrades at once, so that a small one need not wait for a large one. */
 const AT_ONCE = 4
-/** More than a thread has databases on most servers; whoever comes on top is told to try again. */
+/** More than most threads have databases; further requests are refused. */
 const MAY_WAIT = 10_000
 
 /** The file that is opened. */
 interface UpgradedFile {
   readonly path: string
-  /** What it is called in a refusal. */
+  /** Its name in error messages. */
   readonly label: string
   readonly migrations: readonly Migration[]
-  /** Makes the file where there is none. */
+  /** Whether to create a missing file. */
   readonly mayBeNew?: boolean
-  /** Where its copy goes. @param schema the one it has */
+  /** The path of its copy. @param schema its current version */
   copyPath(schema: number): string
-  /** It was opened so that nobody else can open it, for want of room on the disk. */
+  /** Called when it was opened exclusively, for lack of disk space. */
   onExclusive?(): void
 }
 
 interface UpgradesOptions {
   readonly onOperation: ConnectionOptions['onOperation']
-  /** Whether files are copied before. */
+  /** Whether files are copied before an upgrade. */
   keepsCopies(): boolean
-  /** Ends upgrades under way, since the thread is to stop. */
+  /** Ends upgrades when the thread stops. */
   readonly ending: AbortSignal | undefined
 }
 
@@ -59,7 +59,7 @@ export class Upgrades {
   }
 
   #connect({ path, mayBeNew = false, onExclusive }: UpgradedFile): Connection {
-    // A file gets its name when it is finished: one that has lost everything is no empty database.
+    // A file gets its name when it is complete, so an empty one has lost its content.
     if (!mayBeNew && statSync(path).size === 0) throw new CouchError('damaged_file')
     const options = { onOperation: this.#options.onOperation, mustExist: !mayBeNew }
     try {
@@ -142,11 +142,9 @@ function closingOnError<R>(connection: Connection, work: () => R): R {
   }
 }
 
-// A durable copy of a file that nobody has open, made beside the work of the thread.
-
-/** Copied at once: the threads that read and write files for the whole process are taken for a millisecond. */
+/** Bytes copied at once: occupies one of the process's file threads for about 1 ms. */
 const PIECE = 1024 * 1024
-/** Left free by a copy, for what the upgrade itself writes and for the other databases. */
+/** Space that a copy leaves free for the upgrade itself and for other databases: bytes, and a share of the file. */
 const SPARE_BYTES = 8 * 1024 * 1024
 const SPARE_SHARE = 0.25
 
@@ -227,8 +225,8 @@ async function freeBytes(folder: string): Promise<number> {
 function noRoom({ label }: CopyOptions, figures = ''): CouchError {
   return new CouchError(
     'insufficient_storage',
-    `${label} is to be upgraded, and there is no room for a copy of it as it was${figures}. ` +
-      'Make room, or set settee/upgrade_copies_days to 0 to do without copies.',
+    `${label} needs an upgrade, and the disk has no space for a copy of the old file${figures}. ` +
+      'Free some space, or set settee/upgrade_copies_days to 0 to upgrade without copies.',
   )
 }
 
@@ -250,7 +248,7 @@ async function copiedAsFile(path: string, target: string, options: CopyOptions):
     const before = await source.stat()
     const file = await open(target, 'wx', 0o600)
     try {
-      await pour(source, file, options)
+      await copyBytes(source, file, options)
     } finally {
       await file.close()
     }
@@ -261,7 +259,11 @@ async function copiedAsFile(path: string, target: string, options: CopyOptions):
   }
 }
 
-async function pour(source: FileHandle, file: FileHandle, { refuseIfEnding }: CopyOptions): Promise<void> {
+async function copyBytes(
+  source: FileHandle,
+  file: FileHandle,
+  { refuseIfEnding }: CopyOptions,
+): Promise<void> {
   const piece = Buffer.allocUnsafe(PIECE)
   for (let position = 0; ; ) {
     refuseIfEnding()

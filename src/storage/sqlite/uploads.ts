@@ -9,7 +9,7 @@ import type { BlobReference, BlobUpload, UploadedBlob } from '../engine.ts'
 import { type Blobs, CHUNK_BYTES, digestOf } from './blobs.ts'
 import type { DatabaseAccess } from './database-access.ts'
 
-/** Chunks removed by one write: 4 MB, about two milliseconds' work. */
+/** Chunks removed by one write: 4 MB, about 2 ms of work. */
 const REMOVED_AT_ONCE = 16
 
 export class Uploads {
@@ -23,14 +23,14 @@ export class Uploads {
     this.#references = references
   }
 
-  /** Begins to take in a content. @throws unavailable when the store is closed */
+  /** Begins an upload. @throws unavailable when the store is closed */
   begin(): BlobUpload {
     return this.#access.read(
       () => new Upload(this.#access, this.#blobs, this.#references, (blob) => this.removeUnnamed(blob)),
     )
   }
 
-  /** Holds a whole blob; null when there is none of this number. @throws unavailable when the store is closed */
+  /** Takes a reference to a complete blob; null if there is none of this number. @throws unavailable when the store is closed */
   reference(blob: number): BlobReference | null {
     const row = this.#access.read(() => this.#blobs.find(blob))
     if (row === undefined) return null
@@ -45,8 +45,8 @@ export class Uploads {
   }
 
   /**
-   * Removes, one after the other and while other work goes on, the blobs that no revision had named when the file
-   * was opened. Never throws, as {@link removeUnnamed}.
+   * Removes the blobs that no revision named when the file was opened, one after the other, between other work.
+   * Never throws, like {@link removeUnnamed}.
    */
   sweep(): void {
     void this.#sweep()
@@ -56,13 +56,13 @@ export class Uploads {
     try {
       for (const blob of this.#access.read(() => this.#blobs.uploads())) await this.removeUnnamed(blob)
     } catch {
-      // They are looked for again at the next opening.
+      // The next opening looks for them again.
     }
   }
 
   /**
-   * Removes a blob that nobody holds and no revision has named, some chunks a write. Never rejects: what a fault
-   * or the store's closing leaves of it can be found no more, and goes at the next opening.
+   * Removes a blob without references that no revision has named, some chunks a write. Never rejects: what an error
+   * or the store's closing leaves of it is removed at the next opening.
    */
   async removeUnnamed(blob: number): Promise<void> {
     try {
@@ -73,7 +73,7 @@ export class Uploads {
       )
       for (let isGone = !isDoomed; !isGone; ) isGone = await this.#removeSome(blob)
     } catch {
-      // Said above.
+      // See above.
     }
   }
 
@@ -82,11 +82,10 @@ export class Uploads {
   }
 }
 
-// One content on its way in: hashed and stored a piece at a time, in constant memory.
-
 /** About a megabyte a write, as much as a group of writes may bring. */
 const CHUNKS_A_WRITE = 4
 
+/** One upload: hashed and stored a chunk at a time, in constant memory. */
 class Upload implements BlobUpload {
   readonly #access: DatabaseAccess
   readonly #blobs: Blobs
@@ -94,22 +93,22 @@ class Upload implements BlobUpload {
   readonly #remove: (blob: number) => Promise<void>
   readonly #md5 = createHash('md5')
   readonly #sha256 = createHash('sha256')
-  /** What does not fill a chunk yet. */
+  /** Bytes that do not fill a chunk yet. */
   #rest: Buffer | undefined
   #restLength = 0
   #length = 0
   #chunks = 0
-  /** Its own blob, once a chunk is stored. */
+  /** Its blob, once a chunk is stored. */
   #blob: number | undefined
-  /** What it holds: its own blob, and that of equal content. A write that is tried again adds to it. */
+  /** References to its own blob and to that of equal content. A retried write adds another. */
   readonly #ownReferences = new Map<number, Reference[]>()
-  /** The last call; a failure of one is that of all later ones. */
+  /** The last call; its failure fails all later ones. */
   #last: Promise<unknown> = Promise.resolve()
   #finished: Promise<UploadedBlob> | undefined
   #removed: Promise<void> | undefined
   #released: Promise<void> | undefined
 
-  /** @param remove removes a blob that no revision names and nobody holds; never rejects */
+  /** @param remove removes a blob that no revision names and that has no references; never rejects */
   constructor(
     access: DatabaseAccess,
     blobs: Blobs,
@@ -147,7 +146,7 @@ class Upload implements BlobUpload {
   }
 
   async #next<R>(work: () => Promise<R>): Promise<R> {
-    if (this.#released !== undefined) throw new RangeError('the stage was released')
+    if (this.#released !== undefined) throw new RangeError('the upload was released')
     const done = this.#last.then(work)
     this.#last = done
     return done
@@ -164,7 +163,7 @@ class Upload implements BlobUpload {
     this.#length += bytes.length
   }
 
-  /** Stores the chunks that are full with these bytes, and keeps a copy of what is left. */
+  /** Stores the chunks that these bytes fill, and keeps a copy of the rest. */
   async #storeFullChunks(bytes: Uint8Array): Promise<void> {
     let at = 0
     while (this.#restLength + bytes.length - at >= CHUNK_BYTES) {
@@ -239,22 +238,21 @@ class Upload implements BlobUpload {
   }
 }
 
-// Who is using a blob right now: uploads that staged it and downloads that pinned it. Kept in memory alone.
-
 interface Reference {
-  /** Lets go; only the first call counts. @returns whether nobody holds the blob now */
+  /** Releases the reference; only the first call counts. @returns whether the blob has no references now */
   release(): boolean
 }
 
+/** The uploads and downloads that use each blob now. In memory only. */
 export class References {
   readonly #counts = new Map<number, number>()
 
-  /** Whether anybody holds a blob: it must not be removed then. Ask inside the transaction that removes it. */
+  /** Whether a blob has references and must not be removed. Ask inside the transaction that removes it. */
   isReferenced(blob: number): boolean {
     return this.#counts.has(blob)
   }
 
-  /** Holds a blob until it is released. */
+  /** Adds a reference, which lasts until it is released. */
   add(blob: number): Reference {
     this.#counts.set(blob, (this.#counts.get(blob) ?? 0) + 1)
     let isOpen = true

@@ -1,12 +1,12 @@
 /**
- * Group commit (architecture.md, "Five ideas", 3). The writes that have arrived share one transaction and one fsync, and are answered
- * after it.
+ * Group commit (architecture.md, "Five ideas", 3). The writes that have arrived share one transaction and one fsync, and are
+ * answered after it.
  *
- * A write is decided first, and then carried out. A decision that throws has written nothing, so it is refused alone
- * and the group goes on. What fails in the midst of its writing ends the group: all of it is rolled back, nobody is
- * answered, and each write is tried alone, in order (docs/decisions/0004). So it is also where SQLite, after some
- * errors (a full disk, a failed read or write), has rolled back the whole transaction by itself; the next statement
- * would then run in autocommit, hence the question after every error whether the transaction still stands.
+ * Each write is decided first and then carried out. A decision that throws has written nothing, so it is refused alone
+ * and the group continues. An error while writing ends the group: all of it is rolled back, nothing is answered, and
+ * each write is tried alone, in order (docs/decisions/0004). The same happens when SQLite has rolled back the whole
+ * transaction by itself, as after a full disk or a failed read or write. The next statement would then run in
+ * autocommit, so after every error it is checked whether the transaction is still open.
  */
 import type { Connection } from './connection.ts'
 import { FileErrors, RETRIES } from './file-errors.ts'
@@ -15,18 +15,18 @@ import { FileErrors, RETRIES } from './file-errors.ts'
 export interface Plan<O = unknown> {
   /** About how many bytes it writes. */
   readonly bytes: number
-  /** The document that it looks at; absent for what looks at none. */
+  /** The document that it reads; absent if it reads none. */
   readonly id?: string
-  /** It takes room, and no decision refuses it where that is short: it is not tried again on a full disk. */
+  /** Whether it needs space and no decision refuses it when space is short: then it is not retried on a full disk. */
   readonly grows?: boolean
   /**
-   * Looks, and writes nothing; may be called again after a rollback.
-   * @returns what carries out the decision, inside the same transaction, and gives what came of it
+   * Reads, and writes nothing; may be called again after a rollback.
+   * @returns a function that carries out the decision in the same transaction and returns the outcome
    */
   decide(): () => O
 }
 
-/** A write, and what is told to whom afterwards. */
+/** A write and its callbacks. */
 export interface Job<O = unknown> {
   readonly plan: Plan<O>
   /** The write is durable. */
@@ -35,22 +35,22 @@ export interface Job<O = unknown> {
   failed(error: unknown): void
 }
 
-/** What must follow a transaction's fate, beside the file. */
+/** In-memory state that follows the commits and rollbacks of the file. */
 export interface Memory {
-  /** A group begins, whose jobs will look at these documents. */
+  /** A group begins whose jobs will read these documents. */
   expect(ids: readonly string[]): void
   /** Writes what is still only in memory, before the commit. */
   flush(): void
   /** The transaction is durable. @param writes it held, refused ones not counted @param ms that the COMMIT took */
   committed(writes: number, ms: number): void
-  /** Goes back to where it stood after the last commit. */
+  /** Restores the state after the last commit. */
   back(): void
 }
 
 interface Entry {
   readonly job: Job
   outcome: unknown
-  /** Why it was refused by itself. */
+  /** Why its decision was refused. */
   refusal: { readonly error: unknown } | undefined
 }
 
@@ -74,13 +74,13 @@ export class Writer {
     this.#errors = errors
   }
 
-  /** Takes a write; it is carried out in this turn of the event loop or a later one, in the order taken. */
+  /** Queues a write, which is carried out in a later turn of the event loop, in order. */
   add<O>(job: Job<O>): void {
     this.#queue.push(job)
     this.#schedule()
   }
 
-  /** Resolves when everything taken so far has been answered. */
+  /** Resolves when all queued writes are answered. */
   async drained(): Promise<void> {
     if (this.#isBusy) await new Promise<void>((resolve) => this.#idle.push(resolve))
   }
@@ -100,11 +100,11 @@ export class Writer {
     })
   }
 
-  /** One group, or one write that is tried alone, a turn: other work of the thread is served between two. */
+  /** Runs one group, or one write alone, a turn, so that other work of the thread runs in between. */
   #turn(): void {
-    const suspect = this.#alone.shift()
-    if (suspect === undefined) this.#commitGroup()
-    else this.#commitAlone(suspect)
+    const job = this.#alone.shift()
+    if (job === undefined) this.#commitGroup()
+    else this.#commitAlone(job)
   }
 
   #commitGroup(): void {
@@ -115,7 +115,7 @@ export class Writer {
       this.#applyGroup(group)
       ms = this.#commit()
     } catch (error) {
-      // What went wrong is told to whom it belongs when each is tried alone.
+      // The error is reported to the right write when each is tried alone.
       this.#undo(error)
       this.#alone.push(...this.#queue.splice(0, Math.max(group.length, 1)))
       return
@@ -128,7 +128,7 @@ export class Writer {
     }
   }
 
-  /** Applies jobs from the head of the queue, where they stay until it is known what came of the group. */
+  /** Applies jobs from the head of the queue, where they stay until the group's outcome is known. */
   #applyGroup(group: Entry[]): void {
     const deadline = performance.now() + GROUP_MS
     const jobs = this.#nextJobs()
@@ -141,7 +141,7 @@ export class Writer {
     }
   }
 
-  /** As many as a group may have; time may cut it shorter. */
+  /** As many jobs as a group may have; a slow group takes fewer. */
   #nextJobs(): Job[] {
     let bytes = 0
     const end = this.#queue.findIndex(({ plan }, at) => {

@@ -170,7 +170,10 @@ t.test('an upgrade without free space for its copy changes nothing', async (t) =
   const error = await refused.catch((thrown: CouchError) => thrown)
   if (error === undefined) return
   t.equal(error.code, 'insufficient_storage')
-  t.match(error.message, /^The database notes is to be upgraded, .* MB are needed, 1 MB are free\. Make room/)
+  t.match(
+    error.message,
+    /^The database notes needs an upgrade, .* MB are needed, 1 MB are free\. Free some space/,
+  )
   t.notOk(await exists(target))
   t.notOk(await exists(`${target}.unfinished`))
   t.ok(await exists(dirname(target)))
