@@ -2,7 +2,7 @@
 import t from 'tap'
 import { filter, filterOf, map, reduceOf, shared, validatorOf, verdictOf } from './functions.ts'
 
-t.test('a filter passes what it finds truthy', async (t) => {
+t.test('a filter passes documents with a truthy result', async (t) => {
   t.same(await filter('function (doc) { return doc.v }', [{ v: 1 }, { v: 0 }, { v: 'x' }, { v: '' }, {}]), [
     true,
     false,
@@ -19,7 +19,7 @@ t.test('a filter has the request, and the design document as this', async (t) =>
   t.same(await shared.filter(fn, ['{"v":"1"}', '{"v":"2"}'], '{"query":{"v":"1"}}'), [true, false])
 })
 
-t.test('a filter that throws fails with what it threw', async (t) => {
+t.test('a filter that throws fails with the thrown value', async (t) => {
   const failsWith = (thrown: string, reason: string) =>
     t.rejects(filter(`function () { throw ${thrown} }`, [{}]), { code: 'function_error', reason }, thrown)
   await failsWith(`'a text'`, 'a text')
@@ -88,7 +88,7 @@ t.test('a reduce has keys, values and whether it reduces again', async (t) => {
   t.same(await shared.reduce(failing, calls), ['null', '1', 'null'])
 })
 
-t.test('what a validator throws is its verdict', async (t) => {
+t.test('the value that a validator throws is its verdict', async (t) => {
   t.equal(await verdictOf('return false'), null)
   t.equal(await verdictOf(''), null)
   t.same(await verdictOf(`throw({ forbidden: 'no' })`), { error: 'forbidden', reason: 'no' })
@@ -111,7 +111,7 @@ t.test('what a validator throws is its verdict', async (t) => {
   t.match(await verdictOf('doc.x'), { error: 'unknown_error', reason: /^ReferenceError/ })
 })
 
-t.test('a verdict is bounded, whatever was thrown', async (t) => {
+t.test('a verdict has a bounded size, whatever was thrown', async (t) => {
   const long = await verdictOf(`throw({ forbidden: 'y'.repeat(5000000) })`)
   t.same(long, { error: 'forbidden', reason: `${'y'.repeat(8192)}...` })
   const cyclic = await verdictOf('var a = {}; a.a = a; throw { forbidden: a }')
@@ -143,7 +143,7 @@ t.test('a validator has both documents, the user and the security object', async
   ])
 })
 
-t.test('the environment is that of CouchDB, and no more', async (t) => {
+t.test('the environment is CouchDB’s and nothing more', async (t) => {
   const names = ['emit', 'log', 'sum', 'isArray', 'toJSON', 'require', 'JSON', 'Date', 'Math', 'RegExp']
   const absent = ['console', 'setTimeout', 'process', 'fetch', 'std', 'os', 'WebAssembly', 'Atomics']
   const found = await map(
@@ -179,7 +179,7 @@ t.test('the language is ES2020 and later', async (t) => {
   t.same(await filter(modern, [{ a: 1, z: 1 }]), [true])
 })
 
-t.test('numbers are doubles, other JSON comes as it is', async (t) => {
+t.test('numbers are doubles, other JSON is unchanged', async (t) => {
   const [rows] = await shared.map({ ...filterOf('function (doc) { emit(doc.n, doc.s) }') }, [
     '{"n":[9007199254740993,1e400,-0],"s":"\\u0000 \\ud800 ü 漢 😀"}',
   ])

@@ -19,7 +19,7 @@ function served(queue: JobQueue): string[] {
   return order
 }
 
-t.test('databases take turns, the jobs of one come in order', async (t) => {
+t.test('databases take turns, and the jobs of one run in order', async (t) => {
   const queue = new JobQueue()
   const done = [work(1, 'a'), work(1, 'b'), work(1, 'c'), work(2, 'd'), work(3, 'e'), work(2, 'f')].map(
     (one) => queue.add(one),
@@ -29,7 +29,7 @@ t.test('databases take turns, the jobs of one come in order', async (t) => {
   t.ok(queue.isEmpty)
 })
 
-t.test('one database is given two threads at the most', async (t) => {
+t.test('one database gets at most two threads', async (t) => {
   const queue = new JobQueue()
   for (const rev of ['a', 'b', 'c']) queue.add(work(1, rev)).catch(() => undefined)
   const first = queue.next() as Job
@@ -58,7 +58,7 @@ t.test(
   },
 )
 
-t.test('no more waits than may, but for a single large piece of work', async (t) => {
+t.test('the queue is bounded, except for a single large job', async (t) => {
   const queue = new JobQueue()
   const calls = Array.from({ length: 30_000 }, () => '{}')
   const large = queue.add(work(1, 'a', calls))
@@ -70,7 +70,7 @@ t.test('no more waits than may, but for a single large piece of work', async (t)
   await next
 })
 
-t.test('failing all refuses what waits and what is at work', async (t) => {
+t.test('failing all jobs includes waiting and running ones', async (t) => {
   const queue = new JobQueue()
   const [a, b] = [queue.add(work(1, 'a')), queue.add(work(1, 'b'))]
   const refused = Promise.all([t.rejects(a, { message: 'over' }), t.rejects(b, { message: 'over' })])
@@ -97,7 +97,7 @@ function ask(queue: JobQueue, database: number, calls: number, ends: string[] = 
 /** Lets what was refused be told. */
 const told = () => new Promise(setImmediate)
 
-t.test('when too much waits, the database with the most of it gives way', async (t) => {
+t.test('when too much waits, the database with the most work loses its newest job', async (t) => {
   const queue = new JobQueue()
   const many = Array.from({ length: 10 }, () => ask(queue, 1, 1900))
   const begun = queue.next() as Job
@@ -122,7 +122,7 @@ t.test('when too much waits, the database with the most of it gives way', async 
   queue.failAll(new Error('over'))
 })
 
-t.test('what was begun is not pushed out', async (t) => {
+t.test('a job that has started is not dropped', async (t) => {
   const queue = new JobQueue()
   const [first, second] = [ask(queue, 1, 9000), ask(queue, 1, 9000)]
   for (const job of [queue.next() as Job, queue.next() as Job]) {
@@ -135,7 +135,7 @@ t.test('what was begun is not pushed out', async (t) => {
   queue.failAll(new Error('over'))
 })
 
-t.test('what a database asks for is refused, whether it waits or is at work', async (t) => {
+t.test('the jobs of a database fail, waiting and running ones', async (t) => {
   const queue = new JobQueue()
   const ends = [ask(queue, 1, 1), ask(queue, 2, 1), ask(queue, 1, 1), ask(queue, 1, 1)]
   const atWork = queue.next() as Job
@@ -149,7 +149,7 @@ t.test('what a database asks for is refused, whether it waits or is at work', as
   t.same(served(queue), ['1:1'], 'it may have two threads again')
 })
 
-t.test('what has waited too long is refused, what is at work is not', async (t) => {
+t.test('jobs that have waited too long fail, running ones do not', async (t) => {
   const queue = new JobQueue()
   const ends = [ask(queue, 1, 1), ask(queue, 1, 2), ask(queue, 1, 3)]
   const [first, second] = [queue.next() as Job, queue.next() as Job]

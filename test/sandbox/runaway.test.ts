@@ -24,7 +24,7 @@ t.test('endless loops are stopped', async (t) => {
   await ends(t, 'return new Proxy({}, { get: function () { for (;;); } }).x', 'function_timeout')
 })
 
-t.test('also while compiling, emitting, and being judged', async (t) => {
+t.test('endless loops are stopped while compiling, emitting and validating, too', async (t) => {
   const endless = { code: 'function_timeout' }
   await t.rejects(sandbox.compile(filterOf('(function () { for (;;); })()')), endless)
   await t.rejects(sandbox.map(mapOf('function () { emit({ toJSON() { for (;;); } }) }'), ['{}']), endless)
@@ -51,7 +51,7 @@ t.test('memory bombs are stopped', async (t) => {
   t.ok(stopped.includes(failure.code), failure.code)
 })
 
-t.test('endless recursion is an error of the function, also deep in the engine', async (t) => {
+t.test('endless recursion is an error of the function, even deep in the engine', async (t) => {
   await ends(t, 'function f() { return f() + 1 } return f()', 'function_error')
   await ends(t, 'var f = function () { return [1].map(f) }; return f()', 'function_error')
   await ends(t, `return JSON.parse('['.repeat(100000)).length`, 'function_error')
@@ -76,7 +76,7 @@ t.test('the same function works again after it failed', async (t) => {
   }
 })
 
-t.test('a function that hoards what it sees starts anew when its memory is full', async (t) => {
+t.test('a function that hoards memory starts anew when it is full', async (t) => {
   const fn = filterOf(
     `(function () { var all = []; return function (doc) { all.push('x'.repeat(1000000)); return true } })()`,
   )
@@ -95,7 +95,7 @@ t.test('a document too large for the memory is an error of that call', async (t)
   t.same(await sandbox.filter(fn, [JSON.stringify({ text: 'x'.repeat(MB) })], '{}'), [true])
 })
 
-t.test('promises that are never settled are left behind', async (t) => {
+t.test('unsettled promises are dropped', async (t) => {
   const fn = filterOf(`async function (doc) { await 1; globalThis.after = true; return globalThis.after }`)
   t.same(
     await sandbox
@@ -109,7 +109,7 @@ t.test('promises that are never settled are left behind', async (t) => {
   )
 })
 
-t.test('memory of functions that are gone is given back', async (t) => {
+t.test('the memory of dropped functions is freed', async (t) => {
   const bomb = () =>
     sandbox.filter(
       filterOf(`function () { var a = []; for (;;) a.push('abc'.repeat(100000)) }`),

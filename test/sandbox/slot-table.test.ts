@@ -4,7 +4,7 @@ import { type Slot, SlotTable } from '../../src/sandbox/slot-table.ts'
 
 const slot: Slot = { index: 3, thread: 7 }
 
-t.test('what one thread writes another reads', async (t) => {
+t.test('one thread reads what another writes', async (t) => {
   const slotTable = new SlotTable()
   const other = new SlotTable(slotTable.memory)
   slotTable.limits = { timeoutMs: 5000, memory: 67_108_864 }
@@ -13,7 +13,7 @@ t.test('what one thread writes another reads', async (t) => {
   t.same(other.limits, { timeoutMs: 86_400_000, memory: 2 ** 32 })
 })
 
-t.test('a thread is claimed by one at a time, and only while it is there', async (t) => {
+t.test('a thread is claimed by one client at a time, and only while it is in the table', async (t) => {
   const slotTable = new SlotTable()
   t.notOk(slotTable.claim(slot, 1), 'not there')
   slotTable.open(slot)
@@ -29,7 +29,7 @@ t.test('a thread is claimed by one at a time, and only while it is there', async
   t.notOk(slotTable.claim(slot, 1), 'closed while it was claimed')
 })
 
-t.test('only a free thread can be ended for being idle', async (t) => {
+t.test('only a free thread can be closed as idle', async (t) => {
   const slotTable = new SlotTable()
   slotTable.open(slot)
   slotTable.claim(slot, 1)
@@ -39,7 +39,7 @@ t.test('only a free thread can be ended for being idle', async (t) => {
   t.notOk(slotTable.claim(slot, 1))
 })
 
-t.test('how long a thread is busy, or idle', async (t) => {
+t.test('how long a thread is busy or idle', async (t) => {
   const slotTable = new SlotTable()
   const at = (ms: number) =>
     t.capture(process, 'hrtime', (() => [Math.floor(ms / 1000), (ms % 1000) * 1e6]) as never)
@@ -58,7 +58,7 @@ t.test('how long a thread is busy, or idle', async (t) => {
   t.equal(slotTable.idleMs(slot), 0)
 })
 
-t.test('who waits is told when a thread becomes free', async (t) => {
+t.test('waiting threads learn when a sandbox thread becomes free', async (t) => {
   // To wait for a number keeps no process alive.
   const alive = setInterval(() => undefined, 60_000)
   t.teardown(() => clearInterval(alive))
@@ -74,7 +74,7 @@ t.test('who waits is told when a thread becomes free', async (t) => {
   t.notOk(await slotTable.whenFreed(slotTable.freed, 1), 'and after the time it was willing to wait')
 })
 
-t.test('who has waited longer goes first', async (t) => {
+t.test('the thread that has waited longest goes first', async (t) => {
   const slotTable = new SlotTable()
   const other = new SlotTable(slotTable.memory)
   let ms = 2 ** 31 - 15

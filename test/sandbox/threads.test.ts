@@ -1,8 +1,42 @@
-/** Functions on threads of their own, as a database thread has them. */
+/** Sandbox threads: when they start, and functions on them. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { filterOf, functionAt } from './functions.ts'
 import { LIMITS, serveSandbox } from './served.ts'
+
+const SPIN = 'function (doc) { var end = Date.now() + doc.ms; while (Date.now() < end); return true }'
+
+t.test('no thread starts before a function runs, and one serves consecutive calls', async (t) => {
+  const { sandbox, pool } = serveSandbox(t)
+  await sleep(50)
+  t.equal(pool.size, 0)
+  const fn = filterOf(SPIN)
+  for (let i = 0; i < 20; i += 1) await sandbox.filter(fn, ['{"ms":1}'], '{}')
+  t.ok(pool.size <= 2, 'on a busy machine a first call may look like a long one')
+})
+
+t.test('another thread starts when work waits for long', async (t) => {
+  const { sandbox, pool } = serveSandbox(t)
+  const docs = Array.from({ length: 60 }, () => '{"ms":20}')
+  const all = [1, 2, 3].map((database) => sandbox.filter({ ...filterOf(SPIN), database }, docs, '{}'))
+  await Promise.all(all)
+  t.ok(pool.size >= 2)
+})
+
+t.test('a spare thread starts while all are in long calls, up to the number of slots', async (t) => {
+  const { sandbox, pool } = serveSandbox(t, { limits: { ...LIMITS, timeoutMs: 60_000 } })
+  const held = Array.from({ length: 12 }, (_, database) =>
+    sandbox
+      .filter({ ...filterOf('function () { for (;;); }'), database }, ['{}'], '{}')
+      .catch(() => undefined),
+  )
+  while (pool.size < 8) await sleep(20)
+  await sleep(300)
+  t.equal(pool.size, 8)
+  await pool.close()
+  t.equal(pool.size, 0)
+  held.length = 0
+})
 
 const PASS = 'function (doc) { return doc.v }'
 const HANG = 'function () { for (;;); }'
@@ -34,7 +68,7 @@ t.test('errors cross with their code and reason', async (t) => {
   await t.rejects(sandbox.filter(absent, ['{}'], '{}'), { code: 'not_found', reason: 'missing json key: g' })
 })
 
-t.test('more than is sent at once', async (t) => {
+t.test('more calls than one piece holds', async (t) => {
   const { sandbox } = serveSandbox(t)
   const docs = Array.from({ length: 5000 }, (_, i) =>
     JSON.stringify({ v: i % 3 === 0, text: 'x'.repeat(1000) }),
@@ -66,7 +100,7 @@ t.test('many functions of many databases and of several database threads at once
   t.ok((await Promise.all(calls)).every(Boolean))
 })
 
-t.test('a function that never ends holds up no other database', async (t) => {
+t.test('an endless function delays no other database', async (t) => {
   const { sandbox, join } = serveSandbox(t, { limits: { ...LIMITS, timeoutMs: 6000 } })
   const other = join().sandbox
   const fn = inDatabase(3, PASS)
@@ -93,7 +127,7 @@ t.test('a function that never ends holds up no other database', async (t) => {
   await hanging
 })
 
-t.test('a slow function gives way to others between two documents', async (t) => {
+t.test('a slow function lets others run between two documents', async (t) => {
   const { sandbox } = serveSandbox(t)
   const slow = inDatabase(
     1,
@@ -110,7 +144,7 @@ t.test('a slow function gives way to others between two documents', async (t) =>
   t.equal(order[2], 'slow')
 })
 
-t.test('a thread that cannot be stopped is ended, and another takes its place', async (t) => {
+t.test('a thread that cannot be stopped is ended and replaced', async (t) => {
   const { sandbox, faults } = serveSandbox(t, { limits: { ...LIMITS, timeoutMs: 200 } })
   const started = performance.now()
   const stuck = t.rejects(sandbox.filter(inDatabase(1, UNSTOPPABLE), ['{}'], '{}'), {
@@ -123,7 +157,7 @@ t.test('a thread that cannot be stopped is ended, and another takes its place', 
   t.same(faults, [], 'which is no fault')
 })
 
-t.test('when a thread dies, what was begun there is tried once more', async (t) => {
+t.test('when a thread dies, its piece is tried once more', async (t) => {
   const { sandbox, faults } = serveSandbox(t, { entry: new URL('./deadly-thread.mjs', import.meta.url) })
   const fn = filterOf('function (doc) { return doc === "once" || doc === "other" }')
   t.same(await sandbox.filter(fn, ['"once"'], '{}'), [true])
@@ -134,14 +168,14 @@ t.test('when a thread dies, what was begun there is tried once more', async (t) 
   t.same(await sandbox.filter(fn, ['"other"', '1'], '{}'), [true, false])
 })
 
-t.test('a thread that cannot start is an error for those who wait', async (t) => {
+t.test('a thread that cannot start fails the waiting calls', async (t) => {
   const { sandbox, faults } = serveSandbox(t, { entry: new URL('./no-such-file.mjs', import.meta.url) })
   await t.rejects(sandbox.filter(filterOf(PASS), ['{}'], '{}'), { code: 'unavailable' })
   t.match(faults, [{ message: /no-such-file/ }])
   await t.rejects(sandbox.filter(filterOf(PASS), ['{}'], '{}'), { code: 'unavailable' })
 })
 
-t.test('idle threads end, and are started anew when they are needed', async (t) => {
+t.test('idle threads end, and start again when needed', async (t) => {
   const { sandbox, pool } = serveSandbox(t, { idleMs: 100 })
   const fn = filterOf(PASS)
   t.same(await sandbox.filter(fn, ['{"v":1}'], '{}'), [true])
@@ -159,7 +193,7 @@ t.test('limits change while threads run', async (t) => {
   await t.rejects(sandbox.filter(filterOf(HANG), ['{}'], '{}'), { code: 'function_timeout' })
 })
 
-t.test('what waits when a database thread closes is refused', async (t) => {
+t.test('waiting work fails when its database thread closes', async (t) => {
   const { sandbox, client, pool } = serveSandbox(t)
   await sandbox.filter(filterOf(PASS), ['{}'], '{}')
   const waiting = Array.from({ length: 20 }, () =>
@@ -172,7 +206,7 @@ t.test('what waits when a database thread closes is refused', async (t) => {
   client.close()
 })
 
-t.test('no more may wait than is bounded', async (t) => {
+t.test('the waiting work is bounded', async (t) => {
   const { sandbox } = serveSandbox(t)
   const docs = Array.from({ length: 15_000 }, () => '{"v":1}')
   const first = sandbox.filter(filterOf(PASS), docs, '{}')

@@ -40,7 +40,7 @@ function waitLong(t: Test, slotTable: SlotTable): void {
   captured.restore()
 }
 
-t.test('a free thread is left to who has waited longer', async (t) => {
+t.test('a free thread is left to the client that has waited longer', async (t) => {
   const { slotTable, port, ask } = serve(t)
   waitLong(t, slotTable)
   const asked = ask()
@@ -51,7 +51,7 @@ t.test('a free thread is left to who has waited longer', async (t) => {
   t.same(await asked, [true])
 })
 
-t.test('but not for long to one that does not take it', async (t) => {
+t.test('a free thread is not left for long to a client that does not claim it', async (t) => {
   const { slotTable, port, ask } = serve(t)
   waitLong(t, slotTable)
   for (let turn = 0; turn < 3; turn += 1) {
@@ -63,7 +63,7 @@ t.test('but not for long to one that does not take it', async (t) => {
   }
 })
 
-t.test('who is served waits no more', async (t) => {
+t.test('a client that is served does not count as waiting', async (t) => {
   const { slotTable, port, ask } = serve(t)
   t.ok(slotTable.claim(slot, 2))
   const asked = ask()

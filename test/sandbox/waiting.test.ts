@@ -14,7 +14,7 @@ const HANG = 'function () { for (;;); }'
 
 const inDatabase = (database: number, text: string) => ({ ...filterOf(text), database })
 
-t.test('what has waited too long is refused', async (t) => {
+t.test('work that has waited too long fails', async (t) => {
   const { join } = serveSandbox(t, { limits: { ...LIMITS, timeoutMs: 300 } })
   const { sandbox } = join(200)
   t.same(await sandbox.filter(filterOf(PASS), ['{"v":1}'], '{}'), [true])
@@ -31,7 +31,7 @@ t.test('what has waited too long is refused', async (t) => {
   t.same(await sandbox.filter(inDatabase(1, PASS), ['{"v":1}'], '{}'), [true], 'later it is served')
 })
 
-t.test('what a database asked for that is gone is refused at once', async (t) => {
+t.test('the work of a deleted database fails at once', async (t) => {
   const { client, sandbox } = serveSandbox(t, { limits: { ...LIMITS, timeoutMs: 2000 } })
   t.same(await sandbox.filter(inDatabase(2, PASS), ['{"v":1}'], '{}'), [true])
   const asked = Array.from({ length: 5 }, () =>
@@ -48,7 +48,7 @@ t.test('what a database asked for that is gone is refused at once', async (t) =>
   t.same(await Promise.all(later), [[true], [true], [true]])
 })
 
-t.test('a function that makes far too much of what it is given is stopped', async (t) => {
+t.test('a function with far too large results is stopped', async (t) => {
   const { sandbox } = serveSandbox(t)
   const docs = Array.from({ length: 100 }, () => '{}')
   const many = mapOf(`function () { emit('x'.repeat(10000000)) }`)
@@ -81,7 +81,7 @@ t.test('a database that is deleted while its validate function runs', async (t) 
   t.ok(performance.now() - begun < 10_000, 'nobody has waited for the functions to end')
 })
 
-t.test('a thread that comes when the client is closed is let go', async (t) => {
+t.test('a thread that arrives after the client is closed is released', async (t) => {
   const client = new SandboxClient({ slotTable: new SlotTable().memory, client: 1 }, () => undefined)
   const refused = t.rejects(client.sandbox.filter(filterOf(PASS), ['{}'], '{}'), { code: 'unavailable' })
   client.close()

@@ -50,7 +50,7 @@ async function until(holds: () => boolean): Promise<void> {
   while (!holds()) await sleep(5)
 }
 
-t.test('a thread whose call takes too long is ended, and its place taken by another', async (t) => {
+t.test('a thread whose call takes too long is ended and replaced', async (t) => {
   const pool = serve(t)
   const slot = await thread(pool)
   const begun = performance.now()
@@ -64,7 +64,7 @@ t.test('a thread whose call takes too long is ended, and its place taken by anot
   t.same(pool.faults, [])
 })
 
-t.test('the time that a thread was idle is not that of the call which has just claimed it', async (t) => {
+t.test('idle time does not count for the call that has just claimed the thread', async (t) => {
   const pool = serve(t)
   const slot = await thread(pool)
   const { hrtime } = process
@@ -102,7 +102,7 @@ t.test(
   },
 )
 
-t.test('what a database thread had claimed when it died is given back', async (t) => {
+t.test('threads claimed by a dead database thread become free again', async (t) => {
   const pool = serve(t)
   const slot = await thread(pool)
   pool.slotTable.claim(slot, pool.client)
@@ -114,7 +114,7 @@ t.test('what a database thread had claimed when it died is given back', async (t
   await until(() => !pool.slotTable.claim(slot, pool.client) && pool.slotTable.callOf(slot) === undefined)
 })
 
-t.test('where the system gives no thread, it is asked for one now and then only', async (t) => {
+t.test('after a failed start, the next one is tried only after a while', async (t) => {
   for (const entry of [
     // Refused before there is a thread, as where there may be no more of them.
     new URL('https://localhost/worker.js'),
