@@ -126,17 +126,17 @@ t.test('what keeps it from starting is one line and exit code 1', async (t) => {
   const busy = createServer().listen(0, '127.0.0.1')
   await once(busy, 'listening')
   t.teardown(() => busy.close())
-  const taken = String((busy.address() as { port: number }).port)
+  const busyPort = String((busy.address() as { port: number }).port)
   const table: [what: string, args: string[], line: RegExp][] = [
     [
       'port in use',
-      ['--port', taken, '--data', join(dataDir, 'x')],
+      ['--port', busyPort, '--data', join(dataDir, 'x')],
       /Port \d+ on 127\.0\.0\.1 is already in use/,
     ],
     [
       'not its address',
       ['--bind', '192.0.2.1', '--port', '0', '--data', join(dataDir, 'y')],
-      /no address 192\.0\.2\.1/,
+      /does not have the address 192\.0\.2\.1/,
     ],
     ['no folder', ['--port', '0', '--data', join(dataDir, 'file', 'data')], /file/],
     ['unwritable', ['--port', '0', '--data', '/proc/settee'], /\/proc/],
