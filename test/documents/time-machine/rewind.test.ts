@@ -229,7 +229,7 @@ class World {
       return await jsonOf(this.opened.database.version(ADMIN, id, { at }, true))
     } catch (error) {
       assert.ok(error instanceof CouchError && error.code === 'not_found', String(error))
-      return String(error.reason).includes('not known') ? 'expired' : null
+      return String(error.reason).includes('no longer stored') ? 'expired' : null
     }
   }
 
