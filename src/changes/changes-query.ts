@@ -14,20 +14,20 @@ export interface FeedQuery {
   readonly attEncodingInfo: boolean
   readonly seqInterval: number
   readonly since: string
-  /** Infinity: none. */
+  /** Infinity means no limit. */
   readonly limit: number
-  /** Milliseconds, null when none is asked for. */
+  /** Milliseconds; null when the client did not ask for one. */
   readonly heartbeat: number | null
   /** Milliseconds. */
   readonly timeout: number
-  /** '' when none is asked for. */
+  /** Empty when the client did not ask for one. */
   readonly filter: string
   /** The text of `doc_ids`. */
   readonly docIds: string | undefined
   readonly view: string | undefined
 }
 
-/** What `heartbeat=true` means, and the time-out of who asks for none, before the server's cap. */
+/** The interval of `heartbeat=true`, and the default timeout, before the server limits them. */
 const DEFAULT_WAIT = 60_000
 
 const KINDS: Readonly<Record<string, FeedKind>> = {
@@ -157,7 +157,7 @@ export const PROLOGUES: Readonly<Record<FeedKind, Uint8Array>> = {
 /** Stands between two pages of JSON rows, as it does between two rows. */
 export const SEPARATOR = bytesOf(',\r\n')
 
-/** Breaks a silence. */
+/** Ends an interval of silence. */
 export const BEAT: Readonly<Record<FeedKind, Uint8Array>> = {
   normal: NEW_LINE,
   longpoll: NEW_LINE,

@@ -153,7 +153,7 @@ function frameUpdates(
 }
 
 const KINDS: readonly FeedKind[] = ['normal', 'continuous', 'longpoll', 'eventsource']
-/** What `heartbeat=true` means, and the time-out of who asks for none, before the server's cap. */
+/** The interval of `heartbeat=true`, and the default timeout, before the server limits them. */
 const DEFAULT_WAIT = 60_000
 
 /**

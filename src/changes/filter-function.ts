@@ -30,10 +30,10 @@ import {
   touchesOf,
 } from './rows.ts'
 
-/** A document that may pass. */
+/** A document that may pass the filter. */
 interface Candidate {
   readonly parts: RowParts
-  /** Its revisions that are judged. */
+  /** The revisions that the filter decides on. */
   readonly revs: readonly string[]
   /** Their JSON texts. */
   readonly docs: readonly string[]
@@ -53,7 +53,7 @@ const FIRST_DOCS = 10
 const GROWTH = 4
 /** Characters of a batch. */
 const BATCH_TEXT = 1_000_000
-/** A page reads no further batch after so many milliseconds: its reader may have gone. */
+/** Milliseconds after which a page reads no further batch, since the reader may have disconnected. */
 const FUNCTION_PAGE_MS = 100
 /** After so many it also gives up the one that is read: the function is slow, and a reader may wait for the position. */
 const LATE_MS = 200
@@ -62,13 +62,13 @@ const SEEN_ANCESTORS = 20
 
 /**
  * One page of a filtered feed; it may have no rows, and yet an `end` behind what was looked through.
- * @throws as the judge does; unauthorized, forbidden, before a document is shown to a function
+ * @throws what the predicate throws; unauthorized, forbidden, before a document is shown to a function
  */
 export async function functionRows(
   store: DatabaseStore,
   user: UserCtx,
   search: FeedSearch,
-  judge: Judge,
+  predicate: FilterPredicate,
 ): Promise<FeedRows> {
   const begun = performance.now()
   const rows: Row[] = []
@@ -81,8 +81,8 @@ export async function functionRows(
     range = behind(range, batch)
     size *= GROWTH
     const ahead = isLast ? null : readBatch(store, user, search, range, size)
-    const [verdicts, next] = await Promise.all([judge(docsOf(batch)), ahead])
-    const { passed, used } = sift(batch, verdicts, search.limit - rows.length)
+    const [verdicts, next] = await Promise.all([predicate(docsOf(batch)), ahead])
+    const { passed, used } = selectPassing(batch, verdicts, search.limit - rows.length)
     rows.push(...passed)
     text += passed.reduce((sum, { members }) => sum + members.length, 0)
     const isFull = rows.length >= search.limit || performance.now() - begun > LATE_MS
@@ -148,7 +148,7 @@ function behind(range: FeedRange, { candidates }: Batch): FeedRange {
 }
 
 /** The rows of a batch of which a revision passes, `most` at most; `used` is how many candidates it took. */
-function sift(
+function selectPassing(
   { candidates }: Batch,
   verdicts: readonly boolean[],
   most: number,
@@ -169,10 +169,10 @@ function sift(
 // What a function of a design document says of documents, for filters; protocol.md 5.5, 5.6.
 
 /** Whether each document, given as JSON text, passes. Rejects as the sandbox does. */
-type Judge = (docs: readonly string[]) => Promise<readonly boolean[]>
+type FilterPredicate = (docs: readonly string[]) => Promise<readonly boolean[]>
 
-/** Whose design documents hold the functions, and where they are run. */
-export interface FunctionHouse {
+/** The database whose design documents hold the functions, and the sandbox that runs them. */
+export interface FilterFunctionContext {
   readonly sandbox: Sandbox
   /** The database's name, and its incarnation. */
   readonly name: string
@@ -211,12 +211,12 @@ export async function findFunction(
 }
 
 /** @param user who asks: functions are told */
-export function openJudge(
+export function openPredicate(
   { rev, source, security, path }: FoundFunction,
   user: UserCtx,
   filter: FunctionFilter,
-  { sandbox, name, incarnation }: FunctionHouse,
-): Judge {
+  { sandbox, name, incarnation }: FilterFunctionContext,
+): FilterPredicate {
   const fn = { database: incarnation, ddoc: filter.ddoc, rev, source }
   if (filter.kind === 'view') {
     const map = { ...fn, path: [...path, 'map'] }

@@ -28,32 +28,32 @@ import {
   touchesOf,
 } from './rows.ts'
 
-/** What is said of a document while the feed is read. */
-interface Sieve {
-  /** The revisions of a document that pass; none: it is left out; null: one is too long to be decided at once. */
+/** Decides which revisions of a document pass while the feed is read. */
+interface RevisionFilter {
+  /** The revisions that pass. An empty list leaves the document out; null means that one is too long to decide at once. */
   readonly passing: (doc: DocState) => readonly string[] | null
   /** Decides the revision for which `passing` gave null. */
   readonly decideLong?: () => Promise<void>
-  /** What it touches of a document. */
+  /** The parts of a document that the filter reads. */
   readonly touches: Touches
 }
 
-/** A filter made ready, but for a feed's options. */
-type OpenSieve = (options: ChangesOptions) => Sieve
+/** Makes a filter for the options of a feed. */
+type FilterFactory = (options: ChangesOptions) => RevisionFilter
 
 /** Documents that a page looks at; where none passes, its time ends it sooner. */
 const MOST_SCANNED = 5000
-/** Characters of selectors that are kept compiled on a thread. */
+/** Total characters of the selectors whose compiled form a thread caches. */
 const CACHED_TEXT = 4 * 1024 * 1024
 
 const compiled = new BoundedCache<Selector>(CACHED_TEXT)
 
 /** @throws invalid_filter */
-export function openSieve(filter: Exclude<ChangesFilter, FunctionFilter>): OpenSieve {
-  if (filter.kind === 'design') return designSieve
+export function openFilter(filter: Exclude<ChangesFilter, FunctionFilter>): FilterFactory {
+  if (filter.kind === 'design') return designFilter
   const { selector: text } = filter
   const selector = compiled.get(text, () => compileFilter(text))
-  return (options) => selectorSieve(selector, options)
+  return (options) => selectorFilter(selector, options)
 }
 
 function compileFilter(text: string): Selector {
@@ -65,13 +65,13 @@ function compileFilter(text: string): Selector {
 }
 
 /**
- * A filter function that needs no sandbox.
+ * A filter function that runs without the sandbox.
  * @param text the function as its design document has it
- * @returns null when it is not plain
+ * @returns null when the function needs the sandbox
  */
-export function openPlain(text: unknown): OpenSieve | null {
+export function openPlain(text: unknown): FilterFactory | null {
   const filter = typeof text === 'string' ? plainFilter(text) : null
-  return filter && ((options) => plainSieve(filter, options))
+  return filter && ((options) => nativeFilter(filter, options))
 }
 
 /**
@@ -81,9 +81,9 @@ export function openPlain(text: unknown): OpenSieve | null {
 export async function scanFiltered(
   store: DatabaseStore,
   search: FeedSearch,
-  sieve: OpenSieve,
+  filterFactory: FilterFactory,
 ): Promise<FeedRows> {
-  const open = sieve(search.options)
+  const open = filterFactory(search.options)
   for (;;) {
     const rows = await scanOnce(store, search, open)
     if (rows !== null) return rows
@@ -91,11 +91,11 @@ export async function scanFiltered(
   }
 }
 
-/** @returns null: the first document cannot be decided at once */
+/** @returns null when the first document cannot be decided at once */
 async function scanOnce(
   store: DatabaseStore,
   { options, limit, range }: FeedSearch,
-  { passing, touches }: Sieve,
+  { passing, touches }: RevisionFilter,
 ): Promise<FeedRows | null> {
   const most = Math.min(limit, PAGE_ROWS)
   let passed = 0
@@ -123,12 +123,12 @@ async function scanOnce(
   return { rows, view: page.view, more: page.more || isHeldUp, ...(end !== undefined && { end }) }
 }
 
-function designSieve(options: ChangesOptions): Sieve {
+function designFilter(options: ChangesOptions): RevisionFilter {
   const passing = (doc: DocState) => (isDesignId(doc.id) ? listedRevs(doc, options) : [])
   return { passing, touches: touchesOf(options) }
 }
 
-function plainSieve(filter: PlainFilter, options: ChangesOptions): Sieve {
+function nativeFilter(filter: PlainFilter, options: ChangesOptions): RevisionFilter {
   const passing = (doc: DocState) =>
     listedRevs(doc, options).filter((rev) =>
       filter({ _id: doc.id, _rev: rev, _deleted: isDeleted(doc, rev) || undefined }),
@@ -143,13 +143,13 @@ function isDeleted(doc: DocState, rev: string): boolean {
 }
 
 /** A selector sees a revision as a reader does; with `main_only`, as CouchDB has it, its conflicts as well. */
-function selectorSieve(selector: Selector, options: ChangesOptions): Sieve {
+function selectorFilter(selector: Selector, options: ChangesOptions): RevisionFilter {
   const conflicts = options.style === 'main_only' && selector.mentions('_conflicts')
   const touches = touchesOf(options)
   /** Of long revisions, by id and revision. */
   const verdicts = new Map<string, boolean>()
   let long: { readonly key: string; readonly text: string } | null = null
-  const judge = (value: unknown): boolean => {
+  const predicate = (value: unknown): boolean => {
     try {
       return selector.matches(value)
     } catch (thrown) {
@@ -160,7 +160,7 @@ function selectorSieve(selector: Selector, options: ChangesOptions): Sieve {
   const verdictOf = (doc: DocState, rev: string): boolean | null => {
     if (doc.body(rev) === null) return false
     const text = renderDocument(doc, rev, { conflicts })
-    if (text.length <= MAX_PARSED_AT_ONCE) return judge(JSON.parse(text))
+    if (text.length <= MAX_PARSED_AT_ONCE) return predicate(JSON.parse(text))
     const key = `${rev} ${doc.id}`
     const known = verdicts.get(key)
     if (known === undefined) long = { key, text }
@@ -180,7 +180,7 @@ function selectorSieve(selector: Selector, options: ChangesOptions): Sieve {
       if (long === null) return
       const { key, text } = long
       long = null
-      verdicts.set(key, judge(await parseInSteps(text)))
+      verdicts.set(key, predicate(await parseInSteps(text)))
     },
     touches: { ...touches, body: true, branches: touches.branches || conflicts },
   }

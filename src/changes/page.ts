@@ -9,8 +9,8 @@ import type { Body } from '../documents/database.ts'
 import { requireMember } from '../documents/security.ts'
 import type { DatabaseStore, StoreView } from '../storage/engine.ts'
 import { readSequence, sequenceToken } from '../storage/sequence.ts'
-import { type FunctionHouse, findFunction, functionRows, openJudge } from './filter-function.ts'
-import { openPlain, openSieve, scanFiltered } from './filter-scan.ts'
+import { type FilterFunctionContext, findFunction, functionRows, openPredicate } from './filter-function.ts'
+import { openFilter, openPlain, scanFiltered } from './filter-scan.ts'
 import type { FilterBody } from './filters.ts'
 import {
   type ChangesOptions,
@@ -26,7 +26,7 @@ import {
   touchesOf,
 } from './rows.ts'
 
-/** Where a page begins: a client's token, `now`, or the number at which the page before it ended. */
+/** Where a page starts: a token of the client, `now`, or the number at which the page before it ended. */
 export type Since = string | number
 
 export interface ChangesRequest {
@@ -69,7 +69,7 @@ export interface ChangesSource {
  *
  * @param request `since` as a number continues a page: above it, or with `descending` below it. As a token it is
  * ignored with `descending` (protocol.md 5.1)
- * @param house null: no function of a design document runs here
+ * @param context null when no function of a design document may run here
  * @throws unauthorized, forbidden; bad_request for a malformed token; for filters invalid_filter, not_found,
  *   deleted, hosted_function, and as the sandbox does
  */
@@ -77,11 +77,11 @@ export async function changesPage(
   store: DatabaseStore,
   user: UserCtx,
   request: ChangesRequest,
-  house: FunctionHouse | null,
+  context: FilterFunctionContext | null,
 ): Promise<ChangesPage> {
   const { range, unknownEpoch } = await locate(store, user, request)
   const { options, limit } = request
-  const find = await finderOf(store, user, options, house)
+  const find = await finderOf(store, user, options, context)
   const found =
     limit <= 0 ? { rows: [], more: true, view: await store.view() } : await find({ options, limit, range })
   requireMember(user, found.view.security)
@@ -107,25 +107,25 @@ async function locate(
   return { range: { since: seq, descending }, unknownEpoch }
 }
 
-/** What finds a page's rows. A filter that is wrong is refused here, also where no rows are wanted. */
+/** Returns the function that finds the rows of a page. A wrong filter is refused here, even if no rows are wanted. */
 async function finderOf(
   store: DatabaseStore,
   user: UserCtx,
   { docIds, filter }: ChangesOptions,
-  house: FunctionHouse | null,
+  context: FilterFunctionContext | null,
 ): Promise<(search: FeedSearch) => Promise<FeedRows>> {
   if (docIds !== undefined) return (search) => docIdRows(store, user, search)
   if (filter === undefined) return (search) => scanRows(store, search)
   if (runsFunction(filter)) {
-    if (house === null) return refuseFunction(store, user)
+    if (context === null) return refuseFunction(store, user)
     const found = await findFunction(store, user, filter)
     const plain = filter.kind === 'function' ? openPlain(found.value) : null
     if (plain !== null) return (search) => scanFiltered(store, search, plain)
-    const judge = openJudge(found, user, filter, house)
-    return (search) => functionRows(store, user, search, judge)
+    const predicate = openPredicate(found, user, filter, context)
+    return (search) => functionRows(store, user, search, predicate)
   }
-  const sieve = openSieve(filter)
-  return (search) => scanFiltered(store, search, sieve)
+  const filterFactory = openFilter(filter)
+  return (search) => scanFiltered(store, search, filterFactory)
 }
 
 async function refuseFunction(store: DatabaseStore, user: UserCtx): Promise<never> {
@@ -150,7 +150,7 @@ function scanRows(store: DatabaseStore, { options, limit, range }: FeedSearch): 
   )
 }
 
-/** Where the page ended and what is behind it: protocol.md 5.3. */
+/** Where the page ended and how many rows follow: protocol.md 5.3. */
 async function position(
   store: DatabaseStore,
   range: FeedRange,
@@ -203,7 +203,7 @@ interface Place {
   readonly seq: number
 }
 
-/** Places looked up, and rows read, in one turn of the database's thread. */
+/** How many places are looked up, or rows read, in one turn of the database's thread. */
 const LOOKUPS_A_TURN = 500
 const BODIES_A_TURN = 20
 /** Every page looks the whole list up, so these pages are longer than those of the whole feed. */

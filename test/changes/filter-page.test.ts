@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { FunctionHouse } from '../../src/changes/filter-function.ts'
+import type { FilterFunctionContext } from '../../src/changes/filter-function.ts'
 import { type ChangesPage, changesPage, type Since } from '../../src/changes/page.ts'
 import type { ChangesFilter, ChangesOptions } from '../../src/changes/rows.ts'
 import type { UserCtx } from '../../src/core/types.ts'
@@ -23,7 +23,7 @@ interface Asked extends Partial<ChangesOptions> {
   readonly since?: Since
   readonly limit?: number
   readonly user?: UserCtx
-  readonly house?: FunctionHouse
+  readonly house?: FilterFunctionContext
 }
 
 function pageOf(store: DatabaseStore, asked: Asked): Promise<ChangesPage> {

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { setImmediate as turn } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { Feed, type FeedOutput, type FeedRequest } from '../../src/changes/changes-feed.ts'
-import type { FunctionHouse } from '../../src/changes/filter-function.ts'
+import type { FilterFunctionContext } from '../../src/changes/filter-function.ts'
 import { FeedHub } from '../../src/changes/hub.ts'
 import { type ChangesPage, type ChangesRequest, changesPage } from '../../src/changes/page.ts'
 import type { ChangesOptions } from '../../src/changes/rows.ts'
@@ -30,7 +30,7 @@ export const OPTIONS: ChangesOptions = {
 }
 
 /** Functions are run on this thread. */
-export const SYSTEM_USER: FunctionHouse = { sandbox: localSandbox(), name: 'notes', incarnation: 1 }
+export const SYSTEM_USER: FilterFunctionContext = { sandbox: localSandbox(), name: 'notes', incarnation: 1 }
 
 /** An empty open database. */
 export async function openStore(): Promise<DatabaseStore> {
@@ -72,7 +72,7 @@ export class FakeDatabase implements FeedDatabase {
   readonly store: DatabaseStore
   readonly requests: ChangesRequest[] = []
   readonly listeners = new Set<(event: FeedEvent) => void>()
-  house: FunctionHouse = SYSTEM_USER
+  house: FilterFunctionContext = SYSTEM_USER
   /** Awaited before each page. */
   gate: Promise<void> = Promise.resolve()
 
