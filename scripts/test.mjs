@@ -11,6 +11,8 @@ import { fileURLToPath } from 'node:url'
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const results = join(root, '.tap', 'tiers')
 const TIERS = ['quick', 'full']
+/** Files at a time, on two cores: many quick tests wait for a disk; tests of the full tier measure times as well. */
+const JOBS = { quick: 3, full: 2 }
 
 /** Tests of the quick tier that the full tier runs again, with more rounds. */
 const LONG_FORMS = {
@@ -49,11 +51,15 @@ async function run(tier, args) {
   const manifest = createRequire(join(root, 'package.json')).resolve('tap/package.json')
   const tap = join(dirname(manifest), JSON.parse(readFileSync(manifest, 'utf8')).bin.tap)
   const files = filesOf(tier)
-  const child = spawn(process.execPath, [tap, 'run', '--reporter=terse', ...args, ...files], {
-    cwd: root,
-    env: envOf(tier),
-    stdio: ['inherit', 'pipe', 'inherit'],
-  })
+  const child = spawn(
+    process.execPath,
+    [tap, 'run', '--reporter=terse', `--jobs=${JOBS[tier]}`, ...args, ...files],
+    {
+      cwd: root,
+      env: envOf(tier),
+      stdio: ['inherit', 'pipe', 'inherit'],
+    },
+  )
   let tail = ''
   child.stdout.setEncoding('utf8')
   child.stdout.on('data', (text) => {

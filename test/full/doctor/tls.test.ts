@@ -5,9 +5,9 @@ import { createSecureServer } from 'node:http2'
 import { createServer, type Server as HttpsServer, type ServerOptions } from 'node:https'
 import { type AddressInfo, createServer as createNetServer, type Server, type Socket } from 'node:net'
 import t, { type Test } from 'tap'
-import { authority, type Issued, issue } from './certificates.ts'
-import { answerAsCouch } from './couch.ts'
-import { look } from './looking.ts'
+import { authority, type Issued, issue } from '../../doctor/certificates.ts'
+import { answerAsCouch } from '../../doctor/couch.ts'
+import { look } from '../../doctor/looking.ts'
 
 const { root, middle } = await authority()
 const leaf = await issue({ name: 'leaf', issuer: middle })

@@ -1,8 +1,8 @@
 /** `settee history` and `settee rewind`, on a running and on a stopped server. */
 import { setTimeout as delay } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { startTestServer } from '../helpers/server.ts'
-import { build, builtSettee } from './child.ts'
+import { build, builtSettee } from '../../cli/child.ts'
+import { startTestServer } from '../../helpers/server.ts'
 
 t.before(() => build(t))
 

@@ -1,7 +1,7 @@
 /** Functions that run for ever, or take all they can: an error for that call alone. */
 import t, { type Test } from 'tap'
-import { localSandbox } from '../helpers/local-sandbox.ts'
-import { filterOf, mapOf, validatorOf } from './functions.ts'
+import { localSandbox } from '../../helpers/local-sandbox.ts'
+import { filterOf, mapOf, validatorOf } from '../../sandbox/functions.ts'
 
 const MB = 1_048_576
 const sandbox = localSandbox({ timeoutMs: 300, memory: 32 * MB })

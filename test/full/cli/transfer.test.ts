@@ -5,11 +5,11 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { gunzipSync, gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
-import { shown, tableOf } from '../../src/cli/size-command.ts'
-import { startTestServer, type TestServer, temporaryFolder } from '../helpers/server.ts'
-import { backUp, fill, restore, start as startWithFile } from '../protocol/couchbackup.ts'
-import { serverHistories } from '../protocol/histories.ts'
-import { build, builtSettee } from './child.ts'
+import { shown, tableOf } from '../../../src/cli/size-command.ts'
+import { build, builtSettee } from '../../cli/child.ts'
+import { startTestServer, type TestServer, temporaryFolder } from '../../helpers/server.ts'
+import { backUp, fill, restore, start as startWithFile } from '../../protocol/couchbackup.ts'
+import { serverHistories } from '../../protocol/histories.ts'
 
 t.before(() => build(t))
 

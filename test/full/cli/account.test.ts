@@ -4,8 +4,8 @@ import { once } from 'node:events'
 import { chown, mkdir, readFile, rename, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { startTestServer, type TestServer, temporaryFolder } from '../helpers/server.ts'
-import { build, builtSettee, ROOT, start } from './child.ts'
+import { build, builtSettee, ROOT, start } from '../../cli/child.ts'
+import { startTestServer, type TestServer, temporaryFolder } from '../../helpers/server.ts'
 
 t.before(() => build(t))
 

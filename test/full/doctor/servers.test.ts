@@ -3,9 +3,9 @@ import { once } from 'node:events'
 import { createServer as createHttpServer } from 'node:http'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import t, { type Test } from 'tap'
-import { freePort } from '../cli/child.ts'
-import { answerAsCouch, type CouchOptions } from './couch.ts'
-import { FEED, look, NO_FEED, onlyWrong } from './looking.ts'
+import { freePort } from '../../cli/child.ts'
+import { answerAsCouch, type CouchOptions } from '../../doctor/couch.ts'
+import { FEED, look, NO_FEED, onlyWrong } from '../../doctor/looking.ts'
 
 const SHORT = { bodies: [] }
 

@@ -1,8 +1,8 @@
 import { once } from 'node:events'
 import t from 'tap'
-import { type Host, type Running, runUntilSignalled } from '../../src/cli/serve-command.ts'
-import { StartError } from '../../src/config/start-error.ts'
-import { start } from './child.ts'
+import { type Host, type Running, runUntilSignalled } from '../../../src/cli/serve-command.ts'
+import { StartError } from '../../../src/config/start-error.ts'
+import { start } from '../../cli/child.ts'
 
 /** A process that only notes what is done to it. */
 function fakeHost() {

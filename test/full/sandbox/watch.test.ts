@@ -1,11 +1,11 @@
 /** How the pool watches its threads, seen from a client that the test plays itself. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import type { SandboxNotice } from '../../src/sandbox/messages.ts'
-import { SandboxPool, type SandboxPoolOptions } from '../../src/sandbox/sandbox-pool.ts'
-import { type Slot, SlotTable } from '../../src/sandbox/slot-table.ts'
+import type { SandboxNotice } from '../../../src/sandbox/messages.ts'
+import { SandboxPool, type SandboxPoolOptions } from '../../../src/sandbox/sandbox-pool.ts'
+import { type Slot, SlotTable } from '../../../src/sandbox/slot-table.ts'
 
-const ENTRY = new URL('../helpers/sandbox-thread.mjs', import.meta.url)
+const ENTRY = new URL('../../helpers/sandbox-thread.mjs', import.meta.url)
 /** A call of 1 ms is too long when it has taken this much more. */
 const TOO_LONG_MS = 2000
 const LIMITS = { timeoutMs: 1, memory: 67_108_864 }

@@ -1,8 +1,8 @@
 /** Proxies with each fault, before a real settee: the doctor says what it is, and which line to change. */
 import t, { type Test } from 'tap'
-import { startTestServer } from '../helpers/server.ts'
-import { FEED, look, NO_FEED, onlyWrong } from './looking.ts'
-import { type ProxyFaults, startProxy } from './proxy.ts'
+import { FEED, look, NO_FEED, onlyWrong } from '../../doctor/looking.ts'
+import { type ProxyFaults, startProxy } from '../../doctor/proxy.ts'
+import { startTestServer } from '../../helpers/server.ts'
 
 const server = await startTestServer(t, { env: { COUCHDB_USER: 'anna', COUCHDB_PASSWORD: 'secret' } })
 await server.request('PUT', '/notes', { auth: 'anna:secret' })

@@ -13,7 +13,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { ROOT, start } from './child.ts'
+import { ROOT, start } from '../../cli/child.ts'
 
 /** A small project with our build script and settings. */
 async function project(t: Test): Promise<string> {

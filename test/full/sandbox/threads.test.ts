@@ -1,8 +1,8 @@
 /** Sandbox threads: when they start, and functions on them. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import { filterOf, functionAt } from './functions.ts'
-import { LIMITS, serveSandbox } from './served.ts'
+import { filterOf, functionAt } from '../../sandbox/functions.ts'
+import { LIMITS, serveSandbox } from '../../sandbox/served.ts'
 
 const SPIN = 'function (doc) { var end = Date.now() + doc.ms; while (Date.now() < end); return true }'
 
@@ -158,7 +158,9 @@ t.test('a thread that cannot be stopped is ended and replaced', async (t) => {
 })
 
 t.test('when a thread dies, its piece is tried once more', async (t) => {
-  const { sandbox, faults } = serveSandbox(t, { entry: new URL('./deadly-thread.mjs', import.meta.url) })
+  const { sandbox, faults } = serveSandbox(t, {
+    entry: new URL('../../sandbox/deadly-thread.mjs', import.meta.url),
+  })
   const fn = filterOf('function (doc) { return doc === "once" || doc === "other" }')
   t.same(await sandbox.filter(fn, ['"once"'], '{}'), [true])
   t.equal(faults.length, 1)

@@ -5,9 +5,17 @@ import { getDefaultHighWaterMark, setDefaultHighWaterMark } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
-import { openStream, type ResponseStream } from '../../src/http/transport/json-stream.ts'
-import { openSession, startSecureMemoryServer } from './http2-client.ts'
-import { frame, framesOf, lastData, openFrames, requestHead, reset, wideWindows } from './http2-frames.ts'
+import { openStream, type ResponseStream } from '../../../src/http/transport/json-stream.ts'
+import { openSession, startSecureMemoryServer } from '../../http/http2-client.ts'
+import {
+  frame,
+  framesOf,
+  lastData,
+  openFrames,
+  requestHead,
+  reset,
+  wideWindows,
+} from '../../http/http2-frames.ts'
 
 const { NGHTTP2_CANCEL, NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_NO_ERROR, NGHTTP2_PROTOCOL_ERROR } = constants
 const MB = 1024 * 1024

@@ -4,9 +4,9 @@ import { chmod, lstat, readdir, readFile } from 'node:fs/promises'
 import { connect, createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { memorySettings } from '../../src/cli/serve-command.ts'
-import { startTestServer, temporaryFolder } from '../helpers/server.ts'
-import { build, builtSettee, freePort, ROOT, start, untilUp } from './child.ts'
+import { memorySettings } from '../../../src/cli/serve-command.ts'
+import { build, builtSettee, freePort, ROOT, start, untilUp } from '../../cli/child.ts'
+import { startTestServer, temporaryFolder } from '../../helpers/server.ts'
 
 t.before(() => build(t))
 

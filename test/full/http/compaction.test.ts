@@ -7,9 +7,9 @@ import { setTimeout as delay } from 'node:timers/promises'
 import Sqlite from 'better-sqlite3'
 import PouchDB from 'pouchdb'
 import t, { type Test } from 'tap'
-import { startTestServer, temporaryFolder } from '../helpers/server.ts'
-import { type Ask, type Call, connect } from './client.ts'
-import { startMemoryServer } from './memory-server.ts'
+import { startTestServer, temporaryFolder } from '../../helpers/server.ts'
+import { type Ask, type Call, connect } from '../../http/client.ts'
+import { startMemoryServer } from '../../http/memory-server.ts'
 
 t.test('on request', async (t) => {
   // biome-ignore lint/suspicious/noExplicitAny: what a test reads of an answer is what it checks

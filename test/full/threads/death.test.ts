@@ -1,9 +1,9 @@
 /** A database thread that dies of a fault takes nothing with it but what it was asked at that moment. */
 import t, { type Test } from 'tap'
-import { DEFAULT_LIMITS, DEFAULT_RULES } from '../../src/core/types.ts'
-import type { DatabaseHandle } from '../../src/threads/databases.ts'
-import { ADMIN, text } from '../documents/helpers.ts'
-import { DEADLY_ENTRY, eventsOf, idsOf, put, serve, until } from './served.ts'
+import { DEFAULT_LIMITS, DEFAULT_RULES } from '../../../src/core/types.ts'
+import type { DatabaseHandle } from '../../../src/threads/databases.ts'
+import { ADMIN, text } from '../../documents/helpers.ts'
+import { DEADLY_ENTRY, eventsOf, idsOf, put, serve, until } from '../../threads/served.ts'
 
 const serveDeadly = (t: Test) => serve(t, { threadEntry: DEADLY_ENTRY })
 

@@ -2,14 +2,14 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
-import { Owners, type RecordStore } from '../../src/hosted/owners.ts'
-import type { RecordWrite, ServerRecord } from '../../src/storage/catalog.ts'
-import { startChildServer } from '../helpers/child-server.ts'
-import { temporaryFolder } from '../helpers/server.ts'
-import { connect } from '../http/client.ts'
-import { until } from '../protocol/devices.ts'
-import { call } from '../protocol/served.ts'
-import { startHostedServer } from './hosted-server.ts'
+import { Owners, type RecordStore } from '../../../src/hosted/owners.ts'
+import type { RecordWrite, ServerRecord } from '../../../src/storage/catalog.ts'
+import { startChildServer } from '../../helpers/child-server.ts'
+import { temporaryFolder } from '../../helpers/server.ts'
+import { startHostedServer } from '../../hosted/hosted-server.ts'
+import { connect } from '../../http/client.ts'
+import { until } from '../../protocol/devices.ts'
+import { call } from '../../protocol/served.ts'
 
 const ANNA = { auth: 'anna:anna' }
 const ROOT = { auth: 'root:root' }

@@ -9,12 +9,12 @@ import {
   joinHeartbeat,
   longCall,
   readHeartbeat,
-} from '../../src/core/heartbeat.ts'
-import { DEFAULT_LIMITS, DEFAULT_RULES } from '../../src/core/types.ts'
-import { heapLimit } from '../../src/threads/thread-stats.ts'
-import { HangError, processorMs, Quarantine, Watchdog, type Watched } from '../../src/threads/watchdog.ts'
-import { ADMIN } from '../documents/helpers.ts'
-import { DEADLY_ENTRY, idsOf, put, serve, until } from './served.ts'
+} from '../../../src/core/heartbeat.ts'
+import { DEFAULT_LIMITS, DEFAULT_RULES } from '../../../src/core/types.ts'
+import { heapLimit } from '../../../src/threads/thread-stats.ts'
+import { HangError, processorMs, Quarantine, Watchdog, type Watched } from '../../../src/threads/watchdog.ts'
+import { ADMIN } from '../../documents/helpers.ts'
+import { DEADLY_ENTRY, idsOf, put, serve, until } from '../../threads/served.ts'
 
 const MB = 1024 * 1024
 

@@ -4,9 +4,9 @@ import { cp, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import t, { type Test } from 'tap'
-import { wrongSums } from '../backup/server.ts'
-import { startTestServer, type TestServer, temporaryFolder } from '../helpers/server.ts'
-import { build, builtSettee } from './child.ts'
+import { wrongSums } from '../../backup/server.ts'
+import { build, builtSettee } from '../../cli/child.ts'
+import { startTestServer, type TestServer, temporaryFolder } from '../../helpers/server.ts'
 
 t.before(() => build(t))
 

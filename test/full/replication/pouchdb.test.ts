@@ -6,10 +6,10 @@ import {
   type PouchSession,
   parsePouchCheckpoint,
   pouchResume,
-} from '../../src/replication/checkpoint.ts'
-import { type PouchReplication, pouchCheckpointId } from '../../src/replication/replication-id.ts'
-import { startTestServer, type TestServer } from '../helpers/server.ts'
-import { type Device, device, type Remote, remote, sinces } from '../protocol/devices.ts'
+} from '../../../src/replication/checkpoint.ts'
+import { type PouchReplication, pouchCheckpointId } from '../../../src/replication/replication-id.ts'
+import { startTestServer, type TestServer } from '../../helpers/server.ts'
+import { type Device, device, type Remote, remote, sinces } from '../../protocol/devices.ts'
 
 /** A name that has to be escaped in addresses, and so in ids. */
 const DATABASE = 'notes/of+anna'

@@ -5,10 +5,10 @@ import { createConnection } from 'node:net'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import t, { type Test } from 'tap'
-import type { BackupManifest } from '../../src/backup/backup-format.ts'
-import { controlPath } from '../../src/control/control-socket.ts'
-import { startTestServer, type TestServer, temporaryFolder } from '../helpers/server.ts'
-import { backUp, filesOf, finished, wrongSums } from './server.ts'
+import type { BackupManifest } from '../../../src/backup/backup-format.ts'
+import { controlPath } from '../../../src/control/control-socket.ts'
+import { backUp, filesOf, finished, wrongSums } from '../../backup/server.ts'
+import { startTestServer, type TestServer, temporaryFolder } from '../../helpers/server.ts'
 
 t.setTimeout(280_000)
 

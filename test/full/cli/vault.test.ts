@@ -3,12 +3,12 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { decryptWithEphemeralSalt } from 'octagonal-wheels/encryption/hkdf'
 import t, { type Test } from 'tap'
-import { liveSyncSettings, setupUri } from '../../src/cli/vault-command.ts'
-import { parseAddress } from '../../src/core/address.ts'
-import { startTestServer, temporaryFolder } from '../helpers/server.ts'
-import { device, rejectsWith, remote } from '../protocol/devices.ts'
-import { checkConfiguration, red } from '../protocol/livesync-check.ts'
-import { build, builtSettee } from './child.ts'
+import { liveSyncSettings, setupUri } from '../../../src/cli/vault-command.ts'
+import { parseAddress } from '../../../src/core/address.ts'
+import { build, builtSettee } from '../../cli/child.ts'
+import { startTestServer, temporaryFolder } from '../../helpers/server.ts'
+import { device, rejectsWith, remote } from '../../protocol/devices.ts'
+import { checkConfiguration, red } from '../../protocol/livesync-check.ts'
 
 t.before(() => build(t))
 
