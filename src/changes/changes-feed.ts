@@ -1,4 +1,4 @@
-/** One loop for the four kinds of feeds, on the HTTP thread: protocol.md 5.3, 5.4 and architecture.md, "How a feed travels". */
+/** One loop for the four kinds of feeds, on the HTTP thread: protocol.md 5.3, 5.4 and architecture.md, "The path of a feed". */
 import { createHash } from 'node:crypto'
 import { CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'

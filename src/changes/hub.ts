@@ -1,6 +1,6 @@
 /**
  * Where the feeds of one database wait together, on the HTTP thread. They share one watch on the database. Feeds at the
- * same position with the same options also share one request and one encoded buffer (architecture.md, "How a feed travels").
+ * same position with the same options also share one request and one encoded buffer (architecture.md, "The path of a feed").
  */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { share } from '../core/outgoing.ts'

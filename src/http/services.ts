@@ -48,7 +48,7 @@ export type Handler = (request: FastifyRequest, reply: FastifyReply) => Promise<
 declare module 'fastify' {
   interface FastifyInstance {
     services: Services
-    /** The budget of this process for bodies in memory (architecture.md, "How a save travels"). */
+    /** The budget of this process for bodies in memory (architecture.md, "The path of a save"). */
     bodyMemory: BodyMemory
     /** Makes an id as configured in `[uuids]`. */
     newUuid(): string

@@ -280,7 +280,7 @@ t.test('a copy that becomes a design document is checked as one', async (t) => {
   await t.rejects(database.copy(ADMIN, { id: 'x' }, { id: '_design/x' }), { code: 'invalid_design_doc' })
 })
 
-// Verdicts and what changes while they are awaited: architecture.md, "How a save travels", 3.
+// Verdicts and what changes while they are awaited: architecture.md, "The path of a save", 3.
 
 const NO_WORSE = `function (newDoc) { if (newDoc.worse) throw { forbidden: 'worse' } }`
 

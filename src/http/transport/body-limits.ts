@@ -7,7 +7,7 @@ import { Limiter } from '../../core/concurrency.ts'
 import { CouchError } from '../../core/errors.ts'
 import { type Space, shortage, type UserCtx } from '../../core/types.ts'
 
-/** A larger body, in bytes, goes to a file even if memory is free (architecture.md, "How a save travels"). */
+/** A larger body, in bytes, goes to a file even if memory is free (architecture.md, "The path of a save"). */
 export const MAX_IN_MEMORY = 8 * 1024 * 1024
 
 /** What one caller may take at least, in bytes, within the budget: two of the largest bodies that stay in memory. */
@@ -21,7 +21,7 @@ export interface MemoryShare {
 }
 
 /**
- * The memory for all request bodies of this process (architecture.md, "How a save travels", `settee/body_memory`). One
+ * The memory for all request bodies of this process (architecture.md, "The path of a save", `settee/body_memory`). One
  * caller may take a quarter of it. Bodies that do not fit go to files: they do not wait for memory, since a slow upload
  * could hold it for hours.
  */

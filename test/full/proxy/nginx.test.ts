@@ -15,7 +15,7 @@ import { editInTurns, overHttp1, secureRemote } from '../../proxy/secure-devices
 const LIVE_MS = Number(process.env.SETTEE_PROXY_SECONDS ?? 120) * 1000
 t.setTimeout(240_000 + LIVE_MS)
 
-/** What is promised where a proxy holds back what is not at its end: architecture.md, "How a feed travels". */
+/** What is promised where a proxy holds back what is not at its end: architecture.md, "The path of a feed". */
 const HEARTBEAT_MS = 25_000
 const LOGIN = 'user:password'
 const GUIDE = new URL('../../proxy/guide.conf', import.meta.url)
