@@ -30,9 +30,11 @@ function filesOf(tier) {
 }
 
 function envOf(tier) {
-  const long = tier === 'full' ? Object.assign({ SETTEE_FUZZ_SEED: '1' }, ...Object.values(LONG_FORMS)) : {}
   // Other processes of the tests take settee from dist/, which the tiers have built.
-  return { ...long, SETTEE_TEST_BUILT: 'true', ...process.env }
+  const env = { SETTEE_TEST_BUILT: 'true', ...process.env }
+  if (tier === 'full') return Object.assign({ SETTEE_FUZZ_SEED: '1' }, ...Object.values(LONG_FORMS), env)
+  // 186 processes load much the same modules: with their code kept, a test through a server takes a quarter less CPU time.
+  return { NODE_COMPILE_CACHE: join(root, '.tap', 'compile-cache'), ...env }
 }
 
 /** The counts that tap prints at its end, such as `# { total: 3, pass: 2, fail: 1 }`. */
