@@ -16,7 +16,7 @@ import type { VersionedStore } from '../../src/storage/history-store.ts'
 import { sequenceToken } from '../../src/storage/sequence.ts'
 import { ENGINES } from '../documents/engines.ts'
 import { body, type Opened, openOn, text } from '../documents/helpers.ts'
-import { ADMIN, OPTIONS, SYSTEM_USER } from './helpers.ts'
+import { ADMIN, FILTER_CONTEXT, OPTIONS } from './helpers.ts'
 
 const IDS = ['plain', 'quote"d', 'back\\slash', 'ü\u2028', '\u{1f600}', 'line\nfeed', '_design/d'] as const
 /** Some of 32 hex digits, some not. */
@@ -87,7 +87,7 @@ async function wholeFeed(store: DatabaseStore, options: ChangesOptions): Promise
   const texts: string[] = []
   let since: Since = '0'
   for (;;) {
-    const page = await changesPage(store, ADMIN, { options, since, limit: 100 }, SYSTEM_USER)
+    const page = await changesPage(store, ADMIN, { options, since, limit: 100 }, FILTER_CONTEXT)
     if (page.rows > 0) texts.push(Buffer.from(page.bytes).toString())
     if (page.atTip) return texts.join(',\r\n')
     since = page.lastSeq
@@ -153,7 +153,7 @@ for (const [name, makeEngine] of Object.entries(ENGINES)) {
           limits: () => DEFAULT_LIMITS,
           rules: () => DEFAULT_RULES,
           onSecured: () => undefined,
-          sandbox: SYSTEM_USER.sandbox,
+          sandbox: FILTER_CONTEXT.sandbox,
           incarnation: 1,
           startCompaction: () => undefined,
         })

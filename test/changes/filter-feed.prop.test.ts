@@ -4,7 +4,7 @@ import type { FeedKind } from '../../src/changes/changes-query.ts'
 import type { ChangesFilter } from '../../src/changes/rows.ts'
 import type { DatabaseStore } from '../../src/storage/engine.ts'
 import { type EditOptions, put, write } from '../storage/conformance/edits.ts'
-import { bench, type FakeDatabase, feedOptions, type JsonRow, openStore, SYSTEM_USER } from './helpers.ts'
+import { bench, type FakeDatabase, FILTER_CONTEXT, feedOptions, type JsonRow, openStore } from './helpers.ts'
 
 interface Leaf {
   readonly n: number
@@ -25,7 +25,7 @@ const DESIGN = '{"filters":{"f":"x"},"views":{"v":{"map":"x"}}}'
 const parsed = (doc: string) => JSON.parse(doc) as { n?: unknown }
 
 const sandbox = {
-  ...SYSTEM_USER.sandbox,
+  ...FILTER_CONTEXT.sandbox,
   filter: async (_fn: unknown, docs: readonly string[]) => docs.map((doc) => passes(parsed(doc))),
   map: async (_fn: unknown, docs: readonly string[]) =>
     docs.map((doc) => (passes(parsed(doc)) ? '[[null,null]]' : '[]')),
@@ -124,7 +124,7 @@ t.test('a filtered feed is the whole feed without what does not pass', async (t)
       for (const [at, doc] of docs.entries()) await store.updateDocs([edit(at, doc)])
       withPageSizes(store, sizes)
       const { start, database } = bench(t, store)
-      database.house = { ...SYSTEM_USER, sandbox }
+      database.house = { ...FILTER_CONTEXT, sandbox }
       const whole = { ...asked, since: String(since) }
       const all = await start(requestOf({ ...whole, kind: 'normal', limit: Infinity }))
       const some = await start(requestOf(whole, FILTERS[name]))

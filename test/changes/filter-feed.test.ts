@@ -11,10 +11,10 @@ import {
   type Bench,
   bench,
   type FakeOutput,
+  FILTER_CONTEXT,
   feedOptions,
   numberOf,
   openStore,
-  SYSTEM_USER,
   settled,
 } from './helpers.ts'
 
@@ -120,7 +120,7 @@ function slowDown(t: Test, { database, clock }: Bench): void {
     await clock.pass(docs.length * 7000)
     return docs.map(() => false)
   }
-  database.house = { ...SYSTEM_USER, sandbox: { ...SYSTEM_USER.sandbox, filter } }
+  database.house = { ...FILTER_CONTEXT, sandbox: { ...FILTER_CONTEXT.sandbox, filter } }
   const now = performance.now.bind(performance)
   performance.now = () => now() + clock.now()
   t.teardown(() => Reflect.deleteProperty(performance, 'now'))
@@ -188,14 +188,14 @@ t.test('a feed that looks through much does not hold up another', async (t) => {
   let batches = 0
   let quick = 0
   const sandbox = {
-    ...SYSTEM_USER.sandbox,
+    ...FILTER_CONTEXT.sandbox,
     filter: async (_fn: unknown, docs: readonly string[]) => {
       batches += 1
       await turn()
       return docs.map(() => false)
     },
   }
-  database.house = { ...SYSTEM_USER, sandbox }
+  database.house = { ...FILTER_CONTEXT, sandbox }
   const slow = await start(filtered('longpoll', SYNC, { heartbeat: 1000 }))
   for (let round = 0; round < 5; round++) {
     const other = await start({ kind: 'longpoll', since: String(5000 + round) })

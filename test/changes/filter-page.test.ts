@@ -10,13 +10,13 @@ import { rejectsWith } from '../storage/conformance/setup.ts'
 import {
   ADMIN,
   ANNA,
+  FILTER_CONTEXT,
   type JsonRow,
   numberOf,
   OPTIONS,
   openStore,
   openVectors,
   rowsOf,
-  SYSTEM_USER,
 } from './helpers.ts'
 
 interface Asked extends Partial<ChangesOptions> {
@@ -27,7 +27,7 @@ interface Asked extends Partial<ChangesOptions> {
 }
 
 function pageOf(store: DatabaseStore, asked: Asked): Promise<ChangesPage> {
-  const { since = '0', limit = Infinity, user = ADMIN, house = SYSTEM_USER, ...options } = asked
+  const { since = '0', limit = Infinity, user = ADMIN, house = FILTER_CONTEXT, ...options } = asked
   return changesPage(store, user, { since, limit, options: { ...OPTIONS, ...options } }, house)
 }
 
@@ -253,7 +253,7 @@ t.test('a function that fails, or does not compile', async (t) => {
     greedy: '() => { const a = []; for (;;) a.push(new Array(1000).fill(1)) }',
   }
   await store.updateDocs([put('_design/d', JSON.stringify({ filters }))])
-  const house = { ...SYSTEM_USER, sandbox: localSandbox({ timeoutMs: 100 }) }
+  const house = { ...FILTER_CONTEXT, sandbox: localSandbox({ timeoutMs: 100 }) }
   for (const [name, code] of [
     ['fails', 'function_error'],
     ['broken', 'compilation_error'],
@@ -286,7 +286,7 @@ t.test('rights are those of the turn in which documents are shown to a function'
     return readChanges(...args)
   }
   let shown = 0
-  const { sandbox } = SYSTEM_USER
+  const { sandbox } = FILTER_CONTEXT
   const watching = {
     ...sandbox,
     filter: async (...args: Parameters<typeof sandbox.filter>) => {
@@ -294,7 +294,7 @@ t.test('rights are those of the turn in which documents are shown to a function'
       return sandbox.filter(...args)
     },
   }
-  const house = { ...SYSTEM_USER, sandbox: watching }
+  const house = { ...FILTER_CONTEXT, sandbox: watching }
   await rejectsWith(t, pageOf(store, { filter: named('odd'), user: ANNA, house }), 'forbidden')
   t.equal(shown, 0)
 })
@@ -315,7 +315,7 @@ t.test(
       late += docs.length * 1000
       return docs.map(() => false)
     }
-    const house = { ...SYSTEM_USER, sandbox: { ...SYSTEM_USER.sandbox, filter } }
+    const house = { ...FILTER_CONTEXT, sandbox: { ...FILTER_CONTEXT.sandbox, filter } }
     const asked = { filter: named('all'), house }
     const page = await pageOf(store, asked)
     t.same(
@@ -334,13 +334,13 @@ t.test('batches and pages are bounded', async (t) => {
   await store.updateDocs(Array.from({ length: 2000 }, (_, i) => put(`d${i}`, JSON.stringify({ i, text }))))
   const batches: { docs: number; text: number }[] = []
   const sandbox = {
-    ...SYSTEM_USER.sandbox,
+    ...FILTER_CONTEXT.sandbox,
     filter: async (_fn: unknown, docs: readonly string[]) => {
       batches.push({ docs: docs.length, text: docs.join('').length })
       return docs.map(() => false)
     },
   }
-  const house = { ...SYSTEM_USER, sandbox }
+  const house = { ...FILTER_CONTEXT, sandbox }
   let since: Since = '0'
   for (let atTip = false; !atTip; ) {
     const page: ChangesPage = await pageOf(store, { filter: named('all'), since, house })

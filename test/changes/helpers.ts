@@ -30,7 +30,11 @@ export const OPTIONS: ChangesOptions = {
 }
 
 /** Functions are run on this thread. */
-export const SYSTEM_USER: FilterFunctionContext = { sandbox: localSandbox(), name: 'notes', incarnation: 1 }
+export const FILTER_CONTEXT: FilterFunctionContext = {
+  sandbox: localSandbox(),
+  name: 'notes',
+  incarnation: 1,
+}
 
 /** An empty open database. */
 export async function openStore(): Promise<DatabaseStore> {
@@ -72,7 +76,7 @@ export class FakeDatabase implements FeedDatabase {
   readonly store: DatabaseStore
   readonly requests: ChangesRequest[] = []
   readonly listeners = new Set<(event: FeedEvent) => void>()
-  house: FilterFunctionContext = SYSTEM_USER
+  house: FilterFunctionContext = FILTER_CONTEXT
   /** Awaited before each page. */
   gate: Promise<void> = Promise.resolve()
 

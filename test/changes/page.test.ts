@@ -4,7 +4,7 @@ import { type ChangesOptions, PAGE_ROWS } from '../../src/changes/rows.ts'
 import type { DatabaseStore } from '../../src/storage/engine.ts'
 import { attachment, put, write } from '../storage/conformance/edits.ts'
 import { rejectsWith } from '../storage/conformance/setup.ts'
-import { ADMIN, ANNA, numberOf, OPTIONS, openStore, openVectors, rowsOf, SYSTEM_USER } from './helpers.ts'
+import { ADMIN, ANNA, FILTER_CONTEXT, numberOf, OPTIONS, openStore, openVectors, rowsOf } from './helpers.ts'
 
 interface Asked extends Partial<ChangesOptions> {
   readonly since?: Since
@@ -13,7 +13,7 @@ interface Asked extends Partial<ChangesOptions> {
 
 function pageOf(store: DatabaseStore, asked: Asked = {}, user = ADMIN): Promise<ChangesPage> {
   const { since = '0', limit = Infinity, ...options } = asked
-  return changesPage(store, user, { since, limit, options: { ...OPTIONS, ...options } }, SYSTEM_USER)
+  return changesPage(store, user, { since, limit, options: { ...OPTIONS, ...options } }, FILTER_CONTEXT)
 }
 
 const textOf = ({ bytes }: ChangesPage) => Buffer.from(bytes).toString()
