@@ -34,7 +34,7 @@ export async function serveDatabase(store: VersionedStore, thread: ServingThread
   const { name, incarnation, views, tell } = thread
   const { policy } = thread.settings().rules
   const sandbox = policySandbox(policy, thread.functions.sandbox, name)
-  const house = policy.designDocs ? { sandbox, name, incarnation } : null
+  const functionContext = policy.designDocs ? { sandbox, name, incarnation } : null
   const options = {
     name,
     limits: () => thread.settings().limits,
@@ -57,7 +57,7 @@ export async function serveDatabase(store: VersionedStore, thread: ServingThread
     ...documents,
     ...(policy.designDocs ? storeViews({ store, sandbox, incarnation, memory: views }) : refusedViews(store)),
     ...storeFind(store, name, () => thread.settings().rules.find),
-    changes: (user, request) => changesPage(store, user, request, house),
+    changes: (user, request) => changesPage(store, user, request, functionContext),
     readFilterBody: async (_user, body, withText) => readFilterBody(body, withText),
   }
   return isUsers ? servedUsers(database, () => database.security()) : database

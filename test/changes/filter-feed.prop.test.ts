@@ -124,7 +124,7 @@ t.test('a filtered feed is the whole feed without what does not pass', async (t)
       for (const [at, doc] of docs.entries()) await store.updateDocs([edit(at, doc)])
       withPageSizes(store, sizes)
       const { start, database } = bench(t, store)
-      database.house = { ...FILTER_CONTEXT, sandbox }
+      database.functionContext = { ...FILTER_CONTEXT, sandbox }
       const whole = { ...asked, since: String(since) }
       const all = await start(requestOf({ ...whole, kind: 'normal', limit: Infinity }))
       const some = await start(requestOf(whole, FILTERS[name]))

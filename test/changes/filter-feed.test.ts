@@ -120,7 +120,7 @@ function slowDown(t: Test, { database, clock }: Bench): void {
     await clock.pass(docs.length * 7000)
     return docs.map(() => false)
   }
-  database.house = { ...FILTER_CONTEXT, sandbox: { ...FILTER_CONTEXT.sandbox, filter } }
+  database.functionContext = { ...FILTER_CONTEXT, sandbox: { ...FILTER_CONTEXT.sandbox, filter } }
   const now = performance.now.bind(performance)
   performance.now = () => now() + clock.now()
   t.teardown(() => Reflect.deleteProperty(performance, 'now'))
@@ -195,7 +195,7 @@ t.test('a feed that looks through much does not hold up another', async (t) => {
       return docs.map(() => false)
     },
   }
-  database.house = { ...FILTER_CONTEXT, sandbox }
+  database.functionContext = { ...FILTER_CONTEXT, sandbox }
   const slow = await start(filtered('longpoll', SYNC, { heartbeat: 1000 }))
   for (let round = 0; round < 5; round++) {
     const other = await start({ kind: 'longpoll', since: String(5000 + round) })

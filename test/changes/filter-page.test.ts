@@ -23,12 +23,12 @@ interface Asked extends Partial<ChangesOptions> {
   readonly since?: Since
   readonly limit?: number
   readonly user?: UserCtx
-  readonly house?: FilterFunctionContext
+  readonly functionContext?: FilterFunctionContext
 }
 
 function pageOf(store: DatabaseStore, asked: Asked): Promise<ChangesPage> {
-  const { since = '0', limit = Infinity, user = ADMIN, house = FILTER_CONTEXT, ...options } = asked
-  return changesPage(store, user, { since, limit, options: { ...OPTIONS, ...options } }, house)
+  const { since = '0', limit = Infinity, user = ADMIN, functionContext = FILTER_CONTEXT, ...options } = asked
+  return changesPage(store, user, { since, limit, options: { ...OPTIONS, ...options } }, functionContext)
 }
 
 interface Whole extends Omit<ChangesPage, 'bytes'> {
@@ -253,16 +253,16 @@ t.test('a function that fails, or does not compile', async (t) => {
     greedy: '() => { const a = []; for (;;) a.push(new Array(1000).fill(1)) }',
   }
   await store.updateDocs([put('_design/d', JSON.stringify({ filters }))])
-  const house = { ...FILTER_CONTEXT, sandbox: localSandbox({ timeoutMs: 100 }) }
+  const functionContext = { ...FILTER_CONTEXT, sandbox: localSandbox({ timeoutMs: 100 }) }
   for (const [name, code] of [
     ['fails', 'function_error'],
     ['broken', 'compilation_error'],
     ['endless', 'function_timeout'],
     ['greedy', /function_memory|function_timeout/],
   ] as const) {
-    await t.rejects(pageOf(store, { filter: named(name), house }), { code }, name)
+    await t.rejects(pageOf(store, { filter: named(name), functionContext }), { code }, name)
   }
-  await t.rejects(pageOf(store, { filter: named('number'), house }))
+  await t.rejects(pageOf(store, { filter: named('number'), functionContext }))
 })
 
 t.test('a change of the function counts from the next page on', async (t) => {
@@ -294,8 +294,8 @@ t.test('rights are those of the turn in which documents are shown to a function'
       return sandbox.filter(...args)
     },
   }
-  const house = { ...FILTER_CONTEXT, sandbox: watching }
-  await rejectsWith(t, pageOf(store, { filter: named('odd'), user: ANNA, house }), 'forbidden')
+  const functionContext = { ...FILTER_CONTEXT, sandbox: watching }
+  await rejectsWith(t, pageOf(store, { filter: named('odd'), user: ANNA, functionContext }), 'forbidden')
   t.equal(shown, 0)
 })
 
@@ -315,8 +315,8 @@ t.test(
       late += docs.length * 1000
       return docs.map(() => false)
     }
-    const house = { ...FILTER_CONTEXT, sandbox: { ...FILTER_CONTEXT.sandbox, filter } }
-    const asked = { filter: named('all'), house }
+    const functionContext = { ...FILTER_CONTEXT, sandbox: { ...FILTER_CONTEXT.sandbox, filter } }
+    const asked = { filter: named('all'), functionContext }
     const page = await pageOf(store, asked)
     t.same(
       { shown, rows: page.rows, lastSeq: page.lastSeq, atTip: page.atTip },
@@ -340,10 +340,10 @@ t.test('batches and pages are bounded', async (t) => {
       return docs.map(() => false)
     },
   }
-  const house = { ...FILTER_CONTEXT, sandbox }
+  const functionContext = { ...FILTER_CONTEXT, sandbox }
   let since: Since = '0'
   for (let atTip = false; !atTip; ) {
-    const page: ChangesPage = await pageOf(store, { filter: named('all'), since, house })
+    const page: ChangesPage = await pageOf(store, { filter: named('all'), since, functionContext })
     t.equal(page.rows, 0)
     t.ok(page.lastSeq > (typeof since === 'number' ? since : 0))
     since = page.lastSeq
@@ -357,7 +357,7 @@ t.test('batches and pages are bounded', async (t) => {
   )
   t.ok(batches.every(({ docs, text }) => docs <= 400 && text < 1_100_000))
   batches.length = 0
-  await pageOf(store, { filter: named('all'), limit: 1, since: 5, house })
+  await pageOf(store, { filter: named('all'), limit: 1, since: 5, functionContext })
   t.ok(
     batches.every(({ docs }) => docs <= 100),
     'small ones for who wants few rows',

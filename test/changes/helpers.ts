@@ -76,7 +76,7 @@ export class FakeDatabase implements FeedDatabase {
   readonly store: DatabaseStore
   readonly requests: ChangesRequest[] = []
   readonly listeners = new Set<(event: FeedEvent) => void>()
-  house: FilterFunctionContext = FILTER_CONTEXT
+  functionContext: FilterFunctionContext = FILTER_CONTEXT
   /** Awaited before each page. */
   gate: Promise<void> = Promise.resolve()
 
@@ -88,7 +88,7 @@ export class FakeDatabase implements FeedDatabase {
   async changes(user: UserCtx, request: ChangesRequest): Promise<ChangesPage> {
     this.requests.push(request)
     await this.gate
-    return changesPage(this.store, user, request, this.house)
+    return changesPage(this.store, user, request, this.functionContext)
   }
 
   async securityCopy(): Promise<SecurityObject | null> {

@@ -71,7 +71,7 @@ t.test('a crash between the steps of making and deleting', async (t) => {
   const { owners } = first.hosted
   const call = connect(t, first)
   for (const name of ['whole', 'unsecured', 'gone', 'left']) await call('PUT', `/${name}`, ANNA)
-  await call('PUT', '/house', ROOT)
+  await call('PUT', '/cabin', ROOT)
   // As each stands before the next step of its making or deleting.
   await owners.set('never-made', 'anna', 'making')
   await call('DELETE', '/unsecured', ANNA)
@@ -90,7 +90,7 @@ t.test('a crash between the steps of making and deleting', async (t) => {
   t.same(second.hosted.owners.databases().sort(), ['gone', 'left', 'unsecured', 'whole'])
   t.equal((await again('PUT', '/never-made', { auth: 'bert:bert' })).status, 201, 'the name is free')
   t.equal((await again('PUT', '/gone', { auth: 'bert:bert' })).status, 201)
-  t.equal(second.hosted.owners.ownerOf('house'), undefined)
+  t.equal(second.hosted.owners.ownerOf('cabin'), undefined)
 })
 
 t.test('a name that an account has given up is not its own again', async (t) => {
