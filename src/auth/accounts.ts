@@ -37,6 +37,9 @@ export interface Accounts {
 /** The role of server admins; protocol.md 11.1. */
 export const ADMIN_ROLE = '_admin'
 
+/** The server itself, which reads and writes accounts for logins. */
+export const SYSTEM_USER: UserCtx = { name: null, roles: [ADMIN_ROLE] }
+
 /** The role that may read metrics and the like; protocol.md 11.4. */
 const METRICS_ROLE = '_metrics'
 

@@ -20,7 +20,7 @@ function needsAdmin({ isHosted }: Config): boolean {
 }
 
 function adminCount(config: Config): number {
-  return Object.keys(config.section(ADMINS)).length
+  return config.keyCount(ADMINS)
 }
 
 /**
@@ -39,8 +39,21 @@ export function requireAdmin(config: Config): void {
 export function adminAccounts(config: Config): Accounts {
   const salt = randomBytes(16).toString('hex')
   const key = randomBytes(32).toString('hex')
+  const known = new Map<string, Account>()
+  config.onChange((section) => {
+    if (section === ADMINS) known.clear()
+  })
+  const find = (name: string): Account | null => {
+    const stored = config.get(ADMINS, name)
+    if (stored === undefined) return null
+    const account = known.get(name)
+    if (account?.stored === stored) return account
+    const fresh = { name, roles: [ADMIN_ROLE], stored, salt: saltOf(stored) }
+    known.set(name, fresh)
+    return fresh
+  }
   return {
-    find: async (name) => adminAccount(config, name),
+    find: async (name) => find(name),
     decoy: () => `-pbkdf2:sha256-${key},${salt},${config.integer('chttpd_auth', 'iterations')}`,
     onChange: (listener) =>
       config.onChange((section, name) => {
@@ -48,12 +61,6 @@ export function adminAccounts(config: Config): Accounts {
         if (section === ADMINS) listener(adminCount(config) < 2 ? 'all' : new Set([name]))
       }),
   }
-}
-
-function adminAccount(config: Config, name: string): Account | null {
-  const stored = config.get(ADMINS, name)
-  if (stored === undefined) return null
-  return { name, roles: [ADMIN_ROLE], stored, salt: saltOf(stored) }
 }
 
 /**

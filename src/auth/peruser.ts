@@ -12,8 +12,9 @@ import { userDocId } from '../core/ids.ts'
 import type { SecurityList, SecurityObject } from '../core/types.ts'
 import { ADMIN_ONLY } from '../documents/security.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
+import { SYSTEM_USER } from './accounts.ts'
 import type { DatabaseRegistry } from './policy.ts'
-import { findDatabase, PLAIN_FEED, SYSTEM_USER, type UserChange, userChanges } from './users-feed.ts'
+import { findDatabase, PLAIN_FEED, type UserChange, userChanges } from './users.ts'
 
 const SECTION = 'couch_peruser'
 /** The checkpoint's kind and key in the catalog. */

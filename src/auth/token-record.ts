@@ -38,6 +38,7 @@ export function newSecret(): string {
   return PREFIX + randomBytes(SECRET_BYTES).toString('base64url')
 }
 
+/** Whether the text has the form of a token's secret, so that it is not checked as a password. */
 export function looksLikeSecret(text: string): boolean {
   return text.length === PREFIX.length + 43 && SECRET.test(text)
 }
@@ -88,8 +89,6 @@ export interface TokenGrant {
 }
 
 export interface TokenSource {
-  /** Whether the text has the form of a token's secret, so that it is not checked as a password. */
-  looksLike(password: string): boolean
   /** @returns null if the account has no token with this secret; the account itself may no longer exist */
   check(name: string, password: string): TokenGrant | null
 }

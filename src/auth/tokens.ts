@@ -4,7 +4,6 @@ import type { AccountListener } from './accounts.ts'
 import {
   checkNewToken,
   hashOfSecret,
-  looksLikeSecret,
   newSecret,
   recordOfToken,
   TOKEN_KIND,
@@ -70,10 +69,6 @@ export class Tokens implements TokenSource {
     this.#now = options.now ?? Date.now
     this.#uses = new TokenUses(table, (writes) => this.#write(writes), options)
     this.#owners = new TokenOwnerCheck(table, (account) => this.revokeAll(account), options)
-  }
-
-  looksLike(password: string): boolean {
-    return looksLikeSecret(password)
   }
 
   check(name: string, secret: string): TokenGrant | null {

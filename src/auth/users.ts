@@ -2,20 +2,18 @@
 import { randomBytes } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { Logger } from 'pino'
+import { type ChangesOptions, PLAIN_CHANGES } from '../changes/rows.ts'
 import type { Config } from '../config/config.ts'
 import { hashingOf } from '../config/settings.ts'
-import type { Sendable } from '../core/bytes.ts'
+import { decodeSendable } from '../core/bytes.ts'
 import { atMost } from '../core/cache.ts'
-import { Limiter } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
-import { userDocId } from '../core/ids.ts'
-import { deriveKey, type HashOptions, PRFS, withHash } from '../documents/password-hashing.ts'
-import type { DatabaseHandle, Databases } from '../threads/databases.ts'
-import { type Account, type AccountListener, type Accounts, ADMIN_ROLE, userAccount } from './accounts.ts'
+import { userDocId, userNameOf } from '../core/ids.ts'
+import type { DatabaseEvent, DatabaseHandle, Databases } from '../threads/databases.ts'
+import { type Account, type AccountListener, type Accounts, SYSTEM_USER, userAccount } from './accounts.ts'
 import { adminAccounts } from './admins.ts'
-import { type PasswordHash, parseHash } from './password.ts'
+import { HashUpgrades } from './hash-upgrades.ts'
 import { PerUserDatabases, type PerUserOptions } from './peruser.ts'
-import { type ChangedNames, SYSTEM_USER, UsersFeed } from './users-feed.ts'
 
 /** Remembered accounts, and as many unknown names, which do not push out accounts. */
 const REMEMBERED = 10_000
@@ -131,17 +129,12 @@ function usable(account: Account | CouchError | null): Account | null {
 async function readAccount(database: DatabaseHandle, name: string): Promise<Account | CouchError | null> {
   try {
     const { json } = await database.open(SYSTEM_USER, userDocId(name), { conflicts: true })
-    return userAccount(name, JSON.parse(textOf(json)))
+    return userAccount(name, JSON.parse(decodeSendable(json)))
   } catch (error) {
     if (error instanceof CouchError && error.status === 404) return null
     if (error instanceof CouchError && error.code === 'account_conflicts') return error
     throw error
   }
-}
-
-/** @returns the text of a document from a database thread */
-function textOf(json: Sendable): string {
-  return (typeof json === 'string' ? Buffer.from(json, 'latin1') : Buffer.from(json)).toString()
 }
 
 /**
@@ -230,69 +223,155 @@ export async function openUsers({
   }
 }
 
-// Replaces weak hashes of users after a login, when the password is known; CouchDB's `upgrade_hash_on_auth`.
+const PAGE_ROWS = 1000
+/** Changed accounts that are listed by name; above that, `all`. */
+const MAX_NAMES = 5000
 
-/** Upgrades that may wait; others follow with another login. */
-const MAY_WAIT = 100
+/** A feed of `_users` with one row per line. */
+export const PLAIN_FEED: ChangesOptions = { ...PLAIN_CHANGES, framing: 'lines' }
 
-interface HashUpgradesOptions {
-  readonly databases: Pick<Databases, 'get' | 'usersDatabase'>
-  /** Whether weak hashes are replaced. */
-  isOn(): boolean
-  /** How new passwords are hashed. */
-  hashing(): HashOptions
-  /** An upgrade failed, but not because of another write to the document. */
-  onFault(fault: unknown): void
+/** A row of {@link PLAIN_FEED} about an account. */
+export interface UserChange {
+  /** Its sequence number. */
+  readonly seq: number
+  readonly name: string
+  readonly deleted: boolean
 }
 
-export class HashUpgrades {
-  readonly #options: HashUpgradesOptions
-  readonly #limiter = new Limiter(1, MAY_WAIT)
-  readonly #names = new Set<string>()
+/** @returns the accounts in a page of {@link PLAIN_FEED}, in order */
+export function userChanges(bytes: Uint8Array): UserChange[] {
+  const lines = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString().split('\n')
+  return lines.flatMap((line) => {
+    if (line === '') return []
+    const { seq, id, deleted } = JSON.parse(line) as { seq: string; id: string; deleted?: boolean }
+    const name = userNameOf(id)
+    return name === null ? [] : [{ seq: Number.parseInt(seq, 10), name, deleted: deleted === true }]
+  })
+}
 
-  constructor(options: HashUpgradesOptions) {
-    this.#options = options
+/** @returns null if there is no such database */
+export function findDatabase(databases: Pick<Databases, 'get'>, name: string): DatabaseHandle | null {
+  try {
+    return databases.get(name)
+  } catch (error) {
+    if (error instanceof CouchError && error.code === 'no_database') return null
+    throw error
+  }
+}
+
+type ChangedNames = ReadonlySet<string> | 'all'
+
+class UsersFeed {
+  readonly #databases: Pick<Databases, 'get' | 'usersDatabase'>
+  readonly #onChange: (names: ChangedNames) => void
+  #handle: DatabaseHandle | null = null
+  #unwatch: () => void = () => {}
+  /** Where the next page begins; null until it is known. */
+  #since: number | null = null
+  #reading: Promise<void> | null = null
+  #version = 0
+
+  /** @param onChange called with the changed accounts before {@link isSettled} is true again */
+  constructor(databases: Pick<Databases, 'get' | 'usersDatabase'>, onChange: (names: ChangedNames) => void) {
+    this.#databases = databases
+    this.#onChange = onChange
+  }
+
+  /** Increases with everything that may have changed an account. */
+  get version(): number {
+    return this.#version
   }
 
   /**
-   * Replaces the hash of an account in the background if it is weak. Call it after a login.
-   * @param password the right one
+   * Follows the database from now on.
+   * @returns the database; null while there is none
+   * @throws unavailable
    */
-  consider(account: Account, password: string): void {
-    if (account.stored === null || account.roles.includes(ADMIN_ROLE) || !this.#options.isOn()) return
-    const hash = parseHash(account.stored)
-    if (hash === null || !isWeak(hash, this.#options.hashing()) || this.#names.has(account.name)) return
-    this.#names.add(account.name)
-    this.#limiter
-      .run(() => this.#upgrade(account, hash.salt, password))
-      .catch((fault: unknown) => {
-        if (!isExpected(fault)) this.#options.onFault(fault)
-      })
-      .finally(() => this.#names.delete(account.name))
-      .catch(() => undefined)
+  async database(): Promise<DatabaseHandle | null> {
+    const handle = findDatabase(this.#databases, this.#databases.usersDatabase)
+    if (handle !== this.#handle) this.#follow(handle)
+    if (handle !== null && this.#since === null) this.#reading ??= this.#begin(handle)
+    while (this.#reading !== null) await this.#reading
+    return handle
   }
 
-  /** The salt stays, as in CouchDB, since the keys of sessions depend on it. */
-  async #upgrade({ name, stored }: Account, salt: string, password: string): Promise<void> {
-    const { databases } = this.#options
-    const database = databases.get(databases.usersDatabase)
-    const { json } = await database.open(SYSTEM_USER, userDocId(name), { conflicts: true })
-    const text = textOf(json)
-    if (userAccount(name, JSON.parse(text))?.stored !== stored) return
-    const hashing = this.#options.hashing()
-    const key = await deriveKey(password, salt, hashing)
-    const bytes = Buffer.from(withHash(text, key, salt, hashing))
-    await database.put(SYSTEM_USER, userDocId(name), { bytes }, {})
+  /** Whether known accounts are up to date, since no changes are being read. */
+  get isSettled(): boolean {
+    return this.#reading === null && this.#since !== null && this.#handle !== null
   }
-}
 
-/** Whether a hash is weaker than that of a new password would be. */
-function isWeak({ scheme, prf, iterations }: PasswordHash, wanted: HashOptions): boolean {
-  if (scheme !== 'pbkdf2' || iterations < wanted.iterations) return true
-  return (PRFS[prf]?.length ?? 0) < (PRFS[wanted.prf]?.length ?? 0)
-}
+  #follow(handle: DatabaseHandle | null): void {
+    this.#unwatch()
+    this.#handle = handle
+    this.#since = null
+    this.#changed('all')
+    this.#unwatch = handle?.watch((event) => this.#onEvent(event)) ?? (() => {})
+  }
 
-/** Another write came first, the account or database is gone, or too many upgrades wait. */
-function isExpected(fault: unknown): boolean {
-  return fault instanceof CouchError && [404, 409, 503].includes(fault.status)
+  #changed(names: ChangedNames): void {
+    this.#version += 1
+    this.#onChange(names)
+  }
+
+  #onEvent(event: DatabaseEvent): void {
+    if (event.type === 'secured') return
+    if (event.type === 'gone') {
+      // It was deleted, or its thread died with commits that were not reported.
+      this.#since = null
+      this.#changed('all')
+      return
+    }
+    this.#version += 1
+    this.#wake()
+  }
+
+  async #begin(handle: DatabaseHandle): Promise<void> {
+    const before = this.#version
+    try {
+      const { lastSeq } = await handle.changes(SYSTEM_USER, { options: PLAIN_FEED, since: 'now', limit: 0 })
+      if (handle === this.#handle) this.#since = lastSeq
+    } finally {
+      this.#reading = null
+    }
+    // A commit was reported before this answer.
+    if (this.#version !== before) this.#wake()
+  }
+
+  #wake(): void {
+    if (this.#handle !== null && this.#since !== null) this.#reading ??= this.#read(this.#handle)
+  }
+
+  /** Reads up to the end, with new commits. Never rejects: after a failure all accounts count as changed. */
+  async #read(handle: DatabaseHandle): Promise<void> {
+    try {
+      for (let seen = -1; seen !== this.#version && this.#since !== null; ) {
+        seen = this.#version
+        const names = await this.#namesSince(handle, this.#since)
+        if (handle !== this.#handle) return
+        this.#onChange(names)
+      }
+    } catch {
+      this.#since = null
+      this.#changed('all')
+    } finally {
+      this.#reading = null
+    }
+  }
+
+  async #namesSince(handle: DatabaseHandle, since: number): Promise<ChangedNames> {
+    const names = new Set<string>()
+    for (let at = since; ; ) {
+      const page = await handle.changes(SYSTEM_USER, { options: PLAIN_FEED, since: at, limit: PAGE_ROWS })
+      for (const { name } of userChanges(page.bytes)) names.add(name)
+      at = page.lastSeq
+      if (this.#since !== null) this.#since = at
+      if (page.atTip) return names.size > MAX_NAMES ? 'all' : names
+    }
+  }
+
+  /** Stops following. */
+  close(): void {
+    this.#unwatch()
+    this.#unwatch = () => {}
+  }
 }

@@ -2,11 +2,11 @@
  * `filter=ddoc/name` and `filter=_view`: the feed is read through in batches, and functions of design documents say in
  * the sandbox what passes. While they are at work on one batch the next is read, and no more than these two are held.
  */
+import { scanBytes } from '../core/bytes.ts'
 import { CouchError } from '../core/errors.ts'
+import { isHeldLong } from '../core/event-loop.ts'
 import { isJsonObject } from '../core/json.ts'
-import { scanBytes } from '../core/outgoing.ts'
 import type { SecurityObject, UserCtx } from '../core/types.ts'
-import { isHeldLong } from '../core/yielder.ts'
 import { languageOf, requireJavascript } from '../documents/design-docs.ts'
 import { renderDocument } from '../documents/render.ts'
 import { requireMember } from '../documents/security.ts'

@@ -3,10 +3,10 @@
  * on the way.
  */
 
+import { scanBytes } from '../core/bytes.ts'
 import { BoundedCache } from '../core/cache.ts'
+import { isHeldLong } from '../core/event-loop.ts'
 import { isDesignId } from '../core/ids.ts'
-import { scanBytes } from '../core/outgoing.ts'
-import { isHeldLong } from '../core/yielder.ts'
 import { MAX_PARSED_AT_ONCE, parseInSteps } from '../documents/json-parser.ts'
 import { renderDocument } from '../documents/render.ts'
 import { compileSelector, type Selector } from '../query/selector.ts'

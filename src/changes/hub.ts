@@ -3,7 +3,7 @@
  * same position with the same options also share one request and one encoded buffer (architecture.md, "The path of a feed").
  */
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { share } from '../core/outgoing.ts'
+import { share } from '../core/bytes.ts'
 import type { SecurityObject, UserCtx } from '../core/types.ts'
 import { requireMember } from '../documents/security.ts'
 import type { ChangesPage, ChangesRequest } from './page.ts'

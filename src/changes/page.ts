@@ -1,10 +1,10 @@
 /**
  * What a feed asks of the thread that owns a database, and what it gets: one page of `_changes` as bytes.
  */
+import { scanBytes } from '../core/bytes.ts'
 import { CouchError } from '../core/errors.ts'
-import { scanBytes } from '../core/outgoing.ts'
+import { isHeldLong } from '../core/event-loop.ts'
 import type { SecurityObject, UserCtx } from '../core/types.ts'
-import { isHeldLong } from '../core/yielder.ts'
 import type { Body } from '../documents/database.ts'
 import { requireMember } from '../documents/security.ts'
 import type { DatabaseStore, StoreView } from '../storage/engine.ts'

@@ -4,7 +4,7 @@ import { CouchError, type ErrorName } from '../core/errors.ts'
 import { quoted } from '../core/json.ts'
 import { renderDocument } from '../documents/render.ts'
 import { trimFields } from '../query/projection.ts'
-import { leafRev, sortLeaves } from '../revisions/branch.ts'
+import { leafRev, sortLeaves } from '../revisions/branch-set.ts'
 import type { DocState, StoreView, Touches } from '../storage/engine.ts'
 import { sequenceToken } from '../storage/sequence.ts'
 
@@ -64,7 +64,7 @@ export const UNLIMITED = 1e15
 
 /** Rows a page of the whole feed has at most. */
 export const PAGE_ROWS = 2000
-/** After about so much text a page ends: less where others wait (core/outgoing.ts, scanBytes). */
+/** After about so much text a page ends: less where others wait (core/bytes.ts, scanBytes). */
 export const PAGE_TEXT = 512 * 1024
 
 /** What {@link readRow} will touch of a document. */

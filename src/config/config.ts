@@ -97,6 +97,8 @@ export class Config {
   readonly #overruled = new Set<string>()
   /** Values of the sources and later writes, without the defaults. */
   #current: Sections
+  /** Values in effect that were read since the last change, by section and key. */
+  readonly #read = new Map<string, Map<string, string>>()
   #lastWrite: Promise<unknown> = Promise.resolve()
   /** A write has failed, so the text of local.ini may not be on disk. */
   #isUncertain = false
@@ -116,7 +118,17 @@ export class Config {
    * @returns the empty string for a key that is set to nothing
    */
   get(section: string, key: string): string | undefined {
-    return this.#fixed.get(section)?.get(key) ?? valueInEffect(ownIn(this.#current), section, key)
+    const read = this.#read.get(section)?.get(key)
+    if (read !== undefined) return read
+    const value = this.#fixed.get(section)?.get(key) ?? valueInEffect(ownIn(this.#current), section, key)
+    // Only keys with a value are kept: a caller may ask for any name.
+    if (value !== undefined) put(this.#read, section, key, value)
+    return value
+  }
+
+  /** @returns how many keys of the section are set, without defaults */
+  keyCount(section: string): number {
+    return this.#current.get(section)?.size ?? 0
   }
 
   /** @returns the section's keys and the values in effect, empty for an unknown one; a copy */
@@ -261,6 +273,7 @@ export class Config {
   #apply(section: string, key: string, value: string | undefined): void {
     if (value === undefined) this.#current.get(section)?.delete(key)
     else put(this.#current, section, key, value)
+    this.#read.clear()
     this.#notify(section, key)
   }
 
@@ -276,6 +289,7 @@ export class Config {
   #replace(fresh: Sections): string[] {
     const old = this.#current
     this.#current = fresh
+    this.#read.clear()
     const changed = differences(old, fresh)
     for (const [section, key] of changed) this.#notify(section, key)
     return changed.map(([section, key]) => `${section}/${key}`)

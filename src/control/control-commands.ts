@@ -4,8 +4,8 @@
  * the caller has gone. Arguments, progress and results are plain data, so that they fit through the socket; failures are
  * CouchErrors.
  */
+import { SYSTEM_USER } from '../auth/accounts.ts'
 import { localOperator, type Operator, type OperatorServices } from '../auth/operator.ts'
-import { SYSTEM_USER } from '../auth/users-feed.ts'
 import { type BackupControl, localBackupControl } from '../backup/backup-control.ts'
 import type { Backups } from '../backup/backups.ts'
 import type { RestoreControl } from '../backup/restore.ts'

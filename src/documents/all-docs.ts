@@ -1,7 +1,7 @@
 /** `_all_docs`, `_design_docs` and `_local_docs`, protocol.md 8. */
+import { Yielder } from '../core/event-loop.ts'
 import { quoted } from '../core/json.ts'
 import type { UserCtx } from '../core/types.ts'
-import { Yielder } from '../core/yielder.ts'
 import type { DatabaseStore, DocState, IdRange, LocalDoc, Paging, Touches } from '../storage/engine.ts'
 import { sequenceToken } from '../storage/sequence.ts'
 import {

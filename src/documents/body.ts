@@ -1,8 +1,8 @@
 /** The text of documents (architecture.md, "Bodies"): stored as sent, and never parsed to be read. */
 import { Buffer, isAscii, isUtf8 } from 'node:buffer'
 import { CouchError } from '../core/errors.ts'
+import { Yielder } from '../core/event-loop.ts'
 import { isTooDeep, MAX_JSON_DEPTH, quoted } from '../core/json.ts'
-import { Yielder } from '../core/yielder.ts'
 import { DocumentScanner, type IsCut, type ScannedDocument } from './json-scanner.ts'
 
 /** One document taken apart. */

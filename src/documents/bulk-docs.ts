@@ -4,9 +4,9 @@
  * memory is bounded.
  */
 import { CouchError, type ErrorName } from '../core/errors.ts'
+import { Yielder } from '../core/event-loop.ts'
 import { checkDocId, isLocalId } from '../core/ids.ts'
 import type { Settings, UserCtx } from '../core/types.ts'
-import { Yielder } from '../core/yielder.ts'
 import { formatRev } from '../revisions/rev.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
 import { remeasured } from './allowance.ts'

@@ -1,10 +1,10 @@
 /** `_bulk_get`, protocol.md 4.2: one result for each input, in order; an error in one input is in its result. */
 
 import { CouchError } from '../core/errors.ts'
+import { BatchSize, Yielder } from '../core/event-loop.ts'
 import { checkDocId, isLocalId } from '../core/ids.ts'
 import { isJsonObject, quoted } from '../core/json.ts'
 import type { Limits, UserCtx } from '../core/types.ts'
-import { BatchSize, Yielder } from '../core/yielder.ts'
 import { parseRev } from '../revisions/rev.ts'
 import type { Body, BulkGetOptions, DocumentReader } from './database.ts'
 import type { Schema } from './json-parser.ts'

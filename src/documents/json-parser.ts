@@ -4,8 +4,8 @@
  * equals that of JSON.parse.
  */
 import { CouchError } from '../core/errors.ts'
+import { Yielder } from '../core/event-loop.ts'
 import { isJsonObject, MAX_JSON_DEPTH } from '../core/json.ts'
-import { Yielder } from '../core/yielder.ts'
 
 /** The values that a place in a body accepts. Absent members allow anything. */
 export interface Schema {

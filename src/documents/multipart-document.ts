@@ -1,8 +1,8 @@
 /** Reads a document with its attachments after it, as multipart/related; protocol.md 7.2. */
 import { CouchError } from '../core/errors.ts'
+import { Yielder } from '../core/event-loop.ts'
 import { isLocalId } from '../core/ids.ts'
 import type { Settings } from '../core/types.ts'
-import { Yielder } from '../core/yielder.ts'
 import { formatRev, parseRev } from '../revisions/rev.ts'
 import type { DocState } from '../storage/engine.ts'
 import type { AttachmentUploads } from './attachment-uploads.ts'

@@ -1,9 +1,9 @@
 /** Reads the revisions of a document that `open_revs` or `_bulk_get` asks for, page by page; protocol.md 3.2. */
 import { CouchError } from '../core/errors.ts'
+import { Yielder } from '../core/event-loop.ts'
 import type { UserCtx } from '../core/types.ts'
-import { Yielder } from '../core/yielder.ts'
-import { type Branch, leafRev, sortLeaves } from '../revisions/branch.ts'
 import { isKnown, leavesBelow } from '../revisions/branch-index.ts'
+import { type Branch, leafRev, sortLeaves } from '../revisions/branch-set.ts'
 import { formatRev, parseRev, type Rev } from '../revisions/rev.ts'
 import type { DocState, StoreView } from '../storage/engine.ts'
 import type { DocumentReader, OpenOptions } from './database.ts'

@@ -1,7 +1,6 @@
 /** Answers that consist of texts and stored contents, put together while they are sent. */
 import { randomBytes } from 'node:crypto'
-import { encodeTexts } from '../core/bytes.ts'
-import { scanBytes } from '../core/outgoing.ts'
+import { encodeTexts, scanBytes } from '../core/bytes.ts'
 import type { AttachmentAnswer, AttachmentPart, OpenedParts } from './database.ts'
 import type { RenderedDocument } from './render.ts'
 import { base64Length, base64Of, inflated, type ReadContent } from './stored-content.ts'
@@ -18,7 +17,7 @@ interface ContentPiece {
 }
 
 /**
- * Short pieces are joined to chunks of about this size; smaller ones while many unsent bytes wait (core/outgoing.ts).
+ * Short pieces are joined to chunks of about this size; smaller ones while many unsent bytes wait (core/bytes.ts).
  */
 const CHUNK_BYTES = 256 * 1024
 

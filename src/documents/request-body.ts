@@ -4,7 +4,7 @@
  */
 import { readSync } from 'node:fs'
 import { CouchError } from '../core/errors.ts'
-import { Yielder } from '../core/yielder.ts'
+import { Yielder } from '../core/event-loop.ts'
 import {
   decodeUtf8,
   parseJson,

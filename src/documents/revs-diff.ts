@@ -1,9 +1,9 @@
 /** `_revs_diff` and `_missing_revs`, protocol.md 4.3. */
 import { CouchError } from '../core/errors.ts'
+import { BatchSize, Yielder } from '../core/event-loop.ts'
 import { isLocalId } from '../core/ids.ts'
 import { quoted } from '../core/json.ts'
 import type { UserCtx } from '../core/types.ts'
-import { BatchSize, Yielder } from '../core/yielder.ts'
 import { type MissingRevs, MissingSearch, missingRevs } from '../revisions/missing.ts'
 import { parseRev } from '../revisions/rev.ts'
 import type { DatabaseStore, DocState } from '../storage/engine.ts'

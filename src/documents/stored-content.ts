@@ -2,8 +2,8 @@
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { createGunzip } from 'node:zlib'
+import { pieceBytes } from '../core/bytes.ts'
 import { CouchError } from '../core/errors.ts'
-import { pieceBytes } from '../core/outgoing.ts'
 import type { BlobReference } from '../storage/engine.ts'
 import type { AttachmentAnswer, DocumentReader } from './database.ts'
 
@@ -13,7 +13,7 @@ type ContentName = Pick<AttachmentAnswer, 'blob' | 'digest'>
 /** Reads stored bytes from `start` up to, not including, `end`: {@link readContent}, here or on another thread. */
 export type ReadContent = (content: ContentName, start: number, end: number) => AsyncIterable<Uint8Array>
 
-/** Bytes of one step of a download; fewer while many unsent bytes wait for readers (core/outgoing.ts). */
+/** Bytes of one step of a download; fewer while many unsent bytes wait for readers (core/bytes.ts). */
 const STEP_BYTES = 256 * 1024
 
 /**
@@ -34,7 +34,7 @@ export async function* readContent(
       const most = pieceBytes(STEP_BYTES)
       const step = await store.readBlob(content.blob, at, Math.min(most - (at % most), end - at))
       if (step === null || step.length === 0) throw new CouchError('no_attachment')
-      // Before it is passed on, since the receiver may empty it (core/outgoing.ts).
+      // Before it is passed on, since the receiver may empty it (core/bytes.ts).
       at += step.length
       yield step
     }

@@ -2,8 +2,8 @@
  * The `validate_doc_update` functions of a database: finds them, calls them and reads their results; protocol.md 9.2.
  */
 import { asCouchError, CouchError, type ErrorName } from '../core/errors.ts'
+import { Yielder } from '../core/event-loop.ts'
 import type { SecurityObject, UserCtx } from '../core/types.ts'
-import { Yielder } from '../core/yielder.ts'
 import { formatRev } from '../revisions/rev.ts'
 import type { Sandbox, UserFunction, ValidateCall, Verdict } from '../sandbox/messages.ts'
 import type { AttachmentWrite, DatabaseStore, DocState, StoredAttachment } from '../storage/engine.ts'

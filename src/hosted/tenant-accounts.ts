@@ -1,6 +1,5 @@
 /** The accounts of tenants: makes, changes and deletes them, and knows their usage; docs/settee-api.md. */
-import { addUser, readUser, removeUser, rolesOfUser, userNames } from '../auth/accounts.ts'
-import { SYSTEM_USER } from '../auth/users-feed.ts'
+import { addUser, readUser, removeUser, rolesOfUser, SYSTEM_USER, userNames } from '../auth/accounts.ts'
 import { KeyedMutex } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
 import { USERS_DATABASE } from '../core/ids.ts'

@@ -3,9 +3,9 @@
  * owner's record is written first, a database without a security object is for server admins only, and the next start
  * finishes interrupted work.
  */
+import { SYSTEM_USER } from '../auth/accounts.ts'
 import { perUserPrefix } from '../auth/peruser.ts'
 import type { DatabaseRegistry } from '../auth/policy.ts'
-import { SYSTEM_USER } from '../auth/users-feed.ts'
 import type { Config } from '../config/config.ts'
 import { KeyedMutex } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'

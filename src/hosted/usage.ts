@@ -2,7 +2,7 @@
  * The sizes of databases with an owner, and quotas. A database is measured about 1 s after a write or compaction, so an
  * idle one costs nothing. The sizes are kept in records, so that a start opens no database.
  */
-import { SYSTEM_USER } from '../auth/users-feed.ts'
+import { SYSTEM_USER } from '../auth/accounts.ts'
 import type { Clock } from '../changes/source.ts'
 import type { Config } from '../config/config.ts'
 import { CouchError } from '../core/errors.ts'

@@ -15,8 +15,8 @@ import {
 import { type MultipartType, wantsMultipart } from './header-values.ts'
 import { databaseOf } from './plugins/access-rules.ts'
 import { asScript, JSONP_TYPE } from './plugins/couch-headers.ts'
-import { hostOf, isSecure } from './transport/client-address.ts'
 import { COMPRESSED_BYTES } from './transport/compression.ts'
+import { hostOf, isSecure } from './transport/connection.ts'
 import { addVary, openStream, type StreamHead, sendStream } from './transport/json-stream.ts'
 
 /** Answers with a value as JSON and a newline. Sent as bytes, since Fastify adds a charset to text (protocol.md 17). */

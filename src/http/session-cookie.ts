@@ -1,6 +1,6 @@
 /** The cookie `AuthSession` in answers; protocol.md 11.3. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { isSecure } from './transport/client-address.ts'
+import { isSecure } from './transport/connection.ts'
 
 const DOMAIN = /^[A-Za-z0-9.-]+$/
 const LONG_AGO = 'Thu, 01 Jan 1970 00:00:00 GMT'

@@ -1,13 +1,13 @@
 /**
  * Who scans next on a database thread: however many scans are under way, one of them works for a few milliseconds
- * (core/yielder.ts) in each turn of the event loop, so that a save waits for one piece of one scan. Callers take turns,
+ * (core/event-loop.ts) in each turn of the event loop, so that a save waits for one piece of one scan. Callers take turns,
  * and each may have some scans under way; the others wait behind them.
  */
 import { CouchError } from '../core/errors.ts'
+import { isHeldLong, Yielder } from '../core/event-loop.ts'
 import { isDesignId } from '../core/ids.ts'
 import { quoted } from '../core/json.ts'
 import type { FindRules, UserCtx } from '../core/types.ts'
-import { isHeldLong, Yielder } from '../core/yielder.ts'
 import { directed, higher, lower } from '../documents/all-docs-query.ts'
 import type { Body } from '../documents/database.ts'
 import { MAX_PARSED_AT_ONCE, parseInSteps } from '../documents/json-parser.ts'

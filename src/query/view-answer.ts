@@ -1,5 +1,5 @@
 /** The answers of a view, protocol.md 9.3: rows of a map, and rows of a reduce, as JSON in chunks. */
-import { Yielder } from '../core/yielder.ts'
+import { Yielder } from '../core/event-loop.ts'
 import type { Sandbox, UserFunction } from '../sandbox/messages.ts'
 import type { Compare } from './collation.ts'
 import { builtinReducer } from './reduce.ts'

@@ -3,8 +3,8 @@
  * asked for. CouchDB's order of strings is ICU's, which no index of the store can follow (docs/decisions/0003).
  */
 import { CouchError } from '../core/errors.ts'
+import { Yielder } from '../core/event-loop.ts'
 import { isDesignId } from '../core/ids.ts'
-import { Yielder } from '../core/yielder.ts'
 import { renderDocument } from '../documents/render.ts'
 import type { Sandbox, UserFunction } from '../sandbox/messages.ts'
 import type { DatabaseStore, DocState } from '../storage/engine.ts'

@@ -1,6 +1,6 @@
 /** The rows of a view in their order, and stretches of them. Pure, but for taking yielder. */
 import { compareUtf8 } from '../core/bytes.ts'
-import { Yielder } from '../core/yielder.ts'
+import { Yielder } from '../core/event-loop.ts'
 import type { Compare } from './collation.ts'
 import type { KeyEdge, ViewQuery } from './view-query.ts'
 

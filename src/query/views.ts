@@ -1,9 +1,9 @@
 /** The views of design documents, protocol.md 9.3 and 9.5, on the thread that owns the database. */
 import { createHash } from 'node:crypto'
 import { CouchError } from '../core/errors.ts'
+import { Yielder } from '../core/event-loop.ts'
 import { isJsonObject } from '../core/json.ts'
 import type { UserCtx } from '../core/types.ts'
-import { Yielder } from '../core/yielder.ts'
 import { QUERIES_SCHEMA, QUERY_SCHEMA } from '../documents/all-docs-query.ts'
 import type { Body } from '../documents/database.ts'
 import { requireJavascript } from '../documents/design-docs.ts'

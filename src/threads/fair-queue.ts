@@ -3,7 +3,7 @@
  * requests to one database delays another by one piece of work. Within a queue, work that can wait, such as a page of a
  * scan, comes last, except for one piece now and then.
  */
-import { Yielder } from '../core/yielder.ts'
+import { Yielder } from '../core/event-loop.ts'
 
 /** After so many other pieces of its database, one that can wait is served. */
 const MOST_BEFORE = 8

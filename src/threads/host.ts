@@ -1,11 +1,10 @@
 /** The entry of a database thread: serves the databases that it owns to the HTTP thread, from the SQLite engine. */
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads'
+import { BytesInTransit, joinOutgoing } from '../core/bytes.ts'
 import { CouchError, packError } from '../core/errors.ts'
-import { joinHeartbeat, noteTurn } from '../core/heartbeat.ts'
+import { joinHeartbeat, noteForegroundWrite, noteTurn } from '../core/event-loop.ts'
 import { holdsAccounts } from '../core/ids.ts'
-import { BytesInTransit, joinOutgoing } from '../core/outgoing.ts'
 import { isShort, type Settings, type Space } from '../core/types.ts'
-import { noteForegroundWrite } from '../core/yielder.ts'
 import { ViewMemory } from '../query/view-index.ts'
 import { SandboxClient } from '../sandbox/sandbox-client.ts'
 import type { Catalog } from '../storage/catalog.ts'

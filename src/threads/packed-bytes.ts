@@ -1,7 +1,6 @@
 /** How bytes cross from one thread to another: short ones as texts, others by handing over their memory. */
 import type { TransferListItem } from 'node:worker_threads'
-import { type ByteText, bytesOfText, byteText } from '../core/bytes.ts'
-import { discard } from '../core/outgoing.ts'
+import { type ByteText, bytesOfText, byteText, discard } from '../core/bytes.ts'
 
 /** Longer bytes are handed over, since a string is copied once in each thread (docs/decisions/0006). */
 const MAX_TEXT_BYTES = 16 * 1024

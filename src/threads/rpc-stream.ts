@@ -1,5 +1,5 @@
 /** Streams over rpc.ts: the reader's end, and the flow control at the server's end. */
-import { addOutgoing, isCrowded, removeOutgoing } from '../core/outgoing.ts'
+import { addOutgoing, isCrowded, removeOutgoing } from '../core/bytes.ts'
 
 /** What the reader of a stream sends: the next chunk is wanted, or no more. */
 export interface StreamControl {

@@ -4,8 +4,8 @@
  * contents (docs/decisions/0006).
  */
 import type { MessagePort, TransferListItem, Worker } from 'node:worker_threads'
+import { BytesInTransit } from '../core/bytes.ts'
 import { CouchError, type PackedError, packError, unpackError } from '../core/errors.ts'
-import { BytesInTransit } from '../core/outgoing.ts'
 import { ownBytes } from './packed-bytes.ts'
 import { Flow, RemoteStream, type StreamControl } from './rpc-stream.ts'
 
@@ -317,7 +317,7 @@ export class RpcServer<Event extends Message> {
   }
 }
 
-/** Bytes of a reply that wait for their reader from then on: core/outgoing.ts. */
+/** Bytes of a reply that wait for their reader from then on: core/bytes.ts. */
 function bytesIn(reply: Reply): number {
   if (reply.type === 'chunk') return reply.chunk.length
   if (reply.type !== 'answer' || typeof reply.value !== 'object' || reply.value === null) return 0

@@ -4,9 +4,9 @@
  * databases go on while the others are busy. The last one, if needed, serves databases in quarantine (watchdog.ts).
  */
 import { availableParallelism } from 'node:os'
+import { outgoingMemory } from '../core/bytes.ts'
 import { CouchError } from '../core/errors.ts'
-import { noteWork } from '../core/heartbeat.ts'
-import { outgoingMemory } from '../core/outgoing.ts'
+import { noteWork } from '../core/event-loop.ts'
 import { AMPLE_SPACE, type Settings, type Space } from '../core/types.ts'
 import type { SandboxPool } from '../sandbox/sandbox-pool.ts'
 import type { Catalog } from '../storage/catalog.ts'

@@ -93,7 +93,7 @@ export type Notice =
   | { readonly type: 'settings'; readonly settings: Settings }
   | { readonly type: 'space'; readonly space: Space }
   | { readonly type: 'sandbox'; readonly notice: SandboxNotice }
-  /** Shows by its arrival that the event loop turns (core/heartbeat.ts). */
+  /** Shows by its arrival that the event loop turns (core/event-loop.ts). */
   | { readonly type: 'ping' }
   /** Lets a database go that a `hold` keeps open. @param hold the number of that call */
   | { readonly type: 'release'; readonly hold: number }
@@ -145,10 +145,10 @@ export interface ThreadOptions {
   /** Databases that one thread keeps open at most. */
   readonly maxOpen: number
   readonly sandbox: SandboxAccess
-  /** How many bytes wait for readers: core/outgoing.ts. */
+  /** How many bytes wait for readers: core/bytes.ts. */
   readonly outgoing: SharedArrayBuffer
   /** How many of them are on their way from this thread. */
   readonly transit?: SharedArrayBuffer
-  /** The thread's signs of life: core/heartbeat.ts. */
+  /** The thread's signs of life: core/event-loop.ts. */
   readonly heartbeat?: SharedArrayBuffer
 }

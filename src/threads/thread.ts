@@ -1,7 +1,7 @@
 /** The HTTP thread's end of a database thread: starts it, calls it, and ends it. */
 import { type MessagePort, type TransferListItem, Worker } from 'node:worker_threads'
-import { type Heartbeat, heartbeatMemory, isLater, readHeartbeat } from '../core/heartbeat.ts'
-import { BytesInTransit } from '../core/outgoing.ts'
+import { BytesInTransit } from '../core/bytes.ts'
+import { type Heartbeat, heartbeatMemory, isLater, readHeartbeat } from '../core/event-loop.ts'
 import type { DatabaseEntry } from '../storage/catalog.ts'
 import type { LastKnownSequence } from '../storage/sequence.ts'
 import { packArgs } from './packed-bytes.ts'

@@ -4,7 +4,7 @@
  * disk, or was stopped with its process or machine, uses no processor; it gets a minute of the watchdog's own time.
  */
 import { readFileSync } from 'node:fs'
-import type { Heartbeat } from '../core/heartbeat.ts'
+import type { Heartbeat } from '../core/event-loop.ts'
 
 /** How often threads are checked while calls wait, in ms. */
 const LOOK_MS = 1000

@@ -3,9 +3,10 @@
  * Each step first checks whether it is done already, so that a command can be repeated.
  */
 import { dirname } from 'node:path'
+import { SYSTEM_USER } from '../auth/accounts.ts'
 import type { Operator } from '../auth/operator.ts'
 import type { TokenMaker } from '../auth/tokens.ts'
-import { SYSTEM_USER } from '../auth/users-feed.ts'
+import { decodeSendable } from '../core/bytes.ts'
 import { Limiter } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
@@ -149,8 +150,7 @@ async function putFilter(database: DatabaseHandle): Promise<StepOutcome> {
 async function readDocument(database: DatabaseHandle, id: string): Promise<Record<string, unknown> | null> {
   try {
     const { json } = await database.open(SYSTEM_USER, id, {})
-    const bytes = typeof json === 'string' ? Buffer.from(json, 'latin1') : Buffer.from(json)
-    return JSON.parse(bytes.toString()) as Record<string, unknown>
+    return JSON.parse(decodeSendable(json)) as Record<string, unknown>
   } catch (error) {
     if (error instanceof CouchError && error.status === 404) return null
     throw error

@@ -1,8 +1,14 @@
 import { createHmac } from 'node:crypto'
 import t from 'tap'
 import type { Account } from '../../src/auth/accounts.ts'
-import { type CheckerOptions, CredentialChecker, readProxyAuth } from '../../src/auth/credentials.ts'
-import { type FailedLogin, Lockout, type LockoutPolicy } from '../../src/auth/lockout.ts'
+import {
+  type CheckerOptions,
+  CredentialChecker,
+  type FailedLogin,
+  Lockout,
+  type LockoutPolicy,
+  readProxyAuth,
+} from '../../src/auth/credentials.ts'
 import { openConfig } from '../../src/config/config.ts'
 
 /** Counts computations; each waits until it is let go. A password is right when it equals the stored text. */

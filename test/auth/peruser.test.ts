@@ -1,7 +1,7 @@
 /** couch_peruser: a database for each account; protocol.md 11.7, 12.2. */
 import t, { type Test } from 'tap'
+import { SYSTEM_USER } from '../../src/auth/accounts.ts'
 import { PerUserDatabases } from '../../src/auth/peruser.ts'
-import { SYSTEM_USER } from '../../src/auth/users-feed.ts'
 import { openConfig } from '../../src/config/config.ts'
 import { CouchError } from '../../src/core/errors.ts'
 import { USERS_DATABASE } from '../../src/core/ids.ts'

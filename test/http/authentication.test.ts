@@ -6,6 +6,7 @@ import { SignJWT, UnsecuredJWT } from 'jose'
 import t, { type Test } from 'tap'
 import { setAdmin } from '../../src/auth/admins.ts'
 import { sealSession } from '../../src/auth/sessions.ts'
+import { newSecret } from '../../src/auth/token-record.ts'
 import { startTestServer } from '../helpers/server.ts'
 import { type Answer, type Ask, connect } from './client.ts'
 import { startMemoryServer } from './memory-server.ts'
@@ -547,10 +548,10 @@ t.test('other credentials', async (t) => {
   })
 
   t.test('device tokens in place of a password', async (t) => {
-    const live = new Map([['token-phone', 'p1']])
+    const phone = newSecret()
+    const live = new Map([[phone, 'p1']])
     const server = await startMemoryServer(t, {}, (app) => {
       const tokens = {
-        looksLike: (password: string) => password.startsWith('token-'),
         check: (name: string, password: string) => {
           const id = live.get(password)
           return id === undefined || name !== 's' ? null : { id }
@@ -562,22 +563,22 @@ t.test('other credentials', async (t) => {
     const call = connect(t, server)
     await call('PUT', '/_config/admins/s', { body: '"s"' })
     const identity = async (auth?: string) => (await call('GET', '/-identity', auth ? { auth } : {})).json
-    t.strictSame(await identity('s:token-phone'), { handler: 'token', token: 'p1' })
+    t.strictSame(await identity(`s:${phone}`), { handler: 'token', token: 'p1' })
     t.strictSame(await identity('s:s'), { handler: 'default', token: null })
     t.strictSame(await identity(), { handler: null, token: null })
-    t.match(await call('GET', '/_session', { auth: 's:token-phone' }), {
+    t.match(await call('GET', '/_session', { auth: `s:${phone}` }), {
       json: { info: { authenticated: 'default' } },
     })
-    t.equal((await call('GET', '/', { auth: 'o:token-phone' })).status, 401, "not another account's")
+    t.equal((await call('GET', '/', { auth: `o:${phone}` })).status, 401, "not another account's")
     const session = (password: string) => call('POST', '/_session', { json: { name: 's', password } })
-    t.match(await session('token-phone'), { status: 401, json: { reason: /opens no session/ } })
-    t.match(await session('token-no'), { status: 401, json: { reason: 'Name or password is incorrect.' } })
+    t.match(await session(phone), { status: 401, json: { reason: /opens no session/ } })
+    t.match(await session(newSecret()), { status: 401, json: { reason: 'Name or password is incorrect.' } })
     for (let guess = 0; guess < 5; guess++) await call('GET', '/', { auth: `s:${guess}` })
     t.equal((await call('GET', '/', { auth: 's:s' })).status, 403)
-    t.equal((await call('GET', '/', { auth: 's:token-phone' })).status, 200, 'no lockout holds it up')
+    t.equal((await call('GET', '/', { auth: `s:${phone}` })).status, 200, 'no lockout holds it up')
     live.clear()
     for (let guess = 0; guess < 50; guess++)
-      t.equal((await call('GET', '/', { auth: 's:token-phone' })).status, 401)
+      t.equal((await call('GET', '/', { auth: `s:${phone}` })).status, 401)
     t.ok(server.lines.filter((line) => line.includes('a login failed')).length < 15, 'nor fills it the log')
   })
 

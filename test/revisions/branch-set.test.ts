@@ -1,13 +1,240 @@
-/** Many revisions entering one document: the same as one after the other, in work that grows with their number. */
 import fc from 'fast-check'
 import t from 'tap'
-import { type Branch, leafRev, makeBranch, winner } from '../../src/revisions/branch.ts'
-import { BranchSet } from '../../src/revisions/branch-set.ts'
+import { isKnown, leavesBelow } from '../../src/revisions/branch-index.ts'
+import {
+  type Branch,
+  BranchSet,
+  conflicts,
+  deletedConflicts,
+  knows,
+  type Leaf,
+  leafRev,
+  makeBranch,
+  parseRevisions,
+  sortLeaves,
+  winner,
+} from '../../src/revisions/branch-set.ts'
 import { merge } from '../../src/revisions/merge.ts'
 import { missingRevs } from '../../src/revisions/missing.ts'
-import { parseRev } from '../../src/revisions/rev.ts'
-import { branches, lazily, show } from './helpers.ts'
+import {
+  ancestryId,
+  ancestryLength,
+  decodeAncestry,
+  encodeAncestry,
+  parseRev,
+} from '../../src/revisions/rev.ts'
+import { branch, branches, lazily, show } from './helpers.ts'
 import { arrivals, path, toBranch, worlds } from './histories.ts'
+
+t.test('a branch knows its leaf and its ancestors at their generations', (t) => {
+  const one = branch('4:d,c,b')
+  for (const rev of ['4-d', '3-c', '2-b']) t.ok(knows(one, parseRev(rev)), rev)
+  for (const rev of ['5-d', '5-e', '4-c', '3-d', '1-a', '0-a']) t.notOk(knows(one, parseRev(rev)), rev)
+  t.end()
+})
+
+t.test('a branch has at least one revision', (t) => {
+  t.throws(() => makeBranch(1, [], false), RangeError)
+  t.equal(leafRev(makeBranch(2, ['b', 'a'], false)), '2-b')
+  t.end()
+})
+
+t.test('a leaf is known without loading an ancestry', (t) => {
+  const loads: string[] = []
+  const stored = lazily(branches('4:d,c,b,a', '2:x,a'), loads)
+  t.ok(isKnown(stored, parseRev('2-x')))
+  t.notOk(isKnown(stored, parseRev('4-e')))
+  t.notOk(isKnown(stored, parseRev('5-e')))
+  t.strictSame(loads, [])
+  t.ok(isKnown(stored, parseRev('2-b')))
+  t.strictSame(loads, ['4-d'], 'only the branch that is long enough')
+  t.end()
+})
+
+t.test('the leaves below a revision are those that descend from it, each once', (t) => {
+  const stored = branches('3:c,b,a', '3:d,b,a', '2:e,a', '5:x')
+  const orderCases: [rev: string, leaves: string[]][] = [
+    ['1-a', ['3-c', '3-d', '2-e']],
+    ['2-b', ['3-c', '3-d']],
+    ['2-e', ['2-e']],
+    ['5-x', ['5-x']],
+    ['4-x', []],
+    ['1-z', []],
+  ]
+  for (const [rev, leaves] of orderCases)
+    t.strictSame(leavesBelow(stored, parseRev(rev)).map(leafRev), leaves, rev)
+  t.end()
+})
+
+t.test('_revisions is read newest first', (t) => {
+  const upper = 'ABCDEF0123456789ABCDEF0123456789'
+  t.strictSame(parseRevisions({ start: 3, ids: ['c', 'b'] }), { pos: 3, ids: ['c', 'b'] })
+  t.strictSame(parseRevisions({ start: 1, ids: [upper] }), { pos: 1, ids: [upper.toLowerCase()] })
+  t.end()
+})
+
+t.test('a bad _revisions is refused in the words of protocol.md 1.2', (t) => {
+  const start = "_revisions.start isn't an integer."
+  const ids = "_revisions.ids isn't a array."
+  const bounds = '_revisions.ids must have from 1 to _revisions.start members.'
+  const hex = "RevId isn't a valid hexadecimal"
+  const orderCases: [value: unknown, reason: string][] = [
+    [null, 'Bad special document member: _revisions'],
+    [[], 'Bad special document member: _revisions'],
+    ['1-a', 'Bad special document member: _revisions'],
+    [{}, start],
+    [{ start: '1', ids: ['a'] }, start],
+    [{ start: 1.5, ids: ['a'] }, start],
+    [{ start: 2 ** 53, ids: ['a'] }, start],
+    [{ start: 1 }, ids],
+    [{ start: 1, ids: 'a' }, ids],
+    [{ start: 1, ids: [] }, bounds],
+    [{ start: 0, ids: ['2', '1'] }, bounds],
+    [{ start: -1, ids: ['a'] }, bounds],
+    [{ start: 1, ids: ['b', 'a'] }, bounds],
+    [{ start: 1, ids: [1] }, "RevId isn't a string"],
+    [{ start: 1, ids: [null] }, "RevId isn't a string"],
+    [{ start: 1, ids: ['g'.repeat(32)] }, hex],
+    [{ start: 1, ids: ['\ud800'] }, hex],
+    [{ start: 1, ids: ['x'.repeat(513)] }, hex],
+  ]
+  for (const [value, reason] of orderCases) {
+    t.throws(
+      () => parseRevisions(value),
+      { code: 'doc_validation', status: 400, reason },
+      JSON.stringify(value),
+    )
+  }
+  t.end()
+})
+
+function leaf(text: string): Leaf {
+  const { pos, id } = parseRev(text.replace('!', ''))
+  return { pos, leaf: id, deleted: text.endsWith('!') }
+}
+
+interface OrderCase {
+  leaves: string[]
+  winner: string
+  conflicts: string[]
+  deletedConflicts: string[]
+  allDocs: string[]
+}
+
+// protocol.md 19.1; `!` marks a deleted leaf
+const orderCases: OrderCase[] = [
+  {
+    leaves: ['2-b', '2-c', '2-d!'],
+    winner: '2-c',
+    conflicts: ['2-b'],
+    deletedConflicts: ['2-d'],
+    allDocs: ['2-c', '2-b', '2-d'],
+  },
+  {
+    leaves: ['3-a!', '2-z'],
+    winner: '2-z',
+    conflicts: [],
+    deletedConflicts: ['3-a'],
+    allDocs: ['2-z', '3-a'],
+  },
+  {
+    leaves: ['10-a', '9-f'],
+    winner: '10-a',
+    conflicts: ['9-f'],
+    deletedConflicts: [],
+    allDocs: ['10-a', '9-f'],
+  },
+  {
+    leaves: ['2-a!', '2-b!'],
+    winner: '2-b',
+    conflicts: [],
+    deletedConflicts: ['2-a'],
+    allDocs: ['2-b', '2-a'],
+  },
+  {
+    leaves: [`2-0aee${'0'.repeat(28)}`, `2-0aff${'0'.repeat(28)}`],
+    winner: `2-0aff${'0'.repeat(28)}`,
+    conflicts: [`2-0aee${'0'.repeat(28)}`],
+    deletedConflicts: [],
+    allDocs: [`2-0aff${'0'.repeat(28)}`, `2-0aee${'0'.repeat(28)}`],
+  },
+]
+
+t.test('the winner and the order of leaves are those of protocol.md 19.1', (t) => {
+  for (const row of orderCases) {
+    for (const leaves of [row.leaves.map(leaf), row.leaves.map(leaf).reverse()]) {
+      const best = winner(leaves)
+      t.equal(best && leafRev(best), row.winner)
+      t.strictSame(conflicts(leaves), row.conflicts)
+      t.strictSame(deletedConflicts(leaves), row.deletedConflicts)
+      t.strictSame(sortLeaves(leaves).map(leafRev), row.allDocs)
+    }
+  }
+  t.end()
+})
+
+t.test('a document without leaves has no winner', (t) => {
+  t.equal(winner([]), undefined)
+  t.strictSame(conflicts([]), [])
+  t.end()
+})
+
+const hex = fc.string({ unit: fc.constantFrom(...'0123456789abcdef'), minLength: 32, maxLength: 32 })
+const other = fc.string({ unit: 'binary', minLength: 1, maxLength: 512 })
+
+t.test('an ancestry of hex ids takes 16 bytes an id and one more', (t) => {
+  const ids = Array.from({ length: 1000 }, (_, n) => n.toString(16).padStart(32, '0'))
+  const bytes = encodeAncestry(ids)
+  t.equal(bytes.length, 16001)
+  t.strictSame(decodeAncestry(bytes), ids)
+  t.end()
+})
+
+t.test('an id that only resembles hex is kept unchanged', (t) => {
+  const ids = ['A'.repeat(32), 'g'.repeat(32), '0'.repeat(32), 'a', '0'.repeat(31), '0'.repeat(33)]
+  t.strictSame(decodeAncestry(encodeAncestry(ids)), ids)
+  t.end()
+})
+
+t.test('whatever is encoded is decoded, also from the middle of a larger buffer', async () => {
+  const ids = fc.oneof(fc.array(hex, { minLength: 1 }), fc.array(fc.oneof(hex, other), { minLength: 1 }))
+  fc.assert(
+    fc.property(ids, fc.nat(9), (ids, before) => {
+      const bytes = encodeAncestry(ids)
+      const large = new Uint8Array(before + bytes.length + 3).fill(7)
+      large.set(bytes, before)
+      const again = decodeAncestry(large.subarray(before, before + bytes.length))
+      const part = large.subarray(before, before + bytes.length)
+      if (ancestryLength(part) !== ids.length || ancestryId(part, ids.length) !== undefined) return false
+      if (ids.some((id, n) => ancestryId(part, n) !== id)) return false
+      return again.length === ids.length && again.every((id, n) => id === ids[n])
+    }),
+    { numRuns: 2000 },
+  )
+})
+
+t.test('an id may be empty, but not so long that its length is the mark of hex', (t) => {
+  t.same(decodeAncestry(encodeAncestry(['', '0'.repeat(32), ''])), ['', '0'.repeat(32), ''])
+  t.throws(() => encodeAncestry(['x'.repeat(0x10000)]), RangeError)
+  t.end()
+})
+
+t.test('damaged bytes are not decoded', (t) => {
+  const pure = encodeAncestry(['0'.repeat(32)])
+  const mixed = encodeAncestry(['0'.repeat(32), 'abc'])
+  const orderCases = [
+    new Uint8Array(),
+    Uint8Array.of(9),
+    pure.subarray(0, 9),
+    mixed.subarray(0, 5),
+    mixed.subarray(0, 20),
+  ]
+  for (const bytes of orderCases)
+    t.throws(() => decodeAncestry(bytes), RangeError, Buffer.from(bytes).toString('hex'))
+  t.end()
+})
+
+// Many revisions entering one document: the same as one after the other, in work that grows with their number.
 
 const LIMIT = 1000
 

@@ -1,7 +1,7 @@
 /** The HTTP thread's end of a port, over a thread that says what it is told to. */
 import { setImmediate as turn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { outgoingMemory } from '../../src/core/outgoing.ts'
+import { outgoingMemory } from '../../src/core/bytes.ts'
 import { AMPLE_SPACE, DEFAULT_SETTINGS } from '../../src/core/types.ts'
 import { SlotTable } from '../../src/sandbox/slot-table.ts'
 import { readStream } from '../../src/threads/rpc-stream.ts'

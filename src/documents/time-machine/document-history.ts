@@ -1,7 +1,7 @@
 /** Reads the history of documents: the versions of one, and recent overwrites in all; docs/settee-api.md. */
 import { CouchError } from '../../core/errors.ts'
+import { Yielder } from '../../core/event-loop.ts'
 import type { UserCtx } from '../../core/types.ts'
-import { Yielder } from '../../core/yielder.ts'
 import { formatRev, parseRev } from '../../revisions/rev.ts'
 import type { DocHistory, StoredVersion, StoreHorizon, VersionedStore } from '../../storage/history-store.ts'
 import { inBytes } from '../open.ts'

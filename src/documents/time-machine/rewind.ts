@@ -3,9 +3,9 @@
  * to write.
  */
 import { asCouchError, CouchError, type ErrorName } from '../../core/errors.ts'
+import { Yielder } from '../../core/event-loop.ts'
 import { DESIGN_PREFIX } from '../../core/ids.ts'
 import type { UserCtx } from '../../core/types.ts'
-import { Yielder } from '../../core/yielder.ts'
 import type { BlobReference, DatabaseStore, IdRange } from '../../storage/engine.ts'
 import type { DocHistory, VersionedStore } from '../../storage/history-store.ts'
 import { kindRange } from '../all-docs-query.ts'

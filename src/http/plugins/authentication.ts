@@ -8,13 +8,13 @@ import { isOpen } from '../../auth/admins.ts'
 import { readProxyAuth } from '../../auth/credentials.ts'
 import { JwtVerifier } from '../../auth/jwt.ts'
 import { Sessions } from '../../auth/sessions.ts'
-import { userOfToken } from '../../auth/token-record.ts'
+import { looksLikeSecret, userOfToken } from '../../auth/token-record.ts'
 import type { Config } from '../../config/config.ts'
 import { DEFAULT_HANDLERS, type HandlerName, parseHandlers } from '../../config/value-rules.ts'
 import { CouchError } from '../../core/errors.ts'
 import type { UserCtx } from '../../core/types.ts'
 import { clearSession, setSession } from '../session-cookie.ts'
-import { isFromProxy } from '../transport/client-address.ts'
+import { isFromProxy } from '../transport/connection.ts'
 
 /** How a caller was authenticated. */
 interface Identity {
@@ -222,8 +222,8 @@ function readBasic(request: FastifyRequest, reply: FastifyReply): Promise<boolea
  * @throws wrong_credentials, account_locked, unavailable
  */
 async function checkCredentials(name: string, password: string, request: FastifyRequest): Promise<void> {
-  const { credentials, tokens } = request.server.services
-  if (tokens.looksLike(password)) return checkToken(name, password, request)
+  const { credentials } = request.server.services
+  if (looksLikeSecret(password)) return checkToken(name, password, request)
   const user = await credentials.check(name, password, request.isReauthentication ? null : request)
   if (user === null) throw wrongCredentials(request)
   accept(request, user, 'default')

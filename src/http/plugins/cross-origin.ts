@@ -5,7 +5,7 @@ import type { Config } from '../../config/config.ts'
 import { CouchError } from '../../core/errors.ts'
 import { APP_ORIGINS } from '../../core/network.ts'
 import { absoluteUrl, HEADER_TEXT } from '../replies.ts'
-import { hostOf } from '../transport/client-address.ts'
+import { hostOf } from '../transport/connection.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {

@@ -1,7 +1,7 @@
 /** Backups of the whole server, restores, and sizes of databases; docs/settee-api.md, docs/operating.md. */
 
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { SYSTEM_USER } from '../../auth/users-feed.ts'
+import { SYSTEM_USER } from '../../auth/accounts.ts'
 import { summaryOf } from '../../backup/backup-folder.ts'
 import { isBackupId } from '../../backup/backup-format.ts'
 import type { Backups, BackupTask } from '../../backup/backups.ts'

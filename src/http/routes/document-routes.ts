@@ -30,7 +30,7 @@ import {
 } from '../request-params.ts'
 import type { Path } from '../route-table.ts'
 import { requestSizeLimit, withBody } from '../transport/body-reader.ts'
-import { hostOf } from '../transport/client-address.ts'
+import { hostOf } from '../transport/connection.ts'
 
 const METHODS: Path['methods'] = {
   GET: { handler: getDocument },

@@ -1,7 +1,7 @@
 /** Calls about the server as a whole; protocol.md 4.4 and 15. */
 import { createHash } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { SYSTEM_USER } from '../../auth/users-feed.ts'
+import { SYSTEM_USER } from '../../auth/accounts.ts'
 import { CouchError } from '../../core/errors.ts'
 import type { DatabaseHandle } from '../../threads/databases.ts'
 import { COUCHDB_VERSION } from '../plugins/couch-headers.ts'

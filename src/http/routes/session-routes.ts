@@ -1,6 +1,7 @@
 /** Logging in and out with a cookie; protocol.md 11.3. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { type Account, isAnonymous } from '../../auth/accounts.ts'
+import { looksLikeSecret } from '../../auth/token-record.ts'
 import { CouchError } from '../../core/errors.ts'
 import { isTooDeep } from '../../core/json.ts'
 import { addressOfPath, sendJson } from '../replies.ts'
@@ -64,7 +65,7 @@ async function logIn(request: FastifyRequest, reply: FastifyReply): Promise<Fast
 /** A device token opens no session, since a cookie would outlive its revocation. */
 async function accountOf(request: FastifyRequest, { name, password }: Login): Promise<Account | null> {
   const { credentials, tokens } = request.server.services
-  if (!tokens?.looksLike(password)) return credentials.login(name, password, request)
+  if (!looksLikeSecret(password)) return credentials.login(name, password, request)
   if (tokens.check(name, password) === null) {
     credentials.refusedToken(name, request)
     return null

@@ -2,9 +2,8 @@
 import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { type ByteText, byteText } from '../../core/bytes.ts'
+import { addOutgoing, type ByteText, byteText, discard, removeOutgoing } from '../../core/bytes.ts'
 import { asCouchError } from '../../core/errors.ts'
-import { addOutgoing, discard, removeOutgoing } from '../../core/outgoing.ts'
 import { JSONP_TYPE, jsonpFrame, reduceHeaders } from '../plugins/couch-headers.ts'
 import { causeOf, factsOf, levelOf } from '../plugins/request-log.ts'
 import { chooseEncoding, type Encoder, makeEncoder } from './compression.ts'
@@ -19,7 +18,7 @@ export interface StreamHead {
   readonly waits?: boolean
   /** The answer is never compressed: its bytes are the resource itself. */
   readonly asIs?: boolean
-  /** The memory of its long pieces is released when they are sent (core/outgoing.ts). */
+  /** The memory of its long pieces is released when they are sent (core/bytes.ts). */
   readonly isOwn?: boolean
 }
 

@@ -5,7 +5,7 @@
  * wait for one step at most.
  */
 import { setImmediate as nextTurn, setTimeout as rest } from 'node:timers/promises'
-import { hasForegroundWrite } from '../../core/yielder.ts'
+import { hasForegroundWrite } from '../../core/event-loop.ts'
 import type { CompactOptions } from '../upkeep.ts'
 import type { Blobs } from './blobs.ts'
 import type { Connection } from './connection.ts'

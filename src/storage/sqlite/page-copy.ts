@@ -2,7 +2,7 @@
 import { closeSync, fdatasyncSync, fsyncSync, openSync, readSync, statSync, writeSync } from 'node:fs'
 import { dirname } from 'node:path'
 import Sqlite from 'better-sqlite3'
-import { Throttle } from '../../core/yielder.ts'
+import { Throttle } from '../../core/event-loop.ts'
 import type { CopyProgress } from '../storage-engine.ts'
 
 /** Pages of 8 KiB that are copied at once: about a millisecond's work. */

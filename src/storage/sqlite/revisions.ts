@@ -1,6 +1,6 @@
 /** Revisions as rows, and what hangs on them. No rule of CouchDB's is here: rows are read and written as decided. */
-import { decodeAncestry, encodeAncestry } from '../../revisions/ancestry.ts'
-import type { Branch } from '../../revisions/branch.ts'
+import type { Branch } from '../../revisions/branch-set.ts'
+import { decodeAncestry, encodeAncestry } from '../../revisions/rev.ts'
 import type { DocWrite, RevisionWrite, StoredAttachment, StoredRevision } from '../engine.ts'
 import type { Attachments, Blobs } from './blobs.ts'
 import type { Connection } from './connection.ts'

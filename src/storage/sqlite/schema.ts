@@ -1,6 +1,5 @@
 /** The tables of a database's file. A migration never changes once it has been released; the next is appended. */
-import { longCall } from '../../core/heartbeat.ts'
-import { Yielder } from '../../core/yielder.ts'
+import { longCall, Yielder } from '../../core/event-loop.ts'
 import { APPLICATION_ID, type Connection } from './connection.ts'
 
 const VERSION_1 = `

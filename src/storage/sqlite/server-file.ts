@@ -2,7 +2,7 @@
 import { chmodSync, copyFileSync, existsSync, rmSync } from 'node:fs'
 import Sqlite from 'better-sqlite3'
 import { CouchError } from '../../core/errors.ts'
-import { longCall } from '../../core/heartbeat.ts'
+import { longCall } from '../../core/event-loop.ts'
 import { APPLICATION_ID, Connection, type ConnectionOptions, isBusy, storageError } from './connection.ts'
 import type { Files } from './files.ts'
 import { createdAtOf, markRestored } from './prepared-restore.ts'

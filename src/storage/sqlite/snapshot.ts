@@ -6,7 +6,7 @@
 import { createHash, type Hash } from 'node:crypto'
 import { statSync } from 'node:fs'
 import Sqlite from 'better-sqlite3'
-import { Throttle } from '../../core/yielder.ts'
+import { Throttle } from '../../core/event-loop.ts'
 import type { CopyFacts, CopyProgress, DatabaseSnapshot } from '../storage-engine.ts'
 import { APPLICATION_ID, storageError } from './connection.ts'
 import { copyFile } from './page-copy.ts'

@@ -4,7 +4,7 @@
  * its upload is released, or, after a crash, when the file is opened next.
  */
 import { createHash } from 'node:crypto'
-import { Yielder } from '../../core/yielder.ts'
+import { Yielder } from '../../core/event-loop.ts'
 import type { BlobReference, BlobUpload, UploadedBlob } from '../engine.ts'
 import { type Blobs, CHUNK_BYTES, digestOf } from './blobs.ts'
 import type { DatabaseAccess } from './database-access.ts'

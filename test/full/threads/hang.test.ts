@@ -9,7 +9,7 @@ import {
   joinHeartbeat,
   longCall,
   readHeartbeat,
-} from '../../../src/core/heartbeat.ts'
+} from '../../../src/core/event-loop.ts'
 import { DEFAULT_LIMITS, DEFAULT_RULES } from '../../../src/core/types.ts'
 import { heapLimit } from '../../../src/threads/thread-stats.ts'
 import { HangError, processorMs, Quarantine, Watchdog, type Watched } from '../../../src/threads/watchdog.ts'

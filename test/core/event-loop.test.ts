@@ -1,8 +1,14 @@
 import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises'
 import { getHeapStatistics } from 'node:v8'
 import t from 'tap'
-import { collectAll, IdleCollector } from '../../src/core/heartbeat.ts'
-import { BatchSize, hasForegroundWrite, noteForegroundWrite, Yielder } from '../../src/core/yielder.ts'
+import {
+  BatchSize,
+  collectAll,
+  hasForegroundWrite,
+  IdleCollector,
+  noteForegroundWrite,
+  Yielder,
+} from '../../src/core/event-loop.ts'
 
 /** Works without a pause until a yielder is due. */
 function hold(yielder: Yielder): void {

@@ -1,14 +1,138 @@
 /**
- * The heartbeat of a thread, in memory that another thread reads: how often its event loop has handled messages, and
- * whether it is in a call that may legitimately take long. Also collects an idle thread's garbage.
- *
- * One heartbeat for each thread, as each has modules of its own.
+ * The event loop of a thread: how long work may hold it, how often it has handled messages, and when it is idle. Each
+ * thread has this module for itself.
  */
 import { readlinkSync } from 'node:fs'
 import { getHeapStatistics, setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 
-/** Places in the memory. */
+/** How long one piece of work may hold a thread, in ms: architecture.md, "Five ideas", 2. */
+const HOLD_MS = 5
+/** The same during foreground writes, which wait for each piece of long work before them. */
+const SHORT_HOLD_MS = 2
+/** How long after a foreground write another is likely, in ms. */
+const FOREGROUND_MS = 50
+
+/** In ms of `performance.now()`. */
+let foregroundUntil = Number.NEGATIVE_INFINITY
+
+/** Notes a foreground write: for a while, long work holds this thread for shorter times. */
+export function noteForegroundWrite(): void {
+  foregroundUntil = performance.now() + FOREGROUND_MS
+}
+
+/** Whether a foreground write on this thread is likely. */
+export function hasForegroundWrite(now: number = performance.now()): boolean {
+  return now < foregroundUntil
+}
+
+/** Whether one piece of work that has begun at this time, in ms of `performance.now()`, has held the thread long enough. */
+export function isHeldLong(since: number): boolean {
+  const now = performance.now()
+  return now - since > (hasForegroundWrite(now) ? SHORT_HOLD_MS : HOLD_MS)
+}
+
+/**
+ * How many things one uninterruptible call does, such as reading some documents. The size doubles after a quick call and
+ * halves after a slow one.
+ */
+export class BatchSize {
+  readonly #most: number
+  size: number
+
+  /** @param first size of the first batch @param most largest size */
+  constructor(first: number, most: number) {
+    this.size = first
+    this.#most = most
+  }
+
+  /** @param since when the call that has just ended began, in ms of `performance.now()` */
+  adapt(since: number): void {
+    const took = performance.now() - since
+    if (took > HOLD_MS) this.size = Math.max(1, this.size >> 1)
+    else if (took < SHORT_HOLD_MS) this.size = Math.min(this.#most, this.size * 2)
+  }
+}
+
+/** Work that waits for a turn, in order. */
+const waiting: (() => void)[] = []
+/** When this turn of the event loop began to resume such work, in ms of `performance.now()`; null: it has not begun. */
+let resumedSince: number | null = null
+
+/** Resolves in a later turn of the event loop. One turn resumes as much work as may hold the thread. */
+function nextTurn(): Promise<void> {
+  return new Promise((resolve) => {
+    waiting.push(resolve)
+    setImmediate(resumeNext)
+  })
+}
+
+/** Called once for each waiter; reschedules itself if this turn has held the thread long enough. */
+function resumeNext(): void {
+  if (resumedSince === null) {
+    resumedSince = performance.now()
+    setImmediate(() => {
+      resumedSince = null
+    })
+  } else if (isHeldLong(resumedSince)) {
+    setImmediate(resumeNext)
+    return
+  }
+  waiting.shift()?.()
+}
+
+/**
+ * For work of many small steps on a thread that others share: `await yielder.yieldIfDue()` between two steps gives the
+ * event loop a turn when this work has held the thread for {@link HOLD_MS}.
+ */
+export class Yielder {
+  #since = performance.now()
+
+  /** Whether the thread has been held long enough. */
+  get isDue(): boolean {
+    return isHeldLong(this.#since)
+  }
+
+  /** Restarts the time: the work has waited for something, and others have used the thread meanwhile. */
+  restart(): void {
+    this.#since = performance.now()
+  }
+
+  async yieldIfDue(): Promise<void> {
+    if (this.isDue) await this.yieldNow()
+  }
+
+  /** Yields in any case: before a step that holds the thread as long again and bounds itself. */
+  async yieldNow(): Promise<void> {
+    await nextTurn()
+    this.restart()
+  }
+}
+
+/** How long work runs without a pause, in ms. */
+const STRETCH_MS = 10
+/** The longest pause, in ms. */
+const LONGEST_PAUSE_MS = 50
+
+const NEVER = new Int32Array(new SharedArrayBuffer(4))
+
+/** Blocks its thread between stretches of background work; for threads that have nothing else to do. */
+export class Throttle {
+  #since = performance.now()
+
+  /** Call between two pieces of work: pauses for as long as it has worked since the last pause. */
+  pause(): void {
+    const worked = performance.now() - this.#since
+    if (worked < STRETCH_MS) return
+    Atomics.wait(NEVER, 0, 0, Math.min(worked, LONGEST_PAUSE_MS))
+    this.#since = performance.now()
+  }
+}
+
+/**
+ * The heartbeat of this thread, in memory that another thread reads: how often its event loop has handled messages, and
+ * whether it is in a call that may legitimately take long. The places in the memory:
+ */
 const TURNS = 0
 const LAST_CALL = 1
 const LONG_CALLS = 2
@@ -151,7 +275,6 @@ export function collectAll(): void {
   if (typeof gc === 'function') gc({ type: 'major', flavor: 'last-resort' })
 }
 
-/** Of this thread: each has modules of its own. */
 const idleCollector = new IdleCollector()
 
 /** Notes that this thread works; once it is idle, it gives memory back. */
