@@ -1,19 +1,13 @@
 /** The accounts of `_users`, together with the server admins of the configuration; protocol.md 11.1. */
 import { randomBytes } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
-import type { Logger } from 'pino'
 import { type ChangesOptions, PLAIN_CHANGES } from '../changes/rows.ts'
-import type { Config } from '../config/config.ts'
-import { hashingOf } from '../config/settings.ts'
 import { decodeSendable } from '../core/bytes.ts'
 import { atMost } from '../core/cache.ts'
 import { CouchError } from '../core/errors.ts'
 import { userDocId, userNameOf } from '../core/ids.ts'
 import type { DatabaseEvent, DatabaseHandle, Databases } from '../threads/databases.ts'
 import { type Account, type AccountListener, type Accounts, SYSTEM_USER, userAccount } from './accounts.ts'
-import { adminAccounts } from './admins.ts'
-import { HashUpgrades } from './hash-upgrades.ts'
-import { PerUserDatabases, type PerUserOptions } from './peruser.ts'
 
 /** Remembered accounts, and as many unknown names, which do not push out accounts. */
 const REMEMBERED = 10_000
@@ -163,64 +157,6 @@ async function withRoles(admin: Account, users: Accounts): Promise<Account> {
   const user = await users.find(admin.name).catch(() => null)
   if (user === null || user.roles.length === 0) return admin
   return { ...admin, roles: [...new Set([...admin.roles, ...user.roles])] }
-}
-
-interface OpenedUsers {
-  readonly accounts: Accounts
-  readonly upgrades: HashUpgrades
-  /** Call it before the databases are closed. */
-  close(): Promise<void>
-}
-
-interface OpenUsersOptions {
-  readonly config: Config
-  readonly databases: Databases
-  /** Makes and deletes users' own databases. */
-  readonly registry: PerUserOptions['registry']
-  readonly logger: Pick<Logger, 'error' | 'warn'>
-}
-
-/**
- * Makes `_users` if it is missing, follows it, and runs `couch_peruser`.
- * @throws the error that keeps `_users` from being made, except for a full disk
- */
-export async function openUsers({
-  config,
-  databases,
-  registry,
-  logger,
-}: OpenUsersOptions): Promise<OpenedUsers> {
-  await databases.create(databases.usersDatabase).catch((error: unknown) => {
-    // On a full disk an admin must still be able to start the server and free space.
-    const code = error instanceof CouchError ? error.code : null
-    if (code === 'insufficient_storage')
-      logger.error({ err: error }, 'cannot create the database of accounts')
-    else if (code !== 'file_exists') throw error
-  })
-  const hashing = () => hashingOf(config)
-  const users = usersAccounts(databases, { hashing })
-  const upgrades = new HashUpgrades({
-    databases,
-    isOn: () => config.boolean('chttpd_auth', 'upgrade_hash_on_auth'),
-    hashing,
-    onFault: (fault) => logger.warn({ err: fault }, 'could not replace the weak password hash of a user'),
-  })
-  const perUser = new PerUserDatabases({
-    databases,
-    registry,
-    config,
-    onFault: (fault, user) =>
-      logger.warn({ err: fault, user }, 'couch_peruser failed for a user, or for now'),
-  })
-  perUser.start()
-  return {
-    accounts: combinedAccounts(adminAccounts(config), users),
-    upgrades,
-    close: async () => {
-      users.close()
-      await perUser.close()
-    },
-  }
 }
 
 const PAGE_ROWS = 1000

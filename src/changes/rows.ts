@@ -4,7 +4,7 @@ import { CouchError, type ErrorName } from '../core/errors.ts'
 import { quoted } from '../core/json.ts'
 import { renderDocument } from '../documents/render.ts'
 import { trimFields } from '../query/projection.ts'
-import { leafRev, sortLeaves } from '../revisions/branch-set.ts'
+import { leafRev, sortLeaves } from '../revisions/branch.ts'
 import type { DocState, StoreView, Touches } from '../storage/engine.ts'
 import { sequenceToken } from '../storage/sequence.ts'
 

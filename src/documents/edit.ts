@@ -4,13 +4,8 @@
  */
 import { CouchError } from '../core/errors.ts'
 import { isDesignId } from '../core/ids.ts'
-import {
-  type Branch,
-  type BranchChange,
-  type BranchSet,
-  leafRev,
-  makeBranch,
-} from '../revisions/branch-set.ts'
+import { type Branch, leafRev, makeBranch } from '../revisions/branch.ts'
+import type { BranchChange, BranchSet } from '../revisions/branch-set.ts'
 import { formatRev, newRevId } from '../revisions/rev.ts'
 import type {
   AttachmentWrite,

@@ -3,7 +3,7 @@
 import { CouchError } from '../core/errors.ts'
 import { isDesignId } from '../core/ids.ts'
 import type { Limits, Settings } from '../core/types.ts'
-import { parseRevisions } from '../revisions/branch-set.ts'
+import { parseRevisions } from '../revisions/branch.ts'
 import { parseRev, type Rev } from '../revisions/rev.ts'
 import { memberValue, type SplitDocument, splitAnyDocument } from './body.ts'
 import {

@@ -1,8 +1,8 @@
 /** Renders a stored revision as the JSON for a client, protocol.md 3.1. The stored text is spliced, never parsed. */
 import { gunzipSync } from 'node:zlib'
 import { CouchError } from '../core/errors.ts'
+import { type Branch, conflicts, deletedConflicts } from '../revisions/branch.ts'
 import { leavesBelow } from '../revisions/branch-index.ts'
-import { type Branch, conflicts, deletedConflicts } from '../revisions/branch-set.ts'
 import { formatRev, parseRev, type Rev } from '../revisions/rev.ts'
 import type { DocState, LocalDoc, StoredAttachment } from '../storage/engine.ts'
 import { spliceDocument } from './body.ts'

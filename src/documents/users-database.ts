@@ -5,7 +5,7 @@
 import { CouchError } from '../core/errors.ts'
 import { isDesignId, userNameOf } from '../core/ids.ts'
 import type { Rules, SecurityObject, UserCtx } from '../core/types.ts'
-import type { Branch } from '../revisions/branch-set.ts'
+import type { Branch } from '../revisions/branch.ts'
 import type { DatabaseStore, DocState, StoredAttachment, StoredRevision } from '../storage/engine.ts'
 import type { VersionedStore } from '../storage/history-store.ts'
 import { AUTH_DESIGN_BODY, AUTH_DESIGN_ID } from './auth-design.ts'

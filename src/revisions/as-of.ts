@@ -5,7 +5,7 @@
  * A version is a leaf from when it is stored until it is superseded. Rows of superseded versions leave the store after
  * some time; what may be missing for that reason is told, and never guessed.
  */
-import { type Branch, knows, winner } from './branch-set.ts'
+import { type Branch, knows, winner } from './branch.ts'
 import { formatRev, parseRev } from './rev.ts'
 
 /** A stored version, and when it was a leaf; times are in ms since 1970. */

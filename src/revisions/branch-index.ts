@@ -5,7 +5,7 @@
  * Leaves are in a table at once. Of inner revisions a generation gets its table when it is first asked for, so that of
  * each ancestry one id is decoded.
  */
-import { type Branch, endsIn, idAt, knows, oldestOf } from './branch-set.ts'
+import { type Branch, endsIn, idAt, knows, oldestOf } from './branch.ts'
 import type { Rev } from './rev.ts'
 
 /** Up to so many branches are asked one by one, which takes less time than the tables. */

@@ -16,7 +16,7 @@
  * The shortcuts leave other branches as they are, also where `revsLimit` has changed since these were cut.
  */
 import { CouchError } from '../core/errors.ts'
-import { type Branch, endsIn, makeBranch } from './branch-set.ts'
+import { type Branch, endsIn, makeBranch } from './branch.ts'
 
 export interface MergeResult {
   /** In no order that means anything; those that stayed the same are the objects given to `merge`. */

@@ -1,5 +1,5 @@
+import { type Branch, leafRev, sortLeaves } from './branch.ts'
 import { isKnown } from './branch-index.ts'
-import { type Branch, leafRev, sortLeaves } from './branch-set.ts'
 import { formatRev, type Rev } from './rev.ts'
 
 export interface MissingRevs {

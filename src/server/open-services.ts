@@ -2,20 +2,27 @@
 import { mkdir, readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { FastifyInstance } from 'fastify'
+import type { Logger } from 'pino'
+import type { Accounts } from '../auth/accounts.ts'
+import { adminAccounts } from '../auth/admins.ts'
 import { CredentialChecker, loginGuard } from '../auth/credentials.ts'
+import { HashUpgrades } from '../auth/hash-upgrades.ts'
+import { PerUserDatabases, type PerUserOptions } from '../auth/peruser.ts'
 import { defaultPolicy } from '../auth/policy.ts'
 import { tokenLimitsOf } from '../auth/token-record.ts'
 import { openTokens, runningTokenMaker, type Tokens } from '../auth/tokens.ts'
-import { openUsers } from '../auth/users.ts'
+import { combinedAccounts, usersAccounts } from '../auth/users.ts'
 import { backupCollector, backupFact } from '../backup/backup-health.ts'
 import { Backups } from '../backup/backups.ts'
 import { backupsFolder, localRestoreControl } from '../backup/restore.ts'
 import { startSweeping, startUpgradeCopyCleanup } from '../backup/upgrade-copies.ts'
-import { freeSpaceFloor, settingsOf } from '../config/settings.ts'
+import type { Config } from '../config/config.ts'
+import { freeSpaceFloor, hashingOf, settingsOf } from '../config/settings.ts'
 import { StartError } from '../config/start-error.ts'
 import { setteeVersion } from '../config/version.ts'
 import { localControlCommands } from '../control/control-commands.ts'
 import { serveControl } from '../control/control-server.ts'
+import { CouchError } from '../core/errors.ts'
 import { type Hosted, openHosted } from '../hosted/hosted.ts'
 import type { Services } from '../http/services.ts'
 import { incarnationsIn, openAlarms } from '../metrics/alarms.ts'
@@ -215,4 +222,57 @@ export async function serveCommands(
     rewinds.close()
     await backups.close()
   })
+}
+
+interface OpenedUsers {
+  readonly accounts: Accounts
+  readonly upgrades: HashUpgrades
+  /** Call it before the databases are closed. */
+  close(): Promise<void>
+}
+
+interface OpenUsersOptions {
+  readonly config: Config
+  readonly databases: Databases
+  /** Makes and deletes users' own databases. */
+  readonly registry: PerUserOptions['registry']
+  readonly logger: Pick<Logger, 'error' | 'warn'>
+}
+
+/**
+ * Makes `_users` if it is missing, follows it, and runs `couch_peruser`.
+ * @throws the error that keeps `_users` from being made, except for a full disk
+ */
+async function openUsers({ config, databases, registry, logger }: OpenUsersOptions): Promise<OpenedUsers> {
+  await databases.create(databases.usersDatabase).catch((error: unknown) => {
+    // On a full disk an admin must still be able to start the server and free space.
+    const code = error instanceof CouchError ? error.code : null
+    if (code === 'insufficient_storage')
+      logger.error({ err: error }, 'cannot create the database of accounts')
+    else if (code !== 'file_exists') throw error
+  })
+  const hashing = () => hashingOf(config)
+  const users = usersAccounts(databases, { hashing })
+  const upgrades = new HashUpgrades({
+    databases,
+    isOn: () => config.boolean('chttpd_auth', 'upgrade_hash_on_auth'),
+    hashing,
+    onFault: (fault) => logger.warn({ err: fault }, 'could not replace the weak password hash of a user'),
+  })
+  const perUser = new PerUserDatabases({
+    databases,
+    registry,
+    config,
+    onFault: (fault, user) =>
+      logger.warn({ err: fault, user }, 'couch_peruser failed for a user, or for now'),
+  })
+  perUser.start()
+  return {
+    accounts: combinedAccounts(adminAccounts(config), users),
+    upgrades,
+    close: async () => {
+      users.close()
+      await perUser.close()
+    },
+  }
 }

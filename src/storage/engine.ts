@@ -13,7 +13,7 @@
  *   `internal_server_error`.
  */
 import type { SecurityObject } from '../core/types.ts'
-import type { Branch } from '../revisions/branch-set.ts'
+import type { Branch } from '../revisions/branch.ts'
 import type { Epochs } from './sequence.ts'
 import type { CompactOptions, GarbageCounts, StoreSizes } from './upkeep.ts'
 

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
-import { type Branch, leafRev, makeBranch, winner } from '../../src/revisions/branch-set.ts'
+import { type Branch, leafRev, makeBranch, winner } from '../../src/revisions/branch.ts'
 import { extend, merge } from '../../src/revisions/merge.ts'
 import { parseRev } from '../../src/revisions/rev.ts'
 import { localSandbox } from '../helpers/local-sandbox.ts'

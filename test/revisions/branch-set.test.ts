@@ -1,11 +1,13 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { isKnown, leavesBelow } from '../../src/revisions/branch-index.ts'
 import {
+  ancestryId,
+  ancestryLength,
   type Branch,
-  BranchSet,
   conflicts,
+  decodeAncestry,
   deletedConflicts,
+  encodeAncestry,
   knows,
   type Leaf,
   leafRev,
@@ -13,16 +15,12 @@ import {
   parseRevisions,
   sortLeaves,
   winner,
-} from '../../src/revisions/branch-set.ts'
+} from '../../src/revisions/branch.ts'
+import { isKnown, leavesBelow } from '../../src/revisions/branch-index.ts'
+import { BranchSet } from '../../src/revisions/branch-set.ts'
 import { merge } from '../../src/revisions/merge.ts'
 import { missingRevs } from '../../src/revisions/missing.ts'
-import {
-  ancestryId,
-  ancestryLength,
-  decodeAncestry,
-  encodeAncestry,
-  parseRev,
-} from '../../src/revisions/rev.ts'
+import { parseRev } from '../../src/revisions/rev.ts'
 import { branch, branches, lazily, show } from './helpers.ts'
 import { arrivals, path, toBranch, worlds } from './histories.ts'
 

@@ -1,4 +1,5 @@
-import { type Branch, BranchSet, leafRev, makeBranch, sortLeaves } from '../../src/revisions/branch-set.ts'
+import { type Branch, leafRev, makeBranch, sortLeaves } from '../../src/revisions/branch.ts'
+import { BranchSet } from '../../src/revisions/branch-set.ts'
 import type { MergeResult } from '../../src/revisions/merge.ts'
 
 /** A branch written as in architecture.md, "Branches": `4:f,d,c`, newest first; a `!` at the end marks a deleted leaf. */

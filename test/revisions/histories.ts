@@ -3,7 +3,7 @@
  * Replication shows of it what a server has: a revision with some of its ancestors, in any order.
  */
 import fc from 'fast-check'
-import { type Branch, makeBranch } from '../../src/revisions/branch-set.ts'
+import { type Branch, makeBranch } from '../../src/revisions/branch.ts'
 
 export interface Node {
   pos: number

@@ -1,6 +1,6 @@
 import t from 'tap'
+import { type Branch, conflicts, leafRev, winner } from '../../src/revisions/branch.ts'
 import { isKnown } from '../../src/revisions/branch-index.ts'
-import { type Branch, conflicts, leafRev, winner } from '../../src/revisions/branch-set.ts'
 import { extend, merge, stem } from '../../src/revisions/merge.ts'
 import { parseRev } from '../../src/revisions/rev.ts'
 import { branch, branches, lazily, show } from './helpers.ts'

@@ -7,7 +7,7 @@
  * deleted: otherwise one of them would become the winner.
  */
 import { type AsOf, asOf } from '../../revisions/as-of.ts'
-import { leafRev } from '../../revisions/branch-set.ts'
+import { leafRev } from '../../revisions/branch.ts'
 import { parseRev } from '../../revisions/rev.ts'
 import type { StoredAttachment } from '../../storage/engine.ts'
 import type { DocHistory, StoredVersion, StoreHorizon } from '../../storage/history-store.ts'

@@ -1,6 +1,5 @@
 /** Revisions as rows, and what hangs on them. No rule of CouchDB's is here: rows are read and written as decided. */
-import type { Branch } from '../../revisions/branch-set.ts'
-import { decodeAncestry, encodeAncestry } from '../../revisions/rev.ts'
+import { type Branch, decodeAncestry, encodeAncestry } from '../../revisions/branch.ts'
 import type { DocWrite, RevisionWrite, StoredAttachment, StoredRevision } from '../engine.ts'
 import type { Attachments, Blobs } from './blobs.ts'
 import type { Connection } from './connection.ts'

@@ -1,6 +1,11 @@
 /** A document as its rows show it; what is not asked for is not read. */
-import type { Ancestry, Branch } from '../../revisions/branch-set.ts'
-import { ancestryId, ancestryLength, decodeAncestry } from '../../revisions/rev.ts'
+import {
+  type Ancestry,
+  ancestryId,
+  ancestryLength,
+  type Branch,
+  decodeAncestry,
+} from '../../revisions/branch.ts'
 import type { DocState, StoredAttachment, StoredRevision } from '../engine.ts'
 
 /** The columns of a {@link DocRow}, in its order: of `doc` as d, and where they are asked for of the winner as r. */

@@ -1,7 +1,7 @@
 /** Writes that the conformance suite makes, and what it reads back. */
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
-import { leafRev } from '../../../src/revisions/branch-set.ts'
+import { leafRev } from '../../../src/revisions/branch.ts'
 import type {
   AttachmentWrite,
   DatabaseStore,

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import { CouchError } from '../../../src/core/errors.ts'
 import type { SecurityObject } from '../../../src/core/types.ts'
-import type { Branch } from '../../../src/revisions/branch-set.ts'
+import type { Branch } from '../../../src/revisions/branch.ts'
 import { parseRev } from '../../../src/revisions/rev.ts'
 import { isCheckpoint } from '../../../src/storage/checkpoints.ts'
 import type {
