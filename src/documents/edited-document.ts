@@ -3,7 +3,8 @@
  * the stored contents they have looked up. It bounds the work of one decision.
  */
 import { CouchError } from '../core/errors.ts'
-import { type BranchChange, BranchSet, bytesOf } from '../revisions/branch.ts'
+import { bytesOf } from '../revisions/branch.ts'
+import { type BranchChange, BranchSet } from '../revisions/branch-set.ts'
 import { formatRev } from '../revisions/rev.ts'
 import type { AttachmentWrite, DocState, StoredAttachment } from '../storage/engine.ts'
 import type { IncomingDoc } from './incoming-document.ts'
