@@ -1,5 +1,5 @@
 /**
- * The one table of everything that can go wrong on the wire: name -> status, `error`, default `reason`.
+ * Every error that a client can get: name -> status, `error`, default `reason`.
  * Sources: protocol.md 1.2; rows that CouchDB does not have are marked "ours". docs/errors.md lists the same
  * rows, and a test keeps the two equal.
  */
@@ -10,7 +10,7 @@ export const ERRORS = {
   document_not_object: [400, 'bad_request', 'Document must be a JSON object'],
   invalid_rev: [400, 'bad_request', 'Invalid rev format'],
   invalid_revs_list: [400, 'bad_request', 'Invalid list of revisions'],
-  bad_request: [400, 'bad_request', 'The request is not understood.'],
+  bad_request: [400, 'bad_request', 'The request is not valid.'],
   too_deep: [400, 'bad_request', 'JSON is nested deeper than 512 levels'], // ours
   invalid_url: [400, 'bad_request', 'invalid_url_encoding'],
   gzip_body: [400, 'bad_request', 'Request body is not properly gzipped.'],
@@ -19,15 +19,15 @@ export const ERRORS = {
   malformed_cookie: [400, 'bad_request', 'Malformed AuthSession cookie. Please clear your cookies.'],
   bad_token: [400, 'bad_request', 'Malformed authentication token'],
   json_string_expected: [400, 'bad_request', 'a JSON string expected'],
-  query_parse_error: [400, 'query_parse_error', 'A query parameter is not understood.'],
+  query_parse_error: [400, 'query_parse_error', 'A query parameter is not valid.'],
   illegal_database_name: [400, 'illegal_database_name', 'The database name is not legal.'],
   database_name_too_long: [400, 'database_name_too_long', 'At least one path segment is too long.'],
   illegal_docid: [400, 'illegal_docid', 'The document id is not legal.'],
   doc_validation: [400, 'doc_validation', 'The document is not valid.'],
   invalid_design_doc: [400, 'invalid_design_doc', 'The design document is not valid.'],
   compilation_error: [400, 'compilation_error', 'A function of the design document does not compile.'],
-  invalid_filter: [400, 'bad_request', 'The selector of the filter is not understood.'],
-  invalid_selector: [400, 'invalid_selector', 'The selector is not understood.'],
+  invalid_filter: [400, 'bad_request', 'The selector of the filter is not valid.'],
+  invalid_selector: [400, 'invalid_selector', 'The selector is not valid.'],
   invalid_selector_json: [400, 'invalid_selector_json', 'Selector must be a JSON object'],
   invalid_operator: [400, 'invalid_operator', 'Invalid operator'],
   not_supported: [400, 'not_supported', 'Unsupported operator'],
@@ -60,7 +60,7 @@ export const ERRORS = {
     'no_usable_index',
     'No index exists for this sort, try indexing by the sort fields.',
   ],
-  invalid_index: [400, 'invalid_index', 'The index that is asked for could not be found or is not suitable.'],
+  invalid_index: [400, 'invalid_index', 'The index that was requested does not exist or is not suitable.'],
   invalid_list_index_params: [
     400,
     'invalid_list_index_params',
@@ -80,22 +80,20 @@ export const ERRORS = {
   hosted_design: [
     403,
     'forbidden',
-    'This server takes no design documents, since it runs no functions of its users (hosted mode). ' +
-      'All other documents are stored.',
+    'This server does not accept design documents (hosted mode). All other documents are stored.',
   ], // ours
   hosted_attachment: [
     403,
     'forbidden',
-    'This server takes no attachments (hosted mode). ' +
-      'The document is stored when it is sent without them, and so are all others.',
+    'This server does not accept attachments (hosted mode). Send the document without them to store it.',
   ], // ours
   hosted_function: [
     403,
     'forbidden',
-    'This server runs no functions of design documents (hosted mode): it has no views, and of the filters of ' +
-      '_changes it has _doc_ids, _selector and _design.',
+    'This server runs no functions of design documents (hosted mode). ' +
+      'There are no views, and _changes accepts only the filters _doc_ids, _selector and _design.',
   ], // ours
-  too_many_leaves: [403, 'forbidden', 'The document has as many conflicting revisions as it may have.'], // ours
+  too_many_leaves: [403, 'forbidden', 'The document has too many conflicting revisions.'], // ours
   account_locked: [403, 'forbidden', 'Account is temporarily locked due to multiple authentication failures'],
   config_read_only: [403, 'forbidden', 'Config section blacklisted for modification over HTTP API.'],
   not_found: [404, 'not_found', 'missing'],
@@ -125,29 +123,29 @@ export const ERRORS = {
   internal_server_error: [
     500,
     'internal_server_error',
-    'Something went wrong on the server; its log has more.',
+    'Something went wrong on the server; the log has the details.',
   ],
   damaged_file: [
     500,
     'file_corruption',
-    'The file of this database is damaged: what it holds here cannot be read. Restore it from a backup; ' +
-      'all other databases are served.',
+    'The file of this database is damaged, and this part of it cannot be read. ' +
+      'Restore the database from a backup. All other databases still work.',
   ], // CouchDB's word, our reason
   disk_fault: [
     500,
     'disk_fault',
-    "The server's disk failed to read or write the file of this database; all other databases are served.",
+    "The server's disk failed to read or write the file of this database. All other databases still work.",
   ], // ours
   function_error: [500, 'unknown_error', 'A function of a design document failed.'],
-  function_timeout: [500, 'timeout', 'A function of a design document ran longer than it may.'], // ours
-  function_memory: [500, 'out_of_memory', 'A function of a design document took more memory than it may.'], // ours
+  function_timeout: [500, 'timeout', 'A function of a design document ran longer than allowed.'], // ours
+  function_memory: [500, 'out_of_memory', 'A function of a design document used more memory than allowed.'], // ours
   unavailable: [503, 'service_unavailable', 'The server is busy or stopping; try again.'],
   contended: [
     503,
     'service_unavailable',
     'The document changed too often while it was being written; try again.',
   ], // ours
-  view_too_large: [507, 'view_too_large', 'The rows of the view take more memory than they may.'], // ours
+  view_too_large: [507, 'view_too_large', 'The rows of the view need more memory than allowed.'], // ours
   insufficient_storage: [507, 'insufficient_storage', 'The disk is full.'],
 } as const satisfies Record<string, readonly [status: number, error: string, reason: string]>
 
@@ -160,8 +158,8 @@ interface ErrorBody {
 }
 
 /**
- * An error for the client. All layers throw only these; anything else that is thrown is a fault of settee and reaches
- * the client as `internal_server_error` without its text.
+ * An error for the client. All layers throw only these. Anything else that is thrown is a bug in settee, and the client
+ * gets `internal_server_error` without its text.
  */
 export class CouchError extends Error {
   readonly code: ErrorName

@@ -136,9 +136,9 @@ t.test('PouchDB: notes arrive, and what is refused is denied with its reason', a
   t.match(
     [...denied].sort((x, y) => (x.id < y.id ? -1 : 1)),
     [
-      { id: '_design/rules', error: 'forbidden', reason: /no design documents/ },
-      { id: '_design/views', error: 'forbidden', reason: /no design documents/ },
-      { id: 'pictured', error: 'forbidden', reason: /no attachments/ },
+      { id: '_design/rules', error: 'forbidden', reason: /accept design documents/ },
+      { id: '_design/views', error: 'forbidden', reason: /accept design documents/ },
+      { id: 'pictured', error: 'forbidden', reason: /accept attachments/ },
     ],
   )
   t.match(await phone.replicate.to(remote(address).db), { docs_read: 0 }, 'the checkpoint is behind them')

@@ -25,8 +25,8 @@ export async function hosted(t: Test, stage: Stage): Promise<void> {
   await page.getByText('Signed in as anna').waitFor()
   await page.getByText('2 things stay on this device').waitFor()
   const refusals = await page.locator('.refusals').innerText()
-  t.match(refusals, /Picture “cat\.png”\s+This server takes no attachments/)
-  t.match(refusals, /Design document “_design\/mobile”\s+This server takes no design documents/)
+  t.match(refusals, /Picture “cat\.png”\s+This server does not accept attachments/)
+  t.match(refusals, /Design document “_design\/mobile”\s+This server does not accept design documents/)
   await device.status('Up to date')
   t.same(
     (await stage.hosted.ids(DATABASE)).map((id) => id.split(':')[0]),
