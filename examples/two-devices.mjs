@@ -7,15 +7,15 @@ import memory from 'pouchdb-adapter-memory'
 PouchDB.plugin(memory)
 
 const address = process.argv[2] ?? JSON.parse(await text(process.stdin)).address
-// Each would be on a machine of its own; what they have is in memory, and gone when this ends.
+// Real devices would be separate machines. These two keep their notes in memory, until the program ends.
 const laptop = new PouchDB('laptop', { adapter: 'memory' })
 const phone = new PouchDB('phone', { adapter: 'memory' })
 
-// A live sync goes on by itself, over lost connections too.
+// A live sync continues by itself, even after lost connections.
 const live = { live: true, retry: true }
 const syncs = [laptop.sync(address, live), phone.sync(address, live)]
 
-/** Resolves with the note as soon as the device has it in this version. */
+/** Resolves with the note as soon as the device has this revision. */
 async function arrived(device, rev) {
   return new Promise((resolve) => {
     const feed = device.changes({ live: true, since: 0, include_docs: true }).on('change', ({ doc }) => {

@@ -1,8 +1,8 @@
 import { defineConfig, type Plugin } from 'vite'
 
 /**
- * What the built page may do: run its own scripts, show its own pictures and those out of its database, and talk to
- * the one server that its reader has chosen. So a note cannot make it load anything from elsewhere.
+ * What the built page may do: run its own scripts, show its own pictures and those from its database, and connect to
+ * the server that the user has chosen. So a note cannot load anything from other servers.
  */
 const POLICY = [
   "default-src 'none'",
@@ -18,7 +18,7 @@ function contentSecurityPolicy(): Plugin {
   const meta = { tag: 'meta', attrs: { 'http-equiv': 'Content-Security-Policy', content: POLICY } }
   return {
     name: 'content-security-policy',
-    // The development server puts scripts and styles into the page.
+    // The development server inserts scripts and styles into the page.
     apply: 'build',
     transformIndexHtml: () => [{ ...meta, injectTo: 'head-prepend' }],
   }
@@ -28,9 +28,9 @@ export default defineConfig({
   // It may be served from any folder.
   base: './',
   oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },
-  // PouchDB asks for Node's `global`.
+  // PouchDB uses Node's `global`.
   define: { global: 'globalThis' },
-  // The policy lets no `data:` in.
+  // The policy does not allow `data:` URLs.
   build: { target: 'es2022', assetsInlineLimit: 0 },
   server: { host: '127.0.0.1', port: 5173, strictPort: true },
   plugins: [contentSecurityPolicy()],

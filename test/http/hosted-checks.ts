@@ -56,7 +56,9 @@ async function checkRefused(t: Test, server: HostedServer, kind: string, refused
   const { title, method, path, ask, row } = refused
   const headers = { ...ask.headers, referer: `http://${server.host}/` }
   const answer = await server.call(method, DB + path, { ...ask, headers })
-  const reason = /design|tombstone/.test(kind) ? /accept design documents.* other/ : /accept attachments.* without/
+  const reason = /design|tombstone/.test(kind)
+    ? /accept design documents.* other/
+    : /accept attachments.* without/
   if (row === undefined) {
     t.match(answer, { status: 403, json: { error: 'forbidden', reason } }, title)
     return

@@ -1,4 +1,4 @@
-/** Signing in to the hosted server: once with the password, from then on with a token of this device's own. */
+/** Signs in to the hosted server: once with the password, then with a token for this device. */
 import type { Address } from '../../../src/core/address.ts'
 import type { HostedAccount } from './settings.ts'
 import { basicAuthorization } from './sync/remote.ts'
@@ -6,9 +6,9 @@ import { hostedAddress } from './sync/target.ts'
 
 export type SignedIn =
   | { readonly account: HostedAccount }
-  /** The server refuses, in words for a person. */
+  /** The server refused; a text for the user. */
   | { readonly refused: string }
-  /** It could not be asked; the address is what a diagnosis would look at. */
+  /** The server did not answer; the address is for a diagnosis. */
   | { readonly unheard: Address | null }
 
 interface Asked {
@@ -16,16 +16,16 @@ interface Asked {
   readonly body: { readonly reason?: string; readonly id?: string; readonly token?: string }
 }
 
-/** The name that settee gives to an account's own database: its bytes in hexadecimal (`couch_peruser`). */
+/** The name of an account's own database: `userdb-` and the bytes of the name in hexadecimal (`couch_peruser`). */
 export function databaseOf(name: string): string {
   const bytes = [...new TextEncoder().encode(name)]
   return `userdb-${bytes.map((byte) => byte.toString(16).padStart(2, '0')).join('')}`
 }
 
 /**
- * Makes the account's database, if it is not there, and a token for this device.
+ * Creates the account's database, if it does not exist, and a token for this device.
  * @param server `scheme://host:port`
- * @param device what the account's list of tokens shows; made unique here
+ * @param device the name in the account's list of tokens; a random suffix makes it unique
  */
 export async function signIn(
   server: string,
@@ -43,7 +43,7 @@ export async function signIn(
     asked(send, `${base}${path}`, { method, headers, ...(body && { body: JSON.stringify(body) }) })
   try {
     const made = await ask('PUT', `/${database}`)
-    // 412: it is there.
+    // 412: it exists.
     if (made.status !== 201 && made.status !== 412) return { refused: refusalOf(made) }
     const tokenName = `${device} ${Math.random().toString(36).slice(2, 6)}`
     const { status, body } = await ask('POST', '/_settee/tokens', { name: tokenName })
@@ -56,7 +56,7 @@ export async function signIn(
   }
 }
 
-/** Ends the device's token. The server may be out of reach: then the token stays in the account's list. */
+/** Revokes the device's token. If the server cannot be reached, the token stays in the account's list. */
 export async function signOut(account: HostedAccount, send: typeof fetch): Promise<void> {
   const found = hostedAddress(account.server, account.database, account.name, account.token)
   if (!('address' in found)) return
@@ -74,12 +74,12 @@ async function asked(send: typeof fetch, url: string, init: RequestInit): Promis
 }
 
 function refusalOf({ status, body }: Asked): string {
-  if (status === 401) return 'This name and password are not right.'
-  if (status === 429) return 'There were too many tries. Wait a little.'
-  return body.reason ?? `The server answers ${status}.`
+  if (status === 401) return 'The name or the password is wrong.'
+  if (status === 429) return 'There were too many attempts. Try again in a few minutes.'
+  return body.reason ?? `The server answered ${status}.`
 }
 
-/** A name for this device, as its browser tells it. */
+/** A name for this device, from its browser's user agent. */
 export function deviceName(userAgent: string): string {
   const browser = ['Firefox', 'Edg', 'Chrome', 'Safari'].find((name) => userAgent.includes(`${name}/`))
   const system = ['Android', 'iPhone', 'iPad', 'Windows', 'Mac', 'Linux'].find((name) =>

@@ -1,9 +1,9 @@
-/** What the sync has done, event by event, for a person who looks for a fault. No credentials come into it. */
+/** A log of sync events that helps to find problems. It contains no credentials. */
 import type { Address } from '../../../src/core/address.ts'
 import type { Shelf, SyncMode } from './settings.ts'
 import { Store, type Watched } from './store.ts'
 
-/** Events beyond these push out the oldest. */
+/** With more events, the oldest are dropped. */
 export const MOST_EVENTS = 5000
 
 export type SyncAct = 'start' | 'stop' | 'documents' | 'up to date' | 'denied' | 'error'
@@ -14,16 +14,16 @@ export interface SyncEvent {
   readonly mode: SyncMode
   readonly direction: 'push' | 'pull' | 'both'
   readonly act: SyncAct
-  /** Documents that travelled. */
+  /** Documents that were sent or received. */
   readonly docs: number
   readonly error: string | null
 }
 
 const KEY = 'notes.log'
-/** Between two writes, in milliseconds: all events are written each time. */
+/** The time between two writes, in milliseconds: each write stores all events. */
 const WRITE_MS = 1000
 
-/** The log of this device. While it is off nothing is noted, and what was is gone. */
+/** The log of this device. Turning it off deletes all events, and none are added while it is off. */
 export class SyncLog implements Watched<readonly SyncEvent[]> {
   readonly #shelf: Shelf
   readonly #events: Store<readonly SyncEvent[]>
@@ -60,7 +60,7 @@ export class SyncLog implements Watched<readonly SyncEvent[]> {
     this.#timer ??= setTimeout(() => this.write(), WRITE_MS)
   }
 
-  /** Writes what has not been written yet: the page is about to go. */
+  /** Writes unsaved events, before the page closes. */
   write(): void {
     clearTimeout(this.#timer)
     this.#timer = undefined
@@ -68,7 +68,7 @@ export class SyncLog implements Watched<readonly SyncEvent[]> {
     try {
       this.#shelf.setItem(KEY, JSON.stringify(this.value))
     } catch {
-      // The shelf is full. The events are still shown, and saved as a file.
+      // The storage is full. The events are still shown, and can be saved as a file.
     }
   }
 }
@@ -86,7 +86,7 @@ function isEvent(value: unknown): value is SyncEvent {
   return typeof value === 'object' && value !== null && typeof (value as SyncEvent).time === 'number'
 }
 
-/** @returns the log as the text of a file, a line for each event, columns apart by tabs */
+/** @returns the log as a text file: one line per event, with columns separated by tabs */
 export function logText(events: readonly SyncEvent[]): string {
   const head = ['time', 'mode', 'direction', 'event', 'documents', 'error'].join('\t')
   const rows = events.map(({ time, mode, direction, act, docs, error }) =>
@@ -96,12 +96,12 @@ export function logText(events: readonly SyncEvent[]): string {
 }
 
 const SHORTEST_SECRET = 3
-/** Characters of a text that are kept: who words it may have much to say. */
+/** The maximum length of a text in characters: texts from servers can be long. */
 const LONGEST_TEXT = 500
 
 /**
- * Takes the credentials out of a text that a server or a browser has worded: those of any address in it, and the name and
- * the password of this one however they are written.
+ * Removes credentials from a text of a server or a browser: those of any address in it, and the name and the password of
+ * this address in every encoding.
  */
 export function withoutCredentials(text: string, { username, password }: Partial<Address>): string {
   const secrets = [
@@ -116,7 +116,7 @@ export function withoutCredentials(text: string, { username, password }: Partial
     .slice(0, LONGEST_TEXT)
 }
 
-/** Short names stay: they may be any word. */
+/** Short names stay: they may be ordinary words. */
 function isName(word: string, username: string | undefined): boolean {
   return word === username && word.length >= SHORTEST_SECRET
 }

@@ -1,4 +1,4 @@
-/** Puts the app together. */
+/** Starts the app. */
 import PouchDB from 'pouchdb-browser'
 import { render } from 'preact'
 import type { Address } from '../../../src/core/address.ts'
@@ -66,7 +66,7 @@ function connect({ settings, syncer, log, hostedServer }: Services): void {
     log.turn(next.isLogging)
     if (!isSame) choose()
   })
-  // A choice holds for every window of the app.
+  // A setting holds for all windows of the app.
   addEventListener('storage', ({ key }) => {
     if (key === SETTINGS_KEY || key === null) settings.reread()
   })
@@ -95,11 +95,11 @@ async function start(): Promise<void> {
   }
 }
 
-/** A browser may refuse to keep anything, as some do in private windows. */
+/** Some browsers refuse to store anything in private windows. */
 function Unable({ reason }: { readonly reason: string }) {
   return (
     <main class="blank">
-      <p role="alert">This browser does not let the page keep notes: {reason || 'it does not say why'}</p>
+      <p role="alert">This browser does not let the page keep notes: {reason || 'the reason is not known'}</p>
     </main>
   )
 }

@@ -1,4 +1,4 @@
-/** PouchDB as far as this app calls it. It brings no types of its own. */
+/** The parts of PouchDB that this app uses. PouchDB has no types of its own. */
 
 export interface Doc {
   readonly _id: string
@@ -19,7 +19,7 @@ export interface Saved {
   readonly rev: string
 }
 
-/** What PouchDB rejects with, and what its events bring. */
+/** An error that PouchDB throws or sends in an event. */
 export interface PouchError {
   readonly status?: number
   readonly name?: string
@@ -34,7 +34,7 @@ export interface Change {
   readonly doc?: StoredDoc
 }
 
-/** What a batch of a replication has brought. */
+/** The result of one batch of a replication. */
 export interface Batch {
   readonly docs: readonly Doc[]
 }
@@ -53,7 +53,7 @@ export interface ReplicationEvents {
   paused: PouchError | undefined
   active: undefined
   denied: PouchError
-  /** A try has failed, and there will be another one. */
+  /** An attempt has failed, and another one will follow. */
   requestError: PouchError
   error: PouchError
   complete: unknown
@@ -72,7 +72,7 @@ export interface ReplicationOptions {
 }
 
 export interface PouchOptions {
-  /** Without asking whether the database is there, and without making it. */
+  /** Does not check whether the database exists, and does not create it. */
   readonly skip_setup?: boolean
   readonly auth?: { readonly username: string; readonly password: string }
   readonly fetch?: typeof fetch

@@ -1,4 +1,4 @@
-/** What a device remembers of its reader's choices. Each is written when it is made, the Address by Apply alone. */
+/** The settings of a device. Each is stored when the user changes it; the Address only by Apply. */
 import { type AddressResult, parseAddress } from '../../../src/core/address.ts'
 import { Store, type Watched } from './store.ts'
 
@@ -15,23 +15,23 @@ export const MODE_NAMES: Readonly<Record<SyncMode, string>> = {
 
 /** An account on the hosted server, as this device is signed in to it. */
 export interface HostedAccount {
-  /** `scheme://host:port` of the build that it signed in with: no other server is shown the token. */
+  /** `scheme://host:port` of the build at sign-in: no other server gets the token. */
   readonly server: string
   readonly name: string
   /** The account's own database. */
   readonly database: string
-  /** Let in instead of the password, which is not kept. */
+  /** Used in place of the password, which is not stored. */
   readonly token: string
   readonly tokenId: string
 }
 
 export interface Settings {
   readonly mode: SyncMode
-  /** As it was applied; empty before. It holds a password. */
+  /** The Address that the user applied, with its password; empty: none yet. */
   readonly address: string
-  /** Whether pictures stay away from this device. */
+  /** Whether this device leaves pictures out. */
   readonly isMobile: boolean
-  /** Whether what the sync does is noted. */
+  /** Whether sync events are logged. */
   readonly isLogging: boolean
   readonly account: HostedAccount | null
 }
@@ -58,7 +58,7 @@ export class SettingsKeeper implements Watched<Settings> {
   readonly #shelf: Shelf
   readonly #store: Store<Settings>
 
-  /** @param shelf where they are kept; what cannot be read there counts as not set */
+  /** @param shelf where they are stored; a value that cannot be read counts as not set */
   constructor(shelf: Shelf) {
     this.#shelf = shelf
     this.#store = new Store(readSettings(shelf.getItem(SETTINGS_KEY)))
@@ -76,7 +76,7 @@ export class SettingsKeeper implements Watched<Settings> {
     this.#keep({ mode })
   }
 
-  /** @returns what is wrong with it; then the Address that was there before stays */
+  /** @returns its faults; with a fault, the previous Address stays */
   applyAddress(text: string): AddressResult {
     const result = parseAddress(text.trim(), { mobile: this.value.isMobile })
     if (result.ok) this.#keep({ address: text.trim() })
@@ -99,7 +99,7 @@ export class SettingsKeeper implements Watched<Settings> {
     this.#keep({ account: null })
   }
 
-  /** Takes over what another page of the app, in another window, has written. */
+  /** Reads the settings again after another window of the app has changed them. */
   reread(): void {
     const next = readSettings(this.#shelf.getItem(SETTINGS_KEY))
     if (JSON.stringify(next) !== JSON.stringify(this.value)) this.#store.set(next)
@@ -108,16 +108,16 @@ export class SettingsKeeper implements Watched<Settings> {
   #keep(members: Partial<Settings>): void {
     const next = { ...this.value, ...members }
     try {
-      // First on the shelf: who hears of it may look there.
+      // Stored first, because a listener may read it there.
       this.#shelf.setItem(SETTINGS_KEY, JSON.stringify(next))
     } catch {
-      // The shelf is full. The choice counts all the same, as long as the page is there.
+      // The storage is full. The setting still holds as long as the page is open.
     }
     this.#store.set(next)
   }
 }
 
-/** @param text as it was kept; each member that is not as it should be is as by default */
+/** @param text the stored text; each invalid member gets its default */
 export function readSettings(text: string | null): Settings {
   const kept = membersOf(text)
   return {

@@ -1,11 +1,11 @@
-/** A value that others watch. */
+/** A value with subscribers. */
 export interface Watched<Value> {
   readonly value: Value
-  /** @returns ends it */
+  /** @returns a function that ends the subscription */
   subscribe(listener: (value: Value) => void): () => void
 }
 
-/** The owner's side of a {@link Watched}. */
+/** A {@link Watched} whose owner can change the value. */
 export class Store<Value> implements Watched<Value> {
   #value: Value
   readonly #listeners = new Set<(value: Value) => void>()

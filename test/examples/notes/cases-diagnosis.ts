@@ -75,18 +75,18 @@ export async function diagnosis(t: Test, stage: Stage): Promise<void> {
 
   const cases: readonly (readonly [code: string, address: string, ...says: RegExp[]])[] = [
     ['address', `http://anna:anna@127.0.0.1/examined`, /port/i],
-    ['refused', `http://127.0.0.1:${closed}/examined`, /Nobody answers at 127\.0\.0\.1/, /doctor http:/],
+    ['refused', `http://127.0.0.1:${closed}/examined`, /No server answers at 127\.0\.0\.1/, /doctor http:/],
     [
       'unreachable',
       `https://anna:anna@127.0.0.1:${untrusted}/examined`,
       /certificate/,
-      /not told which/,
+      /cannot find out which/,
       /doctor https:/,
     ],
     [
       'unreachable',
       `https://no-such-host.invalid:6984/examined`,
-      /leads nowhere/,
+      /does not exist/,
       /certificate/,
       /doctor https:/,
     ],
@@ -98,14 +98,14 @@ export async function diagnosis(t: Test, stage: Stage): Promise<void> {
       new RegExp(stage.origin),
     ],
     ['cors', `http://127.0.0.1:${plain}/examined`, /CORS/],
-    ['credentials', `http://eve:wrong@127.0.0.1:${port}/examined`, /401/, /not right/],
+    ['credentials', `http://eve:wrong@127.0.0.1:${port}/examined`, /401/, /is wrong/],
     ['credentials', `http://127.0.0.1:${port}/examined`, /401/, /no name and password/],
     ['rights', `http://eve:eve@127.0.0.1:${port}/examined`, /403/, /eve/, /_security/],
     ['no_database', `http://root:secret@127.0.0.1:${port}/nothing`, /404/, /-X PUT http/],
     [
       'buffered_feed',
       `http://anna:anna@127.0.0.1:${slow}/examined`,
-      /holds back/,
+      /buffers/,
       /proxy_buffering off/,
       /doctor/,
     ],
@@ -122,9 +122,9 @@ export async function diagnosis(t: Test, stage: Stage): Promise<void> {
   )
   await device.page.getByLabel('ADDRESS', { exact: true }).fill(`http://127.0.0.1:${late}/examined`)
   await device.page.getByRole('button', { name: 'Network diagnosis' }).click()
-  await device.page.getByText('Looking at the network').waitFor()
+  await device.page.getByText('Checking the network').waitFor()
   await device.page.getByLabel('ADDRESS', { exact: true }).fill(address)
-  await device.page.getByText('Looking at the network').waitFor({ state: 'detached' })
+  await device.page.getByText('Checking the network').waitFor({ state: 'detached' })
   t.equal(
     await device.page.locator('.diagnosis').count(),
     0,
@@ -140,7 +140,7 @@ export async function diagnosis(t: Test, stage: Stage): Promise<void> {
 
   await device.page.getByLabel('ADDRESS', { exact: true }).fill(address)
   await device.page.getByRole('button', { name: 'Network diagnosis' }).click()
-  await device.page.getByText('All is well').waitFor()
+  await device.page.getByText('Everything works').waitFor()
   t.same(await device.page.locator('.checks .is-wrong').count(), 0)
   const strange = device.sent.filter(({ url }) => !/^\/(?:(?:examined|nothing)(?:\/|$)|$)/.test(url.pathname))
   t.same(strange, [], 'only / and the database are asked')
@@ -200,7 +200,7 @@ export async function longLog(t: Test, stage: Stage): Promise<void> {
   await page.goto(`${device.origin}/#/preferences/logging`)
   await page.reload()
   const rows = page.locator('.events li')
-  await page.getByText('the last 500 are shown').waitFor()
+  await page.getByText('showing the last 500').waitFor()
   for (const shown of [500, 1000, count]) {
     await until(`${shown} are shown`, async () => (await rows.count()) === shown)
     if (shown < count) await page.getByRole('button', { name: 'Show older events' }).click()

@@ -20,10 +20,10 @@ export async function hosted(t: Test, stage: Stage): Promise<void> {
   await device.status('Up to date')
 
   await device.signIn('anna', 'wrong')
-  await page.getByText('This name and password are not right.').waitFor()
+  await page.getByText('The name or the password is wrong.').waitFor()
   await device.signIn('anna', 'anna')
   await page.getByText('Signed in as anna').waitFor()
-  await page.getByText('2 things stay on this device').waitFor()
+  await page.getByText('2 documents stay on this device').waitFor()
   const refusals = await page.locator('.refusals').innerText()
   t.match(refusals, /Picture “cat\.png”\s+This server does not accept attachments/)
   t.match(refusals, /Design document “_design\/mobile”\s+This server does not accept design documents/)
@@ -34,7 +34,7 @@ export async function hosted(t: Test, stage: Stage): Promise<void> {
     'the rest is there',
   )
   await page.reload()
-  await page.getByText('2 things stay on this device').waitFor()
+  await page.getByText('2 documents stay on this device').waitFor()
   t.pass('what was refused is known after a reload')
 
   const stored = (await page.evaluate('JSON.stringify(localStorage)')) as string
@@ -47,7 +47,7 @@ export async function hosted(t: Test, stage: Stage): Promise<void> {
   await page.reload()
   t.match(
     await device.finding('credentials'),
-    /does not let this device in any more \(401\).*Sign out, and sign in/s,
+    /no longer accepts this device \(401\).*Sign out, and sign in/s,
   )
   await page.getByRole('button', { name: 'Sign out' }).click()
   await device.signIn('anna', 'anna')

@@ -20,16 +20,16 @@ export type FindingCode =
   | 'buffered_feed'
   | 'refusal'
 
-/** One thing that is wrong, and how it is mended. */
+/** One problem, and how to fix it. */
 export interface Finding {
   readonly code: FindingCode
   readonly title: string
   readonly detail: string
-  /** What to type, without a password. */
+  /** The command to run, without a password. */
   readonly command?: string
 }
 
-/** What was looked at, in order, and what came of it. */
+/** One check and its result; checks run in order. */
 export interface Check {
   readonly name: string
   readonly state: 'fine' | 'wrong' | 'skipped'
@@ -37,6 +37,6 @@ export interface Check {
 
 export interface Diagnosis {
   readonly checks: readonly Check[]
-  /** null: all is well. */
+  /** null: everything works. */
   readonly finding: Finding | null
 }

@@ -1,35 +1,35 @@
-/** What the diagnosis asks a server, as the page that it is: facts alone, verdict.ts says what they mean. */
+/** The requests of the diagnosis, sent as a web page. They only collect facts; verdict.ts interprets them. */
 
 import type { Address } from '../../../../src/core/address.ts'
 import { MOBILE_DESIGN_ID } from '../../../../src/vaults/livesync.ts'
 import { headersOf } from '../sync/remote.ts'
 
-/** How a request ended, as far as a page may know. */
+/** How a request ended, as far as a page can know. */
 export type Answer =
   | {
       readonly kind: 'answer'
       readonly status: number
       readonly body: Readonly<Record<string, unknown>> | null
     }
-  /** The browser does not tell a page why. */
+  /** The browser does not give a page the cause. */
   | { readonly kind: 'failed' }
   | { readonly kind: 'late' }
 
 export interface Probes {
   readonly isOnline: boolean
-  /** Of the page: what the server must let in. */
+  /** The origin of the page, which the server must allow. */
   readonly origin: string
   /** `GET /{db}/` */
   readonly database: Answer
-  /** Whether `GET /` is answered at all when the page does not ask to read it; null: not tried. */
+  /** Whether `GET /` gets any answer when the page does not ask to read it; null: not tried. */
   readonly isThere: boolean | null
   /** `GET /{db}/_design/mobile`; null: not tried. */
   readonly design: Answer | null
-  /** A feed with a heartbeat of a second, until its first byte; `late`: none came in time. null: not tried. */
+  /** A feed with a heartbeat of 1 s, until its first byte; `late`: no byte came in time. null: not tried. */
   readonly feed: Answer | null
 }
 
-/** Where and how to ask. */
+/** What the probes need from the browser. */
 export interface Surroundings {
   readonly send: typeof fetch
   readonly isOnline: boolean
@@ -45,10 +45,10 @@ export interface ProbeOptions {
 }
 
 const ANSWER_MS = 15_000
-/** Of a feed that beats every second. */
+/** For a feed with a heartbeat every second. */
 const FEED_MS = 8_000
 
-/** Asks only `/` and what stands below the address' database. */
+/** Sends requests only to `/` and to paths of the address's database. */
 export async function probe(address: Address, around: Surroundings, options: ProbeOptions): Promise<Probes> {
   const { isOnline, origin } = around
   const headers = headersOf(address)
@@ -75,7 +75,7 @@ async function ask(around: Surroundings, url: string, headers: Record<string, st
   }
 }
 
-/** Without asking to read the answer, a page may send any server a plain request. */
+/** A page may send a plain request to any server if it does not ask to read the answer. */
 async function answers(around: Surroundings, url: string): Promise<boolean> {
   try {
     const signal = AbortSignal.any([around.signal, AbortSignal.timeout(ANSWER_MS)])

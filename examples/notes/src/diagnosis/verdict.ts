@@ -1,4 +1,4 @@
-/** What the facts of a diagnosis mean. Pure: one finding, the first that stands in the way. */
+/** Turns the probes of a diagnosis into one finding: the first problem that stops the sync. Pure. */
 import type { Address, AddressFault } from '../../../../src/core/address.ts'
 import type { Check, Diagnosis, Finding } from './finding.ts'
 import type { Answer, Probes } from './probes.ts'
@@ -29,14 +29,14 @@ const CHECKS = [
   'Live feed',
 ]
 
-/** What is wrong with a text that is no Address. */
+/** The diagnosis of a text that is not a valid Address. */
 export function addressVerdict(faults: readonly AddressFault[]): Diagnosis {
   return { checks: checksUpTo('Address', new Set()), finding: addressFinding(faults) }
 }
 
 /**
- * What stands in the way of a sync with an address, and what was looked at to find it.
- * @param isHosted whether the address was made by signing in, so that nobody has typed its parts
+ * The first problem that stops a sync with an address, and the checks that found it.
+ * @param isHosted whether signing in made the address, so that the user has not typed its parts
  */
 export function verdict(address: Address, probes: Probes, isHosted = false): Diagnosis {
   const [name, finding] = firstFault({ address, probes, isHosted }) ?? [null, null]
@@ -46,7 +46,7 @@ export function verdict(address: Address, probes: Probes, isHosted = false): Dia
   return { checks: checksUpTo(name, skipped), finding }
 }
 
-/** @param wrong the check that failed; null: none */
+/** @param wrong the check that failed; null: all passed */
 function checksUpTo(wrong: string | null, skipped: ReadonlySet<string>): readonly Check[] {
   const end = wrong === null ? CHECKS.length : CHECKS.indexOf(wrong)
   return CHECKS.map((name, at) => {
@@ -74,7 +74,7 @@ function firstFault(asked: Case): Fault | null {
   )
 }
 
-/** What can be wrong with any answer. */
+/** Problems that any answer can show. */
 function answerFault({ address, probes, isHosted }: Case, answer: Answer): Fault | null {
   if (answer.kind === 'late') return ['Connection', slow(address)]
   if (answer.kind === 'failed') {

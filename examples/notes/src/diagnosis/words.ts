@@ -1,4 +1,4 @@
-/** Each thing that can stand in the way of a sync, in words for a person: what it is, and how it is mended. Pure. */
+/** The findings that users see: for each cause that stops a sync, what is wrong and how to fix it. Pure. */
 import type { Address, AddressFault } from '../../../../src/core/address.ts'
 import { APP_ORIGINS } from '../../../../src/core/network.ts'
 import { MOBILE_DESIGN_ID, MOBILE_FILTER } from '../../../../src/vaults/livesync.ts'
@@ -7,10 +7,10 @@ import type { PouchError } from '../pouch.ts'
 import type { Finding } from './finding.ts'
 import type { Answer, Probes } from './probes.ts'
 
-/** Characters of what a server says. */
+/** Maximum length of a server's reason, in characters. */
 const MOST_WORDS = 500
 
-/** What is wrong with a text that is no Address, the first fault as the title. */
+/** What is wrong with a text that is not a valid Address; the first fault is the title. */
 export function addressFinding(faults: readonly AddressFault[]): Finding {
   const [first] = faults
   return {
@@ -23,130 +23,130 @@ export function addressFinding(faults: readonly AddressFault[]): Finding {
 }
 
 /**
- * What a server has said to a request of a sync, where its database can be read all the same.
- * @returns null for an error that is no server's word
+ * A server's answer to a failed request of a sync, when the database itself can be read.
+ * @returns null for an error that does not come from a server
  */
 export function refusalFinding(address: Address, { status, reason, message }: PouchError): Finding | null {
   if (status === undefined || status < 400) return null
   const words = withoutCredentials(String(reason ?? message ?? ''), address)
-  const detail = 'The database can be read, but not all that a sync needs is done.'
+  const detail = 'The app can read the database, but the server refuses something that the sync needs.'
   return {
     code: 'refusal',
-    title: `The server refuses a request of the sync (${status}).`,
+    title: `The server refused a request of the sync (${status}).`,
     detail: words === '' ? detail : `${detail} The server says: “${words}”`,
     command: doctor(address),
   }
 }
 
-/** What a page cannot tell apart is named together, but for what the address itself rules out. */
+/** Lists all causes that a page cannot tell apart, except those that the address itself rules out. */
 export function unheard(address: Address, { isOnline, origin }: Probes): Finding {
   const at = `${address.host}:${address.port}`
   if (!isOnline) {
     return {
       code: 'offline',
       title: 'This device is offline.',
-      detail: 'Your notes are kept here, and travel when the network is back.',
+      detail: 'Your notes stay on this device and sync when the network is back.',
     }
   }
   const isHere = isLoopback(address.host)
   if (address.scheme === 'http' && origin.startsWith('https:') && !isHere) {
     return {
       code: 'insecure',
-      title: 'A page that came over https may not talk to a server over http.',
-      detail: `Put the server behind TLS and use an https address (docs/proxy.md).`,
+      title: 'A page that was loaded over https cannot connect to a server over http.',
+      detail: `Give the server a certificate and use an https address (docs/proxy.md).`,
     }
   }
   const hasName = !isHere && !isNumeric(address.host)
   if (address.scheme === 'http' && !hasName) {
     return {
       code: 'refused',
-      title: `Nobody answers at ${at}.`,
+      title: `No server answers at ${at}.`,
       detail:
-        'The server is not running, listens on another port or on other addresses, or a firewall is in between. ' +
-        'Look whether the port is right, and whether the server is bound to more than 127.0.0.1.',
+        'The server may not be running, it may listen on another port or address, or a firewall may block it. ' +
+        'Check the port, and whether the server listens on more than 127.0.0.1.',
       command: doctor(address),
     }
   }
   const causes = [
-    ...(hasName ? [`the name ${address.host} leads nowhere`] : []),
-    ...(address.scheme === 'https' ? ['this device does not trust its certificate'] : []),
-    `nobody listens on port ${address.port}`,
+    ...(hasName ? [`the name ${address.host} does not exist`] : []),
+    ...(address.scheme === 'https' ? ['this device does not trust the certificate'] : []),
+    `nothing listens on port ${address.port}`,
   ]
   return {
     code: 'unreachable',
     title: `${at} cannot be reached.`,
     detail:
-      `Either ${causes.join(', or ')}. A web page is not told which of these it is. The doctor can tell: ` +
-      'run it where settee is installed, on any machine.',
+      `Either ${causes.join(', or ')}. A web page cannot find out which. The doctor can: ` +
+      'run it on any machine where settee is installed.',
     command: doctor(address),
   }
 }
 
-/** It was asked, and has said nothing. */
+/** No answer in time. */
 export function slow(address: Address): Finding {
   return {
     code: 'slow',
     title: `${address.host}:${address.port} does not answer in time.`,
-    detail: 'It was asked and said nothing for 15 seconds. A firewall may drop what is sent to this port.',
+    detail: 'There was no answer for 15 seconds. A firewall may block this port.',
     command: doctor(address),
   }
 }
 
-/** It answers, but not so that a page may read it. */
+/** The server answers, but the browser does not let the page read the answer. */
 export function cors(address: Address, origin: string): Finding {
   return {
     code: 'cors',
-    title: 'The server is there, but does not let pages of this app in (CORS).',
+    title: 'The server answers, but does not allow requests from this app (CORS).',
     detail:
-      `It answers, yet not so that a page of ${origin} may read it. An admin of the server adds this origin to ` +
-      '`cors/origins`; the value is the whole list, with commas between. A proxy in front must not add headers of its own.',
+      `Pages of ${origin} may not read its answers. Ask an admin of the server to add this origin to \`cors/origins\`. ` +
+      'The value is the whole list, separated by commas. A proxy in front must not add CORS headers itself.',
     command:
       `curl -u admin -X PUT ${serverOf(address)}/_node/_local/_config/cors/origins ` +
       `-d '"${[origin, ...APP_ORIGINS].join(',')}"'`,
   }
 }
 
-/** 401: nobody is named, or the name and the password do not fit. */
+/** 401: the credentials are missing or wrong. */
 export function credentials(address: Address, answer: Answer): Finding {
   const detail =
     address.username === undefined
       ? 'The Address has no name and password: https://name:password@host:port/database.'
-      : 'The name or the password in the Address is not right. Characters such as @ : / in it are percent-encoded: @ is %40.'
+      : 'The name or the password in the Address is wrong. Percent-encode characters such as @ : / in them: @ becomes %40.'
   return {
     code: 'credentials',
-    title: 'The server wants to know who you are (401).',
+    title: 'The server requires a valid name and password (401).',
     detail: said(detail, answer),
   }
 }
 
-/** What a token's end looks like: nobody has typed it. */
+/** 401 to a device token, which the user has not typed. */
 export function signedOut(answer: Answer): Finding {
   return {
     code: 'credentials',
-    title: 'The server does not let this device in any more (401).',
+    title: 'The server no longer accepts this device (401).',
     detail: said(
-      "This device's token has been revoked or has run out. Sign out, and sign in again; your notes stay here.",
+      "This device's token was revoked or has expired. Sign out, and sign in again. Your notes stay on this device.",
       answer,
     ),
   }
 }
 
-/** 403: the account is known, and not let in; or locked. */
+/** 403: the account exists, but is not allowed in; or it is locked. */
 export function rights(
   { username = 'This account', database }: Address,
   answer: Answer,
   isHosted: boolean,
 ): Finding {
   if (/temporarily locked/.test(reasonOf(answer))) {
-    const detail = 'There were too many tries with a wrong password. Wait some minutes, then try again.'
-    return { code: 'locked', title: `${username} is locked for a while (403).`, detail }
+    const detail = 'There were too many attempts with a wrong password. Wait a few minutes, then try again.'
+    return { code: 'locked', title: `${username} is temporarily locked (403).`, detail }
   }
   const detail = isHosted
     ? `The server knows ${username}, but does not let the account use its database.`
-    : `The server knows ${username}, who may not read ${database}. An admin of the database adds the account to its members (${database}/_security).`
+    : `The server knows ${username}, but the account may not read ${database}. Ask an admin of the database to add it to the members (${database}/_security).`
   return {
     code: 'rights',
-    title: `${username} is not let into ${database} (403).`,
+    title: `${username} has no access to ${database} (403).`,
     detail: said(detail, answer),
   }
 }
@@ -155,8 +155,8 @@ export function rights(
 export function busy(answer: Answer): Finding {
   return {
     code: 'busy',
-    title: 'The server asks to wait (429).',
-    detail: said('More is asked of it than it does at a time. It is tried again by itself.', answer),
+    title: 'The server is busy (429).',
+    detail: said('It has too many requests. The app tries again by itself.', answer),
   }
 }
 
@@ -165,19 +165,20 @@ export function noDatabase(address: Address, isHosted: boolean): Finding {
   if (isHosted) {
     return {
       code: 'no_database',
-      title: "The account's database is not there any more (404).",
-      detail: 'Sign out, and sign in again: that makes it anew, and your notes go there from this device.',
+      title: "The account's database no longer exists (404).",
+      detail:
+        'Sign out, and sign in again. That creates the database again, and this device sends its notes there.',
     }
   }
   return {
     code: 'no_database',
-    title: `There is no database ${address.database} on this server (404).`,
-    detail: 'Look at the last part of the Address, or have an admin make the database.',
+    title: `The server has no database ${address.database} (404).`,
+    detail: 'Check the last part of the Address, or ask an admin to create the database.',
     command: `curl -u admin -X PUT ${address.url}`,
   }
 }
 
-/** @param there the design document as it is, so that the command leaves the rest of it alone */
+/** @param there the present design document, so that the command keeps the rest of it */
 export function noMobileFilter(address: Address, there: object, filters: object): Finding {
   const design = { ...there, filters: { ...filters, sync: MOBILE_FILTER } }
   const body = JSON.stringify(design).replaceAll("'", "'\\''")
@@ -185,18 +186,18 @@ export function noMobileFilter(address: Address, there: object, filters: object)
     code: 'no_mobile_filter',
     title: 'The database has no filter for mobile devices (_design/mobile).',
     detail:
-      'A mobile device syncs through it, so that pictures stay away. An admin of the database makes it once, with this command; the sync then goes on by itself.',
+      'Mobile devices need this filter to leave pictures out. Ask an admin of the database to create it with this command, once. The sync then continues by itself.',
     command: `curl -u admin -X PUT ${address.url}/${MOBILE_DESIGN_ID} -H 'Content-Type: application/json' -d '${body}'`,
   }
 }
 
-/** An answer that is no database's. */
+/** An answer that does not come from a database. */
 export function notCouch(address: Address, answer: Answer): Finding {
   const status = answer.kind === 'answer' ? answer.status : 0
   return {
     code: 'not_couchdb',
-    title: `What answers at ${address.host}:${address.port} is no CouchDB-compatible database.`,
-    detail: `Its answer (${status}) is not that of a database. Look at the port and at the path.`,
+    title: `The server at ${address.host}:${address.port} is not a CouchDB-compatible database.`,
+    detail: `A database would not answer this way (${status}). Check the port and the path.`,
     command: doctor(address),
   }
 }
@@ -206,36 +207,38 @@ export function server(address: Address, answer: Answer): Finding {
   const status = answer.kind === 'answer' ? answer.status : 0
   return {
     code: 'server',
-    title: `The server, or a proxy in front of it, answers ${status}.`,
+    title: `The server, or a proxy in front of it, answered ${status}.`,
     detail: said(
-      status === 502 || status === 504 ? 'The proxy does not reach the server.' : 'Its log says more.',
+      status === 502 || status === 504
+        ? 'The proxy cannot reach the server.'
+        : 'The log of the server has the details.',
       answer,
     ),
     command: doctor(address),
   }
 }
 
-/** Requests are answered, and a feed is not: something collects it. */
+/** Requests are answered, but the feed is not: a proxy buffers it. */
 export function buffered(address: Address): Finding {
   return {
     code: 'buffered_feed',
-    title: 'A proxy holds back the live feed.',
+    title: 'A proxy buffers the live feed.',
     detail:
-      'Requests are answered, but changes arrive late, since something in between collects what the server sends. ' +
-      'In nginx, the location of the server needs: proxy_buffering off; In Caddy, its reverse_proxy: flush_interval -1.',
+      'Requests are answered, but changes arrive late, because a proxy buffers what the server sends. ' +
+      'In nginx, add to the location of the server: proxy_buffering off; In Caddy, add to its reverse_proxy: flush_interval -1.',
     command: doctor(address),
   }
 }
 
-/** A feed that is refused, or ends before its first byte. */
+/** A feed that is refused, or that ends before its first byte. */
 export function noFeed(address: Address, answer: Answer): Finding {
   const end = answer.kind === 'answer' ? `is answered with ${answer.status}` : 'breaks off'
   return {
     code: 'feed',
     title: 'The live feed cannot be read.',
     detail:
-      `The database answers, but its feed of changes (${address.database}/_changes) ${end}. ` +
-      'A proxy may have a rule of its own for it: look there.',
+      `The database answers, but its changes feed (${address.database}/_changes) ${end}. ` +
+      'A proxy may have a separate rule for this path: check its configuration.',
     command: doctor(address),
   }
 }

@@ -1,8 +1,8 @@
-/** Revisions of a note that devices have written without knowing of each other. */
+/** Conflicting versions of a note, which devices have written independently. */
 import type { Doc, Pouch, PouchError, Saved } from '../pouch.ts'
 import { type Note, newId, noteOf } from './model.ts'
 
-/** @returns what there is of a note, the one that is shown first; one alone means no conflict */
+/** @returns all versions of a note, the one that is shown first; a single version means no conflict */
 export async function versionsOf(db: Pick<Pouch, 'get'>, id: string): Promise<readonly Note[]> {
   const winner = noteOf(await db.get(id, { conflicts: true }))
   const others = await Promise.all(winner.conflicts.map((rev) => db.get(id, { rev })))
@@ -10,9 +10,9 @@ export async function versionsOf(db: Pick<Pouch, 'get'>, id: string): Promise<re
 }
 
 /**
- * Resolves a conflict: one version stays, untouched, and the others go, on all devices. One that has been written on
- * meanwhile does not go: it is in conflict again.
- * @param versions all that there are
+ * Resolves a conflict: one version stays unchanged, and the others are removed from all devices. A version that was edited
+ * meanwhile is not removed: it is in conflict again.
+ * @param versions all versions of the note
  * @param kept one of them
  * @throws when the others could not be removed
  */
@@ -27,8 +27,8 @@ export async function keep(
 }
 
 /**
- * Resolves a conflict by making each other version a note of its own.
- * @throws when that could not be done; then every version is still there
+ * Resolves a conflict by making each other version a separate note.
+ * @throws when that failed; every version still exists then
  */
 export async function keepAll(db: Pick<Pouch, 'bulkDocs'>, versions: readonly Note[]): Promise<void> {
   const [winner, ...others] = versions
@@ -46,16 +46,16 @@ function throwFirst([failure]: readonly (Saved | PouchError)[]): void {
   if (failure !== undefined) throw failure
 }
 
-/** A line of a text, and whether the other text has it too. */
+/** A line of a text, and whether the other text has it, too. */
 export interface Line {
   readonly text: string
   readonly isCommon: boolean
 }
 
-/** Texts longer than this are not compared line by line, which takes the product of their lines. */
+/** Texts with more lines are not compared line by line: the cost is the product of both counts. */
 const MOST_LINES = 2000
 
-/** @returns both texts by lines, each marked whether it is part of their longest common subsequence */
+/** @returns the lines of both texts, each with a mark whether it is part of their longest common subsequence */
 export function compareLines(one: string, other: string): readonly [readonly Line[], readonly Line[]] {
   const a = one.split('\n')
   const b = other.split('\n')
@@ -80,7 +80,7 @@ function plain(lines: readonly string[]): readonly Line[] {
   return lines.map((text) => ({ text, isCommon: true }))
 }
 
-/** For each pair of places, how long the longest common subsequence of what follows is. */
+/** For each pair of positions, the length of the longest common subsequence of the lines that follow. */
 function commonLengths(a: readonly string[], b: readonly string[]): readonly Uint16Array[] {
   const rows = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1))
   for (let i = a.length - 1; i >= 0; i--) {

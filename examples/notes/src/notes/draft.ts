@@ -1,34 +1,34 @@
-/** A note under somebody's hands, saved as it is written. */
+/** A note that the user is editing, saved while the user types. */
 import type { Pouch, PouchError } from '../pouch.ts'
 import { Store, type Watched } from '../store.ts'
 import type { NoteText } from './library.ts'
 import type { Note } from './model.ts'
 
-/** Pause in the writing after which it is saved, in milliseconds. */
+/** The pause in typing after which the note is saved, in milliseconds. */
 const PAUSE_MS = 400
-/** After which it is saved though nobody pauses. */
+/** The time after which the note is saved without a pause, in milliseconds. */
 const LONGEST_MS = 2000
-/** After which it is tried again when it could not be saved. */
+/** The time until the next attempt after a failed save, in milliseconds. */
 const RETRY_MS = 5000
-/** Own revisions that are known again. */
+/** How many revisions of its own a draft remembers. */
 const MOST_PAST = 100
 
 /**
- * What is written goes onto the revision that it was written over. When another device's edit came in meanwhile, both
- * stay, as a conflict that somebody resolves; nothing is overwritten.
+ * An edit is saved as a successor of the revision that the user saw. If another device's edit arrived meanwhile, both
+ * stay as a conflict for the user to resolve; nothing is overwritten.
  */
 export class Draft {
   readonly #db: Pick<Pouch, 'put'>
   readonly #id: string
   #rev: string
-  /** Revisions that this draft has been through: the library tells of them late. */
+  /** Revisions that this draft has written, because the library reports them late. */
   #past: readonly string[] = []
   #createdAt: number
   #text: NoteText
   #unsaved: NoteText | null = null
   #saving: Promise<void> = Promise.resolve()
   #timer: ReturnType<typeof setTimeout> | undefined
-  /** When the oldest of what is not saved was written. */
+  /** The time of the oldest unsaved change. */
   #since: number | undefined
   readonly #fault = new Store<string | null>(null)
 
@@ -44,7 +44,7 @@ export class Draft {
     return this.#unsaved ?? this.#text
   }
 
-  /** Why it is not saved, in the database's words; null: nothing is in the way. */
+  /** The database's reason why the note is not saved; null: there is no problem. */
   get fault(): Watched<string | null> {
     return this.#fault
   }
@@ -57,9 +57,9 @@ export class Draft {
   }
 
   /**
-   * Another revision has come to this device.
-   * @returns whether the text has become that one's; not while there is something unsaved, nor while this one's own stands
-   * beside it in a conflict: a text does not turn into another one under somebody's hands
+   * Takes over a revision that has arrived on this device.
+   * @returns whether the draft now has its text; false while there are unsaved changes, or while this draft's own revision
+   * is in conflict with it, so that the text does not change while the user edits it
    */
   follow(note: Note): boolean {
     const isOwn = note.rev === this.#rev || this.#past.includes(note.rev)
@@ -70,14 +70,14 @@ export class Draft {
     return true
   }
 
-  /** Resolves when everything written so far is in the database, or could not be saved ({@link fault}). */
+  /** Resolves when all changes so far are in the database, or could not be saved ({@link fault}). */
   save(): Promise<void> {
     clearTimeout(this.#timer)
     this.#saving = this.#saving.then(() => this.#write())
     return this.#saving
   }
 
-  /** Forgets what is not saved. Resolves when nothing is being written any more. */
+  /** Drops unsaved changes. Resolves when no write is under way. */
   discard(): Promise<void> {
     clearTimeout(this.#timer)
     this.#unsaved = null
@@ -102,7 +102,7 @@ export class Draft {
       this.#fault.set(null)
     } catch (error) {
       const { reason, message } = error as PouchError
-      this.#fault.set(reason ?? message ?? 'The database of this device does not take it.')
+      this.#fault.set(reason ?? message ?? 'The database of this device refused the note.')
       if (this.#unsaved !== null) this.#saveIn(RETRY_MS)
     }
   }

@@ -1,9 +1,9 @@
-/** The notes of this device: what PouchDB holds, read once and followed from then on. */
+/** The notes of this device: the content of PouchDB, read once and kept current by its changes feed. */
 import type { Doc, Pouch, StoredDoc } from '../pouch.ts'
 import { Store, type Watched } from '../store.ts'
 import { EMPTY, type Notebook, newId, notebookOf, tagId } from './model.ts'
 
-/** What is written of a note by hand. */
+/** The members of a note that the user edits. */
 export interface NoteText {
   readonly title: string
   readonly body: string
@@ -11,10 +11,10 @@ export interface NoteText {
   readonly tags: readonly string[]
 }
 
-/** Pictures above this many bytes are not taken: they would be held in memory several times while they travel. */
+/** The maximum size of a picture in bytes: a sync holds several copies of a picture in memory. */
 export const LARGEST_PICTURE = 10_000_000
 const PICTURE_NAME = 'index'
-/** Between two tellings, in milliseconds: a replication brings thousands, and each has all lists made anew. */
+/** The time between two updates, in milliseconds: a replication brings thousands of changes, and each would rebuild all lists. */
 const PAUSE_MS = 100
 
 export class Library implements Watched<Notebook> {
@@ -36,7 +36,7 @@ export class Library implements Watched<Notebook> {
     return this.#notebook.subscribe(listener)
   }
 
-  /** Reads everything and follows it. Resolves when it is read. */
+  /** Reads everything, then follows changes. Resolves when everything is read. */
   async open(): Promise<void> {
     const { update_seq: since } = await this.db.info()
     const { rows } = await this.db.allDocs({ include_docs: true, conflicts: true })
@@ -73,7 +73,7 @@ export class Library implements Watched<Notebook> {
     return id
   }
 
-  /** @returns the id of the tag of this name, which may have been there */
+  /** @returns the id of the tag of this name, which may have existed before */
   async addTag(name: string): Promise<string> {
     const id = tagId(name)
     if (!this.#docs.has(id))
@@ -81,7 +81,7 @@ export class Library implements Watched<Notebook> {
     return id
   }
 
-  /** @throws Error in words for a person */
+  /** @throws Error with a text for the user */
   async addPicture(file: File): Promise<{ readonly id: string; readonly name: string }> {
     if (!file.type.startsWith('image/')) throw new Error(`${file.name} is not a picture.`)
     if (file.size > LARGEST_PICTURE) throw new Error(`${file.name} is larger than 10 MB.`)
@@ -103,7 +103,7 @@ export class Library implements Watched<Notebook> {
     return this.db.getAttachment(id, PICTURE_NAME)
   }
 
-  /** Removes a note, a book or a tag; notes of a book stay, in no book. Conflicting revisions go with it. */
+  /** Removes a note, a book or a tag with all conflicting revisions. The notes of a book stay, without a book. */
   async remove(id: string): Promise<void> {
     const { _rev, _conflicts = [] } = await this.db.get(id, { conflicts: true })
     const tombstones: Doc[] = [_rev, ..._conflicts].map((rev) => ({ _id: id, _rev: rev, _deleted: true }))

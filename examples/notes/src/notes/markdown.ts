@@ -1,8 +1,8 @@
-/** Markdown as a page may show it. Whatever is in a note, nothing of it runs, and nothing is loaded from elsewhere. */
+/** Turns Markdown into safe HTML. No script in a note runs, and nothing is loaded from other servers. */
 import DOMPurify from 'dompurify'
 import { Marked, type Tokens } from 'marked'
 
-/** Marks a picture that is a document of its own; its address is put in when its content has been read. */
+/** Marks a picture that is a separate document; its address is set when its content has been read. */
 export const PICTURE_ATTRIBUTE = 'data-picture'
 
 const marked = new Marked({
@@ -12,7 +12,7 @@ const marked = new Marked({
     image: ({ href, text }: Tokens.Image) => {
       if (href.startsWith('file:'))
         return `<img ${PICTURE_ATTRIBUTE}="${escaped(href)}" alt="${escaped(text)}">`
-      // Whoever serves a picture of elsewhere would learn when the note is read: it is a link until somebody wants it.
+      // The server of an external picture would learn when the note is read, so it becomes a link.
       return `<a href="${escaped(href)}">${escaped(text === '' ? href : text)}</a>`
     },
   },
@@ -31,7 +31,7 @@ DOMPurify.addHook('afterSanitizeAttributes', (node) => {
   if (node.nodeName === 'IMG' && !node.hasAttribute(PICTURE_ATTRIBUTE)) node.remove()
 })
 
-/** What a list ticks off, which has no words of its own. A field of another kind could ask for a password. */
+/** The checkbox of a task list gets a label. Other inputs are removed: they could ask for a password. */
 function tickBox(node: Element): void {
   if (node.getAttribute('type') !== 'checkbox') {
     node.remove()
@@ -41,7 +41,7 @@ function tickBox(node: Element): void {
   node.setAttribute('aria-label', node.hasAttribute('checked') ? 'Done' : 'To do')
 }
 
-/** What Markdown makes, and a little more that people write in it. Without classes and ids: they are the app's own. */
+/** The elements that Markdown makes, and a few more that people use. Classes and ids are reserved for the app. */
 const TAGS = [
   ...['h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'p', 'br', 'hr', 'blockquote', 'pre', 'ul', 'ol', 'li', 'input'],
   ...['dl', 'dt', 'dd', 'details', 'summary', 'table', 'thead', 'tbody', 'tfoot', 'tr', 'th', 'td'],
@@ -67,12 +67,12 @@ const TAGS = [
 ]
 const ATTRIBUTES = ['href', 'title', 'alt', 'type', 'checked', 'start', 'align', 'colspan', 'rowspan']
 
-/** @returns HTML that is safe to be put into the page */
+/** @returns HTML that is safe to insert into the page */
 export function htmlOf(markdown: string): string {
   return DOMPurify.sanitize(marked.parse(markdown, { async: false }), {
     ALLOWED_TAGS: TAGS,
     ALLOWED_ATTR: [...ATTRIBUTES, PICTURE_ATTRIBUTE],
-    // An id of a document is no address that anybody follows.
+    // The id of a document is not an address that a link may have.
     ADD_URI_SAFE_ATTR: [PICTURE_ATTRIBUTE],
     ALLOW_DATA_ATTR: false,
     ALLOW_ARIA_ATTR: false,

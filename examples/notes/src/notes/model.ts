@@ -1,4 +1,4 @@
-/** The records of a notebook. Each is a document of its own, whose id begins with what it is. Pure. */
+/** The documents of a notebook. The id of each begins with its kind. Pure. */
 import type { StoredDoc } from '../pouch.ts'
 
 export interface Note {
@@ -7,13 +7,13 @@ export interface Note {
   readonly title: string
   /** Markdown. */
   readonly body: string
-  /** Empty: in no book. */
+  /** Empty: the note is not in a book. */
   readonly bookId: string
   readonly tags: readonly string[]
   /** Milliseconds since 1970. */
   readonly createdAt: number
   readonly updatedAt: number
-  /** Revisions that other devices have written beside this one. */
+  /** The other conflicting revisions. */
   readonly conflicts: readonly string[]
 }
 
@@ -36,7 +36,7 @@ export interface Picture {
   readonly contentType: string
 }
 
-/** All that the app shows, in the order in which it shows it. */
+/** Everything that the app shows, in display order. */
 export interface Notebook {
   readonly notes: readonly Note[]
   readonly books: readonly Book[]
@@ -49,7 +49,7 @@ export const EMPTY: Notebook = { notes: [], books: [], tags: [], pictures: new M
 
 export type Kind = 'note' | 'book' | 'tag' | 'file'
 
-/** @returns an id that no other device comes upon; they sort by the time at which they were made */
+/** @returns an id that no other device makes; ids sort by the time at which they were made */
 export function newId(kind: Kind, now = Date.now()): string {
   const random = crypto.getRandomValues(new Uint8Array(6))
   const text = [...random].map((byte) => (byte % 36).toString(36)).join('')
@@ -57,8 +57,8 @@ export function newId(kind: Kind, now = Date.now()): string {
 }
 
 /**
- * The same tag made on two devices is one tag, so its id is its name. Without colons: a tag "profile: x" would have
- * `file:` in its id, and be left out by mobile devices.
+ * The id of a tag is its name, so that the same tag made on two devices is one tag. Colons are removed: a tag
+ * "profile: x" would have `file:` in its id, and mobile devices would leave it out.
  */
 export function tagId(name: string): string {
   return `tag:${name
@@ -67,7 +67,7 @@ export function tagId(name: string): string {
     .replace(/[\s:]+/g, '-')}`
 }
 
-/** @param docs what the database holds, tombstones left out; what is not of this app is passed over */
+/** @param docs all documents except tombstones; documents of other apps are ignored */
 export function notebookOf(docs: Iterable<StoredDoc>): Notebook {
   const notes: Note[] = []
   const books: Book[] = []
@@ -89,7 +89,7 @@ export function notebookOf(docs: Iterable<StoredDoc>): Notebook {
 
 const known = new WeakMap<StoredDoc, Note>()
 
-/** The same note for the same document: what shows it need not be made anew. */
+/** The same object for the same document, so that it is not rendered again. */
 function knownNoteOf(doc: StoredDoc): Note {
   const note = known.get(doc) ?? noteOf(doc)
   known.set(doc, note)
@@ -120,10 +120,10 @@ function textAt(doc: StoredDoc, member: string): string {
   return typeof value === 'string' ? value : ''
 }
 
-/** What Date can hold, in milliseconds on either side of 1970. */
+/** The range of Date, in milliseconds before and after 1970. */
 const LATEST = 8.64e15
 
-/** @returns 0 for what is no time: another app may have written the document */
+/** @returns 0 for an invalid time, since another app may have written the document */
 function timeAt(doc: StoredDoc, member: string): number {
   const value = doc[member]
   return typeof value === 'number' && Math.abs(value) <= LATEST ? value : 0
@@ -139,7 +139,7 @@ export type Shelf =
   | { readonly kind: 'conflicts' }
   | { readonly kind: 'book' | 'tag'; readonly id: string }
 
-/** @param search words of which each must be in a note's title or body */
+/** @param search words that must all be in a note's title or body */
 export function notesOn({ notes }: Notebook, shelf: Shelf, search: string): readonly Note[] {
   const words = search.toLowerCase().split(/\s+/).filter(Boolean)
   return notes.filter((note) => isOn(note, shelf) && words.every((word) => holds(note, word)))
@@ -157,7 +157,7 @@ function holds({ title, body }: Note, word: string): boolean {
 
 const EXCERPT = 120
 
-/** The beginning of a note's text, without what Markdown writes it with. */
+/** The beginning of a note's text without Markdown's characters. */
 export function excerptOf(body: string): string {
   return body
     .slice(0, EXCERPT * 4)

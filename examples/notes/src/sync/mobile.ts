@@ -1,18 +1,18 @@
-/** What a mobile device leaves to others: pictures, which are records of their own with `file:` in their ids. */
+/** What a mobile device does not sync: pictures, which are separate documents with `file:` in their ids. */
 import type { Doc, ReplicationOptions } from '../pouch.ts'
 import type { MobileWay } from './target.ts'
 
-/** The function of the design document that others' apps look for, too. */
+/** The filter function of the design document, by the name that other apps use, too. */
 export const MOBILE_FILTER = 'mobile/sync'
-/** The same for a server that has no design documents. */
+/** The same rule as a selector, for a server without design documents. */
 const MOBILE_SELECTOR = { _id: { $not: { $regex: 'file:' } } }
 
-/** What the function of the design document says, for a device that has none (vaults/livesync.ts of settee). */
+/** The same rule as a function on the device (vaults/livesync.ts of settee). */
 export function isForMobile(doc: Doc): boolean {
   return doc._id.indexOf('file:') === -1
 }
 
-/** What a replication is told so that no `file:` record travels, in either direction. */
+/** Options of a replication that leave out `file:` documents in both directions. */
 export function mobileOptions(
   way: MobileWay,
   direction: 'push' | 'pull',

@@ -1,6 +1,6 @@
 /**
- * Documents that a server has refused, by the server's word. A replication tries a document once, so what was refused is
- * remembered here, per database, over the end of the page.
+ * Documents that a server has refused, with its reasons. A replication tries each document only once, so refusals are
+ * stored per database, and are still known when the page is opened again.
  */
 import type { Shelf } from '../settings.ts'
 import { Store, type Watched } from '../store.ts'
@@ -11,9 +11,9 @@ export interface Refusal {
 }
 
 const KEY = 'notes.refusals'
-/** Of one database; more are counted as they come, and the oldest are forgotten. */
+/** Refusals per database; with more, the oldest are forgotten. */
 const MOST = 500
-/** Databases that are remembered. */
+/** Databases whose refusals are stored. */
 const MOST_TARGETS = 5
 
 type Kept = readonly (readonly [target: string, refusals: readonly Refusal[]])[]
@@ -29,7 +29,7 @@ export class Refusals implements Watched<readonly Refusal[]> {
     this.#kept = read(shelf.getItem(KEY))
   }
 
-  /** Those of the database that is synced with. */
+  /** The refusals of the database in use. */
   get value(): readonly Refusal[] {
     return this.#shown.value
   }
@@ -38,7 +38,7 @@ export class Refusals implements Watched<readonly Refusal[]> {
     return this.#shown.subscribe(listener)
   }
 
-  /** @param target names the database (`keyOf`); empty: none */
+  /** @param target the key of the database (`keyOf`); empty: no database */
   show(target: string): void {
     this.#target = target
     this.#shown.set(this.#kept.find(([name]) => name === target)?.[1] ?? [])
@@ -48,7 +48,7 @@ export class Refusals implements Watched<readonly Refusal[]> {
     this.#keep([...this.value.filter(({ id }) => id !== refusal.id), refusal].slice(-MOST))
   }
 
-  /** It was taken after all. */
+  /** Called for documents that the server has accepted after all. */
   remove(ids: ReadonlySet<string>): void {
     const rest = this.value.filter(({ id }) => !ids.has(id))
     if (rest.length < this.value.length) this.#keep(rest)
@@ -61,7 +61,7 @@ export class Refusals implements Watched<readonly Refusal[]> {
     try {
       this.#shelf.setItem(KEY, JSON.stringify(this.#kept))
     } catch {
-      // The shelf is full. They are shown as long as the page is there.
+      // The storage is full. The refusals are shown as long as the page is open.
     }
     this.#shown.set(refusals)
   }
@@ -83,7 +83,7 @@ function isKept(value: unknown): value is Kept[number] {
   )
 }
 
-/** How a person would name what was refused. */
+/** The user's word for a kind of document. */
 export function kindOf(id: string): string {
   if (id.startsWith('file:')) return 'Picture'
   if (id.startsWith('_design/')) return 'Design document'

@@ -1,21 +1,21 @@
-/** The other side of a sync, as PouchDB and the diagnosis ask it. */
+/** The server side of a sync, as PouchDB and the diagnosis use it. */
 import type { Address } from '../../../../src/core/address.ts'
 import type { PouchOptions } from '../pouch.ts'
 
-/** Stands for an IPv6 host, which PouchDB's reader of addresses does not know. */
+/** A placeholder for an IPv6 host, which PouchDB's URL parser does not support. */
 const STAND_IN = 'ipv6.invalid'
 
-/** Statuses of which a Response with a body cannot be made. */
+/** Statuses for which a Response cannot have a body. */
 const WITHOUT_BODY: ReadonlySet<number> = new Set([204, 205, 304])
 
-/** What PouchDB opens, and how its requests travel. */
+/** The URL that PouchDB opens, and the fetch function for its requests. */
 export interface Remote {
   readonly url: string
   readonly options: PouchOptions
 }
 
 /**
- * @param signal ends every request under way, the feed among them
+ * @param signal ends every request under way, including the feed
  * @param send the browser's fetch
  */
 export function remoteOf(address: Address, signal: AbortSignal, send: typeof fetch): Remote {
@@ -35,7 +35,7 @@ export function remoteOf(address: Address, signal: AbortSignal, send: typeof fet
           const answer = await send(isV6 ? text.replace(`${STAND_IN}:${address.port}`, authority) : text, {
             ...init,
             signal: AbortSignal.any(signals),
-            // The Address says who asks. Cookies would need more of the server's leave (`cors/credentials`).
+            // The Address has the credentials. Cookies would require `cors/credentials` on the server.
             credentials: 'omit',
           })
           const { status, statusText, headers } = answer
@@ -49,8 +49,8 @@ export function remoteOf(address: Address, signal: AbortSignal, send: typeof fet
 }
 
 /**
- * What is asked after the end has no answer, neither a good one nor a bad one: PouchDB leaves some failures unhandled. So
- * an answer is also read whole before it is handed on.
+ * Requests after the end never settle, because PouchDB leaves some rejections unhandled. For the same reason an answer is
+ * read completely before PouchDB gets it.
  */
 async function untilEnded(signal: AbortSignal, ask: () => Promise<Response>): Promise<Response> {
   const never = new Promise<never>(() => undefined)
@@ -64,12 +64,12 @@ async function untilEnded(signal: AbortSignal, ask: () => Promise<Response>): Pr
   }
 }
 
-/** The name and password of an Address; undefined: it has none. */
+/** The name and password of an Address; undefined if it has none. */
 export function credentialsOf({ username, password }: Address): PouchOptions['auth'] {
   return username === undefined ? undefined : { username, password: password ?? '' }
 }
 
-/** The header that goes with every request to an Address. */
+/** The header for every request to an Address. */
 export function headersOf(address: Address): Record<string, string> {
   const auth = credentialsOf(address)
   return auth ? { authorization: basicAuthorization(auth.username, auth.password) } : {}

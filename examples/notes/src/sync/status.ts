@@ -1,10 +1,10 @@
-/** What a sync tells of itself while it runs. */
+/** The status of a sync while it runs. */
 import type { Finding } from '../diagnosis/finding.ts'
 import type { Idle } from './target.ts'
 
 /**
- * `idle`: there is nothing to sync with; `connecting`: no answer yet; `syncing`: documents travel; `synced`: both sides
- * are alike; `waiting`: it did not work and is tried again by itself; `stopped`: only a person can help.
+ * `idle`: there is nothing to sync with; `connecting`: no answer yet; `syncing`: documents are being sent or received;
+ * `synced`: both sides are equal; `waiting`: an attempt failed and the next one will follow; `stopped`: the user must act.
  */
 export type Phase = 'idle' | 'connecting' | 'syncing' | 'synced' | 'waiting' | 'stopped'
 
@@ -15,7 +15,7 @@ export interface SyncStatus {
   /** Documents since this sync began. */
   readonly sent: number
   readonly received: number
-  /** What stands in the way; while it is being looked for, null. */
+  /** The problem; null while the diagnosis runs. */
   readonly finding: Finding | null
 }
 

@@ -1,6 +1,6 @@
 /**
- * Keeps the notes of this device and one database alike. There is one sync at a time: another target ends the one
- * before, requests under way included. The notes themselves are never touched by that.
+ * Syncs the notes of this device with one database. Only one sync runs at a time: a new target ends the previous sync and
+ * its requests under way. The notes themselves do not change.
  */
 import type { Diagnosis, FindingCode } from '../diagnosis/finding.ts'
 import { refusalFinding } from '../diagnosis/words.ts'
@@ -20,15 +20,15 @@ export interface SyncerOptions {
   readonly open: (url: string, options: PouchOptions) => Pouch
   readonly send: typeof fetch
   readonly refusals: Refusals
-  /** Takes what happens. */
+  /** Receives each event. */
   readonly note: (event: SyncEvent) => void
-  /** Finds out what stands in the way, when something does. */
+  /** Finds the problem after a failure. */
   readonly diagnose: (target: Target, signal: AbortSignal) => Promise<Diagnosis>
 }
 
 const FIRST_DELAY_MS = 1000
 const LONGEST_DELAY_MS = 30_000
-/** What does not mend itself: to try it again and again would lock the account out. */
+/** Problems that do not go away by themselves. Repeated attempts would lock the account. */
 const FINAL: ReadonlySet<FindingCode> = new Set(['credentials', 'rights', 'locked', 'insecure'])
 
 /** @returns milliseconds until the next try */
@@ -54,7 +54,7 @@ export class Syncer implements Watched<SyncStatus> {
     return this.#status.subscribe(listener)
   }
 
-  /** Ends the sync that runs, and begins the one that is chosen. */
+  /** Ends the running sync and starts the chosen one. */
   choose(choice: Choice): void {
     this.#choice = choice
     this.#run?.end()
@@ -68,12 +68,12 @@ export class Syncer implements Watched<SyncStatus> {
     this.#run = new Run(choice.target, this.#options, this.#status)
   }
 
-  /** The same once more, at once: somebody has mended something, or the network is back. */
+  /** Starts the same sync again at once: the user has fixed something, or the network is back. */
   again(): void {
     if (this.#choice !== null) this.choose(this.#choice)
   }
 
-  /** Whether there is something to gain by {@link again}. */
+  /** Whether {@link again} may help. */
   get isHeldUp(): boolean {
     return this.value.phase === 'waiting' || this.value.phase === 'stopped'
   }
@@ -87,7 +87,7 @@ class Run {
   readonly #ended = new AbortController()
   #remote: Pouch | null = null
   #replications: readonly Replication[] = []
-  /** Directions in which all that there is has travelled. */
+  /** Directions in which everything has been sent or received. */
   readonly #done = new Set<Direction>()
   readonly #failed = new Set<Direction>()
   #isLooking = false
@@ -101,9 +101,9 @@ class Run {
   }
 
   /**
-   * One look before anything travels: a wrong password then is one failed login, where PouchDB would make half a dozen
-   * and have the account locked out, and a mobile device without its filter does not begin by sending.
-   * @param delay milliseconds until the next look, if this one finds something that may mend itself
+   * One diagnosis before the sync starts. A wrong password then causes one failed login; PouchDB would make about six, and
+   * the account would be locked. A mobile device without its filter sends nothing.
+   * @param delay milliseconds until the next diagnosis, if this one finds a problem that may go away by itself
    */
   async #begin(delay: number): Promise<void> {
     const { signal } = this.#ended
@@ -196,7 +196,7 @@ class Run {
     this.#note('documents', direction, ids.length)
     const { sent, received } = this.#status.value
     if (direction === 'push') {
-      // Without what was refused: PouchDB names what the server has taken.
+      // PouchDB lists the documents that the server accepted, without the refused ones.
       this.#options.refusals.remove(new Set(ids))
       this.#status.update({ sent: sent + ids.length })
     } else {
@@ -241,8 +241,8 @@ class Run {
   }
 
   /**
-   * One look for each try that goes wrong, however many requests do: what stands in the way may become another thing. Where
-   * the database itself answers well, it is what the server has said to the request.
+   * One diagnosis per failed attempt, however many requests failed, because the problem may have changed. If the database
+   * itself answers normally, the finding is the server's answer to the request.
    */
   async #look(error: PouchError): Promise<void> {
     if (this.#isLooking) return

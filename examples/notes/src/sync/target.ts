@@ -1,10 +1,10 @@
-/** What the settings mean: with which database to sync, or why with none. Pure. */
+/** Derives from the settings which database to sync with, or why there is none. Pure. */
 import { type Address, type AddressFault, formatAddress, parseAddress } from '../../../../src/core/address.ts'
 import type { Settings, SyncMode } from '../settings.ts'
 
 /**
- * How `file:` records are kept away from this device: by the filter of the server's design document, by a selector
- * where the server has no design documents, or not at all.
+ * How `file:` documents are left out: with the filter of the server's design document, with a selector if the server has
+ * no design documents, or not at all.
  */
 export type MobileWay = 'filter' | 'selector' | 'none'
 
@@ -22,7 +22,7 @@ export type Idle =
 
 export type Choice = { readonly target: Target } | { readonly idle: Idle }
 
-/** @param hostedServer `scheme://host:port`, of the build; empty: it names none */
+/** @param hostedServer `scheme://host:port` from the build; empty: the build names none */
 export function choiceOf(settings: Settings, hostedServer: string): Choice {
   if (settings.mode === 'off') return { idle: { reason: 'off' } }
   return settings.mode === 'hosted' ? hosted(settings, hostedServer) : advanced(settings)
@@ -56,7 +56,7 @@ export function hostedAddress(
   return result.ok ? { address: result.address } : { faults: result.faults }
 }
 
-/** The same for the same database, whoever asks; without credentials. */
+/** A key that is equal for the same database, whatever the credentials; it contains none. */
 export function keyOf({ mode, address }: Target): string {
   return `${mode} ${address.url}`
 }

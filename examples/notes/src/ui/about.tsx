@@ -25,12 +25,12 @@ export function About() {
       <section class="card">
         <h2>An example of settee</h2>
         <p>
-          Notes are kept in this browser by PouchDB, and work without a network. What you choose under
-          Synchronization decides where they travel to; changing it, or signing out, removes none of them.
+          PouchDB keeps your notes in this browser, so they work without a network. Under Synchronization you
+          choose where to sync them. Changing that, or signing out, does not remove any notes.
         </p>
         <p>
-          The applied Address, with its password, and the token of the hosted server are kept in this
-          browser's storage for this page, as readable as the notes beside them.
+          This browser's storage for this page also holds the Address with its password and the token of the
+          hosted server. Anyone who can read the notes there can read these, too.
         </p>
       </section>
     </>

@@ -5,17 +5,17 @@ import { addressVerdict } from '../diagnosis/verdict.ts'
 import { DiagnosisView } from './diagnosis-view.tsx'
 import { useServices, useWatched } from './services.ts'
 
-/** The Address of a server of one's own. It counts once it is applied. */
+/** The Address of the user's own server. It takes effect when it is applied. */
 export function AdvancedPanel() {
   const { settings, diagnose } = useServices()
   const { address: applied, isMobile } = useWatched(settings)
   const [text, setText] = useState(applied)
-  // Another window of the app may apply one, too.
+  // Another window of the app may apply an Address, too.
   useEffect(() => setText(applied), [applied])
   const [diagnosis, setDiagnosis] = useState<Diagnosis | 'running' | null>(null)
   const isApplied = text.trim() === applied
   const running = useRef(new AbortController())
-  // What was asked of another address is not shown for this one.
+  // A diagnosis of another address is not shown for this one.
   const show = (next: Diagnosis | 'running' | null) => {
     running.current.abort()
     setDiagnosis(next)
@@ -44,7 +44,7 @@ export function AdvancedPanel() {
     >
       <p class="notice">
         <span>
-          <strong>You are the operator of this server.</strong> Protecting it is your job: TLS, passwords,
+          <strong>You are the operator of this server.</strong> You are responsible for TLS, passwords,
           updates and backups. This app only syncs with the database that you name.
         </span>
       </p>
@@ -83,6 +83,6 @@ export function AdvancedPanel() {
 }
 
 function hintOf(applied: string, isApplied: boolean): string {
-  if (applied === '') return 'The port is always given, also 443 and 80.'
-  return isApplied ? 'Applied.' : 'Changed, and not applied yet.'
+  if (applied === '') return 'The port is required, even if it is 443 or 80.'
+  return isApplied ? 'Applied.' : 'Changed, but not applied yet.'
 }

@@ -11,7 +11,7 @@ export function App() {
   useEffect(() => {
     if (!isMenuOpen) return undefined
     document.querySelector<HTMLElement>('.sidebar a')?.focus()
-    // Where it was opened, if that is still on the page.
+    // The focus returns to the button that opened the menu, if it is still on the page.
     return () => document.querySelector<HTMLElement>('.menu-button')?.focus()
   }, [isMenuOpen])
   // A choice in the menu closes it.

@@ -6,7 +6,7 @@ import { go, hashOf } from './route.ts'
 import { useServices, useWatched } from './services.ts'
 import { momentOf } from './times.ts'
 
-/** The versions of a note side by side, one of which, or all, are to be kept. */
+/** Shows the versions of a note side by side. The user keeps one or all of them. */
 export function ConflictView({ noteId }: { readonly noteId: string }) {
   const { library } = useServices()
   const notebook = useWatched(library)
@@ -17,12 +17,12 @@ export function ConflictView({ noteId }: { readonly noteId: string }) {
   const [fault, setFault] = useState('')
   const state = known === undefined ? null : [known.rev, ...known.conflicts].join(' ')
   const back = () => go({ screen: 'notes', shelf: { kind: 'all' }, note: noteId })
-  // Read anew when the revisions are others.
+  // Read again when the revisions change.
   useEffect(() => {
     let isGone = false
     if (state !== null) {
       const show = (found: readonly Note[]) => isGone || setVersions(found)
-      // Gone meanwhile: then the notebook says so, too.
+      // If the note is deleted meanwhile, the notebook changes as well.
       void versionsOf(library.db, noteId).then(show, () => show([]))
     }
     return () => {
@@ -56,7 +56,7 @@ export function ConflictView({ noteId }: { readonly noteId: string }) {
           <button
             type="button"
             class="quiet"
-            title="Each as a note of its own"
+            title="Keep each version as a separate note"
             disabled={isBusy}
             onClick={() => void resolve(() => keepAll(library.db, versions))}
           >
@@ -66,11 +66,11 @@ export function ConflictView({ noteId }: { readonly noteId: string }) {
       </header>
       {fault !== '' && (
         <p class="notice is-bad" role="alert">
-          This could not be done, and every version is still there: {fault}
+          That did not work. Every version is still there: {fault}
         </p>
       )}
       {isResolved ? (
-        <p class="empty">There is one version of this note. Nothing is left to be resolved.</p>
+        <p class="empty">This note has only one version. There is nothing to resolve.</p>
       ) : (
         <div class="versions">
           {versions.map((version, at) => (
@@ -125,7 +125,7 @@ function Version({ version, other, name, placeOf, isBusy, onKeep }: VersionProps
   )
 }
 
-/** Where a note is filed: its book and its tags, by name. */
+/** The book and the tags of a note, by name. */
 function placeOf({ bookId, tags }: Note, notebook: Notebook): string {
   const book = notebook.books.find(({ id }) => id === bookId)?.name ?? 'No book'
   const names = tags.map((id) => notebook.tags.find((tag) => tag.id === id)?.name ?? id.slice('tag:'.length))

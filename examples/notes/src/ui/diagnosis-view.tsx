@@ -5,15 +5,15 @@ import { Icon } from './icons.tsx'
 const STATES: Readonly<Record<Check['state'], string>> = {
   fine: 'fine',
   wrong: 'wrong',
-  skipped: 'not looked at',
+  skipped: 'not checked',
 }
 
-/** What was looked at, and what came of it. */
+/** The checks and their results. */
 export function DiagnosisView({ diagnosis }: { readonly diagnosis: Diagnosis | 'running' }) {
   if (diagnosis === 'running') {
     return (
       <p class="working" role="status">
-        <span class="dot is-busy" /> Looking at the network… this takes up to half a minute.
+        <span class="dot is-busy" /> Checking the network… This takes up to 30 seconds.
       </p>
     )
   }
@@ -33,7 +33,7 @@ export function DiagnosisView({ diagnosis }: { readonly diagnosis: Diagnosis | '
       </ul>
       {diagnosis.finding === null ? (
         <p class="notice is-good" role="status">
-          All is well: this address can be synced with.
+          Everything works. You can sync with this address.
         </p>
       ) : (
         <FindingCard finding={diagnosis.finding} />

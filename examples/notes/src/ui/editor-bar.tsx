@@ -11,7 +11,7 @@ interface EditorBarProps {
   readonly onRemove: () => void
 }
 
-/** What can be done with an open note. */
+/** The buttons for an open note. */
 export function EditorBar({ shelf, isReading, onRead, onPictures, onRemove }: EditorBarProps) {
   const [isSure, ask] = useState(false)
   return (

@@ -13,7 +13,7 @@ interface EditorProps {
   readonly shelf: Shelf
 }
 
-/** An open note: written or read. What is written is saved by itself. */
+/** An open note, to write or to read. Changes are saved automatically. */
 export function Editor({ note, shelf }: EditorProps) {
   const { library } = useServices()
   const { books } = useWatched(library)
@@ -43,7 +43,7 @@ export function Editor({ note, shelf }: EditorProps) {
           ),
         })
       } catch (error) {
-        setFault(error instanceof Error ? error.message : 'The picture cannot be taken in.')
+        setFault(error instanceof Error ? error.message : 'The picture cannot be added.')
       }
     }
   }
@@ -64,13 +64,13 @@ export function Editor({ note, shelf }: EditorProps) {
       />
       {note.conflicts.length > 0 && (
         <p class="notice is-warning">
-          <span>Two devices have changed this note without knowing of each other.</span>
+          <span>Two devices have changed this note independently.</span>
           <a href={hashOf({ screen: 'conflict', note: note.id })}>Compare the versions</a>
         </p>
       )}
       {unsaved !== null && (
         <p class="notice is-bad" role="alert">
-          This note is not saved, and it is tried again: {unsaved}
+          This note is not saved yet. The app tries again: {unsaved}
         </p>
       )}
       {fault !== '' && (

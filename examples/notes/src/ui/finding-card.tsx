@@ -1,7 +1,7 @@
 import { useRef, useState } from 'preact/hooks'
 import type { Finding } from '../diagnosis/finding.ts'
 
-/** What is wrong, how it is mended, and what to type for it. */
+/** A problem, how to fix it, and the command to run. */
 export function FindingCard({ finding }: { readonly finding: Finding }) {
   const { title, detail, command, code } = finding
   const [isCopied, tell] = useState(false)
@@ -11,7 +11,7 @@ export function FindingCard({ finding }: { readonly finding: Finding }) {
       await navigator.clipboard.writeText(text)
       tell(true)
     } catch {
-      // A page that came over plain http has no clipboard: what is marked can be copied by hand.
+      // A page loaded over plain http has no clipboard. The selected text can be copied by hand.
       if (line.current !== null) getSelection()?.selectAllChildren(line.current)
     }
   }

@@ -15,8 +15,8 @@ export function HostedPanel() {
       <section class="card">
         <h2>No hosted server</h2>
         <p>
-          This copy of the app was built without one (<code>VITE_HOSTED_SERVER</code>). Notes stay on this
-          device. Choose Advanced to sync with a server of your own.
+          This copy of the app was built without a hosted server (<code>VITE_HOSTED_SERVER</code>). Your notes
+          stay on this device. To sync with your own server, choose Advanced.
         </p>
       </section>
     )
@@ -30,8 +30,8 @@ export function HostedPanel() {
     <section class="card">
       <h2>Signed in as {account.name}</h2>
       <p>
-        {hostNameOf(hostedServer)} lets this device in by a token of its own; your password is not kept.
-        Signing out keeps every note on this device.
+        This device uses a token of its own for {hostNameOf(hostedServer)}; your password is not stored. If
+        you sign out, every note stays on this device.
       </p>
       <button type="button" class="quiet" onClick={leave}>
         Sign out
@@ -62,7 +62,7 @@ function SignIn() {
       const { unheard } = result
       const signal = AbortSignal.timeout(DIAGNOSIS_MS)
       const found = unheard && (await diagnose(unheard, { mobile: false, isHosted: true }, signal))
-      setFault(found?.finding ?? 'The server could not be asked. Try again.')
+      setFault(found?.finding ?? 'The server did not answer. Try again.')
     }
     setBusy(false)
   }

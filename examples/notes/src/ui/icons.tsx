@@ -21,7 +21,7 @@ const PATHS = {
 
 export type IconName = keyof typeof PATHS
 
-/** A picture beside words that say the same: hidden from those who listen. */
+/** An icon beside a text with the same meaning, so it is hidden from screen readers. */
 export function Icon({ name }: { readonly name: IconName }) {
   return (
     <svg class="icon" viewBox="0 0 24 24" aria-hidden="true" focusable="false">

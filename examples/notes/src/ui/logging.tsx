@@ -3,10 +3,10 @@ import { logText, type SyncEvent } from '../log.ts'
 import { useServices, useWatched } from './services.ts'
 import { exactly } from './times.ts'
 
-/** Of the events so many are shown at first, and as many more each time that somebody asks for them. */
+/** How many events are shown at first, and how many more with each click. */
 const SHOWN_AT_ONCE = 500
 
-/** What has happened, as a person would say it. */
+/** An event in plain words. */
 function wordsOf({ act, direction, docs }: SyncEvent): string {
   if (act === 'up to date') return direction === 'push' ? 'all sent' : 'all received'
   const way = { push: 'sent', pull: 'received', both: '' }[direction]
@@ -23,8 +23,8 @@ export function Logging() {
         <span>
           Main process logging
           <small>
-            Keeps the last 5,000 events of the sync on this device. Addresses are noted without name and
-            password. Turning it off removes them.
+            Keeps the last 5,000 sync events on this device. Names and passwords are removed from addresses.
+            Turning this off deletes the events.
           </small>
         </span>
         <input
@@ -46,7 +46,7 @@ function EventList({ events }: { readonly events: readonly SyncEvent[] }) {
     <section class="card" aria-label="Events">
       <p class="status-line">
         <strong>{events.length === 1 ? 'One event' : `${events.length} events`}</strong>
-        <span class="counts">{events.length > most ? `the last ${most} are shown` : ''}</span>
+        <span class="counts">{events.length > most ? `showing the last ${most}` : ''}</span>
         <button
           type="button"
           class="small quiet"
@@ -56,7 +56,7 @@ function EventList({ events }: { readonly events: readonly SyncEvent[] }) {
           Save as a file
         </button>
       </p>
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls is reached by the keyboard */}
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: the keyboard must reach a list that scrolls */}
       <ol class="events" tabIndex={0} aria-label="Events, newest first">
         {events
           .slice(-most)

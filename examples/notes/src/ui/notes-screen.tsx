@@ -59,7 +59,7 @@ export function NotesScreen({ shelf, noteId, onMenu }: NotesScreenProps) {
           ))}
         </ul>
         {notebook.isLoaded && notes.length === 0 && (
-          <p class="empty">{search === '' ? 'No notes here yet.' : 'Nothing has these words.'}</p>
+          <p class="empty">{search === '' ? 'No notes here yet.' : 'No note has these words.'}</p>
         )}
       </section>
       <section class="pane" aria-label="Note">
@@ -80,12 +80,12 @@ function tagNamesOf({ tags }: Note, notebook: Notebook): readonly string[] {
 interface RowProps {
   readonly note: Note
   readonly href: string
-  /** A line for each. */
+  /** One line per tag. */
   readonly tagNames: string
   readonly isOpen: boolean
 }
 
-/** Made anew only when it says something else: there may be thousands. */
+/** Rendered again only when its content changes, because there may be thousands of rows. */
 function Row({ note, href, tagNames, isOpen }: RowProps) {
   return useMemo(
     () => (
@@ -113,7 +113,9 @@ function Blank({ isGone, onAdd }: { readonly isGone: boolean; readonly onAdd: ()
   return (
     <div class="blank">
       <Icon name="notes" />
-      <p>{isGone ? 'This note is not on this device (any more).' : 'Choose a note, or begin one.'}</p>
+      <p>
+        {isGone ? 'This note is not on this device, or was deleted.' : 'Choose a note, or start a new one.'}
+      </p>
       <button type="button" onClick={onAdd}>
         New note
       </button>
@@ -125,5 +127,5 @@ function nameOf(shelf: Shelf, { books, tags }: Notebook): string {
   if (shelf.kind === 'all') return 'All notes'
   if (shelf.kind === 'conflicts') return 'Conflicts'
   const all = shelf.kind === 'book' ? books : tags
-  return all.find(({ id }) => id === shelf.id)?.name ?? 'Gone'
+  return all.find(({ id }) => id === shelf.id)?.name ?? 'Deleted'
 }

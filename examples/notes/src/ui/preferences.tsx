@@ -15,7 +15,7 @@ interface SectionFace {
 const FACES: Readonly<Record<Section, SectionFace>> = {
   synchronization: {
     name: 'Synchronization',
-    about: 'Where your notes travel to',
+    about: 'Where your notes are synced',
     icon: 'sync',
     Body: Synchronization,
   },
@@ -23,7 +23,7 @@ const FACES: Readonly<Record<Section, SectionFace>> = {
   about: { name: 'About', about: 'What is on this device', icon: 'info', Body: About },
 }
 
-/** On a wide screen the sections stand beside the open one; on a phone they are a page of their own. */
+/** On a wide screen the list of sections is beside the open section; on a phone it is a page of its own. */
 export function Preferences({ section }: { readonly section: Section | null }) {
   const { name, Body } = FACES[section ?? 'synchronization']
   return (

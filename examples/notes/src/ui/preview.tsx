@@ -3,12 +3,12 @@ import type { Library } from '../notes/library.ts'
 import { htmlOf, PICTURE_ATTRIBUTE } from '../notes/markdown.ts'
 import { useServices, useWatched } from './services.ts'
 
-/** A note as it is meant to be read. */
+/** A note as formatted text. */
 export function Preview({ body }: { readonly body: string }) {
   const { library } = useServices()
   const { pictures } = useWatched(library)
   const html = useMemo(() => htmlOf(body), [body])
-  // Made anew only for what it shows: whoever reads it may have marked some of it.
+  // Rendered again only when its pictures change, because the user may have selected some text.
   const here = [...pictures.keys()].filter((id) => body.includes(id)).join(' ')
   const sheet = useRef<HTMLDivElement>(null)
   useEffect(() => {
@@ -20,7 +20,7 @@ export function Preview({ body }: { readonly body: string }) {
   return <div class="preview" ref={sheet} />
 }
 
-/** @returns gives back the memory that the pictures take */
+/** @returns a function that frees the memory of the pictures */
 function showPictures(page: HTMLElement, library: Library, here: ReadonlySet<string>): () => void {
   const urls: string[] = []
   let isGone = false
@@ -33,7 +33,7 @@ function showPictures(page: HTMLElement, library: Library, here: ReadonlySet<str
     void library.pictureContent(id).then(
       (content) => {
         if (isGone) return
-        // A page of another kind would be one of this origin, for who opens it by itself.
+        // Content of another type, opened by itself, would be a page of this origin.
         if (!content.type.startsWith('image/')) {
           image.replaceWith(missing(image.alt))
           return

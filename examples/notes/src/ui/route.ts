@@ -1,4 +1,4 @@
-/** Which screen is shown: it stands in the address of the page, so that "back" goes back. */
+/** Which screen is shown. It is part of the page's address, so that the browser's back button works. */
 import { useEffect, useState } from 'preact/hooks'
 import type { Shelf } from '../notes/model.ts'
 

@@ -1,4 +1,4 @@
-/** What the screens work with, made in main.tsx. */
+/** The objects that the screens use; main.tsx makes them. */
 import { createContext } from 'preact'
 import { useContext, useEffect, useState } from 'preact/hooks'
 import type { Address } from '../../../../src/core/address.ts'
@@ -16,9 +16,9 @@ export interface Services {
   readonly syncer: Syncer
   readonly refusals: Refusals
   readonly log: SyncLog
-  /** `scheme://host:port` of the build, or empty. */
+  /** `scheme://host:port` from the build, or empty. */
   readonly hostedServer: string
-  /** The whole diagnosis, the feed included. */
+  /** The complete diagnosis, including the feed. */
   readonly diagnose: (
     address: Address,
     options: { readonly mobile: boolean; readonly isHosted: boolean },
@@ -34,7 +34,7 @@ export function useServices(): Services {
   return services
 }
 
-/** The value as it is now, and again whenever it changes. */
+/** The present value; the component renders again when it changes. */
 export function useWatched<Value>(watched: Watched<Value>): Value {
   const [value, setValue] = useState(watched.value)
   useEffect(() => {

@@ -5,7 +5,7 @@ import { hashOf } from './route.ts'
 import { useServices, useWatched } from './services.ts'
 import { SyncBadge } from './sync-badge.tsx'
 
-/** What there is to choose from: books, tags, and the way to Preferences. */
+/** The books, the tags and the link to Preferences. */
 export function Sidebar({ shelf }: { readonly shelf: Shelf }) {
   const { library } = useServices()
   const { notes, books, tags } = useWatched(library)

@@ -4,10 +4,10 @@ import { FindingCard } from './finding-card.tsx'
 import { useServices, useWatched } from './services.ts'
 import { headline, toneOf } from './sync-badge.tsx'
 
-/** Of the refused documents so many are listed. */
+/** How many refused documents are listed. */
 const MOST_SHOWN = 20
 
-/** How the sync is: its state, what has travelled, what stands in the way, what was refused. */
+/** The state of the sync: the counts of documents, the problem if there is one, and refused documents. */
 export function StatusCard() {
   const { syncer, refusals } = useServices()
   const status = useWatched(syncer)
@@ -43,8 +43,8 @@ function RefusalList({ refused }: { readonly refused: readonly Refusal[] }) {
   return (
     <div class="refusals">
       <strong>
-        {refused.length === 1 ? 'One thing stays' : `${refused.length} things stay`} on this device, since the
-        server does not take {refused.length === 1 ? 'it' : 'them'}. The rest syncs.
+        {refused.length === 1 ? 'One document stays' : `${refused.length} documents stay`} on this device,
+        because the server does not accept {refused.length === 1 ? 'it' : 'them'}. Everything else syncs.
       </strong>
       <ul>
         {refused.slice(-MOST_SHOWN).map(({ id, reason }) => (

@@ -2,7 +2,7 @@ import type { SyncStatus } from '../sync/status.ts'
 import { hashOf } from './route.ts'
 import { useServices, useWatched } from './services.ts'
 
-/** How the sync is, in a few words, and the way to the rest. */
+/** The state of the sync in a few words, with a link to the details. */
 export function SyncBadge() {
   const { syncer, refusals } = useServices()
   const status = useWatched(syncer)
@@ -29,11 +29,11 @@ export function headline({ phase, idle, finding }: SyncStatus): string {
   if (phase === 'synced') return 'Up to date'
   if (phase === 'syncing') return 'Syncing…'
   if (phase === 'connecting') return 'Connecting…'
-  if (phase === 'waiting') return finding?.code === 'offline' ? 'Offline' : 'Not reached, trying again'
+  if (phase === 'waiting') return finding?.code === 'offline' ? 'Offline' : 'No connection, trying again'
   if (phase === 'stopped') return 'Stopped'
   if (idle === null) return 'Starting…'
   if (idle.reason === 'signed-out') return 'Not signed in'
   if (idle.reason === 'no-address') return 'No Address yet'
-  if (idle.reason === 'address') return 'The Address does not fit'
+  if (idle.reason === 'address') return 'The Address is not valid'
   return idle.reason === 'no-hosted-server' ? 'No hosted server' : 'Not syncing'
 }

@@ -5,9 +5,9 @@ import { useServices, useWatched } from './services.ts'
 import { StatusCard } from './status-card.tsx'
 
 const ABOUT: Readonly<Record<SyncMode, string>> = {
-  off: 'Notes stay on this device, and nothing leaves it.',
-  hosted: 'Sign in with an account; somebody else runs the server.',
-  advanced: 'Your own server: settee, CouchDB, or what speaks its protocol.',
+  off: 'Your notes stay on this device.',
+  hosted: 'Sign in with an account on a server that someone else runs.',
+  advanced: 'Use your own server: settee, CouchDB, or a compatible one.',
 }
 
 export function Synchronization() {
@@ -38,7 +38,7 @@ export function Synchronization() {
         <label class="card toggle">
           <span>
             Mobile device
-            <small>Leaves pictures to your other devices: none are fetched, none are sent.</small>
+            <small>Leaves pictures on your other devices: this device neither downloads nor sends any.</small>
           </span>
           <input
             type="checkbox"

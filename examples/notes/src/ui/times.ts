@@ -1,10 +1,10 @@
-/** Times as the reader's own language writes them. */
+/** Times in the user's language. */
 const TIME = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit' })
 const DAY = new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short', year: 'numeric' })
 const BOTH = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' })
 const EXACT = new Intl.DateTimeFormat(undefined, { dateStyle: 'short', timeStyle: 'medium' })
 
-/** @param time in milliseconds since 1970; today's by the hour, others by the day */
+/** @param time in milliseconds since 1970; today is shown with the hour, other days with the date */
 export function dayOf(time: number): string {
   const isToday = new Date(time).toDateString() === new Date().toDateString()
   return (isToday ? TIME : DAY).format(time)
