@@ -98,7 +98,7 @@ export async function diagnosis(t: Test, stage: Stage): Promise<void> {
       new RegExp(stage.origin),
     ],
     ['cors', `http://127.0.0.1:${plain}/examined`, /CORS/],
-    ['credentials', `http://eve:wrong@127.0.0.1:${port}/examined`, /401/, /is wrong/],
+    ['credentials', `http://eve:wrong@127.0.0.1:${port}/examined`, /401/, /in the Address is incorrect/],
     ['credentials', `http://127.0.0.1:${port}/examined`, /401/, /no name and password/],
     ['rights', `http://eve:eve@127.0.0.1:${port}/examined`, /403/, /eve/, /_security/],
     ['no_database', `http://root:secret@127.0.0.1:${port}/nothing`, /404/, /-X PUT http/],

@@ -79,7 +79,7 @@ const ROWS: readonly Row[] = [
     /https address/,
   ],
   ['no answer in time', NAMED, { database: { kind: 'late' } }, 'slow', /15 seconds/],
-  ['401 with a password', HOME, { database: answer(401) }, 'credentials', /401.*is wrong.*because/s],
+  ['401 with a password', HOME, { database: answer(401) }, 'credentials', /401.*is incorrect.*because/s],
   ['401 without', 'http://h:5984/n', { database: answer(401) }, 'credentials', /no name and password/],
   ['403', HOME, { database: answer(403) }, 'rights', /anna has no access to notes \(403\).*_security/s],
   ['404', HOME, { database: answer(404) }, 'no_database', /no database notes.*404/s],

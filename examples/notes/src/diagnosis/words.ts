@@ -111,7 +111,7 @@ export function credentials(address: Address, answer: Answer): Finding {
   const detail =
     address.username === undefined
       ? 'The Address has no name and password: https://name:password@host:port/database.'
-      : 'The name or the password in the Address is wrong. Percent-encode characters such as @ : / in them: @ becomes %40.'
+      : 'The name or the password in the Address is incorrect. Percent-encode characters such as @ : / in them: @ becomes %40.'
   return {
     code: 'credentials',
     title: 'The server requires a valid name and password (401).',
